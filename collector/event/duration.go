@@ -1,0 +1,25 @@
+package event
+
+import (
+	"fmt"
+	"time"
+)
+
+// Duration is a time.Duration that reads and writes as text ("2m5s") in JSON.
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("duration %q: want a number with a unit, such as 90s", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// String implements fmt.Stringer.
+func (d Duration) String() string { return time.Duration(d).String() }

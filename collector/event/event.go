@@ -1,0 +1,109 @@
+package event
+
+import (
+	"slices"
+	"time"
+)
+
+// Event is one fact. Exactly one payload is set: the one its Kind names.
+// Subject fields are nil where the source knows none.
+type Event struct {
+	Kind     Kind      `json:"kind"`
+	Time     time.Time `json:"time"`             // wall clock
+	BootTime Duration  `json:"bootTime"`         // since boot, suspend included; the kernel's own stamp
+	CPU      uint32    `json:"cpu"`              // with Kind and BootTime the identity of a kernel record
+	Source   string    `json:"source,omitempty"` // which program or reader saw it: "bpf/mark_victim_raw"
+
+	Task      *Task      `json:"task,omitempty"`
+	Cgroup    *Cgroup    `json:"cgroup,omitempty"`
+	Container *Container `json:"container,omitempty"`
+	Unit      string     `json:"unit,omitempty"` // systemd unit outside Kubernetes
+	Device    *Device    `json:"device,omitempty"`
+	Conn      *Conn      `json:"conn,omitempty"`
+
+	HungTask  *HungTaskData `json:"hungTask,omitempty"`
+	OOMKill   *OOMKillData  `json:"oomKill,omitempty"`
+	DiskIO    *DiskIOData   `json:"diskIO,omitempty"`
+	FSError   *FSErrorData  `json:"fsError,omitempty"`
+	Mount     *MountData    `json:"mount,omitempty"`
+	SockFail  *SockFailData `json:"sockFail,omitempty"`
+	Lost      *LostData     `json:"lost,omitempty"`
+	SourceUp  *SourceData   `json:"sourceUp,omitempty"`
+	CanaryRun *CanaryData   `json:"canaryRun,omitempty"`
+}
+
+// Clone returns a deep copy that shares no memory the original's owner reuses.
+func (e *Event) Clone() *Event {
+	c := *e
+	c.Task = clone(e.Task)
+	c.Cgroup = clone(e.Cgroup)
+	c.Container = clone(e.Container)
+	c.Device = clone(e.Device)
+	if c.Device != nil {
+		c.Device.Mounts = slices.Clone(e.Device.Mounts)
+	}
+	c.Conn = clone(e.Conn)
+	c.HungTask = clone(e.HungTask)
+	if c.HungTask != nil {
+		c.HungTask.Holder = clone(e.HungTask.Holder)
+		c.HungTask.Stack = slices.Clone(e.HungTask.Stack)
+	}
+	c.OOMKill = clone(e.OOMKill)
+	if c.OOMKill != nil {
+		c.OOMKill.LimitCgroup = clone(e.OOMKill.LimitCgroup)
+		c.OOMKill.Trigger = clone(e.OOMKill.Trigger)
+	}
+	c.DiskIO = clone(e.DiskIO)
+	c.FSError = clone(e.FSError)
+	c.Mount = clone(e.Mount)
+	c.SockFail = clone(e.SockFail)
+	if c.SockFail != nil {
+		c.SockFail.Evidence = slices.Clone(e.SockFail.Evidence)
+		c.SockFail.Excluded = slices.Clone(e.SockFail.Excluded)
+	}
+	c.Lost = clone(e.Lost)
+	c.SourceUp = clone(e.SourceUp)
+	c.CanaryRun = clone(e.CanaryRun)
+	return &c
+}
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
+
+// Subject names what the event is about in the terms an operator uses, most
+// telling first: pod, container, systemd unit, cgroup, device, connection
+// target, task. Empty where the event has none of them.
+func (e *Event) Subject() string {
+	switch {
+	case e.Container != nil && e.Container.PodUID != "":
+		return "pod " + e.Container.PodUID + " container " + short(e.Container.ID)
+	case e.Container != nil:
+		return "container " + short(e.Container.ID)
+	case e.SockFail != nil:
+		return e.SockFail.Target
+	case e.Device != nil && len(e.Device.Mounts) > 0:
+		return e.Device.Name + " at " + e.Device.Mounts[0].Path
+	case e.Device != nil:
+		return e.Device.Name
+	case e.Unit != "":
+		return "unit " + e.Unit
+	case e.Cgroup != nil && e.Cgroup.Path != "" && e.Cgroup.Path != "/":
+		return "cgroup " + e.Cgroup.Path
+	case e.Task != nil:
+		return e.Task.String()
+	}
+	return ""
+}
+
+// short cuts a container id to the 12 digits that container tools print.
+func short(id string) string {
+	if len(id) > 12 {
+		return id[:12]
+	}
+	return id
+}
