@@ -1,0 +1,389 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Loaded is a stem in the kernel: its maps, its programs and the links that
+// feed it. It is not safe for concurrent use, except where a method says so.
+type Loaded struct {
+	Stem string
+
+	maps     map[string]*ebpf.Map
+	programs map[string]*ebpf.Program
+	links    map[string]link.Link // by hook
+	reports  []VariantReport
+
+	stem   Stem
+	spec   *ebpf.CollectionSpec
+	kernel *Kernel
+	dir    string // of its pins; empty: not pinned
+
+	ring *Ring
+	// since is the boot time from which on this stem's records count: earlier
+	// ones are in the predecessor's ring too.
+	since       uint64
+	predecessor *predecessor
+}
+
+// Open loads a stem and attaches to each hook the best variant this kernel
+// has. With pins it first adopts what an earlier run of the same build left
+// attached, or takes over from another build: nothing is missed in between and
+// nothing seen twice. pins may be nil.
+//
+// Open fails when no variant of a hook that is not optional works; the error
+// tells each one's reason. [Loaded.Reports] of the returned value is valid
+// even then, and Close must be called on it.
+func Open(stem Stem, kernel *Kernel, pins *PinRoot) (*Loaded, error) {
+	l := &Loaded{
+		Stem: stem.Name, stem: stem, kernel: kernel,
+		maps:     map[string]*ebpf.Map{},
+		programs: map[string]*ebpf.Program{},
+		links:    map[string]link.Link{},
+	}
+	if err := l.open(pins); err != nil {
+		return l, fmt.Errorf("attach %s: %w", stem.Name, err)
+	}
+	return l, nil
+}
+
+func (l *Loaded) open(pins *PinRoot) error {
+	var err error
+	if l.spec, err = l.stem.spec(); err != nil {
+		return fmt.Errorf("parse object: %w", err)
+	}
+	if l.stem.configure != nil {
+		if err := l.stem.configure(l.spec, l.kernel); err != nil {
+			return err
+		}
+	}
+	var others []string
+	if pins != nil {
+		if others, err = l.openPins(pins); err != nil {
+			return err
+		}
+	}
+	if err := l.loadMaps(); err != nil {
+		return err
+	}
+	for _, name := range l.stem.unattached {
+		if err := l.loadProgram(name); err != nil {
+			return fmt.Errorf("load %s: %w", name, err)
+		}
+	}
+	if l.ring, err = OpenRing(l.maps[mapEvents]); err != nil {
+		return err
+	}
+	attachErr := l.attachHooks()
+	if attachErr == nil && len(others) > 0 {
+		l.takeOver(pins, others)
+	}
+	return attachErr
+}
+
+// Names that every stem's object has (headers/ring.bpf.h).
+const (
+	mapEvents = "events"
+	mapLost   = "lost"
+)
+
+// openPins makes or finds this build's folder and returns the other builds'.
+func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
+	id := l.stem.id()
+	versions, err := pins.versions(l.Stem)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range versions {
+		if v != id {
+			others = append(others, v)
+		}
+	}
+	l.dir = pins.dir(l.Stem, id)
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("pin: %w", err)
+	}
+	return others, nil
+}
+
+// loadMaps opens the pinned maps, or makes and pins new ones.
+func (l *Loaded) loadMaps() error {
+	for name, spec := range l.spec.Maps {
+		if isConstants(name) {
+			continue // belongs to the programs it is loaded with
+		}
+		m, err := l.loadMap(name, spec)
+		if err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+		l.maps[name] = m
+	}
+	return nil
+}
+
+func (l *Loaded) loadMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	if l.dir != "" {
+		m, err := ebpf.LoadPinnedMap(mapPin(l.dir, name), nil)
+		if err == nil {
+			if err := spec.Compatible(m); err == nil {
+				return m, nil
+			}
+			// A pin of this build's id that differs was not made by it.
+			if err := errors.Join(m.Close(), os.Remove(mapPin(l.dir, name))); err != nil {
+				return nil, err
+			}
+		}
+	}
+	m, err := ebpf.NewMap(spec)
+	if err != nil {
+		return nil, err
+	}
+	if l.dir != "" {
+		if err := m.Pin(mapPin(l.dir, name)); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
+	return m, nil
+}
+
+func isConstants(mapName string) bool { return mapName != "" && mapName[0] == '.' }
+
+// loadProgram loads one program of the object with the stem's maps.
+func (l *Loaded) loadProgram(name string) error {
+	if l.programs[name] != nil {
+		return nil
+	}
+	spec := l.spec.Copy()
+	for p := range spec.Programs {
+		if p != name {
+			delete(spec.Programs, p)
+		}
+	}
+	replace := map[string]*ebpf.Map{}
+	for m, live := range l.maps {
+		replace[m] = live
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replace})
+	if err != nil {
+		return err
+	}
+	defer coll.Close()
+	l.programs[name] = coll.DetachProgram(name)
+	return nil
+}
+
+func (l *Loaded) attachHooks() error {
+	pinned := map[string]map[string]string{}
+	if l.dir != "" {
+		var err error
+		if pinned, err = pinnedLinks(l.dir); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, h := range l.stem.hooks {
+		if l.adopt(h, pinned[h.name]) || h.onDemand {
+			if h.onDemand && l.links[h.name] == nil {
+				l.report(h, h.variants[0], OnDemand, nil)
+			}
+			continue
+		}
+		if err := l.attachHook(h); err != nil && !h.optional {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// adopt takes the pinned link of a hook, if there is one.
+func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
+	for i, v := range h.variants {
+		path, ok := pinned[v.program]
+		if !ok {
+			continue
+		}
+		lk, err := link.LoadPinnedLink(path, nil)
+		if err != nil {
+			continue
+		}
+		prog, err := programOf(lk)
+		if err != nil {
+			lk.Close()
+			continue
+		}
+		l.links[h.name], l.programs[v.program] = lk, prog
+		for j, other := range h.variants {
+			switch {
+			case j == i:
+				l.report(h, v, Adopted, nil)
+			case j > i:
+				l.report(h, other, Unused, nil)
+			default:
+				l.report(h, other, Absent, errors.New("an earlier run could not attach it"))
+			}
+		}
+		return true
+	}
+	return false
+}
+
+func programOf(lk link.Link) (*ebpf.Program, error) {
+	info, err := lk.Info()
+	if err != nil {
+		return nil, fmt.Errorf("link info: %w", err)
+	}
+	return ebpf.NewProgramFromID(info.Program)
+}
+
+// attachHook tries the variants in order and stops at the first that works.
+func (l *Loaded) attachHook(h hook) error {
+	var errs []error
+	done := false
+	for _, v := range h.variants {
+		if done {
+			l.report(h, v, Unused, nil)
+			continue
+		}
+		lk, err := l.attachVariant(v)
+		if err != nil {
+			// The canary has loaded before any hook was tried.
+			state := classify(err, l.programs[canaryProgram] != nil)
+			l.report(h, v, state, err)
+			errs = append(errs, fmt.Errorf("%s: %s: %w", v.program, state, err))
+			continue
+		}
+		done = true
+		l.links[h.name] = lk
+		pinned := false
+		if l.dir != "" {
+			// perf-event links (kprobes) can be pinned from 5.15 on only; the
+			// report says when one is not.
+			pinned = lk.Pin(linkPin(l.dir, h.name, v.program)) == nil
+		}
+		l.report(h, v, Attached, nil)
+		l.reports[len(l.reports)-1].Pinned = pinned
+	}
+	if !done {
+		return fmt.Errorf("hook %s: no variant works: %w", h.name, errors.Join(errs...))
+	}
+	return nil
+}
+
+func (l *Loaded) attachVariant(v variant) (link.Link, error) {
+	if v.usable != nil {
+		if err := v.usable(l.kernel); err != nil {
+			return nil, fmt.Errorf("%w: %w", errAbsent, err)
+		}
+	}
+	if err := l.loadProgram(v.program); err != nil {
+		return nil, err
+	}
+	return v.attach(l.programs[v.program])
+}
+
+func (l *Loaded) report(h hook, v variant, s State, err error) {
+	r := VariantReport{Stem: l.Stem, Hook: h.name, Program: v.program, Optional: h.optional, State: s, Pinned: s == Adopted}
+	if err != nil {
+		r.Reason = reason(err)
+	}
+	l.reports = append(l.reports, r)
+}
+
+// Attach attaches an on-demand hook; it does nothing when that is done.
+func (l *Loaded) Attach(hookName string) error {
+	h, err := l.hook(hookName)
+	if err != nil || l.links[hookName] != nil {
+		return err
+	}
+	l.dropReports(hookName)
+	return l.attachHook(h)
+}
+
+// Detach undoes [Loaded.Attach].
+func (l *Loaded) Detach(hookName string) error {
+	h, err := l.hook(hookName)
+	lk := l.links[hookName]
+	if err != nil || lk == nil {
+		return err
+	}
+	delete(l.links, hookName)
+	l.dropReports(hookName)
+	l.report(h, h.variants[0], OnDemand, nil)
+	// Unpin is a no-op for a link that is not pinned.
+	return errors.Join(lk.Unpin(), lk.Close())
+}
+
+func (l *Loaded) hook(name string) (hook, error) {
+	for _, h := range l.stem.hooks {
+		if h.name == name {
+			return h, nil
+		}
+	}
+	return hook{}, fmt.Errorf("%s has no hook %q", l.Stem, name)
+}
+
+func (l *Loaded) dropReports(hookName string) {
+	kept := l.reports[:0]
+	for _, r := range l.reports {
+		if r.Hook != hookName {
+			kept = append(kept, r)
+		}
+	}
+	l.reports = kept
+}
+
+// Reports returns what became of each variant, in the order of preference.
+func (l *Loaded) Reports() []VariantReport { return append([]VariantReport(nil), l.reports...) }
+
+// Map returns one of the stem's maps by the name it has in the object, or nil.
+func (l *Loaded) Map(name string) *ebpf.Map { return l.maps[name] }
+
+// Program returns a loaded program by name, or nil.
+func (l *Loaded) Program(name string) *ebpf.Program { return l.programs[name] }
+
+// Programs returns all programs of the stem that are loaded.
+func (l *Loaded) Programs() map[string]*ebpf.Program { return l.programs }
+
+// Ring returns the stem's ring buffer.
+func (l *Loaded) Ring() *Ring { return l.ring }
+
+// Close releases what this process holds. What is pinned stays attached.
+// It may be called more than once, and after an Open that failed.
+func (l *Loaded) Close() error {
+	var errs []error
+	if l.ring != nil {
+		errs = append(errs, l.ring.Close())
+		l.ring = nil
+	}
+	if l.predecessor != nil {
+		errs = append(errs, l.predecessor.close())
+		l.predecessor = nil
+	}
+	for name, lk := range l.links {
+		errs = append(errs, lk.Close())
+		delete(l.links, name)
+	}
+	for name, p := range l.programs {
+		errs = append(errs, p.Close())
+		delete(l.programs, name)
+	}
+	for name, m := range l.maps {
+		errs = append(errs, m.Close())
+		delete(l.maps, name)
+	}
+	return errors.Join(errs...)
+}
+
+func bootNow() uint64 {
+	var ts unix.Timespec
+	// CLOCK_BOOTTIME exists on every kernel that has BTF.
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return uint64(time.Duration(ts.Nano()))
+}

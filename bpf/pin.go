@@ -1,0 +1,138 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultPinRoot is where maps and links of a running agent are pinned:
+//
+//	<root>/<stem>/<id>/map_<name>
+//	<root>/<stem>/<id>/link_<hook>.<program>
+//
+// id names the build of the object, so that an upgrade finds what its
+// predecessor left and takes over from it.
+const DefaultPinRoot = "/sys/fs/bpf/kernosis"
+
+// PinRoot is a folder on a BPF filesystem that this process owns.
+type PinRoot struct {
+	path string
+	lock *os.File
+}
+
+// ErrPinRootBusy: another agent uses the folder.
+var ErrPinRootBusy = errors.New("another kernosis is running")
+
+// OpenPinRoot makes the folder, mounting a BPF filesystem on /sys/fs/bpf where
+// the machine has none, and locks it against a second agent.
+func OpenPinRoot(path string) (*PinRoot, error) {
+	if err := ensureBPFFS(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("pin root %s: %w", path, err)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("pin root: %w", err)
+	}
+	lock, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("pin root: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrPinRootBusy
+		}
+		return nil, errors.Join(fmt.Errorf("pin root %s: %w", path, err), lock.Close())
+	}
+	return &PinRoot{path: path, lock: lock}, nil
+}
+
+// Close gives up the lock; what is pinned stays. It may be called more than once.
+func (r *PinRoot) Close() error {
+	if r == nil || r.lock == nil {
+		return nil
+	}
+	err := r.lock.Close()
+	r.lock = nil
+	return err
+}
+
+// Remove unpins everything: programs that no process holds are detached.
+func (r *PinRoot) Remove() error {
+	if err := os.RemoveAll(r.path); err != nil {
+		return fmt.Errorf("unpin: %w", err)
+	}
+	return nil
+}
+
+// versions returns the ids pinned for a stem.
+func (r *PinRoot) versions(stem string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(r.path, stem))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list pins of %s: %w", stem, err)
+	}
+	ids := make([]string, 0, len(entries))
+	for _, e := range entries {
+		ids = append(ids, e.Name())
+	}
+	return ids, nil
+}
+
+func (r *PinRoot) dir(stem, id string) string { return filepath.Join(r.path, stem, id) }
+
+// File names in a version's folder. Program and hook names have no dots: a BPF
+// filesystem allows them in no other place than ours.
+func mapPin(dir, name string) string { return filepath.Join(dir, "map_"+name) }
+func linkPin(dir, hook, program string) string {
+	return filepath.Join(dir, "link_"+hook+"-"+program)
+}
+
+// pinnedLinks returns hook → program → path.
+func pinnedLinks(dir string) (map[string]map[string]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list pins: %w", err)
+	}
+	links := map[string]map[string]string{}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), "link_")
+		if !ok {
+			continue
+		}
+		hook, program, ok := strings.Cut(rest, "-")
+		if !ok {
+			continue
+		}
+		if links[hook] == nil {
+			links[hook] = map[string]string{}
+		}
+		links[hook][program] = filepath.Join(dir, e.Name())
+	}
+	return links, nil
+}
+
+// ensureBPFFS mounts a BPF filesystem where there is none, as other users of
+// pinned objects (systemd, cilium) do.
+func ensureBPFFS(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("stat %s: %w", dir, err)
+	}
+	if st.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	if dir != "/sys/fs/bpf" {
+		return fmt.Errorf("%s is not on a BPF filesystem", dir)
+	}
+	if err := unix.Mount("bpf", dir, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME, "mode=0700"); err != nil {
+		return fmt.Errorf("mount bpf on %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package bpf
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// State says what became of one variant.
+type State string
+
+// Variant states. Absent and Forbidden are conclusive; Failed is not, so the
+// attempt may be repeated.
+const (
+	Attached  State = "attached"
+	Adopted   State = "adopted"   // attached already, by an earlier run
+	OnDemand  State = "on-demand" // loaded and attached when there is something to see
+	Unused    State = "unused"    // a better variant serves the hook
+	Absent    State = "absent"    // this kernel does not have it
+	Forbidden State = "forbidden" // this kernel or machine does not permit it
+	Failed    State = "failed"    // could not tell
+)
+
+// VariantReport is the outcome of one variant of one hook.
+type VariantReport struct {
+	Stem     string `json:"stem"`
+	Hook     string `json:"hook"`
+	Program  string `json:"program"`
+	Optional bool   `json:"optional,omitempty"`
+	State    State  `json:"state"`
+	Pinned   bool   `json:"pinned,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// classify turns the error of an attempt into a state. othersWork tells that
+// another program of this process has loaded: then a refusal is about this
+// program's type, not about missing privilege.
+func classify(err error, othersWork bool) State {
+	switch {
+	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, btf.ErrNotFound),
+		errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH), errors.Is(err, unix.EOPNOTSUPP):
+		return Absent
+	case errors.Is(err, errAbsent):
+		return Absent
+	case othersWork && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) && !isVerifierError(err):
+		return Forbidden
+	}
+	return Failed
+}
+
+// errAbsent marks what BTF told before any attempt.
+var errAbsent = errors.New("not in this kernel")
+
+// isVerifierError: a program the verifier refuses (EACCES, EINVAL) is a defect
+// of ours, not a property of the machine.
+func isVerifierError(err error) bool {
+	var ve *ebpf.VerifierError
+	return errors.As(err, &ve) && len(ve.Log) > 0
+}
+
+// reason is a variant's error without the parts that mislead.
+func reason(err error) string {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		// cilium/ebpf adds a hint about RLIMIT_MEMLOCK to each EPERM.
+		return "operation not permitted"
+	case isVerifierError(err):
+		var ve *ebpf.VerifierError
+		errors.As(err, &ve)
+		return "verifier: " + ve.Error()
+	}
+	return err.Error()
+}
