@@ -3,6 +3,8 @@ package bpf
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"os"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -56,7 +58,13 @@ func tracing() attacher {
 }
 
 func kprobe(function string) attacher {
-	return func(p *ebpf.Program) (link.Link, error) { return link.Kprobe(function, p, nil) }
+	return func(p *ebpf.Program) (link.Link, error) {
+		// Every kernel since v4.17 that has kprobes for events shows them here.
+		if _, err := os.Stat("/sys/bus/event_source/devices/kprobe"); err != nil {
+			return nil, fmt.Errorf("%w: kprobe events (CONFIG_KPROBES, CONFIG_KPROBE_EVENTS)", errAbsent)
+		}
+		return link.Kprobe(function, p, nil)
+	}
 }
 
 // Stems returns the blueprints of all fault families.
