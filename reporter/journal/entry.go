@@ -1,0 +1,18 @@
+package journal
+
+import (
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Entry is one step of the engine: an input and what followed from it.
+type Entry struct {
+	Seq uint64 `json:"seq"` // 1, 2, 3 …, never reused in one journal
+	// Now is the engine's clock at this step.
+	Now time.Time `json:"now"`
+	// Event is the input; nil for a step that only time caused.
+	Event       *event.Event         `json:"event,omitempty"`
+	Transitions []problem.Transition `json:"transitions,omitempty"`
+}

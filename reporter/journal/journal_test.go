@@ -1,0 +1,175 @@
+package journal
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+func oom(n int) Entry {
+	at := time.Date(2026, 1, 2, 3, 4, 5, n, time.UTC)
+	return Entry{
+		Now: at,
+		Event: &event.Event{
+			Kind: event.OOMKill, Time: at, BootTime: event.Duration(n), CPU: 1,
+			Task:    &event.Task{PID: uint32(n), TGID: uint32(n), Comm: "stress"},
+			OOMKill: &event.OOMKillData{Scope: "memcg", Limit: 32 << 20},
+		},
+		Transitions: []problem.Transition{{Problem: &problem.Problem{Rule: "oom-killing", State: problem.Firing, Count: uint64(n)}}},
+	}
+}
+
+func mustOpen(t *testing.T, dir string, o Options) *Journal {
+	t.Helper()
+	j, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+func mustAppend(t *testing.T, j *Journal, e Entry) uint64 {
+	t.Helper()
+	seq, err := j.Append(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seq
+}
+
+func readAll(t *testing.T, dir string, after uint64) []Entry {
+	t.Helper()
+	var got []Entry
+	damaged, err := Read(dir, after, func(e Entry) error { got = append(got, e); return nil })
+	if err != nil || damaged != 0 {
+		t.Fatalf("read: %v, %d damaged lines", err, damaged)
+	}
+	return got
+}
+
+func TestRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	j := mustOpen(t, dir, Options{})
+	var want []Entry
+	for n := range 23 {
+		e := oom(n)
+		e.Seq = mustAppend(t, j, e)
+		want = append(want, e)
+	}
+	if diff := cmp.Diff(want, readAll(t, dir, 0)); diff != "" {
+		t.Errorf("entries differ (-want +got):\n%s", diff)
+	}
+	if got := readAll(t, dir, 20); len(got) != 3 || got[0].Seq != 21 {
+		t.Errorf("after 20 got %d entries", len(got))
+	}
+}
+
+// A killed writer may leave half a line: it is cut off, the rest stays, and
+// numbering goes on.
+func TestTornLineIsCut(t *testing.T) {
+	dir := t.TempDir()
+	j := mustOpen(t, dir, Options{})
+	mustAppend(t, j, oom(1))
+	mustAppend(t, j, oom(2))
+	j.Close()
+	f, err := os.OpenFile(filepath.Join(dir, segmentName(1)), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"seq":3,"now":"2026-`); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+
+	j = mustOpen(t, dir, Options{})
+	if got := j.Stats().TornBytes; got != 21 {
+		t.Errorf("torn bytes = %d, want 21", got)
+	}
+	if seq := mustAppend(t, j, oom(3)); seq != 3 {
+		t.Errorf("next sequence number = %d, want 3", seq)
+	}
+	if got := readAll(t, dir, 0); len(got) != 3 {
+		t.Errorf("read %d entries, want 3", len(got))
+	}
+}
+
+func TestBoundHoldsAndDropsAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	const bound = 64 << 10
+	j := mustOpen(t, dir, Options{MaxBytes: bound})
+	for n := range 1000 {
+		mustAppend(t, j, oom(n))
+		if s := j.Stats(); s.Bytes > bound+2048 {
+			t.Fatalf("%d bytes after %d entries, bound is %d", s.Bytes, n+1, bound)
+		}
+	}
+	got := readAll(t, dir, 0)
+	if j.Stats().DroppedSegments == 0 || len(got) == 1000 {
+		t.Fatal("nothing was dropped")
+	}
+	for i := 1; i < len(got); i++ {
+		if got[i].Seq != got[i-1].Seq+1 {
+			t.Fatalf("gap between %d and %d", got[i-1].Seq, got[i].Seq)
+		}
+	}
+	if last := got[len(got)-1].Seq; last != 1000 {
+		t.Errorf("newest entry is %d, want 1000", last)
+	}
+}
+
+func TestDamagedLineIsSkippedAndCounted(t *testing.T) {
+	dir := t.TempDir()
+	j := mustOpen(t, dir, Options{})
+	mustAppend(t, j, oom(1))
+	if _, err := j.file.WriteString("not json\n"); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, j, oom(2))
+	n := 0
+	damaged, err := Read(dir, 0, func(Entry) error { n++; return nil })
+	if err != nil || damaged != 1 || n != 2 {
+		t.Errorf("got %d entries, %d damaged, %v; want 2, 1, nil", n, damaged, err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("{\"seq\":1}\n{\"seq\":2"))
+	f.Add([]byte("\n\n\x00\xff{}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, segmentName(1)), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := mustOpen(t, dir, Options{})
+		seq := mustAppend(t, j, oom(1))
+		found := false
+		if _, err := Read(dir, 0, func(e Entry) error { found = found || e.Seq == seq; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if !found {
+			t.Errorf("entry %d appended after damaged content is not read back", seq)
+		}
+	})
+}
+
+func BenchmarkAppend(b *testing.B) {
+	j, err := Open(b.TempDir(), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer j.Close()
+	e := oom(1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := j.Append(e); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
