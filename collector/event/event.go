@@ -5,13 +5,16 @@ import (
 	"time"
 )
 
+// NoCPU is Event.CPU of events that do not come from a kernel record.
+const NoCPU = ^uint32(0)
+
 // Event is one fact. Exactly one payload is set: the one its Kind names.
 // Subject fields are nil where the source knows none.
 type Event struct {
 	Kind     Kind      `json:"kind"`
 	Time     time.Time `json:"time"`             // wall clock
 	BootTime Duration  `json:"bootTime"`         // since boot, suspend included; the kernel's own stamp
-	CPU      uint32    `json:"cpu"`              // with Kind and BootTime the identity of a kernel record
+	CPU      uint32    `json:"cpu"`              // with Kind and BootTime the identity of a kernel record; NoCPU: not one
 	Source   string    `json:"source,omitempty"` // which program or reader saw it: "bpf/mark_victim_raw"
 
 	Task      *Task      `json:"task,omitempty"`

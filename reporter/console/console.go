@@ -1,0 +1,122 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Step is one step of the engine, as the journal stores it: an event, or nil
+// where only time passed, and the transitions that followed.
+type Step struct {
+	Now         time.Time            `json:"now"`
+	Event       *event.Event         `json:"event,omitempty"`
+	Transitions []problem.Transition `json:"transitions,omitempty"`
+}
+
+// Writer writes steps. It is not safe for concurrent use.
+type Writer interface {
+	Write(Step) error
+}
+
+// NewText returns a Writer of lines for people. Steps without transitions
+// write nothing.
+func NewText(w io.Writer) Writer { return &text{w: w} }
+
+// NewJSON returns a Writer of one JSON object a step, the ones without
+// transitions included.
+func NewJSON(w io.Writer) Writer { return &jsonLines{enc: json.NewEncoder(w)} }
+
+type jsonLines struct{ enc *json.Encoder }
+
+func (j *jsonLines) Write(s Step) error {
+	if err := j.enc.Encode(s); err != nil {
+		return fmt.Errorf("write line: %w", err)
+	}
+	return nil
+}
+
+type text struct {
+	w   io.Writer
+	buf strings.Builder
+}
+
+// Column widths: the longest shipped reason is ProbeTargetAcceptQueueFull (26),
+// but most are shorter, and a longer one only shifts its own line.
+const reasonWidth = 20
+
+func (t *text) Write(s Step) error {
+	t.buf.Reset()
+	for _, tr := range s.Transitions {
+		switch {
+		case tr.Problem != nil:
+			t.problem(s, tr.Problem)
+		case tr.Condition != nil:
+			t.condition(s, tr.Condition)
+		}
+	}
+	if t.buf.Len() == 0 {
+		return nil
+	}
+	if _, err := io.WriteString(t.w, t.buf.String()); err != nil {
+		return fmt.Errorf("write line: %w", err)
+	}
+	return nil
+}
+
+func (t *text) problem(s Step, p *problem.Problem) {
+	at := s.Now
+	if s.Event != nil && p.State == problem.Firing {
+		at = s.Event.Time // the fault's own time, not ours
+	}
+	fmt.Fprintf(&t.buf, "%s %-8s %-*s %s", at.Local().Format("15:04:05.000"), label(p), reasonWidth, p.Reason, p.Message)
+	if p.State == problem.Resolved {
+		fmt.Fprintf(&t.buf, " — after %s", p.LastSeen.Sub(p.FirstSeen).Round(time.Second))
+	}
+	if p.Count > 1 {
+		fmt.Fprintf(&t.buf, " (x%d)", p.Count)
+	}
+	fmt.Fprintf(&t.buf, " [%s", p.Rule)
+	if p.SuppressedBy != "" {
+		fmt.Fprintf(&t.buf, ", caused by %s", p.SuppressedBy)
+	}
+	t.buf.WriteByte(']')
+	if s.Event != nil && p.State == problem.Firing && s.Event.CPU != event.NoCPU {
+		fmt.Fprintf(&t.buf, " (%s)", latency(s.Now.Sub(s.Event.Time)))
+	}
+	t.buf.WriteByte('\n')
+}
+
+// label says in one word what happened to the problem.
+func label(p *problem.Problem) string {
+	switch p.State {
+	case problem.Resolved:
+		return "resolved"
+	case problem.Pending:
+		return "pending"
+	default:
+		return string(p.Severity)
+	}
+}
+
+func (t *text) condition(s Step, c *problem.Condition) {
+	fmt.Fprintf(&t.buf, "%s %-8s %s=%s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", c.Type, c.Status, c.Reason, c.Message)
+}
+
+// latency is the time from the fault to this line, with three digits.
+func latency(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s" // the wall clock was stepped in between
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}

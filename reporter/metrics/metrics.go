@@ -1,0 +1,137 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Metrics holds the agent's metrics. Its methods are safe for concurrent use.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	events      *prometheus.CounterVec
+	lost        *prometheus.CounterVec
+	problems    *prometheus.CounterVec
+	firing      *prometheus.GaugeVec
+	condition   *prometheus.GaugeVec
+	sourceUp    *prometheus.GaugeVec
+	latency     prometheus.Histogram
+	evaluation  prometheus.Histogram
+	ruleErrors  *prometheus.GaugeVec
+	groupsOver  *prometheus.GaugeVec
+	outputError prometheus.Counter
+}
+
+// New registers the agent's metrics, and the Go runtime's, in a registry of
+// its own.
+func New(version string) *Metrics {
+	m := &Metrics{
+		Registry: prometheus.NewRegistry(),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_events_total", Help: "Events by kind, as they reached the engine.",
+		}, []string{"kind"}),
+		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_records_lost_total", Help: "Kernel records that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire).",
+		}, []string{"stem", "reason"}),
+		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_problem_transitions_total", Help: "State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.",
+		}, []string{"rule", "reason", "state"}),
+		firing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kernosis_problems", Help: "Problems that are firing now, by rule.",
+		}, []string{"rule"}),
+		condition: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kernosis_condition", Help: "1 for the status a node condition has now, 0 for the others.",
+		}, []string{"type", "status"}),
+		sourceUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kernosis_source_up", Help: "1 where a source sees its faults, 0 where it is blind.",
+		}, []string{"stem"}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kernosis_detection_latency_seconds", Help: "Time from the kernel's stamp of a fault to the end of its handling.",
+			// 10 µs … 10 s: below is clock noise, above an outage.
+			Buckets: prometheus.ExponentialBucketsRange(10e-6, 10, 19),
+		}),
+		evaluation: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kernosis_rule_evaluation_seconds", Help: "Time the engine took for one event, all rules together.",
+			Buckets: prometheus.ExponentialBuckets(250e-9, 4, 9), // 250 ns … 16 ms
+		}),
+		ruleErrors: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kernosis_rule_errors", Help: "Evaluations of a rule that ended with an error since the agent started.",
+		}, []string{"rule"}),
+		groupsOver: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kernosis_rule_groups_overflowed", Help: "Events that found a rule's groups at their limit since the agent started.",
+		}, []string{"rule"}),
+		outputError: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kernosis_output_errors_total", Help: "Lines that could not be written to the standard output.",
+		}),
+	}
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kernosis_build_info", Help: "Always 1; the version is in the label.",
+	}, []string{"version"})
+	build.WithLabelValues(version).Set(1)
+	m.Registry.MustRegister(
+		m.events, m.lost, m.problems, m.firing, m.condition, m.sourceUp, m.latency, m.evaluation,
+		m.ruleErrors, m.groupsOver, m.outputError, build,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	for _, k := range event.Kinds() {
+		m.events.WithLabelValues(string(k)) // a zero is a fact too
+	}
+	return m
+}
+
+// Event counts one event that reached the engine.
+func (m *Metrics) Event(ev *event.Event, evaluation time.Duration) {
+	m.events.WithLabelValues(string(ev.Kind)).Inc()
+	m.evaluation.Observe(evaluation.Seconds())
+	switch {
+	case ev.Lost != nil:
+		m.lost.WithLabelValues(ev.Lost.Stem, ev.Lost.Reason).Add(float64(ev.Lost.Count))
+	case ev.SourceUp != nil:
+		m.sourceUp.WithLabelValues(ev.SourceUp.Stem).Set(boolean(ev.SourceUp.Up))
+	}
+}
+
+// Handled observes how long a kernel record took from the kernel's stamp until
+// it was journaled and shown.
+func (m *Metrics) Handled(d time.Duration) { m.latency.Observe(d.Seconds()) }
+
+// Transition counts one change that the engine reported.
+func (m *Metrics) Transition(t problem.Transition) {
+	switch {
+	case t.Problem != nil:
+		m.problems.WithLabelValues(t.Problem.Rule, t.Problem.Reason, string(t.Problem.State)).Inc()
+	case t.Condition != nil:
+		for _, s := range []problem.Status{problem.True, problem.False, problem.Unknown} {
+			m.condition.WithLabelValues(t.Condition.Type, string(s)).Set(boolean(s == t.Condition.Status))
+		}
+	}
+}
+
+// Firing sets the number of firing problems by rule; rules not named have none.
+func (m *Metrics) Firing(byRule map[string]int) {
+	m.firing.Reset()
+	for rule, n := range byRule {
+		m.firing.WithLabelValues(rule).Set(float64(n))
+	}
+}
+
+// Rule sets what went wrong inside one rule since the agent started.
+func (m *Metrics) Rule(name string, evalErrors, groupOverflow uint64) {
+	m.ruleErrors.WithLabelValues(name).Set(float64(evalErrors))
+	m.groupsOver.WithLabelValues(name).Set(float64(groupOverflow))
+}
+
+// OutputError counts a line that could not be written.
+func (m *Metrics) OutputError() { m.outputError.Inc() }
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
