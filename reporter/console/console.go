@@ -9,32 +9,25 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// Step is one step of the engine, as the journal stores it: an event, or nil
-// where only time passed, and the transitions that followed.
-type Step struct {
-	Now         time.Time            `json:"now"`
-	Event       *event.Event         `json:"event,omitempty"`
-	Transitions []problem.Transition `json:"transitions,omitempty"`
-}
-
-// Writer writes steps. It is not safe for concurrent use.
+// Writer writes journal entries. It is not safe for concurrent use.
 type Writer interface {
-	Write(Step) error
+	Write(journal.Entry) error
 }
 
-// NewText returns a Writer of lines for people. Steps without transitions
-// write nothing.
+// NewText returns a Writer of lines for people. Entries without
+// transitions write nothing.
 func NewText(w io.Writer) Writer { return &text{w: w} }
 
-// NewJSON returns a Writer of one JSON object a step, the ones without
-// transitions included.
+// NewJSON returns a Writer of one JSON object an entry, the ones
+// without transitions included.
 func NewJSON(w io.Writer) Writer { return &jsonLines{enc: json.NewEncoder(w)} }
 
 type jsonLines struct{ enc *json.Encoder }
 
-func (j *jsonLines) Write(s Step) error {
+func (j *jsonLines) Write(s journal.Entry) error {
 	if err := j.enc.Encode(s); err != nil {
 		return fmt.Errorf("write line: %w", err)
 	}
@@ -50,7 +43,7 @@ type text struct {
 // but most are shorter, and a longer one only shifts its own line.
 const reasonWidth = 20
 
-func (t *text) Write(s Step) error {
+func (t *text) Write(s journal.Entry) error {
 	t.buf.Reset()
 	for _, tr := range s.Transitions {
 		switch {
@@ -69,7 +62,7 @@ func (t *text) Write(s Step) error {
 	return nil
 }
 
-func (t *text) problem(s Step, p *problem.Problem) {
+func (t *text) problem(s journal.Entry, p *problem.Problem) {
 	at := s.Now
 	if s.Event != nil && p.State == problem.Firing {
 		at = s.Event.Time // the fault's own time, not ours
@@ -104,7 +97,7 @@ func label(p *problem.Problem) string {
 	}
 }
 
-func (t *text) condition(s Step, c *problem.Condition) {
+func (t *text) condition(s journal.Entry, c *problem.Condition) {
 	fmt.Fprintf(&t.buf, "%s %-8s %s=%s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", c.Type, c.Status, c.Reason, c.Message)
 }
 

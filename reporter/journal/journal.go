@@ -184,6 +184,13 @@ func (j *Journal) rotate() error {
 	return nil
 }
 
+// Seq returns the sequence number of the newest entry; 0: there is none.
+func (j *Journal) Seq() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.seq
+}
+
 // Sync makes what was appended survive a power failure too.
 func (j *Journal) Sync() error {
 	j.mu.Lock()

@@ -1,0 +1,78 @@
+# Kernosis. "make" lists the targets.
+
+BIN     := bin/kernosis
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# The compiler that the committed objects were made with.
+CLANG_PACKAGES := clang-16 llvm-16 libbpf-dev
+
+# What tests and the demo use besides Go: ext4 images, network namespaces are
+# made through netlink.
+TEST_PACKAGES := e2fsprogs
+
+.DEFAULT_GOAL := help
+
+##@ Everyday
+
+.PHONY: help
+help: ## show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/kernosis (static, no cgo)
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/kernosis
+
+.PHONY: demo
+demo: build setup ## as root: inject real kernel faults, show each one detected and explained
+	$(BIN) demo
+
+.PHONY: test
+test: setup ## run all tests; as root also those on the real kernel
+	@if [ "$$(id -u)" != 0 ]; then echo "not root: the tests on the real kernel are skipped"; fi
+	go test -race -timeout 15m ./...
+
+##@ Quality
+
+.PHONY: lint
+lint: ## go vet, golangci-lint, formatting of Go and BPF C
+	test -z "$$(gofmt -l $$(git ls-files '*.go'))"
+	go vet ./...
+	go -C .tools/lint build -o $(CURDIR)/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	bin/golangci-lint run ./...
+
+.PHONY: bench
+bench: ## benchmarks, with the kernel's own BPF statistics as root
+	go test -run '^$$' -bench . -benchmem ./...
+
+FUZZTIME ?= 20s
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME
+	@go list ./... | while read -r pkg; do \
+	  go test -list '^Fuzz' $$pkg | grep '^Fuzz' | while read -r f; do \
+	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done || exit 1; done
+
+##@ BPF
+
+.PHONY: generate
+generate: ## rebuild the BPF objects (installs clang-16 where it is missing)
+	@command -v clang-16 >/dev/null && [ -e /usr/include/bpf/bpf_helpers.h ] || { apt-get update -qq && apt-get install -y --no-install-recommends $(CLANG_PACKAGES); }
+	go generate ./bpf/...
+
+.PHONY: verify
+verify: generate ## the committed BPF objects are what the sources give, and load on this kernel
+	git diff --exit-code -- bpf
+	go test -count=1 -run 'TestEveryStemAttaches|TestWireLayout' ./bpf
+
+##@ Housekeeping
+
+.PHONY: setup
+setup: ## install what tests and the demo need (Debian and its kin, as root)
+	@command -v mkfs.ext4 >/dev/null || PATH=$$PATH:/sbin:/usr/sbin command -v mkfs.ext4 >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y --no-install-recommends $(TEST_PACKAGES); \
+	  else echo "mkfs.ext4 is missing (package e2fsprogs): faults that need a filesystem are skipped"; fi; }
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin dist

@@ -1,0 +1,136 @@
+// Package kernosis_test checks what holds for the whole module.
+package kernosis_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/kernosis/kernosis"
+
+// mayImport is the architecture: which of our packages a folder may import,
+// besides those below the folder of its row. The longest matching row decides. The
+// reasons are in docs/architecture.md.
+var mayImport = map[string][]string{
+	"bpf":                 {},
+	"collector":           {"bpf", "collector/event", "collector/hostfs"},
+	"collector/event":     {},
+	"collector/hostfs":    {"collector/event"},
+	"detector":            {"collector/event", "detector/problem"},
+	"detector/problem":    {"collector/event"},
+	"detector/ruletest":   {"collector/event", "detector/problem", "detector"},
+	"reporter":            {"collector/event", "detector/problem"},
+	"reporter/console":    {"collector/event", "detector/problem", "reporter/journal"},
+	"reporter/metrics":    {"collector/event", "detector/problem", "reporter/journal"},
+	"cmd/kernosis":        {"bpf", "collector", "detector", "reporter", "cmd"},
+	"cmd/kernosis/inject": {},
+	"vmtest":              {"bpf", "collector", "detector", "reporter", "cmd/kernosis/inject"},
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	for dir, file := range goFiles(t) {
+		for _, f := range file {
+			for _, imp := range f.Imports {
+				target, ok := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module+"/")
+				if !ok {
+					continue
+				}
+				rule, allowed := ruleFor(dir)
+				if rule == "" {
+					t.Errorf("%s is in no row of the import table", dir)
+					continue
+				}
+				if within(target, rule) {
+					continue
+				}
+				if !slices.ContainsFunc(allowed, func(a string) bool { return within(target, a) }) {
+					t.Errorf("%s imports %s; it may import %v", dir, target, allowed)
+				}
+			}
+		}
+	}
+}
+
+func ruleFor(dir string) (rule string, allowed []string) {
+	for r := range mayImport {
+		if within(dir, r) && len(r) > len(rule) {
+			rule = r
+		}
+	}
+	return rule, mayImport[rule]
+}
+
+func within(dir, root string) bool { return dir == root || strings.HasPrefix(dir, root+"/") }
+
+func TestEveryPackageHasADocComment(t *testing.T) {
+	for dir, files := range goFiles(t) {
+		var doc string
+		for _, f := range files {
+			if f.Doc != nil {
+				doc = f.Doc.Text()
+			}
+		}
+		name := files[0].Name.Name
+		want := "Package " + strings.TrimSuffix(name, "_test") + " "
+		if name == "main" {
+			want = "Command "
+		}
+		if !strings.HasPrefix(doc, want) && !strings.HasPrefix(doc, "Package "+name+" ") {
+			t.Errorf("%s: package comment must begin with %q", dir, want)
+		}
+	}
+}
+
+// goFiles parses every Go file of the module but tests, by folder.
+func goFiles(t *testing.T) map[string][]*ast.File {
+	t.Helper()
+	fset := token.NewFileSet()
+	files := map[string][]*ast.File{}
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(p) != ".go" || strings.HasSuffix(p, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, p, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		files[filepath.ToSlash(filepath.Dir(p))] = append(files[filepath.ToSlash(filepath.Dir(p))], f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestNoUtilityPackages(t *testing.T) {
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{"util", "utils", "helper", "helpers", "common", "pkg", "misc"}, d.Name()) {
+			t.Errorf("%s: a folder is named after what it is, not after how it is used", p)
+		}
+		return nil
+	})
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,140 @@
+package hostfs
+
+import (
+	"bytes"
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// maxLevels bounds the levels of a chain that are looked at; kernel programs
+// capture six.
+const maxLevels = 16
+
+// Level is one cgroup of a chain captured in the kernel.
+type Level struct {
+	ID   uint64 // 64-bit kernfs id
+	Name []byte // bytes of kernfs_node.name; a NUL ends it; empty: the root
+}
+
+// Attributed is a cgroup with its owner. It is shared by every event of that
+// cgroup and must not be changed.
+type Attributed struct {
+	Cgroup    event.Cgroup
+	Container *event.Container // nil outside containers
+	Unit      string
+
+	// The chain it was made of: a hit must be of the very same one.
+	chain     []chainLevel
+	truncated bool
+}
+
+type chainLevel struct {
+	id   uint64
+	name string
+}
+
+// attributionKey is not the leaf's id alone: kernfs ids are unique in one
+// hierarchy, and a record carries those of two (memory and default).
+type attributionKey struct {
+	leaf  uint64
+	names uint64
+}
+
+// Attributor finds the owner of cgroup chains and remembers it, so that a
+// repeated event allocates nothing. It is safe for concurrent use.
+type Attributor struct {
+	seed  maphash.Seed
+	cache *lru.Cache[attributionKey, *Attributed]
+	find  func(id uint64) (path string, err error)
+}
+
+// NewAttributor returns an Attributor that remembers size cgroups, at about
+// 1 KiB each. find, which may be nil, gives the whole path of a cgroup that
+// still exists (see [CgroupFinder]); it is asked once, for a chain whose
+// captured part does not tell the owner.
+func NewAttributor(size int, find func(id uint64) (string, error)) *Attributor {
+	cache, err := lru.New[attributionKey, *Attributed](max(size, 1))
+	if err != nil {
+		panic(err) // only for a size below 1
+	}
+	return &Attributor{seed: maphash.MakeSeed(), cache: cache, find: find}
+}
+
+// Resolve returns the owner of a chain of cgroups, leaf first; truncated tells
+// that there are levels above the last one. The levels' memory is not kept.
+func (a *Attributor) Resolve(leafID uint64, levels []Level, truncated bool) *Attributed {
+	if len(levels) > maxLevels {
+		levels, truncated = levels[:maxLevels], true
+	}
+	key := attributionKey{leaf: leafID}
+	for i := range levels {
+		key.names = key.names*31 + maphash.Bytes(a.seed, levelName(&levels[i]))
+	}
+	if e, ok := a.cache.Get(key); ok && e.isOf(levels, truncated) {
+		return e
+	}
+	e := a.resolve(leafID, levels, truncated)
+	a.cache.Add(key, e)
+	return e
+}
+
+func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Attributed {
+	e := &Attributed{chain: make([]chainLevel, len(levels)), truncated: truncated}
+	for i := range levels {
+		e.chain[i] = chainLevel{id: levels[i].ID, name: string(levelName(&levels[i]))}
+	}
+	path := chainPath(e.chain, truncated)
+	owner, _ := ParseCgroupPath(path)
+	if truncated && a.find != nil && (owner.Container.ID == "" || owner.Container.QoS == "") {
+		// The tail must be the captured one: the id may be of another hierarchy.
+		full, err := a.find(leafID)
+		if tail := strings.TrimPrefix(path, "…"); err == nil && strings.HasSuffix(full, tail) {
+			path = full
+			owner, _ = ParseCgroupPath(path)
+		}
+	}
+	e.Cgroup = event.Cgroup{ID: leafID, Path: event.SafeText(path, maxCgroupPath)}
+	if owner.Container != (event.Container{}) {
+		e.Container = &owner.Container
+	}
+	e.Unit = owner.Unit
+	return e
+}
+
+// isOf compares without allocating.
+func (e *Attributed) isOf(levels []Level, truncated bool) bool {
+	return e.truncated == truncated && slices.EqualFunc(e.chain, levels, func(c chainLevel, l Level) bool {
+		return c.id == l.ID && c.name == string(levelName(&l))
+	})
+}
+
+// levelName is the name up to a NUL: buffers of fixed size come padded.
+func levelName(l *Level) []byte {
+	if i := bytes.IndexByte(l.Name, 0); i >= 0 {
+		return l.Name[:i]
+	}
+	return l.Name
+}
+
+// chainPath joins a leaf-first chain to a path.
+func chainPath(chain []chainLevel, truncated bool) string {
+	var b strings.Builder
+	if truncated {
+		b.WriteString("…")
+	}
+	for _, c := range slices.Backward(chain) {
+		if c.name != "" && c.name != "/" {
+			b.WriteByte('/')
+			b.WriteString(c.name)
+		}
+	}
+	if b.Len() == 0 {
+		return "/"
+	}
+	return b.String()
+}

@@ -1,0 +1,161 @@
+package hostfs
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// chain makes the levels of a path, leaf first, the way a record has them: the
+// leaf has the given id, each level above the next.
+func chain(leaf uint64, path string) []Level {
+	var out []Level
+	names := strings.Split(strings.Trim(path, "/"), "/")
+	for i := len(names) - 1; i >= 0; i-- {
+		name := make([]byte, 96) // padded, as in the kernel's record
+		copy(name, names[i])
+		out = append(out, Level{ID: leaf + uint64(len(out)), Name: name})
+	}
+	return out
+}
+
+func TestResolve(t *testing.T) {
+	a := NewAttributor(16, nil)
+	path := burstable + "/cri-containerd-" + idA + ".scope"
+
+	e := a.Resolve(7, append(chain(7, path), Level{ID: 1}), false)
+	if e.Cgroup != (event.Cgroup{ID: 7, Path: path}) {
+		t.Errorf("cgroup = %+v", e.Cgroup)
+	}
+	if e.Container == nil || *e.Container != inPod(idA, "containerd", "burstable").Container {
+		t.Errorf("container = %+v", e.Container)
+	}
+	if again := a.Resolve(7, append(chain(7, path), Level{ID: 1}), false); again != e {
+		t.Error("the same chain was resolved again")
+	}
+	if e := a.Resolve(7, chain(7, path)[:2], true); e.Container.QoS != "burstable" || !strings.HasPrefix(e.Cgroup.Path, "…/kubepods-burstable-pod") {
+		t.Errorf("truncated: %+v %+v", e.Cgroup, e.Container)
+	}
+	if e := a.Resolve(1, []Level{{ID: 1}}, false); e.Cgroup.Path != "/" || e.Container != nil || e.Unit != "" {
+		t.Errorf("root: %+v", e)
+	}
+	if e := a.Resolve(1, nil, true); e.Cgroup.Path != "…" || e.Container != nil {
+		t.Errorf("nothing captured: %+v", e)
+	}
+	if e := a.Resolve(9, chain(9, "/system.slice/evil\x1b[31m.service"), false); strings.ContainsRune(e.Cgroup.Path+e.Unit, 0x1b) {
+		t.Errorf("control character shown: %+v", e)
+	}
+}
+
+// Ids are unique in one hierarchy only: the same id with another chain is
+// another cgroup, and both stay remembered.
+func TestResolveSameID(t *testing.T) {
+	a := NewAttributor(16, nil)
+	memory, unified := chain(5, "/docker/"+idA), chain(5, "/system.slice/ssh.service")
+	m, u := a.Resolve(5, memory, false), a.Resolve(5, unified, false)
+	if m.Container == nil || u.Container != nil || u.Unit != "ssh.service" {
+		t.Fatalf("%+v\n%+v", m, u)
+	}
+	if a.Resolve(5, memory, false) != m || a.Resolve(5, unified, false) != u {
+		t.Error("one of two hierarchies was forgotten")
+	}
+	// Same names, other ids above: a pod's cgroup that was made anew.
+	other := chain(5, "/docker/"+idA)
+	other[1].ID = 99
+	if a.Resolve(5, other, false) == m {
+		t.Error("a chain of other ids was taken for the cached one")
+	}
+}
+
+func TestResolveCompletes(t *testing.T) {
+	full := burstable + "/cri-containerd-" + idA + ".scope/a/b/c/d/e/f"
+	tests := []struct {
+		name, found string
+		err         error
+		container   bool
+	}{
+		{"found", full, nil, true},
+		{"gone", "", unix.ESTALE, false},
+		{"of another hierarchy", "/docker/" + idA, nil, false},
+		{"ends within a name", burstable + "/cri-containerd-" + idA + ".scope/za/b/c/d/e/f", nil, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			calls := 0
+			a := NewAttributor(4, func(uint64) (string, error) { calls++; return tt.found, tt.err })
+			for range 2 {
+				e := a.Resolve(3, chain(3, "a/b/c/d/e/f"), true)
+				if got := e.Container != nil; got != tt.container {
+					t.Errorf("container = %+v", e.Container)
+				}
+				if want := "…/a/b/c/d/e/f"; !tt.container && e.Cgroup.Path != want {
+					t.Errorf("path = %q, want %q", e.Cgroup.Path, want)
+				}
+			}
+			if calls != 1 {
+				t.Errorf("asked %d times", calls)
+			}
+		})
+	}
+}
+
+func TestResolveDoesNotAllocate(t *testing.T) {
+	a := NewAttributor(4, nil)
+	levels := chain(7, burstable+"/cri-containerd-"+idA+".scope")
+	a.Resolve(7, levels, true)
+	if n := testing.AllocsPerRun(1000, func() { a.Resolve(7, levels, true) }); n != 0 {
+		t.Errorf("%v allocations a repeated chain", n)
+	}
+}
+
+// The record's memory is reused after the call.
+func TestResolveKeepsNoMemory(t *testing.T) {
+	a := NewAttributor(4, nil)
+	levels := chain(7, "/docker/"+idA)
+	e := a.Resolve(7, levels, false)
+	for _, l := range levels {
+		clear(l.Name)
+	}
+	if e.Cgroup.Path != "/docker/"+idA || e.Container.ID != idA {
+		t.Errorf("%+v %+v", e.Cgroup, e.Container)
+	}
+}
+
+func TestResolveConcurrently(t *testing.T) {
+	a := NewAttributor(8, nil)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for i := range uint64(500) {
+				want := fmt.Sprintf("u%d.service", i%23)
+				if e := a.Resolve(i%23, chain(i%23, "/system.slice/"+want), false); e.Unit != want {
+					t.Errorf("unit = %q, want %q", e.Unit, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkResolve(b *testing.B) {
+	levels := chain(7, burstable+"/cri-containerd-"+idA+".scope/init.scope")
+	b.Run("hit", func(b *testing.B) {
+		a := NewAttributor(16, nil)
+		b.ReportAllocs()
+		for b.Loop() {
+			a.Resolve(7, levels, false)
+		}
+	})
+	b.Run("miss", func(b *testing.B) {
+		a := NewAttributor(16, nil)
+		b.ReportAllocs()
+		for id := uint64(0); b.Loop(); id++ {
+			a.Resolve(id, levels, false)
+		}
+	})
+}

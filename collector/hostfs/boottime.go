@@ -1,0 +1,96 @@
+package hostfs
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// clockResample: NTP slews by at most 500 ppm, 5 ms in 10 s.
+	clockResample = 10 * time.Second
+	// clockStep: slewing moves 5 ms between samples, and a sample is off by the
+	// time a preemption takes; beyond 100 ms someone set the clock.
+	clockStep = 100 * time.Millisecond
+)
+
+// Clock turns the kernel's time since boot (CLOCK_BOOTTIME, suspend included)
+// into wall clock time. Their offset changes when the wall clock is set or
+// slewed, so it is sampled again while Wall is used. It is safe for concurrent
+// use.
+type Clock struct {
+	offset  atomic.Int64 // wall - boot, ns
+	sampled atomic.Int64 // boot time of the last sample, ns
+	steps   atomic.Uint64
+	mu      sync.Mutex // one sampler at a time
+	read    func() (wall, before, after int64)
+}
+
+// NewClock returns a Clock with a first sample taken.
+func NewClock() *Clock { return newClock(readClocks) }
+
+func newClock(read func() (wall, before, after int64)) *Clock {
+	c := &Clock{read: read}
+	c.offset.Store(c.sample())
+	return c
+}
+
+// Wall returns the wall clock time, in UTC, of a time since boot. It does not
+// allocate. A time of before the wall clock was set is given in the new time,
+// which is presumably the right one.
+func (c *Clock) Wall(boot time.Duration) time.Time {
+	// An event's own time serves as the clock, so the common case makes no
+	// system call; an old event never causes a sample.
+	if int64(boot)-c.sampled.Load() >= int64(clockResample) {
+		c.resample()
+	}
+	return time.Unix(0, int64(boot)+c.offset.Load()).UTC()
+}
+
+// Steps counts how often the wall clock was seen to be set.
+func (c *Clock) Steps() uint64 { return c.steps.Load() }
+
+func (c *Clock) resample() {
+	if !c.mu.TryLock() {
+		return // somebody is at it
+	}
+	defer c.mu.Unlock()
+	offset := c.sample()
+	if d := offset - c.offset.Load(); d > int64(clockStep) || d < -int64(clockStep) {
+		c.steps.Add(1)
+	}
+	c.offset.Store(offset)
+}
+
+// sample returns wall - boot from the tightest of three bracketed readings, so
+// that a preemption between two clocks does not count as an offset.
+func (c *Clock) sample() int64 {
+	var offset, width int64
+	for i := range 3 {
+		wall, before, after := c.read()
+		if w := after - before; i == 0 || w < width {
+			offset, width = wall-(before+w/2), w
+		}
+		c.sampled.Store(after)
+	}
+	return offset
+}
+
+// readClocks reads the wall clock between two readings of the boot clock.
+func readClocks() (wall, before, after int64) {
+	var b, w, a unix.Timespec
+	// None of these can fail: both clocks exist since 2.6.39.
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &b)
+	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &w)
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &a)
+	return w.Nano(), b.Nano(), a.Nano()
+}
+
+// BootTime returns the time since boot, suspend included.
+func BootTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t)
+	return time.Duration(t.Nano())
+}

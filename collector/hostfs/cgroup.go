@@ -1,0 +1,264 @@
+package hostfs
+
+import (
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+const (
+	// cutTop begins a cgroup path whose upper levels were not captured.
+	cutTop = "…/"
+	// cutName stands for the unknown parent of the topmost captured level. No
+	// cgroup has a "/" in its name, so nothing can pretend to be it.
+	cutName = cutTop
+	// maxCgroupPath is PATH_MAX: the kernel shows no longer path. Of a longer
+	// one the top is looked at, because containers are near the top.
+	maxCgroupPath = 4096
+	// maxUnitName is UNIT_NAME_MAX of systemd.
+	maxUnitName = 255
+)
+
+// Attribution is what the path of a cgroup tells of its owner: a container, or
+// outside containers a systemd unit. Never both.
+type Attribution struct {
+	// Container is zero outside containers. ID alone is empty where the cgroup
+	// is that of a whole pod; Runtime is empty where the path does not tell;
+	// QoS is empty where the level that tells it was cut off.
+	Container event.Container
+	// Unit is the innermost systemd service or scope, with systemd's escapes
+	// (\x2d) undone for reading.
+	Unit string
+}
+
+// ParseCgroupPath tells who owns the cgroup at path, the names from the
+// hierarchy's root to the cgroup ("/kubepods/…"), or "…/" and the lower names
+// where the top is unknown. Both cgroup drivers of kubelet, cgroup v1 and v2,
+// and the naming of containerd, CRI-O, Docker and Podman are known.
+//
+// Where Kubernetes runs inside a container (kind) the innermost pod wins,
+// because that is the one which the inner cluster knows. Whatever a container
+// makes below its own cgroup (systemd in a pod, crun's "container", Docker in a
+// pod) belongs to that container.
+//
+// False means that the path tells of neither a container nor a unit.
+func ParseCgroupPath(path string) (Attribution, bool) {
+	w := walk{parent: "", grand: ""}
+	if rest, ok := strings.CutPrefix(path, cutTop); ok {
+		path, w.parent, w.grand = rest, cutName, cutName
+	}
+	if len(path) > maxCgroupPath {
+		path = path[:maxCgroupPath]
+		path = path[:strings.LastIndexByte(path, '/')+1] // the name at the cut is incomplete
+	}
+	for path != "" {
+		var name string
+		name, path, _ = strings.Cut(path, "/")
+		if name != "" {
+			w.step(name)
+		}
+	}
+	if w.container != (event.Container{}) {
+		return Attribution{Container: w.container}, true
+	}
+	if w.unit == "" {
+		return Attribution{}, false
+	}
+	return Attribution{Unit: event.SafeText(unescapeUnit(w.unit), maxUnitName)}, true
+}
+
+// walk is the state of ParseCgroupPath on its way down.
+type walk struct {
+	parent, grand string // the names above; cutName where unknown
+	container     event.Container
+	unit          string
+}
+
+func (w *walk) step(name string) {
+	defer func() { w.grand, w.parent = w.parent, name }()
+
+	if slice, prefix, id, ok := literalSpec(name); ok {
+		if uid, qos, ok := podSlice(slice); ok {
+			w.container = event.Container{PodUID: uid, QoS: qos}
+		}
+		if w.container.ID == "" {
+			w.container.ID, w.container.Runtime = id, runtimeOf(prefix+"-")
+		}
+		return
+	}
+	if uid, qos, ok := podSlice(name); ok {
+		w.container = event.Container{PodUID: uid, QoS: qos}
+		return
+	}
+	if uid, qos, ok := w.podDirectory(name); ok {
+		w.container = event.Container{PodUID: uid, QoS: qos}
+		return
+	}
+	if w.container.ID != "" {
+		return // below a container: its own business
+	}
+	if id, runtime, ok := containerName(name, w.parent, w.container.PodUID != ""); ok {
+		w.container.ID, w.container.Runtime = id, runtime
+		return
+	}
+	if isUnit(name) {
+		w.unit = name
+	}
+}
+
+// literalSpec reads "slice:prefix:id", systemd's way to ask for a cgroup, which
+// becomes the literal name where the runtime runs without the systemd driver.
+func literalSpec(name string) (slice, prefix, id string, ok bool) {
+	slice, rest, ok := strings.Cut(name, ":")
+	if !ok {
+		return "", "", "", false
+	}
+	prefix, id, ok = strings.Cut(rest, ":")
+	return slice, prefix, id, ok && isContainerID(id)
+}
+
+// podDirectory reads the cgroupfs driver's form: kubepods/pod<uid> or
+// kubepods/<qos>/pod<uid>.
+func (w *walk) podDirectory(name string) (uid, qos string, ok bool) {
+	uid, ok = strings.CutPrefix(name, "pod")
+	if !ok || !isPodUID(uid, '-') {
+		return "", "", false
+	}
+	switch w.parent {
+	case cutName:
+		return uid, "", true
+	case "kubepods":
+		return uid, "guaranteed", true
+	case "burstable", "besteffort":
+		return uid, w.parent, w.grand == "kubepods" || w.grand == cutName
+	}
+	return "", "", false
+}
+
+// podSlice reads the systemd driver's form, in which a slice repeats the names
+// of those above it: [<cgroup root>-]kubepods[-<qos>]-pod<uid>.slice.
+func podSlice(name string) (uid, qos string, ok bool) {
+	name, ok = strings.CutSuffix(name, ".slice")
+	if !ok {
+		return "", "", false
+	}
+	i := strings.LastIndex(name, "kubepods-")
+	if i < 0 || i > 0 && name[i-1] != '-' {
+		return "", "", false
+	}
+	name, qos = name[i+len("kubepods-"):], "guaranteed"
+	if rest, found := strings.CutPrefix(name, "burstable-"); found {
+		name, qos = rest, "burstable"
+	} else if rest, found := strings.CutPrefix(name, "besteffort-"); found {
+		name, qos = rest, "besteffort"
+	}
+	uid, ok = strings.CutPrefix(name, "pod")
+	if !ok || !isPodUID(uid, '_') {
+		return "", "", false
+	}
+	return strings.ReplaceAll(uid, "_", "-"), qos, true
+}
+
+// containerName reads <prefix>-<id>.scope (systemd), <prefix>-<id> and <id>
+// (cgroupfs). A prefix nobody knows makes a container only inside a pod.
+func containerName(name, parent string, inPod bool) (id, runtime string, ok bool) {
+	name, scope := strings.CutSuffix(name, ".scope")
+	if len(name) < containerIDLen {
+		return "", "", false
+	}
+	prefix, id := name[:len(name)-containerIDLen], name[len(name)-containerIDLen:]
+	if !isContainerID(id) {
+		return "", "", false
+	}
+	if prefix == "" {
+		if parent == "docker" {
+			return id, "docker", true
+		}
+		return id, "", !scope
+	}
+	runtime = runtimeOf(prefix)
+	return id, runtime, runtime != "" || inPod && scope && strings.HasSuffix(prefix, "-")
+}
+
+// runtimeOf knows the prefixes that runtimes put before a container's id. The
+// monitor process (conmon) sits in a cgroup of its own and counts as its
+// container.
+func runtimeOf(prefix string) string {
+	switch prefix {
+	case "cri-containerd-", "nerdctl-":
+		return "containerd"
+	case "crio-", "crio-conmon-":
+		return "cri-o"
+	case "docker-":
+		return "docker"
+	case "libpod-", "libpod-conmon-", "libpod-payload-":
+		return "podman"
+	}
+	return ""
+}
+
+const containerIDLen = 64
+
+// isContainerID accepts the 64 lower-case hex digits all these runtimes use.
+func isContainerID(s string) bool { return len(s) == containerIDLen && isHex(s) }
+
+// isPodUID accepts 8-4-4-4-12 hex digits with the given separator, or the 32
+// without one that kubelet gives to static pods. Such a UID is the hash of the
+// manifest: the API has it as annotation kubernetes.io/config.hash of the
+// mirror pod, whose own UID is another.
+func isPodUID(s string, sep byte) bool {
+	switch len(s) {
+	case 32:
+		return isHex(s)
+	case 36:
+		return s[8] == sep && s[13] == sep && s[18] == sep && s[23] == sep &&
+			isHex(s[:8]) && isHex(s[9:13]) && isHex(s[14:18]) && isHex(s[19:23]) && isHex(s[24:])
+	}
+	return false
+}
+
+func isHex(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// isUnit tells whether a cgroup is one of a service or scope. init.scope holds
+// only the manager itself, in whose unit (user@1000.service) it lies.
+func isUnit(name string) bool {
+	if len(name) > maxUnitName || name == "init.scope" {
+		return false
+	}
+	i := strings.LastIndexByte(name, '.')
+	return i > 0 && (name[i:] == ".service" || name[i:] == ".scope")
+}
+
+// unescapeUnit undoes systemd's two escapes: "_" before a name that would look
+// like a kernel file (cg_escape), and \xHH.
+func unescapeUnit(s string) string {
+	s = strings.TrimPrefix(s, "_")
+	i := strings.Index(s, `\x`)
+	if i < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for ; i >= 0; i = strings.Index(s, `\x`) {
+		b = append(b, s[:i]...)
+		if len(s) < i+4 || !isHex(s[i+2:i+4]) {
+			b, s = append(b, `\x`...), s[i+2:]
+			continue
+		}
+		b, s = append(b, unhex(s[i+2])<<4|unhex(s[i+3])), s[i+4:]
+	}
+	return string(append(b, s...))
+}
+
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c - 'a' + 10
+}

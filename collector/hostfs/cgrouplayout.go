@@ -1,0 +1,93 @@
+package hostfs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// CgroupMode says which cgroup hierarchies a node has.
+type CgroupMode string
+
+// The modes. Hybrid: v1 controllers, and a v2 hierarchy beside them.
+const (
+	CgroupNone   CgroupMode = "none"
+	CgroupV1     CgroupMode = "v1"
+	CgroupV2     CgroupMode = "v2"
+	CgroupHybrid CgroupMode = "hybrid"
+)
+
+// CgroupLayout says where the cgroup hierarchies are mounted on the node.
+type CgroupLayout struct {
+	Mode        CgroupMode
+	Unified     string            // mount point of the v2 hierarchy; empty: none
+	Controllers map[string]string // v1 controller ("memory") to mount point
+}
+
+// v1Controllers are the controllers that may be on a v1 hierarchy. Its other
+// options (name=systemd, xattr …) make no difference here.
+var v1Controllers = []string{
+	"blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc",
+	"net_cls", "net_prio", "perf_event", "pids", "rdma",
+}
+
+// CgroupLayout reads the mount table for it.
+func (f FS) CgroupLayout() (CgroupLayout, error) {
+	t, err := f.MountTable()
+	if err != nil {
+		return CgroupLayout{}, err
+	}
+	return cgroupLayout(t.Mounts()), nil
+}
+
+// cgroupLayout finds the hierarchies among mounts. The first mount of each
+// counts, and of those a whole one before a part of it (a bind mount in a
+// container).
+func cgroupLayout(mounts []Mount) CgroupLayout {
+	l := CgroupLayout{Mode: CgroupNone, Controllers: map[string]string{}}
+	for _, whole := range []bool{true, false} {
+		for _, m := range mounts {
+			if (m.Root == "/") != whole {
+				continue
+			}
+			switch m.FSType {
+			case "cgroup2":
+				if l.Unified == "" {
+					l.Unified = m.Path
+				}
+			case "cgroup":
+				for c := range strings.SplitSeq(m.SuperOptions, ",") {
+					if _, dup := l.Controllers[c]; !dup && slices.Contains(v1Controllers, c) {
+						l.Controllers[c] = m.Path
+					}
+				}
+			}
+		}
+	}
+	switch v1 := len(l.Controllers) > 0; {
+	case v1 && l.Unified != "":
+		l.Mode = CgroupHybrid
+	case v1:
+		l.Mode = CgroupV1
+	case l.Unified != "":
+		l.Mode = CgroupV2
+	}
+	return l
+}
+
+// dir returns the directory of a cgroup on the hierarchy that has a controller,
+// and whether that is v1. A path that is cut off at the top ("…/") is ErrPath.
+func (l CgroupLayout) dir(controller, path string) (dir string, v1 bool, err error) {
+	rel, err := below(path)
+	if err != nil {
+		return "", false, fmt.Errorf("cgroup %q: %w", path, err)
+	}
+	mount, v1 := l.Controllers[controller]
+	if !v1 {
+		mount = l.Unified
+	}
+	if mount == "" {
+		return "", false, fmt.Errorf("cgroup %q: no hierarchy has %s", path, controller)
+	}
+	return mount + rel, v1, nil
+}

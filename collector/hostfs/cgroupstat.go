@@ -1,0 +1,127 @@
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// CgroupMemory is the state of one memory cgroup, in bytes.
+type CgroupMemory struct {
+	Limit    uint64 // 0: none
+	Usage    uint64
+	OOMKills uint64 // processes of this very cgroup killed (v1: since 4.13, v2: memory.events.local)
+}
+
+// unlimited is the smallest value that v1 shows for "no limit": the highest
+// count of pages in bytes, which depends on the page size.
+const unlimited = 1 << 62
+
+// CgroupMemory reads the state of the memory cgroup at path, below the memory
+// hierarchy's root.
+func (f FS) CgroupMemory(l CgroupLayout, path string) (CgroupMemory, error) {
+	dir, v1, err := l.dir("memory", path)
+	if err != nil {
+		return CgroupMemory{}, err
+	}
+	if v1 {
+		return f.memoryV1(dir)
+	}
+	return f.memoryV2(dir)
+}
+
+func (f FS) memoryV1(dir string) (m CgroupMemory, err error) {
+	if m.Limit, err = f.readUint(dir + "/memory.limit_in_bytes"); err != nil {
+		return CgroupMemory{}, err
+	}
+	if m.Limit >= unlimited {
+		m.Limit = 0
+	}
+	if m.Usage, err = f.readUint(dir + "/memory.usage_in_bytes"); err != nil {
+		return CgroupMemory{}, err
+	}
+	err = f.readKeyed(dir+"/memory.oom_control", map[string]*uint64{"oom_kill": &m.OOMKills})
+	return m, err
+}
+
+// memoryV2 takes the files as the root has them: it has neither limit nor usage.
+func (f FS) memoryV2(dir string) (m CgroupMemory, err error) {
+	s, err := f.readValue(dir + "/memory.max")
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && f.exists(dir+"/cgroup.procs"):
+		return m, nil
+	case err != nil:
+		return m, err
+	case s != "max":
+		if m.Limit, err = strconv.ParseUint(s, 10, 64); err != nil {
+			return CgroupMemory{}, fmt.Errorf("parse %s/memory.max: %w", dir, err)
+		}
+	}
+	if m.Usage, err = f.readUint(dir + "/memory.current"); err != nil {
+		return CgroupMemory{}, err
+	}
+	keys := map[string]*uint64{"oom_kill": &m.OOMKills}
+	err = f.readKeyed(dir+"/memory.events.local", keys)
+	return m, err
+}
+
+// CgroupCPU counts how a CPU limit acted on one cgroup.
+type CgroupCPU struct {
+	Periods       uint64 // in which it wanted to run; 0: no limit was ever set
+	Throttled     uint64 // of those, in which it ran out of its quota
+	ThrottledTime time.Duration
+}
+
+// CgroupCPU reads the throttling counters of the cpu cgroup at path.
+func (f FS) CgroupCPU(l CgroupLayout, path string) (c CgroupCPU, err error) {
+	dir, v1, err := l.dir("cpu", path)
+	if err != nil {
+		return c, err
+	}
+	var n uint64
+	keys := map[string]*uint64{"nr_periods": &c.Periods, "nr_throttled": &c.Throttled}
+	unit := time.Microsecond
+	if v1 {
+		keys["throttled_time"], unit = &n, time.Nanosecond
+	} else {
+		keys["throttled_usec"] = &n
+	}
+	if err := f.readKeyed(dir+"/cpu.stat", keys); err != nil {
+		return CgroupCPU{}, err
+	}
+	c.ThrottledTime = time.Duration(min(n, uint64(1<<63-1)/uint64(unit))) * unit
+	return c, nil
+}
+
+// readKeyed reads a file of "key value" lines.
+func (f FS) readKeyed(p string, into map[string]*uint64) error {
+	s, err := f.read(p, smallFile)
+	if err != nil {
+		return err
+	}
+	if err := parseKeyed(s, into); err != nil {
+		return fmt.Errorf("parse %s: %w", f.Path(p), err)
+	}
+	return nil
+}
+
+// parseKeyed stores the values of the wanted keys; one that is not there keeps
+// what it had, for the kernel adds keys with releases and controllers.
+func parseKeyed(s string, into map[string]*uint64) error {
+	for line := range strings.Lines(s) {
+		key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		p := into[key]
+		if !ok || p == nil {
+			continue
+		}
+		n, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		*p = n
+	}
+	return nil
+}

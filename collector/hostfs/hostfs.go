@@ -1,0 +1,110 @@
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// smallFile bounds the read of a file that holds a value or a few lines. A page
+// is all that most of /proc and /sys ever returns.
+const smallFile = 4 << 10
+
+// statusFile bounds /proc/PID/status, whose group list may hold 65,536 ids.
+const statusFile = 1 << 20
+
+// largeFile bounds the read of a table (mountinfo of a node with thousands of
+// mounts is a few hundred KiB).
+const largeFile = 16 << 20
+
+// ErrPath is returned for a relative name that leaves its tree, or that is cut
+// off at the top and so names nothing.
+var ErrPath = errors.New("not a path below its tree")
+
+// FS is a view of the node's filesystems below a root. The zero FS is the real
+// root. It holds no resources and may be copied and used concurrently.
+type FS struct{ root string }
+
+// New returns the FS below root; "" and "/" are the real root.
+func New(root string) FS {
+	if root == "" || filepath.Clean(root) == "/" {
+		return FS{}
+	}
+	return FS{root: filepath.Clean(root)}
+}
+
+// Path returns where the node's path p ("/proc/1/stat") is to be opened.
+func (f FS) Path(p string) string {
+	return f.root + filepath.Clean("/"+p)
+}
+
+// read returns the whole content of a file of at most limit bytes; a longer one
+// is an error, because a part of it may parse as something it does not say.
+func (f FS) read(p string, limit int64) (string, error) {
+	b, err := f.readCut(p, limit+1)
+	if err != nil {
+		return "", err
+	}
+	if int64(len(b)) > limit {
+		return "", fmt.Errorf("read %s: more than %d bytes", f.Path(p), limit)
+	}
+	return string(b), nil
+}
+
+// readCut returns at most the first limit bytes of a file.
+func (f FS) readCut(p string, limit int64) ([]byte, error) {
+	file, err := os.Open(f.Path(p))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, limit))
+}
+
+// readValue returns the only line of a small file, without white space around it.
+func (f FS) readValue(p string) (string, error) {
+	s, err := f.read(p, smallFile)
+	return strings.TrimSpace(s), err
+}
+
+// readUint reads a file that holds one decimal number.
+func (f FS) readUint(p string) (uint64, error) {
+	s, err := f.readValue(p)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("parse %s: %w", f.Path(p), err)
+	}
+	return n, nil
+}
+
+// exists tells whether the node has p, of whatever kind.
+func (f FS) exists(p string) bool {
+	_, err := os.Lstat(f.Path(p))
+	return err == nil
+}
+
+// below checks that rel has no component that would leave the tree it is
+// joined to, and returns it with exactly one leading slash.
+func below(rel string) (string, error) {
+	if strings.HasPrefix(rel, cutTop) || strings.IndexByte(rel, 0) >= 0 {
+		return "", ErrPath
+	}
+	for c := range strings.SplitSeq(rel, "/") {
+		if c == ".." {
+			return "", ErrPath
+		}
+	}
+	return filepath.Clean("/" + rel), nil
+}
+
+// procPath returns the path of a file of a process.
+func procPath(pid int, file string) string {
+	return "/proc/" + strconv.Itoa(pid) + "/" + file
+}

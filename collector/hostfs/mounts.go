@@ -1,0 +1,207 @@
+package hostfs
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+const (
+	// maxDeviceMounts bounds the mount points told of one device: a node's disk
+	// is bind-mounted into hundreds of pods.
+	maxDeviceMounts = 8
+	// maxMounts bounds the table; the kernel's own limit is fs.mount-max, 100,000.
+	maxMounts = 100_000
+	// maxShownPath bounds a path that is shown.
+	maxShownPath = 1024
+)
+
+// Mount is one line of mountinfo. Path and Source are the kernel's own bytes,
+// fit to be opened but not to be shown.
+type Mount struct {
+	Major, Minor  uint32 // st_dev of its files: anonymous (0:N) for btrfs, overlay, tmpfs …
+	Root          string // directory of the filesystem that is mounted: not "/" for bind mounts
+	Path          string
+	FSType        string
+	Source        string
+	MountReadOnly bool   // this mount is read-only; others of the filesystem may not be
+	SuperReadOnly bool   // the filesystem is read-only
+	EmergencyRO   bool   // ext4 stopped writing after an error, without the read-only flag (6.15)
+	Shutdown      bool   // the filesystem was shut down after an error or by request
+	ErrorsPolicy  string // errors= option (ext4, FAT): continue, remount-ro or panic; empty: not told
+	SuperOptions  string // all options of the filesystem
+}
+
+// parseMounts reads the text of mountinfo. The library does the fields and their
+// octal escapes; it gives up at a line longer than bufio.Scanner takes (an
+// overlay of hundreds of layers), so such lines are left out.
+func parseMounts(r io.Reader) ([]Mount, error) {
+	text, err := io.ReadAll(io.LimitReader(r, largeFile))
+	if err != nil {
+		return nil, err
+	}
+	count := 0
+	infos, err := mountinfo.GetMountsFromReader(bytes.NewReader(dropLongLines(text)),
+		func(*mountinfo.Info) (skip, stop bool) {
+			count++
+			return count > maxMounts, count > maxMounts
+		})
+	if err != nil {
+		return nil, fmt.Errorf("parse mountinfo: %w", err)
+	}
+	mounts := make([]Mount, 0, len(infos))
+	for _, m := range infos {
+		mount := Mount{
+			Major: uint32(m.Major), Minor: uint32(m.Minor),
+			Root: m.Root, Path: m.Mountpoint, FSType: m.FSType, Source: m.Source,
+			MountReadOnly: hasOption(m.Options, "ro"),
+			SuperOptions:  m.VFSOptions,
+		}
+		for o := range strings.SplitSeq(m.VFSOptions, ",") {
+			switch {
+			case o == "ro":
+				mount.SuperReadOnly = true
+			case o == "emergency_ro":
+				mount.EmergencyRO = true
+			case o == "shutdown":
+				mount.Shutdown = true
+			case strings.HasPrefix(o, "errors="):
+				mount.ErrorsPolicy = event.SafeText(strings.TrimPrefix(o, "errors="), 32)
+			}
+		}
+		mounts = append(mounts, mount)
+	}
+	return mounts, nil
+}
+
+// maxMountLine is what bufio.Scanner takes, with room for the line feed.
+const maxMountLine = bufio.MaxScanTokenSize - 1
+
+// dropLongLines removes lines the library can't take. It returns b itself in
+// the usual case that there are none.
+func dropLongLines(b []byte) []byte {
+	tooLong := func(line []byte) bool { return len(line) > maxMountLine }
+	for line := range bytes.Lines(b) {
+		if tooLong(line) {
+			return bytes.Join(slices.DeleteFunc(slices.Collect(bytes.Lines(b)), tooLong), nil)
+		}
+	}
+	return b
+}
+
+func hasOption(list, option string) bool {
+	for o := range strings.SplitSeq(list, ",") {
+		if o == option {
+			return true
+		}
+	}
+	return false
+}
+
+// MountTable is the mount table of one moment. It is immutable.
+type MountTable struct {
+	mounts   []Mount
+	byDevice map[uint64][]event.Mount
+}
+
+// MountTable reads the mount table of the node's init, or where that may not be
+// read, that of this process.
+func (f FS) MountTable() (*MountTable, error) {
+	file, err := f.openMountinfo()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return f.readMountTable(file)
+}
+
+func (f FS) openMountinfo() (*os.File, error) {
+	file, err := os.Open(f.Path("/proc/1/mountinfo"))
+	if err != nil {
+		return os.Open(f.Path("/proc/self/mountinfo"))
+	}
+	return file, nil
+}
+
+func (f FS) readMountTable(r io.Reader) (*MountTable, error) {
+	mounts, err := parseMounts(r)
+	if err != nil {
+		return nil, err
+	}
+	return newMountTable(mounts, f.sourceDevice), nil
+}
+
+// newMountTable indexes mounts. sourceDevice gives the device behind a mount
+// whose own number is anonymous.
+func newMountTable(mounts []Mount, sourceDevice func(*Mount) (uint64, bool)) *MountTable {
+	t := &MountTable{mounts: mounts, byDevice: make(map[uint64][]event.Mount)}
+	order := make([]int, len(mounts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(
+			cmp.Compare(len(mounts[a].Path), len(mounts[b].Path)),
+			strings.Compare(mounts[a].Path, mounts[b].Path))
+	})
+	for _, i := range order {
+		m := &mounts[i]
+		dev := devKey(m.Major, m.Minor)
+		if m.Major == 0 {
+			var ok bool
+			if dev, ok = sourceDevice(m); !ok {
+				continue
+			}
+		}
+		list := t.byDevice[dev]
+		shown := event.Mount{Path: event.SafeText(m.Path, maxShownPath), FSType: event.SafeText(m.FSType, 64)}
+		if len(list) < maxDeviceMounts && !slices.Contains(list, shown) {
+			t.byDevice[dev] = append(list, shown)
+		}
+	}
+	return t
+}
+
+// sourceDevice finds the device of a filesystem that numbers its own subvolumes.
+// Only those are asked: any FUSE filesystem may call itself /dev/sda1.
+func (f FS) sourceDevice(m *Mount) (uint64, bool) {
+	if m.FSType != "btrfs" && m.FSType != "bcachefs" || !strings.HasPrefix(m.Source, "/dev/") {
+		return 0, false
+	}
+	// bcachefs names all its devices, joined by colons: the first stands for them.
+	source, _, _ := strings.Cut(m.Source, ":")
+	var st unix.Stat_t
+	if err := unix.Stat(f.Path(source), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return 0, false
+	}
+	return devKey(unix.Major(st.Rdev), unix.Minor(st.Rdev)), true
+}
+
+// Mounts returns all mounts in the kernel's order. The slice is the table's own.
+func (t *MountTable) Mounts() []Mount {
+	if t == nil {
+		return nil
+	}
+	return t.mounts
+}
+
+// At returns the mount points of a block device, shortest path first, at most
+// eight, fit to be shown. The slice is the table's own.
+func (t *MountTable) At(major, minor uint32) []event.Mount {
+	if t == nil {
+		return nil
+	}
+	return t.byDevice[devKey(major, minor)]
+}
+
+func devKey(major, minor uint32) uint64 { return uint64(major)<<32 | uint64(minor) }

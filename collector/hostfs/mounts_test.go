@@ -1,0 +1,114 @@
+package hostfs
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+func TestMountTableSourceDevice(t *testing.T) {
+	f := fixture(t, "6.12-systemd-v2")
+	file, err := f.openMountinfo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	mounts, err := parseMounts(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := newMountTable(mounts, func(m *Mount) (uint64, bool) {
+		return devKey(259, 3), m.FSType == "btrfs"
+	})
+	want := []event.Mount{{Path: "/home", FSType: "btrfs"}, {Path: `/mnt/backslash\tab\thash#`, FSType: "btrfs"}}
+	if diff := cmp.Diff(want, table.At(259, 3)); diff != "" {
+		t.Errorf("btrfs by its device (-want +got):\n%s", diff)
+	}
+	if got := table.At(0, 44); got != nil {
+		t.Errorf("anonymous device has mounts: %v", got)
+	}
+}
+
+// Only filesystems that number their own subvolumes are believed to be on their
+// source, and only if that is a block device.
+func TestSourceDevice(t *testing.T) {
+	f := fixture(t, "6.12-systemd-v2")
+	if err := os.MkdirAll(f.Path("/dev"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, f, "/dev/plain", "")
+	if err := unix.Mknod(f.Path("/dev/nvme1n1"), unix.S_IFBLK|0o600, int(unix.Mkdev(259, 3))); err != nil {
+		t.Skipf("no permission to make a device node: %v", err)
+	}
+	tests := []struct {
+		fsType, source string
+		want           bool
+	}{
+		{"btrfs", "/dev/nvme1n1", true},
+		{"bcachefs", "/dev/nvme1n1:/dev/other", true},
+		{"fuse.liar", "/dev/nvme1n1", false},
+		{"btrfs", "/dev/plain", false},
+		{"btrfs", "/dev/gone", false},
+		{"btrfs", "nvme1n1", false},
+	}
+	for _, tt := range tests {
+		dev, ok := f.sourceDevice(&Mount{FSType: tt.fsType, Source: tt.source})
+		if ok != tt.want || ok && dev != devKey(259, 3) {
+			t.Errorf("%s on %s: %#x %t", tt.fsType, tt.source, dev, ok)
+		}
+	}
+}
+
+func TestParseMountsLongLine(t *testing.T) {
+	short := "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
+	long := "2 1 0:9 / /layers rw - overlay overlay rw,lowerdir=" + strings.Repeat("/l:", 40_000) + "\n"
+	got, err := parseMounts(strings.NewReader(short + long + short))
+	if err != nil || len(got) != 2 {
+		t.Errorf("%d mounts, error %v; want the two short ones", len(got), err)
+	}
+	if b := []byte(short); &dropLongLines(b)[0] != &b[0] {
+		t.Error("copied although no line is long")
+	}
+}
+
+func TestMountTableNil(t *testing.T) {
+	var table *MountTable
+	if table.At(8, 1) != nil || table.Mounts() != nil {
+		t.Error("a nil table has mounts")
+	}
+}
+
+func FuzzParseMounts(f *testing.F) {
+	for _, name := range fixtures {
+		text, err := os.ReadFile("testdata/" + name + "/proc/1/mountinfo")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		mounts, err := parseMounts(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		cgroupLayout(mounts)
+		table := newMountTable(mounts, func(*Mount) (uint64, bool) { return 0, false })
+		for _, m := range mounts {
+			list := table.At(m.Major, m.Minor)
+			if len(list) > maxDeviceMounts {
+				t.Errorf("%d mounts of one device", len(list))
+			}
+			for _, s := range list {
+				if event.SafeText(s.Path, 1<<20) != s.Path {
+					t.Errorf("path %q is not safe", s.Path)
+				}
+			}
+		}
+	})
+}

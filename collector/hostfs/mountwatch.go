@@ -1,0 +1,120 @@
+package hostfs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountSettle bounds how often the table is read: starting a pod makes a dozen
+// mounts, and a read of thousands of lines takes milliseconds.
+const mountSettle = 200 * time.Millisecond
+
+// MountWatcher reads the mount table whenever the kernel says it changed.
+type MountWatcher struct {
+	fs     FS
+	open   func() (*os.File, error)
+	settle time.Duration
+}
+
+// NewMountWatcher returns a watcher of the node's mount table.
+func NewMountWatcher(f FS) *MountWatcher {
+	return &MountWatcher{fs: f, open: f.openMountinfo, settle: mountSettle}
+}
+
+// Run calls fn with the table as it is and again after each change, changes in
+// quick succession being one, until ctx is done (nil) or the table can't be
+// read. The kernel reports remounts of the whole filesystem only from 5.8 or so
+// for every caller; whoever depends on one checks now and then as well.
+func (w *MountWatcher) Run(ctx context.Context, fn func(*MountTable)) error {
+	file, err := w.open()
+	if err != nil {
+		return fmt.Errorf("watch mounts: %w", err)
+	}
+	defer file.Close()
+	wake, err := newWaker(ctx)
+	if err != nil {
+		return fmt.Errorf("watch mounts: %w", err)
+	}
+	defer wake.close()
+
+	for {
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("watch mounts: %w", err)
+		}
+		table, err := w.fs.readMountTable(file)
+		if err != nil {
+			return fmt.Errorf("watch mounts: %w", err)
+		}
+		fn(table)
+		if done, err := wake.wait(-1, w.settle); done || err != nil {
+			return err
+		}
+		// The kernel raises POLLPRI once for all changes since the last poll.
+		if done, err := wake.wait(int(file.Fd()), -1); done || err != nil {
+			return err
+		}
+	}
+}
+
+// waker makes poll(2) return when a context ends.
+type waker struct {
+	fd   int // eventfd
+	stop func() bool
+	done chan struct{} // closed once the context's callback has run
+}
+
+func newWaker(ctx context.Context) (*waker, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	w := &waker{fd: fd, done: make(chan struct{})}
+	w.stop = context.AfterFunc(ctx, func() {
+		defer close(w.done)
+		_, _ = unix.Write(fd, binary.NativeEndian.AppendUint64(nil, 1)) // can't block, can't fail
+	})
+	return w, nil
+}
+
+// close must not free the descriptor under the callback: its number may be
+// somebody else's by then.
+func (w *waker) close() {
+	if !w.stop() {
+		<-w.done
+	}
+	unix.Close(w.fd)
+}
+
+// wait blocks until fd has an exceptional condition, the context is done
+// (true), or the timeout has passed; fd and timeout may be -1: none.
+func (w *waker) wait(fd int, timeout time.Duration) (done bool, err error) {
+	fds := []unix.PollFd{
+		{Fd: int32(w.fd), Events: unix.POLLIN},
+		{Fd: int32(fd), Events: unix.POLLPRI}, // poll ignores a negative one
+	}
+	ms := -1
+	if timeout >= 0 {
+		ms = int(timeout.Milliseconds())
+	}
+	for {
+		_, err := unix.Poll(fds, ms)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue // a signal of the Go scheduler; a settle time starts anew
+		case err != nil:
+			return false, os.NewSyscallError("poll", err)
+		case fds[0].Revents != 0:
+			return true, nil
+		case fds[1].Revents&unix.POLLNVAL != 0:
+			return false, os.NewSyscallError("poll", unix.EBADF)
+		}
+		return false, nil
+	}
+}

@@ -1,0 +1,194 @@
+package hostfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+const (
+	// maxComm is longer than any: TASK_COMM_LEN is 16, but kernel threads show
+	// up to 63 bytes in /proc.
+	maxComm = 64
+	// maxCmdline bounds what is shown of a command line, which may be megabytes.
+	maxCmdline = 1024
+	// userHZ is the unit of times in /proc/PID/stat on every architecture Go's
+	// linux port has. It is not the kernel's HZ.
+	userHZ = 100
+)
+
+// errSyntax is wrapped by every parser of /proc files with the file's name.
+var errSyntax = errors.New("unexpected format")
+
+// Stat is what /proc/PID/stat tells, as far as it is used here.
+type Stat struct {
+	PID       uint32
+	Comm      string // raw: may hold anything but NUL
+	State     byte   // R, S, D, Z …
+	PPID      uint32
+	StartTime time.Duration // since boot, in steps of 10 ms
+}
+
+// ParseStat reads the text of /proc/PID/stat. A comm may hold spaces,
+// parentheses and line feeds; it ends at the last ")".
+func ParseStat(s string) (Stat, error) {
+	open, end := strings.IndexByte(s, '('), strings.LastIndexByte(s, ')')
+	if open < 2 || end < open || s[open-1] != ' ' {
+		return Stat{}, fmt.Errorf("stat: %w", errSyntax)
+	}
+	pid, err := strconv.ParseUint(s[:open-1], 10, 32)
+	if err != nil {
+		return Stat{}, fmt.Errorf("stat: pid: %w", err)
+	}
+	// Fields from the third on (proc_pid_stat(5) counts from 1).
+	fields := strings.Fields(s[end+1:])
+	if len(fields) < 20 || len(fields[0]) != 1 {
+		return Stat{}, fmt.Errorf("stat: %w", errSyntax)
+	}
+	ppid, err := strconv.ParseUint(fields[4-3], 10, 32)
+	if err != nil {
+		return Stat{}, fmt.Errorf("stat: ppid: %w", err)
+	}
+	ticks, err := strconv.ParseUint(fields[22-3], 10, 63)
+	if err != nil || ticks > uint64(1<<63-1)/(uint64(time.Second)/userHZ) {
+		return Stat{}, fmt.Errorf("stat: start time: %w", errSyntax)
+	}
+	return Stat{
+		PID:       uint32(pid),
+		Comm:      s[open+1 : end],
+		State:     fields[0][0],
+		PPID:      uint32(ppid),
+		StartTime: time.Duration(ticks) * (time.Second / userHZ),
+	}, nil
+}
+
+// Stat reads /proc/PID/stat of a process or thread.
+func (f FS) Stat(pid int) (Stat, error) {
+	s, err := f.read(procPath(pid, "stat"), smallFile)
+	if err != nil {
+		return Stat{}, err
+	}
+	return ParseStat(s)
+}
+
+// parseStatus reads thread group id and real uid from /proc/PID/status.
+func parseStatus(s string) (tgid, uid uint32, err error) {
+	const both = 2
+	found := 0
+	for line := range strings.Lines(s) {
+		key, value, ok := strings.Cut(line, ":")
+		if !ok || key != "Tgid" && key != "Uid" {
+			continue
+		}
+		value, _, _ = strings.Cut(strings.TrimSpace(value), "\t")
+		n, err := strconv.ParseUint(value, 10, 32)
+		if err != nil {
+			return 0, 0, fmt.Errorf("status: %s: %w", key, err)
+		}
+		if key == "Tgid" {
+			tgid = uint32(n)
+		} else {
+			uid = uint32(n)
+		}
+		if found++; found == both {
+			return tgid, uid, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("status: %w", errSyntax)
+}
+
+// Task describes a process or thread that still exists. Its start time is
+// rounded down to 10 ms, so [event.Task.ID] differs from that of a kernel
+// record of the same task.
+func (f FS) Task(pid int) (event.Task, error) {
+	stat, err := f.Stat(pid)
+	if err != nil {
+		return event.Task{}, err
+	}
+	s, err := f.read(procPath(pid, "status"), statusFile)
+	if err != nil {
+		return event.Task{}, err
+	}
+	tgid, uid, err := parseStatus(s)
+	if err != nil {
+		return event.Task{}, err
+	}
+	return event.Task{
+		PID:       stat.PID,
+		TGID:      tgid,
+		Comm:      event.SafeText(stat.Comm, maxComm),
+		StartTime: event.Duration(stat.StartTime),
+		UID:       uid,
+	}, nil
+}
+
+// Comm returns the name of a process or thread, escaped.
+func (f FS) Comm(pid int) (string, error) {
+	s, err := f.read(procPath(pid, "comm"), smallFile)
+	if err != nil {
+		return "", err
+	}
+	return event.SafeText(strings.TrimSuffix(s, "\n"), maxComm), nil
+}
+
+// Cmdline returns the beginning of a process' command line, arguments joined by
+// spaces, escaped. It is empty for kernel threads.
+func (f FS) Cmdline(pid int) (string, error) {
+	b, err := f.readCut(procPath(pid, "cmdline"), maxCmdline+1)
+	if err != nil {
+		return "", err
+	}
+	return parseCmdline(b), nil
+}
+
+func parseCmdline(b []byte) string {
+	if len(b) <= maxCmdline {
+		b = bytes.TrimRight(b, "\x00")
+	}
+	return event.SafeText(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '})), maxCmdline)
+}
+
+// ProcCgroup is one line of /proc/PID/cgroup.
+type ProcCgroup struct {
+	Hierarchy   int    // 0: the default (v2) hierarchy
+	Controllers string // "memory", "cpu,cpuacct", "name=systemd"; empty for v2
+	Path        string // raw, from the reader's cgroup namespace root
+}
+
+// maxProcCgroups is more hierarchies than the kernel can have.
+const maxProcCgroups = 64
+
+// ParseProcCgroups reads the text of /proc/PID/cgroup. The mark " (deleted)" of
+// a removed cgroup is taken off the path.
+func ParseProcCgroups(s string) ([]ProcCgroup, error) {
+	var out []ProcCgroup
+	for line := range strings.Lines(s) {
+		line = strings.TrimSuffix(line, "\n")
+		id, rest, ok1 := strings.Cut(line, ":")
+		controllers, path, ok2 := strings.Cut(rest, ":")
+		n, err := strconv.ParseUint(id, 10, 31)
+		if !ok1 || !ok2 || err != nil || !strings.HasPrefix(path, "/") {
+			return nil, fmt.Errorf("cgroup: %w", errSyntax)
+		}
+		if len(out) == maxProcCgroups {
+			break
+		}
+		path = strings.TrimSuffix(path, " (deleted)")
+		out = append(out, ProcCgroup{Hierarchy: int(n), Controllers: controllers, Path: path})
+	}
+	return out, nil
+}
+
+// ProcCgroups reads /proc/PID/cgroup.
+func (f FS) ProcCgroups(pid int) ([]ProcCgroup, error) {
+	s, err := f.read(procPath(pid, "cgroup"), maxProcCgroups*maxCgroupPath)
+	if err != nil {
+		return nil, err
+	}
+	return ParseProcCgroups(s)
+}

@@ -1,0 +1,189 @@
+package hostfs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// symbolsIdle after the last use the table's 4 MiB are given back: faults
+	// with stacks come in bursts, days apart.
+	symbolsIdle = 2 * time.Minute
+	// symbolsRetry bounds how often a miss makes the table be read again (a
+	// module loaded since), or a failed read be repeated: one read costs 0.1 s.
+	symbolsRetry = time.Minute
+	// kernelHalf is where kernel addresses begin, at the latest, on every 64-bit
+	// architecture with BPF that splits its address space.
+	kernelHalf = 1 << 63
+)
+
+// Symbols gives names to kernel code addresses. The table is read at the first
+// need and dropped when idle. It is safe for concurrent use.
+type Symbols struct {
+	fs FS
+
+	mu       sync.Mutex
+	table    *symbolTable
+	err      error     // of the last read
+	loadedAt time.Time // of the last read, failed or not
+	usedAt   time.Time
+}
+
+// NewSymbols returns Symbols of the running kernel; nothing is read yet.
+func NewSymbols(f FS) *Symbols { return &Symbols{fs: f} }
+
+// Lookup returns the function that contains addr and the offset in it. The name
+// of a module's symbol has the module as suffix: "ext4_sync_file [ext4]".
+func (s *Symbols) Lookup(addr uint64) (name string, off uint64, ok bool) {
+	if addr < kernelHalf {
+		return "", 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.usedAt = time.Now()
+	if s.table != nil {
+		name, off, ok = s.table.lookup(addr)
+	}
+	if !ok && (s.loadedAt.IsZero() || time.Since(s.loadedAt) >= symbolsRetry) {
+		s.load()
+		if s.table != nil {
+			name, off, ok = s.table.lookup(addr)
+		}
+	}
+	// A copy, so that a kept name does not keep the table.
+	return strings.Clone(name), off, ok
+}
+
+// Stack gives names to the frames of a kernel stack, innermost first, in the
+// form of the kernel's own traces: "io_schedule+0x46", "ext4_sync_file+0x12
+// [ext4]", or the number where no name is known. Frames are return addresses,
+// so the byte before each is what is looked up (as %pB does): the call may have
+// been the last instruction of its function.
+func (s *Symbols) Stack(addrs []uint64) []string {
+	out := make([]string, len(addrs))
+	for i, addr := range addrs {
+		name, off, ok := s.Lookup(addr - 1)
+		if !ok {
+			out[i] = "0x" + strconv.FormatUint(addr, 16)
+			continue
+		}
+		name, module := cutModule(name)
+		out[i] = name + "+0x" + strconv.FormatUint(off+1, 16) + module
+	}
+	return out
+}
+
+// Err returns why there are no names: ErrRestricted, or what reading
+// /proc/kallsyms met with. Nil before the first need and after a good read.
+func (s *Symbols) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// DropIdle gives the table's memory back if it was not needed of late, and
+// tells whether it did. Its caller decides how often.
+func (s *Symbols) DropIdle(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.table == nil || now.Sub(s.usedAt) < symbolsIdle {
+		return false
+	}
+	s.table, s.loadedAt = nil, time.Time{}
+	return true
+}
+
+// load reads the table; the caller holds mu. A failure keeps the old table.
+func (s *Symbols) load() {
+	s.loadedAt = time.Now()
+	table, err := s.fs.readKallsyms()
+	if s.err = err; err == nil {
+		s.table = table
+	}
+}
+
+func (f FS) readKallsyms() (*symbolTable, error) {
+	file, err := os.Open(f.Path("/proc/kallsyms"))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	t, err := parseKallsyms(file)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
+	}
+	return t, nil
+}
+
+// Range is the code of one function.
+type Range struct{ Start, End uint64 } // End is the first address after it
+
+// Contains tells whether addr lies in the range.
+func (r Range) Contains(addr uint64) bool { return r.Start <= addr && addr < r.End }
+
+// ContainsReturn tells whether a return address was pushed by a call in the
+// range; it may be the address right after it.
+func (r Range) ContainsReturn(addr uint64) bool { return r.Contains(addr - 1) }
+
+// Ranges returns the code ranges of functions of the kernel image, read in one
+// pass that keeps no table. A key is a symbol's full name: besides a wanted
+// name itself there may be the parts and copies a compiler makes of it
+// ("name.isra.0", "name.constprop.0", "name.part.0", "name.cold"), each with
+// its own range. A name that is not there has no key; of several static
+// functions of one name the first is returned.
+func (f FS) Ranges(names ...string) (map[string]Range, error) {
+	file, err := os.Open(f.Path("/proc/kallsyms"))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	found := make(map[string]Range, len(names))
+	var open []string // found, but the next symbol has not come yet
+	err = scanKallsyms(file, func(s *symbolLine) {
+		if len(s.module) > 0 {
+			return
+		}
+		if len(open) > 0 {
+			// The image's symbols come sorted; aliases share an address.
+			kept := open[:0]
+			for _, name := range open {
+				if r := found[name]; s.addr > r.Start {
+					found[name] = Range{r.Start, s.addr}
+				} else {
+					kept = append(kept, name)
+				}
+			}
+			open = kept
+		}
+		if !s.isText() {
+			return
+		}
+		for _, name := range names {
+			if isVariant(s.name, name) {
+				if _, dup := found[string(s.name)]; !dup {
+					key := string(s.name)
+					found[key] = Range{Start: s.addr}
+					open = append(open, key)
+				}
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
+	}
+	for _, name := range open {
+		delete(found, name) // nothing follows: no end is known
+	}
+	return found, nil
+}
+
+// isVariant tells whether symbol is name or the compiler's "name.suffix" of it.
+func isVariant(symbol []byte, name string) bool {
+	rest, ok := bytes.CutPrefix(symbol, []byte(name))
+	return ok && (len(rest) == 0 || rest[0] == '.')
+}

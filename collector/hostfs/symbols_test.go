@@ -1,0 +1,147 @@
+package hostfs
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSymbolsStack(t *testing.T) {
+	s := NewSymbols(fixture(t, "6.12-systemd-v2"))
+	got := s.Stack([]uint64{
+		0xffffffffa9e00146, // inside io_schedule
+		0xffffffffa9e00250, // right after a call that ends the function before
+		0xffffffffc0a01012,
+		0xffffffffa9e00501, // after the code
+		0x7f0000001000,     // user space
+		0,
+	})
+	want := []string{
+		"io_schedule+0x46",
+		"mem_cgroup_out_of_memory.constprop.0+0x100",
+		"ext4_sync_file+0x12 [ext4]",
+		"0xffffffffa9e00501",
+		"0x7f0000001000",
+		"0x0",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("stack = %q\nwant    %q", got, want)
+	}
+}
+
+func TestSymbolsLazyAndIdle(t *testing.T) {
+	f := fixture(t, "6.12-systemd-v2")
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSymbols(f)
+		if s.DropIdle(time.Now()) || s.table != nil {
+			t.Error("a table before the first need")
+		}
+		if _, _, ok := s.Lookup(0x1000); ok || s.table != nil {
+			t.Error("a user address made the table load")
+		}
+		name, off, ok := s.Lookup(0xffffffffa9e00101)
+		if name != "io_schedule" || off != 1 || !ok {
+			t.Errorf("%q+%d %t", name, off, ok)
+		}
+		if s.DropIdle(time.Now().Add(symbolsIdle - 1)) {
+			t.Error("dropped while in use")
+		}
+		if !s.DropIdle(time.Now().Add(symbolsIdle)) || s.table != nil {
+			t.Error("not dropped when idle")
+		}
+		if _, _, ok := s.Lookup(0xffffffffa9e00101); !ok {
+			t.Error("not loaded again after the drop")
+		}
+	})
+}
+
+// A module loaded later is found, but misses do not make the table be read
+// again and again.
+func TestSymbolsReload(t *testing.T) {
+	f := fixture(t, "6.12-systemd-v2")
+	const addr = 0xffffffffc0c00010
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSymbols(f)
+		s.Lookup(addr)
+		write(t, f, "/proc/kallsyms", "ffffffffc0c00000 t late\t[mod]\n")
+		if _, _, ok := s.Lookup(addr); ok {
+			t.Error("read again at once")
+		}
+		time.Sleep(symbolsRetry)
+		if name, _, _ := s.Lookup(addr); name != "late [mod]" {
+			t.Errorf("name = %q", name)
+		}
+	})
+}
+
+func TestSymbolsErr(t *testing.T) {
+	f := fixture(t, "6.12-systemd-v2")
+	write(t, f, "/proc/kallsyms", "0000000000000000 T a\n0000000000000000 T b\n")
+	s := NewSymbols(f)
+	if err := s.Err(); err != nil {
+		t.Errorf("before the first need: %v", err)
+	}
+	if got := s.Stack([]uint64{0xffffffff81000000}); got[0] != "0xffffffff81000000" {
+		t.Errorf("stack = %q", got)
+	}
+	if err := s.Err(); !errors.Is(err, ErrRestricted) {
+		t.Errorf("error = %v, want ErrRestricted", err)
+	}
+	if _, err := f.Ranges("a"); !errors.Is(err, ErrRestricted) {
+		t.Errorf("Ranges: error = %v, want ErrRestricted", err)
+	}
+	if s := NewSymbols(New(t.TempDir())); true {
+		s.Lookup(1 << 63)
+		if err := s.Err(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("no kallsyms: %v", err)
+		}
+	}
+}
+
+func TestSymbolsConcurrently(t *testing.T) {
+	s := NewSymbols(fixture(t, "6.12-systemd-v2"))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 100 {
+				if name, _, _ := s.Lookup(0xffffffffa9e00101); name != "io_schedule" {
+					t.Errorf("name = %q", name)
+				}
+				s.DropIdle(time.Now().Add(time.Hour))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestRangeContains(t *testing.T) {
+	r := Range{Start: 0x100, End: 0x200}
+	for addr, want := range map[uint64][2]bool{
+		0xff: {false, false}, 0x100: {true, false}, 0x101: {true, true}, 0x1ff: {true, true}, 0x200: {false, true}, 0x201: {},
+	} {
+		if got := [2]bool{r.Contains(addr), r.ContainsReturn(addr)}; got != want {
+			t.Errorf("%#x: contains, return = %v, want %v", addr, got, want)
+		}
+	}
+}
+
+func TestRangesAliasesAndEnd(t *testing.T) {
+	f := fixture(t, "6.12-systemd-v2")
+	write(t, f, "/proc/kallsyms", "ffffffff81000000 T f\nffffffff81000000 T alias\nffffffff81000000 T f2\n"+
+		"ffffffff81000020 t f.isra.0\nffffffff81000020 D data\nffffffff81000030 T last\nffffffffc0000000 t f\t[mod]\n")
+	got, err := f.Ranges("f", "last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Range{
+		"f":        {0xffffffff81000000, 0xffffffff81000020},
+		"f.isra.0": {0xffffffff81000020, 0xffffffff81000030},
+	}
+	if len(got) != len(want) || got["f"] != want["f"] || got["f.isra.0"] != want["f.isra.0"] {
+		t.Errorf("ranges = %#v, want %#v", got, want)
+	}
+}
