@@ -69,7 +69,7 @@ func kprobe(function string) attacher {
 
 // Stems returns the blueprints of all fault families.
 func Stems() []Stem {
-	return []Stem{oomkill()}
+	return []Stem{oomkill(), hungtask(), sockfail(), diskio(), fserror()}
 }
 
 // id names the object and wire version: what is pinned under another id was

@@ -112,7 +112,7 @@ func ParseHeader(raw []byte) (*Header, error) {
 
 // Record is a Go mirror of one wire struct.
 type Record interface {
-	Canary | OOMKill
+	Canary | OOMKill | HungTask | HungTaskResumed | SockFail | DiskIO | FSError
 }
 
 // View reads a raw record in place: the result aliases raw. The error is

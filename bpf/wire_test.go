@@ -19,6 +19,17 @@ var wireTypes = []struct {
 	{StemOOMKill, "kn_chain", reflect.TypeFor[Chain]()},
 	{StemOOMKill, "kn_canary", reflect.TypeFor[Canary]()},
 	{StemOOMKill, "kn_oomkill", reflect.TypeFor[OOMKill]()},
+	{StemDiskIO, "kn_diskio", reflect.TypeFor[DiskIO]()},
+	{StemFSError, "kn_fserror", reflect.TypeFor[FSError]()},
+	{StemHungTask, "kn_hungtask", reflect.TypeFor[HungTask]()},
+	{StemHungTask, "kn_hungtask_resumed", reflect.TypeFor[HungTaskResumed]()},
+	{StemHungTask, "kn_hungtask_sleep", reflect.TypeFor[HungTaskSleep]()},
+	{StemHungTask, "kn_hungtask_settings", reflect.TypeFor[hungTaskSettings]()},
+	{StemSockFail, "kn_sockfail", reflect.TypeFor[SockFail]()},
+	{StemSockFail, "target_key", reflect.TypeFor[SockTargetKey]()},
+	{StemSockFail, "target", reflect.TypeFor[SockTarget]()},
+	{StemSockFail, "config", reflect.TypeFor[SockConfig]()},
+	{StemSockFail, "pending", reflect.TypeFor[SockPending]()},
 }
 
 // The Go mirrors must agree with what the compiler laid out, field by field.

@@ -126,11 +126,22 @@ func (f FS) MountTable() (*MountTable, error) {
 }
 
 func (f FS) openMountinfo() (*os.File, error) {
-	file, err := os.Open(f.Path("/proc/1/mountinfo"))
+	file, err := openUnpolled(f.Path("/proc/1/mountinfo"))
 	if err != nil {
-		return os.Open(f.Path("/proc/self/mountinfo"))
+		return openUnpolled(f.Path("/proc/self/mountinfo"))
 	}
 	return file, nil
+}
+
+// openUnpolled opens a file without handing it to the Go runtime's epoll, as
+// os.Open does with any file that has a poll operation. For mountinfo each look
+// at it uses the change up, and [MountWatcher] would wait for ever.
+func openUnpolled(p string) (*os.File, error) {
+	fd, err := unix.Open(p, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: p, Err: err}
+	}
+	return os.NewFile(uintptr(fd), p), nil // a blocking descriptor stays out of epoll
 }
 
 func (f FS) readMountTable(r io.Reader) (*MountTable, error) {

@@ -87,7 +87,7 @@ func TestMountWatcherKernel(t *testing.T) {
 	defer cancel()
 	w := NewMountWatcher(FS{})
 	w.settle = 0
-	w.open = func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/self/task/%d/mountinfo", tid)) }
+	w.open = func() (*os.File, error) { return openUnpolled(fmt.Sprintf("/proc/self/task/%d/mountinfo", tid)) }
 	tables := make(chan *MountTable)
 	done := make(chan error)
 	go func() {

@@ -120,10 +120,15 @@ func (m *Metrics) Firing(byRule map[string]int) {
 	}
 }
 
-// Rule sets what went wrong inside one rule since the agent started.
-func (m *Metrics) Rule(name string, evalErrors, groupOverflow uint64) {
-	m.ruleErrors.WithLabelValues(name).Set(float64(evalErrors))
-	m.groupsOver.WithLabelValues(name).Set(float64(groupOverflow))
+// Rules sets what went wrong inside rules since the agent started: failed
+// evaluations, and events that found a rule's groups at their limit.
+func (m *Metrics) Rules(evalErrors, overflow map[string]uint64) {
+	for rule, n := range evalErrors {
+		m.ruleErrors.WithLabelValues(rule).Set(float64(n))
+	}
+	for rule, n := range overflow {
+		m.groupsOver.WithLabelValues(rule).Set(float64(n))
+	}
 }
 
 // OutputError counts a line that could not be written.

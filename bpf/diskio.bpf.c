@@ -1,0 +1,264 @@
+//go:build ignore
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * diskio: a block device answered a request with an error.
+ *
+ * Hooks: block_rq_error (v5.18), which the kernel passes only for what it would
+ * also print: not for passthrough commands (whose sender judges the answer) nor
+ * for quiet requests. Older kernels have block_rq_complete, where the same is
+ * left out here. Both are blind to devices without requests of their own (dm,
+ * md); block_bio_complete sees those, and is attached on demand only.
+ *
+ * Cost: nothing until an error where block_rq_error exists. The other two run
+ * for each request, or each bio of a bio-based device, and leave after the first
+ * compare: below 100 ns by the kernel's BPF statistics, whose own clock is part
+ * of that (BenchmarkDiskIOSuccess). An error takes 1.5 to 3 us. Kernels 5.10
+ * and later.
+ */
+#include "vmlinux_min.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#define RING_BYTES (1 << 19) /* 700 errors that nobody has read yet */
+#define RING_RECORD struct kn_diskio
+#include "diskio.h"
+#include "ring.bpf.h"
+#include "core_compat.bpf.h"
+#include "subject.bpf.h"
+
+/* Request tracepoints pass a blk_status_t since v5.16, before that an errno. */
+const volatile bool error_is_status;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct blk_mq_ops;
+
+struct request_queue {
+	const struct blk_mq_ops *mq_ops;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+	char disk_name[KN_DISK_NAME];
+};
+
+struct block_device {
+	u64 bd_start_sect;
+	struct gendisk *bd_disk;
+	u32 bd_dev;
+};
+
+struct bvec_iter {
+	u64 bi_sector;
+	unsigned int bi_size;
+};
+
+struct blkcg {
+	struct cgroup_subsys_state css;
+};
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+};
+
+struct bio {
+	struct block_device *bi_bdev;
+	unsigned int bi_opf;
+	u8 bi_status;
+	struct bvec_iter bi_iter;
+	struct blkcg_gq *bi_blkg;
+};
+
+/* Up to v5.11 (309dca309fc3). */
+struct bio___disk {
+	struct gendisk *bi_disk;
+};
+
+struct request {
+	unsigned int cmd_flags;
+	unsigned int rq_flags;
+	u64 __sector;
+	struct bio *bio;
+};
+
+/* Up to v5.10 (0d02129e76ed): a partition was no block_device. */
+struct device {
+	u32 devt;
+};
+
+struct hd_struct {
+	u64 start_sect;
+	struct device __dev;
+};
+
+struct request___hd {
+	struct hd_struct *part;
+};
+#pragma clang attribute pop
+
+/* Operation numbers are part of the block layer's encoding of the direction
+ * (the low bit is "to the device") and have not moved since v4.10. */
+#define REQ_OP_MASK 0xff
+#define REQ_OP_FIRST_PASSTHROUGH 32 /* SCSI_IN, SCSI_OUT (until v5.14), DRV_IN, DRV_OUT */
+#define REQ_OP_LAST_PASSTHROUGH 35
+
+enum req_flag_bits {
+	__REQ_FAILFAST_DEV = 8,
+	__REQ_FAILFAST_TRANSPORT = 9,
+	__REQ_FAILFAST_DRIVER = 10,
+	__REQ_PREFLUSH = 18,
+	__REQ_RAHEAD = 19,
+};
+
+/* v6.12 made the flags an enum and renumbered them (5f89154e8e9e). */
+enum rqf_flags {
+	__RQF_QUIET = 7,
+};
+#define OLD_RQF_QUIET_BIT 11
+
+static __always_inline bool is_quiet(struct request *rq)
+{
+	__u32 bit = OLD_RQF_QUIET_BIT;
+
+	if (bpf_core_enum_value_exists(enum rqf_flags, __RQF_QUIET))
+		bit = bpf_core_enum_value(enum rqf_flags, __RQF_QUIET);
+	return BPF_CORE_READ(rq, rq_flags) & (1U << bit);
+}
+
+#define flag_set(flags, name) ((flags) & (1U << bpf_core_enum_value(enum req_flag_bits, name)))
+
+static __always_inline void fill_op(struct kn_diskio *r, __u32 flags)
+{
+	r->op = flags & REQ_OP_MASK;
+	if (flag_set(flags, __REQ_RAHEAD))
+		r->flags |= KN_DISKIO_READAHEAD;
+	if (flag_set(flags, __REQ_PREFLUSH))
+		r->flags |= KN_DISKIO_PREFLUSH;
+	if (flag_set(flags, __REQ_FAILFAST_DEV) || flag_set(flags, __REQ_FAILFAST_TRANSPORT) ||
+	    flag_set(flags, __REQ_FAILFAST_DRIVER))
+		r->flags |= KN_DISKIO_FAILFAST;
+}
+
+static __always_inline __u32 disk_dev(struct gendisk *disk)
+{
+	return (__u32)BPF_CORE_READ(disk, major) << 20 | (__u32)BPF_CORE_READ(disk, first_minor);
+}
+
+/* rq is NULL for a bio of a bio-based device. */
+static __always_inline void fill_device(struct kn_diskio *r, struct bio *bio, struct request *rq)
+{
+	struct bio___disk *old_bio = (void *)bio;
+	struct gendisk *disk;
+
+	r->start = 0;
+	if (bpf_core_field_exists(old_bio->bi_disk)) {
+		struct request___hd *old_rq = (void *)rq;
+
+		disk = BPF_CORE_READ(old_bio, bi_disk);
+		r->disk = r->dev = disk_dev(disk);
+		/* The bio has forgotten its partition, the request has not. */
+		if (rq && bpf_core_type_exists(struct hd_struct)) {
+			struct hd_struct *part = BPF_CORE_READ(old_rq, part);
+
+			if (part) {
+				r->dev = BPF_CORE_READ(part, __dev.devt);
+				r->start = BPF_CORE_READ(part, start_sect);
+			}
+		}
+	} else {
+		struct block_device *bdev = BPF_CORE_READ(bio, bi_bdev);
+
+		disk = BPF_CORE_READ(bdev, bd_disk);
+		r->disk = disk_dev(disk);
+		r->dev = BPF_CORE_READ(bdev, bd_dev);
+		r->start = BPF_CORE_READ(bdev, bd_start_sect);
+	}
+	__builtin_memset(r->disk_name, 0, sizeof(r->disk_name));
+	bpf_probe_read_kernel_str(r->disk_name, sizeof(r->disk_name),
+				  __builtin_preserve_access_index(&disk->disk_name));
+}
+
+/* Whom the I/O is charged to. The root stands for itself and for write-back
+ * that nobody accounted, so it is left out. */
+static __always_inline void fill_issuer(struct kn_diskio *r, struct bio *bio)
+{
+	no_chain(&r->issuer);
+	if (!bpf_core_field_exists(bio->bi_blkg))
+		return; /* no CONFIG_BLK_CGROUP */
+	fill_chain(&r->issuer, BPF_CORE_READ(bio, bi_blkg, blkcg, css.cgroup, kn));
+	if (r->issuer.depth)
+		r->flags |= KN_DISKIO_ISSUER;
+}
+
+static __always_inline int handle_request(struct request *rq, __s32 error, __u32 bytes)
+{
+	struct bio *bio = BPF_CORE_READ(rq, bio);
+	__u32 flags = BPF_CORE_READ(rq, cmd_flags);
+	__u32 op = flags & REQ_OP_MASK;
+	struct kn_diskio *r;
+
+	/* A request without bio is the block layer's own flush: the requests
+	 * that wait for it fail in turn. */
+	if (!bio || is_quiet(rq))
+		return 0;
+	if (op >= REQ_OP_FIRST_PASSTHROUGH && op <= REQ_OP_LAST_PASSTHROUGH)
+		return 0;
+	r = reserve_record(struct kn_diskio, KN_DISKIO);
+	if (!r)
+		return 0;
+	r->flags = error_is_status ? KN_DISKIO_STATUS : 0;
+	r->error = error_is_status ? (__u8)error : -error;
+	r->sector = BPF_CORE_READ(rq, __sector);
+	r->bytes = bytes;
+	__builtin_memset(r->pad, 0, sizeof(r->pad));
+	fill_op(r, flags);
+	fill_device(r, bio, rq);
+	fill_issuer(r, bio);
+	bpf_ringbuf_submit(r, 0);
+	return 0;
+}
+
+SEC("raw_tp/block_rq_error")
+int request_raw(__u64 *ctx)
+{
+	return handle_request((void *)ctx[0], ctx[1], ctx[2]);
+}
+
+SEC("raw_tp/block_rq_complete")
+int complete_raw(__u64 *ctx)
+{
+	__s32 error = ctx[1];
+
+	return error ? handle_request((void *)ctx[0], error, ctx[2]) : 0;
+}
+
+SEC("raw_tp/block_bio_complete")
+int bio_raw(__u64 *ctx)
+{
+	struct request_queue *q = (void *)ctx[0];
+	struct bio *bio = (void *)ctx[1];
+	__u8 status = BPF_CORE_READ(bio, bi_status);
+	struct kn_diskio *r;
+
+	if (!status)
+		return 0;
+	/* With requests (dm can be that, too) the request hook has it. */
+	if (BPF_CORE_READ(q, mq_ops))
+		return 0;
+	r = reserve_record(struct kn_diskio, KN_DISKIO);
+	if (!r)
+		return 0;
+	r->flags = KN_DISKIO_STATUS | KN_DISKIO_BIO;
+	r->error = status;
+	r->sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
+	r->bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	__builtin_memset(r->pad, 0, sizeof(r->pad));
+	fill_op(r, BPF_CORE_READ(bio, bi_opf));
+	fill_device(r, bio, NULL);
+	fill_issuer(r, bio);
+	bpf_ringbuf_submit(r, 0);
+	return 0;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

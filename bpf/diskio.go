@@ -1,0 +1,91 @@
+package bpf
+
+import (
+	"fmt"
+	"structs"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// StemDiskIO: a block device answered a request with an error.
+const StemDiskIO = "diskio"
+
+// HookDiskIOBio is the on-demand hook of [StemDiskIO] that sees bio-based
+// devices (dm, md). It costs something for each of their bios, so it is to be
+// attached only while there are such devices.
+const HookDiskIOBio = "bio"
+
+func diskio() Stem {
+	return Stem{
+		Name:   StemDiskIO,
+		object: _DiskioBytes,
+		spec:   LoadDiskio,
+		configure: func(spec *ebpf.CollectionSpec, k *Kernel) error {
+			isStatus, err := requestErrorIsStatus(k)
+			if err != nil {
+				return err
+			}
+			return spec.Variables[DiskioVarErrorIsStatus].Set(isStatus)
+		},
+		hooks: []hook{
+			{name: "request", variants: []variant{
+				{program: DiskioProgRequestRaw, attach: rawTracepoint("block_rq_error")},
+				{program: DiskioProgCompleteRaw, attach: rawTracepoint("block_rq_complete")},
+			}},
+			{name: HookDiskIOBio, optional: true, onDemand: true, variants: []variant{
+				{program: DiskioProgBioRaw, attach: rawTracepoint("block_bio_complete")},
+			}},
+		},
+		unattached: []string{canaryProgram},
+	}
+}
+
+// requestErrorIsStatus tells a blk_status_t from the errno that request
+// tracepoints passed before v5.16. block_rq_error is younger than that.
+func requestErrorIsStatus(k *Kernel) (bool, error) {
+	args, ok := k.TracepointArgs("block_rq_complete")
+	if !ok || len(args) < 3 {
+		return false, fmt.Errorf("tracepoint block_rq_complete: not in BTF")
+	}
+	t, ok := args[1].Type.(*btf.Typedef)
+	return ok && t.Name == "blk_status_t", nil
+}
+
+// DiskIO flags (enum kn_diskio_flags).
+const (
+	DiskIOStatus    = 1 << iota // Error is a blk_status_t, else a positive errno
+	DiskIOBio                   // of a bio-based device
+	DiskIOReadAhead             // speculative: the real read follows
+	DiskIOFailFast              // who sent it handles failures: multipath, RAID, read-ahead
+	DiskIOPreflush              // the device's cache is flushed first
+	DiskIOIssuer                // Issuer is below the root, so it is known
+)
+
+// Operations (enum req_op) that have kept their number on every kernel.
+const (
+	DiskOpRead        = 0
+	DiskOpWrite       = 1
+	DiskOpFlush       = 2
+	DiskOpDiscard     = 3
+	DiskOpSecureErase = 5
+	DiskOpWriteZeroes = 9
+)
+
+// DiskIO is struct kn_diskio. Dev and Disk are the kernel's own dev_t: 12 bits
+// major, 20 bits minor.
+type DiskIO struct {
+	_        structs.HostLayout
+	H        Header
+	Sector   uint64 // 512-byte units, from the start of the whole disk
+	Start    uint64 // first sector of the partition; 0: the whole disk
+	Dev      uint32 // partition or disk; 0: a hidden disk
+	Disk     uint32 // whole disk
+	Bytes    uint32
+	Error    uint32
+	Op       uint8
+	Flags    uint8
+	Pad      [6]uint8
+	DiskName [32]byte
+	Issuer   Chain // what the I/O is charged to
+}

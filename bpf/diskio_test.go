@@ -1,0 +1,473 @@
+package bpf
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	diskBlock  = 4096 // of each request, and a page of the backing tmpfs
+	diskFaults = 23   // a prime: no other loop of the test gives it by accident
+)
+
+// blockDevice is a device of the test's own.
+type blockDevice struct {
+	path string
+	dev  uint32 // the kernel's own dev_t
+}
+
+func openBlockDevice(t testing.TB, path string) blockDevice {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return blockDevice{path: path, dev: unix.Major(st.Rdev)<<20 | unix.Minor(st.Rdev)}
+}
+
+// attachLoop puts a loop device over a file.
+func attachLoop(t testing.TB, backing string) blockDevice {
+	t.Helper()
+	file, err := os.OpenFile(backing, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("needs loop devices: %v", err)
+	}
+	defer control.Close()
+	for range 10 { // others take loop devices as well
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := "/dev/loop" + strconv.Itoa(n)
+		loop, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_SET_FD, int(file.Fd()))
+		loop.Close()
+		if errors.Is(err, unix.EBUSY) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { detachLoop(t, path) })
+		return openBlockDevice(t, path)
+	}
+	t.Fatal("no free loop device")
+	return blockDevice{}
+}
+
+func detachLoop(t testing.TB, path string) {
+	loop, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer loop.Close()
+	if err := unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
+		t.Errorf("detach %s: %v", path, err)
+	}
+}
+
+// fullDisk is a loop device whose file lies on a tmpfs without room: every
+// write to it fails.
+func fullDisk(t *testing.T) blockDevice {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("kernosis-test", dir, "tmpfs", 0, "size=256k,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	backing := filepath.Join(dir, "disk")
+	if err := os.WriteFile(backing, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(backing, 16<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "fill"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the tmpfs is not full: %v", err)
+	}
+	return attachLoop(t, backing)
+}
+
+func (d blockDevice) open(t testing.TB) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(d.path, os.O_RDWR|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// directBuffer returns a block that is aligned as O_DIRECT wants it.
+func directBuffer(t testing.TB) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, diskBlock, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(b) })
+	return b
+}
+
+// drainDiskIO returns copies of the records of one device.
+func drainDiskIO(t *testing.T, l *Loaded, dev uint32) []DiskIO {
+	t.Helper()
+	var records []DiskIO
+	if _, err := l.Drain(func(raw []byte) {
+		h, err := ParseHeader(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Kind != KindDiskIO {
+			return
+		}
+		r, err := View[DiskIO](raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Dev == dev {
+			records = append(records, *r)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.RingFull(); err != nil || n != 0 {
+		t.Errorf("lost %d records (%v)", n, err)
+	}
+	return records
+}
+
+// withStatistics runs fn and logs what the stem's programs cost meanwhile.
+func withStatistics(t *testing.T, l *Loaded, fn func()) {
+	t.Helper()
+	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stats.Close()
+	type cost struct {
+		count uint64
+		ns    int64
+	}
+	before := map[string]cost{}
+	read := func(name string) cost {
+		s, err := l.Program(name).Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cost{s.RunCount, int64(s.Runtime)}
+	}
+	for name := range l.Programs() {
+		before[name] = read(name)
+	}
+	fn()
+	for name := range l.Programs() {
+		c := read(name)
+		if n := c.count - before[name].count; n > 0 {
+			t.Logf("%s: %d runs, %d ns each", name, n, (c.ns-before[name].ns)/int64(n))
+		}
+	}
+}
+
+// The write errors of a process in a control group of its own: each one is a
+// record, with the group that the I/O is charged to.
+func TestDiskIOWriteErrors(t *testing.T) {
+	k := testKernel(t)
+	l := openStem(t, diskio(), k, nil)
+	disk := fullDisk(t)
+	group := ioGroup(t)
+	withStatistics(t, l, func() {
+		script := fmt.Sprintf(`echo $$ >%s/cgroup.procs
+			for i in $(seq %d); do
+				dd if=/dev/zero of=%s oflag=direct conv=notrunc bs=%d seek=$i count=1 2>/dev/null && exit 7
+			done; exit 0`, group, diskFaults, disk.path, diskBlock)
+		if out, err := exec.Command("/bin/sh", "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("writes that should fail: %v: %s", err, out)
+		}
+	})
+	records := drainDiskIO(t, l, disk.dev)
+	if len(records) != diskFaults {
+		t.Fatalf("%d failed writes gave %d records", diskFaults, len(records))
+	}
+	for i, r := range records {
+		if r.Op != DiskOpWrite || r.Sector != uint64(i+1)*diskBlock/512 || r.Bytes != diskBlock {
+			t.Errorf("record %d: op %d, sector %d, %d bytes", i, r.Op, r.Sector, r.Bytes)
+		}
+		if r.Disk != disk.dev || r.Start != 0 || "/dev/"+string(CString(r.DiskName[:])) != disk.path {
+			t.Errorf("record %d: disk %#x (%s) start %d", i, r.Disk, CString(r.DiskName[:]), r.Start)
+		}
+		if r.Flags != DiskIOStatus|DiskIOIssuer {
+			t.Errorf("record %d: flags %#x", i, r.Flags)
+		}
+		if r.Error == 0 {
+			t.Errorf("record %d: no error", i)
+		}
+		_, name := r.Issuer.Level(0)
+		if r.Issuer.Levels() == 0 || string(name) != filepath.Base(group) {
+			t.Errorf("record %d: charged to %q (%d levels), want %q", i, name, r.Issuer.Levels(), filepath.Base(group))
+		}
+	}
+	t.Logf("status %d", records[0].Error)
+}
+
+// ioGroup makes a group of the hierarchy that block I/O is charged to.
+func ioGroup(t *testing.T) string {
+	t.Helper()
+	root := "/sys/fs/cgroup/blkio"
+	if _, err := os.Stat(root + "/cgroup.procs"); err != nil {
+		root = "/sys/fs/cgroup"
+		controllers, err := os.ReadFile(root + "/cgroup.subtree_control")
+		if err != nil {
+			t.Skipf("needs cgroup v1 blkio or v2: %v", err)
+		}
+		if !strings.Contains(string(controllers), "io") {
+			if err := os.WriteFile(root+"/cgroup.subtree_control", []byte("+io"), 0); err != nil {
+				t.Skipf("needs the io controller: %v", err)
+			}
+			t.Cleanup(func() { os.WriteFile(root+"/cgroup.subtree_control", []byte("-io"), 0) })
+		}
+	}
+	group := filepath.Join(root, "kernosis-test-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(group); err != nil {
+			t.Error(err)
+		}
+	})
+	return group
+}
+
+// fallback is the stem without its preferred request program, as on a kernel
+// that lacks block_rq_error.
+func fallback() Stem {
+	s := diskio()
+	s.hooks[0].variants = s.hooks[0].variants[1:]
+	return s
+}
+
+// Read errors, by each variant of the request hook; from the root group, which
+// is nobody.
+func TestDiskIOReadErrors(t *testing.T) {
+	for name, stem := range map[string]Stem{"error": diskio(), "complete": fallback()} {
+		t.Run(name, func(t *testing.T) {
+			k := testKernel(t)
+			l := openStem(t, stem, k, nil)
+			backing := filepath.Join(t.TempDir(), "disk")
+			if err := os.WriteFile(backing, make([]byte, 1<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			disk := attachLoop(t, backing)
+			if err := os.Truncate(backing, diskBlock); err != nil {
+				t.Fatal(err)
+			}
+			f, b := disk.open(t), directBuffer(t)
+			if _, err := f.ReadAt(b, 0); err != nil {
+				t.Fatalf("read of what is there: %v", err)
+			}
+			withStatistics(t, l, func() {
+				for i := range diskFaults {
+					if _, err := f.ReadAt(b, int64(i+1)*diskBlock); err == nil {
+						t.Skip("a loop device over a truncated file reads zeros before 6.12")
+					}
+				}
+			})
+			records := drainDiskIO(t, l, disk.dev)
+			if len(records) != diskFaults {
+				t.Fatalf("%d failed reads gave %d records", diskFaults, len(records))
+			}
+			for i, r := range records {
+				if r.Op != DiskOpRead || r.Sector != uint64(i+1)*diskBlock/512 || r.Error != 10 { // BLK_STS_IOERR
+					t.Errorf("record %d: op %d, sector %d, error %d", i, r.Op, r.Sector, r.Error)
+				}
+				if r.Flags&^DiskIOIssuer != DiskIOStatus {
+					t.Errorf("record %d: flags %#x", i, r.Flags)
+				}
+			}
+		})
+	}
+}
+
+// A bio-based device: nothing is seen until the on-demand hook is attached,
+// nor after it is detached.
+func TestDiskIOBioErrors(t *testing.T) {
+	k := testKernel(t)
+	l := openStem(t, diskio(), k, nil)
+	disk := fullZram(t)
+	f, b := disk.open(t), directBuffer(t)
+	next := int64(0)
+	for { // the limit lets a page or two in
+		rand.Read(b) // what compresses would fit
+		if _, err := f.WriteAt(b, next*diskBlock); err != nil {
+			break
+		}
+		if next++; next > 64 {
+			t.Fatal("the limit does not hold")
+		}
+	}
+	first := next
+	fail := func() {
+		t.Helper()
+		for range diskFaults {
+			if _, err := f.WriteAt(b, next*diskBlock); err == nil {
+				t.Fatal("write succeeded")
+			}
+			next++
+		}
+	}
+	fail()
+	if got := drainDiskIO(t, l, disk.dev); len(got) != 0 {
+		t.Errorf("without the bio hook %d records", len(got))
+	}
+	if err := l.Attach(HookDiskIOBio); err != nil {
+		t.Fatal(err)
+	}
+	withStatistics(t, l, fail)
+	records := drainDiskIO(t, l, disk.dev)
+	if len(records) != diskFaults {
+		t.Fatalf("%d failed writes gave %d records", diskFaults, len(records))
+	}
+	for i, r := range records {
+		if r.Op != DiskOpWrite || r.Sector != uint64(first+int64(i)+diskFaults)*diskBlock/512 || r.Error != 10 {
+			t.Errorf("record %d: op %d, sector %d, error %d", i, r.Op, r.Sector, r.Error)
+		}
+		if r.Flags&^DiskIOIssuer != DiskIOStatus|DiskIOBio {
+			t.Errorf("record %d: flags %#x", i, r.Flags)
+		}
+	}
+	if err := l.Detach(HookDiskIOBio); err != nil {
+		t.Fatal(err)
+	}
+	fail()
+	if got := drainDiskIO(t, l, disk.dev); len(got) != 0 {
+		t.Errorf("after detaching %d records", len(got))
+	}
+}
+
+// Requests are not told a second time by the bio hook.
+func TestDiskIORequestsAreToldOnce(t *testing.T) {
+	k := testKernel(t)
+	l := openStem(t, diskio(), k, nil)
+	if err := l.Attach(HookDiskIOBio); err != nil {
+		t.Fatal(err)
+	}
+	disk := fullDisk(t)
+	f, b := disk.open(t), directBuffer(t)
+	for i := range diskFaults {
+		if _, err := f.WriteAt(b, int64(i)*diskBlock); err == nil {
+			t.Fatal("write succeeded")
+		}
+	}
+	if got := drainDiskIO(t, l, disk.dev); len(got) != diskFaults {
+		t.Errorf("%d failed writes gave %d records", diskFaults, len(got))
+	}
+}
+
+// fullZram is a compressed RAM disk whose memory limit lets nothing in.
+func fullZram(t testing.TB) blockDevice {
+	t.Helper()
+	id, err := os.ReadFile("/sys/class/zram-control/hot_add")
+	if err != nil {
+		t.Skipf("needs zram: %v", err)
+	}
+	n := strings.TrimSpace(string(id))
+	sys := "/sys/block/zram" + n
+	t.Cleanup(func() {
+		if err := os.WriteFile(sys+"/reset", []byte("1"), 0); err != nil {
+			t.Error(err)
+		}
+		if err := os.WriteFile("/sys/class/zram-control/hot_remove", []byte(n), 0); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, set := range [][2]string{{"disksize", "16M"}, {"mem_limit", "4K"}} {
+		if err := os.WriteFile(filepath.Join(sys, set[0]), []byte(set[1]), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return openBlockDevice(t, "/dev/zram"+n)
+}
+
+// What each program costs a request, or bio, that succeeds. The preferred one
+// does not run at all.
+func BenchmarkDiskIOSuccess(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("needs root to load programs")
+	}
+	b.Run("error", func(b *testing.B) { benchmarkSuccess(b, diskio(), DiskioProgRequestRaw, loopOfZeros) })
+	b.Run("complete", func(b *testing.B) { benchmarkSuccess(b, fallback(), DiskioProgCompleteRaw, loopOfZeros) })
+	b.Run("bio", func(b *testing.B) { benchmarkSuccess(b, diskio(), DiskioProgBioRaw, fullZram) })
+}
+
+func loopOfZeros(t testing.TB) blockDevice {
+	backing := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(backing, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return attachLoop(t, backing)
+}
+
+func benchmarkSuccess(b *testing.B, s Stem, program string, disk func(testing.TB) blockDevice) {
+	k, err := OpenKernel()
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := Open(s, k, nil)
+	defer l.Close()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if program == DiskioProgBioRaw {
+		if err := l.Attach(HookDiskIOBio); err != nil {
+			b.Fatal(err)
+		}
+	}
+	f, block := disk(b).open(b), directBuffer(b)
+	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer stats.Close()
+	before, err := l.Program(program).Stats()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := f.ReadAt(block, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+	after, err := l.Program(program).Stats()
+	if err != nil {
+		b.Fatal(err)
+	}
+	runs := after.RunCount - before.RunCount
+	b.ReportMetric(float64(runs)/float64(b.N), "runs/op")
+	if runs > 0 {
+		b.ReportMetric(float64(after.Runtime-before.Runtime)/float64(runs), "bpf-ns/run")
+	}
+}

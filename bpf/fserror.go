@@ -1,0 +1,102 @@
+package bpf
+
+import (
+	"fmt"
+	"structs"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// StemFSError: a filesystem found an error of its own, or shut itself down.
+const StemFSError = "fserror"
+
+// FSErrorHooks returns the hooks of [StemFSError] that a filesystem has, by its
+// name in /proc/filesystems. One that is a module may come later: then
+// [Loaded.Attach] attaches them. While attached they keep the module loaded.
+func FSErrorHooks(fsType string) []string {
+	switch fsType {
+	case "ext4":
+		return []string{"ext4_error", "ext4_shutdown"}
+	case "xfs":
+		return []string{"xfs_force_shutdown"}
+	}
+	return nil
+}
+
+func fserror() Stem {
+	var own *ebpf.CollectionSpec
+	return Stem{
+		Name:   StemFSError,
+		object: _FserrorBytes,
+		spec:   LoadFserror,
+		configure: func(spec *ebpf.CollectionSpec, _ *Kernel) error {
+			own = spec
+			return nil
+		},
+		hooks: []hook{
+			{name: "ext4_error", optional: true, variants: []variant{
+				{program: FserrorProgExt4ErrorRaw, attach: rawTracepoint("ext4_error")},
+			}},
+			{name: "ext4_shutdown", optional: true, variants: []variant{
+				{program: FserrorProgExt4DownRaw, attach: rawTracepoint("ext4_shutdown")},
+			}},
+			{name: "xfs_force_shutdown", optional: true, variants: []variant{{
+				program: FserrorProgXfsDownRaw, attach: rawTracepoint("xfs_force_shutdown"),
+				// Just before each attempt, because the module may be loaded late.
+				usable: func(k *Kernel) error {
+					offset, err := xfsSuperOffset(k)
+					if err != nil {
+						return err
+					}
+					return own.Variables[FserrorVarXfsSuperOffset].Set(offset)
+				},
+			}}},
+		},
+		unattached: []string{canaryProgram},
+	}
+}
+
+// xfsSuperOffset finds struct xfs_mount.m_super: in the kernel's BTF, or in
+// that of the module, which raw tracepoint programs are not relocated against.
+func xfsSuperOffset(k *Kernel) (uint32, error) {
+	var mount *btf.Struct
+	if err := k.spec.TypeByName("xfs_mount", &mount); err != nil {
+		module, err := btf.LoadKernelModuleSpec("xfs")
+		if err != nil {
+			return 0, fmt.Errorf("struct xfs_mount: %w", err)
+		}
+		if err := module.TypeByName("xfs_mount", &mount); err != nil {
+			return 0, fmt.Errorf("struct xfs_mount: %w", err)
+		}
+	}
+	for _, m := range mount.Members {
+		if m.Name == "m_super" {
+			return m.Offset.Bytes(), nil
+		}
+	}
+	return 0, fmt.Errorf("struct xfs_mount has no m_super")
+}
+
+// What happened to a filesystem (enum kn_fserror_what).
+const (
+	FSErrorFound    = 1
+	FSErrorShutdown = 2
+)
+
+// FSError is struct kn_fserror. Dev is the kernel's own dev_t: 12 bits major,
+// 20 bits minor.
+type FSError struct {
+	_             structs.HostLayout
+	H             Header
+	Task          Task // which found it; a kernel thread in write-back
+	Dev           uint32
+	Line          uint32 // in the kernel's source; 0: not told
+	What          uint32
+	ShutdownFlags uint32 // the filesystem's own
+	FSType        [16]byte
+	ID            [32]byte // mostly the device's name
+	Function      [64]byte // kernel function that found it
+	Memory        Chain
+	Default       Chain
+}

@@ -1,0 +1,284 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"structs"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// StemHungTask: a task in uninterruptible sleep that has not run for too long.
+const StemHungTask = "hungtask"
+
+func hungtask() Stem {
+	return Stem{
+		Name:   StemHungTask,
+		object: _HungtaskBytes,
+		spec:   LoadHungtask,
+		configure: func(spec *ebpf.CollectionSpec, k *Kernel) error {
+			hz, err := kernelHZ()
+			if err != nil {
+				return err
+			}
+			return errors.Join(
+				spec.Variables[HungtaskVarHz].Set(hz),
+				spec.Variables[HungtaskVarPfFrozen].Set(frozenFlag(k)),
+			)
+		},
+		hooks: []hook{
+			// Absent without CONFIG_DETECT_HUNG_TASK: the walk finds the same.
+			{name: "hang", optional: true, variants: []variant{
+				{program: HungtaskProgHangBtf, attach: tracing()},
+				{program: HungtaskProgHangRaw, attach: rawTracepoint("sched_process_hang")},
+			}},
+		},
+		unattached: []string{canaryProgram, HungtaskProgPollTasks},
+	}
+}
+
+// kernelHZ returns CONFIG_HZ. The resolution of the coarse clocks is one tick
+// (KTIME_LOW_RES is TICK_NSEC), on every architecture and exactly; the kernel
+// configuration is often not there to be read.
+func kernelHZ() (uint64, error) {
+	var res unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &res); err != nil {
+		return 0, fmt.Errorf("length of a tick: %w", err)
+	}
+	tick := res.Nano()
+	// 24 to 1200 is what any architecture offers.
+	if tick < int64(time.Second)/10_000 || tick > int64(time.Second)/10 {
+		return 0, fmt.Errorf("length of a tick: %d ns is not plausible", tick)
+	}
+	return uint64((int64(time.Second) + tick/2) / tick), nil
+}
+
+// frozenFlag returns PF_FROZEN where it marks frozen tasks, else 0. Since v6.1
+// (f5d39b020809, which brought this function) they have a state of their own,
+// and v6.15 gave the bit to PF_KCOMPACTD. Macros are not in BTF.
+func frozenFlag(k *Kernel) uint32 {
+	const pfFrozen = 0x00010000
+	var fn *btf.Func
+	if k.spec.TypeByName("__set_task_frozen", &fn) == nil {
+		return 0
+	}
+	return pfFrozen
+}
+
+// Detectors of a hung task (enum kn_hung_detector).
+const (
+	HungByKhungtaskd = 1
+	HungByPoll       = 2
+)
+
+// Locks that a hung task waits for (enum kn_hung_lock).
+const (
+	LockNone       = 0
+	LockMutex      = 1
+	LockSemaphore  = 2
+	LockRWSemRead  = 3
+	LockRWSemWrite = 4
+)
+
+// HungTask is struct kn_hungtask.
+type HungTask struct {
+	_          structs.HostLayout
+	H          Header
+	Task       Task
+	Holder     Task   // PID 0: not known
+	LockAddr   uint64 // 0: no recorded lock
+	BlockedNS  uint64
+	Detector   uint8
+	Lock       uint8
+	HolderHint uint8
+	InIOWait   uint8
+	StackDepth uint32
+	Stack      [32]uint64
+	Memory     Chain
+	Default    Chain
+}
+
+// HungTaskResumed is struct kn_hungtask_resumed.
+type HungTaskResumed struct {
+	_         structs.HostLayout
+	H         Header
+	Task      Task
+	BlockedNS uint64
+	Detector  uint8
+	Exited    uint8
+	Pad       [6]uint8
+	Memory    Chain
+	Default   Chain
+}
+
+// HungTaskSleep is struct kn_hungtask_sleep: one uninterruptible sleep that the
+// kernel side remembers. SinceNS and SeenNS are CLOCK_MONOTONIC.
+type HungTaskSleep struct {
+	_          structs.HostLayout
+	Task       Task
+	Switches   uint64
+	SinceNS    uint64
+	SeenNS     uint64
+	Generation uint32
+	Reported   uint8 // 0, or the detector that did
+	Pad        [3]uint8
+}
+
+// BlockedFor returns how long the task was known to be asleep, a lower bound.
+func (s *HungTaskSleep) BlockedFor() time.Duration {
+	if s.SeenNS < s.SinceNS {
+		return 0
+	}
+	return time.Duration(s.SeenNS - s.SinceNS)
+}
+
+type hungTaskSettings struct {
+	_               structs.HostLayout
+	ThresholdNS     uint64
+	HangThresholdNS uint64
+	Generation      uint32
+	FullGeneration  uint32
+}
+
+// ErrChildPIDNamespace: this process is not in the initial pid namespace, so
+// the kernel shows it a part of the tasks only.
+var ErrChildPIDNamespace = errors.New("not in the initial pid namespace (hostPID)")
+
+// TaskWalk runs the stem's poll_tasks program over all tasks. It is for one
+// goroutine, and lives as long as the [Loaded] it came from.
+type TaskWalk struct {
+	program  *ebpf.Program
+	blocked  *ebpf.Map
+	settings *ebpf.Map
+	current  hungTaskSettings
+
+	keys   []uint32 // of one look-through, reused
+	sleeps []HungTaskSleep
+}
+
+// NewTaskWalk prepares walks for the hungtask stem. The error wraps
+// [ErrChildPIDNamespace] where a walk would not see all tasks.
+func NewTaskWalk(l *Loaded) (*TaskWalk, error) {
+	if err := inInitialPIDNamespace(); err != nil {
+		return nil, fmt.Errorf("walk tasks: %w", err)
+	}
+	w := &TaskWalk{
+		program:  l.Program(HungtaskProgPollTasks),
+		blocked:  l.Map(HungtaskMapBlocked),
+		settings: l.Map(HungtaskMapSettings),
+	}
+	// What an earlier run left: its generation goes on counting.
+	if err := w.settings.Lookup(uint32(0), &w.current); err != nil {
+		return nil, fmt.Errorf("walk tasks: read settings: %w", err)
+	}
+	return w, nil
+}
+
+// The initial pid namespace has this inode number on every kernel since 3.8
+// (PROC_PID_INIT_INO).
+const initialPIDNamespace = 0xEFFFFFFC
+
+func inInitialPIDNamespace() error {
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil {
+		return fmt.Errorf("pid namespace: %w", err)
+	}
+	if st.Ino != initialPIDNamespace {
+		return ErrChildPIDNamespace
+	}
+	return nil
+}
+
+// Run visits every task once: tasks asleep for threshold or longer, and reported
+// ones that run again, are written to the stem's ring. khungtaskd's findings are
+// held back until hangThreshold; 0 leaves them to khungtaskd's own time-out.
+func (w *TaskWalk) Run(threshold, hangThreshold time.Duration) error {
+	w.current.ThresholdNS = uint64(threshold)
+	w.current.HangThresholdNS = uint64(hangThreshold)
+	w.current.Generation++
+	if err := w.settings.Put(uint32(0), &w.current); err != nil {
+		return fmt.Errorf("walk tasks: write settings: %w", err)
+	}
+	// Attached for one walk: an iterator's link holds nothing between two.
+	iter, err := link.AttachIter(link.IterOptions{Program: w.program})
+	if err != nil {
+		return fmt.Errorf("walk tasks: %w", err)
+	}
+	defer iter.Close()
+	seq, err := iter.Open()
+	if err != nil {
+		return fmt.Errorf("walk tasks: %w", err)
+	}
+	defer seq.Close()
+	var none [64]byte // the program prints nothing: the first read goes to the end
+	for {
+		if _, err := seq.Read(none[:]); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil && !errors.Is(err, unix.EAGAIN) {
+			return fmt.Errorf("walk tasks: %w", err)
+		}
+	}
+}
+
+// Asleep is what a walk leaves behind.
+type Asleep struct {
+	Reported int           // tasks that are reported and still hang
+	Longest  time.Duration // the longest sleep that is not reported; 0: none
+}
+
+// Sweep forgets the sleeps of tasks that the last Run did not meet: they have
+// exited. It calls exited for each that had been reported; the argument is valid
+// during the call.
+func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
+	if err := w.read(); err != nil {
+		return left, err
+	}
+	for i := range w.sleeps {
+		s := &w.sleeps[i]
+		if s.Generation == w.current.Generation {
+			if s.Reported != 0 {
+				left.Reported++
+			} else {
+				left.Longest = max(left.Longest, s.BlockedFor())
+			}
+			continue
+		}
+		if s.Reported != 0 {
+			var still HungTaskSleep
+			if w.blocked.Lookup(&w.keys[i], &still) != nil {
+				continue // told already: the iteration came by twice
+			}
+			// First told, then forgotten: an agent killed in between tells it
+			// twice, not never.
+			exited(s)
+		}
+		if err := w.blocked.Delete(&w.keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return left, fmt.Errorf("forget task %d: %w", w.keys[i], err)
+		}
+	}
+	return left, nil
+}
+
+// read copies the map "blocked" to keys and sleeps.
+func (w *TaskWalk) read() error {
+	var (
+		key   uint32
+		sleep HungTaskSleep
+	)
+	w.keys, w.sleeps = w.keys[:0], w.sleeps[:0]
+	it := w.blocked.Iterate()
+	for it.Next(&key, &sleep) {
+		w.keys, w.sleeps = append(w.keys, key), append(w.sleeps, sleep)
+	}
+	// Entries that khungtaskd adds meanwhile can make the iteration start anew
+	// and give up; the next walk looks again.
+	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return fmt.Errorf("read sleeping tasks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,462 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"structs"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/moby/sys/mountinfo"
+)
+
+// StemSockFail: a connection to a watched target that failed.
+const StemSockFail = "sockfail"
+
+func sockfail() Stem {
+	return Stem{
+		Name:   StemSockFail,
+		object: _SockfailBytes,
+		spec:   LoadSockfail,
+		configure: func(spec *ebpf.CollectionSpec, k *Kernel) error {
+			return spec.Variables[SockfailVarDropReasons].Set(faultReasons(k))
+		},
+		hooks: []hook{
+			{name: "state", variants: []variant{
+				{program: SockfailProgStateRaw, attach: rawTracepoint("inet_sock_set_state")},
+			}},
+			{name: "reset", variants: []variant{
+				{program: SockfailProgResetRaw, attach: rawTracepoint("tcp_receive_reset")},
+			}},
+			// The others see every packet dropped, or every connect(): they
+			// are attached while there are targets.
+			{name: hookError, optional: true, onDemand: true, variants: []variant{
+				{program: SockfailProgErrorRaw, attach: rawTracepoint("inet_sk_error_report"), usable: hasTracepoint("inet_sk_error_report", 1)}, // v5.14
+			}},
+			{name: hookDrop, optional: true, onDemand: true, variants: []variant{
+				{program: SockfailProgDropRaw, attach: rawTracepoint("kfree_skb"), usable: hasTracepoint("kfree_skb", 3)}, // the reason: v5.17
+			}},
+			{name: hookICMP, optional: true, onDemand: true, variants: []variant{
+				{program: SockfailProgIcmpRaw, attach: rawTracepoint("icmp_send"), usable: hasTracepoint("icmp_send", 3)}, // v6.0
+			}},
+			{name: hookConnect4, optional: true, onDemand: true, variants: []variant{
+				{program: SockfailProgConnect4Cg, attach: cgroupRoot(ebpf.AttachCGroupInet4Connect)},
+			}},
+			{name: hookConnect6, optional: true, onDemand: true, variants: []variant{
+				{program: SockfailProgConnect6Cg, attach: cgroupRoot(ebpf.AttachCGroupInet6Connect)},
+			}},
+			{name: hookReturn4, optional: true, onDemand: true, variants: []variant{
+				{program: SockfailProgReturn4Fexit, attach: tracing()},
+				{program: SockfailProgReturn4Kp, attach: kretprobe("tcp_v4_connect")},
+			}},
+			{name: hookReturn6, optional: true, onDemand: true, variants: []variant{
+				{program: SockfailProgReturn6Fexit, attach: tracing()},
+				{program: SockfailProgReturn6Kp, attach: kretprobe("tcp_v6_connect")},
+			}},
+		},
+		unattached: []string{canaryProgram, SockfailProgSweep},
+	}
+}
+
+const (
+	hookError    = "error"
+	hookDrop     = "drop"
+	hookICMP     = "icmp"
+	hookConnect4 = "connect4"
+	hookConnect6 = "connect6"
+	hookReturn4  = "return4"
+	hookReturn6  = "return6"
+)
+
+// SockFailTargetHooks are the hooks to attach while there are targets.
+func SockFailTargetHooks() []string {
+	return []string{hookError, hookDrop, hookICMP, hookConnect4, hookConnect6, hookReturn4, hookReturn6}
+}
+
+func hasTracepoint(name string, args int) func(*Kernel) error {
+	return func(k *Kernel) error {
+		have, ok := k.TracepointArgs(name)
+		switch {
+		case !ok:
+			return fmt.Errorf("tracepoint %s", name)
+		case len(have) < args:
+			return fmt.Errorf("tracepoint %s has %d arguments, need %d", name, len(have), args)
+		}
+		return nil
+	}
+}
+
+func kretprobe(function string) attacher {
+	entry := kprobe(function)
+	return func(p *ebpf.Program) (link.Link, error) {
+		lk, err := link.Kretprobe(function, p, nil)
+		if err != nil {
+			// kprobe tells whether the kernel has any.
+			if probe, entryErr := entry(p); entryErr == nil {
+				probe.Close()
+			} else if errors.Is(entryErr, errAbsent) {
+				return nil, entryErr
+			}
+			return nil, err
+		}
+		return lk, nil
+	}
+}
+
+// cgroupRoot attaches to the root of the cgroup v2 hierarchy, which every task
+// is in, also where v1 has all the controllers.
+func cgroupRoot(attach ebpf.AttachType) attacher {
+	return func(p *ebpf.Program) (link.Link, error) {
+		root, err := cgroup2Root()
+		if err != nil {
+			return nil, err
+		}
+		return link.AttachCgroup(link.CgroupOptions{Path: root, Attach: attach, Program: p})
+	}
+}
+
+// cgroup2Root returns a path of the hierarchy's root. A container with a cgroup
+// namespace of its own sees a part of it as "/", so init is asked first.
+func cgroup2Root() (string, error) {
+	for _, at := range []struct{ prefix, pid string }{{"/proc/1/root", "1"}, {"", "self"}} {
+		mounts, err := pidMounts(at.pid)
+		if err != nil {
+			continue
+		}
+		for _, m := range mounts {
+			path := filepath.Join(at.prefix, m.Mountpoint)
+			if _, err := os.Stat(path); m.Root == "/" && err == nil {
+				return path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%w: a cgroup v2 hierarchy mounted from its root", errAbsent)
+}
+
+func pidMounts(pid string) ([]*mountinfo.Info, error) {
+	f, err := os.Open(filepath.Join("/proc", pid, "mountinfo"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return mountinfo.GetMountsFromReader(f, mountinfo.FSTypeFilter("cgroup2"))
+}
+
+// normalDrops are drop reasons that are part of a healthy connection's life, or
+// that its own end tells better. Every other reason, of this or a later kernel,
+// counts as a fault.
+var normalDrops = map[string]bool{
+	"SKB_NOT_DROPPED_YET": true,
+	"SKB_CONSUMED":        true,
+	"NOT_SPECIFIED":       true, // also the code that gives no reason for normal frees
+	"NO_SOCKET":           true, // the refused connection's SYN
+	"SOCKET_CLOSE":        true,
+	"SOCKET_RCVBUFF":      true,
+	"SOCKET_BACKLOG":      true,
+	"UNIX_DISCONNECT":     true,
+	"UNIX_SKIP_OOB":       true,
+	"QUEUE_PURGE":         true,
+	"PACKET_SOCK_ERROR":   true,
+	"DUP_FRAG":            true,
+	"OTHERHOST":           true, // flooded by a bridge: someone else's copy
+}
+
+// faultyTCP are the reasons that begin with TCP_ and do tell of a fault.
+var faultyTCP = map[string]bool{
+	"TCP_CSUM": true, "TCP_AUTH_HDR": true, "TCP_MD5NOTFOUND": true, "TCP_MD5UNEXPECTED": true,
+	"TCP_MD5FAILURE": true, "TCP_AONOTFOUND": true, "TCP_AOUNEXPECTED": true,
+	"TCP_AOKEYNOTFOUND": true, "TCP_AOFAILURE": true, "TCP_LISTEN_OVERFLOW": true, "TCP_MINTTL": true,
+}
+
+// faultReasons is the set of drop reasons that the program keeps.
+func faultReasons(k *Kernel) [4]uint64 {
+	var set [4]uint64
+	names, err := k.EnumNames("skb_drop_reason")
+	if err != nil {
+		return set // before v5.17: the hook is absent too
+	}
+	for n, name := range names {
+		short := strings.TrimPrefix(name, "SKB_DROP_REASON_")
+		if n >= 256 || normalDrops[short] || short == "MAX" || (strings.HasPrefix(short, "TCP_") && !faultyTCP[short]) {
+			continue
+		}
+		set[n/64] |= 1 << (n % 64)
+	}
+	return set
+}
+
+// Bits of SockFail.Flags (enum kn_sock_flags).
+const (
+	SockReset       = 1 << 0
+	SockNotSent     = 1 << 1
+	SockNoState     = 1 << 2
+	SockPeerClosed  = 1 << 3
+	SockEstablished = 1 << 4
+	SockDropped     = 1 << 5
+	SockICMP        = 1 << 6
+)
+
+// SockFail is struct kn_sockfail, of [KindSockFail] and [KindSockFailRecovered].
+type SockFail struct {
+	_             structs.HostLayout
+	H             Header
+	Opener        Task
+	SrcAddr       [16]byte
+	DstAddr       [16]byte
+	SrcPort       uint16 // 0: none was found or looked for
+	DstPort       uint16
+	NetNS         uint32
+	Target        uint32
+	Flags         uint8
+	OldState      uint8
+	NewState      uint8
+	ICMPType      uint8
+	StartNS       uint64
+	BytesAcked    uint64 // the SYN included
+	BytesReceived uint64
+	Unacked       uint64
+	DropLocation  uint64
+	DropReason    uint32
+	Drops         uint32
+	Retransmits   uint32
+	Err           uint32
+	ErrSoft       uint32
+	ICMPCode      uint8
+	ICMPOrigin    uint8 // SO_EE_ORIGIN_*, received by the socket; 0: seen being sent
+	Pad           [2]uint8
+	MemoryID      uint64
+	DefaultID     uint64
+	Memory        Chain
+	Default       Chain
+}
+
+// SockTargetKey is struct target_key: what is watched. Zero fields are "any".
+type SockTargetKey struct {
+	_     structs.HostLayout
+	Addr  [16]byte // IPv4 as ::ffff:a.b.c.d
+	NetNS uint32
+	Port  uint16
+	Pad   uint16
+}
+
+// SockTargetAnySide is the NetNS of a key by which packets are recognised, in
+// whatever namespace they are seen.
+const SockTargetAnySide = ^uint32(0)
+
+// SockTarget is struct target.
+type SockTarget struct {
+	_   structs.HostLayout
+	ID  uint32
+	Pad uint32
+}
+
+// SockConfig is struct config.
+type SockConfig struct {
+	_             structs.HostLayout
+	Classes       uint32
+	PacketClasses uint32
+}
+
+// SockPending is struct pending: a connect() that has not been seen to send.
+type SockPending struct {
+	_         structs.HostLayout
+	Opener    Task
+	StartNS   uint64
+	MemoryID  uint64
+	DefaultID uint64
+	Addr      [16]byte
+	NetNS     uint32
+	Target    uint32
+	Port      uint16
+	Pad       [3]uint16
+}
+
+// NewSockTargetKey returns the key of a target; the invalid address and zeros
+// are "any".
+func NewSockTargetKey(netns uint32, addr netip.Addr, port uint16) SockTargetKey {
+	k := SockTargetKey{NetNS: netns, Port: port}
+	if addr.IsValid() {
+		k.Addr = addr.As16() // IPv4 in its v4-mapped form
+	}
+	return k
+}
+
+// Class returns the bit of SockConfig.Classes that the key belongs to.
+func (k SockTargetKey) Class() uint32 {
+	i := 0
+	if k.Port == 0 {
+		i |= 1
+	}
+	if k.NetNS == 0 {
+		i |= 2
+	}
+	if k.Addr == ([16]byte{}) {
+		i |= 4
+	}
+	return 1 << i
+}
+
+// ID returns a number for the key that stays the same across restarts, so that
+// records made for an earlier run of the agent still name their target. It is
+// never 0; who uses it handles collisions.
+func (k SockTargetKey) ID() uint32 {
+	h := fnv.New32a()
+	b := append(make([]byte, 0, 24), k.Addr[:]...)
+	b = binary.BigEndian.AppendUint32(b, k.NetNS)
+	b = binary.BigEndian.AppendUint16(b, k.Port)
+	h.Write(b)
+	return max(h.Sum32(), 1)
+}
+
+// WatchTargets makes the programs watch exactly these targets, by key with the
+// number that their records will have, and attaches what is needed only while
+// there are any. When it returns, every connection opened from now on counts.
+func (l *Loaded) WatchTargets(want map[SockTargetKey]uint32) error {
+	targets, config := l.maps[SockfailMapTargets], l.maps[SockfailMapConfig]
+	// What is not attached shows in the reports, and costs evidence only.
+	for _, hook := range SockFailTargetHooks() {
+		if len(want) > 0 {
+			_ = l.Attach(hook)
+		}
+	}
+	all := make(map[SockTargetKey]SockTarget, 2*len(want))
+	var next SockConfig
+	for k, id := range want {
+		all[k] = SockTarget{ID: id}
+		next.Classes |= k.Class()
+		k.NetNS = SockTargetAnySide
+		all[k] = SockTarget{ID: id}
+		next.PacketClasses |= k.Class()
+	}
+	var now SockConfig
+	if err := config.Lookup(uint32(0), &now); err != nil {
+		return fmt.Errorf("read watched classes: %w", err)
+	}
+	stale, err := staleTargets(targets, all)
+	if err != nil {
+		return err
+	}
+	// First out, then in: the map has no room for both.
+	var errs []error
+	for _, k := range stale {
+		if err := targets.Delete(&k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			errs = append(errs, fmt.Errorf("unwatch target: %w", err))
+		}
+	}
+	for k, v := range all {
+		if err := targets.Put(&k, &v); err != nil {
+			errs = append(errs, fmt.Errorf("watch target: %w", err))
+		}
+	}
+	if now != next {
+		if err := config.Put(uint32(0), &next); err != nil {
+			errs = append(errs, fmt.Errorf("set watched classes: %w", err))
+		}
+	}
+	if len(want) == 0 {
+		for _, hook := range SockFailTargetHooks() {
+			errs = append(errs, l.Detach(hook))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// staleTargets returns the keys in m that are not wanted. Keys of m that are
+// wanted with the number they have are taken out of want.
+func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) ([]SockTargetKey, error) {
+	var stale []SockTargetKey
+	var k SockTargetKey
+	var v SockTarget
+	it := m.Iterate()
+	for it.Next(&k, &v) {
+		switch w, ok := want[k]; {
+		case !ok:
+			stale = append(stale, k)
+		case w == v:
+			delete(want, k)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return nil, fmt.Errorf("list watched targets: %w", err)
+	}
+	return stale, nil
+}
+
+// SweepNeverSent has the kernel write a record for each connect() to a target
+// that began before the given time (since boot) and has sent nothing. Where the
+// return of connect() is seen, there is nothing to sweep.
+func (l *Loaded) SweepNeverSent(before time.Duration) error {
+	var tid uint32
+	var p SockPending
+	it := l.maps[SockfailMapPending].Iterate()
+	for it.Next(&tid, &p) {
+		if p.StartNS >= uint64(before) {
+			continue
+		}
+		ctx := binary.NativeEndian.AppendUint64(nil, uint64(tid))
+		ctx = binary.NativeEndian.AppendUint64(ctx, p.StartNS)
+		if _, err := l.programs[SockfailProgSweep].Run(&ebpf.RunOptions{Context: ctx}); err != nil {
+			return fmt.Errorf("sweep connects: %w", err)
+		}
+	}
+	// ErrIterationAborted: connects came and went meanwhile; the rest is for
+	// the next time.
+	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return fmt.Errorf("sweep connects: %w", err)
+	}
+	return nil
+}
+
+// WatchedBy tells whether the programs pinned under pinRoot watch connections
+// from the given namespace to addr, be it through a wildcard. They are those of
+// the agent that runs, or of one that will find what they recorded when it is
+// started again. false without an error: nothing is pinned there, or no target
+// of this kind.
+func WatchedBy(pinRoot string, netns uint32, addr netip.AddrPort) (bool, error) {
+	pins, err := filepath.Glob(filepath.Join(pinRoot, StemSockFail, "*", "map_"+SockfailMapTargets))
+	if err != nil {
+		return false, fmt.Errorf("look for targets: %w", err)
+	}
+	for _, pin := range pins {
+		found, err := watchedIn(pin, netns, addr)
+		if found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+func watchedIn(pin string, netns uint32, addr netip.AddrPort) (bool, error) {
+	m, err := ebpf.LoadPinnedMap(pin, &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return false, fmt.Errorf("look for targets: %w", err)
+	}
+	defer m.Close()
+	for class := range 8 {
+		k := NewSockTargetKey(netns, addr.Addr(), addr.Port())
+		if class&1 != 0 {
+			k.Port = 0
+		}
+		if class&2 != 0 {
+			k.NetNS = 0
+		}
+		if class&4 != 0 {
+			k.Addr = [16]byte{}
+		}
+		var v SockTarget
+		switch err := m.Lookup(&k, &v); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, ebpf.ErrKeyNotExist):
+			return false, fmt.Errorf("look for targets: %w", err)
+		}
+	}
+	return false, nil
+}

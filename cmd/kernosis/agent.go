@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// agent is the path of one event: engine, journal, output. It serialises what
+// comes from the sources.
+type agent struct {
+	stateDir string
+	log      *slog.Logger
+	metrics  *metrics.Metrics
+	journal  *journal.Journal
+	out      console.Writer
+	canary   func(*event.CanaryData)
+
+	mu     sync.Mutex
+	engine *detector.Engine
+	// wake is told that the engine's next deadline may have moved.
+	wake chan struct{}
+}
+
+const journalDir = "journal"
+
+// observe is the sources' Emit.
+func (a *agent) observe(ev *event.Event) {
+	if ev.Kind == event.Canary {
+		// Through the lock, so that a stuck engine fails the canary.
+		a.mu.Lock()
+		a.mu.Unlock() //nolint:staticcheck // the point is to have had it
+		a.canary(ev.CanaryRun)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.engine.Seen(ev) {
+		return // handled before a restart, but not yet given back to the kernel
+	}
+	now := time.Now()
+	transitions := a.engine.Observe(ev, now)
+	a.metrics.Event(ev, time.Since(now))
+	a.record(journal.Entry{Now: now, Event: ev, Transitions: transitions})
+	if ev.CPU != event.NoCPU {
+		a.metrics.Handled(time.Since(ev.Time))
+	}
+	a.poke()
+}
+
+// tick lets time pass in the engine.
+func (a *agent) tick() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if transitions := a.engine.Tick(now); len(transitions) > 0 {
+		a.record(journal.Entry{Now: now, Transitions: transitions})
+	}
+}
+
+// replace puts new rules in force.
+func (a *agent) replace(rules *detector.RuleSet) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if transitions := a.engine.Replace(rules, now); len(transitions) > 0 {
+		a.record(journal.Entry{Now: now, Transitions: transitions})
+	}
+	a.poke()
+}
+
+// record writes one step to journal, metrics and output. The journal is first:
+// what was printed is never forgotten.
+func (a *agent) record(e journal.Entry) {
+	seq, err := a.journal.Append(e)
+	if err != nil {
+		a.log.Error("journal entry lost", "error", err)
+	}
+	e.Seq = seq
+	for _, t := range e.Transitions {
+		a.metrics.Transition(t)
+	}
+	if err := a.out.Write(e); err != nil {
+		a.metrics.OutputError()
+	}
+}
+
+func (a *agent) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// saveEvery bounds what a restart has to replay from the journal.
+const saveEvery = 30 * time.Second
+
+// run lets time pass and saves the engine's state until ctx ends.
+func (a *agent) run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	nextSave := time.Now().Add(saveEvery)
+	for {
+		select {
+		case <-ctx.Done():
+			return errors.Join(a.save(), a.journal.Sync())
+		case <-a.wake:
+		case <-timer.C:
+			a.tick()
+			a.measure()
+		}
+		now := time.Now()
+		if !now.Before(nextSave) {
+			if err := errors.Join(a.save(), a.journal.Sync()); err != nil {
+				a.log.Error("state not saved", "error", err)
+			}
+			nextSave = now.Add(saveEvery)
+		}
+		next := now.Add(5 * time.Second) // gauges are at most so old
+		a.mu.Lock()
+		if d, ok := a.engine.NextDeadline(); ok && d.Before(next) {
+			next = d
+		}
+		a.mu.Unlock()
+		timer.Reset(max(time.Until(next), 10*time.Millisecond))
+	}
+}
+
+// measure sets the gauges that follow from the engine's state.
+func (a *agent) measure() {
+	a.mu.Lock()
+	problems, stats := a.engine.Problems(), a.engine.Stats()
+	a.mu.Unlock()
+	firing := map[string]int{}
+	for i := range problems {
+		if problems[i].State == problem.Firing {
+			firing[problems[i].Rule]++
+		}
+	}
+	a.metrics.Firing(firing)
+	a.metrics.Rules(stats.EvalErrors, stats.Overflow)
+}
+
+// state is what a restart needs besides the journal.
+type state struct {
+	BootID string          `json:"bootID"` // problems of an earlier boot are gone with it
+	Seq    uint64          `json:"seq"`    // the journal entry up to which Engine has seen
+	Engine json.RawMessage `json:"engine"`
+}
+
+func (a *agent) statePath() string { return filepath.Join(a.stateDir, "engine.json") }
+
+func (a *agent) save() error {
+	a.mu.Lock()
+	snapshot, err := a.engine.Snapshot()
+	seq := a.journal.Seq()
+	a.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	raw, err := json.Marshal(state{BootID: bootID(), Seq: seq, Engine: snapshot})
+	if err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	// Written beside and renamed: a kill leaves the old or the new state.
+	tmp := a.statePath() + ".new"
+	if err := os.WriteFile(tmp, raw, 0o600); err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	if err := os.Rename(tmp, a.statePath()); err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	return nil
+}
+
+// restore brings the engine to where the last run of this boot ended, however
+// it ended: from the saved state, then by replaying the journal behind it.
+func (a *agent) restore() error {
+	raw, err := os.ReadFile(a.statePath())
+	var st state
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("restore state: %w", err)
+	default:
+		if err := json.Unmarshal(raw, &st); err != nil {
+			a.log.Warn("saved state is unreadable; it is rebuilt from the journal", "error", err)
+			st = state{BootID: bootID()}
+		}
+	}
+	if st.BootID != "" && st.BootID != bootID() {
+		return nil
+	}
+	if len(st.Engine) > 0 {
+		if err := a.engine.Restore(st.Engine, time.Now()); err != nil {
+			a.log.Warn("saved state does not fit; it is rebuilt from the journal", "error", err)
+			st.Seq = 0
+		}
+	}
+	booted := time.Now().Add(-hostfs.BootTime())
+	damaged, err := journal.Read(filepath.Join(a.stateDir, journalDir), st.Seq, func(e journal.Entry) error {
+		if e.Now.Before(booted) {
+			return nil
+		}
+		if e.Event == nil {
+			a.engine.Tick(e.Now)
+		} else if !a.engine.Seen(e.Event) {
+			a.engine.Observe(e.Event, e.Now)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("restore state: %w", err)
+	}
+	if damaged > 0 {
+		a.log.Warn("damaged journal lines were skipped", "lines", damaged)
+	}
+	return nil
+}
+
+func bootID() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
+}

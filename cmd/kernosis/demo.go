@@ -1,0 +1,446 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+func newDemo() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Inject real faults and show each one detected, attributed, explained and cleared",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Minute)
+			defer cancel()
+			return failed(demo(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr()))
+		},
+	}
+}
+
+// drill is one fault of the demo and what must come of it.
+type drill struct {
+	fault string
+	args  []string
+	rule  string                       // the rule that must fire
+	match func(ev *event.Event) bool   // on the event behind it
+	cause func(ev *event.Event) string // for the table
+}
+
+func drills() []drill {
+	target := func(name string) func(*event.Event) bool {
+		return func(ev *event.Event) bool { return ev.SockFail != nil && ev.SockFail.Target == "inject "+name }
+	}
+	verdict := func(ev *event.Event) string {
+		d := ev.SockFail
+		switch d.Verdict {
+		case event.VerdictAcceptQueueFull:
+			return fmt.Sprintf("accept queue %d/%d", d.QueueLen, d.QueueMax)
+		case event.VerdictTimeout:
+			return fmt.Sprintf("SYN unanswered, sent %d×", d.Retransmits+1)
+		case event.VerdictRefused:
+			return "nothing listens"
+		case event.VerdictReset:
+			return "reset after connect"
+		}
+		return d.Verdict
+	}
+	return []drill{
+		{
+			fault: "oom", rule: "oom-kill",
+			match: func(ev *event.Event) bool { return ev.Task.Comm == "kn-oom-child" },
+			cause: func(ev *event.Event) string { return fmt.Sprintf("limit %d MiB", ev.OOMKill.Limit>>20) },
+		},
+		{
+			fault: "disk-error", rule: "disk-io-error",
+			match: func(ev *event.Event) bool { return strings.HasPrefix(ev.Device.Name, "loop") },
+			cause: func(ev *event.Event) string {
+				return fmt.Sprintf("%s, %s @%d", ev.DiskIO.Error, ev.DiskIO.Op, ev.DiskIO.Sector)
+			},
+		},
+		{
+			fault: "readonly-fs", rule: "readonly-filesystem",
+			match: func(ev *event.Event) bool { return strings.HasPrefix(ev.Device.Name, "loop") },
+			cause: func(ev *event.Event) string { return ev.Mount.FSType + " " + ev.Mount.Reason },
+		},
+		{
+			fault: "hung-task", args: []string{"--duration", "6s"}, rule: "task-hung",
+			match: func(ev *event.Event) bool { return strings.HasPrefix(ev.Task.Comm, "kn-") },
+			cause: func(ev *event.Event) string {
+				if ev.HungTask.Holder == nil {
+					return ev.HungTask.Wait
+				}
+				return ev.HungTask.Lock + " held by " + ev.HungTask.Holder.String()
+			},
+		},
+		{fault: "probe-refused", rule: "probe-target-refused", match: target("probe-refused"), cause: verdict},
+		{fault: "probe-reset", rule: "probe-target-reset", match: target("probe-reset"), cause: verdict},
+		{fault: "accept-queue-full", rule: "probe-target-accept-queue-full", match: target("accept-queue-full"), cause: verdict},
+		{fault: "probe-timeout", rule: "probe-target-timeout", match: target("probe-timeout"), cause: verdict},
+	}
+}
+
+// outcome is one row of the table.
+type outcome struct {
+	drill
+	refused string // this machine can't have the fault
+	err     error
+	event   *event.Event
+	problem *problem.Problem
+	after   time.Duration
+	cleared bool
+}
+
+// detectWithin is how long a fault may take to be detected, from the end of
+// its drill; clearWithin how long to clear after the last drill.
+const (
+	detectWithin = 10 * time.Second
+	clearWithin  = 30 * time.Second
+)
+
+func demo(ctx context.Context, out, errOut io.Writer) error {
+	if os.Geteuid() != 0 {
+		return errors.New("demo: needs root: it loads BPF programs and provokes real faults")
+	}
+	dir, err := os.MkdirTemp("/run", "kernosis-demo-")
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	if err := writeQuickRules(filepath.Join(dir, "rules")); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	fmt.Fprintf(out, "Kernel %s, BTF %s. Faults run in control groups, network namespaces and loop files\nof their own. Quiet times of the rules are cut to 5 s, to see problems clear.\n\n", kernelRelease(), haveBTF())
+
+	d := &demoRun{out: out, errOut: errOut, dir: dir, pins: fmt.Sprintf("/sys/fs/bpf/kernosis-demo-%d", os.Getpid())}
+	defer os.RemoveAll(d.pins)
+	if err := d.start(ctx); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer d.stop()
+
+	var outcomes []*outcome
+	for _, dr := range drills() {
+		o := &outcome{drill: dr}
+		outcomes = append(outcomes, o)
+		d.drill(ctx, o)
+		if ctx.Err() != nil {
+			return fmt.Errorf("demo: %w", ctx.Err())
+		}
+	}
+	d.awaitClear(ctx, outcomes)
+	return d.table(outcomes)
+}
+
+// quickly shortens what a rule waits for.
+func writeQuickRules(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	waits := regexp.MustCompile(`(?m)^(\s+(?:clearAfter|for):) \S+`)
+	return fs.WalkDir(rules.FS, ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasSuffix(path, "_test.yaml") {
+			return err
+		}
+		text, err := fs.ReadFile(rules.FS, path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, path), waits.ReplaceAll(text, []byte("$1 5s")), 0o600)
+	})
+}
+
+// demoRun is the agent that the demo watches.
+type demoRun struct {
+	out, errOut io.Writer
+	dir, pins   string
+	cmd         *exec.Cmd
+	steps       chan journal.Entry
+	seen        []journal.Entry
+	lines       console.Writer
+	lost        uint64
+}
+
+func (d *demoRun) start(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	d.cmd = exec.CommandContext(ctx, self, "run", "-o", "json",
+		"--state-dir", filepath.Join(d.dir, "state"), "--rules-dir", filepath.Join(d.dir, "rules"),
+		"--targets-dir", filepath.Join(d.dir, "targets.d"), "--pin-root", d.pins,
+		"--listen", "", "--hung-task-after", "3s", "--log-level", "warn")
+	d.cmd.Stderr = d.errOut
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGTERM) }
+	pipe, err := d.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := d.cmd.Start(); err != nil {
+		return err
+	}
+	d.lines = console.NewText(d.out)
+	d.steps = make(chan journal.Entry, 1024)
+	go func() {
+		defer close(d.steps)
+		s := bufio.NewScanner(pipe)
+		s.Buffer(nil, 4<<20)
+		for s.Scan() {
+			var e journal.Entry
+			if json.Unmarshal(s.Bytes(), &e) == nil {
+				d.steps <- e
+			}
+		}
+	}()
+	up := map[string]bool{}
+	return d.await(ctx, 30*time.Second, "the agent's sources", func(e journal.Entry) bool {
+		if e.Event != nil && e.Event.Kind == event.Source {
+			up[e.Event.SourceUp.Stem] = true
+			if !e.Event.SourceUp.Up {
+				fmt.Fprintf(d.out, "%s can't be seen here: %s\n", e.Event.SourceUp.Stem, e.Event.SourceUp.Reason)
+			}
+		}
+		for _, s := range bpf.Stems() {
+			if !up[s.Name] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// await reads steps until one satisfies done.
+func (d *demoRun) await(ctx context.Context, within time.Duration, what string, done func(journal.Entry) bool) error {
+	timeout := time.NewTimer(within)
+	defer timeout.Stop()
+	for {
+		select {
+		case e, ok := <-d.steps:
+			if !ok {
+				return errors.New("the agent ended")
+			}
+			d.seen = append(d.seen, e)
+			d.show(e)
+			if done(e) {
+				return nil
+			}
+		case <-timeout.C:
+			return fmt.Errorf("no %s within %s", what, within)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// show prints what an operator would see; the sources' own start is left out.
+func (d *demoRun) show(e journal.Entry) {
+	if e.Event != nil && e.Event.Lost != nil {
+		d.lost += e.Event.Lost.Count
+	}
+	if e.Event != nil && e.Event.Kind == event.Source {
+		return
+	}
+	if err := d.lines.Write(e); err != nil {
+		fmt.Fprintln(d.errOut, err)
+	}
+}
+
+// drill injects one fault and waits until it is detected.
+func (d *demoRun) drill(ctx context.Context, o *outcome) {
+	f, ok := inject.Find(o.fault)
+	if !ok {
+		o.err = errors.New("no such fault")
+		return
+	}
+	if err := f.Check(); err != nil {
+		o.refused = err.Error()
+		return
+	}
+	fmt.Fprintf(d.out, "--- kernosis inject %s: %s\n", f.Name, f.Does)
+	self, err := os.Executable()
+	if err != nil {
+		o.err = err
+		return
+	}
+	args := append([]string{"inject", o.fault, "--targets-dir", filepath.Join(d.dir, "targets.d"),
+		"--state-dir", filepath.Join(d.dir, "inject"), "--pin-root", d.pins}, o.args...)
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		o.err = err
+		return
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if err := d.await(ctx, f.DefaultDuration+30*time.Second, "detection", func(e journal.Entry) bool { return o.detected(e) }); err != nil {
+		o.err = err
+	}
+	if err := <-ended; err != nil {
+		o.err = fmt.Errorf("inject: %w: %s", err, strings.TrimSpace(said.String()))
+	}
+}
+
+// detected notes the first transition that tells of the drill's fault.
+func (o *outcome) detected(e journal.Entry) bool {
+	for _, t := range e.Transitions {
+		p := t.Problem
+		if p == nil || p.Rule != o.rule || p.State != problem.Firing || e.Event == nil || !o.match(e.Event) {
+			continue
+		}
+		o.event, o.problem = e.Event, p
+		o.after = e.Now.Sub(e.Event.Time)
+		switch {
+		case e.Event.HungTask != nil:
+			o.after += time.Duration(e.Event.HungTask.BlockedFor)
+		case e.Event.SockFail != nil:
+			o.after += time.Duration(e.Event.SockFail.Duration)
+		}
+		return true
+	}
+	return false
+}
+
+// awaitClear waits until every detected problem has resolved.
+func (d *demoRun) awaitClear(ctx context.Context, outcomes []*outcome) {
+	settle := func() bool {
+		all := true
+		for _, o := range outcomes {
+			if o.problem != nil && !o.cleared {
+				o.cleared = d.resolved(o)
+				all = all && o.cleared
+			}
+		}
+		return all
+	}
+	if settle() {
+		return
+	}
+	fmt.Fprintf(d.out, "--- waiting for problems to clear\n")
+	if err := d.await(ctx, clearWithin, "clearing", func(journal.Entry) bool { return settle() }); err != nil {
+		fmt.Fprintln(d.errOut, "demo:", err)
+	}
+}
+
+func (d *demoRun) resolved(o *outcome) bool {
+	for _, e := range d.seen {
+		for _, t := range e.Transitions {
+			if p := t.Problem; p != nil && p.Rule == o.rule && p.Group == o.problem.Group && p.State == problem.Resolved {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (d *demoRun) table(outcomes []*outcome) error {
+	fmt.Fprintln(d.out)
+	tw := tabwriter.NewWriter(d.out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(tw, "FAULT\tDETECTED\tAFTER\tATTRIBUTED TO\tCAUSE\tCLEARED")
+	detected, possible := 0, 0
+	var missed []error
+	for _, o := range outcomes {
+		if o.refused != "" {
+			fmt.Fprintf(tw, "%s\tn/a\t\t\t%s\t\n", o.fault, o.refused)
+			continue
+		}
+		possible++
+		if o.problem == nil || o.err != nil {
+			fmt.Fprintf(tw, "%s\tNO\t\t\t\t\n", o.fault)
+			missed = append(missed, fmt.Errorf("%s: %w", o.fault, o.err))
+			continue
+		}
+		detected++
+		cleared := "yes"
+		if !o.cleared {
+			cleared = "NO"
+			missed = append(missed, fmt.Errorf("%s: detected, but did not clear", o.fault))
+		}
+		fmt.Fprintf(tw, "%s\tyes\t%s\t%s\t%s\t%s\n", o.fault, roundLatency(o.after), attributedTo(o), o.cause(o.event), cleared)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "%d/%d detected, %d records lost.   Next: kernosis run · kernosis inject · kernosis features\n", detected, possible, d.lost)
+	if d.lost > 0 {
+		missed = append(missed, fmt.Errorf("%d records were lost", d.lost))
+	}
+	return errors.Join(missed...)
+}
+
+// attributedTo is who suffered, with the process where the subject is more than
+// that.
+func attributedTo(o *outcome) string {
+	if o.event.Task != nil && o.event.SockFail == nil {
+		return o.event.Task.String() + " in " + o.problem.Subject
+	}
+	if o.event.Conn != nil {
+		return o.event.Conn.Dst.String() + " from " + o.event.Task.String()
+	}
+	return o.problem.Subject
+}
+
+func (d *demoRun) stop() {
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		fmt.Fprintln(d.errOut, "demo: end the agent:", err)
+	}
+	go func() {
+		for range d.steps { // so that it can write its last lines
+		}
+	}()
+	if err := d.cmd.Wait(); err != nil {
+		fmt.Fprintln(d.errOut, "demo: the agent:", err)
+	}
+}
+
+func roundLatency(d time.Duration) time.Duration {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond)
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond)
+	}
+	return d.Round(100 * time.Millisecond)
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+func haveBTF() string {
+	if _, err := bpf.OpenKernel(); err != nil {
+		return "no"
+	}
+	return "yes"
+}

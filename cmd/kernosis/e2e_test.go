@@ -1,0 +1,443 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// beKernosis makes the test binary act as the real command.
+const beKernosis = "KERNOSIS_TEST_BE_KERNOSIS"
+
+func TestMain(m *testing.M) {
+	if inject.RunChild(os.Args) {
+		return
+	}
+	if os.Getenv(beKernosis) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: loads programs and provokes real faults")
+	}
+}
+
+// process is a running "kernosis run" with folders of its own.
+type process struct {
+	t      testing.TB
+	state  string
+	pins   string
+	target string
+	args   []string
+
+	cmd    *exec.Cmd
+	stderr syncBuffer
+
+	mu      sync.Mutex
+	entries []journal.Entry
+	changed chan struct{}
+}
+
+func newProcess(t testing.TB, args ...string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	p := &process{
+		t: t, state: filepath.Join(dir, "state"), target: filepath.Join(dir, "targets.d"), args: args,
+		pins:    fmt.Sprintf("/sys/fs/bpf/kernosis-e2e-%d-%d", os.Getpid(), time.Now().UnixNano()),
+		changed: make(chan struct{}, 1),
+	}
+	t.Cleanup(func() {
+		p.kill()
+		os.RemoveAll(p.pins)
+		if t.Failed() {
+			t.Logf("stderr of the agent:\n%s", p.stderr.String())
+		}
+	})
+	return p
+}
+
+func (p *process) start() {
+	p.t.Helper()
+	args := append([]string{"run", "-o", "json", "--state-dir", p.state, "--pin-root", p.pins,
+		"--targets-dir", p.target, "--listen", ""}, p.args...)
+	p.cmd = exec.Command(os.Args[0], args...)
+	p.cmd.Env = append(os.Environ(), beKernosis+"=1")
+	p.cmd.Stderr = &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go p.read(out)
+}
+
+func (p *process) read(r io.Reader) {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		var e journal.Entry
+		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
+			p.t.Errorf("line is no entry: %v: %s", err, s.Text())
+			continue
+		}
+		p.mu.Lock()
+		p.entries = append(p.entries, e)
+		p.mu.Unlock()
+		select {
+		case p.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wait returns the entries once ok is true for them.
+func (p *process) wait(what string, within time.Duration, ok func([]journal.Entry) bool) []journal.Entry {
+	p.t.Helper()
+	deadline := time.After(within)
+	for {
+		p.mu.Lock()
+		entries := append([]journal.Entry(nil), p.entries...)
+		p.mu.Unlock()
+		if ok(entries) {
+			return entries
+		}
+		select {
+		case <-p.changed:
+		case <-deadline:
+			p.t.Fatalf("no %s within %s", what, within)
+		}
+	}
+}
+
+// waitSources waits until every stem has told that it sees, since the n-th
+// entry.
+func (p *process) waitSources(since int) {
+	p.t.Helper()
+	p.wait("sources", 30*time.Second, func(entries []journal.Entry) bool {
+		up := map[string]bool{}
+		for _, e := range entries[min(since, len(entries)):] {
+			if e.Event != nil && e.Event.Kind == event.Source {
+				up[e.Event.SourceUp.Stem] = e.Event.SourceUp.Up
+			}
+		}
+		for _, s := range bpf.Stems() {
+			if !up[s.Name] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (p *process) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.entries)
+}
+
+func (p *process) kill() {
+	if p.cmd != nil && p.cmd.ProcessState == nil {
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+	}
+}
+
+// stop ends the agent as systemd and kubelet do.
+func (p *process) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("ended with %v", err)
+	}
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// kills returns the pids of the victims in a cgroup, in order, as a list of
+// entries has them.
+func kills(entries []journal.Entry, cgroup string) []uint32 {
+	var pids []uint32
+	for _, e := range entries {
+		if e.Event != nil && e.Event.Kind == event.OOMKill && e.Event.Cgroup != nil && strings.HasSuffix(cgroup, e.Event.Cgroup.Path) {
+			pids = append(pids, e.Event.Task.PID)
+		}
+	}
+	return pids
+}
+
+// 23 kills are 23 events, although the agent is killed after the seventh and
+// started again after the sixteenth.
+func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
+	needRoot(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	p := newProcess(t)
+	p.start()
+	p.waitSources(0)
+
+	oom := &inject.OOM{StateDir: t.TempDir()}
+	if err := oom.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	defer oom.Close()
+	var want []uint32
+	for i := range 23 {
+		switch i {
+		case 7:
+			// At once: the agent may be anywhere in its work on the seventh.
+			p.kill()
+		case 16:
+			p.start()
+		}
+		pid, err := oom.Kill(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, uint32(pid))
+	}
+	p.wait("23rd kill", 20*time.Second, func(entries []journal.Entry) bool {
+		pids := kills(entries, oom.Cgroup())
+		return len(pids) > 0 && pids[len(pids)-1] == want[22]
+	})
+	p.stop()
+
+	// What was printed before the kill may lack the last line; the journal not.
+	var entries []journal.Entry
+	if _, err := journal.Read(filepath.Join(p.state, journalDir), 0, func(e journal.Entry) error {
+		entries = append(entries, e)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := kills(entries, oom.Cgroup()); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("journal has %d kills %v,\nwant %d %v", len(got), got, len(want), want)
+	}
+	lines, count := 0, uint64(0)
+	for _, e := range entries {
+		if e.Event != nil && e.Event.Lost != nil {
+			t.Errorf("lost: %+v", *e.Event.Lost)
+		}
+		for _, tr := range e.Transitions {
+			if tr.Problem != nil && tr.Problem.Rule == "oom-kill" && tr.Problem.State == "firing" && strings.HasSuffix(oom.Cgroup(), strings.TrimPrefix(tr.Problem.Subject, "cgroup ")) {
+				lines++
+				count = max(count, tr.Problem.Count)
+			}
+		}
+	}
+	if lines != 23 || count != 23 {
+		t.Errorf("%d occurrences of the problem, the last counts %d; want 23 and 23: the restart forgot or repeated some", lines, count)
+	}
+}
+
+// The child that was killed is named, not the container's main process.
+func TestOOMKillOfAChildNamesIt(t *testing.T) {
+	needRoot(t)
+	p := newProcess(t)
+	p.start()
+	p.waitSources(0)
+	oom := &inject.OOM{StateDir: t.TempDir()}
+	if err := oom.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer oom.Close()
+	pid, err := oom.Kill(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ev *event.Event
+	p.wait("kill", 10*time.Second, func(entries []journal.Entry) bool {
+		for _, e := range entries {
+			if len(kills([]journal.Entry{e}, oom.Cgroup())) > 0 {
+				ev = e.Event
+			}
+		}
+		return ev != nil
+	})
+	if ev.Task.PID != uint32(pid) || ev.Task.Comm != "kn-oom-child" {
+		t.Errorf("victim %s, want kn-oom-child[%d]", ev.Task, pid)
+	}
+	d := ev.OOMKill
+	if d.Scope != "memcg" || d.LimitCgroup == nil || !strings.HasSuffix(oom.Cgroup(), d.LimitCgroup.Path) || d.Limit != inject.DefaultMemoryLimit {
+		t.Errorf("limit: %+v of %+v, want %d of %s", d.Limit, d.LimitCgroup, inject.DefaultMemoryLimit, oom.Cgroup())
+	}
+	if d.Usage < d.Limit*9/10 || d.Usage > d.Limit {
+		t.Errorf("usage %d, want just below the limit %d", d.Usage, d.Limit)
+	}
+	if d.AnonRSS < 16<<20 || d.AnonRSS > d.Limit {
+		t.Errorf("anon %d, want most of %d", d.AnonRSS, d.Limit)
+	}
+	if d.OOMScoreAdj != 500 {
+		t.Errorf("oom_score_adj %d, want 500", d.OOMScoreAdj)
+	}
+	if d.Trigger == nil || d.Trigger.TGID != uint32(pid) {
+		t.Errorf("trigger %v, want the victim itself", d.Trigger)
+	}
+}
+
+func TestSIGTERMDetachesEverything(t *testing.T) {
+	needRoot(t)
+	p := newProcess(t)
+	p.start()
+	p.waitSources(0)
+	if _, err := os.Stat(p.pins); err != nil {
+		t.Fatalf("nothing is pinned while the agent runs: %v", err)
+	}
+	p.stop()
+	if _, err := os.Stat(p.pins); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("pins are left after SIGTERM: %v", err)
+	}
+}
+
+func TestSecondAgentIsRefused(t *testing.T) {
+	needRoot(t)
+	p := newProcess(t)
+	p.start()
+	p.waitSources(0)
+	other := exec.Command(os.Args[0], "run", "--state-dir", t.TempDir(), "--pin-root", p.pins, "--listen", "")
+	other.Env = append(os.Environ(), beKernosis+"=1")
+	out, err := other.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "another kernosis is running") {
+		t.Errorf("got %v: %s", err, out)
+	}
+}
+
+// Without privilege the agent says what is missing and serves what it can.
+func TestWithoutPrivilege(t *testing.T) {
+	needRoot(t) // to become nobody
+	dir, err := os.MkdirTemp("", "kernosis-nobody-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	const nobody = 65534
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	// The test binary lies where nobody may not go.
+	binary := filepath.Join(dir, "kernosis")
+	if raw, err := os.ReadFile(os.Args[0]); err != nil {
+		t.Fatal(err)
+	} else if err := os.WriteFile(binary, raw, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "run", "-o", "json", "--state-dir", filepath.Join(dir, "state"), "--listen", "127.0.0.1:0")
+	cmd.Env = append(os.Environ(), beKernosis+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
+	var stderr syncBuffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("ended with %v", err)
+		}
+	}()
+	url := waitURL(t, &stderr)
+	if status, body := get(t, url+"/metrics"); status != http.StatusOK || !strings.Contains(body, `kernosis_source_up{stem="oomkill"} 0`) {
+		t.Errorf("metrics: %d, no blind source in\n%s", status, body)
+	}
+	if status, _ := get(t, url+"/healthz"); status != http.StatusServiceUnavailable {
+		t.Errorf("healthz of a blind agent: %d, want 503", status)
+	}
+	if log := stderr.String(); !strings.Contains(log, "CAP_BPF") || !strings.Contains(log, "CAP_PERFMON") {
+		t.Errorf("the missing capabilities are not named:\n%s", log)
+	}
+}
+
+func TestHealthAndMetrics(t *testing.T) {
+	needRoot(t)
+	p := newProcess(t, "--listen", "127.0.0.1:0")
+	p.start()
+	p.waitSources(0)
+	url := waitURL(t, &p.stderr)
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		status, body := get(t, url+"/readyz")
+		if status == http.StatusOK {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not ready: %d %s", status, body)
+		}
+	}
+	if status, body := get(t, url+"/healthz"); status != http.StatusOK {
+		t.Errorf("healthz: %d %s", status, body)
+	}
+	_, body := get(t, url+"/metrics")
+	for _, want := range []string{`kernosis_source_up{stem="oomkill"} 1`, `kernosis_events_total{kind="oomkill"}`, "kernosis_journal_bytes", `kernosis_condition{status="False",type="KernelDeadlock"} 1`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+func waitURL(t *testing.T, log *syncBuffer) string {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for time.Now().Before(deadline) {
+		if _, rest, ok := strings.Cut(log.String(), "url=http://"); ok {
+			return "http://" + strings.TrimSuffix(strings.Fields(rest)[0], "/metrics")
+		}
+		time.Sleep(10 * time.Millisecond) // a poll of a file-like log, bounded above
+	}
+	t.Fatalf("no address in the log:\n%s", log.String())
+	return ""
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(raw)
+}

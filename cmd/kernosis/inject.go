@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+)
+
+func newInject() *cobra.Command {
+	var env inject.Env
+	var pinRoot string
+	cmd := &cobra.Command{
+		Use:   "inject FAULT",
+		Short: "Provoke a real, bounded, self-cleaning fault for a drill",
+		Long:  "Provoke a real kernel fault in a place of its own (control group, network\nnamespace, loop file), heal it and remove every trace.\n\n" + faultList(),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("inject: name one fault of: %s", strings.Join(faultNames(), ", "))
+			}
+			return nil
+		},
+		ValidArgs: faultNames(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, ok := inject.Find(args[0])
+			if !ok {
+				return fmt.Errorf("inject: no fault %q; there are: %s", args[0], strings.Join(faultNames(), ", "))
+			}
+			env.Out = cmd.OutOrStdout()
+			env.WaitTarget = waitTarget(pinRoot)
+			_, err := f.Run(cmd.Context(), env)
+			return failed(err)
+		},
+	}
+	fs := cmd.Flags()
+	fs.DurationVar(&env.Duration, "duration", 0, "how long a state lasts before it is healed; 0: the fault's own")
+	fs.IntVar(&env.Count, "count", 0, "how often an event happens; 0: the fault's own")
+	fs.Uint64Var(&env.Memory, "memory", 0, "bytes of the control group that runs out of memory; 0: 32 MiB")
+	fs.StringVar(&env.TargetsDir, "targets-dir", inject.DefaultTargetsDir, "`folder` where a running kernosis looks for probe targets")
+	fs.StringVar(&env.StateDir, "state-dir", inject.DefaultStateDir, "`folder` of the records of what is to be removed")
+	fs.StringVar(&pinRoot, "pin-root", bpf.DefaultPinRoot, "`folder` of a running kernosis' pinned maps")
+	fs.BoolVar(&env.DryRun, "dry-run", false, "say what would be done, and whether this machine can do it")
+	return cmd
+}
+
+func faultNames() []string {
+	faults := inject.Faults()
+	names := make([]string, 0, len(faults))
+	for i := range faults {
+		names = append(names, faults[i].Name)
+	}
+	return names
+}
+
+func faultList() string {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	faults := inject.Faults()
+	for i := range faults {
+		fmt.Fprintf(tw, "  %s\t%s\n", faults[i].Name, faults[i].Summary)
+	}
+	tw.Flush() //nolint:errcheck // a strings.Builder takes everything
+	return "Faults:\n" + b.String()
+}
+
+// watchPatience is how long a running agent may take to read a new target
+// file: it waits for the folder to be still before it reads.
+const watchPatience = 5 * time.Second
+
+// waitTarget returns a function that waits until a running agent watches a
+// target, as its pinned map shows.
+func waitTarget(pinRoot string) func(context.Context, uint32, netip.AddrPort) error {
+	return func(ctx context.Context, netns uint32, addr netip.AddrPort) error {
+		ctx, cancel := context.WithTimeout(ctx, watchPatience)
+		defer cancel()
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			watched, err := bpf.WatchedBy(pinRoot, netns, addr)
+			if watched {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return errors.Join(fmt.Errorf("no running kernosis watches %s", addr), err)
+			case <-tick.C:
+			}
+		}
+	}
+}

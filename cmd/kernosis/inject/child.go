@@ -1,0 +1,224 @@
+package inject
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// childArg0 is the argv[0] that marks a process of this binary as a child; the
+// role follows. It is also what ps shows.
+const childArg0 = "kernosis-inject-child"
+
+const (
+	// askLimit bounds one question to a child: the longest honest answer is a
+	// probe's time-out of 1 s; the rest is for a loaded machine.
+	askLimit = 15 * time.Second
+	// stopLimit is how long a child may take to leave once its stdin is closed.
+	stopLimit = 5 * time.Second
+)
+
+// roles are the child processes by name.
+func roles() map[string]func(args []string) error {
+	return map[string]func([]string) error{
+		"oom-main":     oomMain,
+		"oom-child":    oomChild,
+		"hang-holder":  hangHolder,
+		"hang-waiter":  hangWaiter,
+		"fs-writer":    fsWriter,
+		"probe-target": probeTarget,
+		"prober":       prober,
+		"guard":        guard,
+	}
+}
+
+// RunChild runs the child process that args (os.Args) names and reports whether
+// it was one; main and TestMain call it first and return when it was. A child
+// that fails prints why and exits with status 1.
+func RunChild(args []string) (handled bool) {
+	if len(args) < 2 || args[0] != childArg0 {
+		return false
+	}
+	run, ok := roles()[args[1]]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "no such child: %q\n", args[1])
+		os.Exit(1)
+	}
+	if err := run(args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return true
+}
+
+// child is a running child process. It answers requests in order, one JSON
+// value a request; closing its stdin asks it to leave. Not safe for concurrent
+// use.
+type child struct {
+	role   string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *os.File
+	dec    *json.Decoder
+	stderr bytes.Buffer
+	done   bool
+}
+
+// childOptions is what differs between children.
+type childOptions struct {
+	files    []*os.File // from fd 3 on
+	newNet   bool       // in a network namespace of its own
+	detached bool       // survives the injector and the terminal's SIGINT
+}
+
+// startChild runs this binary again in a role. Unless detached, the kernel
+// kills the child when the injector dies.
+func startChild(role string, opts childOptions, args ...string) (*child, error) {
+	c := &child{role: role, cmd: childCommand(role, args...)}
+	c.cmd.ExtraFiles = opts.files
+	c.cmd.Stderr = &c.stderr
+	// Grandchildren inherit stderr; don't wait for them when the child is gone.
+	c.cmd.WaitDelay = time.Second
+	if opts.newNet {
+		c.cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
+	}
+	if opts.detached {
+		c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		c.cmd.Dir = "/"
+	}
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", role, err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		c.stdin.Close()
+		return nil, fmt.Errorf("start %s: %w", role, err)
+	}
+	c.stdout = out.(*os.File) // as os/exec documents no deadline, but makes a pipe
+	c.dec = json.NewDecoder(out)
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", role, err)
+	}
+	return c, nil
+}
+
+// childCommand is the command line of a child that dies with its parent. (With
+// the parent's thread, to be exact: the runtime ends no thread of its own
+// accord, and this package locks none for good.) In a process group of its own:
+// the terminal's SIGINT is the injector's to handle.
+func childCommand(role string, args ...string) *exec.Cmd {
+	return &exec.Cmd{
+		Path:        "/proc/self/exe",
+		Args:        append([]string{childArg0, role}, args...),
+		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
+	}
+}
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+// answer is a child's reply on the wire.
+type answer[T any] struct {
+	Error string `json:"error,omitempty"`
+	Reply T      `json:"reply"`
+}
+
+// send asks without waiting for the reply.
+func (c *child) send(request any) error {
+	if err := json.NewEncoder(c.stdin).Encode(request); err != nil {
+		return fmt.Errorf("ask %s[%d]: %w", c.role, c.pid(), err)
+	}
+	return nil
+}
+
+// receive waits for the next reply, at most askLimit.
+func receive[T any](ctx context.Context, c *child) (T, error) {
+	var a answer[T]
+	c.stdout.SetReadDeadline(time.Now().Add(askLimit))
+	stop := context.AfterFunc(ctx, func() { c.stdout.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	err := c.dec.Decode(&a)
+	switch {
+	case ctx.Err() != nil:
+		return a.Reply, ctx.Err()
+	case errors.Is(err, io.EOF):
+		return a.Reply, fmt.Errorf("%s[%d] died: %w", c.role, c.pid(), c.wait())
+	case err != nil:
+		return a.Reply, fmt.Errorf("answer of %s[%d]: %w", c.role, c.pid(), err)
+	case a.Error != "":
+		return a.Reply, fmt.Errorf("%s[%d]: %s", c.role, c.pid(), a.Error)
+	}
+	return a.Reply, nil
+}
+
+// ask sends a request and waits for its reply.
+func ask[T any](ctx context.Context, c *child, request any) (T, error) {
+	if err := c.send(request); err != nil {
+		var none T
+		return none, err
+	}
+	return receive[T](ctx, c)
+}
+
+// wait reaps the child and says how it ended, with what it printed.
+func (c *child) wait() error {
+	if c.done {
+		return errors.New("already ended")
+	}
+	err := c.cmd.Wait()
+	c.done = true
+	c.stdin.Close()
+	if text := strings.TrimSpace(c.stderr.String()); err != nil && text != "" {
+		return fmt.Errorf("%w: %.400s", err, text)
+	}
+	if err == nil {
+		return errors.New("ended")
+	}
+	return err
+}
+
+// stop asks the child to leave, kills it when it doesn't, and reaps it. A child
+// in uninterruptible sleep only ends when its fault is healed.
+func (c *child) stop() {
+	if c == nil || c.done {
+		return
+	}
+	c.stdin.Close()
+	kill := time.AfterFunc(stopLimit, func() { c.cmd.Process.Kill() })
+	defer kill.Stop()
+	c.wait()
+}
+
+// serve is a child's main loop: it answers requests from stdin until the end.
+func serve[Q, R any](handle func(Q) (R, error)) error {
+	dec, enc := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for {
+		var q Q
+		if err := dec.Decode(&q); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read request: %w", err)
+		}
+		var a answer[R]
+		var err error
+		if a.Reply, err = handle(q); err != nil {
+			a.Error = err.Error()
+		}
+		if err := enc.Encode(a); err != nil {
+			return fmt.Errorf("write reply: %w", err)
+		}
+	}
+}
+
+// nothing is the reply of a request that has none.
+type nothing struct{}

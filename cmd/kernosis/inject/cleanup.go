@@ -1,0 +1,128 @@
+package inject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cleanup removes what injectors that died have left behind, as their records
+// in stateDir ("" for [DefaultStateDir]) tell, and returns those records' names.
+// Records of running injectors are left alone. Every [Fault] calls it first.
+func Cleanup(stateDir string) (removed []string, err error) {
+	if stateDir == "" {
+		stateDir = DefaultStateDir
+	}
+	paths, err := filepath.Glob(filepath.Join(stateDir, "*.jsonl"))
+	if err != nil {
+		return nil, fmt.Errorf("clean up %s: %w", stateDir, err)
+	}
+	var errs []error
+	for _, path := range paths {
+		f, err := lockRecord(path)
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
+			continue // its owner lives, or its guard is at work or done
+		} else if err != nil {
+			errs = append(errs, fmt.Errorf("clean up %s: %w", path, err))
+			continue
+		}
+		if err := undoRecord(path); err != nil {
+			errs = append(errs, fmt.Errorf("clean up %s: %w", path, err))
+		} else {
+			removed = append(removed, filepath.Base(path))
+		}
+		f.Close()
+	}
+	return removed, errors.Join(errs...)
+}
+
+// lockRecord takes over a record whose owner is dead. EWOULDBLOCK says it isn't.
+func lockRecord(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// undoRecord undoes all steps of a record and removes it.
+func undoRecord(path string) error {
+	steps, err := readRecord(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := undoSteps(steps); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// startGuard starts the process that cleans up for a record's owner.
+func startGuard(path string, limit time.Duration) (*child, error) {
+	c, err := startChild("guard", childOptions{detached: true}, path, limit.String())
+	if err != nil {
+		return nil, fmt.Errorf("guard %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// guard waits until the owner of a record ends (its end of stdin closes) or its
+// time is over, and undoes what the record then still holds.
+func guard(args []string) error {
+	if len(args) != 2 {
+		return errors.New("usage: guard RECORD LIMIT")
+	}
+	path := args[0]
+	limit, err := time.ParseDuration(args[1])
+	if err != nil {
+		return fmt.Errorf("guard %s: %w", path, err)
+	}
+	if _, err := setComm("kn-guard"); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
+	overrun := time.NewTimer(limit)
+	defer overrun.Stop()
+	select {
+	case <-overrun.C: // the owner is stuck: undo without the lock it holds
+		return undoRecord(path)
+	case <-ended:
+	}
+	// The lock of a killed owner is released a moment after its pipe; an owner
+	// that ended well has removed the record.
+	var f *os.File
+	err = waitFor(context.Background(), undoLimit, "the end of its owner", func() (bool, error) {
+		var err error
+		f, err = lockRecord(path)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("guard %s: %w", path, err)
+	}
+	defer f.Close()
+	return undoRecord(path)
+}

@@ -1,0 +1,108 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// fiBmap is FIBMAP of include/uapi/linux/fs.h: block of a file to block of its
+// device.
+const fiBmap = 1
+
+// deviceBlocks returns where the first n blocks of a file are on its device.
+func deviceBlocks(f *os.File, n uint32) ([]uint32, error) {
+	var blocks []uint32
+	for i := range n {
+		block := i
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fiBmap, uintptr(unsafe.Pointer(&block))); errno != 0 {
+			return nil, fmt.Errorf("find block %d of %s: %w", i, f.Name(), errno)
+		}
+		if block == 0 {
+			return nil, fmt.Errorf("find block %d of %s: not on the device", i, f.Name())
+		}
+		blocks = append(blocks, block)
+	}
+	return blocks, nil
+}
+
+// imageInMemory makes the image a memfd: the one kind of file that can be sealed.
+func (d *DiskError) imageInMemory() error {
+	name := "kernosis-inject-" + strconv.Itoa(os.Getpid()) + "-" + string(d.Kind)
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return fmt.Errorf("make image in memory: %w", err)
+	}
+	d.image = os.NewFile(uintptr(fd), "/memfd:"+name) // as sysfs calls it
+	return allocate(d.image, diskImageSize)
+}
+
+// cutOff ends the image where the data begins. What lies behind is free: data is
+// the only file. Reading there fails by itself; writing would make the image
+// grow again, so that is sealed: a write gets EPERM, which the block layer makes
+// EIO. (A full tmpfs, the other way to fail writes, gives ENOSPC on new kernels.)
+func (d *DiskError) cutOff() error {
+	if err := d.image.Truncate(int64(slices.Min(d.blocks)) * diskBlock); err != nil {
+		return fmt.Errorf("cut off image: %w", err)
+	}
+	if d.Kind == DiskRead {
+		return nil // can be undone
+	}
+	if _, err := unix.FcntlInt(d.image.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW); err != nil {
+		return fmt.Errorf("seal image: %w", err)
+	}
+	return nil
+}
+
+// imageOnTmpfs makes the image a file on a tmpfs with little room beside it.
+func (d *DiskError) imageOnTmpfs() error {
+	dir := filepath.Join(d.record.dir, "backing")
+	if err := d.record.mkdir(dir); err != nil {
+		return err
+	}
+	if err := d.record.will(step{Kind: stepMount, Path: dir}); err != nil {
+		return err
+	}
+	options := fmt.Sprintf("size=%d,mode=0700,huge=never", diskImageSize+1<<20)
+	if err := unix.Mount("kernosis-inject", dir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, options); err != nil {
+		return fmt.Errorf("mount tmpfs on %s: %w", dir, err)
+	}
+	d.filler = filepath.Join(dir, "filler")
+	var err error
+	d.image, err = newImage(d.record, filepath.Join(dir, "image"), diskImageSize)
+	return err
+}
+
+// fillUp punches the data's blocks out of the image and leaves the tmpfs without
+// a free page to put there.
+func (d *DiskError) fillUp() error {
+	const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	for _, block := range d.blocks {
+		if err := unix.Fallocate(int(d.image.Fd()), punch, int64(block)*diskBlock, diskBlock); err != nil {
+			return fmt.Errorf("punch block %d out of %s: %w", block, d.image.Name(), err)
+		}
+	}
+	if err := d.record.will(step{Kind: stepFile, Path: d.filler}); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(d.filler, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	page := make([]byte, os.Getpagesize())
+	for range 2 * diskImageSize / len(page) {
+		if _, err := f.Write(page); errors.Is(err, unix.ENOSPC) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("fill tmpfs: %w", err)
+		}
+	}
+	return errors.New("fill tmpfs: it takes more than its size")
+}

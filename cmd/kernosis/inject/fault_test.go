@@ -1,0 +1,137 @@
+package inject_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+)
+
+func TestFaults(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range inject.Faults() {
+		if f.Name == "" || f.Summary == "" || !strings.HasSuffix(f.Does, ".") || f.Check == nil || f.Run == nil || seen[f.Name] {
+			t.Errorf("incomplete or doubled: %+v", f)
+		}
+		seen[f.Name] = true
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			dir := stateDir(t)
+			targets := t.TempDir()
+			var out bytes.Buffer
+			count := 2
+			if f.DefaultCount == 0 {
+				count = 1
+			}
+			r, err := f.Run(t.Context(), inject.Env{
+				Out: &out, Duration: 50 * time.Millisecond, Count: count, StateDir: dir, TargetsDir: targets,
+				WaitTarget: func(_ context.Context, netns uint32, addr netip.AddrPort) error {
+					checkTargetFile(t, targets, f.Name, netns, addr)
+					return errors.New("nobody here")
+				},
+			})
+			t.Logf("\n%s", &out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Fault != f.Name || r.Subject == "" || r.Count != count || len(r.Notes) == 0 || !r.Ended.After(r.Started) {
+				t.Errorf("unexpected result: %+v", r)
+			}
+			if !strings.HasPrefix(out.String(), f.Name+": "+f.Does) {
+				t.Error("doesn't begin with what it will do")
+			}
+			if files, _ := filepath.Glob(targets + "/*"); len(files) > 0 {
+				t.Errorf("left in the targets' directory: %v", files)
+			}
+		})
+	}
+}
+
+func checkTargetFile(t *testing.T, dir, fault string, netns uint32, addr netip.AddrPort) {
+	b, err := os.ReadFile(filepath.Join(dir, "inject-"+itoa(os.Getpid())+".yaml"))
+	if err != nil {
+		t.Error(err)
+	}
+	want := fmt.Sprintf("targets:\n- name: inject %s\n  address: %q\n  port: %d\n  netns: %d\n  targetNetns: ", fault, addr.Addr(), addr.Port(), netns)
+	if !strings.HasPrefix(string(b), want) || !regexp.MustCompile(`targetNetns: [1-9]\d+\n$`).Match(b) {
+		t.Errorf("target file:\n%swant:\n%s…", b, want)
+	}
+}
+
+// What ends a run early heals and removes all the same.
+func TestInterrupt(t *testing.T) {
+	for _, name := range []string{"oom", "hung-task", "hung-task-fs", "disk-error", "readonly-fs", "probe-timeout"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := stateDir(t)
+			f, ok := inject.Find(name)
+			if !ok {
+				t.Fatal("no such fault")
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			out := &trigger{on: []string{"hangs", "failed", "refuses writes", "SIGKILL"}, do: cancel}
+			_, err := f.Run(ctx, inject.Env{Out: out, Duration: time.Minute, StateDir: dir, TargetsDir: t.TempDir()})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want context.Canceled", err)
+			}
+		})
+	}
+}
+
+// trigger is a writer that does something once one of the words is written.
+type trigger struct {
+	on []string
+	do func()
+}
+
+func (w *trigger) Write(p []byte) (int, error) {
+	for _, word := range w.on {
+		if strings.Contains(string(p), word) {
+			w.do()
+		}
+	}
+	return len(p), nil
+}
+
+func TestDryRun(t *testing.T) {
+	dir := stateDir(t)
+	for _, f := range inject.Faults() {
+		var out bytes.Buffer
+		r, err := f.Run(t.Context(), inject.Env{Out: &out, StateDir: dir, DryRun: true})
+		if err != nil || r.Count != 0 || !r.Started.IsZero() {
+			t.Errorf("%s: %+v, %v", f.Name, r, err)
+		}
+		if got, want := out.String(), f.Name+": "+f.Does+"\n"; got != want {
+			t.Errorf("%s printed %q, want %q", f.Name, got, want)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	needRoot(t)
+	t.Setenv("PATH", "/nonexistent")
+	for _, name := range []string{"disk-error", "readonly-fs", "hung-task-fs"} {
+		f, _ := inject.Find(name)
+		_, err := f.Run(t.Context(), inject.Env{StateDir: t.TempDir()})
+		refused := (*inject.Refused)(nil)
+		if !errors.As(err, &refused) || refused.Fault != name || !strings.Contains(refused.Reason, "package e2fsprogs") {
+			t.Errorf("%s without mkfs.ext4: %v", name, err)
+		}
+	}
+	f, _ := inject.Find("oom")
+	for _, env := range []inject.Env{{Count: -1}, {Count: inject.MaxCount + 1}, {Duration: -1}, {Duration: inject.MaxDuration + 1}} {
+		if _, err := f.Run(t.Context(), env); err == nil {
+			t.Errorf("%+v was not refused", env)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package inject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// From include/uapi/linux/fs.h, generic ioctl encoding.
+const (
+	fiFreeze = 0xc0045877
+	fiThaw   = 0xc0045878
+)
+
+// FSFreeze makes a task hang writing to a frozen filesystem: an ext4 of its
+// own. No task holds what the writer wants (a percpu_rwsem records no holder).
+// Its fields are set before Start. Not safe for concurrent use.
+type FSFreeze struct {
+	StateDir string
+	Limit    time.Duration // thawed and removed then, whatever happens; 0 for DefaultLimit
+
+	record *record
+	fs     *ext4Mount
+	writer *child
+	asked  bool // the writer owes the reply to its write
+}
+
+// Start returns once the writer hangs.
+func (z *FSFreeze) Start(ctx context.Context) (hang Hang, err error) {
+	if z.record, err = openRecord(z.StateDir, "hung-task-fs", z.Limit); err != nil {
+		return Hang{}, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("freeze a filesystem: %w", err), z.Close())
+		}
+	}()
+	image, err := newImage(z.record, filepath.Join(z.record.dir, "image"), 8<<20)
+	if err != nil {
+		return Hang{}, err
+	}
+	defer image.Close()
+	if z.fs, err = mountExt4(z.record, image, false, ""); err != nil {
+		return Hang{}, err
+	}
+	file, err := os.Create(filepath.Join(z.fs.dir, "file"))
+	if err != nil {
+		return Hang{}, err
+	}
+	defer file.Close()
+	if z.writer, err = startChild("fs-writer", childOptions{files: []*os.File{file}}); err != nil {
+		return Hang{}, err
+	}
+	if hang.Waiter, err = ask[Task](ctx, z.writer, hangRequest{Do: "name"}); err != nil {
+		return Hang{}, err
+	}
+	if err = z.record.will(step{Kind: stepFreeze, Path: z.fs.dir}); err != nil {
+		return Hang{}, err
+	}
+	if err = z.freeze(); err != nil {
+		return Hang{}, err
+	}
+	if err = z.writer.send(hangRequest{Do: "write"}); err != nil {
+		return Hang{}, err
+	}
+	z.asked = true
+	return hang, hang.Waiter.waitState(ctx, 'D')
+}
+
+// Mount returns the frozen filesystem's device and mount point.
+func (z *FSFreeze) Mount() (device, dir string) { return z.fs.loop.path(), z.fs.dir }
+
+func (z *FSFreeze) freeze() error {
+	dir, err := os.Open(z.fs.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.IoctlSetInt(int(dir.Fd()), fiFreeze, 0); err != nil {
+		return fmt.Errorf("freeze %s: %w", z.fs.dir, err)
+	}
+	return nil
+}
+
+// Heal thaws the filesystem and returns once the writer has written.
+func (z *FSFreeze) Heal(ctx context.Context) error {
+	if err := thaw(z.fs.dir); err != nil {
+		return fmt.Errorf("thaw %s: %w", z.fs.dir, err)
+	}
+	if z.asked {
+		z.asked = false
+		if _, err := receive[Task](ctx, z.writer); err != nil {
+			return fmt.Errorf("thaw %s: %w", z.fs.dir, err)
+		}
+	}
+	return nil
+}
+
+// Close thaws the filesystem, ends the writer and removes everything.
+func (z *FSFreeze) Close() error {
+	var err error
+	if z.asked { // or the writer can't leave
+		err = thaw(z.fs.dir)
+		z.asked = false
+	}
+	z.writer.stop()
+	err = errors.Join(err, z.record.undo())
+	z.record = nil
+	return err
+}
+
+// thaw lets the filesystem mounted at path write again; none, or one that isn't
+// frozen, is fine.
+func thaw(path string) error {
+	// Without the mount the path is the host's filesystem, which isn't ours to thaw.
+	mounted, err := mountinfo.Mounted(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !mounted {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.IoctlSetInt(int(dir.Fd()), fiThaw, 0); !errors.Is(err, unix.EINVAL) { // EINVAL: not frozen
+		return err
+	}
+	return nil
+}
+
+// fsWriter writes to the file on fd 3, from its main thread where it can.
+func fsWriter([]string) error {
+	task, err := setComm("kn-fs-writer")
+	if err != nil {
+		return err
+	}
+	return serve(func(q hangRequest) (Task, error) {
+		if q.Do == "write" {
+			if _, err := unix.Write(3, []byte("written after the thaw\n")); err != nil {
+				return task, fmt.Errorf("write to file: %w", err)
+			}
+		}
+		return task, nil
+	})
+}

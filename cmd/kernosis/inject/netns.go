@@ -1,0 +1,150 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// A probe's two ends live in network namespaces of their own, so that no
+// address here can be one of the host's.
+var (
+	proberPrefix = netip.MustParsePrefix("10.9.0.1/24")
+	targetPrefix = netip.MustParsePrefix("10.9.0.2/24")
+)
+
+const (
+	proberLink = "kn-prober"
+	targetLink = "kn-target"
+)
+
+// namespace is the network namespace a child process was started in. It ends
+// with the last of: the process, this handle, a link's deletion.
+type namespace struct {
+	fd    netns.NsHandle
+	inode uint32
+	nl    *netlink.Handle
+}
+
+// openNamespace opens the network namespace of a process.
+func openNamespace(pid int) (*namespace, error) {
+	path := "/proc/" + strconv.Itoa(pid) + "/ns/net"
+	fd, err := netns.GetFromPath(path)
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
+	}
+	n := &namespace{fd: fd}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(fd), &st); err != nil {
+		return nil, errors.Join(fmt.Errorf("stat network namespace %s: %w", path, err), n.close())
+	}
+	n.inode = uint32(st.Ino) // a proc inode number: always fits
+	if n.nl, err = netlink.NewHandleAt(fd, unix.NETLINK_ROUTE); err != nil {
+		return nil, errors.Join(fmt.Errorf("open rtnetlink in %s: %w", path, err), n.close())
+	}
+	return n, nil
+}
+
+func (n *namespace) close() error {
+	if n == nil || !n.fd.IsOpen() {
+		return nil
+	}
+	if n.nl != nil {
+		n.nl.Close()
+	}
+	return n.fd.Close()
+}
+
+// connectNamespaces lays a veth pair between the two, both ends up, only the
+// prober's with its address. The pair goes with either namespace.
+func connectNamespaces(prober, target *namespace) error {
+	// Made inside: the host never sees it.
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: proberLink}, PeerName: targetLink, PeerNamespace: netlink.NsFd(target.fd)}
+	err := prober.nl.LinkAdd(veth)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return &Refused{Reason: "this kernel has no veth devices"}
+	} else if err != nil {
+		return fmt.Errorf("create veth pair: %w", err)
+	}
+	for _, end := range []struct {
+		ns    *namespace
+		links []string
+	}{{prober, []string{"lo", proberLink}}, {target, []string{"lo", targetLink}}} {
+		for _, name := range end.links {
+			link, err := end.ns.nl.LinkByName(name)
+			if err != nil {
+				return fmt.Errorf("set %s up: %w", name, err)
+			}
+			if err := end.ns.nl.LinkSetUp(link); err != nil {
+				return fmt.Errorf("set %s up: %w", name, err)
+			}
+		}
+	}
+	return prober.addAddress(proberLink, proberPrefix)
+}
+
+// change looks up a link and calls f with it; what names the change in errors.
+func (n *namespace) change(link, what string, f func(netlink.Link) error) error {
+	l, err := n.nl.LinkByName(link)
+	if err == nil {
+		err = f(l)
+	}
+	if err != nil {
+		return fmt.Errorf("%s on %s: %w", what, link, err)
+	}
+	return nil
+}
+
+func (n *namespace) addAddress(link string, p netip.Prefix) error {
+	return n.change(link, "add address "+p.String(), func(l netlink.Link) error {
+		return n.nl.AddrAdd(l, &netlink.Addr{IPNet: ipNet(p)})
+	})
+}
+
+// addGhost makes a neighbour entry that never needs an answer, for an address
+// nobody has.
+func (n *namespace) addGhost(link string, addr netip.Addr) error {
+	return n.change(link, "add neighbour "+addr.String(), func(l netlink.Link) error {
+		return n.nl.NeighAdd(ghost(l, addr))
+	})
+}
+
+func (n *namespace) removeGhost(link string, addr netip.Addr) error {
+	return n.change(link, "remove neighbour "+addr.String(), func(l netlink.Link) error {
+		return n.nl.NeighDel(ghost(l, addr))
+	})
+}
+
+func ghost(l netlink.Link, addr netip.Addr) *netlink.Neigh {
+	return &netlink.Neigh{
+		LinkIndex: l.Attrs().Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT, IP: addr.AsSlice(),
+		HardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0xde, 0xad}, // locally administered, nobody's
+	}
+}
+
+// removeRoute takes the route to the link's own subnet away; addRoute puts it back.
+func (n *namespace) removeRoute(link string, p netip.Prefix) error {
+	return n.change(link, "remove route "+p.Masked().String(), func(l netlink.Link) error {
+		return n.nl.RouteDel(subnetRoute(l, p))
+	})
+}
+
+func (n *namespace) addRoute(link string, p netip.Prefix) error {
+	return n.change(link, "add route "+p.Masked().String(), func(l netlink.Link) error {
+		return n.nl.RouteAdd(subnetRoute(l, p))
+	})
+}
+
+func subnetRoute(l netlink.Link, p netip.Prefix) *netlink.Route {
+	return &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(p.Masked()), Scope: netlink.SCOPE_LINK}
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}

@@ -1,0 +1,82 @@
+package inject_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+)
+
+func TestOOM(t *testing.T) {
+	o := &inject.OOM{StateDir: stateDir(t)}
+	if err := o.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	const want = 23
+	pids := map[int]bool{}
+	for range want {
+		pid, err := o.Kill(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids[pid] = true
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("child %d still there: %v", pid, err)
+		}
+	}
+	if len(pids) != want || pids[o.MainPID()] {
+		t.Errorf("killed %v, wanted %d processes other than %d", pids, want, o.MainPID())
+	}
+	// The kernel's own count, read here.
+	if n := kernelKills(t, o.Cgroup()); n != want {
+		t.Errorf("kernel counted %d kills, want %d", n, want)
+	}
+	procs, err := os.ReadFile(filepath.Join(o.Cgroup(), "cgroup.procs"))
+	if got := string(procs); err != nil || got != strconv.Itoa(o.MainPID())+"\n" {
+		t.Errorf("in the cgroup afterwards: %q (%v), want the main process %d", got, err, o.MainPID())
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := tracesOf(os.Getpid()); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func kernelKills(t *testing.T, cgroup string) int {
+	t.Helper()
+	for _, name := range []string{"memory.oom_control", "memory.events"} {
+		b, err := os.ReadFile(filepath.Join(cgroup, name))
+		if m := regexp.MustCompile(`(?m)^oom_kill (\d+)$`).FindSubmatch(b); err == nil && m != nil {
+			n, _ := strconv.Atoi(string(m[1]))
+			return n
+		}
+	}
+	t.Fatalf("no count of kills in %s", cgroup)
+	return 0
+}
+
+// A limit that the main process itself doesn't fit in is told, not taken for success.
+func TestOOMLimitTooSmall(t *testing.T) {
+	o := &inject.OOM{StateDir: stateDir(t), Memory: 64 << 10}
+	err := o.Start(t.Context())
+	if err == nil {
+		_, err = o.Kill(t.Context())
+	}
+	if err == nil {
+		t.Error("no error with a limit of 64 KiB")
+	}
+	t.Log(err)
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := tracesOf(os.Getpid()); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

@@ -1,0 +1,150 @@
+package inject
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The ways a listening probe target behaves.
+const (
+	behaveAnswer = "answer" // 200 OK
+	behaveReset  = "reset"  // reads the request, then resets
+	behaveSilent = "silent" // reads the request and says nothing
+	behaveIdle   = "idle"   // never accepts; its queue is filled
+)
+
+// targetRequest asks the target to listen on Addr, or, listening already, to
+// behave otherwise.
+type targetRequest struct {
+	Addr   string `json:"addr"`
+	Behave string `json:"behave"`
+}
+
+// targetReply tells of the accept queue of an idle target.
+type targetReply struct {
+	Queued uint32 `json:"queued"`
+	Max    uint32 `json:"max"`
+}
+
+// probeTarget is the process that probes go to, in a network namespace of its own.
+func probeTarget([]string) error {
+	if _, err := setComm("kn-target"); err != nil {
+		return err
+	}
+	t := &targetServer{}
+	return serve(func(q targetRequest) (targetReply, error) {
+		if err := t.listen(q.Addr, q.Behave); err != nil {
+			return targetReply{}, fmt.Errorf("listen on %s: %w", q.Addr, err)
+		}
+		if q.Behave != behaveIdle {
+			return targetReply{}, nil
+		}
+		return t.fillQueue(q.Addr)
+	})
+}
+
+// targetServer is what listens. Its methods are called by one goroutine.
+type targetServer struct {
+	listener  *net.TCPListener
+	behave    atomic.Value // string
+	accepting bool
+	queued    []net.Conn // our own connections in the accept queue
+}
+
+func (t *targetServer) listen(addr, behave string) error {
+	t.behave.Store(behave)
+	if t.listener == nil {
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false) // would double the socket's state events
+		l, err := lc.Listen(context.Background(), "tcp4", addr)
+		if err != nil {
+			return err
+		}
+		t.listener = l.(*net.TCPListener)
+	}
+	if behave == behaveIdle || t.accepting {
+		return nil
+	}
+	t.accepting = true
+	for _, c := range t.queued {
+		c.Close()
+	}
+	go func() {
+		for {
+			c, err := t.listener.AcceptTCP()
+			if err != nil {
+				return
+			}
+			go t.answer(c)
+		}
+	}()
+	return nil
+}
+
+// answer treats one connection as asked at the time its request is read.
+func (t *targetServer) answer(c *net.TCPConn) {
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(askLimit))
+	req, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil {
+		return
+	}
+	req.Body.Close()
+	switch t.behave.Load() {
+	case behaveReset:
+		c.SetLinger(0) // the close then sends a reset
+	case behaveSilent:
+		c.Read(make([]byte, 1)) // until the prober gives up
+	default:
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n")
+	}
+}
+
+// fillQueue makes the accept queue as short as it can be and fills it with
+// connections from inside the namespace.
+func (t *targetServer) fillQueue(addr string) (targetReply, error) {
+	raw, err := t.listener.SyscallConn()
+	if err != nil {
+		return targetReply{}, err
+	}
+	var q targetReply
+	state := func(fd uintptr) {
+		// Of a listener, the two are the queue's length and its limit.
+		var info *unix.TCPInfo
+		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			q = targetReply{Queued: info.Unacked, Max: info.Sacked}
+		}
+	}
+	// listen(2) again only changes the limit.
+	if e := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 1) }); e != nil || err != nil {
+		return q, fmt.Errorf("shorten accept queue: %w", errors.Join(e, err))
+	}
+	// The kernel takes connections while the queue is not longer than its limit.
+	for range 8 {
+		before := q.Queued
+		c, dialErr := net.DialTimeout("tcp4", addr, time.Second)
+		if dialErr != nil {
+			return q, fmt.Errorf("fill accept queue: %w", dialErr)
+		}
+		t.queued = append(t.queued, c)
+		// The client's end is established before the listener's.
+		wait := waitFor(context.Background(), time.Second, "queued connection", func() (bool, error) {
+			return q.Queued > before, errors.Join(raw.Control(state), err)
+		})
+		if wait != nil {
+			return q, fmt.Errorf("fill accept queue: %w", wait)
+		}
+		if q.Queued > q.Max {
+			return q, nil
+		}
+	}
+	return q, fmt.Errorf("fill accept queue: not full at %d of %d", q.Queued, q.Max)
+}

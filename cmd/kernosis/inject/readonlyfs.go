@@ -1,0 +1,119 @@
+package inject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// ReadonlyFS makes a filesystem turn read-only: an ext4 of its own, mounted
+// with errors=remount-ro, is told to find an error. Its fields are set before
+// Start. Not safe for concurrent use.
+type ReadonlyFS struct {
+	StateDir string
+	Limit    time.Duration // removed then, whatever happens; 0 for DefaultLimit
+
+	record *record
+	fs     *ext4Mount
+}
+
+// Start returns once the filesystem refuses writes.
+func (f *ReadonlyFS) Start(ctx context.Context) (err error) {
+	if f.record, err = openRecord(f.StateDir, "readonly-fs", f.Limit); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("turn a filesystem read-only: %w", err), f.Close())
+		}
+	}()
+	image, err := newImage(f.record, filepath.Join(f.record.dir, "image"), 16<<20)
+	if err != nil {
+		return err
+	}
+	defer image.Close()
+	if f.fs, err = mountExt4(f.record, image, true, "errors=remount-ro"); err != nil {
+		return err
+	}
+	if err = f.write(); err != nil {
+		return err
+	}
+	trigger := filepath.Join("/sys/fs/ext4", f.fs.loop.name, "trigger_fs_error")
+	err = os.WriteFile(trigger, []byte("kernosis inject readonly-fs"), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return &Refused{Reason: "this kernel's ext4 has no trigger_fs_error in sysfs"}
+	} else if err != nil {
+		return fmt.Errorf("trigger filesystem error: %w", err)
+	}
+	return waitFor(ctx, 5*time.Second, "a refused write", func() (bool, error) {
+		err := f.write()
+		if errors.Is(err, unix.EROFS) {
+			return true, nil
+		}
+		return false, err
+	})
+}
+
+// Mount returns the filesystem's device and mount point.
+func (f *ReadonlyFS) Mount() (device, dir string) { return f.fs.loop.path(), f.fs.dir }
+
+// Options returns what mountinfo says of the mount: its own options and those
+// of the filesystem. From 6.15 on both say rw, and the latter emergency_ro;
+// before, the latter say ro.
+func (f *ReadonlyFS) Options() (mount, super string, err error) {
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(f.fs.dir))
+	if err != nil {
+		return "", "", fmt.Errorf("read mount options: %w", err)
+	} else if len(mounts) == 0 {
+		return "", "", fmt.Errorf("read mount options: %s is not mounted", f.fs.dir)
+	}
+	return mounts[0].Options, mounts[0].VFSOptions, nil
+}
+
+// write creates or overwrites a file.
+func (f *ReadonlyFS) write() error {
+	return os.WriteFile(filepath.Join(f.fs.dir, "file"), []byte("x"), 0o600)
+}
+
+// Heal makes the filesystem writable again: by remount where the kernel allows
+// it (not with an aborted journal), else by unmount, e2fsck and mount, which it
+// then reports.
+func (f *ReadonlyFS) Heal(context.Context) (repaired bool, err error) {
+	if f.fs.mount(unix.MS_REMOUNT) == nil && f.write() == nil {
+		return false, nil
+	}
+	// The device must stay ours between the mounts: the kernel detaches it at
+	// its last close.
+	if f.fs.loop.file, err = os.OpenFile(f.fs.loop.path(), os.O_RDWR, 0); err != nil {
+		return false, fmt.Errorf("repair filesystem: %w", err)
+	}
+	defer f.fs.loop.file.Close()
+	if err := unmount(f.fs.dir); err != nil {
+		return false, fmt.Errorf("repair filesystem: unmount: %w", err)
+	}
+	var exit interface{ ExitCode() int }
+	err = command("e2fsck", "-p", f.fs.loop.path())
+	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) { // 1: errors were corrected
+		return false, fmt.Errorf("repair filesystem: %w", err)
+	}
+	if err := f.fs.mount(0); err != nil {
+		return false, fmt.Errorf("repair filesystem: %w", err)
+	}
+	if err := f.write(); err != nil {
+		return false, fmt.Errorf("repair filesystem: %w", err)
+	}
+	return true, nil
+}
+
+// Close unmounts the filesystem and removes everything.
+func (f *ReadonlyFS) Close() error {
+	err := f.record.undo()
+	f.record = nil
+	return err
+}

@@ -1,0 +1,145 @@
+package inject
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultStateDir holds the records of running injectors and their mounts.
+const DefaultStateDir = "/run/kernosis/inject"
+
+// DefaultLimit ends a fault whose owner set no limit of its own.
+const DefaultLimit = time.Minute
+
+// record is the list of what one fault has made that would outlive the process,
+// on disk as JSON lines. A step is appended before it is done, so that after a
+// crash the record may name what never came to be, but never the reverse. The
+// owner holds a lock on the file: a record that can be locked has lost its
+// owner. (A lock and not the process id, because records may be shared between
+// process id namespaces.) Not safe for concurrent use.
+type record struct {
+	path  string
+	dir   string // the fault's own, for images and mount points
+	file  *os.File
+	steps []step
+	guard *child
+}
+
+// openRecord begins a record <stateDir>/<pid>-<fault>.jsonl with a directory
+// beside it, and starts its guard, which undoes everything once this process is
+// dead or limit is over.
+func openRecord(stateDir, fault string, limit time.Duration) (*record, error) {
+	if stateDir == "" {
+		stateDir = DefaultStateDir
+	}
+	if limit <= 0 {
+		limit = DefaultLimit
+	}
+	stateDir, err := filepath.Abs(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("open record: %w", err)
+	}
+	// Kernel paths in mountinfo and sysfs are real ones: no link may be left in ours.
+	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		return nil, fmt.Errorf("open record: %w", err)
+	}
+	if stateDir, err = filepath.EvalSymlinks(stateDir); err != nil {
+		return nil, fmt.Errorf("open record: %w", err)
+	}
+	base := filepath.Join(stateDir, strconv.Itoa(os.Getpid())+"-"+fault)
+	r := &record{path: base + ".jsonl", dir: base}
+	r.file, err = os.OpenFile(r.path, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("open record: %s of this process is still running (%s)", fault, r.path)
+	} else if err != nil {
+		return nil, fmt.Errorf("open record: %w", err)
+	}
+	if err := r.begin(limit); err != nil {
+		return nil, errors.Join(err, r.undo())
+	}
+	return r, nil
+}
+
+func (r *record) begin(limit time.Duration) error {
+	if err := unix.Flock(int(r.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("lock record %s: %w", r.path, err)
+	}
+	var err error
+	if r.guard, err = startGuard(r.path, limit); err != nil {
+		return err
+	}
+	if err := r.will(step{Kind: stepGuard, PID: r.guard.pid()}); err != nil {
+		return err
+	}
+	return r.mkdir(r.dir)
+}
+
+// will notes a step that is about to be done.
+func (r *record) will(s step) error {
+	line, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("record %s %s: %w", s.Kind, s.Path, err)
+	}
+	if _, err := r.file.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("record %s %s: %w", s.Kind, s.Path, err)
+	}
+	r.steps = append(r.steps, s)
+	return nil
+}
+
+// mkdir makes a directory that undo removes.
+func (r *record) mkdir(path string) error {
+	if err := r.will(step{Kind: stepDir, Path: path}); err != nil {
+		return err
+	}
+	return os.Mkdir(path, 0o755)
+}
+
+// undo takes every step back, last one first, then ends record and guard. It
+// goes on past errors and joins them; with one, the record stays for [Cleanup].
+// Calling it again does what is left.
+func (r *record) undo() error {
+	if r == nil {
+		return nil
+	}
+	err := undoSteps(r.steps)
+	if err == nil {
+		err = os.Remove(r.path)
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil // the guard was first
+		}
+	}
+	r.file.Close()
+	if r.guard != nil {
+		r.guard.stop()
+	}
+	return err
+}
+
+// readRecord returns the steps of a record file. A last line cut short by a
+// crash is left out: its step wasn't begun.
+func readRecord(path string) ([]step, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var steps []step
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var s step
+		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
+			break
+		}
+		steps = append(steps, s)
+	}
+	return steps, lines.Err()
+}

@@ -1,0 +1,104 @@
+package inject
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Task names a thread of a child process.
+type Task struct {
+	PID  int    // thread group
+	TID  int    // thread; equal to PID for the main thread
+	Comm string // at most 15 characters
+}
+
+func (t Task) String() string { return fmt.Sprintf("%s[%d]", t.Comm, t.PID) }
+
+// setComm names the calling process and locks the calling goroutine to its
+// thread, which gets the same name: a fault is told by the name of the thread
+// that suffers it. It returns the thread.
+func setComm(comm string) (Task, error) {
+	runtime.LockOSThread()
+	// /proc/self/comm is the main thread's, PR_SET_NAME the calling thread's.
+	if err := os.WriteFile("/proc/self/comm", []byte(comm), 0); err != nil {
+		return Task{}, fmt.Errorf("name process %s: %w", comm, err)
+	}
+	name := append([]byte(comm), 0)
+	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0); err != nil {
+		return Task{}, fmt.Errorf("name thread %s: %w", comm, err)
+	}
+	return Task{PID: os.Getpid(), TID: unix.Gettid(), Comm: comm}, nil
+}
+
+// State returns the task's state letter in /proc (D: uninterruptible sleep).
+func (t Task) State() (byte, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(t.PID) + "/task/" + strconv.Itoa(t.TID) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	// The comm in parentheses may itself hold parentheses and spaces.
+	i := bytes.LastIndexByte(stat, ')')
+	if i < 0 || i+2 >= len(stat) {
+		return 0, fmt.Errorf("stat of %s: no state in %q", t, stat)
+	}
+	return stat[i+2], nil
+}
+
+// WaitChannel returns the kernel function the task sleeps in, "" where the
+// kernel doesn't tell.
+func (t Task) WaitChannel() string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(t.PID) + "/task/" + strconv.Itoa(t.TID) + "/wchan")
+	if s := strings.TrimSpace(string(b)); err == nil && s != "0" {
+		return s
+	}
+	return ""
+}
+
+// waitState waits until the task is in the state.
+func (t Task) waitState(ctx context.Context, state byte) error {
+	return waitFor(ctx, 5*time.Second, fmt.Sprintf("%s in state %c", t, state), func() (bool, error) {
+		s, err := t.State()
+		return s == state, err
+	})
+}
+
+// waitFor polls cond until it holds, fails, the limit is over or ctx is done.
+func waitFor(ctx context.Context, limit time.Duration, what string, cond func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ok, err := cond(); err != nil {
+			return fmt.Errorf("wait for %s: %w", what, err)
+		} else if ok {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// pause waits for d or until ctx is done.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,96 @@
+// Command kernosis detects faults of a node's kernel where the kernel decides
+// them, tells whether each is temporary or permanent, and says who was hit and
+// why.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+)
+
+// version is set by the linker.
+var version = "dev" //nolint:gochecknoglobals // the linker needs a variable
+
+func main() {
+	if inject.RunChild(os.Args) {
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(execute(ctx, os.Args[1:]))
+}
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the work was tried and did not succeed
+	exitInput  = 2 // bad usage, configuration, rules
+)
+
+// exitError carries an exit code other than exitInput through cobra.
+type exitError struct {
+	code int
+	err  error // nil: already told
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// failed marks an error of the work, not of the input.
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{code: exitFailed, err: err}
+}
+
+func execute(ctx context.Context, args []string) int {
+	root := &cobra.Command{
+		Use:           "kernosis",
+		Short:         "Kernel fault detection and diagnosis for nodes",
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetArgs(args)
+	root.AddCommand(newRun(), newFeatures(), newRules(), newInject(), newDemo(), newVersion())
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitInput
+	var ee *exitError
+	if errors.As(err, &ee) {
+		code = ee.code
+		err = ee.err
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kernosis:", err)
+	}
+	return code
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintln(cmd.OutOrStdout(), "kernosis", version)
+		},
+	}
+}

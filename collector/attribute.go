@@ -1,0 +1,81 @@
+package collector
+
+import (
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// maxComm bounds a thread's name: the kernel keeps 15 bytes, escapes of hostile
+// ones take more.
+const maxComm = 64
+
+// attribution turns captured chains of control groups into owners. It belongs
+// to one goroutine.
+type attribution struct {
+	attributor *hostfs.Attributor
+	levels     [6]hostfs.Level
+}
+
+// chain resolves the part of a chain from the given level up; nil where the
+// chain is empty (the root).
+func (a *attribution) chain(c *bpf.Chain, from int) *hostfs.Attributed {
+	n := c.Levels() - from
+	if n <= 0 || from < 0 {
+		return nil
+	}
+	for i := range n {
+		a.levels[i].ID, a.levels[i].Name = c.Level(from + i)
+	}
+	return a.attributor.Resolve(a.levels[0].ID, a.levels[:n], c.Truncated != 0)
+}
+
+// subject sets the event's cgroup and owner from a task's two chains. The
+// default hierarchy's is preferred: with cgroup v2 the memory chain ends at the
+// last level that has the memory controller. With v1 only the memory chain may
+// tell of a container.
+func (a *attribution) subject(ev *event.Event, memory, dfl *bpf.Chain) {
+	owner := a.chain(dfl, 0)
+	if owner == nil || owner.Container == nil {
+		if m := a.chain(memory, 0); m != nil && (owner == nil || m.Container != nil || owner.Unit == "") {
+			owner = m
+		}
+	}
+	a.set(ev, owner)
+}
+
+func (a *attribution) set(ev *event.Event, owner *hostfs.Attributed) {
+	if owner == nil {
+		return
+	}
+	ev.Cgroup, ev.Container, ev.Unit = &owner.Cgroup, owner.Container, owner.Unit
+}
+
+// names keeps the Go string of each thread name that was seen lately, so that
+// a repeated one costs nothing. It belongs to one goroutine.
+type names struct {
+	known map[[16]byte]string
+}
+
+// maxNames bounds the memory of names: 1,000 names are about 50 KiB.
+const maxNames = 1000
+
+func (n *names) comm(raw [16]byte) string {
+	if s, ok := n.known[raw]; ok {
+		return s
+	}
+	if n.known == nil || len(n.known) >= maxNames {
+		n.known = make(map[[16]byte]string)
+	}
+	s := event.SafeText(string(bpf.CString(raw[:])), maxComm)
+	n.known[raw] = s
+	return s
+}
+
+// task fills out from a wire task.
+func (n *names) task(out *event.Task, t *bpf.Task) {
+	*out = event.Task{
+		PID: t.PID, TGID: t.TGID, UID: t.UID,
+		Comm: n.comm(t.Comm), StartTime: event.Duration(t.StartNS),
+	}
+}

@@ -1,0 +1,87 @@
+package collector
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// canaryState is the newest canary of a stem, sent and seen again.
+type canaryState struct {
+	sent   uint64
+	sentAt time.Time
+	seen   uint64
+	err    error // of sending it, or of a link that is gone
+}
+
+// canaryEvery is how often the path kernel → ring → engine is exercised;
+// canaryPatience is how long one canary may take before the path counts as
+// broken. A loaded machine may keep the reader off the CPU for a second.
+const (
+	canaryEvery    = 10 * time.Second
+	canaryPatience = 5 * time.Second
+)
+
+func (s *stem) decodeCanary(raw []byte, ev *event.Event) error {
+	c, err := bpf.View[bpf.Canary](raw)
+	if err != nil {
+		return err
+	}
+	ev.Kind = event.Canary
+	ev.CanaryRun = &event.CanaryData{Stem: s.name, Nonce: c.Nonce}
+	return nil
+}
+
+// exercise sends the stem's next canary and checks its links. It runs on the
+// stem's own goroutine: one that is stuck shows as a canary overdue.
+func (s *stem) exercise(now time.Time) {
+	s.canaryMu.Lock()
+	s.canary.sent++
+	s.canary.sentAt = now
+	nonce := s.canary.sent
+	s.canaryMu.Unlock()
+	err := errors.Join(s.loaded.RunCanary(nonce), s.loaded.CheckLinks())
+	s.canaryMu.Lock()
+	s.canary.err = err
+	s.canaryMu.Unlock()
+}
+
+// canarySeen notes that a canary has passed the engine.
+func (k *kernelSource) canarySeen(c *event.CanaryData) {
+	for _, s := range k.stems {
+		if s.name == c.Stem {
+			s.canaryMu.Lock()
+			s.canary.seen = max(s.canary.seen, c.Nonce)
+			s.canaryMu.Unlock()
+		}
+	}
+}
+
+// check says what keeps the agent from seeing faults that it could see: a
+// canary that did not come back, a link that the kernel no longer has. A stem
+// that this machine can't run is not a failure of the agent.
+func (k *kernelSource) check(now time.Time) error {
+	var errs []error
+	for _, s := range k.stems {
+		if s.err != nil {
+			continue
+		}
+		s.canaryMu.Lock()
+		c := s.canary
+		s.canaryMu.Unlock()
+		switch {
+		case c.err != nil:
+			errs = append(errs, c.err)
+		case c.sent == 0:
+			errs = append(errs, fmt.Errorf("%s: no canary was sent yet", s.name))
+		case c.seen < c.sent && now.Sub(c.sentAt) > canaryPatience:
+			errs = append(errs, fmt.Errorf("%s: the canary of %s ago did not reach the engine", s.name, now.Sub(c.sentAt).Round(time.Second)))
+		case now.Sub(c.sentAt) > 3*canaryEvery:
+			errs = append(errs, fmt.Errorf("%s: no canary was sent for %s", s.name, now.Sub(c.sentAt).Round(time.Second)))
+		}
+	}
+	return errors.Join(errs...)
+}

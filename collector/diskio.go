@@ -1,0 +1,196 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// diskIO decodes failed block requests, and keeps the costly hook for bio-based
+// devices attached only while there are some.
+type diskIO struct {
+	env *environment
+	attribution
+	ops   [256]string // by enum req_op of this kernel
+	hooks onDemandHooks
+	head  diskHead
+	// bioErr is the failure to attach that was told already.
+	bioErr string
+
+	// What the event points to, used again for the next one.
+	device event.Device
+	data   event.DiskIOData
+}
+
+// onDemandHooks is the part of [bpf.Loaded] that attaches and detaches.
+type onDemandHooks interface {
+	Attach(hook string) error
+	Detach(hook string) error
+}
+
+func newDiskIO(env *environment, l *bpf.Loaded) *diskIO {
+	return &diskIO{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, ops: diskOps(env.kernel)}
+}
+
+// diskOps names this kernel's operations. The common ones have kept their
+// numbers since 4.10, those of zoned devices have moved.
+func diskOps(k *bpf.Kernel) (ops [256]string) {
+	for i := range ops {
+		ops[i] = "other"
+	}
+	ops[bpf.DiskOpRead], ops[bpf.DiskOpWrite], ops[bpf.DiskOpFlush] = "read", "write", "flush"
+	ops[bpf.DiskOpDiscard], ops[bpf.DiskOpWriteZeroes] = "discard", "write-zeroes"
+	if k == nil {
+		return ops
+	}
+	names, err := k.EnumNames("req_op")
+	if err != nil {
+		names, _ = k.EnumNames("req_opf") // until v5.19; without either, zone appends are "other"
+	}
+	for n, name := range names {
+		if name == "REQ_OP_ZONE_APPEND" && n < uint64(len(ops)) {
+			ops[n] = "zone-append"
+		}
+	}
+	return ops
+}
+
+func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
+	r, err := bpf.View[bpf.DiskIO](raw)
+	if err != nil {
+		return false, err
+	}
+	ev.Kind = event.DiskIO
+	d.device = d.name(r)
+	ev.Device = &d.device
+	d.set(ev, d.chain(&r.Issuer, 0))
+
+	d.data = event.DiskIOData{
+		Op:        d.ops[r.Op],
+		Sector:    r.Sector,
+		Bytes:     r.Bytes,
+		ReadAhead: r.Flags&bpf.DiskIOReadAhead != 0,
+		Bio:       r.Flags&bpf.DiskIOBio != 0,
+	}
+	if r.Op == bpf.DiskOpWrite && r.Bytes == 0 && r.Flags&bpf.DiskIOPreflush != 0 {
+		d.data.Op = "flush" // what fsync sends when there is nothing to write
+	}
+	if r.Dev != r.Disk && r.Sector >= r.Start {
+		d.data.Sector -= r.Start
+	}
+	if r.Flags&bpf.DiskIOStatus != 0 {
+		d.data.Status, d.data.Error = hostfs.BlkStatus(uint8(r.Error))
+	} else {
+		d.data.Error = hostfs.ErrnoName(int32(r.Error))
+		d.data.Status = hostfs.BlkStatusOfErrno(int32(r.Error))
+	}
+	ev.DiskIO = &d.data
+	return true, nil
+}
+
+// name finds the device. What the kernel called the disk stands in for one that
+// is gone, which is when disks fail.
+func (d *diskIO) name(r *bpf.DiskIO) event.Device {
+	if r.Dev == 0 {
+		return d.hidden(r)
+	}
+	major, minor := hostfs.SplitKernelDev(r.Dev)
+	dev := d.env.devices.Device(major, minor)
+	if name := bpf.CString(r.DiskName[:]); len(name) > 0 && isNumber(dev.Name) {
+		if r.Dev == r.Disk {
+			dev.Name = event.SafeText(string(name), 64)
+		} else {
+			dev.Parent = event.SafeText(string(name), 64)
+		}
+	}
+	return dev
+}
+
+// isNumber: "259:3" is no kernel's name of a disk.
+func isNumber(name string) bool { return strings.IndexByte(name, ':') >= 0 }
+
+// hidden names a path of a multipath NVMe disk by the disk that users see: the
+// path has no device number, and nothing is mounted from it.
+func (d *diskIO) hidden(r *bpf.DiskIO) event.Device {
+	if now := time.Now(); d.head.of != r.DiskName || now.Sub(d.head.at) >= headFresh {
+		d.head = d.findHead(r.DiskName)
+		d.head.at = now
+	}
+	if d.head.known {
+		return d.env.devices.Device(d.head.major, d.head.minor)
+	}
+	return event.Device{Name: d.head.name}
+}
+
+// diskHead is the disk that users see in place of a hidden one.
+type diskHead struct {
+	of           [32]byte // name of the hidden disk
+	at           time.Time
+	name         string
+	major, minor uint32
+	known        bool // the number
+}
+
+// headFresh: a disk with many failing paths is looked up once a second.
+const headFresh = time.Second
+
+func (d *diskIO) findHead(hidden [32]byte) diskHead {
+	h := diskHead{of: hidden, name: event.SafeText(string(bpf.CString(hidden[:])), 64)}
+	head, ok := nvmeHead(h.name)
+	if !ok {
+		return h
+	}
+	h.name = head
+	number, err := os.ReadFile(d.env.fs.Path("/sys/block/" + head + "/dev"))
+	if err == nil {
+		_, err = fmt.Sscanf(string(number), "%d:%d", &h.major, &h.minor)
+	}
+	h.known = err == nil
+	return h
+}
+
+// nvmeHead turns "nvme0c1n2", namespace 2 of subsystem 0 by controller 1, into
+// "nvme0n2".
+func nvmeHead(path string) (string, bool) {
+	rest, ok := strings.CutPrefix(path, "nvme")
+	if !ok {
+		return "", false
+	}
+	subsystem, rest, ok := strings.Cut(rest, "c")
+	if !ok {
+		return "", false
+	}
+	controller, namespace, ok := strings.Cut(rest, "n")
+	if !ok || !isDecimal(subsystem) || !isDecimal(controller) || !isDecimal(namespace) {
+		return "", false
+	}
+	return "nvme" + subsystem + "n" + namespace, true
+}
+
+func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// bioEvery is how often bio-based devices are looked for: a volume that was set
+// up just now is not yet old enough to fail, and a look is one readdir.
+const bioEvery = 10 * time.Second
+
+func (d *diskIO) poll(context.Context, time.Time, func(*event.Event)) (time.Duration, error) {
+	devices, err := d.env.fs.BioBased()
+	if err != nil {
+		return bioEvery, fmt.Errorf("look for bio-based devices: %w", err)
+	}
+	if len(devices) == 0 {
+		d.bioErr = ""
+		return bioEvery, d.hooks.Detach(bpf.HookDiskIOBio)
+	}
+	if err := d.hooks.Attach(bpf.HookDiskIOBio); err != nil && err.Error() != d.bioErr {
+		d.bioErr = err.Error()
+		return bioEvery, fmt.Errorf("errors of %s can't be seen: %w", strings.Join(devices[:min(len(devices), 4)], ", "), err)
+	}
+	return bioEvery, nil
+}

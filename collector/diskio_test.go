@@ -1,0 +1,299 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// diskEnvironment is a node with a partitioned disk that is mounted, an NVMe
+// disk of two paths, and an LVM volume.
+func diskEnvironment(t testing.TB) *environment {
+	t.Helper()
+	root := t.TempDir()
+	write := func(path, content string) {
+		t.Helper()
+		path = filepath.Join(root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk := func(number, target string) {
+		t.Helper()
+		write("sys/"+target+"/dev", number+"\n")
+		dir := filepath.Join(root, "sys/dev/block")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Symlink("../../"+target, filepath.Join(dir, number))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk("8:0", "devices/pci0/block/sda")
+	disk("8:2", "devices/pci0/block/sda/sda2")
+	write("sys/devices/pci0/block/sda/sda2/partition", "2\n")
+	write("sys/devices/pci0/block/sda/diskseq", "9\n")
+	disk("259:7", "devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1")
+	write("sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1/diskseq", "10\n")
+	for name, target := range map[string]string{
+		"sda": "devices/pci0/block/sda", "nvme0n1": "devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1",
+	} {
+		dir := filepath.Join(root, "sys/block")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Symlink("../"+target, filepath.Join(dir, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("proc/1/mountinfo", "30 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw\n31 30 259:7 / /data rw - xfs /dev/nvme0n1 rw\n")
+	fs := hostfs.New(root)
+	env := &environment{
+		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(),
+		attributor: hostfs.NewAttributor(16, nil), devices: hostfs.NewDevices(fs), fsError: func(uint32) {},
+	}
+	table, err := fs.MountTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.devices.SetMounts(table)
+	return env
+}
+
+func testDiskIO(t testing.TB) *diskIO {
+	return newDiskIO(diskEnvironment(t), nil)
+}
+
+func setChain(c *bpf.Chain, names ...string) {
+	c.Depth = uint32(len(names))
+	for i, n := range names {
+		c.ID[i] = uint64(100 + i)
+		copy(c.Name[i][:], n)
+	}
+}
+
+// partitionError is a medium error in the middle of sda2.
+func partitionError() *bpf.DiskIO {
+	r := &bpf.DiskIO{
+		H:      bpf.Header{Version: bpf.WireVersion, Kind: bpf.KindDiskIO},
+		Sector: 5000, Start: 2048, Dev: 8<<20 | 2, Disk: 8 << 20, Bytes: 4096, Error: 7,
+		Op: bpf.DiskOpRead, Flags: bpf.DiskIOStatus | bpf.DiskIOIssuer,
+	}
+	copy(r.DiskName[:], "sda")
+	setChain(&r.Issuer, "postgresql.service", "system.slice")
+	return r
+}
+
+func TestDecodeDiskIO(t *testing.T) {
+	tests := []struct {
+		name   string
+		record func(*bpf.DiskIO)
+		want   event.DiskIOData
+		device event.Device
+		unit   string
+	}{
+		{
+			name:   "partition",
+			record: func(*bpf.DiskIO) {},
+			want:   event.DiskIOData{Op: "read", Sector: 2952, Bytes: 4096, Error: "ENODATA", Status: "MEDIUM"},
+			device: event.Device{Major: 8, Minor: 2, Name: "sda2", Parent: "sda", Mounts: []event.Mount{{Path: "/", FSType: "ext4"}}},
+			unit:   "postgresql.service",
+		},
+		{
+			name: "errno of 5.10, write-back that nobody accounted",
+			record: func(r *bpf.DiskIO) {
+				r.Op, r.Flags, r.Error = bpf.DiskOpWrite, bpf.DiskIOReadAhead|bpf.DiskIOBio, 28
+				r.Issuer.Depth = 0
+			},
+			want:   event.DiskIOData{Op: "write", Sector: 2952, Bytes: 4096, Error: "ENOSPC", Status: "NOSPC", ReadAhead: true, Bio: true},
+			device: event.Device{Major: 8, Minor: 2, Name: "sda2", Parent: "sda", Mounts: []event.Mount{{Path: "/", FSType: "ext4"}}},
+		},
+		{
+			name: "flush of a disk that is gone",
+			record: func(r *bpf.DiskIO) {
+				r.Op, r.Flags, r.Bytes = bpf.DiskOpWrite, bpf.DiskIOStatus|bpf.DiskIOPreflush, 0
+				r.Dev, r.Disk, r.Start = 65<<20|16, 65<<20|16, 0
+				copy(r.DiskName[:], "sd\x1b")
+			},
+			want:   event.DiskIOData{Op: "flush", Sector: 5000, Error: "ENODATA", Status: "MEDIUM"},
+			device: event.Device{Major: 65, Minor: 16, Name: `sd\x1b`},
+			unit:   "postgresql.service",
+		},
+		{
+			name: "partition of a disk that is gone",
+			record: func(r *bpf.DiskIO) {
+				r.Dev, r.Disk = 65<<20|17, 65<<20|16
+				copy(r.DiskName[:], "sdx")
+			},
+			want:   event.DiskIOData{Op: "read", Sector: 2952, Bytes: 4096, Error: "ENODATA", Status: "MEDIUM"},
+			device: event.Device{Major: 65, Minor: 17, Name: "65:17", Parent: "sdx"},
+			unit:   "postgresql.service",
+		},
+		{
+			name: "path of a multipath NVMe disk",
+			record: func(r *bpf.DiskIO) {
+				r.Dev, r.Disk, r.Start = 0, 0, 0
+				copy(r.DiskName[:], "nvme0c1n1")
+			},
+			want:   event.DiskIOData{Op: "read", Sector: 5000, Bytes: 4096, Error: "ENODATA", Status: "MEDIUM"},
+			device: event.Device{Major: 259, Minor: 7, Name: "nvme0n1", Mounts: []event.Mount{{Path: "/data", FSType: "xfs"}}},
+			unit:   "postgresql.service",
+		},
+		{
+			name: "path of a disk that is gone",
+			record: func(r *bpf.DiskIO) {
+				r.Dev, r.Disk, r.Start, r.Op = 0, 0, 0, 77
+				copy(r.DiskName[:], "nvme3c0n2")
+			},
+			want:   event.DiskIOData{Op: "other", Sector: 5000, Bytes: 4096, Error: "ENODATA", Status: "MEDIUM"},
+			device: event.Device{Name: "nvme3n2"},
+			unit:   "postgresql.service",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := testDiskIO(t)
+			r := partitionError()
+			tt.record(r)
+			var ev event.Event
+			if ok, err := d.decode(&r.H, rawOf(r), &ev); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			if ev.Kind != event.DiskIO || *ev.DiskIO != tt.want {
+				t.Errorf("%s %+v, want %+v", ev.Kind, *ev.DiskIO, tt.want)
+			}
+			got := *ev.Device
+			mounts := got.Mounts
+			want := tt.device.Mounts
+			got.Mounts, tt.device.Mounts = nil, nil
+			if !slices.Equal(mounts, want) || got.Name != tt.device.Name || got.Parent != tt.device.Parent ||
+				got.Major != tt.device.Major || got.Minor != tt.device.Minor {
+				t.Errorf("device %+v at %v, want %+v at %v", got, mounts, tt.device, want)
+			}
+			if ev.Unit != tt.unit || ev.Task != nil || (ev.Cgroup == nil) != (tt.unit == "") {
+				t.Errorf("unit %q, cgroup %v, task %v", ev.Unit, ev.Cgroup, ev.Task)
+			}
+		})
+	}
+}
+
+func TestDecodeDiskIOAllocatesNothing(t *testing.T) {
+	d := testDiskIO(t)
+	path := partitionError()
+	path.Dev, path.Disk = 0, 0
+	copy(path.DiskName[:], "nvme0c1n1")
+	for _, r := range []*bpf.DiskIO{partitionError(), path} {
+		var ev event.Event
+		decode := func() {
+			ev = event.Event{}
+			if _, err := d.decode(&r.H, rawOf(r), &ev); err != nil {
+				t.Fatal(err)
+			}
+		}
+		decode()
+		if n := testing.AllocsPerRun(100, decode); n != 0 {
+			t.Errorf("%s: %v allocations an event", bpf.CString(r.DiskName[:]), n)
+		}
+	}
+}
+
+func BenchmarkDecodeDiskIO(b *testing.B) {
+	d := testDiskIO(b)
+	r := partitionError()
+	var ev event.Event
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := d.decode(&r.H, rawOf(r), &ev); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func FuzzDecodeDiskIO(f *testing.F) {
+	f.Add(rawOf(partitionError()))
+	f.Add([]byte{})
+	d := testDiskIO(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var ev event.Event
+		r := alignedCopy(raw)
+		ok, err := d.decode(&bpf.Header{}, r, &ev)
+		if err != nil {
+			if !errors.Is(err, bpf.ErrMalformed) || ok {
+				t.Fatal(ok, err)
+			}
+			return
+		}
+		checkShown(t, ev.Device.Name, ev.Device.Parent, ev.DiskIO.Op, ev.DiskIO.Error, ev.DiskIO.Status, ev.Unit)
+	})
+}
+
+// alignedCopy is raw as the ring gives it, aligned to 8 bytes.
+func alignedCopy(raw []byte) []byte {
+	words := make([]uint64, len(raw)/8+1)
+	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
+	return b[:copy(b, raw)]
+}
+
+// checkShown fails for text that would not be fit for a terminal.
+func checkShown(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, s := range texts {
+		if event.SafeText(s, len(s)) != s {
+			t.Errorf("unsafe text %q", s)
+		}
+	}
+}
+
+// hookLog notes what a decoder attaches.
+type hookLog struct {
+	log []string
+	err error
+}
+
+func (h *hookLog) Attach(hook string) error { h.log = append(h.log, "+"+hook); return h.err }
+func (h *hookLog) Detach(hook string) error { h.log = append(h.log, "-"+hook); return nil }
+
+func TestDiskIOAttachesBioHookForBioDevices(t *testing.T) {
+	d := testDiskIO(t)
+	hooks := &hookLog{}
+	d.hooks = hooks
+	look := func() error {
+		t.Helper()
+		every, err := d.poll(context.Background(), time.Now(), nil)
+		if every != bioEvery {
+			t.Errorf("next look in %s", every)
+		}
+		return err
+	}
+	volume := d.env.fs.Path("/sys/block/dm-0")
+	err := errors.Join(look(), os.MkdirAll(volume, 0o755), look(), os.MkdirAll(volume+"/mq", 0o755), look(), os.RemoveAll(volume+"/mq"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks.err = errors.New("no such tracepoint")
+	if err := look(); err == nil || !strings.Contains(err.Error(), "dm-0") {
+		t.Errorf("error %v does not name the device", err)
+	}
+	if err := look(); err != nil {
+		t.Errorf("told again: %v", err)
+	}
+	if want := []string{"-bio", "+bio", "-bio", "+bio", "+bio"}; !slices.Equal(hooks.log, want) {
+		t.Errorf("got %v, want %v", hooks.log, want)
+	}
+}
+
+func TestNVMeHead(t *testing.T) {
+	for path, want := range map[string]string{
+		"nvme0c1n2": "nvme0n2", "nvme10c22n3": "nvme10n3",
+		"nvme0n1": "", "nvme0c1": "", "nvme0c1n": "", "sda": "", "nvmec1n1": "", "nvme0c1n1p1": "",
+	} {
+		if got, ok := nvmeHead(path); got != want || ok != (want != "") {
+			t.Errorf("%s: %q %v, want %q", path, got, ok, want)
+		}
+	}
+}

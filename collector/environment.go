@@ -1,0 +1,89 @@
+package collector
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// environment is what the sources share. Its parts are safe for concurrent use
+// and do not change after the start.
+type environment struct {
+	cfg        Config
+	log        *slog.Logger
+	fs         hostfs.FS
+	clock      *hostfs.Clock
+	attributor *hostfs.Attributor
+	finder     *hostfs.CgroupFinder // nil where groups can't be found by id
+	symbols    *hostfs.Symbols
+	devices    *hostfs.Devices
+	// kernel is nil where it has no BTF.
+	kernel *bpf.Kernel
+	// memcgOOM is the code that is on the stack of an OOM kill exactly when a
+	// control group's limit was hit; empty where its address is not to be had.
+	// Finding it takes a pass over kallsyms, begun at the start.
+	memcgOOM func() []hostfs.Range
+	// fsError is told the device of each filesystem error.
+	fsError func(dev uint32)
+}
+
+// attributed is how many control groups are remembered: a node has some hundred
+// containers, and their groups come and go.
+const attributed = 4096
+
+func newEnvironment(cfg Config, log *slog.Logger) (*environment, error) {
+	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32) {}}
+	env.clock = hostfs.NewClock()
+	env.symbols = hostfs.NewSymbols(env.fs)
+	env.devices = hostfs.NewDevices(env.fs)
+	find := func(uint64) (string, error) { return "", errors.ErrUnsupported }
+	finder, err := env.fs.OpenCgroupFinder()
+	if err != nil {
+		// Chains longer than what a program captures keep their cut-off top.
+		log.Debug("control groups can't be found by id", "error", err)
+	} else {
+		env.finder, find = finder, finder.Find
+	}
+	env.attributor = hostfs.NewAttributor(attributed, find)
+	env.memcgOOM = sync.OnceValue(func() []hostfs.Range {
+		ranges, err := env.fs.Ranges("mem_cgroup_out_of_memory")
+		if err != nil {
+			log.Warn("OOM kills are told memcg from global by the limits alone", "error", err)
+		}
+		return slices.Collect(maps.Values(ranges))
+	})
+	go env.memcgOOM()
+	return env, nil
+}
+
+func (env *environment) close() error {
+	if env.finder == nil {
+		return nil
+	}
+	return env.finder.Close()
+}
+
+// now stamps an event that does not come from a kernel record.
+func (env *environment) now(ev event.Event) *event.Event {
+	ev.Time = time.Now()
+	ev.BootTime = event.Duration(hostfs.BootTime())
+	ev.CPU = event.NoCPU
+	return &ev
+}
+
+// sourceEvent tells that a stem sees its faults, or why it does not.
+func (env *environment) sourceEvent(stem string, err error) *event.Event {
+	d := event.SourceData{Stem: stem, Up: err == nil}
+	if err != nil {
+		d.Reason = event.SafeText(fmt.Sprint(err), 500)
+	}
+	return env.now(event.Event{Kind: event.Source, Source: "collector", SourceUp: &d})
+}

@@ -1,0 +1,129 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// fsError decodes errors that filesystems find, and attaches to those whose
+// module is loaded later than this agent.
+type fsError struct {
+	env *environment
+	attribution
+	names
+	hooks onDemandHooks
+	// tried are the filesystems whose hooks were attached, or can't be: one
+	// attempt each time the filesystem appears.
+	tried map[string]bool
+	text  map[[64]byte]string // function names seen lately
+
+	// What the event points to, used again for the next one.
+	task   event.Task
+	device event.Device
+	data   event.FSErrorData
+}
+
+func newFSError(env *environment, l *bpf.Loaded) *fsError {
+	return &fsError{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, tried: map[string]bool{}}
+}
+
+func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
+	r, err := bpf.View[bpf.FSError](raw)
+	if err != nil {
+		return false, err
+	}
+	ev.Kind = event.FSError
+	f.names.task(&f.task, &r.Task)
+	ev.Task = &f.task
+	f.subject(ev, &r.Memory, &r.Default)
+
+	major, minor := hostfs.SplitKernelDev(r.Dev)
+	f.device = f.env.devices.Device(major, minor)
+	if id := bpf.CString(r.ID[:]); isNumber(f.device.Name) && len(id) > 0 {
+		f.device.Name = event.SafeText(string(id), 64)
+	}
+	ev.Device = &f.device
+
+	f.data = event.FSErrorData{FSType: f.names.comm(r.FSType), Function: f.function(r), Line: r.Line}
+	ev.FSError = &f.data
+	f.env.fsError(r.Dev)
+	return true, nil
+}
+
+// maxFunctions bounds the memory of function names, of which a kernel that is
+// not hostile shows some dozen.
+const maxFunctions = 256
+
+// function returns where the kernel met the error: a function of ext4, a file
+// of xfs.
+func (f *fsError) function(r *bpf.FSError) string {
+	name := r.Function
+	if s, ok := f.text[name]; ok && s != "" {
+		return s
+	}
+	s := event.SafeText(string(bpf.CString(name[:])), 128)
+	if s == "" && r.What == bpf.FSErrorShutdown {
+		return "shutdown" // ext4 does not say who asked for it
+	}
+	if f.text == nil || len(f.text) >= maxFunctions {
+		f.text = map[[64]byte]string{}
+	}
+	f.text[name] = s
+	return s
+}
+
+// fsEvery is how often loaded filesystems are looked at: what was mounted for
+// the first time just now is not yet old enough to fail.
+const fsEvery = 10 * time.Second
+
+func (f *fsError) poll(context.Context, time.Time, func(*event.Event)) (time.Duration, error) {
+	text, err := os.ReadFile(f.env.fs.Path("/proc/filesystems"))
+	if err != nil {
+		return fsEvery, err
+	}
+	return fsEvery, f.attach(parseFilesystems(string(text)))
+}
+
+func (f *fsError) attach(loaded []string) error {
+	now := map[string]bool{}
+	var errs []error
+	for _, fsType := range loaded {
+		hooks := bpf.FSErrorHooks(fsType)
+		if len(hooks) == 0 {
+			continue
+		}
+		now[fsType] = true
+		if f.tried[fsType] {
+			continue
+		}
+		for _, h := range hooks {
+			// Nothing happens to one that is attached.
+			if err := f.hooks.Attach(h); err != nil {
+				errs = append(errs, fmt.Errorf("errors of %s can't be seen: %w", fsType, err))
+			}
+		}
+	}
+	f.tried = now
+	return errors.Join(errs...)
+}
+
+// parseFilesystems returns the types in the text of /proc/filesystems.
+func parseFilesystems(text string) []string {
+	var types []string
+	for line := range strings.Lines(text) {
+		// "nodev\tproc", "\text4"
+		_, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if ok && name != "" {
+			types = append(types, name)
+		}
+	}
+	return types
+}

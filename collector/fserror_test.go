@@ -1,0 +1,137 @@
+package collector
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+func testFSError(t testing.TB) *fsError { return newFSError(diskEnvironment(t), nil) }
+
+func ext4Error() *bpf.FSError {
+	r := &bpf.FSError{
+		H:    bpf.Header{Version: bpf.WireVersion, Kind: bpf.KindFSError},
+		Task: wireTask(42, 41, "postgres"), Dev: 8<<20 | 2, Line: 1234, What: bpf.FSErrorFound,
+	}
+	copy(r.FSType[:], "ext4")
+	copy(r.ID[:], "sda2")
+	copy(r.Function[:], "ext4_lookup")
+	setChain(&r.Default, "postgresql.service", "system.slice")
+	return r
+}
+
+func TestDecodeFSError(t *testing.T) {
+	f := testFSError(t)
+	var told []uint32
+	f.env.fsError = func(dev uint32) { told = append(told, dev) }
+	decode := func(r *bpf.FSError) (ev event.Event) {
+		t.Helper()
+		if ok, err := f.decode(&r.H, rawOf(r), &ev); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		return ev
+	}
+	ev := decode(ext4Error())
+	if ev.Kind != event.FSError || *ev.FSError != (event.FSErrorData{FSType: "ext4", Function: "ext4_lookup", Line: 1234}) {
+		t.Errorf("%s %+v", ev.Kind, *ev.FSError)
+	}
+	if ev.Device.Name != "sda2" || len(ev.Device.Mounts) != 1 || ev.Device.Mounts[0].Path != "/" {
+		t.Errorf("device %+v", *ev.Device)
+	}
+	if ev.Unit != "postgresql.service" || ev.Task.PID != 42 || ev.Task.TGID != 41 || ev.Task.Comm != "postgres" {
+		t.Errorf("unit %q, task %+v", ev.Unit, *ev.Task)
+	}
+
+	r := ext4Error()
+	r.Dev, r.What, r.Line, r.Function = 65<<20|1, bpf.FSErrorShutdown, 0, [64]byte{}
+	copy(r.ID[:], "sd\x1b1")
+	ev = decode(r)
+	if *ev.FSError != (event.FSErrorData{FSType: "ext4", Function: "shutdown"}) || ev.Device.Name != `sd\x1b1` {
+		t.Errorf("%+v on %+v", *ev.FSError, *ev.Device)
+	}
+	if want := []uint32{8<<20 | 2, 65<<20 | 1}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
+func TestDecodeFSErrorAllocatesNothing(t *testing.T) {
+	f := testFSError(t)
+	r := ext4Error()
+	var ev event.Event
+	decode := func() {
+		ev = event.Event{}
+		if _, err := f.decode(&r.H, rawOf(r), &ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decode()
+	if n := testing.AllocsPerRun(100, decode); n != 0 {
+		t.Errorf("%v allocations an event", n)
+	}
+}
+
+func TestFSErrorFunctionsAreBounded(t *testing.T) {
+	f := testFSError(t)
+	r := ext4Error()
+	var ev event.Event
+	for i := range 10 * maxFunctions {
+		r.Function[12], r.Function[13] = byte('a'+i%26), byte('a'+i/26%26)
+		r.Function[14] = byte('a' + i/676)
+		if _, err := f.decode(&r.H, rawOf(r), &ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(f.text) > maxFunctions {
+		t.Errorf("%d names kept", len(f.text))
+	}
+}
+
+func FuzzDecodeFSError(f *testing.F) {
+	f.Add(rawOf(ext4Error()))
+	f.Add([]byte{})
+	d := testFSError(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var ev event.Event
+		ok, err := d.decode(&bpf.Header{}, alignedCopy(raw), &ev)
+		if err != nil {
+			if !errors.Is(err, bpf.ErrMalformed) || ok {
+				t.Fatal(ok, err)
+			}
+			return
+		}
+		checkShown(t, ev.Device.Name, ev.FSError.FSType, ev.FSError.Function, ev.Task.Comm, ev.Unit)
+	})
+}
+
+// A filesystem whose module comes late is attached to once, and again when its
+// module was away.
+func TestFSErrorAttachesToLateModules(t *testing.T) {
+	f := testFSError(t)
+	hooks := &hookLog{}
+	f.hooks = hooks
+	for _, loaded := range []string{
+		"nodev\tproc\n\tsquashfs\n",
+		"nodev\tproc\n\text4\n", "nodev\tproc\n\text4\n", // loaded
+		"nodev\tproc\n", // removed
+		"nodev\tproc\n\text4\n\txfs\n",
+	} {
+		if err := f.attach(parseFilesystems(loaded)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"+ext4_error", "+ext4_shutdown", "+ext4_error", "+ext4_shutdown", "+xfs_force_shutdown"}
+	if !slices.Equal(hooks.log, want) {
+		t.Errorf("got %v, want %v", hooks.log, want)
+	}
+	hooks.err = errors.New("no such tracepoint")
+	f.tried = map[string]bool{}
+	if err := f.attach([]string{"ext4"}); !errors.Is(err, hooks.err) {
+		t.Errorf("error %v", err)
+	}
+	if err := f.attach([]string{"ext4"}); err != nil {
+		t.Errorf("told again: %v", err)
+	}
+}

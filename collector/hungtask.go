@@ -1,0 +1,242 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+const (
+	// hungLookEvery is how often all tasks are looked at: 0.5 µs a task, so
+	// that 10,000 tasks cost 0.1 % of a CPU.
+	hungLookEvery = 5 * time.Second
+	// hungLookSoon is the same while a task hangs, to see its end soon, and
+	// where the threshold is so short that 5 s would hide it.
+	hungLookSoon = time.Second
+	// hungLookAtOnce bounds how early a look is made because a sleep is about
+	// to reach the threshold.
+	hungLookAtOnce = 100 * time.Millisecond
+	// hungLookAgain is the pause after a look that failed.
+	hungLookAgain = 30 * time.Second
+	// hungDefaultAfter is the kernel's own default time-out, used where an
+	// administrator has switched khungtaskd off.
+	hungDefaultAfter = 120 * time.Second
+	// maxHungTold is how many hangs are remembered until they end: as many as
+	// the kernel side remembers sleeps.
+	maxHungTold = 4096
+)
+
+// hungtask decodes hung tasks and looks for them.
+type hungtask struct {
+	env *environment
+	attribution
+	names
+	walk *bpf.TaskWalk // nil where this process can't see all tasks
+
+	// told are the hangs whose end is yet to be told: of a task that has
+	// exited the kernel side knows no groups.
+	told map[hungKey]hungTold
+
+	// What the event points to, used again for the next one.
+	task, holder event.Task
+	data         event.HungTaskData
+}
+
+type hungKey struct {
+	pid   uint32
+	start uint64
+}
+
+type hungTold struct {
+	cgroup    *event.Cgroup
+	container *event.Container
+	unit      string
+	wait      string
+	lock      string
+	lockAddr  uint64
+}
+
+// newHungTask returns the decoder of the hungtask stem. The error is about a
+// machine where neither detector works.
+func newHungTask(env *environment, l *bpf.Loaded) (*hungtask, error) {
+	h := makeHungTask(env)
+	walk, err := bpf.NewTaskWalk(l)
+	switch {
+	case err == nil:
+		h.walk = walk
+	case !errors.Is(err, bpf.ErrChildPIDNamespace), !hangAttached(l):
+		return nil, err
+	default:
+		env.log.Warn("hung tasks are told as khungtaskd finds them, their end is not seen", "error", err)
+	}
+	return h, nil
+}
+
+func makeHungTask(env *environment) *hungtask {
+	return &hungtask{env: env, attribution: attribution{attributor: env.attributor}, told: map[hungKey]hungTold{}}
+}
+
+func hangAttached(l *bpf.Loaded) bool {
+	for _, r := range l.Reports() {
+		if r.State == bpf.Attached || r.State == bpf.Adopted {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hungtask) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
+	if head.Kind == bpf.KindHungTaskResumed {
+		r, err := bpf.View[bpf.HungTaskResumed](raw)
+		if err != nil {
+			return false, err
+		}
+		h.resumed(r, ev)
+		return true, nil
+	}
+	r, err := bpf.View[bpf.HungTask](raw)
+	if err != nil {
+		return false, err
+	}
+	h.hung(r, ev)
+	return true, nil
+}
+
+// hung allocates the names of the stack and a place in told: hangs are minutes
+// apart.
+func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
+	ev.Kind = event.HungTask
+	h.names.task(&h.task, &r.Task)
+	ev.Task = &h.task
+	h.subject(ev, &r.Memory, &r.Default)
+
+	h.data = event.HungTaskData{
+		BlockedFor: event.Duration(r.BlockedNS),
+		Lock:       lockName(r.Lock),
+		LockAddr:   r.LockAddr,
+		Stack:      h.env.symbols.Stack(r.Stack[:min(int(r.StackDepth), len(r.Stack))]),
+		Detector:   detectorName(r.Detector),
+	}
+	if r.Holder.PID != 0 {
+		h.names.task(&h.holder, &r.Holder)
+		h.data.Holder, h.data.HolderHint = &h.holder, r.HolderHint != 0
+	}
+	h.data.Wait = waitOf(h.data.Lock != "", r.InIOWait != 0, h.data.Stack)
+	ev.HungTask = &h.data
+
+	if len(h.told) >= maxHungTold {
+		clear(h.told)
+	}
+	h.told[hungKey{r.Task.PID, r.Task.StartNS}] = hungTold{
+		cgroup: ev.Cgroup, container: ev.Container, unit: ev.Unit,
+		wait: h.data.Wait, lock: h.data.Lock, lockAddr: h.data.LockAddr,
+	}
+}
+
+func (h *hungtask) resumed(r *bpf.HungTaskResumed, ev *event.Event) {
+	h.ended(&r.Task, ev, time.Duration(r.BlockedNS), r.Detector, r.Exited != 0)
+	if ev.Cgroup == nil { // told by an earlier run
+		h.subject(ev, &r.Memory, &r.Default)
+	}
+}
+
+// ended fills the event of a hang's end, with the subject that its beginning had.
+func (h *hungtask) ended(t *bpf.Task, ev *event.Event, blocked time.Duration, detector uint8, exited bool) {
+	ev.Kind = event.HungTaskResumed
+	h.names.task(&h.task, t)
+	ev.Task = &h.task
+	key := hungKey{t.PID, t.StartNS}
+	told, ok := h.told[key]
+	delete(h.told, key)
+	if !ok {
+		told.wait = waitOther
+	}
+	ev.Cgroup, ev.Container, ev.Unit = told.cgroup, told.container, told.unit
+	h.data = event.HungTaskData{
+		BlockedFor: event.Duration(blocked),
+		Wait:       told.wait, Lock: told.lock, LockAddr: told.lockAddr,
+		Detector: detectorName(detector),
+		Exited:   exited,
+	}
+	ev.HungTask = &h.data
+}
+
+// poll looks at all tasks. What it finds comes through the ring, but for the
+// end of tasks that are gone.
+func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event)) (time.Duration, error) {
+	if h.walk == nil {
+		return time.Hour, nil
+	}
+	after, khungtaskd := hungThresholds(h.env.cfg.HungTaskAfter, h.env.fs)
+	if err := h.walk.Run(after, khungtaskd); err != nil {
+		return hungLookAgain, err
+	}
+	left, err := h.walk.Sweep(func(s *bpf.HungTaskSleep) {
+		ev := h.env.now(event.Event{Source: "bpf/" + bpf.StemHungTask})
+		h.ended(&s.Task, ev, s.BlockedFor(), s.Reported, true)
+		emit(ev)
+	})
+	if err != nil {
+		return hungLookAgain, err
+	}
+	return nextHungLook(after, left), nil
+}
+
+// hungThresholds returns how long a task must hang to be told when the walk
+// finds it, and when khungtaskd does; 0: when khungtaskd says so.
+func hungThresholds(configured time.Duration, fs hostfs.FS) (walk, khungtaskd time.Duration) {
+	if configured > 0 {
+		return configured, configured
+	}
+	// Read at each look: an administrator may change it. Without khungtaskd in
+	// the kernel there is no such file.
+	v, err := fs.Sysctl("kernel.hung_task_timeout_secs")
+	if err != nil {
+		return hungDefaultAfter, 0
+	}
+	// The kernel takes up to LONG_MAX/HZ; beyond a year it means never.
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil || n == 0 || n > 365*24*3600 {
+		return hungDefaultAfter, 0
+	}
+	return time.Duration(n) * time.Second, 0
+}
+
+// nextHungLook returns the time to the next look: sooner while something hangs,
+// and at the moment at which the longest sleep becomes a hang.
+func nextHungLook(after time.Duration, left bpf.Asleep) time.Duration {
+	next := hungLookEvery
+	if left.Reported > 0 || after <= 2*hungLookEvery {
+		next = hungLookSoon
+	}
+	if due := after - left.Longest; left.Longest > 0 && due > 0 {
+		next = min(next, max(due, hungLookAtOnce))
+	}
+	return next
+}
+
+func lockName(lock uint8) string {
+	switch lock {
+	case bpf.LockMutex:
+		return "mutex"
+	case bpf.LockSemaphore:
+		return "semaphore"
+	case bpf.LockRWSemRead:
+		return "rwsem-read"
+	case bpf.LockRWSemWrite:
+		return "rwsem-write"
+	}
+	return ""
+}
+
+func detectorName(d uint8) string {
+	if d == bpf.HungByKhungtaskd {
+		return "khungtaskd"
+	}
+	return "poll"
+}

@@ -1,0 +1,284 @@
+package collector
+
+import (
+	"bytes"
+	"encoding/binary"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// hungEnvironment is an environment whose kernel has the given kallsyms and
+// hung_task_timeout_secs ("": no khungtaskd).
+func hungEnvironment(t testing.TB, kallsyms, timeout string) *environment {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range map[string]string{
+		"proc/kallsyms":                          kallsyms,
+		"proc/sys/kernel/hung_task_timeout_secs": timeout,
+	} {
+		if content == "" {
+			continue
+		}
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs := hostfs.New(root)
+	return &environment{
+		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(),
+		attributor: hostfs.NewAttributor(16, nil), symbols: hostfs.NewSymbols(fs),
+	}
+}
+
+const hungKallsyms = `ffffffff81000000 T _stext
+ffffffff81001000 T schedule
+ffffffff81002000 t __mutex_lock.constprop.0
+ffffffff81003000 t anon_pipe_write
+ffffffff81004000 T io_schedule
+ffffffff81005000 T vfs_write
+ffffffff81006000 T _etext
+`
+
+func rawOf[R any](r *R) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
+}
+
+func wireTask(pid, tgid uint32, comm string) bpf.Task {
+	t := bpf.Task{PID: pid, TGID: tgid, StartNS: 7e9 + uint64(pid), UID: 1000}
+	copy(t.Comm[:], comm)
+	return t
+}
+
+func wireChain(names ...string) bpf.Chain {
+	c := bpf.Chain{Depth: uint32(len(names))}
+	for i, n := range names {
+		c.ID[i] = uint64(100 + i)
+		copy(c.Name[i][:], n)
+	}
+	return c
+}
+
+func hungRecord() *bpf.HungTask {
+	return &bpf.HungTask{
+		H:         bpf.Header{Version: bpf.WireVersion, Kind: bpf.KindHungTask},
+		Task:      wireTask(812, 811, "post\x1bgres"),
+		Holder:    wireTask(900, 899, "vacuum"),
+		LockAddr:  0xffff888100000040,
+		BlockedNS: 121e9,
+		Detector:  bpf.HungByKhungtaskd, Lock: bpf.LockMutex,
+		StackDepth: 4,
+		Stack:      [32]uint64{0xffffffff81001010, 0xffffffff81002020, 0xffffffff81003030, 0xffffffff81005050},
+		Memory:     wireChain("cri-containerd-6f1c1a5bd6ae4d8eb7a4c6f4a3b0d2c16f1c1a5bd6ae4d8eb7a4c6f4a3b0d2c1.scope", "kubepods-burstable-pod0b1c2d3e_4f5a_6b7c_8d9e_0f1a2b3c4d5e.slice", "kubepods-burstable.slice", "kubepods.slice"),
+	}
+}
+
+func resumedRecord(of *bpf.HungTask) *bpf.HungTaskResumed {
+	return &bpf.HungTaskResumed{
+		H:         bpf.Header{Version: bpf.WireVersion, Kind: bpf.KindHungTaskResumed},
+		Task:      of.Task,
+		BlockedNS: 300e9, Detector: of.Detector, Memory: of.Memory,
+	}
+}
+
+func decodeHung[R any](t testing.TB, h *hungtask, kind bpf.RecordKind, r *R) *event.Event {
+	t.Helper()
+	var ev event.Event
+	ok, err := h.decode(&bpf.Header{Kind: kind}, rawOf(r), &ev)
+	if !ok || err != nil {
+		t.Fatalf("decode: %v, %v", ok, err)
+	}
+	return ev.Clone()
+}
+
+func TestDecodeHungTask(t *testing.T) {
+	h := makeHungTask(hungEnvironment(t, hungKallsyms, ""))
+	ev := decodeHung(t, h, bpf.KindHungTask, hungRecord())
+	if ev.Kind != event.HungTask || ev.Task.PID != 812 || ev.Task.TGID != 811 || ev.Task.Comm != `post\x1bgres` {
+		t.Errorf("task %+v", ev.Task)
+	}
+	if ev.Container == nil || ev.Container.PodUID != "0b1c2d3e-4f5a-6b7c-8d9e-0f1a2b3c4d5e" {
+		t.Errorf("container %+v", ev.Container)
+	}
+	d := ev.HungTask
+	if d.Wait != "lock" || d.Lock != "mutex" || d.LockAddr != 0xffff888100000040 || d.Detector != "khungtaskd" || d.BlockedFor != event.Duration(121*time.Second) {
+		t.Errorf("data %+v", d)
+	}
+	if d.Holder == nil || d.Holder.PID != 900 || d.Holder.TGID != 899 || d.Holder.Comm != "vacuum" || d.HolderHint {
+		t.Errorf("holder %+v, hint %v", d.Holder, d.HolderHint)
+	}
+	want := []string{"schedule+0x10", "__mutex_lock.constprop.0+0x20", "anon_pipe_write+0x30", "vfs_write+0x50"}
+	if len(d.Stack) != 4 || d.Stack[0] != want[0] || d.Stack[1] != want[1] || d.Stack[2] != want[2] || d.Stack[3] != want[3] {
+		t.Errorf("stack %q, want %q", d.Stack, want)
+	}
+}
+
+// The end of a hang carries the subject and the lock of its beginning, also
+// when the task, and with it its groups, is gone.
+func TestDecodeHungTaskEnd(t *testing.T) {
+	h := makeHungTask(hungEnvironment(t, hungKallsyms, ""))
+	begin := hungRecord()
+	beginning := decodeHung(t, h, bpf.KindHungTask, begin)
+	end := resumedRecord(begin)
+	end.Exited, end.Memory = 1, bpf.Chain{}
+	ev := decodeHung(t, h, bpf.KindHungTaskResumed, end)
+	if ev.Kind != event.HungTaskResumed || ev.Task.ID() != beginning.Task.ID() || ev.Subject() != beginning.Subject() {
+		t.Errorf("end is of %q, beginning of %q", ev.Subject(), beginning.Subject())
+	}
+	d := ev.HungTask
+	if !d.Exited || d.BlockedFor != event.Duration(300*time.Second) || d.Wait != "lock" || d.Lock != "mutex" || d.LockAddr != begin.LockAddr || d.Holder != nil || d.Stack != nil {
+		t.Errorf("data %+v", d)
+	}
+	if len(h.told) != 0 {
+		t.Errorf("%d hangs remembered after their end", len(h.told))
+	}
+
+	// A hang that an earlier run told.
+	ev = decodeHung(t, h, bpf.KindHungTaskResumed, resumedRecord(begin))
+	if ev.Subject() != beginning.Subject() || ev.HungTask.Wait != "other" || ev.HungTask.Exited {
+		t.Errorf("end after a restart: %q, %+v", ev.Subject(), ev.HungTask)
+	}
+}
+
+func TestHungTasksRememberedAreBounded(t *testing.T) {
+	h := makeHungTask(hungEnvironment(t, "", ""))
+	r := hungRecord()
+	r.StackDepth = 0
+	for pid := range uint32(3 * maxHungTold) {
+		r.Task.PID = pid
+		decodeHung(t, h, bpf.KindHungTask, r)
+	}
+	if len(h.told) > maxHungTold {
+		t.Errorf("%d hangs remembered", len(h.told))
+	}
+}
+
+// A hang's end allocates nothing. Its beginning does, for the stack.
+func TestDecodeHungTaskEndAllocates(t *testing.T) {
+	h := makeHungTask(hungEnvironment(t, "", ""))
+	end := resumedRecord(hungRecord())
+	raw, head := rawOf(end), &end.H
+	var ev event.Event
+	if n := testing.AllocsPerRun(100, func() {
+		ev = event.Event{}
+		if ok, err := h.decode(head, raw, &ev); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestWaitOf(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		recorded, inIO bool
+		stack          []string
+		want           string
+	}{
+		{"recorded lock", true, true, []string{"io_schedule+0x1"}, "lock"},
+		{"in_iowait", false, true, []string{"__mutex_lock+0x1"}, "io"},
+		{"frozen filesystem", false, false, []string{"schedule+0x5b", "percpu_rwsem_wait+0x10d", "__percpu_down_read+0x41", "ext4_buffered_write_iter+0x1"}, "lock"},
+		{"mutex", false, false, []string{"schedule+0x1", "schedule_preempt_disabled+0x15", "__mutex_lock.constprop.0+0x1"}, "lock"},
+		{"rwsem", false, false, []string{"rwsem_down_write_slowpath+0x1", "down_write+0x1"}, "lock"},
+		{"semaphore", false, false, []string{"__down+0x1", "down+0x1"}, "lock"},
+		{"journal", false, false, []string{"schedule+0x1", "jbd2_log_wait_commit+0x1", "ext4_sync_file+0x1 [ext4]"}, "io"},
+		{"lock below I/O", false, false, []string{"io_schedule+0x1", "folio_wait_bit_common+0x1", "mutex_lock+0x1"}, "io"},
+		{"nfs", false, false, []string{"rpc_wait_bit_killable+0x1 [sunrpc]", "nfs_file_fsync+0x1 [nfs]"}, "io"},
+		{"vfork", false, false, []string{"schedule+0x1", "wait_for_completion_state+0x1", "kernel_clone+0x1"}, "other"},
+		{"no names", false, false, []string{"0xffffffff81000000"}, "other"},
+		{"downloads are not down()", false, false, []string{"download_firmware+0x1"}, "other"},
+		{"nothing", false, false, nil, "other"},
+	} {
+		if got := waitOf(c.recorded, c.inIO, c.stack); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestHungThresholds(t *testing.T) {
+	for _, c := range []struct {
+		configured       time.Duration
+		timeout          string
+		walk, khungtaskd time.Duration
+	}{
+		{0, "120\n", 120 * time.Second, 0},
+		{0, "30\n", 30 * time.Second, 0},
+		{0, "0\n", 120 * time.Second, 0},
+		{0, "", 120 * time.Second, 0},
+		{0, "-1\n", 120 * time.Second, 0},
+		{0, "9223372036854775\n", 120 * time.Second, 0},
+		{time.Minute, "120\n", time.Minute, time.Minute},
+	} {
+		walk, khungtaskd := hungThresholds(c.configured, hungEnvironment(t, "", c.timeout).fs)
+		if walk != c.walk || khungtaskd != c.khungtaskd {
+			t.Errorf("configured %s, sysctl %q: %s and %s, want %s and %s", c.configured, c.timeout, walk, khungtaskd, c.walk, c.khungtaskd)
+		}
+	}
+}
+
+func TestNextHungLook(t *testing.T) {
+	const after = 2 * time.Minute
+	for _, c := range []struct {
+		after time.Duration
+		left  bpf.Asleep
+		want  time.Duration
+	}{
+		{after, bpf.Asleep{}, hungLookEvery},
+		{after, bpf.Asleep{Reported: 1}, hungLookSoon},
+		{2 * time.Second, bpf.Asleep{}, hungLookSoon},
+		{after, bpf.Asleep{Longest: 20 * time.Second}, hungLookEvery},
+		{after, bpf.Asleep{Longest: after - 3*time.Second}, 3 * time.Second},
+		{after, bpf.Asleep{Longest: after - time.Microsecond}, hungLookAtOnce},
+		// Found the ring full: no reason to hurry.
+		{after, bpf.Asleep{Longest: after + time.Minute}, hungLookEvery},
+	} {
+		if got := nextHungLook(c.after, c.left); got != c.want {
+			t.Errorf("after %s with %+v: %s, want %s", c.after, c.left, got, c.want)
+		}
+	}
+}
+
+func FuzzDecodeHungTask(f *testing.F) {
+	begin := hungRecord()
+	f.Add(uint16(bpf.KindHungTask), bytes.Clone(rawOf(begin)))
+	f.Add(uint16(bpf.KindHungTaskResumed), bytes.Clone(rawOf(resumedRecord(begin))))
+	f.Add(uint16(bpf.KindHungTask), []byte{1})
+	env := hungEnvironment(f, hungKallsyms, "")
+	f.Fuzz(func(t *testing.T, kind uint16, b []byte) {
+		h := makeHungTask(env)
+		// The ring aligns records to 8 bytes; a slice of bytes need not be.
+		words := make([]uint64, (len(b)+7)/8)
+		for i := range words {
+			var w [8]byte
+			copy(w[:], b[i*8:])
+			words[i] = binary.NativeEndian.Uint64(w[:])
+		}
+		raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)[:len(b)]
+		var ev event.Event
+		ok, err := h.decode(&bpf.Header{Kind: bpf.RecordKind(kind)}, raw, &ev)
+		if ok == (err != nil) {
+			t.Fatalf("ok %v with error %v", ok, err)
+		}
+		if !ok {
+			return
+		}
+		if ev.Task == nil || ev.HungTask == nil || ev.HungTask.Wait == "" || ev.HungTask.Detector == "" || len(ev.HungTask.Stack) > 32 {
+			t.Fatalf("incomplete event %+v", ev)
+		}
+		if event.SafeText(ev.Task.Comm, 1000) != ev.Task.Comm {
+			t.Fatalf("comm %q is not fit to be shown", ev.Task.Comm)
+		}
+	})
+}

@@ -1,0 +1,269 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// Emit takes one event. The event is valid only during the call; calls come
+// from several goroutines. A record is given back to the kernel after the call
+// with its event has returned.
+type Emit func(*event.Event)
+
+// decoder turns the records of one stem into events. It is used by one
+// goroutine.
+type decoder interface {
+	// decode fills ev, whose Time, BootTime and CPU are set, from a record of
+	// its stem. What ev points to may be reused by the next call. ok is false
+	// where the record tells nothing new.
+	decode(h *bpf.Header, raw []byte, ev *event.Event) (ok bool, err error)
+}
+
+// poller is a decoder that also looks at the kernel by itself, on the same
+// goroutine.
+type poller interface {
+	// poll does one look and says when it wants the next.
+	poll(ctx context.Context, now time.Time, emit func(*event.Event)) (next time.Duration, err error)
+}
+
+// kernelSource runs the BPF stems.
+type kernelSource struct {
+	env   *environment
+	pins  *bpf.PinRoot
+	stems []*stem
+}
+
+// stem is one running fault family.
+type stem struct {
+	name    string
+	loaded  *bpf.Loaded
+	decoder decoder
+	err     error // why it does not run
+	log     *slog.Logger
+	env     *environment
+
+	source string
+	ev     event.Event
+	// Totals already told, to tell only what is new.
+	ringFull, skipped uint64
+
+	canaryMu sync.Mutex
+	canary   canaryState
+}
+
+// lossEvery is how often the counters of lost records are read: soon enough
+// for an operator, rare enough to cost nothing.
+const lossEvery = 5 * time.Second
+
+// openKernel loads and attaches every stem. A stem that can't run is not an
+// error: it shows in its reports and as an [event.Source] event, and the others
+// run. The error is about what concerns all stems: no BTF, or another agent
+// that owns the pins.
+func openKernel(env *environment) (*kernelSource, error) {
+	btf, err := bpf.OpenKernel()
+	if err != nil {
+		return nil, err
+	}
+	env.kernel = btf
+	k := &kernelSource{env: env}
+	if root := env.cfg.PinRoot; root != "" {
+		k.pins, err = bpf.OpenPinRoot(root)
+		switch {
+		case errors.Is(err, bpf.ErrPinRootBusy):
+			return nil, err
+		case err != nil:
+			env.log.Warn("faults during a restart will be missed: nothing can be pinned", "error", err)
+		}
+	}
+	for _, blueprint := range bpf.Stems() {
+		k.stems = append(k.stems, k.openStem(blueprint))
+	}
+	return k, nil
+}
+
+// blind: no stem sees anything.
+func (k *kernelSource) blind() bool {
+	return !slices.ContainsFunc(k.stems, func(s *stem) bool { return s.err == nil })
+}
+
+func (k *kernelSource) openStem(blueprint bpf.Stem) *stem {
+	s := &stem{name: blueprint.Name, env: k.env, log: k.env.log.With("stem", blueprint.Name), source: "bpf/" + blueprint.Name}
+	s.loaded, s.err = bpf.Open(blueprint, k.env.kernel, k.pins)
+	if s.err == nil {
+		s.decoder, s.err = newDecoder(k.env, s.loaded)
+	}
+	return s
+}
+
+// newDecoder returns the decoder of a stem.
+func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
+	switch l.Stem {
+	case bpf.StemOOMKill:
+		return newOOMKill(env), nil
+	case bpf.StemHungTask:
+		return newHungTask(env, l)
+	case bpf.StemDiskIO:
+		return newDiskIO(env, l), nil
+	case bpf.StemFSError:
+		return newFSError(env, l), nil
+	case bpf.StemSockFail:
+		return newSockFail(env, l), nil
+	}
+	return nil, fmt.Errorf("stem %s has no decoder", l.Stem)
+}
+
+func (k *kernelSource) reports() []bpf.VariantReport {
+	var all []bpf.VariantReport
+	for _, s := range k.stems {
+		all = append(all, s.loaded.Reports()...)
+	}
+	return all
+}
+
+// run reads all stems until ctx ends. It returns nil then. It tells first, for
+// each stem, whether it sees its faults.
+func (k *kernelSource) run(ctx context.Context, emit Emit) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range k.stems {
+		s.tellSource(emit)
+		if s.err != nil {
+			continue
+		}
+		g.Go(func() error {
+			if err := s.run(ctx, emit); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			return nil
+		})
+	}
+	<-ctx.Done()
+	return g.Wait()
+}
+
+func (s *stem) tellSource(emit Emit) {
+	if s.err != nil {
+		s.log.Error("stem can't see its faults", "error", s.err)
+	}
+	emit(s.env.sourceEvent(s.name, s.err))
+}
+
+// run reads one stem's ring until ctx ends.
+func (s *stem) run(ctx context.Context, emit Emit) error {
+	p, err := bpf.NewPoller(s.loaded.Ring())
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	stop := context.AfterFunc(ctx, p.Wake)
+	defer stop()
+
+	looks, _ := s.decoder.(poller)
+	var nextLook, nextLoss, nextCanary time.Time
+	for {
+		if _, err := s.loaded.Drain(func(raw []byte) { s.handle(raw, emit) }); err != nil {
+			s.log.Warn("predecessor's pins stay", "error", err)
+		}
+		now := time.Now()
+		if looks != nil && !now.Before(nextLook) {
+			every, err := looks.poll(ctx, now, emit)
+			if err != nil && ctx.Err() == nil {
+				s.log.Warn("look at the kernel", "error", err)
+			}
+			nextLook = time.Now().Add(every)
+		}
+		if !now.Before(nextLoss) {
+			s.tellLosses(emit)
+			nextLoss = now.Add(lossEvery)
+		}
+		if !now.Before(nextCanary) {
+			s.exercise(now)
+			nextCanary = now.Add(canaryEvery)
+		}
+		wait := min(time.Until(nextLoss), time.Until(nextCanary))
+		if looks != nil {
+			wait = min(wait, time.Until(nextLook))
+		}
+		// Rounded up: a wait of 0 ms would spin.
+		if err := p.Wait(max(wait, 0) + time.Millisecond); errors.Is(err, os.ErrClosed) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// handle decodes one record and emits its event.
+func (s *stem) handle(raw []byte, emit Emit) {
+	h, err := bpf.ParseHeader(raw)
+	if err != nil {
+		reason := "malformed"
+		if errors.Is(err, bpf.ErrForeignWire) {
+			reason = "foreign-wire"
+		}
+		s.tellLost(reason, 1, emit)
+		return
+	}
+	boot := time.Duration(h.BootNS)
+	s.ev = event.Event{Time: s.env.clock.Wall(boot), BootTime: event.Duration(boot), CPU: h.CPU, Source: s.source}
+	ok := true
+	if h.Kind == bpf.KindCanary {
+		err = s.decodeCanary(raw, &s.ev)
+	} else {
+		ok, err = s.decoder.decode(h, raw, &s.ev)
+	}
+	if err != nil {
+		s.log.Warn("record skipped", "error", err)
+		s.tellLost("malformed", 1, emit)
+		return
+	}
+	if ok {
+		emit(&s.ev)
+	}
+}
+
+// tellLosses emits what the kernel lost since the last time.
+func (s *stem) tellLosses(emit Emit) {
+	if n, err := s.loaded.RingFull(); err != nil {
+		s.log.Warn("read losses", "error", err)
+	} else if n > s.ringFull {
+		s.tellLost("ring-full", n-s.ringFull, emit)
+		s.ringFull = n
+	}
+	if n, err := s.loaded.Skipped(); err != nil {
+		s.log.Warn("read losses", "error", err)
+	} else if n > s.skipped {
+		s.tellLost("recursion", n-s.skipped, emit)
+		s.skipped = n
+	}
+}
+
+func (s *stem) tellLost(reason string, n uint64, emit Emit) {
+	emit(s.env.now(event.Event{
+		Kind: event.Lost, Source: "collector", Lost: &event.LostData{Stem: s.name, Count: n, Reason: reason},
+	}))
+}
+
+func (k *kernelSource) close(detach bool) error {
+	var errs []error
+	for _, s := range k.stems {
+		errs = append(errs, s.loaded.Close())
+	}
+	if k.pins != nil {
+		if detach {
+			errs = append(errs, k.pins.Remove())
+		}
+		errs = append(errs, k.pins.Close())
+	}
+	return errors.Join(errs...)
+}

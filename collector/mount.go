@@ -1,0 +1,273 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// mountSource tells when a filesystem mounted for writing refuses writes, and
+// when that is over. It also keeps the mount table that devices are named by.
+//
+// The kernel announces changes of mounts, but not an error that ends writing:
+// ext4 sets a flag of its own since 6.12 and nobody is woken. So the table is
+// read again when a filesystem error was seen, and now and then.
+type mountSource struct {
+	env *environment
+
+	mu       sync.Mutex
+	suspects map[fsKey]time.Time // when a filesystem error was seen first
+	wake     chan struct{}       // holds one token while suspects has new ones
+
+	// Of Run's goroutine.
+	last     []hostfs.Mount
+	reported map[fsKey]*refusing
+}
+
+// refusing is a filesystem that was reported.
+type refusing struct {
+	device event.Device
+	data   event.MountData
+}
+
+const (
+	// mountEvery is how often the table is read without a cause: the longest
+	// that a filesystem which turned read-only unseen goes unreported.
+	mountEvery = 10 * time.Second
+	// suspectSoon is when the table is read after an error was seen, besides at
+	// once: the kernel reports the error just before it acts on it.
+	suspectSoon = 20 * time.Millisecond
+	// suspectFor is how long the kernel may take from the error to its visible
+	// end. What does not show by then does not show at all.
+	suspectFor = time.Second
+	// maxSuspects bounds the devices waited for, and maxRefusing those that were
+	// reported: more at once is one fault of what is below them.
+	maxSuspects = 64
+	maxRefusing = 256
+)
+
+func newMountSource(env *environment) *mountSource {
+	return &mountSource{
+		env: env, suspects: map[fsKey]time.Time{}, wake: make(chan struct{}, 1), reported: map[fsKey]*refusing{},
+	}
+}
+
+// Notify tells that the filesystem on a device (the kernel's own dev_t) has met
+// an error. It does not block, and is safe for concurrent use.
+func (m *mountSource) Notify(dev uint32) {
+	major, minor := hostfs.SplitKernelDev(dev)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := fsKey{major, minor}
+	if _, ok := m.suspects[key]; ok || len(m.suspects) >= maxSuspects {
+		return
+	}
+	m.suspects[key] = time.Now()
+	select {
+	case m.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// Run tells first what refuses writes already. It returns nil when ctx ends.
+func (m *mountSource) Run(ctx context.Context, emit Emit) error {
+	g, ctx := errgroup.WithContext(ctx)
+	changed := make(chan struct{}, 1)
+	g.Go(func() error { return m.watch(ctx, changed) })
+	g.Go(func() error {
+		ticks := time.NewTicker(mountEvery)
+		defer ticks.Stop()
+		again := time.NewTimer(0)
+		defer again.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changed:
+			case <-ticks.C:
+			case <-m.wake:
+			case <-again.C:
+			}
+			table, err := m.env.fs.MountTable()
+			if err != nil {
+				m.env.log.Warn("mounts can't be read", "error", err)
+				continue
+			}
+			if wait := m.look(table, time.Now(), emit); wait > 0 {
+				again.Reset(wait)
+			}
+		}
+	})
+	return g.Wait()
+}
+
+// watch says when the kernel has announced a change. The watcher's own table is
+// not used: one that is read elsewhere meanwhile would be newer, and the order
+// decides what is a change. When watching fails, it tries again.
+func (m *mountSource) watch(ctx context.Context, changed chan<- struct{}) error {
+	for ctx.Err() == nil {
+		err := hostfs.NewMountWatcher(m.env.fs).Run(ctx, func(*hostfs.MountTable) {
+			select {
+			case changed <- struct{}{}:
+			default: // a look is due anyway
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			m.env.log.Warn("changes of mounts are seen late", "error", err, "look_every", mountEvery)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(mountEvery):
+		}
+	}
+	return nil
+}
+
+// look compares the table with the last one. It returns how soon it wants to be
+// called again because of suspects; 0: there are none.
+func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (again time.Duration) {
+	m.env.devices.SetMounts(table)
+	mounts := table.Mounts()
+	for _, c := range diff(m.last, mounts) {
+		m.apply(c, emit)
+	}
+	m.last = mounts
+	ripe, again := m.takeSuspects(now)
+	if len(ripe) > 0 {
+		m.question(ripe, emit)
+	}
+	return again
+}
+
+func (m *mountSource) apply(c change, emit Emit) {
+	known := m.reported[c.key]
+	switch {
+	case c.faulty && known == nil && len(m.reported) < maxRefusing:
+		known = &refusing{device: m.device(&c.mount), data: event.MountData{
+			FSType: event.SafeText(c.mount.FSType, 64),
+			Path:   event.SafeText(c.mount.Path, 1024),
+			Reason: c.reason,
+		}}
+		if at := known.device.Mounts; len(at) > 0 {
+			known.data.Path = at[0].Path // the shortest
+		}
+		m.reported[c.key] = known
+		m.tell(event.MountReadOnly, known, c.reason, emit)
+	case !c.faulty && known != nil:
+		delete(m.reported, c.key)
+		m.tell(event.MountWritable, known, c.reason, emit)
+	}
+}
+
+func (m *mountSource) tell(kind event.Kind, r *refusing, reason string, emit Emit) {
+	device, data := r.device, r.data
+	data.Reason = reason
+	emit(m.env.now(event.Event{Kind: kind, Source: "mountinfo", Device: &device, Mount: &data}))
+}
+
+// device names the device; that of btrfs, whose number is its own, by what it
+// was mounted from.
+func (m *mountSource) device(mount *hostfs.Mount) event.Device {
+	if mount.Major != 0 {
+		return m.env.devices.Device(mount.Major, mount.Minor)
+	}
+	return event.Device{
+		Minor:  mount.Minor,
+		Name:   event.SafeText(filepath.Base(mount.Source), 64),
+		Mounts: []event.Mount{{Path: event.SafeText(mount.Path, 1024), FSType: event.SafeText(mount.FSType, 64)}},
+	}
+}
+
+// takeSuspects returns the suspects of now, true for those that had the time to
+// show it, and forgets the latter. One whose errors go on is a suspect again;
+// so a flood of errors costs three looks a second.
+func (m *mountSource) takeSuspects(now time.Time) (late map[fsKey]bool, again time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	late = make(map[fsKey]bool, len(m.suspects))
+	for key, since := range m.suspects {
+		age := now.Sub(since)
+		late[key] = age >= suspectFor
+		wait := suspectFor - age
+		switch {
+		case age >= suspectFor:
+			delete(m.suspects, key)
+			continue
+		case age < suspectSoon:
+			wait = suspectSoon - age
+		}
+		if again == 0 || wait < again {
+			again = wait
+		}
+	}
+	return late, again
+}
+
+// question decides on filesystems that met an error but don't show that they
+// refuse writes.
+func (m *mountSource) question(late map[fsKey]bool, emit Emit) {
+	filesystems, _ := byFilesystem(m.last)
+	for key, isLate := range late {
+		fs := filesystems[key]
+		if fs == nil || m.reported[key] != nil {
+			continue
+		}
+		reason := ""
+		switch {
+		case fs.first().FSType == "xfs":
+			// Its only error that is told is a shutdown, which mountinfo does
+			// not show.
+			reason = reasonShutdown
+		case isLate && fs.visible() == "" && !fs.first().MountReadOnly && m.remountsReadOnly(fs.first()):
+			// ext4 of 6.12 to 6.14 refuses writes without showing it.
+			reason = reasonErrorPolicy
+		default:
+			continue
+		}
+		m.apply(change{key: key, mount: *fs.first(), faulty: true, reason: reason}, emit)
+	}
+}
+
+// remountsReadOnly tells whether an error ends writing. mountinfo leaves out a
+// policy that is the filesystem's default; ext4 tells all options elsewhere.
+func (m *mountSource) remountsReadOnly(mount *hostfs.Mount) bool {
+	if mount.ErrorsPolicy != "" || mount.FSType != "ext4" {
+		return mount.ErrorsPolicy == "remount-ro"
+	}
+	name := m.env.devices.Device(mount.Major, mount.Minor).Name
+	options, err := m.readExt4Options(name)
+	if err != nil {
+		m.env.log.Debug("policy of a filesystem can't be read", "device", name, "error", err)
+		return false
+	}
+	for line := range strings.Lines(options) {
+		if strings.TrimSpace(line) == "errors=remount-ro" {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *mountSource) readExt4Options(device string) (string, error) {
+	name := strings.ReplaceAll(device, "/", "!")
+	if name == "" || strings.HasPrefix(name, ".") {
+		return "", fmt.Errorf("device %q: %w", device, hostfs.ErrPath)
+	}
+	file, err := os.Open(m.env.fs.Path("/proc/fs/ext4/" + name + "/options"))
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, 8<<10)) // one option a line, some 40 lines
+	return string(text), err
+}

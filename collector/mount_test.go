@@ -1,0 +1,277 @@
+package collector
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+func ext4Mount(path string, set ...func(*hostfs.Mount)) hostfs.Mount {
+	m := hostfs.Mount{Major: 8, Minor: 2, Root: "/", Path: path, FSType: "ext4", Source: "/dev/sda2", ErrorsPolicy: "remount-ro"}
+	for _, f := range set {
+		f(&m)
+	}
+	return m
+}
+
+func mountRO(m *hostfs.Mount)     { m.MountReadOnly = true }
+func superRO(m *hostfs.Mount)     { m.SuperReadOnly = true }
+func emergencyRO(m *hostfs.Mount) { m.EmergencyRO = true }
+func shutDown(m *hostfs.Mount)    { m.Shutdown = true }
+
+func of(fsType string) func(*hostfs.Mount) { return func(m *hostfs.Mount) { m.FSType = fsType } }
+func anonymous(m *hostfs.Mount)            { m.Major, m.Minor = 0, 45 }
+func source(s string) func(*hostfs.Mount)  { return func(m *hostfs.Mount) { m.Source = s } }
+
+func TestDiffMounts(t *testing.T) {
+	type table = []hostfs.Mount
+	volume := ext4Mount("/data")
+	pod := ext4Mount("/pod")
+	reader := ext4Mount("/reader", mountRO) // a pod that mounts it read-only
+	tests := []struct {
+		name     string
+		old, now table
+		want     string
+	}{
+		{"nothing", table{volume}, table{volume}, ""},
+		{"error on 6.11 and older", table{volume, pod, reader},
+			table{ext4Mount("/data", superRO), ext4Mount("/pod", superRO), ext4Mount("/reader", mountRO, superRO)}, "/data superblock-ro"},
+		{"error of another kind than ext4", table{ext4Mount("/usb", of("somefs"))}, table{ext4Mount("/usb", of("somefs"), superRO)}, "/usb superblock-ro"},
+		{"error on 6.15 and newer", table{volume}, table{ext4Mount("/data", emergencyRO)}, "/data emergency-ro"},
+		{"shutdown", table{volume}, table{ext4Mount("/data", shutDown, emergencyRO)}, "/data shutdown"},
+		{"told once", table{ext4Mount("/data", emergencyRO)}, table{ext4Mount("/data", emergencyRO)}, ""},
+		{"administrator", table{volume}, table{ext4Mount("/data", superRO, mountRO)}, ""},
+		{"administrator, with bind mounts", table{volume, pod}, table{ext4Mount("/data", superRO, mountRO), ext4Mount("/pod", superRO)}, ""},
+		{"administrator, by a bind mount", table{volume, pod}, table{ext4Mount("/data", superRO), ext4Mount("/pod", superRO, mountRO)}, ""},
+		{"only one mount", table{volume, pod}, table{volume, ext4Mount("/pod", mountRO)}, ""},
+		{"nobody writes", table{ext4Mount("/data", mountRO)}, table{ext4Mount("/data", mountRO, superRO)}, ""},
+		{"administrator's ends", table{ext4Mount("/data", mountRO, superRO)}, table{volume}, "/data -remounted"},
+		{"remounted", table{ext4Mount("/data", superRO)}, table{volume}, "/data -remounted"},
+		{"mounted anew", table{ext4Mount("/data", emergencyRO)}, table{volume}, "/data -remounted"},
+		{"unmounted", table{ext4Mount("/data", emergencyRO)}, nil, "/data -unmounted"},
+		{"first mount gone", table{ext4Mount("/data", emergencyRO), ext4Mount("/pod", emergencyRO)}, table{ext4Mount("/pod", emergencyRO)}, ""},
+		{"at the start", nil, table{ext4Mount("/data", superRO), ext4Mount("/reader", mountRO, superRO)}, "/data superblock-ro"},
+		{"at the start, administrator's", nil, table{ext4Mount("/data", mountRO, superRO), ext4Mount("/pod", superRO)}, ""},
+		{"at the start, emergency", nil, table{ext4Mount("/data", emergencyRO)}, "/data emergency-ro"},
+		{"read-only by nature", nil, table{ext4Mount("/cd", of("iso9660"), superRO), ext4Mount("/snap", of("squashfs"), superRO)}, ""},
+		{"without a disk", table{ext4Mount("/", of("overlay"), anonymous)}, table{ext4Mount("/", of("overlay"), anonymous, superRO)}, ""},
+		{"btrfs", table{ext4Mount("/", of("btrfs"), anonymous)}, table{ext4Mount("/", of("btrfs"), anonymous, superRO)}, "/ superblock-ro"},
+		{"number used again", table{volume}, table{ext4Mount("/snap", of("squashfs"), source("/dev/loop0"), superRO)}, "/data -unmounted"},
+		{"two filesystems", table{volume, ext4Mount("/b", func(m *hostfs.Mount) { m.Minor = 3 })},
+			table{ext4Mount("/data", emergencyRO)}, "/data emergency-ro, /b -unmounted"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, c := range diff(tt.old, tt.now) {
+				reason := c.reason
+				if !c.faulty {
+					reason = "-" + reason
+				}
+				if (fsKey{c.mount.Major, c.mount.Minor}) != c.key {
+					t.Errorf("key %v of mount %+v", c.key, c.mount)
+				}
+				got = append(got, c.mount.Path+" "+reason)
+			}
+			if s := strings.Join(got, ", "); s != tt.want {
+				t.Errorf("got %q, want %q", s, tt.want)
+			}
+		})
+	}
+}
+
+// mountNode is a node whose mount table the test writes.
+type mountNode struct {
+	t      *testing.T
+	env    *environment
+	source *mountSource
+	got    []string
+}
+
+func newMountNode(t *testing.T) *mountNode {
+	t.Helper()
+	fs := hostfs.New(t.TempDir())
+	env := &environment{log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(), devices: hostfs.NewDevices(fs)}
+	n := &mountNode{t: t, env: env, source: newMountSource(env)}
+	n.write("/sys/devices/block/sda/dev", "8:0")
+	n.write("/sys/dev/block/.keep", "")
+	if err := os.Symlink("../../devices/block/sda", fs.Path("/sys/dev/block/8:0")); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (n *mountNode) write(path, content string) {
+	n.t.Helper()
+	path = n.env.fs.Path(path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *mountNode) mounts(lines ...string) {
+	n.t.Helper()
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(l + "\n")
+	}
+	n.write("/proc/1/mountinfo", b.String())
+}
+
+func (n *mountNode) emit(ev *event.Event) {
+	if ev.Device == nil || ev.Mount == nil || ev.CPU != event.NoCPU || ev.Time.IsZero() {
+		n.t.Errorf("incomplete event %+v", ev)
+		return
+	}
+	n.got = append(n.got, fmt.Sprintf("%s %s %s at %s: %s", ev.Kind, ev.Mount.FSType, ev.Device.Name, ev.Mount.Path, ev.Mount.Reason))
+}
+
+func (n *mountNode) look() (again time.Duration) {
+	n.t.Helper()
+	table, err := n.env.fs.MountTable()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return n.source.look(table, time.Now(), n.emit)
+}
+
+// expect checks the events since the last call.
+func (n *mountNode) expect(want ...string) {
+	n.t.Helper()
+	if !slices.Equal(n.got, want) {
+		n.t.Errorf("got %q, want %q", n.got, want)
+	}
+	n.got = nil
+}
+
+const (
+	healthyExt4 = "30 1 8:0 / /data rw - ext4 /dev/sda rw"
+	healthyXFS  = "30 1 8:0 / /data rw - xfs /dev/sda rw"
+)
+
+func TestMountsAreToldOnce(t *testing.T) {
+	n := newMountNode(t)
+	n.mounts(healthyExt4)
+	n.look()
+	n.expect()
+	broken := "30 1 8:0 / /data rw - ext4 /dev/sda ro"
+	for range 2 {
+		n.mounts("31 1 8:0 /vol /var/lib/kubelet/pods/x rw - ext4 /dev/sda ro", broken)
+		n.look()
+	}
+	n.expect("mount.readonly ext4 sda at /data: superblock-ro")
+	for range 2 {
+		n.mounts(healthyExt4)
+		n.look()
+	}
+	n.expect("mount.writable ext4 sda at /data: remounted")
+	n.mounts(broken)
+	n.look()
+	n.mounts()
+	n.look()
+	n.expect("mount.readonly ext4 sda at /data: superblock-ro", "mount.writable ext4 sda at /data: unmounted")
+}
+
+// ext4 of 6.12 to 6.14 does not show that it refuses writes.
+func TestMountErrorPolicy(t *testing.T) {
+	const dev = 8 << 20
+	for name, tt := range map[string]struct {
+		mount, options string
+		want           []string
+	}{
+		"policy in mountinfo": {healthyExt4 + ",errors=remount-ro", "", []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		"policy by default":   {healthyExt4, "rw\nerrors=remount-ro\n", []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		"writes on":           {healthyExt4, "rw\nerrors=continue\n", nil},
+		"not told":            {healthyExt4, "", nil},
+		"overridden":          {healthyExt4 + ",errors=continue", "errors=remount-ro\n", nil},
+		"mounted read-only":   {"30 1 8:0 / /data ro - ext4 /dev/sda ro,errors=remount-ro", "", nil},
+		"another filesystem":  {healthyXFS, "", []string{"mount.readonly xfs sda at /data: shutdown"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newMountNode(t)
+				n.mounts(tt.mount)
+				if tt.options != "" {
+					n.write("/proc/fs/ext4/sda/options", tt.options)
+				}
+				n.look()
+				n.source.Notify(dev)
+				n.source.Notify(dev)
+				looks := 0
+				for again := n.look(); again > 0; again = n.look() {
+					time.Sleep(again)
+					looks++
+				}
+				if looks != 2 {
+					t.Errorf("%d looks after the first, want 2", looks)
+				}
+				n.expect(tt.want...)
+				n.mounts()
+				n.look()
+				if len(tt.want) > 0 {
+					n.expect(strings.Replace(tt.want[0][:strings.LastIndexByte(tt.want[0], ' ')], "readonly", "writable", 1) + " unmounted")
+				}
+			})
+		})
+	}
+}
+
+// What shows in time is told by what it shows.
+func TestMountSuspectShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		n.mounts(healthyExt4 + ",errors=remount-ro")
+		n.look()
+		n.source.Notify(8 << 20)
+		time.Sleep(n.look())
+		n.expect()
+		n.mounts(healthyExt4 + ",errors=remount-ro,emergency_ro")
+		time.Sleep(n.look())
+		if again := n.look(); again != 0 {
+			t.Errorf("another look in %s", again)
+		}
+		n.expect("mount.readonly ext4 sda at /data: emergency-ro")
+	})
+}
+
+func TestMountSuspectsAreBounded(t *testing.T) {
+	n := newMountNode(t)
+	for minor := range uint32(10 * maxSuspects) {
+		n.source.Notify(8<<20 | minor)
+	}
+	if len(n.source.suspects) != maxSuspects {
+		t.Errorf("%d suspects", len(n.source.suspects))
+	}
+	var lines []string
+	for minor := range 2 * maxRefusing {
+		lines = append(lines, fmt.Sprintf("%d 1 9:%d / /m%d rw - ext4 /dev/md%d rw,emergency_ro", minor+30, minor, minor, minor))
+	}
+	n.mounts(lines...)
+	n.look()
+	if len(n.got) != maxRefusing {
+		t.Errorf("%d events", len(n.got))
+	}
+}
+
+func BenchmarkDiffMounts(b *testing.B) {
+	var table []hostfs.Mount
+	for i := range 2000 { // a node with 200 pods
+		table = append(table, ext4Mount(fmt.Sprint("/m", i), func(m *hostfs.Mount) { m.Minor = uint32(i % 50) }))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		diff(table, table)
+	}
+}

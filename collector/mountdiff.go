@@ -1,0 +1,158 @@
+package collector
+
+import (
+	"slices"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// Reasons of [event.MountReadOnly] and [event.MountWritable].
+const (
+	reasonSuperReadOnly = "superblock-ro" // the filesystem turned read-only under a writable mount
+	reasonEmergencyRO   = "emergency-ro"  // ext4 from 6.15 on says so
+	reasonShutdown      = "shutdown"      // all I/O stopped
+	reasonErrorPolicy   = "error-policy"  // an error was met that ends writing, and nothing shows it
+	reasonRemounted     = "remounted"
+	reasonUnmounted     = "unmounted"
+)
+
+// fsKey identifies a mounted filesystem: st_dev of its files.
+type fsKey struct{ major, minor uint32 }
+
+// change is what happened to one filesystem between two looks at the mounts.
+type change struct {
+	key    fsKey
+	mount  hostfs.Mount // its first mount; the last one known where it is unmounted
+	faulty bool         // it refuses writes; false: it does not any more
+	reason string
+}
+
+// mounted is a filesystem as the mount table shows it.
+type mounted struct {
+	mounts []*hostfs.Mount // in the kernel's order, so the oldest first
+}
+
+func (m *mounted) first() *hostfs.Mount { return m.mounts[0] }
+
+// diff returns what became of filesystems on devices from one mount table to
+// the next, in the order of the new table. old is nil at the start.
+//
+// The kernel turning a filesystem read-only is told from an administrator doing
+// so by the mounts: "mount -o remount,ro" makes the filesystem and one mount of
+// it read-only, the kernel only the filesystem.
+func diff(old, now []hostfs.Mount) []change {
+	before, oldKeys := byFilesystem(old)
+	after, newKeys := byFilesystem(now)
+	var changes []change
+	for _, key := range newKeys {
+		m, was := after[key], before[key]
+		if was != nil && !sameFilesystem(was.first(), m.first()) {
+			// The number of a loop device or volume that was used again.
+			changes = append(changes, change{key: key, mount: *was.first(), reason: reasonUnmounted})
+			was = nil
+		}
+		reason, oldReason := m.refusal(was), ""
+		if was != nil {
+			oldReason = was.visible()
+		}
+		switch {
+		case reason != "":
+			changes = append(changes, change{key: key, mount: *m.first(), faulty: true, reason: reason})
+		case oldReason != "" && m.visible() == "":
+			changes = append(changes, change{key: key, mount: *m.first(), reason: reasonRemounted})
+		}
+	}
+	for _, key := range oldKeys {
+		if after[key] == nil {
+			changes = append(changes, change{key: key, mount: *before[key].first(), reason: reasonUnmounted})
+		}
+	}
+	return changes
+}
+
+// refusal says how a filesystem began to refuse writes since the last look; was
+// is nil where it was not mounted then. Empty: it did not.
+func (m *mounted) refusal(was *mounted) string {
+	reason := m.visible()
+	if reason == "" || was != nil && was.visible() == reason {
+		return ""
+	}
+	if reason != reasonSuperReadOnly {
+		return reason
+	}
+	if was == nil {
+		// Nothing tells what it was before. Others than these are read-only by
+		// nature; and whoever mounts one of these read-only has a mount that is.
+		if mayTurnReadOnly(m.first().FSType) && !m.first().MountReadOnly {
+			return reason
+		}
+		return ""
+	}
+	writable := false
+	for _, mount := range m.mounts {
+		writable = writable || !mount.MountReadOnly
+		if mount.MountReadOnly && was.hasWritable(mount.Path) {
+			return "" // remounted by somebody
+		}
+	}
+	if !writable {
+		return "" // no one had it for writing
+	}
+	return reason
+}
+
+// visible says how the mount table shows that the filesystem refuses writes,
+// for whatever cause; empty: it does not.
+func (m *mounted) visible() string {
+	switch f := m.first(); {
+	case f.Shutdown:
+		return reasonShutdown
+	case f.EmergencyRO:
+		return reasonEmergencyRO
+	case f.SuperReadOnly:
+		return reasonSuperReadOnly
+	}
+	return ""
+}
+
+func (m *mounted) hasWritable(path string) bool {
+	return slices.ContainsFunc(m.mounts, func(o *hostfs.Mount) bool { return o.Path == path && !o.MountReadOnly })
+}
+
+func sameFilesystem(a, b *hostfs.Mount) bool { return a.FSType == b.FSType && a.Source == b.Source }
+
+// byFilesystem groups mounts, and gives the keys in the table's order.
+func byFilesystem(mounts []hostfs.Mount) (map[fsKey]*mounted, []fsKey) {
+	all := map[fsKey]*mounted{}
+	var keys []fsKey
+	for i := range mounts {
+		m := &mounts[i]
+		if !onDevice(m) {
+			continue
+		}
+		key := fsKey{m.Major, m.Minor}
+		if all[key] == nil {
+			all[key] = &mounted{}
+			keys = append(keys, key)
+		}
+		all[key].mounts = append(all[key].mounts, m)
+	}
+	return all, keys
+}
+
+// onDevice leaves out what has no disk (overlay, proc, NFS): it can't turn
+// read-only by an error of its own.
+func onDevice(m *hostfs.Mount) bool {
+	return m.Major != 0 || m.FSType == "btrfs" || m.FSType == "bcachefs"
+}
+
+// mayTurnReadOnly: filesystems that are written to, and that turn read-only at
+// an error (for some, by their errors= option).
+func mayTurnReadOnly(fsType string) bool {
+	switch fsType {
+	case "ext2", "ext3", "ext4", "xfs", "btrfs", "bcachefs", "f2fs", "jfs", "nilfs2",
+		"vfat", "msdos", "exfat", "ntfs3", "ocfs2", "gfs2":
+		return true
+	}
+	return false
+}

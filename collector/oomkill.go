@@ -1,0 +1,93 @@
+package collector
+
+import (
+	"os"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// oomkill decodes OOM kills.
+type oomkill struct {
+	env *environment
+	attribution
+	names
+	page uint64
+
+	// What the event points to, used again for the next one.
+	victim, trigger event.Task
+	limit           event.Cgroup
+	data            event.OOMKillData
+}
+
+func newOOMKill(env *environment) *oomkill {
+	return &oomkill{env: env, attribution: attribution{attributor: env.attributor}, page: uint64(os.Getpagesize())}
+}
+
+func (o *oomkill) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
+	r, err := bpf.View[bpf.OOMKill](raw)
+	if err != nil {
+		return false, err
+	}
+	ev.Kind = event.OOMKill
+	o.names.task(&o.victim, &r.Victim)
+	o.names.task(&o.trigger, &r.Trigger)
+	if r.VictimPartial != 0 {
+		// 5.10 without a context program gives the pid alone; the process is
+		// dying, but may still be there.
+		if t, err := o.env.fs.Task(int(r.Victim.PID)); err == nil {
+			o.victim = t
+		}
+	}
+	ev.Task = &o.victim
+	o.subject(ev, &r.Memory, &r.Default)
+
+	o.data = event.OOMKillData{
+		Scope:       o.scope(r),
+		Trigger:     &o.trigger,
+		TotalVM:     r.TotalVM * o.page,
+		AnonRSS:     r.Anon * o.page,
+		FileRSS:     r.File * o.page,
+		ShmemRSS:    r.Shmem * o.page,
+		Swap:        r.Swap * o.page,
+		PageTables:  r.PageTables,
+		Approximate: r.RSSApproximate != 0,
+		OOMScoreAdj: r.OOMScoreAdj,
+	}
+	if o.data.Scope == "memcg" && r.Limit != bpf.OOMNoLimit {
+		if owner := o.chain(&r.Memory, int(r.LimitLevel)); owner != nil {
+			o.limit = owner.Cgroup
+			o.data.LimitCgroup = &o.limit
+		}
+		o.data.Limit, o.data.Usage = r.Limit*o.page, r.Usage*o.page
+	}
+	ev.OOMKill = &o.data
+	return true, nil
+}
+
+// scope tells a control group's limit from the whole machine's memory: by the
+// context program, else by the function on the stack that runs only for groups,
+// else by whether a full group was found.
+func (o *oomkill) scope(r *bpf.OOMKill) string {
+	switch r.Scope {
+	case bpf.OOMScopeMemcg:
+		return "memcg"
+	case bpf.OOMScopeGlobal:
+		return "global"
+	}
+	code, stack := o.env.memcgOOM(), r.Stack[:min(int(r.StackDepth), len(r.Stack))]
+	for _, f := range code {
+		for _, ip := range stack {
+			if f.ContainsReturn(ip) {
+				return "memcg"
+			}
+		}
+	}
+	if len(code) > 0 && len(stack) > 0 {
+		return "global"
+	}
+	if r.LimitLevel >= 0 {
+		return "memcg"
+	}
+	return "unknown"
+}

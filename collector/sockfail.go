@@ -1,0 +1,228 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+const (
+	// pollTargets is how soon a changed set of targets is watched, and how late
+	// a connect() that found no route is told where its return is not seen.
+	pollTargets = 250 * time.Millisecond
+	// pollIdle is the same while there is no target.
+	pollIdle = time.Second
+	// neverSentAfter is how long a connect() may be between its beginning and
+	// the socket's change of state: microseconds, but it may be preempted.
+	neverSentAfter = 100 * time.Millisecond
+	// maxDestinations bounds the memory of texts of destinations.
+	maxDestinations = 1000
+)
+
+// sockfail decodes failed connections, keeps the targets in the kernel, and
+// looks into what the records alone don't tell.
+type sockfail struct {
+	env    *environment
+	loaded *bpf.Loaded
+	attribution
+	names
+	targets *Targets
+	dir     *targetDir
+	prober  *prober
+	drops   dropReasons
+	// destinations has the text of addresses that no target names.
+	destinations map[netip.AddrPort]string
+	notLooked    uint64 // as last told
+
+	// What the event points to, used again for the next one.
+	opener   event.Task
+	conn     event.Conn
+	data     event.SockFailData
+	facts    facts
+	question question
+	judgement
+}
+
+func newSockFail(env *environment, l *bpf.Loaded) *sockfail {
+	s := &sockfail{
+		env: env, loaded: l, attribution: attribution{attributor: env.attributor},
+		targets: newTargets(), prober: newProber(env.fs), drops: readDropReasons(env.kernel),
+	}
+	s.dir = newTargetDir(env.cfg.TargetsDir, s.targets, env.log)
+	if err := s.targets.Set("configuration", env.cfg.Targets); err != nil {
+		env.log.Error("targets refused", "error", err)
+	}
+	return s
+}
+
+func (s *sockfail) decode(h *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
+	r, err := bpf.View[bpf.SockFail](raw)
+	if err != nil {
+		return false, err
+	}
+	s.names.task(&s.opener, &r.Opener)
+	ev.Task = &s.opener
+	s.subject(ev, &r.Memory, &r.Default)
+	s.conn = event.Conn{
+		Src: addrPort(r.SrcAddr, r.SrcPort), Dst: addrPort(r.DstAddr, r.DstPort), NetNS: r.NetNS,
+	}
+	ev.Conn = &s.conn
+	target, _ := s.targets.byRecord(r.Target)
+	s.data = event.SockFailData{
+		Target:      s.targetName(target.Name),
+		Phase:       phase(r),
+		Duration:    event.Duration(h.BootNS - min(r.StartNS, h.BootNS)),
+		Retransmits: r.Retransmits,
+	}
+	ev.SockFail = &s.data
+	switch h.Kind {
+	case bpf.KindSockFailRecovered:
+		ev.Kind = event.SockFailRecovered
+		return true, nil
+	case bpf.KindSockFail:
+		ev.Kind = event.SockFail
+	default:
+		return false, fmt.Errorf("%w: kind %d in the ring of %s", bpf.ErrMalformed, h.Kind, bpf.StemSockFail)
+	}
+	s.fill(r)
+	s.question = question{
+		netns: r.NetNS, pid: r.Opener.PID, src: s.conn.Src, dst: s.conn.Dst, targetNetNS: target.TargetNetNS,
+		started:     s.env.clock.Wall(time.Duration(r.StartNS)),
+		established: s.facts.established, notSent: s.facts.notSent, reset: s.facts.reset,
+	}
+	s.facts.looked = s.prober.look(&s.question)
+	s.judge(&s.facts)
+	s.data.Verdict = s.verdict
+	s.data.Evidence, s.data.Excluded = s.evidence, s.excluded
+	if s.data.Errno = hostfs.ErrnoName(int32(r.Err)); r.Err == 0 && s.facts.noState {
+		s.data.Errno = hostfs.ErrnoName(int32(s.facts.route.errno))
+	}
+	if s.facts.listener.present {
+		s.data.QueueLen, s.data.QueueMax = s.facts.listener.queue, s.facts.listener.max
+	}
+	return true, nil
+}
+
+// fill takes the facts from a record.
+func (s *sockfail) fill(r *bpf.SockFail) {
+	s.facts = facts{
+		dst:         s.conn.Dst,
+		established: r.Flags&bpf.SockEstablished != 0,
+		noState:     r.Flags&bpf.SockNoState != 0,
+		notSent:     r.Flags&bpf.SockNotSent != 0,
+		reset:       r.Flags&bpf.SockReset != 0,
+		peerClosed:  r.Flags&bpf.SockPeerClosed != 0,
+		errno:       unix.Errno(r.Err),
+		errnoSoft:   unix.Errno(r.ErrSoft),
+		duration:    time.Duration(s.data.Duration),
+		unacked:     r.Unacked,
+		received:    r.BytesReceived,
+	}
+	if r.BytesAcked > 1 {
+		s.facts.acked = r.BytesAcked - 1 // the SYN
+	}
+	if r.Flags&bpf.SockDropped != 0 {
+		s.facts.dropReason = s.drops.name(r.DropReason)
+		if name, _, ok := s.env.symbols.Lookup(r.DropLocation); ok {
+			s.facts.dropAt = name
+		}
+	}
+	if r.Flags&bpf.SockICMP != 0 {
+		s.facts.icmp = icmpText(r.ICMPOrigin, r.ICMPType, r.ICMPCode)
+	}
+}
+
+func phase(r *bpf.SockFail) string {
+	if r.Flags&bpf.SockEstablished != 0 {
+		return "established"
+	}
+	return "connect"
+}
+
+func addrPort(addr [16]byte, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom16(addr).Unmap(), port)
+}
+
+// targetName is the target's own name, else its address.
+func (s *sockfail) targetName(name string) string {
+	if name != "" {
+		return name
+	}
+	text, ok := s.destinations[s.conn.Dst]
+	if !ok {
+		if s.destinations == nil || len(s.destinations) >= maxDestinations {
+			s.destinations = map[netip.AddrPort]string{}
+		}
+		text = s.conn.Dst.String()
+		s.destinations[s.conn.Dst] = text
+	}
+	return text
+}
+
+// poll keeps the kernel's targets as they should be, and finds the connects
+// that never became packets.
+func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)) (time.Duration, error) {
+	errs := []error{s.dir.look(ctx), s.targets.reconcile(s.loaded.WatchTargets)}
+	if n := s.prober.over; n != s.notLooked {
+		s.env.log.Warn("failed connections not looked into: too many at once", "count", n-s.notLooked)
+		s.notLooked = n
+	}
+	if s.targets.len() == 0 {
+		return pollIdle, errors.Join(errs...)
+	}
+	errs = append(errs, s.loaded.SweepNeverSent(hostfs.BootTime()-neverSentAfter))
+	s.prober.sample(now, s.targets.list)
+	return pollTargets, errors.Join(errs...)
+}
+
+// dropReasons names the kernel's reasons for dropping a packet. The numbers
+// are of this very kernel.
+type dropReasons struct {
+	core    map[uint64]string
+	subsys  map[uint64]string
+	unknown map[uint32]string
+}
+
+func readDropReasons(k *bpf.Kernel) dropReasons {
+	d := dropReasons{unknown: map[uint32]string{}}
+	if k == nil {
+		return d
+	}
+	// Kernels before v5.17 have no reasons, before v6.4 none of subsystems.
+	d.core, _ = k.EnumNames("skb_drop_reason")
+	d.subsys, _ = k.EnumNames("skb_drop_reason_subsys")
+	for n, name := range d.core {
+		d.core[n] = strings.TrimPrefix(name, "SKB_DROP_REASON_")
+	}
+	return d
+}
+
+// maxReasons bounds the memory of names that had to be made up.
+const maxReasons = 256
+
+func (d *dropReasons) name(reason uint32) string {
+	if name, ok := d.core[uint64(reason)]; ok {
+		return name
+	}
+	name, ok := d.unknown[reason]
+	if !ok {
+		if len(d.unknown) >= maxReasons {
+			clear(d.unknown)
+		}
+		name = fmt.Sprintf("reason %d", reason)
+		if sub, ok := d.subsys[uint64(reason>>16)]; ok && reason>>16 != 0 {
+			name = fmt.Sprintf("%s reason %d", strings.ToLower(strings.TrimPrefix(sub, "SKB_DROP_REASON_SUBSYS_")), reason&0xffff)
+		}
+		d.unknown[reason] = name
+	}
+	return name
+}

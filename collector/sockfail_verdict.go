@@ -1,0 +1,304 @@
+package collector
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// facts are all that is known of one failed connection: from the kernel's
+// record, and from the look taken after it.
+type facts struct {
+	dst         netip.AddrPort
+	established bool // the handshake was complete
+	noState     bool // connect() failed before the socket changed its state
+	notSent     bool // no packet left the socket
+	reset       bool // a reset was received
+	peerClosed  bool
+	errno       unix.Errno // of the socket
+	errnoSoft   unix.Errno
+	duration    time.Duration
+	acked       uint64 // bytes of the request
+	unacked     uint64
+	received    uint64
+	dropReason  string // why this node dropped a packet; empty: none is known
+	dropAt      string // function
+	icmp        string // what an ICMP error said; empty: none is known
+	looked
+}
+
+const (
+	// maxEvidence entries are kept of each list, maxFact bytes of an entry.
+	maxEvidence = 8
+	maxFact     = 160
+	// neighborPatience is how long an unresolved next hop is not yet a dead
+	// one: the kernel asks three times, a second apart.
+	neighborPatience = 500 * time.Millisecond
+)
+
+// reasons is a bounded list of short texts.
+type reasons []string
+
+func (r *reasons) add(s string) {
+	if s != "" && len(*r) < maxEvidence {
+		*r = append(*r, event.SafeText(s, maxFact))
+	}
+}
+
+func (r *reasons) addf(format string, args ...any) { r.add(fmt.Sprintf(format, args...)) }
+
+// judgement is the verdict with what speaks for it and what speaks against the
+// others. Its slices are used again.
+type judgement struct {
+	verdict            string
+	evidence, excluded reasons
+}
+
+// judge decides. It is pure: what it says depends on f alone.
+func (j *judgement) judge(f *facts) {
+	j.evidence, j.excluded = j.evidence[:0], j.excluded[:0]
+	switch {
+	case f.noState:
+		j.neverSent(f)
+	case f.established:
+		j.broken(f)
+	case f.notSent:
+		j.unsent(f)
+	case f.reset:
+		j.refused(f)
+	default:
+		j.unanswered(f)
+	}
+	if f.skipped {
+		j.evidence.add("not looked into: too many failures at once")
+	}
+}
+
+// neverSent: connect() returned with an error before a port was chosen.
+func (j *judgement) neverSent(f *facts) {
+	j.verdict = event.VerdictNoRoute
+	j.evidence.add("connect() ended before anything was sent")
+	switch {
+	case f.route.known && f.route.errno != 0:
+		j.evidence.add(f.route.text())
+	case f.route.known:
+		// There is a way, so something on this node does not let it be taken:
+		// a program on the control group, a security module.
+		j.verdict = event.VerdictLocalDrop
+		j.evidence.add("refused on this node, by a policy of the control group or a security module")
+		j.excluded.add(f.route.text())
+	case f.errno == unix.EPERM:
+		j.verdict = event.VerdictLocalDrop
+	}
+}
+
+// unsent: the socket was about to send, and could not.
+func (j *judgement) unsent(f *facts) {
+	if f.route.known && f.route.errno != 0 {
+		j.verdict = event.VerdictNoRoute
+		j.evidence.add(f.route.text())
+		return
+	}
+	j.verdict = event.VerdictPortsExhausted
+	j.evidence.add("no free local port to this destination: nothing was sent")
+	j.excluded.add(f.route.text())
+}
+
+func (j *judgement) refused(f *facts) {
+	j.verdict = event.VerdictRefused
+	j.evidence.add("a reset answered the SYN")
+	if f.listener.known && !f.listener.present {
+		j.evidence.addf("no listener on %s", f.dst)
+	}
+	if f.listener.present {
+		j.evidence.addf("yet there is a listener: %s: it began since, or a firewall answered", f.listener.text())
+	}
+}
+
+// unanswered: the SYN was sent, and neither SYN-ACK nor reset came.
+func (j *judgement) unanswered(f *facts) {
+	switch {
+	case isNeighborDrop(f.dropReason), f.neighbor.failed, f.neighbor.trying && f.duration >= neighborPatience:
+		j.verdict = event.VerdictNeighborFailed
+		j.evidence.add(f.neighborText())
+		j.evidence.add(f.dropText())
+		j.evidence.add(f.icmp)
+		j.evidence.add(f.route.text())
+		return
+	case f.icmp != "", isICMPErrno(f.errno), isICMPErrno(f.errnoSoft):
+		j.verdict = event.VerdictUnreachable
+		if j.evidence.add(f.icmp); f.icmp == "" {
+			j.evidence.add("an error other than a reset ended the handshake")
+		}
+		j.evidence.add(f.dropText())
+	case f.listener.full(), f.dropReason == "TCP_LISTEN_OVERFLOW", f.listener.present && f.overflows > 0:
+		j.verdict = event.VerdictAcceptQueueFull
+		if f.listener.present {
+			j.evidence.addf("accept queue of the listener: %d/%d", f.listener.queue, f.listener.max)
+		}
+		j.overflowed(f)
+	case f.dropReason == "IP_OUTNOROUTES":
+		j.verdict = event.VerdictNoRoute
+		j.evidence.add(f.dropText())
+	case f.dropReason != "":
+		j.verdict = event.VerdictLocalDrop
+		j.evidence.add(f.dropText())
+	default:
+		j.verdict = event.VerdictTimeout
+		j.evidence.add("no answer to the SYN")
+		if f.errno == 0 {
+			j.evidence.addf("the opener gave up after %s", f.duration.Round(time.Millisecond))
+		}
+		if f.listener.known && !f.listener.present {
+			j.evidence.addf("no listener on %s, and no reset either", f.dst)
+		}
+		if f.route.known && f.route.errno != 0 {
+			j.evidence.add(f.route.text())
+		}
+	}
+	j.exclude(f)
+}
+
+func (j *judgement) overflowed(f *facts) {
+	if f.overflows > 0 {
+		j.evidence.addf("accept queues of the target's namespace overflowed %d times in %s", f.overflows, f.overIn.Round(100*time.Millisecond))
+	}
+}
+
+// exclude lists what was looked at and found in order.
+func (j *judgement) exclude(f *facts) {
+	if f.listener.present && j.verdict != event.VerdictAcceptQueueFull {
+		j.excluded.add("listener present: " + f.listener.text())
+	}
+	if f.route.known && f.route.errno == 0 {
+		j.excluded.add(f.route.text())
+	}
+	if f.neighbor.known && !f.neighbor.failed && !f.neighbor.trying && f.neighbor.state != "none" {
+		j.excluded.add(f.neighborText())
+	}
+}
+
+// broken: the connection stood.
+func (j *judgement) broken(f *facts) {
+	switch {
+	case f.reset, f.errno == unix.ECONNRESET, f.errno == unix.EPIPE:
+		j.verdict = event.VerdictReset
+		j.evidence.add("a reset ended the connection")
+		j.traffic(f)
+	case f.unacked > 0 && (f.listener.full() || f.child == childHalfOpen && f.overflows > 0):
+		// The queue filled up during the handshake: the listener ignores our
+		// last ACK, and so our data.
+		j.verdict = event.VerdictAcceptQueueFull
+		j.evidence.addf("accept queue of the listener: %d/%d", f.listener.queue, f.listener.max)
+		j.overflowed(f)
+		j.traffic(f)
+	case f.child == childWaiting:
+		j.verdict = event.VerdictNotAccepted
+		j.evidence.add("the listener has not accepted the connection")
+		if f.listener.present {
+			j.evidence.add("listener: " + f.listener.text())
+		}
+		j.traffic(f)
+	default:
+		j.verdict = event.VerdictSilent
+		j.traffic(f)
+		if f.peerClosed {
+			j.evidence.add("the peer closed the connection")
+		}
+		if f.child == childAccepted {
+			j.excluded.add("not accepted: a process has the connection")
+		}
+		if f.listener.present {
+			j.excluded.add("listener present: " + f.listener.text())
+		}
+	}
+}
+
+func (j *judgement) traffic(f *facts) {
+	switch {
+	case f.acked > 0 && f.unacked > 0:
+		j.evidence.addf("%d bytes were acknowledged, %d were not", f.acked, f.unacked)
+	case f.acked > 0:
+		j.evidence.addf("the request was acknowledged: %d bytes", f.acked)
+	case f.unacked > 0:
+		j.evidence.addf("the request was not acknowledged: %d bytes", f.unacked)
+	default:
+		j.evidence.add("nothing was sent on it")
+	}
+	if f.received == 0 {
+		j.evidence.add("no byte came back")
+	} else {
+		j.evidence.addf("%d bytes came back", f.received)
+	}
+}
+
+func (l *listenerFact) text() string { return fmt.Sprintf("queue %d/%d", l.queue, l.max) }
+
+func (f *facts) neighborText() string {
+	switch {
+	case !f.neighbor.known:
+		return ""
+	case f.neighbor.address == "":
+		return fmt.Sprintf("neighbor %s: %s", f.route.via, f.neighbor.state)
+	}
+	return fmt.Sprintf("neighbor %s: %s, %s", f.route.via, f.neighbor.address, f.neighbor.state)
+}
+
+func (f *facts) dropText() string {
+	switch {
+	case f.dropReason == "":
+		return ""
+	case f.dropAt == "":
+		return "packet dropped on this node: " + f.dropReason
+	}
+	return "packet dropped on this node: " + f.dropReason + " at " + f.dropAt
+}
+
+func isNeighborDrop(reason string) bool { return strings.HasPrefix(reason, "NEIGH_") }
+
+// isICMPErrno: what the kernel makes of ICMP errors (icmp_err_convert and
+// icmpv6_err_convert). ECONNREFUSED without a reset is port unreachable.
+func isICMPErrno(e unix.Errno) bool {
+	switch e {
+	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET,
+		unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EPROTO, unix.EACCES:
+		return true
+	}
+	return false
+}
+
+// icmpText names the ICMP error that ends a handshake: as the socket got it, or,
+// with origin 0, as it was sent on this node.
+func icmpText(origin, typ, code uint8) string {
+	what := fmt.Sprintf("ICMP type %d code %d", typ, code)
+	if names := icmpUnreachable[origin == unix.SO_EE_ORIGIN_ICMP6]; names.typ == typ {
+		if name, ok := names.codes[code]; ok {
+			what = "ICMP " + name
+		}
+	}
+	if origin == 0 {
+		return what + " was sent on this node"
+	}
+	return what + " came back"
+}
+
+// icmpUnreachable names the codes of "destination unreachable": of ICMPv4, and
+// under true of ICMPv6.
+var icmpUnreachable = map[bool]struct {
+	typ   uint8
+	codes map[uint8]string
+}{
+	false: {3, map[uint8]string{
+		0: "net unreachable", 1: "host unreachable", 2: "protocol unreachable", 3: "port unreachable",
+		9: "net prohibited", 10: "host prohibited", 13: "administratively prohibited",
+	}},
+	true: {1, map[uint8]string{
+		0: "no route", 1: "administratively prohibited", 2: "beyond scope", 3: "address unreachable",
+		4: "port unreachable", 5: "source address failed policy", 6: "route rejected",
+	}},
+}

@@ -1,0 +1,219 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/fsnotify/fsnotify"
+	"go.yaml.in/yaml/v4"
+)
+
+// maxTargetsFile is what maxTargets take, written at length.
+const maxTargetsFile = 4 << 20
+
+// targetFile is the form of a file of targets.
+type targetFile struct {
+	Targets []yaml.Node `yaml:"targets"`
+}
+
+type targetEntry struct {
+	Name        string `yaml:"name"`
+	Address     string `yaml:"address"`
+	Port        uint16 `yaml:"port"`
+	NetNS       uint32 `yaml:"netns"`
+	TargetNetNS uint32 `yaml:"targetNetns"`
+}
+
+// parseTargets reads a file of targets. Its errors name file and line; keys
+// that are not known are errors.
+func parseTargets(name string, data []byte) ([]Target, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	var file targetFile
+	if err := dec.Decode(&file); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: more than one document", name)
+	}
+	if len(file.Targets) > maxTargets {
+		return nil, fmt.Errorf("%s: %d targets are too many: at most %d", name, len(file.Targets), maxTargets)
+	}
+	var errs []error
+	targets := make([]Target, 0, len(file.Targets))
+	for i := range file.Targets {
+		node := &file.Targets[i]
+		target, err := parseTarget(node)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s:%d: %w", name, node.Line, err))
+			continue
+		}
+		targets = append(targets, target)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return targets, nil
+}
+
+func parseTarget(node *yaml.Node) (Target, error) {
+	var e targetEntry
+	if err := node.Load(&e, yaml.WithKnownFields()); err != nil {
+		return Target{}, err
+	}
+	t := Target{Name: e.Name, Port: e.Port, NetNS: e.NetNS, TargetNetNS: e.TargetNetNS}
+	if e.Address != "" {
+		var err error
+		if t.Address, err = netip.ParseAddr(e.Address); err != nil {
+			return Target{}, fmt.Errorf("address: %w", err)
+		}
+	}
+	return t.check()
+}
+
+// targetDir keeps the targets of a folder's files in force, by the content that
+// was last good of each. It belongs to one goroutine.
+type targetDir struct {
+	path    string
+	targets *Targets
+	log     *slog.Logger
+	watcher *fsnotify.Watcher
+	files   map[string]bool // whose targets are in force, or that are bad
+}
+
+func newTargetDir(path string, targets *Targets, log *slog.Logger) *targetDir {
+	return &targetDir{path: path, targets: targets, log: log, files: map[string]bool{}}
+}
+
+// look reads the folder at the first call and after a change; it does not wait.
+// The watcher is closed when the first call's ctx ends. A folder that does not
+// exist is made, and is looked for again at each call.
+func (d *targetDir) look(ctx context.Context) error {
+	if d.path == "" {
+		return nil
+	}
+	if d.watcher == nil {
+		if err := d.watch(ctx); err != nil {
+			return err
+		}
+		d.read()
+		return nil
+	}
+	changed := false
+	for {
+		select {
+		case ev, ok := <-d.watcher.Events:
+			if !ok {
+				return nil // closed: the end
+			}
+			changed = true
+			if ev.Has(fsnotify.Remove|fsnotify.Rename) && filepath.Clean(ev.Name) == filepath.Clean(d.path) {
+				// The folder itself is gone, and the watch with it.
+				d.watcher.Close()
+				d.watcher = nil
+				d.read()
+				return nil
+			}
+			continue
+		case err, ok := <-d.watcher.Errors:
+			if !ok {
+				return nil
+			}
+			// An overflow of the queue: some change was not told.
+			d.log.Warn("watch targets", "dir", d.path, "error", err)
+			changed = true
+			continue
+		default:
+		}
+		break
+	}
+	if changed {
+		d.read()
+	}
+	return nil
+}
+
+func (d *targetDir) watch(ctx context.Context) error {
+	if err := os.MkdirAll(d.path, 0o755); err != nil {
+		return fmt.Errorf("targets: %w", err)
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch targets: %w", err)
+	}
+	if err := w.Add(d.path); err != nil {
+		return errors.Join(fmt.Errorf("watch targets: %w", err), w.Close())
+	}
+	d.watcher = w
+	context.AfterFunc(ctx, func() { w.Close() })
+	return nil
+}
+
+// read puts all files in force; a bad one is told, and what it had before stays.
+func (d *targetDir) read() {
+	present := map[string]bool{}
+	entries, err := os.ReadDir(d.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.log.Error("read targets: those known stay in force", "dir", d.path, "error", err)
+		return
+	}
+	var paths []string
+	for _, e := range entries {
+		if name := e.Name(); !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")) {
+			path := filepath.Join(d.path, name)
+			paths, present[path] = append(paths, path), true
+		}
+	}
+	// First what went, so that there is room for what came.
+	for path := range d.files {
+		if !present[path] {
+			// Removing can't fail.
+			_ = d.targets.Set(path, nil)
+		}
+	}
+	d.files = present
+	for _, path := range paths {
+		if err := d.readFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.log.Error("targets refused: what the file had before stays in force", "file", path, "error", err)
+		}
+	}
+}
+
+func (d *targetDir) readFile(path string) error {
+	// A named pipe must not stop us.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return errors.Join(err, fmt.Errorf("%s is not a regular file", path))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxTargetsFile+1))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(data) > maxTargetsFile {
+		return fmt.Errorf("%s is larger than %d bytes", path, maxTargetsFile)
+	}
+	targets, err := parseTargets(path, data)
+	if err != nil {
+		return err
+	}
+	if err := d.targets.Set(path, targets); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}

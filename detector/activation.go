@@ -1,0 +1,53 @@
+package detector
+
+import (
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/interpreter"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// activation gives expressions the fields of one event. It is reused from
+// event to event, so that an evaluation allocates only what the fields read
+// have to (and nothing for those with few values).
+type activation struct {
+	ev    *event.Event
+	known map[string]ref.Val // CEL form of texts of fields with few values
+}
+
+// maxKnown bounds the kept texts: the honest ones are a few dozen, and a
+// source that invents them must not grow the map.
+const maxKnown = 1024
+
+func newActivation() *activation { return &activation{known: make(map[string]ref.Val)} }
+
+// ResolveName implements interpreter.Activation.
+func (a *activation) ResolveName(name string) (any, bool) {
+	f, ok := fieldIndex[name]
+	if !ok {
+		return nil, false
+	}
+	if a.ev == nil {
+		return types.NewErr("no event"), true
+	}
+	v := f.read(a.ev)
+	if f.few && f.Type == String {
+		return a.keep(v.text), true
+	}
+	return celValue(&v, f.Type), true
+}
+
+func (a *activation) keep(s string) ref.Val {
+	if v, ok := a.known[s]; ok {
+		return v
+	}
+	v := types.String(s)
+	if len(a.known) < maxKnown && len(s) <= 64 {
+		a.known[s] = v
+	}
+	return v
+}
+
+// Parent implements interpreter.Activation: there is none.
+func (a *activation) Parent() interpreter.Activation { return nil }

@@ -1,0 +1,138 @@
+package detector
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/checker"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/ext"
+)
+
+// Bounds of expressions. One unit of CEL cost is about 50 ns here.
+const (
+	// maxExpr is the longest expression, in characters: more is a program, not a rule.
+	maxExpr = 4096
+	// freeCost is the worst-case cost up to which an expression runs without
+	// its cost being tracked; tracking makes an evaluation several times slower.
+	// 20,000 units are about 1 ms, for the longest texts an event can hold.
+	freeCost = 20_000
+	// maxCost ends an evaluation (about 10 ms). An expression whose worst case
+	// is above freeCost is tracked against it.
+	maxCost = 200_000
+	// refuseCost is the estimated worst case above which a rule is refused: it
+	// would be cut off rather than slow.
+	refuseCost = 20_000_000
+	// maxRegexProgram bounds a compiled pattern, in instructions.
+	maxRegexProgram = 1000
+)
+
+// newEnv builds the one CEL environment of rules: the fields as flat, typed
+// variables, the standard library, optionals, strings, sets and regex
+// extensions, humanBytes and humanDuration.
+func newEnv() (*cel.Env, error) {
+	opts := []cel.EnvOption{
+		cel.OptionalTypes(),
+		ext.Strings(), ext.Sets(), ext.Regex(),
+		cel.CrossTypeNumericComparisons(true),
+		cel.ParserExpressionSizeLimit(maxExpr),
+		cel.ExpressionNodeLimit(4 * maxExpr),
+		cel.RegexProgramSizeLimit(maxRegexProgram),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(),
+			cel.ValidateComprehensionNestingLimit(2)),
+		cel.Function("humanBytes", cel.Overload("human_bytes_int", []*cel.Type{cel.IntType}, cel.StringType,
+			cel.UnaryBinding(func(v ref.Val) ref.Val { return types.String(humanBytes(int64(v.(types.Int)))) }))),
+		cel.Function("humanDuration", cel.Overload("human_duration_duration", []*cel.Type{cel.DurationType}, cel.StringType,
+			cel.UnaryBinding(func(v ref.Val) ref.Val {
+				return types.String(humanDuration(v.(types.Duration).Duration))
+			}))),
+	}
+	for _, f := range fields {
+		opts = append(opts, cel.VariableWithDoc(f.Name, celType(f.Type), f.Doc))
+	}
+	env, err := cel.NewEnv(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("cel environment: %w", err)
+	}
+	return env, nil
+}
+
+func celType(t Type) *cel.Type {
+	switch t {
+	case Int:
+		return cel.IntType
+	case Bool:
+		return cel.BoolType
+	case Duration:
+		return cel.DurationType
+	case Timestamp:
+		return cel.TimestampType
+	case OptionalString:
+		return cel.OptionalType(cel.StringType)
+	case StringList:
+		return cel.ListType(cel.StringType)
+	}
+	return cel.StringType
+}
+
+// celValue turns a field's value into CEL without reflection.
+func celValue(v *value, t Type) ref.Val {
+	switch t {
+	case Int:
+		return types.Int(v.number)
+	case Bool:
+		return types.Bool(v.number != 0)
+	case Duration:
+		return types.Duration{Duration: time.Duration(v.number)}
+	case Timestamp:
+		return types.Timestamp{Time: v.time}
+	case OptionalString:
+		if !v.present {
+			return types.OptionalNone
+		}
+		return types.OptionalOf(types.String(v.text))
+	case StringList:
+		return types.NewStringList(types.DefaultTypeAdapter, slices.Clone(v.list))
+	}
+	return types.String(v.text)
+}
+
+// sizes tells the cost estimator how long the fields can be.
+type sizes struct{}
+
+// EstimateSize implements checker.CostEstimator.
+func (sizes) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
+	path := n.Path()
+	if len(path) == 0 {
+		return nil
+	}
+	f := fieldByName(path[0])
+	switch {
+	case f == nil:
+		return nil
+	case f.Type == StringList && len(path) == 1:
+		return &checker.SizeEstimate{Max: maxList}
+	}
+	return &checker.SizeEstimate{Max: maxText}
+}
+
+// EstimateCallCost implements checker.CostEstimator.
+func (sizes) EstimateCallCost(function, _ string, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+	switch function {
+	case "humanBytes", "humanDuration":
+	case "string":
+		// The text of a number, time or boolean is short; CEL takes it for endless.
+		if len(args) != 1 || args[0].Type().Kind() == types.StringKind || args[0].Type().Kind() == types.BytesKind {
+			return nil
+		}
+	default:
+		return nil
+	}
+	return &checker.CallEstimate{
+		CostEstimate: checker.CostEstimate{Min: 1, Max: 1},
+		ResultSize:   &checker.SizeEstimate{Max: 40},
+	}
+}

@@ -1,0 +1,270 @@
+package detector
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+var (
+	ruleName   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`) // a DNS label: it becomes a part of object names
+	pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,127}$`)            // the API allows 128 characters in an Event's reason
+)
+
+func checkReason(f *strictyaml.File, n *yaml.Node, field, reason string) {
+	if reason != "" && !pascalCase.MatchString(reason) {
+		f.Errorf(n, field, "reason %q is not PascalCase: people write switch statements on it", reason)
+	}
+}
+
+func checkConditionType(f *strictyaml.File, n *yaml.Node, name string) {
+	switch {
+	case slices.Contains(reservedConditions(), name):
+		f.Errorf(n, "conditions."+name, "condition %s belongs to Kubernetes itself", name)
+	case !pascalCase.MatchString(name):
+		f.Errorf(n, "conditions."+name, "condition %q is not PascalCase", name)
+	}
+}
+
+// check tests all that can be told of a rule by itself, and compiles it.
+func (r *loadedRule) check(c *compiler) {
+	for _, key := range []string{"name", "events", "reason", "message"} {
+		if r.keys[key] == nil {
+			r.file.Errorf(r.node, r.path, "%s is missing", key)
+		}
+	}
+	if n := r.keys["name"]; n != nil && r.Name != "" && !ruleName.MatchString(r.Name) {
+		r.errorf("name", "%q is not lower case with dashes (at most 63 characters)", r.Name)
+	}
+	if n := r.keys["fault"]; n != nil && !ruleName.MatchString(r.Fault) {
+		r.errorf("fault", "%q is not lower case with dashes (at most 63 characters)", r.Fault)
+	}
+	if n := r.keys["reason"]; n != nil {
+		checkReason(r.file, n, r.path+".reason", r.Reason)
+	}
+	switch r.Severity {
+	case problem.Info, problem.Warning, problem.Critical, "":
+	default:
+		r.errorf("severity", "%q is not info, warning or critical", r.Severity)
+	}
+	if len(r.Doc) > 256 {
+		r.errorf("doc", "has %d bytes, at most 256 are allowed", len(r.Doc))
+	}
+	r.checkEvents()
+	r.checkGroupBy()
+	r.checkClearing()
+	r.compileWhen(c)
+	r.compileMessage(c)
+	r.compileClearWhen(c)
+}
+
+func (r *loadedRule) checkEvents() {
+	known := event.Kinds()
+	seen := make(map[event.Kind]bool)
+	for i, k := range r.Events {
+		switch {
+		case !slices.Contains(known, k):
+			r.item("events", i, "unknown event kind %q%s", k, strictyaml.Suggest(string(k), kindNames()))
+		case seen[k]:
+			r.item("events", i, "event kind %q stands twice", k)
+		}
+		seen[k] = true
+		if !slices.Contains(r.stems, k.Stem()) {
+			r.stems = append(r.stems, k.Stem())
+		}
+	}
+	if n := r.keys["events"]; n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		r.errorf("events", "list is empty")
+	}
+}
+
+func kindNames() []string {
+	var out []string
+	for _, k := range event.Kinds() {
+		out = append(out, string(k))
+	}
+	return out
+}
+
+func fieldNames() []string {
+	var out []string
+	for _, f := range fields {
+		out = append(out, f.Name)
+	}
+	return out
+}
+
+// carried reports whether one of the kinds carries the field, and which
+// kinds do, for the message.
+func carried(f *Field, kinds []event.Kind) bool { return slices.ContainsFunc(kinds, f.CarriedBy) }
+
+func carriers(f *Field) string {
+	var out []string
+	for _, k := range f.Kinds {
+		out = append(out, string(k))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (r *loadedRule) checkGroupBy() {
+	const most = 8 // a group of more parts can't be read
+	if len(r.GroupBy) > most {
+		r.errorf("groupBy", "has %d fields, at most %d are allowed", len(r.GroupBy), most)
+	}
+	for i, name := range r.GroupBy {
+		if f := r.groupField(name, func(format string, args ...any) { r.item("groupBy", i, format, args...) }); f != nil {
+			r.groupBy = append(r.groupBy, f)
+		}
+	}
+	if name := r.Threshold.Distinct; name != "" {
+		r.distinct = r.groupField(name, func(format string, args ...any) { r.errorf("threshold.distinct", format, args...) })
+	}
+}
+
+func (r *loadedRule) groupField(name string, errorf func(string, ...any)) *Field {
+	f := fieldByName(name)
+	switch {
+	case f == nil:
+		errorf("unknown field %q%s", name, strictyaml.Suggest(name, fieldNames()))
+		return nil
+	case !f.Groupable():
+		errorf("field %s (%s) can't name a group", name, f.Type)
+	case r.kindsKnown() && !carried(f, r.Events):
+		errorf("no event of this rule carries %s (%s do)", name, carriers(f))
+	}
+	return f
+}
+
+// kindsKnown is false where the events are mistaken already: the fields they
+// carry can't be told then.
+func (r *loadedRule) kindsKnown() bool {
+	known := event.Kinds()
+	return len(r.Events) > 0 && !slices.ContainsFunc(r.Events, func(k event.Kind) bool { return !slices.Contains(known, k) })
+}
+
+func (r *loadedRule) checkClearing() {
+	cleared := r.keys["clearAfter"] != nil || r.keys["clearWhen"] != nil
+	switch {
+	case r.Condition != "" && r.Latched && cleared:
+		r.errorf("latched", "a latched problem never clears: drop clearAfter and clearWhen")
+	case r.Condition != "" && !r.Latched && !cleared:
+		r.errorf("condition", "one of clearAfter, clearWhen or latched: true is mandatory with a condition")
+	case r.Condition == "" && r.Latched:
+		r.errorf("latched", "only a rule with a condition can be latched")
+	}
+	if r.For == 0 {
+		return
+	}
+	for i, k := range r.Events {
+		if levelEnd(k) == "" && slices.Contains(event.Kinds(), k) {
+			r.item("events", i, "for needs level signals (hungtask, mount.readonly, sockfail), %s has no end", k)
+		}
+	}
+	if r.keys["clearWhen"] == nil {
+		r.errorf("for", "needs clearWhen: what ends the signal")
+	}
+	if r.Threshold.Count > 0 {
+		r.errorf("for", "for and threshold exclude each other")
+	}
+}
+
+func (r *loadedRule) compileWhen(c *compiler) {
+	n := r.keys["when"]
+	if n == nil {
+		return
+	}
+	r.when = r.compileBool(c, n, "when", r.When)
+	if r.when != nil {
+		r.checkCarried("when", r.when.fields, r.Events)
+	}
+}
+
+func (r *loadedRule) compileBool(c *compiler, n *yaml.Node, key, source string) *expr {
+	x, errs := c.compile(source)
+	for _, e := range errs {
+		r.file.ErrorAt(n, e.offset, r.path+"."+key, "%s", e.msg)
+	}
+	if x == nil {
+		return nil
+	}
+	if !x.out.IsExactType(cel.BoolType) {
+		r.errorf(key, "has type %s, want bool", cel.FormatCELType(x.out))
+		return nil
+	}
+	for _, k := range x.kinds {
+		if !slices.Contains(kindNames(), k.text) {
+			r.file.ErrorAt(n, k.offset, r.path+"."+key, "unknown event kind %q%s", k.text, strictyaml.Suggest(k.text, kindNames()))
+		}
+	}
+	return x
+}
+
+func (r *loadedRule) compileMessage(c *compiler) {
+	n := r.keys["message"]
+	if n == nil || n.Kind != yaml.ScalarNode {
+		return
+	}
+	if len(r.Message) > 4*MaxMessage {
+		r.errorf("message", "has %d bytes, at most %d are allowed", len(r.Message), 4*MaxMessage)
+		return
+	}
+	m, errs := c.parseMessage(r.Message)
+	for _, e := range errs {
+		r.file.ErrorAt(n, e.offset, r.path+".message", "%s", e.msg)
+	}
+	r.message = m
+	r.checkCarried("message", m.fields(), r.Events)
+}
+
+func (r *loadedRule) checkCarried(key string, used []*Field, by []event.Kind) {
+	if !r.kindsKnown() {
+		return
+	}
+	for _, f := range used {
+		if !carried(f, by) {
+			r.errorf(key, "no event of this rule carries %s (%s do)", f.Name, carriers(f))
+		}
+	}
+}
+
+// compileClearWhen finds also which kinds can clear: where the expression
+// speaks of event.kind, those for which it isn't false at once, else the
+// rule's own.
+func (r *loadedRule) compileClearWhen(c *compiler) {
+	n := r.keys["clearWhen"]
+	if n == nil {
+		return
+	}
+	x := r.compileBool(c, n, "clearWhen", r.ClearWhen)
+	if x == nil {
+		return
+	}
+	r.clearWhen, r.clearKinds = x, r.Events
+	if slices.ContainsFunc(x.fields, func(f *Field) bool { return f.Name == "event.kind" }) {
+		kinds, err := c.possibleKinds(r.ClearWhen)
+		if err != nil {
+			r.errorf("clearWhen", "%v", err)
+			return
+		}
+		r.clearKinds = kinds
+	}
+	if len(r.clearKinds) == 0 {
+		r.errorf("clearWhen", "is false for every event kind")
+		return
+	}
+	r.checkCarried("clearWhen", x.fields, r.clearKinds)
+	for _, f := range r.groupBy {
+		for _, k := range r.clearKinds {
+			if r.kindsKnown() && !f.CarriedBy(k) {
+				r.errorf("clearWhen", "an event of kind %s carries no %s, so its group is never the problem's (restrict event.kind)", k, f.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package detector
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Reasons of conditions that no rule gives. Reasons are API.
+const (
+	ReasonSourceNotStarted  = "SourceNotStarted"  // Unknown: no source has said yet that it sees
+	ReasonSourceUnavailable = "SourceUnavailable" // Unknown: every source is down
+	ReasonSourceLossy       = "SourceLossy"       // Unknown: records were lost in the last 5 minutes
+	ReasonNoRule            = "NoRule"            // Unknown: registered, but no rule sets it
+	ReasonSuppressed        = "SuppressedByCause" // False: all its problems are hidden by their cause
+)
+
+// conditionState is one node condition.
+type conditionState struct {
+	spec    ConditionSpec
+	series  []*series
+	stems   []string // of the kinds its rules look at, sorted
+	current problem.Condition
+	dirty   bool
+}
+
+func (c *conditionState) addStems(stems []string) {
+	for _, s := range stems {
+		if i, ok := slices.BinarySearch(c.stems, s); !ok {
+			c.stems = slices.Insert(c.stems, i, s)
+		}
+	}
+}
+
+// refresh judges a condition and tells of a change.
+func (e *Engine) refresh(c *conditionState, now time.Time) {
+	c.dirty = false
+	next := e.judge(c)
+	next.LastTransition = c.current.LastTransition
+	if next == c.current {
+		if next.LastTransition.IsZero() {
+			c.current.LastTransition = now // the state it has from its beginning
+		}
+		return
+	}
+	if next.Status != c.current.Status || next.LastTransition.IsZero() {
+		next.LastTransition = now
+	}
+	c.current = next
+	e.out = append(e.out, problem.Transition{Condition: &next})
+}
+
+// judge rolls up the problems of a condition: True where one fires that no
+// cause hides; else Unknown where the sources can't be trusted to see; else
+// False. The message holds whole facts and nothing that ticks.
+func (e *Engine) judge(c *conditionState) problem.Condition {
+	out := problem.Condition{Type: c.spec.Type}
+	var worst *entry
+	shown, hidden := 0, ""
+	for _, s := range c.series {
+		if s.firing == 0 {
+			continue
+		}
+		for _, en := range s.entries {
+			switch {
+			case en.p.State != problem.Firing:
+			case en.p.SuppressedBy != "":
+				if hidden == "" || en.p.SuppressedBy < hidden {
+					hidden = en.p.SuppressedBy
+				}
+			default:
+				shown++
+				if worst == nil || worse(en, worst) {
+					worst = en
+				}
+			}
+		}
+	}
+	if worst != nil {
+		out.Status, out.Reason, out.Message = problem.True, worst.p.Reason, worst.p.Message
+		if shown > 1 {
+			out.Message += " (and " + strconv.Itoa(shown-1) + " more)"
+		}
+		return out
+	}
+	if reason, text := e.trust(c); reason != "" {
+		out.Status, out.Reason, out.Message = problem.Unknown, reason, text
+		return out
+	}
+	if hidden != "" {
+		out.Status, out.Reason = problem.False, ReasonSuppressed
+		out.Message = "only consequences of rule " + hidden + " are seen"
+		return out
+	}
+	out.Status, out.Reason, out.Message = problem.False, c.spec.HealthyReason, c.spec.HealthyMessage
+	return out
+}
+
+// worse orders problems as a person would: most severe, then oldest.
+func worse(a, b *entry) bool {
+	return cmp.Or(
+		cmp.Compare(rank(b.p.Severity), rank(a.p.Severity)),
+		a.p.Since.Compare(b.p.Since),
+		cmp.Compare(a.p.Rule, b.p.Rule),
+		cmp.Compare(a.p.Group, b.p.Group),
+	) < 0
+}
+
+func rank(s problem.Severity) int {
+	switch s {
+	case problem.Critical:
+		return 2
+	case problem.Warning:
+		return 1
+	}
+	return 0
+}
+
+// trust returns why the absence of problems proves nothing, or "".
+func (e *Engine) trust(c *conditionState) (reason, text string) {
+	if len(c.stems) == 0 {
+		return ReasonNoRule, "no rule sets this condition"
+	}
+	up, down := 0, []string(nil)
+	lossy := []string(nil)
+	for _, name := range c.stems {
+		st := e.stems[name]
+		switch {
+		case st == nil:
+			continue
+		case st.up:
+			up++
+		case st.known:
+			down = append(down, name+": "+st.reason)
+		}
+		if !st.lossyUntil.IsZero() {
+			lossy = append(lossy, name+" ("+st.lossReason+")")
+		}
+	}
+	switch {
+	case up == 0 && len(down) == 0:
+		return ReasonSourceNotStarted, "waiting for " + strings.Join(c.stems, ", ")
+	case up == 0:
+		return ReasonSourceUnavailable, strings.Join(down, "; ")
+	case len(lossy) > 0:
+		return ReasonSourceLossy, "records were lost: " + strings.Join(lossy, ", ")
+	}
+	return "", ""
+}

@@ -1,0 +1,104 @@
+package detector_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/rules"
+)
+
+// TestDocPages makes sure that each shipped rule has a page, which names the
+// rule and its reason and has the four parts, and that no page is left over.
+func TestDocPages(t *testing.T) {
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := make(map[string]bool)
+	for _, r := range set.Rules() {
+		path := filepath.Join("..", "docs", filepath.FromSlash(r.Doc)+".md")
+		used[filepath.Base(path)] = true
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Errorf("rule %s: %v", r.Name, err)
+			continue
+		}
+		for _, part := range []string{"`" + r.Name + "`", r.Reason, "**What it means.**", "**Evidence.**", "**What to do.**", "**How it clears.**"} {
+			if !strings.Contains(string(page), part) {
+				t.Errorf("%s: %q is missing", path, part)
+			}
+		}
+		if r.Condition != "" && filepath.Base(path) != r.Condition+".md" || r.Condition == "" && filepath.Base(path) != r.Reason+".md" {
+			t.Errorf("rule %s: its page is %s, want the name of its condition, else its reason", r.Name, r.Doc)
+		}
+	}
+	pages, err := filepath.Glob("../docs/problems/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pages {
+		if !used[filepath.Base(p)] {
+			t.Errorf("%s: no rule has this page", p)
+		}
+	}
+}
+
+// TestFieldTable holds the field table of docs/rules.md to the code.
+func TestFieldTable(t *testing.T) {
+	const path = "../docs/rules.md"
+	const end = "<!-- end of fields -->"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(page), "<!-- fields")
+	marker, rest, ok2 := strings.Cut(rest, "-->\n")
+	_, tail, ok3 := strings.Cut(rest, end)
+	if !ok || !ok2 || !ok3 {
+		t.Fatal("no marks for the field table")
+	}
+	want := head + "<!-- fields" + marker + "-->\n" + fieldTable() + end + tail
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(page) {
+		t.Error("the field table of docs/rules.md is old: run with -update")
+	}
+}
+
+func fieldTable() string {
+	var b strings.Builder
+	b.WriteString("| field | type | carried by | meaning |\n|---|---|---|---|\n")
+	for _, f := range detector.Fields() {
+		var kinds []string
+		for _, k := range f.Kinds {
+			kinds = append(kinds, "`"+string(k)+"`")
+		}
+		by := strings.Join(kinds, " ")
+		if len(f.Kinds) == len(event.Kinds()) {
+			by = "all"
+		}
+		b.WriteString("| `" + f.Name + "` | " + string(f.Type) + " | " + by + " | " + f.Doc + " |\n")
+	}
+	return b.String()
+}
+
+// TestFields makes sure that every field can be read from an event without its
+// payload, and that the table is sorted.
+func TestFields(t *testing.T) {
+	fields := detector.Fields()
+	if !slices.IsSortedFunc(fields, func(a, b *detector.Field) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("fields are not sorted")
+	}
+	for _, f := range fields {
+		if len(f.Kinds) == 0 || f.Doc == "" || !slices.IsSorted(f.Kinds) {
+			t.Errorf("field %s: kinds %v, doc %q", f.Name, f.Kinds, f.Doc)
+		}
+	}
+}

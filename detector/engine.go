@@ -1,0 +1,254 @@
+package detector
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Engine turns events into problems and conditions. It is a pure state
+// machine: all it knows of time is the now of each call, which must not run
+// backwards (an earlier now counts as the latest one). It is not safe for
+// concurrent use.
+type Engine struct {
+	set        *RuleSet
+	rules      []*ruleState
+	byName     map[string]*ruleState
+	byKind     map[event.Kind]*kindRules
+	series     []*series
+	conditions []*conditionState // sorted by type
+	stems      map[string]*stemState
+	recent     *recent
+	deadlines  deadlines
+
+	now         time.Time
+	lossyEnd    time.Time // next end of a loss, zero: none
+	evaluations uint64
+	duplicates  uint64
+
+	// Scratch memory of a call.
+	act   *activation
+	group []byte
+	text  []byte
+	out   []problem.Transition
+}
+
+// kindRules is the rules an event of one kind can match or clear.
+type kindRules struct {
+	match []*ruleState
+	clear []*ruleState
+}
+
+// NewEngine returns an engine without problems; every condition is Unknown
+// until its source says that it sees.
+func NewEngine(rules *RuleSet) *Engine {
+	e := &Engine{stems: make(map[string]*stemState), recent: newRecent(), act: newActivation()}
+	e.install(rules)
+	for _, c := range e.conditions {
+		c.current = e.judge(c)
+	}
+	return e
+}
+
+// install builds the indexes for a rule set.
+func (e *Engine) install(set *RuleSet) {
+	e.set = set
+	e.rules = make([]*ruleState, 0, len(set.rules))
+	e.byName = make(map[string]*ruleState, len(set.rules))
+	e.byKind = make(map[event.Kind]*kindRules)
+	e.series = nil
+	e.conditions = nil
+	types := make(map[string]*conditionState)
+	for _, spec := range set.Conditions() {
+		c := &conditionState{spec: spec}
+		types[spec.Type] = c
+		e.conditions = append(e.conditions, c)
+	}
+	shared := make(map[[2]string]*series)
+	ofKind := func(k event.Kind) *kindRules {
+		if e.byKind[k] == nil {
+			e.byKind[k] = &kindRules{}
+		}
+		return e.byKind[k]
+	}
+	for _, r := range set.rules {
+		key := [2]string{r.Fault, r.Condition}
+		if shared[key] == nil {
+			s := &series{entries: make(map[string]*entry), condition: types[r.Condition]}
+			shared[key] = s
+			e.series = append(e.series, s)
+			if s.condition != nil {
+				s.condition.series = append(s.condition.series, s)
+			}
+		}
+		rs := &ruleState{Rule: r, series: shared[key]}
+		e.rules = append(e.rules, rs)
+		e.byName[r.Name] = rs
+		for _, k := range r.Events {
+			ofKind(k).match = append(ofKind(k).match, rs)
+		}
+		for _, k := range r.clearKinds {
+			ofKind(k).clear = append(ofKind(k).clear, rs)
+		}
+		if c := rs.series.condition; c != nil {
+			c.addStems(r.stems)
+		}
+	}
+	for _, rs := range e.rules {
+		for _, d := range rs.DependsOn {
+			s := e.byName[d].series
+			s.dependents = append(s.dependents, rs)
+		}
+	}
+}
+
+// Observe takes one event into account. The event is valid only during the
+// call, what is kept is copied; the returned slice is valid until the next
+// call of a method of the engine, the problems and conditions it points to
+// may be kept. What was due before now happens first.
+func (e *Engine) Observe(ev *event.Event, now time.Time) []problem.Transition {
+	now = e.start(now)
+	if ev == nil {
+		return e.finish(now)
+	}
+	switch ev.Kind {
+	case event.Source:
+		e.sourceChanged(ev, now)
+	case event.Lost:
+		e.recordsLost(ev, now)
+	}
+	rules := e.byKind[ev.Kind]
+	if rules == nil {
+		return e.finish(now)
+	}
+	if id, ok := identity(ev); ok {
+		if e.recent.has(id) {
+			e.duplicates++
+			return e.finish(now)
+		}
+		e.recent.add(id)
+	}
+	at := ev.Time.Round(0)
+	if at.IsZero() || at.After(now) {
+		at = now
+	}
+	e.act.ev = ev
+	for _, r := range rules.clear {
+		// An event that matches a rule doesn't clear it.
+		if r.series.live() && !(slices.Contains(r.Events, ev.Kind) && e.test(r, r.when)) {
+			e.clear(r, ev, now)
+		}
+	}
+	for _, r := range rules.match {
+		if e.test(r, r.when) {
+			e.occur(r, ev, at, now)
+		}
+	}
+	e.act.ev = nil
+	return e.finish(now)
+}
+
+// Tick does what is due at now. The returned slice is valid until the next
+// call of a method of the engine.
+func (e *Engine) Tick(now time.Time) []problem.Transition {
+	now = e.start(now)
+	return e.finish(now)
+}
+
+// NextDeadline returns the time at which Tick is wanted next. It can be
+// earlier than necessary, never later. It reports false where nothing is due.
+func (e *Engine) NextDeadline() (time.Time, bool) {
+	next := e.lossyEnd
+	if len(e.deadlines) > 0 && (next.IsZero() || e.deadlines[0].due.Before(next)) {
+		next = e.deadlines[0].due
+	}
+	return next, !next.IsZero()
+}
+
+// Seen reports whether the event is a kernel record that was observed already.
+func (e *Engine) Seen(ev *event.Event) bool {
+	id, ok := identity(ev)
+	return ok && e.recent.has(id)
+}
+
+// Problems returns copies of all problems: pending, firing, and those resolved
+// in the last 15 minutes; sorted by rule and group.
+func (e *Engine) Problems() []problem.Problem {
+	var out []problem.Problem
+	for _, s := range e.series {
+		for _, en := range s.entries {
+			out = append(out, *en.copyOut())
+		}
+	}
+	slices.SortFunc(out, func(a, b problem.Problem) int {
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Group, b.Group))
+	})
+	return out
+}
+
+// Conditions returns the state of every registered condition, sorted by type.
+// LastTransition is zero until the first call with a time.
+func (e *Engine) Conditions() []problem.Condition {
+	out := make([]problem.Condition, len(e.conditions))
+	for i, c := range e.conditions {
+		out[i] = c.current
+	}
+	return out
+}
+
+// Rules returns the rule set the engine runs.
+func (e *Engine) Rules() *RuleSet { return e.set }
+
+// start begins a call: it drops the monotonic clock reading (events have
+// none), keeps time from running backwards, and does what is due.
+func (e *Engine) start(now time.Time) time.Time {
+	now = now.Round(0)
+	if now.Before(e.now) {
+		now = e.now
+	}
+	e.now = now
+	clear(e.out)
+	e.out = e.out[:0]
+	for len(e.deadlines) > 0 && !e.deadlines[0].due.After(now) {
+		en := heap.Pop(&e.deadlines).(*entry)
+		switch due, ok := e.deadline(en); {
+		case !ok:
+		case due.After(now):
+			en.due = due
+			heap.Push(&e.deadlines, en)
+		default:
+			e.expire(en, due, now)
+		}
+	}
+	e.lossEnds(now)
+	return now
+}
+
+// finish ends a call: conditions follow from the problems.
+func (e *Engine) finish(now time.Time) []problem.Transition {
+	for _, c := range e.conditions {
+		if c.dirty || c.current.LastTransition.IsZero() {
+			e.refresh(c, now)
+		}
+	}
+	return e.out
+}
+
+// test evaluates a rule's expression for the current event. An expression
+// that fails doesn't match, and is counted.
+func (e *Engine) test(r *ruleState, x *expr) bool {
+	if x == nil {
+		return true
+	}
+	e.evaluations++
+	ok, err := x.test(e.act)
+	if err != nil {
+		r.errors++
+		return false
+	}
+	return ok
+}

@@ -1,0 +1,405 @@
+package detector_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// ruleSet loads rules written inline, under a head with two conditions.
+func ruleSet(t testing.TB, rules string) *detector.RuleSet {
+	t.Helper()
+	const head = `apiVersion: rules.kernosis.io/v1
+conditions:
+  Sick: {healthyReason: Well, healthyMessage: all is well}
+  Ill: {healthyReason: Well, healthyMessage: all is well too}
+rules:
+`
+	set, err := detector.Load(fstest.MapFS{"r.yaml": &fstest.MapFile{Data: []byte(head + rules)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(d time.Duration) time.Time { return epoch.Add(d) }
+
+// oom is a kill of a process in a cgroup; every call makes another record.
+func oom(d time.Duration, cgroup string) *event.Event {
+	return &event.Event{
+		Kind: event.OOMKill, Time: at(d), BootTime: event.Duration(time.Hour + d),
+		Task:    &event.Task{PID: 7, TGID: 7, Comm: "victim"},
+		Cgroup:  &event.Cgroup{ID: 1, Path: cgroup},
+		OOMKill: &event.OOMKillData{Scope: "memcg", Limit: 32 << 20, AnonRSS: 31 << 20},
+	}
+}
+
+func source(stem string, up bool) *event.Event {
+	return &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: stem, Up: up, Reason: "because"}}
+}
+
+// states lists problem transitions as "rule group state".
+func states(ts []problem.Transition) []string {
+	var out []string
+	for _, t := range ts {
+		switch {
+		case t.Problem != nil && t.Problem.SuppressedBy != "":
+			out = append(out, fmt.Sprintf("%s %s %s by %s", t.Problem.Rule, t.Problem.Group, t.Problem.State, t.Problem.SuppressedBy))
+		case t.Problem != nil:
+			out = append(out, fmt.Sprintf("%s %s %s", t.Problem.Rule, t.Problem.Group, t.Problem.State))
+		default:
+			out = append(out, fmt.Sprintf("%s=%s %s", t.Condition.Type, t.Condition.Status, t.Condition.Reason))
+		}
+	}
+	return out
+}
+
+func want(t *testing.T, have []problem.Transition, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, states(have)); diff != "" {
+		t.Errorf("transitions (-want +have):\n%s", diff)
+	}
+}
+
+func TestDuplicateRecords(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: kill, events: [oomkill], reason: R, message: m}
+`))
+	ev := oom(0, "/a")
+	want(t, e.Observe(ev, at(0)), "kill  firing")
+	if !e.Seen(ev) {
+		t.Error("the event is not seen")
+	}
+	want(t, e.Observe(ev, at(1)))
+	other := oom(0, "/a")
+	other.CPU = 1
+	want(t, e.Observe(other, at(1)), "kill  firing")
+	noKernel := oom(0, "/a")
+	noKernel.BootTime = 0
+	want(t, e.Observe(noKernel, at(1)), "kill  firing")
+	want(t, e.Observe(noKernel, at(1)), "kill  firing")
+	if n := e.Stats().Duplicates; n != 1 {
+		t.Errorf("%d duplicates, want 1", n)
+	}
+	// Polled facts of different devices share CPU and time, but not identity.
+	ro := func(minor uint32) *event.Event {
+		return &event.Event{Kind: event.MountReadOnly, BootTime: 5, Device: &event.Device{Minor: minor}, Mount: &event.MountData{}}
+	}
+	e = detector.NewEngine(ruleSet(t, `
+- {name: ro, events: [mount.readonly], groupBy: [device.minor], reason: R, message: m}
+`))
+	e.Observe(ro(1), at(0))
+	want(t, e.Observe(ro(2), at(0)), "ro 2 firing")
+}
+
+func TestDuplicatesAcrossRestart(t *testing.T) {
+	set := ruleSet(t, `
+- {name: kill, events: [oomkill], reason: R, message: m}
+`)
+	e := detector.NewEngine(set)
+	for i := range 5000 {
+		e.Observe(oom(time.Duration(i)*time.Millisecond, "/a"), at(5*time.Second))
+	}
+	data, err := e.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = detector.NewEngine(set)
+	if err := e.Restore(data, at(6*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for i := 5000 - 4096; i < 5000; i++ {
+		if ts := e.Observe(oom(time.Duration(i)*time.Millisecond, "/a"), at(6*time.Second)); len(ts) > 0 {
+			t.Fatalf("record %d came twice", i)
+		}
+	}
+	if p := e.Problems(); len(p) != 1 || p[0].Count != 5000 {
+		t.Errorf("have %+v, want one problem with 5000", p)
+	}
+}
+
+func TestEvidence(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: kill, events: [oomkill], reason: R, message: m}
+- {name: sick, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}
+`))
+	ev := oom(0, "/a")
+	for i := range 10 {
+		ev.BootTime, ev.Time = event.Duration(i+1), at(time.Duration(i)*time.Second)
+		ev.Task.PID = uint32(i)
+		e.Observe(ev, ev.Time)
+	}
+	for _, p := range e.Problems() {
+		var pids []uint32
+		for _, ev := range p.Evidence {
+			pids = append(pids, ev.Task.PID)
+		}
+		if want := []uint32{0, 7, 8, 9}; !slices.Equal(pids, want) {
+			t.Errorf("%s: evidence %v, want the first and the latest three %v", p.Rule, pids, want)
+		}
+		if p.Count != 10 || !p.FirstSeen.Equal(at(0)) || !p.LastSeen.Equal(at(9*time.Second)) {
+			t.Errorf("%s: count %d from %v to %v", p.Rule, p.Count, p.FirstSeen, p.LastSeen)
+		}
+	}
+}
+
+func TestGroupsAreBounded(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: kill, events: [oomkill], groupBy: [cgroup.path], reason: R, message: m, maxGroups: 3, clearAfter: 1m}
+`))
+	e.Observe(oom(0, "/old"), at(0))
+	e.Tick(at(time.Minute)) // resolved, and so the first to go
+	for i := range 3 {
+		d := 2*time.Minute + time.Duration(i)
+		want(t, e.Observe(oom(d, fmt.Sprint("/", i)), at(d)), fmt.Sprintf("kill /%d firing", i))
+	}
+	for i := range 5 {
+		d := 2*time.Minute + time.Second + time.Duration(i)
+		want(t, e.Observe(oom(d, fmt.Sprint("/more", i)), at(d)), `kill \overflow firing`)
+	}
+	if n := e.Stats().Overflow["kill"]; n != 5 {
+		t.Errorf("overflow %d, want 5", n)
+	}
+	var groups []string
+	total := uint64(0)
+	for _, p := range e.Problems() {
+		groups = append(groups, p.Group)
+		total += p.Count
+	}
+	if want := []string{"/0", "/1", "/2", detector.OverflowGroup}; !slices.Equal(groups, want) || total != 8 {
+		t.Errorf("groups %v with %d events, want %v with 8", groups, total, want)
+	}
+}
+
+func TestGroupNamesAreUnambiguous(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: kill, events: [oomkill], groupBy: [task.comm, cgroup.path], reason: R, message: m}
+`))
+	long := strings.Repeat("x", 500)
+	seen := make(map[string]bool)
+	for i, parts := range [][2]string{{"a", "b"}, {"a, b", ""}, {"", "a, b"}, {`a\`, "b"}, {`\overflow`, ""}, {"a\x1b", ""}, {`a\x1b`, ""}, {long + "1", ""}, {long + "2", ""}} {
+		ev := oom(time.Duration(i), parts[1])
+		ev.Task.Comm = parts[0]
+		g := e.Observe(ev, at(0))[0].Problem.Group
+		if seen[g] || strings.ContainsRune(g, 0x1b) || g == detector.OverflowGroup || len(g) > 300 {
+			t.Errorf("%q gives group %q", parts, g)
+		}
+		seen[g] = true
+	}
+}
+
+func TestDependsOn(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: cause, events: [diskio], condition: Sick, reason: Cause, message: disk, clearAfter: 1m}
+- {name: effect, events: [oomkill], condition: Ill, reason: Effect, message: oom, clearAfter: 10m, dependsOn: [cause]}
+- {name: told, events: [oomkill], reason: Told, message: oom, dependsOn: [cause]}
+`))
+	disk := func(d time.Duration) *event.Event {
+		return &event.Event{Kind: event.DiskIO, Time: at(d), BootTime: event.Duration(d + 1), DiskIO: &event.DiskIOData{}}
+	}
+	e.Observe(source("diskio", true), at(0))
+	e.Observe(source("oomkill", true), at(0))
+	want(t, e.Observe(oom(0, "/"), at(0)), "effect  firing", "told  firing", "Ill=True Effect")
+	// The cause comes to light after its effect: the effect is hidden, and its
+	// condition says so instead of claiming health.
+	want(t, e.Observe(disk(time.Second), at(time.Second)),
+		"cause  firing", "effect  firing by cause", "Ill=False SuppressedByCause", "Sick=True Cause")
+	want(t, e.Observe(oom(2*time.Second, "/"), at(2*time.Second)), "told  firing by cause")
+	// The cause is over and the effect is not: now it is a problem of its own.
+	want(t, e.Tick(at(2*time.Minute)), "cause  resolved", "effect  firing", "Ill=True Effect", "Sick=False Well")
+}
+
+func TestOneFaultFromTwoSources(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: by-probe, fault: f, events: [oomkill], when: event.source == "bpf", condition: Sick, reason: R, message: probe, latched: true}
+- {name: by-log, fault: f, events: [oomkill], when: event.source == "log", condition: Sick, reason: R, message: log, latched: true}
+- {name: told-by-probe, fault: f, events: [oomkill], when: event.source == "bpf", reason: R, message: probe}
+- {name: told-by-log, fault: f, events: [oomkill], when: event.source == "log", reason: R, message: log}
+`))
+	from := func(d time.Duration, source string) []problem.Transition {
+		ev := oom(d, "/")
+		ev.Source = source
+		return e.Observe(ev, at(d))
+	}
+	want(t, from(0, "bpf"), "by-probe  firing", "told-by-probe  firing", "Sick=True R")
+	want(t, from(time.Second, "log"))
+	want(t, from(2*time.Second, "bpf"), "told-by-probe  firing")
+	// Long after what the probe saw, the log tells of something it missed.
+	want(t, from(time.Minute, "log"), "told-by-probe  firing")
+	if p := e.Problems(); len(p) != 2 {
+		t.Errorf("%d problems, want one permanent and one temporary", len(p))
+	}
+}
+
+func TestPermanentCountsWithoutTransitions(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: sick, events: [oomkill], condition: Sick, reason: R, message: "${task.pid}", clearAfter: 1m}
+`))
+	e.Observe(source("oomkill", true), at(0))
+	want(t, e.Observe(oom(0, "/"), at(0)), "sick  firing", "Sick=True R")
+	for i := range 50 {
+		d := time.Duration(i+1) * 30 * time.Second
+		ev := oom(d, "/")
+		ev.Task.PID = uint32(100 + i)
+		want(t, e.Observe(ev, at(d)))
+	}
+	if c := e.Conditions()[1]; c.Message != "7" {
+		t.Errorf("message %q ticks, want that of the first event", c.Message)
+	}
+	want(t, e.Tick(at(25*time.Minute+59*time.Second)))
+	want(t, e.Tick(at(26*time.Minute)), "sick  resolved", "Sick=False Well")
+	if d, ok := e.NextDeadline(); !ok || !d.Equal(at(41*time.Minute)) {
+		t.Errorf("next deadline %v %v, want when the resolved problem is forgotten", d, ok)
+	}
+	e.Tick(at(41 * time.Minute))
+	if len(e.Problems()) != 0 {
+		t.Error("the resolved problem stays")
+	}
+}
+
+func TestLatched(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: sick, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}
+`))
+	e.Observe(oom(0, "/"), at(0))
+	if _, ok := e.NextDeadline(); ok {
+		t.Error("a latched problem has a deadline")
+	}
+	want(t, e.Tick(at(1000*time.Hour)))
+}
+
+func TestReplace(t *testing.T) {
+	const kept = `
+- {name: kept, events: [oomkill], condition: Sick, reason: R, message: m, clearAfter: 1h}
+`
+	e := detector.NewEngine(ruleSet(t, kept+`
+- {name: gone, events: [oomkill], reason: R, message: m}
+- {name: changed, events: [oomkill], groupBy: [task.pid], condition: Ill, reason: R, message: m, latched: true}
+- {name: counting, events: [oomkill], reason: R, message: m, threshold: {count: 3, within: 1h}}
+`))
+	e.Observe(source("oomkill", true), at(0))
+	e.Observe(oom(0, "/"), at(0))
+	want(t, e.Replace(ruleSet(t, kept+`
+- {name: changed, events: [oomkill], groupBy: [task.comm], condition: Ill, reason: R, message: m, latched: true}
+- {name: counting, events: [oomkill], reason: R, message: m, threshold: {count: 2, within: 1h}}
+- {name: new, events: [oomkill], reason: R, message: m}
+`), at(time.Second)), "gone  resolved", "changed 7 resolved", "Ill=False Well")
+	if p := e.Problems(); len(p) != 2 || p[1].Rule != "kept" || p[1].State != problem.Firing {
+		t.Errorf("have %+v, want kept firing and counting pending", p)
+	}
+	want(t, e.Observe(oom(2*time.Second, "/"), at(2*time.Second)),
+		"changed victim firing", "counting  firing", "new  firing", "Ill=True R")
+	want(t, e.Tick(at(time.Hour+2*time.Second)), "counting  resolved", "new  resolved", "kept  resolved", "Sick=False Well")
+}
+
+func TestSnapshotIsExact(t *testing.T) {
+	set := ruleSet(t, `
+- {name: sick, events: [oomkill], groupBy: [cgroup.path], condition: Sick, reason: R, message: m, clearAfter: 1h}
+- {name: counting, events: [oomkill], reason: R, message: m, threshold: {count: 3, within: 1h}}
+- {name: told, events: [oomkill], reason: R, message: m}
+`)
+	e := detector.NewEngine(set)
+	e.Observe(oom(0, "/a"), at(0))
+	e.Observe(oom(1, "/b"), at(1))
+	data, err := e.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := detector.NewEngine(set)
+	if err := r.Restore(data, at(2)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(e.Problems(), r.Problems(), cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+		t.Errorf("problems (-before +after):\n%s", diff)
+	}
+	if !reflect.DeepEqual(e.Conditions(), r.Conditions()) {
+		t.Errorf("conditions %v, want %v", r.Conditions(), e.Conditions())
+	}
+	// The window goes on where it was.
+	want(t, r.Observe(oom(3, "/a"), at(3)), "counting  firing", "told  firing")
+	// Another rule set drops what it doesn't know.
+	r = detector.NewEngine(ruleSet(t, `
+- {name: told, fault: other, events: [oomkill], reason: R, message: m}
+`))
+	if err := r.Restore(data, at(2)); err != nil || len(r.Problems()) != 0 {
+		t.Errorf("have %v and %v, want no problem", r.Problems(), err)
+	}
+	for _, bad := range []string{"", "{", "[]", `{"version":2}`, `{"version":1,"seen":"!"}`} {
+		if err := r.Restore([]byte(bad), at(2)); err == nil {
+			t.Errorf("no error for %q", bad)
+		}
+	}
+}
+
+func TestReplayWithRestarted(t *testing.T) {
+	set := ruleSet(t, `
+- {name: sick, events: [oomkill], condition: Sick, reason: R, message: m, clearAfter: 1h}
+`)
+	e := detector.NewEngine(set)
+	e.Observe(source("oomkill", true), at(0))
+	e.Observe(oom(0, "/"), at(0))
+	e.Restarted(at(2 * time.Hour))
+	if c := e.Conditions()[1]; c.Status != problem.True {
+		t.Errorf("condition %+v, want True: nobody heard that it is quiet", c)
+	}
+	want(t, e.Tick(at(2*time.Hour+59*time.Minute)))
+	want(t, e.Tick(at(3*time.Hour)), "sick  resolved", "Sick=Unknown SourceNotStarted")
+}
+
+func TestClockBackwardsAndOddEvents(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: told, events: [oomkill], reason: R, message: "${event.limit} ${task.comm}"}
+`))
+	e.Tick(at(time.Hour))
+	want(t, e.Observe(&event.Event{Kind: event.OOMKill}, at(0)), "told  firing")
+	future := oom(100*time.Hour, "/")
+	want(t, e.Observe(future, at(0)), "told  firing")
+	if p := e.Problems()[0]; !p.LastSeen.Equal(at(time.Hour)) {
+		t.Errorf("last seen %v, want not after now", p.LastSeen)
+	}
+	want(t, e.Observe(nil, at(0)))
+	want(t, e.Observe(&event.Event{Kind: "unheard.of"}, at(0)))
+	want(t, e.Observe(&event.Event{Kind: event.Source}, at(0)))
+	want(t, e.Observe(&event.Event{Kind: event.Lost}, at(0)))
+}
+
+func TestEvaluationErrors(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: broken, events: [hungtask], when: event.holder.value() == "x", reason: R, message: m}
+- {name: text, events: [hungtask], reason: R, message: "held by ${event.holder.value()}"}
+`))
+	ts := e.Observe(&event.Event{Kind: event.HungTask, HungTask: &event.HungTaskData{}}, at(0))
+	want(t, ts, "text  firing")
+	if m := ts[0].Problem.Message; m != "held by ?" {
+		t.Errorf("message %q, want the failed part as ?", m)
+	}
+	if s := e.Stats(); s.EvalErrors["broken"] != 1 || s.EvalErrors["text"] != 1 {
+		t.Errorf("errors %v, want one each", s.EvalErrors)
+	}
+}
+
+func TestMessageIsBoundedAndSafe(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: told, events: [oomkill], reason: R, message: "${cgroup.path}|${task.comm}"}
+`))
+	ev := oom(0, strings.Repeat("é", 2000))
+	if m := e.Observe(ev, at(0))[0].Problem.Message; len(m) > detector.MaxMessage {
+		t.Errorf("message has %d bytes, want at most %d", len(m), detector.MaxMessage)
+	}
+	ev = oom(1, "/\x1b[31m\u202e")
+	if m := e.Observe(ev, at(0))[0].Problem.Message; strings.ContainsAny(m, "\x1b\u202e") {
+		t.Errorf("message %q holds control characters", m)
+	}
+}

@@ -1,0 +1,219 @@
+package detector
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+)
+
+// expr is one compiled expression. It is immutable and safe for concurrent use.
+type expr struct {
+	program cel.Program
+	fields  []*Field // those it reads, in order of first use
+	bare    *Field   // set where the expression is just a field
+	out     *cel.Type
+	kinds   []kindLiteral // texts compared with event.kind
+}
+
+// kindLiteral is a text that an expression compares with event.kind.
+type kindLiteral struct {
+	text   string
+	offset int // in the expression, characters
+}
+
+// exprError is a mistake inside an expression, at a character offset.
+type exprError struct {
+	offset int
+	msg    string
+}
+
+// compiler holds the environment and compiles expressions in it.
+type compiler struct{ env *cel.Env }
+
+func newCompiler() (*compiler, error) {
+	env, err := newEnv()
+	if err != nil {
+		return nil, err
+	}
+	return &compiler{env: env}, nil
+}
+
+// compile parses, checks and plans one expression.
+func (c *compiler) compile(source string) (*expr, []exprError) {
+	if len(source) > maxExpr {
+		return nil, []exprError{{0, fmt.Sprintf("expression has %d bytes, at most %d are allowed", len(source), maxExpr)}}
+	}
+	checked, issues := c.env.Compile(source)
+	if issues.Err() != nil {
+		var out []exprError
+		lines := lineOffsets(source)
+		for _, e := range issues.Errors() {
+			offset := 0
+			if l := e.Location.Line(); l >= 1 && l <= len(lines) {
+				offset = lines[l-1] + e.Location.Column()
+			}
+			out = append(out, exprError{max(offset, 0), c.explain(source, max(offset, 0), e.Message)})
+		}
+		return nil, out
+	}
+	x := &expr{out: checked.OutputType()}
+	x.inspect(checked.NativeRep())
+	opts := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	cost, err := c.env.EstimateCost(checked, sizes{})
+	if err != nil {
+		return nil, []exprError{{0, "cost: " + err.Error()}}
+	}
+	switch {
+	case cost.Max > refuseCost:
+		return nil, []exprError{{0, fmt.Sprintf("too expensive: worst case %d units, at most %d are allowed", cost.Max, refuseCost)}}
+	case cost.Max > freeCost:
+		opts = append(opts, cel.CostLimit(maxCost))
+	}
+	if x.program, err = c.env.Program(checked, opts...); err != nil {
+		return nil, []exprError{{0, err.Error()}}
+	}
+	return x, nil
+}
+
+// explain makes the checker's word on an unknown field one that helps: it
+// names the whole dotted field instead of its first part, and the nearest one.
+func (c *compiler) explain(source string, offset int, msg string) string {
+	if !strings.HasPrefix(msg, "undeclared reference to") {
+		return msg
+	}
+	runes := []rune(source)
+	end := min(offset, len(runes))
+	for end < len(runes) && (runes[end] == '.' || runes[end] == '_' || unicode.IsLetter(runes[end]) || unicode.IsDigit(runes[end])) {
+		end++
+	}
+	name := string(runes[min(offset, end):end])
+	if name == "" || end < len(runes) && runes[end] == '(' {
+		return msg
+	}
+	return fmt.Sprintf("unknown field %q%s", name, strictyaml.Suggest(name, fieldNames()))
+}
+
+// lineOffsets returns the offset in characters at which each line starts.
+func lineOffsets(s string) []int {
+	out := []int{0}
+	n := 0
+	for _, r := range s {
+		n++
+		if r == '\n' {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// inspect notes what the expression reads and which kinds it names.
+func (x *expr) inspect(a *ast.AST) {
+	if f := fieldOf(a.Expr()); f != nil {
+		x.bare = f
+	}
+	seen := make(map[*Field]bool)
+	literal := func(e ast.Expr) {
+		if e.Kind() != ast.LiteralKind {
+			return
+		}
+		if s, ok := e.AsLiteral().(types.String); ok {
+			offset := 0
+			if r, ok := a.SourceInfo().GetOffsetRange(e.ID()); ok {
+				offset = int(r.Start)
+			}
+			x.kinds = append(x.kinds, kindLiteral{string(s), offset})
+		}
+	}
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.IdentKind:
+			if f := fieldByName(e.AsIdent()); f != nil && !seen[f] {
+				seen[f] = true
+				x.fields = append(x.fields, f)
+			}
+		case ast.CallKind:
+			call := e.AsCall()
+			args := call.Args()
+			if len(args) != 2 {
+				return
+			}
+			switch call.FunctionName() {
+			case operators.Equals, operators.NotEquals:
+				if isKind(args[0]) {
+					literal(args[1])
+				} else if isKind(args[1]) {
+					literal(args[0])
+				}
+			case operators.In:
+				if isKind(args[0]) && args[1].Kind() == ast.ListKind {
+					for _, el := range args[1].AsList().Elements() {
+						literal(el)
+					}
+				}
+			}
+		}
+	}))
+}
+
+func fieldOf(e ast.Expr) *Field {
+	if e.Kind() == ast.IdentKind {
+		return fieldByName(e.AsIdent())
+	}
+	return nil
+}
+
+func isKind(e ast.Expr) bool { f := fieldOf(e); return f != nil && f.Name == "event.kind" }
+
+// possibleKinds returns the kinds for which the expression is not false
+// already by its kind: those a clearing event can have.
+func (c *compiler) possibleKinds(source string) ([]event.Kind, error) {
+	checked, issues := c.env.Compile(source)
+	if issues.Err() != nil {
+		return nil, issues.Err()
+	}
+	program, err := c.env.Program(checked, cel.EvalOptions(cel.OptPartialEval))
+	if err != nil {
+		return nil, err
+	}
+	var unknown []*cel.AttributePatternType
+	for _, f := range fields {
+		if f.Name != "event.kind" {
+			unknown = append(unknown, cel.AttributePattern(f.Name))
+		}
+	}
+	var out []event.Kind
+	for _, k := range event.Kinds() {
+		vars, err := cel.PartialVars(map[string]any{"event.kind": string(k)}, unknown...)
+		if err != nil {
+			return nil, err
+		}
+		if v, _, err := program.Eval(vars); err != nil || v != types.False {
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+var errNotBool = errors.New("expression gave no boolean")
+
+// test evaluates a boolean expression.
+func (x *expr) test(a *activation) (bool, error) {
+	v, _, err := x.program.Eval(a)
+	if err != nil {
+		return false, err
+	}
+	b, ok := v.(types.Bool)
+	if !ok {
+		return false, errNotBool
+	}
+	return bool(b), nil
+}

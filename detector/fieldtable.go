@@ -1,0 +1,142 @@
+package detector
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// Fields returns every field, sorted by name. The slice is new, the Fields are shared.
+func Fields() []*Field { return slices.Clone(fields) }
+
+func fieldByName(name string) *Field { return fieldIndex[name] }
+
+// fields and fieldIndex are constant tables.
+var (
+	fields     = sortedFields()
+	fieldIndex = func() map[string]*Field {
+		m := make(map[string]*Field, len(fields))
+		for _, f := range fields {
+			m[f.Name] = f
+		}
+		return m
+	}()
+)
+
+func sortedFields() []*Field {
+	all := slices.Concat(commonFields(), subjectFields(), hungTaskFields(), oomKillFields(),
+		diskFields(), sockFailFields(), sourceFields())
+	for _, f := range all {
+		slices.Sort(f.Kinds)
+	}
+	slices.SortFunc(all, func(a, b *Field) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+func kinds(k ...event.Kind) []event.Kind { return k }
+
+func commonFields() []*Field {
+	all := event.Kinds
+	return []*Field{
+		{Name: "event.kind", Type: String, Kinds: all(), few: true, Doc: "what happened",
+			read: func(e *event.Event) value { return value{text: string(e.Kind)} }},
+		{Name: "event.time", Type: Timestamp, Kinds: all(), Doc: "wall clock time of the fault",
+			read: func(e *event.Event) value { return value{time: e.Time} }},
+		{Name: "event.source", Type: String, Kinds: all(), few: true, Doc: "program or reader that saw it",
+			read: func(e *event.Event) value { return text(e.Source) }},
+		{Name: "subject", Type: String, Kinds: all(), Doc: "what it is about, most telling first: pod, container, unit, cgroup, device, target, task",
+			read: func(e *event.Event) value { return text(e.Subject()) }},
+	}
+}
+
+func subjectFields() []*Field {
+	tasks := func() []event.Kind {
+		return kinds(event.HungTask, event.HungTaskResumed, event.OOMKill, event.DiskIO, event.FSError,
+			event.SockFail, event.SockFailRecovered)
+	}
+	devices := func() []event.Kind {
+		return kinds(event.DiskIO, event.FSError, event.MountReadOnly, event.MountWritable)
+	}
+	conns := func() []event.Kind { return kinds(event.SockFail, event.SockFailRecovered) }
+	task := func(name string, t Type, doc string, read func(*event.Task) value) *Field {
+		return &Field{Name: "task." + name, Type: t, Kinds: tasks(), Doc: doc, read: part(taskOf, read)}
+	}
+	cgroup := func(name string, t Type, doc string, read func(*event.Cgroup) value) *Field {
+		return &Field{Name: "cgroup." + name, Type: t, Kinds: tasks(), Doc: doc,
+			read: part(func(e *event.Event) *event.Cgroup { return e.Cgroup }, read)}
+	}
+	container := func(name string, few bool, doc string, read func(*event.Container) value) *Field {
+		return &Field{Name: "container." + name, Type: String, Kinds: tasks(), few: few, Doc: doc,
+			read: part(func(e *event.Event) *event.Container { return e.Container }, read)}
+	}
+	device := func(name string, t Type, doc string, read func(*event.Device) value) *Field {
+		return &Field{Name: "device." + name, Type: t, Kinds: devices(), Doc: doc,
+			read: part(func(e *event.Event) *event.Device { return e.Device }, read)}
+	}
+	conn := func(name string, t Type, doc string, read func(*event.Conn) value) *Field {
+		return &Field{Name: "conn." + name, Type: t, Kinds: conns(), Doc: doc,
+			read: part(func(e *event.Event) *event.Conn { return e.Conn }, read)}
+	}
+	return []*Field{
+		task("id", String, "thread and its start time, unique since boot",
+			func(t *event.Task) value { return text(t.ID()) }),
+		task("pid", Int, "thread id in the initial pid namespace", func(t *event.Task) value { return number(t.PID) }),
+		task("tgid", Int, "process id in the initial pid namespace", func(t *event.Task) value { return number(t.TGID) }),
+		task("comm", String, "the kernel's name of the thread, at most 15 bytes", func(t *event.Task) value { return text(t.Comm) }),
+		task("uid", Int, "user id", func(t *event.Task) value { return number(t.UID) }),
+		cgroup("id", Int, "64-bit kernfs id", func(c *event.Cgroup) value { return number(c.ID) }),
+		cgroup("path", String, "path from the hierarchy's root", func(c *event.Cgroup) value { return text(c.Path) }),
+		container("id", false, "full runtime id", func(c *event.Container) value { return text(c.ID) }),
+		container("podUID", false, "UID of the pod", func(c *event.Container) value { return text(c.PodUID) }),
+		container("runtime", true, "containerd, cri-o, docker, podman", func(c *event.Container) value { return text(c.Runtime) }),
+		{Name: "unit", Type: String, Kinds: tasks(), Doc: "systemd unit, outside Kubernetes",
+			read: func(e *event.Event) value { return text(e.Unit) }},
+		device("name", String, "kernel name, such as nvme0n1p2", func(d *event.Device) value { return text(d.Name) }),
+		device("major", Int, "major number", func(d *event.Device) value { return number(d.Major) }),
+		device("minor", Int, "minor number", func(d *event.Device) value { return number(d.Minor) }),
+		device("parent", String, "whole disk of a partition", func(d *event.Device) value { return text(d.Parent) }),
+		device("mount", String, "first mount point", func(d *event.Device) value {
+			if len(d.Mounts) == 0 {
+				return value{}
+			}
+			return text(d.Mounts[0].Path)
+		}),
+		conn("src", String, "source address:port", func(c *event.Conn) value { return value{text: c.Src.String()} }),
+		conn("dst", String, "destination address:port", func(c *event.Conn) value { return value{text: c.Dst.String()} }),
+		conn("netns", Int, "inode of the opener's network namespace", func(c *event.Conn) value { return number(c.NetNS) }),
+	}
+}
+
+func taskOf(e *event.Event) *event.Task { return e.Task }
+
+// part makes a reader of a payload or subject that may be absent.
+func part[T any](of func(*event.Event) *T, read func(*T) value) func(*event.Event) value {
+	return func(e *event.Event) value {
+		if p := of(e); p != nil {
+			return read(p)
+		}
+		return value{}
+	}
+}
+
+func taskText(t *event.Task) string {
+	if t == nil {
+		return ""
+	}
+	return t.String()
+}
+
+// address is the text of a kernel address: an identity, not a number to
+// reckon with. No address is the empty text.
+func address(a uint64) value {
+	if a == 0 {
+		return value{}
+	}
+	return value{text: "0x" + strconv.FormatUint(a, 16)}
+}

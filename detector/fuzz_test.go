@@ -1,0 +1,117 @@
+package detector_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/rules"
+)
+
+// FuzzLoad: no rule file makes the loader panic, and one that loads runs.
+func FuzzLoad(f *testing.F) {
+	entries, err := fs.ReadDir(rules.FS, ".")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := fs.ReadFile(rules.FS, e.Name())
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	archives, _ := filepath.Glob("testdata/errors/*.txtar")
+	for _, path := range archives {
+		a, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range a.Files {
+			f.Add(file.Data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		set, err := detector.Load(fstest.MapFS{"f.yaml": &fstest.MapFile{Data: data}})
+		if err != nil {
+			_ = err.Error()
+			return
+		}
+		e := detector.NewEngine(set)
+		for i, k := range event.Kinds() {
+			e.Observe(&event.Event{Kind: k, BootTime: event.Duration(i + 1), HungTask: &event.HungTaskData{}, Task: &event.Task{}}, at(time.Duration(i)))
+		}
+		e.Tick(at(time.Hour))
+		if _, err := e.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzRestore: no snapshot makes the engine panic or hang.
+func FuzzRestore(f *testing.F) {
+	set := ruleSet(f, propertyRules)
+	e := detector.NewEngine(set)
+	e.Observe(oom(0, "/a"), at(0))
+	e.Observe(&event.Event{Kind: event.HungTask, Task: &event.Task{PID: 1}, HungTask: &event.HungTaskData{}}, at(0))
+	data, err := e.Snapshot()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"version":1,"problems":[{"rule":"sick","fault":"sick","condition":"Sick","groupBy":["cgroup.path"],"state":"pending","window":[{"at":1},{"at":-1}]}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e := detector.NewEngine(set)
+		if e.Restore(data, at(0)) != nil {
+			return
+		}
+		for i := range 20 {
+			e.Observe(oom(time.Duration(i), "/a"), at(time.Duration(i)*time.Minute))
+			if d, ok := e.NextDeadline(); ok {
+				e.Tick(d)
+			}
+		}
+		again, err := e.Snapshot()
+		if err != nil {
+			// Times beyond the year 9999 have no JSON form.
+			t.Skip(err)
+		}
+		if !json.Valid(again) {
+			t.Error("snapshot is no JSON")
+		}
+	})
+}
+
+// FuzzObserve: no event makes the shipped rules panic.
+func FuzzObserve(f *testing.F) {
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := json.Marshal(oom(0, "/a"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"kind":"sockfail","sockFail":{"target":"t","verdict":"local-drop","evidence":["a"]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ev := new(event.Event)
+		if json.Unmarshal(data, ev) != nil {
+			return
+		}
+		e := detector.NewEngine(set)
+		e.Observe(ev, at(0))
+		for _, p := range e.Problems() {
+			if len(p.Message) > detector.MaxMessage {
+				t.Errorf("message of %d bytes", len(p.Message))
+			}
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package detector
+
+import (
+	"strconv"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// OverflowGroup is the group of the events whose own group found no room. No
+// groupBy value can be written like it: a backslash in a value is doubled.
+const OverflowGroup = `\overflow`
+
+// maxGroupPart bounds one value in a group, in bytes; a longer one keeps its
+// beginning and gets a hash, so that two of them stay two.
+const maxGroupPart = 200
+
+// appendGroup writes the group of an event: the values joined by ", ". The
+// form is unambiguous: in values, backslash and comma are escaped by a
+// backslash, control characters as \xNN.
+func appendGroup(dst []byte, by []*Field, ev *event.Event) []byte {
+	for i, f := range by {
+		if i > 0 {
+			dst = append(dst, ',', ' ')
+		}
+		v := f.read(ev)
+		if f.Type == String {
+			dst = appendPart(dst, v.text)
+		} else {
+			dst = v.appendText(dst, f.Type)
+		}
+	}
+	return dst
+}
+
+func appendPart(dst []byte, s string) []byte {
+	tail := ""
+	if len(s) > maxGroupPart {
+		tail = "…" + strconv.FormatUint(uint64(newHash.text(s)), 16)
+		s = s[:maxGroupPart]
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\\' || c == ',':
+			dst = append(dst, '\\', c)
+		case c < 0x20 || c >= 0x7f:
+			// Beyond ASCII too: names the kernel gives are bytes, and a group
+			// must not carry bidirectional overrides into a terminal.
+			const hex = "0123456789abcdef"
+			dst = append(dst, '\\', 'x', hex[c>>4], hex[c&0xf])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, tail...)
+}
+
+// distinctID is the identity of a value in a threshold that counts values.
+func distinctID(f *Field, ev *event.Event) uint64 {
+	v := f.read(ev)
+	h := newHash
+	if f.Type == String {
+		h = h.text(v.text)
+	} else {
+		h = h.number(uint64(v.number))
+	}
+	return uint64(h) | 1 // never 0, which means "not distinct"
+}

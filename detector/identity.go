@@ -1,0 +1,95 @@
+package detector
+
+import (
+	"encoding/binary"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// maxRecent is how many identities of kernel records are kept. The biggest
+// kernel ring holds about 10,000 records; a restart re-reads what was not
+// consumed, and a back-fill repeats the last ones. 4,096 × 8 bytes twice.
+const maxRecent = 4096
+
+// recent remembers the identities of the latest kernel records, so that one
+// which is read twice (pinned ring, journal replay, back-fill) counts once.
+type recent struct {
+	set  map[uint64]struct{}
+	ring []uint64
+	next int
+}
+
+func newRecent() *recent { return &recent{set: make(map[uint64]struct{})} }
+
+func (r *recent) has(id uint64) bool { _, ok := r.set[id]; return ok }
+
+func (r *recent) add(id uint64) {
+	r.set[id] = struct{}{}
+	if len(r.ring) < maxRecent {
+		r.ring = append(r.ring, id)
+		return
+	}
+	delete(r.set, r.ring[r.next])
+	r.ring[r.next] = id
+	r.next = (r.next + 1) % maxRecent
+}
+
+// bytes returns the identities, oldest first, 8 bytes each.
+func (r *recent) bytes() []byte {
+	out := make([]byte, 0, 8*len(r.ring))
+	for i := range r.ring {
+		out = binary.LittleEndian.AppendUint64(out, r.ring[(r.next+i)%len(r.ring)])
+	}
+	return out
+}
+
+func (r *recent) load(b []byte) {
+	for ; len(b) >= 8; b = b[8:] {
+		if id := binary.LittleEndian.Uint64(b); !r.has(id) {
+			r.add(id)
+		}
+	}
+}
+
+// hash is FNV-1a, 64 bits: stable across restarts, unlike hash/maphash. The
+// inputs (times, numbers, device names) are the kernel's, not an attacker's.
+type hash uint64
+
+const newHash hash = 14695981039346656037
+
+func (h hash) text(s string) hash {
+	for i := range len(s) {
+		h = (h ^ hash(s[i])) * 1099511628211
+	}
+	return (h ^ 0xff) * 1099511628211 // ends the text: "ab","c" is not "a","bc"
+}
+
+func (h hash) number(n uint64) hash {
+	// One round a number instead of eight: the multiplication by an odd
+	// constant with the high bits folded in mixes well enough for an identity.
+	h = (h ^ hash(n)) * 0x9e3779b97f4a7c15
+	return h ^ h>>32
+}
+
+// identity returns what makes a kernel record unique since boot. It reports
+// false for events that are no kernel records (without a boot time) and for
+// those on the state of sources, which are always news.
+func identity(ev *event.Event) (uint64, bool) {
+	if ev.BootTime == 0 || ev.Lost != nil || ev.SourceUp != nil || ev.CanaryRun != nil {
+		return 0, false
+	}
+	h := newHash.text(string(ev.Kind)).number(uint64(ev.BootTime)).number(uint64(ev.CPU))
+	if ev.Task != nil {
+		h = h.number(uint64(ev.Task.PID))
+	}
+	if ev.Device != nil {
+		h = h.number(uint64(ev.Device.Major)<<32 | uint64(ev.Device.Minor))
+	}
+	if ev.SockFail != nil {
+		h = h.text(ev.SockFail.Target)
+	}
+	if ev.Conn != nil {
+		h = h.number(uint64(ev.Conn.Src.Port())<<16 | uint64(ev.Conn.Dst.Port()))
+	}
+	return uint64(h), true
+}

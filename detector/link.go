@@ -1,0 +1,94 @@
+package detector
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+)
+
+// link checks what rules say of each other and makes the set.
+func (l *loader) link() (*RuleSet, error) {
+	types := slices.Sorted(maps.Keys(l.conditions))
+	for _, name := range l.order {
+		r := l.rules[name]
+		if r.Condition != "" && l.conditions[r.Condition] == nil {
+			if slices.Contains(reservedConditions(), r.Condition) {
+				r.errorf("condition", "condition %s belongs to Kubernetes itself", r.Condition)
+			} else {
+				r.errorf("condition", "condition %q is not registered under conditions%s", r.Condition, strictyaml.Suggest(r.Condition, types))
+			}
+		}
+		for i, d := range r.DependsOn {
+			switch {
+			case d == r.Name:
+				r.item("dependsOn", i, "a rule can't depend on itself")
+			case l.rules[d] == nil:
+				r.item("dependsOn", i, "unknown rule %q%s", d, strictyaml.Suggest(d, l.order))
+			}
+		}
+	}
+	l.faults()
+	l.cycles()
+	if err := l.mistakes(); err != nil {
+		return nil, err
+	}
+	set := &RuleSet{conditions: make(map[string]ConditionSpec, len(l.conditions))}
+	for _, name := range l.order {
+		set.rules = append(set.rules, l.rules[name].Rule)
+	}
+	for _, c := range l.conditions {
+		set.conditions[c.Type] = c.ConditionSpec
+	}
+	return set, nil
+}
+
+// faults makes sure that rules which tell of one fault can share a problem:
+// their groups must have as many parts.
+func (l *loader) faults() {
+	first := make(map[[2]string]*loadedRule)
+	for _, name := range l.order {
+		r := l.rules[name]
+		key := [2]string{r.Fault, r.Condition}
+		if f := first[key]; f == nil {
+			first[key] = r
+		} else if len(f.GroupBy) != len(r.GroupBy) {
+			r.errorf("fault", "shares fault %q with rule %q, so groupBy must have as many fields", r.Fault, f.Name)
+		}
+	}
+}
+
+// cycles finds each circle of dependsOn once.
+func (l *loader) cycles() {
+	const (
+		unseen = iota
+		open
+		done
+	)
+	state := make(map[string]int)
+	var path []string
+	var visit func(name string)
+	visit = func(name string) {
+		r := l.rules[name]
+		state[name] = open
+		path = append(path, name)
+		for i, d := range r.DependsOn {
+			switch {
+			case l.rules[d] == nil || d == name:
+			case state[d] == unseen:
+				visit(d)
+			case state[d] == open:
+				circle := append(slices.Clone(path[slices.Index(path, d):]), d)
+				r.item("dependsOn", i, "circle: %s", strings.Join(circle, " → "))
+			}
+		}
+		path = path[:len(path)-1]
+		state[name] = done
+	}
+	for _, name := range l.order {
+		if state[name] == unseen {
+			visit(name)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package detector
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// MaxMessage bounds a rendered message, in bytes. It is what the API server
+// takes in an Event (1,024).
+const MaxMessage = 1024
+
+// message is a text with ${expression} parts. It is immutable.
+type message struct{ parts []piece }
+
+// piece is a literal text or an expression.
+type piece struct {
+	literal string
+	x       *expr
+}
+
+// parseMessage compiles a message. Offsets of mistakes are in the message.
+func (c *compiler) parseMessage(s string) (*message, []exprError) {
+	m := &message{}
+	var errs []exprError
+	literal := func(t string) {
+		if t != "" {
+			m.parts = append(m.parts, piece{literal: t})
+		}
+	}
+	rest, base := s, 0 // base: byte offset of rest in s
+	runes := func(byteOffset int) int { return utf8.RuneCountInString(s[:byteOffset]) }
+	for {
+		i := strings.Index(rest, "${")
+		if i < 0 {
+			literal(rest)
+			return m, errs
+		}
+		if i > 0 && rest[i-1] == '$' { // $${ stands for ${
+			literal(rest[:i-1] + "${")
+			rest, base = rest[i+2:], base+i+2
+			continue
+		}
+		literal(rest[:i])
+		start := i + 2
+		end := closingBrace(rest[start:])
+		if end < 0 {
+			errs = append(errs, exprError{runes(base + i), "${ without its closing }"})
+			return m, errs
+		}
+		source := rest[start : start+end]
+		x, xerrs := c.compile(source)
+		for _, e := range xerrs {
+			errs = append(errs, exprError{runes(base+start) + e.offset, e.msg})
+		}
+		if x != nil {
+			if !printableType(x.out) {
+				errs = append(errs, exprError{runes(base + start), "has type " + cel.FormatCELType(x.out) + ", which has no text form"})
+			}
+			m.parts = append(m.parts, piece{x: x})
+		}
+		rest, base = rest[start+end+1:], base+start+end+1
+	}
+}
+
+// closingBrace finds the } that ends an expression, passing over nested braces
+// and quoted texts. It returns -1 where there is none.
+func closingBrace(s string) int {
+	depth := 0
+	var quote byte
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quote != 0:
+			if c == '\\' {
+				i++
+			} else if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '{':
+			depth++
+		case c == '}' && depth > 0:
+			depth--
+		case c == '}':
+			return i
+		}
+	}
+	return -1
+}
+
+func printableType(t *cel.Type) bool {
+	switch t.Kind() {
+	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.DurationKind, types.TimestampKind:
+		return true
+	}
+	return t.IsExactType(cel.OptionalType(cel.StringType)) || t.IsExactType(cel.ListType(cel.StringType))
+}
+
+// fields returns the fields the message reads.
+func (m *message) fields() []*Field {
+	var out []*Field
+	for _, p := range m.parts {
+		if p.x != nil {
+			out = append(out, p.x.fields...)
+		}
+	}
+	return out
+}
+
+// render writes the message for the activation's event into buf and returns
+// it as bounded, printable text. A part that can't be evaluated shows as "?",
+// and failed is the number of such parts.
+func (m *message) render(a *activation, buf []byte) (s string, scratch []byte, failed int) {
+	buf = buf[:0]
+	for _, p := range m.parts {
+		switch {
+		case p.x == nil:
+			buf = append(buf, p.literal...)
+		case p.x.bare != nil:
+			v := p.x.bare.read(a.ev)
+			buf = v.appendText(buf, p.x.bare.Type)
+		default:
+			v, _, err := p.x.program.Eval(a)
+			if err != nil {
+				failed++
+				buf = append(buf, '?')
+				continue
+			}
+			buf = appendCEL(buf, v)
+		}
+	}
+	return event.SafeText(string(buf), MaxMessage-len("…")), buf, failed
+}
+
+// appendCEL adds the text form of an expression's value.
+func appendCEL(dst []byte, v ref.Val) []byte {
+	switch v := v.(type) {
+	case types.String:
+		return append(dst, v...)
+	case types.Duration:
+		return append(dst, humanDuration(v.Duration)...)
+	case types.Timestamp:
+		return v.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
+	case *types.Optional:
+		if !v.HasValue() {
+			return dst
+		}
+		return appendCEL(dst, v.GetValue())
+	case traits.Lister:
+		for i, it := 0, v.Iterator(); it.HasNext() == types.True; i++ {
+			if i > 0 {
+				dst = append(dst, ", "...)
+			}
+			dst = appendCEL(dst, it.Next())
+		}
+		return dst
+	}
+	if s, ok := v.ConvertToType(types.StringType).(types.String); ok {
+		return append(dst, s...)
+	}
+	return append(dst, '?')
+}

@@ -1,0 +1,78 @@
+package detector
+
+import (
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Replace runs another rule set from now on. A problem stays where its rule is
+// still the same in name, fault, condition and groupBy (times and texts may
+// have changed; the new ones hold from the next event); the firing problems
+// of other rules resolve. Conditions of types that are gone are no longer in
+// [Engine.Conditions]; no transition tells of them. The returned slice is
+// valid until the next call of a method of the engine.
+func (e *Engine) Replace(rules *RuleSet, now time.Time) []problem.Transition {
+	now = e.start(now)
+	oldSeries, oldRules, oldConditions := e.series, e.byName, e.conditions
+	// Resolving looks at causes: with the old rules out of the way nothing is
+	// hidden or shown because of them until the new rules are in.
+	e.install(rules)
+	for name, r := range e.byName {
+		if old := oldRules[name]; old != nil {
+			r.errors, r.overflow = old.errors, old.overflow
+		}
+	}
+	for _, old := range oldConditions {
+		for _, c := range e.conditions {
+			if c.spec.Type == old.spec.Type {
+				c.current = old.current
+			}
+		}
+	}
+	for _, s := range oldSeries {
+		for _, en := range sortedEntries(s) {
+			e.disarm(en)
+			if r := e.byName[en.p.Rule]; r != nil && r.sameProblem(en.rule.Rule) && r.series.entries[en.p.Group] == nil {
+				e.adopt(en, r)
+				continue
+			}
+			if en.p.State == problem.Firing {
+				en.p.State, en.p.Since = problem.Resolved, now
+				e.emit(en)
+			}
+		}
+	}
+	for _, s := range e.series {
+		for _, en := range sortedEntries(s) {
+			if en.p.State == problem.Firing {
+				en.p.SuppressedBy = e.cause(en.rule)
+			}
+			e.arm(en)
+		}
+	}
+	for _, c := range e.conditions {
+		c.dirty = true
+	}
+	return e.finish(now)
+}
+
+// adopt puts an entry under a rule of the set in force.
+func (e *Engine) adopt(en *entry, r *ruleState) {
+	en.rule = r
+	if en.teller != nil {
+		en.teller = e.byName[en.teller.Name]
+	}
+	r.series.entries[en.p.Group] = en
+	switch en.p.State {
+	case problem.Firing:
+		r.series.firing++
+	case problem.Resolved:
+		r.series.resolved++
+	case problem.Pending:
+		// A rule that no longer waits, or waits otherwise, starts anew.
+		if r.Threshold.Count == 0 && en.fireAt.IsZero() || r.Threshold.Count > 0 && len(en.window.marks) == 0 {
+			delete(r.series.entries, en.p.Group)
+		}
+	}
+}

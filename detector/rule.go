@@ -1,0 +1,122 @@
+package detector
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// APIVersion is the first line of every rule file.
+const APIVersion = "rules.kernosis.io/v1"
+
+// Bounds and defaults of rules.
+const (
+	// MaxRules is the most rules a set holds. Every event is tested by the
+	// rules of its kind, about 0.5 µs each.
+	MaxRules = 1000
+	// DefaultMaxGroups is how many problems one rule follows at a time: more
+	// than a node has containers (250 pods), at about 2 KiB each.
+	DefaultMaxGroups = 1000
+	// maxMaxGroups bounds what a rule may ask for.
+	maxMaxGroups = 10_000
+	// maxThreshold bounds a window, in events; each costs 32 bytes.
+	maxThreshold = 1000
+	// maxPeriod bounds every duration of a rule.
+	maxPeriod = 30 * 24 * time.Hour
+	// DefaultClearAfter is the quiet time after which a temporary problem is
+	// over: the range of a series of Events that a person sees as one.
+	DefaultClearAfter = 5 * time.Minute
+)
+
+// Rule says what makes a problem of an event. It is data; a rule without a
+// Condition is temporary. See docs/rules.md.
+type Rule struct {
+	Name       string
+	Fault      string // identity across sources; Name where the file gives none
+	Events     []event.Kind
+	When       string // CEL to bool; empty: every event of the kinds
+	GroupBy    []string
+	Condition  string
+	Reason     string
+	Message    string
+	Severity   problem.Severity
+	Threshold  Threshold
+	For        time.Duration // level signals only
+	ClearAfter time.Duration // quiet time; 0: not by quiet
+	ClearWhen  string
+	Latched    bool
+	DependsOn  []string
+	MaxGroups  int
+	Doc        string
+
+	File string // where it was read
+	Line int
+
+	compiled
+}
+
+// Threshold asks for a number of matching events in a sliding window.
+type Threshold struct {
+	Count    int // 0: no threshold
+	Within   time.Duration
+	Distinct string // field whose different values are counted; empty: events are counted
+}
+
+// compiled is what the engine runs.
+type compiled struct {
+	when       *expr
+	message    *message
+	groupBy    []*Field
+	distinct   *Field
+	clearWhen  *expr
+	clearKinds []event.Kind
+	stems      []string
+}
+
+// Temporary reports whether each matching event is a problem of its own.
+func (r *Rule) Temporary() bool { return r.Condition == "" }
+
+// sameProblem reports whether problems of the two rules are the same thing, so
+// that a reload may keep them.
+func (r *Rule) sameProblem(o *Rule) bool {
+	return r.Name == o.Name && r.Fault == o.Fault && r.Condition == o.Condition && slices.Equal(r.GroupBy, o.GroupBy)
+}
+
+// level reports whether all the rule's kinds are level signals: a start that
+// an event of another kind ends.
+func (r *Rule) level() bool {
+	for _, k := range r.Events {
+		if levelEnd(k) == "" {
+			return false
+		}
+	}
+	return len(r.Events) > 0
+}
+
+// levelEnd returns the kind that ends a level signal, or "" where the kind
+// starts none.
+func levelEnd(k event.Kind) event.Kind {
+	switch k {
+	case event.HungTask:
+		return event.HungTaskResumed
+	case event.MountReadOnly:
+		return event.MountWritable
+	case event.SockFail:
+		return event.SockFailRecovered
+	}
+	return ""
+}
+
+// ConditionSpec is what a node condition says while nothing is wrong.
+type ConditionSpec struct {
+	Type           string
+	HealthyReason  string
+	HealthyMessage string
+}
+
+// reservedConditions are Kubernetes' own; only kubelet and the cloud set them.
+func reservedConditions() []string {
+	return []string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
+}

@@ -1,0 +1,13 @@
+// Package rules holds the rules shipped with Kernosis, one file a stem, each
+// with its unit tests beside it (<stem>_test.yaml).
+//
+// It is data: load it with detector.Load(rules.FS). A rule of the same name in
+// a directory of the operator's replaces the shipped one (detector.LoadDir).
+package rules
+
+import "embed"
+
+// FS is the shipped rule files and their tests.
+//
+//go:embed *.yaml
+var FS embed.FS

@@ -1,0 +1,70 @@
+package detector
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+)
+
+// Error is one mistake in a rule file: file, line, column, field and text.
+type Error = strictyaml.Error
+
+// Errors is every mistake found in all files; errors.As finds it in what
+// [Load] returns.
+type Errors = strictyaml.Errors
+
+// RuleSet is a checked, compiled set of rules and the condition types they
+// use. It is immutable and safe for concurrent use.
+type RuleSet struct {
+	rules      []*Rule
+	conditions map[string]ConditionSpec
+}
+
+// Rules returns the rules in file order. The Rules must not be changed.
+func (s *RuleSet) Rules() []*Rule { return slices.Clone(s.rules) }
+
+// Rule returns the rule of that name.
+func (s *RuleSet) Rule(name string) (*Rule, bool) {
+	for _, r := range s.rules {
+		if r.Name == name {
+			return r, true
+		}
+	}
+	return nil, false
+}
+
+// Conditions returns the registered condition types, sorted.
+func (s *RuleSet) Conditions() []ConditionSpec {
+	out := make([]ConditionSpec, 0, len(s.conditions))
+	for _, t := range slices.Sorted(maps.Keys(s.conditions)) {
+		out = append(out, s.conditions[t])
+	}
+	return out
+}
+
+// Load reads the rule files (*.yaml and *.yml, not *_test.yaml, not hidden, no
+// subdirectories) of one or more layers. A rule of a later layer replaces the
+// rule of the same name of an earlier one, whole; so does a condition type.
+// Within a layer names are unique. References (dependsOn, condition) may reach
+// across layers. The error joins every mistake of every file as [Errors]; no
+// rule set comes with it.
+func Load(layers ...fs.FS) (*RuleSet, error) {
+	ls := make([]layer, len(layers))
+	for i, l := range layers {
+		ls[i] = layer{fsys: l}
+	}
+	return load(ls)
+}
+
+// LoadDir is Load with a directory as the topmost layer above the given ones;
+// mistakes in it are told with its path.
+func LoadDir(path string, under ...fs.FS) (*RuleSet, error) {
+	ls := make([]layer, 0, len(under)+1)
+	for _, l := range under {
+		ls = append(ls, layer{fsys: l})
+	}
+	return load(append(ls, layer{fsys: os.DirFS(path), dir: path}))
+}

@@ -1,0 +1,240 @@
+package ruletest
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Report is the outcome of all tests.
+type Report struct {
+	Tests    []Result
+	Coverage map[string]Coverage // by rule, of every rule of the set
+}
+
+// Result is the outcome of one test.
+type Result struct {
+	File     string
+	Line     int
+	Name     string
+	Failures []Failure // none: passed
+}
+
+// Failure is one expectation that was not met.
+type Failure struct {
+	Line int           // in the test file
+	At   time.Duration // of the expectation
+	Text string        // may have several lines
+}
+
+// Coverage is what the tests have shown of a rule.
+type Coverage struct {
+	Fires   bool // it fired
+	Holds   bool // events of its kinds came in some test and it did not fire
+	Clears  bool // it resolved
+	Refires bool // it fired again after it resolved, in one test
+}
+
+// Failed returns how many tests failed.
+func (r *Report) Failed() int {
+	n := 0
+	for _, t := range r.Tests {
+		if len(t.Failures) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// String lists the failures as file:line, one expectation after the other.
+func (r *Report) String() string {
+	var b strings.Builder
+	for _, t := range r.Tests {
+		for _, f := range t.Failures {
+			fmt.Fprintf(&b, "%s:%d: %s: at %v: %s\n", t.File, f.Line, t.Name, f.At, f.Text)
+		}
+	}
+	fmt.Fprintf(&b, "%d tests, %d failed\n", len(r.Tests), r.Failed())
+	return b.String()
+}
+
+// ReadFiles returns the test files (*_test.yaml, *_test.yml) of a directory.
+func ReadFiles(fsys fs.FS) ([]File, error) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, fmt.Errorf("rule tests: %w", err)
+	}
+	var files []File
+	for _, e := range entries {
+		ext := path.Ext(e.Name())
+		if ext != ".yaml" && ext != ".yml" || !strings.HasSuffix(strings.TrimSuffix(e.Name(), ext), "_test") {
+			continue
+		}
+		data, err := fs.ReadFile(fsys, e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("rule tests: %w", err)
+		}
+		files = append(files, File{Name: e.Name(), Data: data})
+	}
+	return files, nil
+}
+
+// Run runs all tests of the files. The error is [detector.Errors], every
+// mistake in the files themselves; failed expectations are in the report.
+func Run(rules *detector.RuleSet, files ...File) (*Report, error) {
+	report := &Report{Coverage: make(map[string]Coverage)}
+	for _, r := range rules.Rules() {
+		report.Coverage[r.Name] = Coverage{}
+	}
+	var tests []*test
+	var mistakes detector.Errors
+	for _, f := range files {
+		file, ts := parse(f, rules)
+		file.Errors.Sort()
+		mistakes = append(mistakes, file.Errors...)
+		tests = append(tests, ts...)
+	}
+	if len(mistakes) > 0 {
+		return nil, mistakes
+	}
+	for _, t := range tests {
+		r := newRun(t, rules)
+		report.Tests = append(report.Tests, Result{File: t.file.Name, Line: t.line, Name: t.name, Failures: r.run()})
+		r.cover(report.Coverage)
+	}
+	return report, nil
+}
+
+// start is the time of offset 0: any will do, so a fixed one.
+func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// run is one test at work.
+type run struct {
+	*test
+	rules    *detector.RuleSet
+	engine   *detector.Engine
+	fired    map[string]int // Firing transitions by rule
+	resolved map[string]bool
+	refired  map[string]bool
+	kinds    map[event.Kind]bool // that came
+	sequence time.Duration       // makes kernel records distinct
+}
+
+func newRun(t *test, rules *detector.RuleSet) *run {
+	return &run{test: t, rules: rules, engine: detector.NewEngine(rules), fired: make(map[string]int),
+		resolved: make(map[string]bool), refired: make(map[string]bool), kinds: make(map[event.Kind]bool)}
+}
+
+func (r *run) run() []Failure {
+	r.sourcesUp(0)
+	var failures []Failure
+	steps := r.steps
+	for _, c := range r.checks {
+		for len(steps) > 0 && steps[0].at <= c.at {
+			r.step(steps[0])
+			steps = steps[1:]
+		}
+		r.advance(c.at)
+		failures = append(failures, r.compare(c)...)
+	}
+	return failures
+}
+
+// sourcesUp tells the engine that every stem is watched, unless the test does.
+func (r *run) sourcesUp(at time.Duration) {
+	if !r.sources {
+		return
+	}
+	var stems []string
+	for _, k := range event.Kinds() {
+		if !slices.Contains(stems, k.Stem()) {
+			stems = append(stems, k.Stem())
+		}
+	}
+	for _, s := range stems {
+		ev := &event.Event{Kind: event.Source, Time: start().Add(at), SourceUp: &event.SourceData{Stem: s, Up: true}}
+		r.note(r.engine.Observe(ev, ev.Time))
+	}
+}
+
+// advance ticks at every deadline up to the offset, and at it.
+func (r *run) advance(to time.Duration) {
+	end := start().Add(to)
+	for {
+		d, ok := r.engine.NextDeadline()
+		if !ok || d.After(end) {
+			break
+		}
+		r.note(r.engine.Tick(d))
+		if next, ok := r.engine.NextDeadline(); ok && !next.After(d) {
+			break // would not end; the check at the offset shows what is wrong
+		}
+	}
+	r.note(r.engine.Tick(end))
+}
+
+func (r *run) step(s step) {
+	r.advance(s.at)
+	now := start().Add(s.at)
+	if s.restart {
+		r.restart(s.at)
+		return
+	}
+	ev := s.event.Clone()
+	r.sequence++
+	if !s.set.time {
+		ev.Time = now
+	}
+	if !s.set.boot {
+		// An hour after boot; no two records have the same identity by chance.
+		ev.BootTime = event.Duration(time.Hour + s.at + r.sequence)
+	}
+	r.kinds[ev.Kind] = true
+	r.note(r.engine.Observe(ev, now))
+}
+
+// restart saves the engine's memory and goes on with a new engine.
+func (r *run) restart(at time.Duration) {
+	data, err := r.engine.Snapshot()
+	if err != nil {
+		return
+	}
+	r.engine = detector.NewEngine(r.rules)
+	if r.engine.Restore(data, start().Add(at)) == nil {
+		r.sourcesUp(at)
+	}
+}
+
+func (r *run) note(ts []problem.Transition) {
+	for _, t := range ts {
+		if t.Problem == nil {
+			continue
+		}
+		switch name := t.Problem.Rule; t.Problem.State {
+		case problem.Firing:
+			r.fired[name]++
+			r.refired[name] = r.refired[name] || r.resolved[name]
+		case problem.Resolved:
+			r.resolved[name] = true
+		}
+	}
+}
+
+func (r *run) cover(all map[string]Coverage) {
+	for _, rule := range r.rules.Rules() {
+		c := all[rule.Name]
+		c.Fires = c.Fires || r.fired[rule.Name] > 0
+		c.Clears = c.Clears || r.resolved[rule.Name]
+		c.Refires = c.Refires || r.refired[rule.Name]
+		came := slices.ContainsFunc(rule.Events, func(k event.Kind) bool { return r.kinds[k] })
+		c.Holds = c.Holds || came && r.fired[rule.Name] == 0
+		all[rule.Name] = c
+	}
+}

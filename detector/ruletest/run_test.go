@@ -1,0 +1,126 @@
+package ruletest_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/ruletest"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestReports runs the test files of each archive against its rules; the
+// member "report" is what Run must say, mistakes or failures.
+func TestReports(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no archives", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := fstest.MapFS{}
+			golden := -1
+			for i, f := range archive.Files {
+				if f.Name == "report" {
+					golden = i
+				} else {
+					files[f.Name] = &fstest.MapFile{Data: f.Data}
+				}
+			}
+			set, err := detector.Load(files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tests, err := ruletest.ReadFiles(files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var have string
+			if report, err := ruletest.Run(set, tests...); err != nil {
+				have = err.Error() + "\n"
+			} else {
+				have = report.String()
+			}
+			if *update {
+				if golden < 0 {
+					golden = len(archive.Files)
+					archive.Files = append(archive.Files, txtar.File{Name: "report"})
+				}
+				archive.Files[golden].Data = []byte(have)
+				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if golden < 0 || !bytes.Equal([]byte(have), archive.Files[golden].Data) {
+				t.Errorf("have\n%s\nwant\n%s", have, archive.Files[golden].Data)
+			}
+		})
+	}
+}
+
+func TestCoverage(t *testing.T) {
+	set, err := detector.Load(fstest.MapFS{"r.yaml": &fstest.MapFile{Data: []byte(`apiVersion: rules.kernosis.io/v1
+rules:
+- {name: shown, events: [oomkill], when: event.scope == "memcg", reason: R, message: m}
+- {name: never, events: [diskio], reason: R, message: m}
+`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := ruletest.Run(set, ruletest.File{Name: "t", Data: []byte(`apiVersion: rules.kernosis.io/v1
+tests:
+- name: a
+  events: [{at: 0s, event: {kind: oomkill, oomKill: {scope: memcg}}}]
+  expect: [{at: 1h, transitions: {shown: 1}}]
+- name: b
+  events: [{at: 0s, event: {kind: oomkill, oomKill: {scope: global}}}]
+  expect: [{at: 1h, transitions: {shown: 0}}]
+`)})
+	if err != nil || report.Failed() != 0 {
+		t.Fatal(err, report)
+	}
+	if have, want := report.Coverage["shown"], (ruletest.Coverage{Fires: true, Holds: true, Clears: true}); have != want {
+		t.Errorf("have %+v, want %+v", have, want)
+	}
+	if have := report.Coverage["never"]; have != (ruletest.Coverage{}) {
+		t.Errorf("have %+v, want nothing", have)
+	}
+}
+
+// FuzzRun: no test file makes the runner panic.
+func FuzzRun(f *testing.F) {
+	set, err := detector.Load(fstest.MapFS{"r.yaml": &fstest.MapFile{Data: []byte(`apiVersion: rules.kernosis.io/v1
+rules:
+- {name: shown, events: [oomkill], reason: R, message: m}
+`)}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(`apiVersion: rules.kernosis.io/v1
+templates: {k: {kind: oomkill}}
+tests:
+- name: a
+  rules: [shown]
+  events: [{at: 0s, like: k, repeat: 2, every: 1s}, {at: 5s, restart: true}]
+  expect: [{at: 1h, problems: [{rule: shown, count: 1}], transitions: {shown: 1}}]
+`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if bytes.Contains(data, []byte("repeat")) && len(data) > 1000 {
+			t.Skip("long runs are no news")
+		}
+		_, _ = ruletest.Run(set, ruletest.File{Name: "f", Data: data})
+	})
+}

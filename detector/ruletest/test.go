@@ -1,0 +1,63 @@
+package ruletest
+
+import (
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// File is a test file to run.
+type File struct {
+	Name string // shown in reports
+	Data []byte
+}
+
+// test is one case of a file.
+type test struct {
+	name    string
+	file    *strictyaml.File
+	line    int
+	rules   []string // whose problems are compared; empty: all
+	sources bool     // all sources are up from the start
+	steps   []step
+	checks  []check
+}
+
+// step is something that happens.
+type step struct {
+	at      time.Duration
+	event   *event.Event
+	restart bool
+	set     struct{ time, boot bool } // given by the test, not by the runner
+}
+
+// check is what is expected at a time, after all that happens until then.
+type check struct {
+	at          time.Duration
+	line        int
+	hasProblems bool
+	problems    []wantProblem
+	conditions  []wantCondition
+	transitions map[string]int // by rule, how often it fired until then
+}
+
+// wantProblem is an expected problem. Fields that are not set are not compared.
+type wantProblem struct {
+	node  *yaml.Node
+	text  map[string]string // rule, group, reason, message, subject, severity, suppressedBy
+	state problem.State
+	count int // -1: not compared
+}
+
+// wantCondition is an expected condition.
+type wantCondition struct {
+	node                  *yaml.Node
+	typ                   string
+	status                problem.Status
+	reason, message       string
+	hasReason, hasMessage bool
+}

@@ -1,0 +1,171 @@
+package detector
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Bounds and times of the state machine.
+const (
+	// keepResolved is how long a resolved problem stays visible: a person who
+	// was called comes within a quarter of an hour.
+	keepResolved = 15 * time.Minute
+	// sameTelling is how far apart two sources tell of one fault. The kernel
+	// log comes within a second; a log file read by polling within some.
+	sameTelling = 10 * time.Second
+	// confirmWithin is the time in which a level signal that was restored, or
+	// whose source was away, must be seen again: khungtaskd looks every 120 s,
+	// so twice that and some.
+	confirmWithin = 5 * time.Minute
+	// evidenceSpacing: of a problem that only counts up, one event a second is
+	// kept; a flood's records are alike, and copying each would be the cost.
+	evidenceSpacing = time.Second
+	// maxEvidence is the first event and the latest three.
+	maxEvidence = 4
+)
+
+// ruleState is a rule at work.
+type ruleState struct {
+	*Rule
+	series   *series
+	errors   uint64 // evaluations that failed
+	overflow uint64 // events folded into the overflow group
+}
+
+// series is the problems of one fault and condition, by group: what two
+// sources tell of one fault meets here.
+type series struct {
+	entries    map[string]*entry
+	firing     int
+	resolved   int
+	dependents []*ruleState // rules whose problems this one's hide
+	condition  *conditionState
+}
+
+// entry is one problem with the engine's own bookkeeping.
+type entry struct {
+	p         problem.Problem
+	rule      *ruleState // whose event made it; stays so for the episode
+	teller    *ruleState // whose event was counted last
+	toldAt    time.Time  // time of that event
+	window    window
+	kept      time.Time // latest event in evidence
+	fireAt    time.Time // Pending with "for": when it fires
+	quietFrom time.Time // quiet counts from here at the earliest: restored, or the source came back
+	confirm   bool      // a level signal nobody has confirmed since
+	confirmBy time.Time // zero while the source is still away
+
+	due   time.Time // in the heap
+	index int       // in the heap; -1: not in it
+}
+
+// begin starts an episode.
+func (en *entry) begin(r *ruleState, at time.Time) {
+	group := en.p.Group
+	evidence := en.p.Evidence[:0]
+	*en = entry{rule: r, window: en.window, due: en.due, index: en.index}
+	en.window.reset()
+	en.p = problem.Problem{
+		Rule: r.Name, Fault: r.Fault, Group: group, Condition: r.Condition, Reason: r.Reason,
+		Severity: r.Severity, Doc: r.Doc, State: problem.Pending, FirstSeen: at, LastSeen: at, Since: at,
+		Evidence: evidence,
+	}
+}
+
+// saw counts an event that matches the rule.
+func (en *entry) saw(r *ruleState, ev *event.Event, at time.Time) {
+	en.p.Count++
+	if at.After(en.p.LastSeen) {
+		en.p.LastSeen = at
+	}
+	en.teller, en.toldAt = r, at
+	en.confirm, en.confirmBy = false, time.Time{}
+	if !r.Temporary() && at.Sub(en.kept).Abs() < evidenceSpacing {
+		return
+	}
+	en.kept = at
+	c := ev.Clone()
+	if len(en.p.Evidence) < maxEvidence {
+		en.p.Evidence = append(en.p.Evidence, c)
+		return
+	}
+	copy(en.p.Evidence[1:], en.p.Evidence[2:])
+	en.p.Evidence[maxEvidence-1] = c
+}
+
+// copyOut returns the problem as handed to others: events are shared, since
+// they are immutable, lists are not.
+func (en *entry) copyOut() *problem.Problem {
+	p := en.p
+	p.Evidence = slices.Clone(p.Evidence)
+	return &p
+}
+
+// place finds or makes the entry of a group; a new one has no state. Where
+// there is no room it takes the place of the resolved problem that is quiet
+// for longest, or else it is the overflow group.
+func (e *Engine) place(r *ruleState, group []byte) *entry {
+	s := r.series
+	if en := s.entries[string(group)]; en != nil {
+		return en
+	}
+	for s.groups() >= r.MaxGroups {
+		if e.evict(s) {
+			continue
+		}
+		r.overflow++
+		if en := s.entries[OverflowGroup]; en != nil {
+			return en
+		}
+		group = []byte(OverflowGroup)
+		break
+	}
+	en := &entry{rule: r, index: -1}
+	en.p.Group = string(group)
+	s.entries[en.p.Group] = en
+	return en
+}
+
+// groups returns how many problems take room; the overflow group is extra.
+func (s *series) groups() int {
+	if s.entries[OverflowGroup] != nil {
+		return len(s.entries) - 1
+	}
+	return len(s.entries)
+}
+
+// evict drops the oldest resolved problem.
+func (e *Engine) evict(s *series) bool {
+	if s.resolved == 0 {
+		return false
+	}
+	var oldest *entry
+	for _, en := range s.entries {
+		if en.p.State == problem.Resolved && (oldest == nil || older(en, oldest)) {
+			oldest = en
+		}
+	}
+	e.forget(oldest)
+	return true
+}
+
+// older orders by last event, then by group so that replay is exact.
+func older(a, b *entry) bool {
+	if !a.p.LastSeen.Equal(b.p.LastSeen) {
+		return a.p.LastSeen.Before(b.p.LastSeen)
+	}
+	return a.p.Group < b.p.Group
+}
+
+// forget drops a problem that is not firing.
+func (e *Engine) forget(en *entry) {
+	e.disarm(en)
+	s := en.rule.series
+	if en.p.State == problem.Resolved {
+		s.resolved--
+	}
+	delete(s.entries, en.p.Group)
+}

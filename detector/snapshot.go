@@ -1,0 +1,158 @@
+package detector
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// snapshotVersion changes when an older form can't be read any more.
+const snapshotVersion = 1
+
+// snapshot is the JSON form of an engine's memory.
+type snapshot struct {
+	Version    int                 `json:"version"`
+	Now        time.Time           `json:"now"`
+	Problems   []savedProblem      `json:"problems,omitempty"`
+	Conditions []problem.Condition `json:"conditions,omitempty"`
+	Seen       []byte              `json:"seen,omitempty"`
+}
+
+type savedProblem struct {
+	problem.Problem
+	GroupBy []string  `json:"groupBy,omitempty"` // the rule's, to tell whether it is still the same
+	Window  []mark    `json:"window,omitempty"`
+	FireAt  time.Time `json:"fireAt,omitzero"`
+	Teller  string    `json:"teller,omitempty"`
+	ToldAt  time.Time `json:"toldAt,omitzero"`
+}
+
+// Snapshot returns the engine's memory as JSON: problems, conditions and the
+// identities of recent kernel records, not what is known of the sources,
+// which say it anew. It is meant for [Engine.Restore] after a restart within
+// the same boot; after a reboot most of it is no longer true, so keep the boot
+// id beside it.
+func (e *Engine) Snapshot() ([]byte, error) {
+	s := snapshot{Version: snapshotVersion, Now: e.now, Conditions: e.Conditions(), Seen: e.recent.bytes()}
+	for _, ser := range e.series {
+		for _, en := range sortedEntries(ser) {
+			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks, FireAt: en.fireAt, ToldAt: en.toldAt}
+			if en.teller != nil {
+				p.Teller = en.teller.Name
+			}
+			s.Problems = append(s.Problems, p)
+		}
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	return b, nil
+}
+
+// Restore brings back what [Engine.Snapshot] saved, at the time of the
+// restart. Call it once, before the first Observe. Problems of rules that are
+// gone or no longer the same are dropped. No transition tells of restored
+// problems: they were told of before. On an error the engine is as before.
+//
+// A caller that keeps a journal replays what came after the snapshot with the
+// times of the entries, and then calls [Engine.Restarted].
+func (e *Engine) Restore(data []byte, now time.Time) error {
+	var s snapshot
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if s.Version != snapshotVersion {
+		return fmt.Errorf("restore: version %d, want %d", s.Version, snapshotVersion)
+	}
+	now = now.Round(0)
+	if e.now = s.Now.Round(0); e.now.After(now) {
+		e.now = now // the clock was set back meanwhile
+	}
+	e.recent.load(s.Seen)
+	for i := range s.Problems {
+		e.restore(&s.Problems[i], now)
+	}
+	for _, c := range e.conditions {
+		for _, old := range s.Conditions {
+			if old.Type == c.spec.Type && !old.LastTransition.After(now) {
+				c.current = old
+			}
+		}
+	}
+	e.restarted(now)
+	return nil
+}
+
+// Restarted tells the engine that nobody watched until now: its sources have
+// to say anew that they see, the time before doesn't count as quiet, and a
+// level signal that its source doesn't confirm within 5 minutes after it came
+// up is over. [Engine.Restore] implies it; call it after a journal replay.
+func (e *Engine) Restarted(now time.Time) {
+	now = now.Round(0)
+	if now.After(e.now) {
+		e.now = now
+	}
+	e.restarted(now)
+}
+
+func (e *Engine) restarted(now time.Time) {
+	clear(e.stems)
+	e.lossyEnd = time.Time{}
+	for _, s := range e.series {
+		for _, en := range sortedEntries(s) {
+			switch r := en.rule; {
+			case r.Temporary():
+			case en.p.State == problem.Pending && r.For > 0:
+				e.forget(en) // whether the signal lasted was not seen; its source tells anew
+				continue
+			case en.p.State == problem.Firing:
+				en.p.SuppressedBy = e.cause(r)
+				en.quietFrom = now
+				en.confirm, en.confirmBy = r.level() && !r.Latched, time.Time{}
+			}
+			e.arm(en)
+		}
+	}
+	for _, c := range e.conditions {
+		old := c.current
+		c.current = e.judge(c)
+		c.current.LastTransition = now
+		if old.Status == c.current.Status && !old.LastTransition.IsZero() {
+			c.current.LastTransition = old.LastTransition
+		}
+	}
+}
+
+func (e *Engine) restore(p *savedProblem, now time.Time) {
+	r := e.byName[p.Rule]
+	if r == nil || p.Fault != r.Fault || p.Condition != r.Condition || !slices.Equal(p.GroupBy, r.GroupBy) ||
+		r.series.entries[p.Group] != nil || len(r.series.entries) > r.MaxGroups {
+		return
+	}
+	switch p.State {
+	case problem.Pending, problem.Firing, problem.Resolved:
+	default:
+		return
+	}
+	en := &entry{p: p.Problem, window: window{p.Window}, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt, index: -1}
+	en.p.Evidence = slices.DeleteFunc(en.p.Evidence, isNil)
+	if len(en.p.Evidence) > maxEvidence {
+		en.p.Evidence = en.p.Evidence[:maxEvidence]
+	}
+	if len(en.window.marks) > maxThreshold {
+		en.window.marks = en.window.marks[len(en.window.marks)-maxThreshold:]
+	}
+	slices.SortStableFunc(en.window.marks, func(a, b mark) int { return int(min(max(a.At-b.At, -1), 1)) })
+	for _, t := range []*time.Time{&en.p.FirstSeen, &en.p.LastSeen, &en.p.Since} {
+		if t.After(now) {
+			*t = now // the clock was set back meanwhile
+		}
+	}
+	e.adopt(en, r)
+}
+
+func isNil[T any](p *T) bool { return p == nil }

@@ -1,0 +1,143 @@
+package detector
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// lossyFor is how long a loss makes a condition doubtful: what was lost may
+// have been the fault, and a fault that lasts is seen again by then.
+const lossyFor = 5 * time.Minute
+
+// maxStems bounds the sources kept, in case one invents names.
+const maxStems = 256
+
+// stemState is what is known of the sources of one stem.
+type stemState struct {
+	known      bool // a source event was seen
+	up         bool
+	reason     string // why it is down
+	lossyUntil time.Time
+	lossReason string
+}
+
+func (e *Engine) stem(name string) *stemState {
+	st := e.stems[name]
+	if st == nil {
+		st = &stemState{}
+		if len(e.stems) < maxStems {
+			e.stems[name] = st
+		}
+	}
+	return st
+}
+
+// blind reports whether all sources of the stems are known to be down.
+func (e *Engine) blind(stems []string) bool {
+	for _, s := range stems {
+		if st := e.stems[s]; st == nil || !st.known || st.up {
+			return false
+		}
+	}
+	return len(stems) > 0
+}
+
+// sourceChanged handles a source that came up or went down.
+func (e *Engine) sourceChanged(ev *event.Event, now time.Time) {
+	if ev.SourceUp == nil {
+		return
+	}
+	d := ev.SourceUp
+	st := e.stem(d.Stem)
+	st.known, st.up, st.reason = true, d.Up, event.SafeText(d.Reason, 200)
+	if st.reason == "" {
+		st.reason = "down"
+	}
+	e.markStem(d.Stem)
+	for _, s := range e.series {
+		for _, en := range sortedEntries(s) {
+			if slices.Contains(en.rule.stems, d.Stem) {
+				e.sourceOf(en, d.Up, now)
+			}
+		}
+	}
+}
+
+// sourceOf tells an entry that one of its sources came or went.
+func (e *Engine) sourceOf(en *entry, up bool, now time.Time) {
+	r := en.rule
+	if r.Temporary() {
+		return
+	}
+	switch {
+	case en.p.State == problem.Pending && r.For > 0:
+		if !up {
+			e.forget(en) // whether the signal lasts is not seen any more
+		}
+	case en.p.State != problem.Firing:
+	case up:
+		en.quietFrom = now
+		if en.confirm && en.confirmBy.IsZero() {
+			en.confirmBy = now.Add(confirmWithin)
+		}
+		e.arm(en)
+	case r.level() && !r.Latched:
+		// The end of the signal may be missed.
+		en.confirm, en.confirmBy = true, time.Time{}
+	}
+}
+
+// recordsLost handles the loss of records of a stem.
+func (e *Engine) recordsLost(ev *event.Event, now time.Time) {
+	if ev.Lost == nil {
+		return
+	}
+	st := e.stem(ev.Lost.Stem)
+	st.lossyUntil = now.Add(lossyFor)
+	st.lossReason = event.SafeText(ev.Lost.Reason, 64)
+	e.lossyEnd = e.nextLossEnd()
+	e.markStem(ev.Lost.Stem)
+}
+
+// lossEnds lifts the doubts that are over.
+func (e *Engine) lossEnds(now time.Time) {
+	if e.lossyEnd.IsZero() || e.lossyEnd.After(now) {
+		return
+	}
+	for name, st := range e.stems {
+		if !st.lossyUntil.IsZero() && !st.lossyUntil.After(now) {
+			st.lossyUntil = time.Time{}
+			e.markStem(name)
+		}
+	}
+	e.lossyEnd = e.nextLossEnd()
+}
+
+func (e *Engine) nextLossEnd() (next time.Time) {
+	for _, st := range e.stems {
+		if !st.lossyUntil.IsZero() && (next.IsZero() || st.lossyUntil.Before(next)) {
+			next = st.lossyUntil
+		}
+	}
+	return next
+}
+
+// markStem has the conditions judged anew that look at the stem.
+func (e *Engine) markStem(name string) {
+	for _, c := range e.conditions {
+		if _, ok := slices.BinarySearch(c.stems, name); ok {
+			c.dirty = true
+		}
+	}
+}
+
+// sortedEntries returns the entries by group, for loops whose order shows in
+// the transitions: a replay must give the same ones.
+func sortedEntries(s *series) []*entry {
+	return slices.SortedFunc(maps.Values(s.entries), func(a, b *entry) int { return cmp.Compare(a.p.Group, b.p.Group) })
+}

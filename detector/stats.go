@@ -1,0 +1,24 @@
+package detector
+
+// Stats is what the engine has counted since it was made. The maps hold only
+// rules with a count above 0 and are the caller's.
+type Stats struct {
+	Evaluations uint64            `json:"evaluations"`          // of when and clearWhen
+	Duplicates  uint64            `json:"duplicates"`           // kernel records seen before and ignored
+	EvalErrors  map[string]uint64 `json:"evalErrors,omitempty"` // by rule: expressions that failed (they don't match; in a message they show as ?)
+	Overflow    map[string]uint64 `json:"overflow,omitempty"`   // by rule: events counted in the overflow group
+}
+
+// Stats returns the counts so far.
+func (e *Engine) Stats() Stats {
+	s := Stats{Evaluations: e.evaluations, Duplicates: e.duplicates, EvalErrors: make(map[string]uint64), Overflow: make(map[string]uint64)}
+	for _, r := range e.rules {
+		if r.errors > 0 {
+			s.EvalErrors[r.Name] = r.errors
+		}
+		if r.overflow > 0 {
+			s.Overflow[r.Name] = r.overflow
+		}
+	}
+	return s
+}

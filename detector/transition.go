@@ -1,0 +1,224 @@
+package detector
+
+import (
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// occur handles an event that matches a rule.
+func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
+	e.group = appendGroup(e.group[:0], r.groupBy, ev)
+	en := e.place(r, e.group)
+	live := en.p.State == problem.Pending || en.p.State == problem.Firing
+	if live && en.teller != r && at.Sub(en.toldAt).Abs() <= sameTelling {
+		// Another source tells of what was just told. Later than this it would
+		// be an occurrence that the first source has missed.
+		if at.After(en.p.LastSeen) {
+			en.p.LastSeen = at
+		}
+		en.confirm, en.confirmBy = false, time.Time{}
+		return
+	}
+	if !live {
+		if en.p.State == problem.Resolved {
+			r.series.resolved--
+		}
+		en.begin(r, at)
+	}
+	en.saw(r, ev, at)
+	switch {
+	case en.p.State == problem.Firing:
+		if r.Temporary() {
+			e.describe(en, ev)
+			en.p.SuppressedBy = e.cause(en.rule)
+			e.emit(en)
+		}
+		// The deadline moved away: the heap may stay as it is.
+	case e.ripe(en, ev, at, now):
+		e.describe(en, ev)
+		e.fire(en, now)
+	default:
+		if !live {
+			e.describe(en, ev)
+		}
+		e.arm(en)
+	}
+}
+
+// ripe reports whether a pending problem fires with this event.
+func (e *Engine) ripe(en *entry, ev *event.Event, at, now time.Time) bool {
+	switch r := en.rule; {
+	case r.Threshold.Count > 0:
+		m := mark{At: at.UnixNano()}
+		if r.distinct != nil {
+			m.ID = distinctID(r.distinct, ev)
+		}
+		return en.window.add(r.Threshold, m)
+	case r.For > 0:
+		if en.fireAt.IsZero() {
+			en.fireAt = signalStart(ev, at).Add(r.For)
+		}
+		return !en.fireAt.After(now)
+	}
+	return true
+}
+
+// signalStart returns when a level signal began, where the event tells how
+// long it has lasted already.
+func signalStart(ev *event.Event, at time.Time) time.Time {
+	if ev.HungTask != nil && ev.HungTask.BlockedFor > 0 {
+		return at.Add(-time.Duration(ev.HungTask.BlockedFor))
+	}
+	return at
+}
+
+// describe renders message and subject from the current event, in the words
+// of the rule that matches it.
+func (e *Engine) describe(en *entry, ev *event.Event) {
+	var failed int
+	en.p.Subject = ev.Subject()
+	en.p.Message, e.text, failed = en.teller.message.render(e.act, e.text)
+	en.teller.errors += uint64(failed)
+}
+
+// fire makes a pending problem a firing one.
+func (e *Engine) fire(en *entry, now time.Time) {
+	en.p.State, en.p.Since = problem.Firing, now
+	en.p.SuppressedBy = e.cause(en.rule)
+	e.emit(en)
+	s := en.rule.series
+	s.firing++
+	e.mark(s)
+	if s.firing == 1 {
+		e.causeChanged(s)
+	}
+	e.arm(en)
+}
+
+// resolve ends a firing problem.
+func (e *Engine) resolve(en *entry, at time.Time) {
+	en.p.State, en.p.Since = problem.Resolved, at
+	e.emit(en)
+	s := en.rule.series
+	s.firing--
+	s.resolved++
+	e.mark(s)
+	if s.firing == 0 {
+		e.causeChanged(s)
+	}
+	e.arm(en)
+}
+
+// clear handles an event that may end the rule's problem of its group.
+func (e *Engine) clear(r *ruleState, ev *event.Event, now time.Time) {
+	e.group = appendGroup(e.group[:0], r.groupBy, ev)
+	en := r.series.entries[string(e.group)]
+	if en == nil || en.p.State == problem.Resolved || !e.test(r, r.clearWhen) {
+		return
+	}
+	if en.p.State == problem.Pending {
+		e.forget(en)
+		return
+	}
+	e.resolve(en, now)
+}
+
+// live reports whether the series has a problem that an event could clear.
+func (s *series) live() bool { return len(s.entries) > s.resolved }
+
+// emit adds a copy of the problem to what the call returns.
+func (e *Engine) emit(en *entry) {
+	e.out = append(e.out, problem.Transition{Problem: en.copyOut()})
+}
+
+// mark notes that a condition must be judged anew.
+func (e *Engine) mark(s *series) {
+	if s.condition != nil {
+		s.condition.dirty = true
+	}
+}
+
+// cause returns the rule whose firing problem hides those of r, or "".
+func (e *Engine) cause(r *ruleState) string {
+	for _, d := range r.DependsOn {
+		if c := e.byName[d]; c != nil && c.series.firing > 0 {
+			return d
+		}
+	}
+	return ""
+}
+
+// causeChanged follows a cause that began or ceased to fire. Permanent
+// problems that are hidden or come to light because of it are told of.
+func (e *Engine) causeChanged(s *series) {
+	for _, r := range s.dependents {
+		for _, en := range sortedEntries(r.series) {
+			if en.rule != r || en.p.State != problem.Firing {
+				continue
+			}
+			if cause := e.cause(r); cause != en.p.SuppressedBy {
+				en.p.SuppressedBy = cause
+				if !r.Temporary() {
+					e.emit(en)
+					e.mark(r.series)
+				}
+			}
+		}
+	}
+}
+
+// deadline returns when the entry needs attention, if at all.
+func (e *Engine) deadline(en *entry) (time.Time, bool) {
+	r := en.rule
+	switch en.p.State {
+	case problem.Resolved:
+		return en.p.Since.Add(keepResolved), true
+	case problem.Pending:
+		if r.Threshold.Count > 0 {
+			return en.window.end(r.Threshold), true
+		}
+		due := en.fireAt
+		if quiet, ok := e.quiet(en); ok && quiet.Before(due) {
+			due = quiet
+		}
+		return due, true
+	}
+	due, ok := e.quiet(en)
+	if !en.confirmBy.IsZero() && (!ok || en.confirmBy.Before(due)) {
+		return en.confirmBy, true
+	}
+	return due, ok
+}
+
+// quiet returns when the problem has been quiet for long enough. Of a
+// permanent problem whose sources are all away nothing is heard anyway, so
+// its quiet proves nothing and never is enough.
+func (e *Engine) quiet(en *entry) (time.Time, bool) {
+	r := en.rule
+	if r.ClearAfter == 0 || r.Latched || !r.Temporary() && e.blind(r.stems) {
+		return time.Time{}, false
+	}
+	from := en.p.LastSeen
+	if en.quietFrom.After(from) {
+		from = en.quietFrom
+	}
+	return from.Add(r.ClearAfter), true
+}
+
+// expire handles an entry whose deadline has come.
+func (e *Engine) expire(en *entry, due, now time.Time) {
+	switch en.p.State {
+	case problem.Resolved:
+		e.forget(en)
+	case problem.Firing:
+		e.resolve(en, due)
+	case problem.Pending:
+		if en.rule.For > 0 && !en.fireAt.After(due) {
+			e.fire(en, due)
+			return
+		}
+		e.forget(en)
+	}
+}

@@ -1,0 +1,86 @@
+package detector
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// settle is how long a directory must be still before it is read: an
+	// editor writes and renames within some milliseconds, a ConfigMap is
+	// swapped by one rename.
+	settle = 250 * time.Millisecond
+	// unsettled is the longest that a directory under constant change waits.
+	unsettled = 5 * time.Second
+	// lookAgain is how often a directory that went away is looked for.
+	lookAgain = time.Second
+)
+
+// Watch calls onChange after files in the rule directory changed, once for
+// changes that come together, also for the symbolic link swap of a mounted
+// ConfigMap. It reads no rules itself: onChange calls [LoadDir] and, if that
+// finds no mistake, [Engine.Replace]; else the running rules stay. It blocks
+// until ctx ends, which is no error, and starts no goroutine that outlives it.
+// Changes behind a symbolic link to another directory are not noticed.
+func Watch(ctx context.Context, dir string, onChange func()) error {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", dir, err)
+	}
+	defer w.Close()
+	dir = filepath.Clean(dir)
+	if err := w.Add(dir); err != nil {
+		return fmt.Errorf("watch %s: %w", dir, err)
+	}
+	quiet, again := stopped(), stopped()
+	defer quiet.Stop()
+	defer again.Stop()
+	var first time.Time // of the changes not told yet
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case ev, ok := <-w.Events:
+			if !ok {
+				return nil
+			}
+			if ev.Op == fsnotify.Chmod {
+				continue // says nothing of the content
+			}
+			if ev.Name == dir && ev.Has(fsnotify.Remove|fsnotify.Rename) {
+				again.Reset(lookAgain)
+				continue
+			}
+			if first.IsZero() {
+				first = time.Now()
+			}
+			quiet.Reset(max(0, min(settle, unsettled-time.Since(first))))
+		case _, ok := <-w.Errors:
+			if !ok {
+				return nil
+			}
+			// The queue overflowed: something changed.
+			quiet.Reset(settle)
+		case <-again.C:
+			if w.Add(dir) != nil {
+				again.Reset(lookAgain)
+				continue
+			}
+			quiet.Reset(settle)
+		case <-quiet.C:
+			first = time.Time{}
+			onChange()
+		}
+	}
+}
+
+// stopped returns a timer that is not running.
+func stopped() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}

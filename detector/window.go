@@ -1,0 +1,54 @@
+package detector
+
+import (
+	"slices"
+	"time"
+)
+
+// window holds the latest matching events of a threshold, oldest first: as
+// many as the threshold counts, so its memory is bounded by the rule.
+type window struct{ marks []mark }
+
+// mark is one counted event.
+type mark struct {
+	At int64  `json:"at"`           // unix nanoseconds of the event
+	ID uint64 `json:"id,omitempty"` // hash of the distinct field; 0: every event counts
+}
+
+// add counts an event and reports whether the threshold is reached: as many
+// events as it asks for lie within its period. Events may come out of order.
+func (w *window) add(t Threshold, m mark) bool {
+	if m.ID != 0 {
+		// A value seen again counts once, at its latest time.
+		if i := slices.IndexFunc(w.marks, func(o mark) bool { return o.ID == m.ID }); i >= 0 {
+			m.At = max(m.At, w.marks[i].At)
+			w.marks = slices.Delete(w.marks, i, i+1)
+		}
+	}
+	i := len(w.marks)
+	for i > 0 && w.marks[i-1].At > m.At {
+		i--
+	}
+	if len(w.marks) < t.Count {
+		w.marks = slices.Insert(w.marks, i, m)
+	} else if i > 0 {
+		// Full: the oldest goes, the newer ones move down by one.
+		drop := len(w.marks) - t.Count // > 0 after a reload lowered the count
+		copy(w.marks, w.marks[drop+1:i])
+		w.marks[i-drop-1] = m
+		copy(w.marks[i-drop:], w.marks[i:])
+		w.marks = w.marks[:t.Count]
+	}
+	n := len(w.marks)
+	return n >= t.Count && time.Duration(w.marks[n-1].At-w.marks[0].At) <= t.Within
+}
+
+// end returns when the newest event leaves the period.
+func (w *window) end(t Threshold) time.Time {
+	if len(w.marks) == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, w.marks[len(w.marks)-1].At).Add(t.Within)
+}
+
+func (w *window) reset() { w.marks = w.marks[:0] }
