@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
 	"structs"
 
@@ -17,11 +18,13 @@ const StemDiskIO = "diskio"
 const HookDiskIOBio = "bio"
 
 func diskio() Stem {
+	var own *ebpf.CollectionSpec
 	return Stem{
 		Name:   StemDiskIO,
 		object: _DiskioBytes,
 		spec:   LoadDiskio,
 		configure: func(spec *ebpf.CollectionSpec, k *Kernel) error {
+			own = spec
 			isStatus, err := requestErrorIsStatus(k)
 			if err != nil {
 				return err
@@ -31,7 +34,13 @@ func diskio() Stem {
 		hooks: []hook{
 			{name: "request", variants: []variant{
 				{program: DiskioProgRequestRaw, attach: rawTracepoint("block_rq_error")},
-				{program: DiskioProgCompleteRaw, attach: rawTracepoint("block_rq_complete")},
+				{program: DiskioProgCompleteRaw, attach: rawTracepoint("block_rq_complete"), usable: func(k *Kernel) error {
+					bit, err := quietBit(k)
+					if err != nil {
+						return err
+					}
+					return own.Variables[DiskioVarQuietBit].Set(bit)
+				}},
 			}},
 			{name: HookDiskIOBio, optional: true, onDemand: true, variants: []variant{
 				{program: DiskioProgBioRaw, attach: rawTracepoint("block_bio_complete")},
@@ -50,6 +59,24 @@ func requestErrorIsStatus(k *Kernel) (bool, error) {
 	}
 	t, ok := args[1].Type.(*btf.Typedef)
 	return ok && t.Name == "blk_status_t", nil
+}
+
+// quietBit returns the bit that marks requests whose errors are not to be told.
+// The kernel's own block_rq_error leaves those out.
+func quietBit(k *Kernel) (uint32, error) {
+	if _, ok := k.TracepointArgs("block_rq_error"); !ok {
+		return 11, nil // from v4.10 to v6.11
+	}
+	names, err := k.EnumNames("rqf_flags") // v6.13; without a name in v6.12
+	if err != nil {
+		return 0, fmt.Errorf("bit of RQF_QUIET: %w", err)
+	}
+	for bit, name := range names {
+		if name == "__RQF_QUIET" {
+			return uint32(bit), nil
+		}
+	}
+	return 0, errors.New("enum rqf_flags has no __RQF_QUIET")
 }
 
 // DiskIO flags (enum kn_diskio_flags).

@@ -23,6 +23,7 @@ const (
 	DiskioProgCompleteRaw  = "complete_raw"
 	DiskioProgRequestRaw   = "request_raw"
 	DiskioVarErrorIsStatus = "error_is_status"
+	DiskioVarQuietBit      = "quiet_bit"
 )
 
 // LoadDiskio returns the embedded CollectionSpec for Diskio.
@@ -86,6 +87,7 @@ type DiskioMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type DiskioVariableSpecs struct {
 	ErrorIsStatus *ebpf.VariableSpec `ebpf:"error_is_status"`
+	QuietBit      *ebpf.VariableSpec `ebpf:"quiet_bit"`
 }
 
 // DiskioObjects contains all objects after they have been loaded into the kernel.
@@ -124,6 +126,7 @@ func (m *DiskioMaps) Close() error {
 // It can be passed to LoadDiskioObjects or ebpf.CollectionSpec.LoadAndAssign.
 type DiskioVariables struct {
 	ErrorIsStatus *ebpf.Variable `ebpf:"error_is_status"`
+	QuietBit      *ebpf.Variable `ebpf:"quiet_bit"`
 }
 
 // DiskioPrograms contains all programs after they have been loaded into the kernel.

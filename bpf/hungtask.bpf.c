@@ -218,6 +218,33 @@ static __noinline int fill_groups(struct kn_chain *memory, struct kn_chain *dfl,
 	return 0;
 }
 
+/* The kernel leaves the functions of its scheduler out of a sleeping task's
+ * stack (in_sched_functions), and with them mutex_lock, down_read, io_schedule:
+ * just what tells what the task waits for. It stands in the call before the
+ * innermost frame's return address. */
+static __always_inline __u64 called_before(__u64 ret)
+{
+	struct pt_regs___x86 *x86 = NULL;
+	struct pt_regs___arm64 *arm64 = NULL;
+
+	if (bpf_core_field_exists(x86->di)) {
+		__u8 op = 0;
+		__s32 rel = 0;
+
+		bpf_probe_read_kernel(&op, sizeof(op), (void *)(ret - 5));
+		bpf_probe_read_kernel(&rel, sizeof(rel), (void *)(ret - 4));
+		if (op == 0xe8) /* call rel32 */
+			return ret + (__s64)rel;
+	} else if (bpf_core_field_exists(arm64->regs)) {
+		__u32 insn = 0;
+
+		bpf_probe_read_kernel(&insn, sizeof(insn), (void *)(ret - 4));
+		if (insn >> 26 == 0x25) /* bl imm26, in instructions */
+			return ret - 4 + (__s64)((__s32)(insn << 6) >> 4);
+	}
+	return 0;
+}
+
 static __always_inline bool report_hung(struct task_struct *task, struct kn_hungtask_sleep *s,
 					const __u8 detector, const bool typed)
 {
@@ -235,6 +262,7 @@ static __always_inline bool report_hung(struct task_struct *task, struct kn_hung
 	if (typed)
 		n = bpf_get_task_stack(task, r->stack, sizeof(r->stack), 0);
 	r->stack_depth = n > 0 ? n / 8 : 0;
+	r->called = n > 0 ? called_before(r->stack[0]) : 0;
 	fill_groups(&r->memory, &r->dfl, task);
 	bpf_ringbuf_submit(r, 0);
 	return true;

@@ -93,6 +93,7 @@ type HungTask struct {
 	Holder     Task   // PID 0: not known
 	LockAddr   uint64 // 0: no recorded lock
 	BlockedNS  uint64
+	Called     uint64 // function that the innermost frame has called; 0: not known
 	Detector   uint8
 	Lock       uint8
 	HolderHint uint8

@@ -25,6 +25,7 @@ struct kn_hungtask {
 	struct kn_task holder; /* pid 0: not known */
 	__u64 lock_addr;       /* 0: no recorded lock */
 	__u64 blocked_ns;      /* a lower bound, suspend left out */
+	__u64 called;          /* function that the innermost frame has called; 0: not known */
 	__u8 detector;         /* enum kn_hung_detector */
 	__u8 lock;             /* enum kn_hung_lock: what the task waits for */
 	__u8 holder_hint;      /* the holder is only possibly the holder */
@@ -35,7 +36,7 @@ struct kn_hungtask {
 	struct kn_chain dfl;
 };
 _Static_assert(sizeof(struct kn_hungtask) ==
-		       24 + 2 * 40 + 2 * 8 + 8 + 8 * KN_HUNG_STACK + 2 * sizeof(struct kn_chain),
+		       24 + 2 * 40 + 3 * 8 + 8 + 8 * KN_HUNG_STACK + 2 * sizeof(struct kn_chain),
 	       "wire");
 
 /* A reported task runs again, or another has its pid. */

@@ -272,7 +272,7 @@ func TestHungTasksByPoll(t *testing.T) {
 		t.Errorf("%d hangs were told %d times", faults, n)
 	}
 	locks := map[uint64]bool{}
-	for _, h := range hangs {
+	for i, h := range hangs {
 		rec := r.hung[uint32(h.Waiter.TID)][0]
 		if rec.Detector != HungByPoll || int(rec.Task.TGID) != h.Waiter.PID || taskComm(&rec.Task) != h.Waiter.Comm {
 			t.Errorf("got %s[%d/%d] by %d, want %v by poll", taskComm(&rec.Task), rec.Task.PID, rec.Task.TGID, rec.Detector, h.Waiter)
@@ -282,6 +282,11 @@ func TestHungTasksByPoll(t *testing.T) {
 		}
 		if rec.StackDepth < 4 {
 			t.Errorf("stack of %d frames", rec.StackDepth)
+		}
+		if i == 0 { // kallsyms once
+			if name := stackNames(t, []uint64{rec.Called + 1}); !strings.Contains(name, "mutex_lock") {
+				t.Errorf("called %q, want mutex_lock", name)
+			}
 		}
 		if !hasBlocker {
 			continue // v6.16 and CONFIG_DETECT_HUNG_TASK_BLOCKER
@@ -531,56 +536,45 @@ func onUnsignalledThread(call func() error) (tid uint32, done chan error) {
 // kernel remembers only one of them.
 func TestHungTaskOnRWSem(t *testing.T) {
 	testKernel(t)
+	write := func(path string, data []byte) error {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = unix.Write(int(f.Fd()), data)
+		return err
+	}
+	// Both take the lock, and then touch the page.
+	holdExclusive := func(dir string, page []byte) error { return write(filepath.Join(dir, "file"), page) }
+	holdShared := func(dir string, page []byte) error {
+		f, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = unix.ReadDirent(int(f.Fd()), page)
+		return err
+	}
+	writeFile := func(dir string) error { return write(filepath.Join(dir, "file"), []byte("y")) }
+	mkdir := func(dir string) error { return os.Mkdir(filepath.Join(dir, "new"), 0o700) }
+	lookUp := func(dir string) error {
+		if err := unix.Access(filepath.Join(dir, "other"), unix.F_OK); err != unix.ENOENT {
+			return err
+		}
+		return nil
+	}
 	for _, c := range []struct {
 		name string
+		hold func(dir string, page []byte) error
+		want []func(dir string) error // one after the other; of the last the record is looked at
 		lock uint8
 		hint uint8
-		hold func(dir string, page []byte) error
-		want func(dir string) error
+		call string
 	}{
-		{"held by a writer", LockRWSemWrite, 0,
-			func(dir string, page []byte) error { // write: inode lock, then the copy from the page
-				f, err := os.OpenFile(filepath.Join(dir, "file"), os.O_WRONLY, 0)
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				_, err = unix.Write(int(f.Fd()), page)
-				return err
-			},
-			func(dir string) error { return os.Truncate(filepath.Join(dir, "file"), 1) }},
-		{"held by a reader", LockRWSemWrite, 1,
-			func(dir string, page []byte) error { // getdents: inode lock shared, the copy to the page
-				f, err := os.Open(dir)
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				_, err = unix.ReadDirent(int(f.Fd()), page)
-				return err
-			},
-			func(dir string) error { return os.Mkdir(filepath.Join(dir, "new"), 0o700) }},
-		{"wanted by a reader", LockRWSemRead, 0,
-			func(dir string, page []byte) error {
-				f, err := os.OpenFile(filepath.Join(dir, "file"), os.O_WRONLY, 0)
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				_, err = unix.Write(int(f.Fd()), page)
-				return err
-			},
-			func(dir string) error { // SEEK_DATA: inode lock shared
-				f, err := os.Open(filepath.Join(dir, "file"))
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				if _, err := unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA); err != unix.ENXIO {
-					return err
-				}
-				return nil
-			}},
+		{"held by a writer", holdExclusive, []func(string) error{writeFile}, LockRWSemWrite, 0, "down_write"},
+		{"held by a reader", holdShared, []func(string) error{mkdir}, LockRWSemWrite, 1, "down_write"},
+		{"queued behind a writer", holdShared, []func(string) error{mkdir, lookUp}, LockRWSemRead, 1, "down_read"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newHungRun(t, nil)
@@ -592,19 +586,36 @@ func TestHungTaskOnRWSem(t *testing.T) {
 			writeFiles(t, filepath.Join(dir, "file"), "x")
 			page, release := faultingPage(t)
 			holder, held := onUnsignalledThread(func() error { return c.hold(dir, page) })
+			calls := []chan error{held}
+			inState := func(tid uint32, state string) func() bool {
+				return func() bool {
+					stat, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", tid))
+					_, rest, _ := strings.Cut(string(stat), ") ")
+					return err == nil && strings.HasPrefix(rest, state)
+				}
+			}
 			r.until("holder in the fault", 5*time.Second, func() {}, func() bool {
 				wchan, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/wchan", holder))
 				return err == nil && strings.Contains(string(wchan), "userfault")
 			})
-			waiter, waited := onUnsignalledThread(func() error { return c.want(dir) })
+			var waiter uint32
+			for _, want := range c.want {
+				tid, done := onUnsignalledThread(func() error { return want(dir) })
+				waiter, calls = tid, append(calls, done)
+				r.until("waiter asleep", 5*time.Second, func() {}, inState(tid, "D"))
+			}
 			r.until("hang told", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[waiter]) > 0 })
 			rec := r.hung[waiter][0]
 			release()
-			if err := errors.Join(<-held, <-waited); err != nil {
-				t.Error(err)
+			for _, done := range calls {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			if name := stackNames(t, []uint64{rec.Called + 1}); !strings.HasPrefix(name, c.call) {
+				t.Errorf("called %q, want %s", name, c.call)
 			}
 			if rec.Lock == LockNone {
-				t.Log(stackNames(t, rec.Stack[:rec.StackDepth]))
 				t.Skip("kernel records no blocker of an rwsem (v6.17, CONFIG_DETECT_HUNG_TASK_BLOCKER)")
 			}
 			if rec.Lock != c.lock || rec.HolderHint != c.hint || rec.Holder.PID != holder {

@@ -3,6 +3,7 @@ package collector
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -119,7 +120,7 @@ func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 		BlockedFor: event.Duration(r.BlockedNS),
 		Lock:       lockName(r.Lock),
 		LockAddr:   r.LockAddr,
-		Stack:      h.env.symbols.Stack(r.Stack[:min(int(r.StackDepth), len(r.Stack))]),
+		Stack:      h.stack(r),
 		Detector:   detectorName(r.Detector),
 	}
 	if r.Holder.PID != 0 {
@@ -136,6 +137,17 @@ func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 		cgroup: ev.Cgroup, container: ev.Container, unit: ev.Unit,
 		wait: h.data.Wait, lock: h.data.Lock, lockAddr: h.data.LockAddr,
 	}
+}
+
+// stack names the frames. The kernel leaves its scheduler's functions out, with
+// them mutex_lock and io_schedule; the first of these, without an offset, is
+// known from the call.
+func (h *hungtask) stack(r *bpf.HungTask) []string {
+	stack := h.env.symbols.Stack(r.Stack[:min(int(r.StackDepth), len(r.Stack))])
+	if called, off, ok := h.env.symbols.Lookup(r.Called); ok && off == 0 {
+		stack = slices.Insert(stack, 0, called)
+	}
+	return stack
 }
 
 func (h *hungtask) resumed(r *bpf.HungTaskResumed, ev *event.Event) {

@@ -135,6 +135,9 @@ func TestHungTaskLifeOnKernel(t *testing.T) {
 	if stack := strings.Join(d.Stack, " "); !strings.Contains(stack, "pipe_write+0x") {
 		t.Errorf("stack %q has no pipe_write", d.Stack)
 	}
+	if !strings.Contains(d.Stack[0], "mutex_lock") {
+		t.Errorf("stack %q does not begin with mutex_lock", d.Stack)
+	}
 	if d.Lock != "" { // v6.16, CONFIG_DETECT_HUNG_TASK_BLOCKER
 		if d.Lock != "mutex" || d.Holder == nil || int(d.Holder.PID) != hang.Holder.TID || int(d.Holder.TGID) != hang.Holder.PID || d.Holder.Comm != hang.Holder.Comm || d.HolderHint {
 			t.Errorf("lock %s held by %+v, want %v", d.Lock, d.Holder, hang.Holder)
@@ -191,6 +194,7 @@ func TestHungTaskOnFrozenFilesystemOnKernel(t *testing.T) {
 	}()
 	pid := hang.Waiter.TID
 	a.until("hang told", 5*time.Second, func() bool { return a.told(pid, event.HungTask) > 0 })
+	t.Logf("stack %q", a.events[uint32(pid)][0].HungTask.Stack)
 	if d := a.events[uint32(pid)][0].HungTask; d.Wait != "lock" || d.Lock != "" || d.Holder != nil {
 		t.Errorf("data %+v", d)
 	}

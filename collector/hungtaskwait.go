@@ -37,10 +37,9 @@ func waitOf(recordedLock, inIOWait bool, stack []string) string {
 		return waitIO
 	}
 	for _, frame := range stack {
-		function := strings.TrimLeft(frame, "_")
+		function, _, _ := strings.Cut(strings.TrimLeft(frame, "_"), "+")
 		switch {
-		case function == "" || strings.HasPrefix(frame, "0x"):
-		case hasAnyPrefix(function, lockFunctions), strings.HasPrefix(function, "down+"):
+		case hasAnyPrefix(function, lockFunctions), function == "down":
 			return waitLock
 		case hasAnyPrefix(function, ioFunctions):
 			return waitIO

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // facts are all that is known of one failed connection: from the kernel's
@@ -132,8 +133,15 @@ func (j *judgement) unanswered(f *facts) {
 		return
 	case f.icmp != "", isICMPErrno(f.errno), isICMPErrno(f.errnoSoft):
 		j.verdict = event.VerdictUnreachable
-		if j.evidence.add(f.icmp); f.icmp == "" {
-			j.evidence.add("an error other than a reset ended the handshake")
+		j.evidence.add(f.icmp)
+		switch {
+		case f.icmp != "":
+		case isICMPErrno(f.errno):
+			j.evidence.add("no reset, but an ICMP error: " + hostfs.ErrnoName(int32(f.errno)))
+		default:
+			// One that came while the socket was busy, as it does when the
+			// answer comes from this node.
+			j.evidence.add("the socket was told " + hostfs.ErrnoName(int32(f.errnoSoft)) + ", and went on trying")
 		}
 		j.evidence.add(f.dropText())
 	case f.listener.full(), f.dropReason == "TCP_LISTEN_OVERFLOW", f.listener.present && f.overflows > 0:
@@ -142,6 +150,7 @@ func (j *judgement) unanswered(f *facts) {
 			j.evidence.addf("accept queue of the listener: %d/%d", f.listener.queue, f.listener.max)
 		}
 		j.overflowed(f)
+		j.evidence.add(f.dropText())
 	case f.dropReason == "IP_OUTNOROUTES":
 		j.verdict = event.VerdictNoRoute
 		j.evidence.add(f.dropText())

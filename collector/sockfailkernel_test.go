@@ -99,8 +99,8 @@ func newSockNet(t *testing.T, setUp func() error) *sockNet {
 	return n
 }
 
-// sockPair makes two namespaces: the prober's with 10.9.0.1 and fd09::1, the
-// target's with 10.9.0.2 and fd09::2.
+// sockPair makes two namespaces: the prober's with 10.97.31.1 and fd97::1, the
+// target's with 10.97.31.2 and fd97::2.
 func sockPair(t *testing.T) (prober, target *sockNet) {
 	t.Helper()
 	target = newSockNet(t, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })
@@ -115,7 +115,7 @@ func sockPair(t *testing.T) (prober, target *sockNet) {
 			if err != nil {
 				return err
 			}
-			for _, a := range []string{"10.9.0.%d/24", "fd09::%d/64"} {
+			for _, a := range []string{"10.97.31.%d/24", "fd97::%d/64"} {
 				addr, err := netlink.ParseAddr(fmt.Sprintf(a, i+1))
 				if err != nil {
 					return err
@@ -328,34 +328,34 @@ func TestSockFailVerdicts(t *testing.T) {
 		excluded string
 		queue    [2]uint32
 	}{
-		{name: "refused", to: "10.9.0.2:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on 10.9.0.2:81"},
-		{name: "refused, IPv6", to: "[fd09::2]:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on [fd09::2]:81"},
+		{name: "refused", to: "10.97.31.2:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on 10.97.31.2:81"},
+		{name: "refused, IPv6", to: "[fd97::2]:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on [fd97::2]:81"},
 		{
-			name: "blackhole", to: "10.9.0.50:80", verdict: event.VerdictTimeout,
-			setUp:    func(t *testing.T, prober, _ *sockNet) { prober.deadEnd(t, "10.9.0.50") },
+			name: "blackhole", to: "10.97.31.50:80", verdict: event.VerdictTimeout,
+			setUp:    func(t *testing.T, prober, _ *sockNet) { prober.deadEnd(t, "10.97.31.50") },
 			evidence: "no answer", excluded: "PERMANENT",
 		},
 		{
-			name: "blackhole, IPv6", to: "[fd09::50]:80", verdict: event.VerdictTimeout,
-			setUp:    func(t *testing.T, prober, _ *sockNet) { prober.deadEnd(t, "fd09::50") },
+			name: "blackhole, IPv6", to: "[fd97::50]:80", verdict: event.VerdictTimeout,
+			setUp:    func(t *testing.T, prober, _ *sockNet) { prober.deadEnd(t, "fd97::50") },
 			evidence: "no answer", excluded: "via probe0",
 		},
 		{
-			name: "accept queue full", to: "10.9.0.2:80", verdict: event.VerdictAcceptQueueFull,
-			setUp: fillQueue("10.9.0.2:80"), evidence: "1/0", excluded: "via probe0", queue: [2]uint32{1, 0},
+			name: "accept queue full", to: "10.97.31.2:80", verdict: event.VerdictAcceptQueueFull,
+			setUp: fillQueue("10.97.31.2:80"), evidence: "1/0", excluded: "via probe0", queue: [2]uint32{1, 0},
 		},
 		{
-			name: "accept queue full, any address", to: "10.9.0.2:80", verdict: event.VerdictAcceptQueueFull,
+			name: "accept queue full, any address", to: "10.97.31.2:80", verdict: event.VerdictAcceptQueueFull,
 			setUp: fillQueue("[::]:80"), evidence: "1/0", queue: [2]uint32{1, 0},
 		},
 		{
-			name: "accept queue full, IPv6", to: "[fd09::2]:80", verdict: event.VerdictAcceptQueueFull,
-			setUp: fillQueue("[fd09::2]:80"), evidence: "1/0", queue: [2]uint32{1, 0},
+			name: "accept queue full, IPv6", to: "[fd97::2]:80", verdict: event.VerdictAcceptQueueFull,
+			setUp: fillQueue("[fd97::2]:80"), evidence: "1/0", queue: [2]uint32{1, 0},
 		},
 		{
-			name: "reset", to: "10.9.0.2:80", request: "ping", verdict: event.VerdictReset, phase: "established", errno: "ECONNRESET",
+			name: "reset", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictReset, phase: "established", errno: "ECONNRESET",
 			setUp: func(t *testing.T, _, target *sockNet) {
-				target.serve(t, "10.9.0.2:80", func(c net.Conn) {
+				target.serve(t, "10.97.31.2:80", func(c net.Conn) {
 					c.Read(make([]byte, 4))
 					c.(*net.TCPConn).SetLinger(0)
 				})
@@ -363,19 +363,19 @@ func TestSockFailVerdicts(t *testing.T) {
 			evidence: "reset",
 		},
 		{
-			name: "connected, silent", to: "10.9.0.2:80", request: "ping", verdict: event.VerdictSilent, phase: "established",
+			name: "connected, silent", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictSilent, phase: "established",
 			setUp: func(t *testing.T, _, target *sockNet) {
-				target.serve(t, "10.9.0.2:80", func(c net.Conn) { io.ReadAll(c); time.Sleep(time.Second) })
+				target.serve(t, "10.97.31.2:80", func(c net.Conn) { io.ReadAll(c); time.Sleep(time.Second) })
 			},
 			evidence: "acknowledged: 4 bytes", excluded: "a process has the connection",
 		},
 		{
-			name: "not accepted", to: "10.9.0.2:80", request: "ping", verdict: event.VerdictNotAccepted, phase: "established",
-			setUp:    func(t *testing.T, _, target *sockNet) { target.listen(t, "10.9.0.2:80", 5) },
+			name: "not accepted", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictNotAccepted, phase: "established",
+			setUp:    func(t *testing.T, _, target *sockNet) { target.listen(t, "10.97.31.2:80", 5) },
 			evidence: "queue 1/5", queue: [2]uint32{1, 5},
 		},
 		{
-			name: "not accepted, IPv6", to: "[fd09::2]:80", request: "ping", verdict: event.VerdictNotAccepted, phase: "established",
+			name: "not accepted, IPv6", to: "[fd97::2]:80", request: "ping", verdict: event.VerdictNotAccepted, phase: "established",
 			setUp:    func(t *testing.T, _, target *sockNet) { target.listen(t, "[::]:80", 5) },
 			evidence: "queue 1/5", queue: [2]uint32{1, 5},
 		},
@@ -385,54 +385,54 @@ func TestSockFailVerdicts(t *testing.T) {
 		{name: "unreachable route", to: "10.11.0.1:80", verdict: event.VerdictNoRoute, errno: "EHOSTUNREACH", evidence: "route: unreachable", setUp: routeTo("10.11.0.0/24", unix.RTN_UNREACHABLE)},
 		{name: "prohibit route, IPv6", to: "[fd11::1]:80", verdict: event.VerdictNoRoute, errno: "EACCES", evidence: "route: prohibit", setUp: routeTo("fd11::/64", unix.RTN_PROHIBIT)},
 		{
-			name: "dead neighbour, still asked for", to: "10.9.0.77:80", timeout: 700 * time.Millisecond,
-			verdict: event.VerdictNeighborFailed, evidence: "neighbor 10.9.0.77: INCOMPLETE",
+			name: "dead neighbour, still asked for", to: "10.97.31.77:80", timeout: 700 * time.Millisecond,
+			verdict: event.VerdictNeighborFailed, evidence: "neighbor 10.97.31.77: INCOMPLETE",
 		},
 		{
-			name: "dead neighbour", to: "10.9.0.77:80", timeout: 5 * time.Second,
-			verdict: event.VerdictNeighborFailed, errno: "EHOSTUNREACH", evidence: "neighbor 10.9.0.77: FAILED",
+			name: "dead neighbour", to: "10.97.31.77:80", timeout: 5 * time.Second,
+			verdict: event.VerdictNeighborFailed, errno: "EHOSTUNREACH", evidence: "neighbor 10.97.31.77: FAILED",
 		},
 		{
-			name: "dead neighbour, IPv6", to: "[fd09::77]:80", timeout: 5 * time.Second,
-			verdict: event.VerdictNeighborFailed, errno: "EHOSTUNREACH", evidence: "neighbor fd09::77: FAILED",
+			name: "dead neighbour, IPv6", to: "[fd97::77]:80", timeout: 5 * time.Second,
+			verdict: event.VerdictNeighborFailed, errno: "EHOSTUNREACH", evidence: "neighbor fd97::77: FAILED",
 		},
 		{
 			name: "ICMP", to: "10.10.0.1:80", verdict: event.VerdictUnreachable, errno: "EHOSTUNREACH",
 			setUp: func(t *testing.T, prober, target *sockNet) {
 				routeTo("10.10.0.0/24", unix.RTN_UNREACHABLE)(t, target, nil)
-				prober.via(t, "10.10.0.0/24", "10.9.0.2")
+				prober.via(t, "10.10.0.0/24", "10.97.31.2")
 			},
-			evidence: "ICMP host unreachable came back", excluded: "via probe0, next hop 10.9.0.2",
+			evidence: "ICMP host unreachable came back", excluded: "via probe0, next hop 10.97.31.2",
 		},
 		{
-			name: "ICMP, IPv6", to: "[fd10::1]:80", verdict: event.VerdictUnreachable, errno: "EHOSTUNREACH",
+			name: "ICMP, IPv6", to: "[fd10::1]:80", verdict: event.VerdictUnreachable,
 			setUp: func(t *testing.T, prober, target *sockNet) {
 				target.in(t, func() error {
 					return os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0)
 				})
 				routeTo("fd10::/64", unix.RTN_UNREACHABLE)(t, target, nil)
-				prober.via(t, "fd10::/64", "fd09::2")
+				prober.via(t, "fd10::/64", "fd97::2")
 			},
-			evidence: "ICMP no route came back", excluded: "via probe0, next hop fd09::2",
+			evidence: "the socket was told ENETUNREACH, and went on trying", excluded: "via probe0, next hop fd97::2",
 		},
 		{
-			name: "dropped on this node", to: "10.9.0.2:80", verdict: event.VerdictLocalDrop,
+			name: "dropped on this node", to: "10.97.31.2:80", verdict: event.VerdictLocalDrop,
 			setUp: func(t *testing.T, prober, target *sockNet) {
-				target.listen(t, "10.9.0.2:80", 5)
-				prober.deadEnd(t, "10.9.0.2") // ARP would be dropped too
+				target.listen(t, "10.97.31.2:80", 5)
+				prober.deadEnd(t, "10.97.31.2") // ARP would be dropped too
 				target.dropAll(t)
 			},
 			evidence: "TC_INGRESS", excluded: "listener present: queue 0/5",
 		},
 		{
-			name: "ports exhausted", to: "10.9.0.2:80", verdict: event.VerdictPortsExhausted,
+			name: "ports exhausted", to: "10.97.31.2:80", verdict: event.VerdictPortsExhausted,
 			setUp: func(t *testing.T, prober, target *sockNet) {
-				target.listen(t, "10.9.0.2:80", 5)
+				target.listen(t, "10.97.31.2:80", 5)
 				prober.in(t, func() error {
 					if err := os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("40000 40000"), 0); err != nil {
 						return err
 					}
-					c, err := net.Dial("tcp", "10.9.0.2:80")
+					c, err := net.Dial("tcp", "10.97.31.2:80")
 					if err == nil {
 						t.Cleanup(func() { c.Close() })
 					}
@@ -501,7 +501,7 @@ func fillQueue(at string) func(t *testing.T, prober, target *sockNet) {
 		ap := netip.MustParseAddrPort(at)
 		to := ap
 		if ap.Addr().IsUnspecified() {
-			to = netip.AddrPortFrom(netip.MustParseAddr("10.9.0.2"), ap.Port())
+			to = netip.AddrPortFrom(netip.MustParseAddr("10.97.31.2"), ap.Port())
 		}
 		prober.in(t, func() error {
 			c, err := net.Dial("tcp", to.String())
@@ -563,9 +563,9 @@ func (n *sockNet) dropAll(t *testing.T) {
 // One event for each failure, none for success, one for the recovery.
 func TestSockFailCounts(t *testing.T) {
 	prober, target := sockPair(t)
-	a := newSockAgent(t, Target{Address: netip.MustParseAddr("10.9.0.2"), NetNS: prober.inode, TargetNetNS: target.inode})
+	a := newSockAgent(t, Target{Address: netip.MustParseAddr("10.97.31.2"), NetNS: prober.inode, TargetNetNS: target.inode})
 	for range 23 {
-		if err := prober.probe("10.9.0.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
+		if err := prober.probe("10.97.31.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Fatal(err)
 		}
 	}
@@ -575,7 +575,7 @@ func TestSockFailCounts(t *testing.T) {
 	}
 	looked := 0
 	for _, ev := range evs {
-		if ev.SockFail.Verdict != event.VerdictRefused || ev.SockFail.Target != "10.9.0.2:80" {
+		if ev.SockFail.Verdict != event.VerdictRefused || ev.SockFail.Target != "10.97.31.2:80" {
 			t.Errorf("event %+v", ev.SockFail)
 		}
 		if contains(ev.SockFail.Evidence, "no listener") {
@@ -585,14 +585,14 @@ func TestSockFailCounts(t *testing.T) {
 	if looked < lookRate || uint64(23-looked) != a.s.prober.over {
 		t.Errorf("%d looked into, %d counted as not", looked, a.s.prober.over)
 	}
-	target.serve(t, "10.9.0.2:80", func(c net.Conn) { io.Copy(c, c) })
+	target.serve(t, "10.97.31.2:80", func(c net.Conn) { io.Copy(c, c) })
 	for range 3 {
-		if err := prober.probe("10.9.0.2:80", time.Second, "x"); err != nil {
+		if err := prober.probe("10.97.31.2:80", time.Second, "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	evs = a.events(1)
-	if len(evs) != 1 || evs[0].Kind != event.SockFailRecovered || evs[0].SockFail.Target != "10.9.0.2:80" {
+	if len(evs) != 1 || evs[0].Kind != event.SockFailRecovered || evs[0].SockFail.Target != "10.97.31.2:80" {
 		t.Fatalf("want one recovery, got %+v", evs)
 	}
 }
@@ -621,12 +621,12 @@ func TestSockFailTargetFile(t *testing.T) {
 	}
 	look(0)
 	file := filepath.Join(dir, "inject.yaml")
-	text := fmt.Sprintf("targets:\n- name: from a file\n  address: 10.9.0.2\n  netns: %d\n", prober.inode)
+	text := fmt.Sprintf("targets:\n- name: from a file\n  address: 10.97.31.2\n  netns: %d\n", prober.inode)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	look(1)
-	if err := prober.probe("10.9.0.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
+	if err := prober.probe("10.97.31.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatal(err)
 	}
 	if evs := a.events(1); len(evs) != 1 || evs[0].SockFail.Target != "from a file" {
@@ -636,7 +636,7 @@ func TestSockFailTargetFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	look(0)
-	if err := prober.probe("10.9.0.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
+	if err := prober.probe("10.97.31.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatal(err)
 	}
 	if evs := a.events(0); len(evs) != 0 {

@@ -89,7 +89,7 @@ func (o *observer) take(ts []problem.Transition) {
 
 func TestProperties(t *testing.T) {
 	set := ruleSet(t, propertyRules)
-	for seed := range uint64(60) {
+	for seed := range uint64(15) {
 		run := func() []string {
 			r := rand.New(rand.NewPCG(seed, 1))
 			e := detector.NewEngine(set)
@@ -158,13 +158,13 @@ func TestProperties(t *testing.T) {
 // two events of a sequence: nothing that fires may be lost, nothing repeated.
 func TestSnapshotAnywhere(t *testing.T) {
 	set := ruleSet(t, propertyRules)
-	for seed := range uint64(8) {
+	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		e := detector.NewEngine(set)
 		o := &observer{t: t, firing: map[string]bool{}, fired: map[string]int{}, conditions: map[string]problem.Condition{}}
 		now := epoch
 		told := 0
-		for range 200 {
+		for range 80 {
 			now = now.Add(time.Duration(r.IntN(1000)) * time.Millisecond)
 			ev := randomEvent(r, now, nil)
 			if ev.OOMKill != nil {

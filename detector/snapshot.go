@@ -88,9 +88,11 @@ func (e *Engine) Restore(data []byte, now time.Time) error {
 }
 
 // Restarted tells the engine that nobody watched until now: its sources have
-// to say anew that they see, the time before doesn't count as quiet, and a
-// level signal that its source doesn't confirm within 5 minutes after it came
-// up is over. [Engine.Restore] implies it; call it after a journal replay.
+// to say anew that they see, and the time before doesn't count as quiet. A
+// source of level signals (hungtask, mount.readonly) is to tell again what
+// still lasts when it starts; what isn't told again within 5 minutes after it
+// came up is over. A hang told again doesn't count again. [Engine.Restore]
+// implies this call; make it after a journal replay.
 func (e *Engine) Restarted(now time.Time) {
 	now = now.Round(0)
 	if now.After(e.now) {
@@ -106,6 +108,7 @@ func (e *Engine) restarted(now time.Time) {
 		for _, en := range sortedEntries(s) {
 			switch r := en.rule; {
 			case r.Temporary():
+				en.confirm = r.level() // what is told again doesn't count again
 			case en.p.State == problem.Pending && r.For > 0:
 				e.forget(en) // whether the signal lasted was not seen; its source tells anew
 				continue

@@ -21,6 +21,13 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
 		en.confirm, en.confirmBy = false, time.Time{}
 		return
 	}
+	if live && en.confirm && retold(en, ev, at) {
+		if at.After(en.p.LastSeen) {
+			en.p.LastSeen = at
+		}
+		en.confirm, en.confirmBy = false, time.Time{}
+		return
+	}
 	if !live {
 		if en.p.State == problem.Resolved {
 			r.series.resolved--
@@ -72,6 +79,13 @@ func signalStart(ev *event.Event, at time.Time) time.Time {
 		return at.Add(-time.Duration(ev.HungTask.BlockedFor))
 	}
 	return at
+}
+
+// retold reports whether a source that was away tells again of the very
+// signal it told of before: one that began before that telling.
+func retold(en *entry, ev *event.Event, at time.Time) bool {
+	start := signalStart(ev, at)
+	return start.Before(at) && !start.After(en.toldAt)
 }
 
 // describe renders message and subject from the current event, in the words

@@ -31,27 +31,29 @@ static __always_inline struct kernfs_node *kernfs_parent(struct kernfs_node *kn)
 	return BPF_CORE_READ(kn, parent);
 }
 
-enum { RSS_FILE, RSS_ANON, RSS_SWAP, RSS_SHMEM };
+/* MM_FILEPAGES and so on (linux/mm_types_task.h). Literals: see rss_pages. */
+#define RSS_FILE 0
+#define RSS_ANON 1
+#define RSS_SWAP 2
+#define RSS_SHMEM 3
 
 static __always_inline bool rss_is_percpu(struct mm_struct *mm)
 {
 	return !bpf_core_field_exists(mm->rss_stat.count);
 }
 
-/* Pages (or swap entries) of one kind; with percpu counters without the
- * remainders that the CPUs have not folded in yet. */
-static __always_inline __u64 rss_pages(struct mm_struct *mm, const int kind)
+static __always_inline __u64 not_negative(__s64 n)
 {
-	__s64 n;
-
-	if (bpf_core_field_exists(mm->rss_stat.count)) {
-		n = BPF_CORE_READ(mm, rss_stat.count[kind].counter);
-	} else {
-		struct mm_struct___percpu *pc = (void *)mm;
-
-		n = BPF_CORE_READ(pc, rss_stat[kind].count);
-	}
 	return n < 0 ? 0 : n;
 }
+
+/* Pages (or swap entries) of one kind; with percpu counters without the
+ * remainders that the CPUs have not folded in yet. A macro, because the index
+ * must be a literal for CO-RE to relocate it: a variable is multiplied with the
+ * size that percpu_counter has here, not with the kernel's. */
+#define rss_pages(mm, kind)                                                                \
+	(bpf_core_field_exists((mm)->rss_stat.count) ?                                     \
+		 not_negative(BPF_CORE_READ(mm, rss_stat.count[kind].counter)) :           \
+		 not_negative(BPF_CORE_READ((struct mm_struct___percpu *)(mm), rss_stat[kind].count)))
 
 #endif

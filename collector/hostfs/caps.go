@@ -10,15 +10,17 @@ import (
 // Caps is a set of capabilities, bit n being capability n.
 type Caps uint64
 
-// capNames are the capabilities of include/uapi/linux/capability.h in order,
+// capNames returns the capabilities of include/uapi/linux/capability.h in order,
 // without CAP_.
-var capNames = [...]string{
-	"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
-	"SETPCAP", "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW",
-	"IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT",
-	"SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD",
-	"LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG",
-	"WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE",
+func capNames() []string {
+	return []string{
+		"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
+		"SETPCAP", "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW",
+		"IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT",
+		"SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD",
+		"LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG",
+		"WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE",
+	}
 }
 
 // EffectiveCaps returns what this process may do. It says nothing of a seccomp
@@ -48,9 +50,10 @@ func parseCapEff(s string) (Caps, error) {
 // Missing returns those of the named capabilities ("CAP_BPF") that the set does
 // not have, in the order asked; an unknown name is missing.
 func (c Caps) Missing(names ...string) []string {
+	all := capNames()
 	var missing []string
 	for _, name := range names {
-		i := slices.Index(capNames[:], strings.TrimPrefix(strings.ToUpper(name), "CAP_"))
+		i := slices.Index(all, strings.TrimPrefix(strings.ToUpper(name), "CAP_"))
 		if i < 0 || c&(1<<i) == 0 {
 			missing = append(missing, name)
 		}

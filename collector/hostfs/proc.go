@@ -139,7 +139,7 @@ func (f FS) Comm(pid int) (string, error) {
 // Cmdline returns the beginning of a process' command line, arguments joined by
 // spaces, escaped. It is empty for kernel threads.
 func (f FS) Cmdline(pid int) (string, error) {
-	b, err := f.readCut(procPath(pid, "cmdline"), maxCmdline+1)
+	b, err := f.readCut(procPath(pid, "cmdline"), maxCmdline+2)
 	if err != nil {
 		return "", err
 	}
@@ -147,7 +147,7 @@ func (f FS) Cmdline(pid int) (string, error) {
 }
 
 func parseCmdline(b []byte) string {
-	if len(b) <= maxCmdline {
+	if len(b) <= maxCmdline+1 { // whole, with the NUL at its end
 		b = bytes.TrimRight(b, "\x00")
 	}
 	return event.SafeText(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '})), maxCmdline)

@@ -43,10 +43,21 @@ func Cleanup(stateDir string) (removed []string, err error) {
 }
 
 // lockRecord takes over a record whose owner is dead. EWOULDBLOCK says it isn't.
+// A record that another user could have written is refused: it would have files
+// removed and processes killed in our name.
 func lockRecord(path string) (*os.File, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		f.Close()
+		return nil, fmt.Errorf("not ours alone (owner %d, mode %o)", st.Uid, st.Mode)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()

@@ -70,7 +70,7 @@ func (z *FSFreeze) Start(ctx context.Context) (hang Hang, err error) {
 		return Hang{}, err
 	}
 	z.asked = true
-	return hang, hang.Waiter.waitState(ctx, 'D')
+	return hang, hang.Waiter.waitHang(ctx)
 }
 
 // Mount returns the frozen filesystem's device and mount point.

@@ -71,7 +71,7 @@ func (h *HungTask) Start(ctx context.Context) (hang Hang, err error) {
 		return Hang{}, err
 	}
 	h.asked = true
-	if err = h.hang.Waiter.waitState(ctx, 'D'); err != nil {
+	if err = h.hang.Waiter.waitHang(ctx); err != nil {
 		return Hang{}, err
 	}
 	return h.hang, nil

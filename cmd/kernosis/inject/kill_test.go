@@ -118,3 +118,31 @@ func TestCleanupSparesTheLiving(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A record that another user may have written is not acted upon.
+func TestCleanupDistrusts(t *testing.T) {
+	dir := stateDir(t)
+	victim := filepath.Join(t.TempDir(), "victim")
+	for name, spoil := range map[string]func(path string) error{
+		"owner": func(path string) error { return os.Chown(path, 65534, 65534) },
+		"mode":  func(path string) error { return os.Chmod(path, 0o666) },
+	} {
+		record := filepath.Join(dir, "1-"+name+".jsonl")
+		line, _ := json.Marshal(map[string]string{"kind": "file", "path": victim})
+		for path, text := range map[string]string{victim: "", record: string(line) + "\n"} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := spoil(record); err != nil {
+			t.Fatal(err)
+		}
+		if removed, err := inject.Cleanup(dir); err == nil || len(removed) > 0 {
+			t.Errorf("%s: removed %v, %v; want a refusal", name, removed, err)
+		}
+		if _, err := os.Stat(victim); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		os.Remove(record)
+	}
+}

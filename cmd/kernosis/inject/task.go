@@ -63,12 +63,32 @@ func (t Task) WaitChannel() string {
 	return ""
 }
 
-// waitState waits until the task is in the state.
-func (t Task) waitState(ctx context.Context, state byte) error {
-	return waitFor(ctx, 5*time.Second, fmt.Sprintf("%s in state %c", t, state), func() (bool, error) {
-		s, err := t.State()
-		return s == state, err
+// waitHang waits until the task hangs: in state D, and not switched in between
+// several looks. (A single look may catch a page being read, or the task on its
+// way to sleep.)
+func (t Task) waitHang(ctx context.Context) error {
+	const looks = 4
+	seen, last := 0, ""
+	return waitFor(ctx, 5*time.Second, t.String()+" to hang", func() (bool, error) {
+		state, err := t.State()
+		if err != nil {
+			return false, err
+		}
+		switches, err := t.switches()
+		if state != 'D' || switches != last {
+			seen = 0
+		}
+		seen++
+		last = switches
+		return seen >= looks && state == 'D', err
 	})
+}
+
+// switches returns the lines of the task's status that count its context switches.
+func (t Task) switches() (string, error) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(t.PID) + "/task/" + strconv.Itoa(t.TID) + "/status")
+	_, switches, _ := strings.Cut(string(status), "voluntary_ctxt_switches:")
+	return switches, err
 }
 
 // waitFor polls cond until it holds, fails, the limit is over or ctx is done.

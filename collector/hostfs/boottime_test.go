@@ -1,0 +1,99 @@
+package hostfs
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// fakeClocks is a wall clock that differs from the boot clock by offset. The
+// readings of one sample are as wide as widths says, one after the other.
+type fakeClocks struct {
+	boot, offset int64
+	widths       []int64
+	reads        int
+}
+
+func (f *fakeClocks) read() (wall, before, after int64) {
+	var w int64
+	if f.reads < len(f.widths) {
+		w = f.widths[f.reads]
+	}
+	f.reads++
+	before = f.boot
+	f.boot += w
+	// The wall clock is read at the very end of the bracket: the worst case.
+	return f.boot + f.offset, before, f.boot
+}
+
+func TestClockWall(t *testing.T) {
+	f := &fakeClocks{boot: int64(time.Hour), offset: 1_800_000_000e9}
+	c := newClock(f.read)
+	want := time.Unix(1_800_000_000, 0).Add(2 * time.Second).UTC()
+	if got := c.Wall(2 * time.Second); !got.Equal(want) || got.Location() != time.UTC {
+		t.Errorf("Wall = %v, want %v", got, want)
+	}
+	reads := f.reads
+	c.Wall(time.Hour + clockResample - 1)
+	c.Wall(0)
+	if f.reads != reads {
+		t.Error("sampled although the last sample is fresh")
+	}
+
+	// The clock is set an hour ahead.
+	f.boot += int64(clockResample)
+	f.offset += int64(time.Hour)
+	if got := c.Wall(time.Duration(f.boot)).UnixNano() - f.boot; got != f.offset {
+		t.Errorf("offset = %d, want %d", got, f.offset)
+	}
+	if c.Steps() != 1 {
+		t.Errorf("steps = %d, want 1", c.Steps())
+	}
+	// Slewing is no step.
+	f.boot += int64(clockResample)
+	f.offset += int64(5 * time.Millisecond)
+	if c.Wall(time.Duration(f.boot)); c.Steps() != 1 {
+		t.Errorf("steps = %d after slewing, want 1", c.Steps())
+	}
+}
+
+// A reading that was preempted in the middle loses against a tighter one.
+func TestClockTightestSample(t *testing.T) {
+	f := &fakeClocks{offset: 1000, widths: []int64{1e9, 200, 5e6}}
+	c := newClock(f.read)
+	if got := c.offset.Load(); got != 1000+200/2 {
+		t.Errorf("offset = %d, want that of the tightest reading", got)
+	}
+}
+
+func TestClockReal(t *testing.T) {
+	c := NewClock()
+	if d := time.Until(c.Wall(BootTime())).Abs(); d > 50*time.Millisecond {
+		t.Errorf("now by the boot clock is %v off", d)
+	}
+	if n := testing.AllocsPerRun(100, func() { c.Wall(time.Hour) }); n != 0 {
+		t.Errorf("Wall: %v allocations", n)
+	}
+}
+
+func TestClockConcurrently(t *testing.T) {
+	c := NewClock()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for i := range 200 {
+				c.Wall(BootTime() + time.Duration(i)*clockResample)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkClockWall(b *testing.B) {
+	c := NewClock()
+	boot := BootTime()
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Wall(boot)
+	}
+}

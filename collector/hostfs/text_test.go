@@ -1,0 +1,148 @@
+package hostfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseNetstat(t *testing.T) {
+	const good = "IpExt: A B\nIpExt: 9 9\nTcpExt: A B\nTcpExt: 1 2\n"
+	if got, err := parseNetstat(good, "TcpExt", "B", "A"); err != nil || !slices.Equal(got, []uint64{2, 1}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for name, s := range map[string]string{
+		"empty": "", "no values": "TcpExt: A B\n", "uneven": "TcpExt: A B\nTcpExt: 1\n",
+		"no number": "TcpExt: A B\nTcpExt: 1 x\n", "not there": "TcpExt: A C\nTcpExt: 1 2\n", "other": "IpExt: A B\nIpExt: 1 2\n",
+	} {
+		if got, err := parseNetstat(s, "TcpExt", "A", "B"); err == nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func FuzzParseNetstat(f *testing.F) {
+	f.Add("TcpExt: A B\nTcpExt: 1 2\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		if got, err := parseNetstat(s, "TcpExt", "A", "B"); err == nil && len(got) != 2 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+func TestParseKeyed(t *testing.T) {
+	a, b := uint64(7), uint64(7)
+	into := map[string]*uint64{"a": &a, "b": &b}
+	if err := parseKeyed("x y\na 18446744073709551615\nalone\n", into); err != nil || a != 1<<64-1 || b != 7 {
+		t.Errorf("a = %d, b = %d, error %v", a, b, err)
+	}
+	if err := parseKeyed("a max\n", into); err == nil {
+		t.Error("max was taken for a number")
+	}
+}
+
+func FuzzParseKeyed(f *testing.F) {
+	f.Add("oom 1\noom_kill 3\n")
+	f.Fuzz(func(_ *testing.T, s string) {
+		var n uint64
+		_ = parseKeyed(s, map[string]*uint64{"oom_kill": &n})
+	})
+}
+
+func TestCaps(t *testing.T) {
+	c, err := parseCapEff("CapPrm:\t0000000000000000\nCapEff:\t000000c001000000\nCapBnd:\t000001ffffffffff\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Missing("CAP_BPF", "cap_perfmon", "SYS_RESOURCE"); got != nil {
+		t.Errorf("missing %v", got)
+	}
+	if got := c.Missing("CAP_SYS_ADMIN", "CAP_BPF", "nonsense"); !slices.Equal(got, []string{"CAP_SYS_ADMIN", "nonsense"}) {
+		t.Errorf("missing %v", got)
+	}
+	for _, s := range []string{"", "CapEff:\n", "CapEff:\txyz\n"} {
+		if _, err := parseCapEff(s); err == nil {
+			t.Errorf("%q was taken for capabilities", s)
+		}
+	}
+	if all := capNames(); len(all) != 41 || all[21] != "SYS_ADMIN" || all[39] != "BPF" {
+		t.Error("capability numbers are off")
+	}
+}
+
+func TestSysctlName(t *testing.T) {
+	f := fixture(t, "6.18-hybrid")
+	for _, name := range []string{"", "/", "..", "../1/stat", "kernel/../../1/stat", "a\x00b"} {
+		if v, err := f.Sysctl(name); !errors.Is(err, ErrPath) {
+			t.Errorf("Sysctl(%q) = %q, %v", name, v, err)
+		}
+	}
+	if err := os.MkdirAll(f.Path("/proc/sys/net/ipv4/conf/eth0.1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, f, "/proc/sys/net/ipv4/conf/eth0.1/rp_filter", "2\n")
+	if v, err := f.Sysctl("net/ipv4/conf/eth0.1/rp_filter"); err != nil || v != "2" {
+		t.Errorf("%q, %v", v, err)
+	}
+}
+
+func TestCgroupLayoutModes(t *testing.T) {
+	v1 := Mount{Root: "/", Path: "/cg/memory", FSType: "cgroup", SuperOptions: "rw,memory"}
+	part := Mount{Root: "/docker/x", Path: "/part/memory", FSType: "cgroup", SuperOptions: "rw,memory"}
+	named := Mount{Root: "/", Path: "/cg/systemd", FSType: "cgroup", SuperOptions: "rw,xattr,name=systemd"}
+	v2 := Mount{Root: "/", Path: "/cg", FSType: "cgroup2"}
+	tests := []struct {
+		mounts []Mount
+		mode   CgroupMode
+		memory string
+	}{
+		{nil, CgroupNone, ""},
+		{[]Mount{v1}, CgroupV1, "/cg/memory"},
+		{[]Mount{part, v1}, CgroupV1, "/cg/memory"},
+		{[]Mount{part}, CgroupV1, "/part/memory"},
+		{[]Mount{v2, v1}, CgroupHybrid, "/cg/memory"},
+		{[]Mount{v2, named}, CgroupV2, ""},
+		{[]Mount{v2}, CgroupV2, ""},
+	}
+	for _, tt := range tests {
+		l := cgroupLayout(tt.mounts)
+		if l.Mode != tt.mode || l.Controllers["memory"] != tt.memory {
+			t.Errorf("%v: %+v", tt.mounts, l)
+		}
+		if _, _, err := l.dir("memory", "/a"); (err != nil) != (tt.mode == CgroupNone) {
+			t.Errorf("%v: dir: %v", tt.mounts, err)
+		}
+	}
+}
+
+func TestPath(t *testing.T) {
+	for _, tt := range [][3]string{
+		{"", "/proc/1", "/proc/1"}, {"/", "proc", "/proc"}, {"/host", "/proc", "/host/proc"},
+		{"/host/", "/proc/../../..", "/host/"}, {"host", "/sys", "host/sys"},
+	} {
+		if got := New(tt[0]).Path(tt[1]); got != tt[2] {
+			t.Errorf("New(%q).Path(%q) = %q, want %q", tt[0], tt[1], got, tt[2])
+		}
+	}
+}
+
+func TestReadBounds(t *testing.T) {
+	f := New(t.TempDir())
+	write(t, f, "/full", strings.Repeat("1", smallFile))
+	if s, err := f.read("/full", smallFile); err != nil || len(s) != smallFile {
+		t.Errorf("%d bytes, %v", len(s), err)
+	}
+	if _, err := f.read("/full", smallFile-1); err == nil {
+		t.Error("a file above the limit was read")
+	}
+	write(t, f, "/word", "word")
+	if n, err := f.readUint("/word"); err == nil {
+		t.Errorf("word was taken for %d", n)
+	}
+	if _, err := f.readValue("/none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error = %v", err)
+	}
+}

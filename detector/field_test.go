@@ -1,0 +1,125 @@
+package detector
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// full has every part of an event at once, which no real one has.
+func full() *event.Event {
+	task := &event.Task{PID: 1, TGID: 2, Comm: "t", StartTime: event.Duration(time.Second), UID: 3}
+	return &event.Event{
+		Kind: event.OOMKill, Time: time.Unix(0, 0), Source: "bpf", Unit: "u", Task: task,
+		Cgroup: &event.Cgroup{ID: 1 << 63, Path: "/c"}, Container: &event.Container{ID: "i", Runtime: "r", PodUID: "p"},
+		Device:   &event.Device{Major: 1, Minor: 2, Name: "d", Parent: "p", Mounts: []event.Mount{{Path: "/m"}}},
+		Conn:     &event.Conn{Src: netip.MustParseAddrPort("1.2.3.4:5"), Dst: netip.MustParseAddrPort("[::1]:6"), NetNS: 7},
+		HungTask: &event.HungTaskData{BlockedFor: 1, Wait: "io", Lock: "mutex", LockAddr: 0xffff, Holder: task, HolderHint: true, Detector: "poll", Exited: true},
+		OOMKill: &event.OOMKillData{Scope: "memcg", LimitCgroup: &event.Cgroup{Path: "/l"}, Limit: 1, Usage: 1, Trigger: task, TotalVM: 1,
+			AnonRSS: 1, FileRSS: 1, ShmemRSS: 1, Swap: 1, PageTables: 1, Approximate: true, OOMScoreAdj: -1000},
+		DiskIO:  &event.DiskIOData{Op: "read", Sector: 1, Bytes: 1, Error: "EIO", Status: "IOERR", ReadAhead: true, Bio: true},
+		FSError: &event.FSErrorData{FSType: "ext4", Function: "f", Line: 1},
+		Mount:   &event.MountData{FSType: "ext4", Path: "/m", Reason: "r"},
+		SockFail: &event.SockFailData{Target: "t", Verdict: "v", Phase: "p", Errno: "E", Duration: 1, Retransmits: 1,
+			Evidence: []string{"a", "b"}, Excluded: []string{"c"}, QueueLen: 1, QueueMax: 1},
+		Lost: &event.LostData{Stem: "s", Count: 1, Reason: "r"}, SourceUp: &event.SourceData{Stem: "s", Up: true, Reason: "r"},
+	}
+}
+
+// TestFieldsInCEL reads every field through an expression, from an event that
+// has it and from one that has nothing, and checks its declared type.
+func TestFieldsInCEL(t *testing.T) {
+	c, err := newCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		x, errs := c.compile(f.Name)
+		if len(errs) > 0 {
+			t.Errorf("%s: %v", f.Name, errs)
+			continue
+		}
+		if x.bare != f || !x.out.IsExactType(celType(f.Type)) {
+			t.Errorf("%s: compiled as %v", f.Name, cel.FormatCELType(x.out))
+		}
+		for name, ev := range map[string]*event.Event{"full": full(), "empty": {}} {
+			act := newActivation()
+			act.ev = ev
+			v, _, err := x.program.Eval(act)
+			if err != nil {
+				t.Errorf("%s of the %s event: %v", f.Name, name, err)
+				continue
+			}
+			raw := f.read(ev)
+			bare := string(raw.appendText(nil, f.Type))
+			if text := string(appendCEL(nil, v)); text != bare {
+				t.Errorf("%s of the %s event: %q as CEL, %q in messages", f.Name, name, text, bare)
+			}
+			if name == "full" && (bare == "" || bare == "0" || bare == "false") {
+				t.Errorf("%s of the full event is %q: the wrong part is read", f.Name, bare)
+			}
+		}
+	}
+}
+
+func TestFieldBounds(t *testing.T) {
+	if n := number(uint64(1) << 63).number; n != 1<<63-1 {
+		t.Errorf("2⁶³ reads as %d", n)
+	}
+	if n := number(int16(-1000)).number; n != -1000 {
+		t.Errorf("-1000 reads as %d", n)
+	}
+	if v := text(strings.Repeat("é", maxText)); len(v.text) > maxText || !strings.HasSuffix(v.text, "é") {
+		t.Errorf("long text reads as %d bytes", len(v.text))
+	}
+	f := fieldByName("event.evidence")
+	ev := full()
+	ev.SockFail.Evidence = make([]string, 1000)
+	if v := f.read(ev); len(v.list) != maxList {
+		t.Errorf("long list reads as %d items", len(v.list))
+	}
+}
+
+func TestActivationKeepsFewTexts(t *testing.T) {
+	a := newActivation()
+	for i := range 2 * maxKnown {
+		a.keep(strings.Repeat("x", i%64) + string(rune('a'+i%26)) + string(rune('A'+i/26)))
+	}
+	if len(a.known) > maxKnown {
+		t.Errorf("%d texts kept, want at most %d", len(a.known), maxKnown)
+	}
+	if a.keep("ENOSPC") != types.String("ENOSPC") {
+		t.Error("a text reads as another")
+	}
+}
+
+// TestCostLimit: an expression whose worst case is high is cut off, not slow.
+func TestCostLimit(t *testing.T) {
+	c, err := newCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, errs := c.compile(`event.evidence.exists(a, a.contains("` + strings.Repeat("b", 200) + `"))`)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	act := newActivation()
+	act.ev = full()
+	long := make([]string, maxList)
+	for i := range long {
+		long[i] = strings.Repeat("a", maxText)
+	}
+	act.ev.SockFail.Evidence = long
+	begin := time.Now()
+	_, err = x.test(act)
+	if err == nil || !strings.Contains(err.Error(), "cost") {
+		t.Errorf("error %v, want the cost limit", err)
+	}
+	t.Logf("cut off after %v", time.Since(begin))
+}
