@@ -309,14 +309,13 @@ func addPartition(t *testing.T, disk blockDevice, start int64) blockDevice {
 	if err := unix.IoctlLoopSetStatus64(int(f.Fd()), info); err != nil {
 		t.Fatal(err)
 	}
-	const add, del = 1, 2 // BLKPG_ADD_PARTITION, BLKPG_DEL_PARTITION
-	if err := partition(f, add, start*512, 1<<20); err != nil {
+	if err := partition(f, unix.BLKPG_ADD_PARTITION, start*512, 1<<20); err != nil {
 		t.Skipf("needs partitions of loop devices: %v", err)
 	}
 	t.Cleanup(func() {
 		f, err := os.OpenFile(disk.path, os.O_RDWR, 0)
 		if err == nil {
-			err = errors.Join(partition(f, del, 0, 0), f.Close())
+			err = errors.Join(partition(f, unix.BLKPG_DEL_PARTITION, 0, 0), f.Close())
 		}
 		if err != nil {
 			t.Errorf("remove partition: %v", err)
@@ -333,11 +332,7 @@ func partition(disk *os.File, op int32, start, length int64) error {
 		device, label [64]byte
 		_             [4]byte
 	}{start: start, length: length, number: 1}
-	arg := struct {
-		op, flags, size int32
-		_               [4]byte
-		data            unsafe.Pointer
-	}{op: op, size: int32(unsafe.Sizeof(p)), data: unsafe.Pointer(&p)}
+	arg := unix.BlkpgIoctlArg{Op: op, Datalen: int32(unsafe.Sizeof(p)), Data: (*byte)(unsafe.Pointer(&p))}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, disk.Fd(), unix.BLKPG, uintptr(unsafe.Pointer(&arg))); errno != 0 {
 		return errno
 	}

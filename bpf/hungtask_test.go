@@ -488,11 +488,12 @@ func TestTwoHungTasksOneLock(t *testing.T) {
 }
 
 // faultingPage is a page of this process whose first access sleeps until it is
-// released; the kernel's accesses too, with the locks they hold.
-func faultingPage(t *testing.T) (page []byte, release func()) {
+// released; the kernel's accesses too, with the locks they hold. touched returns
+// once there is such an access.
+func faultingPage(t *testing.T) (page []byte, touched, release func()) {
 	t.Helper()
 	const api, register, zeropage = 0xc018aa3f, 0xc020aa00, 0xc020aa04 // linux/userfaultfd.h
-	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK, 0, 0)
 	if errno != 0 {
 		t.Skipf("no userfaultfd: %v", errno)
 	}
@@ -510,9 +511,22 @@ func faultingPage(t *testing.T) (page []byte, release func()) {
 	}
 	ioctl(api, &[4]uint64{0xaa})
 	ioctl(register, &[4]uint64{start, size, 1})
+	touched = func() {
+		t.Helper()
+		for end := time.Now().Add(5 * time.Second); ; {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
+			switch {
+			case err == unix.EINTR:
+			case n == 1:
+				return
+			default:
+				t.Fatalf("nobody touches the page: %v", err)
+			}
+		}
+	}
 	release = func() { ioctl(zeropage, &[4]uint64{start, size}) }
 	t.Cleanup(release) // before the descriptor is closed
-	return page, release
+	return page, touched, release
 }
 
 // onUnsignalledThread runs a system call on a thread of its own, which it returns at once.
@@ -584,7 +598,7 @@ func TestHungTaskOnRWSem(t *testing.T) {
 			}
 			t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 			writeFiles(t, filepath.Join(dir, "file"), "x")
-			page, release := faultingPage(t)
+			page, touched, release := faultingPage(t)
 			holder, held := onUnsignalledThread(func() error { return c.hold(dir, page) })
 			calls := []chan error{held}
 			inState := func(tid uint32, state string) func() bool {
@@ -594,10 +608,7 @@ func TestHungTaskOnRWSem(t *testing.T) {
 					return err == nil && strings.HasPrefix(rest, state)
 				}
 			}
-			r.until("holder in the fault", 5*time.Second, func() {}, func() bool {
-				wchan, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/wchan", holder))
-				return err == nil && strings.Contains(string(wchan), "userfault")
-			})
+			touched()
 			var waiter uint32
 			for _, want := range c.want {
 				tid, done := onUnsignalledThread(func() error { return want(dir) })

@@ -161,7 +161,7 @@ SEC("raw_tp/mark_victim")
 int victim_raw(__u64 *ctx)
 {
 	struct task_struct *trigger = (void *)bpf_get_current_task();
-	struct task_struct *victim = NULL;
+	struct task_struct *victim = NULL, *chosen;
 	__u32 tid = bpf_get_current_pid_tgid();
 	struct oom_context *c = bpf_map_lookup_elem(&context, &tid);
 	struct kn_oomkill *r = reserve_record(struct kn_oomkill, KN_OOMKILL);
@@ -169,6 +169,8 @@ int victim_raw(__u64 *ctx)
 
 	if (!r)
 		return 0;
+	/* A variable: BPF_CORE_READ(c->chosen, …) would relocate our own struct. */
+	chosen = c ? c->chosen : NULL;
 	r->total_vm = r->anon = r->file = r->shmem = r->swap = r->page_tables = 0;
 	r->limit = ~0ULL;
 	r->usage = 0;
@@ -181,8 +183,8 @@ int victim_raw(__u64 *ctx)
 
 	if (mark_victim_has_task) {
 		victim = (void *)ctx[0];
-	} else if (c && BPF_CORE_READ(c->chosen, tgid) == (int)ctx[0]) {
-		victim = c->chosen;
+	} else if (chosen && BPF_CORE_READ(chosen, tgid) == (int)ctx[0]) {
+		victim = chosen;
 	}
 	if (victim) {
 		fill_task(&r->victim, victim);

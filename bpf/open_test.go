@@ -108,6 +108,29 @@ func TestEveryStemAttaches(t *testing.T) {
 	}
 }
 
+// Also the variants that a better one leaves unused here must load and attach,
+// or be conclusively absent or forbidden.
+func TestEveryVariantAlone(t *testing.T) {
+	k := testKernel(t)
+	for _, s := range Stems() {
+		for _, h := range s.hooks {
+			for _, v := range h.variants {
+				t.Run(s.Name+"/"+v.program, func(t *testing.T) {
+					alone := s
+					h.variants, h.optional, h.onDemand = []variant{v}, true, false
+					alone.hooks = []hook{h}
+					l := openStem(t, alone, k, nil)
+					r := l.Reports()[0]
+					t.Logf("%s: %s", r.State, r.Reason)
+					if r.State == Failed {
+						t.Errorf("could not tell: %s", r.Reason)
+					}
+				})
+			}
+		}
+	}
+}
+
 // A killed agent finds what it had not committed, and what happened since.
 func TestRestartAdoptsPins(t *testing.T) {
 	k := testKernel(t)

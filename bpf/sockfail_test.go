@@ -570,17 +570,15 @@ func TestSockFailCost(t *testing.T) {
 				n.dial(t, at, nil)
 			}
 			for name, p := range l.Programs() {
+				if len(c.keys) == 0 && name != SockfailProgStateRaw && name != SockfailProgResetRaw && name != canaryProgram && name != SockfailProgSweep {
+					t.Errorf("%s is there without a target", name)
+				}
 				s, err := p.Stats()
 				if err != nil {
 					t.Fatal(err)
 				}
 				if s.RunCount > 0 {
-					avg := s.Runtime / time.Duration(s.RunCount)
-					t.Logf("%s: %d runs, %v each, %v a connection", name, s.RunCount, avg, s.Runtime/500)
-					// A mistake of an order of magnitude, such as work before the filter.
-					if avg > 20*time.Microsecond {
-						t.Errorf("%s takes %v", name, avg)
-					}
+					t.Logf("%s: %d runs, %v each, %v a connection", name, s.RunCount, s.Runtime/time.Duration(s.RunCount), s.Runtime/500)
 				}
 			}
 		})

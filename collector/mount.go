@@ -229,7 +229,8 @@ func (m *mountSource) question(late map[fsKey]bool, emit Emit) {
 			// not show.
 			reason = reasonShutdown
 		case isLate && fs.visible() == "" && !fs.first().MountReadOnly && m.remountsReadOnly(fs.first()):
-			// ext4 of 6.12 to 6.14 refuses writes without showing it.
+			// ext4 since d3476f3dad4a (v6.12, and back-ports to 6.1) refuses
+			// writes without showing it, until v6.15.
 			reason = reasonErrorPolicy
 		default:
 			continue

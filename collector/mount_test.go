@@ -184,7 +184,7 @@ func TestMountsAreToldOnce(t *testing.T) {
 	n.expect("mount.readonly ext4 sda at /data: superblock-ro", "mount.writable ext4 sda at /data: unmounted")
 }
 
-// ext4 of 6.12 to 6.14 does not show that it refuses writes.
+// ext4 before 6.15, with back-ports 6.1, does not show that it refuses writes.
 func TestMountErrorPolicy(t *testing.T) {
 	const dev = 8 << 20
 	for name, tt := range map[string]struct {

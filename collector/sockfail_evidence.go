@@ -26,9 +26,11 @@ const (
 	// namespacesFor is how long a list of namespaces is good for: it costs one
 	// readlink a process.
 	namespacesFor = 2 * time.Second
-	// homesFor is how long the namespace of an address, or that there is none,
-	// is believed: pods keep their address for life.
-	homesFor = 30 * time.Second
+	// homesFor is how long the namespace of an address is believed, as long as
+	// it exists: pods keep their address for life. noHomeFor is how long it is
+	// believed that there is none, which costs a search of them all.
+	homesFor  = 30 * time.Second
+	noHomeFor = 5 * time.Second
 	maxHomes = 4096
 	// overflowsEvery is how often the counters of the targets' namespaces are
 	// read, of at most maxOverflows of them.
@@ -214,7 +216,8 @@ func (p *prober) homeOf(q *question, r *routeFact, end time.Time) uint32 {
 	}
 	now := time.Now()
 	h, ok := p.homes.Get(q.dst.Addr())
-	if !ok || now.Sub(h.at) > homesFor || h.inode != 0 && p.processIn(h.inode) == 0 {
+	age := now.Sub(h.at)
+	if !ok || age > homesFor || h.inode == 0 && age > noHomeFor || h.inode != 0 && p.processIn(h.inode) == 0 {
 		h = home{inode: p.search(q.dst.Addr(), end), at: now}
 		p.homes.Add(q.dst.Addr(), h)
 	}

@@ -37,6 +37,16 @@ type sockNet struct {
 	inode uint32
 }
 
+const sockHolder = "KERNOSIS_TEST_NETNS_HOLDER"
+
+// TestSockFailHolder is the process in a sockNet: it ends with its parent.
+func TestSockFailHolder(t *testing.T) {
+	if os.Getenv(sockHolder) == "" {
+		t.Skip("is a part of other tests")
+	}
+	io.Copy(io.Discard, os.Stdin)
+}
+
 // do runs fn in the namespace, on a thread that ends with it.
 func (n *sockNet) do(fn func() error) error {
 	done := make(chan error)
@@ -62,7 +72,16 @@ func newSockNet(t *testing.T, setUp func() error) *sockNet {
 	t.Helper()
 	n := &sockNet{}
 	done := make(chan error)
-	cmd := exec.Command("sleep", "120")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run=^TestSockFailHolder$")
+	cmd.Env = append(os.Environ(), sockHolder+"=1")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -80,7 +99,7 @@ func newSockNet(t *testing.T, setUp func() error) *sockNet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill()
+		stdin.Close()
 		cmd.Wait()
 		n.ns.Close()
 	})

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"go.yaml.in/yaml/v4"
@@ -20,6 +21,10 @@ import (
 
 // maxTargetsFile is what maxTargets take, written at length.
 const maxTargetsFile = 4 << 20
+
+// retryDir is how long after a failure the folder is tried again: each one is
+// told in the log.
+const retryDir = 30 * time.Second
 
 // targetFile is the form of a file of targets.
 type targetFile struct {
@@ -90,6 +95,7 @@ type targetDir struct {
 	targets *Targets
 	log     *slog.Logger
 	watcher *fsnotify.Watcher
+	retry   time.Time // not before, after a failure
 	files   map[string]bool // whose targets are in force, or that are bad
 }
 
@@ -99,13 +105,18 @@ func newTargetDir(path string, targets *Targets, log *slog.Logger) *targetDir {
 
 // look reads the folder at the first call and after a change; it does not wait.
 // The watcher is closed when the first call's ctx ends. A folder that does not
-// exist is made, and is looked for again at each call.
+// exist is made.
 func (d *targetDir) look(ctx context.Context) error {
 	if d.path == "" {
 		return nil
 	}
 	if d.watcher == nil {
+		now := time.Now()
+		if now.Before(d.retry) {
+			return nil
+		}
 		if err := d.watch(ctx); err != nil {
+			d.retry = now.Add(retryDir)
 			return err
 		}
 		d.read()

@@ -228,6 +228,7 @@ func (a *agent) restore() error {
 	if err != nil {
 		return fmt.Errorf("restore state: %w", err)
 	}
+	a.engine.Restarted(time.Now())
 	if damaged > 0 {
 		a.log.Warn("damaged journal lines were skipped", "lines", damaged)
 	}

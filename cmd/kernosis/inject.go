@@ -90,7 +90,7 @@ func waitTarget(pinRoot string) func(context.Context, uint32, netip.AddrPort) er
 			}
 			select {
 			case <-ctx.Done():
-				return errors.Join(fmt.Errorf("no running kernosis watches %s", addr), err)
+				return errors.Join(fmt.Errorf("%s is not in the targets map below %s", addr, pinRoot), err)
 			case <-tick.C:
 			}
 		}

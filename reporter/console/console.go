@@ -69,7 +69,7 @@ func (t *text) problem(s journal.Entry, p *problem.Problem) {
 	}
 	fmt.Fprintf(&t.buf, "%s %-8s %-*s %s", at.Local().Format("15:04:05.000"), label(p), reasonWidth, p.Reason, p.Message)
 	if p.State == problem.Resolved {
-		fmt.Fprintf(&t.buf, " — after %s", p.LastSeen.Sub(p.FirstSeen).Round(time.Second))
+		fmt.Fprintf(&t.buf, " — after %s", s.Now.Sub(p.FirstSeen).Round(time.Second))
 	}
 	if p.Count > 1 {
 		fmt.Fprintf(&t.buf, " (x%d)", p.Count)

@@ -161,8 +161,8 @@ func (s spec) run(ctx context.Context, env Env) (Result, error) {
 	if refused := (*Refused)(nil); errors.As(err, &refused) { // found out on the way
 		return r.Result, &Refused{Fault: s.Name, Reason: refused.Reason}
 	} else if err != nil {
-		if ctx.Err() != nil {
-			err = errors.Join(context.Cause(ctx), err)
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
 		}
 		return r.Result, fmt.Errorf("inject %s: %w", s.Name, err)
 	}
