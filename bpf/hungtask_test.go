@@ -529,6 +529,26 @@ func faultingPage(t *testing.T) (page []byte, touched, release func()) {
 	return page, touched, release
 }
 
+// detachedTmpfs returns the root of a tmpfs that is mounted nowhere, so that it
+// goes with the process in any case.
+func detachedTmpfs(t *testing.T) string {
+	t.Helper()
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		t.Fatal(err)
+	}
+	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(root) })
+	return fmt.Sprintf("/proc/self/fd/%d", root)
+}
+
 // onUnsignalledThread runs a system call on a thread of its own, which it returns at once.
 func onUnsignalledThread(call func() error) (tid uint32, done chan error) {
 	started, done := make(chan uint32), make(chan error, 1)
@@ -592,11 +612,7 @@ func TestHungTaskOnRWSem(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newHungRun(t, nil)
-			dir := t.TempDir()
-			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+			dir := detachedTmpfs(t)
 			writeFiles(t, filepath.Join(dir, "file"), "x")
 			page, touched, release := faultingPage(t)
 			holder, held := onUnsignalledThread(func() error { return c.hold(dir, page) })
@@ -623,10 +639,11 @@ func TestHungTaskOnRWSem(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if name := stackNames(t, []uint64{rec.Called + 1}); !strings.HasPrefix(name, c.call) {
-				t.Errorf("called %q, want %s", name, c.call)
+			// On 5.10 the slow path counts as a frame, and is not what is called.
+			if names := stackNames(t, append([]uint64{rec.Called + 1}, rec.Stack[:rec.StackDepth]...)); !strings.Contains(names, c.call) {
+				t.Errorf("stack %q has no %s", names, c.call)
 			}
-			if rec.Lock == LockNone {
+			if !r.l.kernel.HasField("task_struct", "blocker") { // 6.16 has it for mutexes alone
 				t.Skip("kernel records no blocker of an rwsem (v6.17, CONFIG_DETECT_HUNG_TASK_BLOCKER)")
 			}
 			if rec.Lock != c.lock || rec.HolderHint != c.hint || rec.Holder.PID != holder {

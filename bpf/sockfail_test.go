@@ -80,7 +80,7 @@ func (n *testNet) in(t *testing.T, fn func() error) {
 func (n *testNet) dial(t *testing.T, to netip.AddrPort, want error) {
 	t.Helper()
 	n.in(t, func() error {
-		c, err := net.DialTimeout("tcp", to.String(), 200*time.Millisecond)
+		c, err := net.DialTimeout("tcp", to.String(), 3*time.Second)
 		if err == nil {
 			err = c.Close()
 		}

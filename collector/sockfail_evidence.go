@@ -31,7 +31,7 @@ const (
 	// believed that there is none, which costs a search of them all.
 	homesFor  = 30 * time.Second
 	noHomeFor = 5 * time.Second
-	maxHomes = 4096
+	maxHomes  = 4096
 	// overflowsEvery is how often the counters of the targets' namespaces are
 	// read, of at most maxOverflows of them.
 	overflowsEvery = 5 * time.Second

@@ -95,7 +95,7 @@ type targetDir struct {
 	targets *Targets
 	log     *slog.Logger
 	watcher *fsnotify.Watcher
-	retry   time.Time // not before, after a failure
+	retry   time.Time       // not before, after a failure
 	files   map[string]bool // whose targets are in force, or that are bad
 }
 

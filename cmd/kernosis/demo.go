@@ -11,13 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
@@ -42,83 +42,10 @@ func newDemo() *cobra.Command {
 	}
 }
 
-// drill is one fault of the demo and what must come of it.
-type drill struct {
-	fault string
-	args  []string
-	rule  string                       // the rule that must fire
-	match func(ev *event.Event) bool   // on the event behind it
-	cause func(ev *event.Event) string // for the table
-}
-
-func drills() []drill {
-	target := func(name string) func(*event.Event) bool {
-		return func(ev *event.Event) bool { return ev.SockFail != nil && ev.SockFail.Target == "inject "+name }
-	}
-	verdict := func(ev *event.Event) string {
-		d := ev.SockFail
-		switch d.Verdict {
-		case event.VerdictAcceptQueueFull:
-			return fmt.Sprintf("accept queue %d/%d", d.QueueLen, d.QueueMax)
-		case event.VerdictTimeout:
-			return fmt.Sprintf("SYN unanswered, sent %d×", d.Retransmits+1)
-		case event.VerdictRefused:
-			return "nothing listens"
-		case event.VerdictReset:
-			return "reset after connect"
-		}
-		return d.Verdict
-	}
-	return []drill{
-		{
-			fault: "oom", rule: "oom-kill",
-			match: func(ev *event.Event) bool { return ev.Task.Comm == "kn-oom-child" },
-			cause: func(ev *event.Event) string { return fmt.Sprintf("limit %d MiB", ev.OOMKill.Limit>>20) },
-		},
-		{
-			fault: "disk-error", rule: "disk-io-error",
-			match: func(ev *event.Event) bool { return strings.HasPrefix(ev.Device.Name, "loop") },
-			cause: func(ev *event.Event) string {
-				return fmt.Sprintf("%s, %s @%d", ev.DiskIO.Error, ev.DiskIO.Op, ev.DiskIO.Sector)
-			},
-		},
-		{
-			fault: "readonly-fs", rule: "readonly-filesystem",
-			match: func(ev *event.Event) bool { return strings.HasPrefix(ev.Device.Name, "loop") },
-			cause: func(ev *event.Event) string { return ev.Mount.FSType + " " + ev.Mount.Reason },
-		},
-		{
-			fault: "hung-task", args: []string{"--duration", "6s"}, rule: "task-hung",
-			match: func(ev *event.Event) bool { return strings.HasPrefix(ev.Task.Comm, "kn-") },
-			cause: func(ev *event.Event) string {
-				if ev.HungTask.Holder == nil {
-					return ev.HungTask.Wait
-				}
-				return ev.HungTask.Lock + " held by " + ev.HungTask.Holder.String()
-			},
-		},
-		{fault: "probe-refused", rule: "probe-target-refused", match: target("probe-refused"), cause: verdict},
-		{fault: "probe-reset", rule: "probe-target-reset", match: target("probe-reset"), cause: verdict},
-		{fault: "accept-queue-full", rule: "probe-target-accept-queue-full", match: target("accept-queue-full"), cause: verdict},
-		{fault: "probe-timeout", rule: "probe-target-timeout", match: target("probe-timeout"), cause: verdict},
-	}
-}
-
-// outcome is one row of the table.
-type outcome struct {
-	drill
-	refused string // this machine can't have the fault
-	err     error
-	event   *event.Event
-	problem *problem.Problem
-	after   time.Duration
-	cleared bool
-}
-
-// detectWithin is how long a fault may take to be detected, from the end of
-// its drill; clearWithin how long to clear after the last drill.
+// detectWithin is how long a drill may take until its fault is detected;
+// clearWithin how long its problem may take to clear after the last drill.
 const (
-	detectWithin = 10 * time.Second
+	detectWithin = 40 * time.Second
 	clearWithin  = 30 * time.Second
 )
 
@@ -144,7 +71,7 @@ func demo(ctx context.Context, out, errOut io.Writer) error {
 	defer d.stop()
 
 	var outcomes []*outcome
-	for _, dr := range drills() {
+	for _, dr := range drills(dir) {
 		o := &outcome{drill: dr}
 		outcomes = append(outcomes, o)
 		d.drill(ctx, o)
@@ -156,12 +83,11 @@ func demo(ctx context.Context, out, errOut io.Writer) error {
 	return d.table(outcomes)
 }
 
-// quickly shortens what a rule waits for.
+// writeQuickRules copies the shipped rules with their quiet times cut.
 func writeQuickRules(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	waits := regexp.MustCompile(`(?m)^(\s+(?:clearAfter|for):) \S+`)
 	return fs.WalkDir(rules.FS, ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || strings.HasSuffix(path, "_test.yaml") {
 			return err
@@ -170,8 +96,35 @@ func writeQuickRules(dir string) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(dir, path), waits.ReplaceAll(text, []byte("$1 5s")), 0o600)
+		if text, err = quicker(text); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return os.WriteFile(filepath.Join(dir, path), text, 0o600)
 	})
+}
+
+// quicker cuts the times that a rule file's rules wait: before they fire, and
+// before they clear for want of new faults.
+func quicker(text []byte) ([]byte, error) {
+	const quick = "5s"
+	var file struct {
+		APIVersion string           `yaml:"apiVersion"`
+		Conditions map[string]any   `yaml:"conditions,omitempty"`
+		Rules      []map[string]any `yaml:"rules"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return nil, err
+	}
+	for _, r := range file.Rules {
+		if _, ok := r["for"]; ok {
+			r["for"] = quick
+		}
+		_, clears := r["clearWhen"]
+		if _, quiet := r["clearAfter"]; quiet || !clears {
+			r["clearAfter"] = quick
+		}
+	}
+	return yaml.Marshal(file)
 }
 
 // demoRun is the agent that the demo watches.
@@ -183,6 +136,9 @@ type demoRun struct {
 	seen        []journal.Entry
 	lines       console.Writer
 	lost        uint64
+	// fsErrors are the times of the latest filesystem error by device: a mount's
+	// state has no time of its own.
+	fsErrors map[string]time.Time
 }
 
 func (d *demoRun) start(ctx context.Context) error {
@@ -204,7 +160,7 @@ func (d *demoRun) start(ctx context.Context) error {
 	if err := d.cmd.Start(); err != nil {
 		return err
 	}
-	d.lines = console.NewText(d.out)
+	d.lines, d.fsErrors = console.NewText(d.out), map[string]time.Time{}
 	d.steps = make(chan journal.Entry, 1024)
 	go func() {
 		defer close(d.steps)
@@ -262,6 +218,9 @@ func (d *demoRun) show(e journal.Entry) {
 	if e.Event != nil && e.Event.Lost != nil {
 		d.lost += e.Event.Lost.Count
 	}
+	if e.Event != nil && e.Event.Kind == event.FSError {
+		d.fsErrors[e.Event.Device.Name] = e.Event.Time
+	}
 	if e.Event != nil && e.Event.Kind == event.Source {
 		return
 	}
@@ -298,34 +257,15 @@ func (d *demoRun) drill(ctx context.Context, o *outcome) {
 		o.err = err
 		return
 	}
+	o.injector = cmd.Process.Pid
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	if err := d.await(ctx, f.DefaultDuration+30*time.Second, "detection", func(e journal.Entry) bool { return o.detected(e) }); err != nil {
+	if err := d.await(ctx, detectWithin, "detection", func(e journal.Entry) bool { return o.detected(e, d.fsErrors) }); err != nil {
 		o.err = err
 	}
 	if err := <-ended; err != nil {
 		o.err = fmt.Errorf("inject: %w: %s", err, strings.TrimSpace(said.String()))
 	}
-}
-
-// detected notes the first transition that tells of the drill's fault.
-func (o *outcome) detected(e journal.Entry) bool {
-	for _, t := range e.Transitions {
-		p := t.Problem
-		if p == nil || p.Rule != o.rule || p.State != problem.Firing || e.Event == nil || !o.match(e.Event) {
-			continue
-		}
-		o.event, o.problem = e.Event, p
-		o.after = e.Now.Sub(e.Event.Time)
-		switch {
-		case e.Event.HungTask != nil:
-			o.after += time.Duration(e.Event.HungTask.BlockedFor)
-		case e.Event.SockFail != nil:
-			o.after += time.Duration(e.Event.SockFail.Duration)
-		}
-		return true
-	}
-	return false
 }
 
 // awaitClear waits until every detected problem has resolved.
@@ -395,18 +335,6 @@ func (d *demoRun) table(outcomes []*outcome) error {
 	return errors.Join(missed...)
 }
 
-// attributedTo is who suffered, with the process where the subject is more than
-// that.
-func attributedTo(o *outcome) string {
-	if o.event.Task != nil && o.event.SockFail == nil {
-		return o.event.Task.String() + " in " + o.problem.Subject
-	}
-	if o.event.Conn != nil {
-		return o.event.Conn.Dst.String() + " from " + o.event.Task.String()
-	}
-	return o.problem.Subject
-}
-
 func (d *demoRun) stop() {
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		fmt.Fprintln(d.errOut, "demo: end the agent:", err)
@@ -418,16 +346,6 @@ func (d *demoRun) stop() {
 	if err := d.cmd.Wait(); err != nil {
 		fmt.Fprintln(d.errOut, "demo: the agent:", err)
 	}
-}
-
-func roundLatency(d time.Duration) time.Duration {
-	switch {
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond)
-	case d < time.Second:
-		return d.Round(100 * time.Microsecond)
-	}
-	return d.Round(100 * time.Millisecond)
 }
 
 func kernelRelease() string {

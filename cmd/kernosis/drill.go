@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// drill is one fault of the demo and what must come of it.
+type drill struct {
+	fault string
+	args  []string
+	rule  string                                   // the rule that must fire
+	match func(ev *event.Event, injector int) bool // on the event behind it
+	cause func(ev *event.Event) string             // for the table
+}
+
+// drills returns the faults of the demo, whose files lie below dir. Other faults
+// of the machine must not be taken for theirs.
+func drills(dir string) []drill {
+	onOurLoop := func(ev *event.Event, _ int) bool {
+		return ev.Device != nil && len(ev.Device.Mounts) > 0 && strings.HasPrefix(ev.Device.Mounts[0].Path, dir)
+	}
+	target := func(name string) func(*event.Event, int) bool {
+		return func(ev *event.Event, _ int) bool { return ev.SockFail != nil && ev.SockFail.Target == "inject "+name }
+	}
+	verdict := func(ev *event.Event) string {
+		d := ev.SockFail
+		switch d.Verdict {
+		case event.VerdictAcceptQueueFull:
+			return fmt.Sprintf("accept queue %d/%d", d.QueueLen, d.QueueMax)
+		case event.VerdictTimeout:
+			return fmt.Sprintf("SYN unanswered, sent %d×", d.Retransmits+1)
+		case event.VerdictRefused:
+			return "nothing listens"
+		case event.VerdictReset:
+			return "reset after connect"
+		}
+		return d.Verdict
+	}
+	return []drill{
+		{
+			fault: "oom", rule: "oom-kill",
+			match: func(ev *event.Event, injector int) bool {
+				return ev.Task.Comm == "kn-oom-child" && ev.Cgroup != nil && strings.Contains(ev.Cgroup.Path, fmt.Sprintf("-%d-", injector))
+			},
+			cause: func(ev *event.Event) string { return fmt.Sprintf("limit %d MiB", ev.OOMKill.Limit>>20) },
+		},
+		{
+			fault: "disk-error", rule: "disk-io-error",
+			match: onOurLoop,
+			cause: func(ev *event.Event) string {
+				return fmt.Sprintf("%s, %s @%d", ev.DiskIO.Error, ev.DiskIO.Op, ev.DiskIO.Sector)
+			},
+		},
+		{
+			fault: "readonly-fs", rule: "readonly-filesystem",
+			match: onOurLoop,
+			cause: func(ev *event.Event) string { return ev.Mount.FSType + " " + ev.Mount.Reason },
+		},
+		{
+			fault: "hung-task", args: []string{"--duration", "6s"}, rule: "task-hung",
+			match: func(ev *event.Event, _ int) bool { return strings.HasPrefix(ev.Task.Comm, "kn-hang") },
+			cause: func(ev *event.Event) string {
+				if ev.HungTask.Holder == nil {
+					return ev.HungTask.Wait
+				}
+				return ev.HungTask.Lock + " held by " + ev.HungTask.Holder.String()
+			},
+		},
+		{fault: "probe-refused", rule: "probe-target-refused", match: target("probe-refused"), cause: verdict},
+		{fault: "probe-reset", rule: "probe-target-reset", match: target("probe-reset"), cause: verdict},
+		{fault: "accept-queue-full", rule: "probe-target-accept-queue-full", match: target("accept-queue-full"), cause: verdict},
+		{fault: "probe-timeout", rule: "probe-target-timeout", match: target("probe-timeout"), cause: verdict},
+	}
+}
+
+// outcome is one row of the table.
+type outcome struct {
+	drill
+	injector int    // its process id
+	refused  string // this machine can't have the fault
+	err      error
+	event    *event.Event
+	problem  *problem.Problem
+	after    time.Duration
+	cleared  bool
+}
+
+// detected notes the first transition that tells of the drill's fault.
+func (o *outcome) detected(e journal.Entry, fsErrors map[string]time.Time) bool {
+	for _, t := range e.Transitions {
+		p := t.Problem
+		if p == nil || p.Rule != o.rule || p.State != problem.Firing || e.Event == nil || !o.match(e.Event, o.injector) {
+			continue
+		}
+		o.event, o.problem = e.Event, p
+		o.after = e.Now.Sub(e.Event.Time)
+		switch {
+		case e.Event.HungTask != nil:
+			o.after += time.Duration(e.Event.HungTask.BlockedFor)
+		case e.Event.SockFail != nil:
+			o.after += time.Duration(e.Event.SockFail.Duration)
+		case e.Event.Mount != nil:
+			if at, ok := fsErrors[e.Event.Device.Name]; ok {
+				o.after = e.Now.Sub(at)
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// attributedTo is who suffered, with the process where the subject is more than
+// that.
+func attributedTo(o *outcome) string {
+	if o.event.Task != nil && o.event.SockFail == nil {
+		return o.event.Task.String() + " in " + o.problem.Subject
+	}
+	if o.event.Conn != nil {
+		return o.event.Conn.Dst.String() + " from " + o.event.Task.String()
+	}
+	return o.problem.Subject
+}
+
+func roundLatency(d time.Duration) time.Duration {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond)
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond)
+	}
+	return d.Round(100 * time.Millisecond)
+}
