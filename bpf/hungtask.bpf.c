@@ -246,7 +246,7 @@ static __always_inline __u64 called_before(__u64 ret)
 }
 
 static __always_inline bool report_hung(struct task_struct *task, struct kn_hungtask_sleep *s,
-					const __u8 detector, const bool typed)
+					__u8 detector, const bool typed)
 {
 	struct task_struct___hung *t = (void *)task;
 	struct kn_hungtask *r = reserve_record(struct kn_hungtask, KN_HUNGTASK);
@@ -339,8 +339,12 @@ static __always_inline void handle_task(struct task_struct *task, __u32 pid, con
 		return;
 	s->generation = set->generation;
 	s->seen_ns = now;
-	if (s->reported)
+	if (s->reported) {
+		/* By its first detector: the second only confirms it. */
+		if (detector == KN_HUNG_POLL && set->tell_again)
+			report_hung(task, s, s->reported, typed);
 		return;
+	}
 	blocked_ns = known_to_khungtaskd_ns(task, switches);
 	if (blocked_ns > now - s->since_ns)
 		s->since_ns = now - blocked_ns;

@@ -144,6 +144,8 @@ type hungTaskSettings struct {
 	HangThresholdNS uint64
 	Generation      uint32
 	FullGeneration  uint32
+	TellAgain       uint32
+	Pad             uint32
 }
 
 // ErrChildPIDNamespace: this process is not in the initial pid namespace, so
@@ -177,6 +179,9 @@ func NewTaskWalk(l *Loaded) (*TaskWalk, error) {
 	if err := w.settings.Lookup(uint32(0), &w.current); err != nil {
 		return nil, fmt.Errorf("walk tasks: read settings: %w", err)
 	}
+	// Who starts can't know which of the told hangs still last: the first walk
+	// tells those again.
+	w.current.TellAgain = 1
 	return w, nil
 }
 
@@ -196,7 +201,8 @@ func inInitialPIDNamespace() error {
 }
 
 // Run visits every task once: tasks asleep for threshold or longer, and reported
-// ones that run again, are written to the stem's ring. khungtaskd's findings are
+// ones that run again, are written to the stem's ring; the first Run also writes
+// those that an earlier agent was told of and that still hang. khungtaskd's findings are
 // held back until hangThreshold; 0 leaves them to khungtaskd's own time-out.
 func (w *TaskWalk) Run(threshold, hangThreshold time.Duration) error {
 	w.current.ThresholdNS = uint64(threshold)
@@ -219,6 +225,7 @@ func (w *TaskWalk) Run(threshold, hangThreshold time.Duration) error {
 	var none [64]byte // the program prints nothing: the first read goes to the end
 	for {
 		if _, err := seq.Read(none[:]); errors.Is(err, io.EOF) {
+			w.current.TellAgain = 0
 			return nil
 		} else if err != nil && !errors.Is(err, unix.EAGAIN) {
 			return fmt.Errorf("walk tasks: %w", err)

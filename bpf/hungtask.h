@@ -72,7 +72,9 @@ struct kn_hungtask_settings {
 	__u64 hang_threshold_ns; /* of khungtaskd's findings; 0: as khungtaskd sees fit */
 	__u32 generation;        /* of the walk */
 	__u32 full_generation;   /* in which the map "blocked" was full last */
+	__u32 tell_again;        /* this walk tells also of what was told before */
+	__u32 pad;
 };
-_Static_assert(sizeof(struct kn_hungtask_settings) == 24, "wire");
+_Static_assert(sizeof(struct kn_hungtask_settings) == 32, "wire");
 
 #endif

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -19,7 +21,9 @@ type Loaded struct {
 	maps     map[string]*ebpf.Map
 	programs map[string]*ebpf.Program
 	links    map[string]link.Link // by hook
-	reports  []VariantReport
+
+	reportsMu sync.Mutex // Reports may be called while the stem runs
+	reports   []VariantReport
 
 	stem   Stem
 	spec   *ebpf.CollectionSpec
@@ -191,7 +195,7 @@ func (l *Loaded) attachHooks() error {
 	for _, h := range l.stem.hooks {
 		if l.adopt(h, pinned[h.name]) || h.onDemand {
 			if h.onDemand && l.links[h.name] == nil {
-				l.report(h, h.variants[0], OnDemand, nil)
+				l.report(h, h.variants[0], OnDemand, nil, false)
 			}
 			continue
 		}
@@ -222,11 +226,11 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 		for j, other := range h.variants {
 			switch {
 			case j == i:
-				l.report(h, v, Adopted, nil)
+				l.report(h, v, Adopted, nil, true)
 			case j > i:
-				l.report(h, other, Unused, nil)
+				l.report(h, other, Unused, nil, false)
 			default:
-				l.report(h, other, Absent, errors.New("an earlier run could not attach it"))
+				l.report(h, other, Absent, errors.New("an earlier run could not attach it"), false)
 			}
 		}
 		return true
@@ -248,14 +252,14 @@ func (l *Loaded) attachHook(h hook) error {
 	done := false
 	for _, v := range h.variants {
 		if done {
-			l.report(h, v, Unused, nil)
+			l.report(h, v, Unused, nil, false)
 			continue
 		}
 		lk, err := l.attachVariant(v)
 		if err != nil {
 			// The canary has loaded before any hook was tried.
 			state := classify(err, l.programs[canaryProgram] != nil)
-			l.report(h, v, state, err)
+			l.report(h, v, state, err, false)
 			errs = append(errs, fmt.Errorf("%s: %s: %w", v.program, state, err))
 			continue
 		}
@@ -267,8 +271,7 @@ func (l *Loaded) attachHook(h hook) error {
 			// report says when one is not.
 			pinned = lk.Pin(linkPin(l.dir, h.name, v.program)) == nil
 		}
-		l.report(h, v, Attached, nil)
-		l.reports[len(l.reports)-1].Pinned = pinned
+		l.report(h, v, Attached, nil, pinned)
 	}
 	if !done {
 		return fmt.Errorf("hook %s: no variant works: %w", h.name, errors.Join(errs...))
@@ -288,12 +291,24 @@ func (l *Loaded) attachVariant(v variant) (link.Link, error) {
 	return v.attach(l.programs[v.program])
 }
 
-func (l *Loaded) report(h hook, v variant, s State, err error) {
-	r := VariantReport{Stem: l.Stem, Hook: h.name, Program: v.program, Optional: h.optional, State: s, Pinned: s == Adopted}
+func (l *Loaded) report(h hook, v variant, s State, err error, pinned bool) {
+	r := VariantReport{Stem: l.Stem, Hook: h.name, Program: v.program, Optional: h.optional, State: s, Pinned: pinned}
 	if err != nil {
 		r.Reason = reason(err)
 	}
+	l.reportsMu.Lock()
+	defer l.reportsMu.Unlock()
 	l.reports = append(l.reports, r)
+}
+
+// AttachAll attaches every on-demand hook, to find out what would be possible.
+// What can't be attached shows in the reports.
+func (l *Loaded) AttachAll() {
+	for _, h := range l.stem.hooks {
+		if h.onDemand {
+			_ = l.Attach(h.name)
+		}
+	}
 }
 
 // Attach attaches an on-demand hook; it does nothing when that is done.
@@ -315,7 +330,7 @@ func (l *Loaded) Detach(hookName string) error {
 	}
 	delete(l.links, hookName)
 	l.dropReports(hookName)
-	l.report(h, h.variants[0], OnDemand, nil)
+	l.report(h, h.variants[0], OnDemand, nil, false)
 	// Unpin is a no-op for a link that is not pinned.
 	return errors.Join(lk.Unpin(), lk.Close())
 }
@@ -330,6 +345,8 @@ func (l *Loaded) hook(name string) (hook, error) {
 }
 
 func (l *Loaded) dropReports(hookName string) {
+	l.reportsMu.Lock()
+	defer l.reportsMu.Unlock()
 	kept := l.reports[:0]
 	for _, r := range l.reports {
 		if r.Hook != hookName {
@@ -339,8 +356,13 @@ func (l *Loaded) dropReports(hookName string) {
 	l.reports = kept
 }
 
-// Reports returns what became of each variant, in the order of preference.
-func (l *Loaded) Reports() []VariantReport { return append([]VariantReport(nil), l.reports...) }
+// Reports returns what became of each variant, in the order of preference. It
+// is safe for concurrent use.
+func (l *Loaded) Reports() []VariantReport {
+	l.reportsMu.Lock()
+	defer l.reportsMu.Unlock()
+	return slices.Clone(l.reports)
+}
 
 // Map returns one of the stem's maps by the name it has in the object, or nil.
 func (l *Loaded) Map(name string) *ebpf.Map { return l.maps[name] }

@@ -92,6 +92,17 @@ func (s *Sources) Reports() []bpf.VariantReport {
 	return s.kernel.reports()
 }
 
+// AttachAll attaches also what is otherwise attached only while there is
+// something to see, so that Reports tells what this machine could do. Not for
+// Sources that Run.
+func (s *Sources) AttachAll() {
+	if s.kernel != nil {
+		for _, st := range s.kernel.stems {
+			st.loaded.AttachAll()
+		}
+	}
+}
+
 // Err says why no program can be loaded; nil: programs can be.
 func (s *Sources) Err() error { return s.kernelErr }
 

@@ -179,13 +179,38 @@ func (p *process) stop() {
 }
 
 type syncBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
+	mu      sync.Mutex
+	b       strings.Builder
+	written chan struct{} // made by the first waiter
+}
+
+// wait returns the content once ok is true for it, or false after the time.
+func (b *syncBuffer) wait(within time.Duration, ok func(string) bool) (string, bool) {
+	deadline := time.After(within)
+	b.mu.Lock()
+	if b.written == nil {
+		b.written = make(chan struct{}, 1)
+	}
+	b.mu.Unlock()
+	for {
+		if s := b.String(); ok(s) {
+			return s, true
+		}
+		select {
+		case <-b.written:
+		case <-deadline:
+			return b.String(), false
+		}
+	}
 }
 
 func (b *syncBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	select {
+	case b.written <- struct{}{}: // nil until somebody waits
+	default:
+	}
 	return b.b.Write(p)
 }
 
@@ -302,8 +327,10 @@ func TestOOMKillOfAChildNamesIt(t *testing.T) {
 	if d.Scope != "memcg" || d.LimitCgroup == nil || !strings.HasSuffix(oom.Cgroup(), d.LimitCgroup.Path) || d.Limit != inject.DefaultMemoryLimit {
 		t.Errorf("limit: %+v of %+v, want %d of %s", d.Limit, d.LimitCgroup, inject.DefaultMemoryLimit, oom.Cgroup())
 	}
-	if d.Usage < d.Limit*9/10 || d.Usage > d.Limit {
-		t.Errorf("usage %d, want just below the limit %d", d.Usage, d.Limit)
+	// Charges of other CPUs that are about to fail show for a moment: one batch
+	// of 64 pages each.
+	if slack := uint64(4 * 64 * os.Getpagesize()); d.Usage+slack < d.Limit || d.Usage > d.Limit+slack {
+		t.Errorf("usage %d, want about the limit %d", d.Usage, d.Limit)
 	}
 	if d.AnonRSS < 16<<20 || d.AnonRSS > d.Limit {
 		t.Errorf("anon %d, want most of %d", d.AnonRSS, d.Limit)
@@ -417,15 +444,17 @@ func TestHealthAndMetrics(t *testing.T) {
 
 func waitURL(t *testing.T, log *syncBuffer) string {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for time.Now().Before(deadline) {
-		if _, rest, ok := strings.Cut(log.String(), "url=http://"); ok {
-			return "http://" + strings.TrimSuffix(strings.Fields(rest)[0], "/metrics")
-		}
-		time.Sleep(10 * time.Millisecond) // a poll of a file-like log, bounded above
+	const mark = "url=http://"
+	text, ok := log.wait(20*time.Second, func(s string) bool {
+		_, rest, ok := strings.Cut(s, mark)
+		return ok && strings.Contains(rest, "/metrics")
+	})
+	if !ok {
+		t.Fatalf("no address in the log:\n%s", text)
 	}
-	t.Fatalf("no address in the log:\n%s", log.String())
-	return ""
+	_, rest, _ := strings.Cut(text, mark)
+	address, _, _ := strings.Cut(rest, "/metrics")
+	return "http://" + address
 }
 
 func get(t *testing.T, url string) (status int, body string) {

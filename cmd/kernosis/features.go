@@ -32,6 +32,10 @@ better ones do not.`,
 				return failed(err)
 			}
 			defer sources.Close(true)
+			if err := sources.Err(); err != nil {
+				return failed(err)
+			}
+			sources.AttachAll()
 			reports := sources.Reports()
 			if output == "json" {
 				return failed(json.NewEncoder(cmd.OutOrStdout()).Encode(reports))
