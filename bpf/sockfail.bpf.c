@@ -4,8 +4,9 @@
  * sockfail: connections to targets (probe targets) that fail, one record each.
  *
  * Hooks: inet_sock_set_state follows a connection from SYN_SENT, in the context
- * of the task that opens it, to its end; tcp_receive_reset tells that the end
- * was a reset. kfree_skb (with a reason, v5.17) and icmp_send tell what became
+ * of the task that opens it, to its end; tcp_retransmit_skb tells that the SYN
+ * has no answer while it is still waited for; tcp_receive_reset that the end was
+ * a reset. kfree_skb (with a reason, v5.17) and icmp_send tell what became
  * of packets; they know no socket that helps, so what they see is kept by tuple
  * until the connection's end. A connect() that finds no route never reaches
  * SYN_SENT: cgroup/connect4 and 6 note each connect() to a target, SYN_SENT
@@ -91,6 +92,7 @@ struct sock_common {
 	__be32 skc_rcv_saddr;
 	__be16 skc_dport;
 	unsigned short skc_family;
+	unsigned char skc_state;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -153,6 +155,10 @@ struct nsproxy {
 
 struct task_struct___net {
 	struct nsproxy *nsproxy;
+};
+
+struct pt_regs___x86_si {
+	unsigned long si;
 };
 
 struct pt_regs___x86_ax {
@@ -233,6 +239,7 @@ struct conn {
 };
 
 #define HALF_CLOSED (1 << 16) /* we shut down sending, and may still receive */
+#define TOLD (1 << 17)	      /* a record was written: one a connection */
 
 /* Connections to targets, from SYN_SENT until they are judged. LRU, so that an
  * entry that was left over because the kernel skipped a program can't stay; the
@@ -641,6 +648,8 @@ static __always_inline void handle_end(struct sock *sk, int old, int new)
 
 	fill_destination(&dst, sk);
 	was = bpf_map_lookup_elem(&failing, &dst);
+	if (failed && flags & TOLD)
+		goto forget;
 	if (failed) {
 		if (!was || *was != c->target)
 			bpf_map_update_elem(&failing, &dst, &c->target, BPF_ANY);
@@ -698,25 +707,50 @@ int reset_raw(__u64 *ctx)
 }
 
 /*
- * An ICMP error in SYN_SENT is queued for the socket (v5.9, 45af29ca761c) and
- * reported before sk_err or sk_err_soft is set; SO_ERROR may take those back
- * before the socket closes.
+ * The first SYN stayed without an answer for the initial time-out of one
+ * second. Waiting for the connection's end would be too late to look why: Go's
+ * HTTP client, and so kubelet, gives a probe up after its time-out but leaves
+ * the connect() to run until the kernel's last SYN, two minutes later.
  */
-SEC("raw_tp/inet_sk_error_report")
-int error_raw(__u64 *ctx)
+SEC("raw_tp/tcp_retransmit_skb")
+int resend_raw(__u64 *ctx)
 {
 	struct sock *sk = (void *)ctx[0];
+	struct outcome o = {};
+	struct target_key dst;
+	struct conn *c;
+
+	if (BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_SYN_SENT)
+		return 0;
+	c = find_conn(sk);
+	if (!c || c->flags & TOLD)
+		return 0;
+	c->flags |= TOLD;
+	o.err = c->err;
+	fill_destination(&dst, sk);
+	bpf_map_update_elem(&failing, &dst, &c->target, BPF_ANY);
+	emit(KN_SOCKFAIL, sk, c, &dst, &o, c->flags, TCP_SYN_SENT, TCP_SYN_SENT);
+	return 0;
+}
+
+/*
+ * An ICMP error in SYN_SENT is queued for the socket (v5.9, 45af29ca761c) and
+ * reported before sk_err or sk_err_soft is set; SO_ERROR may take those back
+ * before the socket closes. skb is what was queued, or NULL.
+ */
+static __always_inline int handle_error(struct sock *sk, struct sk_buff *skb)
+{
 	struct conn *c = find_conn(sk);
 	struct sock_exterr_skb *e;
-	struct sk_buff *skb;
 	__u32 err;
 	__u8 origin;
 
 	if (!c)
 		return 0;
 	err = BPF_CORE_READ(sk, sk_err);
-	if (!err && BPF_CORE_READ(sk, sk_error_queue.qlen)) {
+	if (!err && !skb && BPF_CORE_READ(sk, sk_error_queue.qlen))
 		skb = BPF_CORE_READ(sk, sk_error_queue.prev);
+	if (!err && skb) {
 		e = (void *)skb + bpf_core_field_offset(skb->cb);
 		origin = BPF_CORE_READ(e, ee.ee_origin);
 		if (origin == SO_EE_ORIGIN_ICMP || origin == SO_EE_ORIGIN_ICMP6) {
@@ -729,6 +763,32 @@ int error_raw(__u64 *ctx)
 	if (err)
 		c->err = err;
 	return 0;
+}
+
+SEC("raw_tp/inet_sk_error_report")
+int error_raw(__u64 *ctx)
+{
+	return handle_error((void *)ctx[0], NULL);
+}
+
+SEC("fentry/sock_queue_err_skb")
+int BPF_PROG(error_fentry, struct sock *sk, struct sk_buff *skb)
+{
+	return handle_error(sk, skb);
+}
+
+SEC("kprobe/sock_queue_err_skb")
+int error_kp(void *ctx)
+{
+	struct pt_regs___x86_si *x86 = ctx;
+	struct pt_regs___arm64 *arm64 = ctx;
+	struct sk_buff *skb = NULL;
+
+	if (bpf_core_field_exists(x86->si))
+		skb = (void *)BPF_CORE_READ(x86, si);
+	else if (bpf_core_field_exists(arm64->regs))
+		skb = (void *)BPF_CORE_READ(arm64, regs[1]);
+	return handle_error((void *)first_argument(ctx), skb);
 }
 
 /*

@@ -37,8 +37,13 @@ func sockfail() Stem {
 			}},
 			// The others see every packet dropped, or every connect(): they
 			// are attached while there are targets.
+			{name: hookResend, optional: true, onDemand: true, variants: []variant{
+				{program: SockfailProgResendRaw, attach: rawTracepoint("tcp_retransmit_skb")},
+			}},
 			{name: hookError, optional: true, onDemand: true, variants: []variant{
 				{program: SockfailProgErrorRaw, attach: rawTracepoint("inet_sk_error_report"), usable: hasTracepoint("inet_sk_error_report", 1)}, // v5.14
+				{program: SockfailProgErrorFentry, attach: tracing()},
+				{program: SockfailProgErrorKp, attach: kprobe("sock_queue_err_skb")},
 			}},
 			{name: hookDrop, optional: true, onDemand: true, variants: []variant{
 				{program: SockfailProgDropRaw, attach: rawTracepoint("kfree_skb"), usable: hasTracepoint("kfree_skb", 3)}, // the reason: v5.17
@@ -66,6 +71,7 @@ func sockfail() Stem {
 }
 
 const (
+	hookResend   = "resend"
 	hookError    = "error"
 	hookDrop     = "drop"
 	hookICMP     = "icmp"
@@ -77,7 +83,7 @@ const (
 
 // SockFailTargetHooks are the hooks to attach while there are targets.
 func SockFailTargetHooks() []string {
-	return []string{hookError, hookDrop, hookICMP, hookConnect4, hookConnect6, hookReturn4, hookReturn6}
+	return []string{hookResend, hookError, hookDrop, hookICMP, hookConnect4, hookConnect6, hookReturn4, hookReturn6}
 }
 
 func hasTracepoint(name string, args int) func(*Kernel) error {

@@ -30,8 +30,11 @@ const (
 	SockfailProgConnect4Cg   = "connect4_cg"
 	SockfailProgConnect6Cg   = "connect6_cg"
 	SockfailProgDropRaw      = "drop_raw"
+	SockfailProgErrorFentry  = "error_fentry"
+	SockfailProgErrorKp      = "error_kp"
 	SockfailProgErrorRaw     = "error_raw"
 	SockfailProgIcmpRaw      = "icmp_raw"
+	SockfailProgResendRaw    = "resend_raw"
 	SockfailProgResetRaw     = "reset_raw"
 	SockfailProgReturn4Fexit = "return4_fexit"
 	SockfailProgReturn4Kp    = "return4_kp"
@@ -88,8 +91,11 @@ type SockfailProgramSpecs struct {
 	Connect4Cg   *ebpf.ProgramSpec `ebpf:"connect4_cg"`
 	Connect6Cg   *ebpf.ProgramSpec `ebpf:"connect6_cg"`
 	DropRaw      *ebpf.ProgramSpec `ebpf:"drop_raw"`
+	ErrorFentry  *ebpf.ProgramSpec `ebpf:"error_fentry"`
+	ErrorKp      *ebpf.ProgramSpec `ebpf:"error_kp"`
 	ErrorRaw     *ebpf.ProgramSpec `ebpf:"error_raw"`
 	IcmpRaw      *ebpf.ProgramSpec `ebpf:"icmp_raw"`
+	ResendRaw    *ebpf.ProgramSpec `ebpf:"resend_raw"`
 	ResetRaw     *ebpf.ProgramSpec `ebpf:"reset_raw"`
 	Return4Fexit *ebpf.ProgramSpec `ebpf:"return4_fexit"`
 	Return4Kp    *ebpf.ProgramSpec `ebpf:"return4_kp"`
@@ -184,8 +190,11 @@ type SockfailPrograms struct {
 	Connect4Cg   *ebpf.Program `ebpf:"connect4_cg"`
 	Connect6Cg   *ebpf.Program `ebpf:"connect6_cg"`
 	DropRaw      *ebpf.Program `ebpf:"drop_raw"`
+	ErrorFentry  *ebpf.Program `ebpf:"error_fentry"`
+	ErrorKp      *ebpf.Program `ebpf:"error_kp"`
 	ErrorRaw     *ebpf.Program `ebpf:"error_raw"`
 	IcmpRaw      *ebpf.Program `ebpf:"icmp_raw"`
+	ResendRaw    *ebpf.Program `ebpf:"resend_raw"`
 	ResetRaw     *ebpf.Program `ebpf:"reset_raw"`
 	Return4Fexit *ebpf.Program `ebpf:"return4_fexit"`
 	Return4Kp    *ebpf.Program `ebpf:"return4_kp"`
@@ -201,8 +210,11 @@ func (p *SockfailPrograms) Close() error {
 		p.Connect4Cg,
 		p.Connect6Cg,
 		p.DropRaw,
+		p.ErrorFentry,
+		p.ErrorKp,
 		p.ErrorRaw,
 		p.IcmpRaw,
+		p.ResendRaw,
 		p.ResetRaw,
 		p.Return4Fexit,
 		p.Return4Kp,

@@ -88,6 +88,11 @@ func (a *agent) replace(rules *detector.RuleSet) {
 // record writes one step to journal, metrics and output. The journal is first:
 // what was printed is never forgotten.
 func (a *agent) record(e journal.Entry) {
+	for _, t := range e.Transitions {
+		if t.Problem != nil {
+			t.Problem.Evidence = nil // the journal has the events themselves
+		}
+	}
 	seq, err := a.journal.Append(e)
 	if err != nil {
 		a.log.Error("journal entry lost", "error", err)

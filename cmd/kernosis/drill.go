@@ -122,7 +122,7 @@ func attributedTo(o *outcome) string {
 		return o.event.Task.String() + " in " + o.problem.Subject
 	}
 	if o.event.Conn != nil {
-		return o.event.Conn.Dst.String() + " from " + o.event.Task.String()
+		return o.event.Conn.Dst.String() + " (" + o.event.SockFail.Target + ")"
 	}
 	return o.problem.Subject
 }

@@ -53,7 +53,8 @@ func (f *ReadonlyFS) Start(ctx context.Context) (err error) {
 	}
 	return waitFor(ctx, 5*time.Second, "a refused write", func() (bool, error) {
 		err := f.write()
-		if errors.Is(err, unix.EROFS) {
+		// EIO where ext4 stops writes without a read-only mark (6.12).
+		if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EIO) {
 			return true, nil
 		}
 		return false, err
