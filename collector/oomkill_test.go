@@ -1,0 +1,195 @@
+package collector
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+const oomCode = 0xffffffff81200000 // of mem_cgroup_out_of_memory in these tests
+
+func testOOMKill(t testing.TB) *oomkill {
+	t.Helper()
+	code := []hostfs.Range{{Start: oomCode, End: oomCode + 0x100}}
+	return newOOMKill(&environment{
+		log: slog.New(slog.DiscardHandler), fs: hostfs.New(t.TempDir()), clock: hostfs.NewClock(),
+		attributor: hostfs.NewAttributor(16, nil),
+		memcgOOM:   func() []hostfs.Range { return code },
+	})
+}
+
+const (
+	podSlice  = "kubepods-burstable-pod11111111_2222_3333_4444_555555555555.slice"
+	container = "4f6a8d1c2b3e4f6a8d1c2b3e4f6a8d1c2b3e4f6a8d1c2b3e4f6a8d1c2b3e4f6a"
+)
+
+// podKill is a child killed in a service of a systemd container in a pod, at
+// the container's limit.
+func podKill() *bpf.OOMKill {
+	r := &bpf.OOMKill{
+		H:       bpf.Header{Version: bpf.WireVersion, Kind: bpf.KindOOMKill},
+		Victim:  bpf.Task{PID: 812, TGID: 812, StartNS: 5e9, UID: 1000},
+		Trigger: bpf.Task{PID: 820, TGID: 812, StartNS: 6e9},
+		TotalVM: 1000, Anon: 800, File: 3, Shmem: 2, Swap: 1, PageTables: 4096,
+		Limit: 1024, Usage: 1023, OOMScoreAdj: -997, RSSApproximate: 1, LimitLevel: 2, StackDepth: 2,
+	}
+	copy(r.Victim.Comm[:], "java")
+	copy(r.Trigger.Comm[:], "C2 CompilerThre")
+	r.Stack[0], r.Stack[1] = 0xffffffff81100000, oomCode+0x100 // a call as the last instruction
+	r.H.Size = uint32(unsafe.Sizeof(*r))
+	setChain(&r.Memory, "app.service", "system.slice", "cri-containerd-"+container+".scope", podSlice, "kubepods-burstable.slice", "kubepods.slice")
+	setChain(&r.Default, "app.service", "system.slice", "cri-containerd-"+container+".scope", podSlice, "kubepods-burstable.slice", "kubepods.slice")
+	return r
+}
+
+func rawRecord[T any](r *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
+}
+
+func mustDecode(t testing.TB, d decoder, raw []byte) *event.Event {
+	t.Helper()
+	h, err := bpf.ParseHeader(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ev event.Event
+	if ok, err := d.decode(h, raw, &ev); err != nil || !ok {
+		t.Fatalf("decode: %v, %v", ok, err)
+	}
+	return &ev
+}
+
+func TestDecodeOOMKillInAPod(t *testing.T) {
+	ev := mustDecode(t, testOOMKill(t), rawRecord(podKill()))
+	page := uint64(os.Getpagesize())
+	limited := "/kubepods.slice/kubepods-burstable.slice/" + podSlice + "/cri-containerd-" + container + ".scope"
+	want := &event.Event{
+		Kind:   event.OOMKill,
+		Task:   &event.Task{PID: 812, TGID: 812, Comm: "java", StartTime: 5e9, UID: 1000},
+		Cgroup: &event.Cgroup{ID: 100, Path: limited + "/system.slice/app.service"},
+		Container: &event.Container{
+			ID: container, Runtime: "containerd", PodUID: "11111111-2222-3333-4444-555555555555", QoS: "burstable",
+		},
+		OOMKill: &event.OOMKillData{
+			Scope: "memcg", LimitCgroup: &event.Cgroup{ID: 102, Path: limited}, Limit: 1024 * page, Usage: 1023 * page,
+			Trigger: &event.Task{PID: 820, TGID: 812, Comm: "C2 CompilerThre", StartTime: 6e9},
+			TotalVM: 1000 * page, AnonRSS: 800 * page, FileRSS: 3 * page, ShmemRSS: 2 * page, Swap: page,
+			PageTables: 4096, Approximate: true, OOMScoreAdj: -997,
+		},
+	}
+	if diff := cmp.Diff(want, ev); diff != "" {
+		t.Errorf("event differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestOOMScope(t *testing.T) {
+	tests := []struct {
+		name   string
+		record func(*bpf.OOMKill)
+		want   string
+	}{
+		{"by the stack", func(*bpf.OOMKill) {}, "memcg"},
+		{"not on the stack, although a group is full", func(r *bpf.OOMKill) { r.Stack[1] = 1 }, "global"},
+		{"context says global", func(r *bpf.OOMKill) { r.Scope = bpf.OOMScopeGlobal }, "global"},
+		{"context says memcg", func(r *bpf.OOMKill) { r.Scope, r.StackDepth = bpf.OOMScopeMemcg, 0 }, "memcg"},
+		{"no stack, a group is full", func(r *bpf.OOMKill) { r.StackDepth = 0 }, "memcg"},
+		{"no stack, no group is full", func(r *bpf.OOMKill) { r.StackDepth, r.LimitLevel, r.Limit = 0, -1, bpf.OOMNoLimit }, "unknown"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := podKill()
+			tt.record(r)
+			d := mustDecode(t, testOOMKill(t), rawRecord(r)).OOMKill
+			if d.Scope != tt.want {
+				t.Errorf("scope %q, want %q", d.Scope, tt.want)
+			}
+			if (d.LimitCgroup != nil) != (tt.want == "memcg") {
+				t.Errorf("limiting group %v with scope %s", d.LimitCgroup, d.Scope)
+			}
+		})
+	}
+}
+
+// Names come from whoever can start a process or make a group.
+func TestHostileNamesAreEscapedAndBounded(t *testing.T) {
+	r := podKill()
+	copy(r.Victim.Comm[:], "\x1b[2J\xff\u202eevil\n")
+	setChain(&r.Memory, "a\nb\x00", strings.Repeat("\xfe", 95))
+	setChain(&r.Default)
+	ev := mustDecode(t, testOOMKill(t), rawRecord(r))
+	for _, s := range []string{ev.Task.Comm, ev.Cgroup.Path, ev.Subject()} {
+		if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x202e || r == 0xfffd }) || len(s) > 5000 {
+			t.Errorf("shown as %q", s)
+		}
+	}
+}
+
+func TestDecodeOOMKillAllocatesNothing(t *testing.T) {
+	o, raw := testOOMKill(t), rawRecord(podKill())
+	h, err := bpf.ParseHeader(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ev event.Event
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := o.decode(h, raw, &ev); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a record, want 0", n)
+	}
+}
+
+func FuzzDecodeOOMKill(f *testing.F) {
+	f.Add(rawRecord(podKill()))
+	f.Add(make([]byte, 100))
+	o := testOOMKill(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		// As the ring has it: aligned to 8 bytes.
+		words := make([]uint64, len(data)/8+1)
+		raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)[:len(data)]
+		copy(raw, data)
+		var ev event.Event
+		ok, err := o.decode(&bpf.Header{}, raw, &ev)
+		if ok == (err != nil) {
+			t.Fatalf("ok %v with error %v", ok, err)
+		}
+		if ok && (ev.Task == nil || ev.OOMKill == nil || len(ev.Task.Comm) > maxComm+len("…")) {
+			t.Fatalf("decoded %+v", ev)
+		}
+	})
+}
+
+// A record that is none of ours is counted as lost, and the next one is read.
+func TestMalformedRecordsAreCounted(t *testing.T) {
+	env := testOOMKill(t).env
+	s := &stem{name: bpf.StemOOMKill, env: env, log: env.log, decoder: newOOMKill(env)}
+	foreign := bytes.Clone(rawRecord(podKill()))
+	(*bpf.Header)(unsafe.Pointer(&foreign[0])).Version = bpf.WireVersion + 1
+	short := bytes.Clone(rawRecord(podKill())[:200])
+	headed := podKill() // a whole header, but no room for the record
+	headed.H.Size = 48
+	var got []string
+	for _, raw := range [][]byte{foreign, short, rawRecord(headed)[:48], {1, 2, 3}, rawRecord(podKill())} {
+		s.handle(raw, func(ev *event.Event) {
+			if ev.Lost != nil {
+				got = append(got, ev.Lost.Reason)
+			} else {
+				got = append(got, string(ev.Kind))
+			}
+		})
+	}
+	want := []string{"foreign-wire", "malformed", "malformed", "malformed", "oomkill"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
