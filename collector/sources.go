@@ -45,6 +45,9 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 		if missing := missingCapabilities(env); len(missing) > 0 {
 			log.Error("kernel faults can't be seen: capabilities are missing", "missing", missing)
 		}
+		if env.fs.LockedDown() {
+			log.Error("kernel faults can't be seen: the kernel is locked down (lockdown=confidentiality forbids reading its memory)")
+		}
 		if memlockErr != nil {
 			log.Warn("RLIMIT_MEMLOCK could not be raised; kernels before 5.11 need it", "error", memlockErr)
 		}

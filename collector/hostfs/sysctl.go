@@ -22,3 +22,10 @@ func (f FS) Sysctl(name string) (string, error) {
 	}
 	return v, nil
 }
+
+// LockedDown tells whether the kernel is locked down to "confidentiality", which
+// forbids tracing programs to read kernel memory.
+func (f FS) LockedDown() bool {
+	s, err := f.readValue("/sys/kernel/security/lockdown")
+	return err == nil && strings.Contains(s, "[confidentiality]")
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -144,5 +145,20 @@ func TestReadBounds(t *testing.T) {
 	}
 	if _, err := f.readValue("/none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error = %v", err)
+	}
+}
+
+func TestLockedDown(t *testing.T) {
+	for text, want := range map[string]bool{
+		"[none] integrity confidentiality\n": false, "none integrity [confidentiality]\n": true, "": false,
+	} {
+		root := t.TempDir()
+		dir := filepath.Join(root, "sys/kernel/security")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "lockdown"), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if got := New(root).LockedDown(); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
 	}
 }
