@@ -517,7 +517,7 @@ func benchmarkSuccess(b *testing.B, s Stem, program string, disk func(testing.TB
 		b.Fatal(err)
 	}
 	l, err := Open(s, k, nil)
-	defer l.Close()
+	b.Cleanup(func() { l.Close() })
 	if err != nil {
 		b.Fatal(err)
 	}

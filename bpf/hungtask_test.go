@@ -24,14 +24,15 @@ import (
 )
 
 // The children of these tests are this binary run again.
-func init() {
+func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
-		os.Exit(0)
+		return
 	}
 	if os.Args[0] == restorerArg0 {
 		restorer(os.Args[1:])
-		os.Exit(0)
+		return
 	}
+	os.Exit(m.Run())
 }
 
 const restorerArg0 = "kernosis-test-restorer"
@@ -823,7 +824,7 @@ func BenchmarkTaskWalk(b *testing.B) {
 		b.Fatal(err)
 	}
 	l, err := Open(hungtask(), k, nil)
-	defer l.Close()
+	b.Cleanup(func() { l.Close() })
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -170,11 +171,7 @@ func (l *Loaded) loadProgram(name string) error {
 			delete(spec.Programs, p)
 		}
 	}
-	replace := map[string]*ebpf.Map{}
-	for m, live := range l.maps {
-		replace[m] = live
-	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replace})
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps.Clone(l.maps)})
 	if err != nil {
 		return err
 	}
@@ -219,7 +216,7 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 		}
 		prog, err := programOf(lk)
 		if err != nil {
-			lk.Close()
+			_ = lk.Close()
 			continue
 		}
 		l.links[h.name], l.programs[v.program] = lk, prog

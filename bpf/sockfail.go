@@ -106,7 +106,7 @@ func kretprobe(function string) attacher {
 		if err != nil {
 			// kprobe tells whether the kernel has any.
 			if probe, entryErr := entry(p); entryErr == nil {
-				probe.Close()
+				_ = probe.Close()
 			} else if errors.Is(entryErr, errAbsent) {
 				return nil, entryErr
 			}
@@ -155,30 +155,24 @@ func pidMounts(pid string) ([]*mountinfo.Info, error) {
 	return mountinfo.GetMountsFromReader(f, mountinfo.FSTypeFilter("cgroup2"))
 }
 
-// normalDrops are drop reasons that are part of a healthy connection's life, or
-// that its own end tells better. Every other reason, of this or a later kernel,
-// counts as a fault.
-var normalDrops = map[string]bool{
-	"SKB_NOT_DROPPED_YET": true,
-	"SKB_CONSUMED":        true,
-	"NOT_SPECIFIED":       true, // also the code that gives no reason for normal frees
-	"NO_SOCKET":           true, // the refused connection's SYN
-	"SOCKET_CLOSE":        true,
-	"SOCKET_RCVBUFF":      true,
-	"SOCKET_BACKLOG":      true,
-	"UNIX_DISCONNECT":     true,
-	"UNIX_SKIP_OOB":       true,
-	"QUEUE_PURGE":         true,
-	"PACKET_SOCK_ERROR":   true,
-	"DUP_FRAG":            true,
-	"OTHERHOST":           true, // flooded by a bridge: someone else's copy
-}
-
-// faultyTCP are the reasons that begin with TCP_ and do tell of a fault.
-var faultyTCP = map[string]bool{
-	"TCP_CSUM": true, "TCP_AUTH_HDR": true, "TCP_MD5NOTFOUND": true, "TCP_MD5UNEXPECTED": true,
-	"TCP_MD5FAILURE": true, "TCP_AONOTFOUND": true, "TCP_AOUNEXPECTED": true,
-	"TCP_AOKEYNOTFOUND": true, "TCP_AOFAILURE": true, "TCP_LISTEN_OVERFLOW": true, "TCP_MINTTL": true,
+// isFault tells which drop reasons (without SKB_DROP_REASON_) are no part of a
+// healthy connection's life, and are not told better by its own end. Reasons of
+// a later kernel count as faults, unless they are TCP's own.
+func isFault(reason string) bool {
+	switch reason {
+	case "MAX", "SKB_NOT_DROPPED_YET", "SKB_CONSUMED",
+		"NOT_SPECIFIED", // also the code that gives no reason for normal frees
+		"NO_SOCKET",     // the refused connection's SYN
+		"SOCKET_CLOSE", "SOCKET_RCVBUFF", "SOCKET_BACKLOG", "UNIX_DISCONNECT", "UNIX_SKIP_OOB",
+		"QUEUE_PURGE", "PACKET_SOCK_ERROR", "DUP_FRAG",
+		"OTHERHOST": // flooded by a bridge: someone else's copy
+		return false
+	case "TCP_CSUM", "TCP_AUTH_HDR", "TCP_MD5NOTFOUND", "TCP_MD5UNEXPECTED", "TCP_MD5FAILURE",
+		"TCP_AONOTFOUND", "TCP_AOUNEXPECTED", "TCP_AOKEYNOTFOUND", "TCP_AOFAILURE",
+		"TCP_LISTEN_OVERFLOW", "TCP_MINTTL":
+		return true
+	}
+	return !strings.HasPrefix(reason, "TCP_")
 }
 
 // faultReasons is the set of drop reasons that the program keeps.
@@ -189,11 +183,9 @@ func faultReasons(k *Kernel) [4]uint64 {
 		return set // before v5.17: the hook is absent too
 	}
 	for n, name := range names {
-		short := strings.TrimPrefix(name, "SKB_DROP_REASON_")
-		if n >= 256 || normalDrops[short] || short == "MAX" || (strings.HasPrefix(short, "TCP_") && !faultyTCP[short]) {
-			continue
+		if n < 256 && isFault(strings.TrimPrefix(name, "SKB_DROP_REASON_")) {
+			set[n/64] |= 1 << (n % 64)
 		}
-		set[n/64] |= 1 << (n % 64)
 	}
 	return set
 }

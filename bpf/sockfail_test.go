@@ -85,7 +85,7 @@ func (n *testNet) dial(t *testing.T, to netip.AddrPort, want error) {
 			err = c.Close()
 		}
 		if !errors.Is(err, want) {
-			return fmt.Errorf("dial %s: %v, want %v", to, err, want)
+			return fmt.Errorf("dial %s: %w, want %w", to, err, want)
 		}
 		return nil
 	})
@@ -385,7 +385,7 @@ func askFor(want error) func(net.Conn) error {
 			err = errTimeout
 		}
 		if !errors.Is(err, want) {
-			return fmt.Errorf("asked: %v, want %v", err, want)
+			return fmt.Errorf("asked: %w, want %w", err, want)
 		}
 		return nil
 	}
@@ -485,7 +485,7 @@ func TestSockFailPortsExhausted(t *testing.T) {
 				return nil
 			}
 			if err != nil || len(conns) > 3 {
-				return fmt.Errorf("%d connections: %v", len(conns), err)
+				return fmt.Errorf("%d connections: %w", len(conns), err)
 			}
 			conns = append(conns, c)
 		}

@@ -26,7 +26,7 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) {
 			if r, err := OpenRing(m); err == nil {
 				p.maps, p.rings = append(p.maps, m), append(p.rings, r)
 			} else {
-				m.Close()
+				_ = m.Close()
 			}
 		}
 		if links, err := pinnedLinks(dir); err == nil {

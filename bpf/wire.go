@@ -81,10 +81,8 @@ type Canary struct {
 
 // CString returns b up to its first NUL, aliasing b.
 func CString(b []byte) []byte {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		return b[:i]
-	}
-	return b
+	text, _, _ := bytes.Cut(b, []byte{0})
+	return text
 }
 
 // Errors of [ParseHeader].

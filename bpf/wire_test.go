@@ -52,8 +52,8 @@ func TestWireLayout(t *testing.T) {
 				t.Errorf("%s has %d bytes, C has %d", w.goType, got, want)
 			}
 			var fields []reflect.StructField
-			for i := range w.goType.NumField() {
-				if f := w.goType.Field(i); f.Name != "_" {
+			for f := range w.goType.Fields() {
+				if f.Name != "_" {
 					fields = append(fields, f)
 				}
 			}

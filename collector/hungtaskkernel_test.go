@@ -16,10 +16,11 @@ import (
 )
 
 // The children of real faults are this binary run again.
-func init() {
+func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
-		os.Exit(0)
+		return
 	}
+	os.Exit(m.Run())
 }
 
 // hungAgent is the hungtask stem as the agent runs it, on the real kernel. It

@@ -222,7 +222,7 @@ func (m *mountSource) question(late map[fsKey]bool, emit Emit) {
 		if fs == nil || m.reported[key] != nil {
 			continue
 		}
-		reason := ""
+		var reason string
 		switch {
 		case fs.first().FSType == "xfs":
 			// Its only error that is told is a shutdown, which mountinfo does

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"os"
+	"slices"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
@@ -77,10 +78,8 @@ func (o *oomkill) scope(r *bpf.OOMKill) string {
 	}
 	code, stack := o.env.memcgOOM(), r.Stack[:min(int(r.StackDepth), len(r.Stack))]
 	for _, f := range code {
-		for _, ip := range stack {
-			if f.ContainsReturn(ip) {
-				return "memcg"
-			}
+		if slices.ContainsFunc(stack, f.ContainsReturn) {
+			return "memcg"
 		}
 	}
 	if len(code) > 0 && len(stack) > 0 {

@@ -285,8 +285,8 @@ func isICMPErrno(e unix.Errno) bool {
 // with origin 0, as it was sent on this node.
 func icmpText(origin, typ, code uint8) string {
 	what := fmt.Sprintf("ICMP type %d code %d", typ, code)
-	if names := icmpUnreachable[origin == unix.SO_EE_ORIGIN_ICMP6]; names.typ == typ {
-		if name, ok := names.codes[code]; ok {
+	if unreachable, codes := icmpUnreachable(origin == unix.SO_EE_ORIGIN_ICMP6); unreachable == typ {
+		if name, ok := codes[code]; ok {
 			what = "ICMP " + name
 		}
 	}
@@ -296,18 +296,17 @@ func icmpText(origin, typ, code uint8) string {
 	return what + " came back"
 }
 
-// icmpUnreachable names the codes of "destination unreachable": of ICMPv4, and
-// under true of ICMPv6.
-var icmpUnreachable = map[bool]struct {
-	typ   uint8
-	codes map[uint8]string
-}{
-	false: {3, map[uint8]string{
+// icmpUnreachable returns the type of "destination unreachable" and the names
+// of its codes, in ICMPv4 or ICMPv6.
+func icmpUnreachable(v6 bool) (typ uint8, codes map[uint8]string) {
+	if v6 {
+		return 1, map[uint8]string{
+			0: "no route", 1: "administratively prohibited", 2: "beyond scope", 3: "address unreachable",
+			4: "port unreachable", 5: "source address failed policy", 6: "route rejected",
+		}
+	}
+	return 3, map[uint8]string{
 		0: "net unreachable", 1: "host unreachable", 2: "protocol unreachable", 3: "port unreachable",
 		9: "net prohibited", 10: "host prohibited", 13: "administratively prohibited",
-	}},
-	true: {1, map[uint8]string{
-		0: "no route", 1: "administratively prohibited", 2: "beyond scope", 3: "address unreachable",
-		4: "port unreachable", 5: "source address failed policy", 6: "route rejected",
-	}},
+	}
 }

@@ -210,7 +210,7 @@ func newSockAgent(t *testing.T, targets ...Target) *sockAgent {
 func sockEnvironment(k *bpf.Kernel, targets []Target) *environment {
 	fs := hostfs.New("/")
 	return &environment{
-		log: slog.New(slog.NewTextHandler(io.Discard, nil)), fs: fs, clock: hostfs.NewClock(), symbols: hostfs.NewSymbols(fs),
+		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(), symbols: hostfs.NewSymbols(fs),
 		attributor: hostfs.NewAttributor(64, nil), kernel: k, cfg: Config{HostRoot: "/", Targets: targets},
 	}
 }
@@ -331,6 +331,10 @@ func contains(list []string, part string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, part) })
 }
 
+// anyErrno: whether the error is still there when the socket closes depends on
+// which of the resolution's end and the SYN's retransmission comes first.
+const anyErrno = "any"
+
 // Each fault is made for real, and told by its name.
 func TestSockFailVerdicts(t *testing.T) {
 	const short = 150 * time.Millisecond
@@ -409,11 +413,11 @@ func TestSockFailVerdicts(t *testing.T) {
 		},
 		{
 			name: "dead neighbour", to: "10.97.31.77:80", timeout: 5 * time.Second,
-			verdict: event.VerdictNeighborFailed, errno: "EHOSTUNREACH", evidence: "neighbor 10.97.31.77: ",
+			verdict: event.VerdictNeighborFailed, errno: anyErrno, evidence: "neighbor 10.97.31.77: ",
 		},
 		{
 			name: "dead neighbour, IPv6", to: "[fd97::77]:80", timeout: 5 * time.Second,
-			verdict: event.VerdictNeighborFailed, errno: "EHOSTUNREACH", evidence: "neighbor fd97::77: ",
+			verdict: event.VerdictNeighborFailed, errno: anyErrno, evidence: "neighbor fd97::77: ",
 		},
 		{
 			name: "ICMP", to: "10.10.0.1:80", verdict: event.VerdictUnreachable, errno: "EHOSTUNREACH",
@@ -432,7 +436,7 @@ func TestSockFailVerdicts(t *testing.T) {
 				routeTo("fd10::/64", unix.RTN_UNREACHABLE)(t, target, nil)
 				prober.via(t, "fd10::/64", "fd97::2")
 			},
-			evidence: "the socket was told ENETUNREACH, and went on trying", excluded: "via probe0, next hop fd97::2",
+			evidence: "the socket was told ENETUNREACH, and went on trying",
 		},
 		{
 			name: "dropped on this node", to: "10.97.31.2:80", verdict: event.VerdictLocalDrop,
@@ -482,7 +486,7 @@ func TestSockFailVerdicts(t *testing.T) {
 			if c.phase == "" {
 				c.phase = "connect"
 			}
-			if ev.Kind != event.SockFail || d.Verdict != c.verdict || d.Phase != c.phase || d.Errno != c.errno || d.Target != "the target" {
+			if ev.Kind != event.SockFail || d.Verdict != c.verdict || d.Phase != c.phase || c.errno != anyErrno && d.Errno != c.errno || d.Target != "the target" {
 				t.Errorf("want %s %s %q", c.verdict, c.phase, c.errno)
 			}
 			if !contains(d.Evidence, c.evidence) || c.excluded != "" && !contains(d.Excluded, c.excluded) {

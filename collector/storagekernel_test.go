@@ -156,8 +156,7 @@ func (a *storageAgent) of(device string, kind event.Kind) []*event.Event {
 // refused skips where this machine can't do a fault.
 func refused(t *testing.T, err error) {
 	t.Helper()
-	var r *inject.Refused
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*inject.Refused](err); ok {
 		t.Skip(r)
 	}
 	if err != nil {

@@ -132,7 +132,7 @@ func (d *targetDir) look(ctx context.Context) error {
 			changed = true
 			if ev.Has(fsnotify.Remove|fsnotify.Rename) && filepath.Clean(ev.Name) == filepath.Clean(d.path) {
 				// The folder itself is gone, and the watch with it.
-				d.watcher.Close()
+				_ = d.watcher.Close()
 				d.watcher = nil
 				d.read()
 				return nil
@@ -168,7 +168,7 @@ func (d *targetDir) watch(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("watch targets: %w", err), w.Close())
 	}
 	d.watcher = w
-	context.AfterFunc(ctx, func() { w.Close() })
+	context.AfterFunc(ctx, func() { _ = w.Close() })
 	return nil
 }
 

@@ -48,7 +48,7 @@ targets:
 
 func TestParseTargetsErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"targets:\n- name: x\n  port: 80\n  adress: 10.0.0.1\n": "adress",
+		"targets:\n- name: x\n  port: 80\n  addr: 10.0.0.1\n": "addr",
 		"target: []\n": "target",
 		"targets:\n- port: 80\n- address: 10.0.0.300\n":   "t.yaml:3: address",
 		"targets:\n- port: 80\n\n- port: 70000\n":         "t.yaml:4:",

@@ -164,7 +164,7 @@ func (r *loadedRule) checkClearing() {
 	}
 	for i, k := range r.Events {
 		if levelEnd(k) == "" && slices.Contains(event.Kinds(), k) {
-			r.item("events", i, "for needs level signals (hungtask, mount.readonly, sockfail), %s has no end", k)
+			r.item("events", i, "for needs level signals (diskstall, hungtask, mount.readonly, sockfail), %s has no end", k)
 		}
 	}
 	if r.keys["clearWhen"] == nil {

@@ -304,6 +304,21 @@ func TestReplace(t *testing.T) {
 	want(t, e.Tick(at(time.Hour+2*time.Second)), "counting  resolved", "new  resolved", "kept  resolved", "Sick=False Well")
 }
 
+// A reload that changes a rule's words keeps its problem, which speaks in the
+// new ones from the next event on.
+func TestReplaceChangesWords(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, "\n- {name: r, events: [oomkill], reason: Old, message: m, severity: info}\n"))
+	e.Observe(oom(0, "/"), at(0))
+	want(t, e.Replace(ruleSet(t, "\n- {name: r, events: [oomkill], reason: New, message: n, severity: critical}\n"), at(time.Second)))
+	out := e.Observe(oom(2*time.Second, "/"), at(2*time.Second))
+	if len(out) != 1 || out[0].Problem == nil {
+		t.Fatalf("transitions %+v, want one", out)
+	}
+	if p := out[0].Problem; p.Reason != "New" || p.Message != "n" || p.Severity != problem.Critical || p.Count != 2 {
+		t.Errorf("problem %+v, want the second occurrence in the new words", p)
+	}
+}
+
 func TestSnapshotIsExact(t *testing.T) {
 	set := ruleSet(t, `
 - {name: sick, events: [oomkill], groupBy: [cgroup.path], condition: Sick, reason: R, message: m, clearAfter: 1h}

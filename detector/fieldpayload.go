@@ -60,6 +60,7 @@ func diskFields() []*Field {
 	disk := func(name string, t Type, few bool, doc string, read func(*event.DiskIOData) value) *Field {
 		return &Field{Name: "event." + name, Type: t, Kinds: kinds(event.DiskIO), Doc: doc, few: few, read: part(of, read)}
 	}
+	stallOf := func(e *event.Event) *event.DiskStallData { return e.DiskStall }
 	fsOf := func(e *event.Event) *event.FSErrorData { return e.FSError }
 	mountOf := func(e *event.Event) *event.MountData { return e.Mount }
 	return []*Field{
@@ -70,6 +71,10 @@ func diskFields() []*Field {
 		disk("status", String, true, "blk_status name where the kernel has one: IOERR, MEDIUM, TIMEOUT …", func(d *event.DiskIOData) value { return text(d.Status) }),
 		disk("readAhead", Bool, false, "speculative: the real read follows", func(d *event.DiskIOData) value { return boolean(d.ReadAhead) }),
 		disk("bio", Bool, false, "from a bio-based device (dm, md)", func(d *event.DiskIOData) value { return boolean(d.Bio) }),
+		{Name: "event.inFlight", Type: Int, Kinds: kinds(event.DiskStalled, event.DiskResumed), Doc: "I/Os in flight, those that wait for the device",
+			read: part(stallOf, func(d *event.DiskStallData) value { return number(d.InFlight) })},
+		{Name: "event.stalledFor", Type: Duration, Kinds: kinds(event.DiskStalled, event.DiskResumed), Doc: "how long it has completed nothing, a lower bound",
+			read: part(stallOf, func(d *event.DiskStallData) value { return duration(d.StalledFor) })},
 		{Name: "event.function", Type: String, Kinds: kinds(event.FSError), few: true, Doc: "kernel function that found the error",
 			read: part(fsOf, func(f *event.FSErrorData) value { return text(f.Function) })},
 		{Name: "event.line", Type: Int, Kinds: kinds(event.FSError), Doc: "line in the kernel source",

@@ -13,6 +13,8 @@ func Fields() []*Field { return slices.Clone(fields) }
 func fieldByName(name string) *Field { return fieldIndex[name] }
 
 // fields and fieldIndex are constant tables.
+//
+//nolint:gochecknoglobals // immutable, and read for every field of every event
 var (
 	fields     = sortedFields()
 	fieldIndex = func() map[string]*Field {
@@ -61,7 +63,7 @@ func subjectFields() []*Field {
 			event.SockFail, event.SockFailRecovered)
 	}
 	devices := func() []event.Kind {
-		return kinds(event.DiskIO, event.FSError, event.MountReadOnly, event.MountWritable)
+		return kinds(event.DiskIO, event.DiskStalled, event.DiskResumed, event.FSError, event.MountReadOnly, event.MountWritable)
 	}
 	conns := func() []event.Kind { return kinds(event.SockFail, event.SockFailRecovered) }
 	task := func(name string, t Type, doc string, read func(*event.Task) value) *Field {

@@ -101,6 +101,8 @@ func levelEnd(k event.Kind) event.Kind {
 	switch k {
 	case event.HungTask:
 		return event.HungTaskResumed
+	case event.DiskStalled:
+		return event.DiskResumed
 	case event.MountReadOnly:
 		return event.MountWritable
 	case event.SockFail:

@@ -92,6 +92,8 @@ func retold(en *entry, ev *event.Event, at time.Time) bool {
 // of the rule that matches it.
 func (e *Engine) describe(en *entry, ev *event.Event) {
 	var failed int
+	// From the rule in force: a reload may have changed them since begin.
+	en.p.Reason, en.p.Severity, en.p.Doc = en.rule.Reason, en.rule.Severity, en.rule.Doc
 	en.p.Subject = ev.Subject()
 	en.p.Message, e.text, failed = en.teller.message.render(e.act, e.text)
 	en.teller.errors += uint64(failed)

@@ -57,14 +57,19 @@ func demo(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	remove := func(path string) {
+		if err := os.RemoveAll(path); err != nil {
+			fmt.Fprintln(errOut, "demo: clean up:", err)
+		}
+	}
+	defer remove(dir)
 	if err := writeQuickRules(filepath.Join(dir, "rules")); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	fmt.Fprintf(out, "Kernel %s, BTF %s. Faults run in control groups, network namespaces and loop files\nof their own. Quiet times of the rules are cut to 5 s, to see problems clear.\n\n", kernelRelease(), haveBTF())
 
 	d := &demoRun{out: out, errOut: errOut, dir: dir, pins: fmt.Sprintf("/sys/fs/bpf/kernosis-demo-%d", os.Getpid())}
-	defer os.RemoveAll(d.pins)
+	defer remove(d.pins)
 	if err := d.start(ctx); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
@@ -120,10 +121,7 @@ func (p *process) wait(what string, within time.Duration, ok func([]journal.Entr
 	p.t.Helper()
 	deadline := time.After(within)
 	for {
-		p.mu.Lock()
-		entries := append([]journal.Entry(nil), p.entries...)
-		p.mu.Unlock()
-		if ok(entries) {
+		if entries := p.snapshot(); ok(entries) {
 			return entries
 		}
 		select {
@@ -154,10 +152,10 @@ func (p *process) waitSources(since int) {
 	})
 }
 
-func (p *process) count() int {
+func (p *process) snapshot() []journal.Entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.entries)
+	return append([]journal.Entry(nil), p.entries...)
 }
 
 func (p *process) kill() {
@@ -343,6 +341,111 @@ func TestOOMKillOfAChildNamesIt(t *testing.T) {
 	}
 }
 
+// transitions returns the states that a rule's problems of one group prefix
+// entered, in order.
+func transitions(entries []journal.Entry, rule string, of func(*problem.Problem) bool) []problem.State {
+	var states []problem.State
+	for _, e := range entries {
+		for _, t := range e.Transitions {
+			if t.Problem != nil && t.Problem.Rule == rule && of(t.Problem) {
+				states = append(states, t.Problem.State)
+			}
+		}
+	}
+	return states
+}
+
+// A hang that lasts over a kill -9 of the agent is one problem, and clears.
+func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
+	needRoot(t)
+	p := newProcess(t, "--hung-task-after", "2s")
+	p.start()
+	p.waitSources(0)
+	hang := &inject.HungTask{}
+	info, err := hang.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hang.Close()
+	waiter := fmt.Sprintf("%s[%d]", info.Waiter.Comm, info.Waiter.TID)
+	holder := fmt.Sprintf("held by %s[%d]", info.Holder.Comm, info.Holder.TID)
+	ours := func(pr *problem.Problem) bool { return strings.HasPrefix(pr.Message, waiter) }
+	entries := p.wait("hang", 20*time.Second, func(entries []journal.Entry) bool {
+		return len(transitions(entries, "task-hung", ours)) > 0
+	})
+	for _, e := range entries {
+		for _, tr := range e.Transitions {
+			if tr.Problem != nil && tr.Problem.Rule == "task-hung" && ours(tr.Problem) && !strings.Contains(tr.Problem.Message, holder) {
+				t.Errorf("message %q does not name the %s", tr.Problem.Message, holder)
+			}
+		}
+	}
+	p.kill()
+	before := len(p.snapshot())
+	p.start()
+	p.waitSources(before)
+	if err := hang.Heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	healed := time.Now()
+	entries = p.wait("end of the hang", 10*time.Second, func(entries []journal.Entry) bool {
+		states := transitions(entries, "task-hung", ours)
+		return states[len(states)-1] == problem.Resolved
+	})
+	if got := transitions(entries, "task-hung", ours); fmt.Sprint(got) != "[firing resolved]" {
+		t.Errorf("states %v, want one hang that resolves once", got)
+	}
+	t.Logf("resolved %s after it was healed", time.Since(healed).Round(time.Millisecond))
+}
+
+// New rules are in force without a restart; bad ones are refused and the
+// running ones stay.
+func TestRulesAreReloaded(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	rule := func(reason string) string {
+		return "apiVersion: rules.kernosis.io/v1\nrules:\n- name: oom-kill\n  events: [oomkill]\n  reason: " + reason + "\n  message: ${task.comm} of ${cgroup.path}\n"
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(rule("MemoryGone"))
+	p := newProcess(t, "--rules-dir", dir)
+	p.start()
+	p.waitSources(0)
+	oom := &inject.OOM{StateDir: t.TempDir()}
+	if err := oom.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer oom.Close()
+	killAs := func(reason string) {
+		t.Helper()
+		before := len(p.snapshot())
+		if _, err := oom.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.wait(reason, 10*time.Second, func(entries []journal.Entry) bool {
+			return len(transitions(entries[before:], "oom-kill", func(pr *problem.Problem) bool {
+				return pr.Reason == reason && pr.State == problem.Firing && strings.HasSuffix(oom.Cgroup(), strings.TrimPrefix(pr.Message, "kn-oom-child of "))
+			})) > 0
+		})
+	}
+	killAs("MemoryGone")
+	write("rules: nonsense")
+	if log, ok := p.stderr.wait(10*time.Second, func(s string) bool { return strings.Contains(s, "own.yaml:1:") }); !ok {
+		t.Fatalf("the bad file is not told with its line:\n%s", log)
+	}
+	killAs("MemoryGone")
+	write(rule("MemoryShort"))
+	if log, ok := p.stderr.wait(10*time.Second, func(s string) bool { return strings.Contains(s, "rules reloaded") }); !ok {
+		t.Fatalf("not reloaded:\n%s", log)
+	}
+	killAs("MemoryShort")
+}
+
 func TestSIGTERMDetachesEverything(t *testing.T) {
 	needRoot(t)
 	p := newProcess(t)
@@ -373,6 +476,7 @@ func TestSecondAgentIsRefused(t *testing.T) {
 // Without privilege the agent says what is missing and serves what it can.
 func TestWithoutPrivilege(t *testing.T) {
 	needRoot(t) // to become nobody
+	//nolint:usetesting // nobody may not enter the folder that holds t.TempDir's
 	dir, err := os.MkdirTemp("", "kernosis-nobody-")
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ better ones do not.`,
 			if err != nil {
 				return failed(err)
 			}
-			defer sources.Close(true)
+			defer func() { _ = sources.Close(true) }() // nothing is pinned: all goes with the process
 			if err := sources.Err(); err != nil {
 				return failed(err)
 			}

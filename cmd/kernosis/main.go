@@ -73,8 +73,7 @@ func execute(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	code := exitInput
-	var ee *exitError
-	if errors.As(err, &ee) {
+	if ee, ok := errors.AsType[*exitError](err); ok {
 		code = ee.code
 		err = ee.err
 	}

@@ -24,15 +24,16 @@ type Event struct {
 	Device    *Device    `json:"device,omitempty"`
 	Conn      *Conn      `json:"conn,omitempty"`
 
-	HungTask  *HungTaskData `json:"hungTask,omitempty"`
-	OOMKill   *OOMKillData  `json:"oomKill,omitempty"`
-	DiskIO    *DiskIOData   `json:"diskIO,omitempty"`
-	FSError   *FSErrorData  `json:"fsError,omitempty"`
-	Mount     *MountData    `json:"mount,omitempty"`
-	SockFail  *SockFailData `json:"sockFail,omitempty"`
-	Lost      *LostData     `json:"lost,omitempty"`
-	SourceUp  *SourceData   `json:"sourceUp,omitempty"`
-	CanaryRun *CanaryData   `json:"canaryRun,omitempty"`
+	HungTask  *HungTaskData  `json:"hungTask,omitempty"`
+	OOMKill   *OOMKillData   `json:"oomKill,omitempty"`
+	DiskIO    *DiskIOData    `json:"diskIO,omitempty"`
+	DiskStall *DiskStallData `json:"diskStall,omitempty"`
+	FSError   *FSErrorData   `json:"fsError,omitempty"`
+	Mount     *MountData     `json:"mount,omitempty"`
+	SockFail  *SockFailData  `json:"sockFail,omitempty"`
+	Lost      *LostData      `json:"lost,omitempty"`
+	SourceUp  *SourceData    `json:"sourceUp,omitempty"`
+	CanaryRun *CanaryData    `json:"canaryRun,omitempty"`
 }
 
 // Clone returns a deep copy that shares no memory the original's owner reuses.
@@ -57,6 +58,7 @@ func (e *Event) Clone() *Event {
 		c.OOMKill.Trigger = clone(e.OOMKill.Trigger)
 	}
 	c.DiskIO = clone(e.DiskIO)
+	c.DiskStall = clone(e.DiskStall)
 	c.FSError = clone(e.FSError)
 	c.Mount = clone(e.Mount)
 	c.SockFail = clone(e.SockFail)

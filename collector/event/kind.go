@@ -18,6 +18,13 @@ const (
 	OOMKill Kind = "oomkill"
 	// DiskIO: a block device completed a request or bio with an error.
 	DiskIO Kind = "diskio"
+	// DiskStalled: a block device has I/O in flight and has completed none for at
+	// least the threshold. A level signal that ends with DiskResumed of the same
+	// device.
+	DiskStalled Kind = "diskstall"
+	// DiskResumed: a device reported by DiskStalled completes I/O again, has none
+	// in flight any more, or is gone.
+	DiskResumed Kind = "diskstall.resumed"
 	// FSError: a filesystem found an inconsistency or failed I/O of its own.
 	FSError Kind = "fserror"
 	// MountReadOnly: a filesystem mounted for writing refuses writes (the
@@ -42,7 +49,7 @@ const (
 // Kinds returns every kind, sorted.
 func Kinds() []Kind {
 	k := []Kind{
-		HungTask, HungTaskResumed, OOMKill, DiskIO, FSError, MountReadOnly, MountWritable,
+		HungTask, HungTaskResumed, OOMKill, DiskIO, DiskStalled, DiskResumed, FSError, MountReadOnly, MountWritable,
 		SockFail, SockFailRecovered, Lost, Source, Canary,
 	}
 	slices.Sort(k)

@@ -42,6 +42,12 @@ type DiskIOData struct {
 	Bio       bool   `json:"bio,omitempty"`       // from a bio-based device (dm, md)
 }
 
+// DiskStallData is the payload of [DiskStalled] and [DiskResumed].
+type DiskStallData struct {
+	InFlight   uint32   `json:"inFlight"`   // I/Os, as of the latest look
+	StalledFor Duration `json:"stalledFor"` // a lower bound: under-read by up to one interval of looks
+}
+
 // FSErrorData is the payload of [FSError].
 type FSErrorData struct {
 	FSType   string `json:"fsType"`

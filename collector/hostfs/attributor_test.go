@@ -2,6 +2,7 @@ package hostfs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,9 +17,9 @@ import (
 func chain(leaf uint64, path string) []Level {
 	var out []Level
 	names := strings.Split(strings.Trim(path, "/"), "/")
-	for i := len(names) - 1; i >= 0; i-- {
+	for _, n := range slices.Backward(names) {
 		name := make([]byte, 96) // padded, as in the kernel's record
-		copy(name, names[i])
+		copy(name, n)
 		out = append(out, Level{ID: leaf + uint64(len(out)), Name: name})
 	}
 	return out

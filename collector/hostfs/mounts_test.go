@@ -67,7 +67,7 @@ func TestSourceDevice(t *testing.T) {
 
 func TestParseMountsLongLine(t *testing.T) {
 	short := "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
-	long := "2 1 0:9 / /layers rw - overlay overlay rw,lowerdir=" + strings.Repeat("/l:", 40_000) + "\n"
+	long := "2 1 0:9 / /layers rw - overlay none rw,lowerdir=" + strings.Repeat("/l:", 40_000) + "\n"
 	got, err := parseMounts(strings.NewReader(short + long + short))
 	if err != nil || len(got) != 2 {
 		t.Errorf("%d mounts, error %v; want the two short ones", len(got), err)

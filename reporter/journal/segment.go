@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -77,14 +78,14 @@ func readLines(r io.Reader, f func(line []byte) error) error {
 	for {
 		part, err := br.ReadSlice('\n')
 		long = append(long, part...)
-		switch err {
-		case nil:
+		switch {
+		case err == nil:
 			if err := f(long); err != nil {
 				return err
 			}
 			long = long[:0]
-		case bufio.ErrBufferFull:
-		case io.EOF:
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF):
 			return nil
 		default:
 			return err
@@ -124,9 +125,8 @@ func readSegment(path string, after uint64, f func(Entry) error) (damaged int, e
 	}
 	defer file.Close()
 	err = readLines(file, func(line []byte) error {
-		var e Entry
-		dec := json.NewDecoder(bytes.NewReader(line))
-		if err := dec.Decode(&e); err != nil || e.Seq == 0 {
+		e, ok := decodeEntry(line)
+		if !ok {
 			damaged++
 			return nil
 		}
@@ -136,4 +136,10 @@ func readSegment(path string, after uint64, f func(Entry) error) (damaged int, e
 		return f(e)
 	})
 	return damaged, err
+}
+
+// decodeEntry reports whether a line is an entry: a crash may have damaged it.
+func decodeEntry(line []byte) (e Entry, ok bool) {
+	err := json.NewDecoder(bytes.NewReader(line)).Decode(&e)
+	return e, err == nil && e.Seq != 0
 }

@@ -34,10 +34,10 @@ func checkHandler(check Check) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if err := check(); err != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprintln(w, err)
+			_, _ = fmt.Fprintln(w, err) // fails only where the client is gone
 			return
 		}
-		fmt.Fprintln(w, "ok")
+		_, _ = fmt.Fprintln(w, "ok")
 	})
 }
 

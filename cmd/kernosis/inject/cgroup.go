@@ -105,16 +105,3 @@ func (c memoryCgroup) kills() (uint64, error) {
 	}
 	return 0, fmt.Errorf("count kills: no oom_kill in %s", path)
 }
-
-// usage returns the bytes charged to the cgroup.
-func (c memoryCgroup) usage() (uint64, error) {
-	name := "memory.usage_in_bytes"
-	if c.v2 {
-		name = "memory.current"
-	}
-	b, err := os.ReadFile(filepath.Join(c.path, name))
-	if err != nil {
-		return 0, fmt.Errorf("read usage: %w", err)
-	}
-	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
-}

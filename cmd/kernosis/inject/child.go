@@ -102,7 +102,7 @@ func startChild(role string, opts childOptions, args ...string) (*child, error) 
 	}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
-		c.stdin.Close()
+		_ = c.stdin.Close()
 		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
 	c.stdout = out.(*os.File) // as os/exec documents no deadline, but makes a pipe
@@ -144,8 +144,10 @@ func (c *child) send(request any) error {
 // receive waits for the next reply, at most askLimit.
 func receive[T any](ctx context.Context, c *child) (T, error) {
 	var a answer[T]
-	c.stdout.SetReadDeadline(time.Now().Add(askLimit))
-	stop := context.AfterFunc(ctx, func() { c.stdout.SetReadDeadline(time.Unix(1, 0)) })
+	if err := c.stdout.SetReadDeadline(time.Now().Add(askLimit)); err != nil {
+		return a.Reply, fmt.Errorf("answer of %s[%d]: %w", c.role, c.pid(), err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.stdout.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	err := c.dec.Decode(&a)
 	switch {
@@ -177,7 +179,7 @@ func (c *child) wait() error {
 	}
 	err := c.cmd.Wait()
 	c.done = true
-	c.stdin.Close()
+	_ = c.stdin.Close()
 	if text := strings.TrimSpace(c.stderr.String()); err != nil && text != "" {
 		return fmt.Errorf("%w: %.400s", err, text)
 	}
@@ -193,10 +195,10 @@ func (c *child) stop() {
 	if c == nil || c.done {
 		return
 	}
-	c.stdin.Close()
-	kill := time.AfterFunc(stopLimit, func() { c.cmd.Process.Kill() })
+	_ = c.stdin.Close()
+	kill := time.AfterFunc(stopLimit, func() { _ = c.cmd.Process.Kill() })
 	defer kill.Stop()
-	c.wait()
+	_ = c.wait() // how it ends is of no interest any more
 }
 
 // serve is a child's main loop: it answers requests from stdin until the end.
@@ -219,6 +221,3 @@ func serve[Q, R any](handle func(Q) (R, error)) error {
 		}
 	}
 }
-
-// nothing is the reply of a request that has none.
-type nothing struct{}

@@ -37,7 +37,7 @@ func Cleanup(stateDir string) (removed []string, err error) {
 		} else {
 			removed = append(removed, filepath.Base(path))
 		}
-		f.Close()
+		_ = f.Close()
 	}
 	return removed, errors.Join(errs...)
 }
@@ -52,15 +52,15 @@ func lockRecord(path string) (*os.File, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("not ours alone (owner %d, mode %o)", st.Uid, st.Mode)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, err
 	}
 	return f, nil
@@ -108,7 +108,7 @@ func guard(args []string) error {
 	}
 	ended := make(chan struct{})
 	go func() {
-		io.Copy(io.Discard, os.Stdin)
+		_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end as well
 		close(ended)
 	}()
 	overrun := time.NewTimer(limit)

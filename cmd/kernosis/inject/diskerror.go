@@ -83,7 +83,7 @@ func (d *DiskError) Start(ctx context.Context) (err error) {
 		return err
 	}
 	// No journal: its writes would fail or not as its position falls.
-	if d.fs, err = mountExt4(d.record, d.image, false, ""); err != nil {
+	if d.fs, err = mountExt4(ctx, d.record, d.image, false, ""); err != nil {
 		return err
 	}
 	if err = d.writeData(); err != nil {
@@ -170,11 +170,11 @@ func (d *DiskError) Heal(context.Context) error {
 func (d *DiskError) Close() error {
 	for _, f := range []*os.File{d.data, d.image} {
 		if f != nil {
-			f.Close()
+			_ = f.Close() // its writes fail on purpose
 		}
 	}
 	if d.buf != nil {
-		unix.Munmap(d.buf)
+		_ = unix.Munmap(d.buf)
 		d.buf = nil
 	}
 	err := d.record.undo()

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -37,7 +38,7 @@ func newImage(r *record, path string, size int64) (*os.File, error) {
 // filesystem's own writes never fail: only what a fault takes away does.
 func allocate(image *os.File, size int64) error {
 	if err := unix.Fallocate(int(image.Fd()), 0, 0, size); err != nil {
-		image.Close()
+		_ = image.Close()
 		return fmt.Errorf("make image %s of %d bytes: %w", image.Name(), size, err)
 	}
 	return nil
@@ -45,7 +46,7 @@ func allocate(image *os.File, size int64) error {
 
 // mountExt4 makes a filesystem in the image, a loop device over it and a mount
 // point <record's directory>/mnt, the latter two noted in the record.
-func mountExt4(r *record, image *os.File, journal bool, data string) (*ext4Mount, error) {
+func mountExt4(ctx context.Context, r *record, image *os.File, journal bool, data string) (*ext4Mount, error) {
 	m := &ext4Mount{dir: filepath.Join(r.dir, "mnt"), data: data}
 	features := ext4Features
 	if journal {
@@ -53,7 +54,7 @@ func mountExt4(r *record, image *os.File, journal bool, data string) (*ext4Mount
 	}
 	// By descriptor: an image may have no path.
 	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), image.Fd())
-	err := command("mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-L", "kernosis",
+	err := command(ctx, "mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-L", "kernosis",
 		"-E", "nodiscard,lazy_itable_init=0", "-O", features, path)
 	if err != nil {
 		return nil, err
@@ -81,8 +82,8 @@ func (m *ext4Mount) mount(flags uintptr) error {
 }
 
 // command runs a program of e2fsprogs and puts its last words into the error.
-func command(name string, args ...string) error {
-	out, err := exec.Command(name, args...).CombinedOutput()
+func command(ctx context.Context, name string, args ...string) error {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return &Refused{Reason: name + " is missing (package e2fsprogs)"}
 	} else if err != nil {

@@ -43,7 +43,7 @@ func openUserfaultfd() (int, error) {
 	}
 	api := uffdioAPIArg{api: uffdAPI}
 	if err := uffdIoctl(int(fd), uffdioAPI, unsafe.Pointer(&api)); err != nil {
-		unix.Close(int(fd))
+		_ = unix.Close(int(fd))
 		return -1, fmt.Errorf("open userfaultfd: handshake: %w", err)
 	}
 	return int(fd), nil
@@ -63,13 +63,13 @@ func newFaultPage() (*faultPage, error) {
 	}
 	mem, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return nil, fmt.Errorf("map page: %w", err)
 	}
 	p := &faultPage{fd: fd, mem: mem}
 	reg := uffdioRegisterArg{start: p.addr(), len: uint64(len(mem)), mode: uffdRegisterMissing}
 	if err := uffdIoctl(fd, uffdioRegister, unsafe.Pointer(&reg)); err != nil {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return nil, fmt.Errorf("register page with userfaultfd: %w", err)
 	}
 	return p, nil

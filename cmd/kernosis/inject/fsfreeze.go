@@ -46,7 +46,7 @@ func (z *FSFreeze) Start(ctx context.Context) (hang Hang, err error) {
 		return Hang{}, err
 	}
 	defer image.Close()
-	if z.fs, err = mountExt4(z.record, image, false, ""); err != nil {
+	if z.fs, err = mountExt4(ctx, z.record, image, false, ""); err != nil {
 		return Hang{}, err
 	}
 	file, err := os.Create(filepath.Join(z.fs.dir, "file"))

@@ -131,7 +131,7 @@ func hangHolder(args []string) error {
 	if err != nil {
 		return fmt.Errorf("hang-holder: %w", err)
 	}
-	time.AfterFunc(limit, func() { page.fill() })
+	time.AfterFunc(limit, func() { _ = page.fill() })
 	return serve(func(q hangRequest) (Task, error) {
 		switch q.Do {
 		case "release":
@@ -149,9 +149,9 @@ func hangHolder(args []string) error {
 			for i := range all.Val {
 				all.Val[i] = ^all.Val[i]
 			}
-			unix.PthreadSigmask(unix.SIG_BLOCK, &all, nil)
+			_ = unix.PthreadSigmask(unix.SIG_BLOCK, &all, nil)
 			holder <- task
-			unix.Syscall(unix.SYS_READ, 3, uintptr(unsafe.Pointer(&page.mem[0])), 1)
+			_, _, _ = unix.Syscall(unix.SYS_READ, 3, uintptr(unsafe.Pointer(&page.mem[0])), 1)
 			select {} // keeps the locked thread for the process's short life
 		}()
 		task := <-holder

@@ -49,7 +49,7 @@ func attachLoop(r *record, image *os.File) (loopDevice, error) {
 		if err == nil {
 			return l, nil
 		}
-		l.file.Close()
+		_ = l.file.Close()
 		if !errors.Is(err, unix.EBUSY) {
 			return loopDevice{}, fmt.Errorf("attach %s: %w", l.path(), err)
 		}
@@ -90,7 +90,7 @@ func detachLoops(image string) error {
 				return false, err
 			}
 			err = unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0)
-			f.Close()
+			_ = f.Close()
 			if err != nil && !errors.Is(err, unix.ENXIO) && !errors.Is(err, unix.EBUSY) {
 				return false, fmt.Errorf("%s: %w", name, err)
 			}

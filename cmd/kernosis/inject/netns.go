@@ -14,10 +14,8 @@ import (
 
 // A probe's two ends live in network namespaces of their own, so that no
 // address here can be one of the host's.
-var (
-	proberPrefix = netip.MustParsePrefix("10.9.0.1/24")
-	targetPrefix = netip.MustParsePrefix("10.9.0.2/24")
-)
+func proberPrefix() netip.Prefix { return netip.MustParsePrefix("10.9.0.1/24") }
+func targetPrefix() netip.Prefix { return netip.MustParsePrefix("10.9.0.2/24") }
 
 const (
 	proberLink = "kn-prober"
@@ -86,7 +84,7 @@ func connectNamespaces(prober, target *namespace) error {
 			}
 		}
 	}
-	return prober.addAddress(proberLink, proberPrefix)
+	return prober.addAddress(proberLink, proberPrefix())
 }
 
 // change looks up a link and calls f with it; what names the change in errors.

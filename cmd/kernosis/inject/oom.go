@@ -128,7 +128,7 @@ func oomMain(args []string) error {
 	}
 	// Children raise theirs, so that the kernel's choice is never this process.
 	// Lowering needs CAP_SYS_RESOURCE; without it the difference is still 500.
-	os.WriteFile("/proc/self/oom_score_adj", []byte("-500"), 0)
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-500"), 0)
 	return serve(func(q oomRequest) (oomKill, error) {
 		if q.Memory == 0 {
 			return oomKill{PID: os.Getpid()}, nil
@@ -168,7 +168,8 @@ func oomChild(args []string) error {
 		return fmt.Errorf("oom-child: map memory: %w", err)
 	}
 	// A huge page would overrun the limit at once, at a size no one expects.
-	unix.Madvise(mem, unix.MADV_NOHUGEPAGE)
+	// A kernel without huge pages refuses.
+	_ = unix.Madvise(mem, unix.MADV_NOHUGEPAGE)
 	for i := 0; i < len(mem); i += os.Getpagesize() {
 		mem[i] = 1
 	}

@@ -49,7 +49,7 @@ type Probe struct {
 }
 
 // probeAddr is where the prober probes.
-var probeAddr = netip.AddrPortFrom(targetPrefix.Addr(), 80)
+func probeAddr() netip.AddrPort { return netip.AddrPortFrom(targetPrefix().Addr(), 80) }
 
 // Start makes both ends, the target broken, and returns where it is. Nothing is
 // sent yet.
@@ -78,7 +78,7 @@ func (p *Probe) Start(ctx context.Context) (t ProbeTarget, err error) {
 		return t, err
 	}
 	return ProbeTarget{
-		Addr: probeAddr, Netns: p.proberNS.inode, TargetNetns: p.targetNS.inode,
+		Addr: probeAddr(), Netns: p.proberNS.inode, TargetNetns: p.targetNS.inode,
 		ProberPID: p.prober.pid(), TargetPID: p.target.pid(),
 	}, nil
 }
@@ -86,11 +86,11 @@ func (p *Probe) Start(ctx context.Context) (t ProbeTarget, err error) {
 func (p *Probe) breakTarget(ctx context.Context) error {
 	switch p.Kind {
 	case ProbeTimeout:
-		return p.proberNS.addGhost(proberLink, probeAddr.Addr())
+		return p.proberNS.addGhost(proberLink, probeAddr().Addr())
 	case ProbeDeadNeighbour:
 		return nil
 	}
-	if err := p.targetNS.addAddress(targetLink, targetPrefix); err != nil {
+	if err := p.targetNS.addAddress(targetLink, targetPrefix()); err != nil {
 		return err
 	}
 	switch p.Kind {
@@ -106,13 +106,13 @@ func (p *Probe) breakTarget(ctx context.Context) error {
 		if err := p.listen(ctx, behaveAnswer); err != nil {
 			return err
 		}
-		return p.proberNS.removeRoute(proberLink, proberPrefix)
+		return p.proberNS.removeRoute(proberLink, proberPrefix())
 	}
 	return fmt.Errorf("unknown kind of probe %q", p.Kind)
 }
 
 func (p *Probe) listen(ctx context.Context, behave string) (err error) {
-	p.queue, err = ask[targetReply](ctx, p.target, targetRequest{Addr: probeAddr.String(), Behave: behave})
+	p.queue, err = ask[targetReply](ctx, p.target, targetRequest{Addr: probeAddr().String(), Behave: behave})
 	return err
 }
 
@@ -122,9 +122,9 @@ func (p *Probe) Queue() (length, limit uint32) { return p.queue.Queued, p.queue.
 
 // Attempt probes once. A probe that fails is no error.
 func (p *Probe) Attempt(ctx context.Context) (Attempt, error) {
-	a, err := ask[Attempt](ctx, p.prober, proberRequest{URL: "http://" + probeAddr.String() + "/healthz"})
+	a, err := ask[Attempt](ctx, p.prober, proberRequest{URL: "http://" + probeAddr().String() + "/healthz"})
 	if err != nil {
-		return a, fmt.Errorf("probe %s: %w", probeAddr, err)
+		return a, fmt.Errorf("probe %s: %w", probeAddr(), err)
 	}
 	return a, nil
 }
@@ -146,14 +146,14 @@ func (p *Probe) Heal(ctx context.Context) error {
 func (p *Probe) mend(ctx context.Context) error {
 	switch p.Kind {
 	case ProbeTimeout, ProbeDeadNeighbour:
-		if err := p.targetNS.addAddress(targetLink, targetPrefix); err != nil {
+		if err := p.targetNS.addAddress(targetLink, targetPrefix()); err != nil {
 			return err
 		}
 	case ProbeNoRoute:
-		return p.proberNS.addRoute(proberLink, proberPrefix)
+		return p.proberNS.addRoute(proberLink, proberPrefix())
 	}
 	if p.Kind == ProbeTimeout {
-		if err := p.proberNS.removeGhost(proberLink, probeAddr.Addr()); err != nil {
+		if err := p.proberNS.removeGhost(proberLink, probeAddr().Addr()); err != nil {
 			return err
 		}
 	}

@@ -65,7 +65,7 @@ func probe(url string) Attempt {
 	resp, err := client.Do(req)
 	if err == nil {
 		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 10<<10)) // as kubelet limits it
-		resp.Body.Close()
+		_ = resp.Body.Close()
 	}
 	a := Attempt{Took: time.Since(began)}
 	if err == nil && resp.StatusCode >= 200 && resp.StatusCode < 400 {

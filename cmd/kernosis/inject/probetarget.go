@@ -75,7 +75,7 @@ func (t *targetServer) listen(addr, behave string) error {
 	}
 	t.accepting = true
 	for _, c := range t.queued {
-		c.Close()
+		_ = c.Close()
 	}
 	go func() {
 		for {
@@ -92,17 +92,19 @@ func (t *targetServer) listen(addr, behave string) error {
 // answer treats one connection as asked at the time its request is read.
 func (t *targetServer) answer(c *net.TCPConn) {
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(askLimit))
+	if err := c.SetDeadline(time.Now().Add(askLimit)); err != nil {
+		return
+	}
 	req, err := http.ReadRequest(bufio.NewReader(c))
 	if err != nil {
 		return
 	}
-	req.Body.Close()
+	_ = req.Body.Close()
 	switch t.behave.Load() {
 	case behaveReset:
-		c.SetLinger(0) // the close then sends a reset
+		_ = c.SetLinger(0) // the close then sends a reset
 	case behaveSilent:
-		c.Read(make([]byte, 1)) // until the prober gives up
+		_, _ = c.Read(make([]byte, 1)) // until the prober gives up
 	default:
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n")
 	}
@@ -128,9 +130,10 @@ func (t *targetServer) fillQueue(addr string) (targetReply, error) {
 		return q, fmt.Errorf("shorten accept queue: %w", errors.Join(e, err))
 	}
 	// The kernel takes connections while the queue is not longer than its limit.
+	dialer := net.Dialer{Timeout: time.Second}
 	for range 8 {
 		before := q.Queued
-		c, dialErr := net.DialTimeout("tcp4", addr, time.Second)
+		c, dialErr := dialer.DialContext(context.Background(), "tcp4", addr)
 		if dialErr != nil {
 			return q, fmt.Errorf("fill accept queue: %w", dialErr)
 		}

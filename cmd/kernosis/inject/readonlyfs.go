@@ -38,7 +38,7 @@ func (f *ReadonlyFS) Start(ctx context.Context) (err error) {
 		return err
 	}
 	defer image.Close()
-	if f.fs, err = mountExt4(f.record, image, true, "errors=remount-ro"); err != nil {
+	if f.fs, err = mountExt4(ctx, f.record, image, true, "errors=remount-ro"); err != nil {
 		return err
 	}
 	if err = f.write(); err != nil {
@@ -85,7 +85,7 @@ func (f *ReadonlyFS) write() error {
 // Heal makes the filesystem writable again: by remount where the kernel allows
 // it (not with an aborted journal), else by unmount, e2fsck and mount, which it
 // then reports.
-func (f *ReadonlyFS) Heal(context.Context) (repaired bool, err error) {
+func (f *ReadonlyFS) Heal(ctx context.Context) (repaired bool, err error) {
 	if f.fs.mount(unix.MS_REMOUNT) == nil && f.write() == nil {
 		return false, nil
 	}
@@ -99,7 +99,7 @@ func (f *ReadonlyFS) Heal(context.Context) (repaired bool, err error) {
 		return false, fmt.Errorf("repair filesystem: unmount: %w", err)
 	}
 	var exit interface{ ExitCode() int }
-	err = command("e2fsck", "-p", f.fs.loop.path())
+	err = command(ctx, "e2fsck", "-p", f.fs.loop.path())
 	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) { // 1: errors were corrected
 		return false, fmt.Errorf("repair filesystem: %w", err)
 	}

@@ -117,7 +117,7 @@ func (r *record) undo() error {
 			err = nil // the guard was first
 		}
 	}
-	r.file.Close()
+	_ = r.file.Close() // also gives up the lock; what it holds has been undone or stays to be read
 	if r.guard != nil {
 		r.guard.stop()
 	}

@@ -102,9 +102,9 @@ func removeCgroup(path string) error {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return false, err
 		}
-		for _, field := range strings.Fields(string(procs)) {
+		for field := range strings.FieldsSeq(string(procs)) {
 			if pid, err := strconv.Atoi(field); err == nil && pid > 0 { // 0: of another pid namespace
-				unix.Kill(pid, unix.SIGKILL)
+				_ = unix.Kill(pid, unix.SIGKILL) // else it is gone, or the wait ends with an error
 			}
 		}
 		return false, nil

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// docs/benchmarks.md says how to read these figures.
+
+// stampedLines notes when each line could be read.
+type stampedLines struct {
+	mu   sync.Mutex
+	boot []time.Duration // since boot, as the kernel's stamps; the i-th line's
+}
+
+// copy passes lines on from r to w.
+func (s *stampedLines) copy(r io.Reader, w io.WriteCloser) {
+	defer w.Close()
+	lines := bufio.NewReaderSize(r, 1<<20)
+	for {
+		line, err := lines.ReadBytes('\n')
+		now := hostfs.BootTime()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.boot = append(s.boot, now)
+		s.mu.Unlock()
+		if _, err := w.Write(line); err != nil {
+			return
+		}
+	}
+}
+
+// startStamped is process.start with each line's time.
+func startStamped(p *process) *stampedLines {
+	p.t.Helper()
+	p.cmd = exec.Command(os.Args[0], append([]string{"run", "-o", "json", "--state-dir", p.state, "--pin-root", p.pins,
+		"--targets-dir", p.target, "--listen", ""}, p.args...)...)
+	p.cmd.Env = append(os.Environ(), beKernosis+"=1")
+	p.cmd.Stderr = &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	s := &stampedLines{}
+	r, w := io.Pipe()
+	go s.copy(out, w)
+	go p.read(r)
+	return s
+}
+
+// 101 real OOM kills, from the kernel's stamp to the engine and to the line that
+// a reader of the agent's standard output has got. The journal is written in
+// between.
+func BenchmarkDetectionLatency(b *testing.B) {
+	needRoot(b)
+	const each = 101
+	var engine, line []time.Duration
+	for b.Loop() {
+		p := newProcess(b)
+		lines := startStamped(p)
+		p.waitSources(0)
+		oom := &inject.OOM{StateDir: b.TempDir()}
+		if err := oom.Start(b.Context()); err != nil {
+			b.Skip("no memory control group:", err)
+		}
+		for range each {
+			if _, err := oom.Kill(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		entries := p.wait("last kill", 20*time.Second, func(entries []journal.Entry) bool {
+			return len(kills(entries, oom.Cgroup())) == each
+		})
+		if err := oom.Close(); err != nil {
+			b.Error(err)
+		}
+		p.stop()
+		for i, e := range entries {
+			if len(kills([]journal.Entry{e}, oom.Cgroup())) > 0 {
+				engine = append(engine, e.Now.Sub(e.Event.Time))
+				line = append(line, lines.boot[i]-time.Duration(e.Event.BootTime))
+			}
+		}
+	}
+	for name, d := range map[string][]time.Duration{"engine": engine, "line": line} {
+		slices.Sort(d)
+		b.ReportMetric(d[len(d)/2].Seconds()*1e6, name+"-p50-us")
+		b.ReportMetric(d[len(d)*99/100].Seconds()*1e6, name+"-p99-us")
+		b.ReportMetric(d[len(d)-1].Seconds()*1e6, name+"-max-us")
+	}
+	b.ReportMetric(float64(len(line)), "kills")
+}
+
+// idleFor is long enough for two canaries, some task walks and one save.
+const idleFor = 31 * time.Second
+
+// What the agent costs while nothing happens, and until it sees everything.
+func BenchmarkIdle(b *testing.B) {
+	needRoot(b)
+	for b.Loop() {
+		p := newProcess(b)
+		began := time.Now()
+		p.start()
+		p.waitSources(0)
+		started := time.Since(began)
+		toStart := cpuTime(b, p.cmd.Process.Pid)
+		b.ReportMetric(0, "ns/op") // the time it is left alone
+		time.Sleep(3 * time.Second) // the look-ups that a start begins are over
+		from, at := cpuTime(b, p.cmd.Process.Pid), time.Now()
+		time.Sleep(idleFor)
+		spent := cpuTime(b, p.cmd.Process.Pid) - from
+		idle := time.Since(at)
+		rss := statusKiB(b, p.cmd.Process.Pid)
+		maps := memlock(b, p.cmd.Process.Pid)
+		p.stop()
+		defer func() {
+			b.ReportMetric(started.Seconds()*1e3, "start-ms")
+			b.ReportMetric(toStart.Seconds()*1e3, "start-cpu-ms")
+			b.ReportMetric(spent.Seconds()*1e3/idle.Seconds(), "idle-cpu-ms/s")
+			b.ReportMetric(rss["VmRSS"]/1024, "rss-MiB")
+			b.ReportMetric(rss["RssAnon"]/1024, "anon-MiB")
+			b.ReportMetric(maps/(1<<20), "bpf-MiB")
+		}()
+	}
+}
+
+// cpuTime is what a process has used of the CPUs, to the nanosecond.
+func cpuTime(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	var ts unix.Timespec
+	const scheduler = 2 // CPUCLOCK_SCHED, of the whole process
+	if err := unix.ClockGettime(int32(^pid<<3|scheduler), &ts); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// statusKiB returns the sizes in /proc/PID/status.
+func statusKiB(b *testing.B, pid int) map[string]float64 {
+	b.Helper()
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	sizes := map[string]float64{}
+	for line := range strings.Lines(string(raw)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if n, ok := strings.CutSuffix(strings.TrimSpace(rest), " kB"); ok {
+			sizes[name], _ = strconv.ParseFloat(n, 64)
+		}
+	}
+	return sizes
+}
+
+// memlock sums what the kernel keeps for the BPF maps and programs that a
+// process has open; it is in no process's RSS.
+func memlock(b *testing.B, pid int) (bytes float64) {
+	b.Helper()
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fdinfo")
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, fd := range fds {
+		raw, err := os.ReadFile(filepath.Join(dir, fd.Name()))
+		if err != nil {
+			continue // closed meanwhile
+		}
+		var id string
+		var size float64
+		for line := range strings.Lines(string(raw)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			switch value = strings.TrimSpace(value); name {
+			case "map_id", "prog_id":
+				id = name + value
+			case "memlock":
+				size, _ = strconv.ParseFloat(value, 64)
+			}
+		}
+		if id != "" && !seen[id] { // a link names its program, too
+			seen[id] = size > 0
+			bytes += size
+		}
+	}
+	return bytes
+}
+
+// The whole of what the agent does with an event on one goroutine: engine,
+// journal, metrics and line. The event is like that of an OOM kill.
+func BenchmarkObserve(b *testing.B) {
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, out := range map[string]func(io.Writer) console.Writer{"text": console.NewText, "json": console.NewJSON} {
+		b.Run(name, func(b *testing.B) {
+			store, err := journal.Open(b.TempDir(), journal.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer store.Close()
+			var line bytes.Buffer
+			a := &agent{
+				stateDir: b.TempDir(), log: slog.New(slog.DiscardHandler), metrics: metrics.New("benchmark"), journal: store,
+				out: out(&line), engine: detector.NewEngine(set), wake: make(chan struct{}, 1),
+			}
+			ev := killedEvent()
+			b.ReportAllocs()
+			for b.Loop() {
+				line.Reset()
+				ev.BootTime++
+				ev.Time = ev.Time.Add(1)
+				a.observe(ev)
+			}
+			if line.Len() == 0 {
+				b.Error("nothing was printed")
+			}
+			b.ReportMetric(float64(line.Len()), "line-bytes")
+		})
+	}
+}
+
+func killedEvent() *event.Event {
+	group := event.Cgroup{ID: 71, Path: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod6d4c.slice/cri-containerd-1f2e.scope"}
+	victim := event.Task{PID: 4711, TGID: 4711, UID: 1000, Comm: "server", StartTime: event.Duration(time.Hour)}
+	return &event.Event{
+		Kind: event.OOMKill, Time: time.Now(), BootTime: event.Duration(2 * time.Hour), Source: "bpf/" + bpf.StemOOMKill,
+		Task: &victim, Cgroup: &group,
+		OOMKill: &event.OOMKillData{
+			Scope: "memcg", Trigger: &victim, LimitCgroup: &group, Limit: 32 << 20, Usage: 32 << 20,
+			TotalVM: 1 << 30, AnonRSS: 30 << 20, FileRSS: 1 << 20, PageTables: 1 << 17, OOMScoreAdj: 500,
+		},
+	}
+}

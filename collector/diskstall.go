@@ -1,0 +1,346 @@
+package collector
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// diskStallSource tells when a block device has I/O in flight and completes
+// none of it, and when that is over. It reads the counters that iostat reads,
+// so it also sees where no program can be loaded.
+//
+// A stalled disk stalls the volumes above it (dm, md, loop), and each one is
+// told. A device that keeps no counters (queue/iostats is 0) is not seen.
+type diskStallSource struct {
+	env   *environment
+	every time.Duration
+	after time.Duration
+
+	// Of Run's goroutine.
+	disks     map[string]*disk // by name in /sys/block
+	told      bool             // whether the source sees, and
+	down      bool             // that it doesn't
+	bounded   bool             // that there are too many devices was logged
+	buf       [512]byte        // for a stat: 17 numbers
+	path      []byte
+	pathStart int
+}
+
+const (
+	// diskStallEvery is how often devices are looked at. A look costs some 6 µs
+	// a device.
+	diskStallEvery = 2 * time.Second
+	// diskStallAfter is how long a device may complete nothing. A disk that
+	// spins up, or that collects garbage behind a flush, takes some seconds; the
+	// kernel's own patience with a command ends only at 30 s (SCSI and NVMe).
+	diskStallAfter = 10 * time.Second
+	// maxDisks bounds the devices looked at: a node with a thousand volumes by
+	// several paths each has as many.
+	maxDisks = 4096
+	// maxDiskMounts bounds the mounts told of a disk, as those of a device are.
+	maxDiskMounts = 8
+)
+
+func newDiskStallSource(env *environment) *diskStallSource {
+	return &diskStallSource{env: env, every: diskStallEvery, after: diskStallAfter, disks: map[string]*disk{}}
+}
+
+// disk is a device looked at before.
+type disk struct {
+	diskState
+	device event.Device // as it was told
+	round  time.Time    // the look that has seen it last
+}
+
+// diskSample is what a device's counters say at one moment.
+type diskSample struct {
+	inFlight uint32
+	done     uint64 // I/Os and sectors completed, in one sum: it differs once anything has moved
+}
+
+// diskState is what is known of a device from look to look.
+type diskState struct {
+	diskSample
+	since time.Time // since when I/O is in flight and nothing completes; zero: not so
+	told  bool      // DiskStalled was told
+	again bool      // and is to be told again: the source was away
+}
+
+// step takes the next sample, and returns what it tells: [event.DiskStalled],
+// [event.DiskResumed] or nothing. Before the first sample the state is zero.
+func (s diskState) step(now diskSample, at time.Time, after time.Duration) (diskState, event.Kind) {
+	next := diskState{diskSample: now}
+	if now.inFlight > 0 && !s.since.IsZero() && now.done == s.done {
+		// What is in flight was so before: one that was completed meanwhile
+		// would have moved the sum. So this holds however far apart looks are.
+		next.since, next.told = s.since, s.told
+		if s.again || !s.told && at.Sub(s.since) >= after {
+			next.told = true
+			return next, event.DiskStalled
+		}
+		return next, ""
+	}
+	if now.inFlight > 0 {
+		next.since = at
+	}
+	if s.told {
+		return next, event.DiskResumed
+	}
+	return next, ""
+}
+
+// Run looks until ctx ends and returns nil then.
+func (d *diskStallSource) Run(ctx context.Context, emit Emit) error {
+	ticks := time.NewTicker(d.every)
+	defer ticks.Stop()
+	for {
+		d.look(time.Now(), emit)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+	}
+}
+
+// namedSample is a sample of one device.
+type namedSample struct {
+	name string
+	diskSample
+}
+
+func (d *diskStallSource) look(at time.Time, emit Emit) {
+	samples, unreadable, err := d.sample()
+	d.tellSource(err, emit)
+	if err != nil {
+		return
+	}
+	for _, s := range samples {
+		known := d.disks[s.name]
+		if known == nil {
+			known = &disk{}
+			d.disks[s.name] = known
+		}
+		known.round = at
+		d.step(s.name, known, s.diskSample, at, emit)
+	}
+	for _, name := range unreadable {
+		if known := d.disks[name]; known != nil {
+			known.round = at
+		}
+	}
+	if len(d.disks) == len(samples) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.disks)) {
+		if known := d.disks[name]; !known.round.Equal(at) {
+			d.step(name, known, diskSample{}, at, emit) // it is gone
+			delete(d.disks, name)
+		}
+	}
+}
+
+func (d *diskStallSource) step(name string, known *disk, s diskSample, at time.Time, emit Emit) {
+	since := known.since
+	next, kind := known.diskState.step(s, at, d.after)
+	known.diskState = next
+	switch kind {
+	case "":
+		return
+	case event.DiskStalled:
+		known.device = d.device(name)
+	}
+	device := known.device
+	emit(d.env.now(event.Event{Kind: kind, Source: "sysfs", Device: &device, DiskStall: &event.DiskStallData{
+		InFlight:   s.inFlight,
+		StalledFor: event.Duration(at.Sub(since)),
+	}}))
+}
+
+// tellSource tells once whether devices can be looked at. What stalled before
+// they could not is told again after, if it lasts.
+func (d *diskStallSource) tellSource(err error, emit Emit) {
+	if d.told && d.down == (err != nil) {
+		return
+	}
+	d.told, d.down = true, err != nil
+	if err != nil {
+		d.env.log.Error("stalled block devices can't be seen", "error", err)
+		for _, known := range d.disks {
+			known.again = known.told
+		}
+	}
+	emit(d.env.sourceEvent(event.DiskStalled.Stem(), err))
+}
+
+// sample reads every device's counters. Those that can't be read, though they
+// are there, are named; that none can be read is an error.
+func (d *diskStallSource) sample() (samples []namedSample, unreadable []string, err error) {
+	names, err := d.names()
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for block devices: %w", err)
+	}
+	samples = make([]namedSample, 0, len(names))
+	for _, name := range names {
+		s, readErr := d.read(name)
+		switch {
+		case readErr == nil:
+			samples = append(samples, namedSample{name, s})
+		case errors.Is(readErr, fs.ErrNotExist), errors.Is(readErr, unix.ENODEV):
+			// removed meanwhile
+		default:
+			unreadable = append(unreadable, name)
+			err = readErr
+		}
+	}
+	if len(samples) > 0 {
+		err = nil
+	}
+	return samples, unreadable, err
+}
+
+// names lists the whole disks: the I/O of a partition is counted for its disk
+// as well. Left out are RAM disks, which complete I/O as it is begun. One of no
+// size (a loop device without its file, an empty card reader) has no I/O in
+// flight and needs no exception.
+func (d *diskStallSource) names() ([]string, error) {
+	dir, err := os.Open(d.env.fs.Path("/sys/block"))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		n, ok := strings.CutPrefix(name, "ram")
+		return ok && isDecimal(n)
+	})
+	slices.Sort(names) // the same ones each time, should there be too many
+	if len(names) > maxDisks {
+		if !d.bounded {
+			d.bounded = true
+			d.env.log.Warn("some block devices are not looked at for stalls", "devices", len(names), "limit", maxDisks)
+		}
+		names = names[:maxDisks]
+	}
+	return names, nil
+}
+
+// read takes the counters from one file, whose numbers belong together, which
+// those of "stat" and "inflight" would not. They also differ since v6.16:
+// "inflight" leaves out what the block layer holds back from a driver that
+// doesn't answer.
+func (d *diskStallSource) read(name string) (diskSample, error) {
+	if d.pathStart == 0 {
+		d.path = append(d.path, d.env.fs.Path("/sys/block")+"/"...)
+		d.pathStart = len(d.path)
+	}
+	d.path = append(append(d.path[:d.pathStart], name...), "/stat"...)
+	n, err := readSmall(string(d.path), d.buf[:])
+	if err != nil {
+		return diskSample{}, fmt.Errorf("read %s: %w", d.path, err)
+	}
+	s, ok := parseDiskStat(d.buf[:n])
+	if !ok {
+		return s, fmt.Errorf("parse %s: %q", d.path, d.buf[:min(n, 200)])
+	}
+	return s, nil
+}
+
+// readSmall reads a file of sysfs in one call. [os.ReadFile] takes twice as
+// long: it asks for size and kind, and once more for the end.
+func readSmall(path string, buf []byte) (int, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	n, err := unix.Read(fd, buf)
+	return max(n, 0), errors.Join(err, unix.Close(fd))
+}
+
+// parseDiskStat reads Documentation/block/stat.rst. Discards are there since
+// v4.18, flushes since v5.5.
+func parseDiskStat(b []byte) (s diskSample, ok bool) {
+	const inFlight, least = 8, 11
+	field := 0
+	for len(b) > 0 {
+		if b[0] == ' ' || b[0] == '\n' {
+			b = b[1:]
+			continue
+		}
+		var n uint64
+		for len(b) > 0 && b[0] != ' ' && b[0] != '\n' {
+			if b[0] < '0' || b[0] > '9' {
+				return diskSample{}, false
+			}
+			n = n*10 + uint64(b[0]-'0')
+			b = b[1:]
+		}
+		switch field {
+		case 0, 4, 11, 15, // reads, writes, discards, flushes
+			2, 6, 13: // and their sectors, which move with each part of a request
+			s.done += n
+		case inFlight:
+			s.inFlight = uint32(min(n, math.MaxUint32))
+		}
+		field++
+	}
+	return s, field >= least
+}
+
+// device names a disk, with the mounts of its partitions: they stall with it.
+func (d *diskStallSource) device(name string) event.Device {
+	dir := "/sys/block/" + name
+	device, ok := d.numbered(dir)
+	if !ok {
+		// A path of a multipath NVMe disk has no number, or it is just gone.
+		return event.Device{Name: event.SafeText(strings.ReplaceAll(name, "!", "/"), 64)}
+	}
+	mounts := slices.Clone(device.Mounts)
+	parts, err := os.ReadDir(d.env.fs.Path(dir))
+	if err != nil {
+		return device
+	}
+	for _, p := range parts {
+		if !p.IsDir() || !strings.HasPrefix(p.Name(), name) {
+			continue
+		}
+		if part, ok := d.numbered(dir + "/" + p.Name()); ok {
+			mounts = append(mounts, part.Mounts...)
+		}
+	}
+	slices.SortStableFunc(mounts, func(a, b event.Mount) int {
+		return cmp.Or(cmp.Compare(len(a.Path), len(b.Path)), cmp.Compare(a.Path, b.Path))
+	})
+	device.Mounts = mounts[:min(len(mounts), maxDiskMounts)]
+	return device
+}
+
+// numbered names the device of a directory in sysfs by its number.
+func (d *diskStallSource) numbered(dir string) (event.Device, bool) {
+	var buf [32]byte
+	n, err := readSmall(d.env.fs.Path(dir+"/dev"), buf[:])
+	if err != nil {
+		return event.Device{}, false
+	}
+	var major, minor uint32
+	if _, err := fmt.Sscanf(string(buf[:n]), "%d:%d", &major, &minor); err != nil {
+		return event.Device{}, false
+	}
+	return d.env.devices.Device(major, minor), true
+}

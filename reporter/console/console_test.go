@@ -1,0 +1,106 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// at is a time in the zone that lines are written in.
+func at(ms int) time.Time {
+	return time.Date(2026, 3, 4, 10, 41, 2, 0, time.Local).Add(time.Duration(ms) * time.Millisecond)
+}
+
+func kill(count uint64) journal.Entry {
+	return journal.Entry{
+		Seq: count, Now: at(120),
+		Event: &event.Event{Kind: event.OOMKill, Time: at(118), CPU: 1},
+		Transitions: []problem.Transition{{Problem: &problem.Problem{
+			Rule: "oom-kill", Reason: "OOMKilling", Message: "stress[4122] killed", Severity: problem.Warning,
+			State: problem.Firing, Count: count, FirstSeen: at(118), LastSeen: at(118),
+		}}},
+	}
+}
+
+func TestText(t *testing.T) {
+	resolved := kill(3)
+	resolved.Event, resolved.Now = nil, at(5118)
+	resolved.Transitions[0].Problem.State = problem.Resolved
+	hidden := kill(1)
+	hidden.Event.CPU = event.NoCPU
+	hidden.Transitions[0].Problem.SuppressedBy = "disk-stalled"
+	tests := []struct {
+		name  string
+		entry journal.Entry
+		want  string
+	}{
+		{"first", kill(1), "10:41:02.118 warning  OOMKilling           stress[4122] killed [oom-kill] (2ms)\n"},
+		{"again", kill(23), "10:41:02.118 warning  OOMKilling           stress[4122] killed (x23) [oom-kill] (2ms)\n"},
+		{"over", resolved, "10:41:07.118 resolved OOMKilling           stress[4122] killed — after 5s (x3) [oom-kill]\n"},
+		{"no kernel record, hidden by its cause", hidden, "10:41:02.118 warning  OOMKilling           stress[4122] killed [oom-kill, caused by disk-stalled]\n"},
+		{
+			"condition", journal.Entry{Now: at(0), Transitions: []problem.Transition{{Condition: &problem.Condition{
+				Type: "KernelDeadlock", Status: problem.True, Reason: "TaskHung", Message: "a task is stuck",
+			}}}}, "10:41:02.000 node     KernelDeadlock=True TaskHung: a task is stuck\n",
+		},
+		{"nothing followed", journal.Entry{Now: at(0), Event: &event.Event{Kind: event.Source}}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := NewText(&b).Write(tt.entry); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, b.String()); diff != "" {
+				t.Errorf("line differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestJSONIsOneEntryALine(t *testing.T) {
+	var b bytes.Buffer
+	w := NewJSON(&b)
+	want := []journal.Entry{kill(1), kill(2)}
+	for _, e := range want {
+		if err := w.Write(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines, want %d", len(lines), len(want))
+	}
+	for i, line := range lines {
+		var got journal.Entry
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want[i], got); diff != "" {
+			t.Errorf("entry differs (-want +got):\n%s", diff)
+		}
+	}
+}
+
+type broken struct{}
+
+var errBroken = errors.New("pipe is broken")
+
+func (broken) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestWriteErrorsAreReturned(t *testing.T) {
+	for name, w := range map[string]Writer{"text": NewText(broken{}), "json": NewJSON(broken{})} {
+		if err := w.Write(kill(1)); !errors.Is(err, errBroken) {
+			t.Errorf("%s: %v, want %v", name, err, errBroken)
+		}
+	}
+}

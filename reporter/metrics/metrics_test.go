@@ -1,0 +1,82 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+func TestMetrics(t *testing.T) {
+	m := New("v1")
+	m.Journal(func() journal.Stats { return journal.Stats{Appended: 7, Bytes: 99} })
+	m.Event(&event.Event{Kind: event.OOMKill}, time.Microsecond)
+	m.Event(&event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "diskio", Reason: "ring-full", Count: 5}}, 0)
+	m.Event(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "diskio"}}, 0)
+	m.Handled(time.Millisecond)
+	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", State: problem.Firing}})
+	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "KernelDeadlock", Status: problem.True}})
+	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "KernelDeadlock", Status: problem.False}})
+	m.Firing(map[string]int{"a": 2})
+	m.Firing(map[string]int{"b": 1}) // a no longer fires
+	m.Rules(map[string]uint64{"a": 3}, map[string]uint64{"b": 4})
+	m.OutputError()
+	const want = `
+# HELP kernosis_condition 1 for the status a node condition has now, 0 for the others.
+# TYPE kernosis_condition gauge
+kernosis_condition{status="False",type="KernelDeadlock"} 1
+kernosis_condition{status="True",type="KernelDeadlock"} 0
+kernosis_condition{status="Unknown",type="KernelDeadlock"} 0
+# HELP kernosis_journal_bytes Size of the journal on disk.
+# TYPE kernosis_journal_bytes gauge
+kernosis_journal_bytes 99
+# HELP kernosis_journal_entries_total Entries written to the journal.
+# TYPE kernosis_journal_entries_total counter
+kernosis_journal_entries_total 7
+# HELP kernosis_output_errors_total Lines that could not be written to the standard output.
+# TYPE kernosis_output_errors_total counter
+kernosis_output_errors_total 1
+# HELP kernosis_problem_transitions_total State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.
+# TYPE kernosis_problem_transitions_total counter
+kernosis_problem_transitions_total{reason="OOMKilling",rule="oom-kill",state="firing"} 1
+# HELP kernosis_problems Problems that are firing now, by rule.
+# TYPE kernosis_problems gauge
+kernosis_problems{rule="b"} 1
+# HELP kernosis_records_lost_total Kernel records that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire).
+# TYPE kernosis_records_lost_total counter
+kernosis_records_lost_total{reason="ring-full",stem="diskio"} 5
+# HELP kernosis_rule_errors Evaluations of a rule that ended with an error since the agent started.
+# TYPE kernosis_rule_errors gauge
+kernosis_rule_errors{rule="a"} 3
+# HELP kernosis_rule_groups_overflowed Events that found a rule's groups at their limit since the agent started.
+# TYPE kernosis_rule_groups_overflowed gauge
+kernosis_rule_groups_overflowed{rule="b"} 4
+# HELP kernosis_source_up 1 where a source sees its faults, 0 where it is blind.
+# TYPE kernosis_source_up gauge
+kernosis_source_up{stem="diskio"} 0
+`
+	names := []string{
+		"kernosis_condition", "kernosis_journal_bytes", "kernosis_journal_entries_total", "kernosis_output_errors_total",
+		"kernosis_problem_transitions_total", "kernosis_problems", "kernosis_records_lost_total", "kernosis_rule_errors",
+		"kernosis_rule_groups_overflowed", "kernosis_source_up",
+	}
+	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+	if n, err := testutil.GatherAndCount(m.Registry, "kernosis_events_total"); err != nil || n != len(event.Kinds()) {
+		t.Errorf("%d kinds counted (%v), want all %d, zeros too", n, err, len(event.Kinds()))
+	}
+	// What "promtool check metrics" checks.
+	problems, err := testutil.GatherAndLint(m.Registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}

@@ -1,0 +1,66 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestHandler(t *testing.T) {
+	healthy, ready := error(nil), errors.New("sources are not attached yet")
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kernosis_test"}, func() float64 { return 7 }))
+	h := Handler(reg, func() error { return healthy }, func() error { return ready })
+	get := func(method, path string) (int, string) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		return w.Code, strings.TrimSpace(w.Body.String())
+	}
+	check := func(method, path string, status int, body string) {
+		t.Helper()
+		if gotStatus, gotBody := get(method, path); gotStatus != status || !strings.Contains(gotBody, body) {
+			t.Errorf("%s %s: %d %q, want %d with %q", method, path, gotStatus, gotBody, status, body)
+		}
+	}
+	check("GET", "/healthz", http.StatusOK, "ok")
+	check("GET", "/readyz", http.StatusServiceUnavailable, "sources are not attached yet")
+	check("GET", "/metrics", http.StatusOK, "kernosis_test 7")
+	check("POST", "/healthz", http.StatusMethodNotAllowed, "")
+	check("GET", "/other", http.StatusNotFound, "")
+	healthy, ready = errors.New("oomkill: the canary of 9s ago did not reach the engine"), nil
+	check("GET", "/healthz", http.StatusServiceUnavailable, "canary")
+	check("GET", "/readyz", http.StatusOK, "ok")
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, l, http.NotFoundHandler()) }()
+	resp, err := http.Get("http://" + l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Error(err)
+	}
+	resp.Body.Close()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	if resp, err := http.Get("http://" + l.Addr().String()); err == nil {
+		resp.Body.Close()
+		t.Error("still answers")
+	}
+}
