@@ -50,7 +50,7 @@ FUZZTIME ?= 20s
 fuzz: ## run each fuzz target for FUZZTIME
 	@go list ./... | while read -r pkg; do \
 	  go test -list '^Fuzz' $$pkg | grep '^Fuzz' | while read -r f; do \
-	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$pkg || exit 1; \
 	  done || exit 1; done
 
 ##@ BPF

@@ -85,6 +85,8 @@ func clone[T any](p *T) *T {
 // target, task. Empty where the event has none of them.
 func (e *Event) Subject() string {
 	switch {
+	case e.Container != nil && e.Container.ID == "": // the pod's own group
+		return "pod " + e.Container.PodUID
 	case e.Container != nil && e.Container.PodUID != "":
 		return "pod " + e.Container.PodUID + " container " + short(e.Container.ID)
 	case e.Container != nil:

@@ -1,0 +1,198 @@
+package event
+
+import (
+	"encoding/json"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// fill sets every field that can be reached, so that a field added later is
+// part of the tests.
+func fill(v reflect.Value) {
+	switch v.Interface().(type) {
+	case time.Time:
+		v.Set(reflect.ValueOf(time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)))
+		return
+	case netip.AddrPort:
+		v.Set(reflect.ValueOf(netip.MustParseAddrPort("10.9.0.2:80")))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			fill(v.Index(i))
+		}
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int16, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(7)
+	}
+}
+
+func filled() *Event {
+	var e Event
+	fill(reflect.ValueOf(&e).Elem())
+	return &e
+}
+
+func TestJSONRoundTrip(t *testing.T) {
+	want := filled()
+	raw, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Event
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, &got, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
+		t.Errorf("came back different (-want +got):\n%s", diff)
+	}
+}
+
+// shared lists the paths at which two values point to the same memory.
+func shared(a, b reflect.Value, path string) []string {
+	if a.Type() == reflect.TypeFor[time.Time]() || a.Type() == reflect.TypeFor[netip.AddrPort]() {
+		return nil
+	}
+	var found []string
+	switch a.Kind() {
+	case reflect.Pointer:
+		if a.Pointer() == b.Pointer() {
+			return []string{path}
+		}
+		found = shared(a.Elem(), b.Elem(), path)
+	case reflect.Struct:
+		for i := range a.NumField() {
+			found = append(found, shared(a.Field(i), b.Field(i), path+"."+a.Type().Field(i).Name)...)
+		}
+	case reflect.Slice:
+		if a.Pointer() == b.Pointer() {
+			found = []string{path}
+		}
+	}
+	return found
+}
+
+func TestCloneSharesNothing(t *testing.T) {
+	e := filled()
+	c := e.Clone()
+	if diff := cmp.Diff(e, c, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
+		t.Errorf("clone differs (-original +clone):\n%s", diff)
+	}
+	if s := shared(reflect.ValueOf(e), reflect.ValueOf(c), "Event"); len(s) > 0 {
+		t.Errorf("shared with the original: %v", s)
+	}
+}
+
+func TestSafeText(t *testing.T) {
+	tests := []struct {
+		name, in string
+		limit    int
+		want     string
+	}{
+		{"plain", "nginx: worker", 64, "nginx: worker"},
+		{"unicode stays", "größe→日本", 64, "größe→日本"},
+		{"escape sequence", "a\x1b[2Jb", 64, `a\x1b[2Jb`},
+		{"newline", "a\nb", 64, `a\nb`},
+		{"invalid UTF-8", "a\xffb", 64, `a\xffb`},
+		{"low byte keeps two digits", "\x80\x01", 64, `\x80\x01`},
+		{"bidirectional override", "a\u202eb", 64, `a\u202eb`},
+		{"cut", "abcdef", 3, "abc…"},
+		{"cut inside a rune", "aé", 2, "a…"},
+		{"replacement character itself", "\ufffd", 64, "\ufffd"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := SafeText(tt.in, tt.limit); got != tt.want {
+				t.Errorf("SafeText(%q, %d) = %q, want %q", tt.in, tt.limit, got, tt.want)
+			}
+		})
+	}
+	if n := testing.AllocsPerRun(100, func() { SafeText("kworker/u8:2", 64) }); n != 0 {
+		t.Errorf("a harmless name costs %v allocations", n)
+	}
+}
+
+func FuzzSafeText(f *testing.F) {
+	f.Add("a\x1b\xff\u202e", 3)
+	f.Add(strings.Repeat("é", 5000), 4096)
+	f.Fuzz(func(t *testing.T, s string, limit int) {
+		if limit < 0 || limit > 1<<16 {
+			return
+		}
+		got := SafeText(s, limit)
+		// "\U0010ffff" is the longest escape, of four bytes.
+		if len(got) > 10*limit+len("…") {
+			t.Errorf("%d bytes of %d", len(got), limit)
+		}
+		if !utf8.ValidString(got) {
+			t.Errorf("%q is not valid", got)
+		}
+		if i := strings.IndexFunc(got, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }); i >= 0 {
+			t.Errorf("%q has an unprintable character at %d", got, i)
+		}
+	})
+}
+
+func TestDuration(t *testing.T) {
+	var d Duration
+	if err := d.UnmarshalText([]byte("2m5s")); err != nil || d != Duration(125*time.Second) {
+		t.Errorf("2m5s is %v (%v)", d, err)
+	}
+	if err := d.UnmarshalText([]byte("5")); err == nil || !strings.Contains(err.Error(), `"5"`) {
+		t.Errorf("a number without unit: %v", err)
+	}
+}
+
+func TestSubject(t *testing.T) {
+	task := &Task{PID: 7, Comm: "sh"}
+	tests := []struct {
+		want string
+		ev   Event
+	}{
+		{"pod u container 0123456789ab", Event{Task: task, Container: &Container{ID: "0123456789abcdef", PodUID: "u"}}},
+		{"pod u", Event{Task: task, Container: &Container{PodUID: "u"}}},
+		{"container abc", Event{Task: task, Container: &Container{ID: "abc"}}},
+		{"web", Event{Task: task, SockFail: &SockFailData{Target: "web"}}},
+		{"sda1 at /", Event{Task: task, Device: &Device{Name: "sda1", Mounts: []Mount{{Path: "/"}}}}},
+		{"sda", Event{Task: task, Device: &Device{Name: "sda"}}},
+		{"unit a.service", Event{Task: task, Unit: "a.service", Cgroup: &Cgroup{Path: "/a"}}},
+		{"cgroup /a", Event{Task: task, Cgroup: &Cgroup{Path: "/a"}}},
+		{"sh[7]", Event{Task: task, Cgroup: &Cgroup{Path: "/"}}},
+		{"", Event{}},
+	}
+	for _, tt := range tests {
+		if got := tt.ev.Subject(); got != tt.want {
+			t.Errorf("subject %q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestKindStem(t *testing.T) {
+	for k, want := range map[Kind]string{HungTaskResumed: "hungtask", OOMKill: "oomkill", MountWritable: "mount"} {
+		if got := k.Stem(); got != want {
+			t.Errorf("stem of %s is %q, want %q", k, got, want)
+		}
+	}
+}
