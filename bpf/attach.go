@@ -1,0 +1,184 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// attachHooks serves every hook that is not on demand, first with what an
+// earlier run left pinned.
+func (l *Loaded) attachHooks() error {
+	pinned := map[string]map[string]string{}
+	if l.dir != "" {
+		var err error
+		if pinned, err = pinnedLinks(l.dir); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, h := range l.stem.hooks {
+		if l.adopt(h, pinned[h.name]) || h.onDemand {
+			if h.onDemand && l.links[h.name] == nil {
+				l.report(h, h.variants[0], OnDemand, nil, false)
+			}
+			continue
+		}
+		if err := l.attachHook(h); err != nil && !h.optional {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// adopt takes the pinned link of a hook, if there is one.
+func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
+	for i, v := range h.variants {
+		path, ok := pinned[v.program]
+		if !ok {
+			continue
+		}
+		lk, err := link.LoadPinnedLink(path, nil)
+		if err != nil {
+			continue
+		}
+		prog, err := programOf(lk)
+		if err != nil {
+			_ = lk.Close()
+			continue
+		}
+		l.links[h.name], l.programs[v.program] = lk, prog
+		for j, other := range h.variants {
+			switch {
+			case j == i:
+				l.report(h, v, Adopted, nil, true)
+			case j > i:
+				l.report(h, other, Unused, nil, false)
+			default:
+				l.report(h, other, Absent, errors.New("an earlier run could not attach it"), false)
+			}
+		}
+		return true
+	}
+	return false
+}
+
+func programOf(lk link.Link) (*ebpf.Program, error) {
+	info, err := lk.Info()
+	if err != nil {
+		return nil, fmt.Errorf("link info: %w", err)
+	}
+	return ebpf.NewProgramFromID(info.Program)
+}
+
+// attachHook tries the variants in order and stops at the first that works.
+func (l *Loaded) attachHook(h hook) error {
+	var errs []error
+	done := false
+	for _, v := range h.variants {
+		if done {
+			l.report(h, v, Unused, nil, false)
+			continue
+		}
+		lk, err := l.attachVariant(v)
+		if err != nil {
+			// The canary has loaded before any hook was tried.
+			state := classify(err, l.programs[canaryProgram] != nil)
+			l.report(h, v, state, err, false)
+			errs = append(errs, fmt.Errorf("%s: %s: %w", v.program, state, err))
+			continue
+		}
+		done = true
+		l.links[h.name] = lk
+		pinned := false
+		if l.dir != "" {
+			// perf-event links (kprobes) can be pinned from 5.15 on only; the
+			// report says when one is not.
+			pinned = lk.Pin(linkPin(l.dir, h.name, v.program)) == nil
+		}
+		l.report(h, v, Attached, nil, pinned)
+	}
+	if !done {
+		return fmt.Errorf("hook %s: no variant works: %w", h.name, errors.Join(errs...))
+	}
+	return nil
+}
+
+func (l *Loaded) attachVariant(v variant) (link.Link, error) {
+	if v.usable != nil {
+		if err := v.usable(l.kernel); err != nil {
+			return nil, fmt.Errorf("%w: %w", errAbsent, err)
+		}
+	}
+	if err := l.loadProgram(v.program); err != nil {
+		return nil, err
+	}
+	return v.attach(l.programs[v.program])
+}
+
+func (l *Loaded) report(h hook, v variant, s State, err error, pinned bool) {
+	r := VariantReport{Stem: l.Stem, Hook: h.name, Program: v.program, Optional: h.optional, State: s, Pinned: pinned}
+	if err != nil {
+		r.Reason = reason(err)
+	}
+	l.reportsMu.Lock()
+	defer l.reportsMu.Unlock()
+	l.reports = append(l.reports, r)
+}
+
+// AttachAll attaches every on-demand hook, to find out what would be possible.
+// What can't be attached shows in the reports.
+func (l *Loaded) AttachAll() {
+	for _, h := range l.stem.hooks {
+		if h.onDemand {
+			_ = l.Attach(h.name)
+		}
+	}
+}
+
+// Attach attaches an on-demand hook; it does nothing when that is done.
+func (l *Loaded) Attach(hookName string) error {
+	h, err := l.hook(hookName)
+	if err != nil || l.links[hookName] != nil {
+		return err
+	}
+	l.dropReports(hookName)
+	return l.attachHook(h)
+}
+
+// Detach undoes [Loaded.Attach].
+func (l *Loaded) Detach(hookName string) error {
+	h, err := l.hook(hookName)
+	lk := l.links[hookName]
+	if err != nil || lk == nil {
+		return err
+	}
+	delete(l.links, hookName)
+	l.dropReports(hookName)
+	l.report(h, h.variants[0], OnDemand, nil, false)
+	// Unpin is a no-op for a link that is not pinned.
+	return errors.Join(lk.Unpin(), lk.Close())
+}
+
+func (l *Loaded) hook(name string) (hook, error) {
+	for _, h := range l.stem.hooks {
+		if h.name == name {
+			return h, nil
+		}
+	}
+	return hook{}, fmt.Errorf("%s has no hook %q", l.Stem, name)
+}
+
+func (l *Loaded) dropReports(hookName string) {
+	l.reportsMu.Lock()
+	defer l.reportsMu.Unlock()
+	kept := l.reports[:0]
+	for _, r := range l.reports {
+		if r.Hook != hookName {
+			kept = append(kept, r)
+		}
+	}
+	l.reports = kept
+}
