@@ -40,7 +40,7 @@ type diskStallSource struct {
 }
 
 const (
-	// diskStallEvery is how often devices are looked at. A look costs some 6 µs
+	// diskStallEvery is how often devices are looked at. A look costs some 10 µs
 	// a device.
 	diskStallEvery = 2 * time.Second
 	// diskStallAfter is how long a device may complete nothing. A disk that

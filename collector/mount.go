@@ -30,8 +30,9 @@ type mountSource struct {
 	wake     chan struct{}       // holds one token while suspects has new ones
 
 	// Of Run's goroutine.
-	last     []hostfs.Mount
-	reported map[fsKey]*refusing
+	last       []hostfs.Mount
+	reported   map[fsKey]*refusing
+	told, down bool // what tellSource told last
 }
 
 // refusing is a filesystem that was reported.
@@ -99,8 +100,8 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 			case <-again.C:
 			}
 			table, err := m.env.fs.MountTable()
+			m.tellSource(err, emit)
 			if err != nil {
-				m.env.log.Warn("mounts can't be read", "error", err)
 				continue
 			}
 			if wait := m.look(table, time.Now(), emit); wait > 0 {
@@ -109,6 +110,18 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 		}
 	})
 	return g.Wait()
+}
+
+// tellSource tells once whether the mount table can be read.
+func (m *mountSource) tellSource(err error, emit Emit) {
+	if m.told && m.down == (err != nil) {
+		return
+	}
+	m.told, m.down = true, err != nil
+	if err != nil {
+		m.env.log.Error("read-only filesystems can't be seen", "error", err)
+	}
+	emit(m.env.sourceEvent(event.MountReadOnly.Stem(), err))
 }
 
 // watch says when the kernel has announced a change. The watcher's own table is

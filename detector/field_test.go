@@ -28,7 +28,8 @@ func full() *event.Event {
 		Mount:   &event.MountData{FSType: "ext4", Path: "/m", Reason: "r"},
 		SockFail: &event.SockFailData{Target: "t", Verdict: "v", Phase: "p", Errno: "E", Duration: 1, Retransmits: 1,
 			Evidence: []string{"a", "b"}, Excluded: []string{"c"}, QueueLen: 1, QueueMax: 1},
-		Lost: &event.LostData{Stem: "s", Count: 1, Reason: "r"}, SourceUp: &event.SourceData{Stem: "s", Up: true, Reason: "r"},
+		DiskStall: &event.DiskStallData{InFlight: 1, StalledFor: 1},
+		Lost:      &event.LostData{Stem: "s", Count: 1, Reason: "r"}, SourceUp: &event.SourceData{Stem: "s", Up: true, Reason: "r"},
 	}
 }
 
