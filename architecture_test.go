@@ -32,7 +32,6 @@ var mayImport = map[string][]string{
 	"reporter/metrics":    {"collector/event", "detector/problem", "reporter/journal"},
 	"cmd/kernosis":        {"bpf", "collector", "detector", "reporter", "cmd"},
 	"cmd/kernosis/inject": {},
-	"vmtest":              {"bpf", "collector", "detector", "reporter", "cmd/kernosis/inject"},
 }
 
 func TestImportsPointOneWay(t *testing.T) {
