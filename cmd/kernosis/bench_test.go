@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,15 +32,55 @@ import (
 
 // docs/benchmarks.md says how to read these figures.
 
-// stampedLines notes when each line could be read.
+// stampedLines notes when each line of an agent could be read.
 type stampedLines struct {
+	cpu int // where the reader runs; -1: anywhere
+
 	mu   sync.Mutex
 	boot []time.Duration // since boot, as the kernel's stamps; the i-th line's
 }
 
+// start is process.start with each line's time.
+func (s *stampedLines) start(p *process) {
+	p.t.Helper()
+	p.cmd = exec.Command(os.Args[0], append([]string{"run", "-o", "json", "--state-dir", p.state, "--pin-root", p.pins,
+		"--targets-dir", p.target, "--listen", ""}, p.args...)...)
+	p.cmd.Env = append(os.Environ(), beKernosis+"=1")
+	p.cmd.Stderr = &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	// A file of its own, that blocks: the runtime's poller would wake another
+	// thread first.
+	fd, err := unix.Dup(int(out.(*os.File).Fd()))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		p.t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	go s.copy(os.NewFile(uintptr(fd), "stdout of the agent"), w)
+	go p.read(r)
+}
+
 // copy passes lines on from r to w.
-func (s *stampedLines) copy(r io.Reader, w io.WriteCloser) {
+func (s *stampedLines) copy(r io.ReadCloser, w io.WriteCloser) {
+	defer r.Close()
 	defer w.Close()
+	runtime.LockOSThread() // and never unlocked
+	if s.cpu >= 0 {
+		var set unix.CPUSet
+		set.Set(s.cpu)
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			return // shows as no line at all
+		}
+	}
 	lines := bufio.NewReaderSize(r, 1<<20)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -56,42 +97,38 @@ func (s *stampedLines) copy(r io.Reader, w io.WriteCloser) {
 	}
 }
 
-// startStamped is process.start with each line's time.
-func startStamped(p *process) *stampedLines {
-	p.t.Helper()
-	p.cmd = exec.Command(os.Args[0], append([]string{"run", "-o", "json", "--state-dir", p.state, "--pin-root", p.pins,
-		"--targets-dir", p.target, "--listen", ""}, p.args...)...)
-	p.cmd.Env = append(os.Environ(), beKernosis+"=1")
-	p.cmd.Stderr = &p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	s := &stampedLines{}
-	r, w := io.Pipe()
-	go s.copy(out, w)
-	go p.read(r)
-	return s
-}
-
 // 101 real OOM kills, from the kernel's stamp to the engine and to the line that
 // a reader of the agent's standard output has got. The journal is written in
-// between.
+// between. With "another CPU" neither the agent nor the reader can be woken on the
+// CPU where the kernel is busy with the kill.
 func BenchmarkDetectionLatency(b *testing.B) {
 	needRoot(b)
-	const each = 101
+	b.Run("any CPU", func(b *testing.B) { benchmarkLatency(b, false) })
+	b.Run("another CPU", func(b *testing.B) {
+		if runtime.NumCPU() < 2 {
+			b.Skip("needs two CPUs")
+		}
+		benchmarkLatency(b, true)
+	})
+}
+
+func benchmarkLatency(b *testing.B, apart bool) {
+	const each, killCPU, otherCPU = 101, 0, 1
 	var engine, line []time.Duration
 	for b.Loop() {
-		p := newProcess(b)
-		lines := startStamped(p)
+		p, lines := newProcess(b), &stampedLines{cpu: -1}
+		if apart {
+			lines.cpu = otherCPU
+		}
+		lines.start(p)
 		p.waitSources(0)
 		oom := &inject.OOM{StateDir: b.TempDir()}
 		if err := oom.Start(b.Context()); err != nil {
 			b.Skip("no memory control group:", err)
+		}
+		if apart {
+			pin(b, p.cmd.Process.Pid, otherCPU)
+			pin(b, oom.MainPID(), killCPU)
 		}
 		for range each {
 			if _, err := oom.Kill(b.Context()); err != nil {
@@ -119,6 +156,26 @@ func BenchmarkDetectionLatency(b *testing.B) {
 		b.ReportMetric(d[len(d)-1].Seconds()*1e6, name+"-max-us")
 	}
 	b.ReportMetric(float64(len(line)), "kills")
+}
+
+// pin keeps a process on one CPU; its children and new threads, too.
+func pin(b *testing.B, pid, cpu int) {
+	b.Helper()
+	threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var set unix.CPUSet
+	set.Set(cpu)
+	for _, t := range threads {
+		tid, err := strconv.Atoi(t.Name())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := unix.SchedSetaffinity(tid, &set); err != nil {
+			b.Fatalf("pin to CPU %d: %v", cpu, err)
+		}
+	}
 }
 
 // idleFor has three canaries of each stem, some task walks and one save.
