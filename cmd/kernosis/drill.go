@@ -58,7 +58,7 @@ func drills(dir string) []drill {
 			},
 		},
 		{
-			fault: "readonly-fs", rule: "readonly-filesystem",
+			fault: "readonly-fs", args: []string{"--duration", "3s"}, rule: "readonly-filesystem",
 			match: onOurLoop,
 			cause: func(ev *event.Event) string { return ev.Mount.FSType + " " + ev.Mount.Reason },
 		},
