@@ -80,10 +80,9 @@ func clone[T any](p *T) *T {
 	return &v
 }
 
-// Subject names what the event is about in the terms an operator uses, most
-// telling first: pod, container, systemd unit, cgroup, device, connection
-// target, task. Empty where the event has none of them.
-func (e *Event) Subject() string {
+// Owner names whom the task or I/O belongs to: pod, container, systemd unit or
+// control group. Empty where nothing but the root group is known.
+func (e *Event) Owner() string {
 	switch {
 	case e.Container != nil && e.Container.ID == "": // the pod's own group
 		return "pod " + e.Container.PodUID
@@ -91,16 +90,30 @@ func (e *Event) Subject() string {
 		return "pod " + e.Container.PodUID + " container " + short(e.Container.ID)
 	case e.Container != nil:
 		return "container " + short(e.Container.ID)
+	case e.Unit != "":
+		return "unit " + e.Unit
+	case e.Cgroup != nil && e.Cgroup.Path != "" && e.Cgroup.Path != "/":
+		return "cgroup " + e.Cgroup.Path
+	}
+	return ""
+}
+
+// Subject names what the event is about in the terms an operator uses, most
+// telling first: pod or container, connection target, device, systemd unit,
+// control group, task. Empty where the event has none of them.
+func (e *Event) Subject() string {
+	owner := e.Owner()
+	switch {
+	case e.Container != nil:
+		return owner
 	case e.SockFail != nil:
 		return e.SockFail.Target
 	case e.Device != nil && len(e.Device.Mounts) > 0:
 		return e.Device.Name + " at " + e.Device.Mounts[0].Path
 	case e.Device != nil:
 		return e.Device.Name
-	case e.Unit != "":
-		return "unit " + e.Unit
-	case e.Cgroup != nil && e.Cgroup.Path != "" && e.Cgroup.Path != "/":
-		return "cgroup " + e.Cgroup.Path
+	case owner != "":
+		return owner
 	case e.Task != nil:
 		return e.Task.String()
 	}
