@@ -53,19 +53,12 @@ func commonFields() []*Field {
 		{Name: "event.source", Type: String, Kinds: all(), few: true, Doc: "program or reader that saw it",
 			read: func(e *event.Event) value { return text(e.Source) }},
 		{Name: "inOwner", Type: String, Kinds: all(), Doc: "\" in \" and the owner, to follow a name in a message; empty where owner is",
-			read: func(e *event.Event) value { return text(inOwner(e)) }},
+			read: func(e *event.Event) value { return text(e.OwnerAfter(" in ")) }},
 		{Name: "owner", Type: String, Kinds: all(), Doc: "whom the task or I/O belongs to: pod, container, unit or cgroup; empty: nothing but the root cgroup is known",
 			read: func(e *event.Event) value { return text(e.Owner()) }},
 		{Name: "subject", Type: String, Kinds: all(), Doc: "what it is about, most telling first: pod or container, target, device, unit, cgroup, task",
 			read: func(e *event.Event) value { return text(e.Subject()) }},
 	}
-}
-
-func inOwner(e *event.Event) string {
-	if owner := e.Owner(); owner != "" {
-		return " in " + owner
-	}
-	return ""
 }
 
 func subjectFields() []*Field {

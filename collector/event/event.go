@@ -82,18 +82,22 @@ func clone[T any](p *T) *T {
 
 // Owner names whom the task or I/O belongs to: pod, container, systemd unit or
 // control group. Empty where nothing but the root group is known.
-func (e *Event) Owner() string {
+func (e *Event) Owner() string { return e.OwnerAfter("") }
+
+// OwnerAfter is Owner behind a prefix, for one allocation; empty, without the
+// prefix, where Owner is.
+func (e *Event) OwnerAfter(prefix string) string {
 	switch {
 	case e.Container != nil && e.Container.ID == "": // the pod's own group
-		return "pod " + e.Container.PodUID
+		return prefix + "pod " + e.Container.PodUID
 	case e.Container != nil && e.Container.PodUID != "":
-		return "pod " + e.Container.PodUID + " container " + short(e.Container.ID)
+		return prefix + "pod " + e.Container.PodUID + " container " + short(e.Container.ID)
 	case e.Container != nil:
-		return "container " + short(e.Container.ID)
+		return prefix + "container " + short(e.Container.ID)
 	case e.Unit != "":
-		return "unit " + e.Unit
+		return prefix + "unit " + e.Unit
 	case e.Cgroup != nil && e.Cgroup.Path != "" && e.Cgroup.Path != "/":
-		return "cgroup " + e.Cgroup.Path
+		return prefix + "cgroup " + e.Cgroup.Path
 	}
 	return ""
 }
@@ -102,22 +106,20 @@ func (e *Event) Owner() string {
 // telling first: pod or container, connection target, device, systemd unit,
 // control group, task. Empty where the event has none of them.
 func (e *Event) Subject() string {
-	owner := e.Owner()
 	switch {
 	case e.Container != nil:
-		return owner
+		return e.Owner()
 	case e.SockFail != nil:
 		return e.SockFail.Target
 	case e.Device != nil && len(e.Device.Mounts) > 0:
 		return e.Device.Name + " at " + e.Device.Mounts[0].Path
 	case e.Device != nil:
 		return e.Device.Name
-	case owner != "":
-		return owner
-	case e.Task != nil:
-		return e.Task.String()
 	}
-	return ""
+	if owner := e.Owner(); owner != "" || e.Task == nil {
+		return owner
+	}
+	return e.Task.String()
 }
 
 // short cuts a container id to the 12 digits that container tools print.
