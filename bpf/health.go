@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -18,24 +19,30 @@ func (l *Loaded) RunCanary(nonce uint64) error {
 	return nil
 }
 
-// RingFull returns how many records found the ring full since it was made.
-func (l *Loaded) RingFull() (uint64, error) {
-	var perCPU []uint64
-	if err := l.maps[mapLost].Lookup(uint32(0), &perCPU); err != nil {
-		return 0, fmt.Errorf("read losses of %s: %w", l.Stem, err)
-	}
-	var sum uint64
-	for _, n := range perCPU {
-		sum += n
-	}
-	return sum, nil
+// Elements of the map "lost".
+const (
+	lostRingFull uint32 = iota // counted by the programs
+	toldRingFull               // notes of the agent: how much of it is told
+	toldSkipped
+)
+
+// Losses are records that a stem lost and that nobody was told of yet.
+type Losses struct {
+	// RingFull: the ring was full.
+	RingFull uint64
+	// Skipped: the kernel skipped a program because it was running on that CPU
+	// already (kernels from 6.1 on; earlier ones let tracing programs nest).
+	Skipped uint64
+
+	ringFull, skipped uint64 // the totals these come from
 }
 
-// Skipped returns how many runs of the stem's programs the kernel skipped
-// because the program was running on that CPU already (kernels from 6.1 on;
-// earlier ones let tracing programs nest).
-func (l *Loaded) Skipped() (uint64, error) {
-	var sum uint64
+// RingFull returns how many records found the ring full since it was made.
+func (l *Loaded) RingFull() (uint64, error) { return l.lostElement(lostRingFull) }
+
+// Skipped returns how many runs of the stem's programs the kernel skipped since
+// they were loaded.
+func (l *Loaded) Skipped() (sum uint64, err error) {
 	for name, p := range l.programs {
 		stats, err := p.Stats()
 		if err != nil {
@@ -44,6 +51,62 @@ func (l *Loaded) Skipped() (uint64, error) {
 		sum += stats.RecursionMisses
 	}
 	return sum, nil
+}
+
+// Losses returns what was lost since the last [Loaded.ToldLosses], of this run
+// or of an earlier one that left its pins.
+func (l *Loaded) Losses() (Losses, error) {
+	var out Losses
+	var err error
+	if out.ringFull, err = l.RingFull(); err != nil {
+		return out, err
+	}
+	if out.skipped, err = l.Skipped(); err != nil {
+		return out, err
+	}
+	toldFull, err := l.lostElement(toldRingFull)
+	if err != nil {
+		return out, err
+	}
+	toldSkip, err := l.lostElement(toldSkipped)
+	if err != nil {
+		return out, err
+	}
+	// A program that had to be loaded anew counts from 0 again.
+	toldSkip = min(toldSkip, out.skipped)
+	out.RingFull, out.Skipped = out.ringFull-min(toldFull, out.ringFull), out.skipped-toldSkip
+	return out, nil
+}
+
+// ToldLosses notes that these losses were told. An agent that is killed before
+// tells them twice, not never.
+func (l *Loaded) ToldLosses(told Losses) error {
+	return errors.Join(l.noteLost(toldRingFull, told.ringFull), l.noteLost(toldSkipped, told.skipped))
+}
+
+func (l *Loaded) lostElement(i uint32) (sum uint64, err error) {
+	var perCPU []uint64
+	if err := l.maps[mapLost].Lookup(i, &perCPU); err != nil {
+		return 0, fmt.Errorf("read losses of %s: %w", l.Stem, err)
+	}
+	for _, n := range perCPU {
+		sum += n
+	}
+	return sum, nil
+}
+
+// noteLost keeps a total in the first CPU's part of an element.
+func (l *Loaded) noteLost(i uint32, total uint64) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("note losses of %s: %w", l.Stem, err)
+	}
+	perCPU := make([]uint64, cpus)
+	perCPU[0] = total
+	if err := l.maps[mapLost].Put(i, perCPU); err != nil {
+		return fmt.Errorf("note losses of %s: %w", l.Stem, err)
+	}
+	return nil
 }
 
 // CheckLinks verifies that the kernel still has every link of the stem.

@@ -215,6 +215,49 @@ func TestRingFullIsCounted(t *testing.T) {
 	}
 }
 
+// Losses are told once, also by the agent that comes after the one that lost
+// them or told of them.
+func TestLossesAreToldOnceAcrossRestarts(t *testing.T) {
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	untold := func(l *Loaded) Losses {
+		t.Helper()
+		lost, err := l.Losses()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lost
+	}
+	overflow := func(l *Loaded) {
+		t.Helper()
+		for nonce := range uint64(25_000) {
+			if err := l.RunCanary(nonce); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l := openStem(t, oomkill(), k, pins)
+	overflow(l)
+	first := untold(l)
+	if first.RingFull == 0 {
+		t.Fatal("nothing was lost")
+	}
+	if err := l.ToldLosses(first); err != nil {
+		t.Fatal(err)
+	}
+	if again := untold(l); again.RingFull != 0 {
+		t.Errorf("%d told a second time", again.RingFull)
+	}
+	overflow(l) // the ring is full still: each one is lost, and the agent dies
+	l.Close()
+	pins.Close()
+
+	l = openStem(t, oomkill(), k, reopen())
+	if lost := untold(l); lost.RingFull != 25_000 {
+		t.Errorf("after the restart %d are to be told, want the 25000 since", lost.RingFull)
+	}
+}
+
 func TestPinRootIsExclusive(t *testing.T) {
 	testKernel(t)
 	pins, _ := testPins(t)

@@ -41,9 +41,9 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) {
 	l.predecessor = p
 }
 
-// Drain hands every record that can be read now to handle, oldest build first,
-// and gives it back to the kernel after handle has returned. It returns how
-// many there were. A record that handle is given is valid during the call.
+// Drain hands every record that was there when it was called to handle, oldest
+// build first, and gives it back to the kernel after handle has returned. It
+// returns how many there were. A record is valid during the call it is given to.
 func (l *Loaded) Drain(handle func(raw []byte)) (int, error) {
 	n := 0
 	var err error
@@ -69,10 +69,15 @@ func (l *Loaded) Drain(handle func(raw []byte)) (int, error) {
 
 func drain(r *Ring, handle func(raw []byte)) int {
 	n := 0
-	for raw := r.Next(); raw != nil; raw = r.Next() {
+	// What comes meanwhile is left for the next time: a flood must not keep the
+	// caller from its other work, nor from ending.
+	for end := r.produced().Load(); r.next < end; n++ {
+		raw := r.Next()
+		if raw == nil {
+			break
+		}
 		handle(raw)
 		r.Commit()
-		n++
 	}
 	r.Commit() // discarded records at the end
 	return n

@@ -34,10 +34,7 @@ func realKills(b *testing.B, n int) (*stem, [][]byte) {
 		b.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	env, err := newEnvironment(Config{HostRoot: "/"}, log)
-	if err != nil {
-		b.Fatal(err)
-	}
+	env := newEnvironment(Config{HostRoot: "/"}, log)
 	b.Cleanup(func() { env.close() })
 	env.memcgOOM() // not in the first kill's time
 	s := &stem{name: bpf.StemOOMKill, env: env, log: log, source: "bpf/" + bpf.StemOOMKill, decoder: newOOMKill(env)}

@@ -39,7 +39,7 @@ type environment struct {
 // containers, and their groups come and go.
 const attributed = 4096
 
-func newEnvironment(cfg Config, log *slog.Logger) (*environment, error) {
+func newEnvironment(cfg Config, log *slog.Logger) *environment {
 	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32) {}}
 	env.clock = hostfs.NewClock()
 	env.symbols = hostfs.NewSymbols(env.fs)
@@ -61,7 +61,7 @@ func newEnvironment(cfg Config, log *slog.Logger) (*environment, error) {
 		return slices.Collect(maps.Values(ranges))
 	})
 	go env.memcgOOM()
-	return env, nil
+	return env
 }
 
 func (env *environment) close() error {

@@ -55,8 +55,6 @@ type stem struct {
 
 	source string
 	ev     event.Event
-	// Totals already told, to tell only what is new.
-	ringFull, skipped uint64
 
 	canaryMu sync.Mutex
 	canary   canaryState
@@ -196,7 +194,10 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 		}
 		// Rounded up: a wait of 0 ms would spin.
 		if err := p.Wait(max(wait, 0) + time.Millisecond); errors.Is(err, os.ErrClosed) {
-			return nil
+			// What came before the end is told; who detaches now loses none of it.
+			_, err := s.loaded.Drain(func(raw []byte) { s.handle(raw, emit) })
+			s.tellLosses(emit)
+			return err
 		} else if err != nil {
 			return err
 		}
@@ -232,19 +233,24 @@ func (s *stem) handle(raw []byte, emit Emit) {
 	}
 }
 
-// tellLosses emits what the kernel lost since the last time.
+// tellLosses emits what was lost and is not told yet.
 func (s *stem) tellLosses(emit Emit) {
-	if n, err := s.loaded.RingFull(); err != nil {
+	lost, err := s.loaded.Losses()
+	if err != nil {
 		s.log.Warn("read losses", "error", err)
-	} else if n > s.ringFull {
-		s.tellLost("ring-full", n-s.ringFull, emit)
-		s.ringFull = n
+		return
 	}
-	if n, err := s.loaded.Skipped(); err != nil {
-		s.log.Warn("read losses", "error", err)
-	} else if n > s.skipped {
-		s.tellLost("recursion", n-s.skipped, emit)
-		s.skipped = n
+	if lost.RingFull == 0 && lost.Skipped == 0 {
+		return
+	}
+	if lost.RingFull > 0 {
+		s.tellLost("ring-full", lost.RingFull, emit)
+	}
+	if lost.Skipped > 0 {
+		s.tellLost("recursion", lost.Skipped, emit)
+	}
+	if err := s.loaded.ToldLosses(lost); err != nil {
+		s.log.Warn("losses may be told again", "error", err)
 	}
 }
 

@@ -25,13 +25,9 @@ type Sources struct {
 
 // Open attaches what this machine allows. What it does not allow is told by
 // name in the log, and as [event.Source] events when Run begins; the rest
-// runs. The only errors are those of the machine's set-up: another agent runs,
-// /proc can't be read.
+// runs. The only error is that another agent runs.
 func Open(cfg Config, log *slog.Logger) (*Sources, error) {
-	env, err := newEnvironment(cfg, log)
-	if err != nil {
-		return nil, err
-	}
+	env := newEnvironment(cfg, log)
 	s := &Sources{env: env}
 	s.mounts = newMountSource(env)
 	s.stalls = newDiskStallSource(env)

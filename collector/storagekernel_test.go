@@ -43,10 +43,7 @@ func newStorageAgent(t *testing.T, name string) *storageAgent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env, err := newEnvironment(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env := newEnvironment(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { env.close() })
 	env.kernel = k
 	a := &storageAgent{t: t, env: env, events: map[string][]*event.Event{}, more: make(chan struct{}, 1)}

@@ -200,9 +200,6 @@ func (e *Engine) Conditions() []problem.Condition {
 	return out
 }
 
-// Rules returns the rule set the engine runs.
-func (e *Engine) Rules() *RuleSet { return e.set }
-
 // start begins a call: it drops the monotonic clock reading (events have
 // none), keeps time from running backwards, and does what is due.
 func (e *Engine) start(now time.Time) time.Time {

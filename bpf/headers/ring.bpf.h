@@ -30,10 +30,12 @@ struct {
 	__type(value, union kn_records);
 } events SEC(".maps");
 
-/* Records that were not written because the ring was full. 8 bytes a CPU. */
+/* Element 0: records that were not written because the ring was full. The others
+ * are the agent's own notes of what it has told already (health.go): the map is
+ * pinned, so they outlive it. 24 bytes a CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 3);
 	__type(key, __u32);
 	__type(value, __u64);
 } lost SEC(".maps");
