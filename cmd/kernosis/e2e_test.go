@@ -338,8 +338,15 @@ func TestWithoutPrivilege(t *testing.T) {
 		}
 	}()
 	url := waitURL(t, &stderr)
-	if status, body := get(t, url+"/metrics"); status != http.StatusOK || !strings.Contains(body, `kernosis_source_up{stem="oomkill"} 0`) {
-		t.Errorf("metrics: %d, no blind source in\n%s", status, body)
+	// It serves before its sources have told how they are.
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		status, body := get(t, url+"/metrics")
+		if status == http.StatusOK && strings.Contains(body, `kernosis_source_up{stem="oomkill"} 0`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("metrics: %d, no blind source in\n%s", status, body)
+		}
 	}
 	if status, _ := get(t, url+"/healthz"); status != http.StatusServiceUnavailable {
 		t.Errorf("healthz of a blind agent: %d, want 503", status)
