@@ -6,20 +6,19 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -40,33 +39,23 @@ type stampedLines struct {
 	boot []time.Duration // since boot, as the kernel's stamps; the i-th line's
 }
 
-// start is process.start with each line's time.
-func (s *stampedLines) start(p *process) {
-	p.t.Helper()
-	p.cmd = exec.Command(os.Args[0], append([]string{"run", "-o", "json", "--state-dir", p.state, "--pin-root", p.pins,
-		"--targets-dir", p.target, "--listen", ""}, p.args...)...)
-	p.cmd.Env = append(os.Environ(), beKernosis+"=1")
-	p.cmd.Stderr = &p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	// A file of its own, that blocks: the runtime's poller would wake another
-	// thread first.
-	fd, err := unix.Dup(int(out.(*os.File).Fd()))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := unix.SetNonblock(fd, false); err != nil {
-		p.t.Fatal(err)
-	}
-	r, w := io.Pipe()
-	go s.copy(os.NewFile(uintptr(fd), "stdout of the agent"), w)
-	go p.read(r)
+// start is Agent.Start with each line's time.
+func (s *stampedLines) start(b *testing.B, a *agenttest.Agent) {
+	b.Helper()
+	a.StartThrough(func(out io.ReadCloser) io.Reader {
+		// A file of its own, that blocks: the runtime's poller would wake another
+		// thread first.
+		fd, err := unix.Dup(int(out.(*os.File).Fd()))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := unix.SetNonblock(fd, false); err != nil {
+			b.Fatal(err)
+		}
+		r, w := io.Pipe()
+		go s.copy(os.NewFile(uintptr(fd), "stdout of the agent"), w)
+		return r
+	})
 }
 
 // copy passes lines on from r to w.
@@ -116,18 +105,18 @@ func benchmarkLatency(b *testing.B, apart bool) {
 	const each, killCPU, otherCPU = 101, 0, 1
 	var engine, line []time.Duration
 	for b.Loop() {
-		p, lines := newProcess(b), &stampedLines{cpu: -1}
+		p, lines := newAgent(b), &stampedLines{cpu: -1}
 		if apart {
 			lines.cpu = otherCPU
 		}
-		lines.start(p)
-		p.waitSources(0)
+		lines.start(b, p)
+		p.WaitSources(0)
 		oom := &inject.OOM{StateDir: b.TempDir()}
 		if err := oom.Start(b.Context()); err != nil {
 			b.Skip("no memory control group:", err)
 		}
 		if apart {
-			pin(b, p.cmd.Process.Pid, otherCPU)
+			pin(b, p.PID(), otherCPU)
 			pin(b, oom.MainPID(), killCPU)
 		}
 		for range each {
@@ -135,13 +124,13 @@ func benchmarkLatency(b *testing.B, apart bool) {
 				b.Fatal(err)
 			}
 		}
-		entries := p.wait("last kill", 20*time.Second, func(entries []journal.Entry) bool {
+		entries := p.Wait("last kill", 20*time.Second, func(entries []journal.Entry) bool {
 			return len(kills(entries, oom.Cgroup())) == each
 		})
 		if err := oom.Close(); err != nil {
 			b.Error(err)
 		}
-		p.stop()
+		p.Stop()
 		for i, e := range entries {
 			if len(kills([]journal.Entry{e}, oom.Cgroup())) > 0 {
 				engine = append(engine, e.Now.Sub(e.Event.Time))
@@ -188,18 +177,18 @@ func BenchmarkIdle(b *testing.B) {
 	var memory map[string]float64
 	var inKernel float64
 	for b.Loop() {
-		p := newProcess(b)
+		p := newAgent(b)
 		began := time.Now()
-		p.start()
-		p.waitSources(0)
-		pid := p.cmd.Process.Pid
+		p.Start()
+		p.WaitSources(0)
+		pid := p.PID()
 		start, startCPU = time.Since(began), cpuTime(b, pid)
 		time.Sleep(3 * time.Second) // the look-ups that a start begins are over
 		before, from := cpuTime(b, pid), time.Now()
 		time.Sleep(idleFor)
 		idleCPU, idle = cpuTime(b, pid)-before, time.Since(from)
 		memory, inKernel = statusKiB(b, pid), memlock(b, pid)
-		p.stop()
+		p.Stop()
 	}
 	b.ReportMetric(0, "ns/op") // the time it was left alone
 	b.ReportMetric(start.Seconds()*1e3, "start-ms")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -32,6 +34,27 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
+}
+
+func newAgent(t testing.TB, args ...string) *agenttest.Agent {
+	t.Helper()
+	a := agenttest.New(t, os.Args[0], args...)
+	a.Env = []string{beKernosis + "=1"}
+	return a
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(raw)
 }
 
 func needRoot(t testing.TB) {
@@ -59,9 +82,9 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 	needRoot(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	p := newProcess(t)
-	p.start()
-	p.waitSources(0)
+	p := newAgent(t)
+	p.Start()
+	p.WaitSources(0)
 
 	oom := &inject.OOM{StateDir: t.TempDir()}
 	if err := oom.Start(ctx); err != nil {
@@ -73,9 +96,9 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 		switch i {
 		case 7:
 			// At once: the agent may be anywhere in its work on the seventh.
-			p.kill()
+			p.Kill()
 		case 16:
-			p.start()
+			p.Start()
 		}
 		pid, err := oom.Kill(ctx)
 		if err != nil {
@@ -83,15 +106,15 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 		}
 		want = append(want, uint32(pid))
 	}
-	p.wait("23rd kill", 20*time.Second, func(entries []journal.Entry) bool {
+	p.Wait("23rd kill", 20*time.Second, func(entries []journal.Entry) bool {
 		pids := kills(entries, oom.Cgroup())
 		return len(pids) > 0 && pids[len(pids)-1] == want[22]
 	})
-	p.stop()
+	p.Stop()
 
 	// What was printed before the kill may lack the last line; the journal not.
 	var entries []journal.Entry
-	if _, err := journal.Read(filepath.Join(p.state, journalDir), 0, func(e journal.Entry) error {
+	if _, err := journal.Read(filepath.Join(p.State, journalDir), 0, func(e journal.Entry) error {
 		entries = append(entries, e)
 		return nil
 	}); err != nil {
@@ -120,9 +143,9 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 // The child that was killed is named, not the container's main process.
 func TestOOMKillOfAChildNamesIt(t *testing.T) {
 	needRoot(t)
-	p := newProcess(t)
-	p.start()
-	p.waitSources(0)
+	p := newAgent(t)
+	p.Start()
+	p.WaitSources(0)
 	oom := &inject.OOM{StateDir: t.TempDir()}
 	if err := oom.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -133,7 +156,7 @@ func TestOOMKillOfAChildNamesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ev *event.Event
-	p.wait("kill", 10*time.Second, func(entries []journal.Entry) bool {
+	p.Wait("kill", 10*time.Second, func(entries []journal.Entry) bool {
 		for _, e := range entries {
 			if len(kills([]journal.Entry{e}, oom.Cgroup())) > 0 {
 				ev = e.Event
@@ -164,26 +187,12 @@ func TestOOMKillOfAChildNamesIt(t *testing.T) {
 	}
 }
 
-// transitions returns the states that a rule's problems of one group prefix
-// entered, in order.
-func transitions(entries []journal.Entry, rule string, of func(*problem.Problem) bool) []problem.State {
-	var states []problem.State
-	for _, e := range entries {
-		for _, t := range e.Transitions {
-			if t.Problem != nil && t.Problem.Rule == rule && of(t.Problem) {
-				states = append(states, t.Problem.State)
-			}
-		}
-	}
-	return states
-}
-
 // A hang that lasts over a kill -9 of the agent is one problem, and clears.
 func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
 	needRoot(t)
-	p := newProcess(t, "--hung-task-after", "2s")
-	p.start()
-	p.waitSources(0)
+	p := newAgent(t, "--hung-task-after", "2s")
+	p.Start()
+	p.WaitSources(0)
 	hang := &inject.HungTask{}
 	info, err := hang.Start(t.Context())
 	if err != nil {
@@ -200,8 +209,8 @@ func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
 		holder = fmt.Sprintf("held by %s[%d]", info.Holder.Comm, info.Holder.TID)
 	}
 	ours := func(pr *problem.Problem) bool { return strings.HasPrefix(pr.Message, waiter) }
-	entries := p.wait("hang", 20*time.Second, func(entries []journal.Entry) bool {
-		return len(transitions(entries, "task-hung", ours)) > 0
+	entries := p.Wait("hang", 20*time.Second, func(entries []journal.Entry) bool {
+		return len(agenttest.States(entries, "task-hung", ours)) > 0
 	})
 	for _, e := range entries {
 		for _, tr := range e.Transitions {
@@ -210,19 +219,19 @@ func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
 			}
 		}
 	}
-	p.kill()
-	before := len(p.snapshot())
-	p.start()
-	p.waitSources(before)
+	p.Kill()
+	before := len(p.Entries())
+	p.Start()
+	p.WaitSources(before)
 	if err := hang.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	healed := time.Now()
-	entries = p.wait("end of the hang", 10*time.Second, func(entries []journal.Entry) bool {
-		states := transitions(entries, "task-hung", ours)
+	entries = p.Wait("end of the hang", 10*time.Second, func(entries []journal.Entry) bool {
+		states := agenttest.States(entries, "task-hung", ours)
 		return states[len(states)-1] == problem.Resolved
 	})
-	if got := transitions(entries, "task-hung", ours); fmt.Sprint(got) != "[firing resolved]" {
+	if got := agenttest.States(entries, "task-hung", ours); fmt.Sprint(got) != "[firing resolved]" {
 		t.Errorf("states %v, want one hang that resolves once", got)
 	}
 	t.Logf("resolved %s after it was healed", time.Since(healed).Round(time.Millisecond))
@@ -243,9 +252,9 @@ func TestRulesAreReloaded(t *testing.T) {
 		}
 	}
 	write(rule("MemoryGone"))
-	p := newProcess(t, "--rules-dir", dir)
-	p.start()
-	p.waitSources(0)
+	p := newAgent(t, "--rules-dir", dir)
+	p.Start()
+	p.WaitSources(0)
 	oom := &inject.OOM{StateDir: t.TempDir()}
 	if err := oom.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -253,24 +262,24 @@ func TestRulesAreReloaded(t *testing.T) {
 	defer oom.Close()
 	killAs := func(reason string) {
 		t.Helper()
-		before := len(p.snapshot())
+		before := len(p.Entries())
 		if _, err := oom.Kill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		p.wait(reason, 10*time.Second, func(entries []journal.Entry) bool {
-			return len(transitions(entries[before:], "oom-kill", func(pr *problem.Problem) bool {
+		p.Wait(reason, 10*time.Second, func(entries []journal.Entry) bool {
+			return len(agenttest.States(entries[before:], "oom-kill", func(pr *problem.Problem) bool {
 				return pr.Reason == reason && pr.State == problem.Firing && strings.HasSuffix(oom.Cgroup(), strings.TrimPrefix(pr.Message, "kn-oom-child of "))
 			})) > 0
 		})
 	}
 	killAs("MemoryGone")
 	write("rules: nonsense")
-	if log, ok := p.stderr.wait(10*time.Second, func(s string) bool { return strings.Contains(s, "own.yaml:1:") }); !ok {
+	if log, ok := p.Log.Wait(10*time.Second, func(s string) bool { return strings.Contains(s, "own.yaml:1:") }); !ok {
 		t.Fatalf("the bad file is not told with its line:\n%s", log)
 	}
 	killAs("MemoryGone")
 	write(rule("MemoryShort"))
-	if log, ok := p.stderr.wait(10*time.Second, func(s string) bool { return strings.Contains(s, "rules reloaded") }); !ok {
+	if log, ok := p.Log.Wait(10*time.Second, func(s string) bool { return strings.Contains(s, "rules reloaded") }); !ok {
 		t.Fatalf("not reloaded:\n%s", log)
 	}
 	killAs("MemoryShort")
@@ -278,24 +287,24 @@ func TestRulesAreReloaded(t *testing.T) {
 
 func TestSIGTERMDetachesEverything(t *testing.T) {
 	needRoot(t)
-	p := newProcess(t)
-	p.start()
-	p.waitSources(0)
-	if _, err := os.Stat(p.pins); err != nil {
+	p := newAgent(t)
+	p.Start()
+	p.WaitSources(0)
+	if _, err := os.Stat(p.Pins); err != nil {
 		t.Fatalf("nothing is pinned while the agent runs: %v", err)
 	}
-	p.stop()
-	if _, err := os.Stat(p.pins); !errors.Is(err, os.ErrNotExist) {
+	p.Stop()
+	if _, err := os.Stat(p.Pins); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("pins are left after SIGTERM: %v", err)
 	}
 }
 
 func TestSecondAgentIsRefused(t *testing.T) {
 	needRoot(t)
-	p := newProcess(t)
-	p.start()
-	p.waitSources(0)
-	other := exec.Command(os.Args[0], "run", "--state-dir", t.TempDir(), "--pin-root", p.pins, "--listen", "")
+	p := newAgent(t)
+	p.Start()
+	p.WaitSources(0)
+	other := exec.Command(os.Args[0], "run", "--state-dir", t.TempDir(), "--pin-root", p.Pins, "--listen", "")
 	other.Env = append(os.Environ(), beKernosis+"=1")
 	out, err := other.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "another kernosis is running") {
@@ -326,7 +335,7 @@ func TestWithoutPrivilege(t *testing.T) {
 	cmd := exec.Command(binary, "run", "-o", "json", "--state-dir", filepath.Join(dir, "state"), "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), beKernosis+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
-	var stderr syncBuffer
+	var stderr agenttest.Log
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -337,7 +346,7 @@ func TestWithoutPrivilege(t *testing.T) {
 			t.Errorf("ended with %v", err)
 		}
 	}()
-	url := waitURL(t, &stderr)
+	url := stderr.URL(t)
 	// It serves before its sources have told how they are.
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		status, body := get(t, url+"/metrics")
@@ -358,10 +367,10 @@ func TestWithoutPrivilege(t *testing.T) {
 
 func TestHealthAndMetrics(t *testing.T) {
 	needRoot(t)
-	p := newProcess(t, "--listen", "127.0.0.1:0")
-	p.start()
-	p.waitSources(0)
-	url := waitURL(t, &p.stderr)
+	p := newAgent(t, "--listen", "127.0.0.1:0")
+	p.Start()
+	p.WaitSources(0)
+	url := p.Log.URL(t)
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		status, body := get(t, url+"/readyz")
@@ -372,7 +381,7 @@ func TestHealthAndMetrics(t *testing.T) {
 			t.Fatalf("not ready: %d %s", status, body)
 		}
 	}
-	p.wait("mount and diskstall sources", 10*time.Second, func(entries []journal.Entry) bool {
+	p.Wait("mount and diskstall sources", 10*time.Second, func(entries []journal.Entry) bool {
 		up := map[string]bool{}
 		for _, e := range entries {
 			if e.Event != nil && e.Event.Kind == event.Source && e.Event.SourceUp.Up {

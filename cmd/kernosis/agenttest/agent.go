@@ -1,0 +1,204 @@
+// Package agenttest runs the agent as a process of its own, for tests on a real
+// kernel: it starts and ends it as an operator or a crash would, and reads what
+// it prints. It must not be imported by anything but tests.
+package agenttest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// Agent is a "kernosis run" with folders of its own. It may be started again
+// after its end.
+type Agent struct {
+	Path string   // of the executable
+	Env  []string // besides this process's
+	Args []string // after those that Start gives
+
+	State   string // --state-dir
+	Pins    string // --pin-root
+	Targets string // --targets-dir
+	Log     Log    // what it wrote to its standard error
+
+	t   testing.TB
+	cmd *exec.Cmd
+
+	mu      sync.Mutex
+	entries []journal.Entry
+	changed chan struct{}
+}
+
+// New returns an agent that is not started yet. It is killed, and its pins are
+// removed, at the end of the test; its log is shown when the test has failed.
+func New(t testing.TB, path string, args ...string) *Agent {
+	t.Helper()
+	dir := t.TempDir()
+	a := &Agent{
+		t: t, Path: path, Args: args, State: filepath.Join(dir, "state"), Targets: filepath.Join(dir, "targets.d"),
+		Pins:    fmt.Sprintf("/sys/fs/bpf/kernosis-e2e-%d-%d", os.Getpid(), time.Now().UnixNano()),
+		changed: make(chan struct{}, 1),
+	}
+	t.Cleanup(func() {
+		a.Kill()
+		os.RemoveAll(a.Pins)
+		if t.Failed() {
+			t.Logf("log of the agent:\n%s", a.Log.String())
+		}
+	})
+	return a
+}
+
+// Start starts it and reads what it prints.
+func (a *Agent) Start() {
+	a.t.Helper()
+	a.StartThrough(func(stdout io.ReadCloser) io.Reader { return stdout })
+}
+
+// StartThrough is Start with a reader between the agent and this process.
+func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
+	a.t.Helper()
+	args := append([]string{"run", "-o", "json", "--state-dir", a.State, "--pin-root", a.Pins,
+		"--targets-dir", a.Targets, "--listen", ""}, a.Args...)
+	a.cmd = exec.Command(a.Path, args...)
+	a.cmd.Env = append(os.Environ(), a.Env...)
+	a.cmd.Stderr = &a.Log
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := a.cmd.StdoutPipe()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := a.cmd.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+	go a.read(through(out))
+}
+
+func (a *Agent) read(r io.Reader) {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		var e journal.Entry
+		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
+			a.t.Errorf("line is no entry: %v: %s", err, s.Text())
+			continue
+		}
+		a.mu.Lock()
+		a.entries = append(a.entries, e)
+		a.mu.Unlock()
+		select {
+		case a.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Entries returns what the agent has printed so far, over all its starts.
+func (a *Agent) Entries() []journal.Entry {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]journal.Entry(nil), a.entries...)
+}
+
+// Wait returns the entries once ok is true for them. The test fails when that
+// has not happened within the time.
+func (a *Agent) Wait(what string, within time.Duration, ok func([]journal.Entry) bool) []journal.Entry {
+	a.t.Helper()
+	deadline := time.After(within)
+	for {
+		if entries := a.Entries(); ok(entries) {
+			return entries
+		}
+		select {
+		case <-a.changed:
+		case <-deadline:
+			a.t.Fatalf("no %s within %s", what, within)
+		}
+	}
+}
+
+// WaitSources waits until every stem has told that it sees, in the entries from
+// the n-th on.
+func (a *Agent) WaitSources(n int) {
+	a.t.Helper()
+	a.Wait("sources", 60*time.Second, func(entries []journal.Entry) bool {
+		up := map[string]bool{}
+		for _, e := range entries[min(n, len(entries)):] {
+			if e.Event != nil && e.Event.Kind == event.Source {
+				up[e.Event.SourceUp.Stem] = e.Event.SourceUp.Up
+			}
+		}
+		for _, s := range bpf.Stems() {
+			if !up[s.Name] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// PID returns the id of the process of the last start.
+func (a *Agent) PID() int { return a.cmd.Process.Pid }
+
+// Signal sends the running process a signal.
+func (a *Agent) Signal(sig os.Signal) {
+	a.t.Helper()
+	if err := a.cmd.Process.Signal(sig); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// Kill ends it as kill -9 does.
+func (a *Agent) Kill() {
+	if a.cmd != nil && a.cmd.ProcessState == nil {
+		a.cmd.Process.Kill()
+		a.cmd.Wait()
+	}
+}
+
+// Stop ends it as systemd and kubelet do.
+func (a *Agent) Stop() {
+	a.t.Helper()
+	a.Signal(syscall.SIGTERM)
+	if err := a.cmd.Wait(); err != nil {
+		a.t.Errorf("ended with %v", err)
+	}
+}
+
+// Events returns the events of a kind among entries, in order.
+func Events(entries []journal.Entry, kind event.Kind) []*event.Event {
+	var events []*event.Event
+	for _, e := range entries {
+		if e.Event != nil && e.Event.Kind == kind {
+			events = append(events, e.Event)
+		}
+	}
+	return events
+}
+
+// States returns the states that a rule's problems entered, in order, of those
+// problems for which of holds.
+func States(entries []journal.Entry, rule string, of func(*problem.Problem) bool) []problem.State {
+	var states []problem.State
+	for _, e := range entries {
+		for _, t := range e.Transitions {
+			if t.Problem != nil && t.Problem.Rule == rule && of(t.Problem) {
+				states = append(states, t.Problem.State)
+			}
+		}
+	}
+	return states
+}
