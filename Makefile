@@ -53,11 +53,48 @@ fuzz: ## run each fuzz target for FUZZTIME
 	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$pkg || exit 1; \
 	  done || exit 1; done
 
+##@ Other kernels, in virtual machines
+
+# What the machines are made of, and what their tests use inside.
+VMTEST_PACKAGES := qemu-system-x86 kmod debian-archive-keyring e2fsprogs xfsprogs btrfs-progs dmsetup nftables
+
+.PHONY: vmtest-setup
+vmtest-setup: ## install qemu and what the machines hold (Debian and its kin, as root)
+	@PATH=$$PATH:/sbin:/usr/sbin; for p in qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs dmsetup nft; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing="$$missing debian-archive-keyring"; \
+	[ -z "$$missing" ] && exit; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y --no-install-recommends $(VMTEST_PACKAGES); \
+	else echo "missing:$$missing; install $(VMTEST_PACKAGES)"; exit 2; fi
+
+.PHONY: vmtest-tools
+vmtest-tools: build
+	CGO_ENABLED=0 go build -o bin/vmrun ./vmtest/vmrun
+	CGO_ENABLED=0 go build -o bin/vmmatrix ./vmtest/vmmatrix
+
+.PHONY: vmtest-kernels
+vmtest-kernels: vmtest-setup vmtest-tools ## fetch the kernels of vmtest/kernels.txt, KERNEL= for some; nothing is installed
+	bin/vmmatrix fetch -kernel "$(KERNEL)"
+
+.PHONY: vmtest
+vmtest: vmtest-setup vmtest-tools ## every fault on every kernel; KERNEL="5.10 7.2" and STEM=oomkill for some
+	bin/vmmatrix run -kernel "$(KERNEL)" -stem "$(STEM)"
+
+.PHONY: vmtest-report
+vmtest-report: vmtest-setup vmtest-tools ## the same for all, and write docs/kernels.md
+	bin/vmmatrix run -report docs/kernels.md
+
+.PHONY: vmtest-mutants
+vmtest-mutants: vmtest-setup vmtest-tools clang ## break a program on purpose, and see the tests fail; on the newest kernel
+	bin/vmmatrix mutants -kernel "$(or $(KERNEL),newest)" -stem "$(STEM)"
+
 ##@ BPF
 
-.PHONY: generate
-generate: ## rebuild the BPF objects (installs clang-16 where it is missing)
+.PHONY: clang
+clang:
 	@command -v clang-16 >/dev/null && [ -e /usr/include/bpf/bpf_helpers.h ] || { apt-get update -qq && apt-get install -y --no-install-recommends $(CLANG_PACKAGES); }
+
+.PHONY: generate
+generate: clang ## rebuild the BPF objects (installs clang-16 where it is missing)
 	go generate ./bpf/...
 
 .PHONY: verify

@@ -32,6 +32,16 @@ var mayImport = map[string][]string{
 	"reporter/metrics":    {"collector/event", "detector/problem", "reporter/journal"},
 	"cmd/kernosis":        {"bpf", "collector", "detector", "reporter", "cmd"},
 	"cmd/kernosis/inject": {},
+
+	// Only tests import these.
+	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/journal"},
+	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
+	"vmtest/guest":           {},
+	"vmtest/kernel":          {},
+	"vmtest/netlab":          {},
+	"vmtest/machine":         {"vmtest/guest", "vmtest/kernel"},
+	"vmtest/vmrun":           {"vmtest/guest", "vmtest/kernel", "vmtest/machine"},
+	"vmtest/vmmatrix":        {"vmtest/guest", "vmtest/kernel"},
 }
 
 func TestImportsPointOneWay(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -34,12 +35,13 @@ type Agent struct {
 	Targets string // --targets-dir
 	Log     Log    // what it wrote to its standard error
 
-	t   testing.TB
 	cmd *exec.Cmd
 
 	mu      sync.Mutex
+	current testing.TB // whose failure an agent's is
 	entries []journal.Entry
-	changed chan struct{}
+	changed chan struct{} // closed, and replaced, with each entry
+	ended   chan struct{} // closed at the test's end
 }
 
 // New returns an agent that is not started yet. It is killed, and its pins are
@@ -48,12 +50,13 @@ func New(t testing.TB, path string, args ...string) *Agent {
 	t.Helper()
 	dir := t.TempDir()
 	a := &Agent{
-		t: t, Path: path, Args: args, State: filepath.Join(dir, "state"), Targets: filepath.Join(dir, "targets.d"),
+		current: t, Path: path, Args: args, State: filepath.Join(dir, "state"), Targets: filepath.Join(dir, "targets.d"),
 		Pins:    fmt.Sprintf("/sys/fs/bpf/kernosis-e2e-%d-%d", os.Getpid(), time.Now().UnixNano()),
-		changed: make(chan struct{}, 1),
+		changed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	t.Cleanup(func() {
 		a.Kill()
+		close(a.ended)
 		os.RemoveAll(a.Pins)
 		if t.Failed() {
 			t.Logf("log of the agent:\n%s", a.Log.String())
@@ -62,15 +65,36 @@ func New(t testing.TB, path string, args ...string) *Agent {
 	return a
 }
 
+// In makes what goes wrong with the agent, from now on and until the subtest's
+// end, a failure of the subtest t. Subtests that run beside each other use
+// [Agent.WaitIn] instead.
+func (a *Agent) In(t testing.TB) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	outer := a.current
+	a.current = t
+	t.Cleanup(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.current = outer
+	})
+}
+
+func (a *Agent) t() testing.TB {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.current
+}
+
 // Start starts it and reads what it prints.
 func (a *Agent) Start() {
-	a.t.Helper()
+	a.t().Helper()
 	a.StartThrough(func(stdout io.ReadCloser) io.Reader { return stdout })
 }
 
 // StartThrough is Start with a reader between the agent and this process.
 func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
-	a.t.Helper()
+	a.t().Helper()
 	args := append([]string{"run", "-o", "json", "--state-dir", a.State, "--pin-root", a.Pins,
 		"--targets-dir", a.Targets, "--listen", ""}, a.Args...)
 	a.cmd = exec.Command(a.Path, args...)
@@ -79,12 +103,25 @@ func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := a.cmd.StdoutPipe()
 	if err != nil {
-		a.t.Fatal(err)
+		a.t().Fatal(err)
 	}
-	if err := a.cmd.Start(); err != nil {
-		a.t.Fatal(err)
+	if err := a.spawn(); err != nil {
+		a.t().Fatal(err)
 	}
 	go a.read(through(out))
+}
+
+// spawn starts the command from a thread that lives as long as the test:
+// Pdeathsig is about the thread, and the runtime ends one with a goroutine that
+// was locked to it, such as one that entered a network namespace.
+func (a *Agent) spawn() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		started <- a.cmd.Start()
+		<-a.ended
+	}()
+	return <-started
 }
 
 func (a *Agent) read(r io.Reader) {
@@ -93,16 +130,14 @@ func (a *Agent) read(r io.Reader) {
 	for s.Scan() {
 		var e journal.Entry
 		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
-			a.t.Errorf("line is no entry: %v: %s", err, s.Text())
+			a.t().Errorf("line is no entry: %v: %s", err, s.Text())
 			continue
 		}
 		a.mu.Lock()
 		a.entries = append(a.entries, e)
+		close(a.changed)
+		a.changed = make(chan struct{})
 		a.mu.Unlock()
-		select {
-		case a.changed <- struct{}{}:
-		default:
-		}
 	}
 }
 
@@ -116,16 +151,26 @@ func (a *Agent) Entries() []journal.Entry {
 // Wait returns the entries once ok is true for them. The test fails when that
 // has not happened within the time.
 func (a *Agent) Wait(what string, within time.Duration, ok func([]journal.Entry) bool) []journal.Entry {
-	a.t.Helper()
+	t := a.t()
+	t.Helper()
+	return a.WaitIn(t, what, within, ok)
+}
+
+// WaitIn is Wait where it is the test t that fails.
+func (a *Agent) WaitIn(t testing.TB, what string, within time.Duration, ok func([]journal.Entry) bool) []journal.Entry {
+	t.Helper()
 	deadline := time.After(within)
 	for {
+		a.mu.Lock()
+		changed := a.changed
+		a.mu.Unlock()
 		if entries := a.Entries(); ok(entries) {
 			return entries
 		}
 		select {
-		case <-a.changed:
+		case <-changed:
 		case <-deadline:
-			a.t.Fatalf("no %s within %s", what, within)
+			t.Fatalf("no %s within %s", what, within)
 		}
 	}
 }
@@ -133,7 +178,7 @@ func (a *Agent) Wait(what string, within time.Duration, ok func([]journal.Entry)
 // WaitSources waits until every stem has told that it sees, in the entries from
 // the n-th on.
 func (a *Agent) WaitSources(n int) {
-	a.t.Helper()
+	a.t().Helper()
 	a.Wait("sources", 60*time.Second, func(entries []journal.Entry) bool {
 		up := map[string]bool{}
 		for _, e := range entries[min(n, len(entries)):] {
@@ -155,9 +200,9 @@ func (a *Agent) PID() int { return a.cmd.Process.Pid }
 
 // Signal sends the running process a signal.
 func (a *Agent) Signal(sig os.Signal) {
-	a.t.Helper()
+	a.t().Helper()
 	if err := a.cmd.Process.Signal(sig); err != nil {
-		a.t.Fatal(err)
+		a.t().Fatal(err)
 	}
 }
 
@@ -171,10 +216,10 @@ func (a *Agent) Kill() {
 
 // Stop ends it as systemd and kubelet do.
 func (a *Agent) Stop() {
-	a.t.Helper()
+	a.t().Helper()
 	a.Signal(syscall.SIGTERM)
 	if err := a.cmd.Wait(); err != nil {
-		a.t.Errorf("ended with %v", err)
+		a.t().Errorf("ended with %v", err)
 	}
 }
 

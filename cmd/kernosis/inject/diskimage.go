@@ -84,7 +84,7 @@ func (d *DiskError) imageOnTmpfs() error {
 func (d *DiskError) fillUp() error {
 	const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 	for _, block := range d.blocks {
-		if err := unix.Fallocate(int(d.image.Fd()), punch, int64(block)*diskBlock, diskBlock); err != nil {
+		if err := fallocate(d.image, punch, int64(block)*diskBlock, diskBlock); err != nil {
 			return fmt.Errorf("punch block %d out of %s: %w", block, d.image.Name(), err)
 		}
 	}

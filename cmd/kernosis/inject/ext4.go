@@ -37,11 +37,21 @@ func newImage(r *record, path string, size int64) (*os.File, error) {
 // allocate makes every block of an image be there from the start, so that the
 // filesystem's own writes never fail: only what a fault takes away does.
 func allocate(image *os.File, size int64) error {
-	if err := unix.Fallocate(int(image.Fd()), 0, 0, size); err != nil {
+	if err := fallocate(image, 0, 0, size); err != nil {
 		_ = image.Close()
 		return fmt.Errorf("make image %s of %d bytes: %w", image.Name(), size, err)
 	}
 	return nil
+}
+
+// fallocate is the system call, begun again where a signal ended it: the
+// runtime's own are enough for that on a slow machine.
+func fallocate(f *os.File, mode uint32, offset, length int64) error {
+	for {
+		if err := unix.Fallocate(int(f.Fd()), mode, offset, length); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // mountExt4 makes a filesystem in the image, a loop device over it and a mount

@@ -2,7 +2,6 @@ package inject
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -55,8 +54,8 @@ func runDisk(ctx context.Context, r *run) (err error) {
 			return err
 		}
 		sector, ioErr, err := d.Fail()
-		if err != nil && d.Kind == DiskRead {
-			return fmt.Errorf("%w (kernels before 6.12 read zeroes there)", err)
+		if err != nil && ioErr == nil && d.Kind == DiskRead {
+			return &Refused{Reason: "a loop device over a file that became shorter reads zeros on kernels before 6.12"}
 		} else if err != nil {
 			return err
 		}

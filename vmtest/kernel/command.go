@@ -1,0 +1,94 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// programs are what this package runs, and the Debian package each is in.
+func programs() map[string]string {
+	return map[string]string{
+		"apt-get": "apt", "apt-cache": "apt", "apt-config": "apt",
+		"dpkg-deb": "dpkg", "depmod": "kmod", "modprobe": "kmod",
+	}
+}
+
+// findProgram returns a program's path. Those of an administrator are found also
+// where a user's PATH has no sbin.
+func findProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", &SetupError{What: name + " is missing", Do: "install the package " + programs()[name], Err: err}
+}
+
+// command is a program to run to its end.
+type command struct {
+	name string
+	args []string
+	dir  string
+	env  []string   // besides the caller's
+	keep []*os.File // handed down: a lock that must outlive us while the program does
+}
+
+// run returns what the program printed. Its error holds what it complained of;
+// a cancelled context ends it with all its children.
+func (c command) run(ctx context.Context) ([]byte, error) {
+	path, err := findProgram(c.name)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, c.args...)
+	cmd.Dir, cmd.ExtraFiles = c.dir, c.keep
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Env = append(cmd.Env, c.env...)
+	// It goes with us also where nothing cancels the context: where we are killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second // for pipes that a child of it still holds
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
+		}
+		return nil, &commandError{name: c.name, complaint: strings.TrimSpace(complaint.String()), err: err}
+	}
+	return out.Bytes(), nil
+}
+
+// commandError is a program that ended with an error.
+type commandError struct {
+	name      string
+	complaint string // its standard error output
+	err       error
+}
+
+func (e *commandError) Error() string {
+	if e.complaint == "" {
+		return fmt.Sprintf("%s: %v", e.name, e.err)
+	}
+	return fmt.Sprintf("%s: %s", e.name, strings.ReplaceAll(e.complaint, "\n", "; "))
+}
+
+func (e *commandError) Unwrap() error { return e.err }
+
+// complains tells whether err is a program's that said so.
+func complains(err error, text string) bool {
+	ce, ok := errors.AsType[*commandError](err)
+	return ok && strings.Contains(ce.complaint, text)
+}

@@ -1,0 +1,255 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mirrorOfChild makes the test binary fetch from that mirror, into cacheOfChild.
+const (
+	mirrorOfChild = "KERNEL_TEST_MIRROR"
+	cacheOfChild  = "KERNEL_TEST_CACHE"
+)
+
+func TestMain(m *testing.M) {
+	if mirror := os.Getenv(mirrorOfChild); mirror != "" {
+		f := fetcher{cacheDir: os.Getenv(cacheOfChild), mirror: mirror, trusted: true, logf: func(string, ...any) {}}
+		if _, err := f.fetch(context.Background(), stable); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// wrap puts a script of a program's name before the real one in PATH. $real is
+// the real one's path.
+func wrap(t *testing.T, name, script string) {
+	t.Helper()
+	path, err := findProgram(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nreal="+path+"\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// TestFetchKilled kills a fetch, as the kernel's OOM killer would, at each of its
+// steps.
+func TestFetchKilled(t *testing.T) {
+	for name, script := range map[string]string{
+		"apt-cache": `kill -9 $PPID`,
+		"apt-get":   `case "$*" in *" download "*) echo half >half.deb; kill -9 $PPID;; *) exec $real "$@";; esac`,
+		"dpkg-deb":  `$real "$@"; kill -9 $PPID`,
+		"depmod":    `$real "$@"; kill -9 $PPID`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRepository(t)
+			r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
+			f := r.fetcher()
+			path := os.Getenv("PATH")
+			wrap(t, name, script)
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), mirrorOfChild+"="+f.mirror, cacheOfChild+"="+f.cacheDir)
+			out, err := cmd.CombinedOutput()
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGKILL {
+				t.Fatalf("the fetch was not killed: %v: %s", err, out)
+			}
+			if _, err := Open(f.cacheDir, "6.1"); !errors.Is(err, ErrNotFetched) {
+				t.Errorf("Open returns %v", err)
+			}
+			if half := f.left(t, "kernels"); (len(half) > 0) != (name == "dpkg-deb" || name == "depmod") {
+				t.Errorf("images are %v", half)
+			}
+
+			t.Setenv("PATH", path)
+			f.must(t, stable)
+			if got := f.left(t, "kernels"); !slices.Equal(got, []string{"6.1"}) {
+				t.Errorf("images are %v", got)
+			}
+			if got := f.left(t, "debs"); got != nil {
+				t.Errorf("packages are %v", got)
+			}
+			if got := f.left(t, "apt/stable"); slices.Contains(got, packageCache) {
+				t.Errorf("state of apt is %v", got)
+			}
+		})
+	}
+}
+
+// TestFetchComparesSums has an apt that accepts anything.
+func TestFetchComparesSums(t *testing.T) {
+	const accept = `case "$*" in *" download "*) echo >>%s; [ $(wc -l <%[1]s) -gt %d ] || { echo corrupt >x.deb; exit 0; };; esac; exec $real "$@"`
+	for _, test := range []struct {
+		corrupt int
+		good    bool
+	}{{1, true}, {2, false}} {
+		t.Run(fmt.Sprintf("corrupt %d times", test.corrupt), func(t *testing.T) {
+			r := newRepository(t)
+			r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
+			f := r.fetcher()
+			count := filepath.Join(t.TempDir(), "count")
+			wrap(t, "apt-get", fmt.Sprintf(accept, count, test.corrupt))
+			_, err := f.fetch(t.Context(), stable)
+			if downloads := strings.Count(read(t, count), "\n"); downloads != 2 {
+				t.Errorf("%d downloads", downloads)
+			}
+			if test.good {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			sum, sumErr := sum(filepath.Join(r.dir, "pool/linux-image-6.1.0-50-amd64_6.1.176-1_amd64.deb"))
+			if sumErr != nil {
+				t.Fatal(sumErr)
+			}
+			const corrupt = "06d0083ba740ff26c91cb17f10d15d398eea1affd3112599b429f30452b59db4"
+			want := fmt.Sprintf("debs/linux-image-6.1.0-50-amd64_6.1.176-1_amd64.deb has SHA256 %s, not %s", corrupt, sum)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error is %v, want %s", err, want)
+			}
+			for _, dir := range []string{"debs", "kernels"} {
+				if got := f.left(t, dir); got != nil {
+					t.Errorf("%s has %v", dir, got)
+				}
+			}
+		})
+	}
+}
+
+func TestFetchWithoutPrograms(t *testing.T) {
+	for name, dir := range programs() {
+		if _, err := findProgram(name); err != nil || dir == "kmod" { // which may be where no PATH is needed
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			path := t.TempDir()
+			for other := range programs() {
+				if real, err := findProgram(other); err == nil && other != name {
+					if err := os.Symlink(real, filepath.Join(path, other)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			t.Setenv("PATH", path)
+			cacheDir := filepath.Join(t.TempDir(), "cache")
+			_, err := newFetcher(t, "file:/nowhere", cacheDir).fetch(t.Context(), stable)
+			wantSetupError(t, err, name+" is missing", "install the package "+dir)
+			if _, err := os.Stat(cacheDir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the cache was begun: %v", err)
+			}
+		})
+	}
+}
+
+// TestFetchOnFullDisk fills a disk before the fetch, and while it unpacks: a
+// package's own idea of its size is 0 here.
+func TestFetchOnFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("not root: no small filesystem to fill")
+	}
+	r := newRepository(t)
+	packages := kernelPackages("6.1.0-50-amd64", "6.1.176-1")
+	packages[1].files["lib/modules/6.1.0-50-amd64/kernel/zeros"] = strings.Repeat("\x00", indexSpace+16<<20)
+	r.publish("stable", packages...)
+	for name, test := range map[string]struct {
+		size int64 // of the filesystem
+		want string
+	}{
+		"before":          {16 << 20, "free 112 MiB there, or set " + cacheEnv},
+		"while unpacking": {indexSpace + 8<<20, "free some space there, or set " + cacheEnv},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := t.TempDir()
+			if err := unix.Mount("vmtest", disk, "tmpfs", 0, fmt.Sprintf("size=%d", test.size)); err != nil {
+				t.Skipf("no small filesystem to fill: %v", err)
+			}
+			t.Cleanup(func() {
+				if err := unix.Unmount(disk, 0); err != nil {
+					t.Error(err)
+				}
+			})
+			f := newFetcher(t, "file:"+r.dir, filepath.Join(disk, "cache"))
+			_, err := f.fetch(t.Context(), stable)
+			wantSetupError(t, err, "the disk of "+f.cacheDir+" is full", test.want)
+			if got := f.left(t, "kernels"); got != nil {
+				t.Errorf("images are %v", got)
+			}
+		})
+	}
+}
+
+// TestFetchVerifiesSignature has an archive that nobody signed.
+func TestFetchVerifiesSignature(t *testing.T) {
+	r := newRepository(t)
+	r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
+	f := r.fetcher()
+	f.trusted = false
+	_, err := f.fetch(t.Context(), stable)
+	wantSetupError(t, err, "is not signed")
+	if got := f.left(t, "kernels"); got != nil {
+		t.Errorf("images are %v", got)
+	}
+}
+
+func TestFetchIntoReadOnlyFolder(t *testing.T) {
+	newRepository(t)
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, "")
+	_, err := newFetcher(t, "file:/nowhere", filepath.Join(file, "cache")).fetch(t.Context(), stable)
+	wantSetupError(t, err, file, "set "+cacheEnv)
+}
+
+// TestFetchHasAptOfItsOwn has the machine's apt configured with a hook, which
+// must not run (as those in /etc/apt, if any), and with the way to its mirror,
+// which is to be taken over.
+func TestFetchHasAptOfItsOwn(t *testing.T) {
+	r := newRepository(t)
+	r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
+	f := r.fetcher()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "apt.conf"), `APT::Update::Pre-Invoke { "touch `+dir+`/ran"; };
+Acquire::Retries "7";
+Acquire::http::Proxy::localhost "DIRECT";
+Acquire::IndexTargets::deb::Other::MetaKey "other";
+`)
+	t.Setenv("APT_CONFIG", filepath.Join(dir, "apt.conf"))
+	f.must(t, stable)
+	if _, err := os.Stat(filepath.Join(dir, "ran")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the hook ran: %v", err)
+	}
+	config := read(t, filepath.Join(f.cacheDir, "apt/stable/apt.conf"))
+	for _, want := range []string{`Acquire::Retries "7";`, `Acquire::http::Proxy::localhost "DIRECT";`} {
+		if !strings.Contains(config, want) {
+			t.Errorf("configuration %q is without %s", config, want)
+		}
+	}
+	s := suite{name: "stable", archive: archive{dir: filepath.Join(f.cacheDir, "apt")}}
+	effective, err := s.apt(t.Context(), "", "apt-config", "dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(effective)) {
+		if strings.Contains(line, "Invoke:: ") {
+			t.Errorf("the machine's hook would run: %s", line)
+		}
+	}
+	if strings.Contains(config, "Invoke") || strings.Contains(config, "Other") {
+		t.Errorf("configuration is %q", config)
+	}
+}

@@ -1,0 +1,220 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// indexSpace is room for a suite's index: 11 MB as it comes in, twice as much as
+// it is kept, once more while the old one is there, and apt's cache of it.
+const indexSpace = 128 << 20
+
+// fetcher fetches kernels from one mirror.
+type fetcher struct {
+	cacheDir string
+	mirror   string
+	trusted  bool // see archive
+	logf     func(format string, args ...any)
+}
+
+// Fetch brings a kernel of the cache up to date with its suite: the image is
+// fetched where there is none, where the suite has another version and where the
+// one in the cache is corrupt. logf is told what takes time, a line a call.
+//
+// Where the mirror can't be reached, an image that is there is good enough. A
+// *SetupError says what this machine lacks. A fetch that is killed leaves nothing
+// that is taken for an image.
+func Fetch(ctx context.Context, k Kernel, cacheDir string, logf func(format string, args ...any)) (Image, error) {
+	mirror, err := findMirror("/etc/apt")
+	if err != nil {
+		return Image{}, err
+	}
+	if _, err := os.Stat(keyring); err != nil {
+		return Image{}, &SetupError{What: "no key to verify Debian's archive with", Do: "install the package debian-archive-keyring", Err: err}
+	}
+	f := fetcher{cacheDir: cacheDir, mirror: mirror, logf: logf}
+	return f.fetch(ctx, k)
+}
+
+func (f fetcher) fetch(ctx context.Context, k Kernel) (Image, error) {
+	for name := range programs() {
+		if _, err := findProgram(name); err != nil {
+			return Image{}, err
+		}
+	}
+	for _, dir := range []string{imagesDir(f.cacheDir), f.debsDir()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return Image{}, &SetupError{What: err.Error(), Do: "set " + cacheEnv + " to a folder that can be written", Err: err}
+		}
+	}
+	lock, err := lockCache(ctx, f.cacheDir, func() { f.logf("%s: waiting for another fetch", k.Name) })
+	if err != nil {
+		return Image{}, err
+	}
+	defer lock.Close()
+	if err := sweep(f.cacheDir); err != nil {
+		return Image{}, err
+	}
+	image, err := f.update(ctx, k, lock)
+	// Others fill the disk as well.
+	if complains(err, "No space left on device") || complains(err, "enough free space") || errors.Is(err, unix.ENOSPC) {
+		return Image{}, noSpace(f.cacheDir, "some space", err)
+	}
+	return image, err
+}
+
+// update is fetch under the cache's lock.
+func (f fetcher) update(ctx context.Context, k Kernel, lock *os.File) (Image, error) {
+	// What is there and of use, if anything: an image that another row of the
+	// same name made is not.
+	have, err := readManifest(f.cacheDir, k.Name)
+	var image Image
+	if err == nil && have.Suite == k.Suite && have.Package == k.Package {
+		if image, err = have.verify(f.cacheDir); err != nil {
+			f.logf("%v", err)
+		}
+	}
+	if err := checkSpace(f.cacheDir, indexSpace); err != nil {
+		return Image{}, err
+	}
+	s := suite{name: k.Suite, archive: archive{
+		dir: filepath.Join(f.cacheDir, "apt"), mirror: f.mirror, trusted: f.trusted, lock: lock,
+	}}
+	if err := s.setUp(ctx); err != nil {
+		return Image{}, err
+	}
+	defer func() { _ = os.Remove(s.path(packageCache)) }() // or apt made none
+	if err := s.update(ctx); err != nil {
+		if image.Name != "" && ctx.Err() == nil {
+			f.logf("%s: keeping %s: %v", k.Name, image.Version, err)
+			return image, nil
+		}
+		return Image{}, err
+	}
+	records, err := s.resolve(ctx, k.Package)
+	if err != nil {
+		return Image{}, err
+	}
+	if err := checkRelease(k, records); err != nil {
+		return Image{}, err
+	}
+	if image.Name != "" && have.madeOf(records) {
+		f.logf("%s: %s is up to date", k.Name, image.Version)
+		return image, nil
+	}
+	return f.install(ctx, k, s, records)
+}
+
+// imagePart returns the package of a kernel that is named after its release.
+func imagePart(records []record) (r record, release string) {
+	for _, r := range records {
+		if release, ok := strings.CutPrefix(r.name, "linux-image-"); ok {
+			return r, release
+		}
+	}
+	return record{}, ""
+}
+
+// checkRelease returns an error where a suite no longer has the kernel that
+// kernels.txt promises.
+func checkRelease(k Kernel, records []record) error {
+	switch _, release := imagePart(records); {
+	case release == "":
+		return &SetupError{
+			What: fmt.Sprintf("package %s of suite %s depends on no kernel", k.Package, k.Suite), Do: "correct kernels.txt",
+		}
+	case !matches(label(k.Name), release):
+		return &SetupError{
+			What: fmt.Sprintf("kernel %s: suite %s has %s now", k.Name, k.Suite, release),
+			Do:   "correct kernels.txt; a name without a number may move with its suite",
+		}
+	default:
+		return nil
+	}
+}
+
+// madeOf tells whether the image is made of these packages.
+func (m manifest) madeOf(records []record) bool {
+	return slices.EqualFunc(m.Packages, records, func(p manifestPackage, r record) bool {
+		return p.Name == r.name && p.Version == r.version && p.SHA256 == r.sha256
+	})
+}
+
+// install downloads and unpacks.
+func (f fetcher) install(ctx context.Context, k Kernel, s suite, records []record) (Image, error) {
+	var download, unpacked int64
+	for _, r := range records {
+		unpacked += r.installed
+		if st, err := os.Stat(filepath.Join(f.debsDir(), r.file)); err != nil || st.Size() != r.size {
+			download += r.size
+		}
+	}
+	// depmod's indexes are a few per cent of the modules.
+	if err := checkSpace(f.cacheDir, download+unpacked+unpacked/10); err != nil {
+		return Image{}, err
+	}
+	part, _ := imagePart(records)
+	f.logf("%s: fetching %s %s, %s, from %s", k.Name, part.name, part.version, mib(download), f.mirror)
+	var debs []string
+	for _, r := range records {
+		deb, err := f.download(ctx, s, r)
+		if err != nil {
+			return Image{}, err
+		}
+		debs = append(debs, deb)
+	}
+	tmp, err := os.MkdirTemp(imagesDir(f.cacheDir), unfinished+k.Name+"-")
+	if err != nil {
+		return Image{}, err
+	}
+	if err := errors.Join(os.Chmod(tmp, 0o755), unpack(ctx, k, records, debs, tmp, s.lock)); err != nil {
+		return Image{}, errors.Join(fmt.Errorf("unpack %s: %w", part.name, err), os.RemoveAll(tmp))
+	}
+	if err := replace(f.cacheDir, tmp, k.Name); err != nil {
+		return Image{}, err
+	}
+	// The image is all that is wanted: packages, also those of broken fetches,
+	// would be as much again.
+	if err := os.RemoveAll(f.debsDir()); err != nil {
+		return Image{}, err
+	}
+	return Open(f.cacheDir, k.Name)
+}
+
+func (f fetcher) debsDir() string { return filepath.Join(f.cacheDir, "debs") }
+
+// download returns the path of a package that is what the index says. One that a
+// broken fetch left is used where it is sound. One that is not is fetched again,
+// once.
+func (f fetcher) download(ctx context.Context, s suite, r record) (string, error) {
+	path := filepath.Join(f.debsDir(), r.file)
+	err := checkSum(path, r.sha256)
+	for range 2 {
+		if err == nil {
+			return path, nil
+		}
+		if _, bad := errors.AsType[*sumError](err); bad {
+			f.logf("refused and fetched again: %v", err)
+			if err := os.Remove(path); err != nil {
+				return "", err
+			}
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+		if err := s.download(ctx, r, path); err != nil {
+			return "", err
+		}
+		err = checkSum(path, r.sha256)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return path, err
+}

@@ -1,0 +1,105 @@
+package kernel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// unpack makes an image of a kernel's packages, in a folder that has just been
+// made. Only what a machine needs stays: the kernel, its configuration, modules.
+func unpack(ctx context.Context, k Kernel, records []record, debs []string, dir string, lock *os.File) error {
+	root := filepath.Join(dir, "unpacked")
+	for _, deb := range debs {
+		c := command{name: "dpkg-deb", args: []string{"-x", deb, root}, keep: []*os.File{lock}}
+		if _, err := c.run(ctx); err != nil {
+			return err
+		}
+	}
+	part, _ := imagePart(records)
+	m := manifest{Name: k.Name, Suite: k.Suite, Package: k.Package, Version: part.version}
+	for _, r := range records {
+		m.Packages = append(m.Packages, manifestPackage{Name: r.name, Version: r.version, SHA256: r.sha256})
+	}
+	if err := m.arrange(root, dir); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(root); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(dir, "usr"), 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink("../lib", filepath.Join(dir, "usr/lib")); err != nil {
+		return err
+	}
+	// Debian's packages come without: installing them runs it.
+	c := command{name: "depmod", args: []string{"-b", dir, m.Release}, keep: []*os.File{lock}}
+	if _, err := c.run(ctx); err != nil {
+		return err
+	}
+	raw, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, manifestFile), append(raw, '\n'), 0o644)
+}
+
+// arrange moves an image's files from where the packages have them, which has
+// changed between Debian's releases, and notes their sums.
+func (m *manifest) arrange(root, dir string) error {
+	modules, err := only(root, "lib/modules/*", "usr/lib/modules/*")
+	if err != nil {
+		return err
+	}
+	m.Release = filepath.Base(modules)
+	if !matches(label(m.Name), m.Release) {
+		return fmt.Errorf("kernel %s is a %s", m.Name, m.Release)
+	}
+	for _, f := range []struct {
+		name string
+		from []string
+		sum  *string
+	}{
+		{vmlinuzFile, []string{"boot/vmlinuz-" + m.Release, "*/modules/*/vmlinuz", "usr/lib/modules/*/vmlinuz"}, &m.Vmlinuz},
+		{configFile, []string{"boot/config-" + m.Release, "*/modules/*/config", "usr/lib/modules/*/config"}, &m.Config},
+	} {
+		path, err := only(root, f.from...)
+		if err != nil {
+			return err
+		}
+		if *f.sum, err = sum(path); err != nil {
+			return err
+		}
+		if err := os.Rename(path, filepath.Join(dir, f.name)); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "lib/modules"), 0o755); err != nil {
+		return err
+	}
+	return os.Rename(modules, filepath.Join(dir, "lib/modules", m.Release))
+}
+
+// only returns the one file below root that patterns match.
+func only(root string, patterns ...string) (string, error) {
+	var found []string
+	for _, p := range patterns {
+		match, err := filepath.Glob(filepath.Join(root, p))
+		if err != nil {
+			return "", err
+		}
+		found = append(found, match...)
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", fmt.Errorf("the packages have no %s", patterns[0])
+	default:
+		return "", errors.New("the packages have both " + found[0] + " and " + found[1])
+	}
+}

@@ -1,0 +1,109 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/guest"
+	"github.com/kernosis/kernosis/vmtest/kernel"
+)
+
+// Accel is what runs the machine's code.
+type Accel string
+
+// The accelerations that there are.
+const (
+	KVM Accel = "kvm" // the host's CPU
+	TCG Accel = "tcg" // emulation
+)
+
+func (a Accel) args() []string {
+	if a == KVM {
+		return []string{"-accel", "kvm", "-cpu", "host"}
+	}
+	return []string{
+		// One thread for all CPUs: kernels patch their own code while another CPU
+		// runs it, and with a thread for each of them that is not emulated
+		// faithfully (a 6.12 guest died of a stray int3). It costs 10 %, and
+		// leaves the host's other CPUs to other machines.
+		"-accel", "tcg,thread=single",
+		// With cx16, qemu 7.2 sometimes fails in early boot.
+		"-cpu", "max,-cx16",
+	}
+}
+
+func findQEMU() (string, error) {
+	path, err := exec.LookPath("qemu-system-x86_64")
+	if err != nil {
+		return "", &kernel.SetupError{What: "qemu-system-x86_64 is not installed", Do: "apt-get install qemu-system-x86, or make vmtest-setup"}
+	}
+	return path, nil
+}
+
+// tryKVM is how long a machine gets to boot and switch off under KVM, which
+// takes a second where it works.
+const tryKVM = 20 * time.Second
+
+// FindAccel returns KVM where it works, which only trying shows: a device node
+// proves nothing in a container or a nested machine. The answer is kept in
+// cacheDir for as long as the host runs.
+func FindAccel(ctx context.Context, s Spec, cacheDir string) (Accel, error) {
+	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return TCG, nil
+	}
+	kvm.Close()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	known := accelAnswer{Boot: strings.TrimSpace(string(boot))}
+	path := filepath.Join(cacheDir, "accel.json")
+	if a, ok := known.read(path); ok {
+		return a, nil
+	}
+	s.Accel, s.Args, s.Timeout, s.Output = KVM, nil, tryKVM, io.Discard
+	s.Config.QEMU = nil
+	out, err := s.Run(ctx)
+	if setup := (*kernel.SetupError)(nil); errors.As(err, &setup) || ctx.Err() != nil {
+		return "", err
+	}
+	known.Accel = TCG
+	if err == nil && out.Ending == Finished && out.Verdict == (guest.Verdict{}) {
+		known.Accel = KVM
+	}
+	return known.Accel, known.write(path)
+}
+
+type accelAnswer struct {
+	Boot  string `json:"boot"`
+	Accel Accel  `json:"accel"`
+}
+
+func (a accelAnswer) read(path string) (Accel, bool) {
+	raw, err := os.ReadFile(path)
+	var kept accelAnswer
+	if err != nil || json.Unmarshal(raw, &kept) != nil || kept.Boot != a.Boot || kept.Accel != KVM && kept.Accel != TCG {
+		return "", false
+	}
+	return kept.Accel, true
+}
+
+func (a accelAnswer) write(path string) error {
+	raw, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		return fmt.Errorf("keep what works: %w", err)
+	}
+	return nil
+}

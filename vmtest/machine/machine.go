@@ -1,0 +1,177 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/guest"
+	"github.com/kernosis/kernosis/vmtest/kernel"
+)
+
+// Spec is a machine and what runs in it.
+type Spec struct {
+	Kernel kernel.Image
+	Config Config
+	Init   string // the executable that calls guest.Main
+	Cgroup string // guest.CgroupV1 or guest.CgroupV2
+	Accel  Accel
+
+	Args []string // an executable here, and its arguments; none: boot and switch off
+	Env  []string // of the program
+	Dir  string   // where it starts; its testdata is packed
+
+	Output  io.Writer     // what the program prints, as it comes
+	Timeout time.Duration // for everything, from power on to power off
+}
+
+// Outcome is how a machine ended.
+type Outcome struct {
+	Ending  Ending
+	Verdict guest.Verdict // how the program ended; only of Finished
+	Console string        // the last lines of the kernel's console
+	Reason  string        // why it died, in the kernel's words; only of Died
+	Took    time.Duration
+}
+
+// Ending tells a program's end from the machine's.
+type Ending int
+
+// The endings.
+const (
+	Finished Ending = iota // the program ended by itself
+	TimedOut               // the machine was still running at the end of its time
+	Died                   // the machine ended without a word of the program: a kernel panic
+)
+
+func (e Ending) String() string {
+	return [...]string{Finished: "finished", TimedOut: "timed out", Died: "died"}[e]
+}
+
+// switchOff is how long a machine may take to switch off once its program has
+// ended.
+const switchOff = 15 * time.Second
+
+// Run boots the machine and returns how it ended. It is an error if it could not
+// be started; a *kernel.SetupError if this host lacks something.
+func (s Spec) Run(ctx context.Context) (Outcome, error) {
+	dir, err := os.MkdirTemp("", "vmrun-")
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer os.RemoveAll(dir)
+	plan := guest.Plan{Cgroup: s.Cgroup, Args: s.Args, Env: s.Env, Dir: s.Dir}
+	if err := s.writeInitramfs(filepath.Join(dir, "initramfs"), plan); err != nil {
+		return Outcome{}, err
+	}
+	return s.boot(ctx, dir)
+}
+
+func (s Spec) writeInitramfs(path string, plan guest.Plan) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			err = &kernel.SetupError{
+				What: fmt.Sprintf("no space for a machine's files in %s", os.TempDir()),
+				Do:   "free 300 MiB there, or set TMPDIR to a folder that has them",
+			}
+		}
+	}()
+	return s.initramfs(f, plan)
+}
+
+func (s Spec) boot(ctx context.Context, dir string) (Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	cmd, err := s.command(ctx, dir)
+	if err != nil {
+		return Outcome{}, err
+	}
+	verdicts, report, err := os.Pipe()
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer verdicts.Close()
+	var stderr strings.Builder
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = s.Output, &stderr, []*os.File{report}
+	began := time.Now()
+	err = cmd.Start()
+	report.Close()
+	if err != nil {
+		return Outcome{}, fmt.Errorf("start qemu: %w", err)
+	}
+	told := make(chan *guest.Verdict, 1)
+	go func() {
+		defer close(told)
+		var v guest.Verdict
+		if json.NewDecoder(verdicts).Decode(&v) == nil {
+			told <- &v
+		}
+	}()
+	out := Outcome{}
+	verdict, ok := <-told
+	if ok {
+		// Its time is over either way, but the machine's last word is out.
+		stop := time.AfterFunc(switchOff, cancel)
+		err = cmd.Wait()
+		stop.Stop()
+	} else {
+		err = cmd.Wait()
+	}
+	out.Took = time.Since(began)
+	out.Console, out.Reason = readConsole(filepath.Join(dir, "console"))
+	switch {
+	case ok:
+		out.Ending, out.Verdict = Finished, *verdict
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		out.Ending = TimedOut
+	case ctx.Err() != nil:
+		return out, context.Cause(ctx)
+	case err != nil && out.Console == "":
+		return out, fmt.Errorf("qemu: %w: %s", err, strings.TrimSpace(stderr.String()))
+	default:
+		out.Ending = Died
+	}
+	return out, nil
+}
+
+// command is qemu with all its arguments.
+func (s Spec) command(ctx context.Context, dir string) (*exec.Cmd, error) {
+	qemu, err := findQEMU()
+	if err != nil {
+		return nil, err
+	}
+	const reportFD = 3 // the first of ExtraFiles
+	args := []string{
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
+		"-machine", "q35", "-m", s.Config.memoryArg(), "-smp", fmt.Sprint(s.Config.CPUs),
+		"-kernel", s.Kernel.Vmlinuz, "-initrd", filepath.Join(dir, "initramfs"), "-append", kernelArgs,
+		"-serial", "file:" + filepath.Join(dir, "console"),
+		"-chardev", "stdio,id=output,signal=off", "-serial", "chardev:output",
+		"-add-fd", fmt.Sprintf("fd=%d,set=1", reportFD), "-chardev", "file,id=report,path=/dev/fdset/1,append=on", "-serial", "chardev:report",
+	}
+	args = append(append(args, s.Accel.args()...), s.Config.QEMU...)
+	cmd := exec.CommandContext(ctx, qemu, args...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	cmd.WaitDelay = time.Second
+	return cmd, nil
+}
+
+// kernelArgs make a kernel end the machine where it would go on wounded, keep it
+// quiet, and skip what only costs time under emulation (the self-tests of the
+// crypto modules, mitigations of the host's CPU).
+const kernelArgs = "rdinit=" + guest.InitPath + " console=ttyS0 panic=-1 oops=panic quiet loglevel=5 " +
+	"mitigations=off cryptomgr.notests tsc=unstable random.trust_cpu=on raid=noautodetect"

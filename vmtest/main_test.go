@@ -1,0 +1,144 @@
+package vmtest
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// faults is how often each fault is provoked. It is prime, so that no batch,
+// ring or threshold hides a lost one.
+const faults = 23
+
+func TestMain(m *testing.M) {
+	if inject.RunChild(os.Args) {
+		return
+	}
+	if err := inMachine(); err != nil {
+		// Not a failure: "go test ./..." passes by here.
+		fmt.Printf("skipped: %v; see make vmtest\n", err)
+		return
+	}
+	// Rows that run beside each other wait for the agent more than they compute.
+	// The command line may say otherwise.
+	if err := flag.Set("test.parallel", "32"); err != nil {
+		fmt.Println(err)
+		os.Exit(2)
+	}
+	os.Exit(m.Run())
+}
+
+// inMachine returns why these tests may not run here: only in a machine whose
+// first process is vmrun or vimto is nothing there that anybody needs.
+func inMachine() error {
+	comm, err := os.ReadFile("/proc/1/comm")
+	if err != nil {
+		return err
+	}
+	switch first := strings.TrimSpace(string(comm)); first {
+	case "vmrun", "vimto":
+		return nil
+	default:
+		return fmt.Errorf("these tests break the machine they run on, and this is none of vmrun's or vimto's (its first process is %s)", first)
+	}
+}
+
+// startAgent starts the agent as shipped and waits until it sees.
+func startAgent(t *testing.T, args ...string) *agenttest.Agent {
+	t.Helper()
+	path, err := filepath.Abs("../bin/kernosis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := agenttest.New(t, path, args...)
+	a.Start()
+	a.WaitSources(0)
+	return a
+}
+
+// noLoss fails the test where the agent lost a record.
+func noLoss(t *testing.T, entries []journal.Entry) {
+	t.Helper()
+	for _, ev := range agenttest.Events(entries, event.Lost) {
+		t.Errorf("lost: %+v", *ev.Lost)
+	}
+}
+
+// needConfig skips the test where the kernel is built without an option, and
+// only then: "n/a" in the table has no other reason.
+func needConfig(t *testing.T, option string) {
+	t.Helper()
+	set, err := kernelConfig(option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !set {
+		t.Skipf("n/a: %s is not set", option)
+	}
+}
+
+// module loads a module and what it depends on; option is the kernel
+// configuration that gives it, built in or as a module.
+func module(t *testing.T, option, name string, params ...string) {
+	t.Helper()
+	needConfig(t, option)
+	command(t, "modprobe", append([]string{name}, params...)...)
+}
+
+// command runs a program and returns its output.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// kernelConfig tells whether an option is y or m in the running kernel.
+func kernelConfig(option string) (bool, error) {
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return false, err
+	}
+	f, err := os.Open("/boot/config-" + unix.ByteSliceToString(uts.Release[:]))
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	found := false
+	for s := bufio.NewScanner(f); s.Scan(); {
+		found = true
+		if v, ok := strings.CutPrefix(s.Text(), option+"="); ok && (v == "y" || v == "m") {
+			return true, nil
+		}
+	}
+	if !found {
+		return false, errors.New("the kernel's configuration is empty")
+	}
+	return false, nil
+}
+
+// kernelTypes opens the running kernel's BTF.
+func kernelTypes(t *testing.T) *bpf.Kernel {
+	t.Helper()
+	k, err := bpf.OpenKernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}

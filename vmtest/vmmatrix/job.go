@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/kernel"
+)
+
+// A job is a suite on a kernel: one machine.
+type job struct {
+	suite  suite
+	kernel kernel.Kernel
+	run    string // -test.run
+}
+
+// How long a machine may take, and its tests: a hung test is to show its stacks.
+const (
+	testTimeout    = 8 * time.Minute
+	machineTimeout = testTimeout + 2*time.Minute
+)
+
+// workshop is where jobs are done.
+type workshop struct {
+	root   string // of the module
+	runner string // the vmrun executable
+	dir    string // test binaries and logs
+}
+
+func (w workshop) binary(s suite) string {
+	return filepath.Join(w.dir, "bin", strings.ReplaceAll(s.pkg, "/", "-")+".test")
+}
+
+// build compiles a suite's test binary, static, so that it runs anywhere.
+func (w workshop) build(ctx context.Context, s suite) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", w.binary(s), "./"+s.pkg)
+	cmd.Dir = w.root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the tests of %s: %w\n%s", s.pkg, err, out)
+	}
+	return nil
+}
+
+// outcome is a job's end.
+type outcome struct {
+	job
+	*results
+	took time.Duration
+	log  string // file
+}
+
+// do runs a job to its end. It is an error if no machine could be had.
+func (w workshop) do(ctx context.Context, j job) (outcome, error) {
+	out := outcome{job: j, log: filepath.Join(w.dir, j.kernel.Name, strings.ReplaceAll(j.suite.name, " ", "-")+".log")}
+	if err := os.MkdirAll(filepath.Dir(out.log), 0o755); err != nil {
+		return out, err
+	}
+	log, err := os.Create(out.log)
+	if err != nil {
+		return out, err
+	}
+	defer log.Close()
+	began := time.Now()
+	r := newReader(j.suite, log)
+	code, why, err := w.machine(ctx, j, r)
+	if err != nil {
+		return out, err
+	}
+	r.end(code, why)
+	out.results, out.took = r.results, time.Since(began)
+	return out, nil
+}
+
+// machine runs vmrun, through go tool test2json, into the reader. It returns
+// vmrun's exit code and its own last word.
+func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why string, err error) {
+	args := []string{"-kernel", j.kernel.Name, "-cgroup", j.suite.cgroup, "-timeout", machineTimeout.String()}
+	for _, m := range j.suite.load {
+		args = append(args, "-load", m)
+	}
+	args = append(args, w.binary(j.suite), "-test.v=test2json", "-test.timeout="+testTimeout.String(), "-test.run="+j.run)
+	vmrun := exec.CommandContext(ctx, w.runner, args...)
+	vmrun.Cancel = func() error { return vmrun.Process.Signal(os.Interrupt) }
+	vmrun.WaitDelay = 10 * time.Second
+	vmrun.Dir = filepath.Join(w.root, j.suite.pkg)
+	var stderr bytes.Buffer
+	vmrun.Stderr = io.MultiWriter(&stderr, r.log)
+	convert := exec.CommandContext(ctx, "go", "tool", "test2json")
+	convert.Dir = w.root
+	if convert.Stdin, err = vmrun.StdoutPipe(); err != nil {
+		return 0, "", err
+	}
+	events, err := convert.StdoutPipe()
+	if err != nil {
+		return 0, "", err
+	}
+	if err := convert.Start(); err != nil {
+		return 0, "", err
+	}
+	if err := vmrun.Start(); err != nil {
+		return 0, "", errors.Join(err, convert.Process.Kill(), convert.Wait())
+	}
+	err = errors.Join(r.read(events), convert.Wait())
+	ended := vmrun.Wait()
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return 0, "", err
+	}
+	if exit := (*exec.ExitError)(nil); ended != nil && !errors.As(ended, &exit) {
+		return 0, "", ended
+	}
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	why = strings.TrimPrefix(lines[len(lines)-1], "vmrun: ")
+	code = vmrun.ProcessState.ExitCode()
+	if code == exitSetup && len(r.results.cells) == 0 && len(r.said) == 0 {
+		return code, why, &setupError{why}
+	}
+	return code, why, nil
+}
+
+// exitSetup is what vmrun, and this command, exit with where no machine could be
+// had.
+const exitSetup = 2
+
+type setupError struct{ what string }
+
+func (e *setupError) Error() string { return e.what }

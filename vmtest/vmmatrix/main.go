@@ -1,0 +1,280 @@
+// Command vmmatrix proves every fault on every kernel: it fetches the kernels of
+// vmtest/kernels.txt, runs the tests in a virtual machine of each, and draws the
+// table kernel × fault.
+//
+//	vmmatrix fetch [-kernel NAMES]
+//	vmmatrix run   [-kernel NAMES] [-stem STEM] [-report FILE]
+//	vmmatrix mutants -kernel NAME [-stem STEM]
+//
+// The last one breaks a program on purpose, a wrong field or a wrong argument,
+// and wants the table red.
+//
+// Exit codes: 1 a fault was not told as it must be, or a broken program was not
+// noticed; 2 no machine could be had.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/kernel"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	failures, err := run(ctx, os.Args[1:])
+	switch setup := (*setupError)(nil); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "vmmatrix: %v\n", err)
+		if errors.As(err, &setup) || errors.As(err, new(*kernel.SetupError)) || errors.As(err, new(usageError)) {
+			os.Exit(exitSetup)
+		}
+		os.Exit(1)
+	case failures > 0:
+		os.Exit(1)
+	}
+}
+
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// command is what the arguments ask for.
+type command struct {
+	verb, matrix, kernels, stem, report string
+	jobs                                int
+}
+
+func parse(args []string, stderr io.Writer) (command, error) {
+	c := command{}
+	if len(args) == 0 {
+		return c, usageError("usage: vmmatrix fetch|run|mutants [flags]")
+	}
+	c.verb = args[0]
+	f := flag.NewFlagSet("vmmatrix "+c.verb, flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&c.matrix, "matrix", "vmtest/kernels.txt", "the `file` of kernels")
+	f.StringVar(&c.kernels, "kernel", "", "`names` of kernels, separated by commas or spaces (default: all)")
+	switch c.verb {
+	case "fetch":
+	case "run":
+		f.StringVar(&c.stem, "stem", "", "only what concerns this `stem` (oomkill, hungtask, …)")
+		f.StringVar(&c.report, "report", "", "also write the table to this `file`")
+		f.IntVar(&c.jobs, "jobs", runtime.NumCPU(), "machines at a time")
+	case "mutants":
+		f.StringVar(&c.stem, "stem", "", "only the programs of this `stem`")
+	default:
+		return c, usageError(fmt.Sprintf("vmmatrix %s: no such command, want fetch, run or mutants", c.verb))
+	}
+	if err := f.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
+		return c, err
+	} else if err != nil {
+		return c, usageError(err.Error())
+	}
+	if f.NArg() > 0 {
+		return c, usageError(fmt.Sprintf("vmmatrix %s: unexpected %q", c.verb, f.Arg(0)))
+	}
+	if c.verb == "run" && c.jobs < 1 {
+		return c, usageError("-jobs must be at least 1")
+	}
+	return c, nil
+}
+
+func run(ctx context.Context, args []string) (failures int, err error) {
+	c, err := parse(args, os.Stderr)
+	if err != nil {
+		return 0, err
+	}
+	cacheDir, err := kernel.CacheDir()
+	if err != nil {
+		return 0, err
+	}
+	kernels, err := c.chosen(cacheDir)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.check(kernels); err != nil {
+		return 0, err
+	}
+	var images []kernel.Image
+	var missing []error // one that can't be had does not keep the others away
+	for _, k := range kernels {
+		image, err := c.image(ctx, k, cacheDir)
+		if err != nil {
+			missing = append(missing, fmt.Errorf("kernel %s: %w", k.Name, err))
+			continue
+		}
+		fmt.Printf("%-16s %s (%s %s)\n", k.Name, image.Release, image.Package, image.Version)
+		images = append(images, image)
+	}
+	if err := errors.Join(missing...); err != nil || c.verb == "fetch" {
+		return 0, err
+	}
+	if c.verb == "mutants" {
+		return c.mutants(ctx, kernels[0])
+	}
+	return c.run(ctx, kernels, images)
+}
+
+// image returns a kernel's image. One that was fetched before will do for tests,
+// but not for "fetch", which looks for a newer one.
+func (c command) image(ctx context.Context, k kernel.Kernel, cacheDir string) (kernel.Image, error) {
+	if c.verb != "fetch" {
+		image, err := kernel.Open(cacheDir, k.Name)
+		if !errors.Is(err, kernel.ErrNotFetched) {
+			return image, err
+		}
+	}
+	return kernel.Fetch(ctx, k, cacheDir, func(format string, args ...any) { fmt.Printf(format+"\n", args...) })
+}
+
+// chosen returns the kernels that were asked for: by name, or those in the cache
+// by the number of their release.
+func (c command) chosen(cacheDir string) ([]kernel.Kernel, error) {
+	all, err := kernel.ReadMatrix(c.matrix)
+	if err != nil {
+		return nil, usageError(err.Error())
+	}
+	names := strings.FieldsFunc(c.kernels, func(r rune) bool { return r == ',' || r == ' ' })
+	if len(names) == 0 {
+		return all, nil
+	}
+	var chosen []kernel.Kernel
+	for _, name := range names {
+		k, err := kernel.Find(all, name)
+		if image, e := kernel.Open(cacheDir, name); err != nil && e == nil {
+			k, err = kernel.Find(all, image.Name)
+		}
+		if err != nil {
+			return nil, usageError(err.Error())
+		}
+		if !slices.Contains(chosen, k) {
+			chosen = append(chosen, k)
+		}
+	}
+	return chosen, nil
+}
+
+// check returns why a command has nothing to do with these kernels.
+func (c command) check(kernels []kernel.Kernel) error {
+	switch {
+	case c.verb == "mutants" && len(kernels) != 1:
+		return usageError("vmmatrix mutants: name one kernel")
+	case c.verb == "run" && len(c.plan(kernels)) == 0:
+		return usageError(fmt.Sprintf("nothing to run for stem %q", c.stem))
+	}
+	return nil
+}
+
+// run does all jobs and draws the table.
+func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kernel.Image) (failures int, err error) {
+	w, err := newWorkshop()
+	if err != nil {
+		return 0, err
+	}
+	jobs := c.plan(kernels)
+	began := time.Now()
+	built := map[string]bool{}
+	for _, j := range jobs {
+		if built[j.suite.pkg] {
+			continue
+		}
+		built[j.suite.pkg] = true
+		if err := w.build(ctx, j.suite); err != nil {
+			return 0, err
+		}
+	}
+	outcomes := make([]outcome, len(jobs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(c.jobs)
+	for i, j := range jobs {
+		g.Go(func() (err error) {
+			outcomes[i], err = w.do(ctx, j)
+			if err == nil {
+				outcomes[i].tell()
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	t := newTable(images, outcomes)
+	fmt.Println()
+	if err := t.print(os.Stdout); err != nil {
+		return 0, err
+	}
+	n := t.failures()
+	fmt.Printf("\n%d kernels, %d lines, %d failed, %s; logs in %s\n", len(images), len(t.rows), n, time.Since(began).Round(time.Second), w.dir)
+	if c.report == "" {
+		return n, nil
+	}
+	return n, t.save(c.report)
+}
+
+func newWorkshop() (workshop, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return workshop{}, err
+	}
+	w := workshop{root: root, runner: filepath.Join(root, "bin", "vmrun"), dir: filepath.Join(root, "dist", "vmtest")}
+	for _, need := range []string{w.runner, filepath.Join(root, "bin", "kernosis")} {
+		if _, err := os.Stat(need); err != nil {
+			return w, &setupError{fmt.Sprintf("%v: make vmtest builds it", err)}
+		}
+	}
+	return w, os.MkdirAll(filepath.Join(w.dir, "bin"), 0o755)
+}
+
+// plan returns the jobs, kernel by kernel.
+func (c command) plan(kernels []kernel.Kernel) []job {
+	var jobs []job
+	for _, k := range kernels {
+		for _, s := range suites() {
+			run := s.pattern(c.stem)
+			if !s.runsOn(k) || c.stem != "" && run == "" {
+				continue
+			}
+			jobs = append(jobs, job{suite: s, kernel: k, run: run})
+		}
+	}
+	return jobs
+}
+
+// tell prints how a job ended.
+func (o outcome) tell() {
+	var bad []string
+	for _, k := range o.order {
+		if c := o.cells[k]; c.state == failed {
+			bad = append(bad, fmt.Sprintf("    %s, %s: %s\n", k.stem, k.fault, c.reason))
+		}
+	}
+	how := "ok"
+	if len(bad) > 0 {
+		how = "FAIL"
+	}
+	fmt.Printf("%-4s %-16s %-24s %s\n%s", how, o.kernel.Name, o.suite.name, o.took.Round(time.Second), strings.Join(bad, ""))
+}
+
+func (t table) save(path string) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.markdown(f), f.Close())
+}

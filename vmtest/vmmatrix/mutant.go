@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/kernosis/kernosis/vmtest/kernel"
+)
+
+// mutantsDir holds the patches that break a program on purpose. Each begins
+// with a line "Stem: NAME" and one "Right: what the code should say".
+const mutantsDir = "vmtest/mutants"
+
+// mutant is one of them.
+type mutant struct {
+	name, stem, right string
+	patch             string // absolute path
+}
+
+func readMutants(root string) ([]mutant, error) {
+	paths, err := filepath.Glob(filepath.Join(root, mutantsDir, "*.patch"))
+	if err != nil {
+		return nil, err
+	}
+	var all []mutant
+	for _, path := range paths {
+		m := mutant{name: strings.TrimSuffix(filepath.Base(path), ".patch"), patch: path}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		for s := bufio.NewScanner(strings.NewReader(string(raw))); s.Scan() && s.Text() != ""; {
+			field, value, _ := strings.Cut(s.Text(), ": ")
+			switch field {
+			case "Stem":
+				m.stem = value
+			case "Right":
+				m.right = value
+			default:
+				return nil, fmt.Errorf("%s: %q, want Stem or Right before an empty line", path, s.Text())
+			}
+		}
+		if m.stem == "" || m.right == "" {
+			return nil, fmt.Errorf("%s: begins without Stem or Right", path)
+		}
+		all = append(all, m)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no patches in %s", mutantsDir)
+	}
+	return all, nil
+}
+
+// mutants runs the tests of each broken program, and counts those that nobody
+// noticed.
+func (c command) mutants(ctx context.Context, k kernel.Kernel) (survived int, err error) {
+	w, err := newWorkshop()
+	if err != nil {
+		return 0, err
+	}
+	all, err := readMutants(w.root)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range all {
+		if c.stem != "" && m.stem != c.stem {
+			continue
+		}
+		red, err := w.try(ctx, m, k)
+		if err != nil {
+			return survived, fmt.Errorf("mutant %s: %w", m.name, err)
+		}
+		how := "noticed by"
+		if len(red) == 0 {
+			survived++
+			how = "NOT NOTICED"
+		}
+		fmt.Printf("%-20s %s: %s %s\n", m.name, m.right, how, strings.Join(red, "; "))
+	}
+	return survived, nil
+}
+
+// try builds a copy of the module with a mutant in it, and returns the lines of
+// the table that are red for it.
+func (w workshop) try(ctx context.Context, m mutant, k kernel.Kernel) (red []string, err error) {
+	dir, err := os.MkdirTemp("", "mutant-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if err := w.copyModule(ctx, dir); err != nil {
+		return nil, err
+	}
+	for _, args := range [][]string{
+		{"git", "apply", m.patch},
+		{"go", "generate", "./bpf/..."},
+		{"go", "build", "-o", "bin/kernosis", "./cmd/kernosis"},
+	} {
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	in := workshop{root: dir, runner: w.runner, dir: filepath.Join(dir, "dist")}
+	for _, s := range suites() {
+		if s.name != "faults" {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(in.dir, "bin"), 0o755); err != nil {
+			return nil, err
+		}
+		if err := in.build(ctx, s); err != nil {
+			return nil, err
+		}
+		out, err := in.do(ctx, job{suite: s, kernel: k, run: s.pattern(m.stem)})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range out.order {
+			if out.cells[row].state == failed {
+				red = append(red, row.stem+" "+row.fault)
+			}
+		}
+	}
+	return red, nil
+}
+
+// copyModule copies what git knows of the module, and what it would.
+func (w workshop) copyModule(ctx context.Context, dir string) error {
+	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = w.root
+	out, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("list the module's files: %w", err)
+	}
+	for _, name := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+		if err := copyFile(filepath.Join(dir, name), filepath.Join(w.root, name)); err != nil && !os.IsNotExist(err) { // deleted, not yet for git
+			return err
+		}
+	}
+	return nil
+}
+
+func copyFile(to, from string) error {
+	st, err := os.Lstat(from)
+	if err != nil || !st.Mode().IsRegular() { // links are testdata of other packages
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, st.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close()
+		return err
+	}
+	return out.Close()
+}

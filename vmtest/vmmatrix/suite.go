@@ -1,0 +1,87 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/kernosis/kernosis/vmtest/guest"
+	"github.com/kernosis/kernosis/vmtest/kernel"
+)
+
+// A suite is a test binary and what of it runs in one machine.
+type suite struct {
+	name   string
+	pkg    string   // its folder
+	run    string   // the tests, as -test.run takes them; "" for all
+	cgroup string   // the machine's control groups
+	load   []string // modules to load besides vm.yaml's
+	// on says which kernels the suite is for; nil: all but the generic flavours,
+	// which differ from the cloud ones in what is a module.
+	on func(kernel.Kernel) bool
+	// row names the line of the table that a test belongs to, by its stem and its
+	// fault; false: the test has no line of its own and must merely not fail.
+	row func(test string) (stem, fault string, ok bool)
+	// skips is how many of the tests may be skipped at most. Those with a line of
+	// their own may only be "n/a".
+	skips int
+}
+
+// suites are in the order of the table, and the longest first.
+func suites() []suite {
+	return []suite{
+		{name: "faults", pkg: "vmtest", cgroup: guest.CgroupV2, row: faultRow},
+		{name: "faults on cgroup v1", pkg: "vmtest", run: "TestOOMKill", cgroup: guest.CgroupV1, row: faultRow},
+		{name: "faults, ext4 a module", pkg: "vmtest", run: "TestFSError", cgroup: guest.CgroupV2, row: faultRow, on: generic},
+		{name: "variants", pkg: "bpf", run: "TestEveryVariantAlone", cgroup: guest.CgroupV2, row: variantRow, load: []string{"xfs"}},
+		{name: "collector", pkg: "collector", cgroup: guest.CgroupV2, row: packageRow("collector, on the kernel"), skips: 4},
+		{name: "bpf", pkg: "bpf", cgroup: guest.CgroupV2, row: packageRow("programs, rings and pins"), load: []string{"xfs", "zram num_devices=0"}, skips: 8},
+		{name: "agent", pkg: "cmd/kernosis", cgroup: guest.CgroupV2, row: packageRow("agent, across kill -9")},
+		{name: "inject", pkg: "cmd/kernosis/inject", cgroup: guest.CgroupV2, row: packageRow("drills"), skips: 2},
+	}
+}
+
+func generic(k kernel.Kernel) bool { return strings.HasSuffix(k.Name, "-generic") }
+
+func (s suite) runsOn(k kernel.Kernel) bool {
+	if s.on == nil {
+		return !generic(k)
+	}
+	return s.on(k)
+}
+
+// pattern is -test.run for one stem, or for all.
+func (s suite) pattern(stem string) string {
+	switch {
+	case stem == "":
+		return s.run
+	case s.name == "variants":
+		return s.run + "/^" + regexp.QuoteMeta(stem) + "$"
+	case s.run != "" && !strings.EqualFold(s.run, "Test"+stem):
+		return "" // nothing of it
+	default:
+		return "(?i)^Test" + regexp.QuoteMeta(stem)
+	}
+}
+
+// faultRow: TestOOMKill/memcg-v2.
+func faultRow(test string) (stem, fault string, ok bool) {
+	parts := strings.Split(test, "/")
+	if len(parts) != 2 {
+		return "", "", false
+	}
+	return strings.ToLower(strings.TrimPrefix(parts[0], "Test")), parts[1], true
+}
+
+// variantRow: TestEveryVariantAlone/oomkill/victim_btf; one line a stem.
+func variantRow(test string) (stem, fault string, ok bool) {
+	parts := strings.Split(test, "/")
+	if len(parts) < 2 {
+		return "", "", false
+	}
+	return parts[1], "every variant loads and attaches", true
+}
+
+// packageRow has one line for everything of a package.
+func packageRow(name string) func(string) (string, string, bool) {
+	return func(string) (string, string, bool) { return "all", name, true }
+}

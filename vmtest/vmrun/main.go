@@ -1,0 +1,261 @@
+// Command vmrun runs a test binary on another kernel, in a virtual machine:
+//
+//	CGO_ENABLED=0 go test -exec "$PWD/bin/vmrun -kernel 6.1" ./bpf
+//
+// What the machine holds besides the binary is said by vm.yaml: the one in the
+// working directory, or vmtest/vm.yaml of the module it is in.
+//
+// The exit code is the program's. 2 also says that no machine could be made
+// here, 124 that it did not end in time, 125 that it died (a kernel panic).
+//
+// The same executable is the machine's first process.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/guest"
+	"github.com/kernosis/kernosis/vmtest/kernel"
+	"github.com/kernosis/kernosis/vmtest/machine"
+)
+
+// Exit codes besides the program's own.
+const (
+	exitSetup   = 2
+	exitTimeout = 124
+	exitDied    = 125
+)
+
+func main() {
+	if os.Getpid() == 1 {
+		guest.Main()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	code, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "vmrun: %v\n", err)
+	}
+	os.Exit(code)
+}
+
+type options struct {
+	kernel, config, cgroup, accel string
+	timeout                       time.Duration
+	load                          []string
+	console                       bool
+	args                          []string
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("vmrun", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() {
+		fmt.Fprintln(stderr, "usage: vmrun -kernel NAME [flags] BINARY [ARGUMENT...]")
+		f.PrintDefaults()
+	}
+	f.StringVar(&o.kernel, "kernel", "", "`name` of a fetched kernel, or the first numbers of its release")
+	f.StringVar(&o.config, "config", "", "the machine's `file` (default: vm.yaml here, or vmtest/vm.yaml of the module)")
+	f.StringVar(&o.cgroup, "cgroup", guest.CgroupV2, "`version` of the control groups: v1 or v2")
+	f.StringVar(&o.accel, "accel", "auto", "what runs the machine's code: auto, kvm or tcg")
+	f.DurationVar(&o.timeout, "timeout", 0, "for the whole machine (default: the binary's -test.timeout and two minutes)")
+	f.Func("load", "`module` to load at start besides those of vm.yaml, and its parameters; may be repeated", func(m string) error {
+		if strings.TrimSpace(m) == "" {
+			return errors.New("is empty")
+		}
+		o.load = append(o.load, m)
+		return nil
+	})
+	f.BoolVar(&o.console, "console", false, "show the kernel's console at the end")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	o.args = f.Args()
+	switch {
+	case o.kernel == "":
+		return o, errors.New("-kernel is missing")
+	case len(o.args) == 0:
+		return o, errors.New("no program to run")
+	case o.cgroup != guest.CgroupV1 && o.cgroup != guest.CgroupV2:
+		return o, fmt.Errorf("-cgroup %q, want %s or %s", o.cgroup, guest.CgroupV1, guest.CgroupV2)
+	case o.accel != "auto" && o.accel != string(machine.KVM) && o.accel != string(machine.TCG):
+		return o, fmt.Errorf("-accel %q, want auto, %s or %s", o.accel, machine.KVM, machine.TCG)
+	}
+	return o, o.checkTestFlags()
+}
+
+// checkTestFlags refuses test flags that ask for a file: it would stay in the
+// machine.
+func (o *options) checkTestFlags() error {
+	limit := 10 * time.Minute
+	for i, a := range o.args {
+		name, value, ok := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		if !ok && i+1 < len(o.args) {
+			value = o.args[i+1]
+		}
+		switch name {
+		case "test.coverprofile", "test.cpuprofile", "test.memprofile", "test.blockprofile", "test.mutexprofile", "test.trace", "test.gocoverdir":
+			return fmt.Errorf("-%s: files of the machine do not leave it", name)
+		case "test.timeout":
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				return fmt.Errorf("-test.timeout: %w", err)
+			}
+			limit = d
+		}
+	}
+	if o.timeout == 0 {
+		o.timeout = limit + 2*time.Minute
+		if limit == 0 {
+			o.timeout = time.Hour
+		}
+	}
+	return nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0, nil
+	} else if err != nil {
+		return exitSetup, err
+	}
+	spec, err := o.spec(ctx)
+	if err != nil {
+		return exitSetup, err
+	}
+	spec.Output = stdout
+	out, err := spec.Run(ctx)
+	if err != nil {
+		return exitSetup, err
+	}
+	return explain(out, spec, o.console, stderr)
+}
+
+// spec is the machine that the options ask for.
+func (o options) spec(ctx context.Context) (machine.Spec, error) {
+	cacheDir, err := kernel.CacheDir()
+	if err != nil {
+		return machine.Spec{}, err
+	}
+	image, err := kernel.Open(cacheDir, o.kernel)
+	if err != nil {
+		return machine.Spec{}, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return machine.Spec{}, err
+	}
+	if o.config == "" {
+		if o.config, err = findConfig(dir); err != nil {
+			return machine.Spec{}, err
+		}
+	}
+	config, err := machine.LoadConfig(o.config)
+	if err != nil {
+		return machine.Spec{}, err
+	}
+	config.Load = append(config.Load, o.load...)
+	binary, err := filepath.Abs(o.args[0])
+	if err != nil {
+		return machine.Spec{}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return machine.Spec{}, err
+	}
+	s := machine.Spec{
+		Kernel: image, Config: config, Init: self, Cgroup: o.cgroup, Accel: machine.Accel(o.accel),
+		Args: append([]string{binary}, o.args[1:]...), Env: environment(os.Environ()), Dir: dir, Timeout: o.timeout,
+	}
+	if o.accel == "auto" {
+		s.Accel, err = machine.FindAccel(ctx, s, cacheDir)
+	}
+	return s, err
+}
+
+// findConfig returns the vm.yaml of a folder, or of the module it is in.
+func findConfig(dir string) (string, error) {
+	if path := filepath.Join(dir, "vm.yaml"); exists(path) {
+		return path, nil
+	}
+	for d := dir; ; d = filepath.Dir(d) {
+		if exists(filepath.Join(d, "go.mod")) {
+			if path := filepath.Join(d, "vmtest", "vm.yaml"); exists(path) {
+				return path, nil
+			}
+		}
+		if d == filepath.Dir(d) {
+			return "", fmt.Errorf("no vm.yaml in %s and no vmtest/vm.yaml in its module; name one with -config", dir)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// environment is what the program gets: what concerns Go and Kernosis, and
+// nothing that is this host's alone.
+func environment(host []string) []string {
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/tmp"}
+	for _, e := range host {
+		name, _, _ := strings.Cut(e, "=")
+		if slices.Contains([]string{"GODEBUG", "GOTRACEBACK", "GOMAXPROCS", "GORACE"}, name) || strings.HasPrefix(name, "KERNOSIS_") {
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+// explain turns an outcome into an exit code and, where it is not the program's
+// own, into words.
+func explain(out machine.Outcome, s machine.Spec, console bool, stderr io.Writer) (int, error) {
+	show := func() {
+		fmt.Fprintf(stderr, "vmrun: the last lines of the console of %s:\n%s\n", s.Kernel.Release, out.Console)
+	}
+	if console {
+		show()
+	}
+	took := out.Took.Round(100 * time.Millisecond)
+	switch {
+	case out.Ending == machine.TimedOut:
+		if !console {
+			show()
+		}
+		return exitTimeout, fmt.Errorf("timed out: the machine (%s, %s) was still running after %s", s.Kernel.Release, s.Accel, took)
+	case out.Ending == machine.Died:
+		if !console {
+			show()
+		}
+		return exitDied, fmt.Errorf("the machine (%s, %s) died after %s: %s", s.Kernel.Release, s.Accel, took, or(out.Reason, "it ended without a word"))
+	case out.Verdict.Error != "":
+		return exitSetup, fmt.Errorf("the machine (%s) could not run the program: %s", s.Kernel.Release, out.Verdict.Error)
+	case out.Verdict.Signal != 0:
+		return 128 + out.Verdict.Signal, fmt.Errorf("the program was ended by signal %d (%s)", out.Verdict.Signal, unix.SignalName(unix.Signal(out.Verdict.Signal)))
+	default:
+		fmt.Fprintf(stderr, "vmrun: %s, %s, %s\n", s.Kernel.Release, s.Accel, took)
+		return out.Verdict.Exit, nil
+	}
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
