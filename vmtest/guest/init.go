@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func serve() Verdict {
 		}
 	}
 	for _, m := range plan.Modules {
-		if out, err := exec.Command("modprobe", strings.Fields(m)...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(context.Background(), "modprobe", strings.Fields(m)...).CombinedOutput(); err != nil {
 			return Verdict{Error: fmt.Sprintf("modprobe %s: %v: %s", m, err, out)}
 		}
 	}

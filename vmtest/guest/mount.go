@@ -75,7 +75,7 @@ func mountCgroup(version string) error {
 		if err != nil {
 			return err
 		}
-		for _, c := range strings.Fields(string(all)) {
+		for c := range strings.FieldsSeq(string(all)) {
 			if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
 				fmt.Fprintf(os.Stderr, "vmrun: cgroup controller %s: %v\n", c, err)
 			}

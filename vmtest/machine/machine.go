@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,7 +110,7 @@ func (s Spec) boot(ctx context.Context, dir string) (Outcome, error) {
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = s.Output, &stderr, []*os.File{report}
 	began := time.Now()
 	err = cmd.Start()
-	report.Close()
+	_ = report.Close()
 	if err != nil {
 		return Outcome{}, fmt.Errorf("start qemu: %w", err)
 	}
@@ -157,7 +158,7 @@ func (s Spec) command(ctx context.Context, dir string) (*exec.Cmd, error) {
 	const reportFD = 3 // the first of ExtraFiles
 	args := []string{
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
-		"-machine", "q35", "-m", s.Config.memoryArg(), "-smp", fmt.Sprint(s.Config.CPUs),
+		"-machine", "q35", "-m", s.Config.memoryArg(), "-smp", strconv.Itoa(s.Config.CPUs),
 		"-kernel", s.Kernel.Vmlinuz, "-initrd", filepath.Join(dir, "initramfs"), "-append", kernelArgs,
 		"-serial", "file:" + filepath.Join(dir, "console"),
 		"-chardev", "stdio,id=output,signal=off", "-serial", "chardev:output",

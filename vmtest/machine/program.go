@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func libraries(path string) ([]string, error) {
 	if err != nil || interp == "" {
 		return nil, err
 	}
-	out, err := exec.Command(interp, "--list", path).CombinedOutput()
+	out, err := exec.CommandContext(context.Background(), interp, "--list", path).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("libraries of %s: %w: %s", path, err, out)
 	}

@@ -140,7 +140,7 @@ func (w workshop) copyModule(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("list the module's files: %w", err)
 	}
-	for _, name := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
 		if err := copyFile(filepath.Join(dir, name), filepath.Join(w.root, name)); err != nil && !os.IsNotExist(err) { // deleted, not yet for git
 			return err
 		}
