@@ -138,11 +138,17 @@ func (l *Loaded) AttachAll() {
 	}
 }
 
-// Attach attaches an on-demand hook; it does nothing when that is done.
+// Attach attaches an on-demand hook, or one whose module may have come since; it
+// does nothing when that is done, or an on-demand one is known to be impossible:
+// finding out takes tens of milliseconds.
 func (l *Loaded) Attach(hookName string) error {
 	h, err := l.hook(hookName)
 	if err != nil || l.links[hookName] != nil {
 		return err
+	}
+	// Others are asked for because the module that has them was loaded.
+	if h.onDemand && l.hopeless(hookName) {
+		return fmt.Errorf("hook %s: no variant can work: %w", hookName, errAbsent)
 	}
 	l.dropReports(hookName)
 	return l.attachHook(h)
@@ -160,6 +166,24 @@ func (l *Loaded) Detach(hookName string) error {
 	l.report(h, h.variants[0], OnDemand, nil, false)
 	// Unpin is a no-op for a link that is not pinned.
 	return errors.Join(lk.Unpin(), lk.Close())
+}
+
+// hopeless tells whether all variants of a hook have been tried, with a
+// conclusive answer each.
+func (l *Loaded) hopeless(hookName string) bool {
+	l.reportsMu.Lock()
+	defer l.reportsMu.Unlock()
+	tried := false
+	for _, r := range l.reports {
+		if r.Hook != hookName {
+			continue
+		}
+		if r.State != Absent && r.State != Forbidden {
+			return false
+		}
+		tried = true
+	}
+	return tried
 }
 
 func (l *Loaded) hook(name string) (hook, error) {

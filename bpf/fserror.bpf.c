@@ -10,8 +10,12 @@
  * raw_tp can be attached once the module is loaded, on 5.10 too, where modules
  * have no BTF (and tp_btf can't).
  *
- * Cost: nothing until an error. Kernels 5.10 and later; xfs from the release on
- * that has xfs_force_shutdown.
+ * xfs got its tracepoint in v6.5 (and back-ports to 6.1). On 5.10 a kprobe sees the
+ * function that all its shutdowns pass, which does not know the place that found
+ * the error (xfs_do_force_shutdown does, but is inlined where it matters), and
+ * once more an error of the log of a filesystem that is down already.
+ *
+ * Cost: nothing until an error. Kernels 5.10 and later.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_helpers.h>
@@ -25,10 +29,6 @@
 #include "core_compat.bpf.h"
 #include "subject.bpf.h"
 
-/* Bytes to m_super in struct xfs_mount. Not a relocation: the struct may be
- * known to the module's BTF only. */
-const volatile __u32 xfs_super_offset;
-
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct file_system_type {
 	const char *name;
@@ -37,6 +37,7 @@ struct file_system_type {
 struct super_block {
 	u32 s_dev;
 	struct file_system_type *s_type;
+	void *s_fs_info;
 	char s_id[KN_FS_ID];
 };
 #pragma clang attribute pop
@@ -80,13 +81,38 @@ int ext4_down_raw(__u64 *ctx)
 	return handle_error((void *)ctx[0], KN_FSERROR_SHUTDOWN, NULL, 0, ctx[1]);
 }
 
+/* Where struct xfs_mount may have m_super, in bytes: it comes after a copy of the
+ * super block on disk, of 264 bytes and growing slowly. */
+#define XFS_MOUNT_LOOK 1024
+
+/* The super block of an xfs_mount: what it points to that points back. The struct
+ * itself is known to the module's BTF only, and on 5.10 to none. */
+static __always_inline struct super_block *xfs_super(void *mount)
+{
+	struct super_block *sb;
+	void *back;
+
+	for (int at = 0; at < XFS_MOUNT_LOOK; at += sizeof(sb)) {
+		if (bpf_probe_read_kernel(&sb, sizeof(sb), mount + at) || !sb)
+			continue;
+		if (!bpf_core_read(&back, sizeof(back), &sb->s_fs_info) && back == mount)
+			return sb;
+	}
+	return NULL;
+}
+
 SEC("raw_tp/xfs_force_shutdown")
 int xfs_down_raw(__u64 *ctx)
 {
-	struct super_block *sb = NULL;
+	return handle_error(xfs_super((void *)ctx[0]), KN_FSERROR_SHUTDOWN, (void *)ctx[3], ctx[4],
+			    ctx[2]);
+}
 
-	bpf_probe_read_kernel(&sb, sizeof(sb), (void *)(ctx[0] + xfs_super_offset));
-	return handle_error(sb, KN_FSERROR_SHUTDOWN, (void *)ctx[3], ctx[4], ctx[2]);
+SEC("kprobe/xfs_log_force_umount")
+int xfs_down_kp(void *ctx)
+{
+	return handle_error(xfs_super((void *)first_argument(ctx)), KN_FSERROR_SHUTDOWN, NULL, 0,
+			    0);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

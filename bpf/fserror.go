@@ -1,11 +1,7 @@
 package bpf
 
 import (
-	"fmt"
 	"structs"
-
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 )
 
 // StemFSError: a filesystem found an error of its own, or shut itself down.
@@ -25,15 +21,10 @@ func FSErrorHooks(fsType string) []string {
 }
 
 func fserror() Stem {
-	var own *ebpf.CollectionSpec
 	return Stem{
 		Name:   StemFSError,
 		object: _FserrorBytes,
 		spec:   LoadFserror,
-		configure: func(spec *ebpf.CollectionSpec, _ *Kernel) error {
-			own = spec
-			return nil
-		},
 		hooks: []hook{
 			{name: "ext4_error", optional: true, variants: []variant{
 				{program: FserrorProgExt4ErrorRaw, attach: rawTracepoint("ext4_error")},
@@ -41,41 +32,13 @@ func fserror() Stem {
 			{name: "ext4_shutdown", optional: true, variants: []variant{
 				{program: FserrorProgExt4DownRaw, attach: rawTracepoint("ext4_shutdown")},
 			}},
-			{name: "xfs_force_shutdown", optional: true, variants: []variant{{
-				program: FserrorProgXfsDownRaw, attach: rawTracepoint("xfs_force_shutdown"),
-				// Just before each attempt, because the module may be loaded late.
-				usable: func(k *Kernel) error {
-					offset, err := xfsSuperOffset(k)
-					if err != nil {
-						return err
-					}
-					return own.Variables[FserrorVarXfsSuperOffset].Set(offset)
-				},
-			}}},
+			{name: "xfs_force_shutdown", optional: true, variants: []variant{
+				{program: FserrorProgXfsDownRaw, attach: rawTracepoint("xfs_force_shutdown")}, // v6.5
+				{program: FserrorProgXfsDownKp, attach: kprobe("xfs_log_force_umount")},       // until v5.15
+			}},
 		},
 		unattached: []string{canaryProgram},
 	}
-}
-
-// xfsSuperOffset finds struct xfs_mount.m_super: in the kernel's BTF, or in
-// that of the module, which raw tracepoint programs are not relocated against.
-func xfsSuperOffset(k *Kernel) (uint32, error) {
-	var mount *btf.Struct
-	if err := k.spec.TypeByName("xfs_mount", &mount); err != nil {
-		module, err := btf.LoadKernelModuleSpec("xfs")
-		if err != nil {
-			return 0, fmt.Errorf("struct xfs_mount: %w", err)
-		}
-		if err := module.TypeByName("xfs_mount", &mount); err != nil {
-			return 0, fmt.Errorf("struct xfs_mount: %w", err)
-		}
-	}
-	for _, m := range mount.Members {
-		if m.Name == "m_super" {
-			return m.Offset.Bytes(), nil
-		}
-	}
-	return 0, fmt.Errorf("struct xfs_mount has no m_super")
 }
 
 // What happened to a filesystem (enum kn_fserror_what).

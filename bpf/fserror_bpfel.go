@@ -16,13 +16,13 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	FserrorMapEvents         = "events"
-	FserrorMapLost           = "lost"
-	FserrorProgCanary        = "canary"
-	FserrorProgExt4DownRaw   = "ext4_down_raw"
-	FserrorProgExt4ErrorRaw  = "ext4_error_raw"
-	FserrorProgXfsDownRaw    = "xfs_down_raw"
-	FserrorVarXfsSuperOffset = "xfs_super_offset"
+	FserrorMapEvents        = "events"
+	FserrorMapLost          = "lost"
+	FserrorProgCanary       = "canary"
+	FserrorProgExt4DownRaw  = "ext4_down_raw"
+	FserrorProgExt4ErrorRaw = "ext4_error_raw"
+	FserrorProgXfsDownKp    = "xfs_down_kp"
+	FserrorProgXfsDownRaw   = "xfs_down_raw"
 )
 
 // LoadFserror returns the embedded CollectionSpec for Fserror.
@@ -70,6 +70,7 @@ type FserrorProgramSpecs struct {
 	Canary       *ebpf.ProgramSpec `ebpf:"canary"`
 	Ext4DownRaw  *ebpf.ProgramSpec `ebpf:"ext4_down_raw"`
 	Ext4ErrorRaw *ebpf.ProgramSpec `ebpf:"ext4_error_raw"`
+	XfsDownKp    *ebpf.ProgramSpec `ebpf:"xfs_down_kp"`
 	XfsDownRaw   *ebpf.ProgramSpec `ebpf:"xfs_down_raw"`
 }
 
@@ -85,7 +86,6 @@ type FserrorMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FserrorVariableSpecs struct {
-	XfsSuperOffset *ebpf.VariableSpec `ebpf:"xfs_super_offset"`
 }
 
 // FserrorObjects contains all objects after they have been loaded into the kernel.
@@ -123,7 +123,6 @@ func (m *FserrorMaps) Close() error {
 //
 // It can be passed to LoadFserrorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FserrorVariables struct {
-	XfsSuperOffset *ebpf.Variable `ebpf:"xfs_super_offset"`
 }
 
 // FserrorPrograms contains all programs after they have been loaded into the kernel.
@@ -133,6 +132,7 @@ type FserrorPrograms struct {
 	Canary       *ebpf.Program `ebpf:"canary"`
 	Ext4DownRaw  *ebpf.Program `ebpf:"ext4_down_raw"`
 	Ext4ErrorRaw *ebpf.Program `ebpf:"ext4_error_raw"`
+	XfsDownKp    *ebpf.Program `ebpf:"xfs_down_kp"`
 	XfsDownRaw   *ebpf.Program `ebpf:"xfs_down_raw"`
 }
 
@@ -141,6 +141,7 @@ func (p *FserrorPrograms) Close() error {
 		p.Canary,
 		p.Ext4DownRaw,
 		p.Ext4ErrorRaw,
+		p.XfsDownKp,
 		p.XfsDownRaw,
 	)
 }

@@ -341,23 +341,36 @@ func (l *Loaded) WatchTargets(want map[SockTargetKey]uint32) error {
 	if err != nil {
 		return err
 	}
-	// First out, then in: the map has no room for both.
+	// Who finds a socket's key there (WatchedBy) may rely on it: the classes are in
+	// use already, and packets are looked at.
 	var errs []error
+	setConfig := func(c SockConfig) {
+		if c == now {
+			return
+		}
+		if err := config.Put(uint32(0), &c); err != nil {
+			errs = append(errs, fmt.Errorf("set watched classes: %w", err))
+		}
+		now = c
+	}
+	setConfig(SockConfig{Classes: now.Classes | next.Classes, PacketClasses: now.PacketClasses | next.PacketClasses})
+	// First out, then in: the map has no room for both.
 	for _, k := range stale {
 		if err := targets.Delete(&k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			errs = append(errs, fmt.Errorf("unwatch target: %w", err))
 		}
 	}
-	for k, v := range all {
-		if err := targets.Put(&k, &v); err != nil {
-			errs = append(errs, fmt.Errorf("watch target: %w", err))
+	for _, packets := range []bool{true, false} {
+		for k, v := range all {
+			if (k.NetNS == SockTargetAnySide) != packets {
+				continue
+			}
+			if err := targets.Put(&k, &v); err != nil {
+				errs = append(errs, fmt.Errorf("watch target: %w", err))
+			}
 		}
 	}
-	if now != next {
-		if err := config.Put(uint32(0), &next); err != nil {
-			errs = append(errs, fmt.Errorf("set watched classes: %w", err))
-		}
-	}
+	setConfig(next)
 	if len(want) == 0 {
 		for _, hook := range SockFailTargetHooks() {
 			errs = append(errs, l.Detach(hook))

@@ -64,12 +64,13 @@ static __always_inline int handle_return(int ret)
 	struct pending *p;
 	__u32 tid;
 
-	if (ret >= 0)
-		return 0;
 	tid = BPF_CORE_READ(task, pid);
 	p = bpf_map_lookup_elem(&pending, &tid);
 	if (p) {
-		emit_never_sent(p, -ret);
+		/* Else it did send, and SYN_SENT was not seen: the kernel skips a
+		 * program that runs on the CPU already. */
+		if (ret < 0)
+			emit_never_sent(p, -ret);
 		bpf_map_delete_elem(&pending, &tid);
 	}
 	return 0;

@@ -20,6 +20,7 @@ type diskIO struct {
 	ops   [256]string // by enum req_op of this kernel
 	hooks onDemandHooks
 	head  diskHead
+	lower *lowerErrors
 	// bioErr is the failure to attach that was told already.
 	bioErr string
 
@@ -35,7 +36,7 @@ type onDemandHooks interface {
 }
 
 func newDiskIO(env *environment, l *bpf.Loaded) *diskIO {
-	return &diskIO{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, ops: diskOps(env.kernel)}
+	return &diskIO{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, ops: diskOps(env.kernel), lower: newLowerErrors(env.fs)}
 }
 
 // diskOps names this kernel's operations. The common ones have kept their
@@ -90,8 +91,25 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 		d.data.Error = hostfs.ErrnoName(int32(r.Error))
 		d.data.Status = hostfs.BlkStatusOfErrno(int32(r.Error))
 	}
+	d.data.Lower = d.trace(r)
 	ev.DiskIO = &d.data
 	return true, nil
+}
+
+// trace remembers the error and returns the device below whose error it is.
+func (d *diskIO) trace(r *bpf.DiskIO) (lower string) {
+	dev, disk, root := r.Dev, r.Disk, d.device.Name
+	if dev == 0 {
+		dev = d.device.Major<<20 | d.device.Minor // of the disk that users see
+		disk = dev
+	}
+	if r.Flags&bpf.DiskIOBio != 0 {
+		if lower = d.lower.of(disk, r.H.BootNS); lower != "" {
+			root = lower
+		}
+	}
+	d.lower.note(dev, disk, r.H.BootNS, root)
+	return lower
 }
 
 // name finds the device. What the kernel called the disk stands in for one that

@@ -41,6 +41,11 @@ func diskEnvironment(t testing.TB) *environment {
 	disk("8:2", "devices/pci0/block/sda/sda2")
 	write("sys/devices/pci0/block/sda/sda2/partition", "2\n")
 	write("sys/devices/pci0/block/sda/diskseq", "9\n")
+	disk("253:0", "devices/virtual/block/dm-0")
+	write("sys/devices/virtual/block/dm-0/slaves/sda2/dev", "8:2\n")
+	disk("253:1", "devices/virtual/block/dm-1")
+	write("sys/devices/virtual/block/dm-1/slaves/dm-0/dev", "253:0\n")
+	write("sys/devices/virtual/block/dm-1/slaves/gone/other", "")
 	disk("259:7", "devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1")
 	write("sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1/diskseq", "10\n")
 	for name, target := range map[string]string{
@@ -55,7 +60,7 @@ func diskEnvironment(t testing.TB) *environment {
 	fs := hostfs.New(root)
 	env := &environment{
 		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(),
-		attributor: hostfs.NewAttributor(16, nil), devices: hostfs.NewDevices(fs), fsError: func(uint32) {},
+		attributor: hostfs.NewAttributor(16, nil), devices: hostfs.NewDevices(fs), fsError: func(uint32, bool) {},
 	}
 	table, err := fs.MountTable()
 	if err != nil {
@@ -187,7 +192,7 @@ func TestDecodeDiskIOAllocatesNothing(t *testing.T) {
 	path := partitionError()
 	path.Dev, path.Disk = 0, 0
 	copy(path.DiskName[:], "nvme0c1n1")
-	for _, r := range []*bpf.DiskIO{partitionError(), path} {
+	for _, r := range []*bpf.DiskIO{partitionError(), path, volumeError(253<<20, time.Minute)} {
 		var ev event.Event
 		decode := func() {
 			ev = event.Event{}

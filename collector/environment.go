@@ -31,8 +31,9 @@ type environment struct {
 	// control group's limit was hit; empty where its address is not to be had.
 	// Finding it takes a pass over kallsyms, begun at the start.
 	memcgOOM func() []hostfs.Range
-	// fsError is told the device of each filesystem error.
-	fsError func(dev uint32)
+	// fsError is told the device of each filesystem error, and whether the
+	// filesystem takes no writes from then on, whatever its options are.
+	fsError func(dev uint32, ends bool)
 }
 
 // attributed is how many control groups are remembered: a node has some hundred
@@ -40,7 +41,7 @@ type environment struct {
 const attributed = 4096
 
 func newEnvironment(cfg Config, log *slog.Logger) *environment {
-	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32) {}}
+	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32, bool) {}}
 	env.clock = hostfs.NewClock()
 	env.symbols = hostfs.NewSymbols(env.fs)
 	env.devices = hostfs.NewDevices(env.fs)

@@ -54,8 +54,15 @@ func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 
 	f.data = event.FSErrorData{FSType: f.names.comm(r.FSType), Function: f.function(r), Line: r.Line}
 	ev.FSError = &f.data
-	f.env.fsError(r.Dev)
+	f.env.fsError(r.Dev, endsWriting(r.What, &f.data))
 	return true, nil
+}
+
+// endsWriting tells of a filesystem that was shut down, and of an ext4 that has
+// found its journal aborted: ext4_abort comes from nowhere else but a remount
+// that asks for it.
+func endsWriting(what uint32, d *event.FSErrorData) bool {
+	return what == bpf.FSErrorShutdown || d.FSType == "ext4" && d.Function == "ext4_journal_check_start"
 }
 
 // maxFunctions bounds the memory of function names, of which a kernel that is
@@ -71,7 +78,7 @@ func (f *fsError) function(r *bpf.FSError) string {
 	}
 	s := event.SafeText(string(bpf.CString(name[:])), 128)
 	if s == "" && r.What == bpf.FSErrorShutdown {
-		return "shutdown" // ext4 does not say who asked for it
+		return "shutdown" // ext4, and xfs on 5.10, do not say who asked for it
 	}
 	if f.text == nil || len(f.text) >= maxFunctions {
 		f.text = map[[64]byte]string{}

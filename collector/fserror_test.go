@@ -26,7 +26,8 @@ func ext4Error() *bpf.FSError {
 func TestDecodeFSError(t *testing.T) {
 	f := testFSError(t)
 	var told []uint32
-	f.env.fsError = func(dev uint32) { told = append(told, dev) }
+	var ends []bool
+	f.env.fsError = func(dev uint32, end bool) { told, ends = append(told, dev), append(ends, end) }
 	decode := func(r *bpf.FSError) (ev event.Event) {
 		t.Helper()
 		if ok, err := f.decode(&r.H, rawOf(r), &ev); !ok || err != nil {
@@ -52,8 +53,15 @@ func TestDecodeFSError(t *testing.T) {
 	if *ev.FSError != (event.FSErrorData{FSType: "ext4", Function: "shutdown"}) || ev.Device.Name != `sd\x1b1` {
 		t.Errorf("%+v on %+v", *ev.FSError, *ev.Device)
 	}
-	if want := []uint32{8<<20 | 2, 65<<20 | 1}; !slices.Equal(told, want) {
+	r = ext4Error()
+	r.Function = [64]byte{}
+	copy(r.Function[:], "ext4_journal_check_start")
+	decode(r)
+	if want := []uint32{8<<20 | 2, 65<<20 | 1, 8<<20 | 2}; !slices.Equal(told, want) {
 		t.Errorf("told %v, want %v", told, want)
+	}
+	if want := []bool{false, true, true}; !slices.Equal(ends, want) {
+		t.Errorf("ends writing: %v, want %v", ends, want)
 	}
 }
 

@@ -26,11 +26,12 @@ type mountSource struct {
 	env *environment
 
 	mu       sync.Mutex
-	suspects map[fsKey]time.Time // when a filesystem error was seen first
-	wake     chan struct{}       // holds one token while suspects has new ones
+	suspects map[fsKey]suspect
+	wake     chan struct{} // holds one token while suspects has new ones
 
 	// Of Run's goroutine.
-	last       []hostfs.Mount
+	last       []hostfs.Mount      // what the next table is compared with
+	held       map[fsKey]time.Time // since when what [mountSource.holdBack] keeps was seen
 	reported   map[fsKey]*refusing
 	told, down bool // what tellSource told last
 }
@@ -59,21 +60,32 @@ const (
 
 func newMountSource(env *environment) *mountSource {
 	return &mountSource{
-		env: env, suspects: map[fsKey]time.Time{}, wake: make(chan struct{}, 1), reported: map[fsKey]*refusing{},
+		env: env, suspects: map[fsKey]suspect{}, wake: make(chan struct{}, 1), reported: map[fsKey]*refusing{},
 	}
 }
 
+// suspect is a filesystem that has met an error.
+type suspect struct {
+	since time.Time // of the first one
+	ends  bool      // one of them ends writing, whatever the policy is
+}
+
 // Notify tells that the filesystem on a device (the kernel's own dev_t) has met
-// an error. It does not block, and is safe for concurrent use.
-func (m *mountSource) Notify(dev uint32) {
+// an error, and whether it takes no writes from then on. It does not block, and
+// is safe for concurrent use.
+func (m *mountSource) Notify(dev uint32, ends bool) {
 	major, minor := hostfs.SplitKernelDev(dev)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := fsKey{major, minor}
-	if _, ok := m.suspects[key]; ok || len(m.suspects) >= maxSuspects {
+	if s, ok := m.suspects[key]; ok {
+		s.ends = s.ends || ends
+		m.suspects[key] = s
+		return
+	} else if len(m.suspects) >= maxSuspects {
 		return
 	}
-	m.suspects[key] = time.Now()
+	m.suspects[key] = suspect{since: time.Now(), ends: ends}
 	select {
 	case m.wake <- struct{}{}:
 	default: // it will look anyway
@@ -147,22 +159,26 @@ func (m *mountSource) watch(ctx context.Context, changed chan<- struct{}) error 
 }
 
 // look compares the table with the last one. It returns how soon it wants to be
-// called again because of suspects; 0: there are none.
+// called again because of suspects, or of what may be one; 0: there are none.
 func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (again time.Duration) {
 	m.env.devices.SetMounts(table)
 	mounts := table.Mounts()
-	for _, c := range diff(m.last, mounts) {
+	ready, held, again := m.holdBack(diff(m.last, mounts), now)
+	for _, c := range ready {
 		m.apply(c, emit)
 	}
-	m.last = mounts
-	ripe, again := m.takeSuspects(now)
+	m.last, m.held = keep(m.last, mounts, held), held
+	ripe, soon := m.takeSuspects(now)
 	if len(ripe) > 0 {
 		m.question(ripe, emit)
 	}
-	return again
+	return sooner(again, soon)
 }
 
 func (m *mountSource) apply(c change, emit Emit) {
+	if c.reason == reasonUnmounted {
+		m.acquit(c.key)
+	}
 	known := m.reported[c.key]
 	switch {
 	case c.faulty && known == nil && len(m.reported) < maxRefusing:
@@ -180,6 +196,14 @@ func (m *mountSource) apply(c change, emit Emit) {
 		delete(m.reported, c.key)
 		m.tell(event.MountWritable, known, c.reason, emit)
 	}
+}
+
+// acquit forgets the error of a filesystem that is no longer mounted: what is
+// mounted there next, as after a repair, has met none.
+func (m *mountSource) acquit(key fsKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.suspects, key)
 }
 
 func (m *mountSource) tell(kind event.Kind, r *refusing, reason string, emit Emit) {
@@ -201,16 +225,16 @@ func (m *mountSource) device(mount *hostfs.Mount) event.Device {
 	}
 }
 
-// takeSuspects returns the suspects of now, true for those that had the time to
-// show it, and forgets the latter. One whose errors go on is a suspect again;
+// takeSuspects returns the suspects of now, and forgets those that had the time
+// to show it. One whose errors go on is a suspect again;
 // so a flood of errors costs three looks a second.
-func (m *mountSource) takeSuspects(now time.Time) (late map[fsKey]bool, again time.Duration) {
+func (m *mountSource) takeSuspects(now time.Time) (ripe map[fsKey]suspicion, again time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	late = make(map[fsKey]bool, len(m.suspects))
-	for key, since := range m.suspects {
-		age := now.Sub(since)
-		late[key] = age >= suspectFor
+	ripe = make(map[fsKey]suspicion, len(m.suspects))
+	for key, s := range m.suspects {
+		age := now.Sub(s.since)
+		ripe[key] = suspicion{late: age >= suspectFor, ends: s.ends}
 		wait := suspectFor - age
 		switch {
 		case age >= suspectFor:
@@ -219,18 +243,22 @@ func (m *mountSource) takeSuspects(now time.Time) (late map[fsKey]bool, again ti
 		case age < suspectSoon:
 			wait = suspectSoon - age
 		}
-		if again == 0 || wait < again {
-			again = wait
-		}
+		again = sooner(again, wait)
 	}
-	return late, again
+	return ripe, again
+}
+
+// suspicion is what is known of a suspect at one look.
+type suspicion struct {
+	late bool // it had the time to show that it refuses writes
+	ends bool // see [suspect]
 }
 
 // question decides on filesystems that met an error but don't show that they
 // refuse writes.
-func (m *mountSource) question(late map[fsKey]bool, emit Emit) {
+func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 	filesystems, _ := byFilesystem(m.last)
-	for key, isLate := range late {
+	for key, s := range ripe {
 		fs := filesystems[key]
 		if fs == nil || m.reported[key] != nil {
 			continue
@@ -241,7 +269,7 @@ func (m *mountSource) question(late map[fsKey]bool, emit Emit) {
 			// Its only error that is told is a shutdown, which mountinfo does
 			// not show.
 			reason = reasonShutdown
-		case isLate && fs.visible() == "" && !fs.first().MountReadOnly && m.remountsReadOnly(fs.first()):
+		case s.late && fs.visible() == "" && !fs.first().MountReadOnly && (s.ends || m.remountsReadOnly(fs.first())):
 			// ext4 since d3476f3dad4a (v6.12, and back-ports to 6.1) refuses
 			// writes without showing it, until v6.15.
 			reason = reasonErrorPolicy

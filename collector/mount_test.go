@@ -158,30 +158,81 @@ func (n *mountNode) expect(want ...string) {
 
 const (
 	healthyExt4 = "30 1 8:0 / /data rw - ext4 /dev/sda rw"
+	brokenExt4  = "30 1 8:0 / /data rw - ext4 /dev/sda ro"
 	healthyXFS  = "30 1 8:0 / /data rw - xfs /dev/sda rw"
 )
 
 func TestMountsAreToldOnce(t *testing.T) {
-	n := newMountNode(t)
-	n.mounts(healthyExt4)
-	n.look()
-	n.expect()
-	broken := "30 1 8:0 / /data rw - ext4 /dev/sda ro"
-	for range 2 {
-		n.mounts("31 1 8:0 /vol /var/lib/kubelet/pods/x rw - ext4 /dev/sda ro", broken)
-		n.look()
-	}
-	n.expect("mount.readonly ext4 sda at /data: superblock-ro")
-	for range 2 {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
 		n.mounts(healthyExt4)
 		n.look()
+		n.expect()
+		for range 2 {
+			n.mounts("31 1 8:0 /vol /var/lib/kubelet/pods/x rw - ext4 /dev/sda ro", brokenExt4)
+			time.Sleep(n.look())
+		}
+		n.look()
+		n.expect("mount.readonly ext4 sda at /data: superblock-ro")
+		for range 2 {
+			n.mounts(healthyExt4)
+			n.look()
+		}
+		n.expect("mount.writable ext4 sda at /data: remounted")
+		n.mounts(brokenExt4)
+		time.Sleep(n.look())
+		n.look()
+		n.mounts()
+		n.look()
+		n.expect("mount.readonly ext4 sda at /data: superblock-ro", "mount.writable ext4 sda at /data: unmounted")
+	})
+}
+
+// An administrator's remount shows its first half alone for a moment.
+func TestMountHalfRemounted(t *testing.T) {
+	const (
+		pod    = "31 1 8:0 /vol /pods/x rw - ext4 /dev/sda "
+		done   = "30 1 8:0 / /data ro - ext4 /dev/sda ro"
+		told   = "mount.readonly ext4 sda at /data: superblock-ro"
+		second = time.Second
+	)
+	type step struct {
+		after  time.Duration
+		mounts []string
+		errs   bool // an error of the filesystem is seen
 	}
-	n.expect("mount.writable ext4 sda at /data: remounted")
-	n.mounts(broken)
-	n.look()
-	n.mounts()
-	n.look()
-	n.expect("mount.readonly ext4 sda at /data: superblock-ro", "mount.writable ext4 sda at /data: unmounted")
+	half := []string{brokenExt4, pod + "ro"}
+	before := step{mounts: []string{healthyExt4, pod + "rw"}}
+	for name, tt := range map[string]struct {
+		steps []step
+		want  []string
+	}{
+		"in time":               {[]step{before, {mounts: half}, {after: 4 * second, mounts: half}, {after: second / 2, mounts: []string{done, pod + "ro"}}, {after: 9 * second, mounts: []string{done, pod + "ro"}}}, nil},
+		"given up":              {[]step{before, {mounts: half}, {after: second, mounts: before.mounts}, {after: 9 * second, mounts: before.mounts}}, nil},
+		"unmounted":             {[]step{before, {mounts: half}, {after: second}, {after: 9 * second}}, nil},
+		"none, it lasts":        {[]step{before, {mounts: half}, {after: 5 * second, mounts: half}, {after: 9 * second, mounts: half}}, []string{told}},
+		"none, an error is why": {[]step{before, {mounts: half, errs: true}, {after: second, mounts: half}}, []string{told}},
+		"an error is seen late": {[]step{before, {mounts: half}, {after: second / 100, mounts: half, errs: true}}, []string{told}},
+		"again and again": {[]step{before, {mounts: half}, {after: 3 * second, mounts: before.mounts},
+			{mounts: half}, {after: 3 * second, mounts: []string{done, pod + "ro"}}}, nil},
+		"while the agent starts": {[]step{{mounts: half}, {after: second, mounts: []string{done, pod + "ro"}}}, nil},
+		"before it started":      {[]step{{mounts: half}, {after: 5 * second, mounts: half}}, []string{told}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newMountNode(t)
+				for _, s := range tt.steps {
+					time.Sleep(s.after)
+					n.mounts(s.mounts...)
+					if s.errs {
+						n.source.Notify(8<<20, false)
+					}
+					n.look()
+				}
+				n.expect(tt.want...)
+			})
+		})
+	}
 }
 
 // ext4 before 6.15, with back-ports 6.1, does not show that it refuses writes.
@@ -207,8 +258,8 @@ func TestMountErrorPolicy(t *testing.T) {
 					n.write("/proc/fs/ext4/sda/options", tt.options)
 				}
 				n.look()
-				n.source.Notify(dev)
-				n.source.Notify(dev)
+				n.source.Notify(dev, false)
+				n.source.Notify(dev, false)
 				looks := 0
 				for again := n.look(); again > 0; again = n.look() {
 					time.Sleep(again)
@@ -234,7 +285,7 @@ func TestMountSuspectShows(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",errors=remount-ro")
 		n.look()
-		n.source.Notify(8 << 20)
+		n.source.Notify(8<<20, false)
 		time.Sleep(n.look())
 		n.expect()
 		n.mounts(healthyExt4 + ",errors=remount-ro,emergency_ro")
@@ -249,7 +300,7 @@ func TestMountSuspectShows(t *testing.T) {
 func TestMountSuspectsAreBounded(t *testing.T) {
 	n := newMountNode(t)
 	for minor := range uint32(10 * maxSuspects) {
-		n.source.Notify(8<<20 | minor)
+		n.source.Notify(8<<20|minor, false)
 	}
 	if len(n.source.suspects) != maxSuspects {
 		t.Errorf("%d suspects", len(n.source.suspects))

@@ -3,6 +3,7 @@ package collector
 import (
 	"os"
 	"slices"
+	"time"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
@@ -19,13 +20,28 @@ type oomkill struct {
 	victim, trigger event.Task
 	limit           event.Cgroup
 	data            event.OOMKillData
+
+	last oomLimit
 }
+
+// oomLimit is the limit that the latest kill was for.
+type oomLimit struct {
+	trigger event.Task
+	bootNS  uint64
+	cgroup  event.Cgroup
+	limit   uint64 // bytes
+	usage   uint64
+}
+
+// oomGroupWithin is how long the kernel may take to kill the processes of one
+// group (memory.oom.group): 10,000 at 0.1 ms each.
+const oomGroupWithin = uint64(time.Second)
 
 func newOOMKill(env *environment) *oomkill {
 	return &oomkill{env: env, attribution: attribution{attributor: env.attributor}, page: uint64(os.Getpagesize())}
 }
 
-func (o *oomkill) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
+func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
 	r, err := bpf.View[bpf.OOMKill](raw)
 	if err != nil {
 		return false, err
@@ -55,15 +71,37 @@ func (o *oomkill) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 		Approximate: r.RSSApproximate != 0,
 		OOMScoreAdj: r.OOMScoreAdj,
 	}
-	if o.data.Scope == "memcg" && r.Limit != bpf.OOMNoLimit {
-		if owner := o.chain(&r.Memory, int(r.LimitLevel)); owner != nil {
-			o.limit = owner.Cgroup
-			o.data.LimitCgroup = &o.limit
-		}
-		o.data.Limit, o.data.Usage = r.Limit*o.page, r.Usage*o.page
+	if o.data.Scope == "memcg" {
+		o.setLimit(head, r)
 	}
 	ev.OOMKill = &o.data
 	return true, nil
+}
+
+// setLimit sets whose limit was hit. With memory.oom.group a whole group is
+// killed for one process' sake: when the later ones' turn comes, the first may
+// have given back so much that no group is full any more. They have the limit
+// of the first.
+func (o *oomkill) setLimit(head *bpf.Header, r *bpf.OOMKill) {
+	switch owner := o.chain(&r.Memory, int(r.LimitLevel)); {
+	case r.Limit != bpf.OOMNoLimit:
+		o.data.Limit, o.data.Usage = r.Limit*o.page, r.Usage*o.page
+		if owner == nil {
+			return
+		}
+		o.last = oomLimit{trigger: o.trigger, bootNS: head.BootNS, cgroup: owner.Cgroup, limit: o.data.Limit, usage: o.data.Usage}
+	case o.last.trigger == o.trigger && head.BootNS-o.last.bootNS < oomGroupWithin && below(&r.Memory, o.last.cgroup.ID):
+		o.data.Limit, o.data.Usage = o.last.limit, o.last.usage
+	default:
+		return
+	}
+	o.limit = o.last.cgroup
+	o.data.LimitCgroup = &o.limit
+}
+
+// below tells whether a group is in the chain.
+func below(c *bpf.Chain, id uint64) bool {
+	return slices.Contains(c.ID[:c.Levels()], id)
 }
 
 // scope tells a control group's limit from the whole machine's memory: by the

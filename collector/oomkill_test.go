@@ -119,6 +119,42 @@ func TestOOMScope(t *testing.T) {
 	}
 }
 
+// A process killed along with its group has the limit that the first was killed
+// for, although nothing shows it any more; another's kill has not.
+func TestOOMGroupKillHasOneLimit(t *testing.T) {
+	along := func(change func(*bpf.OOMKill)) *bpf.OOMKill {
+		r := podKill()
+		r.H.BootNS, r.Victim.PID, r.Victim.TGID = 5e8, 813, 813
+		r.Limit, r.Usage, r.LimitLevel = bpf.OOMNoLimit, 0, -1
+		change(r)
+		return r
+	}
+	tests := []struct {
+		name  string
+		r     *bpf.OOMKill
+		limit bool
+	}{
+		{"of the group", along(func(*bpf.OOMKill) {}), true},
+		{"in a group below", along(func(r *bpf.OOMKill) { r.Memory.ID[0] = 99 }), true},
+		{"for another's sake", along(func(r *bpf.OOMKill) { r.Trigger.PID = 821 }), false},
+		{"for the sake of another with that pid", along(func(r *bpf.OOMKill) { r.Trigger.StartNS++ }), false},
+		{"later", along(func(r *bpf.OOMKill) { r.H.BootNS = 2e9 }), false},
+		{"elsewhere", along(func(r *bpf.OOMKill) { r.Memory.ID[2] = 99 }), false},
+		{"of the whole machine", along(func(r *bpf.OOMKill) { r.Scope = bpf.OOMScopeGlobal }), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := testOOMKill(t)
+			first := mustDecode(t, o, rawRecord(podKill())).OOMKill
+			group, limit := *first.LimitCgroup, first.Limit
+			got := mustDecode(t, o, rawRecord(tt.r)).OOMKill
+			if tt.limit != (got.LimitCgroup != nil && *got.LimitCgroup == group && got.Limit == limit) || !tt.limit && got.Limit != 0 {
+				t.Errorf("limit %d of %+v, want that of the first: %v", got.Limit, got.LimitCgroup, tt.limit)
+			}
+		})
+	}
+}
+
 // Names come from whoever can start a process or make a group.
 func TestHostileNamesAreEscapedAndBounded(t *testing.T) {
 	r := podKill()

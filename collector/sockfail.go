@@ -16,14 +16,16 @@ import (
 )
 
 const (
-	// pollTargets is how soon a changed set of targets is watched, and how late
-	// a connect() that found no route is told where its return is not seen.
+	// pollTargets is how soon a changed set of targets is watched, and, beyond
+	// neverSentAfter, how late a connect() that found no route is told where its
+	// return is not seen.
 	pollTargets = 250 * time.Millisecond
 	// pollIdle is the same while there is no target.
 	pollIdle = time.Second
 	// neverSentAfter is how long a connect() may be between its beginning and
-	// the socket's change of state: microseconds, but it may be preempted.
-	neverSentAfter = 100 * time.Millisecond
+	// the socket's change of state: microseconds, unless its thread gets no CPU.
+	// To be late is better than to blame a policy that is not there.
+	neverSentAfter = time.Second
 	// maxDestinations bounds the memory of texts of destinations.
 	maxDestinations = 1000
 )
@@ -171,7 +173,10 @@ func (s *sockfail) targetName(name string) string {
 // poll keeps the kernel's targets as they should be, and finds the connects
 // that never became packets.
 func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)) (time.Duration, error) {
-	errs := []error{s.dir.look(ctx), s.targets.reconcile(s.loaded.WatchTargets)}
+	errs := []error{s.dir.look(ctx), s.targets.reconcile(func(keys map[bpf.SockTargetKey]uint32) error {
+		s.prober.renew()
+		return s.loaded.WatchTargets(keys)
+	})}
 	if n := s.prober.over; n != s.notLooked {
 		s.env.log.Warn("failed connections not looked into: too many at once", "count", n-s.notLooked)
 		s.notLooked = n

@@ -33,6 +33,8 @@ func TestSockFailJudge(t *testing.T) {
 	}{
 		{"refused", facts{reset: true, errno: unix.ECONNREFUSED}, event.VerdictRefused, "reset answered", ""},
 		{"refused by a firewall", facts{reset: true, looked: looked{listener: listens(0, 128)}}, event.VerdictRefused, "yet there is a listener: queue 0/128", ""},
+		{"refused by this node's firewall", facts{reset: true, dropReason: "NETFILTER_DROP", dropAt: "nf_hook_slow", looked: looked{listener: listens(0, 128)}},
+			event.VerdictLocalDrop, "NETFILTER_DROP at nf_hook_slow", "listener present: queue 0/128"},
 		{"reject without a reset", facts{errno: unix.ECONNREFUSED}, event.VerdictUnreachable, "ECONNREFUSED", ""},
 		{"soft error only", facts{errnoSoft: unix.EHOSTUNREACH}, event.VerdictUnreachable, "EHOSTUNREACH", ""},
 		{"time-out keeps no ICMP", facts{errno: unix.ETIMEDOUT}, event.VerdictTimeout, "no answer", ""},
@@ -58,6 +60,7 @@ func TestSockFailJudge(t *testing.T) {
 		{"never sent, prohibited", facts{noState: true, looked: looked{route: routeFact{known: true, errno: unix.EACCES}}}, event.VerdictNoRoute, "prohibit", ""},
 		{"never sent, with a route", facts{noState: true, looked: looked{route: route}}, event.VerdictLocalDrop, "policy", "via eth0"},
 		{"never sent, not permitted", facts{noState: true, errno: unix.EPERM}, event.VerdictLocalDrop, "", ""},
+		{"never sent, no port", facts{noState: true, errno: unix.EADDRNOTAVAIL, looked: looked{route: route}}, event.VerdictPortsExhausted, "no free local port", "via eth0"},
 
 		{"reset mid-stream", facts{established: true, reset: true, acked: 4, received: 10}, event.VerdictReset, "10 bytes came back", ""},
 		{"reset seen by its error only", facts{established: true, errno: unix.ECONNRESET}, event.VerdictReset, "nothing was sent", ""},
@@ -189,16 +192,20 @@ func TestSockFailLookRate(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p.filled = now
 	took := 0
-	for range 100 {
+	for range 2 * lookBurst {
 		if p.take(now) {
 			took++
 		}
 	}
-	if took != lookRate || p.over != uint64(100-took) {
+	if took != lookBurst || p.over != uint64(2*lookBurst-took) {
 		t.Errorf("took %d, refused %d", took, p.over)
 	}
 	if !p.take(now.Add(time.Second / lookRate)) {
 		t.Error("no token after its time")
+	}
+	p.tokens = lookBurst
+	if l := p.look(&question{established: true, reset: true}); l != (looked{}) || p.tokens != lookBurst {
+		t.Errorf("looked for what needs no look: %+v", l)
 	}
 }
 

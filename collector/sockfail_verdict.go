@@ -85,6 +85,10 @@ func (j *judgement) neverSent(f *facts) {
 	j.verdict = event.VerdictNoRoute
 	j.evidence.add("connect() ended before anything was sent")
 	switch {
+	case f.errno == unix.EADDRNOTAVAIL:
+		j.verdict = event.VerdictPortsExhausted
+		j.evidence.add("no free local port to this destination")
+		j.excluded.add(f.route.text())
 	case f.route.known && f.route.errno != 0:
 		j.evidence.add(f.route.text())
 	case f.route.known:
@@ -113,11 +117,17 @@ func (j *judgement) unsent(f *facts) {
 func (j *judgement) refused(f *facts) {
 	j.verdict = event.VerdictRefused
 	j.evidence.add("a reset answered the SYN")
-	if f.listener.known && !f.listener.present {
-		j.evidence.addf("no listener on %s", f.dst)
-	}
-	if f.listener.present {
+	switch {
+	case f.dropReason != "":
+		// What was dropped never reached a socket that could refuse it: the reset
+		// is that of a firewall.
+		j.verdict = event.VerdictLocalDrop
+		j.evidence.add(f.dropText())
+		j.exclude(f)
+	case f.listener.present:
 		j.evidence.addf("yet there is a listener: %s: it began since, or a firewall answered", f.listener.text())
+	case f.listener.known:
+		j.evidence.addf("no listener on %s", f.dst)
 	}
 }
 

@@ -9,164 +9,20 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/netlab"
 )
-
-// sockNet is a network namespace of the test's own, with a process in it.
-type sockNet struct {
-	ns    netns.NsHandle
-	inode uint32
-}
-
-const sockHolder = "KERNOSIS_TEST_NETNS_HOLDER"
-
-// TestSockFailHolder is the process in a sockNet: it ends with its parent.
-func TestSockFailHolder(t *testing.T) {
-	if os.Getenv(sockHolder) == "" {
-		t.Skip("is a part of other tests")
-	}
-	io.Copy(io.Discard, os.Stdin)
-}
-
-// do runs fn in the namespace, on a thread that ends with it.
-func (n *sockNet) do(fn func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		if err := netns.Set(n.ns); err != nil {
-			done <- err
-			return
-		}
-		done <- fn()
-	}()
-	return <-done
-}
-
-func (n *sockNet) in(t *testing.T, fn func() error) {
-	t.Helper()
-	if err := n.do(fn); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func newSockNet(t *testing.T, setUp func() error) *sockNet {
-	t.Helper()
-	n := &sockNet{}
-	done := make(chan error)
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, "-test.run=^TestSockFailHolder$")
-	cmd.Env = append(os.Environ(), sockHolder+"=1")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("unshare: %w", err)
-			return
-		}
-		var err error
-		if n.ns, err = netns.Get(); err == nil {
-			// A forked process is in the thread's namespace.
-			err = cmd.Start()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stdin.Close()
-		cmd.Wait()
-		n.ns.Close()
-	})
-	var st unix.Stat_t
-	if err := unix.Fstat(int(n.ns), &st); err != nil {
-		t.Fatal(err)
-	}
-	n.inode = uint32(st.Ino)
-	n.in(t, func() error {
-		lo, err := netlink.LinkByName("lo")
-		if err != nil {
-			return err
-		}
-		return errors.Join(netlink.LinkSetUp(lo), setUp())
-	})
-	return n
-}
-
-// sockPair makes two namespaces: the prober's with 10.97.31.1 and fd97::1, the
-// target's with 10.97.31.2 and fd97::2.
-func sockPair(t *testing.T) (prober, target *sockNet) {
-	t.Helper()
-	target = newSockNet(t, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })
-	prober = newSockNet(t, func() error {
-		return netlink.LinkAdd(&netlink.Veth{
-			LinkAttrs: netlink.LinkAttrs{Name: "probe0"}, PeerName: "probe0", PeerNamespace: netlink.NsFd(target.ns),
-		})
-	})
-	for i, n := range []*sockNet{prober, target} {
-		n.in(t, func() error {
-			l, err := netlink.LinkByName("probe0")
-			if err != nil {
-				return err
-			}
-			for _, a := range []string{"10.97.31.%d/24", "fd97::%d/64"} {
-				addr, err := netlink.ParseAddr(fmt.Sprintf(a, i+1))
-				if err != nil {
-					return err
-				}
-				addr.Flags = unix.IFA_F_NODAD
-				if err := netlink.AddrAdd(l, addr); err != nil {
-					return fmt.Errorf("address %s: %w", addr, err)
-				}
-			}
-			return netlink.LinkSetUp(l)
-		})
-	}
-	// Until then packets vanish: the kernel activates a queue up to a second
-	// after the carrier is there.
-	for _, n := range []*sockNet{prober, target} {
-		n.in(t, func() error {
-			for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-				l, err := netlink.LinkByName("probe0")
-				if err != nil {
-					return err
-				}
-				if l.Attrs().OperState == netlink.OperUp {
-					return nil
-				}
-				if time.Now().After(end) {
-					return fmt.Errorf("link is %s", l.Attrs().OperState)
-				}
-			}
-		})
-	}
-	return prober, target
-}
 
 // sockAgent is the stem as the agent runs it, on the real kernel.
 type sockAgent struct {
@@ -263,70 +119,6 @@ func (a *sockAgent) events(n int) []*event.Event {
 	return out
 }
 
-// probe connects and, with a request, waits for an answer.
-func (n *sockNet) probe(to string, timeout time.Duration, request string) error {
-	return n.do(func() error {
-		c, err := net.DialTimeout("tcp", to, timeout)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if request == "" {
-			return nil
-		}
-		c.SetDeadline(time.Now().Add(timeout))
-		if _, err := io.WriteString(c, request); err != nil {
-			return err
-		}
-		_, err = c.Read(make([]byte, 1))
-		return err
-	})
-}
-
-// listen makes a listener that nobody accepts from.
-func (n *sockNet) listen(t *testing.T, at string, backlog int) {
-	t.Helper()
-	ap := netip.MustParseAddrPort(at)
-	n.in(t, func() error {
-		family, sa := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Port: int(ap.Port())})
-		if ap.Addr().Is4() {
-			sa.(*unix.SockaddrInet4).Addr = ap.Addr().As4()
-		} else {
-			family, sa = unix.AF_INET6, &unix.SockaddrInet6{Port: int(ap.Port()), Addr: ap.Addr().As16()}
-		}
-		fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { unix.Close(fd) })
-		return errors.Join(unix.Bind(fd, sa), unix.Listen(fd, backlog))
-	})
-}
-
-// serve handles each connection with fn.
-func (n *sockNet) serve(t *testing.T, at string, fn func(net.Conn)) {
-	t.Helper()
-	var l net.Listener
-	n.in(t, func() (err error) {
-		l, err = net.Listen("tcp", at)
-		return err
-	})
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				c.SetDeadline(time.Now().Add(3 * time.Second))
-				fn(c)
-			}()
-		}
-	}()
-}
-
 func contains(list []string, part string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, part) })
 }
@@ -340,7 +132,7 @@ func TestSockFailVerdicts(t *testing.T) {
 	const short = 150 * time.Millisecond
 	for _, c := range []struct {
 		name     string
-		setUp    func(t *testing.T, prober, target *sockNet)
+		setUp    func(prober, target *netlab.Net)
 		to       string
 		timeout  time.Duration
 		request  string
@@ -352,15 +144,15 @@ func TestSockFailVerdicts(t *testing.T) {
 		queue    [2]uint32
 	}{
 		{name: "refused", to: "10.97.31.2:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on 10.97.31.2:81"},
-		{name: "refused, IPv6", to: "[fd97::2]:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on [fd97::2]:81"},
+		{name: "refused, IPv6", to: "[fd97:31::2]:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on [fd97:31::2]:81"},
 		{
 			name: "blackhole", to: "10.97.31.50:80", verdict: event.VerdictTimeout,
-			setUp:    func(t *testing.T, prober, _ *sockNet) { prober.deadEnd(t, "10.97.31.50") },
+			setUp:    func(prober, _ *netlab.Net) { prober.AddGhost("10.97.31.50") },
 			evidence: "no answer", excluded: "PERMANENT",
 		},
 		{
-			name: "blackhole, IPv6", to: "[fd97::50]:80", verdict: event.VerdictTimeout,
-			setUp:    func(t *testing.T, prober, _ *sockNet) { prober.deadEnd(t, "fd97::50") },
+			name: "blackhole, IPv6", to: "[fd97:31::50]:80", verdict: event.VerdictTimeout,
+			setUp:    func(prober, _ *netlab.Net) { prober.AddGhost("fd97:31::50") },
 			evidence: "no answer", excluded: "via probe0",
 		},
 		{
@@ -372,13 +164,13 @@ func TestSockFailVerdicts(t *testing.T) {
 			setUp: fillQueue("[::]:80"), evidence: "1/0", queue: [2]uint32{1, 0},
 		},
 		{
-			name: "accept queue full, IPv6", to: "[fd97::2]:80", verdict: event.VerdictAcceptQueueFull,
-			setUp: fillQueue("[fd97::2]:80"), evidence: "1/0", queue: [2]uint32{1, 0},
+			name: "accept queue full, IPv6", to: "[fd97:31::2]:80", verdict: event.VerdictAcceptQueueFull,
+			setUp: fillQueue("[fd97:31::2]:80"), evidence: "1/0", queue: [2]uint32{1, 0},
 		},
 		{
 			name: "reset", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictReset, phase: "established", errno: "ECONNRESET",
-			setUp: func(t *testing.T, _, target *sockNet) {
-				target.serve(t, "10.97.31.2:80", func(c net.Conn) {
+			setUp: func(_, target *netlab.Net) {
+				target.Serve("10.97.31.2:80", func(c net.Conn) {
 					c.Read(make([]byte, 4))
 					c.(*net.TCPConn).SetLinger(0)
 				})
@@ -387,26 +179,26 @@ func TestSockFailVerdicts(t *testing.T) {
 		},
 		{
 			name: "connected, silent", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictSilent, phase: "established",
-			setUp: func(t *testing.T, _, target *sockNet) {
-				target.serve(t, "10.97.31.2:80", func(c net.Conn) { io.ReadAll(c); time.Sleep(time.Second) })
+			setUp: func(_, target *netlab.Net) {
+				target.Serve("10.97.31.2:80", func(c net.Conn) { io.ReadAll(c); time.Sleep(time.Second) })
 			},
 			evidence: "acknowledged: 4 bytes", excluded: "a process has the connection",
 		},
 		{
 			name: "not accepted", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictNotAccepted, phase: "established",
-			setUp:    func(t *testing.T, _, target *sockNet) { target.listen(t, "10.97.31.2:80", 5) },
+			setUp:    func(_, target *netlab.Net) { target.Listen("10.97.31.2:80", 5) },
 			evidence: "queue 1/5", queue: [2]uint32{1, 5},
 		},
 		{
-			name: "not accepted, IPv6", to: "[fd97::2]:80", request: "ping", verdict: event.VerdictNotAccepted, phase: "established",
-			setUp:    func(t *testing.T, _, target *sockNet) { target.listen(t, "[::]:80", 5) },
+			name: "not accepted, IPv6", to: "[fd97:31::2]:80", request: "ping", verdict: event.VerdictNotAccepted, phase: "established",
+			setUp:    func(_, target *netlab.Net) { target.Listen("[::]:80", 5) },
 			evidence: "queue 1/5", queue: [2]uint32{1, 5},
 		},
 		{name: "no route", to: "10.99.0.1:80", verdict: event.VerdictNoRoute, errno: "ENETUNREACH", evidence: "route: none"},
-		{name: "blackhole route", to: "10.11.0.1:80", verdict: event.VerdictNoRoute, errno: "EINVAL", evidence: "route: blackhole", setUp: routeTo("10.11.0.0/24", unix.RTN_BLACKHOLE)},
-		{name: "prohibit route", to: "10.11.0.1:80", verdict: event.VerdictNoRoute, errno: "EACCES", evidence: "route: prohibit", setUp: routeTo("10.11.0.0/24", unix.RTN_PROHIBIT)},
-		{name: "unreachable route", to: "10.11.0.1:80", verdict: event.VerdictNoRoute, errno: "EHOSTUNREACH", evidence: "route: unreachable", setUp: routeTo("10.11.0.0/24", unix.RTN_UNREACHABLE)},
-		{name: "prohibit route, IPv6", to: "[fd11::1]:80", verdict: event.VerdictNoRoute, errno: "EACCES", evidence: "route: prohibit", setUp: routeTo("fd11::/64", unix.RTN_PROHIBIT)},
+		{name: "blackhole route", to: "10.11.0.1:80", verdict: event.VerdictNoRoute, errno: "EINVAL", evidence: "route: blackhole", setUp: routeTo("10.11.0.0/24", netlab.Blackhole)},
+		{name: "prohibit route", to: "10.11.0.1:80", verdict: event.VerdictNoRoute, errno: "EACCES", evidence: "route: prohibit", setUp: routeTo("10.11.0.0/24", netlab.Prohibit)},
+		{name: "unreachable route", to: "10.11.0.1:80", verdict: event.VerdictNoRoute, errno: "EHOSTUNREACH", evidence: "route: unreachable", setUp: routeTo("10.11.0.0/24", netlab.Unreachable)},
+		{name: "prohibit route, IPv6", to: "[fd11::1]:80", verdict: event.VerdictNoRoute, errno: "EACCES", evidence: "route: prohibit", setUp: routeTo("fd11::/64", netlab.Prohibit)},
 		{
 			name: "dead neighbour, still asked for", to: "10.97.31.77:80", timeout: 700 * time.Millisecond,
 			verdict: event.VerdictNeighborFailed, evidence: "neighbor 10.97.31.77: INCOMPLETE",
@@ -416,51 +208,39 @@ func TestSockFailVerdicts(t *testing.T) {
 			verdict: event.VerdictNeighborFailed, errno: anyErrno, evidence: "neighbor 10.97.31.77: ",
 		},
 		{
-			name: "dead neighbour, IPv6", to: "[fd97::77]:80", timeout: 5 * time.Second,
-			verdict: event.VerdictNeighborFailed, errno: anyErrno, evidence: "neighbor fd97::77: ",
+			name: "dead neighbour, IPv6", to: "[fd97:31::77]:80", timeout: 5 * time.Second,
+			verdict: event.VerdictNeighborFailed, errno: anyErrno, evidence: "neighbor fd97:31::77: ",
 		},
 		{
 			name: "ICMP", to: "10.10.0.1:80", verdict: event.VerdictUnreachable, errno: "EHOSTUNREACH",
-			setUp: func(t *testing.T, prober, target *sockNet) {
-				routeTo("10.10.0.0/24", unix.RTN_UNREACHABLE)(t, target, nil)
-				prober.via(t, "10.10.0.0/24", "10.97.31.2")
+			setUp: func(prober, target *netlab.Net) {
+				target.AddRoute("10.10.0.0/24", netlab.Unreachable)
+				prober.AddRouteVia("10.10.0.0/24", "10.97.31.2")
 			},
 			evidence: "ICMP host unreachable came back", excluded: "via probe0, next hop 10.97.31.2",
 		},
 		{
 			name: "ICMP, IPv6", to: "[fd10::1]:80", verdict: event.VerdictUnreachable,
-			setUp: func(t *testing.T, prober, target *sockNet) {
-				target.in(t, func() error {
-					return os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0)
-				})
-				routeTo("fd10::/64", unix.RTN_UNREACHABLE)(t, target, nil)
-				prober.via(t, "fd10::/64", "fd97::2")
+			setUp: func(prober, target *netlab.Net) {
+				target.AddRoute("fd10::/64", netlab.Unreachable)
+				prober.AddRouteVia("fd10::/64", "fd97:31::2")
 			},
 			evidence: "the socket was told ENETUNREACH, and went on trying",
 		},
 		{
 			name: "dropped on this node", to: "10.97.31.2:80", verdict: event.VerdictLocalDrop,
-			setUp: func(t *testing.T, prober, target *sockNet) {
-				target.listen(t, "10.97.31.2:80", 5)
-				prober.deadEnd(t, "10.97.31.2") // ARP would be dropped too
-				target.dropAll(t)
+			setUp: func(prober, target *netlab.Net) {
+				target.Listen("10.97.31.2:80", 5)
+				target.DropTCP()
 			},
 			evidence: "TC_INGRESS", excluded: "listener present: queue 0/5",
 		},
 		{
 			name: "ports exhausted", to: "10.97.31.2:80", verdict: event.VerdictPortsExhausted,
-			setUp: func(t *testing.T, prober, target *sockNet) {
-				target.listen(t, "10.97.31.2:80", 5)
-				prober.in(t, func() error {
-					if err := os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("40000 40000"), 0); err != nil {
-						return err
-					}
-					c, err := net.Dial("tcp", "10.97.31.2:80")
-					if err == nil {
-						t.Cleanup(func() { c.Close() })
-					}
-					return err
-				})
+			setUp: func(prober, target *netlab.Net) {
+				target.Listen("10.97.31.2:80", 5)
+				prober.Sysctl("net/ipv4/ip_local_port_range", "40000 40000")
+				prober.Dial("10.97.31.2:80")
 			},
 			evidence: "no free local port",
 		},
@@ -469,13 +249,13 @@ func TestSockFailVerdicts(t *testing.T) {
 			if c.timeout == 0 {
 				c.timeout = short
 			}
-			prober, target := sockPair(t)
+			prober, target := netlab.Pair(t)
 			if c.setUp != nil {
-				c.setUp(t, prober, target)
+				c.setUp(prober, target)
 			}
 			dst := netip.MustParseAddrPort(c.to)
-			a := newSockAgent(t, Target{Name: "the target", Address: dst.Addr(), Port: dst.Port(), NetNS: prober.inode})
-			err := prober.probe(c.to, c.timeout, c.request)
+			a := newSockAgent(t, Target{Name: "the target", Address: dst.Addr(), Port: dst.Port(), NetNS: prober.Inode})
+			err := prober.Probe(c.to, c.timeout, c.request)
 			if err == nil {
 				t.Fatal("the probe succeeded")
 			}
@@ -495,103 +275,35 @@ func TestSockFailVerdicts(t *testing.T) {
 			if (c.queue != [2]uint32{}) && (d.QueueLen != c.queue[0] || d.QueueMax != c.queue[1]) {
 				t.Errorf("queue %d/%d, want %v", d.QueueLen, d.QueueMax, c.queue)
 			}
-			if ev.Conn.Dst != dst || ev.Conn.NetNS != prober.inode || ev.Task.TGID != uint32(os.Getpid()) {
+			if ev.Conn.Dst != dst || ev.Conn.NetNS != prober.Inode || ev.Task.TGID != uint32(os.Getpid()) {
 				t.Errorf("connection %+v of %+v", ev.Conn, ev.Task)
 			}
 		})
 	}
 }
 
-// deadEnd gives an address a link address that nobody has.
-func (n *sockNet) deadEnd(t *testing.T, addr string) {
-	t.Helper()
-	n.in(t, func() error {
-		l, err := netlink.LinkByName("probe0")
-		if err != nil {
-			return err
-		}
-		return netlink.NeighAdd(&netlink.Neigh{
-			LinkIndex: l.Attrs().Index, IP: net.ParseIP(addr), State: netlink.NUD_PERMANENT,
-			HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 0x50},
-		})
-	})
-}
-
 // fillQueue makes a listener whose accept queue has its one place taken.
-func fillQueue(at string) func(t *testing.T, prober, target *sockNet) {
-	return func(t *testing.T, prober, target *sockNet) {
-		target.listen(t, at, 0)
-		ap := netip.MustParseAddrPort(at)
-		to := ap
-		if ap.Addr().IsUnspecified() {
-			to = netip.AddrPortFrom(netip.MustParseAddr("10.97.31.2"), ap.Port())
+func fillQueue(at string) func(prober, target *netlab.Net) {
+	return func(prober, target *netlab.Net) {
+		target.Listen(at, 0)
+		to := netip.MustParseAddrPort(at)
+		if to.Addr().IsUnspecified() {
+			to = netip.AddrPortFrom(netip.MustParseAddr("10.97.31.2"), to.Port())
 		}
-		prober.in(t, func() error {
-			c, err := net.Dial("tcp", to.String())
-			if err == nil {
-				t.Cleanup(func() { c.Close() })
-			}
-			return err
-		})
+		prober.Dial(to.String())
 	}
 }
 
-func routeTo(dst string, kind int) func(t *testing.T, prober, target *sockNet) {
-	return func(t *testing.T, prober, _ *sockNet) {
-		t.Helper()
-		_, n, err := net.ParseCIDR(dst)
-		if err != nil {
-			t.Fatal(err)
-		}
-		prober.in(t, func() error { return netlink.RouteAdd(&netlink.Route{Dst: n, Type: kind}) })
-	}
-}
-
-func (n *sockNet) via(t *testing.T, dst, gw string) {
-	t.Helper()
-	_, d, err := net.ParseCIDR(dst)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.in(t, func() error { return netlink.RouteAdd(&netlink.Route{Dst: d, Gw: net.ParseIP(gw)}) })
-}
-
-// dropAll has the namespace's device drop every packet that comes in.
-func (n *sockNet) dropAll(t *testing.T) {
-	t.Helper()
-	err := n.do(func() error {
-		l, err := netlink.LinkByName("probe0")
-		if err != nil {
-			return err
-		}
-		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-			Type: ebpf.SchedCLS, License: "GPL",
-			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // TCX_DROP
-		})
-		if err != nil {
-			return err
-		}
-		defer p.Close()
-		lk, err := link.AttachTCX(link.TCXOptions{Interface: l.Attrs().Index, Program: p, Attach: ebpf.AttachTCXIngress})
-		if err == nil {
-			t.Cleanup(func() { lk.Close() })
-		}
-		return err
-	})
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip("needs tcx (v6.6) to drop packets:", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+func routeTo(subnet string, kind netlab.Kind) func(prober, target *netlab.Net) {
+	return func(prober, _ *netlab.Net) { prober.AddRoute(subnet, kind) }
 }
 
 // One event for each failure, none for success, one for the recovery.
 func TestSockFailCounts(t *testing.T) {
-	prober, target := sockPair(t)
-	a := newSockAgent(t, Target{Address: netip.MustParseAddr("10.97.31.2"), NetNS: prober.inode, TargetNetNS: target.inode})
+	prober, target := netlab.Pair(t)
+	a := newSockAgent(t, Target{Address: netip.MustParseAddr("10.97.31.2"), NetNS: prober.Inode, TargetNetNS: target.Inode})
 	for range 23 {
-		if err := prober.probe("10.97.31.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
+		if err := prober.Probe("10.97.31.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Fatal(err)
 		}
 	}
@@ -608,12 +320,12 @@ func TestSockFailCounts(t *testing.T) {
 			looked++
 		}
 	}
-	if looked < lookRate || uint64(23-looked) != a.s.prober.over {
+	if looked != 23 || a.s.prober.over != 0 {
 		t.Errorf("%d looked into, %d counted as not", looked, a.s.prober.over)
 	}
-	target.serve(t, "10.97.31.2:80", func(c net.Conn) { io.Copy(c, c) })
+	target.Serve("10.97.31.2:80", netlab.Echo)
 	for range 3 {
-		if err := prober.probe("10.97.31.2:80", time.Second, "x"); err != nil {
+		if err := prober.Probe("10.97.31.2:80", time.Second, "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -625,7 +337,7 @@ func TestSockFailCounts(t *testing.T) {
 
 // A file of targets is watched as soon as it is there, and until it goes.
 func TestSockFailTargetFile(t *testing.T) {
-	prober, _ := sockPair(t)
+	prober, _ := netlab.Pair(t)
 	a := newSockAgent(t)
 	dir := filepath.Join(t.TempDir(), "targets.d")
 	ctx, stop := context.WithCancel(t.Context())
@@ -647,12 +359,12 @@ func TestSockFailTargetFile(t *testing.T) {
 	}
 	look(0)
 	file := filepath.Join(dir, "inject.yaml")
-	text := fmt.Sprintf("targets:\n- name: from a file\n  address: 10.97.31.2\n  netns: %d\n", prober.inode)
+	text := fmt.Sprintf("targets:\n- name: from a file\n  address: 10.97.31.2\n  netns: %d\n", prober.Inode)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	look(1)
-	if err := prober.probe("10.97.31.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
+	if err := prober.Probe("10.97.31.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatal(err)
 	}
 	if evs := a.events(1); len(evs) != 1 || evs[0].SockFail.Target != "from a file" {
@@ -662,7 +374,7 @@ func TestSockFailTargetFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	look(0)
-	if err := prober.probe("10.97.31.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
+	if err := prober.Probe("10.97.31.2:80", time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatal(err)
 	}
 	if evs := a.events(0); len(evs) != 0 {

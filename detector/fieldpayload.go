@@ -71,6 +71,7 @@ func diskFields() []*Field {
 		disk("status", String, true, "blk_status name where the kernel has one: IOERR, MEDIUM, TIMEOUT …", func(d *event.DiskIOData) value { return text(d.Status) }),
 		disk("readAhead", Bool, false, "speculative: the real read follows", func(d *event.DiskIOData) value { return boolean(d.ReadAhead) }),
 		disk("bio", Bool, false, "from a bio-based device (dm, md)", func(d *event.DiskIOData) value { return boolean(d.Bio) }),
+		disk("lower", String, true, "of a volume (dm, md): the device below whose error it is; empty: its own", func(d *event.DiskIOData) value { return text(d.Lower) }),
 		{Name: "event.inFlight", Type: Int, Kinds: kinds(event.DiskStalled, event.DiskResumed), Doc: "I/Os in flight, those that wait for the device",
 			read: part(stallOf, func(d *event.DiskStallData) value { return number(d.InFlight) })},
 		{Name: "event.stalledFor", Type: Duration, Kinds: kinds(event.DiskStalled, event.DiskResumed), Doc: "how long it has completed nothing, a lower bound",

@@ -87,7 +87,7 @@ func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why 
 	for _, m := range j.suite.load {
 		args = append(args, "-load", m)
 	}
-	args = append(args, w.binary(j.suite), "-test.v=test2json", "-test.timeout="+testTimeout.String(), "-test.run="+j.run)
+	args = append(args, w.binary(j.suite), "-test.v=test2json", "-test.timeout="+testTimeout.String(), "-test.run="+j.run, "-test.skip="+j.suite.skip)
 	vmrun := exec.CommandContext(ctx, w.runner, args...)
 	vmrun.Cancel = func() error { return vmrun.Process.Signal(os.Interrupt) }
 	vmrun.WaitDelay = 10 * time.Second

@@ -58,7 +58,7 @@ func readMutants(root string) ([]mutant, error) {
 }
 
 // mutants runs the tests of each broken program, and counts those that nobody
-// noticed.
+// noticed. A stem whose tests are red anyway proves nothing: that is an error.
 func (c command) mutants(ctx context.Context, k kernel.Kernel) (survived int, err error) {
 	w, err := newWorkshop()
 	if err != nil {
@@ -68,9 +68,20 @@ func (c command) mutants(ctx context.Context, k kernel.Kernel) (survived int, er
 	if err != nil {
 		return 0, err
 	}
+	controlled := map[string]bool{}
 	for _, m := range all {
 		if c.stem != "" && m.stem != c.stem {
 			continue
+		}
+		if !controlled[m.stem] {
+			controlled[m.stem] = true
+			red, err := w.faults(ctx, m.stem, k)
+			if err != nil {
+				return survived, err
+			}
+			if len(red) > 0 {
+				return survived, fmt.Errorf("stem %s is red without a mutant: %s", m.stem, strings.Join(red, "; "))
+			}
 		}
 		red, err := w.try(ctx, m, k)
 		if err != nil {
@@ -109,24 +120,29 @@ func (w workshop) try(ctx context.Context, m mutant, k kernel.Kernel) (red []str
 		}
 	}
 	in := workshop{root: dir, runner: w.runner, dir: filepath.Join(dir, "dist")}
-	for _, s := range suites() {
-		if s.name != "faults" {
-			continue
-		}
-		if err := os.MkdirAll(filepath.Join(in.dir, "bin"), 0o755); err != nil {
-			return nil, err
-		}
-		if err := in.build(ctx, s); err != nil {
-			return nil, err
-		}
-		out, err := in.do(ctx, job{suite: s, kernel: k, run: s.pattern(m.stem)})
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range out.order {
-			if out.cells[row].state == failed {
-				red = append(red, row.stem+" "+row.fault)
-			}
+	return in.faults(ctx, m.stem, k)
+}
+
+// faults runs the faults of a stem, and returns the lines of the table that are
+// red.
+func (w workshop) faults(ctx context.Context, stem string, k kernel.Kernel) (red []string, err error) {
+	if err := os.MkdirAll(filepath.Join(w.dir, "bin"), 0o755); err != nil {
+		return nil, err
+	}
+	s := suites()[0]
+	if err := w.build(ctx, s); err != nil {
+		return nil, err
+	}
+	out, err := w.do(ctx, job{suite: s, kernel: k, run: s.pattern(stem)})
+	if err != nil {
+		return nil, err
+	}
+	if len(out.order) == 0 {
+		return nil, fmt.Errorf("no fault of stem %s was run; see %s", stem, out.log)
+	}
+	for _, row := range out.order {
+		if out.cells[row].state == failed {
+			red = append(red, row.stem+" "+row.fault)
 		}
 	}
 	return red, nil

@@ -78,6 +78,7 @@ type child struct {
 type childOptions struct {
 	files    []*os.File // from fd 3 on
 	newNet   bool       // in a network namespace of its own
+	cgroup   string     // directory of a v2 cgroup to start in; empty: this process's
 	detached bool       // survives the injector and the terminal's SIGINT
 }
 
@@ -95,6 +96,14 @@ func startChild(role string, opts childOptions, args ...string) (*child, error) 
 	if opts.detached {
 		c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		c.cmd.Dir = "/"
+	}
+	if opts.cgroup != "" {
+		dir, err := os.Open(opts.cgroup)
+		if err != nil {
+			return nil, fmt.Errorf("start %s: cgroup: %w", role, err)
+		}
+		defer dir.Close()
+		c.cmd.SysProcAttr.UseCgroupFD, c.cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
 	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {

@@ -24,6 +24,7 @@ const (
 type FSFreeze struct {
 	StateDir string
 	Limit    time.Duration // thawed and removed then, whatever happens; 0 for DefaultLimit
+	Cgroup   string        // directory of a v2 cgroup that the writer is started in; empty: this process's
 
 	record *record
 	fs     *ext4Mount
@@ -54,7 +55,7 @@ func (z *FSFreeze) Start(ctx context.Context) (hang Hang, err error) {
 		return Hang{}, err
 	}
 	defer file.Close()
-	if z.writer, err = startChild("fs-writer", childOptions{files: []*os.File{file}}); err != nil {
+	if z.writer, err = startChild("fs-writer", childOptions{files: []*os.File{file}, cgroup: z.Cgroup}); err != nil {
 		return Hang{}, err
 	}
 	if hang.Waiter, err = ask[Task](ctx, z.writer, hangRequest{Do: "name"}); err != nil {

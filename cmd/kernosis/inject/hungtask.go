@@ -24,7 +24,8 @@ type Hang struct {
 // Heal, after Limit, or by the holder's end. Its fields are set before Start.
 // Not safe for concurrent use.
 type HungTask struct {
-	Limit time.Duration // the holder lets go by itself then; 0 for DefaultLimit
+	Limit  time.Duration // the holder lets go by itself then; 0 for DefaultLimit
+	Cgroup string        // directory of a v2 cgroup that the waiter is started in; empty: this process's
 
 	hang           Hang
 	holder, waiter *child
@@ -61,7 +62,7 @@ func (h *HungTask) Start(ctx context.Context) (hang Hang, err error) {
 	if h.hang.Holder, err = ask[Task](ctx, h.holder, hangRequest{Do: "hold"}); err != nil {
 		return Hang{}, err
 	}
-	if h.waiter, err = startChild("hang-waiter", childOptions{files: []*os.File{w}}); err != nil {
+	if h.waiter, err = startChild("hang-waiter", childOptions{files: []*os.File{w}, cgroup: h.Cgroup}); err != nil {
 		return Hang{}, err
 	}
 	if h.hang.Waiter, err = ask[Task](ctx, h.waiter, hangRequest{Do: "name"}); err != nil {

@@ -1,0 +1,101 @@
+package collector
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// lowerErrors tells, of an error of a volume (dm, md), which device below it the
+// volume has it from. The kernel reports both, the lower one first: it completes
+// the request there, and that ends the volume's. It is used by one goroutine.
+type lowerErrors struct {
+	fs     hostfs.FS
+	failed map[uint32]failedDevice // by the kernel's own dev_t, partition and disk
+	lower  map[uint32]lowerDevices // by that of the volume
+}
+
+// failedDevice is the latest error of a device.
+type failedDevice struct {
+	boot uint64 // ns
+	root string // the device whose error it was: itself, or one below
+}
+
+// lowerDevices is what a volume is made of.
+type lowerDevices struct {
+	devs []uint32
+	at   time.Time // of the look
+}
+
+const (
+	// lowerWithin is how long before a volume's error that below may be. It
+	// passes on within microseconds, but may try elsewhere first (RAID), which
+	// fails in its turn.
+	lowerWithin = time.Second
+	// lowerFresh: a volume's table may change, and a flood of errors must not
+	// look at sysfs each time.
+	lowerFresh = time.Second
+	// maxFailed bounds the devices remembered, more than fail within a second.
+	maxFailed = 256
+)
+
+func newLowerErrors(fs hostfs.FS) *lowerErrors {
+	return &lowerErrors{fs: fs, failed: map[uint32]failedDevice{}, lower: map[uint32]lowerDevices{}}
+}
+
+// of returns the name of the lowest device whose error an error of a volume at a
+// boot time (ns) is; empty: it is the volume's own.
+func (l *lowerErrors) of(volume uint32, boot uint64) string {
+	for _, dev := range l.devices(volume) {
+		f, ok := l.failed[dev]
+		// Not in the future: errors of one chain are in order.
+		if ok && f.boot <= boot && boot-f.boot <= uint64(lowerWithin) {
+			return f.root
+		}
+	}
+	return ""
+}
+
+// note remembers an error of a device, of a partition also as its disk's.
+func (l *lowerErrors) note(dev, disk uint32, boot uint64, root string) {
+	if len(l.failed) >= maxFailed {
+		clear(l.failed)
+	}
+	f := failedDevice{boot: boot, root: root}
+	l.failed[dev], l.failed[disk] = f, f
+}
+
+func (l *lowerErrors) devices(volume uint32) []uint32 {
+	known, ok := l.lower[volume]
+	if now := time.Now(); !ok || now.Sub(known.at) >= lowerFresh {
+		if len(l.lower) >= maxFailed {
+			clear(l.lower)
+		}
+		known = lowerDevices{devs: l.read(volume), at: now}
+		l.lower[volume] = known
+	}
+	return known.devs
+}
+
+// read looks a volume up in sysfs. One that is gone is made of nothing.
+func (l *lowerErrors) read(volume uint32) []uint32 {
+	major, minor := hostfs.SplitKernelDev(volume)
+	dir := l.fs.Path(fmt.Sprintf("/sys/dev/block/%d:%d/slaves", major, minor))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var devs []uint32
+	for _, e := range entries {
+		number, err := os.ReadFile(dir + "/" + e.Name() + "/dev")
+		if err != nil {
+			continue
+		}
+		if _, err := fmt.Sscanf(string(number), "%d:%d", &major, &minor); err == nil {
+			devs = append(devs, major<<20|minor)
+		}
+	}
+	return devs
+}

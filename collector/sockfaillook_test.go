@@ -1,0 +1,128 @@
+package collector
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/netlab"
+)
+
+// A thread that ends between the two looks at it must not cost the look: any
+// process of the namespace will do.
+func TestSockFailOpenerGone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to enter a namespace")
+	}
+	own, err := hostfs.New("/").NetNS(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := hostfs.New(t.TempDir())
+	link := fmt.Sprintf("net:[%d]", own)
+	for _, pid := range []string{"7", "9"} {
+		ns := fs.Path("/proc/" + pid + "/ns")
+		if err := errors.Join(os.MkdirAll(ns, 0o755), os.Symlink(link, filepath.Join(ns, "net"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The link of 7 can be read, but not opened any more.
+	if err := os.Symlink("/proc/self/ns/net", fs.Path("/proc/9/ns/"+link)); err != nil {
+		t.Fatal(err)
+	}
+	p := newProber(fs)
+	p.namespaces = []hostfs.NetNamespace{{Inode: own, PID: 9}}
+	v, err := p.open(own, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.close()
+}
+
+// A namespace that is as new as the target in it is found at the first failure.
+func TestSockFailNewTarget(t *testing.T) {
+	old := netlab.New(t)
+	a := newSockAgent(t, Target{Port: 1, NetNS: old.Inode})
+	a.s.prober.list(time.Now()) // what is known of namespaces is new, too
+
+	prober, target := netlab.Pair(t)
+	fillQueue("10.97.31.2:80")(prober, target)
+	if err := a.s.targets.Set("later", []Target{{Address: netip.MustParseAddr("10.97.31.2"), NetNS: prober.Inode}}); err != nil {
+		t.Fatal(err)
+	}
+	a.poll()
+	if err := prober.Probe("10.97.31.2:80", 100*time.Millisecond, ""); err == nil {
+		t.Fatal("the probe succeeded")
+	}
+	if got := a.events(1)[0].SockFail; got.Verdict != event.VerdictAcceptQueueFull {
+		t.Errorf("%s, evidence %q", got.Verdict, got.Evidence)
+	}
+}
+
+// A look serves the connections to the same place that were under way when it
+// was taken, and no others.
+func TestSockFailLookIsShared(t *testing.T) {
+	prober, target := netlab.Pair(t)
+	target.Listen("10.97.31.2:80", 5)
+	p := newProber(hostfs.New("/"))
+	began := time.Now()
+	first := question{netns: prober.Inode, dst: netip.MustParseAddrPort("10.97.31.2:80"), started: began}
+	l := p.look(&first)
+	if !l.route.known || !l.listener.present {
+		t.Fatalf("found %+v", l)
+	}
+	for name, c := range map[string]struct {
+		change func(q *question)
+		shared bool
+	}{
+		"under way":                     {func(q *question) { q.started = began.Add(-time.Second) }, true},
+		"begun since":                   {func(q *question) { q.started = time.Now() }, false},
+		"established":                   {func(q *question) { q.established = true }, false},
+		"another port":                  {func(q *question) { q.dst = netip.MustParseAddrPort("10.97.31.2:81") }, false},
+		"from another namespace":        {func(q *question) { q.netns = target.Inode }, false},
+		"told by a reset":               {func(q *question) { q.reset = true }, false},
+		"under way, but looked at late": {func(q *question) { agePast(p, sharedFor+time.Second) }, false},
+	} {
+		p.past.Purge()
+		p.look(&first)
+		q := first
+		c.change(&q)
+		p.tokens = 0 // who looks now is refused
+		p.filled = time.Now()
+		if got := p.look(&q); got.skipped == c.shared || c.shared && got != l {
+			t.Errorf("%s: %+v", name, got)
+		}
+		p.tokens = lookBurst
+	}
+}
+
+// agePast has all looks have been taken earlier.
+func agePast(p *prober, by time.Duration) {
+	for _, at := range p.past.Keys() {
+		l, _ := p.past.Peek(at)
+		l.at = l.at.Add(-by)
+		p.past.Add(at, l)
+	}
+}
+
+// The number of a namespace that went is soon another's: what was found there
+// must not be looked for in that one.
+func TestSockFailHomeMoved(t *testing.T) {
+	prober, target := netlab.Pair(t)
+	p := newProber(hostfs.New("/"))
+	q := &question{netns: prober.Inode, dst: netip.MustParseAddrPort("10.97.31.2:80")}
+	p.homes.Add(q.dst.Addr(), home{inode: prober.Inode, until: time.Now().Add(homesFor)})
+	for range 2 { // found by a search, then kept
+		inode, v := p.home(q, time.Now().Add(10*time.Second))
+		if v == nil || inode != target.Inode {
+			t.Fatalf("found in %d, want %d", inode, target.Inode)
+		}
+		v.close()
+	}
+}

@@ -1,0 +1,186 @@
+package vmtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	sectorSize = 512
+	blockSize  = 4096
+)
+
+// blockDevice is a block device of a test's own.
+type blockDevice struct {
+	name string // the kernel's, such as dm-0; its node is /dev/<name>
+	t    *testing.T
+}
+
+func (d blockDevice) path() string { return "/dev/" + d.name }
+
+// findDevice waits until the kernel has a block device for which is holds, and a
+// node of it. is gets the device's directory in sysfs.
+func findDevice(t *testing.T, what string, is func(dir string) bool) blockDevice {
+	t.Helper()
+	var found string
+	eventually(t, what, 30*time.Second, func() bool {
+		dirs, err := filepath.Glob("/sys/block/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range dirs {
+			name := filepath.Base(dir)
+			if _, err := os.Stat("/dev/" + name); err == nil && is(dir) {
+				found = name
+				return true
+			}
+		}
+		return false
+	})
+	if found == "" {
+		t.FailNow()
+	}
+	return blockDevice{name: found, t: t}
+}
+
+// attribute returns a file of sysfs without its end of line; empty where there
+// is none.
+func attribute(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// requester makes requests of a file or device, past the page cache unless said
+// otherwise.
+type requester struct {
+	f   *os.File
+	buf []byte
+}
+
+// open opens the device for requests of up to 64 KiB; flags is O_DIRECT or 0.
+func (d blockDevice) open(flags int) *requester { return openRequester(d.t, d.path(), flags) }
+
+func openRequester(t *testing.T, path string, flags int) *requester {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|flags, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of its own page, as O_DIRECT wants.
+	buf, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		f.Close() // what it says of writes that failed on purpose is known
+		if err := unix.Munmap(buf); err != nil {
+			t.Error(err)
+		}
+	})
+	return &requester{f: f, buf: buf}
+}
+
+// request reads or writes n bytes from a sector on, in one system call.
+func (r *requester) request(op string, sector uint64, n int) error {
+	call := unix.Pread
+	switch op {
+	case "write":
+		call = unix.Pwrite
+	case "read":
+	default:
+		return fmt.Errorf("no such operation: %q", op)
+	}
+	done, err := call(int(r.f.Fd()), r.buf[:n], int64(sector)*sectorSize)
+	if err == nil && done != n {
+		return fmt.Errorf("%s of %d bytes at sector %d: only %d", op, n, sector, done)
+	}
+	return err
+}
+
+// loopOver makes a loop device over a file or device, from a byte on and of a
+// size (0: all), and detaches it at the end of the test.
+func loopOver(t *testing.T, path string, offset, size int64) blockDevice {
+	t.Helper()
+	module(t, "CONFIG_BLK_DEV_LOOP", "loop")
+	backing, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backing.Close()
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.Close()
+	config := unix.LoopConfig{Fd: uint32(backing.Fd())}
+	config.Info.Offset, config.Info.Sizelimit = uint64(offset), uint64(size)
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], path)
+	// A test beside this one may take the free device first.
+	for {
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := blockDevice{name: fmt.Sprintf("loop%d", n), t: t}
+		f, err := os.OpenFile(d.path(), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = unix.IoctlLoopConfigure(int(f.Fd()), &config)
+		f.Close()
+		if errors.Is(err, unix.EBUSY) {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { detachLoop(t, d) })
+		return d
+	}
+}
+
+func detachLoop(t *testing.T, d blockDevice) {
+	f, err := os.Open(d.path())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
+		t.Errorf("detach %s: %v", d.name, err)
+	}
+}
+
+// sparseFile makes a file of a size that takes no memory until it is written.
+func sparseFile(t *testing.T, size int64) (path string) {
+	t.Helper()
+	return newFile(t, filepath.Join(t.TempDir(), "image"), size)
+}
+
+func newFile(t *testing.T, path string, size int64) string {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// writeAttribute writes a file of sysfs.
+func writeAttribute(t *testing.T, path, value string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(value), 0); err != nil {
+		t.Fatal(err)
+	}
+}

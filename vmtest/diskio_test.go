@@ -1,0 +1,144 @@
+package vmtest
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// TestDiskIO makes requests of disks fail in every way that a machine without
+// hardware can. Its rows run beside each other: they wait more than they work.
+func TestDiskIO(t *testing.T) {
+	rules := quickDiskRules(t)
+	// Started before there is any device of the device mapper.
+	lab := &diskLab{agent: startAgent(t, "--rules-dir", rules), turn: new(sync.Mutex)}
+	t.Cleanup(func() { lab.end(t) })
+	lab.owner = joinControlGroup(t, "/kn-disk")
+	rows := []struct {
+		name    string
+		provoke func(*testing.T) *diskFault
+	}{
+		{"loop-write", func(t *testing.T) *diskFault { return lab.injected(t, inject.DiskWrite) }},
+		{"loop-full", func(t *testing.T) *diskFault { return lab.injected(t, inject.DiskFull) }},
+		{"scsi-medium-read", func(t *testing.T) *diskFault { return mediumFault(fakeDisk(t, 0)) }},
+		{"dm-over-scsi-medium", lab.mappedMedium},
+		{"null-blk-badblocks-read", func(t *testing.T) *diskFault { return badBlocks(t, "read", unix.O_DIRECT) }},
+		{"null-blk-badblocks-write", func(t *testing.T) *diskFault { return badBlocks(t, "write", unix.O_DIRECT) }},
+		{"buffered-read", func(t *testing.T) *diskFault { return badBlocks(t, "read", 0) }},
+		{"dm-error-read", func(t *testing.T) *diskFault { return lab.errorTarget(t, "read", "read") }},
+		{"dm-error-write", func(t *testing.T) *diskFault { return lab.errorTarget(t, "write", "write") }},
+		{"virtio-blkdebug-read", func(t *testing.T) *diskFault { return blkdebug(t, "read", 2048) }},
+		{"virtio-blkdebug-write", func(t *testing.T) *diskFault { return blkdebug(t, "write", 4096) }},
+		{"xfs-mounted", lab.xfsFile},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			lab.run(t, row.provoke(t))
+		})
+	}
+	t.Run("dm-error-before-agent", func(t *testing.T) {
+		t.Parallel()
+		mapTables(t, "early", "0 8 error")
+		late := &diskLab{agent: startAgent(t, "--rules-dir", rules), turn: lab.turn, owner: lab.owner}
+		late.run(t, late.errorTarget(t, "late", "write"))
+		late.end(t)
+	})
+}
+
+// quickDiskRules are the shipped rules that clear after 5 s, but for a volume's:
+// that must be over before its cause, as it is with those that are shipped.
+func quickDiskRules(t *testing.T) string {
+	t.Helper()
+	dir := quickRules(t, "diskio", "clearAfter", "5s")
+	path := filepath.Join(dir, "diskio.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const clear = "clearAfter: 5s" // keys are sorted: before the name
+	volume := bytes.LastIndex(text[:bytes.Index(text, []byte("name: volume-io-error"))], []byte(clear))
+	text[volume+len(clear)-2] = '4'
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// diskLab is an agent and what rows that run beside each other share.
+type diskLab struct {
+	agent *agenttest.Agent
+	owner string // cgroup that I/O is charged to
+	// turn is whose turn it is to make requests fail. From v7.0 on a program on
+	// a tracepoint can be preempted, and while one is, the kernel skips it for
+	// others on that CPU: a loss that is told, and TestFlood's matter.
+	turn *sync.Mutex
+}
+
+// end fails the test where something was lost, or a disk stays unhealthy.
+func (l *diskLab) end(t *testing.T) {
+	t.Helper()
+	noLoss(t, l.agent.Entries())
+	l.agent.WaitIn(t, "healthy disks", 30*time.Second, func(entries []journal.Entry) bool {
+		unhealthy, told := conditionNow(entries, "DiskUnhealthy")
+		return told && unhealthy == problem.False
+	})
+}
+
+// run provokes a fault and fails the test where something of what the agent
+// tells is wrong.
+func (l *diskLab) run(t *testing.T, f *diskFault) {
+	t.Helper()
+	sectors := l.provoke(t, f)
+	for ; f != nil; f = f.below {
+		rules := f.rules()
+		entries := l.agent.WaitIn(t, "end of the errors of "+f.device, 90*time.Second, func(entries []journal.Entry) bool {
+			return !slices.ContainsFunc(rules, func(rule string) bool {
+				states := agenttest.States(entries, rule, f.isSubject)
+				return len(states) == 0 || states[len(states)-1] != problem.Resolved
+			})
+		})
+		f.checkEvents(t, entries, sectors, l.owner)
+		f.checkProblems(t, entries, rules[0])
+		f.checkHealth(t, entries, slices.Contains(rules, unhealthyRule))
+	}
+}
+
+// provoke makes requests fail, between some that don't, and returns where.
+func (l *diskLab) provoke(t *testing.T, f *diskFault) (sectors []uint64) {
+	t.Helper()
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	succeed := func() {
+		if err := f.succeed(); err != nil {
+			t.Fatalf("a request that should succeed: %v", err)
+		}
+	}
+	succeed()
+	if f.mount.Path != "" {
+		l.awaitMount(t, f)
+	}
+	for range faults {
+		sector, err := f.fail()
+		var errno unix.Errno
+		if !errors.As(err, &errno) || f.errno != 0 && errno != f.errno {
+			t.Fatalf("request at sector %d ended with %v, want %v", sector, err, f.errno)
+		}
+		f.errno = errno // the same each time
+		sectors = append(sectors, sector)
+	}
+	succeed()
+	return sectors
+}

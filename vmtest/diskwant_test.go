@@ -1,0 +1,126 @@
+package vmtest
+
+import (
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// diskFault is a device whose requests fail in one way, and what must be told of
+// it.
+type diskFault struct {
+	device  string
+	succeed func() error                      // makes a request that doesn't fail
+	fail    func() (sector uint64, err error) // makes one that does; the sector is the device's
+	errno   unix.Errno                        // of fail; 0: EIO or ENOSPC, as the kernel sees it
+	op      string
+	bytes   uint32
+	bio     bool
+	mount   event.Mount
+	before  int        // faults until the agent was seen to be ready
+	below   *diskFault // the device whose fault it is; nil: its own
+}
+
+const unhealthyRule = "disk-unhealthy"
+
+// rules are those that must tell of the fault, the temporary one first.
+func (f *diskFault) rules() []string {
+	switch {
+	case f.below != nil:
+		return []string{"volume-io-error"}
+	case f.errno == unix.ENOSPC:
+		return []string{"disk-out-of-space"} // no ill health
+	}
+	return []string{"disk-io-error", unhealthyRule}
+}
+
+func (f *diskFault) isSubject(p *problem.Problem) bool {
+	return p.Subject == f.device || f.mount.Path != "" && p.Subject == f.device+" at "+f.mount.Path
+}
+
+// events returns the errors of the device, but for read-ahead: nobody waits for
+// that.
+func (f *diskFault) events(entries []journal.Entry) []*event.Event {
+	return slices.DeleteFunc(agenttest.Events(entries, event.DiskIO), func(ev *event.Event) bool {
+		return ev.Device.Name != f.device || ev.DiskIO.ReadAhead
+	})
+}
+
+func (f *diskFault) checkEvents(t *testing.T, entries []journal.Entry, sectors []uint64, owner string) {
+	t.Helper()
+	events := f.events(entries)
+	if len(events) != f.before+len(sectors) {
+		t.Fatalf("%s: %d failed requests gave %d events", f.device, f.before+len(sectors), len(events))
+	}
+	want := event.DiskIOData{Op: f.op, Bytes: f.bytes, Bio: f.bio, Error: unix.ErrnoName(f.errno), Status: hostfs.BlkStatusOfErrno(int32(f.errno))}
+	if f.below != nil {
+		want.Lower = f.below.device
+	}
+	var at []event.Mount
+	if f.mount.Path != "" {
+		at = []event.Mount{f.mount}
+	}
+	for i, ev := range events[f.before:] {
+		want.Sector = sectors[i]
+		if *ev.DiskIO != want {
+			t.Errorf("error %d: %+v, want %+v", i, *ev.DiskIO, want)
+		}
+		if ev.Cgroup == nil || ev.Cgroup.Path != owner {
+			t.Errorf("error %d: charged to %+v, want %s", i, ev.Cgroup, owner)
+		}
+		if !slices.Equal(ev.Device.Mounts, at) {
+			t.Errorf("error %d: %+v, want it at %v", i, *ev.Device, at)
+		}
+	}
+}
+
+// checkProblems wants each error told by the rule, and their end.
+func (f *diskFault) checkProblems(t *testing.T, entries []journal.Entry, rule string) {
+	t.Helper()
+	all := problems(entries, rule, f.isSubject)
+	if n := f.before + faults; len(all) != n+1 || all[n-1].Count != uint64(n) {
+		t.Errorf("the problem changed %d times, to %+v; want %d errors and their end", len(all), all[len(all)-1], n)
+	}
+	cause := ""
+	if f.below != nil {
+		cause = f.below.rules()[0]
+	}
+	for i, p := range all {
+		if p.State == problem.Firing && p.SuppressedBy != cause {
+			t.Errorf("error %d: caused by %q, want %q", i, p.SuppressedBy, cause)
+		}
+	}
+	t.Log(all[0].Message)
+}
+
+// checkHealth wants the device unhealthy from the fifth error to the end, or not
+// at all.
+func (f *diskFault) checkHealth(t *testing.T, entries []journal.Entry, unhealthy bool) {
+	t.Helper()
+	all := problems(entries, unhealthyRule, f.isSubject)
+	if !unhealthy {
+		if len(all) > 0 {
+			t.Errorf("no ill health of its own: %+v", all[0])
+		}
+		return
+	}
+	if len(all) != 2 || all[0].State != problem.Firing || all[0].Count != 5 || all[1].State != problem.Resolved {
+		t.Errorf("ill health: %+v, want it from the fifth error on, and its end", all)
+	}
+	for i := range entries {
+		if len(problems(entries[i:i+1], unhealthyRule, f.isSubject)) == 0 {
+			continue
+		}
+		if status, _ := conditionNow(entries[:i+1], "DiskUnhealthy"); status != problem.True {
+			t.Errorf("DiskUnhealthy is %s while %s is", status, f.device)
+		}
+		return
+	}
+}

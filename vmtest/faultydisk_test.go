@@ -1,0 +1,98 @@
+package vmtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// nullDisk makes a null_blk device of a size with settings of its own, and
+// removes it at the end of the test. Sectors fail once they are [nullDisk.spoil]ed.
+type nullDisk struct {
+	blockDevice
+	dir string // in configfs
+}
+
+func newNullDisk(t *testing.T, name string, sizeMiB int, settings ...string) nullDisk {
+	t.Helper()
+	needConfig(t, "CONFIG_CONFIGFS_FS")
+	module(t, "CONFIG_BLK_DEV_NULL_BLK", "null_blk", "nr_devices=0")
+	const configfs = "/sys/kernel/config"
+	if err := unix.Mount("configfs", configfs, "configfs", 0, ""); err != nil && err != unix.EBUSY {
+		t.Fatal(err)
+	}
+	d := nullDisk{dir: filepath.Join(configfs, "nullb", "kn-"+name)}
+	if err := os.Mkdir(d.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(d.dir); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, s := range append(settings, fmt.Sprintf("size=%d", sizeMiB), "power=1") {
+		attr, value, _ := strings.Cut(s, "=")
+		d.set(t, attr, value)
+	}
+	index := "nullb" + attribute(filepath.Join(d.dir, "index"))
+	d.blockDevice = findDevice(t, "null_blk device "+name, func(dir string) bool {
+		// Named as its directory since v6.4, by its index before.
+		return filepath.Base(dir) == filepath.Base(d.dir) || filepath.Base(dir) == index
+	})
+	return d
+}
+
+func (d nullDisk) set(t *testing.T, attr, value string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(d.dir, attr), []byte(value), 0); err != nil {
+		t.Fatalf("null_blk %s=%s: %v", attr, value, err)
+	}
+}
+
+// spoil makes all I/O of some sectors fail.
+func (d nullDisk) spoil(t *testing.T, first, n uint64) {
+	t.Helper()
+	d.set(t, "badblocks", fmt.Sprintf("+%d-%d", first, first+n-1))
+}
+
+// scsi_debug's medium error: reading these sectors fails.
+const (
+	mediumErrorSector  = 0x1234
+	mediumErrorSectors = 10
+)
+
+// fakeDisk returns the i-th of scsi_debug's disks, of which there are as many as
+// faults are provoked.
+func fakeDisk(t *testing.T, i int) blockDevice {
+	t.Helper()
+	module(t, "CONFIG_BLK_DEV_SD", "sd_mod")
+	module(t, "CONFIG_SCSI_DEBUG", "scsi_debug", "opts=2", fmt.Sprintf("num_tgts=%d", faults), "max_luns=1", "dev_size_mb=8")
+	target := i
+	if i >= 7 {
+		target++ // 7 is the host
+	}
+	return findDevice(t, "disk of scsi_debug", func(dir string) bool {
+		// "0:0:1:0": host, channel, target, unit
+		address, err := os.Readlink(filepath.Join(dir, "device"))
+		if err != nil || attribute(filepath.Join(dir, "device/model")) != "scsi_debug" {
+			return false
+		}
+		parts := strings.Split(filepath.Base(address), ":")
+		return len(parts) == 4 && parts[2] == strconv.Itoa(target)
+	})
+}
+
+// blkdebugDisk is QEMU's disk of which reads, or writes, fail as vm.yaml says.
+func blkdebugDisk(t *testing.T, op string) blockDevice {
+	t.Helper()
+	module(t, "CONFIG_VIRTIO_PCI", "virtio_pci")
+	module(t, "CONFIG_VIRTIO_BLK", "virtio_blk")
+	return findDevice(t, "virtio disk", func(dir string) bool {
+		return attribute(filepath.Join(dir, "serial")) == "blkdebug-"+op
+	})
+}

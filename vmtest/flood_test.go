@@ -1,0 +1,227 @@
+package vmtest
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// TestFlood provokes more faults at once than can be told one by one: each is
+// told, or counted among those that were lost.
+func TestFlood(t *testing.T) {
+	const burst = 10_000
+	a := startAgent(t)
+	t.Run("block-errors-10000", func(t *testing.T) {
+		d := floodDisk(t, "flood")
+		n := len(a.Entries())
+		d.flood(t, burst)
+		told, lost := awaitSum(t, a, n, "diskio", burst, d.isError)
+		t.Logf("%d errors: %d told, %d lost", burst, told, lost)
+	})
+	t.Run("block-errors-10000-agent-paused", func(t *testing.T) {
+		d := floodDisk(t, "paused")
+		n := len(a.Entries())
+		a.Signal(syscall.SIGSTOP)
+		d.flood(t, burst)
+		a.Signal(syscall.SIGCONT)
+		told, lost := awaitSum(t, a, n, "diskio", burst, d.isError)
+		t.Logf("%d errors: %d told, %d lost", burst, told, lost)
+		if told == 0 || lost == 0 {
+			t.Error("the ring did not overflow, or nothing of what it held was told")
+		}
+	})
+	t.Run("oom-kills-burst", func(t *testing.T) {
+		// One kill of a group ends all that is in it: more than a reader can follow,
+		// and, with two groups, more than the ring holds.
+		groups := []*crowd{newCrowd(t, "/kn-burst-0", 300), newCrowd(t, "/kn-burst-1", 400), newCrowd(t, "/kn-burst-2", 400)}
+		n := len(a.Entries())
+		start := time.Now()
+		groups[0].kill(t)
+		a.Signal(syscall.SIGSTOP)
+		var wg sync.WaitGroup
+		for _, g := range groups[1:] {
+			wg.Go(func() { g.kill(t) })
+		}
+		wg.Wait()
+		took := time.Since(start).Round(time.Millisecond)
+		a.Signal(syscall.SIGCONT)
+		var kills uint64
+		for _, g := range groups {
+			kills += g.kills(t)
+		}
+		told, lost := awaitSum(t, a, n, "oomkill", kills, func(ev *event.Event) bool { return ev.Kind == event.OOMKill })
+		t.Logf("%d kills in %s: %d told, %d lost", kills, took, told, lost)
+		if told < 300 || lost == 0 {
+			t.Error("the first group's kills are not all told, or the ring did not overflow")
+		}
+	})
+}
+
+// crowd is a cgroup of many processes that wait, which are all killed at once.
+type crowd struct {
+	controlGroup
+	shell *exec.Cmd
+	size  int // with its shell and who is to run out of memory
+}
+
+func newCrowd(t *testing.T, path string, n int) *crowd {
+	t.Helper()
+	c := &crowd{controlGroup: newControlGroup(t, path, "memory.max=160M", "memory.oom.group=1"), size: n + 2}
+	const script = `i=0; while [ $i -lt "$1" ]; do read nothing <&3 & i=$((i+1)); done; echo there; read nothing <&3`
+	c.shell = exec.Command("sh", "-c", script, "sh", strconv.Itoa(n))
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	t.Cleanup(func() { write.Close() })
+	c.shell.ExtraFiles = []*os.File{read}
+	out, err := c.shell.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.start(t, c.shell)
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%s did not gather: %v: %q", path, err, line)
+	}
+	return c
+}
+
+// kill makes the cgroup run out of memory, and returns when its shell is dead.
+func (c *crowd) kill(t *testing.T) {
+	hog := exec.Command("dd", "if=/dev/zero", "of=/dev/null", "count=1", "bs=200M")
+	c.start(t, hog)
+	if err := hog.Wait(); err == nil {
+		t.Errorf("%s: dd was not killed", c.path)
+	}
+	if err := c.shell.Wait(); err == nil {
+		t.Errorf("%s: the shell was not killed", c.path)
+	}
+}
+
+// kills returns the kernel's own count, which has the first victim twice: chosen,
+// and as a member of the group.
+func (c *crowd) kills(t *testing.T) uint64 {
+	t.Helper()
+	for line := range strings.Lines(attribute(filepath.Join(c.dir, "memory.events"))) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
+			count, err := strconv.ParseUint(n, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if count != uint64(c.size)+1 {
+				t.Errorf("%s: the kernel counts %d kills of %d processes", c.path, count, c.size)
+			}
+			return count - 1
+		}
+	}
+	t.Fatalf("%s has no oom_kill in memory.events", c.path)
+	return 0
+}
+
+// floodedDisk is a disk of which every request fails from a sector on.
+type floodedDisk struct {
+	blockDevice
+	first uint64
+}
+
+// floodSectors is the most that is one bad range: of more, 5.10 makes a table
+// that it can't search.
+const floodSectors = 512
+
+func floodDisk(t *testing.T, name string) floodedDisk {
+	t.Helper()
+	d := newNullDisk(t, name, 4)
+	// Two requests that the kernel merges are one error: keep them apart.
+	writeAttribute(t, "/sys/block/"+d.name+"/queue/nomerges", "2")
+	const first = 1 << 20 / sectorSize
+	d.spoil(t, first, floodSectors)
+	return floodedDisk{blockDevice: d.blockDevice, first: first}
+}
+
+// flood makes n requests of the disk as fast as several threads can, all of
+// which fail.
+func (d floodedDisk) flood(t *testing.T, n int) {
+	t.Helper()
+	start := time.Now()
+	var made, failed atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 * runtime.NumCPU() {
+		r := d.open(unix.O_DIRECT)
+		wg.Go(func() {
+			for {
+				i := made.Add(1)
+				if i > int64(n) {
+					return
+				}
+				sector := d.first + uint64(i)*blockSize/sectorSize%floodSectors
+				if err := r.request("write", sector, blockSize); errors.Is(err, unix.EIO) {
+					failed.Add(1)
+				} else {
+					t.Errorf("write at sector %d: %v", sector, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d failed writes in %s", failed.Load(), time.Since(start).Round(time.Millisecond))
+	if failed.Load() != int64(n) {
+		t.Fatalf("%d of %d writes failed", failed.Load(), n)
+	}
+}
+
+func (d floodedDisk) isError(ev *event.Event) bool {
+	return ev.Kind == event.DiskIO && ev.Device.Name == d.name
+}
+
+// awaitSum waits until the events for which is holds and the losses of the stem,
+// in the entries from the n-th on, make up the sum, and fails the test where
+// they don't, or make up more.
+func awaitSum(t *testing.T, a *agenttest.Agent, n int, stem string, sum uint64, is func(*event.Event) bool) (told, lost uint64) {
+	t.Helper()
+	count := func() {
+		told, lost = 0, 0
+		for _, e := range a.Entries()[n:] {
+			switch ev := e.Event; {
+			case ev == nil:
+			case is(ev):
+				told++
+			case ev.Lost != nil && ev.Lost.Stem == stem:
+				lost += ev.Lost.Count
+			}
+		}
+	}
+	eventually(t, "as many told and lost as provoked", 90*time.Second, func() bool {
+		count()
+		return told+lost >= sum
+	})
+	for _, ev := range agenttest.Events(a.Entries()[n:], event.Lost) {
+		t.Logf("lost: %+v", *ev.Lost)
+		told := problems(a.Entries()[n:], "records-lost", func(p *problem.Problem) bool {
+			return p.Group == ev.Lost.Stem+", "+ev.Lost.Reason
+		})
+		if len(told) == 0 {
+			t.Errorf("no problem tells of %+v", *ev.Lost)
+		}
+	}
+	if told+lost != sum {
+		t.Errorf("%d told and %d lost of %d", told, lost, sum)
+	}
+	return told, lost
+}

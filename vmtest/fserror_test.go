@@ -1,0 +1,154 @@
+package vmtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// TestFSError damages filesystems, one row after the other, because all share one
+// condition. Then it waits for the end of all errors at once.
+func TestFSError(t *testing.T) {
+	rules := quickRules(t, "fserror", "clearAfter", "5s")
+	// Started before there is any filesystem, or its module.
+	lab := newFSLab(t, startAgent(t, "--rules-dir", rules))
+	rows := []struct {
+		name    string
+		provoke func(*testing.T) *fsFault
+	}{
+		{"ext4", func(t *testing.T) *fsFault { return lab.ext4Errors(t, faults) }},
+		{"ext4-remount-ro", lab.ext4TurnsReadOnly},
+		{"ext4-corrupt", lab.ext4Corrupt},
+		{"ext4-on-dm-error", lab.ext4LosesDisk},
+		{"xfs-shutdown", lab.xfsShutdowns},
+		{"btrfs-error", lab.btrfsLosesDisk},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) { lab.told(t, row.provoke(t)) })
+	}
+	t.Run("ext4-module-first", func(t *testing.T) {
+		module(t, "CONFIG_EXT4_FS", "ext4")
+		late := newFSLab(t, startAgent(t, "--rules-dir", rules))
+		late.told(t, late.ext4Errors(t, 1))
+	})
+}
+
+// fsLab is an agent, and a filesystem that tells how much the agent knows.
+type fsLab struct {
+	agent *agenttest.Agent
+	probe *filesystem
+}
+
+func newFSLab(t *testing.T, a *agenttest.Agent) *fsLab {
+	t.Helper()
+	t.Cleanup(func() {
+		noLoss(t, a.Entries())
+		a.WaitIn(t, "writable filesystems", 30*time.Second, func(entries []journal.Entry) bool {
+			return lastCondition(entries, readOnlyCondition).Status == problem.False
+		})
+	})
+	return &fsLab{agent: a, probe: newExt4(t, "errors=continue")}
+}
+
+// awaitMounts waits until the agent knows all that is mounted by now: it learns
+// of mounts some 200 ms late. And first, until it sees errors of ext4: it looks
+// every ten seconds for filesystems whose module was loaded.
+func (l *fsLab) awaitMounts(t *testing.T) {
+	t.Helper()
+	again := t.TempDir()
+	if err := unix.Mount(l.probe.dir, again, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(again, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	eventually(t, "an error with its mount points", 60*time.Second, func() bool {
+		l.probe.triggerError()
+		return slices.ContainsFunc(agenttest.Events(l.agent.Entries(), event.FSError), func(ev *event.Event) bool {
+			return slices.ContainsFunc(ev.Device.Mounts, func(m event.Mount) bool { return m.Path == again })
+		})
+	})
+}
+
+// fsFault is what was provoked in a filesystem, and how it must be told.
+type fsFault struct {
+	fs       *filesystem
+	errors   int      // told by the filesystem
+	readOnly int      // how often it began to refuse writes
+	function string   // that found the errors; of xfs, the end of a file's name; empty: any
+	reasons  []string // one of which tells why it refuses writes
+
+	placeless bool // the kernel has no line to tell
+}
+
+const (
+	fsErrorRule       = "filesystem-error"
+	readOnlyRule      = "readonly-filesystem"
+	readOnlyCondition = "ReadonlyFilesystem"
+)
+
+func (f *fsFault) device() string { return strings.TrimPrefix(f.fs.source, "/dev/") }
+
+// isSubject leaves out another row's filesystem on a device of the same name.
+func (f *fsFault) isSubject(p *problem.Problem) bool {
+	if !strings.HasPrefix(p.Message, f.fs.fsType+" on ") {
+		return false
+	}
+	return p.Subject == f.device() || p.Subject == f.device()+" at "+f.fs.dir
+}
+
+func (f *fsFault) events(entries []journal.Entry, kind event.Kind) []*event.Event {
+	return slices.DeleteFunc(agenttest.Events(entries, kind), func(ev *event.Event) bool {
+		return ev.Device.Name != f.device() ||
+			ev.FSError != nil && ev.FSError.FSType != f.fs.fsType || ev.Mount != nil && ev.Mount.Path != f.fs.dir
+	})
+}
+
+// refuses waits until the filesystem is told to refuse writes, for the n-th time,
+// and releases it: that must be told too.
+func (l *fsLab) refuses(t *testing.T, f *fsFault, release func()) {
+	t.Helper()
+	f.readOnly++
+	states := func(entries []journal.Entry) int {
+		return len(agenttest.States(entries, readOnlyRule, f.isSubject))
+	}
+	entries := l.agent.WaitIn(t, "read-only "+f.fs.source, 30*time.Second, func(entries []journal.Entry) bool {
+		return states(entries) >= 2*f.readOnly-1
+	})
+	want := fmt.Sprintf("%s on %s at %s refuses writes", f.fs.fsType, f.device(), f.fs.dir)
+	if c := lastCondition(entries, readOnlyCondition); c.Status != problem.True || c.Reason != "FilesystemIsReadOnly" || !strings.HasPrefix(c.Message, want) {
+		t.Errorf("condition %+v, want %q", c, want)
+	} else if f.readOnly == 1 {
+		t.Log(c.Message)
+	}
+	release()
+	entries = l.agent.WaitIn(t, "end of read-only "+f.fs.source, 30*time.Second, func(entries []journal.Entry) bool {
+		return states(entries) >= 2*f.readOnly
+	})
+	if c := lastCondition(entries, readOnlyCondition); c.Status != problem.False {
+		t.Errorf("condition %+v, though nothing is read-only", c)
+	}
+}
+
+// lastCondition is what was told last of a condition.
+func lastCondition(entries []journal.Entry, conditionType string) (last problem.Condition) {
+	for _, e := range entries {
+		for _, tr := range e.Transitions {
+			if tr.Condition != nil && tr.Condition.Type == conditionType {
+				last = *tr.Condition
+			}
+		}
+	}
+	return last
+}

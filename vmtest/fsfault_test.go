@@ -1,0 +1,306 @@
+package vmtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+const ext4Bytes = 8 << 20
+
+// newExt4 mounts an ext4 of the test's own.
+func newExt4(t *testing.T, options string) *filesystem {
+	t.Helper()
+	module(t, "CONFIG_EXT4_FS", "ext4")
+	disk := loopOver(t, sparseFile(t, ext4Bytes), 0, 0)
+	makeFS(t, "ext4", disk.path())
+	return mountFS(t, "ext4", disk.path(), options)
+}
+
+// triggerError makes ext4 find an error.
+func (fs *filesystem) triggerError() {
+	fs.t.Helper()
+	writeAttribute(fs.t, "/sys/fs/ext4/"+filepath.Base(fs.source)+"/trigger_fs_error", "vmtest")
+}
+
+const triggeredIn = "trigger_test_error"
+
+// ext4Errors has an ext4 find errors that it goes on after.
+func (l *fsLab) ext4Errors(t *testing.T, n int) *fsFault {
+	t.Helper()
+	f := &fsFault{fs: newExt4(t, "errors=continue"), errors: n, function: triggeredIn}
+	l.awaitMounts(t)
+	for range n {
+		f.fs.triggerError()
+	}
+	if err := f.fs.write("after"); err != nil {
+		t.Error(err)
+	}
+	return f
+}
+
+// ext4TurnsReadOnly has an ext4 find errors of which the first ends writing: it
+// is read-only once, 23 times would be as many mounts. Repaired, it is as new.
+func (l *fsLab) ext4TurnsReadOnly(t *testing.T) *fsFault {
+	t.Helper()
+	f := &fsFault{
+		fs: newExt4(t, "errors=remount-ro"), function: triggeredIn,
+		reasons: []string{"superblock-ro", "emergency-ro", "error-policy"},
+	}
+	log := f.fs.logErrors()
+	l.awaitMounts(t)
+	w := f.fs.writer()
+	for range faults {
+		f.fs.triggerError()
+	}
+	f.fs.refusesWrites(w)
+	f.errors = len(log.matching(f.logged()))
+	// After the first, v6.12 (and 6.1 with back-ports) ignores all others.
+	if f.errors != faults && f.errors != 1 {
+		t.Errorf("the kernel logged %d errors, of %d", f.errors, faults)
+	}
+	l.refuses(t, f, f.fs.unmount)
+	command(t, "sh", "-c", "e2fsck -fy "+f.fs.source+" || test $? -eq 1") // 1: corrected
+	f.fs.mount()
+	if err := f.fs.write("repaired"); err != nil {
+		t.Error(err)
+	}
+	l.awaitMounts(t)
+	return f
+}
+
+// logErrors opens the kernel's log, into which an ext4 writes each error from now
+// on.
+func (fs *filesystem) logErrors() kernelLog {
+	fs.t.Helper()
+	writeAttribute(fs.t, "/sys/fs/ext4/"+filepath.Base(fs.source)+"/err_ratelimit_interval_ms", "0")
+	return openKernelLog(fs.t)
+}
+
+// logged is in the log of each error; "… error (device dm-0) in" is what an error
+// led to.
+func (f *fsFault) logged() string { return "EXT4-fs error (device " + f.device() + "): " }
+
+func victimName(i int) string { return fmt.Sprintf("kn-victim-%02d", i) }
+
+// ext4Corrupt has an ext4 look up files whose directory entries have numbers of
+// no inodes.
+func (l *fsLab) ext4Corrupt(t *testing.T) *fsFault {
+	t.Helper()
+	f := &fsFault{fs: newExt4(t, "errors=continue"), errors: faults, function: "ext4_search_dir"}
+	for i := range faults {
+		if err := os.WriteFile(filepath.Join(f.fs.dir, victimName(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.fs.unmount()
+	f.fs.corrupt(func(image []byte) {
+		for i := range faults {
+			name := []byte(victimName(i))
+			found := 0
+			// In the directory, and maybe in the journal.
+			for at := bytes.Index(image, name); at >= 0; found++ {
+				binary.LittleEndian.PutUint32(image[at-8:], 1<<30) // the inode in struct ext4_dir_entry_2
+				next := bytes.Index(image[at+1:], name)
+				if next < 0 {
+					break
+				}
+				at += 1 + next
+			}
+			if found == 0 {
+				t.Errorf("the image has no %s", name)
+			}
+		}
+	})
+	f.fs.mount()
+	l.awaitMounts(t)
+	for i := range faults {
+		// Kernels differ in which error they make of it.
+		if _, err := os.Lstat(filepath.Join(f.fs.dir, victimName(i))); err == nil {
+			t.Error("a file is found whose inode there is not")
+		}
+	}
+	return f
+}
+
+// corrupt changes a small filesystem that is not mounted.
+func (fs *filesystem) corrupt(change func(image []byte)) {
+	fs.t.Helper()
+	disk, err := os.OpenFile(fs.source, os.O_RDWR, 0)
+	if err != nil {
+		fs.t.Fatal(err)
+	}
+	defer disk.Close()
+	image := make([]byte, ext4Bytes)
+	if _, err := disk.ReadAt(image, 0); err != nil {
+		fs.t.Fatal(err)
+	}
+	change(image)
+	if _, err := disk.WriteAt(image, 0); err != nil {
+		fs.t.Fatal(err)
+	}
+	if err := disk.Sync(); err != nil {
+		fs.t.Fatal(err)
+	}
+}
+
+// writer opens a file, to write to it without a look at the disk.
+func (fs *filesystem) writer() *os.File {
+	fs.t.Helper()
+	f, err := os.Create(filepath.Join(fs.dir, "open"))
+	if err != nil {
+		fs.t.Fatal(err)
+	}
+	return f
+}
+
+// refusesWrites changes the mode of an open file until it may not, and closes it:
+// that writes to the journal and nothing else, so the end of the journal is met
+// without a flood of other errors.
+func (fs *filesystem) refusesWrites(f *os.File) {
+	fs.t.Helper()
+	defer f.Close()
+	mode := os.FileMode(0o600)
+	var last error
+	if !eventually(fs.t, "a refused write", 30*time.Second, func() bool {
+		mode ^= 0o100
+		last = f.Chmod(mode)
+		// EIO where ext4 stops writes without a read-only mark (6.1, 6.12).
+		if errors.Is(last, unix.EROFS) || errors.Is(last, unix.EIO) {
+			return true
+		}
+		_ = f.Sync() // fails, while the journal ends
+		return false
+	}) {
+		fs.t.Fatal(last)
+	}
+}
+
+// onMapped makes a filesystem on a volume and mounts it.
+func onMapped(t *testing.T, fsType string, size int64) (*mapped, *filesystem) {
+	t.Helper()
+	volume := mapLinear(t, fsType, loopOver(t, sparseFile(t, size), 0, 0), 1, size)
+	path := volume.devices[0].path()
+	makeFS(t, fsType, path)
+	return volume, mountFS(t, fsType, path, "")
+}
+
+// ext4LosesDisk has all I/O of an ext4 fail, which ends its journal: once, it is
+// lost then. What it tells on the way is counted in the kernel's log.
+func (l *fsLab) ext4LosesDisk(t *testing.T) *fsFault {
+	t.Helper()
+	module(t, "CONFIG_EXT4_FS", "ext4")
+	volume, fs := onMapped(t, "ext4", ext4Bytes)
+	f := &fsFault{fs: fs, reasons: []string{"superblock-ro", "emergency-ro", "error-policy"}}
+	log := fs.logErrors()
+	l.awaitMounts(t)
+	w := fs.writer()
+	volume.fail()
+	fs.refusesWrites(w)
+	l.refuses(t, f, fs.unmount)
+	for _, line := range log.matching(f.logged()) {
+		// An aborted journal passes the tracepoint since v5.11 (014c9caa29d3).
+		if !strings.Contains(line, "Detected aborted journal") || !kernelHas(t, "__ext4_abort") {
+			f.errors++
+		}
+	}
+	return f
+}
+
+// kernelHas tells whether the kernel or a loaded module has a symbol.
+func kernelHas(t *testing.T, symbol string) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// "ffffffffc04463c0 t name\t[module]"
+	return bytes.Contains(text, []byte(" "+symbol+"\n")) || bytes.Contains(text, []byte(" "+symbol+"\t"))
+}
+
+// btrfsLosesDisk has all I/O of a btrfs fail: it has no hook for errors, and is
+// found read-only in the mount table, once.
+func (l *fsLab) btrfsLosesDisk(t *testing.T) *fsFault {
+	t.Helper()
+	module(t, "CONFIG_BTRFS_FS", "btrfs")
+	volume, fs := onMapped(t, "btrfs", 256<<20)
+	f := &fsFault{fs: fs, reasons: []string{"superblock-ro"}}
+	l.awaitMounts(t)
+	w := fs.writer()
+	volume.fail()
+	fs.refusesWrites(w)
+	l.refuses(t, f, fs.unmount)
+	return f
+}
+
+// xfsShutdowns has an xfs go down, and be mounted again each time.
+func (l *fsLab) xfsShutdowns(t *testing.T) *fsFault {
+	t.Helper()
+	module(t, "CONFIG_XFS_FS", "xfs")
+	image := sparseFile(t, xfsMiB<<20)
+	makeFS(t, "xfs", image)
+	l.awaitXFS(t, image)
+	f := &fsFault{
+		fs:     mountFS(t, "xfs", loopOver(t, image, 0, 0).path(), ""),
+		errors: faults, function: "xfs_fsops.c", reasons: []string{"shutdown"},
+	}
+	if !kernelHas(t, "__tracepoint_xfs_force_shutdown") {
+		f.function, f.placeless = "shutdown", true
+	}
+	for i := range faults {
+		if i > 0 {
+			f.fs.mount()
+		}
+		l.awaitMounts(t)
+		f.fs.shutDown()
+		l.refuses(t, f, f.fs.unmount)
+	}
+	return f
+}
+
+// awaitXFS waits until the agent sees shutdowns, of another device with the same
+// filesystem: it looks every ten seconds for modules that were loaded.
+func (l *fsLab) awaitXFS(t *testing.T, image string) {
+	t.Helper()
+	fs := mountFS(t, "xfs", loopOver(t, image, 0, 0).path(), "")
+	eventually(t, "a shutdown", 60*time.Second, func() bool {
+		if !fs.mounted() {
+			fs.mount()
+		}
+		fs.shutDown()
+		fs.unmount()
+		for _, ev := range agenttest.Events(l.agent.Entries(), event.FSError) {
+			if ev.FSError.FSType == "xfs" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// shutDown ends all I/O of a filesystem, as its own reaction to an error would.
+func (fs *filesystem) shutDown() {
+	fs.t.Helper()
+	dir, err := os.Open(fs.dir)
+	if err != nil {
+		fs.t.Fatal(err)
+	}
+	defer dir.Close()
+	const goingDown = 0x8004587d // XFS_IOC_GOINGDOWN
+	noLogFlush := uint32(2)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), goingDown, uintptr(unsafe.Pointer(&noLogFlush))); errno != 0 {
+		fs.t.Fatal(errno)
+	}
+}

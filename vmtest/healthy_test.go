@@ -1,0 +1,208 @@
+package vmtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+const (
+	// busyFor is how long the machine is busy.
+	busyFor = time.Minute
+	// agentMemory is what the agent may take, in KiB: some 50 MiB are its usual.
+	agentMemory = 96 << 10
+)
+
+// TestHealthy has the machine do, all at once and for a minute, what healthy
+// machines do, which is also much that looks like a fault: the agent must not
+// take any of it for one.
+func TestHealthy(t *testing.T) {
+	if group := os.Getenv(vforkInto); group != "" {
+		vfork(t, group)
+		return
+	}
+	a := startAgent(t, "--listen", "127.0.0.1:0")
+	t.Run("busy-minute", func(t *testing.T) {
+		a.In(t)
+		conditions := shippedConditions(t)
+		a.Wait("conditions", 60*time.Second, func(entries []journal.Entry) bool {
+			return !slices.ContainsFunc(conditions, func(c string) bool {
+				status, _ := conditionNow(entries, c)
+				return status != problem.False
+			})
+		})
+		network := newBusyNetwork(t, a)
+		b := &busy{}
+		b.add(diskLoads(t)...)
+		b.add(mountLoads(t)...)
+		b.add(processLoads(t)...)
+		b.add(network.loads()...)
+		n := len(a.Entries())
+		watched := watchAgent(t, a)
+		b.run(t, busyFor)
+		watched()
+		told := a.Entries()
+		quiet(t, told[:n], true)
+		quiet(t, told[n:], false)
+		// All the time it would have told a fault.
+		network.breakOne()
+		a.Stop() // and tells what it has not yet told of losses
+		noLoss(t, a.Entries())
+	})
+}
+
+// shippedConditions returns the types of all conditions of the shipped rules.
+func shippedConditions(t *testing.T) (types []string) {
+	t.Helper()
+	files, err := fs.Glob(rules.FS, "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		text, err := fs.ReadFile(rules.FS, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file struct {
+			Conditions map[string]any `yaml:"conditions"`
+		}
+		if err := yaml.Unmarshal(text, &file); err != nil {
+			t.Fatal(err)
+		}
+		for c := range file.Conditions {
+			types = append(types, c)
+		}
+	}
+	if len(types) == 0 {
+		t.Fatal("the shipped rules have no conditions")
+	}
+	return types
+}
+
+// quiet fails the test where entries tell anything but that all is well. While
+// the agent starts, conditions are Unknown until their sources are there.
+func quiet(t *testing.T, entries []journal.Entry, start bool) {
+	t.Helper()
+	for _, e := range entries {
+		if ev := e.Event; ev != nil && !harmless(ev) {
+			t.Errorf("told: %s", describe(ev))
+		}
+		for _, tr := range e.Transitions {
+			if tr.Problem != nil {
+				t.Errorf("problem: %+v", *tr.Problem)
+			}
+			if c := tr.Condition; c != nil && c.Status != problem.False && (!start || c.Status != problem.Unknown) {
+				t.Errorf("condition: %+v", *c)
+			}
+		}
+	}
+}
+
+// harmless tells whether an event is not of a fault.
+func harmless(ev *event.Event) bool {
+	switch ev.Kind {
+	case event.Canary:
+		return true
+	case event.Source:
+		return ev.SourceUp.Up
+	case event.DiskIO: // a command that a disk does not have, as mkfs tries
+		return ev.DiskIO.Error == "EOPNOTSUPP"
+	}
+	return false
+}
+
+// describe shows what is behind the pointers of a fault's event.
+func describe(ev *event.Event) string {
+	text, err := json.Marshal(ev)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// unhealthyTimes is how often in a row the agent may not answer in time that it
+// is healthy: kubelet's failureThreshold is more.
+const unhealthyTimes = 2
+
+// watchAgent looks at the agent every second until the returned function is
+// called: whether it is alive and healthy, and of what size.
+func watchAgent(t *testing.T, a *agenttest.Agent) (end func()) {
+	t.Helper()
+	pid, health := a.PID(), a.Log.URL(t)+"/healthz"
+	before := residentKiB(t, pid)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	largest, looks, ill, row := before, 0, 0, 0
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if err := healthy(health); err == nil {
+				row = 0
+			} else if ill++; row >= unhealthyTimes {
+				t.Errorf("health of the agent: %v", err)
+			} else {
+				row++
+				t.Logf("health of the agent: %v", err)
+			}
+			largest = max(largest, residentKiB(t, pid))
+			looks++
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() {
+		t.Helper()
+		cancel()
+		<-ended
+		state, err := inject.Task{PID: pid, TID: pid}.State()
+		if err != nil || state == 'Z' || a.PID() != pid {
+			t.Errorf("the agent has not survived: state %c: %v", state, err)
+		}
+		t.Logf("agent: %d MiB before, %d at most, %d after; healthy %d times of %d",
+			before>>10, largest>>10, residentKiB(t, pid)>>10, looks-ill, looks)
+		if largest > agentMemory {
+			t.Errorf("the agent took %d MiB, want at most %d", largest>>10, agentMemory>>10)
+		}
+	}
+}
+
+func healthy(url string) error {
+	resp, err := (&http.Client{Timeout: 10 * time.Second}).Get(url) //nolint:noctx // has its time-out
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %s", resp.Status)
+	}
+	return nil
+}
+
+// residentKiB returns what of a process is in memory.
+func residentKiB(t *testing.T, pid int) int {
+	t.Helper()
+	n, err := numberIn(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:")
+	if err != nil {
+		t.Error(err)
+	}
+	return n
+}

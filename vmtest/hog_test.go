@@ -1,0 +1,148 @@
+package vmtest
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+)
+
+// hog runs a process in the cgroup that fills memory of so many MiB, as the
+// machine's favourite victim, and returns its id once it has been killed for it.
+func (g controlGroup) hog(t *testing.T, mib int) (pid uint32) {
+	t.Helper()
+	const script = `echo 1000 >/proc/self/oom_score_adj && exec dd if=/dev/zero of=/dev/null count=1 bs="$1"M`
+	cmd := exec.Command("sh", "-c", script, "sh", strconv.Itoa(mib))
+	var said strings.Builder
+	cmd.Stderr = &said
+	g.start(t, cmd)
+	err := cmd.Wait()
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !ws.Signaled() || ws.Signal() != unix.SIGKILL {
+		t.Fatalf("a process that fills %d MiB was not killed: %v: %s", mib, err, said.String())
+	}
+	return uint32(cmd.Process.Pid)
+}
+
+// idlers starts n processes in the cgroup that wait for their end, with an
+// oom_score_adj, and returns their ids.
+func (g controlGroup) idlers(t *testing.T, n, adj int) (pids []uint32) {
+	t.Helper()
+	for range n {
+		cmd := exec.Command("sh", "-c", `echo "$1" >/proc/self/oom_score_adj && echo ready && read nothing`, "sh", strconv.Itoa(adj))
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stdin.Close() })
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.start(t, cmd)
+		if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
+			t.Fatalf("%v says %q, %v", cmd.Args, line, err)
+		}
+		pids = append(pids, uint32(cmd.Process.Pid))
+	}
+	return pids
+}
+
+// dead returns which of the processes, children of this one, are.
+func dead(t *testing.T, pids []uint32) (gone []uint32) {
+	t.Helper()
+	for _, pid := range pids {
+		state, err := inject.Task{PID: int(pid), TID: int(pid)}.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state == 'Z' {
+			gone = append(gone, pid)
+		}
+	}
+	return gone
+}
+
+// protect makes processes the last that the kernel kills for memory, as
+// kubelet does for those of system-node-critical pods, until the test's end.
+func protect(t *testing.T, pids ...int) {
+	t.Helper()
+	for _, pid := range pids {
+		path := filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj")
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("-997"), 0); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.WriteFile(path, before, 0); err != nil {
+				t.Errorf("did not survive: %v", err)
+			}
+		})
+	}
+}
+
+// fillMemory takes memory that can't be given back, until only leave MiB are
+// available. It returns how many are, and what frees the rest again.
+func fillMemory(t *testing.T, leave int) (left int, free func()) {
+	t.Helper()
+	const chunk = 8 // MiB
+	dir := t.TempDir()
+	if err := unix.Mount("filler", dir, "tmpfs", 0, "size=100%"); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	free = func() {
+		f.Close()
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	for size := int64(0); ; size += chunk << 20 {
+		if left = memInfo(t, "MemAvailable"); left <= leave+chunk {
+			return left, free
+		}
+		err := error(unix.EINTR)
+		for errors.Is(err, unix.EINTR) { // by the runtime's own signals
+			err = unix.Fallocate(int(f.Fd()), 0, size, chunk<<20)
+		}
+		if err != nil {
+			free()
+			t.Fatalf("fill memory, %d MiB left: %v", left, err)
+		}
+	}
+}
+
+// memInfo returns a line of /proc/meminfo in MiB.
+func memInfo(t *testing.T, name string) int {
+	t.Helper()
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if key, value, _ := strings.Cut(s.Text(), ":"); key == name {
+			kib, err := strconv.Atoi(strings.Fields(value)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib / 1024
+		}
+	}
+	t.Fatalf("meminfo has no %s", name)
+	return 0
+}

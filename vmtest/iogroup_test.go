@@ -1,0 +1,34 @@
+package vmtest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// joinControlGroup puts this process into a cgroup of its own until the end of
+// the test, so that it shows who I/O is charged to, and returns its path.
+func joinControlGroup(t *testing.T, path string) string {
+	t.Helper()
+	root := cgroupRoot
+	if bootedV1() {
+		root = "/sys/fs/cgroup/blkio"
+	}
+	dir := filepath.Join(root, path)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	move := func(dir string) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() {
+		move(root)
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	move(dir)
+	return path
+}

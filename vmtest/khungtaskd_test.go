@@ -1,0 +1,136 @@
+package vmtest
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// setSysctl sets a setting, a path below /proc/sys, until the end of the test.
+func setSysctl(t *testing.T, path, value string) {
+	t.Helper()
+	path = filepath.Join("/proc/sys", path)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(value), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(path, before, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// pretendSysctl has whoever reads a setting read another value than the kernel
+// goes by, until the end of the test.
+func pretendSysctl(t *testing.T, path, value string) {
+	t.Helper()
+	path = filepath.Join("/proc/sys", path)
+	file := filepath.Join(t.TempDir(), "value")
+	if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(file, path, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(path, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// khungtaskd has the kernel's own detector look each second for tasks that have
+// hung so many seconds, until the end of the test. 0 switches it off.
+func khungtaskd(t *testing.T, seconds string) {
+	t.Helper()
+	needConfig(t, "CONFIG_DETECT_HUNG_TASK")
+	setSysctl(t, "kernel/hung_task_check_interval_secs", "1")
+	setSysctl(t, "kernel/hung_task_timeout_secs", seconds) // last: this wakes it
+}
+
+// khungtaskdFinds has the kernel write down what its own detector finds, and
+// returns how often that was each task so far, by thread id.
+func khungtaskdFinds(t *testing.T) func() map[int]int {
+	t.Helper()
+	dir := "/sys/kernel/tracing/instances/kn-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, "events/sched/sched_process_hang/enable"), []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	return func() map[int]int {
+		f, err := os.Open(filepath.Join(dir, "trace"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		n := map[int]int{}
+		for s := bufio.NewScanner(f); s.Scan(); {
+			_, task, ok := strings.Cut(s.Text(), "sched_process_hang: ")
+			if !ok {
+				continue
+			}
+			// comm=dd pid=811
+			pid, err := strconv.Atoi(task[strings.LastIndex(task, "=")+1:])
+			if err != nil {
+				t.Fatalf("%q: %v", s.Text(), err)
+			}
+			n[pid]++
+		}
+		return n
+	}
+}
+
+// kernelLog is what the kernel logs from its opening on.
+type kernelLog struct {
+	t *testing.T
+	f *os.File
+}
+
+func openKernelLog(t *testing.T) kernelLog {
+	t.Helper()
+	f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if _, err := unix.Seek(int(f.Fd()), 0, unix.SEEK_END); err != nil {
+		t.Fatal(err)
+	}
+	return kernelLog{t, f}
+}
+
+// matching returns the records since the last call that contain text.
+func (l kernelLog) matching(text string) (found []string) {
+	l.t.Helper()
+	var record [8192]byte
+	for {
+		n, err := unix.Read(int(l.f.Fd()), record[:])
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return found
+		case err != nil: // EPIPE: some are overwritten
+			l.t.Fatalf("kernel log: %v", err)
+		}
+		if s := string(record[:n]); strings.Contains(s, text) {
+			found = append(found, s)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package netlab
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Listen returns a listener that accepts nothing until it is told to. Its accept
+// queue takes backlog+1 connections.
+func (n *Net) Listen(at string, backlog int) net.Listener {
+	n.t.Helper()
+	ap, err := netip.ParseAddrPort(at)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var l net.Listener
+	n.In(func() (err error) {
+		l, err = listen(ap, backlog)
+		return err
+	})
+	n.t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// listen does it by hand: package net chooses the backlog itself.
+func listen(at netip.AddrPort, backlog int) (net.Listener, error) {
+	fd, err := socket(at.Addr())
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), at.String())
+	defer f.Close()
+	err = errors.Join(
+		os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)),
+		os.NewSyscallError("bind", unix.Bind(fd, sockaddr(at))),
+		os.NewSyscallError("listen", unix.Listen(fd, backlog)))
+	if err != nil {
+		return nil, err
+	}
+	return net.FileListener(f) // has a descriptor of its own
+}
+
+// Serve accepts connections at an address until the returned listener is closed,
+// at the latest at the test's end, and handles each with fn on a goroutine of its
+// own. fn's reads and writes fail after conversation.
+func (n *Net) Serve(at string, fn func(net.Conn)) net.Listener {
+	n.t.Helper()
+	var l net.Listener
+	n.In(func() (err error) {
+		var c net.ListenConfig
+		l, err = c.Listen(n.t.Context(), "tcp", at)
+		return err
+	})
+	n.t.Cleanup(func() { _ = l.Close() })
+	n.Accept(l, fn)
+	return l
+}
+
+// conversation bounds one connection of a server.
+const conversation = 10 * time.Second
+
+// Accept has what Listen returned behave as what Serve returns.
+func (n *Net) Accept(l net.Listener, fn func(net.Conn)) {
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			go func() {
+				defer c.Close()
+				if c.SetDeadline(time.Now().Add(conversation)) == nil {
+					fn(c)
+				}
+			}()
+		}
+	}()
+}
+
+// Echo is a handler for Serve and Accept that sends back what comes.
+func Echo(c net.Conn) { _, _ = io.Copy(c, c) }
+
+// Dial connects and returns the connection, which is closed at the test's end
+// or before.
+func (n *Net) Dial(to string) net.Conn {
+	n.t.Helper()
+	var c net.Conn
+	n.In(func() (err error) {
+		d := net.Dialer{Timeout: conversation}
+		c, err = d.DialContext(n.t.Context(), "tcp", to)
+		return err
+	})
+	n.t.Cleanup(func() { _ = c.Close() })
+	return c
+}

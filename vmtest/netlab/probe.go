@@ -1,0 +1,161 @@
+package netlab
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Probe connects and, with a request, waits for the first byte of an answer, at
+// most for the time given for each of the two; then the error is
+// [os.ErrDeadlineExceeded]. It closes the connection, and may be called from any
+// goroutine.
+func (n *Net) Probe(to string, timeout time.Duration, request string) error {
+	errs, err := n.Probes(1, to, timeout, request)
+	if err != nil {
+		return err
+	}
+	return errs[0]
+}
+
+// Probes does what count calls of Probe at the same time would do, but on one
+// thread, and with exactly one connect() each: package net repeats those that
+// found no free port. It returns the probes' errors.
+func (n *Net) Probes(count int, to string, timeout time.Duration, request string) ([]error, error) {
+	at, err := netip.ParseAddrPort(to)
+	if err != nil {
+		return nil, err
+	}
+	probes := make([]*probe, count)
+	errs := make([]error, count)
+	err = n.Do(func() error {
+		for i := range probes {
+			fd, err := socket(at.Addr())
+			if err != nil {
+				return errors.Join(err, closeAll(probes[:i]))
+			}
+			probes[i] = &probe{fd: fd, wants: unix.POLLOUT, doing: "connect", timeout: timeout, request: request}
+		}
+		for _, p := range probes {
+			p.connect(at)
+		}
+		for active := probes; len(active) > 0; {
+			var err error
+			if active, err = step(active); err != nil {
+				return errors.Join(err, closeAll(active))
+			}
+		}
+		for i, p := range probes {
+			errs[i] = p.err
+		}
+		return nil
+	})
+	return errs, err
+}
+
+// probe is one connection of Probes.
+type probe struct {
+	fd      int
+	wants   int16  // what of poll(2) it waits for; 0: it is done, and fd is closed
+	doing   string // for errors
+	until   time.Time
+	timeout time.Duration
+	request string
+	err     error
+}
+
+func (p *probe) connect(to netip.AddrPort) {
+	p.until = time.Now().Add(p.timeout)
+	if err := unix.Connect(p.fd, sockaddr(to)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		p.end(err)
+	}
+}
+
+// end closes the connection.
+func (p *probe) end(err error) {
+	p.wants = 0
+	if err != nil {
+		p.err = fmt.Errorf("%s: %w", p.doing, err)
+	}
+	if err := unix.Close(p.fd); err != nil {
+		p.err = errors.Join(p.err, err)
+	}
+}
+
+// ready goes on when what it waited for is there.
+func (p *probe) ready() {
+	switch p.doing {
+	case "connect":
+		errno, err := unix.GetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		switch {
+		case err != nil:
+			p.end(err)
+		case errno != 0:
+			p.end(unix.Errno(errno))
+		case p.request == "":
+			p.end(nil)
+		default:
+			p.doing = "write"
+			if _, err := unix.Write(p.fd, []byte(p.request)); err != nil {
+				p.end(err)
+				return
+			}
+			p.doing, p.wants, p.until = "read", unix.POLLIN, time.Now().Add(p.timeout)
+		}
+	case "read":
+		n, err := unix.Read(p.fd, make([]byte, 1))
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		p.end(err)
+	}
+}
+
+// step waits for something to happen to any of the probes, handles it, and
+// returns those that are not done.
+func step(probes []*probe) (active []*probe, err error) {
+	var polled []unix.PollFd
+	var next time.Time
+	for _, p := range probes {
+		if p.wants == 0 {
+			continue
+		}
+		active = append(active, p)
+		polled = append(polled, unix.PollFd{Fd: int32(p.fd), Events: p.wants})
+		if next.IsZero() || p.until.Before(next) {
+			next = p.until
+		}
+	}
+	if len(active) == 0 {
+		return nil, nil
+	}
+	// Rounded up, or it would spin in the last millisecond.
+	_, err = unix.Poll(polled, int(max(time.Until(next).Milliseconds()+1, 0)))
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return active, err
+	}
+	for i, p := range active {
+		switch {
+		case err == nil && polled[i].Revents != 0:
+			p.ready()
+		case !time.Now().Before(p.until):
+			p.end(os.ErrDeadlineExceeded)
+		}
+	}
+	return active, nil
+}
+
+func closeAll(probes []*probe) error {
+	var errs []error
+	for _, p := range probes {
+		if p.wants != 0 {
+			errs = append(errs, unix.Close(p.fd))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,229 @@
+package vmtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// oomKills is what a row's kills must be told as.
+type oomKills struct {
+	pids   []uint32 // in order
+	atOnce uint32   // the process for whose want all were killed, in any order; 0: each for its own
+	comm   string   // of who wants memory
+	adj    int16
+	group  string // path of the victims' cgroup
+	scope  string
+	owner  string // path of the cgroup whose limit was hit
+	limit  uint64 // of it, bytes
+
+	others   string   // path of a cgroup some of whose processes may be killed as well
+	alsoDead []uint32 // those of them that were
+}
+
+// TestOOMKill has processes killed in each of its rows, one row after the other.
+// Then it waits for the end of all series at once.
+func TestOOMKill(t *testing.T) {
+	// Longer than an emulated machine under load takes from one kill to the next.
+	a := startAgent(t, "--rules-dir", quickRules(t, "oomkill", "clearAfter", "15s"))
+	t.Cleanup(func() { noLoss(t, a.Entries()) })
+
+	if bootedV1() {
+		t.Run("memcg-v1", func(t *testing.T) {
+			needMemoryV1(t)
+			told(t, a, injectedKills(t))
+		})
+		return // the rest does not depend on it
+	}
+	t.Run("memcg-v2", func(t *testing.T) { told(t, a, injectedKills(t)) })
+	t.Run("memcg-ancestor-limit", func(t *testing.T) { told(t, a, killsAtAncestor(t)) })
+	t.Run("memcg-oom-group", func(t *testing.T) { told(t, a, groupKill(t)) })
+	t.Run("global", func(t *testing.T) {
+		protect(t, os.Getpid(), a.PID())
+		told(t, a, globalKills(t))
+	})
+}
+
+// needMemoryV1 skips the test where the kernel can't give the memory controller
+// to cgroup v1. Before v6.11 (e93d4166b40a, CONFIG_MEMCG_V1) every kernel could.
+func needMemoryV1(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(memoryV1Root, "memory.limit_in_bytes")); err == nil {
+		return
+	}
+	needConfig(t, "CONFIG_MEMCG_V1")
+	t.Fatal("the kernel has the memory controller for cgroup v1, but it is not there")
+}
+
+// injectedKills is for the hierarchy that has the memory controller: children of
+// a cgroup's main process are killed, and that survives.
+func injectedKills(t *testing.T) *oomKills {
+	t.Helper()
+	oom := &inject.OOM{StateDir: t.TempDir()}
+	if err := oom.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := oom.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	path := "/" + filepath.Base(oom.Cgroup())
+	want := &oomKills{
+		comm: "kn-oom-child", adj: 500, group: path,
+		scope: "memcg", owner: path, limit: inject.DefaultMemoryLimit,
+	}
+	for range faults {
+		pid, err := oom.Kill(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.pids = append(want.pids, uint32(pid))
+	}
+	return want
+}
+
+// killsAtAncestor has the limit of another cgroup than the victims' be hit.
+func killsAtAncestor(t *testing.T) *oomKills {
+	t.Helper()
+	parent := newControlGroup(t, "/kn-limit", "memory.max=16M", "cgroup.subtree_control=+memory")
+	child := newControlGroup(t, "/kn-limit/child")
+	want := &oomKills{comm: "dd", adj: 1000, group: child.path, scope: "memcg", owner: parent.path, limit: 16 << 20}
+	for range faults {
+		want.pids = append(want.pids, child.hog(t, 32))
+	}
+	return want
+}
+
+// groupKill has one kill take all processes of a cgroup along.
+func groupKill(t *testing.T) *oomKills {
+	t.Helper()
+	group := newControlGroup(t, "/kn-group", "memory.max=32M", "memory.oom.group=1")
+	want := &oomKills{comm: "dd", adj: 1000, group: group.path, scope: "memcg", owner: group.path, limit: 32 << 20}
+	want.pids = group.idlers(t, faults-1, 0)
+	want.atOnce = group.hog(t, 64)
+	want.pids = append(want.pids, want.atOnce)
+	return want
+}
+
+// globalKills has the machine run out of memory.
+func globalKills(t *testing.T) *oomKills {
+	t.Helper()
+	group := newControlGroup(t, "/kn-global")
+	want := &oomKills{comm: "dd", adj: 1000, group: group.path, scope: "global"}
+	// While a victim ends, another task that asks for memory may look for the next
+	// one, and be late in seeing that there is enough again. As on any node, there
+	// are processes that matter less than the agent.
+	others := newControlGroup(t, "/kn-others")
+	idle := others.idlers(t, 5, 900)
+	left, free := fillMemory(t, 40)
+	defer free()
+	for range faults {
+		want.pids = append(want.pids, group.hog(t, left+100))
+	}
+	want.others, want.alsoDead = others.path, dead(t, idle)
+	return want
+}
+
+// told waits until the kills are told and over, beside other tests from the
+// first kill's report on, and fails the test where something of it is wrong.
+func told(t *testing.T, a *agenttest.Agent, want *oomKills) {
+	t.Helper()
+	subject := func(p *problem.Problem) bool { return p.Subject == "cgroup "+want.group }
+	a.WaitIn(t, "kill of the row", 60*time.Second, func(entries []journal.Entry) bool {
+		return len(agenttest.States(entries, "oom-kill", subject)) >= len(want.pids)
+	})
+	t.Parallel()
+	entries := a.WaitIn(t, "end of the kills", 60*time.Second, func(entries []journal.Entry) bool {
+		states := agenttest.States(entries, "oom-kill", subject)
+		frequent, _ := conditionNow(entries, "FrequentOOMKilling")
+		return states[len(states)-1] == problem.Resolved && frequent == problem.False
+	})
+
+	var pids, others []uint32
+	for _, ev := range agenttest.Events(entries, event.OOMKill) {
+		switch {
+		case ev.Cgroup == nil:
+			t.Errorf("killed: %s, of no cgroup", ev.Task)
+		case ev.Cgroup.Path == want.group:
+			pids = append(pids, ev.Task.PID)
+			want.check(t, ev)
+		case ev.Cgroup.Path == want.others:
+			others = append(others, ev.Task.PID)
+		}
+	}
+	slices.Sort(others)
+	if !slices.Equal(others, want.alsoDead) {
+		t.Errorf("told that %v were killed too, want %v", others, want.alsoDead)
+	}
+	if want.atOnce != 0 {
+		slices.Sort(pids)
+		slices.Sort(want.pids)
+	}
+	if !slices.Equal(pids, want.pids) {
+		t.Errorf("%d kills were told:\n%v, want %d:\n%v", len(pids), pids, len(want.pids), want.pids)
+	}
+	all := problems(entries, "oom-kill", subject)
+	for i, p := range all[:len(all)-1] {
+		if p.State != problem.Firing || p.Count != uint64(i+1) || p.Reason != "OOMKilling" {
+			t.Errorf("occurrence %d: state %s, count %d, reason %s", i+1, p.State, p.Count, p.Reason)
+		}
+		if victim := fmt.Sprintf("[%d]", pids[i]); want.atOnce == 0 && !strings.Contains(p.Message, victim) {
+			t.Errorf("occurrence %d: %q does not name %s", i+1, p.Message, victim)
+		}
+	}
+	if len(all) != len(want.pids)+1 {
+		t.Errorf("the problem changed %d times, want %d kills and their end", len(all), len(want.pids))
+	}
+	if want.scope == "global" && len(problems(entries, "oom-kill-frequent", subject)) > 0 {
+		t.Errorf("%s is blamed for the node's want of memory", want.group)
+	}
+	t.Logf("%s", all[0].Message)
+}
+
+// check fails the test where a kill's event is wrong.
+func (w *oomKills) check(t *testing.T, ev *event.Event) {
+	t.Helper()
+	d := ev.OOMKill
+	trigger := ev.Task.TGID
+	if w.atOnce != 0 {
+		trigger = w.atOnce
+	}
+	along := ev.Task.TGID != trigger // it wanted nothing itself
+	if ev.Task.TGID != ev.Task.PID || ev.Task.Comm != w.comm && !along {
+		t.Errorf("victim %s of %d, want a %s", ev.Task, ev.Task.TGID, w.comm)
+	}
+	if d.Scope != w.scope {
+		t.Errorf("%s: scope %s, want %s", ev.Task, d.Scope, w.scope)
+	}
+	if !along && (d.OOMScoreAdj != w.adj || d.AnonRSS < 8<<20 || w.limit > 0 && d.AnonRSS > w.limit) {
+		t.Errorf("%s: oom_score_adj %d, anon %d", ev.Task, d.OOMScoreAdj, d.AnonRSS)
+	}
+	if w.scope == "global" { // whoever asks next is the trigger
+		if d.LimitCgroup != nil || d.Limit != 0 || d.Trigger == nil {
+			t.Errorf("%s: limit %d of %+v, triggered by %v", ev.Task, d.Limit, d.LimitCgroup, d.Trigger)
+		}
+		return
+	}
+	if d.Trigger == nil || d.Trigger.TGID != trigger {
+		t.Errorf("%s: triggered by %v, want %d", ev.Task, d.Trigger, trigger)
+	}
+	if d.LimitCgroup == nil || d.LimitCgroup.Path != w.owner || d.Limit != w.limit {
+		t.Errorf("%s: limit %d of %+v, want %d of %s", ev.Task, d.Limit, d.LimitCgroup, w.limit, w.owner)
+	}
+	// Charges of other CPUs that are about to fail show for a moment: one batch
+	// of 64 pages each. Who is killed after another finds some given back.
+	if slack := uint64(4 * 64 * os.Getpagesize()); !along && d.Usage+slack < d.Limit || d.Usage > d.Limit+slack {
+		t.Errorf("%s: usage %d, want about the limit %d", ev.Task, d.Usage, d.Limit)
+	}
+}

@@ -1,0 +1,81 @@
+package vmtest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// quickRules returns a folder for --rules-dir with a stem's shipped rules, but
+// for one of their times (for, clearAfter, or the threshold's within): where a
+// rule has it, also by default, it is cut to value. To wait for what is shipped
+// would take minutes.
+func quickRules(t *testing.T, stem, field, value string) string {
+	t.Helper()
+	text, err := fs.ReadFile(rules.FS, stem+".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		APIVersion string           `yaml:"apiVersion"`
+		Conditions map[string]any   `yaml:"conditions,omitempty"`
+		Rules      []map[string]any `yaml:"rules"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	cut := 0
+	for _, r := range file.Rules {
+		_, has := r[field]
+		_, clears := r["clearWhen"]
+		if has || field == "clearAfter" && !clears {
+			r[field] = value
+			cut++
+		}
+	}
+	if cut == 0 {
+		t.Fatalf("no rule of %s has %q", stem, field)
+	}
+	if text, err = yaml.Marshal(file); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, stem+".yaml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// conditionNow returns the status that a condition entered last, and with it
+// whether the entries tell of the condition at all.
+func conditionNow(entries []journal.Entry, conditionType string) (status problem.Status, told bool) {
+	for _, e := range entries {
+		for _, tr := range e.Transitions {
+			if tr.Condition != nil && tr.Condition.Type == conditionType {
+				status, told = tr.Condition.Status, true
+			}
+		}
+	}
+	return status, told
+}
+
+// problems returns the transitions of a rule's problems for which of holds, in
+// order.
+func problems(entries []journal.Entry, rule string, of func(*problem.Problem) bool) []problem.Problem {
+	var found []problem.Problem
+	for _, e := range entries {
+		for _, tr := range e.Transitions {
+			if tr.Problem != nil && tr.Problem.Rule == rule && of(tr.Problem) {
+				found = append(found, *tr.Problem)
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,224 @@
+package vmtest
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// sockLimit is how long anything here may take that takes a moment, but for an
+// emulated CPU.
+const sockLimit = 20 * time.Second
+
+// rowsAtOnce keeps an emulated CPU busy, but not so busy that answers come later
+// than a probe waits for them.
+const rowsAtOnce = 2
+
+// TestSockFail has probes of a target fail in every way there is, by IPv4 and by
+// IPv6, one agent watching all of them. Most of a row is waiting for a probe to
+// give up, so rows run side by side.
+func TestSockFail(t *testing.T) {
+	sockModules(t)
+	// With a target that is always there the programs stay attached.
+	a := startAgent(t, "--target", "192.0.2.1:9")
+	eventually(t, "the programs are attached", time.Minute, func() bool {
+		watched, err := bpf.WatchedBy(a.Pins, 0, netip.MustParseAddrPort("192.0.2.1:9"))
+		return err == nil && watched
+	})
+	kernel := kernelTypes(t)
+	unlimitICMP(t)
+	t.Cleanup(func() { sockFailEnd(t, a) }) // when all rows are done
+	slots := make(chan struct{}, rowsAtOnce)
+	for i, f := range sockFaults() {
+		// Numbers of their own: a pod's address is on a node only once, too.
+		for _, family := range []sockFamily{ipv4(uint8(2 * i)), ipv6(uint8(2*i + 1))} {
+			if family.v6 && f.only4 {
+				continue
+			}
+			t.Run(f.name+family.suffix, func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				l := newSockLab(t, a, kernel, family)
+				l.run(f, f.name+family.suffix)
+			})
+		}
+	}
+}
+
+// sockFailEnd checks what only the end can tell: that nothing came late, or was
+// lost, or was left behind.
+func sockFailEnd(t *testing.T, a *agenttest.Agent) {
+	a.Stop()
+	entries := a.Entries()
+	noLoss(t, entries)
+	byTarget := map[string]int{}
+	for _, ev := range agenttest.Events(entries, event.SockFail) {
+		byTarget[ev.SockFail.Target]++
+	}
+	for target, n := range byTarget {
+		if n != faults {
+			t.Errorf("%s: %d events at the end, want %d", target, n, faults)
+		}
+	}
+	if status, told := conditionNow(entries, "ProbeTargetUnreachable"); !told || status != problem.False {
+		t.Errorf("ProbeTargetUnreachable is %q in the end", status)
+	}
+}
+
+// run is one row: the target is broken, probed, mended, and probed again.
+func (l *sockLab) run(f sockFault, target string) {
+	l.t.Helper()
+	l.name = target
+	l.at = address(l.gateway)
+	if f.at != nil {
+		l.at = address(f.at(l.sockFamily))
+	}
+	f.inject(l)
+	want := f.want(l)
+	l.watch()
+	l.failedProbes(f)
+	l.told(want)
+	f.heal(l)
+	if err := l.prober.Probe(l.at.String(), sockLimit, "ping"); err != nil {
+		l.t.Fatalf("the probe of a target that is mended: %v", err)
+	}
+	l.cleared(want)
+}
+
+// watch gives the agent a file with the target, and waits until it is in force.
+func (l *sockLab) watch() {
+	l.t.Helper()
+	text := fmt.Sprintf("targets:\n- {name: %s, address: %q, port: %d, netns: %d}\n",
+		l.name, l.at.Addr(), l.at.Port(), l.prober.Inode)
+	if l.v6 { // IPv4's is left to the agent to find
+		text = strings.Replace(text, "}", fmt.Sprintf(", targetNetns: %d}", l.target.Inode), 1)
+	}
+	path := filepath.Join(l.agent.Targets, l.name+".yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { os.Remove(path) })
+	l.await("the target is watched", func() bool {
+		watched, err := bpf.WatchedBy(l.agent.Pins, l.prober.Inode, l.at)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		return watched
+	})
+}
+
+// await waits for what the agent does. Looking often would keep it from that,
+// where one CPU is emulated for all.
+func (l *sockLab) await(what string, ok func() bool) {
+	l.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(sockLimit); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			l.t.Fatalf("not within %s: %s; %d events so far", sockLimit, what, len(l.events(event.SockFail)))
+		}
+	}
+}
+
+// events returns those of the row's target.
+func (l *sockLab) events(kind event.Kind) []*event.Event {
+	return slices.DeleteFunc(agenttest.Events(l.agent.Entries()[l.from:], kind), func(ev *event.Event) bool {
+		return ev.SockFail.Target != l.name
+	})
+}
+
+// failedProbes probes at once, as often as each fault is provoked.
+func (l *sockLab) failedProbes(f sockFault) {
+	l.t.Helper()
+	timeout := time.Second // kubelet's
+	if f.timeout != 0 {
+		timeout = f.timeout
+	}
+	errs, err := l.prober.Probes(faults, l.at.String(), timeout, f.request)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if slices.Contains(errs, nil) {
+		l.t.Fatalf("some probes did not fail: %v", errs)
+	}
+	l.t.Logf("probes: %v", errs[0])
+}
+
+// told waits for the events and checks them, and the problems made of them.
+func (l *sockLab) told(want sockWant) {
+	l.t.Helper()
+	l.await("an event of each fault", func() bool { return len(l.events(event.SockFail)) >= faults })
+	evidence, excluded := regexp.MustCompile(want.evidence), regexp.MustCompile(want.excluded)
+	wrong := 0
+	for i, ev := range l.events(event.SockFail) {
+		d := ev.SockFail
+		text := fmt.Sprintf("%s in phase %s with %q after %s, sent %d more times\nevidence %q\nexcluded %q\nqueue %d/%d",
+			d.Verdict, d.Phase, d.Errno, d.Duration, d.Retransmits, d.Evidence, d.Excluded, d.QueueLen, d.QueueMax)
+		if i == 0 {
+			l.t.Log(text)
+		}
+		ok := d.Verdict == want.verdict && d.Phase == want.phase() && slices.Contains(want.errnos(), d.Errno) &&
+			evidence.MatchString(strings.Join(d.Evidence, "\n")) && excluded.MatchString(strings.Join(d.Excluded, "\n")) &&
+			(want.queue == nil || want.queue(d.QueueLen, d.QueueMax)) &&
+			ev.Conn.Dst == l.at && ev.Conn.NetNS == l.prober.Inode && ev.Task.TGID == uint32(os.Getpid())
+		if !ok {
+			wrong++
+			l.t.Logf("not as wanted, %d: %s\nconnection %+v of %s", i, text, *ev.Conn, ev.Task)
+		}
+	}
+	if wrong > 0 {
+		l.t.Errorf("%d of %d events are not: %+v", wrong, faults, want)
+	}
+	// The problem is in the entry of its event.
+	found := l.problems(want.rule())
+	if n := len(found); n != faults || found[n-1].Count != faults || found[n-1].State != problem.Firing {
+		l.t.Errorf("%s fired %d times: %+v", want.rule(), n, found)
+	}
+	found = l.problems(unreachableRule)
+	if len(found) != 1 || found[0].State != problem.Firing || found[0].Condition != "ProbeTargetUnreachable" {
+		l.t.Errorf("%s: %+v", unreachableRule, found)
+	}
+}
+
+// unreachableRule is what every kind of failure adds up to.
+const unreachableRule = "probe-target-unreachable"
+
+// problems returns what a rule has made of the row's target.
+func (l *sockLab) problems(rule string) []problem.Problem {
+	return problems(l.agent.Entries()[l.from:], rule, func(p *problem.Problem) bool { return p.Subject == l.name })
+}
+
+// cleared waits until the agent has told that the target is well, and checks
+// that nothing is left, and that nothing else was told.
+func (l *sockLab) cleared(want sockWant) {
+	l.t.Helper()
+	l.await("the target's recovery", func() bool { return len(l.events(event.SockFailRecovered)) > 0 })
+	if events := l.events(event.SockFail); len(events) != faults {
+		l.t.Errorf("%d events of %d faults, the last one: %+v", len(events), faults, *events[len(events)-1].SockFail)
+	}
+	for _, rule := range []string{want.rule(), unreachableRule} {
+		found := l.problems(rule)
+		if n := len(found); n == 0 || found[n-1].State != problem.Resolved {
+			l.t.Errorf("%s after the recovery: %+v", rule, found)
+		}
+	}
+	for _, e := range l.agent.Entries()[l.from:] {
+		for _, tr := range e.Transitions {
+			if p := tr.Problem; p != nil && p.Subject == l.name && p.Rule != want.rule() && p.Rule != unreachableRule {
+				l.t.Errorf("told also: %+v", p)
+			}
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package vmtest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/vmtest/netlab"
+)
+
+// sockFamily is what differs between the versions of IP.
+type sockFamily struct {
+	suffix  string // of a row's name
+	v6      bool
+	pair    uint8  // number of netlab's pair
+	bits    string // length of netlab's subnet
+	gateway string // the target's end of netlab's pair
+	absent  string // an address of the same subnet that nobody has
+	far     string // an address behind the target's end
+	farNet  string // its subnet, to which there is no route
+}
+
+// ipv4 returns IPv4 in netlab's n-th pair of networks.
+func ipv4(n uint8) sockFamily {
+	at := func(subnet, host uint8) string { return fmt.Sprintf("10.%d.%d.%d", subnet, n, host) }
+	return sockFamily{pair: n, bits: "/24", gateway: at(97, 2), absent: at(97, 77), far: at(99, 1), farNet: at(99, 0) + "/24"}
+}
+
+// ipv6 returns IPv6 in netlab's n-th pair of networks.
+func ipv6(n uint8) sockFamily {
+	at := func(subnet, host uint8) string { return fmt.Sprintf("fd%d:%d::%d", subnet, n, host) }
+	return sockFamily{
+		v6: true, suffix: "-ipv6",
+		pair: n, bits: "/64", gateway: at(97, 2), absent: at(97, 77), far: at(99, 1), farNet: at(99, 0) + "/64",
+	}
+}
+
+// address returns an address with the port that every target here has.
+func address(addr string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(addr), 80) }
+
+// sockModules loads the modules that rows need, as far as the kernel has them:
+// before the agent reads the kernel's symbols, to which it comes back only once a
+// minute.
+func sockModules(t *testing.T) {
+	t.Helper()
+	for option, name := range map[string]string{
+		"CONFIG_NF_TABLES": "nf_tables", "CONFIG_NFT_REJECT_INET": "nft_reject_inet",
+		"CONFIG_NET_SCH_INGRESS": "sch_ingress", "CONFIG_NET_CLS_BPF": "cls_bpf",
+	} {
+		has, err := kernelConfig(option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has {
+			command(t, "modprobe", name)
+		}
+	}
+}
+
+// unlimitICMP has routes that lead nowhere answer each packet: a kernel sends
+// one host some six errors at once, and then one a second.
+func unlimitICMP(t *testing.T) {
+	t.Helper()
+	const cost = "/proc/sys/net/ipv4/route/error_cost" // the whole machine's
+	before, err := os.ReadFile(cost)
+	if err == nil {
+		err = os.WriteFile(cost, []byte("0"), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(cost, before, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// sockLab is where one row's fault is made: a prober's network and a target's.
+type sockLab struct {
+	sockFamily
+	t              *testing.T
+	agent          *agenttest.Agent
+	from           int // what the agent told before is not the row's
+	prober, target *netlab.Net
+	name           string         // of the row, and of the target
+	at             netip.AddrPort // what is probed
+	reasons        []string       // for which this kernel drops packets
+
+	// Of a fault, for its end.
+	listener net.Listener
+	queued   net.Conn // fills its queue
+	mend     func()
+}
+
+// newSockLab makes the networks, in which nothing is broken and nothing listens.
+func newSockLab(t *testing.T, a *agenttest.Agent, kernel *bpf.Kernel, family sockFamily) *sockLab {
+	t.Helper()
+	l := &sockLab{sockFamily: family, t: t, agent: a, from: len(a.Entries())}
+	l.prober, l.target = netlab.PairIn(t, family.pair)
+	// They have limits for ICMP errors, too.
+	l.target.Sysctl("net/ipv4/icmp_ratelimit", "0")
+	l.target.Sysctl("net/ipv6/icmp/ratelimit", "0")
+	// A kernel without the enum (before v5.17) gives no reasons.
+	names, err := kernel.EnumNames("skb_drop_reason")
+	if err != nil {
+		t.Log("the kernel gives no reasons for drops:", err)
+	}
+	for _, name := range names {
+		l.reasons = append(l.reasons, name)
+	}
+	return l
+}
+
+// gives tells whether the kernel has a reason to drop packets.
+func (l *sockLab) gives(reason string) bool {
+	return slices.Contains(l.reasons, "SKB_DROP_REASON_"+reason)
+}
+
+// listen has something listen at the target that does not accept.
+func (l *sockLab) listen(backlog int) { l.listener = l.target.Listen(l.at.String(), backlog) }
+
+// serve has the target's connections handled.
+func (l *sockLab) serve(fn func(net.Conn)) { l.listener = l.target.Serve(l.at.String(), fn) }
+
+// accept has what listens answer.
+func (l *sockLab) accept() { l.target.Accept(l.listener, netlab.Echo) }
+
+// drain is accept, and waits until the queue has room.
+func (l *sockLab) drain() {
+	l.t.Helper()
+	l.accept()
+	if err := l.queued.SetDeadline(time.Now().Add(sockLimit)); err != nil {
+		l.t.Fatal(err)
+	}
+	if _, err := l.queued.Write([]byte("ping")); err != nil {
+		l.t.Fatal(err)
+	}
+	if _, err := l.queued.Read(make([]byte, 1)); err != nil {
+		l.t.Fatal("the connection in the queue is not accepted: ", err)
+	}
+}
+
+// replace has an answering server in the place of what listens.
+func (l *sockLab) replace() {
+	if err := l.listener.Close(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.serve(netlab.Echo)
+}
+
+// settle has the target answer at an address that it did not have.
+func (l *sockLab) settle() {
+	l.target.AddAddress(l.at.Addr().String() + l.bits)
+	l.serve(netlab.Echo)
+}
+
+// nft gives a network a chain with one rule at a hook, until mend is called.
+func (l *sockLab) nft(n *netlab.Net, hook, rule string) {
+	l.t.Helper()
+	needConfig(l.t, "CONFIG_NF_TABLES")
+	needConfig(l.t, "CONFIG_NFT_REJECT_INET")
+	n.Command("nft", "table inet fault { chain fault { type filter hook "+hook+" priority 0; tcp dport 80 "+rule+"; }; }")
+	l.mend = func() { n.Command("nft", "delete table inet fault") }
+}
+
+// forbid has a program on the root control group refuse every connect() to the
+// target, as network policies do, until mend is called.
+func (l *sockLab) forbid() {
+	l.t.Helper()
+	// The program sees the connections of the whole machine. Of an IPv6 address
+	// the first four bytes tell it from every other one here.
+	const userIP4, userIP6 = 4, 8 // of struct bpf_sock_addr
+	attach, offset := ebpf.AttachCGroupInet4Connect, int16(userIP4)
+	if l.v6 {
+		attach, offset = ebpf.AttachCGroupInet6Connect, userIP6
+	}
+	word := binary.NativeEndian.Uint32(l.at.Addr().AsSlice())
+	if err := rlimit.RemoveMemlock(); err != nil { // which kernels before 5.11 charge
+		l.t.Fatal(err)
+	}
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.CGroupSockAddr, AttachType: attach, License: "GPL",
+		Instructions: asm.Instructions{
+			asm.LoadMem(asm.R1, asm.R1, offset, asm.Word),
+			asm.Mov.Imm(asm.R0, 0),
+			asm.JEq.Imm32(asm.R1, int32(word), "refuse"),
+			asm.Mov.Imm(asm.R0, 1),
+			asm.Return().WithSymbol("refuse"),
+		},
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer p.Close() // the link keeps it
+	root := cgroupRoot
+	if bootedV1() {
+		root = unifiedRoot
+	}
+	lk, err := link.AttachCgroup(link.CgroupOptions{Path: root, Attach: attach, Program: p})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.mend = func() {
+		// To close it would not do while a child that is being made has it too.
+		if err := lk.Detach(); err != nil {
+			l.t.Error(err)
+		}
+	}
+	l.t.Cleanup(func() { lk.Close() })
+}
