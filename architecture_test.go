@@ -20,18 +20,20 @@ const module = "github.com/kernosis/kernosis"
 // besides those below the folder of its row. The longest matching row decides. The
 // reasons are in docs/architecture.md.
 var mayImport = map[string][]string{
-	"bpf":                 {},
-	"collector":           {"bpf", "collector/event", "collector/hostfs"},
-	"collector/event":     {},
-	"collector/hostfs":    {"collector/event"},
-	"detector":            {"collector/event", "detector/problem"},
-	"detector/problem":    {"collector/event"},
-	"detector/ruletest":   {"collector/event", "detector/problem", "detector"},
-	"reporter":            {"collector/event", "detector/problem"},
-	"reporter/console":    {"collector/event", "detector/problem", "reporter/journal"},
-	"reporter/metrics":    {"collector/event", "detector/problem", "reporter/journal"},
-	"cmd/kernosis":        {"bpf", "collector", "detector", "reporter", "cmd"},
-	"cmd/kernosis/inject": {},
+	"bpf":                  {},
+	"collector":            {"bpf", "collector/event", "collector/hostfs"},
+	"collector/event":      {},
+	"collector/logpattern": {},
+	"collector/logs":       {"collector/hostfs"},
+	"collector/hostfs":     {"collector/event"},
+	"detector":             {"collector/event", "collector/logpattern", "detector/problem"},
+	"detector/problem":     {"collector/event"},
+	"detector/ruletest":    {"collector/event", "detector/problem", "detector"},
+	"reporter":             {"collector/event", "detector/problem"},
+	"reporter/console":     {"collector/event", "detector/problem", "reporter/journal"},
+	"reporter/metrics":     {"collector/event", "detector/problem", "reporter/journal"},
+	"cmd/kernosis":         {"bpf", "collector", "detector", "reporter", "cmd"},
+	"cmd/kernosis/inject":  {},
 
 	// Only tests import these.
 	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/journal"},

@@ -1,6 +1,8 @@
 package detector
 
 import (
+	"strings"
+
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
@@ -25,11 +27,15 @@ func newActivation() *activation { return &activation{known: make(map[string]ref
 // ResolveName implements interpreter.Activation.
 func (a *activation) ResolveName(name string) (any, bool) {
 	f, ok := fieldIndex[name]
-	if !ok {
+	group, isMatch := strings.CutPrefix(name, matchPrefix)
+	if !ok && !isMatch {
 		return nil, false
 	}
 	if a.ev == nil {
 		return types.NewErr("no event"), true
+	}
+	if isMatch {
+		return types.String(captured(a.ev, group).text), true
 	}
 	v := f.read(a.ev)
 	if f.few && f.Type == String {

@@ -3,6 +3,7 @@ package detector
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"cel.dev/cel-go/cel"
@@ -32,12 +33,12 @@ const (
 )
 
 // newEnv builds the one CEL environment of rules: the fields as flat, typed
-// variables, the standard library, optionals, strings, sets and regex
+// variables, the standard library, optionals, strings, sets, regex and network
 // extensions, humanBytes and humanDuration.
 func newEnv() (*cel.Env, error) {
 	opts := []cel.EnvOption{
 		cel.OptionalTypes(),
-		ext.Strings(), ext.Sets(), ext.Regex(),
+		ext.Strings(), ext.Sets(), ext.Regex(), ext.Network(), addressCosts(),
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserExpressionSizeLimit(maxExpr),
 		cel.ExpressionNodeLimit(4 * maxExpr),
@@ -112,6 +113,7 @@ func (sizes) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 	}
 	f := fieldByName(path[0])
 	switch {
+	case strings.HasPrefix(path[0], matchPrefix):
 	case f == nil:
 		return nil
 	case f.Type == StringList && len(path) == 1:

@@ -58,7 +58,8 @@ func (r *loadedRule) check(c *compiler) {
 		r.errorf("doc", "has %d bytes, at most 256 are allowed", len(r.Doc))
 	}
 	r.checkEvents()
-	r.checkGroupBy()
+	c = r.checkPatterns(c)
+	r.checkGroupBy(c)
 	r.checkClearing()
 	r.compileWhen(c)
 	r.compileMessage(c)
@@ -113,26 +114,26 @@ func carriers(f *Field) string {
 	return strings.Join(out, ", ")
 }
 
-func (r *loadedRule) checkGroupBy() {
+func (r *loadedRule) checkGroupBy(c *compiler) {
 	const most = 8 // a group of more parts can't be read
 	if len(r.GroupBy) > most {
 		r.errorf("groupBy", "has %d fields, at most %d are allowed", len(r.GroupBy), most)
 	}
 	for i, name := range r.GroupBy {
-		if f := r.groupField(name, func(format string, args ...any) { r.item("groupBy", i, format, args...) }); f != nil {
+		if f := r.groupField(c, name, func(format string, args ...any) { r.item("groupBy", i, format, args...) }); f != nil {
 			r.groupBy = append(r.groupBy, f)
 		}
 	}
 	if name := r.Threshold.Distinct; name != "" {
-		r.distinct = r.groupField(name, func(format string, args ...any) { r.errorf("threshold.distinct", format, args...) })
+		r.distinct = r.groupField(c, name, func(format string, args ...any) { r.errorf("threshold.distinct", format, args...) })
 	}
 }
 
-func (r *loadedRule) groupField(name string, errorf func(string, ...any)) *Field {
-	f := fieldByName(name)
+func (r *loadedRule) groupField(c *compiler, name string, errorf func(string, ...any)) *Field {
+	f := c.field(name)
 	switch {
 	case f == nil:
-		errorf("unknown field %q%s", name, strictyaml.Suggest(name, fieldNames()))
+		errorf("%s", c.unknownField(name))
 		return nil
 	case !f.Groupable():
 		errorf("field %s (%s) can't name a group", name, f.Type)
@@ -150,12 +151,16 @@ func (r *loadedRule) kindsKnown() bool {
 }
 
 func (r *loadedRule) checkClearing() {
-	cleared := r.keys["clearAfter"] != nil || r.keys["clearWhen"] != nil
+	cleared := r.keys["clearAfter"] != nil || r.keys["clearWhen"] != nil || r.keys["clearPattern"] != nil
+	ways := [2]string{"clearAfter, clearWhen", "clearAfter and clearWhen"}
+	if r.isLog() {
+		ways = [2]string{"clearAfter, clearWhen, clearPattern", "clearAfter, clearWhen and clearPattern"}
+	}
 	switch {
 	case r.Condition != "" && r.Latched && cleared:
-		r.errorf("latched", "a latched problem never clears: drop clearAfter and clearWhen")
+		r.errorf("latched", "a latched problem never clears: drop %s", ways[1])
 	case r.Condition != "" && !r.Latched && !cleared:
-		r.errorf("condition", "one of clearAfter, clearWhen or latched: true is mandatory with a condition")
+		r.errorf("condition", "one of %s or latched: true is mandatory with a condition", ways[0])
 	case r.Condition == "" && r.Latched:
 		r.errorf("latched", "only a rule with a condition can be latched")
 	}
@@ -258,6 +263,13 @@ func (r *loadedRule) compileClearWhen(c *compiler) {
 	if len(r.clearKinds) == 0 {
 		r.errorf("clearWhen", "is false for every event kind")
 		return
+	}
+	if !r.isLog() && !slices.Contains(r.Events, event.Log) {
+		// A line of a log is given to rules with a pattern alone.
+		if r.clearKinds = slices.DeleteFunc(slices.Clone(r.clearKinds), isLogKind); len(r.clearKinds) == 0 {
+			r.errorf("clearWhen", "lines of logs end only problems of log rules (clearPattern)")
+			return
+		}
 	}
 	r.checkCarried("clearWhen", x.fields, r.clearKinds)
 	for _, f := range r.groupBy {

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -100,7 +101,8 @@ func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
 
 func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) {
 	keys := f.Object(n, path, "name", "fault", "events", "when", "groupBy", "condition", "reason", "message", "severity",
-		"threshold", "for", "clearAfter", "clearWhen", "latched", "dependsOn", "maxGroups", "doc")
+		"threshold", "for", "clearAfter", "clearWhen", "latched", "dependsOn", "maxGroups", "doc",
+		"pattern", "clearPattern", "logs", "lines")
 	r := &loadedRule{Rule: &Rule{File: f.Name, Line: n.Line}, layer: index, file: f, path: path, node: n, keys: keys}
 	str := func(key string) string {
 		if n := keys[key]; n != nil {
@@ -126,6 +128,10 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 	r.GroupBy, r.DependsOn = strs("groupBy"), strs("dependsOn")
 	for _, k := range strs("events") {
 		r.Events = append(r.Events, event.Kind(k))
+	}
+	r.Pattern, r.ClearPattern, r.Logs = str("pattern"), str("clearPattern"), strs("logs")
+	if n := keys["lines"]; n != nil {
+		r.Lines = f.Int(n, path+".lines", 1, logpattern.MaxLines)
 	}
 	r.For, r.ClearAfter = period("for"), period("clearAfter")
 	r.Severity = problem.Warning

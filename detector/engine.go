@@ -21,6 +21,7 @@ type Engine struct {
 	byKind     map[event.Kind]*kindRules
 	series     []*series
 	conditions []*conditionState // sorted by type
+	logs       logMatching
 	stems      map[string]*stemState
 	recent     *recent
 	deadlines  deadlines
@@ -89,9 +90,15 @@ func (e *Engine) install(set *RuleSet) {
 		e.rules = append(e.rules, rs)
 		e.byName[r.Name] = rs
 		for _, k := range r.Events {
+			if isLogKind(k) {
+				continue // found by its pattern
+			}
 			ofKind(k).match = append(ofKind(k).match, rs)
 		}
 		for _, k := range r.clearKinds {
+			if isLogKind(k) {
+				continue
+			}
 			ofKind(k).clear = append(ofKind(k).clear, rs)
 		}
 		if c := rs.series.condition; c != nil {
@@ -104,6 +111,7 @@ func (e *Engine) install(set *RuleSet) {
 			s.dependents = append(s.dependents, rs)
 		}
 	}
+	e.logs.install(set, e.byName)
 }
 
 // Observe takes one event into account. The event is valid only during the
@@ -120,22 +128,18 @@ func (e *Engine) Observe(ev *event.Event, now time.Time) []problem.Transition {
 		e.sourceChanged(ev, now)
 	case event.Lost:
 		e.recordsLost(ev, now)
+	case event.Log:
+		e.lineLogged(ev, now)
+		return e.finish(now)
 	}
 	rules := e.byKind[ev.Kind]
 	if rules == nil {
 		return e.finish(now)
 	}
-	if id, ok := identity(ev); ok {
-		if e.recent.has(id) {
-			e.duplicates++
-			return e.finish(now)
-		}
-		e.recent.add(id)
+	if e.duplicate(ev) {
+		return e.finish(now)
 	}
-	at := ev.Time.Round(0)
-	if at.IsZero() || at.After(now) {
-		at = now
-	}
+	at := occurredAt(ev, now)
 	e.act.ev = ev
 	for _, r := range rules.clear {
 		// An event that matches a rule doesn't clear it.
@@ -150,6 +154,30 @@ func (e *Engine) Observe(ev *event.Event, now time.Time) []problem.Transition {
 	}
 	e.act.ev = nil
 	return e.finish(now)
+}
+
+// duplicate reports whether the event is a record that came before, and counts
+// it then.
+func (e *Engine) duplicate(ev *event.Event) bool {
+	id, ok := identity(ev)
+	if !ok {
+		return false
+	}
+	if e.recent.has(id) {
+		e.duplicates++
+		return true
+	}
+	e.recent.add(id)
+	return false
+}
+
+// occurredAt is the event's own time where that is believable.
+func occurredAt(ev *event.Event, now time.Time) time.Time {
+	at := ev.Time.Round(0)
+	if at.IsZero() || at.After(now) {
+		return now
+	}
+	return at
 }
 
 // Tick does what is due at now. The returned slice is valid until the next

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -412,6 +413,18 @@ func TestMessageIsBoundedAndSafe(t *testing.T) {
 	ev := oom(0, strings.Repeat("é", 2000))
 	if m := e.Observe(ev, at(0))[0].Problem.Message; len(m) > detector.MaxMessage {
 		t.Errorf("message has %d bytes, want at most %d", len(m), detector.MaxMessage)
+	}
+	for i, s := range []string{"\xa9", "\u202e", "é\x01", "\U000e0001x"} {
+		for pad := range 12 {
+			ev := oom(time.Duration(100+20*i+pad), strings.Repeat("a", pad)+strings.Repeat(s, 600))
+			m := e.Observe(ev, at(0))[0].Problem.Message
+			if len(m) > detector.MaxMessage || len(m) < detector.MaxMessage-16 || !utf8.ValidString(m) || !strings.HasSuffix(m, "…") {
+				t.Errorf("%q: message of %d bytes ends in %q", s, len(m), m[len(m)-16:])
+			}
+			if end := strings.TrimSuffix(m, "…"); strings.HasSuffix(end, `\`) || strings.HasSuffix(end, `\x`) {
+				t.Errorf("%q: cut in an escape: %q", s, m[len(m)-16:])
+			}
+		}
 	}
 	ev = oom(1, "/\x1b[31m\u202e")
 	if m := e.Observe(ev, at(0))[0].Problem.Message; strings.ContainsAny(m, "\x1b\u202e") {

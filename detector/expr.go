@@ -12,7 +12,6 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 )
 
 // expr is one compiled expression. It is immutable and safe for concurrent use.
@@ -37,14 +36,19 @@ type exprError struct {
 }
 
 // compiler holds the environment and compiles expressions in it.
-type compiler struct{ env *cel.Env }
+type compiler struct {
+	env      *cel.Env
+	match    map[string]*Field    // match.<group>: the groups of one rule's pattern
+	variants map[string]*compiler // by the names of the groups
+	groups   bool                 // it is a variant: the rule has a pattern
+}
 
 func newCompiler() (*compiler, error) {
 	env, err := newEnv()
 	if err != nil {
 		return nil, err
 	}
-	return &compiler{env: env}, nil
+	return &compiler{env: env, variants: make(map[string]*compiler)}, nil
 }
 
 // compile parses, checks and plans one expression.
@@ -66,7 +70,7 @@ func (c *compiler) compile(source string) (*expr, []exprError) {
 		return nil, out
 	}
 	x := &expr{out: checked.OutputType()}
-	x.inspect(checked.NativeRep())
+	x.inspect(c, checked.NativeRep())
 	opts := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
 	cost, err := c.env.EstimateCost(checked, sizes{})
 	if err != nil {
@@ -76,7 +80,7 @@ func (c *compiler) compile(source string) (*expr, []exprError) {
 	case cost.Max > refuseCost:
 		return nil, []exprError{{0, fmt.Sprintf("too expensive: worst case %d units, at most %d are allowed", cost.Max, refuseCost)}}
 	case cost.Max > freeCost:
-		opts = append(opts, cel.CostLimit(maxCost))
+		opts = append(opts, cel.CostLimit(maxCost), addressTracking())
 	}
 	if x.program, err = c.env.Program(checked, opts...); err != nil {
 		return nil, []exprError{{0, err.Error()}}
@@ -99,7 +103,7 @@ func (c *compiler) explain(source string, offset int, msg string) string {
 	if name == "" || end < len(runes) && runes[end] == '(' {
 		return msg
 	}
-	return fmt.Sprintf("unknown field %q%s", name, strictyaml.Suggest(name, fieldNames()))
+	return c.unknownField(name)
 }
 
 // lineOffsets returns the offset in characters at which each line starts.
@@ -116,8 +120,8 @@ func lineOffsets(s string) []int {
 }
 
 // inspect notes what the expression reads and which kinds it names.
-func (x *expr) inspect(a *ast.AST) {
-	if f := fieldOf(a.Expr()); f != nil {
+func (x *expr) inspect(c *compiler, a *ast.AST) {
+	if f := c.fieldOf(a.Expr()); f != nil {
 		x.bare = f
 	}
 	seen := make(map[*Field]bool)
@@ -136,7 +140,7 @@ func (x *expr) inspect(a *ast.AST) {
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
 		case ast.IdentKind:
-			if f := fieldByName(e.AsIdent()); f != nil && !seen[f] {
+			if f := c.field(e.AsIdent()); f != nil && !seen[f] {
 				seen[f] = true
 				x.fields = append(x.fields, f)
 			}
@@ -164,14 +168,14 @@ func (x *expr) inspect(a *ast.AST) {
 	}))
 }
 
-func fieldOf(e ast.Expr) *Field {
+func (c *compiler) fieldOf(e ast.Expr) *Field {
 	if e.Kind() == ast.IdentKind {
-		return fieldByName(e.AsIdent())
+		return c.field(e.AsIdent())
 	}
 	return nil
 }
 
-func isKind(e ast.Expr) bool { f := fieldOf(e); return f != nil && f.Name == "event.kind" }
+func isKind(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == "event.kind" }
 
 // possibleKinds returns the kinds for which the expression is not false
 // already by its kind: those a clearing event can have.
@@ -189,6 +193,9 @@ func (c *compiler) possibleKinds(source string) ([]event.Kind, error) {
 		if f.Name != "event.kind" {
 			unknown = append(unknown, cel.AttributePattern(f.Name))
 		}
+	}
+	for name := range c.match {
+		unknown = append(unknown, cel.AttributePattern(name))
 	}
 	var out []event.Kind
 	for _, k := range event.Kinds() {

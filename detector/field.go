@@ -3,8 +3,8 @@ package detector
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kernosis/kernosis/collector/event"
 )
@@ -67,7 +67,11 @@ const maxList = 64
 
 func text(s string) value {
 	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "")
+		end := maxText
+		for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+			end--
+		}
+		s = s[:end]
 	}
 	return value{text: s}
 }

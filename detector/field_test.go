@@ -29,6 +29,7 @@ func full() *event.Event {
 		SockFail: &event.SockFailData{Target: "t", Verdict: "v", Phase: "p", Errno: "E", Duration: 1, Retransmits: 1,
 			Evidence: []string{"a", "b"}, Excluded: []string{"c"}, QueueLen: 1, QueueMax: 1},
 		DiskStall: &event.DiskStallData{InFlight: 1, StalledFor: 1},
+		Log:       &event.LogData{Log: "kmsg", Origin: "kernel", Unit: "u", Priority: "err", Text: "a"},
 		Lost:      &event.LostData{Stem: "s", Count: 1, Reason: "r"}, SourceUp: &event.SourceData{Stem: "s", Up: true, Reason: "r"},
 	}
 }
@@ -100,13 +101,57 @@ func TestActivationKeepsFewTexts(t *testing.T) {
 	}
 }
 
+// TestMatchFieldsAreBounded: what a pattern captures counts in the cost of an
+// expression as any text does, not as one without end.
+func TestMatchFieldsAreBounded(t *testing.T) {
+	c, err := newCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.withGroups([]string{"b", "a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := c.withGroups([]string{"a", "b"}); again != v || err != nil {
+		t.Errorf("the same groups make another environment (%v)", err)
+	}
+	for _, source := range []string{`match.a.contains(match.b)`, `cidr(match.a).containsIP(match.b)`, `match.a.split(",").exists(x, x == match.b)`} {
+		x, errs := v.compile(source)
+		if len(errs) > 0 {
+			t.Errorf("%s: %v", source, errs)
+			continue
+		}
+		act := newActivation()
+		act.ev = &event.Event{Kind: event.Log, Log: &event.LogData{Captures: map[string]string{"a": strings.Repeat(",", 2*maxText), "b": strings.Repeat("é", 2*maxText)}}}
+		begin := time.Now()
+		_, err := x.test(act)
+		t.Logf("%s: %v in %v", source, err != nil, time.Since(begin))
+	}
+	if f := v.field("match.a"); len(f.read(&event.Event{Log: &event.LogData{Captures: map[string]string{"a": strings.Repeat("x", 2*maxText)}}}).text) != maxText {
+		t.Error("a captured text is not bounded")
+	}
+	if _, errs := c.compile("match.a"); len(errs) == 0 {
+		t.Error("the groups of one pattern are fields of all")
+	}
+}
+
 // TestCostLimit: an expression whose worst case is high is cut off, not slow.
 func TestCostLimit(t *testing.T) {
 	c, err := newCompiler()
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, errs := c.compile(`event.evidence.exists(a, a.contains("` + strings.Repeat("b", 200) + `"))`)
+	for _, source := range []string{
+		`event.evidence.exists(a, a.contains("` + strings.Repeat("b", 200) + `"))`,
+		`event.evidence.exists(a, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].exists(b, isIP(a) || isCIDR(a)))`,
+	} {
+		testCostLimit(t, c, source)
+	}
+}
+
+func testCostLimit(t *testing.T, c *compiler, source string) {
+	t.Helper()
+	x, errs := c.compile(source)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -118,7 +163,7 @@ func TestCostLimit(t *testing.T) {
 	}
 	act.ev.SockFail.Evidence = long
 	begin := time.Now()
-	_, err = x.test(act)
+	_, err := x.test(act)
 	if err == nil || !strings.Contains(err.Error(), "cost") {
 		t.Errorf("error %v, want the cost limit", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -28,6 +29,8 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(data)
 	}
+	f.Add([]byte("apiVersion: rules.kernosis.io/v1\nconditions: {Sick: {healthyReason: Well, healthyMessage: m}, Ill: {healthyReason: Well, healthyMessage: m}}\nrules:" + nfsRules + benchLogRules))
+	f.Add([]byte("apiVersion: rules.kernosis.io/v1\nrules:\n- {name: a, events: [log], pattern: '(?i)BUG(.*\\n)*(?P<a>é|x{2,5})?$', lines: 100, logs: [kmsg], clearPattern: '(?P<a>)\\Q(', clearWhen: match.a != log.text, groupBy: [match.a, log.origin], reason: R, message: \"${match.a}\"}\n"))
 	archives, _ := filepath.Glob("testdata/errors/*.txtar")
 	for _, path := range archives {
 		a, err := txtar.ParseFile(path)
@@ -47,6 +50,9 @@ func FuzzLoad(f *testing.F) {
 		e := detector.NewEngine(set)
 		for i, k := range event.Kinds() {
 			e.Observe(&event.Event{Kind: k, BootTime: event.Duration(i + 1), HungTask: &event.HungTaskData{}, Task: &event.Task{}}, at(time.Duration(i)))
+		}
+		for i, text := range []string{"nfs: server a not responding", "nfs: server a OK", "BUG\nxxx\n", "\n\n\xff", ""} {
+			e.Observe(logged(time.Duration(i), text), at(time.Duration(100+i)))
 		}
 		e.Tick(at(time.Hour))
 		if _, err := e.Snapshot(); err != nil {
@@ -111,6 +117,38 @@ func FuzzObserve(f *testing.F) {
 		for _, p := range e.Problems() {
 			if len(p.Message) > detector.MaxMessage {
 				t.Errorf("message of %d bytes", len(p.Message))
+			}
+		}
+	})
+}
+
+// FuzzLogged: no line of any log makes log rules panic, show what must not be
+// shown, or match at its end what they don't match alone.
+func FuzzLogged(f *testing.F) {
+	set := ruleSet(f, nfsRules+benchLogRules+`
+- {name: text, events: [log], pattern: '(?s)(?P<all>.*)', groupBy: [match.all, log.origin], reason: R, message: "${log.text} ${match.all}", maxGroups: 3}
+`)
+	f.Add("kmsg", "kernel", "BUG\nnfs: server a not responding\n")
+	f.Add("journald", "\x1b[2J", "nfs: server \xff\u202e OK\n\n")
+	f.Add("", "", strings.Repeat("é", 5000))
+	f.Add("", "", strings.Repeat("\xa9", 500)) // escapes make it four times as long
+	f.Fuzz(func(t *testing.T, log, origin, text string) {
+		e := detector.NewEngine(set)
+		ev := logged(0, text)
+		ev.Log.Log, ev.Log.Origin = log, origin
+		e.Observe(ev, at(0))
+		for _, p := range e.Problems() {
+			if len(p.Message) > detector.MaxMessage || strings.ContainsAny(p.Message+p.Group, "\x1b\n\u202e") {
+				t.Errorf("message %q of group %q", p.Message, p.Group)
+			}
+		}
+		last := event.LogText(text)
+		last = last[strings.LastIndexByte(last, '\n')+1:]
+		alone := detector.NewEngine(set)
+		alone.Observe(logged(0, last), at(0))
+		for _, name := range []string{"nfs/pattern", "nfs/clearPattern", "text/pattern"} {
+			if have, want := e.Stats().Matches[name], alone.Stats().Matches[name]; have != want {
+				t.Errorf("%s: %d matches, the last line alone has %d", name, have, want)
 			}
 		}
 	})

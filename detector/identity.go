@@ -85,6 +85,10 @@ func identity(ev *event.Event) (uint64, bool) {
 	if ev.Device != nil {
 		h = h.number(uint64(ev.Device.Major)<<32 | uint64(ev.Device.Minor))
 	}
+	if ev.Log != nil {
+		// Lines share their time: the kernel stamps in microseconds.
+		h = h.text(ev.Log.Log).text(ev.Log.Origin).text(ev.Log.Text)
+	}
 	if ev.SockFail != nil {
 		h = h.text(ev.SockFail.Target)
 	}

@@ -31,10 +31,11 @@ func (l *loader) link() (*RuleSet, error) {
 	}
 	l.faults()
 	l.cycles()
+	patterns, owners := l.patterns()
 	if err := l.mistakes(); err != nil {
 		return nil, err
 	}
-	set := &RuleSet{conditions: make(map[string]ConditionSpec, len(l.conditions))}
+	set := &RuleSet{conditions: make(map[string]ConditionSpec, len(l.conditions)), patterns: patterns, owners: owners}
 	for _, name := range l.order {
 		set.rules = append(set.rules, l.rules[name].Rule)
 	}

@@ -137,7 +137,25 @@ func (m *message) render(a *activation, buf []byte) (s string, scratch []byte, f
 			buf = appendCEL(buf, v)
 		}
 	}
-	return event.SafeText(string(buf), MaxMessage-len("…")), buf, failed
+	return shown(string(buf)), buf, failed
+}
+
+// shown makes the text of a message printable and bounds it: escapes may make
+// what was short enough too long for an Event, which would be refused whole.
+func shown(s string) string {
+	const most = MaxMessage - len("…")
+	if s = event.SafeText(s, most); len(s) <= MaxMessage {
+		return s
+	}
+	const longestEscape = len(`\U0010ffff`)
+	end := most
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	if i := strings.LastIndexByte(s[end-longestEscape:end], '\\'); i >= 0 {
+		end += i - longestEscape // not in the middle of an escape
+	}
+	return s[:end] + "…"
 }
 
 // appendCEL adds the text form of an expression's value.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 )
 
@@ -21,6 +22,8 @@ type Errors = strictyaml.Errors
 type RuleSet struct {
 	rules      []*Rule
 	conditions map[string]ConditionSpec
+	patterns   *logpattern.Set // of all log rules
+	owners     []patternOwner  // by index in patterns
 }
 
 // Rules returns the rules in file order. The Rules must not be changed.

@@ -7,11 +7,16 @@ type Stats struct {
 	Duplicates  uint64            `json:"duplicates"`           // kernel records seen before and ignored
 	EvalErrors  map[string]uint64 `json:"evalErrors,omitempty"` // by rule: expressions that failed (they don't match; in a message they show as ?)
 	Overflow    map[string]uint64 `json:"overflow,omitempty"`   // by rule: events counted in the overflow group
+	// Lines of logs: how often each pattern matched, by the names that
+	// [RuleSet.Patterns] gives, and the events that none did (told for the patterns
+	// of other rules, or cut).
+	Matches   map[string]uint64 `json:"matches,omitempty"`
+	Unmatched uint64            `json:"unmatched,omitempty"`
 }
 
 // Stats returns the counts so far.
 func (e *Engine) Stats() Stats {
-	s := Stats{Evaluations: e.evaluations, Duplicates: e.duplicates, EvalErrors: make(map[string]uint64), Overflow: make(map[string]uint64)}
+	s := Stats{Evaluations: e.evaluations, Duplicates: e.duplicates, EvalErrors: make(map[string]uint64), Overflow: make(map[string]uint64), Matches: e.logs.counts(), Unmatched: e.logs.unmatched}
 	for _, r := range e.rules {
 		if r.errors > 0 {
 			s.EvalErrors[r.Name] = r.errors

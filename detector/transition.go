@@ -129,9 +129,14 @@ func (e *Engine) resolve(en *entry, at time.Time) {
 
 // clear handles an event that may end the rule's problem of its group.
 func (e *Engine) clear(r *ruleState, ev *event.Event, now time.Time) {
+	e.clearGroup(r, ev, r.clearWhen, now)
+}
+
+// clearGroup ends the problem of the event's group where x, if any, is true.
+func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now time.Time) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := r.series.entries[string(e.group)]
-	if en == nil || en.p.State == problem.Resolved || !e.test(r, r.clearWhen) {
+	if en == nil || en.p.State == problem.Resolved || !e.test(r, x) {
 		return
 	}
 	if en.p.State == problem.Pending {

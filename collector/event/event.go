@@ -1,6 +1,7 @@
 package event
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -31,6 +32,7 @@ type Event struct {
 	FSError   *FSErrorData   `json:"fsError,omitempty"`
 	Mount     *MountData     `json:"mount,omitempty"`
 	SockFail  *SockFailData  `json:"sockFail,omitempty"`
+	Log       *LogData       `json:"log,omitempty"`
 	Lost      *LostData      `json:"lost,omitempty"`
 	SourceUp  *SourceData    `json:"sourceUp,omitempty"`
 	CanaryRun *CanaryData    `json:"canaryRun,omitempty"`
@@ -65,6 +67,10 @@ func (e *Event) Clone() *Event {
 	if c.SockFail != nil {
 		c.SockFail.Evidence = slices.Clone(e.SockFail.Evidence)
 		c.SockFail.Excluded = slices.Clone(e.SockFail.Excluded)
+	}
+	c.Log = clone(e.Log)
+	if c.Log != nil {
+		c.Log.Captures = maps.Clone(e.Log.Captures)
 	}
 	c.Lost = clone(e.Lost)
 	c.SourceUp = clone(e.SourceUp)
@@ -104,7 +110,7 @@ func (e *Event) OwnerAfter(prefix string) string {
 
 // Subject names what the event is about in the terms an operator uses, most
 // telling first: pod or container, connection target, device, systemd unit,
-// control group, task. Empty where the event has none of them.
+// control group, task, writer of a log. Empty where the event has none of them.
 func (e *Event) Subject() string {
 	switch {
 	case e.Container != nil:
@@ -116,10 +122,15 @@ func (e *Event) Subject() string {
 	case e.Device != nil:
 		return e.Device.Name
 	}
-	if owner := e.Owner(); owner != "" || e.Task == nil {
+	switch owner := e.Owner(); {
+	case owner != "":
 		return owner
+	case e.Task != nil:
+		return e.Task.String()
+	case e.Log != nil:
+		return e.Log.writer()
 	}
-	return e.Task.String()
+	return ""
 }
 
 // short cuts a container id to the 12 digits that container tools print.

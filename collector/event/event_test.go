@@ -38,6 +38,9 @@ func fill(v reflect.Value) {
 		for i := range v.Len() {
 			fill(v.Index(i))
 		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("key"), reflect.ValueOf("value"))
 	case reflect.String:
 		v.SetString("text")
 	case reflect.Bool:
@@ -86,7 +89,7 @@ func shared(a, b reflect.Value, path string) []string {
 		for i := range a.NumField() {
 			found = append(found, shared(a.Field(i), b.Field(i), path+"."+a.Type().Field(i).Name)...)
 		}
-	case reflect.Slice:
+	case reflect.Slice, reflect.Map:
 		if a.Pointer() == b.Pointer() {
 			found = []string{path}
 		}
@@ -180,6 +183,11 @@ func TestSubject(t *testing.T) {
 		{"unit a.service", Event{Task: task, Unit: "a.service", Cgroup: &Cgroup{Path: "/a"}}},
 		{"cgroup /a", Event{Task: task, Cgroup: &Cgroup{Path: "/a"}}},
 		{"sh[7]", Event{Task: task, Cgroup: &Cgroup{Path: "/"}}},
+		{"unit a.service", Event{Unit: "a.service", Log: &LogData{Log: "journald", Origin: "a"}}},
+		{"unit b.service", Event{Log: &LogData{Log: "journald", Origin: "b", Unit: "b.service"}}},
+		{"kernel", Event{Log: &LogData{Log: "kmsg", Origin: "kernel"}}},
+		{"audit", Event{Log: &LogData{Log: "audit"}}},
+		{"sh[7]", Event{Task: task, Log: &LogData{Log: "kmsg"}}},
 		{"", Event{}},
 	}
 	for _, tt := range tests {

@@ -38,6 +38,10 @@ const (
 	SockFail Kind = "sockfail"
 	// SockFailRecovered: a connection to a target reported by SockFail succeeded.
 	SockFailRecovered Kind = "sockfail.recovered"
+	// Log: a line of a log that a rule's pattern matches, with the lines before it
+	// that the pattern spans.
+	Log Kind = "log"
+
 	// Lost: records of one stem were lost, with the count and the reason.
 	Lost Kind = "lost"
 	// Source: a source began or ceased to see its faults.
@@ -50,7 +54,7 @@ const (
 func Kinds() []Kind {
 	k := []Kind{
 		HungTask, HungTaskResumed, OOMKill, DiskIO, DiskStalled, DiskResumed, FSError, MountReadOnly, MountWritable,
-		SockFail, SockFailRecovered, Lost, Source, Canary,
+		SockFail, SockFailRecovered, Log, Lost, Source, Canary,
 	}
 	slices.Sort(k)
 	return k

@@ -40,6 +40,17 @@ type Coverage struct {
 	Holds   bool // events of its kinds came in some test and it did not fire
 	Clears  bool // it resolved
 	Refires bool // it fired again after it resolved, in one test
+	// Of log rules: a line matched its pattern, its clearPattern. Holds then means
+	// that some line of a log came and it did not fire.
+	Matches, ClearMatches bool
+}
+
+// Shown reports whether the tests have shown all of the rule that there is to
+// show: an event of a rule without conditions always matches, so nothing holds.
+func (c Coverage) Shown(r *detector.Rule) bool {
+	holds := r.When != "" || r.Threshold.Count > 0 || r.For > 0 || r.Pattern != ""
+	return c.Fires && c.Clears && c.Refires && (c.Holds || !holds) &&
+		(c.Matches || r.Pattern == "") && (c.ClearMatches || r.ClearPattern == "")
 }
 
 // Failed returns how many tests failed.
@@ -124,12 +135,14 @@ type run struct {
 	resolved map[string]bool
 	refired  map[string]bool
 	kinds    map[event.Kind]bool // that came
+	matched  map[string]bool     // patterns, by name
 	sequence time.Duration       // makes kernel records distinct
 }
 
 func newRun(t *test, rules *detector.RuleSet) *run {
 	return &run{test: t, rules: rules, engine: detector.NewEngine(rules), fired: make(map[string]int),
-		resolved: make(map[string]bool), refired: make(map[string]bool), kinds: make(map[event.Kind]bool)}
+		resolved: make(map[string]bool), refired: make(map[string]bool), kinds: make(map[event.Kind]bool),
+		matched: make(map[string]bool)}
 }
 
 func (r *run) run() []Failure {
@@ -144,6 +157,7 @@ func (r *run) run() []Failure {
 		r.advance(c.at)
 		failures = append(failures, r.compare(c)...)
 	}
+	r.noteMatches()
 	return failures
 }
 
@@ -206,6 +220,7 @@ func (r *run) restart(at time.Duration) {
 	if err != nil {
 		return
 	}
+	r.noteMatches()
 	r.engine = detector.NewEngine(r.rules)
 	if r.engine.Restore(data, start().Add(at)) == nil {
 		r.sourcesUp(at)
@@ -227,6 +242,13 @@ func (r *run) note(ts []problem.Transition) {
 	}
 }
 
+// noteMatches keeps which patterns the engine has seen match.
+func (r *run) noteMatches() {
+	for name := range r.engine.Stats().Matches {
+		r.matched[name] = true
+	}
+}
+
 func (r *run) cover(all map[string]Coverage) {
 	for _, rule := range r.rules.Rules() {
 		c := all[rule.Name]
@@ -235,6 +257,8 @@ func (r *run) cover(all map[string]Coverage) {
 		c.Refires = c.Refires || r.refired[rule.Name]
 		came := slices.ContainsFunc(rule.Events, func(k event.Kind) bool { return r.kinds[k] })
 		c.Holds = c.Holds || came && r.fired[rule.Name] == 0
+		c.Matches = c.Matches || r.matched[rule.PatternName()]
+		c.ClearMatches = c.ClearMatches || r.matched[rule.ClearPatternName()]
 		all[rule.Name] = c
 	}
 }

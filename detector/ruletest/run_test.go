@@ -100,6 +100,51 @@ tests:
 	}
 }
 
+// TestLogCoverage: lines of logs are events of tests, and a pattern that never
+// matched shows.
+func TestLogCoverage(t *testing.T) {
+	set, err := detector.Load(fstest.MapFS{"r.yaml": &fstest.MapFile{Data: []byte(`apiVersion: rules.kernosis.io/v1
+rules:
+- {name: nfs, events: [log], pattern: 'server (?P<s>\S+) silent', clearPattern: 'server (?P<s>\S+) OK', groupBy: [match.s], reason: R, message: "${match.s}"}
+- {name: half, events: [log], pattern: 'server \S+ silent', clearPattern: 'never', reason: R, message: m}
+- {name: never, events: [log], pattern: 'never', reason: R, message: m}
+`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := ruletest.Run(set, ruletest.File{Name: "t", Data: []byte(`apiVersion: rules.kernosis.io/v1
+templates:
+  line: {kind: log, log: {name: kmsg, origin: kernel}}
+tests:
+- name: a
+  events:
+  - {at: 0s, like: line, event: {log: {text: server a silent}}}
+  - {at: 1s, like: line, event: {log: {text: "before\nserver a OK"}}}
+  - {at: 1s, restart: true}
+  - {at: 2s, like: line, event: {log: {text: server a silent}}, repeat: 2, every: 1s}
+  expect:
+  - {at: 0s, problems: [{rule: nfs, group: a, count: 1, message: a, subject: kernel}, {rule: half}]}
+  - {at: 1s, problems: [{rule: half}]}
+  - {at: 3s, problems: [{rule: nfs, group: a, count: 2}, {rule: half, count: 3}]}
+- name: b
+  events: [{at: 0s, like: line, event: {log: {text: server a OK}}}]
+  expect: [{at: 1h, problems: []}]
+`)})
+	if err != nil || report.Failed() != 0 {
+		t.Fatal(err, report)
+	}
+	for name, want := range map[string]ruletest.Coverage{
+		"nfs":   {Fires: true, Holds: true, Clears: true, Refires: true, Matches: true, ClearMatches: true},
+		"half":  {Fires: true, Holds: true, Matches: true},
+		"never": {Holds: true},
+	} {
+		r, _ := set.Rule(name)
+		if have := report.Coverage[name]; have != want || have.Shown(r) != (name == "nfs") {
+			t.Errorf("%s: have %+v (shown %v), want %+v", name, have, have.Shown(r), want)
+		}
+	}
+}
+
 // FuzzRun: no test file makes the runner panic.
 func FuzzRun(f *testing.F) {
 	set, err := detector.Load(fstest.MapFS{"r.yaml": &fstest.MapFile{Data: []byte(`apiVersion: rules.kernosis.io/v1

@@ -10,7 +10,7 @@ func Suggest(wrong string, known []string) string {
 		return "" // no name is that long, and the distance costs len × len
 	}
 	for _, k := range known {
-		if d := distance(wrong, k); d <= bestDistance && (best == "" || d < bestDistance) {
+		if d := distance(wrong, k); d <= bestDistance && 2*d <= len(k) && (best == "" || d < bestDistance) {
 			best, bestDistance = k, d
 		}
 	}

@@ -1,0 +1,60 @@
+package event
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxLogText bounds LogData.Text, in bytes: the longest line that is matched.
+const MaxLogText = 8 << 10
+
+// LogData is the payload of [Log]. All of it but Log is what somebody logged:
+// bounded in length, otherwise to be trusted in nothing.
+type LogData struct {
+	Log      string `json:"name"`               // name of the log: kmsg, journald, or the one a file is configured under
+	Origin   string `json:"origin,omitempty"`   // who has written it, as far as that is sure: kernel, facility, path, identifier
+	Unit     string `json:"unit,omitempty"`     // systemd unit of the writer, where the log knows it
+	Priority string `json:"priority,omitempty"` // emerg to debug; empty: the log does not say
+	// Text is the lines that patterns match, joined by newlines; the last one is
+	// the line that made the event. Made by [LogText].
+	Text string `json:"text"`
+	// Captures are the named groups of one rule's pattern that took part in its
+	// match. Sources leave it nil; the engine sets it, and narrows Text to what
+	// that pattern matched, in the copies it keeps as a problem's evidence.
+	Captures map[string]string `json:"captures,omitempty"`
+}
+
+// writer names who wrote the log, or else the log.
+func (d *LogData) writer() string {
+	switch {
+	case d.Unit != "":
+		return "unit " + d.Unit
+	case d.Origin != "":
+		return d.Origin
+	}
+	return d.Log
+}
+
+// LogText makes the Text of a LogData from lines joined by newlines: at most
+// MaxLogText bytes without a newline at the end. Where there is more, the first
+// lines go, since patterns match at the end; of a single line its end goes. A
+// byte that is not UTF-8 becomes U+FFFD, which is what regular expressions take it
+// for and what JSON would make of it, so that a replay sees the same text.
+func LogText(lines string) string {
+	if !utf8.ValidString(lines) {
+		lines = string([]rune(lines)) // not strings.ToValidUTF8: that makes one of several
+	}
+	lines = strings.TrimSuffix(lines, "\n")
+	if len(lines) <= MaxLogText {
+		return lines
+	}
+	if last := lines[strings.LastIndexByte(lines, '\n')+1:]; len(last) > MaxLogText {
+		end := MaxLogText
+		for !utf8.RuneStart(last[end]) {
+			end--
+		}
+		return last[:end]
+	}
+	cut := len(lines) - MaxLogText - 1 // of the byte before: where it ends a line, the rest is whole
+	return lines[cut+strings.IndexByte(lines[cut:], '\n')+1:]
+}

@@ -1,0 +1,158 @@
+package logpattern
+
+import "fmt"
+
+// maxTable bounds an automaton's table, in bytes. 1000 literals of maxLiteral random
+// bytes take 6 MiB; where all would take more than this, their last 16, 8 or 4
+// bytes have to do.
+const maxTable = 16 << 20
+
+// automaton finds which of many texts occur in a line, all in one pass over it
+// (Aho and Corasick, 1975), ASCII letters in any case. It is immutable.
+//
+// It is written here because none of the libraries fits: cloudflare/ahocorasick
+// takes 4 KiB a state and allocates its result, BobuSumisu/aho-corasick takes
+// 2 KiB a state, petar-dambovaliev/aho-corasick allocates every match, and only
+// the last folds case. Here a state takes 4 bytes for each byte value in use.
+type automaton struct {
+	// class maps a byte to its column; 0 is that of all bytes in no text.
+	class [256]uint8
+	width uint32
+	// next holds one row of columns a state: the offset of the next state's row.
+	// States at which texts end come last, so that one comparison tells them.
+	next  []uint32
+	first uint32 // offset of the first row at which a text ends
+	found [][]uint32
+}
+
+// newAutomaton makes the automaton for the texts of each owner. Texts are in
+// lower case and not empty. The bits that scan sets are indexes of owners.
+func newAutomaton(texts [][]string) (*automaton, error) {
+	for longest := maxLiteral; longest >= 4; longest /= 2 {
+		if t := newTrie(texts, longest); t != nil {
+			return t.automaton(), nil
+		}
+	}
+	return nil, fmt.Errorf("the patterns have too many different literals for a table of %d MiB", maxTable>>20)
+}
+
+// scan sets the bits of the owners of all texts that occur in line, and reports
+// whether there are any.
+func (a *automaton) scan(line []byte, owners bitset) bool {
+	state, some := uint32(0), false
+	for _, c := range line {
+		state = a.next[state+uint32(a.class[c])]
+		if state >= a.first {
+			some = true
+			for _, o := range a.found[(state-a.first)/a.width] {
+				owners.set(int(o))
+			}
+		}
+	}
+	return some
+}
+
+// trie is the tree of the texts, on the way to an automaton.
+type trie struct {
+	class [256]uint8
+	width uint32
+	next  []uint32   // rows of states, not offsets; 0 is none
+	found [][]uint32 // owners, by state
+}
+
+// newTrie returns the tree of the last bytes of the texts, nil where it would
+// take more than maxTable.
+func newTrie(texts [][]string, longest int) *trie {
+	t := &trie{width: 1}
+	for _, list := range texts {
+		for _, text := range list {
+			for i := max(0, len(text)-longest); i < len(text); i++ {
+				// There are at most 230 byte values but capital letters.
+				if c := text[i]; t.class[c] == 0 {
+					t.class[c] = uint8(t.width) //nolint:gosec // see above
+					t.width++
+				}
+			}
+		}
+	}
+	for c := 'A'; c <= 'Z'; c++ {
+		t.class[c] = t.class[c+'a'-'A']
+	}
+	t.grow()
+	for owner, list := range texts {
+		for _, text := range list {
+			state := uint32(0)
+			for i := max(0, len(text)-longest); i < len(text); i++ {
+				slot := state*t.width + uint32(t.class[text[i]])
+				if t.next[slot] == 0 {
+					t.next[slot] = uint32(len(t.found)) //nolint:gosec // below maxTable
+					t.grow()
+				}
+				state = t.next[slot]
+			}
+			t.found[state] = append(t.found[state], uint32(owner)) //nolint:gosec // at most MaxPatterns
+			if len(t.next)*4 > maxTable {
+				return nil
+			}
+		}
+	}
+	return t
+}
+
+func (t *trie) grow() {
+	t.next = append(t.next, make([]uint32, t.width)...)
+	t.found = append(t.found, nil)
+}
+
+// automaton fills in where to go on a byte that continues no text: to the state
+// of the longest end of what was read that starts a text. Breadth first, so that
+// this shorter state is complete.
+func (t *trie) automaton() *automaton {
+	fallback := make([]uint32, len(t.found))
+	queue := make([]uint32, 1, len(t.found))
+	for i := 0; i < len(queue); i++ {
+		state := queue[i]
+		back := fallback[state]
+		t.found[state] = append(t.found[state], t.found[back]...)
+		for c := range t.width {
+			child := t.next[state*t.width+c]
+			after := t.next[back*t.width+c]
+			if child == 0 {
+				t.next[state*t.width+c] = after
+				continue
+			}
+			queue = append(queue, child)
+			if state != 0 {
+				fallback[child] = after
+			}
+		}
+	}
+	return t.order()
+}
+
+// order puts the states at which a text ends last.
+func (t *trie) order() *automaton {
+	a := &automaton{class: t.class, width: t.width, next: make([]uint32, len(t.next))}
+	place := make([]uint32, len(t.found))
+	n := uint32(0)
+	for _, ends := range []bool{false, true} {
+		if ends {
+			a.first = n * t.width
+		}
+		for state, owners := range t.found {
+			if (len(owners) > 0) == ends {
+				place[state] = n
+				n++
+				if ends {
+					a.found = append(a.found, owners)
+				}
+			}
+		}
+	}
+	for state, at := range place {
+		for c := range t.width {
+			a.next[at*t.width+c] = place[t.next[uint32(state)*t.width+c]] * t.width //nolint:gosec // below maxTable
+		}
+	}
+	return a
+}

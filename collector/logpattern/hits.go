@@ -1,0 +1,57 @@
+package logpattern
+
+// Hits is what [Matcher.Match] found at one line. It is reused: what it holds is
+// valid until the next call with it or with the same Matcher, and only while the
+// line isn't changed, for its texts are parts of the line where they can be.
+type Hits struct {
+	// Hits are in the order of the patterns, one a pattern.
+	Hits []Hit
+	// Cut: the line was longer than MaxLine, and the rest was not looked at. A
+	// pattern's end then matches where it was cut.
+	Cut bool
+
+	captures []Capture
+}
+
+// Hit is one pattern that matched.
+type Hit struct {
+	Pattern int // index in the Set
+	// Text is what the expression matched, Context the lines that it touches,
+	// whole, joined by newlines: NPD's message. They may be as long as what a
+	// Matcher keeps, 80 KiB.
+	Text, Context []byte
+	// Lines is how many of the lines given to Match it touches, at least 1. NPD
+	// tells the time of the first of them.
+	Lines int
+	// Captures are the named groups that took part in the match, in the order of
+	// the expression, at most 16. RE2 lets groups have the same name; then the name
+	// may be here more than once.
+	Captures []Capture
+}
+
+// Capture is the text of a named group.
+type Capture struct {
+	Name string
+	Text []byte
+}
+
+func (h *Hits) reset() {
+	h.Hits, h.captures, h.Cut = h.Hits[:0], h.captures[:0], false
+}
+
+// add notes a hit: at are the bounds of all groups in text.
+func (h *Hits) add(index int, c *compiled, text []byte, at []int, context []byte, lines int) {
+	first := len(h.captures)
+	for _, g := range c.captures {
+		if from := at[2*g.group]; from >= 0 {
+			h.captures = append(h.captures, Capture{g.name, text[from:at[2*g.group+1]]})
+		}
+	}
+	h.Hits = append(h.Hits, Hit{
+		Pattern:  index,
+		Text:     text[at[2*c.group]:at[2*c.group+1]],
+		Context:  context,
+		Lines:    lines,
+		Captures: h.captures[first:len(h.captures):len(h.captures)],
+	})
+}

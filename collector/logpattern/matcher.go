@@ -1,0 +1,203 @@
+package logpattern
+
+import (
+	"bytes"
+	"math/bits"
+	"slices"
+	"unicode/utf8"
+)
+
+// MaxLine is how many bytes of a line are matched: /dev/kmsg gives no longer record
+// (CONSOLE_EXT_LOG_MAX, and later kernels less), and in other logs what tells of a
+// fault stands near the start of its line.
+const MaxLine = 8 << 10
+
+// Matcher looks for a Set's patterns in the lines of one log. It is not safe for
+// concurrent use; each log stream has its own.
+type Matcher struct {
+	set    *Set
+	window window
+	stats  Stats
+	line   uint64 // number of the latest line
+
+	mask   bitset   // patterns for this log
+	always bitset   // those that run on every line
+	found  bitset   // those whose literal was found; all clear between calls
+	recent bitset   // those whose literal was in one of the last lines
+	seen   []uint64 // by pattern: the latest line that had it; nil where none needs it
+	idle   bool     // no pattern is for this log
+	every  bool     // always isn't empty
+	live   bool     // recent isn't empty
+}
+
+// Stats counts what a Matcher did.
+type Stats struct {
+	Lines     uint64 // lines looked at
+	Hits      uint64 // patterns that matched, in all lines
+	Cut       uint64 // lines of which only MaxLine bytes were looked at
+	Shortened uint64 // lines at which earlier ones were forgotten early, for their length
+	Runs      uint64 // patterns whose expression was run, on one or more parts of a line
+}
+
+// NewMatcher returns a matcher for one stream of the named log, with the patterns
+// that are for it.
+func (s *Set) NewMatcher(log string) *Matcher {
+	n := len(s.patterns)
+	m := &Matcher{set: s, mask: newBitset(n), always: newBitset(n), found: newBitset(n), recent: newBitset(n), idle: true}
+	for i, p := range s.patterns {
+		if len(p.Logs) > 0 && !slices.Contains(p.Logs, log) {
+			continue
+		}
+		m.idle = false
+		m.mask.set(i)
+		if s.always.has(i) {
+			m.always.set(i)
+			m.every = true
+		}
+		if s.aged.has(i) && m.seen == nil {
+			m.seen = make([]uint64, n)
+		}
+		if p.scope == inLines || p.scope == inBuffer {
+			m.window.lines = max(m.window.lines, p.Lines)
+		}
+	}
+	m.window.reset()
+	return m
+}
+
+// Reset forgets all earlier lines: what follows doesn't come right after them,
+// because some were lost or the log was replaced.
+func (m *Matcher) Reset() {
+	m.window.reset()
+	clear(m.recent)
+	m.live = false
+}
+
+// Stats returns what was counted so far.
+func (m *Matcher) Stats() Stats { return m.stats }
+
+// Match looks at the next line, given without its newline, and reports whether
+// any pattern matches a text that ends in it; into tells which. A line in which
+// no pattern matches costs no allocation. The line is not changed, and not kept
+// after the call but by into.
+func (m *Matcher) Match(line []byte, into *Hits) bool {
+	into.reset()
+	m.stats.Lines++
+	if len(line) > MaxLine {
+		line = cut(line)
+		into.Cut = true
+		m.stats.Cut++
+	}
+	if m.idle {
+		return false
+	}
+	m.line++
+	if m.window.lines > 0 && m.window.push(line) {
+		m.stats.Shortened++
+	}
+	if !m.set.literals.scan(line, m.found) && !m.every && !m.live {
+		return false
+	}
+	if m.seen != nil {
+		m.remember()
+	}
+	for i, word := range m.found {
+		m.found[i] = 0
+		for word = (word | m.always[i]) & m.mask[i]; word != 0; word &= word - 1 {
+			m.run(i*64+bits.TrailingZeros64(word), line, into)
+		}
+	}
+	m.stats.Hits += uint64(len(into.Hits))
+	return len(into.Hits) > 0
+}
+
+// cut returns the first MaxLine bytes, less a rune that would be cut in half.
+func cut(line []byte) []byte {
+	for start := MaxLine - 1; start > MaxLine-utf8.UTFMax; start-- {
+		if utf8.RuneStart(line[start]) {
+			if _, size := utf8.DecodeRune(line[start:]); start+size > MaxLine {
+				return line[:start]
+			}
+			break
+		}
+	}
+	return line[:MaxLine]
+}
+
+// remember keeps what was found now for the next lines, and adds what was found in
+// the last ones, of the patterns for which that is enough.
+func (m *Matcher) remember() {
+	m.live = false
+	for i := range m.found {
+		now := m.found[i] & m.set.aged[i] & m.mask[i]
+		m.recent[i] |= now
+		for word := m.recent[i]; word != 0; word &= word - 1 {
+			p := i*64 + bits.TrailingZeros64(word)
+			if now&(1<<(p%64)) != 0 {
+				m.seen[p] = m.line
+			} else if m.line-m.seen[p] >= uint64(m.set.patterns[p].Lines) { //nolint:gosec // 1 to MaxLines
+				m.recent.clear(p)
+			}
+		}
+		m.found[i] |= m.recent[i]
+		m.live = m.live || m.recent[i] != 0
+	}
+}
+
+// run runs a pattern's expression where it is to be searched.
+func (m *Matcher) run(index int, line []byte, into *Hits) {
+	m.stats.Runs++
+	c := m.set.patterns[index]
+	switch c.scope {
+	case inLine:
+		for more := true; more; {
+			var part []byte
+			part, line, more = bytes.Cut(line, []byte{'\n'})
+			if at := c.find(part); at != nil {
+				into.add(index, c, part, at, part, 1)
+				return
+			}
+		}
+	case inRecord:
+		if at := c.find(line); at != nil {
+			into.add(index, c, line, at, line, 1)
+		}
+	case inBuffer:
+		w := &m.window
+		from := w.start(min(c.Lines, w.kept) - 1)
+		if at := c.find(w.buf[from:w.end()]); at != nil {
+			lines := w.touched(from + at[0])
+			into.add(index, c, w.buf[from:w.end()], at, w.buf[w.start(lines-1):w.end()], lines)
+		}
+	case inLines:
+		m.runParts(index, c, into)
+	}
+}
+
+// runParts searches, for each part of the latest line, the last parts up to it.
+func (m *Matcher) runParts(index int, c *compiled, into *Hits) {
+	w := &m.window
+	oldest := w.start(w.real - 1)
+	for start := w.start(0); start <= w.end(); {
+		end := start + bytes.IndexByte(w.buf[start:], '\n') // each line has one behind it
+		start = end + 1
+		from := start
+		for range c.Lines {
+			if from > oldest {
+				from = oldest + bytes.LastIndexByte(w.buf[oldest:from-1], '\n') + 1
+			}
+		}
+		text := w.buf[from:end]
+		at := c.find(text)
+		if at == nil {
+			continue
+		}
+		first := at[2*c.group]
+		context := bytes.LastIndexByte(text[:first], '\n') + 1
+		if first < len(text) && text[first] == '\n' {
+			context = first + 1
+		}
+		into.add(index, c, text, at, text[context:], w.touched(from+first))
+		return
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package logpattern_test
+
+const raceDetector = false

@@ -1,0 +1,151 @@
+package logpattern
+
+import (
+	"regexp/syntax"
+	"slices"
+)
+
+// unlimited is a number of newlines that the expression doesn't bound.
+const unlimited = -1
+
+// tooLarge is where programSize stops to count.
+const tooLarge = 1 << 30
+
+// programSize returns about how many instructions package regexp makes of an
+// expression, without making them: repetitions are what a short expression
+// becomes large by, because each is written out.
+func programSize(re *syntax.Regexp) int {
+	size := 0
+	for _, sub := range re.Sub {
+		size += programSize(sub)
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		size = len(re.Rune)
+	case syntax.OpRepeat:
+		// x{2,} is xx+, x{2,4} is xx(x(x)?)?.
+		if re.Max < 0 {
+			size = max(re.Min, 1)*size + 1
+		} else {
+			size = re.Max*size + re.Max - re.Min
+		}
+	case syntax.OpCapture:
+		size += 2
+	case syntax.OpAlternate:
+		size += len(re.Sub) - 1
+	case syntax.OpConcat:
+	default:
+		size++
+	}
+	return min(size, tooLarge)
+}
+
+// classSize returns what the expression's classes take besides, in instructions
+// as to memory: those of Unicode's categories have hundreds of ranges (\pL: 5 KiB).
+// A repetition shares its class.
+func classSize(re *syntax.Regexp) int {
+	size := 0
+	if re.Op == syntax.OpCharClass {
+		size = len(re.Rune) / 10 // of 4 bytes; an instruction has 40
+	}
+	for _, sub := range re.Sub {
+		size += classSize(sub)
+	}
+	return size
+}
+
+// newlines returns the least and the most newlines of a match. Only those count
+// for the most that are written as newlines: `\s` and `[^x]` match one too, but
+// who writes them means a blank or anything, not a further line.
+func newlines(re *syntax.Regexp) (least, most int) {
+	switch re.Op {
+	case syntax.OpLiteral:
+		for _, r := range re.Rune {
+			if r == '\n' {
+				least++
+			}
+		}
+		return least, least
+	case syntax.OpConcat, syntax.OpCapture:
+		for _, sub := range re.Sub {
+			l, m := newlines(sub)
+			least, most = least+l, add(most, m)
+		}
+	case syntax.OpAlternate:
+		least = tooLarge
+		for _, sub := range re.Sub {
+			l, m := newlines(sub)
+			least, most = min(least, l), larger(most, m)
+		}
+	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
+		atLeast, atMost := repetitions(re)
+		l, m := newlines(re.Sub[0])
+		least = min(l*atLeast, tooLarge)
+		switch {
+		case m == 0 || atMost == 0:
+		case m == unlimited || atMost == unlimited:
+			most = unlimited
+		default:
+			most = min(m*atMost, tooLarge)
+		}
+	}
+	return least, most
+}
+
+func repetitions(re *syntax.Regexp) (atLeast, atMost int) {
+	switch re.Op {
+	case syntax.OpStar:
+		return 0, unlimited
+	case syntax.OpPlus:
+		return 1, unlimited
+	case syntax.OpQuest:
+		return 0, 1
+	default:
+		return re.Min, re.Max // Max is -1 for no limit
+	}
+}
+
+func add(a, b int) int {
+	if a == unlimited || b == unlimited {
+		return unlimited
+	}
+	return min(a+b, tooLarge)
+}
+
+func larger(a, b int) int {
+	if a == unlimited || b == unlimited {
+		return unlimited
+	}
+	return max(a, b)
+}
+
+// withinLine reports whether every match lies in one line, and depends on nothing
+// before that line.
+func withinLine(re *syntax.Regexp) bool {
+	if re.Op == syntax.OpBeginText || ownNewline(re) {
+		return false
+	}
+	return !slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return !withinLine(sub) })
+}
+
+// matchesNewline reports whether some match may have a newline in it.
+func matchesNewline(re *syntax.Regexp) bool {
+	return ownNewline(re) || slices.ContainsFunc(re.Sub, matchesNewline)
+}
+
+// ownNewline reports whether the node itself matches a newline.
+func ownNewline(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpAnyChar:
+		return true
+	case syntax.OpLiteral:
+		return slices.Contains(re.Rune, '\n')
+	case syntax.OpCharClass: // pairs of lowest and highest
+		for i := 0; i+1 < len(re.Rune); i += 2 {
+			if re.Rune[i] <= '\n' && '\n' <= re.Rune[i+1] {
+				return true
+			}
+		}
+	}
+	return false
+}

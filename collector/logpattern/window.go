@@ -1,0 +1,92 @@
+package logpattern
+
+// maxWindow is how many bytes of lines are kept for patterns that span lines:
+// as many lines as NPD's buffer has by default, each as long as they come.
+const maxWindow = NPDLines * (MaxLine + 1)
+
+// window keeps the last lines joined by newlines.
+type window struct {
+	lines int    // how many to keep
+	buf   []byte // each line with a newline behind it
+	gone  int    // bytes of the log before buf; lines are known by their place in it
+	// A ring of the places where lines start.
+	starts [MaxLines]int
+	newest int
+	kept   int // lines kept, those made up included
+	real   int // lines kept that were in the log
+}
+
+// reset forgets all lines. Empty ones stand for those that are not there, as in
+// NPD's buffer.
+func (w *window) reset() {
+	w.buf, w.gone, w.kept, w.real = w.buf[:0], 0, 0, 0
+	for range w.lines - 1 {
+		w.push(nil)
+	}
+	w.real = 0
+}
+
+// push adds a line and reports whether older ones were dropped early, for their length.
+func (w *window) push(line []byte) (shortened bool) {
+	if w.kept == w.lines {
+		w.drop()
+	}
+	for w.kept > 0 && w.size()+len(line)+1 > maxWindow {
+		shortened = shortened || w.kept == w.real // not only made up ones
+		w.drop()
+	}
+	if len(w.buf)+len(line)+1 > cap(w.buf) {
+		w.compact(len(line) + 1)
+	}
+	w.newest = (w.newest + 1) % len(w.starts)
+	w.starts[w.newest] = w.gone + len(w.buf)
+	w.kept++
+	w.real++
+	w.buf = append(w.buf, line...)
+	w.buf = append(w.buf, '\n')
+	return shortened
+}
+
+func (w *window) drop() {
+	w.kept--
+	w.real = min(w.real, w.kept)
+}
+
+// size returns the bytes of the lines kept.
+func (w *window) size() int {
+	if w.kept == 0 {
+		return 0
+	}
+	return len(w.buf) - w.start(w.kept-1)
+}
+
+// compact makes room for n bytes: in place where what is kept is the smaller part.
+func (w *window) compact(n int) {
+	live := w.buf[len(w.buf)-w.size():]
+	w.gone += len(w.buf) - len(live)
+	if need := len(live) + n; need*2 <= cap(w.buf) {
+		w.buf = w.buf[:copy(w.buf[:len(live)], live)]
+	} else {
+		w.buf = append(make([]byte, 0, max(need*2, 1024)), live...)
+	}
+}
+
+// start returns where in buf the line starts that came age lines before the
+// latest; age is less than kept.
+func (w *window) start(age int) int {
+	return w.starts[(w.newest-age+len(w.starts))%len(w.starts)] - w.gone
+}
+
+// end returns where the latest line ends.
+func (w *window) end() int { return len(w.buf) - 1 }
+
+// touched returns how many of the last lines that were in the log a text
+// touches that starts at a place in buf and ends with the latest line. A newline
+// belongs to the line that it precedes, as in NPD.
+func (w *window) touched(from int) int {
+	age := 0
+	for age+1 < w.real && w.start(age)-1 > from {
+		age++
+	}
+	return age + 1
+}

@@ -1,0 +1,304 @@
+package detector_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/detector/rules"
+)
+
+// logged is a line of the kernel's log, or several of which the last one is new.
+func logged(d time.Duration, text string) *event.Event {
+	return &event.Event{
+		Kind: event.Log, Time: at(d), BootTime: event.Duration(time.Hour + d), CPU: event.NoCPU,
+		Log: &event.LogData{Log: "kmsg", Origin: "kernel", Priority: "err", Text: text},
+	}
+}
+
+const nfsRules = `
+- name: nfs
+  events: [log]
+  pattern: 'nfs: server (?P<server>\S+) not responding'
+  clearPattern: 'nfs: server (?P<server>\S+) OK'
+  groupBy: [match.server]
+  condition: Sick
+  reason: NFSServerSilent
+  message: "NFS server ${match.server} does not answer"
+`
+
+func TestClearPattern(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, nfsRules))
+	e.Observe(source("log", true), at(0))
+	say := func(s int, text string) []problem.Transition {
+		d := time.Duration(s) * time.Second
+		return e.Observe(logged(d, text), at(d))
+	}
+	want(t, say(0, "nfs: server a OK"))
+	ts := say(1, "nfs: server a not responding, still trying")
+	want(t, ts, "nfs a firing", "Sick=True NFSServerSilent")
+	if p := ts[0].Problem; p.Message != "NFS server a does not answer" || p.Subject != "kernel" {
+		t.Errorf("problem %+v", p)
+	}
+	want(t, say(2, "nfs: server b not responding, timed out"), "nfs b firing", "Sick=True NFSServerSilent")
+	want(t, say(3, "nfs: server a not responding, still trying"))
+	want(t, say(4, "nfs: server c OK"))
+	want(t, say(5, "nfs: server a OK"), "nfs a resolved", "Sick=True NFSServerSilent")
+	want(t, say(6, "nfs: server a OK"))
+	want(t, say(7, "nfs: server b OK"), "nfs b resolved", "Sick=False Well")
+	// The same line says both of one server: what the rule matches doesn't clear.
+	want(t, say(8, "nfs: server a OK, nfs: server a not responding"), "nfs a firing", "Sick=True NFSServerSilent")
+	want(t, say(9, "nfs: server a not responding, nfs: server a OK"))
+	want(t, say(10, "nothing of interest"))
+	s := e.Stats()
+	if diff := cmp.Diff(map[string]uint64{"nfs/pattern": 5, "nfs/clearPattern": 7}, s.Matches); diff != "" || s.Unmatched != 1 {
+		t.Errorf("%d unmatched, matches (-want +have):\n%s", s.Unmatched, diff)
+	}
+}
+
+func TestClearWhenReadsTheLine(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- name: link
+  events: [log]
+  pattern: '(?P<port>\w+): Link is (?P<state>Up|Down)'
+  when: match.state == "Down"
+  clearWhen: match.state == "Up"
+  groupBy: [match.port]
+  condition: Sick
+  reason: LinkDown
+  message: ${match.port} is down
+`))
+	want(t, e.Observe(logged(0, "e1000: eth0: Link is Down"), at(0)), "link eth0 firing", "Sick=True LinkDown")
+	want(t, e.Observe(logged(1, "e1000: eth1: Link is Up"), at(1)))
+	want(t, e.Observe(logged(2, "e1000: eth0: Link is Up"), at(2)), "link eth0 resolved", "Sick=Unknown SourceNotStarted")
+}
+
+// A rule sees the lines that its own pattern matched, whatever else the event holds.
+func TestTextIsWhatThePatternMatched(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: both, events: [log], pattern: 'BUG.*\n.*RIP: (?P<at>\S+)(?: (?P<more>\S+))?', reason: R, message: "${log.text}|${match.at}|${match.more}|"}
+- {name: last, events: [log], pattern: 'RIP', reason: R, message: "${log.text}|${log.name} ${log.origin} ${log.priority} ${log.unit}"}
+- {name: first, events: [log], pattern: 'BUG', reason: R, message: m}
+- {name: other, events: [log], logs: [journald], pattern: 'RIP', reason: R, message: m}
+`))
+	ev := logged(0, "older\nBUG: soft lockup\nsome RIP: f+0x1")
+	ev.Log.Captures = map[string]string{"at": "not the engine's"}
+	before := ev.Clone()
+	ts := e.Observe(ev, at(0))
+	want(t, ts, "both  firing", "last  firing")
+	if diff := cmp.Diff(before, ev); diff != "" {
+		t.Errorf("the event changed (-before +after):\n%s", diff)
+	}
+	for i, want := range []struct{ message, text string }{
+		{`BUG: soft lockup\nsome RIP: f+0x1|f+0x1||`, "BUG: soft lockup\nsome RIP: f+0x1"},
+		{"some RIP: f+0x1|kmsg kernel err ", "some RIP: f+0x1"},
+	} {
+		p := ts[i].Problem
+		if p.Message != want.message || p.Evidence[0].Log.Text != want.text {
+			t.Errorf("message %q of %q, want %q of %q", p.Message, p.Evidence[0].Log.Text, want.message, want.text)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"at": "f+0x1"}, ts[0].Problem.Evidence[0].Log.Captures); diff != "" {
+		t.Errorf("captures (-want +have):\n%s", diff)
+	}
+	if c := ts[1].Problem.Evidence[0].Log.Captures; c != nil {
+		t.Errorf("captures %v of a pattern without groups", c)
+	}
+	// What an engine keeps as evidence says the same to it again.
+	e = detector.NewEngine(ruleSet(t, "\n- {name: both, events: [log], pattern: 'BUG.*\\n.*RIP: (?P<at>\\S+)', reason: R, message: m}\n"))
+	want(t, e.Observe(ts[0].Problem.Evidence[0], at(1)), "both  firing")
+	// A text as a test file has it, with a newline at its end; no payload; an endless one.
+	want(t, e.Observe(logged(2, "BUG\nRIP: x\n"), at(2)), "both  firing")
+	want(t, e.Observe(&event.Event{Kind: event.Log}, at(3)))
+	want(t, e.Observe(logged(4, strings.Repeat("BUG\n", 1<<20)+"RIP: x"), at(4)), "both  firing")
+}
+
+func TestLogsHaveTheirOwnPatterns(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: both, events: [log], logs: [kmsg, journald], pattern: oops, groupBy: [log.name], reason: R, message: m}
+- {name: any, events: [log], pattern: oops, groupBy: [log.name], reason: R, message: m}
+`))
+	for i, log := range []string{"kmsg", "file"} {
+		ev := logged(time.Duration(i), "oops")
+		ev.Log.Log = log
+		out := []string{"both " + log + " firing", "any " + log + " firing"}
+		want(t, e.Observe(ev, at(time.Duration(i))), out[min(i, 1):]...)
+	}
+	for i := range 1000 { // names nobody configured cost nothing that stays
+		ev := logged(time.Duration(10+i), "oops")
+		ev.Log.Log = strconv.Itoa(i)
+		e.Observe(ev, at(time.Second))
+	}
+}
+
+// TestOneFaultFromProbeAndLog: an OOM kill seen by the BPF probe and told by the
+// kernel log is one problem, whichever comes first.
+func TestOneFaultFromProbeAndLog(t *testing.T) {
+	set := ruleSet(t, `
+- {name: oom-kill, events: [oomkill], groupBy: [task.pid], reason: OOMKilling, message: probe}
+- {name: oom-kill-log, fault: oom-kill, events: [log], logs: [kmsg], pattern: 'Killed process (?P<pid>\d+) \((?P<comm>[^)]*)\)',
+   groupBy: [match.pid], reason: OOMKilling, message: "log ${match.comm}"}
+`)
+	line := func(d time.Duration, pid int) *event.Event {
+		return logged(d, fmt.Sprintf("Memory cgroup out of memory: Killed process %d (victim) total-vm:1kB", pid))
+	}
+	e := detector.NewEngine(set)
+	want(t, e.Observe(oom(0, "/a"), at(0)), "oom-kill 7 firing")
+	want(t, e.Observe(line(time.Second, 7), at(time.Second)))
+	want(t, e.Observe(line(2*time.Second, 8), at(2*time.Second)), "oom-kill-log 8 firing")
+	want(t, e.Observe(line(20*time.Second, 7), at(20*time.Second)), "oom-kill 7 firing") // one that the probe missed
+	for _, p := range e.Problems() {
+		if n := map[string]uint64{"7": 2, "8": 1}[p.Group]; p.Count != n || p.Fault != "oom-kill" {
+			t.Errorf("%s %s: count %d, want %d", p.Rule, p.Group, p.Count, n)
+		}
+	}
+	e = detector.NewEngine(set)
+	want(t, e.Observe(line(0, 7), at(0)), "oom-kill-log 7 firing")
+	want(t, e.Observe(oom(time.Second, "/a"), at(time.Second)))
+}
+
+// TestShippedFaultAlsoFromLog: a log rule may join a shipped rule's fault; the
+// groups agree where its pattern takes them from the kernel's own words.
+func TestShippedFaultAlsoFromLog(t *testing.T) {
+	set, err := detector.Load(rules.FS, layer(`
+rules:
+- name: oom-kill-log
+  fault: oom-kill
+  events: [log]
+  logs: [kmsg]
+  pattern: 'oom-kill:.*,task_memcg=(?P<path>[^,]*?(?:(?P<id>[0-9a-f]{64})(?:\.scope)?)?),task=(?P<task>.*),pid=(?P<pid>\d+),uid='
+  groupBy: [match.id, match.path]
+  reason: OOMKilling
+  message: ${match.task}[${match.pid}] killed
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := strings.Repeat("0123456789abcdef", 4)
+	path := "/kubepods.slice/cri-containerd-" + id + ".scope"
+	line := "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg=/kubepods.slice,task_memcg=%s,task=victim,pid=7,uid=0"
+	for _, path := range []string{path, "/demo"} {
+		probe := oom(time.Second, path)
+		if strings.Contains(path, id) {
+			probe.Container = &event.Container{ID: id}
+		}
+		e := detector.NewEngine(set)
+		first := e.Observe(logged(0, fmt.Sprintf(line, path)), at(0))
+		if len(first) != 1 || first[0].Problem.Message != "victim[7] killed" {
+			t.Errorf("%s: the log tells %v", path, states(first))
+		}
+		e.Observe(probe, at(time.Second))
+		kills := 0
+		for _, p := range e.Problems() {
+			if p.Fault == "oom-kill" {
+				if kills++; p.Count != 1 {
+					t.Errorf("%s: counted %d times", path, p.Count)
+				}
+			}
+		}
+		if kills != 1 {
+			t.Errorf("%s: %d problems, want one of both", path, kills)
+		}
+	}
+}
+
+// Lines of one time stamp are different records, the same line is not.
+func TestDuplicateLines(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, "\n- {name: told, events: [log], pattern: oops, reason: R, message: m}\n"))
+	want(t, e.Observe(logged(0, "oops 1"), at(0)), "told  firing")
+	want(t, e.Observe(logged(0, "oops 2"), at(0)), "told  firing")
+	want(t, e.Observe(logged(0, "oops 1"), at(0)))
+	if s := e.Stats(); s.Duplicates != 1 {
+		t.Errorf("%d duplicates, want 1", s.Duplicates)
+	}
+}
+
+// Other rules take over problems and counts; a journal's events go through JSON.
+func TestReplaceLogRules(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, nfsRules))
+	e.Observe(logged(0, "nfs: server a not responding"), at(0))
+	want(t, e.Replace(ruleSet(t, strings.Replace(nfsRules, " OK", " is fine", 1)), at(1)))
+	want(t, e.Observe(logged(2, "nfs: server a OK"), at(2)))
+	b, err := json.Marshal(logged(3, "nfs: server a is fine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev := new(event.Event)
+	if err := json.Unmarshal(b, ev); err != nil {
+		t.Fatal(err)
+	}
+	want(t, e.Observe(ev, at(3)), "nfs a resolved", "Sick=Unknown SourceNotStarted")
+	if s := e.Stats(); s.Matches["nfs/pattern"] != 1 || s.Matches["nfs/clearPattern"] != 1 {
+		t.Errorf("matches %v", s.Matches)
+	}
+	e.Replace(ruleSet(t, ""), at(4))
+	want(t, e.Observe(logged(5, "nfs: server a not responding"), at(5)))
+}
+
+func TestPatternsOfARuleSet(t *testing.T) {
+	set := ruleSet(t, nfsRules+`
+- {name: kill, events: [oomkill], reason: R, message: m}
+- {name: trace, events: [log], pattern: 'BUG(?:.*\n)*end', lines: 5, logs: [kmsg], reason: R, message: m}
+`)
+	have := set.Patterns()
+	if len(have) != 3 || set.PatternSet().Len() != 3 {
+		t.Fatalf("%d patterns", len(have))
+	}
+	for i, name := range []string{"nfs/pattern", "nfs/clearPattern", "trace/pattern"} {
+		if have[i].Name != name {
+			t.Errorf("pattern %d is %q, want %q", i, have[i].Name, name)
+		}
+	}
+	if p := have[2]; p.Lines != 5 || len(p.Logs) != 1 || p.Logs[0] != "kmsg" || p.Expr != `BUG(?:.*\n)*end` {
+		t.Errorf("have %+v", p)
+	}
+	if none := ruleSet(t, ""); none.PatternSet() == nil || len(none.Patterns()) != 0 {
+		t.Error("no patterns are not an empty list")
+	}
+}
+
+func TestNetworkFunctions(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: inside, events: [log], pattern: 'from (?P<peer>\S+)', when: 'isIP(match.peer) && cidr("10.0.0.0/8").containsIP(match.peer)', reason: R, message: "${string(ip(match.peer).family())}"}
+`))
+	want(t, e.Observe(logged(0, "from 10.1.2.3"), at(0)), "inside  firing")
+	want(t, e.Observe(logged(1, "from 192.168.0.1"), at(1)))
+	want(t, e.Observe(logged(2, "from somewhere"), at(2)))
+	if m := e.Problems()[0].Message; m != "4" {
+		t.Errorf("message %q", m)
+	}
+	if n := len(e.Stats().EvalErrors); n != 0 {
+		t.Errorf("%d errors", n)
+	}
+}
+
+// TestDocumentedRule runs the example of docs/rules.md.
+func TestDocumentedRule(t *testing.T) {
+	page, err := os.ReadFile("../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, _ := strings.Cut(string(page), "### Lines of logs")
+	_, part, _ = strings.Cut(part, "```yaml\n")
+	part, _, _ = strings.Cut(part, "```")
+	set, err := detector.Load(fstest.MapFS{"r.yaml": &fstest.MapFile{Data: []byte(part)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := detector.NewEngine(set)
+	e.Observe(source("log", true), at(0))
+	want(t, e.Observe(logged(1, "nfs: server 10.0.0.1 not responding, still trying"), at(1)),
+		"nfs-server-silent 10.0.0.1 firing", "NFSServerSilent=True NFSServerSilent")
+	want(t, e.Observe(logged(2, "nfs: server 10.0.0.1 OK"), at(2)),
+		"nfs-server-silent 10.0.0.1 resolved", "NFSServerSilent=False NFSServersAnswer")
+}

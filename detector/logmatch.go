@@ -1,0 +1,159 @@
+package detector
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logpattern"
+)
+
+// maxMatchers bounds the logs whose matcher is kept; a configuration has a
+// handful, and an event may name any.
+const maxMatchers = 64
+
+// logMatching finds the rules for a line of a log. The lines of an event are
+// matched again although its source did so: a replay may have other rules.
+type logMatching struct {
+	rules    []*ruleState // by index of the pattern
+	set      *RuleSet
+	matchers map[string]*logpattern.Matcher // by name of the log
+
+	hits     logpattern.Hits
+	lines    []byte
+	ev       event.Event // what rules see of the event: with the captures of their pattern
+	data     event.LogData
+	captures map[string]string
+
+	matches   []uint64 // by index of the pattern
+	unmatched uint64
+}
+
+// install takes another rule set; the counts of patterns of the same name stay.
+func (l *logMatching) install(set *RuleSet, byName map[string]*ruleState) {
+	counts := l.counts()
+	*l = logMatching{
+		set: set, rules: make([]*ruleState, len(set.owners)), matchers: make(map[string]*logpattern.Matcher),
+		captures: make(map[string]string), matches: make([]uint64, len(set.owners)), unmatched: l.unmatched,
+	}
+	for i, o := range set.owners {
+		l.rules[i] = byName[o.rule.Name]
+		l.matches[i] = counts[set.patterns.Pattern(i).Name]
+	}
+}
+
+// counts returns how often each pattern matched, by name, of those that did.
+func (l *logMatching) counts() map[string]uint64 {
+	out := make(map[string]uint64)
+	for i, n := range l.matches {
+		if n > 0 {
+			out[l.set.patterns.Pattern(i).Name] = n
+		}
+	}
+	return out
+}
+
+// match finds the patterns that match the text at its end.
+func (l *logMatching) match(d *event.LogData) []logpattern.Hit {
+	m := l.matchers[d.Log]
+	if m == nil {
+		m = l.set.patterns.NewMatcher(d.Log)
+		if len(l.matchers) < maxMatchers {
+			l.matchers[d.Log] = m
+		}
+	}
+	text := d.Text
+	if len(text) > event.MaxLogText {
+		text = event.LogText(text) // of no source of ours
+	}
+	l.lines = append(l.lines[:0], text...)
+	m.Reset() // the lines of another event don't come before these
+	rest := bytes.TrimSuffix(l.lines, []byte{'\n'})
+	for more := true; more; {
+		var line []byte
+		line, rest, more = bytes.Cut(rest, []byte{'\n'})
+		m.Match(line, &l.hits)
+	}
+	return l.hits.Hits
+}
+
+// show has rules see the event as the hit's pattern does.
+func (l *logMatching) show(h *logpattern.Hit) {
+	if len(h.Context) != len(l.data.Text) { // both end where the text ends
+		l.data.Text = string(h.Context)
+	}
+	l.data.Captures = nil
+	clear(l.captures)
+	for _, c := range h.Captures {
+		l.captures[c.Name] = text(string(c.Text)).text
+	}
+	if len(l.captures) > 0 {
+		l.data.Captures = l.captures
+	}
+}
+
+// lineLogged gives a line to the rules whose patterns match it. As with other
+// kinds all that it clears is cleared first.
+func (e *Engine) lineLogged(ev *event.Event, now time.Time) {
+	l := &e.logs
+	if ev.Log == nil || len(l.rules) == 0 {
+		return
+	}
+	hits := l.match(ev.Log)
+	if len(hits) == 0 {
+		l.unmatched++
+		return
+	}
+	if e.duplicate(ev) {
+		return
+	}
+	at := occurredAt(ev, now)
+	l.ev, l.data = *ev, *ev.Log
+	l.ev.Log = &l.data
+	e.act.ev = &l.ev
+	for i := range hits {
+		l.matches[hits[i].Pattern]++
+		e.lineClears(hits, i, now)
+	}
+	for i := range hits {
+		h := &hits[i]
+		if r := l.rules[h.Pattern]; !l.set.owners[h.Pattern].clear {
+			if l.show(h); e.test(r, r.when) {
+				e.occur(r, &l.ev, at, now)
+			}
+		}
+	}
+	e.act.ev = nil
+	l.ev, l.data = event.Event{}, event.LogData{}
+}
+
+// lineClears ends the problem that the line ends, by what hit i says: a match of
+// clearPattern ends that of its group, one of pattern where clearWhen is true. A
+// line that the rule matches as a whole ends none of it.
+func (e *Engine) lineClears(hits []logpattern.Hit, i int, now time.Time) {
+	l := &e.logs
+	h := &hits[i]
+	r := l.rules[h.Pattern]
+	byPattern := l.set.owners[h.Pattern].clear
+	if !r.series.live() || !byPattern && !slices.Contains(r.clearKinds, event.Log) {
+		return
+	}
+	own := h // the hit of the rule's pattern, which stands right before
+	if byPattern {
+		if own = nil; i > 0 && l.rules[hits[i-1].Pattern] == r {
+			own = &hits[i-1]
+		}
+	}
+	if own != nil {
+		if l.show(own); e.test(r, r.when) {
+			return
+		}
+	}
+	if byPattern {
+		l.show(h)
+		e.clearGroup(r, &l.ev, nil, now)
+		return
+	}
+	e.clearGroup(r, &l.ev, r.clearWhen, now)
+}

@@ -1,0 +1,228 @@
+package detector
+
+import (
+	"errors"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logpattern"
+)
+
+var (
+	// groupName is what a named group must be called to be a field: CEL can't
+	// select others.
+	groupName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// groupOpening finds named groups in a pattern that is none.
+	groupOpening = regexp.MustCompile(`\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>`)
+)
+
+// maxScraped bounds the groups taken from a mistaken pattern.
+const maxScraped = 100
+
+// patternOwner says whose pattern one of a set is.
+type patternOwner struct {
+	rule  *Rule
+	clear bool // its clearPattern
+}
+
+func isLogKind(k event.Kind) bool { return k == event.Log }
+
+// isLog reports whether the rule looks at lines of logs.
+func (r *Rule) isLog() bool { return len(r.Events) == 1 && r.Events[0] == event.Log }
+
+// PatternName and ClearPatternName are what a log rule's patterns are called in
+// [RuleSet.Patterns] and [Stats].
+func (r *Rule) PatternName() string { return r.Name + "/pattern" }
+
+// ClearPatternName is PatternName of the other one.
+func (r *Rule) ClearPatternName() string { return r.Name + "/clearPattern" }
+
+// pattern and clearPattern are what the matcher gets.
+func (r *Rule) pattern() logpattern.Pattern {
+	return logpattern.Pattern{Name: r.PatternName(), Expr: r.Pattern, Lines: r.Lines, AnchorEnd: r.AnchorEnd, Logs: r.Logs}
+}
+
+func (r *Rule) clearPattern() logpattern.Pattern {
+	return logpattern.Pattern{Name: r.ClearPatternName(), Expr: r.ClearPattern, Lines: r.Lines, Logs: r.Logs}
+}
+
+// Patterns returns the patterns of all log rules in the order of the rules:
+// "<rule>/pattern", and "<rule>/clearPattern" where there is one. The slice is
+// new. They are those of [RuleSet.PatternSet].
+func (s *RuleSet) Patterns() []logpattern.Pattern {
+	out := make([]logpattern.Pattern, s.patterns.Len())
+	for i := range out {
+		out[i] = s.patterns.Pattern(i)
+	}
+	return out
+}
+
+// PatternSet returns the patterns compiled, for the log sources: a line that
+// none of them matches is of no interest to any rule. It is never nil, and
+// shared with all engines of the rule set.
+func (s *RuleSet) PatternSet() *logpattern.Set { return s.patterns }
+
+// checkPatterns tests the keys of log rules, and returns the compiler for the
+// rule's expressions.
+func (r *loadedRule) checkPatterns(c *compiler) *compiler {
+	if !r.isLog() {
+		for _, key := range []string{"pattern", "clearPattern", "logs", "lines"} {
+			if r.keys[key] != nil && r.kindsKnown() {
+				r.errorf(key, "is for lines of logs only, events: [log]")
+			}
+		}
+		if i := slices.Index(r.Events, event.Log); i >= 0 && len(r.Events) > 1 {
+			r.item("events", i, "log goes with no other kind: a rule for lines of logs has a pattern")
+		}
+		return c
+	}
+	if r.keys["pattern"] == nil {
+		r.file.Errorf(r.node, r.path, "pattern is missing: it says which lines")
+		return c
+	}
+	if n := r.keys["logs"]; n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		r.errorf("logs", "list is empty: leave it out for all logs")
+	}
+	groups, ok := r.checkPattern("pattern", r.pattern())
+	if r.keys["clearPattern"] != nil {
+		if clear, ok := r.checkPattern("clearPattern", r.clearPattern()); ok {
+			r.checkClearGroups(clear)
+		}
+	}
+	if !ok {
+		// What it says of its groups is enough to check the rest.
+		groups = nil
+		for _, m := range groupOpening.FindAllStringSubmatch(r.Pattern, maxScraped) {
+			groups = append(groups, m[1])
+		}
+	}
+	v, err := c.withGroups(groups)
+	if err != nil {
+		r.errorf("pattern", "%v", err)
+		return c
+	}
+	return v
+}
+
+// checkPattern compiles a pattern by itself, and returns its named groups.
+func (r *loadedRule) checkPattern(key string, p logpattern.Pattern) (groups []string, ok bool) {
+	p.Name = key // the rule's own name may be mistaken
+	if p.Expr == "" {
+		if n := r.keys[key]; n.Value == "" {
+			r.errorf(key, "is empty")
+		}
+		return nil, false
+	}
+	set, err := logpattern.Compile([]logpattern.Pattern{p})
+	if err != nil {
+		r.patternErrors(key, p, err)
+		return nil, false
+	}
+	re, err := regexp.Compile(set.Pattern(0).Expr)
+	if err != nil {
+		r.errorf(key, "%v", err)
+		return nil, false
+	}
+	ok = true
+	for _, g := range re.SubexpNames()[1:] {
+		switch {
+		case g == "":
+		case !groupName.MatchString(g) || slices.Contains([]string{"true", "false", "null", "in"}, g):
+			r.file.ErrorAt(r.keys[key], runeIndex(p.Expr, "<"+g+">"), r.path+"."+key, "group %q can't be read as %s: give it another name", g, matchPrefix+g)
+			ok = false
+		case slices.Contains(groups, g):
+			r.file.ErrorAt(r.keys[key], runeIndex(p.Expr, "<"+g+">"), r.path+"."+key, "group %q stands twice", g)
+			ok = false
+		}
+		groups = append(groups, g)
+	}
+	return slices.DeleteFunc(groups, func(g string) bool { return g == "" }), ok
+}
+
+// patternErrors tells each mistake at the key it is in, one in the expression
+// where it stands.
+func (r *loadedRule) patternErrors(key string, p logpattern.Pattern, err error) {
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // errors.Join has no type to ask for
+		list = joined.Unwrap()
+	}
+	for _, err := range list {
+		if pe := (*logpattern.Error)(nil); errors.As(err, &pe) {
+			err = pe.Err
+		}
+		part, msg, _ := strings.Cut(err.Error(), ": ")
+		switch {
+		case part == "expression":
+			offset := 0
+			if se := (*syntax.Error)(nil); errors.As(err, &se) {
+				msg = se.Code.String() + ": " + strconv.Quote(se.Expr)
+				if strings.Count(p.Expr, se.Expr) == 1 {
+					offset = runeIndex(p.Expr, se.Expr)
+				}
+			}
+			r.file.ErrorAt(r.keys[key], offset, r.path+"."+key, "%s", msg)
+		case part == "logs" && key == "clearPattern":
+			// The same list, told for pattern.
+		case r.keys[part] != nil && key == "pattern":
+			r.errorf(part, "%s", msg)
+		default:
+			r.errorf(key, "%v", err)
+		}
+	}
+}
+
+// runeIndex is strings.Index in characters, 0 where there is none.
+func runeIndex(s, part string) int {
+	return utf8.RuneCountInString(s[:max(0, strings.Index(s, part))])
+}
+
+// checkClearGroups makes sure that a line which ends a problem names its group.
+func (r *loadedRule) checkClearGroups(groups []string) {
+	for _, name := range r.GroupBy {
+		if g, ok := strings.CutPrefix(name, matchPrefix); ok && !slices.Contains(groups, g) {
+			r.errorf("clearPattern", "has no group %q, so the problem's %s is never its own (groupBy)", g, name)
+		}
+	}
+}
+
+// patterns compiles the patterns of all rules to one set. It is to be called
+// once all rules are known; where one has a mistake there is nothing to compile.
+func (l *loader) patterns() (*logpattern.Set, []patternOwner) {
+	if l.mistakes() != nil {
+		return nil, nil
+	}
+	var list []logpattern.Pattern
+	var owners []patternOwner
+	for _, name := range l.order {
+		r := l.rules[name]
+		if !r.isLog() {
+			continue
+		}
+		list, owners = append(list, r.pattern()), append(owners, patternOwner{rule: r.Rule})
+		if r.ClearPattern != "" {
+			list, owners = append(list, r.clearPattern()), append(owners, patternOwner{rule: r.Rule, clear: true})
+		}
+	}
+	set, err := logpattern.Compile(list)
+	if err == nil {
+		return set, owners
+	}
+	// Each is right by itself: what is wrong is wrong with all together.
+	blame := owners[len(owners)-1]
+	if pe := (*logpattern.Error)(nil); errors.As(err, &pe) {
+		blame, err = owners[pe.Index], pe.Err
+	}
+	key := "pattern"
+	if blame.clear {
+		key = "clearPattern"
+	}
+	l.rules[blame.rule.Name].errorf(key, "%v", err)
+	return nil, nil
+}
