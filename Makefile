@@ -7,9 +7,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # The compiler that the committed objects were made with.
 CLANG_PACKAGES := clang-16 llvm-16 libbpf-dev
 
-# What tests and the demo use besides Go: ext4 images, network namespaces are
-# made through netlink.
-TEST_PACKAGES := e2fsprogs
+# What tests and the demo use besides Go: ext4 images, rotations of logs, journal
+# files. Network namespaces are made through netlink.
+TEST_PACKAGES := e2fsprogs logrotate systemd-journal-remote
 
 .DEFAULT_GOAL := help
 
@@ -106,9 +106,10 @@ verify: generate ## the committed BPF objects are what the sources give, and loa
 
 .PHONY: setup
 setup: ## install what tests and the demo need (Debian and its kin, as root)
-	@command -v mkfs.ext4 >/dev/null || PATH=$$PATH:/sbin:/usr/sbin command -v mkfs.ext4 >/dev/null || { \
+	@PATH=$$PATH:/sbin:/usr/sbin:/lib/systemd; for p in mkfs.ext4 logrotate systemd-journal-remote; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	[ -z "$$missing" ] || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y --no-install-recommends $(TEST_PACKAGES); \
-	  else echo "mkfs.ext4 is missing (package e2fsprogs): faults that need a filesystem are skipped"; fi; }
+	  else echo "missing:$$missing (packages $(TEST_PACKAGES)): the tests and faults that need them are skipped"; fi; }
 
 .PHONY: clean
 clean: ## remove what was built

@@ -1,6 +1,7 @@
 package vmtest
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -44,8 +45,8 @@ func (f *fsFault) checkErrors(t *testing.T, entries []journal.Entry) {
 		if ev.Task == nil || f.function != "" && (int(ev.Task.TGID) != os.Getpid() || ev.Task.Comm != attribute("/proc/self/comm")) {
 			t.Errorf("error %d: found by %v, want this process", i, ev.Task)
 		}
-		if f.function == "" {
-			t.Logf("%s:%d, %v", d.Function, d.Line, ev.Task)
+		if place := fmt.Sprintf("%s:%d", d.Function, d.Line); i < len(f.places) && place != f.places[i] {
+			t.Errorf("error %d: in %s, the kernel logged %s", i, place, f.places[i])
 		}
 	}
 }

@@ -89,7 +89,8 @@ type fsFault struct {
 	function string   // that found the errors; of xfs, the end of a file's name; empty: any
 	reasons  []string // one of which tells why it refuses writes
 
-	placeless bool // the kernel has no line to tell
+	places    []string // "function:line" of each error, where known before
+	placeless bool     // the kernel has no line to tell
 }
 
 const (

@@ -14,9 +14,9 @@ import (
 // TestPair proves what tests build on: what is healthy works at once, and what
 // is broken is broken only there and only until it is mended.
 func TestPair(t *testing.T) {
-	prober, target := Pair(t)
+	prober, target := PairIn(t, 30)
 	probe := func(to string) error { return prober.Probe(to, time.Second, "ping") }
-	for _, at := range []string{"10.97.31.2:80", "[fd97:31::2]:80"} {
+	for _, at := range []string{"10.97.30.2:80", "[fd97:30::2]:80"} {
 		if err := probe(at); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("nothing listens at %s: %v", at, err)
 		}
@@ -34,18 +34,18 @@ func TestPair(t *testing.T) {
 		}
 	}
 	for kind, want := range map[Kind]error{Blackhole: unix.EINVAL, Prohibit: unix.EACCES, Unreachable: unix.EHOSTUNREACH} {
-		prober.AddRoute("10.97.31.2/32", kind)
-		if err := probe("10.97.31.2:80"); !errors.Is(err, want) {
+		prober.AddRoute("10.97.30.2/32", kind)
+		if err := probe("10.97.30.2:80"); !errors.Is(err, want) {
 			t.Errorf("route of kind %d: %v", kind, err)
 		}
-		prober.RemoveRoute("10.97.31.2/32", kind)
+		prober.RemoveRoute("10.97.30.2/32", kind)
 	}
-	prober.AddGhost("10.97.31.2")
-	if err := prober.Probe("10.97.31.2:80", 100*time.Millisecond, ""); !timedOut(err) {
+	prober.AddGhost("10.97.30.2")
+	if err := prober.Probe("10.97.30.2:80", 100*time.Millisecond, ""); !timedOut(err) {
 		t.Errorf("nobody has the link address: %v", err)
 	}
-	prober.ForgetNeighbour("10.97.31.2")
-	if err := probe("10.97.31.2:80"); err != nil {
+	prober.ForgetNeighbour("10.97.30.2")
+	if err := probe("10.97.30.2:80"); err != nil {
 		t.Errorf("mended: %v", err)
 	}
 }
@@ -66,10 +66,10 @@ func TestListen(t *testing.T) {
 
 // TestProbes: they are under way at the same time, and each has its own end.
 func TestProbes(t *testing.T) {
-	prober, target := Pair(t)
-	target.Listen("10.97.31.2:80", 2) // takes three
+	prober, target := PairIn(t, 30)
+	target.Listen("10.97.30.2:80", 2) // takes three
 	began := time.Now()
-	errs, err := prober.Probes(5, "10.97.31.2:80", 200*time.Millisecond, "")
+	errs, err := prober.Probes(5, "10.97.30.2:80", 200*time.Millisecond, "")
 	if err != nil {
 		t.Fatal(err)
 	}

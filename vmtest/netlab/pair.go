@@ -24,7 +24,9 @@ func Pair(t testing.TB) (prober, target *Net) {
 
 // PairIn returns two namespaces joined by a veth pair that carries packets
 // already: a prober's with 10.97.n.1/24 and fd97:n::1/64, a target's with
-// 10.97.n.2/24 and fd97:n::2/64. The target forwards packets.
+// 10.97.n.2/24 and fd97:n::2/64. The target forwards packets. Pairs that are on a
+// machine at the same time, also those of packages tested in parallel, need
+// different n: who searches a machine for an address must find it only once.
 func PairIn(t testing.TB, n uint8) (prober, target *Net) {
 	t.Helper()
 	prober, target = New(t), New(t)

@@ -1,0 +1,282 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// follower is one Run. It reads one file at a time: the one at the path, or a
+// rotated one on the way to it.
+type follower struct {
+	r      *Reader
+	handle func(logs.Item) error
+	start  logs.Position // where to begin
+
+	begun  bool
+	cur    *tail     // nil: there is no file
+	failed error     // why the current one could not be read just now
+	name   string    // what the path led to last, without links
+	known  knownList // rotated files of name that are dealt with
+
+	cutoff time.Time // lines of before are passed by; zero: none
+	bad    uint64    // malformed lines that were not told yet
+
+	nowhere time.Time // since when the path leads nowhere; zero: it does not
+	told    bool      // a status was told
+	status  string    // the last one told; "": the file can be read
+
+	line logs.Line
+	loss logs.Loss
+}
+
+// names returns which files are to be watched.
+func (s *follower) names() []string {
+	names := []string{s.r.tree.below(s.r.cfg.Path)}
+	if s.cur != nil && s.cur.name != names[0] {
+		names = append(names, s.cur.name)
+	}
+	return names
+}
+
+// pause returns how long there is nothing to do unless something happens.
+func (s *follower) pause() time.Duration {
+	pause := s.r.cfg.PollEvery
+	if s.cur != nil && s.cur.lines.rest() > 0 {
+		pause = min(pause, max(time.Millisecond, s.r.cfg.PartialAfter-time.Since(s.cur.grown)))
+	}
+	return pause
+}
+
+// look reads everything that there is. Its error is that of handle.
+func (s *follower) look(ctx context.Context) error {
+	if !s.begun {
+		if err := s.begin(); err != nil || !s.begun {
+			return err
+		}
+	}
+	for ctx.Err() == nil {
+		if s.cur == nil && !s.next() {
+			return nil
+		}
+		more, err := s.step(ctx)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// step reads the current file, and goes on to the next one where this one is
+// done with: then there is more to do.
+func (s *follower) step(ctx context.Context) (more bool, err error) {
+	if err := s.read(ctx, false); err != nil || ctx.Err() != nil || s.cur == nil {
+		return s.cur == nil, err
+	}
+	if s.failed != nil {
+		s.tell(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: s.failed})
+		if errors.Is(s.failed, unix.ESTALE) {
+			// The file server has another file there by now.
+			s.start, s.begun = s.r.Position(), false
+			s.close()
+		}
+		return false, nil // tried again at the next look
+	}
+	st, statErr := s.r.tree.stat(s.r.cfg.Path)
+	if statErr == nil {
+		s.nowhere = time.Time{}
+		switch {
+		case st.sameFile(s.cur.stat):
+			s.cutoff = time.Time{} // what comes now is new
+			s.tell(nil)
+			return false, s.partial()
+		case st.size == 0 && !s.abandoned() && !s.overtaken(st):
+			// The new file is there and its writer has yet to open it: until then it
+			// writes to the old one, which has to be read to its very end first.
+			s.tell(nil)
+			return false, s.partial()
+		}
+		return true, s.finish(ctx)
+	}
+	if s.overtaken(fileStat{}) {
+		return true, s.finish(ctx)
+	}
+	if s.nowhere.IsZero() {
+		s.nowhere = time.Now()
+	}
+	if time.Since(s.nowhere) >= s.r.goneFor {
+		s.tell(statErr)
+		if s.abandoned() {
+			return true, s.finish(ctx)
+		}
+	}
+	return false, s.partial()
+}
+
+// abandoned tells whether nothing will come of a file that has no name any more.
+// It is not kept open for ever: its blocks are in use as long.
+func (s *follower) abandoned() bool {
+	return s.cur.stat.links == 0 && time.Since(s.cur.grown) >= s.r.goneFor
+}
+
+// finish reads the current file to its end, for good. What can't be read is lost.
+func (s *follower) finish(ctx context.Context) error {
+	if err := s.read(ctx, true); err != nil || ctx.Err() != nil || s.cur == nil {
+		return err
+	}
+	t := s.cur
+	if s.failed != nil {
+		if err := s.lose(logs.Rotated, 0, 0); err != nil {
+			return err
+		}
+	}
+	if err := s.tellCut(t); err != nil {
+		return err
+	}
+	s.r.cfg.Log.Debug("log file read to its end", "path", s.r.cfg.Path, "file", t.f.Name(), "inode", t.stat.ino, "offset", t.offset)
+	s.known.add(known{stat: t.stat, head: t.head, read: t.offset})
+	s.close()
+	return nil
+}
+
+// next opens the file to read: a rotated one that is not known, else the one at
+// the path, from its start. It returns false where there is none.
+func (s *follower) next() bool {
+	path, err := s.r.tree.open(s.r.cfg.Path)
+	if t := s.between(path); t != nil {
+		closeFile(path.f)
+		s.open(t)
+		return true
+	}
+	if err != nil {
+		// What comes into being is new, all of it.
+		s.r.setFresh(s.known)
+		s.tell(err)
+		return false
+	}
+	if path.name != s.name {
+		// The path leads elsewhere: what was rotated there before is old.
+		s.name, s.known = path.name, nil
+		s.noteOlder(siblings(s.name), path.stat, path.head())
+	}
+	s.open(s.newTail(path))
+	s.tell(nil)
+	return true
+}
+
+// newTail returns a file at its start.
+func (s *follower) newTail(f found) *tail {
+	return &tail{f: f.f, name: f.name, stat: f.stat, lines: newSplitter(s.r.cfg.MaxLine)}
+}
+
+// open makes t the current file.
+func (s *follower) open(t *tail) {
+	t.grown = time.Now()
+	s.cur = t
+	s.r.cfg.Log.Debug("log file opened", "path", s.r.cfg.Path, "file", t.f.Name(), "inode", t.stat.ino, "offset", t.offset)
+	s.r.setPosition(t, s.known)
+}
+
+// read hands over what the current file has; at its end, final, also a line
+// that is not finished. Where the file can't be read, failed says why. Where
+// another one has to be read first there is no current file afterwards.
+func (s *follower) read(ctx context.Context, final bool) error {
+	s.failed = s.cur.look()
+	for ctx.Err() == nil {
+		if errors.Is(s.failed, errRewritten) {
+			if err := s.rewritten(ctx); err != nil || s.cur == nil {
+				return err
+			}
+			s.failed = s.cur.look()
+			continue
+		}
+		if s.failed != nil {
+			break
+		}
+		now, first := time.Now(), s.cur.readAt() == 0
+		s.failed = s.cur.fill(now)
+		atEnd := errors.Is(s.failed, io.EOF)
+		if atEnd {
+			s.failed = nil
+		} else if s.failed != nil {
+			continue
+		}
+		if first && !atEnd && s.moved() {
+			s.close()
+			return nil
+		}
+		if err := s.hand(now, final && atEnd); err != nil {
+			return err
+		}
+		if atEnd {
+			break
+		}
+	}
+	return s.tellMalformed()
+}
+
+// partial hands over a last line whose end has not come for long.
+func (s *follower) partial() error {
+	if s.cur.lines.rest() == 0 || time.Since(s.cur.grown) < s.r.cfg.PartialAfter {
+		return nil
+	}
+	return s.hand(time.Now(), true)
+}
+
+// rewritten is called when the current file no longer holds what was read of
+// it: it was truncated. Where that was copied before, it is read on there.
+func (s *follower) rewritten(ctx context.Context) error {
+	cut := s.cur
+	s.r.cfg.Log.Debug("log file truncated", "path", s.r.cfg.Path, "inode", cut.stat.ino, "offset", cut.offset, "read", cut.readAt(), "size", cut.stat.size)
+	if c := s.copyOf(cut); c != nil {
+		s.r.cfg.Log.Debug("log file's copy found", "path", s.r.cfg.Path, "file", c.f.Name(), "inode", c.stat.ino, "offset", c.offset)
+		s.cur = c
+		s.r.setPosition(c, s.known)
+		if err := s.finish(ctx); err != nil || ctx.Err() != nil {
+			closeFile(cut.f)
+			return err
+		}
+	} else {
+		if err := s.hand(time.Now(), true); err != nil {
+			return err
+		}
+		if err := s.tellCut(cut); err != nil {
+			return err
+		}
+		if err := s.lose(logs.Truncated, 0, 0); err != nil {
+			return err
+		}
+	}
+	cut.offset, cut.head = 0, nil
+	cut.lines.reset()
+	s.open(cut)
+	return nil
+}
+
+// tell tells whether the file can be read, when that changes.
+func (s *follower) tell(err error) {
+	status := ""
+	if err != nil {
+		status = err.Error()
+	}
+	if s.told && status == s.status {
+		return
+	}
+	s.told, s.status = true, status
+	if s.r.cfg.Status != nil {
+		s.r.cfg.Status(err)
+	}
+}
+
+func (s *follower) close() {
+	if s.cur != nil {
+		closeFile(s.cur.f)
+		s.cur = nil
+	}
+}

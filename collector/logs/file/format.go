@@ -1,0 +1,182 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"time"
+	"unicode/utf8"
+)
+
+// Format says where time and text are in a line. It is node-problem-detector's
+// filelog configuration: of each expression the last group counts, or the whole
+// match where there is none.
+//
+// The zero Format takes the whole line as text and the time of reading as time.
+type Format struct {
+	// Timestamp is a RE2 expression that finds the time; it goes with
+	// TimestampFormat.
+	Timestamp string
+	// TimestampFormat is a layout of package time. A year or a day that it leaves
+	// out is the latest that is not in the future.
+	TimestampFormat string
+	// Location is the time zone of times that don't say theirs; nil: the local one.
+	Location *time.Location
+	// Message is a RE2 expression that finds the text. A line that it does not
+	// match is passed by: it chooses the lines as well. Empty: the whole line.
+	Message string
+}
+
+// decoder takes lines apart. It belongs to one goroutine.
+type decoder struct {
+	timestamp *extractor // nil: the time of reading
+	layout    layout
+	message   *extractor // nil: the whole line
+	skip      [][]byte   // lines that contain one are passed by
+
+	// Lines of the same second have the same time text: the last one is kept.
+	lastText []byte
+	lastTime time.Time
+	lastRead time.Time
+}
+
+// keepTime is how long the last time text stands for the same time: one without
+// a date means another day tomorrow.
+const keepTime = time.Minute
+
+func newDecoder(f Format, skip []string) (*decoder, error) {
+	d := &decoder{}
+	var errs []error
+	if (f.Timestamp == "") != (f.TimestampFormat == "") {
+		errs = append(errs, errors.New("timestamp and timestampFormat go together"))
+	} else if f.Timestamp != "" {
+		var err error
+		if d.timestamp, err = newExtractor(f.Timestamp); err != nil {
+			errs = append(errs, fmt.Errorf("timestamp: %w", err))
+		}
+		if d.layout, err = parseLayout(f.TimestampFormat, f.Location); err != nil {
+			errs = append(errs, fmt.Errorf("timestampFormat: %w", err))
+		}
+	}
+	if f.Message != "" {
+		var err error
+		if d.message, err = newExtractor(f.Message); err != nil {
+			errs = append(errs, fmt.Errorf("message: %w", err))
+		}
+	}
+	for _, s := range skip {
+		if s == "" {
+			errs = append(errs, errors.New("skipList: an empty text is in every line"))
+			continue
+		}
+		d.skip = append(d.skip, []byte(s))
+	}
+	return d, errors.Join(errs...)
+}
+
+// verdict says what becomes of a line.
+type verdict int
+
+const (
+	take verdict = iota
+	passBy
+	malformed
+)
+
+// decode returns text and time of a line that was read now. The text is of the
+// line.
+func (d *decoder) decode(line []byte, now time.Time) (text []byte, at time.Time, v verdict) {
+	for _, s := range d.skip {
+		if bytes.Contains(line, s) {
+			return nil, now, passBy
+		}
+	}
+	text = line
+	if d.message != nil {
+		var ok bool
+		if text, ok = d.message.extract(line); !ok {
+			return nil, now, passBy
+		}
+	}
+	if d.timestamp == nil {
+		return text, now, take
+	}
+	stamp, ok := d.timestamp.extract(line)
+	if !ok {
+		return nil, now, malformed
+	}
+	if bytes.Equal(stamp, d.lastText) && len(stamp) > 0 && now.Sub(d.lastRead) < keepTime {
+		return text, d.lastTime, take
+	}
+	at, err := d.layout.parse(string(stamp), now)
+	if err != nil {
+		return nil, now, malformed
+	}
+	d.lastText, d.lastTime, d.lastRead = append(d.lastText[:0], stamp...), at, now
+	return text, at, take
+}
+
+// extractor finds a part of a line.
+type extractor struct {
+	re *regexp.Regexp
+	// first is set for "^.{15}" and its like, the usual expression for the time
+	// of a syslog file: the first so many characters, without the matcher and its
+	// allocation.
+	first int
+	// wildcard is set for an expression of texts and ".*"; nil: it is not.
+	wildcard *wildcard
+}
+
+func newExtractor(expr string) (*extractor, error) {
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return nil, err
+	}
+	return &extractor{re: re, first: leading(expr), wildcard: parseWildcard(expr)}, nil
+}
+
+// extract returns the last group of the match, or the match where the expression
+// has no group; a group that took no part is empty.
+func (x *extractor) extract(line []byte) ([]byte, bool) {
+	if x.first > 0 {
+		end := 0
+		for range x.first {
+			r, size := utf8.DecodeRune(line[end:])
+			if size == 0 || r == '\n' {
+				return nil, false
+			}
+			end += size
+		}
+		return line[:end], true
+	}
+	if x.wildcard != nil {
+		return x.wildcard.find(line)
+	}
+	at := x.re.FindSubmatchIndex(line)
+	if at == nil {
+		return nil, false
+	}
+	start, end := at[len(at)-2], at[len(at)-1]
+	if start < 0 {
+		return nil, true
+	}
+	return line[start:end], true
+}
+
+// leading returns n where expr is ^.{n} or ^(.{n}), and 0 for any other.
+func leading(expr string) int {
+	re, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil || re.Op != syntax.OpConcat || len(re.Sub) != 2 || re.Sub[0].Op != syntax.OpBeginText {
+		return 0
+	}
+	rest := re.Sub[1]
+	if rest.Op == syntax.OpCapture {
+		rest = rest.Sub[0]
+	}
+	if rest.Op != syntax.OpRepeat || rest.Min != rest.Max || rest.Sub[0].Op != syntax.OpAnyCharNotNL {
+		return 0
+	}
+	return rest.Min
+}

@@ -1,0 +1,72 @@
+package file
+
+import (
+	"time"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// hand hands over the lines of the current file that were read; with final, the
+// rest as well.
+func (s *follower) hand(now time.Time, final bool) error {
+	t := s.cur
+	for {
+		b, size, p := t.lines.next(final)
+		var err error
+		switch p {
+		case none:
+			return nil
+		case whole, beginning:
+			err = s.handLine(b, now)
+		case ending:
+			err = s.lose(logs.TooLong, 1, t.lines.cut)
+		case dropped:
+		}
+		if err != nil {
+			return err
+		}
+		t.offset += int64(size)
+		s.r.setPosition(t, s.known)
+	}
+}
+
+// handLine hands over one line, unless it is none of those that are wanted.
+func (s *follower) handLine(b []byte, now time.Time) error {
+	text, at, v := s.r.dec.decode(b, now)
+	switch {
+	case v == passBy || v == take && at.Before(s.cutoff):
+		return nil
+	case v == malformed:
+		s.bad++
+		return nil
+	}
+	if err := s.tellMalformed(); err != nil {
+		return err
+	}
+	s.line = logs.Line{Time: at, Seq: uint64(s.cur.offset), Origin: s.r.cfg.Path, Text: text}
+	return s.handle(logs.Item{Line: &s.line})
+}
+
+// tellMalformed tells of the lines that could not be parsed, at once for those
+// that follow each other: with a wrong format it is every line.
+func (s *follower) tellMalformed() error {
+	if s.bad == 0 {
+		return nil
+	}
+	n := s.bad
+	s.bad = 0
+	return s.lose(logs.Malformed, n, 0)
+}
+
+// tellCut tells of a line that is too long and whose end will not come.
+func (s *follower) tellCut(t *tail) error {
+	if !t.lines.cutting {
+		return nil
+	}
+	return s.lose(logs.TooLong, 1, t.lines.cut)
+}
+
+func (s *follower) lose(reason logs.Reason, lines, bytes uint64) error {
+	s.loss = logs.Loss{Time: time.Now(), Reason: reason, Lines: lines, Bytes: bytes, Origin: s.r.cfg.Path}
+	return s.handle(logs.Item{Loss: &s.loss})
+}

@@ -1,0 +1,222 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// running is a Reader that runs, and what it has handed over: a line as its
+// text, a loss as "-reason:lines".
+type running struct {
+	t      *testing.T
+	r      *Reader
+	cancel context.CancelFunc
+	done   chan error
+	news   chan struct{} // holds a token while there is something new
+
+	mu     sync.Mutex
+	items  []string
+	lines  []logs.Line
+	status []string
+}
+
+// patience is how long anything may take on a busy machine.
+const patience = 30 * time.Second
+
+// start runs a reader, with short times where cfg has none.
+func start(t *testing.T, cfg Config) *running {
+	t.Helper()
+	if cfg.PollEvery == 0 {
+		cfg.PollEvery = time.Hour // inotify has to do
+	}
+	if cfg.PartialAfter == 0 {
+		cfg.PartialAfter = time.Hour
+	}
+	c := &running{t: t, done: make(chan error, 1), news: make(chan struct{}, 1)}
+	cfg.Status = func(err error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		text := "up"
+		if err != nil {
+			text = err.Error()
+		}
+		c.status = append(c.status, text)
+		c.tell()
+	}
+	r, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.r = r
+	return c.run()
+}
+
+func (c *running) run() *running {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	c.cancel = cancel
+	go func() { c.done <- c.r.Run(ctx, c.handle) }()
+	c.t.Cleanup(func() { c.stop() })
+	return c
+}
+
+func (c *running) handle(item logs.Item) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if item.Loss != nil {
+		c.items = append(c.items, fmt.Sprintf("-%s:%d", item.Loss.Reason, item.Loss.Lines))
+	} else {
+		c.items = append(c.items, string(item.Line.Text))
+		c.lines = append(c.lines, item.Line.Clone())
+	}
+	c.tell()
+	return nil
+}
+
+func (c *running) tell() {
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// until waits for a condition that is checked after each item and status.
+func (c *running) until(what string, ok func() bool) {
+	c.t.Helper()
+	deadline := time.After(patience)
+	for {
+		c.mu.Lock()
+		met := ok()
+		c.mu.Unlock()
+		if met {
+			return
+		}
+		select {
+		case <-c.news:
+		case err := <-c.done:
+			c.t.Fatalf("Run has ended: %v", err)
+		case <-deadline:
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.t.Fatalf("no %s; got %q, status %q", what, c.items, c.status)
+		}
+	}
+}
+
+// want waits until exactly these items were handed over.
+func (c *running) want(items ...string) {
+	c.t.Helper()
+	c.until(fmt.Sprintf("%q", items), func() bool { return len(c.items) >= len(items) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Equal(c.items, items) {
+		c.t.Fatalf("got %q, want %q", c.items, items)
+	}
+}
+
+// up waits until the file is being read.
+func (c *running) up() *running {
+	c.t.Helper()
+	c.until("status up", func() bool { return len(c.status) > 0 && c.status[len(c.status)-1] == "up" })
+	return c
+}
+
+// stop ends the reader, and returns where it was.
+func (c *running) stop() logs.Position {
+	c.t.Helper()
+	if c.cancel == nil {
+		return c.r.Position()
+	}
+	c.cancel()
+	c.cancel = nil
+	select {
+	case err := <-c.done:
+		if err != nil {
+			c.t.Errorf("Run = %v", err)
+		}
+	case <-time.After(patience):
+		c.t.Fatal("Run goes on after its context has ended")
+	}
+	return c.r.Position()
+}
+
+// logFile is a log that a test writes.
+type logFile struct {
+	t    *testing.T
+	path string
+	f    *os.File
+
+	clock time.Time // of the last file
+}
+
+func newLog(t *testing.T, path string) *logFile {
+	t.Helper()
+	l := &logFile{t: t, path: path}
+	l.reopen()
+	t.Cleanup(func() { l.f.Close() })
+	return l
+}
+
+// reopen opens what is at the path, as a writer does when told to after a
+// rotation.
+func (l *logFile) reopen() {
+	l.t.Helper()
+	if l.f != nil {
+		l.f.Close()
+	}
+	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.f = f
+}
+
+func (l *logFile) write(text string) {
+	l.t.Helper()
+	if _, err := l.f.WriteString(text); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// rename rotates as logrotate does by default, without telling the writer.
+func (l *logFile) rename(to string) {
+	l.t.Helper()
+	if err := os.Rename(l.path, filepath.Join(filepath.Dir(l.path), to)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// copyTruncate rotates as logrotate does with copytruncate.
+func (l *logFile) copyTruncate(to string) {
+	l.t.Helper()
+	b, err := os.ReadFile(l.path)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.put(to, string(b))
+	if err := os.Truncate(l.path, 0); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// put makes another file in the log's folder.
+func (l *logFile) put(name, content string) {
+	l.t.Helper()
+	if err := os.WriteFile(filepath.Join(filepath.Dir(l.path), name), []byte(content), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *logFile) remove(name string) {
+	l.t.Helper()
+	if err := os.Remove(filepath.Join(filepath.Dir(l.path), name)); err != nil {
+		l.t.Fatal(err)
+	}
+}

@@ -1,0 +1,80 @@
+package file
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"strconv"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// ErrPosition is returned for what is not a Position of this package.
+var ErrPosition = errors.New("not a position in a file")
+
+// position is up to where a file was handed over.
+type position struct {
+	// Fresh says that there was no file: all of one that appears is new.
+	Fresh bool `json:"fresh,omitempty"`
+	// Known are the rotated files that were read, as inode and size, where Fresh
+	// or at the beginning of a file: any other one is new. Further on, those are
+	// new that were written later than the file the position is in.
+	Known [][2]int64 `json:"known,omitempty"`
+
+	Dev    uint64 `json:"dev,omitempty"`
+	Ino    uint64 `json:"ino,omitempty"`
+	Offset int64  `json:"offset"`
+	// Head bytes at the beginning have the checksum Sum: numbers of inodes are
+	// used again, and those of devices change with a boot.
+	Head int    `json:"head,omitempty"`
+	Sum  string `json:"sum,omitempty"`
+	// Cutting says that Offset is within a line that is too long, of which Cut
+	// bytes were dropped.
+	Cutting bool   `json:"cutting,omitempty"`
+	Cut     uint64 `json:"cut,omitempty"`
+}
+
+func (p position) text() logs.Position {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return "" // numbers and a text of digits: it can't be
+	}
+	return logs.Position(b)
+}
+
+func parsePosition(text logs.Position) (position, error) {
+	var p position
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
+	}
+	if len(p.Known) > maxSiblings || p.Offset < 0 || p.Head < 0 || p.Head > headSize || int64(p.Head) > p.Offset || p.Fresh != (p.Ino == 0) {
+		return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
+	}
+	return p, nil
+}
+
+// checksum is FNV-1a: it has to tell logs apart, not to resist anybody.
+func checksum(b []byte) string {
+	h := fnv.New64a()
+	_, _ = h.Write(b) // it never fails
+	return strconv.FormatUint(h.Sum64(), 16)
+}
+
+// isIn tells whether f, as stat says, is or holds what the position is in, and
+// returns the first bytes of f that told.
+func (p position) isIn(f *os.File, st fileStat) (head []byte, ok bool) {
+	if p.Fresh || st.size < p.Offset {
+		return nil, false
+	}
+	head, err := readHead(f)
+	if err != nil {
+		return nil, false
+	}
+	if p.Head == 0 {
+		// Nothing was handed over: only the file itself will do.
+		return head, st.ino == p.Ino
+	}
+	return head, len(head) >= p.Head && checksum(head[:p.Head]) == p.Sum
+}

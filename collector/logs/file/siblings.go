@@ -1,0 +1,158 @@
+package file
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sibling is a rotated file beside the one at the path.
+type sibling struct {
+	name string // below the real root
+	stat fileStat
+}
+
+// writtenBefore tells whether it was not written since.
+func (s sibling) writtenBefore(t time.Time) bool {
+	return time.Unix(s.stat.modified.Unix()).Before(t)
+}
+
+// open opens the sibling, if it still is the one that was listed.
+func (s sibling) open() (*os.File, bool) {
+	f, err := os.OpenFile(s.name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	if st, err := stat(f); err != nil || !st.sameFile(s.stat) {
+		closeFile(f)
+		return nil, false
+	}
+	return f, true
+}
+
+// maxSiblings bounds how many rotated files are looked at: the newest ones.
+const maxSiblings = 64
+
+// siblings lists the rotated files of the file with this name, the one that was
+// written last at the end. Those that are compressed don't count.
+func siblings(name string) []sibling {
+	// Rotating renames one file after the other: a list that was made meanwhile
+	// lacks some.
+	for range 5 {
+		all, whole := listSiblings(name)
+		if whole {
+			return all
+		}
+	}
+	all, _ := listSiblings(name)
+	return all
+}
+
+// listSiblings tells as well whether nothing changed while it was made.
+func listSiblings(name string) (all []sibling, whole bool) {
+	dir, base := filepath.Split(name)
+	before, err := os.Stat(dir)
+	if err != nil {
+		return nil, true // not even the file itself can be found then
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, true
+	}
+	whole = true
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !isRotated(e.Name(), base) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		st, err := statAt(path)
+		if err != nil {
+			whole = whole && errors.Is(err, errNotRegular)
+			continue
+		}
+		all = append(all, sibling{name: path, stat: st})
+	}
+	after, err := os.Stat(dir)
+	whole = whole && err == nil && before.ModTime().Equal(after.ModTime())
+	slices.SortFunc(all, compareAge)
+	return all[max(0, len(all)-maxSiblings):], whole
+}
+
+// statAt looks at what is at path, which is no link.
+func statAt(path string) (fileStat, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fileStat{}, err
+	}
+	defer unix.Close(fd)
+	return statFD(fd)
+}
+
+// compareAge orders rotated files by when they were written last.
+func compareAge(a, b sibling) int {
+	switch {
+	case a.stat.before(b.stat):
+		return -1
+	case b.stat.before(a.stat):
+		return 1
+	default:
+		return compareNames(a.name, b.name)
+	}
+}
+
+// compareNames orders rotated files that were last written in the same tick of
+// the clock, the older one first: 10, 2, 1 and 20260101, 20260102.
+func compareNames(a, b string) int {
+	if n, m := rotationNumber(a), rotationNumber(b); n >= 0 && m >= 0 {
+		return m - n
+	}
+	return strings.Compare(a, b)
+}
+
+// rotationNumber returns the number that a name ends with, and -1 where it has
+// none or that of a date.
+func rotationNumber(name string) int {
+	digits := name[len(strings.TrimRight(name, "0123456789")):]
+	if len(digits) == 0 || len(digits) > 5 {
+		return -1
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// isRotated tells whether name is what base is called after a rotation: with a
+// number or a date behind it (kern.log.1, kern.log-20260102, 0.log.20260102-030405)
+// or before its extension (app-2026-01-02.log, app.1.log).
+func isRotated(name, base string) bool {
+	if suffix, ok := strings.CutPrefix(name, base); ok {
+		return isRotation(suffix)
+	}
+	ext := filepath.Ext(base)
+	if ext == "" || ext == base {
+		return false
+	}
+	middle, ok := strings.CutPrefix(name, strings.TrimSuffix(base, ext))
+	if !ok {
+		return false
+	}
+	middle, ok = strings.CutSuffix(middle, ext)
+	return ok && isRotation(middle)
+}
+
+// isRotation tells whether s is a number or date with its separator. Letters are
+// of times as in 20260102T030405Z; those of .gz and its like are not among them.
+func isRotation(s string) bool {
+	if len(s) < 2 || strings.IndexByte(".-_", s[0]) < 0 || s[1] < '0' || s[1] > '9' {
+		return false
+	}
+	return strings.Trim(s[2:], "0123456789.-_:TZ+") == ""
+}

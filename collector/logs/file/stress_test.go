@@ -1,0 +1,153 @@
+package file
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var seeds = flag.Uint64("seeds", 4, "how many runs of any rotation and any restart")
+
+// A log is written, rotated in every way and read by readers that are stopped
+// and started at any time. Each line comes once, in order.
+func TestAnyRotationAnyRestart(t *testing.T) {
+	for seed := range *seeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			var trace bytes.Buffer
+			log := slog.New(slog.NewTextHandler(&trace, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
+			begun := time.Now()
+			rotations, restarts, written := 0, 0, 0
+			c := start(t, Config{Path: l.path, PollEvery: 20 * time.Millisecond, Log: log}).up()
+			var got []string
+			restart := func() {
+				at := c.stop()
+				log.Debug("stopped", "at", at, "items", len(got)+len(c.items))
+				got = append(got, c.items...)
+				restarts++
+				c = start(t, Config{Path: l.path, Position: at, PollEvery: 20 * time.Millisecond, Log: log})
+			}
+			for written < 20_000 && time.Since(begun) < time.Minute {
+				for range rnd.IntN(100) {
+					l.write(fmt.Sprintf("line %d %s\n", written, strings.Repeat("x", rnd.IntN(100))))
+					written++
+				}
+				op := rnd.IntN(12)
+				if op < 4 {
+					log.Debug("op", "n", op, "written", written, "rotations", rotations)
+				}
+				switch op {
+				case 0:
+					l.rename(fmt.Sprintf("app.log.%08d", rotations))
+					rotations++
+					for range rnd.IntN(3) {
+						l.write(fmt.Sprintf("line %d to the old file\n", written))
+						written++
+					}
+					l.reopen()
+				case 1:
+					l.copyTruncate(fmt.Sprintf("app.log.%08d", rotations))
+					rotations++
+				case 2:
+					restart()
+				case 3: // half a line
+					l.write(fmt.Sprintf("line %d ", written))
+					if rnd.IntN(2) == 0 {
+						restart()
+					}
+					l.write("whole\n")
+					written++
+				}
+			}
+			last := fmt.Sprintf("line %d is the last", written)
+			l.write(last + "\n")
+			written++
+			c.until("last line", func() bool { return len(c.items) > 0 && c.items[len(c.items)-1] == last })
+			c.stop()
+			got = append(got, c.items...)
+			var missing, twice, late []int
+			times, at := map[string]int{}, -1
+			for _, item := range got {
+				var n int
+				if _, err := fmt.Sscanf(item, "line %d ", &n); err != nil {
+					t.Errorf("item %q", item)
+					continue
+				}
+				if n < at {
+					late = append(late, n)
+				}
+				at = n
+				times[strconv.Itoa(n)]++
+			}
+			for n := range written {
+				switch times[strconv.Itoa(n)] {
+				case 0:
+					missing = append(missing, n)
+				case 1:
+				default:
+					twice = append(twice, n)
+				}
+			}
+			if len(missing)+len(twice)+len(late) > 0 {
+				t.Errorf("missing %v, twice %v, late %v; the end of the trace:\n%s", missing, twice, late, trace.Bytes()[max(0, trace.Len()-20_000):])
+			}
+			t.Logf("%d lines, %d rotations, %d restarts in %v", written, rotations, restarts, time.Since(begun).Round(time.Millisecond))
+		})
+	}
+}
+
+// The real logrotate.
+func TestLogrotate(t *testing.T) {
+	tool, err := exec.LookPath("logrotate")
+	if err != nil {
+		if tool, err = exec.LookPath("/usr/sbin/logrotate"); err != nil {
+			t.Skip("logrotate is not installed (package logrotate)")
+		}
+	}
+	for _, options := range []string{
+		"create", "nocreate", "copytruncate", "create, dateext, dateformat -%Y%m%d-%s", "create, extension .log",
+		"create, compress, delaycompress", "copytruncate, compress",
+	} {
+		t.Run(options, func(t *testing.T) {
+			dir := t.TempDir()
+			l := newLog(t, filepath.Join(dir, "app.log"))
+			conf := filepath.Join(dir, "conf")
+			text := fmt.Sprintf("%s {\nrotate 20\n%s\n}\n", l.path, strings.ReplaceAll(options, ", ", "\n"))
+			if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := start(t, Config{Path: l.path}).up()
+			var want []string
+			for i := range 23 {
+				line := fmt.Sprint("line ", i)
+				l.write(line + "\n")
+				want = append(want, line)
+				if strings.HasPrefix(options, "copytruncate") {
+					// Between copying and truncating no tool can keep what is written.
+					c.want(want...)
+				}
+				if strings.Contains(options, "dateformat") && i != 7 {
+					continue // a name for each second only
+				}
+				out, err := exec.CommandContext(t.Context(), tool, "-f", "-s", filepath.Join(dir, "state"), conf).CombinedOutput()
+				if err != nil {
+					t.Fatalf("logrotate: %v\n%s", err, out)
+				}
+				l.reopen()
+			}
+			l.write("the end\n")
+			c.want(append(want, "the end")...)
+		})
+	}
+}

@@ -1,0 +1,78 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// layout is a layout of package time, with what it leaves out.
+type layout struct {
+	text          string
+	location      *time.Location
+	noYear, noDay bool // noDay: neither month nor day
+}
+
+// errLayout is returned for a layout that says nothing of the time.
+var errLayout = errors.New("not a time layout (an example: Jan _2 15:04:05)")
+
+// parseLayout finds out what a layout leaves out, by formatting times that
+// differ in nothing else. A nil location is the local one.
+func parseLayout(text string, location *time.Location) (layout, error) {
+	if location == nil {
+		location = time.Local
+	}
+	// A time whose parts all differ from those of the zero time.
+	t := time.Date(2021, time.November, 23, 17, 48, 59, 987654321, time.UTC)
+	formatted := t.Format(text)
+	same := func(u time.Time) bool { return u.Format(text) == formatted }
+	l := layout{
+		text: text, location: location,
+		noYear: same(t.AddDate(28, 0, 0)), // the weekdays are the same
+		noDay:  same(t.AddDate(0, 1, 0)) && same(t.AddDate(0, 0, 7)),
+	}
+	if l.noYear && l.noDay && same(t.Add(time.Minute)) && same(t.Add(time.Hour)) && same(t.Add(time.Second)) {
+		return layout{}, fmt.Errorf("%.100q: %w", text, errLayout)
+	}
+	return l, nil
+}
+
+// slack is how far in the future a time without a year or day may be before it
+// is taken for one of the past: clocks and time zones of writers differ.
+const slack = 24 * time.Hour
+
+// parse reads a time. What the layout leaves out is chosen so that the time is
+// the latest that is not in the future of now, give or take the slack.
+func (l *layout) parse(text string, now time.Time) (time.Time, error) {
+	t, err := time.ParseInLocation(l.text, text, l.location)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if !l.noYear {
+		return t, nil
+	}
+	here := now.In(t.Location())
+	year, month, day := here.Date()
+	if l.noDay {
+		// A time of day: of today or of yesterday. An hour ahead is a clock that
+		// is ahead, not a line that is 23 hours old.
+		t = onDay(t, year, month, day)
+		if t.After(now.Add(time.Hour)) {
+			t = onDay(t, year, month, day-1)
+		}
+		return t, nil
+	}
+	// Four years back there is a 29 February, but for 2100 and its like.
+	for y := year + 1; y > year-9; y-- {
+		u := onDay(t, y, t.Month(), t.Day())
+		if u.Month() == t.Month() && !u.After(now.Add(slack)) {
+			return u, nil
+		}
+	}
+	return onDay(t, year, t.Month(), t.Day()), nil
+}
+
+// onDay returns t's time of day on another day.
+func onDay(t time.Time, year int, month time.Month, day int) time.Time {
+	return time.Date(year, month, day, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), t.Location())
+}

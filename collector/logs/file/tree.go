@@ -1,0 +1,166 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// errNotRegular is returned for a path that leads to anything but a file: what
+// is read of a device or a pipe can't be read again.
+var errNotRegular = errors.New("not a regular file")
+
+// tree is the host's file system, seen below a root: symbolic links lead where
+// they lead on the host. The zero tree is the real root.
+type tree struct{ root string }
+
+func newTree(root string) tree {
+	if root == "" || filepath.Clean(root) == "/" {
+		return tree{}
+	}
+	return tree{root: filepath.Clean(root)}
+}
+
+// found is a file that was opened, and where it is.
+type found struct {
+	f    *os.File
+	name string // below the real root, without symbolic links
+	stat fileStat
+}
+
+// closeFile closes what was only read, if there is something.
+func closeFile(f *os.File) {
+	if f != nil {
+		_ = f.Close()
+	}
+}
+
+// head returns its first bytes; none where there is no file or it can't be read.
+func (f found) head() []byte {
+	if f.f == nil {
+		return nil
+	}
+	head, err := readHead(f.f)
+	if err != nil {
+		return nil
+	}
+	return head
+}
+
+// open opens the file that path leads to.
+func (t tree) open(path string) (found, error) {
+	for range 100 {
+		f, err := t.openOnce(path)
+		if err != nil {
+			return found{}, err
+		}
+		// Had it been renamed before its name was asked for, the name would be what
+		// it was renamed to.
+		if now, err := t.stat(path); err == nil && now.sameFile(f.stat) {
+			return f, nil
+		}
+		closeFile(f.f)
+	}
+	return found{}, &fs.PathError{Op: "open", Path: path, Err: errors.New("it is replaced all the time")}
+}
+
+func (t tree) openOnce(path string) (found, error) {
+	fd, err := t.resolve(path)
+	if err != nil {
+		return found{}, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	st, err := statFD(fd)
+	if err != nil {
+		return found{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	// A file opened through its descriptor is the one that was looked at.
+	self := "/proc/self/fd/" + strconv.Itoa(fd)
+	name, err := os.Readlink(self)
+	if err != nil {
+		return found{}, err
+	}
+	f, err := os.OpenFile(self, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return found{}, &fs.PathError{Op: "open", Path: path, Err: errors.Unwrap(err)}
+	}
+	return found{f: f, name: name, stat: st}, nil
+}
+
+// stat looks at the file that path leads to.
+func (t tree) stat(path string) (fileStat, error) {
+	fd, err := t.resolve(path)
+	if err != nil {
+		return fileStat{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	st, err := statFD(fd)
+	if err != nil {
+		return fileStat{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return st, nil
+}
+
+// resolve opens path for nothing but looking at it, which waits for nobody.
+func (t tree) resolve(path string) (fd int, err error) {
+	if t.root == "" {
+		return unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	root, err := unix.Open(t.root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("root %s: %w", t.root, err)
+	}
+	defer unix.Close(root)
+	// Since 5.6: absolute links, and "..", stay below the root.
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	return unix.Openat2(root, path, &how)
+}
+
+// below returns where path is, links not followed.
+func (t tree) below(path string) string { return filepath.Join(t.root, path) }
+
+// fileStat is what identifies a file, and what changes when it is written.
+type fileStat struct {
+	dev, ino uint64
+	size     int64
+	links    uint64
+	modified unix.Timespec
+}
+
+func (a fileStat) sameFile(b fileStat) bool { return a.dev == b.dev && a.ino == b.ino }
+
+// before tells that a was written last before b was.
+func (a fileStat) before(b fileStat) bool {
+	return a.modified.Sec < b.modified.Sec || a.modified.Sec == b.modified.Sec && a.modified.Nsec < b.modified.Nsec
+}
+
+func statFD(fd int) (fileStat, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fileStat{}, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fileStat{}, errNotRegular
+	}
+	//nolint:unconvert // the fields' types differ between architectures
+	return fileStat{dev: uint64(st.Dev), ino: st.Ino, size: st.Size, links: uint64(st.Nlink), modified: st.Mtim}, nil
+}
+
+// stat looks at an open file.
+func stat(f *os.File) (fileStat, error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return fileStat{}, err
+	}
+	var st fileStat
+	var statErr error
+	if err := conn.Control(func(fd uintptr) { st, statErr = statFD(int(fd)) }); err != nil {
+		return fileStat{}, err
+	}
+	return st, statErr
+}

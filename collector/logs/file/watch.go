@@ -1,0 +1,155 @@
+package file
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// watch tells when something happens in the folders of a file. Without inotify
+// (none left, a network file system) it tells nothing, and the slow look of the
+// reader is all there is.
+type watch struct {
+	w    *fsnotify.Watcher // nil: inotify is not to be had
+	log  *slog.Logger
+	path string // as configured
+	dirs []string
+	stem string // of the names that matter in these folders
+}
+
+func newWatch(path string, log *slog.Logger) *watch {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		log.Warn("changes of a log file are seen late", "path", path, "error", err)
+	}
+	return &watch{w: w, log: log, path: path}
+}
+
+// follow watches the folders of these files. It tells whether one of them was
+// not watched before.
+func (w *watch) follow(names []string) (more bool) {
+	if w.w == nil {
+		return false
+	}
+	var dirs []string
+	for i, name := range names {
+		dir, base := filepath.Split(name)
+		base = strings.TrimSuffix(base, filepath.Ext(base))
+		if i == 0 {
+			w.stem = base
+		}
+		w.stem = common(w.stem, base)
+		if dir = filepath.Clean(dir); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	for _, dir := range w.dirs {
+		if !slices.Contains(dirs, dir) {
+			// It may be gone, and its watch with it.
+			_ = w.w.Remove(dir)
+		}
+	}
+	watched := dirs[:0]
+	for _, dir := range dirs {
+		if !slices.Contains(w.dirs, dir) {
+			if err := w.w.Add(dir); err != nil {
+				w.log.Debug("a log file's folder can't be watched", "path", w.path, "error", err)
+				continue
+			}
+			more = true
+		}
+		watched = append(watched, dir)
+	}
+	w.dirs = watched
+	return more
+}
+
+// again watches the folders anew, should one have been made anew.
+func (w *watch) again() {
+	for _, dir := range w.dirs {
+		if err := w.w.Add(dir); err != nil {
+			w.dirs = nil // follow tries
+			return
+		}
+	}
+}
+
+// common returns what both begin with.
+func common(a, b string) string {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return a[:i]
+		}
+	}
+	return a[:min(len(a), len(b))]
+}
+
+// events never sends without inotify.
+func (w *watch) events() <-chan fsnotify.Event {
+	if w.w == nil {
+		return nil
+	}
+	return w.w.Events
+}
+
+func (w *watch) errors() <-chan error {
+	if w.w == nil {
+		return nil
+	}
+	return w.w.Errors
+}
+
+// matters tells whether an event may be of the file or of one that it was
+// rotated to. Other files of /var/log are written all the time.
+func (w *watch) matters(e fsnotify.Event) bool {
+	return strings.HasPrefix(filepath.Base(e.Name), w.stem)
+}
+
+// wait returns true when there is something to look at or the time is up, and
+// false when ctx has ended.
+func (w *watch) wait(ctx context.Context, timeUp <-chan time.Time) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timeUp:
+			w.again()
+			return true
+		case e, ok := <-w.events():
+			if ok && !w.matters(e) {
+				continue
+			}
+			w.drain()
+			return true
+		case err := <-w.errors():
+			// The queue has overflown: anything may have happened.
+			w.log.Debug("changes of a log file went unseen", "path", w.path, "error", err)
+			return true
+		}
+	}
+}
+
+// drain takes the events that wait: one look is enough for all of them.
+func (w *watch) drain() {
+	for {
+		select {
+		case _, ok := <-w.events():
+			if !ok {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+func (w *watch) close() {
+	if w.w != nil {
+		_ = w.w.Close()
+	}
+}

@@ -1,0 +1,149 @@
+package journald
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoJournalctl is told where there is no journalctl, so that the journal
+// can't be read.
+var ErrNoJournalctl = errors.New("journalctl is not there")
+
+// child is a running journalctl.
+type child struct {
+	out    *os.File // what it prints
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has ended
+	err    error         // how; to be read when done is closed
+}
+
+// startChild runs the command below root ("": the real one) until ctx ends.
+func startChild(ctx context.Context, root, command string, args []string) (*child, error) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make pipe: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	said := &lastWords{}
+	cmd := exec.CommandContext(ctx, command, args...)
+	cmd.Dir = "/"
+	cmd.Env = []string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "SYSTEMD_LOG_TARGET=console", "SYSTEMD_LOG_COLOR=0", "SYSTEMD_LOG_LEVEL=notice",
+	}
+	cmd.Stdout, cmd.Stderr = in, said
+	// The group has whatever journalctl may start.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Chroot: root}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	c := &child{out: out, cancel: cancel, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		defer close(c.done)
+		// Pdeathsig is sent when the thread that has forked ends, so that thread
+		// has to stay as long as the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		_ = in.Close() // the child has its own
+		started <- err
+		if err == nil {
+			c.err = said.explain(cmd.Wait())
+		}
+	}()
+	if err := <-started; err != nil {
+		cancel()
+		<-c.done
+		_ = out.Close()
+		return nil, fmt.Errorf("start journalctl: %w", err)
+	}
+	return c, nil
+}
+
+// stop ends the child, and returns how it has ended.
+func (c *child) stop() error {
+	c.cancel()
+	<-c.done
+	_ = c.out.Close()
+	return c.err
+}
+
+// lastWords keeps the end of what a child says to its standard error.
+type lastWords struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// maxWords is some lines.
+const maxWords = 512
+
+// Write implements io.Writer.
+func (w *lastWords) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, b...)
+	if n := len(w.text) - maxWords; n > 0 {
+		w.text = append(w.text[:0], w.text[n:]...)
+	}
+	return len(b), nil
+}
+
+// explain adds the last line to the error that a child has ended with.
+func (w *lastWords) explain(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lines := bytes.Split(bytes.TrimSpace(w.text), []byte{'\n'})
+	if last := lines[len(lines)-1]; len(last) > 0 {
+		if err == nil {
+			return fmt.Errorf("journalctl has ended: %q", last)
+		}
+		return fmt.Errorf("journalctl has ended: %w: %q", err, last)
+	}
+	if err == nil {
+		return errors.New("journalctl has ended")
+	}
+	return fmt.Errorf("journalctl has ended: %w", err)
+}
+
+// findCommand returns where journalctl is below root.
+func findCommand(root string) (string, error) {
+	candidates := []string{"/usr/bin/journalctl", "/bin/journalctl"}
+	for _, c := range candidates {
+		// A link may lead anywhere below root: that there is one is enough.
+		if _, err := os.Lstat(filepath.Join(root, c)); err == nil {
+			return c, nil
+		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+			return "", err
+		}
+	}
+	where := strings.Join(candidates, ", ")
+	if root != "" {
+		where += " below " + root
+	}
+	return "", fmt.Errorf("%w: none of %s", ErrNoJournalctl, where)
+}
+
+// readMachineID returns this machine's id, "" where it is not known.
+func readMachineID(root string) string {
+	b, err := os.ReadFile(filepath.Join(root, "/etc/machine-id"))
+	if err != nil {
+		return ""
+	}
+	id := string(bytes.TrimSpace(b))
+	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" {
+		return ""
+	}
+	return id
+}

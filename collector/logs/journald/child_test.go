@@ -1,0 +1,306 @@
+package journald
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// helperDir tells the test binary that it is to read this journal until it is
+// killed.
+const helperDir = "KERNOSIS_TEST_JOURNAL"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(helperDir); dir != "" {
+		r, err := New(Config{Directory: dir, Lookback: 24 * time.Hour})
+		if err == nil {
+			err = r.Run(context.Background(), func(item logs.Item) error {
+				_, err := fmt.Printf("%s\n", item.Line.Text)
+				return err
+			})
+		}
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	before := openFiles()
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		if after := openFiles(); after > before {
+			fmt.Fprintf(os.Stderr, "leaked file descriptors: %d before, %d after\n", before, after)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// openFiles counts descriptors but those of the Go runtime's poller, which it
+// opens at the first need and keeps.
+func openFiles() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, e := range entries {
+		target, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") {
+			n++
+		}
+	}
+	return n
+}
+
+// fake makes a program that stands for journalctl. It gets the number of its run
+// as N, and its arguments.
+func fake(t *testing.T, script string) func(*Reader) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "journalctl")
+	text := "#!/bin/sh\nD=" + dir + "\nN=$(cat $D/n 2>/dev/null || echo 0); N=$((N+1)); echo $N >$D/n\n" + script
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // it has to be executed
+		t.Fatal(err)
+	}
+	return func(r *Reader) { r.command = func(string) (string, error) { return path, nil } }
+}
+
+// put writes an entry where a fake finds it.
+func put(t *testing.T, entries ...[]byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "entries")
+	if err := os.WriteFile(path, bytes.Join(entries, nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func fakeEntry(n int) []byte {
+	return exported("__CURSOR", fmt.Sprintf("s=1;i=%x;b=2;m=%x;t=%x;x=%x", n, n, n, n), "__REALTIME_TIMESTAMP", "1", "MESSAGE", strconv.Itoa(n))
+}
+
+// A journalctl that ends, however it does, is started again where it was.
+func TestStartedAgain(t *testing.T) {
+	half := fakeEntry(3)
+	one, two := put(t, fakeEntry(1), fakeEntry(2), half[:len(half)/2]), put(t, fakeEntry(2), fakeEntry(3))
+	c := start(t, Config{}, fake(t, `
+case "$N" in
+1) cat `+one+`; echo some noise >&2; echo "Failed to iterate through journal: Bad message" >&2; exit 1;;
+2) kill -9 $$;;
+3) cat `+two+`; exec sleep 1000;;
+esac`))
+	c.want("1", "2", "3")
+	c.until("status up", func() bool { return len(c.status) > 2 })
+	c.stop()
+	if len(c.status) != 4 || c.status[0] != "up" || !strings.Contains(c.status[1], `"Failed to iterate through journal: Bad message"`) ||
+		!strings.Contains(c.status[2], "signal: killed") || c.status[3] != "up" {
+		t.Errorf("status %q", c.status)
+	}
+}
+
+// What is not the export format ends the child, is told, and is no line.
+func TestGarbage(t *testing.T) {
+	one, two := put(t, fakeEntry(1), []byte("-- no entries --\n\n")), put(t, fakeEntry(1), exported("MESSAGE", "no cursor"), fakeEntry(2))
+	c := start(t, Config{}, fake(t, `
+case "$N" in
+1) cat `+one+`; exec yes;;
+*) cat `+two+`; exec sleep 1000;;
+esac`))
+	c.want("1", "-malformed:1", "2")
+	c.until("status up", func() bool { return len(c.status) == 3 })
+	if !strings.Contains(c.status[1], ErrFormat.Error()) {
+		t.Errorf("status %q", c.status)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "args")
+	c := start(t, Config{Directory: "/a folder", Filter: Filter{Identifiers: []string{"--vacuum-size=1"}}, Position: "1f " + someCursor},
+		fake(t, `printf '%s\n' "$@" >`+out+`.new; env >>`+out+`.new; mv `+out+`.new `+out+`; exec sleep 1000`))
+	deadline := time.Now().Add(patience)
+	var args []byte
+	for args == nil && time.Now().Before(deadline) {
+		args, _ = os.ReadFile(out)
+		time.Sleep(time.Millisecond)
+	}
+	c.stop()
+	for _, want := range []string{
+		"--quiet", "--follow", "--no-tail", "--merge", "--output=export", "--directory=/a folder", "--cursor=" + someCursor, "SYSLOG_IDENTIFIER=--vacuum-size=1", "LC_ALL=C.UTF-8",
+	} {
+		if !strings.Contains(string(args), want+"\n") {
+			t.Errorf("no %q in %s", want, args)
+		}
+	}
+	if strings.Contains(string(args), "HOME=") {
+		t.Errorf("the environment is handed on: %s", args)
+	}
+}
+
+func TestNoJournalctl(t *testing.T) {
+	root := t.TempDir()
+	c := start(t, Config{Root: root})
+	c.until("a status", func() bool { return len(c.status) == 1 })
+	if !strings.Contains(c.status[0], ErrNoJournalctl.Error()) || !strings.Contains(c.status[0], root) {
+		t.Errorf("status %q", c.status)
+	}
+	c.stop()
+	if _, err := findCommand(root); !errors.Is(err, ErrNoJournalctl) {
+		t.Error(err)
+	}
+}
+
+// The real one says why it can't.
+func TestDirectoryThatIsNotThere(t *testing.T) {
+	j := newJournal(t)
+	dir := filepath.Join(j.dir, "none")
+	c := start(t, Config{Directory: dir})
+	c.until("a status", func() bool { return len(c.status) == 1 })
+	if !strings.Contains(c.status[0], "No such file or directory") {
+		t.Errorf("status %q", c.status)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j.dir = dir
+	j.write("a.journal", j.entry("1"))
+	c.want("1")
+}
+
+// children returns the journalctl processes of a parent.
+func children(t *testing.T, parent int) (pids []int) {
+	t.Helper()
+	procs, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range procs {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			continue // it has ended
+		}
+		name, rest, _ := strings.Cut(string(b), ") ")
+		if fields := strings.Fields(rest); strings.HasSuffix(name, "(journalctl") && fields[0] != "Z" && fields[1] == strconv.Itoa(parent) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(p)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func TestChildEndsWithTheContext(t *testing.T) {
+	j := newJournal(t)
+	j.write("a.journal", j.entry("1"))
+	c := start(t, Config{Directory: j.dir})
+	c.want("1")
+	pids := children(t, os.Getpid())
+	if len(pids) != 1 {
+		t.Fatalf("children %v", pids)
+	}
+	if group, err := unix.Getpgid(pids[0]); err != nil || group != pids[0] {
+		t.Errorf("the child's group is %d, %v", group, err)
+	}
+	// Killed by somebody, it comes again and begins where it was.
+	if err := unix.Kill(pids[0], unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	j.write("a.journal", j.entry("2"))
+	c.want("1", "2")
+	c.stop()
+	if pids := children(t, os.Getpid()); len(pids) > 0 {
+		t.Errorf("children %v", pids)
+	}
+}
+
+// When this process is killed, journalctl does not stay.
+func TestChildDiesWithTheProcess(t *testing.T) {
+	j := newJournal(t)
+	j.write("a.journal", j.entry("1"))
+	helper := exec.CommandContext(t.Context(), os.Args[0])
+	helper.Env = append(os.Environ(), helperDir+"="+j.dir)
+	out, err := helper.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := helper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 2)
+	if _, err := out.Read(line); err != nil || string(line) != "1\n" {
+		t.Errorf("the helper says %q, %v", line, err)
+	}
+	pids := children(t, helper.Process.Pid)
+	if len(pids) != 1 {
+		t.Errorf("the helper's children are %v", pids)
+	}
+	if err := helper.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = helper.Wait()
+	deadline := time.Now().Add(patience)
+	for _, pid := range pids {
+		for unix.Kill(pid, 0) == nil && !isZombie(pid) {
+			if time.Now().After(deadline) {
+				t.Fatalf("journalctl %d is still there", pid)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func isZombie(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(b), ") Z ")
+}
+
+// The host's journalctl and journal, below a root.
+func TestRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("changing the root takes privilege")
+	}
+	j := newJournal(t)
+	j.write("a.journal", j.entry("1"))
+	root := t.TempDir()
+	tool, err := exec.LookPath("journalctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	libraries, err := exec.CommandContext(t.Context(), "ldd", tool).Output()
+	if err != nil {
+		t.Skipf("ldd: %v", err)
+	}
+	files := map[string]string{tool: "/usr/bin/journalctl", filepath.Join(j.dir, "a.journal"): "/var/log/journal/a.journal"}
+	for field := range strings.FieldsSeq(string(libraries)) {
+		if strings.HasPrefix(field, "/") {
+			files[field] = field
+		}
+	}
+	for from, to := range files {
+		b, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(root, to)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b, 0o700); err != nil { //nolint:gosec // libraries and a program
+			t.Fatal(err)
+		}
+	}
+	start(t, Config{Root: root, Directory: "/var/log/journal"}).want("1")
+}

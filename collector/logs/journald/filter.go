@@ -1,0 +1,151 @@
+package journald
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// Filter says which entries are wanted: those that match every list that is not
+// empty, by any of its values. The zero Filter wants all.
+type Filter struct {
+	// Identifiers are values of SYSLOG_IDENTIFIER ("source" of
+	// node-problem-detector): what the writer calls itself.
+	Identifiers []string
+	// Units are systemd units; ".service" may be left out.
+	Units []string
+	// Transports are ways into the journal: kernel, syslog, stdout, journal,
+	// audit, driver.
+	Transports []string
+	// Priority is the least urgent one that is wanted (emerg … debug); "": all.
+	Priority string
+}
+
+// The messages of journald about what it has dropped; see sd-messages.h.
+const (
+	messageDropped = "a596d6fe7bfa4994828e72309e95d61e"
+	messageMissed  = "e9bf28e6e834481bb6f48f548ad13606"
+)
+
+// normal returns the filter with whole unit names, or what is wrong with it.
+func (f Filter) normal() (Filter, error) {
+	units := make([]string, len(f.Units))
+	for i, u := range f.Units {
+		if !strings.Contains(u, ".") && u != "" {
+			u += ".service"
+		}
+		units[i] = u
+	}
+	f.Units = units
+	var errs []error
+	for _, list := range [][]string{f.Identifiers, f.Units, f.Transports} {
+		for _, v := range list {
+			if v == "" || len(v) > maxValue || strings.ContainsAny(v, "\x00\n") {
+				errs = append(errs, fmt.Errorf("filter %.100q: want 1 to %d characters", v, maxValue))
+			}
+		}
+	}
+	if f.Priority != "" && f.level() < 0 {
+		errs = append(errs, fmt.Errorf("priority %q: want emerg, alert, crit, err, warning, notice, info or debug", f.Priority))
+	}
+	return f, errors.Join(errs...)
+}
+
+// level returns the number of the least urgent priority; -1: none is known.
+func (f Filter) level() int {
+	for level := range 8 {
+		if logs.PriorityName(level) == f.Priority {
+			return level
+		}
+	}
+	return -1
+}
+
+// isAll tells whether every entry is wanted.
+func (f Filter) isAll() bool {
+	return len(f.Identifiers)+len(f.Units)+len(f.Transports) == 0 && f.Priority == ""
+}
+
+// matches returns the filter as arguments of journalctl: values of one field are
+// alternatives, fields are to match all, and what "+" separates are alternatives.
+// machine is this machine's id; empty: entries of any machine.
+func (f Filter) matches(machine string) []string {
+	var own []string
+	if machine != "" {
+		own = []string{"_MACHINE_ID=" + machine}
+	}
+	args := slices.Clone(own)
+	for _, field := range []struct {
+		name   string
+		values []string
+	}{{"SYSLOG_IDENTIFIER", f.Identifiers}, {"_SYSTEMD_UNIT", f.Units}, {"_TRANSPORT", f.Transports}} {
+		for _, v := range field.values {
+			args = append(args, field.name+"="+v)
+		}
+	}
+	if f.Priority != "" {
+		for level := range f.level() + 1 {
+			args = append(args, "PRIORITY="+strconv.Itoa(level))
+		}
+	}
+	if !f.isAll() {
+		args = append(args, "+", "MESSAGE_ID="+messageDropped, "MESSAGE_ID="+messageMissed, "_TRANSPORT=driver")
+		args = append(args, own...)
+	}
+	return args
+}
+
+// sum tells filters apart.
+func (f Filter) sum() string {
+	h := fnv.New64a()
+	for _, arg := range f.matches("") {
+		_, _ = h.Write(append([]byte(arg), 0)) // it never fails
+	}
+	return strconv.FormatUint(h.Sum64(), 16)
+}
+
+// wants tells whether an entry matches, which need not be asked of others than
+// journald's own: journalctl has chosen them.
+func (f Filter) wants(e *Entry) bool {
+	in := func(list []string, v []byte) bool {
+		return len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return s == string(v) })
+	}
+	return in(f.Identifiers, e.Identifier) && in(f.Units, e.Unit) && in(f.Transports, e.Transport) &&
+		(f.Priority == "" || len(e.Priority) == 1 && int(e.Priority[0]-'0') <= f.level())
+}
+
+// dropped reads what journald says it has dropped, if e says so and the filter
+// wants any of it. origin is the unit, or the kernel.
+func (f Filter) dropped(e *Entry) (n uint64, origin []byte, ok bool) {
+	if string(e.Transport) != "driver" {
+		return 0, nil, false
+	}
+	switch string(e.MessageID) {
+	case messageDropped:
+		// "Suppressed 12 messages from kubelet.service"
+		_, origin, _ = bytes.Cut(e.Message, []byte(" messages from "))
+		if len(f.Units) > 0 && !slices.Contains(f.Units, string(origin)) {
+			return 0, nil, false
+		}
+		n, err := strconv.ParseUint(string(e.Dropped), 10, 64)
+		return n, origin, err == nil
+	case messageMissed:
+		// "Missed 12 kernel messages"
+		if len(f.Units) > 0 || len(f.Transports) > 0 && !slices.Contains(f.Transports, "kernel") ||
+			len(f.Identifiers) > 0 && !slices.Contains(f.Identifiers, logs.OriginKernel) {
+			return 0, nil, false
+		}
+		text, _ := bytes.CutPrefix(e.Message, []byte("Missed "))
+		number, _, _ := bytes.Cut(text, []byte{' '})
+		n, err := strconv.ParseUint(string(number), 10, 64)
+		return n, []byte(logs.OriginKernel), err == nil
+	default:
+		return 0, nil, false
+	}
+}

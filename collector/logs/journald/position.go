@@ -1,0 +1,63 @@
+package journald
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// ErrPosition is returned for what is not a Position of this package.
+var ErrPosition = errors.New("not a position in a journal")
+
+// maxCursor is more than any cursor has: five numbers of at most 32 digits.
+const maxCursor = 256
+
+// position is up to where a journal was handed over.
+type position struct {
+	filter string // checksum of what was asked for
+	cursor string // of the last entry that was handed over; "": none was
+	since  int64  // then where it was begun (Unix, µs)
+}
+
+// text returns the position as it is saved: "FILTER CURSOR" or "FILTER @TIME".
+func (p position) text() logs.Position {
+	if p.cursor == "" {
+		return logs.Position(p.filter + " @" + strconv.FormatInt(p.since, 10))
+	}
+	return logs.Position(p.filter + " " + p.cursor)
+}
+
+func parsePosition(text logs.Position) (position, error) {
+	filter, where, ok := strings.Cut(string(text), " ")
+	if !ok || filter == "" {
+		return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
+	}
+	if digits, ok := strings.CutPrefix(where, "@"); ok {
+		since, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || since < 0 {
+			return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
+		}
+		return position{filter: filter, since: since}, nil
+	}
+	if !isCursor(where) {
+		return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
+	}
+	return position{filter: filter, cursor: where}, nil
+}
+
+// isCursor tells whether journalctl can take it for a cursor: names of one
+// letter with hexadecimal numbers.
+func isCursor(s string) bool {
+	if s == "" || len(s) > maxCursor {
+		return false
+	}
+	for part := range strings.SplitSeq(s, ";") {
+		if len(part) < 3 || part[0] < 'a' || part[0] > 'z' || part[1] != '=' || strings.Trim(part[2:], "0123456789abcdef") != "" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,248 @@
+package journald
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// Unverified is the Origin of what calls itself the kernel, and is not what
+// journald has read of the kernel's log as the kernel's.
+const Unverified = "unverified:" + logs.OriginKernel
+
+// session is one Run.
+type session struct {
+	r      *Reader
+	handle func(logs.Item) error
+	boot   string // this boot's id
+
+	since     int64  // where to begin without a cursor (Unix, µs)
+	cursor    []byte // of the last entry that was handed over; nil: none yet
+	first     bool   // the next entry is the child's first one
+	gapless   bool   // the first entry has to be the cursor's
+	entries   int    // how many the child has given
+	handleErr error
+
+	told   bool
+	status string // the last one told; "": the journal is being read
+
+	entry Entry
+	line  logs.Line
+	loss  logs.Loss
+	names map[string]string // one string for each name that comes again and again
+}
+
+// maxNames bounds the strings that are kept.
+const maxNames = 1024
+
+// begin decides where to begin.
+func (s *session) begin() error {
+	start := position{since: max(0, time.Now().Add(-s.r.cfg.Lookback).UnixMicro())}
+	filter := s.r.cfg.Filter.sum()
+	if s.r.cfg.Position != "" {
+		saved, err := parsePosition(s.r.cfg.Position)
+		if err == nil {
+			start = saved
+		} else if err := s.lose(logs.BadPosition, 0, 0, ""); err != nil {
+			return err
+		}
+	}
+	s.since = start.since
+	if start.cursor != "" {
+		s.cursor, s.gapless = []byte(start.cursor), start.filter == filter
+	}
+	start.filter = filter
+	s.r.mu.Lock()
+	s.r.begun = start
+	s.r.mu.Unlock()
+	return nil
+}
+
+// follow runs journalctl once, and returns why it ended.
+func (s *session) follow(ctx context.Context) error {
+	command, err := s.r.command(s.r.cfg.Root)
+	if err != nil {
+		return err
+	}
+	args := s.args()
+	s.r.cfg.Log.Debug("journalctl is started", "command", command, "args", args)
+	c, err := startChild(ctx, s.r.cfg.Root, command, args)
+	if err != nil {
+		return err
+	}
+	s.first, s.entries = s.cursor != nil, 0
+	err = s.decode(c)
+	ended := c.stop()
+	if err == nil || errors.Is(err, io.EOF) {
+		return ended
+	}
+	return err
+}
+
+// decode hands over what the child prints.
+func (s *session) decode(c *child) error {
+	// It says nothing while there is nothing to read: that it runs on is a sign.
+	if err := c.out.SetReadDeadline(time.Now().Add(settled)); err != nil {
+		return err
+	}
+	d := NewDecoder(&patient{f: c.out, quiet: func() { s.tell(nil) }}, s.r.cfg.MaxText)
+	for {
+		if err := d.Next(&s.entry); err != nil {
+			return err
+		}
+		s.entries++
+		s.tell(nil)
+		if s.handleErr = s.take(); s.handleErr != nil {
+			return s.handleErr
+		}
+	}
+}
+
+// patient reads on when a deadline has passed.
+type patient struct {
+	f     *os.File
+	quiet func() // called then
+}
+
+// Read implements io.Reader.
+func (p *patient) Read(b []byte) (int, error) {
+	for {
+		n, err := p.f.Read(b)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		p.quiet()
+		if err := p.f.SetReadDeadline(time.Time{}); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// take hands over one entry. Its error is that of handle.
+func (s *session) take() error {
+	e := &s.entry
+	if !isCursor(string(e.Cursor)) {
+		return s.lose(logs.Malformed, 1, 0, "") // the child is not understood
+	}
+	if s.first {
+		s.first = false
+		if sameEntry(e.Cursor, s.cursor) {
+			return nil // handed over by an earlier run or child
+		}
+		if s.gapless {
+			// The entry is gone: vacuumed, with an unknown number after it.
+			if err := s.lose(logs.Rotated, 0, 0, ""); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.deliver(e); err != nil {
+		return err
+	}
+	s.cursor, s.gapless = append(s.cursor[:0], e.Cursor...), true
+	s.r.setCursor(s.cursor)
+	return nil
+}
+
+func (s *session) deliver(e *Entry) error {
+	f := s.r.cfg.Filter
+	if n, origin, ok := f.dropped(e); ok {
+		if err := s.lose(logs.Suppressed, n, 0, s.name(origin)); err != nil {
+			return err
+		}
+	}
+	if string(e.Transport) == "driver" && !f.wants(e) {
+		return nil // it was asked for because of its number only
+	}
+	s.fill(e)
+	if err := s.handle(logs.Item{Line: &s.line}); err != nil {
+		return err
+	}
+	if cut := e.MessageSize - uint64(len(e.Message)); cut > 0 {
+		return s.lose(logs.TooLong, 1, cut, s.line.Origin)
+	}
+	return nil
+}
+
+// fill makes a line of the entry.
+func (s *session) fill(e *Entry) {
+	s.line = logs.Line{
+		Time: time.UnixMicro(int64(e.Realtime)).UTC(), Seq: e.Seq(),
+		Origin: s.origin(e), Unit: s.name(e.Unit), Text: e.Message,
+	}
+	if len(e.Priority) == 1 {
+		s.line.Priority = logs.PriorityName(int(e.Priority[0]) - '0')
+	}
+	if string(e.BootID) == s.boot {
+		s.line.BootTime = time.Duration(e.Monotonic)*time.Microsecond + suspended()
+	}
+}
+
+// origin says who has written the entry.
+func (s *session) origin(e *Entry) string {
+	switch {
+	case string(e.Identifier) == logs.OriginKernel:
+		if string(e.Transport) == "kernel" && (len(e.Facility) == 0 || string(e.Facility) == "0") {
+			return logs.OriginKernel
+		}
+		return Unverified
+	case len(e.Identifier) > 0:
+		return s.name(e.Identifier)
+	case len(e.Unit) > 0:
+		return s.name(e.Unit)
+	default:
+		return s.name(e.Comm)
+	}
+}
+
+// name returns b as a string, which is the same one each time.
+func (s *session) name(b []byte) string {
+	if name, ok := s.names[string(b)]; ok {
+		return name
+	}
+	if len(s.names) >= maxNames {
+		clear(s.names)
+	}
+	name := string(b)
+	s.names[name] = name
+	return name
+}
+
+// tell tells whether the journal can be read, when that changes.
+func (s *session) tell(err error) {
+	status := ""
+	if err != nil {
+		status = err.Error()
+	}
+	if s.told && status == s.status {
+		return
+	}
+	s.told, s.status = true, status
+	if err != nil {
+		s.r.cfg.Log.Warn("the journal can't be read", "error", err)
+	}
+	if s.r.cfg.Status != nil {
+		s.r.cfg.Status(err)
+	}
+}
+
+func (s *session) lose(reason logs.Reason, lines, bytes uint64, origin string) error {
+	s.loss = logs.Loss{Time: time.Now(), Reason: reason, Lines: lines, Bytes: bytes, Origin: origin}
+	return s.handle(logs.Item{Loss: &s.loss})
+}
+
+// suspended returns how long this machine was suspended since its boot, which
+// journald's monotonic times leave out.
+func suspended() time.Duration {
+	var boot, mono unix.Timespec
+	// They can't fail.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono)
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot)
+	return max(0, time.Duration(boot.Nano()-mono.Nano()).Truncate(time.Millisecond))
+}

@@ -1,0 +1,163 @@
+package kmsg
+
+import (
+	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+const (
+	// skipAtMost bounds the passing by of old records, should somebody write
+	// faster than they can be read.
+	skipAtMost = 2 * time.Second
+	// clockError is how far a time may be off before the clocks' difference is
+	// taken anew: less is the time that it takes to be woken.
+	clockError = 100 * time.Millisecond
+)
+
+// stream is one Run.
+type stream struct {
+	r      *Reader
+	dev    device
+	boot   string
+	handle func(logs.Item) error
+	buf    []byte
+
+	next  uint64 // the sequence number that is due
+	known bool   // next is set
+	saved bool   // next comes from a Position and was not reached yet
+	seen  uint64 // the sequence number behind the last one read
+	owed  uint64 // records read whose number is not known: no gap
+
+	skip   bool          // records before cutoff are passed by
+	cutoff time.Duration // by the scheduler's clock; negative: all of them
+	skipTo time.Time     // when passing by ends in any case
+
+	clock  *hostfs.Clock
+	offset time.Duration // from the scheduler's clock to CLOCK_BOOTTIME
+	waited bool          // the next record was waited for, so it is of now
+
+	rec  Record
+	line logs.Line
+	loss logs.Loss
+}
+
+// start decides where to begin.
+func (s *stream) start() error {
+	if s.r.cfg.Position != "" {
+		pos, err := parsePosition(s.r.cfg.Position)
+		if err == nil {
+			s.known = true
+			if pos.boot == s.boot {
+				s.next, s.saved = pos.next, true
+			}
+			return nil
+		}
+		if err := s.lose(logs.BadPosition, 0); err != nil {
+			return err
+		}
+	}
+	s.skip, s.skipTo, s.cutoff = true, time.Now().Add(skipAtMost), -1
+	if s.r.cfg.Lookback > 0 {
+		s.cutoff = max(0, monotonic()-s.r.cfg.Lookback)
+	}
+	return nil
+}
+
+// record hands over one record, and before it what is missing.
+func (s *stream) record(b []byte) error {
+	numbered, parseErr := Parse(b, &s.rec)
+	if !numbered {
+		s.owed++
+		return s.lose(logs.Malformed, 1)
+	}
+	seq := s.rec.Seq
+	s.seen = seq + 1
+	if s.known && seq < s.next {
+		return nil // handed over by an earlier run
+	}
+	if s.known && seq > s.next+s.owed {
+		if err := s.lose(logs.Overrun, seq-s.next-s.owed); err != nil {
+			return err
+		}
+	}
+	s.owed, s.saved = 0, false
+	s.advance(seq)
+	switch {
+	case s.passBy():
+	case parseErr != nil:
+		if err := s.lose(logs.Malformed, 1); err != nil {
+			return err
+		}
+	default:
+		s.fill()
+		if err := s.handle(logs.Item{Line: &s.line}); err != nil {
+			return err
+		}
+	}
+	s.advance(seq + 1)
+	return nil
+}
+
+// passBy tells whether the record is from before the time to begin at.
+func (s *stream) passBy() bool {
+	if s.skip && (s.cutoff >= 0 && s.rec.Time >= s.cutoff || !time.Now().Before(s.skipTo)) {
+		s.skip = false
+	}
+	return s.skip
+}
+
+// fill makes a line of the record.
+func (s *stream) fill() {
+	if s.waited {
+		s.waited = false
+		// None is from the future, and one that was waited for is of now.
+		if o := hostfs.BootTime() - s.rec.Time; o < s.offset || o > s.offset+clockError {
+			s.offset = o
+		}
+	}
+	boot := s.rec.Time + s.offset
+	s.line = logs.Line{
+		Time: s.clock.Wall(boot), BootTime: boot, Seq: s.rec.Seq,
+		Priority: logs.PriorityName(s.rec.Level), Origin: facilityName(s.rec.Facility),
+		Subsystem: s.rec.Subsystem, Device: s.rec.Device,
+		Text: s.rec.Text, Continues: s.rec.Fragment,
+	}
+}
+
+func (s *stream) advance(next uint64) {
+	s.next, s.known = next, true
+	s.r.setPosition(position{boot: s.boot, next: next})
+}
+
+// atEnd is called when everything was read: what comes now is new.
+func (s *stream) atEnd() error {
+	s.skip = false
+	if !s.saved || s.seen == 0 || s.seen >= s.next {
+		return nil
+	}
+	// The numbers of this boot end before the position: a machine that was set
+	// back to a snapshot. The log can't be told from what was handed over.
+	s.saved = false
+	s.advance(s.seen)
+	return s.lose(logs.BadPosition, 0)
+}
+
+// tooLong is called when a record did not fit, which the kernel then passes by.
+func (s *stream) tooLong() error {
+	if len(s.buf) < maxBuffer {
+		s.buf = make([]byte, 2*len(s.buf))
+	}
+	s.owed++
+	return s.lose(logs.TooLong, 1)
+}
+
+// lose tells a loss, unless what is lost would have been passed by.
+func (s *stream) lose(reason logs.Reason, lines uint64) error {
+	if s.skip {
+		return nil
+	}
+	s.loss = logs.Loss{Time: time.Now(), Reason: reason, Lines: lines, Origin: logs.OriginKernel}
+	return s.handle(logs.Item{Loss: &s.loss})
+}
