@@ -120,14 +120,38 @@ func (d *diskIO) name(r *bpf.DiskIO) event.Device {
 	}
 	major, minor := hostfs.SplitKernelDev(r.Dev)
 	dev := d.env.devices.Device(major, minor)
-	if name := bpf.CString(r.DiskName[:]); len(name) > 0 && isNumber(dev.Name) {
-		if r.Dev == r.Disk {
-			dev.Name = event.SafeText(string(name), 64)
-		} else {
-			dev.Parent = event.SafeText(string(name), 64)
+	if r.DiskName[0] == 0 || isDisk(r, &dev) {
+		return dev
+	}
+	if !isNumber(dev.Name) {
+		// What is remembered may be the number's former disk.
+		d.env.devices.Forget(major, minor)
+		if dev = d.env.devices.Device(major, minor); isDisk(r, &dev) {
+			return dev
 		}
 	}
-	return dev
+	// The disk is gone, and perhaps its number another's already.
+	name := diskName(r)
+	if r.Dev == r.Disk {
+		return event.Device{Major: major, Minor: minor, Name: name}
+	}
+	return event.Device{Major: major, Minor: minor, Name: fmt.Sprintf("%d:%d", major, minor), Parent: name}
+}
+
+// isDisk tells whether the device is, or is a partition of, the disk by whose
+// name the kernel called it in the record.
+func isDisk(r *bpf.DiskIO, dev *event.Device) bool {
+	known := dev.Name
+	if r.Dev != r.Disk {
+		known = dev.Parent
+	}
+	return string(bpf.CString(r.DiskName[:])) == known || diskName(r) == known
+}
+
+// diskName is the kernel's name of a record's disk, as [hostfs.Devices] writes
+// it: sysfs can't have a slash.
+func diskName(r *bpf.DiskIO) string {
+	return event.SafeText(strings.ReplaceAll(string(bpf.CString(r.DiskName[:])), "!", "/"), 64)
 }
 
 // isNumber: "259:3" is no kernel's name of a disk.

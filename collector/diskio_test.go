@@ -187,6 +187,44 @@ func TestDecodeDiskIO(t *testing.T) {
 	}
 }
 
+// A number is another disk's within the second in which its former owner is
+// remembered: the record knows better. When the disk that failed is gone, and
+// its number another's, the record is all there is.
+func TestDecodeDiskIOOfReusedNumber(t *testing.T) {
+	d := testDiskIO(t)
+	decode := func(name string) event.Device {
+		t.Helper()
+		r := partitionError()
+		r.Dev, r.Start = r.Disk, 0
+		r.DiskName = [32]byte{}
+		copy(r.DiskName[:], name)
+		var ev event.Event
+		if ok, err := d.decode(&r.H, rawOf(r), &ev); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		return *ev.Device
+	}
+	if got := decode("sda"); got.Name != "sda" {
+		t.Fatalf("%+v", got)
+	}
+	link := d.env.fs.Path("/sys/dev/block/8:0")
+	if err := errors.Join(os.Remove(link), os.Symlink("../../devices/virtual/block/dm-0", link)); err != nil {
+		t.Fatal(err)
+	}
+	if got := decode("sda"); got.Name != "sda" {
+		t.Errorf("remembered within the second: %+v", got)
+	}
+	if got := decode("dm-0"); got.Name != "dm-0" {
+		t.Errorf("the number's new owner: %+v", got)
+	}
+	if got := decode("sda"); got.Name != "sda" || len(got.Mounts) != 0 || got.Major != 8 {
+		t.Errorf("its former owner: %+v", got)
+	}
+	if got := decode("c!d0"); got.Name != "c/d0" {
+		t.Errorf("a slash: %+v", got)
+	}
+}
+
 func TestDecodeDiskIOAllocatesNothing(t *testing.T) {
 	d := testDiskIO(t)
 	path := partitionError()

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ func volumeError(dev uint32, at time.Duration) *bpf.DiskIO {
 	r := partitionError()
 	r.H.BootNS = uint64(at)
 	r.Dev, r.Disk, r.Start, r.Flags = dev, dev, 0, bpf.DiskIOStatus|bpf.DiskIOBio
+	copy(r.DiskName[:], fmt.Sprintf("dm-%d", dev&0xff))
 	return r
 }
 

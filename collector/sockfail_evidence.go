@@ -14,7 +14,7 @@ const (
 	// lookLimit bounds one failure's look-ups, answerLimit one answer. They take
 	// some 300 and 50 µs, a namespace with 100,000 sockets 100 ms to list; the
 	// rest is for a node so short of CPU that its probes fail.
-	lookLimit   = time.Second
+	lookLimit   = 2 * time.Second
 	answerLimit = 500 * time.Millisecond
 	// lookRate is how many failures a second are looked into, one after another:
 	// at 0.3 ms each they take 1.5 % of a CPU. lookBurst is how many at once,

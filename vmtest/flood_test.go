@@ -3,7 +3,6 @@ package vmtest
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -223,15 +222,6 @@ func awaitSum(t *testing.T, a *agenttest.Agent, n int, stem string, sum uint64, 
 	}
 	if told+lost != sum {
 		t.Errorf("%d told and %d lost of %d", told, lost, sum)
-		names := map[string]int{}
-		times := map[string]int{}
-		for _, e := range a.Entries()[n:] {
-			if e.Event != nil && e.Event.DiskIO != nil {
-				names[e.Event.Device.Name]++
-				times[fmt.Sprint(e.Event.CPU, e.Event.BootTime)]++
-			}
-		}
-		t.Logf("ZZ names %v distinct times %d clocksource %s", names, len(times), attribute("/sys/devices/system/clocksource/clocksource0/current_clocksource"))
 	}
 	return told, lost
 }

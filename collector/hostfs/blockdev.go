@@ -150,6 +150,10 @@ func (d *Devices) Device(major, minor uint32) event.Device {
 	return e.device
 }
 
+// Forget has the next answer for a device read anew: the caller knows that the
+// number is another disk's by now.
+func (d *Devices) Forget(major, minor uint32) { d.cache.Remove(devKey(major, minor)) }
+
 // diskSeq returns a number that no other disk has had since boot, 0: none told.
 func (f FS) diskSeq(disk string) uint64 {
 	if disk == "" {
