@@ -30,8 +30,8 @@ demo: build setup ## as root: inject real kernel faults, show each one detected 
 .PHONY: test
 test: setup ## run all tests; as root also those on the real kernel
 	@if [ "$$(id -u)" != 0 ]; then echo "not root: the tests on the real kernel are skipped"; fi
-	# One package at a time: while another one attaches to and detaches from the
-	# same tracepoints, single events are missed (docs/kernel-quirks.md).
+	# One package at a time: they count faults of the one kernel they share, and on
+	# some machines a busy host hides single ones (docs/kernel-quirks.md).
 	go test -race -p 1 -timeout 15m ./...
 
 ##@ Quality
