@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 )
@@ -41,9 +42,12 @@ type Losses struct {
 func (l *Loaded) RingFull() (uint64, error) { return l.lostElement(lostRingFull) }
 
 // Skipped returns how many runs of the stem's programs the kernel skipped since
-// they were loaded.
+// they were loaded, but for those that another program stands in for.
 func (l *Loaded) Skipped() (sum uint64, err error) {
 	for name, p := range l.programs {
+		if l.stoodInFor(name) {
+			continue
+		}
 		stats, err := p.Stats()
 		if err != nil {
 			return 0, fmt.Errorf("statistics of %s: %w", name, err)
@@ -51,6 +55,22 @@ func (l *Loaded) Skipped() (sum uint64, err error) {
 		sum += stats.RecursionMisses
 	}
 	return sum, nil
+}
+
+// stoodInFor tells whether a hook whose programs are never skipped sees what this
+// program does. One on demand that nobody asked for counts: then there is nothing
+// to see.
+func (l *Loaded) stoodInFor(program string) bool {
+	for _, h := range l.stem.hooks {
+		serves := func(v variant) bool { return v.program == program }
+		if h.standIn == "" || !slices.ContainsFunc(h.variants, serves) {
+			continue
+		}
+		return slices.ContainsFunc(l.Reports(), func(r VariantReport) bool {
+			return r.Hook == h.standIn && (r.State == Attached || r.State == Adopted || r.State == OnDemand)
+		})
+	}
+	return false
 }
 
 // Losses returns what was lost since the last [Loaded.ToldLosses], of this run
@@ -112,7 +132,9 @@ func (l *Loaded) noteLost(i uint32, total uint64) error {
 // CheckLinks verifies that the kernel still has every link of the stem.
 func (l *Loaded) CheckLinks() error {
 	for hook, lk := range l.links {
-		if _, err := lk.Info(); err != nil {
+		// Before 5.15 a kprobe's link is a file of this process, which nobody
+		// can detach, and has no information.
+		if _, err := lk.Info(); err != nil && !errors.Is(err, ebpf.ErrNotSupported) {
 			return fmt.Errorf("%s: hook %s is detached: %w", l.Stem, hook, err)
 		}
 	}

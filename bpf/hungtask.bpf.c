@@ -39,6 +39,7 @@ union kn_hungtask_records {
 /* include/linux/sched.h */
 #define TASK_UNINTERRUPTIBLE 0x0002
 #define TASK_NOLOAD 0x0400 /* idle kernel threads: asleep for want of work */
+#define PF_EXITING 0x4
 
 /* Ticks a second. */
 const volatile __u64 hz = 250;
@@ -268,9 +269,11 @@ static __always_inline bool report_hung(struct task_struct *task, struct kn_hung
 	return true;
 }
 
+/* task is the one that slept, or the one that has its pid now. */
 static __always_inline bool report_resumed(struct task_struct *task, struct kn_hungtask_sleep *s,
-					   bool exited)
+					   bool same_task)
 {
+	struct task_struct___hung *t = (void *)task;
 	struct kn_hungtask_resumed *r =
 		reserve_record(struct kn_hungtask_resumed, KN_HUNGTASK_RESUMED);
 
@@ -279,9 +282,11 @@ static __always_inline bool report_resumed(struct task_struct *task, struct kn_h
 	r->task = s->task;
 	r->blocked_ns = s->seen_ns - s->since_ns;
 	r->detector = s->reported;
-	r->exited = exited;
+	/* One that a signal ended may be met on its way out, or waiting for its
+	 * parent. */
+	r->exited = !same_task || BPF_CORE_READ(t, flags) & PF_EXITING;
 	__builtin_memset(r->pad, 0, sizeof(r->pad));
-	if (exited) {
+	if (!same_task) {
 		no_chain(&r->memory);
 		no_chain(&r->dfl);
 	} else {
@@ -324,7 +329,7 @@ static __always_inline void handle_task(struct task_struct *task, __u32 pid, con
 	bool asleep = detector == KN_HUNG_KHUNGTASKD || stuck(task);
 
 	if (s && !(same_task && asleep && s->switches == switches)) {
-		if (s->reported && !report_resumed(task, s, !same_task)) {
+		if (s->reported && !report_resumed(task, s, same_task)) {
 			s->generation = set->generation;
 			return;
 		}

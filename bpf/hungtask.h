@@ -39,13 +39,13 @@ _Static_assert(sizeof(struct kn_hungtask) ==
 		       24 + 2 * 40 + 3 * 8 + 8 + 8 * KN_HUNG_STACK + 2 * sizeof(struct kn_chain),
 	       "wire");
 
-/* A reported task runs again, or another has its pid. */
+/* A reported task runs again, exits, or another has its pid. */
 struct kn_hungtask_resumed {
 	struct kn_header h;
 	struct kn_task task;
 	__u64 blocked_ns; /* when it was last seen blocked */
 	__u8 detector;    /* that reported it */
-	__u8 exited;      /* then the chains are empty */
+	__u8 exited;      /* then the chains may be empty */
 	__u8 pad[6];
 	struct kn_chain memory;
 	struct kn_chain dfl;

@@ -4,7 +4,9 @@
  * sockfail: connections to targets (probe targets) that fail, one record each.
  *
  * Hooks: inet_sock_set_state follows a connection from SYN_SENT, in the context
- * of the task that opens it, to its end; tcp_retransmit_skb tells that the SYN
+ * of the task that opens it, to its end. So does a sock_ops program, because the
+ * kernel skips the other one at times (sockfail_follow.bpf.h): whichever comes
+ * first acts. tcp_retransmit_skb tells that the SYN
  * has no answer while it is still waited for; tcp_receive_reset that the end was
  * a reset. kfree_skb (with a reason, v5.17) and icmp_send tell what became
  * of packets; they know no socket that helps, so what they see is kept by tuple
@@ -492,15 +494,16 @@ static __always_inline void handle_end(struct sock *sk, int old, int new)
 		}
 		/* bytes_acked is 1 after the handshake. */
 		sent = o.acked > 1 || o.unacked;
+		if (new == TCP_FIN_WAIT1 && sent &&
+		    BPF_CORE_READ(sk, sk_shutdown) != SHUTDOWN_MASK) {
+			/* shutdown(SHUT_WR), not close(): the answer may follow. */
+			c->flags |= HALF_CLOSED;
+			return;
+		}
 		if (flags & HALF_CLOSED) {
 			sent = true;
 			if (BPF_CORE_READ(sk, sk_shutdown) & RCV_SHUTDOWN)
 				none = 1; /* the peer's FIN counts too, if it came */
-		} else if (new == TCP_FIN_WAIT1 && sent &&
-			   BPF_CORE_READ(sk, sk_shutdown) != SHUTDOWN_MASK) {
-			/* shutdown(SHUT_WR), not close(): the answer may follow. */
-			c->flags |= HALF_CLOSED;
-			return;
 		}
 		failed = (flags & KN_SOCK_RESET) || o.err || (sent && o.received <= none);
 	}
@@ -521,25 +524,30 @@ forget:
 	bpf_map_delete_elem(&conns, &key);
 }
 
-SEC("raw_tp/inet_sock_set_state")
-int state_raw(__u64 *ctx)
+/* Called twice for a change that both programs see: what the first has done makes
+ * the second do nothing. */
+static __always_inline void handle_state(struct sock *sk, int old, int new)
 {
-	struct sock *sk = (void *)ctx[0];
-	int old = ctx[1], new = ctx[2];
 	bool opens = old == TCP_CLOSE && new == TCP_SYN_SENT;
 	struct config *cfg;
 
 	if (!opens && old != TCP_SYN_SENT && old != TCP_ESTABLISHED &&
 	    (new != TCP_CLOSE || old == TCP_LISTEN || old == TCP_SYN_RECV))
-		return 0;
+		return;
 	cfg = active_config();
 	/* MPTCP reports its own socket's states beside its subflows'. */
 	if (!cfg || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
-		return 0;
+		return;
 	if (opens)
 		handle_open(sk, cfg);
 	else
 		handle_end(sk, old, new);
+}
+
+SEC("raw_tp/inet_sock_set_state")
+int state_raw(__u64 *ctx)
+{
+	handle_state((struct sock *)ctx[0], ctx[1], ctx[2]);
 	return 0;
 }
 
@@ -652,5 +660,6 @@ int error_kp(void *ctx)
 
 #include "sockfail_packet.bpf.h"
 #include "sockfail_connect.bpf.h"
+#include "sockfail_follow.bpf.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -29,7 +29,7 @@ func sockfail() Stem {
 			return spec.Variables[SockfailVarDropReasons].Set(faultReasons(k))
 		},
 		hooks: []hook{
-			{name: "state", variants: []variant{
+			{name: hookState, standIn: hookFollow, variants: []variant{
 				{program: SockfailProgStateRaw, attach: rawTracepoint("inet_sock_set_state")},
 			}},
 			{name: "reset", variants: []variant{
@@ -37,6 +37,9 @@ func sockfail() Stem {
 			}},
 			// The others see every packet dropped, or every connect(): they
 			// are attached while there are targets.
+			{name: hookFollow, optional: true, onDemand: true, variants: []variant{
+				{program: SockfailProgFollowOps, attach: cgroupRoot(ebpf.AttachCGroupSockOps)},
+			}},
 			{name: hookResend, optional: true, onDemand: true, variants: []variant{
 				{program: SockfailProgResendRaw, attach: rawTracepoint("tcp_retransmit_skb")},
 			}},
@@ -71,6 +74,8 @@ func sockfail() Stem {
 }
 
 const (
+	hookState    = "state"
+	hookFollow   = "follow"
 	hookResend   = "resend"
 	hookError    = "error"
 	hookDrop     = "drop"
@@ -83,7 +88,7 @@ const (
 
 // SockFailTargetHooks are the hooks to attach while there are targets.
 func SockFailTargetHooks() []string {
-	return []string{hookResend, hookError, hookDrop, hookICMP, hookConnect4, hookConnect6, hookReturn4, hookReturn6}
+	return []string{hookFollow, hookResend, hookError, hookDrop, hookICMP, hookConnect4, hookConnect6, hookReturn4, hookReturn6}
 }
 
 func hasTracepoint(name string, args int) func(*Kernel) error {

@@ -33,6 +33,7 @@ const (
 	SockfailProgErrorFentry  = "error_fentry"
 	SockfailProgErrorKp      = "error_kp"
 	SockfailProgErrorRaw     = "error_raw"
+	SockfailProgFollowOps    = "follow_ops"
 	SockfailProgIcmpRaw      = "icmp_raw"
 	SockfailProgResendRaw    = "resend_raw"
 	SockfailProgResetRaw     = "reset_raw"
@@ -94,6 +95,7 @@ type SockfailProgramSpecs struct {
 	ErrorFentry  *ebpf.ProgramSpec `ebpf:"error_fentry"`
 	ErrorKp      *ebpf.ProgramSpec `ebpf:"error_kp"`
 	ErrorRaw     *ebpf.ProgramSpec `ebpf:"error_raw"`
+	FollowOps    *ebpf.ProgramSpec `ebpf:"follow_ops"`
 	IcmpRaw      *ebpf.ProgramSpec `ebpf:"icmp_raw"`
 	ResendRaw    *ebpf.ProgramSpec `ebpf:"resend_raw"`
 	ResetRaw     *ebpf.ProgramSpec `ebpf:"reset_raw"`
@@ -193,6 +195,7 @@ type SockfailPrograms struct {
 	ErrorFentry  *ebpf.Program `ebpf:"error_fentry"`
 	ErrorKp      *ebpf.Program `ebpf:"error_kp"`
 	ErrorRaw     *ebpf.Program `ebpf:"error_raw"`
+	FollowOps    *ebpf.Program `ebpf:"follow_ops"`
 	IcmpRaw      *ebpf.Program `ebpf:"icmp_raw"`
 	ResendRaw    *ebpf.Program `ebpf:"resend_raw"`
 	ResetRaw     *ebpf.Program `ebpf:"reset_raw"`
@@ -213,6 +216,7 @@ func (p *SockfailPrograms) Close() error {
 		p.ErrorFentry,
 		p.ErrorKp,
 		p.ErrorRaw,
+		p.FollowOps,
 		p.IcmpRaw,
 		p.ResendRaw,
 		p.ResetRaw,

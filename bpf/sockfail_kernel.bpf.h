@@ -146,4 +146,28 @@ struct bpf_sock_addr {
 	__u32 protocol;
 };
 
+/* Context of a sock_ops program, and what of it is used: user space's ABI too. */
+struct bpf_sock;
+
+struct bpf_sock_ops {
+	__u32 op;
+	__u32 args[4];
+	__u32 addresses[14]; /* family to is_fullsock */
+	__u32 snd_cwnd;
+	__u32 srtt_us;
+	__u32 bpf_sock_ops_cb_flags;
+	__u32 figures[20]; /* state to sk_txhash */
+	__u64 bytes_received;
+	__u64 bytes_acked;
+	struct bpf_sock *sk;
+};
+_Static_assert(__builtin_offsetof(struct bpf_sock_ops, bpf_sock_ops_cb_flags) == 84, "ABI");
+_Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "ABI");
+
+enum {
+	BPF_SOCK_OPS_STATE_CB_FLAG = 1 << 2,
+	BPF_SOCK_OPS_TCP_CONNECT_CB = 3,
+	BPF_SOCK_OPS_STATE_CB = 10,
+};
+
 #endif

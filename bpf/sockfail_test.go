@@ -274,15 +274,46 @@ func TestSockFailRecovers(t *testing.T) {
 	}
 }
 
+// TestSockFailMidStream has connections end in each way, seen by both programs
+// that follow states, and by either alone: the kernel may skip one.
 func TestSockFailMidStream(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
-	for _, c := range []struct {
-		name   string
-		server func(net.Conn)
-		client func(net.Conn) error
-		check  func(*SockFail) bool // nil: no record
-	}{
+	for _, by := range []struct{ name, without string }{
+		{"both", ""},
+		{"tracepoint", hookFollow},
+		{"sock_ops", hookState},
+	} {
+		t.Run(by.name, func(t *testing.T) {
+			l := watch(t, k, NewSockTargetKey(n.inode, netip.Addr{}, 0))
+			if by.without != "" {
+				if err := l.Detach(by.without); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range conversations() {
+				t.Run(c.name, func(t *testing.T) { c.run(t, n, l) })
+			}
+		})
+	}
+}
+
+// conversation is how a connection goes, and what is told of it.
+type conversation struct {
+	name   string
+	server func(net.Conn)       // nil: nobody listens
+	client func(net.Conn) error // nil: the connection fails
+	check  func(*SockFail) bool // nil: no record
+}
+
+func conversations() []conversation {
+	return []conversation{
+		{"refused", nil, nil, func(r *SockFail) bool {
+			return r.Flags == SockReset && r.Err == uint32(syscall.ECONNREFUSED) && r.OldState == 2
+		}},
+		{"recovered", func(net.Conn) {}, func(c net.Conn) error { _, err := io.ReadAll(c); return err }, func(r *SockFail) bool {
+			return r.H.Kind == KindSockFailRecovered && r.Flags == SockEstablished|SockPeerClosed
+		}},
 		{"answered", echo, ask(1), nil},
 		{"answered after shutdown", echoAtEnd, askAndShut, nil},
 		{"server speaks first", func(c net.Conn) { io.WriteString(c, "hello"); io.ReadAll(c) }, ask(1), nil},
@@ -302,35 +333,46 @@ func TestSockFailMidStream(t *testing.T) {
 			}
 			return c.(*net.TCPConn).CloseWrite()
 		}, func(r *SockFail) bool { return r.Flags&SockEstablished != 0 && r.BytesReceived <= 1 }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := watch(t, k, NewSockTargetKey(n.inode, netip.Addr{}, 0))
-			served := make(chan struct{}, 1)
-			at := n.listen(t, "127.0.0.1:0", func(conn net.Conn) {
-				conn.SetDeadline(time.Now().Add(2 * time.Second))
-				c.server(conn)
-				conn.Close()
-				served <- struct{}{}
-			})
-			n.in(t, func() error {
-				conn, err := net.Dial("tcp", at.String())
-				if err != nil {
-					return err
-				}
-				defer conn.Close()
-				return c.client(conn)
-			})
-			<-served
-			if c.check == nil {
-				if got := drainSockets(t, l); len(got) != 0 {
-					t.Fatalf("got %+v", got)
-				}
-				return
-			}
-			if got := waitSockets(t, l, 1); len(got) != 1 || !c.check(&got[0]) {
-				t.Fatalf("got %+v", got)
-			}
+	}
+}
+
+// talkAt is where all conversations are: a recovery is told of a destination.
+const talkAt = "127.0.0.1:4711"
+
+func (c conversation) run(t *testing.T, n *testNet, l *Loaded) {
+	served := make(chan struct{}, 1)
+	if c.server != nil {
+		n.listen(t, talkAt, func(conn net.Conn) {
+			conn.SetDeadline(time.Now().Add(2 * time.Second))
+			c.server(conn)
+			conn.Close()
+			served <- struct{}{}
 		})
+	}
+	n.in(t, func() error {
+		conn, err := net.Dial("tcp", talkAt)
+		if c.client == nil {
+			served <- struct{}{}
+			if !errors.Is(err, syscall.ECONNREFUSED) {
+				return fmt.Errorf("dial: %w, want refused", err)
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return c.client(conn)
+	})
+	<-served
+	if c.check == nil {
+		if got := drainSockets(t, l); len(got) != 0 {
+			t.Fatalf("got %+v", got)
+		}
+		return
+	}
+	if got := waitSockets(t, l, 1); len(got) != 1 || !c.check(&got[0]) {
+		t.Fatalf("got %+v", got)
 	}
 }
 

@@ -30,6 +30,9 @@ type hook struct {
 	optional bool // the stem is complete without it
 	onDemand bool // attached by Loaded.Attach only
 	variants []variant
+	// standIn is a hook that sees the same by programs which the kernel never
+	// skips: where it works, runs of this one's that were skipped lose nothing.
+	standIn string
 }
 
 // variant is one program that can serve a hook, best first in the hook's list.
