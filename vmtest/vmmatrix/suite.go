@@ -36,7 +36,8 @@ func suites() []suite {
 		{name: "variants", pkg: "bpf", run: "TestEveryVariantAlone", cgroup: guest.CgroupV2, row: variantRow, load: []string{"xfs"}},
 		// Its verdicts are those of the faults above, without the agent around it.
 		{name: "collector", pkg: "collector", skip: "^TestSockFailVerdicts$", cgroup: guest.CgroupV2, row: packageRow("collector, on the kernel"), skips: 4},
-		{name: "bpf", pkg: "bpf", cgroup: guest.CgroupV2, row: packageRow("programs, rings and pins"), load: []string{"xfs", "zram num_devices=0"}, skips: 8},
+		// Its variants are a suite of their own; costs are measured on real machines.
+		{name: "bpf", pkg: "bpf", skip: "^(TestEveryVariantAlone|TestSockFailCost)$", cgroup: guest.CgroupV2, row: packageRow("programs, rings and pins"), load: []string{"xfs", "zram num_devices=0"}, skips: 8},
 		{name: "agent", pkg: "cmd/kernosis", cgroup: guest.CgroupV2, row: packageRow("agent, across kill -9")},
 		{name: "inject", pkg: "cmd/kernosis/inject", cgroup: guest.CgroupV2, row: packageRow("drills"), skips: 2},
 	}
