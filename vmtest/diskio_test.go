@@ -105,7 +105,7 @@ func (l *diskLab) run(t *testing.T, f *diskFault) {
 	for ; f != nil; f = f.below {
 		rules := f.rules()
 		entries := l.agent.WaitIn(t, "end of the errors of "+f.device, 90*time.Second, func(entries []journal.Entry) bool {
-			return !slices.ContainsFunc(rules, func(rule string) bool {
+			return len(f.events(entries)) >= f.before+len(sectors) && !slices.ContainsFunc(rules, func(rule string) bool {
 				states := agenttest.States(entries, rule, f.isSubject)
 				return len(states) == 0 || states[len(states)-1] != problem.Resolved
 			})

@@ -84,20 +84,20 @@ func (f *diskFault) checkEvents(t *testing.T, entries []journal.Entry, sectors [
 // checkProblems wants each error told by the rule, and their end.
 func (f *diskFault) checkProblems(t *testing.T, entries []journal.Entry, rule string) {
 	t.Helper()
-	all := problems(entries, rule, f.isSubject)
-	if n := f.before + faults; len(all) != n+1 || all[n-1].Count != uint64(n) {
-		t.Errorf("the problem changed %d times, to %+v; want %d errors and their end", len(all), all[len(all)-1], n)
+	told := episodes(t, problems(entries, rule, f.isSubject))
+	if n := f.before + faults; len(told) != n {
+		t.Errorf("the problem was told %d times, want %d errors", len(told), n)
 	}
 	cause := ""
 	if f.below != nil {
 		cause = f.below.rules()[0]
 	}
-	for i, p := range all {
-		if p.State == problem.Firing && p.SuppressedBy != cause {
+	for i, p := range told {
+		if p.SuppressedBy != cause {
 			t.Errorf("error %d: caused by %q, want %q", i, p.SuppressedBy, cause)
 		}
 	}
-	t.Log(all[0].Message)
+	t.Log(told[0].Message)
 }
 
 // checkHealth wants the device unhealthy from the fifth error to the end, or not
@@ -111,7 +111,7 @@ func (f *diskFault) checkHealth(t *testing.T, entries []journal.Entry, unhealthy
 		}
 		return
 	}
-	if len(all) != 2 || all[0].State != problem.Firing || all[0].Count != 5 || all[1].State != problem.Resolved {
+	if len(all) < 2 || all[0].State != problem.Firing || all[0].Count != 5 || all[len(all)-1].State != problem.Resolved {
 		t.Errorf("ill health: %+v, want it from the fifth error on, and its end", all)
 	}
 	for i := range entries {

@@ -1,0 +1,33 @@
+package vmtest
+
+import (
+	"testing"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// episodes wants a temporary problem told with each of its events, and over at the
+// end, and returns what it said each time. It counts from one again where the
+// machine took so long for the next event that the problem was over in between.
+func episodes(t *testing.T, all []problem.Problem) (told []problem.Problem) {
+	t.Helper()
+	count := uint64(0)
+	for i, p := range all {
+		if p.State == problem.Resolved {
+			if p.Count != count {
+				t.Errorf("%s: over with a count of %d after %d", p.Rule, p.Count, count)
+			}
+			count = 0
+			continue
+		}
+		count++
+		if p.State != problem.Firing || p.Count != count {
+			t.Errorf("%s, told as number %d: %s with a count of %d, want %d", p.Rule, i+1, p.State, p.Count, count)
+		}
+		told = append(told, p)
+	}
+	if count != 0 {
+		t.Errorf("%s is not over", all[0].Rule)
+	}
+	return told
+}
