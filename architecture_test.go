@@ -70,6 +70,24 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
+// What only tests import is no part of the product.
+func TestTheProductDoesNotImportWhatTestsAreMadeOf(t *testing.T) {
+	tests := []string{"cmd/kernosis/agenttest", "vmtest"}
+	ofTests := func(dir string) bool {
+		return slices.ContainsFunc(tests, func(root string) bool { return within(dir, root) })
+	}
+	for dir, files := range goFiles(t) {
+		for _, f := range files {
+			for _, imp := range f.Imports {
+				target, ok := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module+"/")
+				if ok && ofTests(target) && !ofTests(dir) {
+					t.Errorf("%s imports %s", dir, target)
+				}
+			}
+		}
+	}
+}
+
 func ruleFor(dir string) (rule string, allowed []string) {
 	for r := range mayImport {
 		if within(dir, r) && len(r) > len(rule) {
