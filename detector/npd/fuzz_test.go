@@ -48,6 +48,9 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if len(set.Rules)+len(set.Conditions()) == 0 {
+			return // an environment for CEL takes 20 ms
+		}
 		if _, err := detector.Load(loadable(t, set)); err != nil {
 			t.Fatalf("the detector doesn't take what comes of it: %v", err)
 		}
