@@ -81,7 +81,8 @@ type compiled struct {
 	distinct   *Field
 	clearWhen  *expr
 	clearKinds []event.Kind
-	stems      []string
+	stems      []string // of kinds whose sources have no names of their own
+	named      []named  // logs and checks
 }
 
 // Temporary reports whether each matching event is a problem of its own.
