@@ -26,7 +26,7 @@ func newNode(t *testing.T, files ...*npd.File) *node {
 	noError(t, err)
 	set, err := npd.Convert(files, under)
 	noError(t, err)
-	loaded, err := detector.Load(rules.FS, loadable(t, set))
+	loaded, err := detector.Load(rules.FS, set.Layer())
 	noError(t, err)
 	n := &node{t: t, engine: detector.NewEngine(loaded), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), set: set}
 	for _, stem := range []string{"log", "fserror", "oomkill", "hungtask", "mount", "check"} {
@@ -200,4 +200,29 @@ func TestChecksOfOneProgramRunOnce(t *testing.T) {
 		got = append(got, r.Check)
 	}
 	equal(t, []string{"npd-ntp-ntpisdown", "npd-ntp-ntpisdown", "npd-ntp-other"}, got)
+}
+
+func TestCheckProgramsSetAndClearTheirCondition(t *testing.T) {
+	n := newNode(t, parse(t, "ntp.json", checkHead+`"conditions": [{"type": "NTPProblem", "reason": "NTPIsUp", "message": "ntp is up"}], "rules": [
+		{"type": "temporary", "reason": "NTPIsDown", "path": "/check"},
+		{"type": "permanent", "condition": "NTPProblem", "reason": "NTPIsDown", "path": "/check"}]}`))
+	result := func(status, message string) []problem.Transition {
+		n.now = n.now.Add(30 * time.Second)
+		return n.observe(&event.Event{Kind: event.Check, Check: &event.CheckData{Check: n.set.Checks[0].Rules[0].Check, Status: status, Message: message}})
+	}
+	result(event.CheckOK, "")
+	equal(t, "ntp is up", n.condition("NTPProblem", problem.False).Message)
+	result(event.CheckProblem, "offset 3s")
+	c := n.condition("NTPProblem", problem.True)
+	equal(t, "NTPIsDown: offset 3s", c.Reason+": "+c.Message)
+	equal(t, 2, len(n.firing("npd-")))
+	result(event.CheckOK, "")
+	n.condition("NTPProblem", problem.False)
+	equal(t, nil, n.firing("npd-"))
+	// A program that can't tell is no problem, and no health either.
+	result(event.CheckUnknown, "timed out")
+	n.condition("NTPProblem", problem.Unknown)
+	equal(t, nil, n.firing("npd-"))
+	result(event.CheckOK, "")
+	n.condition("NTPProblem", problem.False)
 }

@@ -51,7 +51,7 @@ func FuzzParse(f *testing.F) {
 		if len(set.Rules)+len(set.Conditions()) == 0 {
 			return // an environment for CEL takes 20 ms
 		}
-		if _, err := detector.Load(loadable(t, set)); err != nil {
+		if _, err := detector.Load(set.Layer()); err != nil {
 			t.Fatalf("the detector doesn't take what comes of it: %v", err)
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
 	"github.com/kernosis/kernosis/detector/rules"
@@ -189,7 +188,7 @@ func TestShippedFilesTogether(t *testing.T) {
 	set, err := npd.Convert(files, under)
 	noError(t, err)
 
-	both, err := detector.Load(rules.FS, loadable(t, set))
+	both, err := detector.Load(rules.FS, set.Layer())
 	noError(t, err)
 	known := make(map[string]string)
 	for _, c := range both.Conditions() {
@@ -213,9 +212,7 @@ func TestShippedFilesTogether(t *testing.T) {
 	for _, info := range set.Rules {
 		r, ok := both.Rule(info.Name)
 		if !ok {
-			if slices.Contains(event.Kinds(), event.Kind("check")) {
-				t.Errorf("rule %s is missing", info.Name)
-			}
+			t.Errorf("rule %s is missing", info.Name)
 			continue
 		}
 		equal(t, info.Reason, r.Reason)
@@ -233,24 +230,4 @@ func TestShippedFilesTogether(t *testing.T) {
 	}, names)
 	equal(t, 2, len(set.Stats))
 	equal(t, 9, len(set.Checks))
-}
-
-// loadable is the set's layer, without what asks for a kind of events that the
-// detector doesn't know.
-func loadable(t *testing.T, set *npd.Set) fs.FS {
-	t.Helper()
-	if slices.Contains(event.Kinds(), event.Kind("check")) {
-		return set.Layer()
-	}
-	return without{set.Layer(), "npd-checks.yaml"}
-}
-
-type without struct {
-	fs.FS
-	name string
-}
-
-func (w without) ReadDir(dir string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(w.FS, dir)
-	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == w.name }), err
 }
