@@ -29,6 +29,7 @@ type Rule struct {
 	AnchorEnd bool // the match must end where the buffer does
 	Kernel    bool // the log is the kernel's
 	Logs      string
+	Narrowed  bool // an expression (when) chooses among the lines
 	Context   bool // not looked at itself: what lies under the files
 }
 
@@ -124,7 +125,7 @@ func (in *Input) FromRules(set *detector.RuleSet, own func(file string) bool) {
 		out := Rule{
 			File: r.File, Line: r.Line, Reason: r.Reason, Condition: r.Condition, Healthy: healthy[r.Condition], Context: !own(r.File),
 			Expr: r.Pattern, Lines: r.Lines, AnchorEnd: r.AnchorEnd, Logs: strings.Join(r.Logs, " "),
-			Kernel: len(r.Logs) == 0 || slices.Contains(r.Logs, "kmsg"),
+			Narrowed: r.When != "", Kernel: len(r.Logs) == 0 || slices.Contains(r.Logs, "kmsg"),
 		}
 		in.Rules = append(in.Rules, out)
 	}

@@ -9,7 +9,7 @@ import (
 // wording tells which kernels' lines the pattern misses.
 func (in *Input) wording(r *Rule, j *judge, k Kernels, tell teller) {
 	for _, line := range j.corpus.Healthy {
-		if j.matches([]string{line}) {
+		if !r.Narrowed && j.matches([]string{line}) {
 			tell(Warning, HealthyLine, []string{line}, "matches a line of machines that nothing is wrong with")
 			break
 		}
@@ -57,7 +57,7 @@ func (j *judge) dead(r *Rule, k Kernels, tell teller) {
 	default:
 		if f := j.nearest(r.Reason); f != nil {
 			if suggest := j.lines(f.Name, k); len(suggest) > 0 {
-				tell(Error, Dead, suggest, "matches no line of kernels %v that tells of this fault (%s)", k, f.Name)
+				tell(Warning, Dead, suggest, "matches no line that is known of kernels %v; near to it is what they write of %s", k, f.Name)
 				return
 			}
 		}
