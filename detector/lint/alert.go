@@ -195,10 +195,8 @@ func (m matcher) values(in *Input) []string {
 	if err != nil {
 		return nil // Prometheus tells
 	}
-	for _, t := range in.types() {
-		if re.MatchString(t) {
-			return nil
-		}
+	if slices.ContainsFunc(in.types(), re.MatchString) {
+		return nil
 	}
 	for _, r := range in.Rules {
 		if re.MatchString(r.Reason) || re.MatchString(r.Healthy) {

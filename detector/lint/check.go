@@ -16,6 +16,7 @@ const costly = 500
 // Check returns what is wrong: rules in their order, then alerts.
 func Check(in Input, c *Corpus, k Kernels) []Finding {
 	var out []Finding
+	judges, mistakes := in.judges(newIndex(c))
 	for i := range in.Rules {
 		r := &in.Rules[i]
 		if r.Context {
@@ -31,18 +32,30 @@ func Check(in Input, c *Corpus, k Kernels) []Finding {
 		if o := in.same(i); o != nil {
 			tell(Warning, Duplicate, nil, "the same pattern as %s:%d, of %s", o.File, o.Line, o.Reason)
 		}
-		j, err := newJudge(r, c)
-		if err != nil {
+		if err := mistakes[i]; err != nil {
 			tell(Error, BadPattern, nil, "%v", err)
 			continue
 		}
-		if shape(r, j, tell) && r.Kernel {
-			in.wording(r, j, k, tell)
+		if shape(r, judges[i], tell) && r.Kernel {
+			in.wording(i, judges, k, tell)
 		}
 	}
 	return append(out, in.alerts()...)
 }
 
+// judges returns, for each rule with a pattern, what the corpus says of it or why
+// it can't be compiled.
+func (in *Input) judges(x *index) ([]*judge, []error) {
+	judges, mistakes := make([]*judge, len(in.Rules)), make([]error, len(in.Rules))
+	for i := range in.Rules {
+		if in.Rules[i].Expr != "" {
+			judges[i], mistakes[i] = newJudge(&in.Rules[i], x)
+		}
+	}
+	return judges, mistakes
+}
+
+// teller notes a finding of the rule that is looked at.
 type teller func(l Level, code string, suggest []string, format string, args ...any)
 
 // names tells of names that mean two things.

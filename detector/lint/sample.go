@@ -14,7 +14,7 @@ type judge struct {
 	set    *logpattern.Set
 	free   *regexp.Regexp // the expression without the end anchor
 	words  []string       // of the pattern, in its own case
-	corpus *Corpus
+	corpus *index
 
 	matched []match
 	unbound []match // what only the end anchor keeps from matching
@@ -31,7 +31,45 @@ type match struct {
 // maxWords bounds the words of a pattern that are tried as names.
 const maxWords = 16
 
-func newJudge(r *Rule, c *Corpus) (*judge, error) {
+// index is a corpus made ready for many patterns.
+type index struct {
+	*Corpus
+	forms []*Form
+	texts []string       // of the forms, in lower case
+	names []bool         // the form has a name's place
+	words map[string]int // how many forms have a word, of those that were asked for
+}
+
+func newIndex(c *Corpus) *index {
+	x := &index{Corpus: c, words: make(map[string]int)}
+	for i := range c.Faults {
+		for k := range c.Faults[i].Forms {
+			f := &c.Faults[i].Forms[k]
+			text := strings.ToLower(strings.Join(f.Lines, "\n"))
+			x.forms = append(x.forms, f)
+			x.texts = append(x.texts, text)
+			x.names = append(x.names, strings.Contains(text, "{"))
+		}
+	}
+	return x
+}
+
+// common is how many forms have the word.
+func (x *index) common(w string) int {
+	w = strings.ToLower(w)
+	n, ok := x.words[w]
+	if !ok {
+		for _, text := range x.texts {
+			if strings.Contains(text, w) {
+				n++
+			}
+		}
+		x.words[w] = n
+	}
+	return n
+}
+
+func newJudge(r *Rule, c *index) (*judge, error) {
 	set, err := logpattern.Compile([]logpattern.Pattern{r.pattern()})
 	if err != nil {
 		return nil, err
@@ -44,24 +82,26 @@ func newJudge(r *Rule, c *Corpus) (*judge, error) {
 	if tree, err := syntax.Parse(r.Expr, syntax.Perl); err == nil {
 		j.words = words(tree)
 	}
-	for i := range c.Faults {
-		for k := range c.Faults[i].Forms {
-			j.try(&c.Faults[i].Forms[k])
+	if r.Kernel {
+		for i := range c.forms {
+			j.try(i)
 		}
 	}
 	return j, nil
 }
 
-// try looks whether the pattern matches a form, with the usual names and with the
-// pattern's own words in their place.
-func (j *judge) try(f *Form) {
-	names := []string{""}
-	if strings.Contains(strings.Join(f.Lines, ""), "{") {
+// try looks whether the pattern matches form i, with the usual names and with the
+// pattern's own words in their place. A pattern that shares no word with the form
+// can't be about it, unless it is nothing but a name.
+func (j *judge) try(i int) {
+	f, names := j.corpus.forms[i], []string{""}
+	if j.corpus.names[i] && (len(j.words) < 2 || slices.ContainsFunc(j.words, func(w string) bool {
+		return strings.Contains(j.corpus.texts[i], strings.ToLower(w))
+	})) {
 		names = append(names, j.words[:min(len(j.words), maxWords)]...)
 	}
 	for _, word := range names {
-		lines := j.fill(f, word)
-		if j.matches(lines) {
+		if j.matches(j.fill(f, word)) {
 			j.matched = append(j.matched, match{form: f, word: word})
 			return
 		}
@@ -101,36 +141,41 @@ func (j *judge) matches(lines []string) bool {
 	return found
 }
 
-// nearest returns the fault that the pattern is about, by its words and the rule's
-// reason; nil where none is near.
-func (j *judge) nearest(reason string) *Fault {
-	var best *Fault
-	most := 0.0
-	for i := range j.corpus.Faults {
-		f := &j.corpus.Faults[i]
+// nearest returns the name of the fault that the pattern is about, by its words and
+// the rule's reason; "" where none is near.
+func (j *judge) nearest(reason string) string {
+	best, most := "", 0.0
+	for i, form := range j.corpus.forms {
 		enough := 0.6
-		if slices.Contains(f.Reasons, reason) {
+		if slices.Contains(j.corpus.reasons(form.Fault), reason) {
 			enough = 0.3
 		}
-		for k := range f.Forms {
-			if s := j.score(&f.Forms[k]); s >= enough && s > most {
-				best, most = f, s
-			}
+		if s := j.score(j.corpus.texts[i]); s >= enough && s > most {
+			best, most = form.Fault, s
 		}
 	}
 	return best
 }
 
-// score is the part of the pattern's words that stand in the form, weighed by how
+// reasons are those that rules for a fault usually have.
+func (c *Corpus) reasons(fault string) []string {
+	for i := range c.Faults {
+		if c.Faults[i].Name == fault {
+			return c.Faults[i].Reasons
+		}
+	}
+	return nil
+}
+
+// score is the part of the pattern's words that stand in the text, weighed by how
 // few forms have them.
-func (j *judge) score(f *Form) float64 {
+func (j *judge) score(text string) float64 {
 	has, all, n := 0.0, 0.0, 0
-	text := strings.ToLower(strings.Join(f.Lines, " "))
 	for _, w := range j.words {
 		// A word that no form has is misspelt, or tells that the pattern is about
 		// something else.
 		weight := 0.4
-		if n := j.common(w); n > 0 {
+		if n := j.corpus.common(w); n > 0 {
 			weight = 1 / float64(1+n)
 		}
 		all += weight
@@ -143,20 +188,6 @@ func (j *judge) score(f *Form) float64 {
 		return 0
 	}
 	return has / all
-}
-
-// common is how many forms have the word.
-func (j *judge) common(w string) int {
-	w = strings.ToLower(w)
-	n := 0
-	for _, f := range j.corpus.Faults {
-		for _, form := range f.Forms {
-			if strings.Contains(strings.ToLower(strings.Join(form.Lines, " ")), w) {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // words returns the words of an expression's fixed texts, in order, each once.

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// wording tells which kernels' lines the pattern misses.
-func (in *Input) wording(r *Rule, j *judge, k Kernels, tell teller) {
+// wording tells which kernels' lines the pattern of rule i misses.
+func (in *Input) wording(i int, judges []*judge, k Kernels, tell teller) {
+	r, j := &in.Rules[i], judges[i]
 	for _, line := range j.corpus.Healthy {
 		if !r.Narrowed && j.matches([]string{line}) {
 			tell(Warning, HealthyLine, []string{line}, "matches a line of machines that nothing is wrong with")
@@ -28,7 +29,7 @@ func (in *Input) wording(r *Rule, j *judge, k Kernels, tell teller) {
 	for _, m := range now {
 		if f := m.form.Fault; !slices.Contains(told, f) {
 			told = append(told, f)
-			in.missing(r, j, f, now, k, tell)
+			in.missing(i, judges, f, now, k, tell)
 		}
 	}
 }
@@ -55,9 +56,9 @@ func (j *judge) dead(r *Rule, k Kernels, tell teller) {
 	case only != "":
 		tell(Error, Dead, j.lines(j.matched[0].form.Fault, k), "%s; those from %v write otherwise", only, k)
 	default:
-		if f := j.nearest(r.Reason); f != nil {
-			if suggest := j.lines(f.Name, k); len(suggest) > 0 {
-				tell(Warning, Dead, suggest, "matches no line that is known of kernels %v; near to it is what they write of %s", k, f.Name)
+		if fault := j.nearest(r.Reason); fault != "" {
+			if suggest := j.lines(fault, k); len(suggest) > 0 {
+				tell(Warning, Dead, suggest, "matches no line that is known of kernels %v; near to it is what they write of %s", k, fault)
 				return
 			}
 		}
@@ -67,7 +68,8 @@ func (j *judge) dead(r *Rule, k Kernels, tell teller) {
 
 // missing tells which forms of a fault neither the pattern nor another rule of the
 // same name matches.
-func (in *Input) missing(r *Rule, j *judge, fault string, now []match, k Kernels, tell teller) {
+func (in *Input) missing(i int, judges []*judge, fault string, now []match, k Kernels, tell teller) {
+	j := judges[i]
 	var archs []string
 	latest, same, other := false, []string(nil), []string(nil)
 	for _, m := range now {
@@ -77,7 +79,7 @@ func (in *Input) missing(r *Rule, j *judge, fault string, now []match, k Kernels
 		}
 	}
 	for _, f := range j.forms(fault) {
-		if !f.Of(k) || slices.ContainsFunc(now, func(m match) bool { return m.form == f }) || in.matchedByPeer(r, f, j.corpus) {
+		if !f.Of(k) || slices.ContainsFunc(now, func(m match) bool { return m.form == f }) || in.matchedByPeer(i, judges, f) {
 			continue
 		}
 		if f.Arch != "" && !slices.Contains(archs, f.Arch) && !slices.Contains(archs, "") {
@@ -99,14 +101,12 @@ func (in *Input) missing(r *Rule, j *judge, fault string, now []match, k Kernels
 
 // matchedByPeer reports whether another rule for the same reason and condition
 // matches the form.
-func (in *Input) matchedByPeer(r *Rule, f *Form, c *Corpus) bool {
-	for i := range in.Rules {
-		o := &in.Rules[i]
-		if o == r || o.Expr == "" || o.Expr == r.Expr || !o.Kernel || o.Reason != r.Reason || o.Condition != r.Condition {
-			continue
-		}
-		j, err := newJudge(o, &Corpus{Faults: []Fault{{Name: f.Fault, Forms: []Form{*f}}}, Values: c.Values})
-		if err == nil && len(j.matched) > 0 {
+func (in *Input) matchedByPeer(i int, judges []*judge, f *Form) bool {
+	r := &in.Rules[i]
+	for k, j := range judges {
+		o := &in.Rules[k]
+		if k != i && j != nil && o.Reason == r.Reason && o.Condition == r.Condition &&
+			slices.ContainsFunc(j.matched, func(m match) bool { return m.form == f }) {
 			return true
 		}
 	}
@@ -115,15 +115,7 @@ func (in *Input) matchedByPeer(r *Rule, f *Form, c *Corpus) bool {
 
 // forms returns the forms of a fault.
 func (j *judge) forms(fault string) []*Form {
-	var out []*Form
-	for i := range j.corpus.Faults {
-		if f := &j.corpus.Faults[i]; f.Name == fault {
-			for k := range f.Forms {
-				out = append(out, &f.Forms[k])
-			}
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(j.corpus.forms), func(f *Form) bool { return f.Fault != fault })
 }
 
 // lines returns what the kernels write of a fault, as suggestions.

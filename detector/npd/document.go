@@ -244,7 +244,7 @@ func (r *reader) duration(key string, def, low time.Duration) time.Duration {
 
 // regexp reads an expression and compiles it.
 func (r *reader) regexp(key string, required bool, why string) string {
-	s := ""
+	var s string
 	if required {
 		s = r.required(key, why)
 	} else {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -197,8 +198,8 @@ func (d *document) unknown(root *node) {
 
 // member returns the value of an object's key in any case, nil where there is none.
 func (n *node) member(key string) *node {
-	for i := len(n.members) - 1; i >= 0; i-- {
-		if m := n.members[i]; strings.EqualFold(m.name, key) && m.value.kind != null {
+	for _, m := range slices.Backward(n.members) {
+		if strings.EqualFold(m.name, key) && m.value.kind != null {
 			return m.value
 		}
 	}

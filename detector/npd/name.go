@@ -35,7 +35,8 @@ func (r *reader) checkConditionType(key, t string) {
 // the files are the same.
 type names map[string]bool
 
-// take returns a name of parts, in lower case with dashes, at most most bytes.
+// take returns a name of parts, in lower case with dashes, of no more than most
+// bytes.
 func (t names) take(most int, parts ...string) string {
 	base := dashed(strings.Join(parts, "-"))
 	if len(base) > most {
