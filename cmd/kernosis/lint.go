@@ -21,7 +21,7 @@ func newLint() *cobra.Command {
 	var alerts []string
 	var kernels, output string
 	cmd := &cobra.Command{
-		Use:   "lint FILE|DIR…",
+		Use:   "lint [FILE|DIR]…",
 		Short: "Find patterns and alerts that can't match what kernels write",
 		Long: `Find patterns that match no line of today's kernels, and say what those write.
 
@@ -32,8 +32,10 @@ rules.
 
 Exit code: 0 nothing found (what is marked info is no finding), 1 findings,
 2 a file that can't be read.`,
-		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args)+len(alerts) == 0 {
+				return errors.New("lint: want files, folders or --alerts")
+			}
 			if output != "text" && output != "json" {
 				return fmt.Errorf("output %q: want text or json", output)
 			}

@@ -123,6 +123,11 @@ rules:
 	if out != want {
 		t.Errorf("got\n%s\nwant\n%s", out, want)
 	}
+	// Alerts on the shipped rules alone.
+	if out, code, err = runLint(t, "--alerts", alerts); code != exitFailed || err != nil ||
+		!strings.Contains(out, "no rule has a reason Oops") || !strings.Contains(out, "the condition is KernelDeadlock") || strings.Contains(out, "OOMKilling") {
+		t.Errorf("exit %d: %v\n%s", code, err, out)
+	}
 	if _, code, _ = runLint(t, own, "--kernels", "4.19"); code != exitOK {
 		t.Errorf("exit %d for the kernels that the pattern is for", code)
 	}
@@ -145,7 +150,7 @@ func TestLintOfBadInput(t *testing.T) {
 		{[]string{dir, "-o", "xml"}, `output "xml"`},
 		{[]string{other, "--alerts", bad}, "no groups"},
 		{[]string{"lint.go"}, "want a .json, .yaml or .yml file or a folder"},
-		{nil, "requires at least 1 arg"},
+		{nil, "want files, folders or --alerts"},
 	} {
 		if _, code, err := runLint(t, tc.args...); code != exitInput || err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: exit %d: %v", tc.args, code, err)

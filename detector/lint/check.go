@@ -13,7 +13,7 @@ import (
 // gets to it takes long: half of what is allowed, six times the most of NPD's.
 const costly = 500
 
-// Check returns what is wrong: rules in their order, then alerts.
+// Check returns what is wrong: rules in their order, then conditions and alerts.
 func Check(in Input, c *Corpus, k Kernels) []Finding {
 	var out []Finding
 	judges, mistakes := in.judges(newIndex(c))
@@ -40,7 +40,18 @@ func Check(in Input, c *Corpus, k Kernels) []Finding {
 			in.wording(i, judges, k, tell)
 		}
 	}
-	return append(out, in.alerts()...)
+	return append(append(out, in.unset()...), in.alerts()...)
+}
+
+// unset tells of conditions that no rule sets: they stay Unknown.
+func (in *Input) unset() []Finding {
+	var out []Finding
+	for _, c := range in.Conditions {
+		if c.File != "" && !slices.ContainsFunc(in.Rules, func(r Rule) bool { return r.Condition == c.Type }) {
+			out = append(out, Finding{File: c.File, Line: c.Line, Level: Warning, Code: Unset, Message: "condition " + c.Type + ": no rule sets it"})
+		}
+	}
+	return out
 }
 
 // judges returns, for each rule with a pattern, what the corpus says of it or why

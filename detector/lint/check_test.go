@@ -171,7 +171,7 @@ func TestDuplicatesAndNames(t *testing.T) {
 		return r
 	}
 	in := lint.Input{
-		Conditions: []lint.Condition{{Type: "A", Healthy: "Fine"}, {Type: "B", Healthy: "Fine"}},
+		Conditions: []lint.Condition{{Type: "A", Healthy: "Fine"}, {Type: "B", Healthy: "Fine"}, {Type: "C", Healthy: "Fine", File: "f", Line: 9}},
 		Rules:      []lint.Rule{rule(1, "", "X", "xxx text"), rule(2, "A", "X", "xxx text"), rule(3, "", "Y", "xxx text"), rule(4, "B", "Fine", "yyy text"), rule(5, "B", "A", "zzz text"), rule(6, "B", "B", "www text")},
 	}
 	diff(t, []string{
@@ -179,5 +179,6 @@ func TestDuplicatesAndNames(t *testing.T) {
 		"warning reason-is-healthy: Fine: condition B has this reason too while nothing is wrong: give one of them another",
 		"warning reason-is-condition: A: is the name of a condition that this rule does not set",
 		"info reason-is-condition: B: is the name of its condition too",
+		"warning unset-condition: condition C: no rule sets it",
 	}, check(t, in, "6.1"))
 }

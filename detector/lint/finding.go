@@ -31,6 +31,7 @@ const (
 	Unjudged         = "not-judged"          // the corpus has no line that it is about
 	ReasonIsHealthy  = "reason-is-healthy"   // the same reason stands for a problem and for none
 	ReasonCondition  = "reason-is-condition" // is the name of a condition
+	Unset            = "unset-condition"     // no rule sets the condition
 	AlertReason      = "alert-on-reason"     // an alert names a reason where a condition type is meant
 	AlertCondition   = "alert-on-condition"  // an alert names a condition type where a reason is meant
 	AlertUnknown     = "alert-unknown"       // an alert names what no rule has

@@ -38,7 +38,12 @@ func (r *Rule) pattern() logpattern.Pattern {
 }
 
 // Condition is a registered condition type.
-type Condition struct{ Type, Healthy string }
+type Condition struct {
+	Type    string
+	Healthy string // reason while nothing is wrong
+	File    string // where it is registered; empty: not looked at itself
+	Line    int
+}
 
 // FromNPD adds the rules of node-problem-detector's files; those that are skipped are
 // left out.
@@ -49,7 +54,7 @@ func (in *Input) FromNPD(files []*npd.File) {
 		}
 		switch {
 		case f.Log != nil:
-			in.conditions(f.Log.Conditions)
+			in.conditions(f.Name, f.Log.Conditions)
 			kernel, logs := kernelLog(&f.Log.LogSource), strings.Join([]string{f.Log.Plugin, f.Log.Path, f.Log.Identifier}, " ")
 			for i := range f.Log.Rules {
 				r := &f.Log.Rules[i]
@@ -58,7 +63,7 @@ func (in *Input) FromNPD(files []*npd.File) {
 				in.Rules = append(in.Rules, out)
 			}
 		case f.Checks != nil:
-			in.conditions(f.Checks.Conditions)
+			in.conditions(f.Name, f.Checks.Conditions)
 			for i := range f.Checks.Rules {
 				r := &f.Checks.Rules[i]
 				out := npdRule(f, &r.Rule, f.Checks.Conditions)
@@ -79,9 +84,9 @@ func npdRule(f *npd.File, r *npd.Rule, conditions []npd.Condition) Rule {
 	return out
 }
 
-func (in *Input) conditions(list []npd.Condition) {
+func (in *Input) conditions(file string, list []npd.Condition) {
 	for _, c := range list {
-		in.Conditions = append(in.Conditions, Condition{c.Type, c.Reason})
+		in.Conditions = append(in.Conditions, Condition{c.Type, c.Reason, file, c.Line})
 	}
 }
 
@@ -118,7 +123,7 @@ func (r *Rule) counter(check *npd.CheckRule) {
 func (in *Input) FromRules(set *detector.RuleSet, own func(file string) bool) {
 	healthy := make(map[string]string)
 	for _, c := range set.Conditions() {
-		in.Conditions = append(in.Conditions, Condition{c.Type, c.HealthyReason})
+		in.Conditions = append(in.Conditions, Condition{Type: c.Type, Healthy: c.HealthyReason})
 		healthy[c.Type] = c.HealthyReason
 	}
 	for _, r := range set.Rules() {
