@@ -191,23 +191,37 @@ func (c *converter) logMonitor(m *LogMonitor) {
 
 // clearing says when what the rule tells is over.
 func (c *converter) clearing(out *yamlRule, r *LogRule) {
+	after := time.Duration(0)
 	switch {
 	case r.Never:
 		out.Latched = true
 	case r.ClearAfter > 0:
-		out.ClearAfter = r.ClearAfter.String()
+		after = r.ClearAfter
 	case r.Permanent() && r.ClearPattern == "":
-		out.ClearAfter = DefaultClearAfter.String()
+		after = DefaultClearAfter
 	}
 	for _, u := range c.under {
 		if u.Reason != r.Reason || u.Condition != r.Condition {
 			continue
 		}
 		out.DependsOn = append(out.DependsOn, u.Name)
-		// What ends the fault for the one ends it for the other.
-		if r.Permanent() && !r.Never && out.ClearWhen == "" && strings.HasPrefix(u.ClearWhen, "event.kind ==") {
+		if !r.Permanent() || r.Never {
+			continue
+		}
+		// What ends the fault for the one ends it for the other, unless the file
+		// says otherwise.
+		if out.ClearWhen == "" && strings.HasPrefix(u.ClearWhen, "event.kind ==") {
 			out.ClearWhen = u.ClearWhen
 		}
+		if out.ClearPattern == "" {
+			out.ClearPattern = u.ClearPattern
+		}
+		if r.ClearAfter == 0 && after > 0 && u.ClearAfter > 0 {
+			after = min(after, u.ClearAfter)
+		}
+	}
+	if after > 0 {
+		out.ClearAfter = after.String()
 	}
 }
 

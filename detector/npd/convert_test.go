@@ -1,8 +1,10 @@
 package npd_test
 
 import (
+	"io/fs"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -22,11 +24,16 @@ type node struct {
 
 func newNode(t *testing.T, files ...*npd.File) *node {
 	t.Helper()
-	under, err := detector.Load(rules.FS)
+	return newNodeOver(t, rules.FS, files...)
+}
+
+func newNodeOver(t *testing.T, below fs.FS, files ...*npd.File) *node {
+	t.Helper()
+	under, err := detector.Load(below)
 	noError(t, err)
 	set, err := npd.Convert(files, under)
 	noError(t, err)
-	loaded, err := detector.Load(rules.FS, set.Layer())
+	loaded, err := detector.Load(below, set.Layer())
 	noError(t, err)
 	n := &node{t: t, engine: detector.NewEngine(loaded), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), set: set}
 	for _, stem := range []string{"log", "fserror", "oomkill", "hungtask", "mount", "check"} {
@@ -146,10 +153,21 @@ func TestKernelOnly(t *testing.T) {
 	equal(t, []string{"R: bad"}, kernel.firing("npd-"))
 }
 
-// TestOneFaultIsToldOnce: what a shipped rule sees too hides the line's problem,
-// and what ends the fault there ends it here.
+// TestOneFaultIsToldOnce: what a rule below sees too hides the line's problem, and
+// what ends the fault there ends it here.
 func TestOneFaultIsToldOnce(t *testing.T) {
-	n := newNode(t, parse(t, "readonly-monitor.json", logHead+`"conditions": [{"type": "ReadonlyFilesystem", "reason": "FilesystemIsNotReadOnly"}], "rules": [
+	n := newNodeOver(t, fstest.MapFS{"fserror.yaml": {Data: []byte(`apiVersion: rules.kernosis.io/v1
+conditions:
+  ReadonlyFilesystem: {healthyReason: FilesystemIsNotReadOnly, healthyMessage: fine}
+rules:
+- name: readonly-filesystem
+  events: [mount.readonly]
+  groupBy: [device.name]
+  condition: ReadonlyFilesystem
+  reason: FilesystemIsReadOnly
+  message: ${event.fsType} on ${device.name} at ${event.path} refuses writes
+  clearWhen: event.kind == "mount.writable"
+`)}}, parse(t, "readonly-monitor.json", logHead+`"conditions": [{"type": "ReadonlyFilesystem", "reason": "FilesystemIsNotReadOnly"}], "rules": [
 		{"type": "permanent", "condition": "ReadonlyFilesystem", "reason": "FilesystemIsReadOnly", "pattern": "Remounting filesystem read-only"}]}`))
 	line := "EXT4-fs (sda1): Remounting filesystem read-only"
 	mount := func(k event.Kind) *event.Event {
@@ -165,6 +183,38 @@ func TestOneFaultIsToldOnce(t *testing.T) {
 	n.after(time.Second).observe(mount(event.MountWritable))
 	n.condition("ReadonlyFilesystem", problem.False)
 	equal(t, nil, n.firing("npd-"))
+}
+
+// TestClearsAsTheRuleBelow: by its line, and not later.
+func TestClearsAsTheRuleBelow(t *testing.T) {
+	below := fstest.MapFS{"deadlock.yaml": {Data: []byte(`apiVersion: rules.kernosis.io/v1
+conditions:
+  Deadlock: {healthyReason: NoDeadlock, healthyMessage: fine}
+rules:
+- name: deadlock
+  events: [log]
+  logs: [other]
+  pattern: (?P<task>\w+) hangs
+  clearPattern: ^(?P<task>\w+) runs$
+  groupBy: [match.task]
+  condition: Deadlock
+  reason: Hung
+  message: ${match.task} hangs
+  clearAfter: 10m
+`)}}
+	hung := `{"type": "permanent", "condition": "Deadlock", "reason": "Hung", "pattern": "a hangs"`
+	n := newNodeOver(t, below, parse(t, "a.json", logHead+deadlock+hung+`}]}`))
+	n.log("kernel", "a hangs")
+	n.condition("Deadlock", problem.True)
+	n.log("kernel", "a runs")
+	n.condition("Deadlock", problem.False)
+	n.log("kernel", "a hangs")
+	n.after(11*time.Minute).condition("Deadlock", problem.False)
+	// What the file says counts.
+	n = newNodeOver(t, below, parse(t, "a.json", logHead+deadlock+hung+`, "clearAfter": "20m"}]}`))
+	n.log("kernel", "a hangs")
+	n.after(11*time.Minute).condition("Deadlock", problem.True)
+	n.after(11*time.Minute).condition("Deadlock", problem.False)
 }
 
 func TestNames(t *testing.T) {
