@@ -29,6 +29,8 @@ var mayImport = map[string][]string{
 	"detector":             {"collector/event", "collector/logpattern", "detector/problem"},
 	"detector/problem":     {"collector/event"},
 	"detector/ruletest":    {"collector/event", "detector/problem", "detector"},
+	"detector/npd":         {"collector/logpattern", "detector"},
+	"detector/lint":        {"collector/logpattern", "detector"},
 	"reporter":             {"collector/event", "detector/problem"},
 	"reporter/console":     {"collector/event", "detector/problem", "reporter/journal"},
 	"reporter/metrics":     {"collector/event", "detector/problem", "reporter/journal"},

@@ -77,7 +77,12 @@ func (r *loadedRule) checkEvents() {
 			r.item("events", i, "event kind %q stands twice", k)
 		}
 		seen[k] = true
-		if !slices.Contains(r.stems, k.Stem()) {
+		switch {
+		case k == event.Log:
+			r.named = append(r.named, newNamed(event.LogStem, r.Logs))
+		case k == event.Check: // those of certain names, see compileWhen
+			r.named = append(r.named, newNamed(event.CheckStem, nil))
+		case !slices.Contains(r.stems, k.Stem()):
 			r.stems = append(r.stems, k.Stem())
 		}
 	}
@@ -188,6 +193,25 @@ func (r *loadedRule) compileWhen(c *compiler) {
 	r.when = r.compileBool(c, n, "when", r.When)
 	if r.when != nil {
 		r.checkCarried("when", r.when.fields, r.Events)
+		r.nameChecks(c)
+	}
+}
+
+// nameChecks finds the checks that the rule can be about, so that it depends on
+// no other.
+func (r *loadedRule) nameChecks(c *compiler) {
+	if len(r.when.checks) == 0 {
+		return
+	}
+	names, err := c.possibleChecks(r.When, r.when.checks)
+	if err != nil {
+		r.errorf("when", "%v", err)
+		return
+	}
+	for i := range r.named {
+		if r.named[i].stem == event.CheckStem {
+			r.named[i] = newNamed(event.CheckStem, names)
+		}
 	}
 }
 
@@ -252,7 +276,7 @@ func (r *loadedRule) compileClearWhen(c *compiler) {
 		return
 	}
 	r.clearWhen, r.clearKinds = x, r.Events
-	if slices.ContainsFunc(x.fields, func(f *Field) bool { return f.Name == "event.kind" }) {
+	if slices.ContainsFunc(x.fields, func(f *Field) bool { return f.Name == kindField }) {
 		kinds, err := c.possibleKinds(r.ClearWhen)
 		if err != nil {
 			r.errorf("clearWhen", "%v", err)

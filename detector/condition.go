@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/detector/problem"
@@ -23,13 +22,15 @@ const (
 type conditionState struct {
 	spec    ConditionSpec
 	series  []*series
-	stems   []string // of the kinds its rules look at, sorted
+	rules   []*Rule
+	stems   []string // of the kinds its rules look at but logs and checks, sorted
 	current problem.Condition
 	dirty   bool
 }
 
-func (c *conditionState) addStems(stems []string) {
-	for _, s := range stems {
+func (c *conditionState) add(r *Rule) {
+	c.rules = append(c.rules, r)
+	for _, s := range r.stems {
 		if i, ok := slices.BinarySearch(c.stems, s); !ok {
 			c.stems = slices.Insert(c.stems, i, s)
 		}
@@ -118,36 +119,4 @@ func rank(s problem.Severity) int {
 		return 1
 	}
 	return 0
-}
-
-// trust returns why the absence of problems proves nothing, or "".
-func (e *Engine) trust(c *conditionState) (reason, text string) {
-	if len(c.stems) == 0 {
-		return ReasonNoRule, "no rule sets this condition"
-	}
-	up, down := 0, []string(nil)
-	lossy := []string(nil)
-	for _, name := range c.stems {
-		st := e.stems[name]
-		switch {
-		case st == nil:
-			continue
-		case st.up:
-			up++
-		case st.known:
-			down = append(down, name+": "+st.reason)
-		}
-		if !st.lossyUntil.IsZero() {
-			lossy = append(lossy, name+" ("+st.lossReason+")")
-		}
-	}
-	switch {
-	case up == 0 && len(down) == 0:
-		return ReasonSourceNotStarted, "waiting for " + strings.Join(c.stems, ", ")
-	case up == 0:
-		return ReasonSourceUnavailable, strings.Join(down, "; ")
-	case len(lossy) > 0:
-		return ReasonSourceLossy, "records were lost: " + strings.Join(lossy, ", ")
-	}
-	return "", ""
 }

@@ -102,7 +102,7 @@ func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
 func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) {
 	keys := f.Object(n, path, "name", "fault", "events", "when", "groupBy", "condition", "reason", "message", "severity",
 		"threshold", "for", "clearAfter", "clearWhen", "latched", "dependsOn", "maxGroups", "doc",
-		"pattern", "clearPattern", "logs", "lines")
+		"pattern", "clearPattern", "logs", "lines", "anchorEnd")
 	r := &loadedRule{Rule: &Rule{File: f.Name, Line: n.Line}, layer: index, file: f, path: path, node: n, keys: keys}
 	str := func(key string) string {
 		if n := keys[key]; n != nil {
@@ -132,6 +132,9 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 	r.Pattern, r.ClearPattern, r.Logs = str("pattern"), str("clearPattern"), strs("logs")
 	if n := keys["lines"]; n != nil {
 		r.Lines = f.Int(n, path+".lines", 1, logpattern.MaxLines)
+	}
+	if n := keys["anchorEnd"]; n != nil {
+		r.AnchorEnd = f.Bool(n, path+".anchorEnd")
 	}
 	r.For, r.ClearAfter = period("for"), period("clearAfter")
 	r.Severity = problem.Warning

@@ -87,6 +87,7 @@ func (e *Engine) install(set *RuleSet) {
 			}
 		}
 		rs := &ruleState{Rule: r, series: shared[key]}
+		rs.series.rules = append(rs.series.rules, r)
 		e.rules = append(e.rules, rs)
 		e.byName[r.Name] = rs
 		for _, k := range r.Events {
@@ -102,7 +103,7 @@ func (e *Engine) install(set *RuleSet) {
 			ofKind(k).clear = append(ofKind(k).clear, rs)
 		}
 		if c := rs.series.condition; c != nil {
-			c.addStems(r.stems)
+			c.add(r)
 		}
 	}
 	for _, rs := range e.rules {
@@ -125,9 +126,11 @@ func (e *Engine) Observe(ev *event.Event, now time.Time) []problem.Transition {
 	}
 	switch ev.Kind {
 	case event.Source:
-		e.sourceChanged(ev, now)
+		e.sourceChanged(ev.SourceUp, now)
 	case event.Lost:
 		e.recordsLost(ev, now)
+	case event.Check:
+		e.sourceChanged(e.checkRan(ev), now)
 	case event.Log:
 		e.lineLogged(ev, now)
 		return e.finish(now)

@@ -3,6 +3,7 @@ package detector
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -20,11 +21,12 @@ type expr struct {
 	fields  []*Field // those it reads, in order of first use
 	bare    *Field   // set where the expression is just a field
 	out     *cel.Type
-	kinds   []kindLiteral // texts compared with event.kind
+	kinds   []literal // texts compared with event.kind
+	checks  []literal // texts compared with event.check
 }
 
-// kindLiteral is a text that an expression compares with event.kind.
-type kindLiteral struct {
+// literal is a text that an expression compares with a field.
+type literal struct {
 	text   string
 	offset int // in the expression, characters
 }
@@ -119,22 +121,29 @@ func lineOffsets(s string) []int {
 	return out
 }
 
-// inspect notes what the expression reads and which kinds it names.
+// inspect notes what the expression reads, and which kinds and checks it names.
 func (x *expr) inspect(c *compiler, a *ast.AST) {
 	if f := c.fieldOf(a.Expr()); f != nil {
 		x.bare = f
 	}
 	seen := make(map[*Field]bool)
-	literal := func(e ast.Expr) {
-		if e.Kind() != ast.LiteralKind {
+	compared := func(field, with ast.Expr) {
+		if field.Kind() != ast.IdentKind || with.Kind() != ast.LiteralKind {
 			return
 		}
-		if s, ok := e.AsLiteral().(types.String); ok {
-			offset := 0
-			if r, ok := a.SourceInfo().GetOffsetRange(e.ID()); ok {
-				offset = int(r.Start)
-			}
-			x.kinds = append(x.kinds, kindLiteral{string(s), offset})
+		s, ok := with.AsLiteral().(types.String)
+		if !ok {
+			return
+		}
+		l := literal{text: string(s)}
+		if r, ok := a.SourceInfo().GetOffsetRange(with.ID()); ok {
+			l.offset = int(r.Start)
+		}
+		switch field.AsIdent() {
+		case kindField:
+			x.kinds = append(x.kinds, l)
+		case checkField:
+			x.checks = append(x.checks, l)
 		}
 	}
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -152,15 +161,12 @@ func (x *expr) inspect(c *compiler, a *ast.AST) {
 			}
 			switch call.FunctionName() {
 			case operators.Equals, operators.NotEquals:
-				if isKind(args[0]) {
-					literal(args[1])
-				} else if isKind(args[1]) {
-					literal(args[0])
-				}
+				compared(args[0], args[1])
+				compared(args[1], args[0])
 			case operators.In:
-				if isKind(args[0]) && args[1].Kind() == ast.ListKind {
+				if args[1].Kind() == ast.ListKind {
 					for _, el := range args[1].AsList().Elements() {
-						literal(el)
+						compared(args[0], el)
 					}
 				}
 			}
@@ -175,11 +181,15 @@ func (c *compiler) fieldOf(e ast.Expr) *Field {
 	return nil
 }
 
-func isKind(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == "event.kind" }
+// Fields by whose value alone an expression may be false.
+const (
+	kindField  = "event.kind"
+	checkField = "event.check"
+)
 
-// possibleKinds returns the kinds for which the expression is not false
-// already by its kind: those a clearing event can have.
-func (c *compiler) possibleKinds(source string) ([]event.Kind, error) {
+// possible returns a test for whether the expression is not false already by the
+// values of these fields, whatever the others are.
+func (c *compiler) possible(source string, given ...string) (func(values ...string) (bool, error), error) {
 	checked, issues := c.env.Compile(source)
 	if issues.Err() != nil {
 		return nil, issues.Err()
@@ -190,21 +200,67 @@ func (c *compiler) possibleKinds(source string) ([]event.Kind, error) {
 	}
 	var unknown []*cel.AttributePatternType
 	for _, f := range fields {
-		if f.Name != "event.kind" {
+		if !slices.Contains(given, f.Name) {
 			unknown = append(unknown, cel.AttributePattern(f.Name))
 		}
 	}
 	for name := range c.match {
 		unknown = append(unknown, cel.AttributePattern(name))
 	}
+	return func(values ...string) (bool, error) {
+		known := make(map[string]any, len(given))
+		for i, name := range given {
+			known[name] = values[i]
+		}
+		vars, err := cel.PartialVars(known, unknown...)
+		if err != nil {
+			return false, err
+		}
+		v, _, err := program.Eval(vars)
+		return err != nil || v != types.False, nil
+	}, nil
+}
+
+// possibleKinds returns the kinds for which the expression is not false
+// already by its kind: those a clearing event can have.
+func (c *compiler) possibleKinds(source string) ([]event.Kind, error) {
+	possible, err := c.possible(source, kindField)
+	if err != nil {
+		return nil, err
+	}
 	var out []event.Kind
 	for _, k := range event.Kinds() {
-		vars, err := cel.PartialVars(map[string]any{"event.kind": string(k)}, unknown...)
+		ok, err := possible(string(k))
 		if err != nil {
 			return nil, err
 		}
-		if v, _, err := program.Eval(vars); err != nil || v != types.False {
+		if ok {
 			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+// possibleChecks returns the names of the checks for which the expression, which
+// compares the check's name with these, is not false already by it. nil: it may be
+// true of any.
+func (c *compiler) possibleChecks(source string, named []literal) ([]string, error) {
+	possible, err := c.possible(source, kindField, checkField)
+	if err != nil {
+		return nil, err
+	}
+	// No check has an empty name: what may be true of it may be of others.
+	if any, err := possible(string(event.Check), ""); any || err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, l := range named {
+		ok, err := possible(string(event.Check), l.text)
+		if err != nil {
+			return nil, err
+		}
+		if ok && !slices.Contains(out, l.text) {
+			out = append(out, l.text)
 		}
 	}
 	return out, nil

@@ -68,7 +68,6 @@ func diskFields() []*Field {
 		disk("sector", Int, false, "512-byte units from the start of the device", func(d *event.DiskIOData) value { return number(d.Sector) }),
 		disk("bytes", Int, false, "size of the request", func(d *event.DiskIOData) value { return number(d.Bytes) }),
 		disk("error", String, true, "errno name: EIO, ENOSPC, ETIMEDOUT …", func(d *event.DiskIOData) value { return text(d.Error) }),
-		disk("status", String, true, "blk_status name where the kernel has one: IOERR, MEDIUM, TIMEOUT …", func(d *event.DiskIOData) value { return text(d.Status) }),
 		disk("readAhead", Bool, false, "speculative: the real read follows", func(d *event.DiskIOData) value { return boolean(d.ReadAhead) }),
 		disk("bio", Bool, false, "from a bio-based device (dm, md)", func(d *event.DiskIOData) value { return boolean(d.Bio) }),
 		disk("lower", String, true, "of a volume (dm, md): the device below whose error it is; empty: its own", func(d *event.DiskIOData) value { return text(d.Lower) }),
@@ -121,7 +120,7 @@ func sockFailFields() []*Field {
 
 func sourceFields() []*Field {
 	return []*Field{
-		{Name: "event.stem", Type: String, Kinds: kinds(event.Lost, event.Source, event.Canary), few: true, Doc: "family of kinds it is about",
+		{Name: "event.stem", Type: String, Kinds: kinds(event.Lost, event.Source, event.Canary), few: true, Doc: "family of kinds it is about, of one log or check with its name: log/kmsg",
 			read: func(e *event.Event) value {
 				switch {
 				case e.Lost != nil:
@@ -133,9 +132,9 @@ func sourceFields() []*Field {
 				}
 				return value{}
 			}},
-		{Name: "event.count", Type: Int, Kinds: kinds(event.Lost), Doc: "records lost",
+		{Name: "event.count", Type: Int, Kinds: kinds(event.Lost), Doc: "records or lines lost; 0: nobody knows how many, and possibly none",
 			read: part(func(e *event.Event) *event.LostData { return e.Lost }, func(l *event.LostData) value { return number(l.Count) })},
-		{Name: "event.reason", Type: String, Kinds: kinds(event.Lost, event.Source), few: true, Doc: "lost: ring-full, recursion, malformed, foreign-wire; source: why it is down",
+		{Name: "event.reason", Type: String, Kinds: kinds(event.Lost, event.Source), few: true, Doc: "lost: ring-full, recursion, malformed, foreign-wire, of a log overrun, truncated, rotated, too-long, malformed, suppressed, bad-position; source: why it is down",
 			read: func(e *event.Event) value {
 				switch {
 				case e.Lost != nil:

@@ -2,6 +2,7 @@ package detector
 
 import (
 	"encoding/binary"
+	"strings"
 
 	"github.com/kernosis/kernosis/collector/event"
 )
@@ -73,8 +74,12 @@ func (h hash) number(n uint64) hash {
 
 // identity returns what makes a kernel record unique since boot. It reports
 // false for events that are no kernel records (without a boot time) and for
-// those on the state of sources, which are always news.
+// those on the state of sources, which are always news. A line of a log that has
+// a number is known by it.
 func identity(ev *event.Event) (uint64, bool) {
+	if ev.Log != nil && ev.Log.Seq != 0 {
+		return lineIdentity(ev.Log), true
+	}
 	if ev.BootTime == 0 || ev.Lost != nil || ev.SourceUp != nil || ev.CanaryRun != nil {
 		return 0, false
 	}
@@ -92,8 +97,19 @@ func identity(ev *event.Event) (uint64, bool) {
 	if ev.SockFail != nil {
 		h = h.text(ev.SockFail.Target)
 	}
+	if ev.Check != nil {
+		h = h.text(ev.Check.Check)
+	}
 	if ev.Conn != nil {
 		h = h.number(uint64(ev.Conn.Src.Port())<<16 | uint64(ev.Conn.Dst.Port()))
 	}
 	return uint64(h), true
+}
+
+// lineIdentity is that of a numbered line. Its times don't count, which are made
+// anew at each reading, nor the lines before it, of which another reader may have
+// seen fewer. Its text does, so that a log that was replaced is not the old one.
+func lineIdentity(d *event.LogData) uint64 {
+	last := d.Text[strings.LastIndexByte(d.Text, '\n')+1:]
+	return uint64(newHash.text(string(event.Log)).text(d.Log).number(d.Seq).number(uint64(d.Part)).text(d.Origin).text(last))
 }

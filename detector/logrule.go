@@ -73,7 +73,7 @@ func (s *RuleSet) PatternSet() *logpattern.Set { return s.patterns }
 // rule's expressions.
 func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	if !r.isLog() {
-		for _, key := range []string{"pattern", "clearPattern", "logs", "lines"} {
+		for _, key := range []string{"pattern", "clearPattern", "logs", "lines", "anchorEnd"} {
 			if r.keys[key] != nil && r.kindsKnown() {
 				r.errorf(key, "is for lines of logs only, events: [log]")
 			}

@@ -56,8 +56,8 @@ type Rule struct {
 	ClearPattern string   // RE2: the lines that end the problem of their group
 	Logs         []string // names of the logs; empty: all
 	Lines        int      // how many lines both may span; 0: as the patterns say
-	// AnchorEnd has Pattern match as node-problem-detector does. There is no key
-	// for it: its own configurations ask for it.
+	// AnchorEnd has Pattern match as node-problem-detector does: its
+	// configurations ask for it.
 	AnchorEnd bool
 
 	File string // where it was read
@@ -81,7 +81,8 @@ type compiled struct {
 	distinct   *Field
 	clearWhen  *expr
 	clearKinds []event.Kind
-	stems      []string
+	stems      []string // of kinds whose sources have no names of their own
+	named      []named  // logs and checks
 }
 
 // Temporary reports whether each matching event is a problem of its own.

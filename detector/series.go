@@ -23,7 +23,8 @@ const (
 	// evidenceSpacing: of a problem that only counts up, one event a second is
 	// kept; a flood's records are alike, and copying each would be the cost.
 	evidenceSpacing = time.Second
-	// maxEvidence is the first event and the latest three.
+	// maxEvidence is the first event and the latest three, or two and one of another
+	// source.
 	maxEvidence = 4
 )
 
@@ -38,6 +39,7 @@ type ruleState struct {
 // series is the problems of one fault and condition, by group: what two
 // sources tell of one fault meets here.
 type series struct {
+	rules      []*Rule
 	entries    map[string]*entry
 	firing     int
 	resolved   int
@@ -51,6 +53,7 @@ type entry struct {
 	rule      *ruleState // whose event made it; stays so for the episode
 	teller    *ruleState // whose event was counted last
 	toldAt    time.Time  // time of that event
+	tellings  []telling  // of late, by rule
 	window    window
 	kept      time.Time // latest event in evidence
 	fireAt    time.Time // Pending with "for": when it fires
@@ -66,7 +69,7 @@ type entry struct {
 func (en *entry) begin(r *ruleState, at time.Time) {
 	group := en.p.Group
 	evidence := en.p.Evidence[:0]
-	*en = entry{rule: r, window: en.window, due: en.due, index: en.index}
+	*en = entry{rule: r, window: en.window, tellings: en.tellings[:0], due: en.due, index: en.index}
 	en.window.reset()
 	en.p = problem.Problem{
 		Rule: r.Name, Fault: r.Fault, Group: group, Condition: r.Condition, Reason: r.Reason,
@@ -87,12 +90,25 @@ func (en *entry) saw(r *ruleState, ev *event.Event, at time.Time) {
 		return
 	}
 	en.kept = at
+	en.keep(ev)
+}
+
+// keep adds an event to the evidence. Where there is no room the oldest but the
+// first goes, and of two sources not the only one of its kind.
+func (en *entry) keep(ev *event.Event) {
 	c := ev.Clone()
 	if len(en.p.Evidence) < maxEvidence {
 		en.p.Evidence = append(en.p.Evidence, c)
 		return
 	}
-	copy(en.p.Evidence[1:], en.p.Evidence[2:])
+	out := 1
+	for i := 1; i < maxEvidence; i++ {
+		if k := en.p.Evidence[i].Kind; k == c.Kind || k == en.p.Evidence[0].Kind {
+			out = i
+			break
+		}
+	}
+	copy(en.p.Evidence[out:], en.p.Evidence[out+1:])
 	en.p.Evidence[maxEvidence-1] = c
 }
 

@@ -28,6 +28,7 @@ type savedProblem struct {
 	FireAt  time.Time `json:"fireAt,omitzero"`
 	Teller  string    `json:"teller,omitempty"`
 	ToldAt  time.Time `json:"toldAt,omitzero"`
+	Told    []telling `json:"told,omitempty"`
 }
 
 // Snapshot returns the engine's memory as JSON: problems, conditions and the
@@ -39,7 +40,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 	s := snapshot{Version: snapshotVersion, Now: e.now, Conditions: e.Conditions(), Seen: e.recent.bytes()}
 	for _, ser := range e.series {
 		for _, en := range sortedEntries(ser) {
-			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks, FireAt: en.fireAt, ToldAt: en.toldAt}
+			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks, FireAt: en.fireAt, ToldAt: en.toldAt, Told: slices.Clone(en.tellings)}
 			if en.teller != nil {
 				p.Teller = en.teller.Name
 			}
@@ -141,7 +142,7 @@ func (e *Engine) restore(p *savedProblem, now time.Time) {
 	default:
 		return
 	}
-	en := &entry{p: p.Problem, window: window{p.Window}, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt, index: -1}
+	en := &entry{p: p.Problem, window: window{p.Window}, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt, tellings: p.Told[:min(len(p.Told), maxTellings)], index: -1}
 	en.p.Evidence = slices.DeleteFunc(en.p.Evidence, isNil)
 	if len(en.p.Evidence) > maxEvidence {
 		en.p.Evidence = en.p.Evidence[:maxEvidence]

@@ -37,36 +37,25 @@ func (e *Engine) stem(name string) *stemState {
 	return st
 }
 
-// blind reports whether all sources of the stems are known to be down.
-func (e *Engine) blind(stems []string) bool {
-	for _, s := range stems {
-		if st := e.stems[s]; st == nil || !st.known || st.up {
-			return false
-		}
-	}
-	return len(stems) > 0
-}
-
 // sourceChanged handles a source that came up or went down.
-func (e *Engine) sourceChanged(ev *event.Event, now time.Time) {
-	if ev.SourceUp == nil {
+func (e *Engine) sourceChanged(d *event.SourceData, now time.Time) {
+	if d == nil {
 		return
 	}
-	d := ev.SourceUp
 	st := e.stem(d.Stem)
-	st.known, st.up, st.reason = true, d.Up, event.SafeText(d.Reason, 200)
-	if st.reason == "" {
-		st.reason = "down"
-	}
+	st.known, st.up, st.reason = true, d.Up, reasonText(d.Reason)
 	e.markStem(d.Stem)
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {
-			if slices.Contains(en.rule.stems, d.Stem) {
+			if en.rule.looksAt(d.Stem) {
 				e.sourceOf(en, d.Up, now)
 			}
 		}
 	}
 }
+
+// reasonText bounds why a source is down.
+func reasonText(reason string) string { return cmp.Or(event.SafeText(reason, 200), "down") }
 
 // sourceOf tells an entry that one of its sources came or went.
 func (e *Engine) sourceOf(en *entry, up bool, now time.Time) {
@@ -130,7 +119,7 @@ func (e *Engine) nextLossEnd() (next time.Time) {
 // markStem has the conditions judged anew that look at the stem.
 func (e *Engine) markStem(name string) {
 	for _, c := range e.conditions {
-		if _, ok := slices.BinarySearch(c.stems, name); ok {
+		if slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.looksAt(name) }) {
 			c.dirty = true
 		}
 	}

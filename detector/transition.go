@@ -12,14 +12,11 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := e.place(r, e.group)
 	live := en.p.State == problem.Pending || en.p.State == problem.Firing
-	if live && en.teller != r && at.Sub(en.toldAt).Abs() <= sameTelling {
-		// Another source tells of what was just told. Later than this it would
-		// be an occurrence that the first source has missed.
-		if at.After(en.p.LastSeen) {
-			en.p.LastSeen = at
+	if live {
+		if again, n := en.told(r, at); again {
+			en.enrich(ev, at, n)
+			return
 		}
-		en.confirm, en.confirmBy = false, time.Time{}
-		return
 	}
 	if live && en.confirm && retold(en, ev, at) {
 		if at.After(en.p.LastSeen) {
@@ -33,6 +30,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
 			r.series.resolved--
 		}
 		en.begin(r, at)
+		en.tellings = append(en.tellings, telling{Rule: r.Name, N: 1})
 	}
 	en.saw(r, ev, at)
 	switch {
@@ -218,7 +216,7 @@ func (e *Engine) deadline(en *entry) (time.Time, bool) {
 // its quiet proves nothing and never is enough.
 func (e *Engine) quiet(en *entry) (time.Time, bool) {
 	r := en.rule
-	if r.ClearAfter == 0 || r.Latched || !r.Temporary() && e.blind(r.stems) {
+	if r.ClearAfter == 0 || r.Latched || !r.Temporary() && e.blindTo(r.Rule) {
 		return time.Time{}, false
 	}
 	from := en.p.LastSeen

@@ -33,6 +33,7 @@ type Event struct {
 	Mount     *MountData     `json:"mount,omitempty"`
 	SockFail  *SockFailData  `json:"sockFail,omitempty"`
 	Log       *LogData       `json:"log,omitempty"`
+	Check     *CheckData     `json:"check,omitempty"`
 	Lost      *LostData      `json:"lost,omitempty"`
 	SourceUp  *SourceData    `json:"sourceUp,omitempty"`
 	CanaryRun *CanaryData    `json:"canaryRun,omitempty"`
@@ -72,6 +73,7 @@ func (e *Event) Clone() *Event {
 	if c.Log != nil {
 		c.Log.Captures = maps.Clone(e.Log.Captures)
 	}
+	c.Check = clone(e.Check)
 	c.Lost = clone(e.Lost)
 	c.SourceUp = clone(e.SourceUp)
 	c.CanaryRun = clone(e.CanaryRun)
@@ -110,7 +112,8 @@ func (e *Event) OwnerAfter(prefix string) string {
 
 // Subject names what the event is about in the terms an operator uses, most
 // telling first: pod or container, connection target, device, systemd unit,
-// control group, task, writer of a log. Empty where the event has none of them.
+// control group, task, writer of a log, check. Empty where the event has none of
+// them.
 func (e *Event) Subject() string {
 	switch {
 	case e.Container != nil:
@@ -129,6 +132,8 @@ func (e *Event) Subject() string {
 		return e.Task.String()
 	case e.Log != nil:
 		return e.Log.writer()
+	case e.Check != nil:
+		return e.Check.Check
 	}
 	return ""
 }

@@ -188,6 +188,7 @@ func TestSubject(t *testing.T) {
 		{"kernel", Event{Log: &LogData{Log: "kmsg", Origin: "kernel"}}},
 		{"audit", Event{Log: &LogData{Log: "audit"}}},
 		{"sh[7]", Event{Task: task, Log: &LogData{Log: "kmsg"}}},
+		{"ntp", Event{Check: &CheckData{Check: "ntp", Status: CheckOK}}},
 		{"", Event{}},
 	}
 	for _, tt := range tests {

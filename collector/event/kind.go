@@ -41,6 +41,9 @@ const (
 	// Log: a line of a log that a rule's pattern matches, with the lines before it
 	// that the pattern spans.
 	Log Kind = "log"
+	// Check: a check program has run, with what it found. Not only faults: every
+	// result is told, and what is a problem is decided by the rules.
+	Check Kind = "check"
 
 	// Lost: records of one stem were lost, with the count and the reason.
 	Lost Kind = "lost"
@@ -54,7 +57,7 @@ const (
 func Kinds() []Kind {
 	k := []Kind{
 		HungTask, HungTaskResumed, OOMKill, DiskIO, DiskStalled, DiskResumed, FSError, MountReadOnly, MountWritable,
-		SockFail, SockFailRecovered, Log, Lost, Source, Canary,
+		SockFail, SockFailRecovered, Log, Check, Lost, Source, Canary,
 	}
 	slices.Sort(k)
 	return k

@@ -15,6 +15,12 @@ type LogData struct {
 	Origin   string `json:"origin,omitempty"`   // who has written it, as far as that is sure: kernel, facility, path, identifier
 	Unit     string `json:"unit,omitempty"`     // systemd unit of the writer, where the log knows it
 	Priority string `json:"priority,omitempty"` // emerg to debug; empty: the log does not say
+	// Seq is the number of the line that made the event, by which it is the same
+	// one however often it is read: that of the kernel's record or the journal's
+	// entry, in a file the one that its reader counts. 0: there is none.
+	Seq uint64 `json:"seq,omitempty"`
+	// Part is which line of an entry of several lines it is; 0: the first.
+	Part uint32 `json:"part,omitempty"`
 	// Text is the lines that patterns match, joined by newlines; the last one is
 	// the line that made the event. Made by [LogText].
 	Text string `json:"text"`

@@ -95,8 +95,8 @@ const (
 // LostData is the payload of [Lost].
 type LostData struct {
 	Stem   string `json:"stem"`
-	Count  uint64 `json:"count"`
-	Reason string `json:"reason"` // ring-full, recursion, malformed, foreign-wire
+	Count  uint64 `json:"count"`  // 0: nobody knows how many, and possibly none
+	Reason string `json:"reason"` // ring-full, recursion, malformed, foreign-wire; of a log, see logs.Reason
 }
 
 // SourceData is the payload of [Source].

@@ -73,6 +73,31 @@ func (m *Matcher) Reset() {
 	m.live = false
 }
 
+// Recent returns a copy of the latest lines, each with a newline behind it, as far
+// as patterns may match further lines together with them; nil: with none.
+func (m *Matcher) Recent() []byte {
+	w := &m.window
+	// The oldest leaves the window when the next one comes.
+	n := min(w.real, w.lines-1)
+	if n <= 0 {
+		return nil
+	}
+	return bytes.Clone(w.buf[w.start(n-1):])
+}
+
+// Resume has the matcher know the lines that [Matcher.Recent] of another one has
+// returned, as if they came before the next line. What they match is not told or
+// counted.
+func (m *Matcher) Resume(lines []byte) {
+	m.Reset()
+	stats := m.stats
+	var hits Hits
+	for line := range bytes.Lines(lines) {
+		m.Match(bytes.TrimSuffix(line, []byte{'\n'}), &hits)
+	}
+	m.stats = stats
+}
+
 // Stats returns what was counted so far.
 func (m *Matcher) Stats() Stats { return m.stats }
 

@@ -22,9 +22,10 @@ type Line struct {
 	// BootTime is the time since boot (CLOCK_BOOTTIME) of a line of the current
 	// boot; 0: unknown.
 	BootTime time.Duration
-	// Seq is the source's own number of the line: kmsg's and journald's sequence
-	// number, the offset of the line in its file. It grows within a boot, a
-	// journal, a file.
+	// Seq is the number of the line, the same one however often it is read: kmsg's
+	// and journald's sequence number; of a file what its readers count, one after
+	// the other, which the Position holds. It grows within a boot, a journal, a
+	// file with its rotations. 0: there is none.
 	Seq uint64
 	// Priority is one of emerg, alert, crit, err, warning, notice, info and
 	// debug; "": the log does not say.

@@ -22,6 +22,9 @@ func (s *follower) begin() error {
 	if s.start != "" {
 		pos, posErr := parsePosition(s.start)
 		if posErr == nil {
+			if pos.Lines > 0 {
+				s.lines = pos.Lines
+			}
 			return s.beginAt(pos, path, err)
 		}
 		if err := s.lose(logs.BadPosition, 0, 0); err != nil {

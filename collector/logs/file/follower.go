@@ -25,6 +25,7 @@ type follower struct {
 	name   string    // what the path led to last, without links
 	known  knownList // rotated files of name that are dealt with
 
+	lines  uint64    // number of the last line that was handed over
 	cutoff time.Time // lines of before are passed by; zero: none
 	bad    uint64    // malformed lines that were not told yet
 
@@ -57,6 +58,10 @@ func (s *follower) pause() time.Duration {
 // look reads everything that there is. Its error is that of handle.
 func (s *follower) look(ctx context.Context) error {
 	if !s.begun {
+		if s.lines == 0 {
+			// Not from 1, which somebody may know from an earlier start without position.
+			s.lines = uint64(time.Now().UnixMicro())
+		}
 		if err := s.begin(); err != nil || !s.begun {
 			return err
 		}
@@ -156,7 +161,7 @@ func (s *follower) next() bool {
 	}
 	if err != nil {
 		// What comes into being is new, all of it.
-		s.r.setFresh(s.known)
+		s.r.setFresh(s.known, s.lines)
 		s.tell(err)
 		return false
 	}
@@ -180,7 +185,7 @@ func (s *follower) open(t *tail) {
 	t.grown = time.Now()
 	s.cur = t
 	s.r.cfg.Log.Debug("log file opened", "path", s.r.cfg.Path, "file", t.f.Name(), "inode", t.stat.ino, "offset", t.offset)
-	s.r.setPosition(t, s.known)
+	s.r.setPosition(t, s.known, s.lines)
 }
 
 // read hands over what the current file has; at its end, final, also a line
@@ -237,7 +242,7 @@ func (s *follower) rewritten(ctx context.Context) error {
 	if c := s.copyOf(cut); c != nil {
 		s.r.cfg.Log.Debug("log file's copy found", "path", s.r.cfg.Path, "file", c.f.Name(), "inode", c.stat.ino, "offset", c.offset)
 		s.cur = c
-		s.r.setPosition(c, s.known)
+		s.r.setPosition(c, s.known, s.lines)
 		if err := s.finish(ctx); err != nil || ctx.Err() != nil {
 			closeFile(cut.f)
 			return err

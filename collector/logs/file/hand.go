@@ -6,6 +6,9 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
+// lossStep is more lines than are handed over between two savings of a position.
+const lossStep = 1 << 20
+
 // hand hands over the lines of the current file that were read; with final, the
 // rest as well.
 func (s *follower) hand(now time.Time, final bool) error {
@@ -26,7 +29,7 @@ func (s *follower) hand(now time.Time, final bool) error {
 			return err
 		}
 		t.offset += int64(size)
-		s.r.setPosition(t, s.known)
+		s.r.setPosition(t, s.known, s.lines)
 	}
 }
 
@@ -43,7 +46,8 @@ func (s *follower) handLine(b []byte, now time.Time) error {
 	if err := s.tellMalformed(); err != nil {
 		return err
 	}
-	s.line = logs.Line{Time: at, Seq: uint64(s.cur.offset), Origin: s.r.cfg.Path, Text: text}
+	s.lines++
+	s.line = logs.Line{Time: at, Seq: s.lines, Origin: s.r.cfg.Path, Text: text}
 	return s.handle(logs.Item{Line: &s.line})
 }
 
@@ -67,6 +71,12 @@ func (s *follower) tellCut(t *tail) error {
 }
 
 func (s *follower) lose(reason logs.Reason, lines, bytes uint64) error {
+	switch reason {
+	case logs.Truncated, logs.Rotated, logs.BadPosition:
+		// What follows is not what an earlier reading may have had here, and must
+		// not be taken for it.
+		s.lines += lossStep
+	}
 	s.loss = logs.Loss{Time: time.Now(), Reason: reason, Lines: lines, Bytes: bytes, Origin: s.r.cfg.Path}
 	return s.handle(logs.Item{Loss: &s.loss})
 }

@@ -26,6 +26,8 @@ type position struct {
 	Dev    uint64 `json:"dev,omitempty"`
 	Ino    uint64 `json:"ino,omitempty"`
 	Offset int64  `json:"offset"`
+	// Lines is the number of the last line that was handed over.
+	Lines uint64 `json:"lines,omitempty"`
 	// Head bytes at the beginning have the checksum Sum: numbers of inodes are
 	// used again, and those of devices change with a boot.
 	Head int    `json:"head,omitempty"`

@@ -122,15 +122,15 @@ func (r *Reader) Position() logs.Position {
 }
 
 // setFresh says that there is no file.
-func (r *Reader) setFresh(known knownList) {
+func (r *Reader) setFresh(known knownList, lines uint64) {
 	r.mu.Lock()
-	r.pos, r.have = position{Fresh: true, Known: known.sizes()}, true
+	r.pos, r.have = position{Fresh: true, Known: known.sizes(), Lines: lines}, true
 	r.mu.Unlock()
 }
 
-// setPosition says how far t was handed over.
-func (r *Reader) setPosition(t *tail, known knownList) {
-	p := position{Dev: t.stat.dev, Ino: t.stat.ino, Offset: t.offset, Cutting: t.lines.cutting, Cut: t.lines.cut}
+// setPosition says how far t was handed over, and how many lines were.
+func (r *Reader) setPosition(t *tail, known knownList, lines uint64) {
+	p := position{Lines: lines, Dev: t.stat.dev, Ino: t.stat.ino, Offset: t.offset, Cutting: t.lines.cutting, Cut: t.lines.cut}
 	if t.offset == 0 {
 		p.Known = known.sizes()
 	}

@@ -220,3 +220,44 @@ func FuzzPosition(f *testing.F) {
 		}
 	})
 }
+
+// A line has the same number however often it is read, and no other has it: not in
+// a copy, not behind a rotation, not after a loss.
+func TestNumbers(t *testing.T) {
+	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
+	c := start(t, Config{Path: l.path}).up()
+	begin := c.r.Position()
+	l.write("1\n2\n")
+	c.want("1", "2")
+	l.copyTruncate("app.log.1")
+	l.write("3\n4\n")
+	c.want("1", "2", "3", "4")
+	l.rename("app.log.2")
+	l.reopen()
+	l.write("5\n")
+	c.want("1", "2", "3", "4", "5")
+	c.stop()
+	for i, line := range c.lines[1:] {
+		if line.Seq != c.lines[i].Seq+1 {
+			t.Errorf("line %d has number %d behind %d", i+1, line.Seq, c.lines[i].Seq)
+		}
+	}
+	again := start(t, Config{Path: l.path, Position: begin})
+	again.want("1", "2", "3", "4", "5")
+	end := again.stop()
+	for i := range again.lines {
+		if again.lines[i].Seq != c.lines[i].Seq {
+			t.Errorf("line %d has number %d, and %d when it is read again", i, c.lines[i].Seq, again.lines[i].Seq)
+		}
+	}
+	for _, name := range []string{"app.log", "app.log.1", "app.log.2"} {
+		l.remove(name)
+	}
+	l.put("app.log", "6\n")
+	lost := start(t, Config{Path: l.path, Position: end})
+	lost.want("-rotated:0", "6")
+	lost.stop()
+	if lost.lines[0].Seq <= again.lines[4].Seq+1 {
+		t.Errorf("number %d after a loss, %d before", lost.lines[0].Seq, again.lines[4].Seq)
+	}
+}

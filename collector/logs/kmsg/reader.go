@@ -24,8 +24,9 @@ type Config struct {
 	Position logs.Position
 	// Lookback is how far back to begin, at most to the boot; 0: new lines only.
 	Lookback time.Duration
-	// Status is called with nil when the log is open; nil: nobody is told. An
-	// error that ends reading is Run's.
+	// Status is called with nil once the log is open and what was to be passed by
+	// is: Position then says where reading goes on. nil: nobody is told. An error
+	// that ends reading is Run's.
 	Status func(error)
 }
 
@@ -84,9 +85,6 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 		return err
 	}
 	defer dev.close() //nolint:errcheck // it was only read
-	if r.cfg.Status != nil {
-		r.cfg.Status(nil)
-	}
 	s := &stream{
 		r: r, dev: dev, boot: boot, handle: handle, buf: make([]byte, r.buffer),
 		clock: hostfs.NewClock(), offset: hostfs.BootTime() - monotonic(),

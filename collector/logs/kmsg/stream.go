@@ -30,6 +30,7 @@ type stream struct {
 	seen  uint64 // the sequence number behind the last one read
 	owed  uint64 // records read whose number is not known: no gap
 
+	told   bool          // Status was called
 	skip   bool          // records before cutoff are passed by
 	cutoff time.Duration // by the scheduler's clock; negative: all of them
 	skipTo time.Time     // when passing by ends in any case
@@ -91,6 +92,7 @@ func (s *stream) record(b []byte) error {
 			return err
 		}
 	default:
+		s.tellOpen()
 		s.fill()
 		if err := s.handle(logs.Item{Line: &s.line}); err != nil {
 			return err
@@ -134,6 +136,7 @@ func (s *stream) advance(next uint64) {
 // atEnd is called when everything was read: what comes now is new.
 func (s *stream) atEnd() error {
 	s.skip = false
+	defer s.tellOpen()
 	if !s.saved || s.seen == 0 || s.seen >= s.next {
 		return nil
 	}
@@ -142,6 +145,14 @@ func (s *stream) atEnd() error {
 	s.saved = false
 	s.advance(s.seen)
 	return s.lose(logs.BadPosition, 0)
+}
+
+// tellOpen tells once that the log is being read.
+func (s *stream) tellOpen() {
+	if !s.told && s.r.cfg.Status != nil {
+		s.r.cfg.Status(nil)
+	}
+	s.told = true
 }
 
 // tooLong is called when a record did not fit, which the kernel then passes by.

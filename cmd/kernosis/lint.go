@@ -1,0 +1,191 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/detector/lint"
+	"github.com/kernosis/kernosis/detector/npd"
+)
+
+func newLint() *cobra.Command {
+	var alerts []string
+	var kernels, output string
+	cmd := &cobra.Command{
+		Use:   "lint [FILE|DIR]…",
+		Short: "Find patterns and alerts that can't match what kernels write",
+		Long: `Find patterns that match no line of today's kernels, and say what those write.
+
+Files are node-problem-detector's configurations (*.json) and rule files (*.yaml);
+of a folder all files in it and below it are read. Alerts are Prometheus rule files,
+whose names of conditions and reasons are looked for in the files and the shipped
+rules.
+
+Exit code: 0 nothing found (what is marked info is no finding), 1 findings,
+2 a file that can't be read.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args)+len(alerts) == 0 {
+				return errors.New("lint: want files, folders or --alerts")
+			}
+			if output != "text" && output != "json" {
+				return fmt.Errorf("output %q: want text or json", output)
+			}
+			k, err := lint.ParseKernels(kernels)
+			if err != nil {
+				return err
+			}
+			found, err := lintFiles(args, alerts, k)
+			if err != nil {
+				return err
+			}
+			return tellFindings(cmd.OutOrStdout(), found, output)
+		},
+	}
+	cmd.Flags().StringArrayVar(&alerts, "alerts", nil, "Prometheus rule file whose names are checked; may be given more than once")
+	cmd.Flags().StringVar(&kernels, "kernels", strings.ReplaceAll(lint.DefaultKernels().String(), " to ", "-"), "kernels whose lines count: a version or FROM-TO")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json (one object a finding)")
+	return cmd
+}
+
+// tellFindings writes findings; the error is the exit code where there are any.
+func tellFindings(w io.Writer, found []lint.Finding, output string) error {
+	n := 0
+	for _, f := range found {
+		if f.Level != lint.Info {
+			n++
+		}
+		if output == "text" {
+			fmt.Fprintln(w, f)
+			continue
+		}
+		if err := json.NewEncoder(w).Encode(f); err != nil {
+			return failed(err)
+		}
+	}
+	if n > 0 {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// lintFiles reads all files and looks at them together: an alert may be on a rule
+// of any of them.
+func lintFiles(paths, alerts []string, k lint.Kernels) ([]lint.Finding, error) {
+	files, err := lintPaths(paths)
+	if err != nil {
+		return nil, err
+	}
+	var in lint.Input
+	var found []lint.Finding
+	var errs []error
+	var configs []*npd.File
+	for _, f := range files {
+		if filepath.Ext(f.path) != ".json" {
+			continue
+		}
+		config, err := npd.LoadFile(f.path, npd.Options{Exists: func(string) bool { return true }})
+		if err != nil {
+			if f.named || !strings.Contains(err.Error(), "this is no configuration") {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		configs = append(configs, config)
+		found = append(found, lintWarnings(config)...)
+	}
+	in.FromNPD(configs)
+	errs = append(errs, addRules(&in, files))
+	for _, path := range alerts {
+		data, err := readFile(path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		list, err := lint.ParseAlerts(path, data)
+		errs = append(errs, err)
+		in.Alerts = append(in.Alerts, list...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	corpus, err := lint.Shipped()
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, lint.Check(in, corpus, k)...)
+	slices.SortStableFunc(found, func(a, b lint.Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	return found, nil
+}
+
+// lintWarnings are what reading a configuration told.
+func lintWarnings(f *npd.File) []lint.Finding {
+	var out []lint.Finding
+	for _, w := range f.Warnings {
+		msg := w.Msg
+		if w.Field != "" {
+			msg = w.Field + ": " + msg
+		}
+		out = append(out, lint.Finding{File: f.Name, Line: w.Line, Level: lint.Warning, Code: "ignored", Message: msg})
+	}
+	if f.Skipped != "" {
+		out = append(out, lint.Finding{File: f.Name, Line: 1, Level: lint.Info, Code: "skipped", Message: "skipped: " + f.Skipped})
+	}
+	return out
+}
+
+// lintFile is a file to look at; one that stands on the command line is named.
+type lintFile struct {
+	path  string
+	named bool
+}
+
+// maxLintFiles bounds what is found below folders.
+const maxLintFiles = 1000
+
+func lintPaths(paths []string) ([]lintFile, error) {
+	var out []lintFile
+	for _, p := range paths {
+		err := filepath.WalkDir(p, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir():
+				if path != p && strings.HasPrefix(d.Name(), ".") {
+					return filepath.SkipDir
+				}
+				return nil
+			case path == p:
+				if !isLintFile(path) {
+					return fmt.Errorf("%s: want a .json, .yaml or .yml file or a folder", path)
+				}
+				out = append(out, lintFile{path, true})
+			case isLintFile(path) && !strings.HasSuffix(strings.TrimSuffix(path, filepath.Ext(path)), "_test"):
+				out = append(out, lintFile{path, false})
+			}
+			if len(out) > maxLintFiles {
+				return fmt.Errorf("%s: more than %d files", p, maxLintFiles)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(out, func(a, b lintFile) int { return strings.Compare(a.path, b.path) })
+	return slices.CompactFunc(out, func(a, b lintFile) bool { return a.path == b.path }), nil
+}
+
+func isLintFile(path string) bool {
+	return slices.Contains([]string{".json", ".yaml", ".yml"}, filepath.Ext(path))
+}

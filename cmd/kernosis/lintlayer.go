@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing/fstest"
+
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/lint"
+	"github.com/kernosis/kernosis/detector/rules"
+)
+
+// maxLintFile is the largest file read: more than any format here allows.
+const maxLintFile = 4 << 20
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxLintFile))
+}
+
+// addRules adds the rule files to what is looked at, all as one layer over the
+// shipped rules, which count for their names.
+func addRules(in *lint.Input, files []lintFile) error {
+	layer := make(fstest.MapFS)      // a map as a file system; it has nothing of a test
+	paths := make(map[string]string) // by the name in the layer, which has no folders
+	for i, f := range files {
+		if filepath.Ext(f.path) == ".json" {
+			continue
+		}
+		data, err := readFile(f.path)
+		if err != nil {
+			return err
+		}
+		if !f.named && !bytes.Contains(data, []byte("rules.kernosis.io/")) {
+			continue // some other YAML of the folder
+		}
+		name := fmt.Sprintf("%04d.yaml", i)
+		layer[name], paths[name] = &fstest.MapFile{Data: data}, f.path
+	}
+	set, err := detector.Load(rules.FS, layer)
+	if list := (detector.Errors)(nil); errors.As(err, &list) {
+		for _, e := range list {
+			if path, ok := paths[e.File]; ok {
+				e.File = path
+			}
+		}
+		return list
+	}
+	if err != nil {
+		return err
+	}
+	in.FromRules(set, func(file string) bool { return paths[file] != "" })
+	for i := range in.Rules {
+		if path, ok := paths[in.Rules[i].File]; ok {
+			in.Rules[i].File = path
+		}
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package lint
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+)
+
+// Alert is an alerting or recording rule of Prometheus.
+type Alert struct {
+	File      string
+	Line      int // of its expression
+	Name      string
+	selectors []selector
+}
+
+// maxAlerts bounds the rules of a file.
+const maxAlerts = 5000
+
+// ParseAlerts reads a file of Prometheus rules (groups) or a PrometheusRule object
+// (spec.groups). What else stands in it is passed by: it is Prometheus' to judge.
+func ParseAlerts(name string, data []byte) ([]Alert, error) {
+	f, root := strictyaml.Parse(name, data)
+	if root == nil {
+		return nil, f.Errors
+	}
+	groups := key(root, "groups")
+	if groups == nil {
+		groups = key(key(root, "spec"), "groups")
+	}
+	if groups == nil || groups.Kind != yaml.SequenceNode {
+		return nil, detector.Errors{{File: name, Line: root.Line, Msg: "no groups: this is no file of Prometheus rules"}}
+	}
+	var out []Alert
+	for _, g := range groups.Content {
+		rules := key(g, "rules")
+		if rules == nil {
+			continue
+		}
+		for _, r := range rules.Content {
+			expr := key(r, "expr")
+			if expr == nil || expr.Kind != yaml.ScalarNode {
+				continue
+			}
+			if len(out) == maxAlerts {
+				return nil, detector.Errors{{File: name, Line: r.Line, Msg: fmt.Sprintf("more than %d rules", maxAlerts)}}
+			}
+			a := Alert{File: name, Line: expr.Line, selectors: selectors(expr.Value)}
+			for _, k := range []string{"alert", "record"} {
+				if n := key(r, k); n != nil {
+					a.Name = n.Value
+				}
+			}
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+func key(n *yaml.Node, name string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// labelMeaning is what a label of a metric names.
+type labelMeaning uint8
+
+const (
+	nothing labelMeaning = iota
+	conditionType
+	problemReason
+)
+
+// meaning returns what a metric's label names.
+func meaning(metric, label string) labelMeaning {
+	switch metric + "/" + label {
+	case "problem_gauge/type", "kube_node_status_condition/condition", "kernosis_condition/type":
+		return conditionType
+	case "problem_gauge/reason", "problem_counter/reason", "problem_counter_total/reason", "kernosis_problem_transitions_total/reason":
+		return problemReason
+	}
+	return nothing
+}
+
+// alerts tells of alerts that can't fire for the names they ask for.
+func (in *Input) alerts() []Finding {
+	var out []Finding
+	for _, a := range in.Alerts {
+		for _, s := range a.selectors {
+			for _, f := range in.selector(s) {
+				f.File, f.Line, f.Message = a.File, a.Line, a.Name+": "+f.Message
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+func (in *Input) selector(s selector) []Finding {
+	var out []Finding
+	var types, reasons []string
+	for _, m := range s.matchers {
+		for _, v := range m.values(in) {
+			switch meaning(s.metric, m.label) {
+			case conditionType:
+				types = append(types, v)
+				out = append(out, in.alertType(s.metric, m.label, v)...)
+			case problemReason:
+				reasons = append(reasons, v)
+				out = append(out, in.alertReason(s.metric, v)...)
+			}
+		}
+	}
+	// Both may be known, and yet no rule sets that condition for that reason.
+	if len(out) == 0 && len(types) == 1 && len(reasons) == 1 && !slices.ContainsFunc(in.Rules, func(r Rule) bool {
+		return r.Condition == types[0] && (r.Reason == reasons[0] || r.Healthy == reasons[0])
+	}) {
+		out = append(out, Finding{Level: Error, Code: AlertCombination, Message: fmt.Sprintf("no rule sets condition %s for reason %s", types[0], reasons[0])})
+	}
+	return out
+}
+
+func (in *Input) alertType(metric, label, v string) []Finding {
+	for _, c := range in.Conditions {
+		if c.Type == v {
+			return nil
+		}
+	}
+	if metric == "kube_node_status_condition" && slices.Contains([]string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}, v) {
+		return nil
+	}
+	for _, r := range in.Rules {
+		if r.Reason == v && r.Condition != "" {
+			return []Finding{{Level: Error, Code: AlertReason, Message: fmt.Sprintf("%s{%s=%q}: %s is a reason; the condition is %s", metric, label, v, v, r.Condition)}}
+		}
+	}
+	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{%s=%q}: no rule has a condition %s%s", metric, label, v, v, strictyaml.Suggest(v, in.types()))}}
+}
+
+func (in *Input) types() []string {
+	var out []string
+	for _, c := range in.Conditions {
+		out = append(out, c.Type)
+	}
+	return out
+}
+
+func (in *Input) alertReason(metric, v string) []Finding {
+	var reasons []string
+	for _, r := range in.Rules {
+		if r.Reason == v || metric == "problem_gauge" && r.Healthy == v {
+			return nil
+		}
+		reasons = append(reasons, r.Reason)
+	}
+	for _, r := range in.Rules {
+		if r.Condition == v {
+			return []Finding{{Level: Error, Code: AlertCondition, Message: fmt.Sprintf("%s{reason=%q}: %s is a condition; its reason is %s", metric, v, v, r.Reason)}}
+		}
+	}
+	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{reason=%q}: no rule has a reason %s%s", metric, v, v, strictyaml.Suggest(v, reasons))}}
+}
+
+// values returns the names that a matcher asks for: of an expression the plain
+// alternatives, or itself where it matches none of the names there are.
+func (m matcher) values(in *Input) []string {
+	switch m.op {
+	case "=":
+		if m.value == "" {
+			return nil
+		}
+		return []string{m.value}
+	case "=~":
+	default:
+		return nil
+	}
+	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(m.value, "("), ")"), "|")
+	if !slices.ContainsFunc(parts, func(p string) bool { return p == "" || regexp.QuoteMeta(p) != p }) {
+		return parts
+	}
+	re, err := regexp.Compile("^(?:" + m.value + ")$")
+	if err != nil {
+		return nil // Prometheus tells
+	}
+	if slices.ContainsFunc(in.types(), re.MatchString) {
+		return nil
+	}
+	for _, r := range in.Rules {
+		if re.MatchString(r.Reason) || re.MatchString(r.Healthy) {
+			return nil
+		}
+	}
+	return []string{m.value}
+}

@@ -1,0 +1,172 @@
+package lint
+
+import (
+	"fmt"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/logpattern"
+)
+
+// costly is the number of instructions of an expression beyond which a line that
+// gets to it takes long: half of what is allowed, six times the most of NPD's.
+const costly = 500
+
+// Check returns what is wrong: rules in their order, then conditions and alerts.
+func Check(in Input, c *Corpus, k Kernels) []Finding {
+	var out []Finding
+	judges, mistakes := in.judges(newIndex(c))
+	for i := range in.Rules {
+		r := &in.Rules[i]
+		if r.Context {
+			continue
+		}
+		out = append(out, in.names(r)...)
+		if r.Expr == "" {
+			continue
+		}
+		tell := func(l Level, code string, suggest []string, format string, args ...any) {
+			out = append(out, Finding{File: r.File, Line: r.Line, Level: l, Code: code, Message: r.Reason + ": " + fmt.Sprintf(format, args...), Suggest: suggest})
+		}
+		if o := in.same(i); o != nil {
+			tell(Warning, Duplicate, nil, "the same pattern as %s:%d, of %s", o.File, o.Line, o.Reason)
+		}
+		if err := mistakes[i]; err != nil {
+			tell(Error, BadPattern, nil, "%v", err)
+			continue
+		}
+		if shape(r, judges[i], tell) && r.Kernel {
+			in.wording(i, judges, k, tell)
+		}
+	}
+	return append(append(out, in.unset()...), in.alerts()...)
+}
+
+// unset tells of conditions that no rule sets: they stay Unknown.
+func (in *Input) unset() []Finding {
+	var out []Finding
+	for _, c := range in.Conditions {
+		if c.File != "" && !slices.ContainsFunc(in.Rules, func(r Rule) bool { return r.Condition == c.Type }) {
+			out = append(out, Finding{File: c.File, Line: c.Line, Level: Warning, Code: Unset, Message: "condition " + c.Type + ": no rule sets it"})
+		}
+	}
+	return out
+}
+
+// judges returns, for each rule with a pattern, what the corpus says of it or why
+// it can't be compiled.
+func (in *Input) judges(x *index) ([]*judge, []error) {
+	judges, mistakes := make([]*judge, len(in.Rules)), make([]error, len(in.Rules))
+	for i := range in.Rules {
+		if in.Rules[i].Expr != "" {
+			judges[i], mistakes[i] = newJudge(&in.Rules[i], x)
+		}
+	}
+	return judges, mistakes
+}
+
+// teller notes a finding of the rule that is looked at.
+type teller func(l Level, code string, suggest []string, format string, args ...any)
+
+// names tells of names that mean two things.
+func (in *Input) names(r *Rule) []Finding {
+	finding := func(l Level, code, msg string) []Finding {
+		return []Finding{{File: r.File, Line: r.Line, Level: l, Code: code, Message: r.Reason + ": " + msg}}
+	}
+	switch {
+	case r.Condition != "" && r.Healthy == r.Reason:
+		return finding(Warning, ReasonIsHealthy, "condition "+r.Condition+" has this reason too while nothing is wrong: give one of them another")
+	case r.Reason == r.Condition:
+		return finding(Info, ReasonCondition, "is the name of its condition too")
+	case slices.ContainsFunc(in.Conditions, func(c Condition) bool { return c.Type == r.Reason }):
+		return finding(Warning, ReasonCondition, "is the name of a condition that this rule does not set")
+	}
+	return nil
+}
+
+// same returns the first rule before rule i with the same pattern for the same
+// condition on the same log.
+func (in *Input) same(i int) *Rule {
+	r := &in.Rules[i]
+	for k := range in.Rules[:i] {
+		o := &in.Rules[k]
+		if !o.Context && o.Expr == r.Expr && o.Logs == r.Logs && o.Condition == r.Condition && o.AnchorEnd == r.AnchorEnd {
+			return o
+		}
+	}
+	return nil
+}
+
+// shape tells what is wrong with the expression itself, whatever the lines are. It
+// reports whether it can match at all.
+func shape(r *Rule, j *judge, tell teller) bool {
+	tree, err := syntax.Parse(r.Expr, syntax.Perl)
+	if err != nil {
+		return false // would not have been compiled
+	}
+	if len(j.set.Unfiltered()) > 0 {
+		tell(Warning, Costly, nil, "has no fixed text: the expression runs on every line")
+	}
+	if prog, err := syntax.Compile(tree.Simplify()); err == nil && len(prog.Inst) > costly {
+		tell(Warning, Costly, nil, "compiles to %d instructions: a line that has its fixed text takes milliseconds", len(prog.Inst))
+	}
+	if !r.AnchorEnd {
+		return true
+	}
+	buffer := r.Lines
+	if buffer == 0 {
+		buffer = logpattern.NPDLines
+	}
+	if n := fewestNewlines(tree); n >= buffer {
+		tell(Error, Buffer, nil, "spans %d lines, but bufferSize is %d: never matches", n+1, buffer)
+		return false
+	}
+	if endsInNewline(tree) {
+		tell(Error, EndAnchor, nil, "ends in a newline, but the match must end with the text of the last line: never matches")
+		return false
+	}
+	return true
+}
+
+// fewestNewlines is how many newlines a match has at least.
+func fewestNewlines(t *syntax.Regexp) int {
+	switch t.Op {
+	case syntax.OpLiteral:
+		return strings.Count(string(t.Rune), "\n")
+	case syntax.OpCharClass:
+		if len(t.Rune) == 2 && t.Rune[0] == '\n' && t.Rune[1] == '\n' {
+			return 1
+		}
+	case syntax.OpConcat, syntax.OpCapture:
+		n := 0
+		for _, sub := range t.Sub {
+			n += fewestNewlines(sub)
+		}
+		return n
+	case syntax.OpAlternate:
+		n := fewestNewlines(t.Sub[0])
+		for _, sub := range t.Sub[1:] {
+			n = min(n, fewestNewlines(sub))
+		}
+		return n
+	case syntax.OpPlus:
+		return fewestNewlines(t.Sub[0])
+	case syntax.OpRepeat:
+		return t.Min * fewestNewlines(t.Sub[0])
+	}
+	return 0
+}
+
+// endsInNewline reports whether every match ends in a newline.
+func endsInNewline(t *syntax.Regexp) bool {
+	switch t.Op {
+	case syntax.OpLiteral:
+		return t.Rune[len(t.Rune)-1] == '\n'
+	case syntax.OpConcat:
+		return endsInNewline(t.Sub[len(t.Sub)-1])
+	case syntax.OpCapture, syntax.OpPlus:
+		return endsInNewline(t.Sub[0])
+	}
+	return false
+}

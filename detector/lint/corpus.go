@@ -1,0 +1,203 @@
+package lint
+
+import (
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+)
+
+//go:embed corpus.yaml
+var corpusYAML []byte
+
+// Corpus is lines of kernels by the fault they tell of.
+type Corpus struct {
+	Faults  []Fault
+	Renamed []Rename
+	Healthy []string          // lines that tell of no fault
+	Values  map[string]string // what stands for {comm}, {dev} … where a pattern has no word of its own for it
+}
+
+// Fault is what one or the other form of a message tells of.
+type Fault struct {
+	Name    string
+	Reasons []string // that rules for it usually have
+	Forms   []Form
+}
+
+// Form is one wording, of the kernels From to To.
+type Form struct {
+	Fault    string
+	From, To Version // zero: from the first, to the latest
+	Arch     string  // empty: any
+	Seen     string  // kernel from whose log it is
+	Lines    []string
+}
+
+// Rename says that a program has another name since.
+type Rename struct{ Name, Now, Since string }
+
+// Version is a kernel's major and minor number.
+type Version struct{ Major, Minor int }
+
+// ParseVersion reads "6.12".
+func ParseVersion(s string) (Version, error) {
+	major, minor, ok := strings.Cut(s, ".")
+	a, err1 := strconv.Atoi(major)
+	b, err2 := strconv.Atoi(minor)
+	if !ok || err1 != nil || err2 != nil || a < 1 || a > 99 || b < 0 || b > 999 {
+		return Version{}, fmt.Errorf("kernel %q: want major.minor, such as 6.12", s)
+	}
+	return Version{a, b}, nil
+}
+
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
+
+func (v Version) before(o Version) bool {
+	return v.Major < o.Major || v.Major == o.Major && v.Minor < o.Minor
+}
+
+// Kernels is a range of versions, both ends included.
+type Kernels struct{ From, To Version }
+
+// DefaultKernels are those that Kernosis runs on.
+func DefaultKernels() Kernels { return Kernels{Version{5, 10}, Version{7, 3}} }
+
+// ParseKernels reads "5.10-7.3" or one version.
+func ParseKernels(s string) (Kernels, error) {
+	from, to, ok := strings.Cut(s, "-")
+	a, err := ParseVersion(from)
+	if err != nil {
+		return Kernels{}, err
+	}
+	if !ok {
+		return Kernels{a, a}, nil
+	}
+	b, err := ParseVersion(to)
+	if err != nil {
+		return Kernels{}, err
+	}
+	if b.before(a) {
+		return Kernels{}, fmt.Errorf("kernels %q: %v comes after %v", s, a, b)
+	}
+	return Kernels{a, b}, nil
+}
+
+func (k Kernels) String() string {
+	if k.From == k.To {
+		return k.From.String()
+	}
+	return k.From.String() + " to " + k.To.String()
+}
+
+// Of reports whether one of the kernels logs the form.
+func (f *Form) Of(k Kernels) bool {
+	return !k.To.before(f.From) && (f.To == Version{} || !f.To.before(k.From))
+}
+
+// kernels is the form's range as it is shown.
+func (f *Form) kernels() string {
+	arch := ""
+	if f.Arch != "" {
+		arch = " on " + f.Arch
+	}
+	switch {
+	case f.From == Version{} && f.To == Version{}:
+		return "every kernel" + arch
+	case f.To == Version{}:
+		return f.From.String() + " and later" + arch
+	case f.From == Version{}:
+		return "up to " + f.To.String() + arch
+	}
+	return f.From.String() + " to " + f.To.String() + arch
+}
+
+// Shipped returns the corpus that is part of the binary.
+func Shipped() (*Corpus, error) { return ParseCorpus("corpus.yaml", corpusYAML) }
+
+// ParseCorpus reads a corpus. The error joins all mistakes.
+func ParseCorpus(name string, data []byte) (*Corpus, error) {
+	f, root := strictyaml.Parse(name, data)
+	c := &Corpus{Values: make(map[string]string)}
+	if root != nil {
+		keys := f.Object(root, "", "values", "renamed", "faults", "healthy")
+		if n := keys["values"]; n != nil {
+			for _, p := range f.Map(n, "values") {
+				c.Values[p.Key.Value] = f.String(p.Value, "values."+p.Key.Value)
+			}
+		}
+		if n := keys["renamed"]; n != nil {
+			for i, item := range f.List(n, "renamed") {
+				path := fmt.Sprintf("renamed[%d]", i)
+				k := f.Object(item, path, "name", "now", "since")
+				c.Renamed = append(c.Renamed, Rename{str(f, item, k, path, "name"), str(f, item, k, path, "now"), str(f, item, k, path, "since")})
+			}
+		}
+		if n := keys["healthy"]; n != nil {
+			c.Healthy = f.Strings(n, "healthy")
+		}
+		if n := keys["faults"]; n != nil {
+			for i, item := range f.List(n, "faults") {
+				c.Faults = append(c.Faults, parseFault(f, item, fmt.Sprintf("faults[%d]", i)))
+			}
+		}
+	}
+	if len(f.Errors) > 0 {
+		f.Errors.Sort()
+		return nil, f.Errors
+	}
+	return c, nil
+}
+
+// str reads a text that must be there.
+func str(f *strictyaml.File, n *yaml.Node, keys map[string]*yaml.Node, path, key string) string {
+	if keys[key] == nil {
+		f.Errorf(n, path, "%s is missing", key)
+		return ""
+	}
+	return f.String(keys[key], path+"."+key)
+}
+
+func parseFault(f *strictyaml.File, n *yaml.Node, path string) Fault {
+	keys := f.Object(n, path, "name", "reasons", "forms")
+	out := Fault{Name: str(f, n, keys, path, "name")}
+	if keys["reasons"] != nil {
+		out.Reasons = f.Strings(keys["reasons"], path+".reasons")
+	}
+	if keys["forms"] == nil {
+		f.Errorf(n, path, "forms is missing")
+		return out
+	}
+	for i, item := range f.List(keys["forms"], path+".forms") {
+		path := fmt.Sprintf("%s.forms[%d]", path, i)
+		k := f.Object(item, path, "from", "to", "arch", "seen", "lines")
+		form := Form{Fault: out.Name}
+		for key, into := range map[string]*Version{"from": &form.From, "to": &form.To} {
+			if k[key] == nil {
+				continue
+			}
+			v, err := ParseVersion(f.String(k[key], path+"."+key))
+			if err != nil {
+				f.Errorf(k[key], path+"."+key, "%v", err)
+			}
+			*into = v
+		}
+		if k["arch"] != nil {
+			form.Arch = f.String(k["arch"], path+".arch")
+		}
+		if k["seen"] != nil {
+			form.Seen = f.String(k["seen"], path+".seen")
+		}
+		if k["lines"] == nil {
+			f.Errorf(item, path, "lines is missing")
+		} else if form.Lines = f.Strings(k["lines"], path+".lines"); len(form.Lines) == 0 {
+			f.Errorf(k["lines"], path+".lines", "is empty")
+		}
+		out.Forms = append(out.Forms, form)
+	}
+	return out
+}

@@ -1,0 +1,137 @@
+package lint
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/npd"
+)
+
+// Input is what is looked at.
+type Input struct {
+	Rules      []Rule
+	Conditions []Condition
+	Alerts     []Alert
+}
+
+// Rule is one pattern, or a rule without one (Expr empty), which counts for its names.
+type Rule struct {
+	File      string
+	Line      int
+	Reason    string
+	Condition string // empty: temporary
+	Healthy   string // reason of the condition while nothing is wrong
+	Expr      string
+	Lines     int  // buffer, or lines that the pattern may span; 0: as the pattern says
+	AnchorEnd bool // the match must end where the buffer does
+	Kernel    bool // the log is the kernel's
+	Logs      string
+	Narrowed  bool // an expression (when) chooses among the lines
+	Context   bool // not looked at itself: what lies under the files
+}
+
+func (r *Rule) pattern() logpattern.Pattern {
+	return logpattern.Pattern{Name: r.Reason, Expr: r.Expr, Lines: r.Lines, AnchorEnd: r.AnchorEnd}
+}
+
+// Condition is a registered condition type.
+type Condition struct {
+	Type    string
+	Healthy string // reason while nothing is wrong
+	File    string // where it is registered; empty: not looked at itself
+	Line    int
+}
+
+// FromNPD adds the rules of node-problem-detector's files; those that are skipped are
+// left out.
+func (in *Input) FromNPD(files []*npd.File) {
+	for _, f := range files {
+		if f.Skipped != "" {
+			continue
+		}
+		switch {
+		case f.Log != nil:
+			in.conditions(f.Name, f.Log.Conditions)
+			kernel, logs := kernelLog(&f.Log.LogSource), strings.Join([]string{f.Log.Plugin, f.Log.Path, f.Log.Identifier}, " ")
+			for i := range f.Log.Rules {
+				r := &f.Log.Rules[i]
+				out := npdRule(f, &r.Rule, f.Log.Conditions)
+				out.Expr, out.Lines, out.AnchorEnd, out.Kernel, out.Logs = r.Pattern, f.Log.BufferSize, true, kernel, logs
+				in.Rules = append(in.Rules, out)
+			}
+		case f.Checks != nil:
+			in.conditions(f.Name, f.Checks.Conditions)
+			for i := range f.Checks.Rules {
+				r := &f.Checks.Rules[i]
+				out := npdRule(f, &r.Rule, f.Checks.Conditions)
+				out.counter(r)
+				in.Rules = append(in.Rules, out)
+			}
+		}
+	}
+}
+
+func npdRule(f *npd.File, r *npd.Rule, conditions []npd.Condition) Rule {
+	out := Rule{File: f.Name, Line: r.Line, Reason: r.Reason, Condition: r.Condition}
+	for _, c := range conditions {
+		if c.Type == r.Condition {
+			out.Healthy = c.Reason
+		}
+	}
+	return out
+}
+
+func (in *Input) conditions(file string, list []npd.Condition) {
+	for _, c := range list {
+		in.Conditions = append(in.Conditions, Condition{c.Type, c.Reason, file, c.Line})
+	}
+}
+
+// kernelLog reports whether a source has the kernel's lines.
+func kernelLog(s *npd.LogSource) bool {
+	switch s.Plugin {
+	case "kmsg":
+		return true
+	case "journald":
+		return s.Identifier == "kernel"
+	}
+	return strings.HasPrefix(filepath.Base(s.Path), "kern") || strings.Contains(s.Message, "kernel:")
+}
+
+// counter takes the pattern that log-counter is to count: it matches as log
+// monitors do.
+func (r *Rule) counter(check *npd.CheckRule) {
+	if filepath.Base(check.Path) != "log-counter" {
+		return
+	}
+	for _, a := range check.Args {
+		a = strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-")
+		if expr, ok := strings.CutPrefix(a, "pattern="); ok {
+			r.Expr, r.Lines, r.AnchorEnd = expr, logpattern.NPDLines, true
+		}
+		if source, ok := strings.CutPrefix(a, "journald-source="); ok {
+			r.Kernel, r.Logs = source == "kernel", "counter "+source
+		}
+	}
+}
+
+// FromRules adds the rules of a rule set. Those of files that own reports true for
+// are looked at, the others count for their names.
+func (in *Input) FromRules(set *detector.RuleSet, own func(file string) bool) {
+	healthy := make(map[string]string)
+	for _, c := range set.Conditions() {
+		in.Conditions = append(in.Conditions, Condition{Type: c.Type, Healthy: c.HealthyReason})
+		healthy[c.Type] = c.HealthyReason
+	}
+	for _, r := range set.Rules() {
+		out := Rule{
+			File: r.File, Line: r.Line, Reason: r.Reason, Condition: r.Condition, Healthy: healthy[r.Condition], Context: !own(r.File),
+			Expr: r.Pattern, Lines: r.Lines, AnchorEnd: r.AnchorEnd, Logs: strings.Join(r.Logs, " "),
+			Narrowed: r.When != "", Kernel: len(r.Logs) == 0 || slices.Contains(r.Logs, "kmsg"),
+		}
+		in.Rules = append(in.Rules, out)
+	}
+}

@@ -1,0 +1,217 @@
+package lint
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/logpattern"
+)
+
+// judge is a rule's pattern, compiled, with what the corpus says of it.
+type judge struct {
+	set    *logpattern.Set
+	free   *regexp.Regexp // the expression without the end anchor
+	words  []string       // of the pattern, in its own case
+	corpus *index
+
+	matched []match
+	unbound []match // what only the end anchor keeps from matching
+}
+
+// match is a form that the pattern matches, and the word it asks for in a name's
+// place, "" where any will do.
+type match struct {
+	form *Form
+	word string
+	text string // what is matched, and for unbound what follows it
+}
+
+// maxWords bounds the words of a pattern that are tried as names.
+const maxWords = 16
+
+// index is a corpus made ready for many patterns.
+type index struct {
+	*Corpus
+	forms []*Form
+	texts []string       // of the forms, in lower case
+	names []bool         // the form has a name's place
+	words map[string]int // how many forms have a word, of those that were asked for
+}
+
+func newIndex(c *Corpus) *index {
+	x := &index{Corpus: c, words: make(map[string]int)}
+	for i := range c.Faults {
+		for k := range c.Faults[i].Forms {
+			f := &c.Faults[i].Forms[k]
+			text := strings.ToLower(strings.Join(f.Lines, "\n"))
+			x.forms = append(x.forms, f)
+			x.texts = append(x.texts, text)
+			x.names = append(x.names, strings.Contains(text, "{"))
+		}
+	}
+	return x
+}
+
+// common is how many forms have the word.
+func (x *index) common(w string) int {
+	w = strings.ToLower(w)
+	n, ok := x.words[w]
+	if !ok {
+		for _, text := range x.texts {
+			if strings.Contains(text, w) {
+				n++
+			}
+		}
+		x.words[w] = n
+	}
+	return n
+}
+
+func newJudge(r *Rule, c *index) (*judge, error) {
+	set, err := logpattern.Compile([]logpattern.Pattern{r.pattern()})
+	if err != nil {
+		return nil, err
+	}
+	free, err := regexp.Compile(r.Expr)
+	if err != nil {
+		return nil, err
+	}
+	j := &judge{set: set, free: free, corpus: c}
+	if tree, err := syntax.Parse(r.Expr, syntax.Perl); err == nil {
+		j.words = words(tree)
+	}
+	if r.Kernel {
+		for i := range c.forms {
+			j.try(i)
+		}
+	}
+	return j, nil
+}
+
+// try looks whether the pattern matches form i, with the usual names and with the
+// pattern's own words in their place. A pattern that shares no word with the form
+// can't be about it, unless it is nothing but a name.
+func (j *judge) try(i int) {
+	f, names := j.corpus.forms[i], []string{""}
+	if j.corpus.names[i] && (len(j.words) < 2 || slices.ContainsFunc(j.words, func(w string) bool {
+		return strings.Contains(j.corpus.texts[i], strings.ToLower(w))
+	})) {
+		names = append(names, j.words[:min(len(j.words), maxWords)]...)
+	}
+	for _, word := range names {
+		if j.matches(j.fill(f, word)) {
+			j.matched = append(j.matched, match{form: f, word: word})
+			return
+		}
+	}
+	for _, word := range names {
+		text := strings.Join(j.fill(f, word), "\n")
+		if at := j.free.FindStringIndex(text); at != nil && at[1] < len(text) && at[1] > at[0] {
+			j.unbound = append(j.unbound, match{form: f, word: word, text: text[at[1]:]})
+			return
+		}
+	}
+}
+
+// fill puts names into a form's lines.
+func (j *judge) fill(f *Form, word string) []string {
+	out := make([]string, len(f.Lines))
+	for i, line := range f.Lines {
+		for name, value := range j.corpus.Values {
+			if word != "" {
+				value = word
+			}
+			line = strings.ReplaceAll(line, "{"+name+"}", value)
+		}
+		out[i] = line
+	}
+	return out
+}
+
+// matches runs the lines through the matcher that the agent has too.
+func (j *judge) matches(lines []string) bool {
+	m := j.set.NewMatcher("kmsg")
+	var hits logpattern.Hits
+	found := false
+	for _, l := range lines {
+		found = m.Match([]byte(l), &hits) || found
+	}
+	return found
+}
+
+// nearest returns the name of the fault that the pattern is about, by its words and
+// the rule's reason; "" where none is near.
+func (j *judge) nearest(reason string) string {
+	best, most := "", 0.0
+	for i, form := range j.corpus.forms {
+		enough := 0.6
+		if slices.Contains(j.corpus.reasons(form.Fault), reason) {
+			enough = 0.3
+		}
+		if s := j.score(j.corpus.texts[i]); s >= enough && s > most {
+			best, most = form.Fault, s
+		}
+	}
+	return best
+}
+
+// reasons are those that rules for a fault usually have.
+func (c *Corpus) reasons(fault string) []string {
+	for i := range c.Faults {
+		if c.Faults[i].Name == fault {
+			return c.Faults[i].Reasons
+		}
+	}
+	return nil
+}
+
+// score is the part of the pattern's words that stand in the text, weighed by how
+// few forms have them.
+func (j *judge) score(text string) float64 {
+	has, all, n := 0.0, 0.0, 0
+	for _, w := range j.words {
+		// A word that no form has is misspelt, or tells that the pattern is about
+		// something else.
+		weight := 0.4
+		if n := j.corpus.common(w); n > 0 {
+			weight = 1 / float64(1+n)
+		}
+		all += weight
+		if strings.Contains(text, strings.ToLower(w)) {
+			has += weight
+			n++
+		}
+	}
+	if all == 0 || n < 2 && len(j.words) > 1 {
+		return 0
+	}
+	return has / all
+}
+
+// words returns the words of an expression's fixed texts, in order, each once.
+func words(tree *syntax.Regexp) []string {
+	var texts []string
+	var walk func(*syntax.Regexp)
+	walk = func(t *syntax.Regexp) {
+		if t.Op == syntax.OpLiteral {
+			texts = append(texts, string(t.Rune))
+		}
+		for _, sub := range t.Sub {
+			walk(sub)
+		}
+	}
+	walk(tree)
+	var out []string
+	for _, text := range texts {
+		for _, w := range strings.FieldsFunc(text, func(c rune) bool {
+			return !(c == '_' || c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z')
+		}) {
+			if w = strings.Trim(w, ".-"); len(w) >= 3 && !slices.Contains(out, w) {
+				out = append(out, w)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// wording tells which kernels' lines the pattern of rule i misses.
+func (in *Input) wording(i int, judges []*judge, k Kernels, tell teller) {
+	r, j := &in.Rules[i], judges[i]
+	for _, line := range j.corpus.Healthy {
+		if !r.Narrowed && j.matches([]string{line}) {
+			tell(Warning, HealthyLine, []string{line}, "matches a line of machines that nothing is wrong with")
+			break
+		}
+	}
+	now := slices.DeleteFunc(slices.Clone(j.matched), func(m match) bool { return !m.form.Of(k) })
+	if len(now) == 0 {
+		j.dead(r, k, tell)
+		return
+	}
+	for _, n := range j.corpus.Renamed {
+		if !slices.ContainsFunc(now, func(m match) bool { return m.word != n.Name }) {
+			tell(Warning, RenamedProgram, nil, "asks for the program %s: it is %s since %s", n.Name, n.Now, n.Since)
+		}
+	}
+	var told []string
+	for _, m := range now {
+		if f := m.form.Fault; !slices.Contains(told, f) {
+			told = append(told, f)
+			in.missing(i, judges, f, now, k, tell)
+		}
+	}
+}
+
+// dead tells why a pattern matches no line of the kernels.
+func (j *judge) dead(r *Rule, k Kernels, tell teller) {
+	unbound := slices.DeleteFunc(slices.Clone(j.unbound), func(m match) bool { return !m.form.Of(k) })
+	only := ""
+	if len(j.matched) > 0 {
+		var kernels []string
+		for _, m := range j.matched {
+			if s := m.form.kernels(); !slices.Contains(kernels, s) {
+				kernels = append(kernels, s)
+			}
+		}
+		only = fmt.Sprintf("matches lines of kernels %s only", strings.Join(kernels, ", "))
+	}
+	switch {
+	case len(unbound) > 0 && r.AnchorEnd:
+		if only == "" {
+			only = "never matches"
+		}
+		tell(Error, EndAnchor, j.lines(unbound[0].form.Fault, k), "%s: the match must end where the line ends, but %q follows; let it end in .*", only, unbound[0].text)
+	case only != "":
+		tell(Error, Dead, j.lines(j.matched[0].form.Fault, k), "%s; those from %v write otherwise", only, k)
+	default:
+		if fault := j.nearest(r.Reason); fault != "" {
+			if suggest := j.lines(fault, k); len(suggest) > 0 {
+				tell(Warning, Dead, suggest, "matches no line that is known of kernels %v; near to it is what they write of %s", k, fault)
+				return
+			}
+		}
+		tell(Info, Unjudged, nil, "no line that this is about is known: not judged")
+	}
+}
+
+// missing tells which forms of a fault neither the pattern nor another rule of the
+// same name matches.
+func (in *Input) missing(i int, judges []*judge, fault string, now []match, k Kernels, tell teller) {
+	j := judges[i]
+	var archs []string
+	latest, same, other := false, []string(nil), []string(nil)
+	for _, m := range now {
+		if m.form.Fault == fault {
+			archs = append(archs, m.form.Arch)
+			latest = latest || m.form.Of(Kernels{k.To, k.To})
+		}
+	}
+	for _, f := range j.forms(fault) {
+		if !f.Of(k) || slices.ContainsFunc(now, func(m match) bool { return m.form == f }) || in.matchedByPeer(i, judges, f) {
+			continue
+		}
+		if f.Arch != "" && !slices.Contains(archs, f.Arch) && !slices.Contains(archs, "") {
+			other = append(other, j.line(f))
+			continue
+		}
+		same = append(same, j.line(f))
+	}
+	switch {
+	case len(same) > 0 && !latest:
+		tell(Warning, OldWording, same, "matches the lines of older kernels only; newer ones write")
+	case len(same) > 0:
+		tell(Warning, MissingForm, same, "does not match every form of %s", fault)
+	}
+	if len(other) > 0 {
+		tell(Info, MissingForm, other, "does not match what other machines write of %s", fault)
+	}
+}
+
+// matchedByPeer reports whether another rule for the same reason and condition
+// matches the form.
+func (in *Input) matchedByPeer(i int, judges []*judge, f *Form) bool {
+	r := &in.Rules[i]
+	for k, j := range judges {
+		o := &in.Rules[k]
+		if k != i && j != nil && o.Reason == r.Reason && o.Condition == r.Condition &&
+			slices.ContainsFunc(j.matched, func(m match) bool { return m.form == f }) {
+			return true
+		}
+	}
+	return false
+}
+
+// forms returns the forms of a fault.
+func (j *judge) forms(fault string) []*Form {
+	return slices.DeleteFunc(slices.Clone(j.corpus.forms), func(f *Form) bool { return f.Fault != fault })
+}
+
+// lines returns what the kernels write of a fault, as suggestions.
+func (j *judge) lines(fault string, k Kernels) []string {
+	var out []string
+	for _, f := range j.forms(fault) {
+		if f.Of(k) {
+			out = append(out, j.line(f))
+		}
+	}
+	return out
+}
+
+func (j *judge) line(f *Form) string {
+	return f.kernels() + ": " + strings.Join(j.fill(f, ""), " ⏎ ")
+}

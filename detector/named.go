@@ -1,0 +1,136 @@
+package detector
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// named is what a rule looks at of sources that have names of their own: logs or
+// checks. It needs all of those that there are, for each tells of something else,
+// while stems without names are different ways to see one thing, of which one is
+// enough.
+type named struct {
+	stem  string   // of the family: event.LogStem or event.CheckStem
+	stems []string // with names; nil: all there are
+}
+
+func newNamed(stem string, names []string) named {
+	n := named{stem: stem}
+	for _, name := range names {
+		n.stems = append(n.stems, event.NamedStem(stem, name))
+	}
+	return n
+}
+
+// has reports whether what a source of the stem says is of interest.
+func (n *named) has(stem string) bool {
+	if stem == n.stem {
+		return true
+	}
+	return n.member(stem) && (n.stems == nil || slices.Contains(n.stems, stem))
+}
+
+// member reports whether the stem is one of the family's with a name.
+func (n *named) member(stem string) bool {
+	return len(stem) > len(n.stem) && stem[len(n.stem)] == '/' && strings.HasPrefix(stem, n.stem)
+}
+
+// String names what is waited for.
+func (n *named) String() string {
+	if n.stems == nil {
+		return n.stem
+	}
+	return strings.Join(n.stems, ", ")
+}
+
+// sight is what sources together see.
+type sight uint8
+
+const (
+	untold sight = iota // none has said anything yet
+	seeing
+	blind
+)
+
+// sightOf returns what the sources see that n is about, and where they are blind
+// which are down and why.
+func (e *Engine) sightOf(n *named) (s sight, why []string) {
+	told := 0
+	for stem, st := range e.stems {
+		if stem == n.stem || !st.known || !n.has(stem) {
+			continue
+		}
+		if told++; !st.up {
+			why = append(why, stem+": "+st.reason)
+		}
+	}
+	if told > 0 {
+		if len(why) > 0 {
+			slices.Sort(why)
+			return blind, why
+		}
+		return seeing, nil
+	}
+	// The family's own state is that of whoever says nothing himself.
+	switch st := e.stems[n.stem]; {
+	case st == nil || !st.known:
+		return untold, nil
+	case st.up:
+		return seeing, nil
+	default:
+		return blind, []string{n.String() + ": " + st.reason}
+	}
+}
+
+// blindTo reports whether all sources of the rule are known to be down.
+func (e *Engine) blindTo(r *Rule) bool {
+	for _, s := range r.stems {
+		if st := e.stems[s]; st == nil || !st.known || st.up {
+			return false
+		}
+	}
+	for i := range r.named {
+		if s, _ := e.sightOf(&r.named[i]); s != blind {
+			return false
+		}
+	}
+	return len(r.stems)+len(r.named) > 0
+}
+
+// sees reports whether a source of the rule is up; of named ones, all it looks at.
+func (e *Engine) sees(r *Rule) bool {
+	for _, s := range r.stems {
+		if st := e.stems[s]; st != nil && st.up {
+			return true
+		}
+	}
+	for i := range r.named {
+		if s, _ := e.sightOf(&r.named[i]); s == seeing {
+			return true
+		}
+	}
+	return false
+}
+
+// looksAt reports whether the rule gets events of a source of the stem.
+func (r *Rule) looksAt(stem string) bool {
+	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool { return n.has(stem) })
+}
+
+// checkRan notes whether a check program can tell: it is its own source.
+func (e *Engine) checkRan(ev *event.Event) (changed *event.SourceData) {
+	if ev.Check == nil {
+		return nil
+	}
+	d := &event.SourceData{Stem: event.NamedStem(event.CheckStem, ev.Check.Check), Up: ev.Check.Status != event.CheckUnknown}
+	if !d.Up {
+		d.Reason = cmp.Or(ev.Check.Message, "it can't tell")
+	}
+	if st := e.stems[d.Stem]; st != nil && st.known && st.up == d.Up && (d.Up || st.reason == reasonText(d.Reason)) {
+		return nil
+	}
+	return d
+}

@@ -1,0 +1,255 @@
+package detector_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+)
+
+// conditionOf returns "status reason: message" of the condition Sick.
+func conditionOf(e *detector.Engine) string {
+	for _, c := range e.Conditions() {
+		if c.Type == "Sick" {
+			return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+		}
+	}
+	return ""
+}
+
+func down(stem, reason string) *event.Event {
+	return &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: stem, Reason: reason}}
+}
+
+// A condition claims health only while every log that could tell otherwise is read.
+func TestEachLogIsASourceOfItsOwn(t *testing.T) {
+	const (
+		waiting = "Unknown SourceNotStarted: waiting for "
+		healthy = "False Well: all is well"
+	)
+	of := func(logs string) string {
+		return "\n- {name: r, events: [log], " + logs + " pattern: oops, condition: Sick, reason: R, message: m, latched: true}\n"
+	}
+	up := func(stem string) *event.Event { return source(stem, true) }
+	absent := down("log", "this log is not configured")
+	tests := []struct {
+		name, rules string
+		told        []*event.Event
+		want        string
+	}{
+		{"nothing told", of("logs: [kmsg],"), nil, waiting + "log/kmsg"},
+		{"nothing told, any log", of(""), nil, waiting + "log"},
+		{"another log", of("logs: [kmsg],"), []*event.Event{up("log/syslog")}, waiting + "log/kmsg"},
+		{"up", of("logs: [kmsg],"), []*event.Event{up("log/kmsg"), down("log/syslog", "gone")}, healthy},
+		{"dead beside a live one", of("logs: [kmsg],"), []*event.Event{down("log/kmsg", "no permission"), up("log/syslog")},
+			"Unknown SourceUnavailable: log/kmsg: no permission"},
+		{"any log, one dead", of(""), []*event.Event{down("log/kmsg", "no permission"), up("log/syslog")},
+			"Unknown SourceUnavailable: log/kmsg: no permission"},
+		{"any log, all up", of(""), []*event.Event{up("log/kmsg"), up("log/syslog"), absent}, healthy},
+		{"not configured", of("logs: [kmsg],"), []*event.Event{up("log/syslog"), absent},
+			"Unknown SourceUnavailable: log/kmsg: this log is not configured"},
+		{"one of two is configured", of("logs: [kmsg, journald],"), []*event.Event{up("log/kmsg"), absent}, healthy},
+		{"none is configured", of(""), []*event.Event{absent}, "Unknown SourceUnavailable: log: this log is not configured"},
+		{"two rules, one log dead", of("logs: [kmsg],") + strings.Replace(of("logs: [syslog],"), "name: r", "name: s", 1),
+			[]*event.Event{up("log/kmsg"), down("log/syslog", "gone")}, "Unknown SourceUnavailable: log/syslog: gone"},
+		{"two rules of one fault", of("logs: [kmsg],") + strings.Replace(of("logs: [syslog],"), "name: r", "name: s, fault: r", 1),
+			[]*event.Event{up("log/kmsg"), down("log/syslog", "gone")}, healthy},
+		{"a probe sees the same", of("logs: [kmsg],") + "- {name: p, fault: r, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n",
+			[]*event.Event{down("log/kmsg", "gone"), up("oomkill")}, healthy},
+		{"the log sees what the probe can't", of("logs: [kmsg],") + "- {name: p, fault: r, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n",
+			[]*event.Event{up("log/kmsg"), down("oomkill", "no BTF")}, healthy},
+		{"a probe sees something else", of("logs: [kmsg],") + "- {name: p, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n",
+			[]*event.Event{down("log/kmsg", "gone"), up("oomkill")}, "Unknown SourceUnavailable: log/kmsg: gone"},
+		{"lines lost", of("logs: [kmsg],"), []*event.Event{up("log/kmsg"),
+			{Kind: event.Lost, Lost: &event.LostData{Stem: "log/kmsg", Count: 3, Reason: "overrun"}}},
+			"Unknown SourceLossy: records were lost: log/kmsg (overrun)"},
+		{"lines of another log lost", of("logs: [kmsg],"), []*event.Event{up("log/kmsg"),
+			{Kind: event.Lost, Lost: &event.LostData{Stem: "log/kmsgs", Count: 3, Reason: "overrun"}}}, healthy},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := detector.NewEngine(ruleSet(t, tt.rules))
+			for i, ev := range tt.told {
+				e.Observe(ev, at(time.Duration(i)*time.Second))
+			}
+			if have := conditionOf(e); have != tt.want {
+				t.Errorf("have %s\nwant %s", have, tt.want)
+			}
+		})
+	}
+}
+
+// Quiet of a log that nobody reads is no health.
+func TestQuietOfADeadLogIsNotTheEnd(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: r, events: [log], logs: [kmsg], pattern: oops, condition: Sick, reason: R, message: m, clearAfter: 1m}
+`))
+	e.Observe(source("log/kmsg", true), at(0))
+	want(t, e.Observe(logged(0, "oops"), at(0)), "r  firing", "Sick=True R")
+	e.Observe(source("log/file", true), at(0))
+	e.Observe(source("log/kmsg", false), at(time.Second))
+	want(t, e.Tick(at(time.Hour)))
+	e.Observe(source("log/kmsg", true), at(time.Hour))
+	want(t, e.Tick(at(time.Hour+59*time.Second)))
+	want(t, e.Tick(at(time.Hour+time.Minute)), "r  resolved", "Sick=False Well")
+}
+
+func checked(d time.Duration, name, status, message string) *event.Event {
+	return &event.Event{
+		Kind: event.Check, Time: at(d), BootTime: event.Duration(time.Hour + d), CPU: event.NoCPU,
+		Check: &event.CheckData{Check: name, Status: status, Message: message},
+	}
+}
+
+// A check that can't tell makes the condition Unknown, of which it is the source.
+func TestChecks(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- name: ntp
+  events: [check]
+  when: event.check == "ntp" && event.status == "problem"
+  clearWhen: event.check == "ntp" && event.status == "ok"
+  condition: Sick
+  reason: NTPIsDown
+  message: ${event.message}
+- {name: told, events: [check], when: 'event.check in ["ntp", "dns"] && event.status == "problem"', groupBy: [event.check], reason: R, message: "${event.check}"}
+`))
+	say := func(s int, name, status string) (out []string) {
+		d := time.Duration(s) * time.Second
+		return states(e.Observe(checked(d, name, status, status+" indeed"), at(d)))
+	}
+	equal := func(have []string, want ...string) {
+		t.Helper()
+		if strings.Join(have, "|") != strings.Join(want, "|") {
+			t.Errorf("have %q, want %q", have, want)
+		}
+	}
+	equal(say(0, "dns", "ok"))
+	if have := conditionOf(e); have != "Unknown SourceNotStarted: waiting for check/ntp" {
+		t.Error(have)
+	}
+	equal(say(1, "ntp", "unknown"), "Sick=Unknown SourceUnavailable")
+	if have := conditionOf(e); have != "Unknown SourceUnavailable: check/ntp: unknown indeed" {
+		t.Error(have)
+	}
+	equal(say(2, "ntp", "ok"), "Sick=False Well")
+	equal(say(3, "dns", "unknown"))
+	equal(say(4, "ntp", "problem"), "ntp  firing", "told ntp firing", "Sick=True NTPIsDown")
+	if have := conditionOf(e); have != "True NTPIsDown: problem indeed" {
+		t.Error(have)
+	}
+	equal(say(5, "ntp", "unknown")) // a problem that is known doesn't end by not knowing
+	equal(say(6, "ntp", "ok"), "ntp  resolved", "Sick=False Well")
+	equal(say(7, "dns", "problem"), "told dns firing")
+	if p := e.Problems(); p[len(p)-1].Subject == "" {
+		t.Errorf("problem %+v has no subject", p[len(p)-1])
+	}
+}
+
+// A rule depends on the checks that its expression can be true of.
+func TestRuleDependsOnItsChecks(t *testing.T) {
+	for when, waits := range map[string]string{
+		`event.status == "problem"`:                                        "check",
+		`event.check == "a" && event.status == "problem"`:                  "check/a",
+		`event.status == "problem" && ("a" == event.check)`:                "check/a",
+		`event.check in ["a", "b"]`:                                        "check/a, check/b",
+		`event.check == "a" || event.check == "b" && event.message == "x"`: "check/a, check/b",
+		`event.check != "a"`:                                               "check",
+		`event.check == "a" || event.message == "x"`:                       "check",
+		`event.check.startsWith("a")`:                                      "check",
+	} {
+		e := detector.NewEngine(ruleSet(t, "\n- {name: r, events: [check], when: '"+when+"', condition: Sick, reason: R, message: m, latched: true}\n"))
+		if have := conditionOf(e); have != "Unknown SourceNotStarted: waiting for "+waits {
+			t.Errorf("%s: %s", when, have)
+		}
+	}
+}
+
+// numbered is a line of a kernel log that has a number, as sources give it.
+func numbered(seq uint64, text string) *event.Event {
+	ev := logged(time.Duration(seq), text)
+	ev.BootTime, ev.Log.Seq = 0, seq
+	return ev
+}
+
+// Equal lines are as many as there are; the same line read again is the same one,
+// whatever its time and the lines before it.
+func TestNumberedLines(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, "\n- {name: told, events: [log], pattern: oops, reason: R, message: m}\n"))
+	for i := range 23 {
+		want(t, e.Observe(numbered(uint64(i+1), "oops"), at(0)), "told  firing")
+	}
+	for i := range 23 {
+		ev := numbered(uint64(i+1), "before\noops")
+		ev.BootTime = event.Duration(i)
+		if want(t, e.Observe(ev, at(time.Second))); !e.Seen(ev) {
+			t.Error("a line that was read before is not known")
+		}
+	}
+	other := numbered(7, "another oops")
+	part := numbered(7, "oops")
+	part.Log.Part = 1
+	for _, ev := range []*event.Event{other, part} {
+		want(t, e.Observe(ev, at(time.Second)), "told  firing")
+	}
+	if p := e.Problems(); p[0].Count != 25 {
+		t.Errorf("count %d, want 25", p[0].Count)
+	}
+}
+
+// Of one fault seen by a probe and by a log each occurrence counts once, in
+// whatever order they tell, and each one's first facts are evidence.
+func TestTwoSourcesCountExactly(t *testing.T) {
+	set := ruleSet(t, `
+- {name: probe, fault: f, events: [oomkill], groupBy: [task.pid], reason: R, message: probe}
+- {name: log, fault: f, events: [log], pattern: 'Killed process (?P<pid>\d+)', groupBy: [match.pid], reason: R, message: log}
+`)
+	tests := map[string]uint64{
+		"plplpl":   3,
+		"lplplp":   3,
+		"ppplll":   3,
+		"lllppp":   3,
+		"ppppll":   4, // two lines of the log were rate limited
+		"llllpp":   4, // two records were lost
+		"lpp":      2,
+		"p":        1,
+		"plllpppp": 5,
+	}
+	for order, count := range tests {
+		for _, restart := range []bool{false, true} {
+			e := detector.NewEngine(set)
+			for i, who := range order {
+				d := time.Duration(i) * 100 * time.Millisecond
+				ev := oom(d, "/a")
+				if who == 'l' {
+					ev = numbered(uint64(i+1), "Killed process 7 (victim)")
+					ev.Time = at(d)
+				}
+				e.Observe(ev, at(d))
+				if restart {
+					b, err := e.Snapshot()
+					if err != nil {
+						t.Fatal(err)
+					}
+					e = detector.NewEngine(set)
+					if err := e.Restore(b, at(d)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			p := e.Problems()
+			if len(p) != 1 || p[0].Count != count {
+				t.Errorf("%s: %d problems, count %d, want one of %d", order, len(p), p[0].Count, count)
+			}
+			kinds := map[event.Kind]bool{}
+			for _, ev := range p[0].Evidence {
+				kinds[ev.Kind] = true
+			}
+			if both := strings.Contains(order, "l"); kinds[event.Log] != both || !kinds[event.OOMKill] {
+				t.Errorf("%s: evidence of %v only", order, kinds)
+			}
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package npd
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// CheckMonitor is a custom-plugin-monitor: check programs that run again and again.
+type CheckMonitor struct {
+	Source          string
+	Metrics         bool          // metricsReporting
+	InvokeInterval  time.Duration // 30s unless given
+	Timeout         time.Duration // 5s unless given
+	MaxOutputLength int           // bytes of a program's output that are told, 80 unless given
+	Concurrency     int           // programs that run at a time, 3 unless given
+	// MessageUpdates is enable_message_change_based_condition_update, and
+	// SkipInitialStatus is skip_initial_status.
+	MessageUpdates    bool
+	SkipInitialStatus bool
+	Conditions        []Condition
+	Rules             []CheckRule
+}
+
+// CheckRule is a rule of a CheckMonitor.
+type CheckRule struct {
+	Rule
+	Path           string
+	Args           []string
+	Timeout        time.Duration // the monitor's unless given, never more
+	InvokeInterval time.Duration // the monitor's unless given
+	// Builtin is health-checker or log-counter where Path names that program of
+	// NPD's and it isn't there: Kernosis has them as commands with NPD's flags.
+	Builtin string
+	// Check is the name of the program's results; given by [Convert]. Rules that
+	// run the same program share it: it runs once for all.
+	Check string
+}
+
+// NPD's defaults and our bounds.
+const (
+	defaultInterval    = 30 * time.Second
+	defaultTimeout     = 5 * time.Second
+	defaultMaxOutput   = 80
+	defaultConcurrency = 3
+	// maxOutput is how much of a program's output NPD reads.
+	maxOutput = 4096
+	// maxConcurrency bounds the programs that run at a time.
+	maxConcurrency = 100
+	// minInterval keeps a mistake from being a busy loop.
+	minInterval = time.Second
+)
+
+func (d *document) customPlugin(root *node, exists func(string) bool) *CheckMonitor {
+	top := d.read(root, "", "plugin", "pluginConfig", "source", "metricsReporting", "conditions", "rules")
+	if plugin := top.required("plugin", `: want custom`); plugin != "custom" && plugin != "" {
+		top.errorf("plugin", "unknown plugin %s: want custom", shown(plugin))
+	}
+	config := &reader{d: d, path: "pluginConfig", offset: top.offset}
+	if n := top.get("pluginConfig", object); n != nil {
+		config = d.read(n, "pluginConfig", "invoke_interval", "timeout", "max_output_length", "concurrency",
+			"enable_message_change_based_condition_update", "skip_initial_status")
+	}
+	m := &CheckMonitor{
+		Source:            top.text("source", ""),
+		Metrics:           top.bool("metricsReporting", true),
+		InvokeInterval:    config.duration("invoke_interval", defaultInterval, minInterval),
+		Timeout:           config.duration("timeout", defaultTimeout, time.Millisecond),
+		MaxOutputLength:   config.int("max_output_length", defaultMaxOutput, 1, maxOutput),
+		Concurrency:       config.int("concurrency", defaultConcurrency, 1, maxConcurrency),
+		MessageUpdates:    config.bool("enable_message_change_based_condition_update", false),
+		SkipInitialStatus: config.bool("skip_initial_status", false),
+		Conditions:        d.conditions(top),
+	}
+	if m.MessageUpdates {
+		config.warnf("enable_message_change_based_condition_update", "a condition keeps the message with which it began; later ones are in the check's events")
+	}
+	for i, n := range top.objects("rules", MaxFileRules) {
+		m.Rules = append(m.Rules, d.checkRule(n, i, m, exists))
+	}
+	return m
+}
+
+func (d *document) checkRule(n *node, i int, m *CheckMonitor, exists func(string) bool) CheckRule {
+	r := d.read(n, fmt.Sprintf("rules[%d]", i), "type", "condition", "reason", "path", "args", "timeout", "invoke_interval")
+	out := CheckRule{
+		Rule:           r.rule(m.Conditions),
+		Path:           r.required("path", ": the program that checks"),
+		Args:           r.texts("args", 100),
+		Timeout:        r.duration("timeout", m.Timeout, time.Millisecond),
+		InvokeInterval: r.duration("invoke_interval", m.InvokeInterval, minInterval),
+	}
+	if out.Timeout > m.Timeout {
+		r.errorf("timeout", "%v is more than the %v that pluginConfig.timeout allows", out.Timeout, m.Timeout)
+	}
+	if out.Path != "" && !exists(out.Path) {
+		switch base := filepath.Base(out.Path); base {
+		case "health-checker", "log-counter":
+			out.Builtin = base
+		default:
+			r.errorf("path", "%s does not exist", shown(out.Path))
+		}
+	}
+	return out
+}

@@ -1,0 +1,273 @@
+package npd
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kernosis/kernosis/detector"
+)
+
+// Bounds of a file. NPD's largest has 15 rules in 3 KiB.
+const (
+	// MaxFile is the largest file read, in bytes.
+	MaxFile = 1 << 20
+	// MaxFileRules is the most rules of one file: half of what a rule set holds.
+	MaxFileRules = 500
+	// maxMessages bounds what is told of one file.
+	maxMessages = 100
+	// maxText bounds each text: a pattern's bound.
+	maxText = 4096
+	// maxPeriod bounds durations: what a rule of ours may ask for.
+	maxPeriod = 30 * 24 * time.Hour
+)
+
+// document collects what is to be told of a file.
+type document struct {
+	name     string
+	data     []byte
+	mistakes detector.Errors
+	warnings detector.Errors
+}
+
+// at makes a message with the line and column of a byte.
+func (d *document) at(offset int, field, msg string) *detector.Error {
+	before := d.data[:min(offset, len(d.data))]
+	line := bytes.Count(before, []byte{'\n'}) + 1
+	start := bytes.LastIndexByte(before, '\n') + 1
+	return &detector.Error{File: d.name, Line: line, Column: utf8.RuneCount(before[start:]) + 1, Field: field, Msg: msg}
+}
+
+func (d *document) errorf(offset int, field, format string, args ...any) {
+	d.mistakes = d.add(d.mistakes, offset, field, fmt.Sprintf(format, args...))
+}
+
+func (d *document) warnf(offset int, field, format string, args ...any) {
+	d.warnings = d.add(d.warnings, offset, field, fmt.Sprintf(format, args...))
+}
+
+func (d *document) add(list detector.Errors, offset int, field, msg string) detector.Errors {
+	switch len(list) {
+	case maxMessages:
+		return append(list, &detector.Error{File: d.name, Msg: "more is not shown"})
+	case maxMessages + 1:
+		return list
+	}
+	return append(list, d.at(offset, field, msg))
+}
+
+// reader reads the members of an object. As in NPD the case of a key doesn't
+// matter, null counts as absent, and of a key that stands twice the last counts.
+type reader struct {
+	d      *document
+	path   string // "rules[2]", empty at the top
+	offset int
+	values map[string]*node // by known key
+}
+
+// read returns a reader for an object; another value is a mistake. An unknown
+// key is a warning.
+func (d *document) read(n *node, path string, known ...string) *reader {
+	r := &reader{d: d, path: path, offset: n.offset, values: make(map[string]*node)}
+	if n.kind != object {
+		d.errorf(n.offset, path, "want an object, have %s", n.kind)
+		return r
+	}
+	for _, m := range n.members {
+		key := m.name
+		if !slices.Contains(known, key) {
+			i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, key) })
+			if i < 0 {
+				d.warnf(m.offset, r.field(shown(key)), "unknown key, ignored")
+				continue
+			}
+			key = known[i]
+		}
+		if m.value.kind == null {
+			continue
+		}
+		if r.values[key] != nil {
+			d.warnf(m.offset, r.field(key), "stands twice: the last one counts")
+		}
+		r.values[key] = m.value
+	}
+	return r
+}
+
+// shown is a text of the file as it is shown: bounded and printable.
+func shown(s string) string {
+	if q := strconv.QuoteToGraphic(s); len(q) <= 80 && q == `"`+s+`"` {
+		return s
+	}
+	return strconv.QuoteToGraphic(cut(s, 60))
+}
+
+// cut shortens s to at most n bytes, at a rune's end.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+func (r *reader) field(key string) string {
+	if r.path == "" {
+		return key
+	}
+	return r.path + "." + key
+}
+
+// errorf tells a mistake at a key, or at the object where the key is absent.
+func (r *reader) errorf(key, format string, args ...any) {
+	offset := r.offset
+	if n := r.values[key]; n != nil {
+		offset = n.offset
+	}
+	r.d.errorf(offset, r.field(key), format, args...)
+}
+
+func (r *reader) warnf(key, format string, args ...any) {
+	offset := r.offset
+	if n := r.values[key]; n != nil {
+		offset = n.offset
+	}
+	r.d.warnf(offset, r.field(key), format, args...)
+}
+
+// get returns the value of a key where it is of the kind; another is a mistake.
+func (r *reader) get(key string, k kind) *node {
+	n := r.values[key]
+	if n == nil {
+		return nil
+	}
+	if n.kind != k {
+		r.errorf(key, "want %s, have %s", k, n.kind)
+		return nil
+	}
+	return n
+}
+
+// text returns a text, def where it is absent or empty.
+func (r *reader) text(key, def string) string {
+	n := r.get(key, text)
+	if n == nil || n.text == "" {
+		return def
+	}
+	if len(n.text) > maxText {
+		r.errorf(key, "has %d bytes, at most %d are allowed", len(n.text), maxText)
+		return def
+	}
+	return n.text
+}
+
+// required is text for a key that must be there.
+func (r *reader) required(key, why string) string {
+	if n := r.values[key]; n == nil || n.kind == text && n.text == "" {
+		r.errorf(key, "is missing%s", why)
+		return ""
+	}
+	return r.text(key, "")
+}
+
+func (r *reader) texts(key string, most int) []string {
+	n := r.get(key, list)
+	if n == nil {
+		return nil
+	}
+	if len(n.items) > most {
+		r.errorf(key, "has %d items, at most %d are allowed", len(n.items), most)
+		return nil
+	}
+	out := make([]string, 0, len(n.items))
+	for i, item := range n.items {
+		switch field := fmt.Sprintf("%s[%d]", r.field(key), i); {
+		case item.kind != text:
+			r.d.errorf(item.offset, field, "want text, have %s", item.kind)
+		case len(item.text) > maxText:
+			r.d.errorf(item.offset, field, "has %d bytes, at most %d are allowed", len(item.text), maxText)
+		default:
+			out = append(out, item.text)
+		}
+	}
+	return out
+}
+
+func (r *reader) bool(key string, def bool) bool {
+	if n := r.get(key, boolean); n != nil {
+		return n.truth
+	}
+	return def
+}
+
+func (r *reader) int(key string, def, low, high int) int {
+	n := r.get(key, number)
+	if n == nil {
+		return def
+	}
+	v, err := strconv.Atoi(n.text)
+	if err != nil || v < low || v > high {
+		r.errorf(key, "want a whole number from %d to %d, have %s", low, high, cut(n.text, 30))
+		return def
+	}
+	return v
+}
+
+// duration reads what Go writes ("5m", "0"), at least low.
+func (r *reader) duration(key string, def, low time.Duration) time.Duration {
+	s := r.text(key, "")
+	if s == "" {
+		return def
+	}
+	v, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		r.errorf(key, "want a duration such as 5m, have %s", strconv.QuoteToGraphic(cut(s, 30)))
+	case v < 0:
+		r.errorf(key, "is negative: %s", s)
+	case v < low:
+		r.errorf(key, "want at least %v, have %s", low, s)
+	case v > maxPeriod:
+		r.errorf(key, "want at most %v, have %s", maxPeriod, s)
+	default:
+		return v
+	}
+	return def
+}
+
+// regexp reads an expression and compiles it.
+func (r *reader) regexp(key string, required bool, why string) string {
+	var s string
+	if required {
+		s = r.required(key, why)
+	} else {
+		s = r.text(key, "")
+	}
+	if s != "" {
+		if _, err := regexp.Compile(s); err != nil {
+			r.errorf(key, "%v", err)
+			return ""
+		}
+	}
+	return s
+}
+
+// objects returns the items of a list of objects.
+func (r *reader) objects(key string, most int) []*node {
+	n := r.get(key, list)
+	if n == nil {
+		return nil
+	}
+	if len(n.items) > most {
+		r.errorf(key, "has %d items, at most %d are allowed", len(n.items), most)
+		return n.items[:most]
+	}
+	return n.items
+}

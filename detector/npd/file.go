@@ -1,0 +1,293 @@
+package npd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/detector"
+)
+
+// Kind is what a file configures.
+type Kind string
+
+// Kinds of files. Those after SystemStats are told from the others and read no
+// further.
+const (
+	SystemLog    Kind = "system-log-monitor"
+	CustomPlugin Kind = "custom-plugin-monitor"
+	SystemStats  Kind = "system-stats-monitor"
+	Exporter     Kind = "exporter.stackdriver"
+	KnownModules Kind = "known-modules"
+)
+
+// File is one configuration, NPD's defaults filled in. It is plain data.
+type File struct {
+	Name     string // as it was given
+	Kind     Kind
+	Log      *LogMonitor   // of a SystemLog
+	Checks   *CheckMonitor // of a CustomPlugin
+	Stats    *StatsMonitor // of a SystemStats
+	Warnings detector.Errors
+	// Skipped says why nothing of the file is used: it is for Windows, or
+	// configures something that Kernosis has no part for. Empty: it is used.
+	Skipped string
+}
+
+// Condition is a node condition's state while nothing is wrong.
+type Condition struct {
+	Type    string
+	Reason  string
+	Message string
+	Line    int
+}
+
+// Rule is what both kinds of monitors say of a problem.
+type Rule struct {
+	Type      string // "temporary" or "permanent"
+	Condition string // of a permanent one
+	Reason    string
+	Line      int
+}
+
+// Permanent reports whether the rule sets a condition.
+func (r *Rule) Permanent() bool { return r.Type == permanent }
+
+const (
+	temporary = "temporary"
+	permanent = "permanent"
+)
+
+// Options are how files are read. The zero value is right for an agent.
+type Options struct {
+	// Kind is what the file must be; empty: whatever it is.
+	Kind Kind
+	// Exists tells whether a check program is there; nil: os.Stat does.
+	Exists func(path string) bool
+}
+
+// LoadFile reads a file. The error is [detector.Errors] with every mistake.
+func LoadFile(path string, opts Options) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	return Parse(path, data, opts)
+}
+
+func unreadable(path string, err error) error {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return detector.Errors{{File: path, Msg: "read: " + err.Error()}}
+}
+
+// Parse reads the content of a file. The error is [detector.Errors] with every
+// mistake; warnings come with a File only.
+func Parse(name string, data []byte, opts Options) (*File, error) {
+	if len(data) > MaxFile {
+		return nil, detector.Errors{{File: name, Msg: fmt.Sprintf("file has more than %d bytes", MaxFile)}}
+	}
+	d := &document{name: name, data: data}
+	root, offset, err := parseJSON(data, func(at int, msg string) { d.warnf(at, "", "%s", msg) })
+	if err != nil {
+		return nil, detector.Errors{d.at(offset, "", err.Error())}
+	}
+	f := &File{Name: name, Kind: kindOf(root)}
+	switch {
+	case opts.Kind != "" && f.Kind != opts.Kind && (f.Kind == Exporter || f.Kind == KnownModules || len(root.members) > 0):
+		d.errorf(root.offset, "", "this is no configuration of %s%s", opts.Kind, looksLike(f.Kind))
+	case opts.Kind != "" || f.Kind != "":
+		if f.Kind == "" {
+			f.Kind = opts.Kind
+		}
+		d.fill(f, root, opts)
+	default:
+		d.unknown(root)
+	}
+	if len(d.mistakes) > 0 {
+		d.mistakes.Sort()
+		return nil, d.mistakes
+	}
+	d.warnings.Sort()
+	f.Warnings = d.warnings
+	return f, nil
+}
+
+// fill reads what the kind of the file asks for.
+func (d *document) fill(f *File, root *node, opts Options) {
+	exists := opts.Exists
+	if exists == nil {
+		exists = func(path string) bool {
+			_, err := os.Stat(path)
+			return !errors.Is(err, fs.ErrNotExist)
+		}
+	}
+	windows := strings.HasPrefix(filepath.Base(f.Name), "windows-") || forWindows(root)
+	switch f.Kind {
+	case SystemLog:
+		f.Log = d.systemLog(root)
+	case CustomPlugin:
+		f.Checks = d.customPlugin(root, func(path string) bool { return windows || exists(path) })
+	case SystemStats:
+		f.Stats = d.systemStats(root)
+	case Exporter:
+		f.Skipped = "it configures Stackdriver, to which Kernosis exports nothing"
+	case KnownModules:
+		f.Skipped = "it is a list of kernel modules, read where osFeature.knownModulesConfigPath names it"
+	}
+	if windows {
+		f.Skipped = "it is for Windows"
+	}
+}
+
+func looksLike(k Kind) string {
+	if k == "" {
+		return ""
+	}
+	return " but of " + string(k)
+}
+
+// kindOf tells the kind by what stands in the file, "" where it says nothing.
+func kindOf(root *node) Kind {
+	if root.kind == list {
+		for _, item := range root.items {
+			if item.member("moduleName") == nil {
+				return ""
+			}
+		}
+		return KnownModules
+	}
+	if plugin := root.member("plugin"); plugin != nil {
+		if plugin.text == "custom" {
+			return CustomPlugin
+		}
+		return SystemLog
+	}
+	for _, key := range []string{"cpu", "disk", "host", "memory", "osFeature", "net", "invokeInterval", "procPath"} {
+		if root.member(key) != nil {
+			return SystemStats
+		}
+	}
+	for _, key := range []string{"apiEndpoint", "exportPeriod", "panicOnMetadataFetchFailure"} {
+		if root.member(key) != nil {
+			return Exporter
+		}
+	}
+	return ""
+}
+
+func (d *document) unknown(root *node) {
+	if root.kind == object && (root.member("rules") != nil || root.member("logPath") != nil) {
+		d.errorf(root.offset, "plugin", `is missing: want kmsg, journald, filelog or custom`)
+		return
+	}
+	d.errorf(root.offset, "", "this is no configuration of node-problem-detector: no plugin, no statistics")
+}
+
+// member returns the value of an object's key in any case, nil where there is none.
+func (n *node) member(key string) *node {
+	for _, m := range slices.Backward(n.members) {
+		if strings.EqualFold(m.name, key) && m.value.kind != null {
+			return m.value
+		}
+	}
+	return nil
+}
+
+// forWindows reports whether a path in the file is one of Windows.
+func forWindows(root *node) bool {
+	paths := []*node{root.member("logPath")}
+	if rules := root.member("rules"); rules != nil {
+		for _, r := range rules.items {
+			paths = append(paths, r.member("path"))
+		}
+	}
+	for _, p := range paths {
+		if p == nil || p.kind != text {
+			continue
+		}
+		s := p.text
+		if len(s) > 2 && s[1] == ':' && (s[2] == '\\' || s[2] == '/') || strings.HasSuffix(s, ".ps1") || strings.HasSuffix(s, ".exe") {
+			return true
+		}
+	}
+	return false
+}
+
+// conditions reads the default states, one a type.
+func (d *document) conditions(top *reader) []Condition {
+	var out []Condition
+	seen := make(map[string]int)
+	for i, n := range top.objects("conditions", maxConditions) {
+		r := d.read(n, fmt.Sprintf("conditions[%d]", i), "type", "reason", "message")
+		c := Condition{
+			Type:    r.required("type", ""),
+			Reason:  r.required("reason", ": it stands while nothing is wrong"),
+			Message: r.text("message", ""),
+			Line:    d.at(n.offset, "", "").Line,
+		}
+		r.checkConditionType("type", c.Type)
+		r.checkReason("reason", c.Reason)
+		if len(c.Message) > detector.MaxMessage {
+			r.errorf("message", "has %d bytes, at most %d are allowed", len(c.Message), detector.MaxMessage)
+		}
+		if first, ok := seen[c.Type]; ok && c.Type != "" {
+			r.errorf("type", "condition %s stands twice, first at conditions[%d]", c.Type, first)
+			continue
+		}
+		seen[c.Type] = i
+		out = append(out, c)
+	}
+	return out
+}
+
+// maxConditions bounds the condition types of a file.
+const maxConditions = 100
+
+// rule reads what both kinds of monitors have.
+func (r *reader) rule(conditions []Condition) Rule {
+	out := Rule{Type: r.required("type", ": temporary or permanent"), Condition: r.text("condition", ""), Reason: r.required("reason", "")}
+	out.Line = r.d.at(r.offset, "", "").Line
+	r.checkReason("reason", out.Reason)
+	switch out.Type {
+	case "":
+	case temporary:
+		if out.Condition != "" {
+			r.warnf("condition", "a temporary problem sets no condition: ignored")
+			out.Condition = ""
+		}
+	case permanent:
+		known := false
+		for _, c := range conditions {
+			known = known || c.Type == out.Condition
+		}
+		if out.Condition == "" {
+			r.errorf("condition", "is missing: a permanent problem sets one")
+		} else if !known {
+			r.errorf("condition", "condition %s has no default under conditions", shown(out.Condition))
+		}
+	default:
+		r.errorf("type", "want temporary or permanent, have %s", shown(out.Type))
+	}
+	return out
+}
+
+// clearing reads the keys that are ours.
+func (r *reader) clearing() (after time.Duration, never bool) {
+	if n := r.values["clearAfter"]; n != nil && n.kind == text && n.text == "never" {
+		return 0, true
+	}
+	return r.duration("clearAfter", 0, time.Millisecond), false
+}

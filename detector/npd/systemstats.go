@@ -1,0 +1,108 @@
+package npd
+
+import (
+	"slices"
+	"time"
+)
+
+// StatsMonitor is a system-stats-monitor.
+type StatsMonitor struct {
+	InvokeInterval time.Duration // 60s unless given
+	ProcPath       string        // /proc unless given
+	// Metrics are the display names of the metrics to be told, by component
+	// (cpu, disk, host, memory, osFeature, net) and id, such as cpu/load_1m. An
+	// id without a display name is not told.
+	Metrics                map[string]map[string]string
+	DiskIncludeRoot        bool
+	DiskIncludeAttached    bool
+	LsblkTimeout           time.Duration // 5s unless given
+	NetExcludeInterfaces   string        // RE2; empty: none
+	KnownModulesConfigPath string        // guestosconfig/known-modules.json unless given
+}
+
+const (
+	defaultStatsInterval = time.Minute
+	defaultLsblkTimeout  = 5 * time.Second
+	defaultKnownModules  = "guestosconfig/known-modules.json"
+	// maxMetrics bounds the metrics of a component; NPD has 16 of net.
+	maxMetrics = 200
+)
+
+// statsComponents returns the keys of a component beside metricsConfigs.
+func statsComponents() map[string][]string {
+	return map[string][]string{
+		"cpu":       nil,
+		"disk":      {"includeRootBlk", "includeAllAttachedBlk", "lsblkTimeout"},
+		"host":      nil,
+		"memory":    nil,
+		"osFeature": {"knownModulesConfigPath"},
+		"net":       {"excludeInterfaceRegexp"},
+	}
+}
+
+func (d *document) systemStats(root *node) *StatsMonitor {
+	components := statsComponents()
+	known := []string{"invokeInterval", "procPath"}
+	for name := range components {
+		known = append(known, name)
+	}
+	slices.Sort(known)
+	top := d.read(root, "", known...)
+	m := &StatsMonitor{
+		InvokeInterval:         top.duration("invokeInterval", defaultStatsInterval, minInterval),
+		ProcPath:               top.text("procPath", "/proc"),
+		Metrics:                make(map[string]map[string]string),
+		LsblkTimeout:           defaultLsblkTimeout,
+		KnownModulesConfigPath: defaultKnownModules,
+	}
+	for _, name := range known {
+		keys, ok := components[name]
+		n := top.values[name]
+		if !ok || n == nil {
+			continue
+		}
+		r := d.read(n, name, append(keys, "metricsConfigs")...)
+		if metrics := r.metrics(); len(metrics) > 0 {
+			m.Metrics[name] = metrics
+		}
+		switch name {
+		case "disk":
+			m.DiskIncludeRoot = r.bool("includeRootBlk", false)
+			m.DiskIncludeAttached = r.bool("includeAllAttachedBlk", false)
+			m.LsblkTimeout = r.duration("lsblkTimeout", defaultLsblkTimeout, time.Millisecond)
+			if m.LsblkTimeout > m.InvokeInterval {
+				r.errorf("lsblkTimeout", "%v is more than invokeInterval, %v", m.LsblkTimeout, m.InvokeInterval)
+			}
+		case "osFeature":
+			m.KnownModulesConfigPath = r.text("knownModulesConfigPath", defaultKnownModules)
+		case "net":
+			m.NetExcludeInterfaces = r.regexp("excludeInterfaceRegexp", false, "")
+		}
+	}
+	if len(m.Metrics) == 0 {
+		top.warnf("metricsConfigs", "no metric is named: nothing is measured")
+	}
+	return m
+}
+
+func (r *reader) metrics() map[string]string {
+	n := r.get("metricsConfigs", object)
+	if n == nil {
+		return nil
+	}
+	if len(n.members) > maxMetrics {
+		r.errorf("metricsConfigs", "has %d metrics, at most %d are allowed", len(n.members), maxMetrics)
+		return nil
+	}
+	out := make(map[string]string)
+	for _, m := range n.members {
+		if m.value.kind == null {
+			continue
+		}
+		c := r.d.read(m.value, r.field("metricsConfigs")+"."+shown(m.name), "displayName")
+		if name := c.text("displayName", ""); name != "" {
+			out[m.name] = name
+		}
+	}
+	return out
+}
