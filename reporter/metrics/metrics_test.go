@@ -47,7 +47,7 @@ kernosis_problem_transitions_total{reason="OOMKilling",rule="oom-kill",state="fi
 # HELP kernosis_problems Problems that are firing now, by rule.
 # TYPE kernosis_problems gauge
 kernosis_problems{rule="b"} 1
-# HELP kernosis_records_lost_total Kernel records that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire).
+# HELP kernosis_records_lost_total Kernel records and lines of logs that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire; of logs overrun, truncated, rotated and others).
 # TYPE kernosis_records_lost_total counter
 kernosis_records_lost_total{reason="ring-full",stem="diskio"} 5
 # HELP kernosis_rule_errors Evaluations of a rule that ended with an error since the agent started.
