@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -306,13 +307,13 @@ func TestOneProblemOfRealKills(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours[fmt.Sprint(pid)] = true
+		ours[strconv.Itoa(pid)] = true
 	}
 	tellers := func(entries []journal.Entry) (probe, log int) {
 		for _, e := range entries {
 			switch ev := e.Event; {
 			case ev == nil:
-			case ev.Kind == event.OOMKill && ours[fmt.Sprint(ev.Task.PID)]:
+			case ev.Kind == event.OOMKill && ours[strconv.FormatUint(uint64(ev.Task.PID), 10)]:
 				probe++
 			case ev.Kind == event.Log && strings.Contains(ev.Log.Text, "Killed process"):
 				for pid := range ours {
@@ -360,7 +361,7 @@ func TestReplacedRulesReachTheLogs(t *testing.T) {
 	l.add("one\ntwo\n")
 	waitUntil(t, "two lines", func() bool { return logs.Stats()[0].Lines == 2 })
 	a.replace(rulesOf(t, "rules: [{name: r, events: [log], pattern: two, reason: R, message: m}]\n"))
-	l.add("one\ntwo\ntwo\n")
+	l.add("two\none\ntwo\n")
 	waitUntil(t, "five lines", func() bool { return logs.Stats()[0].Lines == 5 })
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -96,40 +96,46 @@ rules:
 - {name: spans, events: [log], pattern: 'blk_update_request\n.*I/O error', reason: Two, message: "${log.text}"}
 `
 
-// flood writes lines to a file within a time, in pieces as a syslog daemon does.
-// Every tenth is one that the rules want.
-func flood(t testing.TB, path string, lines int, within time.Duration) (wanted int) {
+// floodPieces returns lines in pieces of 50, as a syslog daemon writes them. Every
+// tenth line is one that the rules want.
+func floodPieces(lines int) (pieces [][]byte, wanted int) {
+	const piece = 50
+	for n := 0; n < lines; {
+		var b bytes.Buffer
+		for range min(piece, lines-n) {
+			if n%10 == 0 {
+				fmt.Fprintf(&b, "Nov 21 11:00:00 node kernel: [12345.678901] I/O error, dev sd%c, sector %d op 0x0:(READ)\n", 'a'+n/10%7, n)
+				wanted++
+			} else {
+				fmt.Fprintf(&b, "Nov 21 11:00:00 node kernel: [12345.678901] usb 1-%d: new high-speed USB device number %d using xhci_hcd\n", n%9, n)
+			}
+			n++
+		}
+		pieces = append(pieces, b.Bytes())
+	}
+	return pieces, wanted
+}
+
+// flood writes pieces to a file, evenly over a time.
+func flood(t testing.TB, path string, pieces [][]byte, within time.Duration) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	const piece = 50
-	var b bytes.Buffer
 	began := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for n := 0; n < lines; {
-		<-timer.C
-		for due := int(time.Since(began) * time.Duration(lines) / within); n < lines && n < due+piece; {
-			b.Reset()
-			for range min(piece, lines-n) {
-				if n%10 == 0 {
-					fmt.Fprintf(&b, "Nov 21 11:00:00 node kernel: [12345.678901] I/O error, dev sd%c, sector %d op 0x0:(READ)\n", 'a'+n/10%7, n)
-					wanted++
-				} else {
-					fmt.Fprintf(&b, "Nov 21 11:00:00 node kernel: [12345.678901] usb 1-%d: new high-speed USB device number %d using xhci_hcd\n", n%9, n)
-				}
-				n++
-			}
-			if _, err := f.Write(b.Bytes()); err != nil {
-				t.Fatal(err)
-			}
+	for i, p := range pieces {
+		if due := within * time.Duration(i) / time.Duration(len(pieces)); time.Since(began) < due {
+			timer.Reset(due - time.Since(began))
+			<-timer.C
 		}
-		timer.Reset(within * piece / time.Duration(lines))
+		if _, err := f.Write(p); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return wanted
 }
 
 // TestLogFlood: what made others lose the kernel's log, 56,000 lines in three
@@ -143,9 +149,10 @@ func TestLogFlood(t *testing.T) {
 	}
 	a, logs := newLogAgent(t, rulesOf(t, floodRules), path)
 	runLogs(t, a, logs)
+	pieces, wanted := floodPieces(lines)
 	before := processTime(t)
 	began := time.Now()
-	wanted := flood(t, path, lines, 3*time.Second)
+	flood(t, path, pieces, 3*time.Second)
 	written := time.Now()
 	var s logsource.Stats
 	waitUntil(t, "every line", func() bool { s = logs.Stats()[0]; return s.Lines >= lines })
@@ -212,10 +219,11 @@ func BenchmarkLogLines(b *testing.B) {
 			a, logs := newLogAgent(b, rulesOf(b, bb.rules), path)
 			runLogs(b, a, logs)
 			const lines = 50_000
+			pieces, _ := floodPieces(lines)
 			b.ReportAllocs()
 			total := uint64(0)
 			for b.Loop() {
-				flood(b, path, lines, time.Nanosecond)
+				flood(b, path, pieces, 0)
 				total += lines
 				waitUntil(b, "every line", func() bool { return logs.Stats()[0].Lines >= total })
 			}

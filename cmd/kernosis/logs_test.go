@@ -61,13 +61,13 @@ func TestConfiguredLogs(t *testing.T) {
 		args       []string
 		want       string
 	}{
-		{"default", "", nil, "kmsg kmsg  5m0s"},
+		{"default", "", nil, "kmsg=kmsg: 5m0s"},
 		{"none", "", []string{"--log", "none"}, ""},
 		{"flags", "", []string{"--log", "kmsg", "--log", "journald:/var/log/journal", "--log", "file:/var/log/kern.log,sys=file:/var/log/syslog"},
-			"kmsg kmsg  5m0s|journald journald /var/log/journal 0s|kern.log file /var/log/kern.log 0s|sys file /var/log/syslog 0s"},
-		{"file", documentedLogs, nil, "kmsg kmsg  10m0s|kern file /var/log/kern.log 1h0m0s|journald journald  0s"},
-		{"file and flag", "logs: [{plugin: kmsg, lookback: 0s}]", []string{"--log", "file:/a"}, "kmsg kmsg  0s|a file /a 0s"},
-		{"simple ones in a file", "log: [kmsg, journald]", nil, "kmsg kmsg  5m0s|journald journald  0s"},
+			"kmsg=kmsg: 5m0s|journald=journald:/var/log/journal 0s|kern.log=file:/var/log/kern.log 0s|sys=file:/var/log/syslog 0s"},
+		{"file", documentedLogs, nil, "kmsg=kmsg: 10m0s|kern=file:/var/log/kern.log 1h0m0s|journald=journald: 0s"},
+		{"file and flag", "logs: [{plugin: kmsg, lookback: 0s}]", []string{"--log", "file:/a"}, "kmsg=kmsg: 0s|a=file:/a 0s"},
+		{"simple ones in a file", "log: [kmsg, journald]", nil, "kmsg=kmsg: 5m0s|journald=journald: 0s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			logs, err := configured(t, tt.file, tt.args...)
@@ -76,7 +76,7 @@ func TestConfiguredLogs(t *testing.T) {
 			}
 			var have []string
 			for _, l := range logs {
-				have = append(have, fmt.Sprintf("%s %s %s %s", l.Name, l.Plugin, l.Path, l.Lookback))
+				have = append(have, fmt.Sprintf("%s=%s:%s %s", l.Name, l.Plugin, l.Path, l.Lookback))
 			}
 			if strings.Join(have, "|") != tt.want {
 				t.Errorf("have %q\nwant %q", have, tt.want)

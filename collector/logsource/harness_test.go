@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func patterns(t testing.TB, exprs ...string) *logpattern.Set {
 	t.Helper()
 	var list []logpattern.Pattern
 	for i, e := range exprs {
-		list = append(list, logpattern.Pattern{Name: fmt.Sprint(i), Expr: e})
+		list = append(list, logpattern.Pattern{Name: strconv.Itoa(i), Expr: e})
 	}
 	set, err := logpattern.Compile(list)
 	if err != nil {

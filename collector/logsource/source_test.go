@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,7 +80,7 @@ func TestUnitsAreNotNeighbours(t *testing.T) {
 		// More units than are followed: the oldest are forgotten.
 		for i := range maxStreams + 1 {
 			item := line("first")
-			item.Line.Unit = fmt.Sprint(i)
+			item.Line.Unit = strconv.Itoa(i)
 			handle(item)
 		}
 		item := line("second")

@@ -1,6 +1,8 @@
 package logsource
 
 import (
+	"slices"
+
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/kernosis/kernosis/collector/logpattern"
@@ -88,15 +90,14 @@ const maxWindows = 256 << 10
 func (s *streams) windows() []window {
 	var out []window
 	size := 0
-	keys := s.byKey.Keys()
-	for i := len(keys) - 1; i >= 0; i-- {
-		st, _ := s.byKey.Peek(keys[i])
+	for _, key := range slices.Backward(s.byKey.Keys()) {
+		st, _ := s.byKey.Peek(key)
 		lines := st.matcher.Recent()
 		if size += len(lines); size > maxWindows {
 			break
 		}
 		if lines != nil {
-			out = append(out, window{Key: keys[i], Lines: lines})
+			out = append(out, window{Key: key, Lines: lines})
 		}
 	}
 	return out
@@ -104,7 +105,7 @@ func (s *streams) windows() []window {
 
 // resume puts windows back.
 func (s *streams) resume(windows []window) {
-	for i := len(windows) - 1; i >= 0; i-- {
-		s.get(windows[i].Key).matcher.Resume(windows[i].Lines)
+	for _, w := range slices.Backward(windows) {
+		s.get(w.Key).matcher.Resume(w.Lines)
 	}
 }
