@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/logs"
 )
 
 // killed is what a kill -9 leaves: the state as it is on disk, with whoever runs
@@ -167,4 +169,45 @@ func TestKernelLog(t *testing.T) {
 			t.Errorf("told again: %+v", ev.Log)
 		}
 	}
+}
+
+// In a container the kernel's log is that below the host's root, or its own: both
+// are of one kernel.
+func TestKernelLogOfTheHost(t *testing.T) {
+	root := t.TempDir()
+	if got := kmsgPath(root, ""); got != "/dev/kmsg" {
+		t.Errorf("without one below the root: %s", got)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "dev/kmsg"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := kmsgPath(root, ""); got != filepath.Join(root, "dev/kmsg") {
+		t.Errorf("with one below the root: %s", got)
+	}
+}
+
+func FuzzPositionFile(f *testing.F) {
+	f.Add([]byte(`{"version":1,"plugin":"kmsg","position":"b 7","windows":[{"key":"a","lines":"Ymlu\n"},{"lines":""}]}`))
+	f.Add([]byte(`{"version":1,"plugin":"kmsg","windows":[{"lines":null}]}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		s := open(t, patterns(t, "a\nb"), Options{StateDir: t.TempDir()}, Config{Name: "k", Plugin: KMsg})
+		l := s.logs[0]
+		l.emit = newRecorder().emit
+		if err := os.WriteFile(l.positionPath(), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		position := l.load()
+		if err := l.handle(line("b")); err != nil {
+			t.Error(err)
+		}
+		l.reader = &script{pos: func() logs.Position { return position + "x" }}
+		l.save()
+		if again := open(t, patterns(t, "a\nb"), l.o, l.cfg).logs[0].load(); again != position+"x" {
+			t.Errorf("saved %q, loaded %q", position+"x", again)
+		}
+	})
 }
