@@ -25,6 +25,7 @@ var mayImport = map[string][]string{
 	"collector/event":      {},
 	"collector/logpattern": {},
 	"collector/logs":       {"collector/hostfs"},
+	"collector/logsource":  {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs"},
 	"collector/hostfs":     {"collector/event"},
 	"detector":             {"collector/event", "collector/logpattern", "detector/problem"},
 	"detector/problem":     {"collector/event"},

@@ -216,8 +216,10 @@ func (c *compiler) possible(source string, given ...string) (func(values ...stri
 		if err != nil {
 			return false, err
 		}
-		v, _, err := program.Eval(vars)
-		return err != nil || v != types.False, nil
+		if v, _, err := program.Eval(vars); err == nil && v == types.False {
+			return false, nil
+		}
+		return true, nil // an expression that can't say may be true
 	}, nil
 }
 

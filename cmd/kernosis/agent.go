@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/console"
@@ -31,6 +32,7 @@ type agent struct {
 	journal  *journal.Journal
 	out      console.Writer
 	canary   func(*event.CanaryData)
+	patterns func(*logpattern.Set) // tells the logs what to look for
 
 	mu     sync.Mutex
 	engine *detector.Engine
@@ -82,6 +84,8 @@ func (a *agent) replace(rules *detector.RuleSet) {
 	if transitions := a.engine.Replace(rules, now); len(transitions) > 0 {
 		a.record(journal.Entry{Now: now, Transitions: transitions})
 	}
+	// Behind the engine: what the new patterns find, its rules know.
+	a.patterns(rules.PatternSet())
 	a.poke()
 }
 

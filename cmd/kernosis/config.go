@@ -33,6 +33,8 @@ type config struct {
 	Targets       []string      `mapstructure:"target" yaml:"target"`
 	TargetsDir    string        `mapstructure:"targets-dir" yaml:"targets-dir"`
 	JournalMiB    int64         `mapstructure:"journal-mib" yaml:"journal-mib"`
+	Log           []string      `mapstructure:"log" yaml:"log"`
+	Logs          []logConfig   `mapstructure:"-" yaml:"logs"` // of the file alone
 }
 
 func runFlags(fs *pflag.FlagSet) {
@@ -48,6 +50,7 @@ func runFlags(fs *pflag.FlagSet) {
 	fs.Duration("hung-task-after", 0, "report a task blocked for `so long`; 0: the kernel's hung_task_timeout_secs, or 120s")
 	fs.StringSlice("target", nil, "probe target to watch, `address:port`; may be repeated")
 	fs.String("targets-dir", "/run/kernosis/targets.d", "`folder` of files with probe targets, read again when they change")
+	fs.StringSlice("log", nil, "log to read, `kmsg, journald, file:/path` or none, with \"name=\" before it if need be; may be repeated (default kmsg)")
 	fs.Int64("journal-mib", 64, "bound of the journal in `MiB`")
 }
 
@@ -60,8 +63,10 @@ func loadConfig(cmd *cobra.Command) (config, error) {
 	if err := v.BindPFlags(cmd.Flags()); err != nil {
 		return config{}, err
 	}
+	var logs []logConfig
 	if path := v.GetString("config"); path != "" {
-		if err := readConfigFile(v, path); err != nil {
+		var err error
+		if logs, err = readConfigFile(v, path); err != nil {
 			return config{}, err
 		}
 	}
@@ -69,27 +74,32 @@ func loadConfig(cmd *cobra.Command) (config, error) {
 	if err := v.Unmarshal(&c); err != nil {
 		return config{}, fmt.Errorf("configuration: %w", err)
 	}
+	c.Logs = logs
 	return c, c.validate()
 }
 
 // readConfigFile checks the file strictly, with lines in its errors, before
-// viper, which knows neither, reads it.
-func readConfigFile(v *viper.Viper, path string) error {
+// viper, which knows neither, reads it. The logs come from here: viper would
+// fold the case of their keys.
+func readConfigFile(v *viper.Viper, path string) ([]logConfig, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("configuration: %w", err)
+		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	var c config
 	if err := dec.Decode(&c); err != nil {
-		return fmt.Errorf("configuration %s: %w", path, err)
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	v.SetConfigType("yaml")
 	if err := v.ReadConfig(bytes.NewReader(raw)); err != nil {
-		return fmt.Errorf("configuration %s: %w", path, err)
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
-	return nil
+	if err := placeLogs(c.Logs, path, raw); err != nil {
+		return nil, err
+	}
+	return c.Logs, nil
 }
 
 func (c *config) validate() error {
@@ -107,6 +117,9 @@ func (c *config) validate() error {
 		errs = append(errs, errors.New("state-dir: must not be empty"))
 	}
 	if _, err := c.targets(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := c.logs(); err != nil {
 		errs = append(errs, err)
 	}
 	if _, err := parseLevel(c.LogLevel); err != nil {

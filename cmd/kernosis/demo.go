@@ -154,6 +154,8 @@ func (d *demoRun) start(ctx context.Context) error {
 	d.cmd = exec.CommandContext(ctx, self, "run", "-o", "json",
 		"--state-dir", filepath.Join(d.dir, "state"), "--rules-dir", filepath.Join(d.dir, "rules"),
 		"--targets-dir", filepath.Join(d.dir, "targets.d"), "--pin-root", d.pins,
+		// The kernel's log may tell of the machine's own faults, before the demo.
+		"--log", "none",
 		"--listen", "", "--hung-task-after", "3s", "--log-level", "warn")
 	d.cmd.Stderr = d.errOut
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}

@@ -103,6 +103,13 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	a.canary = sources.CanarySeen
 	tellReports(log, sources)
 
+	logs, err := openLogs(cfg, ruleSet, log)
+	if err != nil {
+		return failed(err)
+	}
+	a.patterns = logs.SetPatterns
+	m.Logs(logStats(logs))
+
 	var started atomic.Bool
 	check := func() error { return sources.Check(time.Now()) }
 	ready := func() error {
@@ -126,6 +133,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 	g.Go(func() error { return a.run(ctx) })
 	g.Go(func() error { return sources.Run(ctx, a.observe) })
+	g.Go(func() error { return logs.Run(ctx, a.observe) })
 	started.Store(true)
 	return failed(g.Wait())
 }

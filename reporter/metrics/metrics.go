@@ -36,7 +36,7 @@ func New(version string) *Metrics {
 			Name: "kernosis_events_total", Help: "Events by kind, as they reached the engine.",
 		}, []string{"kind"}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_records_lost_total", Help: "Kernel records that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire).",
+			Name: "kernosis_records_lost_total", Help: "Kernel records and lines of logs that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire; of logs overrun, truncated, rotated and others).",
 		}, []string{"stem", "reason"}),
 		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_problem_transitions_total", Help: "State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.",
@@ -91,6 +91,11 @@ func (m *Metrics) Event(ev *event.Event, evaluation time.Duration) {
 	switch {
 	case ev.Lost != nil:
 		m.lost.WithLabelValues(ev.Lost.Stem, ev.Lost.Reason).Add(float64(ev.Lost.Count))
+	case ev.Check != nil:
+		stem := event.NamedStem(event.CheckStem, ev.Check.Check)
+		m.sourceUp.WithLabelValues(stem).Set(boolean(ev.Check.Status != event.CheckUnknown))
+	case ev.SourceUp != nil && ev.SourceUp.Stem == event.LogStem:
+		// Of the logs that are not configured: no source at all.
 	case ev.SourceUp != nil:
 		m.sourceUp.WithLabelValues(ev.SourceUp.Stem).Set(boolean(ev.SourceUp.Up))
 	}

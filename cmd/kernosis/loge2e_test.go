@@ -1,0 +1,371 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// rotatedLog is a log that is written to and rotated by rename.
+type rotatedLog struct {
+	t    *testing.T
+	path string
+	old  int
+}
+
+func (l *rotatedLog) add(text string) {
+	l.t.Helper()
+	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *rotatedLog) rotate() {
+	l.t.Helper()
+	for n := l.old; n >= 0; n-- {
+		from := fmt.Sprintf("%s.%d", l.path, n)
+		if n == 0 {
+			from = l.path
+		}
+		if err := os.Rename(from, fmt.Sprintf("%s.%d", l.path, n+1)); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.old++
+	l.add("")
+}
+
+// waitLog waits until the agent has told how a log is, in the entries from the
+// n-th on.
+func waitLog(p *agenttest.Agent, n int, stem string, up bool) {
+	p.Wait(stem, 60*time.Second, func(entries []journal.Entry) bool {
+		for _, e := range entries[min(n, len(entries)):] {
+			if e.Event != nil && e.Event.SourceUp != nil && e.Event.SourceUp.Stem == stem && e.Event.SourceUp.Up == up {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func writeRules(t *testing.T, text string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte("apiVersion: rules.kernosis.io/v1\n"+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// journaled returns what is in an agent's journal; what it printed may lack the
+// last line before a kill.
+func journaled(t *testing.T, p *agenttest.Agent) (entries []journal.Entry) {
+	t.Helper()
+	if _, err := journal.Read(filepath.Join(p.State, journalDir), 0, func(e journal.Entry) error {
+		entries = append(entries, e)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+// Each of 211 faults in a log is told once, and 211 equal lines are 211, although
+// the log is rotated and the agent is killed and started again amid them.
+func TestLogAcrossKillsAndRotations(t *testing.T) {
+	const faults = 211
+	rules := writeRules(t, `
+rules:
+- {name: numbered, events: [log], logs: [app], pattern: 'fault (?P<n>\d+)$', groupBy: [match.n], reason: Numbered, message: "${match.n}"}
+- {name: equal, events: [log], logs: [app], pattern: 'the same again', reason: Equal, message: m}
+- {name: pair, events: [log], logs: [app], pattern: 'pair begins\n.*fault (?P<n>\d+)$', groupBy: [match.n], reason: Pair, message: "${match.n}"}
+`)
+	l := &rotatedLog{t: t, path: filepath.Join(t.TempDir(), "app.log")}
+	l.add("fault 999999\n") // of before the first start
+	p := newAgent(t, "--rules-dir", rules, "--log", "app=file:"+l.path)
+	p.Start()
+	waitLog(p, 0, "log/app", true)
+	running := true
+	for i := range faults {
+		switch i % 50 {
+		case 17:
+			// At once: the agent may be anywhere in its work on the fault before.
+			p.Kill()
+			running = false
+		case 33:
+			p.Start()
+			running = true
+		}
+		if i%30 == 20 {
+			l.rotate()
+		}
+		l.add(fmt.Sprintf("nothing\nthe same again\npair begins\nfault %d\n", i))
+	}
+	if !running {
+		t.Fatal("the agent is not running at the end")
+	}
+	last := fmt.Sprintf("fault %d", faults-1)
+	p.Wait("last fault", 60*time.Second, func(entries []journal.Entry) bool {
+		for _, ev := range agenttest.Events(entries, event.Log) {
+			if strings.HasSuffix(ev.Log.Text, last) {
+				return true
+			}
+		}
+		return false
+	})
+	p.Stop()
+
+	told := map[string]map[string]int{}
+	equal := uint64(0)
+	for _, e := range journaled(t, p) {
+		if e.Event != nil && e.Event.Lost != nil {
+			t.Errorf("lost: %+v", *e.Event.Lost)
+		}
+		for _, tr := range e.Transitions {
+			if tr.Problem == nil || tr.Problem.State != problem.Firing {
+				continue
+			}
+			if told[tr.Problem.Rule] == nil {
+				told[tr.Problem.Rule] = map[string]int{}
+			}
+			told[tr.Problem.Rule][tr.Problem.Group]++
+			if tr.Problem.Rule == "equal" {
+				equal = max(equal, tr.Problem.Count)
+			}
+		}
+	}
+	for _, rule := range []string{"numbered", "pair"} {
+		if len(told[rule]) != faults {
+			t.Errorf("%d of %d faults told by rule %s", len(told[rule]), faults, rule)
+		}
+		for n, times := range told[rule] {
+			if times != 1 {
+				t.Errorf("fault %s told %d times by rule %s", n, times, rule)
+			}
+		}
+	}
+	if told["equal"][""] != faults || equal != faults {
+		t.Errorf("%d equal lines told, the last counts %d; want %d", told["equal"][""], equal, faults)
+	}
+}
+
+// A condition whose log is not configured is Unknown and says so; the log that is
+// missing comes up when it is made.
+func TestLogsThatAreNotThere(t *testing.T) {
+	rules := writeRules(t, `
+conditions:
+  OfKmsg: {healthyReason: Well, healthyMessage: well}
+  OfApp: {healthyReason: Well, healthyMessage: well}
+rules:
+- {name: kmsg, events: [log], logs: [kmsg], pattern: oops, condition: OfKmsg, reason: R, message: m, latched: true}
+- {name: app, events: [log], logs: [app], pattern: oops, condition: OfApp, reason: R, message: m, latched: true}
+`)
+	l := &rotatedLog{t: t, path: filepath.Join(t.TempDir(), "app.log")}
+	p := newAgent(t, "--rules-dir", rules, "--log", "app=file:"+l.path, "--listen", "127.0.0.1:0")
+	p.Start()
+	state := func(want string) {
+		t.Helper()
+		p.Wait(want, 60*time.Second, func(entries []journal.Entry) bool {
+			for _, e := range entries {
+				for _, tr := range e.Transitions {
+					if c := tr.Condition; c != nil && strings.Contains(fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message), want) {
+						return true
+					}
+				}
+			}
+			return false
+		})
+	}
+	state("OfApp=Unknown SourceUnavailable: log/app: open " + l.path)
+	state("OfKmsg=Unknown SourceUnavailable: log/kmsg: this log is not configured")
+	l.add("quiet\noops\nquiet\n")
+	state("OfApp=True R: m") // all of a file that comes into being is new
+	waitLog(p, 0, "log/app", true)
+	_, body := get(t, p.Log.URL(t)+"/metrics")
+	for _, want := range []string{
+		`kernosis_log_lines_total{log="app"} 3`, `kernosis_log_lines_matched_total{log="app"} 1`, `kernosis_log_bytes_total{log="app"} 14`,
+		`kernosis_source_up{stem="log/app"} 1`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	if strings.Contains(body, `stem="log"`) {
+		t.Error("the logs that are not configured count as a source that is down")
+	}
+}
+
+const oomRules = `
+rules:
+- {name: own-oom-kill, fault: own-oom, events: [oomkill], groupBy: [task.pid], reason: OOMKilling, message: "probe ${task.comm}"}
+- {name: own-oom-kill-log, fault: own-oom, events: [log], logs: [LOG], pattern: 'Killed process (?P<pid>\d+) \((?P<comm>[^)]*)\)', groupBy: [match.pid], reason: OOMKilling, message: "log ${match.comm}"}
+`
+
+// An OOM kill that the probe and the log tell of is one problem, whichever comes
+// first, with the evidence of both; one that only one of them tells of is told too.
+func TestOneProblemOfProbeAndLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kern.log")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, logs := newLogAgent(t, rulesOf(t, strings.ReplaceAll(oomRules, "LOG", "kern")), path)
+	runLogs(t, a, logs)
+	l := &rotatedLog{t: t, path: path}
+	const kills = 23
+	byProbe := func(i int) bool { return i%7 != 3 }
+	byLog := func(i int) bool { return i%5 != 4 || !byProbe(i) }
+	lines := uint64(0)
+	var told sync.WaitGroup
+	for i := range kills {
+		pid := uint32(100 + i)
+		if byProbe(i) {
+			told.Go(func() {
+				now := time.Now()
+				a.observe(&event.Event{
+					Kind: event.OOMKill, Time: now, BootTime: event.Duration(now.UnixNano()), Source: "bpf/oomkill",
+					Task: &event.Task{PID: pid, TGID: pid, Comm: "victim"}, OOMKill: &event.OOMKillData{Scope: "memcg"},
+				})
+			})
+		}
+		if byLog(i) {
+			l.add(fmt.Sprintf("Memory cgroup out of memory: Killed process %d (victim) total-vm:1kB, anon-rss:1kB\n", pid))
+			lines++
+		}
+	}
+	told.Wait()
+	waitUntil(t, "every line", func() bool { return logs.Stats()[0].Matched == lines })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	problems := a.engine.Problems()
+	if len(problems) != kills {
+		t.Errorf("%d problems of %d kills", len(problems), kills)
+	}
+	for _, p := range problems {
+		var pid int
+		if _, err := fmt.Sscan(p.Group, &pid); err != nil {
+			t.Fatal(err)
+		}
+		has := map[event.Kind]int{}
+		for _, ev := range p.Evidence {
+			has[ev.Kind]++
+		}
+		i := pid - 100
+		want := map[event.Kind]int{}
+		if byProbe(i) {
+			want[event.OOMKill] = 1
+		}
+		if byLog(i) {
+			want[event.Log] = 1
+		}
+		if p.Count != 1 || p.Fault != "own-oom" || fmt.Sprint(has) != fmt.Sprint(want) {
+			t.Errorf("kill %d: count %d of %s, evidence %v, want %v", pid, p.Count, p.Fault, has, want)
+		}
+	}
+}
+
+// The same with real kills, told by the kernel's probe and by its log.
+func TestOneProblemOfRealKills(t *testing.T) {
+	needRoot(t)
+	if f, err := os.Open("/dev/kmsg"); err != nil {
+		t.Skipf("the kernel's log can't be read here: %v", err)
+	} else if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	p := newAgent(t, "--rules-dir", writeRules(t, strings.ReplaceAll(oomRules, "LOG", "kmsg")), "--log", "kmsg")
+	p.Start()
+	p.WaitSources(0)
+	waitLog(p, 0, "log/kmsg", true)
+	oom := &inject.OOM{StateDir: t.TempDir()}
+	if err := oom.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	defer oom.Close()
+	ours := map[string]bool{}
+	for range 3 {
+		pid, err := oom.Kill(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours[strconv.Itoa(pid)] = true
+	}
+	tellers := func(entries []journal.Entry) (probe, log int) {
+		for _, e := range entries {
+			switch ev := e.Event; {
+			case ev == nil:
+			case ev.Kind == event.OOMKill && ours[strconv.FormatUint(uint64(ev.Task.PID), 10)]:
+				probe++
+			case ev.Kind == event.Log && strings.Contains(ev.Log.Text, "Killed process"):
+				for pid := range ours {
+					if strings.Contains(ev.Log.Text, "Killed process "+pid+" ") {
+						log++
+					}
+				}
+			}
+		}
+		return probe, log
+	}
+	entries := p.Wait("both to tell of each", 20*time.Second, func(entries []journal.Entry) bool {
+		probe, log := tellers(entries)
+		return probe == len(ours) && log == len(ours)
+	})
+	fired := map[string]int{}
+	for _, e := range entries {
+		for _, tr := range e.Transitions {
+			if pr := tr.Problem; pr != nil && pr.Fault == "own-oom" && pr.State == problem.Firing && ours[pr.Group] {
+				if fired[pr.Group]++; pr.Count != 1 {
+					t.Errorf("kill of %s counts %d times", pr.Group, pr.Count)
+				}
+			}
+		}
+	}
+	if len(fired) != len(ours) {
+		t.Errorf("%d of %d kills told: %v", len(fired), len(ours), fired)
+	}
+	for pid, n := range fired {
+		if n != 1 {
+			t.Errorf("kill of %s told %d times", pid, n)
+		}
+	}
+}
+
+// Rules that are put in force look at logs from then on.
+func TestReplacedRulesReachTheLogs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kern.log")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, logs := newLogAgent(t, rulesOf(t, "rules: [{name: r, events: [log], pattern: one, reason: R, message: m}]\n"), path)
+	runLogs(t, a, logs)
+	l := &rotatedLog{t: t, path: path}
+	l.add("one\ntwo\n")
+	waitUntil(t, "two lines", func() bool { return logs.Stats()[0].Lines == 2 })
+	a.replace(rulesOf(t, "rules: [{name: r, events: [log], pattern: two, reason: R, message: m}]\n"))
+	l.add("two\none\ntwo\n")
+	waitUntil(t, "five lines", func() bool { return logs.Stats()[0].Lines == 5 })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.engine.Problems(); logs.Stats()[0].Matched != 3 || len(p) != 1 || p[0].Count != 3 {
+		t.Errorf("%d lines matched, problems %+v", logs.Stats()[0].Matched, p)
+	}
+}

@@ -1,0 +1,113 @@
+package logsource
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/logs/file"
+	"github.com/kernosis/kernosis/collector/logs/journald"
+)
+
+// The plugins: what reads a log.
+const (
+	KMsg     = "kmsg"
+	Journald = "journald"
+	File     = "file"
+)
+
+// Config says what log to read, and how.
+type Config struct {
+	// Name is what rules call the log; unique.
+	Name string
+	// Plugin is KMsg, Journald or File.
+	Plugin string
+	// Path is the file (mandatory), the device ("": /dev/kmsg), or the folder of
+	// the journal ("": journald's); below the host's root.
+	Path string
+	// Lookback is how far back to begin at the first start, at most to the boot;
+	// 0: new lines only. A file needs a Format with times for it.
+	Lookback time.Duration
+	// Delay passes lines by that were logged sooner after the boot.
+	Delay time.Duration
+	// Identifiers are the SYSLOG_IDENTIFIERs wanted of a journal; none: all.
+	Identifiers []string
+	// Format says where time and text are in the lines of a file.
+	Format file.Format
+	// Skip are texts; a line of a file that contains one is passed by.
+	Skip []string
+}
+
+// MaxLogs is how many logs may be configured: each is a goroutine and a position.
+const MaxLogs = 32
+
+// logName is what may be a file's name and a part of a stem.
+var logName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// Error is a mistake in a Config.
+type Error struct {
+	Field string // as in the configuration file: name, plugin, path …
+	Err   error
+}
+
+func (e *Error) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns the mistake without its field.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Check returns what is wrong, as joined [*Error]s.
+func (c *Config) Check() error {
+	var errs []error
+	wrong := func(field, format string, args ...any) {
+		errs = append(errs, &Error{Field: field, Err: fmt.Errorf(format, args...)})
+	}
+	if !logName.MatchString(c.Name) {
+		wrong("name", "%q: want letters, digits, dots, dashes and underscores, at most 63", c.Name)
+	}
+	if c.Lookback < 0 {
+		wrong("lookback", "%s is negative", c.Lookback)
+	}
+	if c.Delay < 0 {
+		wrong("delay", "%s is negative", c.Delay)
+	}
+	if c.Path != "" && !filepath.IsAbs(c.Path) {
+		wrong("path", "%q is not absolute", c.Path)
+	}
+	if c.Plugin != Journald && len(c.Identifiers) > 0 {
+		wrong("identifiers", "are for journald only")
+	}
+	if c.Plugin != File {
+		if c.Format != (file.Format{}) {
+			wrong("format", "is for files only")
+		}
+		if len(c.Skip) > 0 {
+			wrong("skip", "is for files only")
+		}
+	}
+	var err error
+	switch c.Plugin {
+	case KMsg:
+	case Journald:
+		_, err = journald.New(journald.Config{Filter: journald.Filter{Identifiers: c.Identifiers}})
+	case File:
+		if c.Path == "" {
+			wrong("path", "is missing: which file")
+			break
+		}
+		if c.Lookback > 0 && c.Format.Timestamp == "" {
+			wrong("lookback", "needs format.timestamp, which finds the time of a line")
+			break
+		}
+		_, err = file.New(file.Config{Path: c.Path, Format: c.Format, Skip: c.Skip})
+	case "":
+		wrong("plugin", "is missing: want %s, %s or %s", KMsg, Journald, File)
+	default:
+		wrong("plugin", "%q: want %s, %s or %s", c.Plugin, KMsg, Journald, File)
+	}
+	if err != nil {
+		wrong("plugin", "%w", err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,117 @@
+package logsource
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// handle takes a line or a loss of the reader.
+func (l *source) handle(item logs.Item) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams.use(l.patterns.Load())
+	if item.Loss != nil {
+		l.lost(item.Loss)
+		l.items++
+		return nil
+	}
+	if l.wantSave || l.events >= saveEvents {
+		l.save()
+	}
+	l.line(item.Line)
+	l.items++
+	return nil
+}
+
+// line counts a line, and tells of it if a pattern matches.
+func (l *source) line(line *logs.Line) {
+	l.stats.Lines++
+	l.stats.Bytes += uint64(len(line.Text))
+	if l.tooEarly(line) {
+		l.stats.Skipped++
+		return
+	}
+	st := l.streams.of(l.cfg.Plugin, line)
+	cut, matched := false, false
+	text := line.Text
+	for part, more := uint32(0), true; more; part++ {
+		var one []byte
+		one, text, more = bytes.Cut(text, []byte{'\n'})
+		if st.matcher.Match(one, &l.hits) {
+			matched = true
+			l.tellLine(line, part)
+		}
+		cut = cut || l.hits.Cut
+	}
+	if matched {
+		l.stats.Matched++
+	}
+	if cut {
+		l.stats.Cut++
+	}
+}
+
+// tooEarly reports whether the line is of an earlier boot, or of this one's
+// beginning where that is not wanted.
+func (l *source) tooEarly(line *logs.Line) bool {
+	if line.BootTime != 0 || l.cfg.Plugin == KMsg {
+		return line.BootTime < l.cfg.Delay
+	}
+	return line.Time.Before(l.clock.Wall(l.cfg.Delay))
+}
+
+// tellLine makes an event of what the matcher has found.
+func (l *source) tellLine(line *logs.Line, part uint32) {
+	context := l.hits.Hits[0].Context
+	for _, h := range l.hits.Hits[1:] {
+		if len(h.Context) > len(context) {
+			context = h.Context // all of them end with the line
+		}
+	}
+	l.data = event.LogData{
+		Log: l.cfg.Name, Origin: line.Origin, Unit: line.Unit, Priority: line.Priority,
+		Seq: line.Seq, Part: part, Text: event.LogText(string(context)),
+	}
+	l.ev = event.Event{
+		Kind: event.Log, Time: line.Time, BootTime: event.Duration(line.BootTime), CPU: event.NoCPU,
+		Source: l.stem, Log: &l.data,
+	}
+	l.events++
+	l.emit(&l.ev)
+}
+
+// lost takes a loss into account.
+func (l *source) lost(loss *logs.Loss) {
+	if loss.Reason == logs.TooLong && loss.Bytes > 0 {
+		// The line itself was handed over; only its end is missing.
+		l.stats.Cut++
+		l.stats.CutBytes += loss.Bytes
+		return
+	}
+	l.streams.forget() // what follows does not come right behind what was
+	l.losses.add(loss.Reason, loss.Lines)
+	l.tellLosses(time.Now())
+}
+
+// tellLosses tells of what was lost since it last did, at most once in tickEvery.
+func (l *source) tellLosses(now time.Time) {
+	if len(l.losses.untold) > 0 && now.Sub(l.losses.toldAt) >= tickEvery {
+		l.tellAllLosses(now)
+	}
+}
+
+func (l *source) tellAllLosses(now time.Time) {
+	if len(l.losses.untold) == 0 {
+		return
+	}
+	l.losses.toldAt = now
+	for _, r := range l.losses.take() {
+		l.o.Log.Warn("lines were lost", "reason", r.reason, "lines", r.lines)
+		l.emit(stamped(event.Event{
+			Kind: event.Lost, Source: l.stem, Lost: &event.LostData{Stem: l.stem, Count: r.lines, Reason: string(r.reason)},
+		}))
+	}
+}

@@ -1,0 +1,195 @@
+package logsource
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long anything may take on a busy machine.
+const patience = 30 * time.Second
+
+func patterns(t testing.TB, exprs ...string) *logpattern.Set {
+	t.Helper()
+	var list []logpattern.Pattern
+	for i, e := range exprs {
+		list = append(list, logpattern.Pattern{Name: strconv.Itoa(i), Expr: e})
+	}
+	set, err := logpattern.Compile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// recorder keeps what sources emit.
+type recorder struct {
+	mu     sync.Mutex
+	events []*event.Event
+	news   chan struct{}
+}
+
+func newRecorder() *recorder { return &recorder{news: make(chan struct{}, 1)} }
+
+func (r *recorder) emit(ev *event.Event) {
+	r.mu.Lock()
+	r.events = append(r.events, ev.Clone())
+	r.mu.Unlock()
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+func (r *recorder) all() []*event.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// told returns the events as text: a line's text, "+stem", "-stem: reason" and
+// "lost stem count reason".
+func (r *recorder) told() (out []string) {
+	for _, ev := range r.all() {
+		switch {
+		case ev.Log != nil:
+			out = append(out, ev.Log.Text)
+		case ev.SourceUp != nil && ev.SourceUp.Up:
+			out = append(out, "+"+ev.SourceUp.Stem)
+		case ev.SourceUp != nil:
+			out = append(out, "-"+ev.SourceUp.Stem+": "+ev.SourceUp.Reason)
+		case ev.Lost != nil:
+			out = append(out, fmt.Sprintf("lost %s %d %s", ev.Lost.Stem, ev.Lost.Count, ev.Lost.Reason))
+		}
+	}
+	return out
+}
+
+func (r *recorder) lines() (out []string) {
+	for _, ev := range r.all() {
+		if ev.Log != nil {
+			out = append(out, ev.Log.Text)
+		}
+	}
+	return out
+}
+
+// until waits until ok.
+func (r *recorder) until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.After(patience); !ok(); {
+		select {
+		case <-r.news:
+		case <-deadline:
+			t.Fatalf("no %s; told %q", what, r.told())
+		}
+	}
+}
+
+func (r *recorder) has(text string) func() bool {
+	return func() bool { return slices.Contains(r.told(), text) }
+}
+
+// running is Sources that run.
+type running struct {
+	*Sources
+	rec    *recorder
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// run runs sources until stop, or the test's end.
+func run(t testing.TB, s *Sources, rec *recorder) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{Sources: s, rec: rec, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		if err := s.Run(ctx, rec.emit); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *running) stop() { r.cancel(); <-r.done }
+
+func open(t testing.TB, set *logpattern.Set, o Options, configs ...Config) *Sources {
+	t.Helper()
+	s, err := New(configs, set, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// textFile is a log that is written to.
+type textFile struct {
+	t    testing.TB
+	path string
+}
+
+func newFile(t testing.TB, name string) *textFile {
+	f := &textFile{t: t, path: filepath.Join(t.TempDir(), name)}
+	f.add("")
+	return f
+}
+
+func (f *textFile) add(text string) {
+	f.t.Helper()
+	w, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := w.WriteString(text); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *textFile) config(name string) Config { return Config{Name: name, Plugin: File, Path: f.path} }
+
+// script is a reader that a test drives.
+type script struct {
+	run func(ctx context.Context, handle func(logs.Item) error) error
+	pos func() logs.Position
+}
+
+func (s *script) Run(ctx context.Context, handle func(logs.Item) error) error {
+	return s.run(ctx, handle)
+}
+
+func (s *script) Position() logs.Position {
+	if s.pos == nil {
+		return ""
+	}
+	return s.pos()
+}
+
+// scripted has the source of a log read from a script.
+func scripted(s *Sources, i int, run func(ctx context.Context, handle func(logs.Item) error, status func(error)) error) {
+	s.logs[i].open = func(_ *source, _ logs.Position, status func(error)) (reader, error) {
+		return &script{run: func(ctx context.Context, handle func(logs.Item) error) error { return run(ctx, handle, status) }}, nil
+	}
+}
+
+func line(text string) logs.Item {
+	return logs.Item{Line: &logs.Line{Time: time.Now(), BootTime: time.Hour, Text: []byte(text)}}
+}

@@ -1,0 +1,69 @@
+package logsource
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// Lost is how often lines were lost for one reason.
+type Lost struct {
+	Times uint64
+	Lines uint64 // as far as it is known how many
+}
+
+// Stats is what one log has counted. Lines that came are Matched, Skipped, or
+// matched by nothing; those in Lost did not come.
+type Stats struct {
+	Name, Plugin string
+
+	Lines, Bytes uint64
+	Matched      uint64 // lines that a pattern matched
+	Skipped      uint64 // lines of an earlier boot, or of the beginning of this one
+	Cut          uint64 // lines of which the end was not looked at
+	CutBytes     uint64 // of them, as far as they were too long for the reader
+	Lost         map[logs.Reason]Lost
+	SaveErrors   uint64 // times that the position could not be saved
+}
+
+func (l *source) statsNow() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Lost = maps.Clone(l.losses.total)
+	return s
+}
+
+// losses collects what is lost until it is told.
+type losses struct {
+	total  map[logs.Reason]Lost
+	untold map[logs.Reason]uint64
+	toldAt time.Time
+}
+
+type lossOf struct {
+	reason logs.Reason
+	lines  uint64
+}
+
+func newLosses() losses {
+	return losses{total: make(map[logs.Reason]Lost), untold: make(map[logs.Reason]uint64)}
+}
+
+func (l *losses) add(reason logs.Reason, lines uint64) {
+	t := l.total[reason]
+	l.total[reason] = Lost{Times: t.Times + 1, Lines: t.Lines + lines}
+	l.untold[reason] += lines
+}
+
+// take returns what is not told yet, by reason, which then counts as told.
+func (l *losses) take() []lossOf {
+	out := make([]lossOf, 0, len(l.untold))
+	for _, reason := range slices.Sorted(maps.Keys(l.untold)) {
+		out = append(out, lossOf{reason, l.untold[reason]})
+	}
+	clear(l.untold)
+	return out
+}

@@ -1,0 +1,119 @@
+package logsource
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// saved is what is known of the position file.
+type saved struct {
+	at       time.Time // of the last save, or look
+	position logs.Position
+	failing  bool // the last attempt failed, which was told
+}
+
+// positionFile is its content.
+type positionFile struct {
+	Version int `json:"version"`
+	// Plugin and Path are of the log that the position is in: another one is
+	// begun anew.
+	Plugin   string        `json:"plugin"`
+	Path     string        `json:"path,omitempty"`
+	Position logs.Position `json:"position"`
+	// Windows are lines before the position.
+	Windows []window `json:"windows,omitempty"`
+}
+
+// positionVersion changes when an older form can't be read any more.
+const positionVersion = 1
+
+func (l *source) positionPath() string {
+	if l.o.StateDir == "" {
+		return ""
+	}
+	return filepath.Join(l.o.StateDir, l.cfg.Name+".json")
+}
+
+// load returns the position of an earlier run; "": there is none. One that can't
+// be read is told as a loss.
+func (l *source) load() logs.Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams.use(l.patterns.Load())
+	path := l.positionPath()
+	if path == "" {
+		return ""
+	}
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	var f positionFile
+	if err == nil {
+		err = json.Unmarshal(raw, &f)
+	}
+	if err == nil && f.Version != positionVersion {
+		err = fmt.Errorf("version %d, want %d", f.Version, positionVersion)
+	}
+	if err != nil {
+		l.o.Log.Warn("saved position is unreadable", "error", err)
+		l.lost(&logs.Loss{Reason: logs.BadPosition})
+		return ""
+	}
+	if f.Plugin != l.cfg.Plugin || f.Path != l.cfg.Path {
+		l.o.Log.Info("saved position is of another log", "plugin", f.Plugin, "path", f.Path)
+		return ""
+	}
+	l.streams.resume(f.Windows)
+	l.saved.position = f.Position
+	return f.Position
+}
+
+// save writes the position, and what is not told yet before it: what is behind a
+// position that was saved is never told again.
+func (l *source) save() {
+	now := time.Now()
+	l.tellAllLosses(now)
+	l.wantSave, l.saved.at = false, now
+	if l.reader == nil || l.positionPath() == "" {
+		l.events = 0
+		return
+	}
+	position := l.reader.Position()
+	if position == l.saved.position {
+		l.events = 0
+		return
+	}
+	err := l.write(positionFile{
+		Version: positionVersion, Plugin: l.cfg.Plugin, Path: l.cfg.Path, Position: position, Windows: l.streams.windows(),
+	})
+	if err != nil {
+		l.stats.SaveErrors++
+		if !l.saved.failing {
+			l.o.Log.Error("position not saved: lines may be told again after a restart", "error", err)
+		}
+		l.saved.failing = true
+		return
+	}
+	l.saved.position, l.saved.failing, l.events = position, false, 0
+}
+
+func (l *source) write(f positionFile) error {
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	// Written beside and renamed: a kill leaves the old or the new one.
+	path := l.positionPath()
+	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

@@ -1,0 +1,213 @@
+package logsource
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// killed is what a kill -9 leaves: the state as it is on disk, with whoever runs
+// going on in vain.
+func killed(t *testing.T, state string) (copied string) {
+	t.Helper()
+	copied = t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(state)); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
+// After a restart, in whatever way, nothing is missed, and what comes again has the
+// number it had.
+func TestRestart(t *testing.T) {
+	for _, kill := range []bool{false, true} {
+		t.Run(fmt.Sprintf("kill=%v", kill), func(t *testing.T) {
+			f := newFile(t, "kern.log")
+			set := patterns(t, `oops \d+`, `begin\nend`)
+			state := t.TempDir()
+			rec := newRecorder()
+			next := 0
+			for range 5 {
+				n := len(rec.all())
+				r := run(t, open(t, set, Options{StateDir: state}, f.config("kern")), rec)
+				rec.until(t, "start", func() bool {
+					return len(rec.all()) > n && strings.Contains(strings.Join(rec.told()[n:], "|"), "+log/kern")
+				})
+				for range 100 {
+					f.add(fmt.Sprintf("oops %d\nquiet\n", next))
+					next++
+				}
+				f.add("begin\n")
+				rec.until(t, "lines", rec.has(fmt.Sprintf("oops %d", next-1)))
+				rec.until(t, "line behind", func() bool { return r.Stats()[0].Lines > 200 })
+				if kill {
+					state = killed(t, state)
+				}
+				r.stop()
+				f.add("end\n")
+			}
+			r := run(t, open(t, set, Options{StateDir: state}, f.config("kern")), rec)
+			f.add("oops 999\n")
+			rec.until(t, "last line", rec.has("oops 999"))
+			r.stop()
+			count, numbers := map[string]int{}, map[string]uint64{}
+			spans := map[uint64]bool{}
+			for _, ev := range rec.all() {
+				if ev.Log == nil {
+					continue
+				}
+				d := ev.Log
+				if d.Text == "begin\nend" {
+					spans[d.Seq] = true
+					continue
+				}
+				count[d.Text]++
+				if n := numbers[d.Text]; n != 0 && n != d.Seq {
+					t.Errorf("%s has number %d and %d", d.Text, n, d.Seq)
+				}
+				numbers[d.Text] = d.Seq
+			}
+			for i := range next {
+				n := count[fmt.Sprint("oops ", i)]
+				if n == 0 || n > 1 && !kill {
+					t.Errorf("oops %d was told %d times", i, n)
+				}
+			}
+			if len(spans) != 5 {
+				t.Errorf("%d of the 5 pairs of lines around a restart were seen", len(spans))
+			}
+		})
+	}
+}
+
+func TestBadPositionFile(t *testing.T) {
+	for name, content := range map[string]string{
+		"no JSON": "{", "another version": `{"version":99}`,
+		"not the reader's": `{"version":1,"plugin":"file","path":"PATH","position":"nonsense"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFile(t, "kern.log")
+			state := t.TempDir()
+			content = strings.ReplaceAll(content, "PATH", f.path)
+			if err := os.WriteFile(filepath.Join(state, "kern.json"), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := run(t, open(t, patterns(t, "oops"), Options{StateDir: state}, f.config("kern")), newRecorder())
+			r.rec.until(t, "loss", r.rec.has("lost log/kern 0 bad-position"))
+			r.rec.until(t, "start", r.rec.has("+log/kern"))
+			f.add("oops\n")
+			r.rec.until(t, "line", r.rec.has("oops"))
+		})
+	}
+}
+
+// A log of the same name that is another one is begun as a new one.
+func TestPositionOfAnotherLog(t *testing.T) {
+	state := t.TempDir()
+	a, b := newFile(t, "a.log"), newFile(t, "b.log")
+	r := run(t, open(t, patterns(t, "oops"), Options{StateDir: state}, a.config("log")), newRecorder())
+	r.rec.until(t, "start", r.rec.has("+log/log"))
+	a.add("oops a\n")
+	r.rec.until(t, "line", r.rec.has("oops a"))
+	r.stop()
+	b.add("oops of before\n")
+	r = run(t, open(t, patterns(t, "oops"), Options{StateDir: state}, b.config("log")), newRecorder())
+	r.rec.until(t, "start", r.rec.has("+log/log"))
+	b.add("oops b\n")
+	r.rec.until(t, "line", r.rec.has("oops b"))
+	r.stop()
+	for _, text := range r.rec.told() {
+		if strings.HasPrefix(text, "lost") || text == "oops of before" {
+			t.Errorf("told: %s", text)
+		}
+	}
+}
+
+// A position that can't be saved is counted, and reading goes on.
+func TestUnwritableState(t *testing.T) {
+	f := newFile(t, "kern.log")
+	state := filepath.Join(t.TempDir(), "gone")
+	r := run(t, open(t, patterns(t, "oops"), Options{StateDir: state}, f.config("kern")), newRecorder())
+	r.rec.until(t, "start", r.rec.has("+log/kern"))
+	f.add("oops\n")
+	r.rec.until(t, "line", r.rec.has("oops"))
+	if s := r.Stats()[0]; s.SaveErrors == 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// The kernel's own log of this machine is read from the boot and, by another one
+// at the position, not again.
+func TestKernelLog(t *testing.T) {
+	if f, err := os.Open("/dev/kmsg"); err != nil {
+		t.Skipf("the kernel's log can't be read here: %v", err)
+	} else if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	state := t.TempDir()
+	c := Config{Name: "kmsg", Plugin: KMsg, Lookback: 1000 * time.Hour}
+	r := run(t, open(t, patterns(t, `.`), Options{StateDir: state}, c), newRecorder())
+	r.rec.until(t, "start", r.rec.has("+log/kmsg"))
+	r.rec.until(t, "lines", func() bool { return r.Stats()[0].Matched > 0 })
+	r.stop()
+	var last uint64
+	for _, ev := range r.rec.all() {
+		if ev.Log != nil {
+			last = max(last, ev.Log.Seq)
+		}
+	}
+	r = run(t, open(t, patterns(t, `.`), Options{StateDir: state}, c), newRecorder())
+	r.rec.until(t, "start", r.rec.has("+log/kmsg"))
+	r.stop()
+	for _, ev := range r.rec.all() {
+		if ev.Log != nil && ev.Log.Seq <= last {
+			t.Errorf("told again: %+v", ev.Log)
+		}
+	}
+}
+
+// In a container the kernel's log is that below the host's root, or its own: both
+// are of one kernel.
+func TestKernelLogOfTheHost(t *testing.T) {
+	root := t.TempDir()
+	if got := kmsgPath(root, ""); got != "/dev/kmsg" {
+		t.Errorf("without one below the root: %s", got)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "dev/kmsg"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := kmsgPath(root, ""); got != filepath.Join(root, "dev/kmsg") {
+		t.Errorf("with one below the root: %s", got)
+	}
+}
+
+func FuzzPositionFile(f *testing.F) {
+	f.Add([]byte(`{"version":1,"plugin":"kmsg","position":"b 7","windows":[{"key":"a","lines":"Ymlu\n"},{"lines":""}]}`))
+	f.Add([]byte(`{"version":1,"plugin":"kmsg","windows":[{"lines":null}]}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		s := open(t, patterns(t, "a\nb"), Options{StateDir: t.TempDir()}, Config{Name: "k", Plugin: KMsg})
+		l := s.logs[0]
+		l.emit = newRecorder().emit
+		if err := os.WriteFile(l.positionPath(), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		position := l.load()
+		if err := l.handle(line("b")); err != nil {
+			t.Error(err)
+		}
+		l.reader = &script{pos: func() logs.Position { return position + "x" }}
+		l.save()
+		if again := open(t, patterns(t, "a\nb"), l.o, l.cfg).logs[0].load(); again != position+"x" {
+			t.Errorf("saved %q, loaded %q", position+"x", again)
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package logsource
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/logs/file"
+	"github.com/kernosis/kernosis/collector/logs/journald"
+	"github.com/kernosis/kernosis/collector/logs/kmsg"
+)
+
+// reader is what the packages below collector/logs have.
+type reader interface {
+	Run(ctx context.Context, handle func(logs.Item) error) error
+	Position() logs.Position
+}
+
+// openReader makes the reader of a log.
+func openReader(l *source, position logs.Position, status func(error)) (reader, error) {
+	c := &l.cfg
+	lookback := thisBoot(c.Lookback, hostfs.BootTime())
+	switch c.Plugin {
+	case KMsg:
+		return kmsg.New(kmsg.Config{
+			Path: kmsgPath(l.o.HostRoot, c.Path), Position: position, Lookback: lookback, Status: status,
+		}), nil
+	case Journald:
+		return journald.New(journald.Config{
+			Root: l.o.HostRoot, Directory: c.Path, Filter: journald.Filter{Identifiers: c.Identifiers},
+			Position: position, Lookback: lookback, Status: status, Log: l.o.Log,
+		})
+	default:
+		return file.New(file.Config{
+			Path: c.Path, Root: l.o.HostRoot, Format: c.Format, Skip: c.Skip,
+			Position: position, Lookback: lookback, Status: status, Log: l.o.Log,
+		})
+	}
+}
+
+// thisBoot cuts a lookback to this boot.
+func thisBoot(lookback, uptime time.Duration) time.Duration { return max(0, min(lookback, uptime)) }
+
+// kmsgPath returns the device below the host's root, or else a container's own:
+// where there is one it is of the same kernel.
+func kmsgPath(root, path string) string {
+	if path == "" {
+		path = "/dev/kmsg"
+	}
+	if root == "" {
+		return path
+	}
+	host := filepath.Join(root, path)
+	if _, err := os.Stat(host); errors.Is(err, fs.ErrNotExist) {
+		return path
+	}
+	return host
+}

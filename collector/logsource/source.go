@@ -1,0 +1,184 @@
+package logsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+const (
+	// firstPause and lastPause are how long after its end a reader is started
+	// again: at first and, doubled each time, at most.
+	firstPause = time.Second
+	lastPause  = time.Minute
+	// tickEvery is how often losses are told and positions looked at.
+	tickEvery = time.Second
+	// saveEvents is how many events a kill may have told again, by all logs a
+	// fraction of what the engine remembers.
+	saveEvents = 64
+	// saveIdle is how often the position is saved while lines come that matter to
+	// nobody.
+	saveIdle = 10 * time.Second
+)
+
+// errEnded is told of a reader that ends without a reason.
+var errEnded = errors.New("reading has ended")
+
+// source is one log. Its fields below mu are for whoever holds it.
+type source struct {
+	cfg       Config
+	o         Options
+	stem      string
+	patterns  *atomic.Pointer[logpattern.Set]
+	emit      Emit
+	firstTold func() // called when it has told for the first time how it is
+	clock     *hostfs.Clock
+	pause     time.Duration // firstPause, or a test's
+	open      func(*source, logs.Position, func(error)) (reader, error)
+
+	mu       sync.Mutex
+	reader   reader // nil before the first
+	streams  streams
+	stats    Stats
+	losses   losses
+	saved    saved
+	told     bool   // it has told how it is
+	why      string // it is down; "": it is up
+	items    uint64 // lines and losses handled
+	lastTick uint64 // items at the last tick
+	events   int    // since the position was saved
+	wantSave bool   // before the next line
+
+	hits logpattern.Hits
+	ev   event.Event
+	data event.LogData
+}
+
+func newSource(c Config, o Options, patterns *atomic.Pointer[logpattern.Set]) *source {
+	l := &source{
+		cfg: c, o: o, stem: event.NamedStem(event.LogStem, c.Name), patterns: patterns,
+		clock: hostfs.NewClock(), pause: firstPause, open: openReader,
+	}
+	l.o.Log = o.Log.With("log", c.Name)
+	l.stats = Stats{Name: c.Name, Plugin: c.Plugin}
+	l.losses = newLosses()
+	l.streams = newStreams(c.Name)
+	return l
+}
+
+// run reads until ctx ends.
+func (l *source) run(ctx context.Context) {
+	var ticking sync.WaitGroup
+	ticking.Go(func() { l.tick(ctx) })
+	defer ticking.Wait()
+	position := l.load()
+	for pause := l.pause; ; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		err := l.read(ctx, position)
+		if ctx.Err() != nil {
+			l.end()
+			return
+		}
+		if err == nil {
+			err = errEnded
+		}
+		l.tell(err)
+		l.mu.Lock()
+		if l.reader != nil {
+			position = l.reader.Position()
+		}
+		l.mu.Unlock()
+		if time.Since(began) > lastPause {
+			pause = l.pause
+		}
+		select {
+		case <-ctx.Done():
+			l.end()
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// read runs one reader.
+func (l *source) read(ctx context.Context, position logs.Position) error {
+	r, err := l.open(l, position, l.tell)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.reader = r
+	l.mu.Unlock()
+	return r.Run(ctx, l.handle)
+}
+
+// tell tells whether the log can be read, when that changes. What is logged from
+// then on is not missed, whatever happens: the position is saved before.
+func (l *source) tell(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	why := ""
+	if err != nil {
+		why = event.SafeText(fmt.Sprint(err), 500)
+	}
+	if l.told && why == l.why {
+		return
+	}
+	l.save()
+	if err == nil {
+		l.o.Log.Info("log is read", "plugin", l.cfg.Plugin, "path", l.cfg.Path)
+	} else {
+		l.o.Log.Warn("log can't be read", "plugin", l.cfg.Plugin, "error", err)
+	}
+	first := !l.told
+	l.told, l.why = true, why
+	l.emit(stamped(event.Event{Kind: event.Source, Source: l.stem, SourceUp: &event.SourceData{Stem: l.stem, Up: err == nil, Reason: why}}))
+	if first {
+		l.firstTold()
+	}
+}
+
+// tick tells losses and saves positions while no lines come.
+func (l *source) tick(ctx context.Context) {
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			l.ticked(time.Now())
+		}
+	}
+}
+
+func (l *source) ticked(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tellLosses(now)
+	idle := l.items == l.lastTick
+	l.lastTick = l.items
+	if l.events == 0 && now.Sub(l.saved.at) < saveIdle {
+		return
+	}
+	// While lines come, how far they were handled is sure only between two of
+	// them: the reader moves on after the call that handles one.
+	if l.wantSave = !idle; idle {
+		l.save()
+	}
+}
+
+// end saves for good. The reader has ended.
+func (l *source) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.save()
+}

@@ -1,0 +1,313 @@
+package logsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+func equal(t *testing.T, have, want []string) {
+	t.Helper()
+	if !slices.Equal(have, want) {
+		t.Errorf("have %q\nwant %q", have, want)
+	}
+}
+
+func TestLinesOfAFile(t *testing.T) {
+	f := newFile(t, "kern.log")
+	f.add("oops of before\n")
+	set, err := logpattern.Compile([]logpattern.Pattern{
+		{Name: "a", Expr: "oops"}, {Name: "b", Expr: `BUG.*\n.*RIP`}, {Name: "other", Expr: "usb", Logs: []string{"kmsg"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, open(t, set, Options{}, f.config("kern")), newRecorder())
+	r.rec.until(t, "end of the start", r.rec.has("-log: this log is not configured"))
+	f.add("usb 1\noops 1\noops 1\nBUG\nthe oops has RIP\nquiet\noops \xff\n")
+	r.rec.until(t, "last line", r.rec.has("oops \ufffd"))
+	r.stop()
+	equal(t, r.rec.told(), []string{
+		"+log/kern", "-log: this log is not configured", "oops 1", "oops 1", "BUG\nthe oops has RIP", "oops \ufffd",
+	})
+	var last uint64
+	for _, ev := range r.rec.all()[2:] {
+		d := ev.Log
+		if ev.Kind != event.Log || d.Log != "kern" || d.Origin != f.path || d.Seq <= last || ev.CPU != event.NoCPU ||
+			ev.Source != "log/kern" || time.Since(ev.Time) > patience {
+			t.Errorf("event %+v of line %+v behind %d", ev, d, last)
+		}
+		last = d.Seq
+	}
+	s := r.Stats()[0]
+	if s.Lines != 7 || s.Matched != 4 || s.Bytes != uint64(len("usb 1oops 1oops 1BUGthe oops has RIPquietoops x")) || len(s.Lost) != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestNoLogs(t *testing.T) {
+	r := run(t, open(t, patterns(t, "x"), Options{}), newRecorder())
+	r.rec.until(t, "word on logs", r.rec.has("-log: no log is configured"))
+}
+
+// The lines of two units are not two lines of one, whoever writes first.
+func TestUnitsAreNotNeighbours(t *testing.T) {
+	s := open(t, patterns(t, `first\nsecond`, "part"), Options{}, Config{Name: "j", Plugin: Journald})
+	rec := newRecorder()
+	scripted(s, 0, func(ctx context.Context, handle func(logs.Item) error, status func(error)) error {
+		status(nil)
+		for _, l := range []struct{ unit, origin, text string }{
+			{"a", "", "first"}, {"b", "", "second"}, {"a", "", "second"},
+			{"", "x", "first"}, {"", "y", "second"}, {"", "x", "second"},
+			{"c", "", "first\nsecond\npart 2\nno\npart 4"},
+		} {
+			item := line(l.text)
+			item.Line.Unit, item.Line.Origin, item.Line.Seq = l.unit, l.origin, 7
+			if err := handle(item); err != nil {
+				t.Error(err)
+			}
+		}
+		// More units than are followed: the oldest are forgotten.
+		for i := range maxStreams + 1 {
+			item := line("first")
+			item.Line.Unit = strconv.Itoa(i)
+			handle(item)
+		}
+		item := line("second")
+		item.Line.Unit = "0"
+		handle(item)
+		item.Line.Unit = "2" // 1 had to go for 0
+		handle(item)
+		handle(line("part of the end"))
+		<-ctx.Done()
+		return nil
+	})
+	r := run(t, s, rec)
+	rec.until(t, "end", rec.has("part of the end"))
+	r.stop()
+	equal(t, rec.lines(), []string{"first\nsecond", "first\nsecond", "first\nsecond", "part 2", "part 4", "first\nsecond", "part of the end"})
+	var parts []uint32
+	for _, ev := range rec.all() {
+		if ev.Log != nil {
+			parts = append(parts, ev.Log.Part)
+		}
+	}
+	if !slices.Equal(parts, []uint32{0, 0, 1, 2, 4, 0, 0}) {
+		t.Errorf("parts %v", parts)
+	}
+	if s := s.Stats()[0]; s.Lines != 7+maxStreams+1+3 || s.Matched != 5 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// Rules change between two lines: nothing of what old and new ones look for is
+// lost, nor what a pattern of several lines has seen before.
+func TestReload(t *testing.T) {
+	s := open(t, patterns(t, `number \d+`, `begin\nend`), Options{}, Config{Name: "k", Plugin: KMsg})
+	const lines = 20_000
+	reloads := 0
+	scripted(s, 0, func(ctx context.Context, handle func(logs.Item) error, status func(error)) error {
+		status(nil)
+		for i := range lines {
+			if i%100 == 0 {
+				reloads++
+				s.SetPatterns(patterns(t, `begin\nend`, `number \d+`, fmt.Sprint("something else ", i)))
+			}
+			handle(line(fmt.Sprint("number ", i)))
+			if i%1000 == 0 {
+				handle(line("begin"))
+				s.SetPatterns(patterns(t, `begin\nend`, `number \d+`))
+				handle(line("end"))
+			}
+		}
+		handle(line("number of the end 1"))
+		handle(line("number 0"))
+		<-ctx.Done()
+		return nil
+	})
+	rec := newRecorder()
+	r := run(t, s, rec)
+	rec.until(t, "last line", func() bool { return s.Stats()[0].Lines == lines+lines/1000*2+2 })
+	r.stop()
+	numbers, spans := 0, 0
+	for _, text := range rec.lines() {
+		switch {
+		case text == fmt.Sprint("number ", numbers):
+			numbers++
+		case text == "begin\nend":
+			spans++
+		case text != "number 0":
+			t.Fatalf("%q, number %d was due", text, numbers)
+		}
+	}
+	if numbers != lines || spans != lines/1000 {
+		t.Errorf("%d numbers and %d spans over %d reloads, want %d and %d", numbers, spans, reloads, lines, lines/1000)
+	}
+}
+
+// A reader that ends is started again, later each time, and the source is down
+// meanwhile; the same reason is told once.
+func TestReaderThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, patterns(t, "x"), Options{}, Config{Name: "k", Plugin: KMsg})
+		began := time.Now()
+		var starts []time.Duration
+		scripted(s, 0, func(ctx context.Context, _ func(logs.Item) error, status func(error)) error {
+			starts = append(starts, time.Since(began))
+			switch len(starts) {
+			case 3:
+				return nil
+			case 8:
+				status(nil)
+				time.Sleep(2 * time.Minute)
+				return errors.New("broken pipe")
+			case 10:
+				status(nil)
+				<-ctx.Done()
+				return nil
+			}
+			return errors.New("no permission")
+		})
+		rec := newRecorder()
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Run(ctx, rec.emit)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		const n = time.Second
+		want := []time.Duration{0, n, 3 * n, 7 * n, 15 * n, 31 * n, 63 * n, 123 * n, 244 * n, 246 * n}
+		if !slices.Equal(starts, want) {
+			t.Errorf("started after %v, want %v", starts, want)
+		}
+		equal(t, rec.told(), []string{
+			"-log/k: no permission", "-log: this log is not configured", "-log/k: reading has ended", "-log/k: no permission", "+log/k",
+			"-log/k: broken pipe", "-log/k: no permission", "+log/k",
+		})
+	})
+}
+
+// What is lost is told with its number, at once and then once a second, and at the
+// latest at the end. Lines on its two sides are not neighbours.
+func TestLosses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, patterns(t, `first\nsecond`), Options{}, Config{Name: "k", Plugin: KMsg})
+		lose := func(reason logs.Reason, lines, bytes uint64) logs.Item {
+			return logs.Item{Loss: &logs.Loss{Reason: reason, Lines: lines, Bytes: bytes}}
+		}
+		scripted(s, 0, func(ctx context.Context, handle func(logs.Item) error, status func(error)) error {
+			status(nil)
+			handle(line("first"))
+			handle(lose(logs.Overrun, 5, 0))
+			handle(line("second"))
+			for range 1000 {
+				handle(lose(logs.Overrun, 2, 0))
+				handle(lose(logs.Malformed, 1, 0))
+			}
+			time.Sleep(5 * time.Second)
+			handle(lose(logs.Truncated, 0, 0))
+			handle(line("first"))
+			handle(lose(logs.TooLong, 1, 100)) // its end alone
+			handle(line("second"))
+			handle(lose(logs.TooLong, 1, 0))
+			<-ctx.Done()
+			return nil
+		})
+		rec := newRecorder()
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Run(ctx, rec.emit)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		equal(t, rec.told()[2:], []string{
+			"lost log/k 5 overrun", "lost log/k 1000 malformed", "lost log/k 2000 overrun", "lost log/k 0 truncated",
+			"first\nsecond", "lost log/k 1 too-long",
+		})
+		st := s.Stats()[0]
+		if st.Lost[logs.Overrun] != (Lost{Times: 1001, Lines: 2005}) || st.Lost[logs.Truncated] != (Lost{Times: 1}) || st.Cut != 1 || st.CutBytes != 100 {
+			t.Errorf("stats %+v", st)
+		}
+	})
+}
+
+// What was logged before this boot, or too early in it, is not told but counted.
+func TestBoots(t *testing.T) {
+	now := time.Now()
+	for _, tt := range []struct {
+		plugin string
+		delay  time.Duration
+		line   logs.Line
+		skip   bool
+	}{
+		{Journald, 0, logs.Line{Time: now.Add(-1000 * 24 * time.Hour)}, true},
+		{Journald, 0, logs.Line{Time: now.Add(-1000 * 24 * time.Hour), BootTime: 1}, false}, // before the clock was set
+		{Journald, 0, logs.Line{Time: now}, false},
+		{Journald, time.Minute, logs.Line{Time: now, BootTime: 59 * time.Second}, true},
+		{Journald, time.Minute, logs.Line{Time: now, BootTime: time.Minute}, false},
+		{File, 0, logs.Line{Time: now.Add(-1000 * 24 * time.Hour)}, true},
+		{File, 10000 * time.Hour, logs.Line{Time: now}, true},
+		{KMsg, 0, logs.Line{}, false},
+		{KMsg, time.Minute, logs.Line{}, true},
+	} {
+		c := Config{Name: "l", Plugin: tt.plugin, Path: "/x", Delay: tt.delay}
+		l := open(t, patterns(t, "x"), Options{}, c).logs[0]
+		if got := l.tooEarly(&tt.line); got != tt.skip {
+			t.Errorf("%s after %v, %+v: skipped %v", tt.plugin, tt.delay, tt.line, got)
+		}
+	}
+	if d := thisBoot(time.Hour, time.Minute); d != time.Minute {
+		t.Errorf("lookback %v within a minute of the boot", d)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, tt := range []struct {
+		field, want string
+		c           Config
+	}{
+		{"", "", Config{Name: "kmsg", Plugin: KMsg}},
+		{"", "", Config{Name: "a.log", Plugin: File, Path: "/a.log"}},
+		{"name", "at most 63", Config{Name: "a/b", Plugin: KMsg}},
+		{"name", "at most 63", Config{Name: strings.Repeat("a", 64), Plugin: KMsg}},
+		{"plugin", "want kmsg, journald or file", Config{Name: "a"}},
+		{"plugin", `"syslog"`, Config{Name: "a", Plugin: "syslog"}},
+		{"path", "missing", Config{Name: "a", Plugin: File}},
+		{"path", "absolute", Config{Name: "a", Plugin: File, Path: "a"}},
+		{"lookback", "negative", Config{Name: "a", Plugin: KMsg, Lookback: -1}},
+		{"lookback", "timestamp", Config{Name: "a", Plugin: File, Path: "/a", Lookback: 1}},
+		{"delay", "negative", Config{Name: "a", Plugin: KMsg, Delay: -1}},
+		{"identifiers", "journald only", Config{Name: "a", Plugin: KMsg, Identifiers: []string{"x"}}},
+		{"plugin", "1 to", Config{Name: "a", Plugin: Journald, Identifiers: []string{""}}},
+		{"skip", "files only", Config{Name: "a", Plugin: KMsg, Skip: []string{"x"}}},
+	} {
+		err := tt.c.Check()
+		if tt.field == "" {
+			if err != nil {
+				t.Errorf("%+v: %v", tt.c, err)
+			}
+			continue
+		}
+		e, ok := errors.AsType[*Error](err)
+		if !ok || e.Field != tt.field || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want one of %s with %q", tt.c, err, tt.field, tt.want)
+		}
+		if _, err := New([]Config{tt.c}, patterns(t, "x"), Options{}); err == nil {
+			t.Errorf("%+v is opened", tt.c)
+		}
+	}
+	twice := Config{Name: "a", Plugin: KMsg}
+	if _, err := New([]Config{twice, twice}, patterns(t, "x"), Options{}); err == nil || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("a name stands twice: %v", err)
+	}
+}

@@ -1,0 +1,111 @@
+package logsource
+
+import (
+	"slices"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// maxStreams is how many units of a journal are followed at a time. A node has
+// some hundred, of which few log within the lines that a pattern spans.
+const maxStreams = 128
+
+// stream is lines that follow each other: a log, or those of one unit.
+type stream struct{ matcher *logpattern.Matcher }
+
+// streams are those of one log. They are used by one goroutine at a time.
+type streams struct {
+	log   string
+	set   *logpattern.Set
+	byKey *simplelru.LRU[string, *stream]
+	last  *stream // the stream of the key last asked for
+	key   string
+}
+
+func newStreams(log string) streams {
+	lru, err := simplelru.NewLRU[string, *stream](maxStreams, nil)
+	if err != nil {
+		panic(err) // of a size that is no constant above 0
+	}
+	return streams{log: log, byKey: lru}
+}
+
+// use has all streams look for the patterns of set from now on.
+func (s *streams) use(set *logpattern.Set) {
+	if s.set == set {
+		return
+	}
+	s.set = set
+	for _, st := range s.byKey.Values() {
+		next := set.NewMatcher(s.log)
+		next.Resume(st.matcher.Recent())
+		st.matcher = next
+	}
+}
+
+// of returns the stream that the line belongs to.
+func (s *streams) of(plugin string, line *logs.Line) *stream {
+	key := ""
+	if plugin == Journald {
+		if key = line.Unit; key == "" {
+			key = "\x00" + line.Origin // who has none, such as the kernel
+		}
+	}
+	return s.get(key)
+}
+
+func (s *streams) get(key string) *stream {
+	if s.last != nil && s.key == key {
+		return s.last
+	}
+	st, ok := s.byKey.Get(key)
+	if !ok {
+		st = &stream{matcher: s.set.NewMatcher(s.log)}
+		s.byKey.Add(key, st)
+	}
+	s.last, s.key = st, key
+	return st
+}
+
+// forget has all streams begin anew.
+func (s *streams) forget() {
+	for _, st := range s.byKey.Values() {
+		st.matcher.Reset()
+	}
+}
+
+// window is the lines of a stream that patterns may need.
+type window struct {
+	Key   string `json:"key,omitempty"`
+	Lines []byte `json:"lines"`
+}
+
+// maxWindows bounds what is saved of them, in bytes.
+const maxWindows = 256 << 10
+
+// windows returns them, those of the latest lines first.
+func (s *streams) windows() []window {
+	var out []window
+	size := 0
+	for _, key := range slices.Backward(s.byKey.Keys()) {
+		st, _ := s.byKey.Peek(key)
+		lines := st.matcher.Recent()
+		if size += len(lines); size > maxWindows {
+			break
+		}
+		if lines != nil {
+			out = append(out, window{Key: key, Lines: lines})
+		}
+	}
+	return out
+}
+
+// resume puts windows back.
+func (s *streams) resume(windows []window) {
+	for _, w := range slices.Backward(windows) {
+		s.get(w.Key).matcher.Resume(w.Lines)
+	}
+}
