@@ -91,6 +91,17 @@ func TestShippedLogRulesAskForTheKernel(t *testing.T) {
 	}
 }
 
+// TestShippedFaultsAreNoRules: a rule that replaces a shipped one of its name, with
+// other groups perhaps, must not share the shipped log rule's fault unless it says so.
+func TestShippedFaultsAreNoRules(t *testing.T) {
+	set := shipped(t)
+	for _, r := range set.Rules() {
+		if _, ok := set.Rule(r.Fault); ok && r.Fault != r.Name {
+			t.Errorf("rule %s: its fault %s is the name of a rule, so of all that replace it", r.Name, r.Fault)
+		}
+	}
+}
+
 // TestShippedLogRulesOnFaults: what is told of real faults of a 6.18 kernel, and
 // nothing of them where the kernel has not written the lines.
 func TestShippedLogRulesOnFaults(t *testing.T) {
