@@ -173,7 +173,7 @@ func TestShippedFaultAlsoFromLog(t *testing.T) {
 	set, err := detector.Load(rules.FS, layer(`
 rules:
 - name: oom-kill-log
-  fault: oom-kill
+  fault: oom
   events: [log]
   logs: [kmsg]
   pattern: 'oom-kill:.*,task_memcg=(?P<path>[^,]*?(?:(?P<id>[0-9a-f]{64})(?:\.scope)?)?),task=(?P<task>.*),pid=(?P<pid>\d+),uid='
@@ -200,7 +200,7 @@ rules:
 		e.Observe(probe, at(time.Second))
 		kills := 0
 		for _, p := range e.Problems() {
-			if p.Fault == "oom-kill" {
+			if p.Fault == "oom" {
 				if kills++; p.Count != 1 {
 					t.Errorf("%s: counted %d times", path, p.Count)
 				}

@@ -1,0 +1,171 @@
+package detector_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/rules"
+)
+
+const kernelLogs = "../collector/logpattern/testdata"
+
+func shipped(tb testing.TB) *detector.RuleSet {
+	tb.Helper()
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return set
+}
+
+// kernelLog returns the records of a kernel's log, in which /dev/kmsg's escapes
+// are resolved.
+func kernelLog(tb testing.TB, path string) [][]byte {
+	tb.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
+	for i, l := range lines {
+		l = bytes.ReplaceAll(l, []byte(`\x09`), []byte("\t"))
+		lines[i] = bytes.ReplaceAll(l, []byte(`\x0a`), []byte("\n"))
+	}
+	return lines
+}
+
+func bootLogs(tb testing.TB) []string {
+	tb.Helper()
+	paths, err := filepath.Glob(kernelLogs + "/boot-*.log")
+	if err != nil || len(paths) < 2 {
+		tb.Fatalf("logs of boots: %v (%v)", paths, err)
+	}
+	return paths
+}
+
+// TestShippedPatternsOnHealthyBoots: what a kernel says when all is well is no
+// business of any shipped rule.
+func TestShippedPatternsOnHealthyBoots(t *testing.T) {
+	set := shipped(t).PatternSet()
+	for _, path := range bootLogs(t) {
+		m := set.NewMatcher("kmsg")
+		var hits logpattern.Hits
+		for i, line := range kernelLog(t, path) {
+			m.Match(line, &hits)
+			for _, h := range hits.Hits {
+				t.Errorf("%s:%d: %s matches %q", filepath.Base(path), i+1, set.Pattern(h.Pattern).Name, line)
+			}
+		}
+	}
+}
+
+// TestShippedPatternsHaveLiterals: none is run on every line.
+func TestShippedPatternsHaveLiterals(t *testing.T) {
+	set := shipped(t).PatternSet()
+	for _, i := range set.Unfiltered() {
+		t.Errorf("%s has no literal, so its expression runs on every line", set.Pattern(i).Name)
+	}
+}
+
+// TestShippedLogRulesAskForTheKernel: any process may write to the kernel's log.
+func TestShippedLogRulesAskForTheKernel(t *testing.T) {
+	const kernel = `log.origin == "kernel"`
+	for _, r := range shipped(t).Rules() {
+		switch {
+		case r.Pattern == "":
+		case !slices.Equal(r.Logs, []string{"kmsg"}) || !strings.HasPrefix(r.When, kernel):
+			t.Errorf("rule %s: logs %v, when %q: want kmsg and %s", r.Name, r.Logs, r.When, kernel)
+		case r.ClearPattern != "":
+			t.Errorf("rule %s: clearPattern is matched whoever wrote the line: use clearWhen", r.Name)
+		case r.ClearWhen != "" && !strings.HasPrefix(r.ClearWhen, kernel):
+			t.Errorf("rule %s: clearWhen %q: want %s", r.Name, r.ClearWhen, kernel)
+		}
+	}
+}
+
+// TestShippedFaultsAreNoRules: a rule that replaces a shipped one of its name, with
+// other groups perhaps, must not share the shipped log rule's fault unless it says so.
+func TestShippedFaultsAreNoRules(t *testing.T) {
+	set := shipped(t)
+	for _, r := range set.Rules() {
+		if _, ok := set.Rule(r.Fault); ok && r.Fault != r.Name {
+			t.Errorf("rule %s: its fault %s is the name of a rule, so of all that replace it", r.Name, r.Fault)
+		}
+	}
+}
+
+// TestShippedLogRulesOnFaults: what is told of real faults of a 6.18 kernel, and
+// nothing of them where the kernel has not written the lines.
+func TestShippedLogRulesOnFaults(t *testing.T) {
+	want := []string{
+		"oom-kill-log , /kernosis-inject-18522-oom firing",
+		"ext4-error-log loop0, trigger_test_error firing",
+		"readonly-filesystem-log loop0 firing",
+		"ext4-error-log loop0, trigger_test_error firing",
+		"ext4-error-log loop0, trigger_test_error firing",
+		"readonly-filesystem-log loop0 resolved", // the device is mounted anew
+		"readonly-filesystem-log loop0 firing",
+		"xfs-shutdown loop0 firing",
+		"readonly-filesystem-log loop0 resolved",
+		"xfs-shutdown loop0 resolved",
+	}
+	for _, origin := range []string{"kernel", "user"} {
+		e := detector.NewEngine(shipped(t))
+		var got []string
+		for i, line := range kernelLog(t, kernelLogs+"/faults-6.18.log") {
+			// Within 5 minutes, so that none is over by quiet.
+			now := at(time.Duration(i) * time.Second)
+			ev := logged(time.Duration(i)*time.Second, string(line))
+			ev.BootTime, ev.Log.Log, ev.Log.Origin = event.Duration(i+1), "kmsg", origin
+			for _, tr := range e.Observe(ev, now) {
+				if p := tr.Problem; p != nil {
+					got = append(got, p.Rule+" "+p.Group+" "+strings.ToLower(string(p.State)))
+				}
+			}
+		}
+		if origin == "kernel" && !slices.Equal(got, want) {
+			t.Errorf("told:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if origin != "kernel" && got != nil {
+			t.Errorf("of lines that %s wrote is told: %v", origin, got)
+		}
+		if failed := e.Stats().EvalErrors; len(failed) > 0 {
+			t.Errorf("expressions failed: %v", failed)
+		}
+	}
+}
+
+// BenchmarkShippedPatterns is the cost of a line for all shipped log rules: of a
+// boot, in which none matches, and of real faults.
+func BenchmarkShippedPatterns(b *testing.B) {
+	set := shipped(b).PatternSet()
+	for _, path := range append(bootLogs(b), kernelLogs+"/faults-6.18.log") {
+		b.Run(strings.TrimSuffix(filepath.Base(path), ".log"), func(b *testing.B) {
+			log := kernelLog(b, path)
+			m := set.NewMatcher("kmsg")
+			var hits logpattern.Hits
+			for _, line := range log {
+				m.Match(line, &hits)
+			}
+			b.ReportAllocs()
+			before, n := m.Stats(), 0
+			for b.Loop() {
+				m.Match(log[n], &hits)
+				if n++; n == len(log) {
+					n = 0
+				}
+			}
+			after := m.Stats()
+			b.ReportMetric(float64(after.Runs-before.Runs)/float64(after.Lines-before.Lines), "runs/line")
+			b.ReportMetric(float64(set.Len()), "patterns")
+		})
+	}
+}
