@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"collector/logpattern": {},
 	"collector/logs":       {"collector/hostfs"},
 	"collector/hostfs":     {"collector/event"},
+	"collector/plugin":     {"collector/event", "collector/hostfs"},
 	"detector":             {"collector/event", "collector/logpattern", "detector/problem"},
 	"detector/problem":     {"collector/event"},
 	"detector/ruletest":    {"collector/event", "detector/problem", "detector"},
