@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +17,8 @@ func parent(t *testing.T) string {
 	if err != nil {
 		t.Skipf("no control group may be made here: %v", err)
 	}
-	dir, err := os.MkdirTemp(own, "kernosis-plugin-test-")
-	if err != nil {
+	dir := filepath.Join(own, "kernosis-plugin-test-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Skipf("no control group may be made here: %v", err)
 	}
 	t.Cleanup(func() { until(t, "end of the group", func() bool { return os.Remove(dir) == nil }) })

@@ -44,12 +44,9 @@ type Result struct {
 
 // The reasons for which the agent has ended a run.
 var (
-	//nolint:gochecknoglobals // constant
-	ErrTimeout = errors.New("time limit reached")
-	//nolint:gochecknoglobals // constant
+	ErrTimeout   = errors.New("time limit reached")
 	ErrProcesses = errors.New("too many processes")
 	// ErrStuck: it was killed, but has not ended: it is in uninterruptible sleep.
-	//nolint:gochecknoglobals // constant
 	ErrStuck = errors.New("killed, but has not ended")
 )
 

@@ -95,7 +95,7 @@ func (r *Runner) first(i int) time.Duration {
 // left out.
 func following(last time.Time, interval time.Duration, now time.Time) time.Time {
 	passed := max(0, now.Sub(last))
-	return last.Add((passed/interval + 1) * interval)
+	return last.Add(passed - passed%interval + interval)
 }
 
 // schedule is the state of one check.

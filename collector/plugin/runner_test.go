@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -189,7 +190,7 @@ func TestConcurrency(t *testing.T) {
 	results := make(chan Result, 1000)
 	stop := run(t, cfg, results)
 	seen := map[string]int{}
-	for n := 0; n < 30; n++ {
+	for range 30 {
 		r := <-results
 		seen[r.Check]++
 		if r.Status != OK {
@@ -228,20 +229,20 @@ func TestFirstRunsAreSpread(t *testing.T) {
 	cfg := Config{Name: "t", InvokeInterval: time.Minute}
 	path := script(t, "exit 0")
 	for i := range 4 {
-		cfg.Checks = append(cfg.Checks, Check{Name: fmt.Sprint(i), Path: path})
+		cfg.Checks = append(cfg.Checks, Check{Name: strconv.Itoa(i), Path: path})
 	}
 	cfg.Checks[3].InvokeInterval = 4 * time.Second
 	r, err := New(cfg, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounds := [][2]time.Duration{{0, 2500}, {2500, 5000}, {5000, 7500}, {3000, 4000}}
+	bounds := [][2]int64{{0, 2500}, {2500, 5000}, {5000, 7500}, {3000, 4000}} // ms
 	different := map[time.Duration]bool{}
 	for range 100 {
 		for i, b := range bounds {
 			got := r.first(i)
 			different[got] = true
-			if got < b[0]*time.Millisecond || got > b[1]*time.Millisecond {
+			if ms := got.Milliseconds(); ms < b[0] || ms > b[1] {
 				t.Fatalf("check %d begins after %v, want %v ms", i, got, b)
 			}
 		}
@@ -266,7 +267,7 @@ func TestHandleIsCalledByOneAtATime(t *testing.T) {
 	path := script(t, "exit 0")
 	cfg := Config{Name: "t", Spread: 1, InvokeInterval: time.Millisecond}
 	for i := range 3 {
-		cfg.Checks = append(cfg.Checks, Check{Name: fmt.Sprint(i), Path: path})
+		cfg.Checks = append(cfg.Checks, Check{Name: strconv.Itoa(i), Path: path})
 	}
 	n := 0 // the race detector tells
 	ctx, cancel := context.WithCancel(t.Context())
