@@ -36,6 +36,9 @@ var mayImport = map[string][]string{
 	"cmd/kernosis":         {"bpf", "collector", "detector", "reporter", "cmd"},
 	"cmd/kernosis/inject":  {},
 
+	// Figures of the node, which are no events.
+	"collector/systemstats": {"collector/event"},
+
 	// Only tests import these.
 	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/journal"},
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
