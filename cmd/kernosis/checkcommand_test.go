@@ -77,6 +77,7 @@ func TestCheckCommandsTellWrongUseInTheMessage(t *testing.T) {
 		{[]string{"health-checker", "--component=cri", "--crictl-path="}, "the crictl-path cannot be empty for cri component"},
 		{[]string{"health-checker", "--component=cri", "--cri-socket-path="}, "the cri-socket-path cannot be empty for cri component"},
 		{[]string{"health-checker", "--cooldown-time=-1s"}, "--cooldown-time -1s: want 0 or more"},
+		{[]string{"health-checker", "--health-check-timeout=0"}, "--health-check-timeout 0s: want more than 0, or nothing is healthy"},
 		{[]string{"health-checker", "--log-pattern=x"}, `invalid argument "x" for "--log-pattern" flag: "x": want COUNT:REGEX`},
 		{[]string{"health-checker", "oops"}, `unexpected argument "oops"`},
 		{[]string{"log-counter", "--pattern=x"}, "--lookback 0s: want more than 0, or nothing is counted"},

@@ -109,6 +109,9 @@ func (h *healthCheck) complete() error {
 			return fmt.Errorf("--%s %v: want 0 or more", name, d)
 		}
 	}
+	if h.limit == 0 {
+		return errors.New("--health-check-timeout 0s: want more than 0, or nothing is healthy")
+	}
 	if h.component == componentCRI && h.crictl == "" {
 		return errors.New("the crictl-path cannot be empty for cri component")
 	}

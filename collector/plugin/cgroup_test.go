@@ -1,7 +1,10 @@
 package plugin
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -64,6 +67,30 @@ func TestProcessesOfACheckAreBounded(t *testing.T) {
 		t.Errorf("error %v, want %v", r.Err, ErrProcesses)
 	}
 	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+}
+
+// TestControlGroupThatCannotBeEntered takes a folder that is none for one.
+func TestControlGroupThatCannotBeEntered(t *testing.T) {
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var log bytes.Buffer
+	g := &group{dir: dir.Name(), fd: int(dir.Fd()), log: slog.New(slog.NewTextHandler(&log, nil))}
+	for range 2 {
+		p := Program{Path: script(t, "echo ran"), Timeout: patience, group: g}
+		if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "ran\n" {
+			t.Errorf("%v %q", o.Err, o.Stdout)
+		}
+	}
+	if n := strings.Count(log.String(), "checks run without a control group"); n != 1 || !strings.Contains(log.String(), "bad file descriptor") {
+		t.Errorf("log: %s", log.String())
+	}
+	p := Program{Path: "/no/such", Timeout: patience, group: &group{fd: int(dir.Fd()), log: g.log}}
+	if o := p.Run(t.Context()); !errors.Is(o.Err, fs.ErrNotExist) || p.group.disabled.Load() {
+		t.Errorf("%v", o.Err)
+	}
 }
 
 func hasPids(dir string) bool {

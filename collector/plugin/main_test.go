@@ -105,7 +105,7 @@ func initProgram(check string) int {
 	if err != nil {
 		return 3
 	}
-	go reapOrphans(ctx, proc, 100*time.Millisecond, slog.New(slog.DiscardHandler))
+	go reapOrphans(ctx, proc, 500*time.Millisecond, slog.New(slog.DiscardHandler))
 	for range 3 {
 		p := Program{Path: check, Timeout: patience}
 		if o := p.Run(ctx); o.Err != nil || o.State.ExitCode() != 0 {

@@ -16,7 +16,7 @@ import (
 const (
 	// drainFor is how long after its own end what a program has started may still
 	// write: the tee of "exec > >(tee …)" ends a moment later.
-	drainFor = 200 * time.Millisecond
+	drainFor = 500 * time.Millisecond
 	// killFor is how long a killed process may take to end. It takes this long to
 	// free the memory of a large one; longer is uninterruptible sleep.
 	killFor = 2 * time.Second
@@ -74,6 +74,7 @@ type process struct {
 	exited  chan struct{} // closed when it has ended, and is a zombie
 	release chan struct{} // closed when it may be waited for
 	ended   chan struct{} // closed when that was done
+	waited  error         // what came of it
 }
 
 // start starts the program in its control group, or without one where that can't
@@ -84,16 +85,16 @@ func (p *Program) start() (*process, error) {
 		return p.fork(-1)
 	}
 	run, err := p.fork(fd)
-	if err == nil {
-		return run, nil
+	if err == nil || errors.Is(err, unix.ETXTBSY) {
+		return run, err // being written just now: a second try may succeed
 	}
 	// clone3 with a control group may be forbidden (seccomp), whatever the program
 	// is like: then it runs without one.
-	if again, err := p.fork(-1); err == nil {
+	again, other := p.fork(-1)
+	if other == nil {
 		p.group.unusable(err)
-		return again, nil
 	}
-	return nil, err
+	return again, other
 }
 
 // fork starts the program; cgroup is a directory, or negative.
@@ -153,7 +154,7 @@ func (r *process) hold(started chan<- error) {
 	}
 	close(r.exited)
 	<-r.release
-	_ = r.cmd.Wait() // how it ended is in ProcessState
+	r.waited = r.cmd.Wait()
 	close(r.ended)
 }
 
@@ -175,7 +176,10 @@ func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 		r.drained(drainFor) // those that were killed close their ends by themselves
 		close(r.release)
 		<-r.ended
-		o.State = r.cmd.ProcessState
+		if o.State = r.cmd.ProcessState; o.State == nil {
+			// Somebody else in this process has waited for it.
+			o.Err = errors.Join(o.Err, fmt.Errorf("wait for %s: %w", r.cmd.Path, r.waited))
+		}
 	}
 	r.stdout.close()
 	r.stderr.close()

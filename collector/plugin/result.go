@@ -70,7 +70,7 @@ func (c *Check) result(o *Outcome, limit int) Result {
 	case errors.Is(o.Err, ErrProcesses):
 		r.explain("killed: it has started too many processes", limit)
 	case o.Err != nil:
-		r.explain("Error in starting plugin: "+o.Err.Error(), limit)
+		r.explain(o.Err.Error(), limit) // it says what was tried
 	case o.State.Exited() && o.State.ExitCode() == 0:
 		r.Status = OK
 	case o.State.Exited() && o.State.ExitCode() == 1:
