@@ -88,12 +88,25 @@ func testProgram(name string, args []string) int {
 		}
 		_ = r.Run(context.Background())
 	case "init": // gets the orphans, and leaves none
-		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		if os.Getpid() == 1 {
+			if err := ownProc(); err != nil {
+				fmt.Println("mount /proc:", err)
+				return 3
+			}
+		} else if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return 3
 		}
 		return initProgram(args[0])
 	}
 	return 3
+}
+
+// ownProc shows the processes of this pid namespace.
+func ownProc() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return unix.Mount("proc", "/proc", "proc", 0, "")
 }
 
 // initProgram runs a check that leaves orphans, beside a reaper, and says whether

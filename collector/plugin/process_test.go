@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -153,11 +154,26 @@ func TestProgramDiesWithTheAgent(t *testing.T) {
 	until(t, "end of the check", func() bool { return marked(t, mark) == 0 })
 }
 
-func TestOrphansAreWaitedForByProcessOne(t *testing.T) {
+func TestOrphansAreWaitedFor(t *testing.T) {
 	path, args := self(t, "init", script(t, "for i in 1 2 3 4 5; do (sleep 0.01 & ) ; done\nexit 0"))
-	out, err := exec.Command(path, args...).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v: %s", err, out)
+	t.Run("by a subreaper", func(t *testing.T) {
+		if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	t.Run("by process 1", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			t.Skip("only root makes pid namespaces")
+		}
+		cmd := exec.Command(path, args...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	// Anybody else gets none, and says so at once.
+	if err := ReapOrphans(t.Context(), nil); err != nil {
+		t.Error(err)
 	}
 }
 
