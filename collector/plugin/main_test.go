@@ -161,11 +161,13 @@ func script(t *testing.T, body string) string {
 	return path
 }
 
-// mark makes the environment of this test's programs tell them from others.
+// mark makes the environment of this test's programs tell them from others. Those
+// that are left at its end, because it fails, are killed.
 func mark(t *testing.T) (mark string) {
 	t.Helper()
 	mark = "KERNOSIS_TEST_MARK=" + t.Name() + strconv.Itoa(os.Getpid()) + "\x00"
 	t.Setenv("KERNOSIS_TEST_MARK", t.Name()+strconv.Itoa(os.Getpid()))
+	t.Cleanup(func() { killMarked(t, mark) })
 	return mark
 }
 
