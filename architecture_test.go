@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"collector/logs":       {"collector/hostfs"},
 	"collector/logsource":  {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs"},
 	"collector/hostfs":     {"collector/event"},
+	"collector/plugin":     {"collector/event", "collector/hostfs"},
 	"detector":             {"collector/event", "collector/logpattern", "detector/problem"},
 	"detector/problem":     {"collector/event"},
 	"detector/ruletest":    {"collector/event", "detector/problem", "detector"},
@@ -37,6 +38,9 @@ var mayImport = map[string][]string{
 	"reporter/metrics":     {"collector/event", "detector/problem", "reporter/journal"},
 	"cmd/kernosis":         {"bpf", "collector", "detector", "reporter", "cmd"},
 	"cmd/kernosis/inject":  {},
+
+	// Figures of the node, which are no events.
+	"collector/systemstats": {"collector/event"},
 
 	// Only tests import these.
 	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/journal"},

@@ -25,7 +25,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(execute(ctx, os.Args[1:]))
+	os.Exit(execute(ctx, calledAs(os.Args)))
 }
 
 // Exit codes.
@@ -67,7 +67,8 @@ func execute(ctx context.Context, args []string) int {
 		SilenceUsage:  true,
 	}
 	root.SetArgs(args)
-	root.AddCommand(newRun(), newFeatures(), newRules(), newLint(), newInject(), newDemo(), newVersion())
+	root.AddCommand(newRun(), newFeatures(), newRules(), newLint(), newInject(), newDemo(), newVersion(),
+		newHealthChecker(), newLogCounter())
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK

@@ -28,6 +28,7 @@ type child struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it has ended
 	err    error         // how; to be read when done is closed
+	exit   error         // the same, without what it said; nil: exit code 0
 }
 
 // startChild runs the command below root ("": the real one) until ctx ends.
@@ -60,7 +61,8 @@ func startChild(ctx context.Context, root, command string, args []string) (*chil
 		_ = in.Close() // the child has its own
 		started <- err
 		if err == nil {
-			c.err = said.explain(cmd.Wait())
+			c.exit = cmd.Wait()
+			c.err = said.explain(c.exit)
 		}
 	}()
 	if err := <-started; err != nil {

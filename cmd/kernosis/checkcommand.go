@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/collector/plugin"
+)
+
+// Exit codes of a check program, those of node-problem-detector.
+const (
+	checkOK      = 0
+	checkProblem = 1
+	checkUnknown = 2
+)
+
+// calledAs returns the arguments of the command: node-problem-detector's
+// configurations name its check programs by their paths, where links to kernosis
+// may be.
+func calledAs(args []string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	if name := filepath.Base(args[0]); name == "health-checker" || name == "log-counter" {
+		return append([]string{name}, args[1:]...)
+	}
+	return args[1:]
+}
+
+// newCheckCommand makes a command that is a check program: what it has to say goes
+// to the standard output, as the message, also that it is called wrongly.
+func newCheckCommand(use, short, long string, run func(*cobra.Command) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long}
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return answer(cmd, checkUnknown, fmt.Sprintf("unexpected argument %q", args[0]))
+		}
+		return nil
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return answer(cmd, checkUnknown, err.Error()) })
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		err := run(cmd)
+		if ee, ok := errors.AsType[*exitError](err); ok || err == nil {
+			return errorOrNil(ee)
+		}
+		return answer(cmd, checkUnknown, err.Error())
+	}
+	// node-problem-detector's programs take those of its log library.
+	fs := cmd.Flags()
+	fs.StringP("v", "v", "", "")
+	fs.String("vmodule", "", "")
+	fs.Bool("logtostderr", true, "")
+	for _, name := range []string{"v", "vmodule", "logtostderr"} {
+		fs.Lookup(name).Hidden = true
+		fs.Lookup(name).Usage = "accepted and not used"
+	}
+	return cmd
+}
+
+func errorOrNil(err *exitError) error {
+	if err == nil {
+		return nil
+	}
+	return err
+}
+
+// answer prints a check program's message, and returns the error that carries its
+// exit code.
+func answer(cmd *cobra.Command, code int, text string) error {
+	fmt.Fprintln(cmd.OutOrStdout(), text)
+	if code == checkOK {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// program runs a program of the node and returns what it printed. It is ended with
+// everything that it has started when its time is up.
+func program(ctx context.Context, limit time.Duration, name string, args ...string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", err
+	}
+	p := plugin.Program{Path: path, Args: args, Timeout: limit, Env: plainEnviron()}
+	o := p.Run(ctx)
+	switch {
+	case o.Err != nil:
+		err = o.Err
+	case !o.State.Success():
+		err = errors.New(o.State.String())
+	default:
+		return strings.TrimSuffix(string(o.Stdout), "\n"), nil
+	}
+	return "", fmt.Errorf("%s: %w: %.500q", name, err, append(slices.Clip(o.Stdout), o.Stderr...))
+}
+
+// plainEnviron is the environment with texts that can be parsed: English, and
+// times in UTC, because the abbreviation of another zone doesn't tell its offset.
+func plainEnviron() []string { return append(os.Environ(), "LC_ALL=C", "TZ=UTC") }

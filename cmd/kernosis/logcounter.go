@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/logs/file"
+	"github.com/kernosis/kernosis/collector/logs/journald"
+	"github.com/kernosis/kernosis/collector/logs/kmsg"
+)
+
+// logCount is node-problem-detector's log-counter: its flags, message and decision.
+type logCount struct {
+	identifier, path string
+	lookback, delay  time.Duration
+	pattern, revert  string
+	count            int
+	format           file.Format
+
+	set  *logpattern.Set
+	hits logpattern.Hits
+}
+
+func newLogCounter() *cobra.Command {
+	var c logCount
+	cmd := newCheckCommand("log-counter", "Check program: how often a pattern is in a log",
+		`Count the lines of a log that match a pattern, as node-problem-detector's
+log-counter does. The log is the journal (a folder, or no --log-path), the kernel's
+log (/dev/kmsg) or a file.
+
+Exit code 0: found less often than --count; 1: as often or more often, and the
+message says so; 2: the log can't be read, or a flag is wrong.`,
+		c.run)
+	fs := cmd.Flags()
+	fs.StringVar(&c.identifier, "journald-source", "", "SYSLOG_IDENTIFIER in the journal: kernel, kubelet, systemd …")
+	fs.StringVar(&c.path, "log-path", "", "folder of the journal, /dev/kmsg, or a file (default the journal of journald)")
+	fs.DurationVar(&c.lookback, "lookback", 0, "how far back to count, at most to the boot")
+	fs.DurationVar(&c.delay, "delay", 0, "leave out what was logged so long after the boot")
+	fs.StringVar(&c.pattern, "pattern", "", "RE2 of the lines to count; it must match to the end of the line")
+	fs.StringVar(&c.revert, "revert-pattern", "", "RE2 of lines that each take one away from the count")
+	fs.IntVar(&c.count, "count", 1, "how often is too often")
+	fs.StringVar(&c.format.Timestamp, "timestamp", "", "a file: RE2 of the time in a line, the last group")
+	fs.StringVar(&c.format.TimestampFormat, "timestamp-format", "", "a file: layout of that time, as of Go's package time")
+	fs.StringVar(&c.format.Message, "message", "", "a file: RE2 of the text in a line, the last group")
+	return cmd
+}
+
+// run is the command.
+func (c *logCount) run(cmd *cobra.Command) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	// What is logged from now on belongs to the next call.
+	now := time.Now()
+	found, err := c.find(cmd.Context(), now)
+	if err != nil {
+		return err
+	}
+	if found >= c.count {
+		return answer(cmd, checkProblem, fmt.Sprintf("Found %d matching logs, which meets the threshold of %d", found, c.count))
+	}
+	return nil
+}
+
+// check compiles the patterns, and returns what is wrong with the flags.
+func (c *logCount) check() error {
+	var errs []error
+	if c.pattern == "" {
+		errs = append(errs, errors.New("--pattern is missing"))
+	}
+	if c.lookback <= 0 {
+		errs = append(errs, fmt.Errorf("--lookback %v: want more than 0, or nothing is counted", c.lookback))
+	}
+	if c.delay < 0 {
+		errs = append(errs, fmt.Errorf("--delay %v: want 0 or more", c.delay))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	patterns := []logpattern.Pattern{{Name: "--pattern", Expr: c.pattern, AnchorEnd: true, Lines: logpattern.MaxLines}}
+	if c.revert != "" {
+		patterns = append(patterns, logpattern.Pattern{Name: "--revert-pattern", Expr: c.revert, AnchorEnd: true, Lines: logpattern.MaxLines})
+	}
+	var err error
+	c.set, err = logpattern.Compile(patterns)
+	return err
+}
+
+// find counts the lines from the start of the period until now.
+func (c *logCount) find(ctx context.Context, now time.Time) (found int, err error) {
+	start := now.Add(-c.lookback)
+	if stable := now.Add(c.delay - hostfs.BootTime()); start.Before(stable) {
+		start = stable
+	}
+	if !start.Before(now) {
+		return 0, nil // the node has booted just now
+	}
+	read, err := c.reader(time.Since(start))
+	if err != nil {
+		return 0, err
+	}
+	matcher := c.set.NewMatcher("")
+	err = read(ctx, func(item logs.Item) error {
+		// The reader's own lookback is a little longer by now, and a file's line
+		// may lack a time.
+		if item.Line == nil || item.Line.Time.Before(start) || item.Line.Time.After(now) {
+			return nil
+		}
+		if matcher.Match(item.Line.Text, &c.hits) {
+			for _, hit := range c.hits.Hits {
+				found += 1 - 2*hit.Pattern // the second one takes away
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// reader returns what reads the log once.
+func (c *logCount) reader(lookback time.Duration) (func(context.Context, func(logs.Item) error) error, error) {
+	info, err := os.Stat(c.path)
+	switch {
+	case c.path == "" && c.identifier == "":
+		return nil, errors.New("--journald-source or --log-path is missing")
+	case c.path == "" || errors.Is(err, fs.ErrNotExist) && c.path == "/var/log/journal":
+		// Without the folder journald keeps its journal in memory.
+		return c.journal("", lookback)
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return c.journal(c.path, lookback)
+	case info.Mode()&os.ModeCharDevice != 0:
+		return kmsg.New(kmsg.Config{Path: c.path, Lookback: lookback}).Once, nil
+	}
+	if c.format.Timestamp == "" {
+		return nil, errors.New("--timestamp and --timestamp-format are missing: without them the lines of a file have no time")
+	}
+	r, err := file.New(file.Config{Path: c.path, Format: c.format, Lookback: lookback})
+	if err != nil {
+		return nil, err
+	}
+	return r.Once, nil
+}
+
+func (c *logCount) journal(dir string, lookback time.Duration) (func(context.Context, func(logs.Item) error) error, error) {
+	var f journald.Filter
+	if c.identifier != "" {
+		f.Identifiers = []string{c.identifier}
+	}
+	r, err := journald.New(journald.Config{Directory: dir, Filter: f, Lookback: lookback})
+	if err != nil {
+		return nil, err
+	}
+	return r.Once, nil
+}

@@ -1,0 +1,46 @@
+package journald
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// Once hands over the entries that are in the journal by now, and returns nil;
+// what is written meanwhile may be among them or not. It returns the error of
+// handle or of ctx, or why the journal can't be read. It takes the place of Run.
+func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
+	s := &session{r: r, handle: handle, boot: readBootID(), names: map[string]string{}}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	command, err := r.command(r.cfg.Root)
+	if err != nil {
+		return err
+	}
+	args := slices.DeleteFunc(s.args(), func(a string) bool { return a == "--follow" || a == "--no-tail" })
+	c, err := startChild(ctx, r.cfg.Root, command, args)
+	if err != nil {
+		return err
+	}
+	s.first = s.cursor != nil
+	err = s.decode(c)
+	if errors.Is(err, io.EOF) && s.handleErr == nil {
+		<-c.done // it has closed its output: it ends, or is killed with ctx
+		err = c.exit
+	}
+	said := c.stop()
+	switch {
+	case s.handleErr != nil:
+		return s.handleErr
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("read journal: %w", errors.Join(err, said))
+	}
+	return nil
+}

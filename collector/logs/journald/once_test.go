@@ -1,0 +1,67 @@
+package journald
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+func TestOnceEndsWhereTheJournalEnds(t *testing.T) {
+	j := newJournal(t)
+	j.write("a.journal", j.entry("one"), j.entry("two"), j.entry("three"))
+	cfg := Config{Directory: j.dir, Lookback: 24 * time.Hour}
+	once := func(cfg Config) (items []string, at logs.Position) {
+		t.Helper()
+		r, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = r.Once(t.Context(), func(item logs.Item) error {
+			items = append(items, string(item.Line.Text))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return items, r.Position()
+	}
+	items, at := once(cfg)
+	if want := []string{"one", "two", "three"}; !slices.Equal(items, want) {
+		t.Errorf("%q, want %q", items, want)
+	}
+	cfg.Position = at
+	if items, _ := once(cfg); len(items) > 0 {
+		t.Errorf("again: %q", items)
+	}
+	r, err := New(Config{Directory: j.dir, Lookback: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enough := errors.New("enough")
+	if err := r.Once(t.Context(), func(logs.Item) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("error %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Once(ended, func(logs.Item) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestOnceTellsWhyTheJournalCannotBeRead(t *testing.T) {
+	newJournal(t) // skips where there is no journalctl
+	r, err := New(Config{Directory: filepath.Join(t.TempDir(), "missing")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.Once(t.Context(), func(logs.Item) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "No such file") {
+		t.Errorf("error %v", err)
+	}
+}

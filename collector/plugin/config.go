@@ -1,0 +1,174 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The values that settings have unless given: those of node-problem-detector.
+const (
+	DefaultInvokeInterval  = 30 * time.Second
+	DefaultTimeout         = 5 * time.Second
+	DefaultMaxOutputLength = 80
+	DefaultConcurrency     = 3
+
+	// DefaultSpread keeps the checks of a node from starting at once, and is short
+	// enough that a node's first answer doesn't wait for it.
+	DefaultSpread = 10 * time.Second
+	// DefaultMaxProcesses is what a pipeline of some programs with some dozen
+	// threads each never reaches. pids.max counts threads.
+	DefaultMaxProcesses = 512
+
+	// maxOutput bounds what is kept of each stream, as in node-problem-detector.
+	maxOutput = 4 << 10
+)
+
+// Config is a set of checks with what they have in common. A zero value of a
+// setting is its default.
+type Config struct {
+	// Name names the set in errors and logs, and its control group. Mandatory.
+	Name string
+	// InvokeInterval is how often each check is run.
+	InvokeInterval time.Duration
+	// Timeout is how long a run may take.
+	Timeout time.Duration
+	// MaxOutputLength bounds a message, in bytes; not more than 4096 are kept.
+	MaxOutputLength int
+	// Concurrency is how many of the checks may run at a time.
+	Concurrency int
+	// SkipInitialStatus says that conditions are not to be told before the first
+	// result. It is for whoever makes conditions of results: the Runner tells
+	// nothing that no program has said.
+	SkipInitialStatus bool
+	// Spread is the period over which the first runs are spread; it is at most
+	// InvokeInterval.
+	Spread time.Duration
+	// Cgroup is the directory of a control group (v2) that is to hold those of the
+	// checks, see [OwnCgroup]; "": they have none.
+	Cgroup string
+	// MaxProcesses bounds the processes of one check, where it has a control group.
+	MaxProcesses int
+	// Checks are the programs. At least one.
+	Checks []Check
+}
+
+// Check is one program and how to run it.
+type Check struct {
+	// Name is told in results. Unique in the set.
+	Name string
+	// Path is the program: absolute, or from the agent's working directory. Its
+	// environment is the agent's.
+	Path string
+	Args []string
+	// Timeout is how long a run may take, at most that of the set; 0: that.
+	Timeout time.Duration
+	// InvokeInterval is how often it is run; 0: that of the set.
+	InvokeInterval time.Duration
+}
+
+// normal returns the configuration with its defaults, or all that is wrong with it.
+func (c Config) normal() (Config, error) {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Name == "" {
+		wrong("name is missing")
+	}
+	for _, d := range []struct {
+		field string
+		value *time.Duration
+		unset time.Duration
+	}{
+		{"invokeInterval", &c.InvokeInterval, DefaultInvokeInterval},
+		{"timeout", &c.Timeout, DefaultTimeout},
+		{"spread", &c.Spread, DefaultSpread},
+	} {
+		if *d.value < 0 {
+			wrong("%s %v: want more than 0", d.field, *d.value)
+		} else if *d.value == 0 {
+			*d.value = d.unset
+		}
+	}
+	for _, n := range []struct {
+		field string
+		value *int
+		unset int
+	}{
+		{"maxOutputLength", &c.MaxOutputLength, DefaultMaxOutputLength},
+		{"concurrency", &c.Concurrency, DefaultConcurrency},
+		{"maxProcesses", &c.MaxProcesses, DefaultMaxProcesses},
+	} {
+		if *n.value < 0 {
+			wrong("%s %d: want more than 0", n.field, *n.value)
+		} else if *n.value == 0 {
+			*n.value = n.unset
+		}
+	}
+	if len(c.Checks) == 0 {
+		wrong("checks: there is none")
+	}
+	checks, names := make([]Check, len(c.Checks)), map[string]bool{}
+	for i, check := range c.Checks {
+		field := fmt.Sprintf("checks[%d]", i)
+		switch {
+		case check.Name == "":
+			wrong("%s.name is missing", field)
+		case names[check.Name]:
+			wrong("%s.name %q: another check has it", field, check.Name)
+		}
+		names[check.Name] = true
+		if check.Timeout < 0 || check.Timeout > c.Timeout {
+			wrong("%s.timeout %v: want more than 0 and at most the timeout of all, %v", field, check.Timeout, c.Timeout)
+		}
+		if check.InvokeInterval < 0 {
+			wrong("%s.invokeInterval %v: want more than 0", field, check.InvokeInterval)
+		}
+		if err := executable(check.Path); err != nil {
+			wrong("%s.path: %w", field, err)
+		}
+		checks[i] = check.with(c)
+	}
+	c.Checks = checks
+	if err := errors.Join(errs...); err != nil {
+		return Config{}, fmt.Errorf("checks %q: %w", c.Name, err)
+	}
+	return c, nil
+}
+
+// with returns the check with what the set says where it doesn't.
+func (c Check) with(set Config) Check {
+	if c.Timeout == 0 {
+		c.Timeout = set.Timeout
+	}
+	if c.InvokeInterval == 0 {
+		c.InvokeInterval = set.InvokeInterval
+	}
+	if abs, err := filepath.Abs(c.Path); err == nil {
+		c.Path = abs // exec would look a bare name up in PATH
+	}
+	return c
+}
+
+// executable returns why path can't be run.
+func executable(path string) error {
+	if path == "" {
+		return errors.New("missing")
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return &os.PathError{Op: "run", Path: path, Err: errors.New("not a file")}
+	}
+	// AT_EACCESS and not access(2): the agent may be set-user-ID or hold file
+	// capabilities, and the program is run with the effective ones.
+	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS); err != nil {
+		return &os.PathError{Op: "run", Path: path, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// orphanGrace is how long a zombie child has to stay before it is taken for an
+// orphan that was given to us: children of our own are waited for at once.
+const orphanGrace = 5 * time.Second
+
+// ReapOrphans waits for orphans, until ctx ends, where this process is the one
+// that gets them: process 1, of a container. Elsewhere it returns at once. One
+// call serves the whole process, whoever has started them.
+//
+// It must not wait for a child that some other part of this process waits for.
+// Those are told by time: an orphan is a zombie that nobody has waited for during
+// some seconds.
+func ReapOrphans(ctx context.Context, log *slog.Logger) error {
+	if os.Getpid() != 1 {
+		return nil
+	}
+	proc, err := procfs.NewFS("/proc")
+	if err != nil {
+		return fmt.Errorf("reap orphans: %w", err)
+	}
+	return reapOrphans(ctx, proc, orphanGrace, log)
+}
+
+func reapOrphans(ctx context.Context, proc procfs.FS, grace time.Duration, log *slog.Logger) error {
+	ticker := time.NewTicker(grace)
+	defer ticker.Stop()
+	o := orphans{proc: proc}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if n := o.look(); n > 0 {
+			log.Debug("orphans of checks were waited for", "processes", n)
+		}
+	}
+}
+
+// orphans are the zombies that are children of this process.
+type orphans struct {
+	proc procfs.FS
+	seen map[zombie]bool // at the last look
+}
+
+// zombie is one, by its number and start time: numbers come again.
+type zombie struct {
+	pid   int
+	start uint64
+}
+
+// look waits for the zombies that were there at the last look already, and returns
+// how many.
+func (o *orphans) look() (reaped int) {
+	now := map[zombie]bool{}
+	if anyZombie() {
+		now = o.find()
+	}
+	for z := range now {
+		if !o.seen[z] {
+			continue
+		}
+		if pid, err := unix.Wait4(z.pid, nil, unix.WNOHANG, nil); err == nil && pid == z.pid {
+			reaped++
+			delete(now, z)
+		}
+	}
+	o.seen = now
+	return reaped
+}
+
+// anyZombie tells whether there is a zombie child at all, which costs one call.
+func anyZombie() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo != 0
+}
+
+// find returns the zombie children.
+func (o *orphans) find() map[zombie]bool {
+	found := map[zombie]bool{}
+	all, err := o.proc.AllProcs()
+	if err != nil {
+		return found
+	}
+	for _, p := range all {
+		if st, err := p.Stat(); err == nil && st.State == "Z" && st.PPID == os.Getpid() {
+			found[zombie{pid: p.PID, start: st.Starttime}] = true
+		}
+	}
+	return found
+}

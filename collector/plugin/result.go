@@ -1,0 +1,124 @@
+package plugin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// Status is what a check says. The names are API: events and metrics have them.
+type Status string
+
+// The statuses, of the exit codes 0, 1 and any other.
+const (
+	OK      Status = "ok"
+	Problem Status = "problem"
+	Unknown Status = "unknown"
+)
+
+// Result is the outcome of one run.
+type Result struct {
+	Check  string // Check.Name
+	Status Status
+	// Message is what the program has written to its standard output: one line,
+	// trimmed, fit to be shown, at most Config.MaxOutputLength bytes. Where the
+	// program says nothing and the status is Unknown it is why.
+	Message string
+	// Duration is how long the run took.
+	Duration time.Duration
+	// Err is why there is no answer of the program: it could not be started
+	// (fs.ErrNotExist …), or ErrTimeout, ErrProcesses, ErrStuck. nil: there is one.
+	Err error
+	// Truncated is how many bytes of its output were left out of Message.
+	Truncated uint64
+	// Stderr is the end of what it has written to its standard error, as Message.
+	Stderr string
+}
+
+// The reasons for which the agent has ended a run.
+var (
+	ErrTimeout   = errors.New("time limit reached")
+	ErrProcesses = errors.New("too many processes")
+	// ErrStuck: it was killed, but has not ended: it is in uninterruptible sleep.
+	ErrStuck = errors.New("killed, but has not ended")
+)
+
+// result says what an outcome means. Outcomes of runs that were aborted because
+// the agent ends have none.
+func (c *Check) result(o *Outcome, limit int) Result {
+	limit = min(limit, maxOutput)
+	r := Result{Check: c.Name, Status: Unknown, Duration: o.Duration, Err: o.Err}
+	r.Stderr, _ = message(o.Stderr, maxStderr)
+	var cut uint64
+	r.Message, cut = message(o.Stdout, limit)
+	r.Truncated = o.Dropped + cut
+	switch {
+	case errors.Is(o.Err, ErrTimeout) || errors.Is(o.Err, ErrStuck):
+		// The wording of node-problem-detector, which alerts may look for.
+		state := "running"
+		if o.State != nil {
+			state = o.State.String()
+		}
+		r.explain(fmt.Sprintf("Timeout when running plugin %q: state - %s. output - %q", c.Path, state, r.Message), limit)
+	case errors.Is(o.Err, ErrProcesses):
+		r.explain("killed: it has started too many processes", limit)
+	case o.Err != nil:
+		r.explain(o.Err.Error(), limit) // it says what was tried
+	case o.State.Exited() && o.State.ExitCode() == 0:
+		r.Status = OK
+	case o.State.Exited() && o.State.ExitCode() == 1:
+		r.Status = Problem
+	case r.Message == "":
+		r.explain(ending(o), limit)
+	}
+	return r
+}
+
+// explain makes text the message, cut at limit.
+func (r *Result) explain(text string, limit int) { r.Message, _ = message([]byte(text), limit) }
+
+// ending says how a program ended that said nothing.
+func ending(o *Outcome) string {
+	if w, ok := o.State.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return "ended by " + unix.SignalName(w.Signal())
+	}
+	return fmt.Sprintf("ended with exit code %d", o.State.ExitCode())
+}
+
+// maxStderr: a line or two for the log.
+const maxStderr = 512
+
+// message makes a line of output: white space around it is taken off, line breaks
+// and tabs become one space, and other characters that can't be shown, invalid
+// UTF-8 included, become escapes. It is cut at limit bytes; cut is what is lost of
+// it.
+func message(output []byte, limit int) (text string, cut uint64) {
+	line := make([]byte, 0, len(output))
+	breaks := false
+	for _, c := range bytes.TrimSpace(output) {
+		if c >= '\t' && c <= '\r' {
+			breaks = true
+			continue
+		}
+		if breaks {
+			line, breaks = append(line, ' '), false
+		}
+		line = append(line, c)
+	}
+	text = event.SafeText(string(line), len(line))
+	if len(text) <= limit {
+		return text, 0
+	}
+	end := limit
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end], uint64(len(text) - end)
+}

@@ -1,0 +1,162 @@
+package plugin
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Runner runs the checks of a set. Make one with New.
+type Runner struct {
+	cfg    Config
+	log    *slog.Logger
+	slots  chan struct{} // taken by each check that runs
+	groups []*group      // of each check; nil: none
+
+	mu     sync.Mutex // handle is called by one goroutine at a time
+	handle func(Result)
+}
+
+// New returns a Runner that has started nothing, or all that is wrong with cfg,
+// programs that are missing or not executable included. handle is called with each
+// result, one at a time, from goroutines of Run; while it takes its time, checks
+// wait. A nil log takes nothing.
+func New(cfg Config, log *slog.Logger, handle func(Result)) (*Runner, error) {
+	cfg, err := cfg.normal()
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Runner{
+		cfg: cfg, log: log.With("checks", cfg.Name), handle: handle,
+		slots: make(chan struct{}, cfg.Concurrency),
+	}, nil
+}
+
+// Run runs each check at its interval until ctx ends, and then returns nil; runs
+// that are going on are killed and have no result. It may be called once.
+func (r *Runner) Run(ctx context.Context) error {
+	if r.cfg.Cgroup != "" {
+		dir := groupDir(r.cfg.Cgroup, r.cfg.Name)
+		groups, err := openGroups(dir, len(r.cfg.Checks), r.cfg.MaxProcesses, r.log)
+		if err != nil {
+			r.log.Warn("checks run without a control group", "error", err)
+		} else {
+			r.groups = groups
+			defer closeGroups(dir, groups)
+		}
+	}
+	var all sync.WaitGroup
+	for i := range r.cfg.Checks {
+		all.Go(func() { r.follow(ctx, i) })
+	}
+	all.Wait()
+	return nil
+}
+
+// follow runs one check at its interval.
+func (r *Runner) follow(ctx context.Context, i int) {
+	s := &schedule{r: r, check: &r.cfg.Checks[i]}
+	if r.groups != nil {
+		s.group = r.groups[i]
+	}
+	next := time.Now().Add(r.first(i))
+	timer := time.NewTimer(time.Until(next))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if !s.once(ctx) {
+			return
+		}
+		next = following(next, s.check.InvokeInterval, time.Now())
+		timer.Reset(time.Until(next))
+	}
+}
+
+// first returns when the check is to be run first: each has a part of the spread,
+// and takes a random time in it, so that the nodes of a cluster that start
+// together don't ask a common service in step.
+func (r *Runner) first(i int) time.Duration {
+	n := time.Duration(len(r.cfg.Checks))
+	part := min(r.cfg.Spread, r.cfg.Checks[i].InvokeInterval) / n
+	return time.Duration(i)*part + rand.N(part+1)
+}
+
+// following returns the next time after now: a whole number of intervals after
+// last, so that checks keep their distance. Those that a long run has missed are
+// left out.
+func following(last time.Time, interval time.Duration, now time.Time) time.Time {
+	passed := max(0, now.Sub(last))
+	return last.Add(passed - passed%interval + interval)
+}
+
+// schedule is the state of one check.
+type schedule struct {
+	r     *Runner
+	check *Check
+	group *group
+
+	stuck  <-chan struct{} // closed when the last run, which could not be killed, has ended; nil: it has
+	since  time.Time       // when that began
+	status Status          // the last one
+}
+
+// once runs the check once, and returns false when ctx has ended.
+func (s *schedule) once(ctx context.Context) bool {
+	if s.stuck != nil {
+		select {
+		case <-s.stuck:
+			s.stuck = nil
+		default:
+			res := Result{Check: s.check.Name, Status: Unknown, Err: ErrStuck}
+			res.explain("not run: the last run, of "+s.since.UTC().Format(time.RFC3339)+", was killed, but has not ended", s.r.cfg.MaxOutputLength)
+			s.deliver(res)
+			return true
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case s.r.slots <- struct{}{}:
+	}
+	began := time.Now()
+	p := Program{Path: s.check.Path, Args: s.check.Args, Timeout: s.check.Timeout, group: s.group}
+	o := p.Run(ctx)
+	<-s.r.slots
+	if o.ended != nil {
+		select {
+		case <-o.ended:
+		default:
+			s.stuck, s.since = o.ended, began
+		}
+	}
+	if ctx.Err() != nil {
+		return false // the result is not the program's
+	}
+	s.deliver(s.check.result(&o, s.r.cfg.MaxOutputLength))
+	return true
+}
+
+// deliver hands the result over, and logs it where the status has changed.
+func (s *schedule) deliver(res Result) {
+	if res.Status != s.status {
+		s.status = res.Status
+		level := slog.LevelInfo
+		if res.Status == Unknown {
+			level = slog.LevelWarn
+		}
+		s.r.log.Log(context.Background(), level, "check has a new status", "check", res.Check, "status", res.Status,
+			"message", res.Message, "error", res.Err, "stderr", res.Stderr)
+	}
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	s.r.handle(res)
+}

@@ -1,0 +1,94 @@
+package systemstats
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// host reads the uptime, and what system this is.
+func (c *Collector) host(s *sample) error {
+	text, err := os.ReadFile(c.set.proc("uptime"))
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	seconds, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return fmt.Errorf("uptime: %w", err)
+	}
+	kernel, err := os.ReadFile(c.set.proc("sys/kernel/osrelease"))
+	if err != nil {
+		return err
+	}
+	system, err := osVersion(c.root())
+	s.add("host/uptime", float64(int64(seconds)), event.SafeText(strings.TrimSpace(string(kernel)), maxLabel), system)
+	return err // the uptime is told without the name, too
+}
+
+// root returns where the node's file systems are.
+func (c *Collector) root() string {
+	if c.set.Root != "" {
+		return c.set.Root
+	}
+	// A path with something behind the link: the link itself may be looked at by all.
+	if root := c.set.proc("1/root"); exists(filepath.Join(root, "etc")) {
+		return root
+	}
+	return "/"
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// osVersion returns the name of the system as node-problem-detector does: "debian
+// 12 (bookworm)", "cos 105-17412.1.1". It is empty where it is not known.
+func osVersion(root string) (string, error) {
+	var errs []error
+	for _, path := range []string{"etc/os-release", "usr/lib/os-release"} {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		f := parseOSRelease(string(text))
+		version := f["VERSION"]
+		if version == "" {
+			version = f["VERSION_ID"]
+		}
+		if f["ID"] == "cos" {
+			version += "-" + f["BUILD_ID"]
+		}
+		return event.SafeText(strings.TrimSpace(f["ID"]+" "+version), maxLabel), nil
+	}
+	return "", errors.Join(errs...)
+}
+
+// parseOSRelease reads os-release(5): assignments of a shell, whose values may be
+// quoted.
+func parseOSRelease(text string) map[string]string {
+	fields := map[string]string{}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for lines.Scan() {
+		name, value, ok := strings.Cut(strings.TrimSpace(lines.Text()), "=")
+		if !ok || strings.HasPrefix(name, "#") {
+			continue
+		}
+		if n := len(value); n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
+			quote := value[0]
+			if value = value[1 : n-1]; quote == '"' {
+				value = strings.NewReplacer(`\"`, `"`, `\$`, `$`, `\\`, `\`, "\\`", "`").Replace(value)
+			}
+		}
+		fields[name] = value
+	}
+	return fields
+}

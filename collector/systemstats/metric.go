@@ -1,0 +1,102 @@
+package systemstats
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Labels, those of node-problem-detector.
+const (
+	labelDevice    = "device_name"
+	labelDirection = "direction"
+	labelState     = "state"
+	labelFSType    = "fs_type"
+	labelOptions   = "mount_option"
+	labelFeature   = "os_feature"
+	labelValue     = "value"
+	labelOS        = "os_version"
+	labelKernel    = "kernel_version"
+	labelInterface = "interface_name"
+	labelCPU       = "cpu"
+	labelStage     = "stage"
+)
+
+// metric is what can be told.
+type metric struct {
+	id      string // in the configuration; the part before "/" is not the component
+	counter bool   // else a gauge
+	help    string
+	labels  []string
+}
+
+// table lists the metrics.
+func table() []metric {
+	m := []metric{
+		{"cpu/runnable_task_count", false, "The average number of runnable tasks in the run-queue during the last minute.", nil},
+		{"cpu/usage_time", true, "CPU time by state, in ticks of 1/100 second.", []string{labelState}},
+		{"cpu/load_1m", false, "CPU average load (1m).", nil},
+		{"cpu/load_5m", false, "CPU average load (5m).", nil},
+		{"cpu/load_15m", false, "CPU average load (15m).", nil},
+		{"system/processes_total", true, "Number of forks since boot.", nil},
+		{"system/procs_running", false, "Number of processes currently running.", nil},
+		{"system/procs_blocked", false, "Number of processes currently blocked.", nil},
+		{"system/interrupts_total", true, "Total number of interrupts serviced.", nil},
+		{"system/cpu_stat", true, "Time each CPU spent in each stage, in seconds.", []string{labelCPU, labelStage}},
+		{"disk/io_time", true, "The IO time spent on the disk, in ms.", []string{labelDevice}},
+		{"disk/weighted_io", true, "The weighted IO on the disk, in ms.", []string{labelDevice}},
+		{"disk/avg_queue_len", false, "The average queue length on the disk during the last interval.", []string{labelDevice}},
+		{"disk/operation_count", true, "Disk operations count.", []string{labelDevice, labelDirection}},
+		{"disk/merged_operation_count", true, "Disk merged operations count.", []string{labelDevice, labelDirection}},
+		{"disk/operation_bytes_count", true, "Bytes transferred in disk operations.", []string{labelDevice, labelDirection}},
+		{"disk/operation_time", true, "Time spent in disk operations, in ms.", []string{labelDevice, labelDirection}},
+		{"disk/bytes_used", false, "Disk bytes by state, in bytes.", []string{labelDevice, labelFSType, labelOptions, labelState}},
+		{"disk/percent_used", false, "Disk utilization percentage by state.", []string{labelDevice, labelFSType, labelOptions, labelState}},
+		{"host/uptime", false, "The uptime of the operating system, in seconds.", []string{labelKernel, labelOS}},
+		{"memory/bytes_used", false, "Memory usage by each memory state, in bytes. Summing values of all states yields the total memory on the node.", []string{labelState}},
+		{"memory/percent_used", false, "Memory usage in percentage of total memory.", []string{labelState}},
+		{"memory/anonymous_used", false, "Anonymous memory usage, in bytes.", []string{labelState}},
+		{"memory/page_cache_used", false, "Page cache memory usage, in bytes.", []string{labelState}},
+		{"memory/unevictable_used", false, "Unevictable memory usage, in bytes.", nil},
+		{"memory/dirty_used", false, "Dirty pages usage, in bytes: waiting to be written back (dirty), being written back (writeback).", []string{labelState}},
+		{"system/os_feature", false, "OS features; 1 if the feature is enabled and 0 if it is not.", []string{labelFeature, labelValue}},
+	}
+	for _, n := range netTable() {
+		m = append(m, metric{"net/" + n.id, true, n.help, []string{labelInterface}})
+	}
+	return m
+}
+
+// IDs returns the identifiers of all metrics, as in metricsConfigs.
+func IDs() []string {
+	all := table()
+	ids := make([]string, 0, len(all))
+	for _, m := range all {
+		ids = append(ids, m.id)
+	}
+	return ids
+}
+
+// maxName is the longest name, as in node-problem-detector's exporter.
+const maxName = 100
+
+// metricName makes a Prometheus name of a display name, as node-problem-detector's
+// exporter does: "cpu/load_1m" is cpu_load_1m.
+func metricName(display string) string {
+	if len(display) > maxName {
+		display = display[:maxName]
+	}
+	name := strings.Map(func(r rune) rune {
+		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return r
+		}
+		return '_'
+	}, display)
+	switch {
+	case name == "":
+	case unicode.IsDigit(rune(name[0])):
+		name = "key_" + name
+	case name[0] == '_':
+		name = "key" + name
+	}
+	return name
+}

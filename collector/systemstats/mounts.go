@@ -1,0 +1,206 @@
+package systemstats
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// mount is a mount of a file system that is on a device.
+type mount struct {
+	device       string // kernel name, else the source without "/dev/"
+	path         string
+	fsType       string
+	options      string
+	major, minor int
+}
+
+// mounts returns the mounts of file systems that are on devices, in their order.
+func (c *Collector) mounts() ([]mount, error) {
+	onDevice, err := c.deviceTypes()
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(c.set.proc("1/mountinfo"))
+	if err != nil {
+		// Another's mounts take the right to look at it.
+		if text, err = os.ReadFile(c.set.proc("self/mountinfo")); err != nil {
+			return nil, err
+		}
+	}
+	infos, err := mountinfo.GetMountsFromReader(bytes.NewReader(text), func(m *mountinfo.Info) (skip, stop bool) {
+		return !onDevice[m.FSType], false
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mountinfo: %w", err)
+	}
+	all := make([]mount, 0, len(infos))
+	for _, m := range infos {
+		options := m.Options
+		if m.Root != "/" {
+			options += ",bind"
+		}
+		device := c.kernelName(m.Major, m.Minor)
+		if device == "" {
+			device = strings.TrimPrefix(m.Source, "/dev/")
+		}
+		all = append(all, mount{
+			device: device, path: m.Mountpoint, fsType: m.FSType, options: options, major: m.Major, minor: m.Minor,
+		})
+	}
+	return all, nil
+}
+
+// deviceTypes returns the file systems that are on devices, zfs included, which is
+// on those of its pools.
+func (c *Collector) deviceTypes() (map[string]bool, error) {
+	text, err := os.ReadFile(c.set.proc("filesystems"))
+	if err != nil {
+		return nil, err
+	}
+	types := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		flag, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if flag != "nodev" || name == "zfs" {
+			types[name] = true
+		}
+	}
+	return types, nil
+}
+
+// maxTries is how many of its mounts are asked for a device: others may be hidden
+// below a mount over them, or not be seen from here.
+const maxTries = 8
+
+// usage asks the file system on each device how full it is, by its first mount
+// that can be seen.
+func (c *Collector) usage(s *sample, mounts []mount) error {
+	var devices []string
+	of := map[string][]mount{}
+	for _, m := range mounts {
+		if len(of[m.device]) == 0 {
+			devices = append(devices, m.device)
+		}
+		if len(of[m.device]) < maxTries {
+			of[m.device] = append(of[m.device], m)
+		}
+	}
+	var errs []error
+	for _, device := range devices[:c.bounded("mounts", len(devices))] {
+		m, st, err := c.askFirst(of[device])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		labels := func(state string) []string {
+			return []string{event.SafeText(m.device, maxLabel), event.SafeText(m.fsType, maxLabel), event.SafeText(m.options, maxLabel), state}
+		}
+		unit := uint64(st.Bsize)
+		free, used := st.Bavail*unit, (st.Blocks-st.Bfree)*unit
+		s.count("disk/bytes_used", free, labels("free")...)
+		s.count("disk/bytes_used", used, labels("used")...)
+		percent := 0.0
+		if total := free + used; total > 0 { // without what is reserved for root, as df
+			percent = float64(used) / float64(total) * 100
+		}
+		s.add("disk/percent_used", 100-percent, labels("free")...)
+		s.add("disk/percent_used", percent, labels("used")...)
+	}
+	return errors.Join(errs...)
+}
+
+// askFirst asks mounts of one device until one answers.
+func (c *Collector) askFirst(mounts []mount) (mount, unix.Statfs_t, error) {
+	var first error
+	root := c.root()
+	for _, m := range mounts {
+		st, err := c.probes.statfs(filepath.Join(root, m.path), m.major, m.minor)
+		if err == nil {
+			return m, st, nil
+		}
+		if first == nil {
+			first = fmt.Errorf("file system at %s: %w", event.SafeText(m.path, maxLabel), err)
+		}
+		if errors.Is(err, errHangs) {
+			break // so do the others
+		}
+	}
+	return mount{}, unix.Statfs_t{}, first
+}
+
+// probeFor is how long a file system may take to answer.
+const probeFor = 2 * time.Second
+
+// probes asks file systems, which may never answer. One that doesn't is not asked
+// again until it has.
+type probes struct {
+	mu      sync.Mutex
+	hanging map[string]bool
+	ask     func(path string, st *unix.Statfs_t) error // unix.Statfs, or a test's
+	limit   time.Duration
+}
+
+func newProbes() *probes {
+	return &probes{hanging: map[string]bool{}, ask: unix.Statfs, limit: probeFor}
+}
+
+// errHangs says that a file system doesn't answer.
+var errHangs = errors.New("does not answer")
+
+// statfs asks the file system at path. Where the device at path is another one,
+// the mount can't be seen from here, and its figures would be another's.
+func (p *probes) statfs(path string, major, minor int) (unix.Statfs_t, error) {
+	p.mu.Lock()
+	hangs := p.hanging[path]
+	p.hanging[path] = true
+	p.mu.Unlock()
+	if hangs {
+		return unix.Statfs_t{}, errHangs
+	}
+	type answer struct {
+		st  unix.Statfs_t
+		err error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		var a answer
+		if a.err = sameDevice(path, major, minor); a.err == nil {
+			a.err = p.ask(path, &a.st)
+		}
+		p.mu.Lock()
+		delete(p.hanging, path)
+		p.mu.Unlock()
+		got <- a
+	}()
+	timer := time.NewTimer(p.limit)
+	defer timer.Stop()
+	select {
+	case a := <-got:
+		return a.st, a.err
+	case <-timer.C:
+		return unix.Statfs_t{}, errHangs
+	}
+}
+
+// sameDevice compares the device at path. The files of btrfs have other numbers
+// than its mounts, which are of no device (major 0) then.
+func sameDevice(path string, major, minor int) error {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return err
+	}
+	if major != 0 && (unix.Major(st.Dev) != uint32(major) || unix.Minor(st.Dev) != uint32(minor)) {
+		return errors.New("another file system is there")
+	}
+	return nil
+}

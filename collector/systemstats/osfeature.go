@@ -1,0 +1,120 @@
+package systemstats
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// maxUnknown bounds the unknown modules that are told by name.
+const maxUnknown = 32
+
+// knownModules reads the list of modules that are not told as unknown: a JSON list
+// of objects with moduleName. A file that is not there is an empty list, as in
+// node-problem-detector, whose configuration names one that few nodes have.
+func knownModules(path string, log *slog.Logger) (map[string]bool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		log.Warn("every module from outside the kernel's tree is told as unknown", "error", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []struct{ ModuleName string }
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	known := map[string]bool{}
+	for _, m := range list {
+		known[m.ModuleName] = true
+	}
+	return known, nil
+}
+
+// osFeature reads the kernel's command line and its modules.
+func (c *Collector) osFeature(s *sample) error {
+	var errs []error
+	feature := func(name string, on bool, value string) {
+		n := 0.0
+		if on {
+			n = 1
+		}
+		s.add("system/os_feature", n, name, value)
+	}
+	if line, err := os.ReadFile(c.set.proc("cmdline")); err != nil {
+		errs = append(errs, err)
+	} else {
+		args := parseCmdline(string(line))
+		feature("KTD", args["csm.enabled"] == "1", "")
+		unified, said := args["systemd.unified_cgroup_hierarchy"]
+		feature("UnifiedCgroupHierarchy", isTrue(unified) || !said && exists(c.set.sys("fs/cgroup/cgroup.controllers")), "")
+		feature("KernelModuleIntegrity", args["module.sig_enforce"] == "1" && args["loadpin.enabled"] == "1", "")
+	}
+	// A kernel without modules has no such file.
+	if text, err := os.ReadFile(c.set.proc("modules")); err == nil {
+		gpu, unknown := parseModules(string(text), c.modules)
+		feature("UnknownModules", len(unknown) > 0, moduleList(unknown))
+		feature("GPUSupport", gpu, "")
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// isTrue reads a boolean of systemd; one without a value is true.
+func isTrue(s string) bool { return s == "1" || s == "yes" || s == "true" || s == "on" }
+
+// parseCmdline returns the parameters of a kernel's command line; values may be
+// quoted, and of several the last one counts.
+func parseCmdline(line string) map[string]string {
+	args, quoted := map[string]string{}, false
+	for _, word := range strings.FieldsFunc(strings.TrimSpace(line), func(r rune) bool {
+		if r == '"' {
+			quoted = !quoted
+		}
+		return !quoted && (r == ' ' || r == '\t' || r == '\n')
+	}) {
+		name, value, _ := strings.Cut(strings.Trim(word, `"`), "=")
+		args[name] = strings.Trim(value, `"'`)
+	}
+	return args
+}
+
+// parseModules reads /proc/modules. The taint flags of a module are its last field:
+// P proprietary, O from outside the tree.
+func parseModules(text string, known map[string]bool) (gpu bool, unknown []string) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		if strings.Contains(f[0], "nvidia") {
+			gpu = true
+			continue
+		}
+		if len(f) > 6 && strings.ContainsAny(f[6], "PO") && !known[f[0]] {
+			unknown = append(unknown, f[0])
+		}
+	}
+	return gpu, unknown
+}
+
+// moduleList joins names, those that are too many as a number.
+func moduleList(names []string) string {
+	more := len(names) - maxUnknown
+	text := strings.Join(names[:min(len(names), maxUnknown)], ",")
+	if more > 0 {
+		text += fmt.Sprintf(",+%d", more)
+	}
+	return event.SafeText(text, 2048)
+}

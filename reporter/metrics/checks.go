@@ -1,0 +1,58 @@
+package metrics
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Checks holds the metrics of check programs. Its methods are safe for concurrent
+// use.
+type Checks struct {
+	runs      *prometheus.CounterVec
+	seconds   *prometheus.HistogramVec
+	truncated *prometheus.CounterVec
+}
+
+// NewChecks registers the metrics of check programs.
+func NewChecks(r prometheus.Registerer) (*Checks, error) {
+	c := &Checks{
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_check_runs_total", Help: "Runs of check programs, by status (ok, problem, unknown).",
+		}, []string{"check", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kernosis_check_duration_seconds", Help: "Time that runs of check programs took.",
+			// 1 ms is a shell that only exits; beyond a minute are only time limits.
+			Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 60},
+		}, []string{"check"}),
+		truncated: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_check_output_truncated_bytes_total", Help: "Output of check programs that their messages leave out.",
+		}, []string{"check"}),
+	}
+	return c, errors.Join(r.Register(c.runs), r.Register(c.seconds), r.Register(c.truncated))
+}
+
+// Known tells of a check that will be run, so that its zeros are there. Checks are
+// those of the configuration: their number is bounded by it.
+func (c *Checks) Known(check string, statuses ...string) {
+	for _, s := range statuses {
+		c.runs.WithLabelValues(check, s)
+	}
+	c.seconds.WithLabelValues(check)
+	c.truncated.WithLabelValues(check)
+}
+
+// Result counts one run.
+func (c *Checks) Result(check, status string, took time.Duration, truncated uint64) {
+	c.runs.WithLabelValues(check, status).Inc()
+	c.seconds.WithLabelValues(check).Observe(took.Seconds())
+	c.truncated.WithLabelValues(check).Add(float64(truncated))
+}
+
+// Forget removes the series of a check that is not run any more.
+func (c *Checks) Forget(check string) {
+	c.runs.DeletePartialMatch(prometheus.Labels{"check": check})
+	c.seconds.DeleteLabelValues(check)
+	c.truncated.DeleteLabelValues(check)
+}

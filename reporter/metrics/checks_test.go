@@ -1,0 +1,56 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestChecks(t *testing.T) {
+	r := prometheus.NewRegistry()
+	c, err := NewChecks(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Known("ntp", "ok", "problem", "unknown")
+	c.Result("ntp", "problem", 20*time.Millisecond, 7)
+	c.Result("dns", "ok", time.Second, 0)
+	err = testutil.GatherAndCompare(r, strings.NewReader(`
+# HELP kernosis_check_runs_total Runs of check programs, by status (ok, problem, unknown).
+# TYPE kernosis_check_runs_total counter
+kernosis_check_runs_total{check="dns",status="ok"} 1
+kernosis_check_runs_total{check="ntp",status="ok"} 0
+kernosis_check_runs_total{check="ntp",status="problem"} 1
+kernosis_check_runs_total{check="ntp",status="unknown"} 0
+# HELP kernosis_check_output_truncated_bytes_total Output of check programs that their messages leave out.
+# TYPE kernosis_check_output_truncated_bytes_total counter
+kernosis_check_output_truncated_bytes_total{check="dns"} 0
+kernosis_check_output_truncated_bytes_total{check="ntp"} 7
+`), "kernosis_check_runs_total", "kernosis_check_output_truncated_bytes_total")
+	if err != nil {
+		t.Error(err)
+	}
+	c.Forget("dns")
+	c.Forget("ntp")
+	if n, err := testutil.GatherAndCount(r); n != 0 || err != nil {
+		t.Errorf("%d series are left, %v", n, err)
+	}
+	if _, err := NewChecks(r); err == nil {
+		t.Error("registered twice without an error")
+	}
+}
+
+func TestStatsWithATakenName(t *testing.T) {
+	m := New("test")
+	free := prometheus.NewGauge(prometheus.GaugeOpts{Name: "cpu_load_1m", Help: "h"})
+	taken := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kernosis_events_total", Help: "h"})
+	if err := m.AddStats(free); err != nil {
+		t.Error(err)
+	}
+	if err := m.AddStats(taken); err == nil || !strings.Contains(err.Error(), "kernosis_events_total") {
+		t.Errorf("error %v", err)
+	}
+}
