@@ -91,9 +91,12 @@ func (r *recorder) lines() (out []string) {
 // until waits until ok.
 func (r *recorder) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
+	look := time.NewTicker(5 * time.Millisecond) // for what makes no event
+	defer look.Stop()
 	for deadline := time.After(patience); !ok(); {
 		select {
 		case <-r.news:
+		case <-look.C:
 		case <-deadline:
 			t.Fatalf("no %s; told %q", what, r.told())
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
@@ -27,7 +28,10 @@ type positionFile struct {
 	Plugin   string        `json:"plugin"`
 	Path     string        `json:"path,omitempty"`
 	Position logs.Position `json:"position"`
-	// Windows are lines before the position.
+	// Boot is the random id of the boot it was saved in.
+	Boot string `json:"boot,omitempty"`
+	// Windows are lines before the position; what comes in another boot does not
+	// come right behind them.
 	Windows []window `json:"windows,omitempty"`
 }
 
@@ -71,7 +75,9 @@ func (l *source) load() logs.Position {
 		l.o.Log.Info("saved position is of another log", "plugin", f.Plugin, "path", f.Path)
 		return ""
 	}
-	l.streams.resume(f.Windows)
+	if f.Boot == bootID() {
+		l.streams.resume(f.Windows)
+	}
 	l.saved.position = f.Position
 	return f.Position
 }
@@ -92,7 +98,8 @@ func (l *source) save() {
 		return
 	}
 	err := l.write(positionFile{
-		Version: positionVersion, Plugin: l.cfg.Plugin, Path: l.cfg.Path, Position: position, Windows: l.streams.windows(),
+		Version: positionVersion, Plugin: l.cfg.Plugin, Path: l.cfg.Path, Position: position,
+		Boot: bootID(), Windows: l.streams.windows(),
 	})
 	if err != nil {
 		l.stats.SaveErrors++
@@ -103,6 +110,15 @@ func (l *source) save() {
 		return
 	}
 	l.saved.position, l.saved.failing, l.events = position, false, 0
+}
+
+// bootID returns the random id of this boot; "": it can't be read.
+func bootID() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
 }
 
 func (l *source) write(f positionFile) error {

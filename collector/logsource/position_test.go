@@ -128,6 +128,38 @@ func TestPositionOfAnotherLog(t *testing.T) {
 	}
 }
 
+// Lines of an earlier boot and of this one are not neighbours.
+func TestWindowsOfAnEarlierBoot(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		f := newFile(t, "kern.log")
+		state := t.TempDir()
+		c := f.config("kern")
+		set := patterns(t, `begin\nend`, "last")
+		r := run(t, open(t, set, Options{StateDir: state}, c), newRecorder())
+		r.rec.until(t, "start", r.rec.has("+log/kern"))
+		f.add("begin\n")
+		r.rec.until(t, "line", func() bool { return r.Stats()[0].Lines == 1 })
+		r.stop()
+		path := filepath.Join(state, "kern.json")
+		raw, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(raw), bootID()) {
+			t.Fatalf("%s (%v)", raw, err)
+		}
+		if !same {
+			if err := os.WriteFile(path, []byte(strings.Replace(string(raw), bootID(), "another", 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.add("end\nlast\n")
+		r = run(t, open(t, set, Options{StateDir: state}, c), newRecorder())
+		r.rec.until(t, "last line", r.rec.has("last"))
+		r.stop()
+		if got := r.rec.has("begin\nend")(); got != same {
+			t.Errorf("same boot %v: joined %v", same, got)
+		}
+	}
+}
+
 // A position that can't be saved is counted, and reading goes on.
 func TestUnwritableState(t *testing.T) {
 	f := newFile(t, "kern.log")

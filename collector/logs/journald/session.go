@@ -224,9 +224,6 @@ func (s *session) tell(err error) {
 		return
 	}
 	s.told, s.status = true, status
-	if err != nil {
-		s.r.cfg.Log.Warn("the journal can't be read", "error", err)
-	}
 	if s.r.cfg.Status != nil {
 		s.r.cfg.Status(err)
 	}
