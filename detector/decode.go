@@ -51,7 +51,7 @@ func (l *loader) file(index int, name string, data []byte) {
 	if root == nil {
 		return
 	}
-	keys := f.Object(root, "", "apiVersion", "conditions", "rules")
+	keys := f.Object(root, "", keysOf[ruleFileForm]()...)
 	if n := keys["apiVersion"]; n == nil {
 		f.Errorf(root, "apiVersion", "missing, want %s", APIVersion)
 		return
@@ -78,7 +78,7 @@ func (l *loader) file(index int, name string, data []byte) {
 func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
 	name := p.Key.Value
 	path := "conditions." + name
-	keys := f.Object(p.Value, path, "healthyReason", "healthyMessage")
+	keys := f.Object(p.Value, path, keysOf[conditionForm]()...)
 	c := &loadedCondition{ConditionSpec: ConditionSpec{Type: name}, layer: index, file: f, node: p.Key}
 	checkConditionType(f, p.Key, name)
 	if n := keys["healthyReason"]; n == nil {
@@ -100,9 +100,7 @@ func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
 }
 
 func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) {
-	keys := f.Object(n, path, "name", "fault", "events", "when", "groupBy", "condition", "reason", "message", "severity",
-		"threshold", "for", "clearAfter", "clearWhen", "latched", "dependsOn", "maxGroups", "doc",
-		"pattern", "clearPattern", "logs", "lines")
+	keys := f.Object(n, path, keysOf[ruleForm]()...)
 	r := &loadedRule{Rule: &Rule{File: f.Name, Line: n.Line}, layer: index, file: f, path: path, node: n, keys: keys}
 	str := func(key string) string {
 		if n := keys[key]; n != nil {
@@ -170,7 +168,7 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 }
 
 func (r *loadedRule) threshold(f *strictyaml.File, n *yaml.Node, path string) {
-	keys := f.Object(n, path, "count", "within", "distinct")
+	keys := f.Object(n, path, keysOf[thresholdForm]()...)
 	if c := keys["count"]; c == nil {
 		f.Errorf(n, path, "count is missing")
 	} else {

@@ -19,6 +19,7 @@ type snapshot struct {
 	Problems   []savedProblem      `json:"problems,omitempty"`
 	Conditions []problem.Condition `json:"conditions,omitempty"`
 	Seen       []byte              `json:"seen,omitempty"`
+	Mutes      []problem.Mute      `json:"mutes,omitempty"`
 }
 
 type savedProblem struct {
@@ -36,7 +37,7 @@ type savedProblem struct {
 // the same boot; after a reboot most of it is no longer true, so keep the boot
 // id beside it.
 func (e *Engine) Snapshot() ([]byte, error) {
-	s := snapshot{Version: snapshotVersion, Now: e.now, Conditions: e.Conditions(), Seen: e.recent.bytes()}
+	s := snapshot{Version: snapshotVersion, Now: e.now, Conditions: e.Conditions(), Seen: e.recent.bytes(), Mutes: e.Mutes()}
 	for _, ser := range e.series {
 		for _, en := range sortedEntries(ser) {
 			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks, FireAt: en.fireAt, ToldAt: en.toldAt}
@@ -73,6 +74,7 @@ func (e *Engine) Restore(data []byte, now time.Time) error {
 		e.now = now // the clock was set back meanwhile
 	}
 	e.recent.load(s.Seen)
+	e.loadMutes(s.Mutes)
 	for i := range s.Problems {
 		e.restore(&s.Problems[i], now)
 	}
@@ -156,6 +158,9 @@ func (e *Engine) restore(p *savedProblem, now time.Time) {
 		}
 	}
 	e.adopt(en, r)
+	if en.p.State != problem.Pending {
+		en.p.MutedUntil = e.mutedUntil(en)
+	}
 }
 
 func isNil[T any](p *T) bool { return p == nil }
