@@ -248,7 +248,9 @@ func (e *Engine) start(now time.Time) time.Time {
 		en := heap.Pop(&e.deadlines).(*entry)
 		switch due, ok := e.deadline(en); {
 		case !ok:
-		case due.After(now):
+		case due.After(en.due):
+			// Back to its place, also where that is due too: what happens does so in
+			// the order of its times, however stale the heap is.
 			en.due = due
 			heap.Push(&e.deadlines, en)
 		default:

@@ -98,7 +98,7 @@ func (l *muteLoader) mute(n *yaml.Node, path string) {
 	}
 	if k := keys["reason"]; k != nil {
 		m.Reason = l.file.String(k, path+".reason")
-		if m.Reason = strings.TrimSpace(m.Reason); m.Reason == "" && k.Kind == yaml.ScalarNode {
+		if m.Reason = strings.TrimSpace(m.Reason); m.Reason == "" && k.ShortTag() == "!!str" {
 			l.file.Errorf(k, path+".reason", "is empty: who reads of the mute wants to know why")
 		} else if len(m.Reason) > maxMuteReason {
 			l.file.Errorf(k, path+".reason", "has %d bytes, at most %d are allowed", len(m.Reason), maxMuteReason)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,10 +49,14 @@ func (t *text) Write(s journal.Entry) error {
 	t.buf.Reset()
 	for _, tr := range s.Transitions {
 		switch {
+		case tr.Problem != nil && !tr.Problem.MutedUntil.IsZero():
+			// Somebody wants no word of it.
 		case tr.Problem != nil:
 			t.problem(s, tr.Problem)
 		case tr.Condition != nil:
 			t.condition(s, tr.Condition)
+		case tr.Mute != nil:
+			t.mute(s, tr.Mute)
 		}
 	}
 	if t.buf.Len() == 0 {
@@ -99,6 +105,18 @@ func label(p *problem.Problem) string {
 
 func (t *text) condition(s journal.Entry, c *problem.Condition) {
 	fmt.Fprintf(&t.buf, "%s %-8s %s=%s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", c.Type, c.Status, c.Reason, c.Message)
+}
+
+func (t *text) mute(s journal.Entry, m *problem.MuteChange) {
+	of := m.Rule
+	for _, field := range slices.Sorted(maps.Keys(m.Where)) {
+		of += fmt.Sprintf(" %s=%q", field, m.Where[field])
+	}
+	what := "muted until " + m.Until.Local().Format(time.DateTime)
+	if m.Over {
+		what = "no longer muted"
+	}
+	fmt.Fprintf(&t.buf, "%s %-8s %s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", of, what, m.Reason)
 }
 
 // latency is the time from the fault to this line, with three digits.
