@@ -67,7 +67,7 @@ func execute(ctx context.Context, args []string) int {
 		SilenceUsage:  true,
 	}
 	root.SetArgs(args)
-	root.AddCommand(newRun(), newFeatures(), newRules(), newInject(), newDemo(), newVersion())
+	root.AddCommand(newRun(), newFeatures(), newRules(), newInject(), newReplay(), newDemo(), newVersion())
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
