@@ -34,7 +34,7 @@ func (r *Replay) entry(e *journal.Entry) {
 		return
 	}
 	r.advance(e.Now.Add(-tickSlack))
-	s := Step{Now: e.Now, Event: e.Event}
+	s := Step{File: r.file, Line: r.line, Now: e.Now, Event: e.Event}
 	switch {
 	case e.Boot != "":
 		// After a reboot the agent begins anew.

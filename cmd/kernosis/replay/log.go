@@ -61,7 +61,7 @@ func (r *Replay) logLine(b []byte) {
 		return
 	}
 	r.sum.Events++
-	r.step(&Step{Now: now, Event: ev, Transitions: r.engine.Observe(ev, now)})
+	r.step(&Step{File: r.file, Line: r.line, Now: now, Event: ev, Transitions: r.engine.Observe(ev, now)})
 }
 
 // sourcesUp tells the engine that the log is read: what it doesn't tell of did not

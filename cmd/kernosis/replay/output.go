@@ -60,7 +60,11 @@ func (t *text) Step(s *Step) error {
 		}
 	}
 	for _, d := range s.Differs {
-		fmt.Fprintf(&b, "%s %s:%d: %s\n", at, s.File, s.Line, event.SafeText(d, 4096))
+		where := "nothing recorded" // a deadline
+		if s.File != "" {
+			where = fmt.Sprintf("%s:%d", s.File, s.Line)
+		}
+		fmt.Fprintf(&b, "%s %s: %s\n", at, where, event.SafeText(d, 4096))
 	}
 	_, err := io.WriteString(t.w, b.String())
 	return err

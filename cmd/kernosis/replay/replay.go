@@ -236,7 +236,11 @@ func (r *Replay) advance(to time.Time) {
 		if !ok || d.After(to) {
 			return
 		}
-		r.step(&Step{Now: d, Transitions: r.engine.Tick(d)})
+		s := Step{Now: d, Transitions: r.engine.Tick(d)}
+		if r.cfg.Compare && r.sum.Format == Journal {
+			r.compare(&s, nil)
+		}
+		r.step(&s)
 		if next, ok := r.engine.NextDeadline(); ok && !next.After(d) {
 			return // of a time before those of the records
 		}
@@ -257,9 +261,6 @@ func (r *Replay) step(s *Step) {
 			r.sum.Resolved++
 		case problem.Pending:
 		}
-	}
-	if s.Event != nil || s.Started {
-		s.File, s.Line = r.file, r.line
 	}
 	if r.err == nil && r.cfg.Step != nil {
 		r.err = r.cfg.Step(s)
