@@ -9,6 +9,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/detector/internal/form"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -51,7 +52,7 @@ func (l *loader) file(index int, name string, data []byte) {
 	if root == nil {
 		return
 	}
-	keys := f.Object(root, "", keysOf[ruleFileForm]()...)
+	keys := f.Object(root, "", form.Keys[ruleFileForm]()...)
 	if n := keys["apiVersion"]; n == nil {
 		f.Errorf(root, "apiVersion", "missing, want %s", APIVersion)
 		return
@@ -78,7 +79,7 @@ func (l *loader) file(index int, name string, data []byte) {
 func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
 	name := p.Key.Value
 	path := "conditions." + name
-	keys := f.Object(p.Value, path, keysOf[conditionForm]()...)
+	keys := f.Object(p.Value, path, form.Keys[conditionForm]()...)
 	c := &loadedCondition{ConditionSpec: ConditionSpec{Type: name}, layer: index, file: f, node: p.Key}
 	checkConditionType(f, p.Key, name)
 	if n := keys["healthyReason"]; n == nil {
@@ -100,7 +101,7 @@ func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
 }
 
 func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) {
-	keys := f.Object(n, path, keysOf[ruleForm]()...)
+	keys := f.Object(n, path, form.Keys[ruleForm]()...)
 	r := &loadedRule{Rule: &Rule{File: f.Name, Line: n.Line}, layer: index, file: f, path: path, node: n, keys: keys}
 	str := func(key string) string {
 		if n := keys[key]; n != nil {
@@ -168,7 +169,7 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 }
 
 func (r *loadedRule) threshold(f *strictyaml.File, n *yaml.Node, path string) {
-	keys := f.Object(n, path, keysOf[thresholdForm]()...)
+	keys := f.Object(n, path, form.Keys[thresholdForm]()...)
 	if c := keys["count"]; c == nil {
 		f.Errorf(n, path, "count is missing")
 	} else {

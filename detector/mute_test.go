@@ -284,4 +284,3 @@ func FuzzMutes(f *testing.F) {
 		e.Tick(at(2 * time.Hour))
 	})
 }
-

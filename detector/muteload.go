@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/detector/internal/form"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -56,7 +57,7 @@ type muteLoader struct {
 }
 
 func (l *muteLoader) root(root *yaml.Node) {
-	keys := l.file.Object(root, "", keysOf[muteFileForm]()...)
+	keys := l.file.Object(root, "", form.Keys[muteFileForm]()...)
 	if n := keys["apiVersion"]; n == nil {
 		l.file.Errorf(root, "apiVersion", "missing, want %s", APIVersion)
 		return
@@ -78,7 +79,7 @@ func (l *muteLoader) root(root *yaml.Node) {
 }
 
 func (l *muteLoader) mute(n *yaml.Node, path string) {
-	keys := l.file.Object(n, path, keysOf[muteForm]()...)
+	keys := l.file.Object(n, path, form.Keys[muteForm]()...)
 	var m problem.Mute
 	for _, key := range []string{"rule", "until", "reason"} {
 		if keys[key] == nil {
