@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -151,7 +152,7 @@ func TestMutesChangeNothingElse(t *testing.T) {
 				for range r.IntN(3) {
 					until := now.Sub(epoch) + time.Duration(r.IntN(60)-5)*time.Second
 					list = append(list, []problem.Mute{muteOf("sick", until, "cgroup.path", fmt.Sprint("/", r.IntN(9))),
-						muteOf("ill", until), muteOf("told", until), muteOf("bad", until, "task.pid", fmt.Sprint(r.IntN(4)))}[r.IntN(4)])
+						muteOf("ill", until), muteOf("told", until), muteOf("bad", until, "task.pid", strconv.Itoa(r.IntN(4)))}[r.IntN(4)])
 				}
 				plain.Tick(now)
 				take(muted.SetMutes(list, now), now)

@@ -30,10 +30,10 @@ func schemaConfig() schemagen.Config {
 	return cfg
 }
 
-// need is a schema that wants these keys.
+// need makes a schema that wants these keys.
 func need(keys ...string) *jsonschema.Schema { return &jsonschema.Schema{Required: keys} }
 
-// is is a schema that wants a key to have a value.
+// is makes a schema that wants a key to have a value.
 func is(key string, s *jsonschema.Schema) *jsonschema.Schema {
 	out := &jsonschema.Schema{Properties: jsonschema.NewProperties(), Required: []string{key}}
 	out.Properties.Set(key, s)

@@ -134,15 +134,11 @@ func (f *muteFlags) mute(rule string, now time.Time) (problem.Mute, error) {
 
 func listMutes(out io.Writer, list []problem.Mute, now time.Time) {
 	for _, m := range list {
-		of := m.Rule
-		for _, field := range slices.Sorted(maps.Keys(m.Where)) {
-			of += fmt.Sprintf(" %s=%q", field, m.Where[field])
-		}
 		state := "until " + m.Until.Format(time.RFC3339)
 		if !m.Until.After(now) {
 			state = "over since " + m.Until.Format(time.RFC3339)
 		}
-		fmt.Fprintf(out, "%s %s: %s\n", of, state, m.Reason)
+		fmt.Fprintf(out, "%s %s: %s\n", m.Subject(), state, m.Reason)
 	}
 }
 

@@ -2,6 +2,9 @@ package problem
 
 import (
 	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -19,6 +22,19 @@ type Mute struct {
 // Equal reports whether both say the same.
 func (m *Mute) Equal(o *Mute) bool {
 	return m.Rule == o.Rule && m.Until.Equal(o.Until) && m.Reason == o.Reason && maps.Equal(m.Where, o.Where)
+}
+
+// Subject names what is muted: the rule, and its fields with quoted values.
+func (m *Mute) Subject() string {
+	var b strings.Builder
+	b.WriteString(m.Rule)
+	for _, field := range slices.Sorted(maps.Keys(m.Where)) {
+		b.WriteByte(' ')
+		b.WriteString(field)
+		b.WriteByte('=')
+		b.WriteString(strconv.Quote(m.Where[field]))
+	}
+	return b.String()
 }
 
 // MuteChange tells that a mute began, or is over because its time has come or

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -108,15 +106,11 @@ func (t *text) condition(s journal.Entry, c *problem.Condition) {
 }
 
 func (t *text) mute(s journal.Entry, m *problem.MuteChange) {
-	of := m.Rule
-	for _, field := range slices.Sorted(maps.Keys(m.Where)) {
-		of += fmt.Sprintf(" %s=%q", field, m.Where[field])
-	}
 	what := "muted until " + m.Until.Local().Format(time.DateTime)
 	if m.Over {
 		what = "no longer muted"
 	}
-	fmt.Fprintf(&t.buf, "%s %-8s %s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", of, what, m.Reason)
+	fmt.Fprintf(&t.buf, "%s %-8s %s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", m.Subject(), what, m.Reason)
 }
 
 // latency is the time from the fault to this line, with three digits.

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -106,14 +104,10 @@ func (t *text) problem(b *strings.Builder, at string, p *problem.Problem, now ti
 }
 
 func muteText(m *problem.MuteChange) string {
-	of := m.Rule
-	for _, field := range slices.Sorted(maps.Keys(m.Where)) {
-		of += fmt.Sprintf(" %s=%q", field, m.Where[field])
-	}
 	if m.Over {
-		return of + " no longer muted: " + m.Reason
+		return m.Subject() + " no longer muted: " + m.Reason
 	}
-	return of + " muted until " + m.Until.UTC().Format(time.RFC3339) + ": " + m.Reason
+	return m.Subject() + " muted until " + m.Until.UTC().Format(time.RFC3339) + ": " + m.Reason
 }
 
 func (t *text) Summary(s *Summary) error {
