@@ -42,7 +42,7 @@ func New(version string) *Metrics {
 			Name: "kernosis_problem_transitions_total", Help: "State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.",
 		}, []string{"rule", "reason", "state"}),
 		firing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_problems", Help: "Problems that are firing now and not muted, by rule.",
+			Name: "kernosis_problems", Help: "Problems that are firing now, by rule.",
 		}, []string{"rule"}),
 		condition: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_condition", Help: "1 for the status a node condition has now, 0 for the others.",
