@@ -16,6 +16,7 @@ const (
 	ReasonSourceLossy       = "SourceLossy"       // Unknown: records were lost in the last 5 minutes
 	ReasonNoRule            = "NoRule"            // Unknown: registered, but no rule sets it
 	ReasonSuppressed        = "SuppressedByCause" // False: all its problems are hidden by their cause
+	ReasonMuted             = "Muted"             // False: somebody muted all its problems that no cause hides
 )
 
 // conditionState is one node condition.
@@ -60,7 +61,7 @@ func (e *Engine) refresh(c *conditionState, now time.Time) {
 // False. The message holds whole facts and nothing that ticks.
 func (e *Engine) judge(c *conditionState) problem.Condition {
 	out := problem.Condition{Type: c.spec.Type}
-	var worst *entry
+	var worst, muted *entry
 	shown, hidden := 0, ""
 	for _, s := range c.series {
 		if s.firing == 0 {
@@ -72,6 +73,10 @@ func (e *Engine) judge(c *conditionState) problem.Condition {
 			case en.p.SuppressedBy != "":
 				if hidden == "" || en.p.SuppressedBy < hidden {
 					hidden = en.p.SuppressedBy
+				}
+			case !en.p.MutedUntil.IsZero():
+				if muted == nil || worse(en, muted) {
+					muted = en
 				}
 			default:
 				shown++
@@ -90,6 +95,10 @@ func (e *Engine) judge(c *conditionState) problem.Condition {
 	}
 	if reason, text := e.trust(c); reason != "" {
 		out.Status, out.Reason, out.Message = problem.Unknown, reason, text
+		return out
+	}
+	if muted != nil {
+		out.Status, out.Reason, out.Message = problem.False, ReasonMuted, mutedText(muted)
 		return out
 	}
 	if hidden != "" {

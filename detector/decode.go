@@ -9,6 +9,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/detector/internal/form"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -51,7 +52,7 @@ func (l *loader) file(index int, name string, data []byte) {
 	if root == nil {
 		return
 	}
-	keys := f.Object(root, "", "apiVersion", "conditions", "rules")
+	keys := f.Object(root, "", form.Keys[ruleFileForm]()...)
 	if n := keys["apiVersion"]; n == nil {
 		f.Errorf(root, "apiVersion", "missing, want %s", APIVersion)
 		return
@@ -78,7 +79,7 @@ func (l *loader) file(index int, name string, data []byte) {
 func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
 	name := p.Key.Value
 	path := "conditions." + name
-	keys := f.Object(p.Value, path, "healthyReason", "healthyMessage")
+	keys := f.Object(p.Value, path, form.Keys[conditionForm]()...)
 	c := &loadedCondition{ConditionSpec: ConditionSpec{Type: name}, layer: index, file: f, node: p.Key}
 	checkConditionType(f, p.Key, name)
 	if n := keys["healthyReason"]; n == nil {
@@ -100,9 +101,7 @@ func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
 }
 
 func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) {
-	keys := f.Object(n, path, "name", "fault", "events", "when", "groupBy", "condition", "reason", "message", "severity",
-		"threshold", "for", "clearAfter", "clearWhen", "latched", "dependsOn", "maxGroups", "doc",
-		"pattern", "clearPattern", "logs", "lines", "anchorEnd")
+	keys := f.Object(n, path, form.Keys[ruleForm]()...)
 	r := &loadedRule{Rule: &Rule{File: f.Name, Line: n.Line}, layer: index, file: f, path: path, node: n, keys: keys}
 	str := func(key string) string {
 		if n := keys[key]; n != nil {
@@ -173,7 +172,7 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 }
 
 func (r *loadedRule) threshold(f *strictyaml.File, n *yaml.Node, path string) {
-	keys := f.Object(n, path, "count", "within", "distinct")
+	keys := f.Object(n, path, form.Keys[thresholdForm]()...)
 	if c := keys["count"]; c == nil {
 		f.Errorf(n, path, "count is missing")
 	} else {

@@ -25,6 +25,7 @@ type Engine struct {
 	stems      map[string]*stemState
 	recent     *recent
 	deadlines  deadlines
+	mutes      mutes
 
 	now         time.Time
 	lossyEnd    time.Time // next end of a loss, zero: none
@@ -113,6 +114,7 @@ func (e *Engine) install(set *RuleSet) {
 		}
 	}
 	e.logs.install(set, e.byName)
+	e.bindMutes()
 }
 
 // Observe takes one event into account. The event is valid only during the
@@ -197,6 +199,9 @@ func (e *Engine) NextDeadline() (time.Time, bool) {
 	if len(e.deadlines) > 0 && (next.IsZero() || e.deadlines[0].due.Before(next)) {
 		next = e.deadlines[0].due
 	}
+	if end := e.mutes.end; !end.IsZero() && (next.IsZero() || end.Before(next)) {
+		next = end
+	}
 	return next, !next.IsZero()
 }
 
@@ -242,16 +247,20 @@ func (e *Engine) start(now time.Time) time.Time {
 	clear(e.out)
 	e.out = e.out[:0]
 	for len(e.deadlines) > 0 && !e.deadlines[0].due.After(now) {
+		e.mutesEnd(e.deadlines[0].due) // what is due after a mute is announced
 		en := heap.Pop(&e.deadlines).(*entry)
 		switch due, ok := e.deadline(en); {
 		case !ok:
-		case due.After(now):
+		case due.After(en.due):
+			// Back to its place, also where that is due too: what happens does so in
+			// the order of its times, however stale the heap is.
 			en.due = due
 			heap.Push(&e.deadlines, en)
 		default:
 			e.expire(en, due, now)
 		}
 	}
+	e.mutesEnd(now)
 	e.lossEnds(now)
 	return now
 }

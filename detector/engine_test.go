@@ -58,6 +58,12 @@ func states(ts []problem.Transition) []string {
 		switch {
 		case t.Problem != nil && t.Problem.SuppressedBy != "":
 			out = append(out, fmt.Sprintf("%s %s %s by %s", t.Problem.Rule, t.Problem.Group, t.Problem.State, t.Problem.SuppressedBy))
+		case t.Problem != nil && !t.Problem.MutedUntil.IsZero():
+			out = append(out, fmt.Sprintf("%s %s %s muted", t.Problem.Rule, t.Problem.Group, t.Problem.State))
+		case t.Mute != nil && t.Mute.Over:
+			out = append(out, "mute of "+t.Mute.Rule+" over")
+		case t.Mute != nil:
+			out = append(out, "mute of "+t.Mute.Rule)
 		case t.Problem != nil:
 			out = append(out, fmt.Sprintf("%s %s %s", t.Problem.Rule, t.Problem.Group, t.Problem.State))
 		default:

@@ -94,7 +94,11 @@ func readBounded(fsys fs.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, strictyaml.MaxFile+1))
+	return readAtMost(f)
+}
+
+func readAtMost(r io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(r, strictyaml.MaxFile+1))
 }
 
 // readError is the text of a read error without the path, which is shown already.

@@ -47,6 +47,7 @@ func (e *Engine) Replace(rules *RuleSet, now time.Time) []problem.Transition {
 		for _, en := range sortedEntries(s) {
 			if en.p.State == problem.Firing {
 				en.p.SuppressedBy = e.cause(en.rule)
+				en.p.MutedUntil = e.mutedUntil(en)
 			}
 			e.arm(en)
 		}

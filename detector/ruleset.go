@@ -10,6 +10,9 @@ import (
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 )
 
+// MaxFile is the most that is read of a file of ours, in bytes.
+const MaxFile = strictyaml.MaxFile
+
 // Error is one mistake in a rule file: file, line, column, field and text.
 type Error = strictyaml.Error
 

@@ -3,6 +3,7 @@ package detector
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,6 +20,18 @@ type snapshot struct {
 	Problems   []savedProblem      `json:"problems,omitempty"`
 	Conditions []problem.Condition `json:"conditions,omitempty"`
 	Seen       []byte              `json:"seen,omitempty"`
+	Mutes      []problem.Mute      `json:"mutes,omitempty"`
+	Stems      []savedStem         `json:"stems,omitempty"`
+}
+
+// savedStem is what is known of the sources of a stem.
+type savedStem struct {
+	Name       string    `json:"name"`
+	Known      bool      `json:"known,omitempty"`
+	Up         bool      `json:"up,omitempty"`
+	Reason     string    `json:"reason,omitempty"`
+	LossyUntil time.Time `json:"lossyUntil,omitzero"`
+	LossReason string    `json:"lossReason,omitempty"`
 }
 
 type savedProblem struct {
@@ -29,23 +42,31 @@ type savedProblem struct {
 	Teller  string    `json:"teller,omitempty"`
 	ToldAt  time.Time `json:"toldAt,omitzero"`
 	Told    []telling `json:"told,omitempty"`
+
+	Kept      time.Time `json:"kept,omitzero"`
+	QuietFrom time.Time `json:"quietFrom,omitzero"`
+	Confirm   bool      `json:"confirm,omitempty"`
+	ConfirmBy time.Time `json:"confirmBy,omitzero"`
 }
 
-// Snapshot returns the engine's memory as JSON: problems, conditions and the
-// identities of recent kernel records, not what is known of the sources,
-// which say it anew. It is meant for [Engine.Restore] after a restart within
-// the same boot; after a reboot most of it is no longer true, so keep the boot
-// id beside it.
+// Snapshot returns the engine's memory as JSON, all of it. It is meant for
+// [Engine.Restore] or [Engine.Resume] after a restart within the same boot; after a
+// reboot most of it is no longer true, so keep the boot id beside it.
 func (e *Engine) Snapshot() ([]byte, error) {
-	s := snapshot{Version: snapshotVersion, Now: e.now, Conditions: e.Conditions(), Seen: e.recent.bytes()}
+	s := snapshot{Version: snapshotVersion, Now: e.now, Conditions: e.Conditions(), Seen: e.recent.bytes(), Mutes: e.Mutes()}
 	for _, ser := range e.series {
 		for _, en := range sortedEntries(ser) {
-			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks, FireAt: en.fireAt, ToldAt: en.toldAt, Told: slices.Clone(en.tellings)}
+			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks, FireAt: en.fireAt, ToldAt: en.toldAt,
+				Told: slices.Clone(en.tellings), Kept: en.kept, QuietFrom: en.quietFrom, Confirm: en.confirm, ConfirmBy: en.confirmBy}
 			if en.teller != nil {
 				p.Teller = en.teller.Name
 			}
 			s.Problems = append(s.Problems, p)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.stems)) {
+		st := e.stems[name]
+		s.Stems = append(s.Stems, savedStem{name, st.known, st.up, st.reason, st.lossyUntil, st.lossReason})
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -55,13 +76,25 @@ func (e *Engine) Snapshot() ([]byte, error) {
 }
 
 // Restore brings back what [Engine.Snapshot] saved, at the time of the
-// restart. Call it once, before the first Observe. Problems of rules that are
-// gone or no longer the same are dropped. No transition tells of restored
-// problems: they were told of before. On an error the engine is as before.
-//
-// A caller that keeps a journal replays what came after the snapshot with the
-// times of the entries, and then calls [Engine.Restarted].
+// restart: [Engine.Resume], and [Engine.Restarted].
 func (e *Engine) Restore(data []byte, now time.Time) error {
+	if err := e.Resume(data, now); err != nil {
+		return err
+	}
+	e.restarted(now.Round(0))
+	return nil
+}
+
+// Resume brings back what [Engine.Snapshot] saved: the engine is where that one
+// was. Call it once, before the first Observe. Problems of rules that are gone or no
+// longer the same are dropped. No transition tells of restored problems: they were
+// told of before. On an error the engine is as before. now is the time of the
+// restart: what the snapshot has of later times, because the clock was set back
+// meanwhile, is of now.
+//
+// A caller that keeps a journal then repeats what came after the snapshot, with
+// the times of the entries, and at last calls [Engine.Restarted].
+func (e *Engine) Resume(data []byte, now time.Time) error {
 	var s snapshot
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -74,6 +107,7 @@ func (e *Engine) Restore(data []byte, now time.Time) error {
 		e.now = now // the clock was set back meanwhile
 	}
 	e.recent.load(s.Seen)
+	e.loadMutes(s.Mutes)
 	for i := range s.Problems {
 		e.restore(&s.Problems[i], now)
 	}
@@ -83,8 +117,17 @@ func (e *Engine) Restore(data []byte, now time.Time) error {
 				c.current = old
 			}
 		}
+		c.dirty = true // by other rules it may be otherwise
 	}
-	e.restarted(now)
+	for _, st := range s.Stems[:min(len(s.Stems), maxStems)] {
+		e.stems[st.Name] = &stemState{known: st.Known, up: st.Up, reason: st.Reason, lossyUntil: st.LossyUntil, lossReason: st.LossReason}
+	}
+	e.lossyEnd = e.nextLossEnd()
+	for _, s := range e.series {
+		for _, en := range sortedEntries(s) {
+			e.arm(en)
+		}
+	}
 	return nil
 }
 
@@ -92,8 +135,7 @@ func (e *Engine) Restore(data []byte, now time.Time) error {
 // to say anew that they see, and the time before doesn't count as quiet. A
 // source of level signals (hungtask, mount.readonly) is to tell again what
 // still lasts when it starts; what isn't told again within 5 minutes after it
-// came up is over. A hang told again doesn't count again. [Engine.Restore]
-// implies this call; make it after a journal replay.
+// came up is over. A hang told again doesn't count again.
 func (e *Engine) Restarted(now time.Time) {
 	now = now.Round(0)
 	if now.After(e.now) {
@@ -142,7 +184,8 @@ func (e *Engine) restore(p *savedProblem, now time.Time) {
 	default:
 		return
 	}
-	en := &entry{p: p.Problem, window: window{p.Window}, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt, tellings: p.Told[:min(len(p.Told), maxTellings)], index: -1}
+	en := &entry{p: p.Problem, window: window{p.Window}, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt,
+		tellings: p.Told[:min(len(p.Told), maxTellings)], kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
 	en.p.Evidence = slices.DeleteFunc(en.p.Evidence, isNil)
 	if len(en.p.Evidence) > maxEvidence {
 		en.p.Evidence = en.p.Evidence[:maxEvidence]
@@ -157,6 +200,9 @@ func (e *Engine) restore(p *savedProblem, now time.Time) {
 		}
 	}
 	e.adopt(en, r)
+	if en.p.State != problem.Pending {
+		en.p.MutedUntil = e.mutedUntil(en)
+	}
 }
 
 func isNil[T any](p *T) bool { return p == nil }

@@ -38,6 +38,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
 		if r.Temporary() {
 			e.describe(en, ev)
 			en.p.SuppressedBy = e.cause(en.rule)
+			en.p.MutedUntil = e.mutedUntil(en)
 			e.emit(en)
 		}
 		// The deadline moved away: the heap may stay as it is.
@@ -101,6 +102,7 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 func (e *Engine) fire(en *entry, now time.Time) {
 	en.p.State, en.p.Since = problem.Firing, now
 	en.p.SuppressedBy = e.cause(en.rule)
+	en.p.MutedUntil = e.mutedUntil(en)
 	e.emit(en)
 	s := en.rule.series
 	s.firing++

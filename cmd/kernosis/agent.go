@@ -158,7 +158,7 @@ func (a *agent) measure() {
 	a.mu.Unlock()
 	firing := map[string]int{}
 	for i := range problems {
-		if problems[i].State == problem.Firing {
+		if problems[i].State == problem.Firing && problems[i].MutedUntil.IsZero() {
 			firing[problems[i].Rule]++
 		}
 	}
@@ -214,10 +214,11 @@ func (a *agent) restore() error {
 		}
 	}
 	if st.BootID != "" && st.BootID != bootID() {
+		a.started()
 		return nil
 	}
 	if len(st.Engine) > 0 {
-		if err := a.engine.Restore(st.Engine, time.Now()); err != nil {
+		if err := a.engine.Resume(st.Engine, time.Now()); err != nil {
 			a.log.Warn("saved state does not fit; it is rebuilt from the journal", "error", err)
 			st.Seq = 0
 		}
@@ -228,7 +229,7 @@ func (a *agent) restore() error {
 			return nil
 		}
 		if e.Event == nil {
-			a.engine.Tick(e.Now)
+			a.again(e)
 		} else if !a.engine.Seen(e.Event) {
 			a.engine.Observe(e.Event, e.Now)
 		}
@@ -237,7 +238,7 @@ func (a *agent) restore() error {
 	if err != nil {
 		return fmt.Errorf("restore state: %w", err)
 	}
-	a.engine.Restarted(time.Now())
+	a.started()
 	if damaged > 0 {
 		a.log.Warn("damaged journal lines were skipped", "lines", damaged)
 	}

@@ -24,6 +24,7 @@ type config struct {
 	StateDir      string        `mapstructure:"state-dir" yaml:"state-dir"`
 	Listen        string        `mapstructure:"listen" yaml:"listen"`
 	RulesDir      string        `mapstructure:"rules-dir" yaml:"rules-dir"`
+	Mutes         string        `mapstructure:"mutes" yaml:"mutes"`
 	Output        string        `mapstructure:"output" yaml:"output"`
 	LogLevel      string        `mapstructure:"log-level" yaml:"log-level"`
 	HostRoot      string        `mapstructure:"host-root" yaml:"host-root"`
@@ -42,6 +43,7 @@ func runFlags(fs *pflag.FlagSet) {
 	fs.String("state-dir", "/var/lib/kernosis", "`folder` of the journal and of what survives a restart")
 	fs.String("listen", "127.0.0.1:20257", "`address` of /metrics, /healthz and /readyz; empty: none")
 	fs.String("rules-dir", "", "`folder` of rule files, read again when they change; a rule replaces the shipped one of its name")
+	fs.String("mutes", "", "`file` of mutes, read again when it changes; empty: mutes.yaml in the state-dir")
 	fs.StringP("output", "o", "text", "what is printed: `text` or json")
 	fs.String("log-level", "info", "debug, info, warn or error")
 	fs.String("host-root", "/", "where the host's /proc and /sys are")

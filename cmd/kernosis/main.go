@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -59,6 +60,12 @@ func failed(err error) error {
 }
 
 func execute(ctx context.Context, args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	return exitCode(root.ExecuteContext(ctx), os.Stderr)
+}
+
+func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kernosis",
 		Short:         "Kernel fault detection and diagnosis for nodes",
@@ -66,10 +73,13 @@ func execute(ctx context.Context, args []string) int {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SetArgs(args)
-	root.AddCommand(newRun(), newFeatures(), newRules(), newLint(), newInject(), newDemo(), newVersion(),
+	root.AddCommand(newRun(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newInject(), newDemo(), newVersion(),
 		newHealthChecker(), newLogCounter())
-	err := root.ExecuteContext(ctx)
+	return root
+}
+
+// exitCode tells an error and returns the code of the process.
+func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
@@ -79,7 +89,7 @@ func execute(ctx context.Context, args []string) int {
 		err = ee.err
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "kernosis:", err)
+		fmt.Fprintln(stderr, "kernosis:", err)
 	}
 	return code
 }

@@ -94,6 +94,8 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if err := a.restore(); err != nil {
 		return failed(err)
 	}
+	mutes := newMuteFile(cfg.mutesPath(), a, ruleSet)
+	mutes.read()
 
 	sources, err := collector.Open(cfg.collector(), log)
 	if err != nil {
@@ -129,8 +131,9 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		g.Go(func() error { return web.Serve(ctx, l, web.Handler(m.Registry, check, ready)) })
 	}
 	if cfg.RulesDir != "" {
-		g.Go(func() error { return watchRules(ctx, a, cfg.RulesDir, log) })
+		g.Go(func() error { return watchRules(ctx, a, cfg.RulesDir, log, mutes) })
 	}
+	g.Go(func() error { return mutes.watch(ctx) })
 	g.Go(func() error { return a.run(ctx) })
 	g.Go(func() error { return sources.Run(ctx, a.observe) })
 	g.Go(func() error { return logs.Run(ctx, a.observe) })
@@ -140,7 +143,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 
 // watchRules puts changed rule files in force. Bad ones are told and the
 // running rules stay.
-func watchRules(ctx context.Context, a *agent, dir string, log *slog.Logger) error {
+func watchRules(ctx context.Context, a *agent, dir string, log *slog.Logger, mutes *muteFile) error {
 	return detector.Watch(ctx, dir, func() {
 		next, err := loadRules(dir)
 		if err != nil {
@@ -148,6 +151,7 @@ func watchRules(ctx context.Context, a *agent, dir string, log *slog.Logger) err
 			return
 		}
 		a.replace(next)
+		mutes.replaced(next)
 		log.Info("rules reloaded", "dir", dir)
 	})
 }

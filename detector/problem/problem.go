@@ -46,6 +46,7 @@ type Problem struct {
 	Count        uint64         `json:"count"`                  // matching events in this episode
 	Evidence     []*event.Event `json:"evidence,omitempty"`     // bounded: first and latest
 	SuppressedBy string         `json:"suppressedBy,omitempty"` // rule of the cause that hides it
+	MutedUntil   time.Time      `json:"mutedUntil,omitzero"`    // it goes on, but is not announced before
 }
 
 // Status is a node condition's status, as in the Kubernetes API.
@@ -73,4 +74,6 @@ type Transition struct {
 	Problem *Problem `json:"problem,omitempty"`
 	// Condition changed status, reason or message.
 	Condition *Condition `json:"condition,omitempty"`
+	// Mute began or is over.
+	Mute *MuteChange `json:"mute,omitempty"`
 }

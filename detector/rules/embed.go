@@ -11,3 +11,9 @@ import "embed"
 //
 //go:embed *.yaml
 var FS embed.FS
+
+// Schemas is the JSON Schemas of our files: schema/rules.json, schema/tests.json and
+// schema/mutes.json. They are generated from the types of the readers.
+//
+//go:embed schema/*.json
+var Schemas embed.FS

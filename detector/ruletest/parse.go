@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/internal/form"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -31,7 +32,7 @@ func parse(f File, rules *detector.RuleSet) (*strictyaml.File, []*test) {
 		return file, nil
 	}
 	p := &parser{file: file, rules: rules, like: make(map[string]map[string]any)}
-	keys := file.Object(root, "", "apiVersion", "templates", "tests")
+	keys := file.Object(root, "", form.Keys[fileForm]()...)
 	if n := keys["apiVersion"]; n == nil {
 		file.Errorf(root, "apiVersion", "missing, want %s", detector.APIVersion)
 		return file, nil
@@ -66,7 +67,7 @@ type parser struct {
 }
 
 func (p *parser) test(n *yaml.Node, path string) *test {
-	keys := p.file.Object(n, path, "name", "rules", "sources", "events", "expect")
+	keys := p.file.Object(n, path, form.Keys[testForm]()...)
 	t := &test{file: p.file, line: n.Line, sources: true}
 	if k := keys["name"]; k == nil {
 		p.file.Errorf(n, path, "name is missing")
@@ -118,7 +119,7 @@ func (p *parser) offset(n *yaml.Node, parent *yaml.Node, path string) time.Durat
 }
 
 func (p *parser) steps(n *yaml.Node, path string) []step {
-	keys := p.file.Object(n, path, "at", "repeat", "every", "like", "event", "restart")
+	keys := p.file.Object(n, path, form.Keys[stepForm]()...)
 	first := step{at: p.offset(keys["at"], n, path)}
 	if k := keys["restart"]; k != nil {
 		first.restart = p.file.Bool(k, path+".restart")
@@ -245,7 +246,7 @@ func (p *parser) value(n *yaml.Node, path string, depth int) any {
 }
 
 func (p *parser) check(n *yaml.Node, path string) check {
-	keys := p.file.Object(n, path, "at", "problems", "conditions", "transitions")
+	keys := p.file.Object(n, path, form.Keys[checkForm]()...)
 	c := check{at: p.offset(keys["at"], n, path), line: n.Line}
 	if k := keys["problems"]; k != nil {
 		c.hasProblems = true
@@ -273,7 +274,7 @@ func (p *parser) check(n *yaml.Node, path string) check {
 
 func (p *parser) problem(n *yaml.Node, path string) wantProblem {
 	texts := []string{"rule", "group", "reason", "message", "subject", "severity", "suppressedBy"}
-	keys := p.file.Object(n, path, append([]string{"state", "count"}, texts...)...)
+	keys := p.file.Object(n, path, form.Keys[problemForm]()...)
 	w := wantProblem{node: n, text: make(map[string]string), state: problem.Firing, count: -1}
 	for _, t := range texts {
 		if k := keys[t]; k != nil {
@@ -306,7 +307,7 @@ func (p *parser) condition(pair strictyaml.Pair, path string) wantCondition {
 	}
 	status := pair.Value
 	if pair.Value.Kind == yaml.MappingNode {
-		keys := p.file.Object(pair.Value, path, "status", "reason", "message")
+		keys := p.file.Object(pair.Value, path, form.Keys[conditionForm]()...)
 		status = keys["status"]
 		if k := keys["reason"]; k != nil {
 			w.reason, w.hasReason = p.file.String(k, path+".reason"), true

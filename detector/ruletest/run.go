@@ -34,25 +34,6 @@ type Failure struct {
 	Text string        // may have several lines
 }
 
-// Coverage is what the tests have shown of a rule.
-type Coverage struct {
-	Fires   bool // it fired
-	Holds   bool // events of its kinds came in some test and it did not fire
-	Clears  bool // it resolved
-	Refires bool // it fired again after it resolved, in one test
-	// Of log rules: a line matched its pattern, its clearPattern. Holds then means
-	// that some line of a log came and it did not fire.
-	Matches, ClearMatches bool
-}
-
-// Shown reports whether the tests have shown all of the rule that there is to
-// show: an event of a rule without conditions always matches, so nothing holds.
-func (c Coverage) Shown(r *detector.Rule) bool {
-	holds := r.When != "" || r.Threshold.Count > 0 || r.For > 0 || r.Pattern != ""
-	return c.Fires && c.Clears && c.Refires && (c.Holds || !holds) &&
-		(c.Matches || r.Pattern == "") && (c.ClearMatches || r.ClearPattern == "")
-}
-
 // Failed returns how many tests failed.
 func (r *Report) Failed() int {
 	n := 0
@@ -67,16 +48,20 @@ func (r *Report) Failed() int {
 // String lists the failures as file:line, one expectation after the other.
 func (r *Report) String() string {
 	var b strings.Builder
-	for _, t := range r.Tests {
-		for _, f := range t.Failures {
-			fmt.Fprintf(&b, "%s:%d: %s: at %v: %s\n", t.File, f.Line, t.Name, f.At, f.Text)
-		}
+	for i := range r.Tests {
+		r.Tests[i].text(&b)
 	}
 	fmt.Fprintf(&b, "%d tests, %d failed\n", len(r.Tests), r.Failed())
 	return b.String()
 }
 
-// ReadFiles returns the test files (*_test.yaml, *_test.yml) of a directory.
+// IsTestFile tells test files by their name: *_test.yaml, *_test.yml.
+func IsTestFile(name string) bool {
+	ext := path.Ext(name)
+	return (ext == ".yaml" || ext == ".yml") && strings.HasSuffix(strings.TrimSuffix(name, ext), "_test")
+}
+
+// ReadFiles returns the test files of a directory.
 func ReadFiles(fsys fs.FS) ([]File, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -84,8 +69,7 @@ func ReadFiles(fsys fs.FS) ([]File, error) {
 	}
 	var files []File
 	for _, e := range entries {
-		ext := path.Ext(e.Name())
-		if ext != ".yaml" && ext != ".yml" || !strings.HasSuffix(strings.TrimSuffix(e.Name(), ext), "_test") {
+		if !IsTestFile(e.Name()) {
 			continue
 		}
 		data, err := fs.ReadFile(fsys, e.Name())

@@ -47,10 +47,14 @@ func (t *text) Write(s journal.Entry) error {
 	t.buf.Reset()
 	for _, tr := range s.Transitions {
 		switch {
+		case tr.Problem != nil && !tr.Problem.MutedUntil.IsZero():
+			// Somebody wants no word of it.
 		case tr.Problem != nil:
 			t.problem(s, tr.Problem)
 		case tr.Condition != nil:
 			t.condition(s, tr.Condition)
+		case tr.Mute != nil:
+			t.mute(s, tr.Mute)
 		}
 	}
 	if t.buf.Len() == 0 {
@@ -99,6 +103,14 @@ func label(p *problem.Problem) string {
 
 func (t *text) condition(s journal.Entry, c *problem.Condition) {
 	fmt.Fprintf(&t.buf, "%s %-8s %s=%s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", c.Type, c.Status, c.Reason, c.Message)
+}
+
+func (t *text) mute(s journal.Entry, m *problem.MuteChange) {
+	what := "muted until " + m.Until.Local().Format(time.DateTime)
+	if m.Over {
+		what = "no longer muted"
+	}
+	fmt.Fprintf(&t.buf, "%s %-8s %s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", m.Subject(), what, m.Reason)
 }
 
 // latency is the time from the fault to this line, with three digits.

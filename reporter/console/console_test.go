@@ -67,6 +67,25 @@ func TestText(t *testing.T) {
 	}
 }
 
+// What is muted is not announced; that it is, is.
+func TestMuted(t *testing.T) {
+	e := kill(1)
+	e.Transitions[0].Problem.MutedUntil = e.Now.Add(time.Hour)
+	m := problem.Mute{Rule: "oom-kill", Where: map[string]string{"cgroup.path": "/a\x1b"}, Until: e.Now.Add(time.Hour), Reason: "known"}
+	var b bytes.Buffer
+	for _, e := range []journal.Entry{e, {Now: e.Now, Transitions: []problem.Transition{{Mute: &problem.MuteChange{Mute: m}}, {Mute: &problem.MuteChange{Mute: m, Over: true}}}}} {
+		if err := NewText(&b).Write(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := e.Now.Local().Format("15:04:05.000")
+	want := at + ` node     oom-kill cgroup.path="/a\x1b" muted until ` + m.Until.Local().Format(time.DateTime) + ": known\n" +
+		at + ` node     oom-kill cgroup.path="/a\x1b" no longer muted: known` + "\n"
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
+}
+
 func TestJSONIsOneEntryALine(t *testing.T) {
 	var b bytes.Buffer
 	w := NewJSON(&b)

@@ -12,7 +12,12 @@ type Entry struct {
 	Seq uint64 `json:"seq"` // 1, 2, 3 …, never reused in one journal
 	// Now is the engine's clock at this step.
 	Now time.Time `json:"now"`
-	// Event is the input; nil for a step that only time caused.
-	Event       *event.Event         `json:"event,omitempty"`
+	// Event is the input; nil for a step that only time caused, and for the two
+	// below.
+	Event *event.Event `json:"event,omitempty"`
+	// Boot is the id of the machine's boot, and says that the agent started.
+	Boot string `json:"boot,omitempty"`
+	// Mutes are those in force from now on; nil: those in force until now.
+	Mutes       *[]problem.Mute      `json:"mutes,omitempty"`
 	Transitions []problem.Transition `json:"transitions,omitempty"`
 }

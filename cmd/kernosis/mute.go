@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// muteFlags is what the command can be told.
+type muteFlags struct {
+	stateDir, file, rules, reason, until string
+	where                                map[string]string
+	lasts                                time.Duration
+	end                                  bool
+}
+
+func newMute() *cobra.Command {
+	var f muteFlags
+	cmd := &cobra.Command{
+		Use:   "mute [RULE]",
+		Short: "Keep problems of a rule from being announced for a while; list what is muted",
+		Long: `Write a mute into the file that a running agent reads, or end one. Without a RULE
+the mutes of the file are listed. Problems that are muted go on, and their condition
+says Muted.`,
+		Example: "  kernosis mute disk-io-error --where device.name=sdb --for 48h --reason 'replaced on Friday'\n  kernosis mute disk-io-error --where device.name=sdb --end",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(firstOf(args), time.Now(), cmd.OutOrStdout())
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.stateDir, "state-dir", "/var/lib/kernosis", "`folder` of the agent's state, where its mutes.yaml is")
+	fs.StringVar(&f.file, "mutes", "", "`file` of mutes, where the agent was given one")
+	fs.StringVar(&f.rules, "rules-dir", "", "`folder` of rule files over the shipped ones")
+	fs.StringToStringVar(&f.where, "where", nil, "`field=value` of the rule's groupBy; may be repeated. Without it all problems of the rule")
+	fs.DurationVar(&f.lasts, "for", 0, "how `long`")
+	fs.StringVar(&f.until, "until", "", "until `when` (RFC 3339)")
+	fs.StringVar(&f.reason, "reason", "", "`why`")
+	fs.BoolVar(&f.end, "end", false, "end the mute of this rule and these fields")
+	cmd.MarkFlagsMutuallyExclusive("for", "until", "end")
+	return cmd
+}
+
+func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
+	path := f.file
+	if path == "" {
+		path = filepath.Join(f.stateDir, mutesName)
+	}
+	set, err := loadRules(f.rules)
+	if err != nil {
+		return err
+	}
+	old, err := readMutes(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		old, err = nil, nil
+	}
+	if err != nil {
+		return fmt.Errorf("mutes: %w", err)
+	}
+	var list []problem.Mute
+	if len(old) > 0 {
+		if list, err = detector.ParseMutes(path, old, set); err != nil {
+			return err
+		}
+	}
+	if rule == "" {
+		listMutes(out, list, now)
+		return nil
+	}
+	m, err := f.mute(rule, now)
+	if err != nil {
+		return err
+	}
+	text, ended, err := editMutes(old, list, m, f.end, now)
+	if err != nil {
+		return fmt.Errorf("mutes: %w", err)
+	}
+	if f.end && ended == 0 {
+		return failed(fmt.Errorf("no such mute in %s", path))
+	}
+	if _, err := detector.ParseMutes(path, text, set); err != nil {
+		return err
+	}
+	if err := replaceFile(path, text); err != nil {
+		return failed(fmt.Errorf("mutes: %w", err))
+	}
+	if f.end {
+		fmt.Fprintf(out, "%s: %s is no longer muted\n", path, rule)
+	} else {
+		fmt.Fprintf(out, "%s: %s is muted until %s\n", path, rule, m.Until.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// mute is what the flags ask for.
+func (f *muteFlags) mute(rule string, now time.Time) (problem.Mute, error) {
+	m := problem.Mute{Rule: rule, Where: f.where, Reason: f.reason}
+	switch {
+	case f.end:
+		return m, nil
+	case f.until != "":
+		at, err := time.Parse(time.RFC3339, f.until)
+		if err != nil {
+			return m, fmt.Errorf("until: %q is no time such as 2026-03-01T18:00:00Z", f.until)
+		}
+		m.Until = at
+	case f.lasts > 0:
+		m.Until = now.Add(f.lasts).UTC().Truncate(time.Second)
+	default:
+		return m, errors.New("for how long? give --for, --until or --end")
+	}
+	if !m.Until.After(now) {
+		return m, fmt.Errorf("until: %s is over", m.Until.Format(time.RFC3339))
+	}
+	if m.Reason == "" {
+		return m, errors.New("reason: who reads of the mute wants to know why")
+	}
+	return m, nil
+}
+
+func listMutes(out io.Writer, list []problem.Mute, now time.Time) {
+	for _, m := range list {
+		state := "until " + m.Until.Format(time.RFC3339)
+		if !m.Until.After(now) {
+			state = "over since " + m.Until.Format(time.RFC3339)
+		}
+		fmt.Fprintf(out, "%s %s: %s\n", m.Subject(), state, m.Reason)
+	}
+}
+
+// mutesHead begins a new file.
+const mutesHead = "apiVersion: " + detector.APIVersion + "\nmutes: []\n"
+
+// editMutes takes those of the same rule and fields, and those that are over, out of
+// the file and adds m unless it is to end. Comments stay. list is what old says.
+func editMutes(old []byte, list []problem.Mute, m problem.Mute, end bool, now time.Time) (text []byte, same int, err error) {
+	if len(old) == 0 {
+		old = []byte(mutesHead)
+	}
+	var doc yaml.Node
+	if err := yaml.Load(old, &doc); err != nil {
+		return nil, 0, err
+	}
+	root := doc.Content[0]
+	var items *yaml.Node
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value == "mutes" && root.Content[i+1].Kind == yaml.SequenceNode {
+			items = root.Content[i+1]
+		}
+	}
+	if items == nil {
+		items = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		root.Content = slices.DeleteFunc(root.Content, func(n *yaml.Node) bool { return n.Value == "mutes" || n.Kind == yaml.ScalarNode && n.Tag == "!!null" })
+		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "mutes"}, items)
+	}
+	kept := items.Content[:0:0]
+	for i, n := range items.Content {
+		switch {
+		case list[i].Rule == m.Rule && maps.Equal(list[i].Where, m.Where):
+			same++
+		case list[i].Until.After(now):
+			kept = append(kept, n)
+		}
+	}
+	if !end {
+		kept = append(kept, muteNode(m))
+	}
+	items.Content, items.Style = kept, items.Style&^yaml.FlowStyle
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := errors.Join(enc.Encode(&doc), enc.Close()); err != nil {
+		return nil, 0, err
+	}
+	return b.Bytes(), same, nil
+}
+
+func muteNode(m problem.Mute) *yaml.Node {
+	scalar := func(v string) *yaml.Node {
+		n := &yaml.Node{}
+		n.SetString(v)
+		return n
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{scalar("rule"), scalar(m.Rule)}}
+	if len(m.Where) > 0 {
+		where := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		for _, field := range slices.Sorted(maps.Keys(m.Where)) {
+			where.Content = append(where.Content, scalar(field), scalar(m.Where[field]))
+		}
+		n.Content = append(n.Content, scalar("where"), where)
+	}
+	return &yaml.Node{Kind: n.Kind, Tag: n.Tag, Content: append(n.Content,
+		scalar("until"), scalar(m.Until.Format(time.RFC3339)), scalar("reason"), scalar(strings.TrimSpace(m.Reason)))}
+}
+
+// replaceFile writes beside and renames: an agent reads the old or the new file.
+func replaceFile(path string, text []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		os.Remove(tmp.Name()) //nolint:errcheck // the other error is told
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// TestMuteEditsTheFile: comments stay, mutes that are over go, one of the same
+// groups is replaced, and a mistake leaves the file as it was.
+func TestMuteEditsTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mutes.yaml")
+	const before = `# whom to ask: storage team
+apiVersion: rules.kernosis.io/v1
+mutes:
+  - rule: disk-io-error # the old array
+    until: 2999-01-01T00:00:00Z
+    reason: known
+  - {rule: oom-kill, until: 2020-01-01T00:00:00Z, reason: over}
+`
+	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	step := func(want int, args ...string) (file, out string) {
+		t.Helper()
+		code, out := command(t, append([]string{"mute", "--mutes", path}, args...)...)
+		if code != want {
+			t.Errorf("%v: exit code %d, want %d: %s", args, code, want, out)
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw), out
+	}
+	for _, bad := range [][]string{
+		{"oom-kill"}, {"oom-kill", "--for", "1h"}, {"oom-kil", "--for", "1h", "--reason", "r"}, {"oom-kill", "--until", "2020-01-01T00:00:00Z", "--reason", "r"},
+		{"oom-kill", "--where", "device.name=sda", "--for", "1h", "--reason", "r"}, {"oom-kill", "--for", "1h", "--end"}, {"oom-kill", "--for", "1h", "--reason", strings.Repeat("r", 300)},
+	} {
+		if file, _ := step(exitInput, bad...); file != before {
+			t.Errorf("%v changed the file:\n%s", bad, file)
+		}
+	}
+	if _, out := step(exitOK); out != "disk-io-error until 2999-01-01T00:00:00Z: known\noom-kill over since 2020-01-01T00:00:00Z: over\n" {
+		t.Errorf("listed as %s", out)
+	}
+	step(exitFailed, "disk-stalled", "--end")
+	file, _ := step(exitOK, "oom-kill", "--until", "2999-01-02T00:00:00Z", "--reason", "it's: \"known\" # too\n")
+	want := `# whom to ask: storage team
+apiVersion: rules.kernosis.io/v1
+mutes:
+  - rule: disk-io-error # the old array
+    until: 2999-01-01T00:00:00Z
+    reason: known
+  - rule: oom-kill
+`
+	if !strings.HasPrefix(file, want) || strings.Contains(file, "2020") || !strings.Contains(file, `2999-01-02T00:00:00Z`) {
+		t.Errorf("the file is\n%s", file)
+	}
+	if file, _ := step(exitOK, "disk-io-error", "--end"); strings.Contains(file, "disk-io-error") || !strings.Contains(file, "oom-kill") {
+		t.Errorf("the file is\n%s", file)
+	}
+	if _, out := step(exitOK); out != "oom-kill until 2999-01-02T00:00:00Z: it's: \"known\" # too\n" {
+		t.Errorf("listed as %s", out)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if file, _ := step(exitOK, "oom-kill", "--for", "1h", "--reason", "r"); !strings.HasPrefix(file, "apiVersion: ") {
+		t.Errorf("the new file is\n%s", file)
+	}
+}
+
+// TestMutesFromAConfigMap: mutes follow the swap of a mounted ConfigMap; a file with
+// a mistake leaves those in force, also across a restart.
+func TestMutesFromAConfigMap(t *testing.T) {
+	dir := t.TempDir()
+	n := 0
+	// As kubelet does: a new directory, and one rename of the link to it.
+	swap := func(text string) {
+		t.Helper()
+		n++
+		data := fmt.Sprintf("..2026_%d", n)
+		if err := os.Mkdir(filepath.Join(dir, data), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, data, "mutes.yaml"), []byte("apiVersion: rules.kernosis.io/v1\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Symlink(data, filepath.Join(dir, "..data_tmp")),
+			os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swap("mutes: []\n")
+	if err := os.Symlink("..data/mutes.yaml", filepath.Join(dir, "mutes.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	p := newAgent(t, "--mutes", filepath.Join(dir, "mutes.yaml"))
+	if os.Geteuid() != 0 {
+		p.Args = append(p.Args, "--pin-root", "")
+	}
+	p.Start()
+	watching := func(ns int) {
+		t.Helper()
+		p.Wait("start", 30*time.Second, func(entries []journal.Entry) bool {
+			sources := 0
+			for _, e := range entries {
+				if e.Event != nil && e.Event.Kind == event.Source {
+					sources++
+				}
+			}
+			return sources >= ns
+		})
+	}
+	watching(1)
+	swap("mutes:\n- {rule: oom-kill, until: 2999-01-01T00:00:00Z, reason: known}\n")
+	waitMute(t, p, 1, false)
+	swap("mutes:\n- {rule: oom-kil, until: 2999-01-01T00:00:00Z, reason: known}\n")
+	if text, ok := p.Log.Wait(20*time.Second, func(s string) bool { return strings.Contains(s, "those in force stay") }); !ok {
+		t.Fatalf("the mistake is not told:\n%s", text)
+	}
+	p.Kill()
+	p.Start()
+	before := len(p.Entries())
+	p.Wait("second start", 30*time.Second, func(entries []journal.Entry) bool { return len(entries) > before+1 })
+	swap("mutes: []\n") // the mute was in force until now
+	waitMute(t, p, 1, true)
+	p.Stop()
+	if code, out := command(t, "replay", "--compare", p.State); code != exitOK {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// mutesName is the file of mutes in the state directory.
+const mutesName = "mutes.yaml"
+
+func (c *config) mutesPath() string {
+	if c.Mutes != "" {
+		return c.Mutes
+	}
+	return filepath.Join(c.StateDir, mutesName)
+}
+
+// muteFile puts what a file of mutes says in force, and what it says from then
+// on. While it has a mistake, the mutes of before stay, also across a restart: the
+// engine's state holds them.
+type muteFile struct {
+	path string
+	a    *agent
+
+	mu    sync.Mutex
+	rules *detector.RuleSet
+	last  []byte // what was read last; nil: nothing yet
+}
+
+func newMuteFile(path string, a *agent, rules *detector.RuleSet) *muteFile {
+	return &muteFile{path: path, a: a, rules: rules}
+}
+
+// watch reads the file again when it changes, until ctx ends. A folder that is
+// not there is told: then only a restart sees the file.
+func (f *muteFile) watch(ctx context.Context) error {
+	// Once more when the watch stands: the sources took their time to start, and the
+	// file may have changed meanwhile.
+	again := time.AfterFunc(time.Second, f.read)
+	defer again.Stop()
+	if err := detector.Watch(ctx, filepath.Dir(f.path), f.read); err != nil {
+		f.a.log.Warn("mutes are not read again when they change", "error", err)
+	}
+	return nil
+}
+
+// replaced has the file read by the rules that are in force now.
+func (f *muteFile) replaced(rules *detector.RuleSet) {
+	f.mu.Lock()
+	f.rules, f.last = rules, nil
+	f.mu.Unlock()
+	f.read()
+}
+
+// read puts the file in force where it is not what was read last: other files
+// of the folder change too.
+func (f *muteFile) read() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data, err := readMutes(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		data, err = []byte{}, nil // no file, no mute
+	case err == nil && len(data) == 0:
+		data = []byte("\n") // which is no file of mutes, and told
+	}
+	if err == nil && f.last != nil && bytes.Equal(data, f.last) {
+		return
+	}
+	var list []problem.Mute
+	if err == nil && len(data) > 0 {
+		f.last = data
+		list, err = detector.ParseMutes(f.path, data, f.rules)
+	}
+	if err != nil {
+		f.a.log.Error("mutes not read, those in force stay", "error", err)
+		return
+	}
+	f.last = data
+	f.a.setMutes(list)
+}
+
+// readMutes reads no more than shows that a file is too big.
+func readMutes(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, detector.MaxFile+1))
+}
+
+// setMutes puts mutes in force.
+func (a *agent) setMutes(list []problem.Mute) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if transitions := a.engine.SetMutes(list, now); len(transitions) > 0 {
+		inForce := append([]problem.Mute{}, a.engine.Mutes()...) // none is [], not null
+		a.record(journal.Entry{Now: now, Mutes: &inForce, Transitions: transitions})
+	}
+	a.poke()
+}
+
+// started tells the engine and the journal that nobody watched until now.
+func (a *agent) started() {
+	now := time.Now()
+	a.engine.Restarted(now)
+	a.record(journal.Entry{Now: now, Boot: bootID()})
+}
+
+// again repeats a journaled step without an event.
+func (a *agent) again(e journal.Entry) {
+	switch {
+	case e.Mutes != nil:
+		a.engine.SetMutes(*e.Mutes, e.Now)
+	case e.Boot != "":
+		a.engine.Restarted(e.Now)
+	default:
+		a.engine.Tick(e.Now)
+	}
+}

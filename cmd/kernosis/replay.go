@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/replay"
+	"github.com/kernosis/kernosis/detector"
+)
+
+// replayFlags is what the command can be told.
+type replayFlags struct {
+	rules, mutes, output, format, boot, until string
+	compare, verbose                          bool
+}
+
+func newReplay() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay FILE",
+		Short: "Run a recorded journal or a dump of the kernel's log through the rules",
+		Long: `Run a recorded journal (its folder, one of its segments, or what "run -o json"
+printed) or a dump of the kernel's log (/dev/kmsg, dmesg with times) through the
+rules, and print what would have been reported. - is the standard input.
+
+Time is that of the records. Lines that can't be read are told, with file and
+line, counted, and passed by.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.rules, "rules", "", "`folder` of rule files over the shipped ones")
+	fs.StringVar(&f.mutes, "mutes", "", "`file` of mutes, in place of recorded ones")
+	fs.StringVarP(&f.output, "output", "o", "text", "what is printed: `text` or json")
+	fs.StringVar(&f.format, "format", "", "journal, kmsg, dmesg, dmesg-time or dmesg-iso; empty: what the first lines are")
+	fs.StringVar(&f.boot, "boot", "", "`time` of boot (RFC 3339), for dumps that count from it")
+	fs.StringVar(&f.until, "until", "", "stop at a `time` (RFC 3339), so long after the beginning (90s), or go on behind the end (+1h)")
+	fs.BoolVar(&f.compare, "compare", false, "tell where a journal recorded something else; the exit code is 1 then")
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "show also inputs of which nothing follows, muted problems and all conditions at the end")
+	return cmd
+}
+
+func (f *replayFlags) config() (replay.Config, error) {
+	var cfg replay.Config
+	var err error
+	if f.output != "text" && f.output != "json" {
+		return cfg, fmt.Errorf("output: %q is neither text nor json", f.output)
+	}
+	if cfg.Format = replay.Format(f.format); f.format != "" && !slices.Contains(replay.Formats(), cfg.Format) {
+		return cfg, fmt.Errorf("format: %q is none of %v", f.format, replay.Formats())
+	}
+	if f.boot != "" {
+		if cfg.Boot, err = time.Parse(time.RFC3339, f.boot); err != nil {
+			return cfg, fmt.Errorf("boot: %q is no time such as 2026-01-02T15:04:05Z", f.boot)
+		}
+	}
+	if cfg.Until, err = parseUntil(f.until); err != nil {
+		return cfg, err
+	}
+	if cfg.Rules, err = loadRules(f.rules); err != nil {
+		return cfg, err
+	}
+	if f.mutes != "" {
+		list, err := detector.LoadMutes(f.mutes, cfg.Rules)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Mutes = &list
+	}
+	cfg.Compare = f.compare
+	return cfg, nil
+}
+
+func parseUntil(s string) (*replay.Until, error) {
+	if s == "" {
+		return nil, nil //nolint:nilnil // no time to stop at is no error
+	}
+	if at, err := time.Parse(time.RFC3339, s); err == nil {
+		return &replay.Until{At: at}, nil
+	}
+	d, err := time.ParseDuration(strings.TrimPrefix(s, "+"))
+	if err != nil || d <= 0 {
+		return nil, fmt.Errorf("until: %q is no time (2026-01-02T15:04:05Z), no duration (90s, +1h)", s)
+	}
+	if strings.HasPrefix(s, "+") {
+		return &replay.Until{Past: d}, nil
+	}
+	return &replay.Until{After: d}, nil
+}
+
+func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer) error {
+	cfg, err := f.config()
+	if err != nil {
+		return err
+	}
+	paths, err := replayed(path)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(stdout)
+	var r *replay.Replay
+	w := replay.NewText(out, f.verbose, func() bool { return r.SinceBoot() })
+	if f.output == "json" {
+		w = replay.NewJSON(out, f.verbose)
+	}
+	cfg.Step = w.Step
+	cfg.Bad = func(file string, line int, err error) { fmt.Fprintf(stderr, "%s:%d: %v\n", file, line, err) }
+	r = replay.New(cfg)
+	for _, p := range paths {
+		if err := replayFile(r, p, stdin); err != nil {
+			return errors.Join(err, out.Flush())
+		}
+	}
+	sum, err := r.End()
+	if err == nil {
+		err = w.Summary(&sum)
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return failed(err)
+	}
+	if sum.Differences > 0 {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+func replayFile(r *replay.Replay, path string, stdin io.Reader) error {
+	if path == "-" {
+		return r.File("standard input", stdin)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return r.File(path, file)
+}
+
+// replayed returns the files of a path: the segments of a journal's folder, which
+// may be that below a state directory, oldest first.
+func replayed(path string) ([]string, error) {
+	if path == "-" {
+		return []string{path}, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return []string{path}, err
+	}
+	for _, dir := range []string{path, filepath.Join(path, journalDir)} {
+		segments, err := filepath.Glob(filepath.Join(dir, "journal-*.jsonl"))
+		if err != nil {
+			return nil, err
+		}
+		if len(segments) > 0 {
+			return segments, nil // Glob sorts, and the names count
+		}
+	}
+	return nil, fmt.Errorf("%s: no segments of a journal (journal-*.jsonl)", path)
+}

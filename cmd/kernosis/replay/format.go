@@ -1,0 +1,250 @@
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Format is how a record is written.
+type Format string
+
+// The formats that are read.
+const (
+	Journal   Format = "journal"    // entries of the agent: its journal's segments, or the lines of "kernosis run -o json"
+	Kmsg      Format = "kmsg"       // records of /dev/kmsg: "6,12,345678,-;text"
+	Dmesg     Format = "dmesg"      // "[   12.345678] text", also as dmesg --decode and --raw write it
+	DmesgTime Format = "dmesg-time" // dmesg -T: "[Fri Jan  2 15:04:05 2026] text", taken for UTC
+	DmesgISO  Format = "dmesg-iso"  // dmesg --time-format iso: "2026-01-02T15:04:05,123456+00:00 text"
+)
+
+// Formats returns all formats, in the order in which they are tried.
+func Formats() []Format { return []Format{Journal, Kmsg, Dmesg, DmesgTime, DmesgISO} }
+
+// ErrFormat is wrapped by the error for what is in no format known.
+var ErrFormat = errors.New("not recognised")
+
+// sniffed is how many lines decide on the format: a dump may begin with lines that
+// a ring buffer or a copy has cut.
+const sniffed = 100
+
+// Detect tells the format in which most of the first lines are.
+func Detect(data []byte) (Format, error) {
+	counts := make(map[Format]int)
+	lines := 0
+	for rest := data; len(rest) > 0 && lines < sniffed; {
+		var line []byte
+		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
+		if len(bytes.TrimSpace(line)) == 0 || line[0] == ' ' {
+			continue // goes on with the line before, in all of them
+		}
+		lines++
+		for _, f := range Formats() {
+			if f.is(line) {
+				counts[f]++
+				break
+			}
+		}
+	}
+	best := Format("")
+	for _, f := range Formats() {
+		if counts[f] > counts[best] {
+			best = f
+		}
+	}
+	if best == "" {
+		return "", fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, or a line of dmesg with a time", ErrFormat)
+	}
+	return best, nil
+}
+
+// is tells whether the line can be of the format.
+func (f Format) is(line []byte) bool {
+	if f == Journal {
+		_, err := parseEntry(line)
+		return err == nil
+	}
+	_, err := f.parse(line)
+	return err == nil
+}
+
+// line is one line of the kernel's log.
+type line struct {
+	// stamp is since boot, of formats that say so; of the others since 1970.
+	stamp time.Duration
+	level int // 0 (emerg) to 7 (debug); -1: the format doesn't say
+	// facility is that of syslog, 0 the kernel; -1: the format doesn't say.
+	facility int
+	text     []byte
+}
+
+var errLine = errors.New("no time where one should be")
+
+// parse reads one line of a dump.
+func (f Format) parse(b []byte) (line, error) {
+	if f == Kmsg {
+		return parseKmsg(b)
+	}
+	l := line{level: -1, facility: -1}
+	b = l.prefix(b)
+	var ok bool
+	switch f {
+	case Dmesg:
+		l.stamp, b, ok = seconds(b)
+	case DmesgTime:
+		l.stamp, b, ok = bracketed(b)
+	case DmesgISO:
+		l.stamp, b, ok = iso(b)
+	case Journal, Kmsg:
+	}
+	if !ok {
+		return line{}, errLine
+	}
+	l.text = b
+	return l, nil
+}
+
+// prefix reads what dmesg --raw ("<6>") and --decode ("kern  :info  : ") put
+// before the time.
+func (l *line) prefix(b []byte) []byte {
+	if n, rest, ok := rawPrefix(b); ok {
+		l.level, l.facility = n&7, n>>3
+		return rest
+	}
+	facility, rest, ok := bytes.Cut(b, []byte{':'})
+	if !ok || len(facility) > 8 {
+		return b
+	}
+	level, rest, ok := bytes.Cut(rest, []byte{':'})
+	if !ok || len(level) > 8 {
+		return b
+	}
+	fi := slices.Index(facilities(), strings.TrimSpace(string(facility)))
+	li := slices.Index(levels(), strings.TrimSpace(string(level)))
+	if fi < 0 || li < 0 {
+		return b
+	}
+	l.facility, l.level = fi, li
+	return bytes.TrimPrefix(rest, []byte{' '})
+}
+
+func rawPrefix(b []byte) (n int, rest []byte, ok bool) {
+	if len(b) == 0 || b[0] != '<' {
+		return 0, b, false
+	}
+	end := bytes.IndexByte(b[:min(len(b), 6)], '>')
+	if end < 2 {
+		return 0, b, false
+	}
+	for _, c := range b[1:end] {
+		if c < '0' || c > '9' {
+			return 0, b, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, b[end+1:], n <= 0xff<<3|7
+}
+
+// levels and facilities are the names that dmesg --decode writes, by number.
+func levels() []string {
+	return []string{"emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"}
+}
+
+func facilities() []string {
+	return []string{"kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"}
+}
+
+// maxSeconds bounds a stamp since boot: 100 years.
+const maxSeconds = 100 * 366 * 24 * 3600
+
+// seconds reads "[   12.345678] ". With CONFIG_PRINTK_CALLER another bracket
+// ("[    T1]") follows.
+func seconds(b []byte) (stamp time.Duration, text []byte, ok bool) {
+	if len(b) == 0 || b[0] != '[' {
+		return 0, nil, false
+	}
+	inside, rest, ok := bytes.Cut(b[1:], []byte{']'})
+	if !ok || len(inside) > 32 {
+		return 0, nil, false
+	}
+	whole, part, ok := bytes.Cut(bytes.TrimLeft(inside, " "), []byte{'.'})
+	if !ok || len(part) == 0 || len(part) > 9 {
+		return 0, nil, false
+	}
+	s, ok1 := digits(whole)
+	ns, ok2 := digits(part)
+	if !ok1 || !ok2 || s > maxSeconds {
+		return 0, nil, false
+	}
+	for range 9 - len(part) {
+		ns *= 10
+	}
+	return time.Duration(s)*time.Second + time.Duration(ns), caller(bytes.TrimPrefix(rest, []byte{' '})), true
+}
+
+// caller drops the thread or CPU that printed: "[    T1] " or "[   C12] ".
+func caller(b []byte) []byte {
+	if len(b) == 0 || b[0] != '[' {
+		return b
+	}
+	end := bytes.IndexByte(b[:min(len(b), 16)], ']')
+	if end < 0 {
+		return b
+	}
+	inside := bytes.TrimLeft(b[1:end], " ")
+	if len(inside) < 2 || inside[0] != 'T' && inside[0] != 'C' {
+		return b
+	}
+	if _, ok := digits(inside[1:]); !ok {
+		return b
+	}
+	return bytes.TrimPrefix(b[end+1:], []byte{' '})
+}
+
+func digits(b []byte) (n int64, ok bool) {
+	if len(b) == 0 || len(b) > 12 {
+		return 0, false
+	}
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+// bracketed reads "[Fri Jan  2 15:04:05 2026] ".
+func bracketed(b []byte) (stamp time.Duration, text []byte, ok bool) {
+	if len(b) < 2 || b[0] != '[' {
+		return 0, nil, false
+	}
+	inside, rest, ok := bytes.Cut(b[1:], []byte{']'})
+	if !ok || len(inside) != len(time.ANSIC) {
+		return 0, nil, false
+	}
+	at, err := time.Parse(time.ANSIC, string(inside))
+	if err != nil || !sane(at) {
+		return 0, nil, false
+	}
+	return time.Duration(at.UnixNano()), bytes.TrimPrefix(rest, []byte{' '}), true
+}
+
+// iso reads "2026-01-02T15:04:05,123456+00:00 ".
+func iso(b []byte) (stamp time.Duration, text []byte, ok bool) {
+	word, rest, _ := bytes.Cut(b, []byte{' '})
+	if len(word) > 40 {
+		return 0, nil, false
+	}
+	at, err := time.Parse(time.RFC3339, strings.Replace(string(word), ",", ".", 1))
+	if err != nil || !sane(at) {
+		return 0, nil, false
+	}
+	return time.Duration(at.UnixNano()), rest, true
+}
+
+// sane is what has nanoseconds since 1970.
+func sane(at time.Time) bool { return at.Year() >= 1970 && at.Year() < 2200 }

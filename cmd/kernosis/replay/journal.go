@@ -1,0 +1,105 @@
+package replay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// tickSlack is how late the agent may have acted on a deadline: one that an entry
+// follows so soon is left to that entry, so that what follows from it has the time
+// that it had then. By other rules a deadline may be told so much too late.
+const tickSlack = time.Second
+
+var errEntry = errors.New("not a journal entry: no seq or no time")
+
+func parseEntry(b []byte) (journal.Entry, error) {
+	var e journal.Entry
+	if err := json.Unmarshal(b, &e); err != nil {
+		return e, fmt.Errorf("not a journal entry: %w", err)
+	}
+	if e.Seq == 0 || !sane(e.Now) {
+		return e, errEntry
+	}
+	return e, nil
+}
+
+// entry repeats one step of the agent.
+func (r *Replay) entry(e *journal.Entry) {
+	if !r.begin(e.Now) {
+		return
+	}
+	r.advance(e.Now.Add(-tickSlack))
+	s := Step{File: r.file, Line: r.line, Now: e.Now, Event: e.Event}
+	switch {
+	case e.Boot != "":
+		// After a reboot the agent begins anew.
+		if r.boot != "" && r.boot != e.Boot {
+			r.newEngine()
+		}
+		r.boot = e.Boot
+		r.engine.Restarted(e.Now)
+		s.Started = true
+	case e.Mutes != nil && r.cfg.Mutes != nil: // others are tried
+	case e.Mutes != nil:
+		s.Transitions = r.engine.SetMutes(*e.Mutes, e.Now)
+	case e.Event != nil && r.engine.Seen(e.Event):
+		r.sum.Repeated++
+	case e.Event != nil:
+		r.sum.Events++
+		s.Transitions = r.engine.Observe(e.Event, e.Now)
+	default:
+		s.Transitions = r.engine.Tick(e.Now)
+	}
+	if r.cfg.Compare {
+		r.compare(&s, e.Transitions)
+	}
+	r.step(&s)
+}
+
+// compare notes what differs from what was recorded.
+func (r *Replay) compare(s *Step, recorded []problem.Transition) {
+	have := texts(s.Transitions)
+	want := texts(recorded)
+	for i := 0; i < len(have) || i < len(want); i++ {
+		var h, w string
+		if i < len(have) {
+			h = have[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if h == w {
+			continue
+		}
+		if w != "" {
+			s.Differs = append(s.Differs, "- "+w)
+		}
+		if h != "" {
+			s.Differs = append(s.Differs, "+ "+h)
+		}
+		r.sum.Differences++
+	}
+}
+
+// texts is the transitions as the journal has them, without evidence.
+func texts(ts []problem.Transition) []string {
+	out := make([]string, len(ts))
+	for i, t := range ts {
+		if t.Problem != nil {
+			p := *t.Problem
+			p.Evidence = nil
+			t.Problem = &p
+		}
+		b, err := json.Marshal(t)
+		if err != nil {
+			b = []byte(err.Error()) // a time beyond the year 9999
+		}
+		out[i] = string(b)
+	}
+	return out
+}

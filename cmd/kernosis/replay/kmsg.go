@@ -1,0 +1,19 @@
+package replay
+
+import (
+	"fmt"
+
+	"github.com/kernosis/kernosis/collector/logs/kmsg"
+)
+
+// parseKmsg reads the first line of a record of /dev/kmsg.
+func parseKmsg(b []byte) (line, error) {
+	var r kmsg.Record
+	if _, err := kmsg.Parse(b, &r); err != nil {
+		return line{}, fmt.Errorf("%w", err)
+	}
+	if r.Time.Seconds() > maxSeconds {
+		return line{}, errLine
+	}
+	return line{stamp: r.Time, level: r.Level, facility: r.Facility, text: r.Text}, nil
+}

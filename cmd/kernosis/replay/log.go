@@ -1,0 +1,106 @@
+package replay
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// logName is the log that dumps are of.
+const logName = "kmsg"
+
+// sinceBoot reports whether the format's times count from boot.
+func (f Format) sinceBoot() bool { return f == Kmsg || f == Dmesg }
+
+// base is the time that stamps count from.
+func (r *Replay) base() time.Time {
+	if r.sum.Format.sinceBoot() && !r.cfg.Boot.IsZero() {
+		return r.cfg.Boot
+	}
+	return time.Unix(0, 0).UTC()
+}
+
+// logLine takes one line of a dump.
+func (r *Replay) logLine(b []byte) {
+	l, err := r.sum.Format.parse(b)
+	switch {
+	case err == nil:
+		if r.same++; !r.have || l.stamp != r.last.stamp {
+			r.same = 0
+		}
+		r.last, r.have = l, true
+	case r.have && b[0] == ' ' && r.sum.Format == Kmsg:
+		return // " SUBSYSTEM=block": no rule asks for it
+	case r.have && b[0] == ' ':
+		// dmesg writes the further lines of a record below the first.
+		r.same++
+		l, l.text = r.last, bytes.TrimLeft(b, " ")
+	default:
+		r.sum.Lines++
+		r.bad(err)
+		return
+	}
+	r.sum.Lines++
+	now := r.base().Add(l.stamp)
+	first := r.sum.From.IsZero()
+	if !r.begin(now) {
+		return
+	}
+	if first {
+		r.sourcesUp(now)
+	}
+	r.advance(now)
+	if !r.matcher.Match(l.text, &r.hits) {
+		return
+	}
+	ev := r.event(&l, now)
+	if r.engine.Seen(ev) {
+		r.sum.Repeated++
+		return
+	}
+	r.sum.Events++
+	r.step(&Step{File: r.file, Line: r.line, Now: now, Event: ev, Transitions: r.engine.Observe(ev, now)})
+}
+
+// sourcesUp tells the engine that the log is read: what it doesn't tell of did not
+// happen, as far as rules for lines of logs go.
+func (r *Replay) sourcesUp(now time.Time) {
+	for _, stem := range []string{event.Log.Stem(), event.Log.Stem() + "/" + logName} {
+		ev := &event.Event{Kind: event.Source, Time: now, CPU: event.NoCPU, SourceUp: &event.SourceData{Stem: stem, Up: true}}
+		r.step(&Step{Now: now, Transitions: r.engine.Observe(ev, now)})
+	}
+}
+
+// event makes of a line what the agent's source makes of it: with the lines that
+// the longest match spans.
+func (r *Replay) event(l *line, now time.Time) *event.Event {
+	var text []byte
+	for i := range r.hits.Hits {
+		if c := r.hits.Hits[i].Context; len(c) > len(text) {
+			text = c
+		}
+	}
+	ev := &event.Event{
+		Kind: event.Log, Time: now, CPU: event.NoCPU, Source: logName,
+		// Equal lines of equal stamps are different records.
+		BootTime: event.Duration(l.stamp + time.Duration(r.same)),
+		Log:      &event.LogData{Log: logName, Origin: logs.OriginKernel, Text: event.LogText(string(text))},
+	}
+	if l.level >= 0 {
+		ev.Log.Priority = logs.PriorityName(l.level)
+	}
+	if l.facility > 0 {
+		// Not the kernel, whoever it is.
+		ev.Log.Origin = "unknown"
+		if names := facilities(); l.facility < len(names) {
+			ev.Log.Origin = names[l.facility]
+		}
+	}
+	return ev
+}
+
+// SinceBoot reports whether times are those since boot, for nobody knows when that
+// was.
+func (r *Replay) SinceBoot() bool { return r.sum.Format.sinceBoot() && r.cfg.Boot.IsZero() }

@@ -1,0 +1,302 @@
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// maxLine bounds a line, in bytes: an entry with the transitions of a flood that
+// ended at once is long, and more than this was written by nobody of ours.
+const maxLine = 4 << 20
+
+// Config says what to replay, and by what.
+type Config struct {
+	Rules  *detector.RuleSet
+	Format Format // "": detected
+	// Mutes are in force from the start, in place of recorded ones; nil: those.
+	Mutes *[]problem.Mute
+	// Boot is the wall clock time of boot, for dumps that count from it; zero: they
+	// are told by their own count.
+	Boot time.Time
+	// Until ends the replay before the first record later than it, and lets time
+	// pass up to it behind the last one; nil: it ends with the last record.
+	Until *Until
+	// Compare notes where a journal has other transitions.
+	Compare bool
+
+	// Step is called with each input, and each deadline at which something
+	// happened. The Step is valid during the call.
+	Step func(*Step) error
+	// Bad is called with each line that can't be read.
+	Bad func(file string, line int, err error)
+}
+
+// Until is a time to stop at; one of its fields is set.
+type Until struct {
+	At    time.Time
+	After time.Duration // since boot where the dump counts from it, else since the first record
+	Past  time.Duration // behind the last record
+}
+
+// Step is one input, or a deadline, and what followed.
+type Step struct {
+	File        string // where the input stands; "": a deadline
+	Line        int
+	Now         time.Time
+	Event       *event.Event
+	Started     bool // the agent started
+	Transitions []problem.Transition
+	Differs     []string // "- recorded" and "+ replayed", as JSON
+}
+
+// Summary is the outcome of a replay.
+type Summary struct {
+	Format      Format    `json:"format"`
+	Lines       int       `json:"lines"`              // read, without blank ones
+	Bad         int       `json:"bad"`                // of them
+	Events      int       `json:"events"`             // given to the rules
+	Repeated    int       `json:"repeated,omitempty"` // records that came before
+	From        time.Time `json:"from"`
+	To          time.Time `json:"to"`
+	Firing      uint64    `json:"firing"`      // transitions to it
+	Resolved    uint64    `json:"resolved"`    // transitions to it
+	Differences int       `json:"differences"` // from what was recorded
+	SinceBoot   bool      `json:"sinceBoot"`   // times count from boot, shown as 1970
+	EvalErrors  uint64    `json:"evalErrors,omitempty"`
+
+	Problems   []problem.Problem   `json:"problems"` // that fire at the end
+	Conditions []problem.Condition `json:"conditions"`
+}
+
+// Replay is one replay. It is not safe for concurrent use.
+type Replay struct {
+	cfg    Config
+	engine *detector.Engine
+	sum    Summary
+	boot   string
+	until  time.Time // zero: none, or not known yet
+	ended  bool
+	err    error
+
+	file string
+	line int
+
+	matcher *logpattern.Matcher
+	hits    logpattern.Hits
+	last    line  // the latest, which others may go on
+	have    bool  // last is set
+	same    int64 // lines with the stamp of last
+}
+
+// New returns a replay at its beginning.
+func New(cfg Config) *Replay {
+	r := &Replay{cfg: cfg, matcher: cfg.Rules.PatternSet().NewMatcher(logName)}
+	r.newEngine()
+	return r
+}
+
+func (r *Replay) newEngine() {
+	if r.engine != nil {
+		r.countErrors()
+	}
+	r.engine = detector.NewEngine(r.cfg.Rules)
+}
+
+// File replays one file. Those of a journal come in their order. An error of the
+// Config's Step ends it.
+func (r *Replay) File(name string, in io.Reader) error {
+	br := bufio.NewReaderSize(in, 256<<10)
+	if r.sum.Format = r.cfg.Format; r.sum.Format == "" {
+		head, err := br.Peek(256 << 10)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if r.sum.Format, err = Detect(head); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	r.file, r.line, r.have = name, 0, false
+	for !r.ended {
+		b, err := readLine(br)
+		if errors.Is(err, io.EOF) {
+			return r.err
+		}
+		r.line++
+		if errors.Is(err, errTooLong) {
+			r.sum.Lines++
+			r.bad(err)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if len(bytes.TrimSpace(b)) > 0 {
+			r.read(b)
+		}
+		if r.err != nil {
+			return r.err
+		}
+	}
+	return r.err
+}
+
+var errTooLong = fmt.Errorf("line is longer than %d bytes", maxLine)
+
+// readLine returns the next line without its end. Of one that is too long all is
+// passed by.
+func readLine(br *bufio.Reader) ([]byte, error) {
+	var long []byte
+	tooLong := false
+	for {
+		part, err := br.ReadSlice('\n')
+		if tooLong = tooLong || len(long)+len(part) > maxLine; !tooLong {
+			long = append(long, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && len(long) == 0 && !tooLong:
+			return nil, io.EOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		case tooLong:
+			return nil, errTooLong
+		}
+		return bytes.TrimSuffix(bytes.TrimSuffix(long, []byte{'\n'}), []byte{'\r'}), nil
+	}
+}
+
+func (r *Replay) bad(err error) {
+	r.sum.Bad++
+	if r.cfg.Bad != nil {
+		r.cfg.Bad(r.file, r.line, err)
+	}
+}
+
+// read takes one line that is not blank.
+func (r *Replay) read(b []byte) {
+	if r.sum.Format == Journal {
+		r.sum.Lines++
+		e, err := parseEntry(b)
+		if err != nil {
+			r.bad(err)
+			return
+		}
+		r.entry(&e)
+		return
+	}
+	r.logLine(b)
+}
+
+// begin notes the time of a record, and reports whether it is to be replayed.
+func (r *Replay) begin(now time.Time) bool {
+	if r.sum.From.IsZero() {
+		r.sum.From = now
+		if r.cfg.Mutes != nil {
+			r.step(&Step{Now: now, Transitions: r.engine.SetMutes(*r.cfg.Mutes, now)})
+		}
+		if u := r.cfg.Until; u != nil && u.Past == 0 {
+			r.until = u.At
+			if u.At.IsZero() {
+				r.until = r.origin(now).Add(u.After)
+			}
+		}
+	}
+	if !r.until.IsZero() && now.After(r.until) {
+		r.ended = true
+		return false
+	}
+	if now.After(r.sum.To) {
+		r.sum.To = now
+	}
+	return true
+}
+
+// origin is what a duration counts from.
+func (r *Replay) origin(first time.Time) time.Time {
+	if r.sum.Format.sinceBoot() {
+		return r.base()
+	}
+	return first
+}
+
+// advance lets time pass up to a time, deadline by deadline.
+func (r *Replay) advance(to time.Time) {
+	for {
+		d, ok := r.engine.NextDeadline()
+		if !ok || d.After(to) {
+			return
+		}
+		s := Step{Now: d, Transitions: r.engine.Tick(d)}
+		if r.cfg.Compare && r.sum.Format == Journal {
+			r.compare(&s, nil)
+		}
+		r.step(&s)
+		if next, ok := r.engine.NextDeadline(); ok && !next.After(d) {
+			return // of a time before those of the records
+		}
+	}
+}
+
+// step hands a step over.
+func (r *Replay) step(s *Step) {
+	for _, t := range s.Transitions {
+		if t.Problem == nil {
+			continue
+		}
+		t.Problem.Evidence = nil // the input itself is shown
+		switch t.Problem.State {
+		case problem.Firing:
+			r.sum.Firing++
+		case problem.Resolved:
+			r.sum.Resolved++
+		case problem.Pending:
+		}
+	}
+	if r.err == nil && r.cfg.Step != nil {
+		r.err = r.cfg.Step(s)
+	}
+}
+
+// End lets time pass to its end, and returns the outcome.
+func (r *Replay) End() (Summary, error) {
+	end := r.sum.To
+	if u := r.cfg.Until; u != nil && !end.IsZero() {
+		if u.Past > 0 {
+			end = end.Add(u.Past)
+		} else if r.until.After(end) {
+			end = r.until
+		}
+	}
+	if !end.IsZero() {
+		r.advance(end)
+		r.step(&Step{Now: end, Transitions: r.engine.Tick(end)})
+		r.sum.To = end
+	}
+	r.countErrors()
+	r.sum.SinceBoot = r.sum.Format.sinceBoot() && r.cfg.Boot.IsZero()
+	r.sum.Problems = []problem.Problem{}
+	for _, p := range r.engine.Problems() {
+		if p.State == problem.Firing {
+			p.Evidence = nil
+			r.sum.Problems = append(r.sum.Problems, p)
+		}
+	}
+	r.sum.Conditions = r.engine.Conditions()
+	return r.sum, r.err
+}
+
+func (r *Replay) countErrors() {
+	for _, n := range r.engine.Stats().EvalErrors {
+		r.sum.EvalErrors += n
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// command runs a command of kernosis in this process.
+func command(t *testing.T, args ...string) (code int, stdout string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	code = exitCode(root.ExecuteContext(t.Context()), &errs)
+	if errs.Len() > 0 {
+		t.Logf("%s: %s", strings.Join(args, " "), errs.String())
+	}
+	return code, out.String()
+}
+
+// TestReplayTellsWhatTheAgentTold replays the journal of a real run with faults
+// (as root), a mute, kill -9 and a restart: each transition is as it was recorded.
+func TestReplayTellsWhatTheAgentTold(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	root := os.Geteuid() == 0
+	p := newAgent(t)
+	if !root {
+		p.Args = append(p.Args, "--pin-root", "")
+	}
+	p.Start()
+	kill := func() {}
+	if root {
+		p.WaitSources(0)
+		oom := &inject.OOM{StateDir: t.TempDir()}
+		if err := oom.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		defer oom.Close()
+		n := 0
+		kill = func() {
+			if _, err := oom.Kill(ctx); err != nil {
+				t.Fatal(err)
+			}
+			n++
+			p.Wait("kill", 20*time.Second, func(entries []journal.Entry) bool { return len(kills(entries, oom.Cgroup())) >= n })
+		}
+	}
+	waitMute(t, p, 0, false) // starts
+	kill()
+	if code, out := command(t, "mute", "oom-kill", "--state-dir", p.State, "--for", "1h", "--reason", "a test"); code != 0 {
+		t.Fatalf("mute: %d %s", code, out)
+	}
+	waitMute(t, p, 1, false)
+	kill()
+	p.Kill()
+	n := len(p.Entries())
+	p.Start()
+	p.Wait("start", 20*time.Second, func(entries []journal.Entry) bool { return len(entries) > n+2 })
+	if root {
+		p.WaitSources(n)
+	}
+	kill()
+	if code, out := command(t, "mute", "oom-kill", "--state-dir", p.State, "--end"); code != 0 {
+		t.Fatalf("mute --end: %d %s", code, out)
+	}
+	waitMute(t, p, 1, true)
+	kill()
+	p.Stop()
+
+	code, out := command(t, "replay", "--compare", "-v", p.State)
+	if code != exitOK || strings.Contains(out, "nothing recorded") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	if root && (!strings.Contains(out, " muted    OOMKilling") || !strings.Contains(out, "(x4) [oom-kill]")) {
+		t.Errorf("four kills, some of them muted, are not in\n%s", out)
+	}
+	if code, again := command(t, "replay", "--compare", "-v", p.State); code != exitOK || again != out {
+		t.Errorf("twice is not the same")
+	}
+	// Other rules tell otherwise, and it shows.
+	dir := t.TempDir()
+	rule := "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: oom-kill, events: [oomkill], when: \"false\", reason: OOMKilling, message: m}\n"
+	if err := os.WriteFile(filepath.Join(dir, "r.yaml"), []byte(rule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := command(t, "replay", "--compare", "--rules", dir, p.State); root && (code != exitFailed || !strings.Contains(out, `: - {"problem":{"rule":"oom-kill"`)) {
+		t.Errorf("by other rules: exit code %d:\n%s", code, out)
+	}
+}
+
+// waitMute waits until so many mutes were told, as begun or as over.
+func waitMute(t *testing.T, p *agenttest.Agent, n int, over bool) {
+	t.Helper()
+	p.WaitIn(t, fmt.Sprintf("mute %d, over: %v", n, over), 20*time.Second, func(entries []journal.Entry) bool {
+		told := 0
+		for _, e := range entries {
+			for _, tr := range e.Transitions {
+				if tr.Mute != nil && tr.Mute.Over == over {
+					told++
+				}
+			}
+		}
+		return len(entries) > 0 && told >= n
+	})
+}
+
+func TestReplayBadUse(t *testing.T) {
+	dump := filepath.Join(t.TempDir(), "dump")
+	if err := os.WriteFile(dump, []byte("[    1.000000] text\nno time\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{}, {"absent"}, {"-o", "xml", dump}, {"--format", "x", dump}, {"--boot", "now", dump}, {"--until", "x", dump},
+		{"--until", "-5s", dump}, {"--rules", "absent", dump}, {"--mutes", "absent", dump}, {t.TempDir()}, {"/dev/null"},
+	} {
+		if code, out := command(t, append([]string{"replay"}, args...)...); code != exitInput || out != "" {
+			t.Errorf("%v: exit code %d, %q", args, code, out)
+		}
+	}
+	for _, format := range []string{"", "dmesg"} {
+		code, out := command(t, "replay", "--format", format, "--until", "+1h", dump)
+		if code != exitOK || !strings.HasSuffix(out, "2 lines of dmesg, [    1.000000] to [ 3601.000000]: 0 events, fired 0 times, resolved 0 times, 1 bad lines\n") {
+			t.Errorf("exit code %d: %s", code, out)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/detector/ruledoc"
+	"github.com/kernosis/kernosis/detector/rules"
+)
+
+func newRulesDocs() *cobra.Command {
+	var dir, rulesDir, base string
+	cmd := &cobra.Command{
+		Use:   "docs [RULE]",
+		Short: "Write a page of Markdown for each rule, and an index",
+		Long: `Write a page of Markdown for each rule and an index into a folder, or print the
+page of one rule. Pages of rules that are gone are not removed.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set, err := loadRules(rulesDir)
+			if err != nil {
+				return err
+			}
+			pages := ruledoc.Pages(set, ruledoc.Config{DocBase: base})
+			if rule := firstOf(args); rule != "" {
+				for _, p := range pages[1:] {
+					if p.Name == rule+".md" {
+						fmt.Fprint(cmd.OutOrStdout(), p.Text)
+						return nil
+					}
+				}
+				return fmt.Errorf("no rule is called %q", rule)
+			}
+			if dir == "" {
+				return errors.New("where to? give --dir, or a RULE")
+			}
+			if err := writePages(dir, pages); err != nil {
+				return failed(err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d pages\n", dir, len(pages))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "`folder` to write to; made where it is missing")
+	cmd.Flags().StringVar(&rulesDir, "rules", "", "`folder` of rule files over the shipped ones")
+	cmd.Flags().StringVar(&base, "doc-base", "", "`URL` before a rule's doc, to link to its page")
+	return cmd
+}
+
+func writePages(dir string, pages []ruledoc.Page) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("rules docs: %w", err)
+	}
+	for _, p := range pages {
+		if err := os.WriteFile(filepath.Join(dir, p.Name), []byte(p.Text), 0o644); err != nil { //nolint:gosec // pages for everybody
+			return fmt.Errorf("rules docs: %w", err)
+		}
+	}
+	return nil
+}
+
+func newRulesSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:       "schema [rules|tests|mutes]",
+		Short:     "Print the JSON Schema of rule files, of their tests or of mutes, for editors",
+		ValidArgs: []string{"rules", "tests", "mutes"},
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := firstOf(args)
+			if name == "" {
+				name = "rules"
+			}
+			data, err := fs.ReadFile(rules.Schemas, "schema/"+name+".json")
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(data)
+			return failed(err)
+		},
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/detector/ruletest"
+)
+
+func newRulesTest() *cobra.Command {
+	var output string
+	var strict bool
+	cmd := &cobra.Command{
+		Use:   "test [FILE|DIR…]",
+		Short: "Run the unit tests (*_test.yaml) of the shipped rules, or those of files and folders",
+		Long: `Run the unit tests of rules: all *_test.yaml of a folder, or single files. The rules
+are those of the same folder over the shipped ones; without arguments the shipped
+ones and their tests. Rules of which no test shows that they fire, do not fire, clear
+and flap are named.
+
+The exit code is 1 when a test failed, or with --strict a rule is not shown in full,
+and 2 when a file has a mistake.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			write := map[string]func(*ruletest.Results, io.Writer) error{
+				"text": (*ruletest.Results).WriteText, "tap": (*ruletest.Results).WriteTAP, "junit": (*ruletest.Results).WriteJUnit,
+			}[output]
+			if write == nil {
+				return fmt.Errorf("output: %q is none of text, tap, junit", output)
+			}
+			results, err := testRules(args)
+			if err != nil {
+				return err
+			}
+			results.Strict = strict
+			if err := write(results, cmd.OutOrStdout()); err != nil {
+				return failed(err)
+			}
+			if results.Failed() > 0 {
+				return &exitError{code: exitFailed}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "what is printed: `text`, tap or junit")
+	cmd.Flags().BoolVar(&strict, "strict", false, "fail also for rules that are not shown in full")
+	return cmd
+}
+
+// testDir is the tests of one folder to run.
+type testDir struct {
+	dir   string
+	all   bool     // of the folder; otherwise of files
+	files []string // base names
+}
+
+// testRules runs the tests of files and folders, folder by folder in their order.
+func testRules(args []string) (*ruletest.Results, error) {
+	results := &ruletest.Results{}
+	if len(args) == 0 {
+		set, err := loadRules("")
+		if err != nil {
+			return nil, err
+		}
+		files, err := ruletest.ReadFiles(rules.FS)
+		if err != nil {
+			return nil, err
+		}
+		return results, addTests(results, set, files, func(*detector.Rule) bool { return true })
+	}
+	dirs, err := testDirs(args)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, d := range dirs {
+		if err := d.run(results); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return results, errors.Join(errs...)
+}
+
+// testDirs sorts arguments by their folder.
+func testDirs(args []string) ([]*testDir, error) {
+	var dirs []*testDir
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err != nil {
+			return nil, fmt.Errorf("rule tests: %w", err)
+		}
+		dir, file := filepath.Clean(arg), ""
+		if !info.IsDir() {
+			dir, file = filepath.Dir(dir), filepath.Base(dir)
+			if !ruletest.IsTestFile(file) {
+				return nil, fmt.Errorf("rule tests: %s is not named *_test.yaml", arg)
+			}
+		}
+		i := slices.IndexFunc(dirs, func(d *testDir) bool { return d.dir == dir })
+		if i < 0 {
+			i = len(dirs)
+			dirs = append(dirs, &testDir{dir: dir})
+		}
+		if file == "" {
+			dirs[i].all = true
+		} else if !slices.Contains(dirs[i].files, file) {
+			dirs[i].files = append(dirs[i].files, file)
+		}
+	}
+	return dirs, nil
+}
+
+func (d *testDir) run(results *ruletest.Results) error {
+	set, err := loadRules(d.dir)
+	if err != nil {
+		return err
+	}
+	files, err := ruletest.ReadFiles(os.DirFS(d.dir))
+	if err != nil {
+		return err
+	}
+	if !d.all {
+		files = slices.DeleteFunc(files, func(f ruletest.File) bool { return !slices.Contains(d.files, f.Name) })
+	}
+	for i := range files {
+		files[i].Name = filepath.Join(d.dir, files[i].Name)
+	}
+	return addTests(results, set, files, d.about)
+}
+
+// about reports whether the tests are to show the rule: it is of the folder, or of
+// the file beside a test file that was asked for.
+func (d *testDir) about(r *detector.Rule) bool {
+	if filepath.Dir(r.File) != d.dir || !strings.Contains(r.File, string(filepath.Separator)) && d.dir != "." {
+		return false
+	}
+	stem := strings.TrimSuffix(filepath.Base(r.File), filepath.Ext(r.File))
+	return d.all || slices.ContainsFunc(d.files, func(f string) bool {
+		return strings.TrimSuffix(f, filepath.Ext(f)) == stem+"_test"
+	})
+}
+
+// addTests runs tests and adds what came out.
+func addTests(results *ruletest.Results, set *detector.RuleSet, files []ruletest.File, about func(*detector.Rule) bool) error {
+	report, err := ruletest.Run(set, files...)
+	if err != nil {
+		return err
+	}
+	all := slices.DeleteFunc(set.Rules(), func(r *detector.Rule) bool { return !about(r) })
+	results.Tests = append(results.Tests, report.Tests...)
+	results.Gaps = append(results.Gaps, report.Gaps(all)...)
+	return nil
+}

@@ -1,0 +1,232 @@
+package detector
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// MaxMutes bounds the mutes in force: what more people than that want silenced
+// is a matter for the rules.
+const MaxMutes = 1000
+
+// mutes is what somebody doesn't want to be told of for a while.
+type mutes struct {
+	list []*mute   // in force, sorted
+	end  time.Time // of the next to end; zero: there is none
+	// What one source tells of, another may have told of first, so a mute is about
+	// the problems of all rules that share its rule's fault.
+	bySeries map[*series][]*mute
+}
+
+// mute is a mute at work.
+type mute struct {
+	problem.Mute
+	parts []string // by place in the rule's groupBy what it must be; "": anything
+	never bool     // the rule has no such groups
+}
+
+// Mutes returns the mutes in force, sorted by rule, fields and time.
+func (e *Engine) Mutes() []problem.Mute {
+	var out []problem.Mute
+	for _, m := range e.mutes.list {
+		out = append(out, m.Mute)
+	}
+	return out
+}
+
+// SetMutes puts these mutes in force, in place of those in force until now.
+// Transitions tell which began and which are over, and which permanent problems
+// are no longer announced or come to light. One whose time has come is none.
+// The returned slice is valid until the next call of a method of the engine.
+func (e *Engine) SetMutes(list []problem.Mute, now time.Time) []problem.Transition {
+	now = e.start(now)
+	old := e.mutes.list
+	e.loadMutes(slices.DeleteFunc(slices.Clone(list), func(m problem.Mute) bool { return !m.Until.After(now) }))
+	for _, m := range old {
+		if !holds(e.mutes.list, m) {
+			e.tellMute(m, true)
+		}
+	}
+	for _, m := range e.mutes.list {
+		if !holds(old, m) {
+			e.tellMute(m, false)
+		}
+	}
+	e.muteAll()
+	return e.finish(now)
+}
+
+// loadMutes takes mutes into force without telling of it.
+func (e *Engine) loadMutes(list []problem.Mute) {
+	e.mutes.list = e.mutes.list[:0:0]
+	for _, m := range list[:min(len(list), MaxMutes)] {
+		m.Until, m.Reason = m.Until.Round(0), event.SafeText(m.Reason, maxMuteReason)
+		if next := (&mute{Mute: m}); !holds(e.mutes.list, next) {
+			e.mutes.list = append(e.mutes.list, next)
+		}
+	}
+	slices.SortFunc(e.mutes.list, func(a, b *mute) int {
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.where(), b.where()), a.Until.Compare(b.Until), cmp.Compare(a.Reason, b.Reason))
+	})
+	e.bindMutes()
+}
+
+func holds(list []*mute, m *mute) bool {
+	return slices.ContainsFunc(list, func(o *mute) bool { return o.Equal(&m.Mute) })
+}
+
+// where is the fields as text: the same for the same, keys sorted.
+func (m *mute) where() string {
+	b, err := json.Marshal(m.Where)
+	if err != nil {
+		return "" // texts always have a JSON form
+	}
+	return string(b)
+}
+
+func (e *Engine) tellMute(m *mute, over bool) {
+	e.out = append(e.out, problem.Transition{Mute: &problem.MuteChange{Mute: m.Mute, Over: over}})
+}
+
+// bindMutes finds the groups that each mute means, by the rules in force. A mute
+// of a rule that is not there stays: the rule may come back with a reload.
+func (e *Engine) bindMutes() {
+	e.mutes.bySeries, e.mutes.end = make(map[*series][]*mute), time.Time{}
+	for _, m := range e.mutes.list {
+		if e.mutes.end.IsZero() || m.Until.Before(e.mutes.end) {
+			e.mutes.end = m.Until
+		}
+		r := e.byName[m.Rule]
+		if r == nil {
+			continue
+		}
+		m.parts, m.never = make([]string, len(r.groupBy)), false
+		for name, want := range m.Where {
+			i := slices.Index(r.GroupBy, name)
+			if i < 0 || i >= len(r.groupBy) {
+				m.never = true
+				continue
+			}
+			if r.groupBy[i].Type == String {
+				want = string(appendPart(nil, text(want).text))
+			}
+			m.parts[i] = want
+			if want == "" {
+				m.parts[i] = emptyPart
+			}
+		}
+		e.mutes.bySeries[r.series] = append(e.mutes.bySeries[r.series], m)
+	}
+}
+
+// emptyPart stands for the empty text in parts; no value is written like it.
+const emptyPart = `\empty`
+
+// matches reports whether the mute is about a group of its rule. The overflow
+// group is one of many: only a mute of the whole rule is about it.
+func (m *mute) matches(group string) bool {
+	switch {
+	case m.never:
+		return false
+	case len(m.Where) == 0:
+		return true
+	case group == OverflowGroup:
+		return false
+	}
+	rest := group
+	for i, want := range m.parts {
+		var have string
+		if have, rest = cutPart(rest); want == "" {
+			continue
+		}
+		if want == emptyPart {
+			want = ""
+		}
+		if have != want || i == len(m.parts)-1 && rest != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// cutPart takes the first value off a group. A comma in a value has a backslash
+// before it.
+func cutPart(group string) (part, rest string) {
+	for i := 0; i < len(group); i++ {
+		switch group[i] {
+		case '\\':
+			i++
+		case ',':
+			return group[:i], strings.TrimPrefix(group[i+1:], " ")
+		}
+	}
+	return group, ""
+}
+
+// mutedUntil returns until when the problem is muted; zero: it is not.
+func (e *Engine) mutedUntil(en *entry) (until time.Time) {
+	if len(e.mutes.list) == 0 {
+		return until
+	}
+	for _, m := range e.mutes.bySeries[en.rule.series] {
+		if m.Until.After(until) && m.matches(en.p.Group) {
+			until = m.Until
+		}
+	}
+	return until
+}
+
+// mutesEnd lifts the mutes whose time has come, in the order of their ends.
+func (e *Engine) mutesEnd(now time.Time) {
+	for !e.mutes.end.IsZero() && !e.mutes.end.After(now) {
+		end := e.mutes.end
+		var rest []*mute
+		for _, m := range e.mutes.list {
+			if m.Until.After(end) {
+				rest = append(rest, m)
+			} else {
+				e.tellMute(m, true)
+			}
+		}
+		e.mutes.list = rest
+		e.bindMutes()
+		e.muteAll()
+	}
+}
+
+// muteAll has every problem follow the mutes in force. Permanent ones that are
+// silenced or come to light are told of, as with causes; of temporary ones the
+// next occurrence is.
+func (e *Engine) muteAll() {
+	for _, s := range e.series {
+		for _, en := range sortedEntries(s) {
+			if en.p.State == problem.Pending {
+				continue
+			}
+			until := e.mutedUntil(en)
+			was := !en.p.MutedUntil.IsZero()
+			if until.Equal(en.p.MutedUntil) {
+				continue
+			}
+			en.p.MutedUntil = until
+			if en.p.State != problem.Firing || en.rule.Temporary() {
+				continue
+			}
+			e.mark(s)
+			if was != !until.IsZero() {
+				e.emit(en)
+			}
+		}
+	}
+}
+
+// mutedText is what a condition says whose problems are muted.
+func mutedText(en *entry) string {
+	return "rule " + en.p.Rule + " is muted until " + en.p.MutedUntil.UTC().Format(time.RFC3339) + ", its problem goes on: " + en.p.Message
+}

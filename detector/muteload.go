@@ -1,0 +1,163 @@
+package detector
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/detector/internal/form"
+	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// maxMuteReason bounds a mute's reason, in bytes: a sentence.
+const maxMuteReason = 256
+
+// LoadMutes reads a file of mutes (docs/rules.md has its form). The error joins
+// every mistake of the file as [Errors], a rule that is not in the set and a field
+// its groupBy doesn't have among them; no mutes come with it. An error that wraps
+// fs.ErrNotExist means that there is no file, and so no mute.
+func LoadMutes(path string, rules *RuleSet) ([]problem.Mute, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("mutes: %w", err)
+	}
+	defer f.Close()
+	data, err := readAtMost(f)
+	if err != nil {
+		return nil, fmt.Errorf("mutes: %w", err)
+	}
+	return ParseMutes(path, data, rules)
+}
+
+// ParseMutes is LoadMutes of a file that was read already.
+func ParseMutes(name string, data []byte, rules *RuleSet) ([]problem.Mute, error) {
+	file, root := strictyaml.Parse(name, data)
+	l := &muteLoader{file: file, rules: rules}
+	if root != nil {
+		l.root(root)
+	}
+	if len(file.Errors) > 0 {
+		file.Errors.Sort()
+		return nil, file.Errors
+	}
+	return l.mutes, nil
+}
+
+type muteLoader struct {
+	file  *strictyaml.File
+	rules *RuleSet
+	mutes []problem.Mute
+}
+
+func (l *muteLoader) root(root *yaml.Node) {
+	keys := l.file.Object(root, "", form.Keys[muteFileForm]()...)
+	if n := keys["apiVersion"]; n == nil {
+		l.file.Errorf(root, "apiVersion", "missing, want %s", APIVersion)
+		return
+	} else if v := l.file.String(n, "apiVersion"); v != APIVersion {
+		l.file.Errorf(n, "apiVersion", "is %q, want %s", v, APIVersion)
+		return
+	}
+	n := keys["mutes"]
+	if n == nil {
+		return // none is in force
+	}
+	for i, item := range l.file.List(n, "mutes") {
+		if i >= MaxMutes {
+			l.file.Errorf(item, "mutes", "more than %d mutes", MaxMutes)
+			return
+		}
+		l.mute(item, fmt.Sprintf("mutes[%d]", i))
+	}
+}
+
+func (l *muteLoader) mute(n *yaml.Node, path string) {
+	keys := l.file.Object(n, path, form.Keys[muteForm]()...)
+	var m problem.Mute
+	for _, key := range []string{"rule", "until", "reason"} {
+		if keys[key] == nil {
+			l.file.Errorf(n, path, "%s is missing", key)
+		}
+	}
+	var rule *Rule
+	if k := keys["rule"]; k != nil {
+		m.Rule = l.file.String(k, path+".rule")
+		rule = l.rule(k, path+".rule", m.Rule)
+	}
+	if k := keys["until"]; k != nil {
+		var err error
+		if m.Until, err = time.Parse(time.RFC3339, k.Value); k.Kind != yaml.ScalarNode || err != nil {
+			l.file.Errorf(k, path+".until", "want a time with its zone such as 2026-03-01T18:00:00Z, have %q", k.Value)
+		}
+	}
+	if k := keys["reason"]; k != nil {
+		m.Reason = l.file.String(k, path+".reason")
+		if m.Reason = strings.TrimSpace(m.Reason); m.Reason == "" && k.ShortTag() == "!!str" {
+			l.file.Errorf(k, path+".reason", "is empty: who reads of the mute wants to know why")
+		} else if len(m.Reason) > maxMuteReason {
+			l.file.Errorf(k, path+".reason", "has %d bytes, at most %d are allowed", len(m.Reason), maxMuteReason)
+		}
+	}
+	if k := keys["where"]; k != nil {
+		m.Where = make(map[string]string)
+		for _, p := range l.file.Map(k, path+".where") {
+			m.Where[p.Key.Value] = l.value(p, path+".where."+p.Key.Value, rule)
+		}
+		if len(m.Where) == 0 && k.Kind == yaml.MappingNode {
+			l.file.Errorf(k, path+".where", "is empty: leave it out for all problems of the rule")
+		}
+	}
+	l.mutes = append(l.mutes, m)
+}
+
+func (l *muteLoader) rule(n *yaml.Node, path, name string) *Rule {
+	r, ok := l.rules.Rule(name)
+	if !ok && name != "" {
+		var names []string
+		for _, r := range l.rules.rules {
+			names = append(names, r.Name)
+		}
+		l.file.Errorf(n, path, "unknown rule %q%s", name, strictyaml.Suggest(name, names))
+	}
+	return r
+}
+
+// value reads what a field must be, as it is written in groups.
+func (l *muteLoader) value(p strictyaml.Pair, path string, rule *Rule) string {
+	n := p.Value
+	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
+		l.file.Errorf(n, path, "want text, a number or a boolean")
+		return ""
+	}
+	if rule == nil {
+		return n.Value
+	}
+	i := slices.Index(rule.GroupBy, p.Key.Value)
+	if i < 0 {
+		l.file.Errorf(p.Key, path, "rule %s has no such field in its groupBy (it has %s)%s", rule.Name,
+			cmp.Or(strings.Join(rule.GroupBy, ", "), "none"), strictyaml.Suggest(p.Key.Value, rule.GroupBy))
+		return ""
+	}
+	switch rule.groupBy[i].Type { //nolint:exhaustive // the rest can't stand in groupBy
+	case Int:
+		v, err := strconv.ParseInt(n.Value, 0, 64)
+		if err != nil {
+			l.file.Errorf(n, path, "want a number, have %q", n.Value)
+		}
+		return strconv.FormatInt(v, 10)
+	case Bool:
+		v, err := strconv.ParseBool(strings.ToLower(n.Value))
+		if err != nil {
+			l.file.Errorf(n, path, "want true or false, have %q", n.Value)
+		}
+		return strconv.FormatBool(v)
+	}
+	return n.Value
+}

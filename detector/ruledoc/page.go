@@ -1,0 +1,245 @@
+package ruledoc
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+)
+
+// Page is one file.
+type Page struct {
+	Name string // of the file: that of the rule and ".md", or README.md
+	Text string
+}
+
+// Config says how pages are written.
+type Config struct {
+	// DocBase is put before a rule's doc to make a link; empty: no link.
+	DocBase string
+}
+
+// Pages returns the index and a page a rule, in the order of the rules.
+func Pages(set *detector.RuleSet, cfg Config) []Page {
+	rules := set.Rules()
+	pages := []Page{{"README.md", index(set, rules)}}
+	for _, r := range rules {
+		pages = append(pages, Page{r.Name + ".md", page(set, rules, r, cfg)})
+	}
+	return pages
+}
+
+func index(set *detector.RuleSet, rules []*detector.Rule) string {
+	var b strings.Builder
+	b.WriteString("# Rules\n")
+	for _, c := range set.Conditions() {
+		fmt.Fprintf(&b, "\n## %s\n\nWhile nothing is wrong: `%s`, %s\n\n", c.Type, c.HealthyReason, plain(c.HealthyMessage))
+		list(&b, slices.DeleteFunc(slices.Clone(rules), func(r *detector.Rule) bool { return r.Condition != c.Type }))
+	}
+	b.WriteString("\n## Temporary problems\n\nEach occurrence is told; no condition follows.\n\n")
+	list(&b, slices.DeleteFunc(slices.Clone(rules), func(r *detector.Rule) bool { return !r.Temporary() }))
+	return b.String()
+}
+
+func list(b *strings.Builder, rules []*detector.Rule) {
+	if len(rules) == 0 {
+		b.WriteString("No rule.\n")
+		return
+	}
+	b.WriteString("| rule | reason | severity | events |\n|---|---|---|---|\n")
+	for _, r := range rules {
+		fmt.Fprintf(b, "| %s | `%s` | %s | %s |\n", link(r.Name), r.Reason, r.Severity, kinds(r.Events))
+	}
+}
+
+func link(rule string) string { return "[" + rule + "](" + rule + ".md)" }
+
+func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, cfg Config) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n", r.Name)
+	if r.Temporary() {
+		b.WriteString("A temporary problem: each occurrence is told, and no condition follows.\n\n")
+	} else {
+		fmt.Fprintf(&b, "A permanent problem: it makes the node condition `%s` True.\n\n", r.Condition)
+	}
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "- **%s**: %s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("Reason", "`%s`", r.Reason)
+	row("Severity", "%s", r.Severity)
+	row("Events", "%s", kinds(r.Events))
+	if len(r.Logs) > 0 {
+		row("Logs", "%s", codes(r.Logs))
+	}
+	if r.Fault != r.Name {
+		row("Fault", "`%s`, shared with %s", r.Fault, links(others(rules, r)))
+	}
+	row("Is a problem of its own for each", "%s", cmp.Or(codes(r.GroupBy), "node"))
+	row("Fires", "%s", fires(r))
+	row("Clears", "%s", clears(r))
+	if len(r.DependsOn) > 0 {
+		row("Hidden while these fire", "%s", links(r.DependsOn))
+	}
+	var hides []string
+	for _, o := range rules {
+		if slices.Contains(o.DependsOn, r.Name) {
+			hides = append(hides, o.Name)
+		}
+	}
+	if len(hides) > 0 {
+		row("Hides", "%s", links(hides))
+	}
+	row("Follows at most", "%d problems at a time", r.MaxGroups)
+	for _, c := range set.Conditions() {
+		if c.Type == r.Condition {
+			row("Condition while nothing is wrong", "`%s`, %s", c.HealthyReason, plain(c.HealthyMessage))
+		}
+	}
+	if r.Doc != "" {
+		row("Read more", "%s", doc(r.Doc, cfg.DocBase))
+	}
+	for _, part := range []struct{ title, lang, text string }{
+		{"Message", "", r.Message}, {"Lines that match", "", r.Pattern}, {"Lines that end it", "", r.ClearPattern},
+		{"When", "cel", r.When}, {"Ends when", "cel", r.ClearWhen},
+	} {
+		if part.text != "" {
+			fmt.Fprintf(&b, "\n## %s\n\n%s", part.title, fenced(part.lang, part.text))
+		}
+	}
+	return b.String()
+}
+
+func others(rules []*detector.Rule, r *detector.Rule) []string {
+	var out []string
+	for _, o := range rules {
+		if o != r && o.Fault == r.Fault && o.Condition == r.Condition {
+			out = append(out, o.Name)
+		}
+	}
+	return out
+}
+
+func fires(r *detector.Rule) string {
+	switch {
+	case r.Threshold.Count > 0 && r.Threshold.Distinct != "":
+		return fmt.Sprintf("with %d different `%s` within %s", r.Threshold.Count, r.Threshold.Distinct, short(r.Threshold.Within))
+	case r.Threshold.Count > 0:
+		return fmt.Sprintf("with %d matching events within %s", r.Threshold.Count, short(r.Threshold.Within))
+	case r.For > 0:
+		return "when it has lasted for " + short(r.For)
+	}
+	return "at once"
+}
+
+func clears(r *detector.Rule) string {
+	if r.Latched {
+		return "never"
+	}
+	var ways []string
+	if r.ClearPattern != "" {
+		ways = append(ways, "with a line that ends it (below)")
+	}
+	if r.ClearWhen != "" {
+		ways = append(ways, "with an event that ends it (below)")
+	}
+	if r.ClearAfter > 0 {
+		ways = append(ways, "after "+short(r.ClearAfter)+" without a matching event")
+	}
+	return strings.Join(ways, ", or ")
+}
+
+// short is a duration without parts that are zero: 5m, not 5m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func kinds(events []event.Kind) string {
+	names := make([]string, len(events))
+	for i, k := range events {
+		names[i] = string(k)
+	}
+	return codes(names)
+}
+
+func codes(names []string) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = code(n)
+	}
+	return strings.Join(out, ", ")
+}
+
+func links(rules []string) string {
+	out := make([]string, len(rules))
+	for i, r := range rules {
+		out[i] = link(r)
+	}
+	return cmp.Or(strings.Join(out, ", "), "no rule of this set")
+}
+
+func doc(page, base string) string {
+	if base == "" {
+		return code(page)
+	}
+	// The target's own syntax is <…>; what would end it is not part of a page's name.
+	target := strings.NewReplacer("<", "%3C", ">", "%3E", "\\", "%5C", " ", "%20").Replace(event.SafeText(strings.TrimSuffix(base, "/")+"/"+page+".md", 1024))
+	return "[" + plain(page) + "](<" + target + ">)"
+}
+
+// plain escapes what Markdown and HTML would read.
+func plain(s string) string {
+	var b strings.Builder
+	for _, c := range event.SafeText(strings.Join(strings.Fields(s), " "), detector.MaxMessage) {
+		if strings.ContainsRune("\\`*_{}[]()<>#+-.!|~&", c) && c != '-' && c != '.' {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// code is a text of one line as it is.
+func code(s string) string {
+	s = event.SafeText(s, 512)
+	ticks := strings.Repeat("`", longest(s)+1)
+	if strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") {
+		s = " " + s + " "
+	}
+	return ticks + strings.ReplaceAll(s, "|", "\\|") + ticks
+}
+
+// fenced is a text as it is, unprintable characters as escapes.
+func fenced(lang, s string) string {
+	fence := strings.Repeat("`", max(3, longest(s)+1))
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	for i, l := range lines {
+		tabs := l[:len(l)-len(strings.TrimLeft(l, "\t"))]
+		lines[i] = tabs + event.SafeText(l[len(tabs):], 1<<16)
+	}
+	return fence + lang + "\n" + strings.Join(lines, "\n") + "\n" + fence + "\n"
+}
+
+// longest returns the length of the longest run of back quotes.
+func longest(s string) int {
+	most, n := 0, 0
+	for i := range len(s) {
+		if s[i] != '`' {
+			n = 0
+			continue
+		}
+		n++
+		most = max(most, n)
+	}
+	return most
+}

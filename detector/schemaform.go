@@ -1,0 +1,65 @@
+package detector
+
+import "github.com/kernosis/kernosis/detector/internal/form"
+
+// The forms are the keys of our YAML files, for readers and schema.
+
+// ruleFileForm is a file of rules.
+type ruleFileForm struct {
+	APIVersion form.Version             `json:"apiVersion" jsonschema:"required" jsonschema_description:"Version of the file's form."`
+	Conditions map[string]conditionForm `json:"conditions" jsonschema_description:"Node conditions that rules may set, by type."`
+	Rules      []ruleForm               `json:"rules" jsonschema_description:"The rules, at most 1000 in all files."`
+}
+
+// conditionForm is an item of conditions.
+type conditionForm struct {
+	HealthyReason  form.Reason `json:"healthyReason" jsonschema:"required" jsonschema_description:"Reason while nothing is wrong."`
+	HealthyMessage string      `json:"healthyMessage" jsonschema:"required,maxLength=1024" jsonschema_description:"Message while nothing is wrong."`
+}
+
+// ruleForm is a rule.
+type ruleForm struct {
+	Name         form.Name      `json:"name" jsonschema:"required" jsonschema_description:"Unique name, lower case with dashes."`
+	Fault        form.Name      `json:"fault" jsonschema_description:"Identity across sources; the name unless given."`
+	Events       []form.Kind    `json:"events" jsonschema:"required,minItems=1,uniqueItems=true" jsonschema_description:"Kinds of events the rule looks at."`
+	When         form.CEL       `json:"when" jsonschema_description:"CEL, bool: which events of these kinds match; all where absent."`
+	GroupBy      []form.Field   `json:"groupBy" jsonschema:"maxItems=8" jsonschema_description:"Fields; each set of values is a problem of its own. None: one problem for the node."`
+	Condition    form.Condition `json:"condition" jsonschema_description:"Node condition that the problem makes True. Without one the rule is temporary."`
+	Reason       form.Reason    `json:"reason" jsonschema:"required" jsonschema_description:"PascalCase. It is API: people write switch statements on it."`
+	Message      string         `json:"message" jsonschema:"required,maxLength=4096" jsonschema_description:"Text with ${CEL} parts; $${ is a plain ${."`
+	Severity     form.Severity  `json:"severity" jsonschema:"default=warning" jsonschema_description:"How bad it is."`
+	Threshold    thresholdForm  `json:"threshold" jsonschema_description:"Fires when so many matching events lie within a period."`
+	For          form.Duration  `json:"for" jsonschema_description:"Level signals only: fires when the signal lasted so long without its end."`
+	ClearAfter   form.Duration  `json:"clearAfter" jsonschema_description:"Over after so long without a matching event; 5m for a temporary rule."`
+	ClearWhen    form.CEL       `json:"clearWhen" jsonschema_description:"CEL, bool, over a later event of the same group: it ends the problem."`
+	Latched      bool           `json:"latched" jsonschema_description:"true: never over; only with a condition."`
+	DependsOn    []form.Name    `json:"dependsOn" jsonschema_description:"Rules that cause this one: while they fire its problems are hidden."`
+	MaxGroups    int            `json:"maxGroups" jsonschema:"minimum=1,maximum=10000,default=1000" jsonschema_description:"How many problems are followed at a time."`
+	Doc          string         `json:"doc" jsonschema:"maxLength=256" jsonschema_description:"Page on the problem, such as problems/OOMKilling."`
+	Pattern      form.Pattern   `json:"pattern" jsonschema_description:"Log rules: RE2 for the lines it is about; named groups are fields match.<group>."`
+	ClearPattern form.Pattern   `json:"clearPattern" jsonschema_description:"Log rules: RE2 for the lines that end the problem of their group."`
+	Logs         []string       `json:"logs" jsonschema:"minItems=1" jsonschema_description:"Log rules: names of logs, such as kmsg; all where absent."`
+	Lines        int            `json:"lines" jsonschema:"minimum=1,maximum=100" jsonschema_description:"Log rules: how many lines the patterns may span."`
+	AnchorEnd    bool           `json:"anchorEnd" jsonschema_description:"Log rules: the pattern matches as node-problem-detector's do, at the end of the last lines joined."`
+}
+
+// thresholdForm is a rule's threshold.
+type thresholdForm struct {
+	Count    int           `json:"count" jsonschema:"required,minimum=2,maximum=1000" jsonschema_description:"How many events."`
+	Within   form.Duration `json:"within" jsonschema:"required" jsonschema_description:"By the events' own times."`
+	Distinct form.Field    `json:"distinct" jsonschema_description:"Count different values of this field instead of events."`
+}
+
+// muteFileForm is a file of mutes.
+type muteFileForm struct {
+	APIVersion form.Version `json:"apiVersion" jsonschema:"required" jsonschema_description:"Version of the file's form."`
+	Mutes      []muteForm   `json:"mutes" jsonschema:"maxItems=1000" jsonschema_description:"Problems that are not announced until a time."`
+}
+
+// muteForm is a mute.
+type muteForm struct {
+	Rule   form.Name             `json:"rule" jsonschema:"required" jsonschema_description:"Rule whose problems are muted."`
+	Where  map[string]form.Value `json:"where" jsonschema:"minProperties=1" jsonschema_description:"Fields of the rule's groupBy and what they must be; all problems of the rule where absent."`
+	Until  string                `json:"until" jsonschema:"required,format=date-time" jsonschema_description:"When it ends, with the zone: 2026-03-01T18:00:00Z."`
+	Reason string                `json:"reason" jsonschema:"required,minLength=1,maxLength=256" jsonschema_description:"Why."`
+}
