@@ -67,7 +67,8 @@ func TestLintNamesDeadPatterns(t *testing.T) {
 		}
 		n++
 	}
-	if n != 6 || code != exitFailed {
+	// What a shipped rule tells in its stead is not missed.
+	if n != 5 || code != exitFailed {
 		t.Errorf("%d findings, exit %d", n, code)
 	}
 }

@@ -180,7 +180,11 @@ rules:
 - {name: app, events: [log], logs: [app], pattern: oops, condition: OfApp, reason: R, message: m, latched: true}
 `)
 	l := &rotatedLog{t: t, path: filepath.Join(t.TempDir(), "app.log")}
-	p := newAgent(t, "--rules-dir", rules, "--log", "app=file:"+l.path, "--listen", "127.0.0.1:0")
+	config := filepath.Join(t.TempDir(), "config.yaml") // instead of the one with kmsg
+	if err := os.WriteFile(config, []byte("logs: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := newAgent(t, "--config", config, "--rules-dir", rules, "--log", "app=file:"+l.path, "--listen", "127.0.0.1:0")
 	p.Start()
 	state := func(want string) {
 		t.Helper()
@@ -292,7 +296,7 @@ func TestOneProblemOfRealKills(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	p := newAgent(t, "--rules-dir", writeRules(t, strings.ReplaceAll(oomRules, "LOG", "kmsg")), "--log", "kmsg")
+	p := newAgent(t, "--rules-dir", writeRules(t, strings.ReplaceAll(oomRules, "LOG", "kmsg")))
 	p.Start()
 	p.WaitSources(0)
 	waitLog(p, 0, "log/kmsg", true)

@@ -18,7 +18,7 @@ func (l *source) handle(item logs.Item) error {
 		l.items++
 		return nil
 	}
-	if l.wantSave || l.events >= saveEvents {
+	if l.wantSave && len(l.held) == 0 || l.events >= saveEvents {
 		l.save()
 	}
 	l.line(item.Line)
@@ -80,7 +80,7 @@ func (l *source) tellLine(line *logs.Line, part uint32) {
 		Source: l.stem, Log: &l.data,
 	}
 	l.events++
-	l.emit(&l.ev)
+	l.tellEvent(line)
 }
 
 // lost takes a loss into account.

@@ -188,6 +188,7 @@ func (s *script) Position() logs.Position {
 
 // scripted has the source of a log read from a script.
 func scripted(s *Sources, i int, run func(ctx context.Context, handle func(logs.Item) error, status func(error)) error) {
+	s.logs[i].first = 0
 	s.logs[i].open = func(_ *source, _ logs.Position, status func(error)) (reader, error) {
 		return &script{run: func(ctx context.Context, handle func(logs.Item) error) error { return run(ctx, handle, status) }}, nil
 	}

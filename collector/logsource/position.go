@@ -86,6 +86,7 @@ func (l *source) load() logs.Position {
 // position that was saved is never told again.
 func (l *source) save() {
 	now := time.Now()
+	l.tellAllHeld()
 	l.tellAllLosses(now)
 	l.wantSave, l.saved.at = false, now
 	if l.reader == nil || l.positionPath() == "" {

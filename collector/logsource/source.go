@@ -41,6 +41,7 @@ type source struct {
 	emit      Emit
 	firstTold func() // called when it has told for the first time how it is
 	clock     *hostfs.Clock
+	first     time.Duration // before the first reader; a test has none
 	pause     time.Duration // firstPause, or a test's
 	open      func(*source, logs.Position, func(error)) (reader, error)
 
@@ -60,12 +61,18 @@ type source struct {
 	hits logpattern.Hits
 	ev   event.Event
 	data event.LogData
+
+	held    []held      // lines that are told in a moment, at most saveEvents
+	release *time.Timer // of the first of them
 }
 
 func newSource(c Config, o Options, patterns *atomic.Pointer[logpattern.Set]) *source {
 	l := &source{
 		cfg: c, o: o, stem: event.NamedStem(event.LogStem, c.Name), patterns: patterns,
 		clock: hostfs.NewClock(), pause: firstPause, open: openReader,
+	}
+	if c.Plugin != File {
+		l.first = holdFor // what probes have kept since the agent was there last comes first, too
 	}
 	l.o.Log = o.Log.With("log", c.Name)
 	l.stats = Stats{Name: c.Name, Plugin: c.Plugin}
@@ -80,6 +87,10 @@ func (l *source) run(ctx context.Context) {
 	ticking.Go(func() { l.tick(ctx) })
 	defer ticking.Wait()
 	position := l.load()
+	select {
+	case <-ctx.Done():
+	case <-time.After(l.first):
+	}
 	for pause := l.pause; ; pause = min(2*pause, lastPause) {
 		began := time.Now()
 		err := l.read(ctx, position)
@@ -166,7 +177,7 @@ func (l *source) ticked(now time.Time) {
 	l.tellLosses(now)
 	idle := l.items == l.lastTick
 	l.lastTick = l.items
-	if l.events == 0 && now.Sub(l.saved.at) < saveIdle {
+	if l.events == 0 && now.Sub(l.saved.at) < saveIdle || len(l.held) > 0 {
 		return
 	}
 	// While lines come, how far they were handled is sure only between two of

@@ -95,7 +95,15 @@ func (a *Agent) Start() {
 // StartThrough is Start with a reader between the agent and this process.
 func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
 	a.t().Helper()
-	args := append([]string{"run", "-o", "json", "--state-dir", a.State, "--pin-root", a.Pins,
+	// The kernel's log from now on: what it has of other tests is theirs.
+	config := filepath.Join(a.State, "config.yaml")
+	if err := os.MkdirAll(a.State, 0o700); err != nil {
+		a.t().Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte("logs: [{plugin: kmsg, lookback: 0s}]\n"), 0o600); err != nil {
+		a.t().Fatal(err)
+	}
+	args := append([]string{"run", "-o", "json", "--config", config, "--state-dir", a.State, "--pin-root", a.Pins,
 		"--targets-dir", a.Targets, "--listen", ""}, a.Args...)
 	a.cmd = exec.Command(a.Path, args...)
 	a.cmd.Env = append(os.Environ(), a.Env...)

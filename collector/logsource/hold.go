@@ -1,0 +1,69 @@
+package logsource
+
+import (
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// holdFor is how long a line of the kernel is held back. The kernel often prints a
+// line a moment before it comes to the hook that a probe sees the same fault at,
+// and the probe knows more: who is told of the fault first should hear from it.
+const holdFor = 500 * time.Millisecond
+
+// held is an event that waits for its time.
+type held struct {
+	ev   event.Event
+	data event.LogData
+	due  time.Time
+}
+
+// tellEvent emits the line's event, or holds it back. Those behind one that is held
+// wait with it, so that lines keep their order.
+func (l *source) tellEvent(line *logs.Line) {
+	due := line.Time.Add(holdFor)
+	wait := min(time.Until(due), holdFor) // a clock may be wrong
+	if line.Origin != logs.OriginKernel {
+		wait = 0
+	}
+	if wait <= 0 && len(l.held) == 0 {
+		l.emit(&l.ev)
+		return
+	}
+	l.held = append(l.held, held{l.ev, l.data, time.Now().Add(wait)})
+	if len(l.held) == 1 {
+		l.release = time.AfterFunc(wait, l.released)
+	}
+}
+
+// released tells what has been held for long enough.
+func (l *source) released() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tellHeld(time.Now())
+	if len(l.held) > 0 {
+		l.release = time.AfterFunc(time.Until(l.held[0].due), l.released)
+	}
+}
+
+// tellHeld tells what was held, up to those whose time has not come.
+func (l *source) tellHeld(now time.Time) {
+	n := 0
+	for ; n < len(l.held) && !l.held[n].due.After(now); n++ {
+		h := &l.held[n]
+		h.ev.Log = &h.data
+		l.emit(&h.ev)
+	}
+	l.held = l.held[:copy(l.held, l.held[n:])]
+}
+
+// tellAllHeld tells everything that is held: a position behind it is saved, or the
+// source ends.
+func (l *source) tellAllHeld() {
+	if len(l.held) == 0 {
+		return
+	}
+	l.release.Stop()
+	l.tellHeld(time.Now().Add(holdFor)) // none waits for longer
+}
