@@ -54,6 +54,7 @@ type entry struct {
 	teller    *ruleState // whose event was counted last
 	toldAt    time.Time  // time of that event
 	tellings  []telling  // of late, by rule
+	lasting   bool       // a level signal that has not ended is among what was told
 	window    window
 	kept      time.Time // latest event in evidence
 	fireAt    time.Time // Pending with "for": when it fires
@@ -85,6 +86,7 @@ func (en *entry) saw(r *ruleState, ev *event.Event, at time.Time) {
 		en.p.LastSeen = at
 	}
 	en.teller, en.toldAt = r, at
+	en.lasting = en.lasting || r.level()
 	en.confirm, en.confirmBy = false, time.Time{}
 	if !r.Temporary() && at.Sub(en.kept).Abs() < evidenceSpacing {
 		return

@@ -42,6 +42,7 @@ type savedProblem struct {
 	Teller  string    `json:"teller,omitempty"`
 	ToldAt  time.Time `json:"toldAt,omitzero"`
 	Told    []telling `json:"told,omitempty"`
+	Lasting bool      `json:"lasting,omitempty"`
 
 	Kept      time.Time `json:"kept,omitzero"`
 	QuietFrom time.Time `json:"quietFrom,omitzero"`
@@ -57,7 +58,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 	for _, ser := range e.series {
 		for _, en := range sortedEntries(ser) {
 			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks, FireAt: en.fireAt, ToldAt: en.toldAt,
-				Told: slices.Clone(en.tellings), Kept: en.kept, QuietFrom: en.quietFrom, Confirm: en.confirm, ConfirmBy: en.confirmBy}
+				Told: slices.Clone(en.tellings), Lasting: en.lasting, Kept: en.kept, QuietFrom: en.quietFrom, Confirm: en.confirm, ConfirmBy: en.confirmBy}
 			if en.teller != nil {
 				p.Teller = en.teller.Name
 			}
@@ -185,7 +186,7 @@ func (e *Engine) restore(p *savedProblem, now time.Time) {
 		return
 	}
 	en := &entry{p: p.Problem, window: window{p.Window}, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt,
-		tellings: p.Told[:min(len(p.Told), maxTellings)], kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
+		tellings: p.Told[:min(len(p.Told), maxTellings)], lasting: p.Lasting, kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
 	en.p.Evidence = slices.DeleteFunc(en.p.Evidence, isNil)
 	if len(en.p.Evidence) > maxEvidence {
 		en.p.Evidence = en.p.Evidence[:maxEvidence]

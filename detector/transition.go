@@ -13,7 +13,9 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
 	en := e.place(r, e.group)
 	live := en.p.State == problem.Pending || en.p.State == problem.Firing
 	if live {
-		if again, n := en.told(r, at); again {
+		// While a level signal lasts it is one occurrence, however often others tell.
+		if again, n := en.told(r, at); again || en.lasting && !r.level() {
+			en.lasting = en.lasting || r.level()
 			en.enrich(ev, at, n)
 			return
 		}

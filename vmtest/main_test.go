@@ -64,6 +64,8 @@ func startAgent(t *testing.T, args ...string) *agenttest.Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What probes tell, alone: the kernel's log tells of the same faults.
+	args = append([]string{"--log", "none", "--shipped-rules", strings.Join(probeRules(), ",")}, args...)
 	a := agenttest.New(t, path, args...)
 	a.Start()
 	a.WaitSources(0)
@@ -141,4 +143,9 @@ func kernelTypes(t *testing.T) *bpf.Kernel {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// probeRules are the files of shipped rules on what probes tell.
+func probeRules() []string {
+	return []string{"diskio", "fserror", "hungtask", "oomkill", "sockfail", "source"}
 }

@@ -29,6 +29,7 @@ type agent struct {
 	stateDir string
 	log      *slog.Logger
 	metrics  *metrics.Metrics
+	problems *metrics.Problems // node-problem-detector's; nil: not wanted
 	journal  *journal.Journal
 	out      console.Writer
 	canary   func(*event.CanaryData)
@@ -104,10 +105,20 @@ func (a *agent) record(e journal.Entry) {
 	e.Seq = seq
 	for _, t := range e.Transitions {
 		a.metrics.Transition(t)
+		if a.problems != nil {
+			a.problems.Transition(t)
+		}
 	}
 	if err := a.out.Write(e); err != nil {
 		a.metrics.OutputError()
 	}
+}
+
+// conditions returns the conditions as they are now.
+func (a *agent) conditions() []problem.Condition {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.engine.Conditions()
 }
 
 func (a *agent) poke() {

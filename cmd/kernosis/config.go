@@ -24,6 +24,7 @@ type config struct {
 	StateDir      string        `mapstructure:"state-dir" yaml:"state-dir"`
 	Listen        string        `mapstructure:"listen" yaml:"listen"`
 	RulesDir      string        `mapstructure:"rules-dir" yaml:"rules-dir"`
+	ShippedRules  []string      `mapstructure:"shipped-rules" yaml:"shipped-rules"`
 	Mutes         string        `mapstructure:"mutes" yaml:"mutes"`
 	Output        string        `mapstructure:"output" yaml:"output"`
 	LogLevel      string        `mapstructure:"log-level" yaml:"log-level"`
@@ -36,6 +37,8 @@ type config struct {
 	JournalMiB    int64         `mapstructure:"journal-mib" yaml:"journal-mib"`
 	Log           []string      `mapstructure:"log" yaml:"log"`
 	Logs          []logConfig   `mapstructure:"-" yaml:"logs"` // of the file alone
+
+	npd *npdConfig // of "kernosis agent"
 }
 
 func runFlags(fs *pflag.FlagSet) {
@@ -43,6 +46,7 @@ func runFlags(fs *pflag.FlagSet) {
 	fs.String("state-dir", "/var/lib/kernosis", "`folder` of the journal and of what survives a restart")
 	fs.String("listen", "127.0.0.1:20257", "`address` of /metrics, /healthz and /readyz; empty: none")
 	fs.String("rules-dir", "", "`folder` of rule files, read again when they change; a rule replaces the shipped one of its name")
+	fs.StringSlice("shipped-rules", []string{"*"}, "which `files` of shipped rules are in force: names without .yaml, * stands for any text")
 	fs.String("mutes", "", "`file` of mutes, read again when it changes; empty: mutes.yaml in the state-dir")
 	fs.StringP("output", "o", "text", "what is printed: `text` or json")
 	fs.String("log-level", "info", "debug, info, warn or error")
@@ -58,7 +62,7 @@ func runFlags(fs *pflag.FlagSet) {
 
 // loadConfig merges flags, environment and file, and checks the result.
 func loadConfig(cmd *cobra.Command) (config, error) {
-	v := viper.New()
+	v := viper.NewWithOptions(viper.KeyDelimiter("::")) // a dot is part of a flag's name
 	v.SetEnvPrefix("KERNOSIS")
 	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
 	v.AutomaticEnv()

@@ -180,11 +180,7 @@ rules:
 - {name: app, events: [log], logs: [app], pattern: oops, condition: OfApp, reason: R, message: m, latched: true}
 `)
 	l := &rotatedLog{t: t, path: filepath.Join(t.TempDir(), "app.log")}
-	config := filepath.Join(t.TempDir(), "config.yaml") // instead of the one with kmsg
-	if err := os.WriteFile(config, []byte("logs: []\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := newAgent(t, "--config", config, "--rules-dir", rules, "--log", "app=file:"+l.path, "--listen", "127.0.0.1:0")
+	p := newAgent(t, "--rules-dir", rules, "--log", "app=file:"+l.path, "--listen", "127.0.0.1:0")
 	p.Start()
 	state := func(want string) {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/file"
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/npd"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
@@ -171,11 +172,12 @@ func joined(err error) []error {
 
 // openLogs returns the sources of the configured logs; their positions are kept in
 // the state directory.
-func openLogs(cfg config, rules *detector.RuleSet, log *slog.Logger) (*logsource.Sources, error) {
+func openLogs(cfg config, monitors *npd.Set, rules *detector.RuleSet, log *slog.Logger) (*logsource.Sources, error) {
 	configs, err := cfg.logs()
 	if err != nil {
 		return nil, err
 	}
+	configs = npdLogs(configs, monitors)
 	dir := filepath.Join(cfg.StateDir, "logs")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("positions in logs: %w", err)

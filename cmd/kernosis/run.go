@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"testing/fstest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +22,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -53,11 +59,46 @@ func parseLevel(s string) (slog.Level, error) {
 }
 
 // loadRules returns the shipped rules with the operator's over them.
-func loadRules(dir string) (*detector.RuleSet, error) {
+func loadRules(dir string) (*detector.RuleSet, error) { return loadLayers(dir, rules.FS) }
+
+// loadLayers returns rules with the operator's over them.
+func loadLayers(dir string, layers ...fs.FS) (*detector.RuleSet, error) {
 	if dir == "" {
-		return detector.Load(rules.FS)
+		return detector.Load(layers...)
 	}
-	return detector.LoadDir(dir, rules.FS)
+	return detector.LoadDir(dir, layers...)
+}
+
+// shippedRules returns the files of shipped rules whose names, without .yaml, match
+// one of the patterns.
+func shippedRules(patterns []string) (fs.FS, error) {
+	names, err := fs.Glob(rules.FS, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	chosen := fstest.MapFS{} // a map as a file system; it has nothing of a test
+	for _, pattern := range patterns {
+		found := false
+		for _, name := range names {
+			ok, err := path.Match(pattern, strings.TrimSuffix(name, ".yaml"))
+			if err != nil {
+				return nil, fmt.Errorf("shipped-rules: %q: %w", pattern, err)
+			}
+			if !ok {
+				continue
+			}
+			found = true
+			text, err := fs.ReadFile(rules.FS, name)
+			if err != nil {
+				return nil, err
+			}
+			chosen[name] = &fstest.MapFile{Data: text, Mode: 0o444}
+		}
+		if !found {
+			return nil, fmt.Errorf("shipped-rules: no file of rules matches %q", pattern)
+		}
+	}
+	return chosen, nil
 }
 
 func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) {
@@ -67,10 +108,11 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 
-	ruleSet, err := loadRules(cfg.RulesDir)
+	ruleSet, monitors, err := cfg.npd.rules(cfg)
 	if err != nil {
 		return err
 	}
+	tellWarnings(monitors, log)
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return failed(fmt.Errorf("state directory: %w", err))
 	}
@@ -105,12 +147,20 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	a.canary = sources.CanarySeen
 	tellReports(log, sources)
 
-	logs, err := openLogs(cfg, ruleSet, log)
+	logs, err := openLogs(cfg, monitors, ruleSet, log)
 	if err != nil {
 		return failed(err)
 	}
 	a.patterns = logs.SetPatterns
 	m.Logs(logStats(logs))
+	checks, err := newChecks(monitors, m, log, a.observe)
+	if err != nil {
+		return err
+	}
+	stats, err := newStats(monitors, m, log, cfg.npd)
+	if err != nil {
+		return err
+	}
 
 	var started atomic.Bool
 	check := func() error { return sources.Check(time.Now()) }
@@ -122,17 +172,27 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	if cfg.Listen != "" {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
-		if err != nil {
-			return failed(fmt.Errorf("listen: %w", err))
+	if err := serve(ctx, g, log, cfg.Listen, "/metrics", web.Handler(m.Registry, check, ready)); err != nil {
+		return failed(err)
+	}
+	if cfg.npd != nil {
+		if a.problems, err = metrics.NewProblems(m.Registry, problemKinds(ruleSet)); err != nil {
+			return failed(err)
 		}
-		log.Info("serving", "url", "http://"+l.Addr().String()+"/metrics")
-		g.Go(func() error { return web.Serve(ctx, l, web.Handler(m.Registry, check, ready)) })
+		for _, c := range a.conditions() {
+			a.problems.Transition(problem.Transition{Condition: &c}) // as an earlier run has left them
+		}
+		if err := serve(ctx, g, log, cfg.npd.metrics, "/metrics", web.Handler(m.Registry, check, ready)); err != nil {
+			return failed(err)
+		}
+		if err := serve(ctx, g, log, cfg.npd.status, "/conditions", web.StatusHandler(check, a.conditions)); err != nil {
+			return failed(err)
+		}
 	}
 	if cfg.RulesDir != "" {
-		g.Go(func() error { return watchRules(ctx, a, cfg.RulesDir, log, mutes) })
+		g.Go(func() error { return watchRules(ctx, a, cfg, log, mutes) })
 	}
+	startNPD(ctx, g, checks, stats, log)
 	g.Go(func() error { return mutes.watch(ctx) })
 	g.Go(func() error { return a.run(ctx) })
 	g.Go(func() error { return sources.Run(ctx, a.observe) })
@@ -141,14 +201,32 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	return failed(g.Wait())
 }
 
+// serve answers at an address, none where it is empty; page is where to look.
+func serve(ctx context.Context, g *errgroup.Group, log *slog.Logger, address, page string, h http.Handler) error {
+	if address == "" {
+		return nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	log.Info("serving", "url", "http://"+l.Addr().String()+page)
+	g.Go(func() error { return web.Serve(ctx, l, h) })
+	return nil
+}
+
 // watchRules puts changed rule files in force. Bad ones are told and the
 // running rules stay.
-func watchRules(ctx context.Context, a *agent, dir string, log *slog.Logger, mutes *muteFile) error {
+func watchRules(ctx context.Context, a *agent, cfg config, log *slog.Logger, mutes *muteFile) error {
+	dir := cfg.RulesDir
 	return detector.Watch(ctx, dir, func() {
-		next, err := loadRules(dir)
+		next, _, err := cfg.npd.rules(cfg)
 		if err != nil {
 			log.Error("rules not reloaded, the running ones stay", "error", err)
 			return
+		}
+		if a.problems != nil {
+			a.problems.Known(problemKinds(next))
 		}
 		a.replace(next)
 		mutes.replaced(next)

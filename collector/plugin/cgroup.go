@@ -61,8 +61,11 @@ func holds(dir string, pid int) bool {
 
 // group is the control group of one check. A nil group is none.
 type group struct {
+	base     string // dir, or what dir begins with
 	dir      string
-	fd       int // its directory
+	fd       int  // its directory
+	serial   int  // how often it was made anew
+	killed   bool // to be made anew before the next program
 	max      int
 	counted  bool // the kernel doesn't bound its processes
 	disabled atomic.Bool
@@ -91,23 +94,52 @@ func openGroups(dir string, n, maximum int, log *slog.Logger) ([]*group, error) 
 	_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"), 0)
 	groups := make([]*group, 0, n)
 	for i := range n {
-		g := &group{dir: filepath.Join(dir, strconv.Itoa(i)), fd: -1, max: maximum, log: log}
+		g := &group{base: filepath.Join(dir, strconv.Itoa(i)), fd: -1, max: maximum, log: log}
 		groups = append(groups, g)
-		err := os.Mkdir(g.dir, 0o755)
-		if err == nil || errors.Is(err, fs.ErrExist) {
-			g.fd, err = unix.Open(g.dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-		if err == nil {
-			// Since Linux 5.14; before, nothing is gained by the group.
-			err = unix.Access(filepath.Join(g.dir, "cgroup.kill"), unix.W_OK)
-		}
-		if err != nil {
+		if err := g.open(g.base); err != nil {
 			closeGroups(dir, groups)
-			return nil, &os.PathError{Op: "make control group", Path: g.dir, Err: err}
+			return nil, err
 		}
-		g.counted = os.WriteFile(filepath.Join(g.dir, "pids.max"), []byte(strconv.Itoa(maximum)), 0) != nil
 	}
 	return groups, nil
+}
+
+// open makes the control group and opens its directory.
+func (g *group) open(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	fd := -1
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		fd, err = unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
+	if err == nil {
+		// Since Linux 5.14; before, nothing is gained by the group.
+		err = unix.Access(filepath.Join(dir, "cgroup.kill"), unix.W_OK)
+	}
+	if err != nil {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		return &os.PathError{Op: "make control group", Path: dir, Err: err}
+	}
+	g.dir, g.fd = dir, fd
+	g.counted = os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(g.max)), 0) != nil
+	return nil
+}
+
+// renew puts another control group in the place of one that was killed: kernels
+// from 6.14 on kill whatever is started in it later by clone3
+// (cgroup_css_set_fork takes the kill count of the parent's group).
+func (g *group) renew() error {
+	old, fd := g.dir, g.fd
+	g.serial++
+	if err := g.open(g.base + "." + strconv.Itoa(g.serial)); err != nil {
+		return err
+	}
+	g.killed = false
+	_ = unix.Close(fd)
+	// What can't be killed keeps its group until the set's are removed.
+	_ = unix.Rmdir(old)
+	return nil
 }
 
 // closeGroups removes the control groups.
@@ -147,6 +179,12 @@ func (g *group) enter() (fd int, ok bool) {
 	if g == nil || g.disabled.Load() {
 		return -1, false
 	}
+	if g.killed {
+		if err := g.renew(); err != nil {
+			g.unusable(err)
+			return -1, false
+		}
+	}
 	return g.fd, true
 }
 
@@ -177,12 +215,20 @@ func (g *group) overfull() bool {
 	return lines > g.max
 }
 
-// kill ends every process in the group.
+// kill ends every process in the group, if there is one.
 func (g *group) kill() {
 	if g == nil {
 		return
 	}
-	if err := os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0); err != nil {
+	events, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
+	if err == nil && !bytes.Contains(events, []byte("populated 1")) {
+		return
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
+	}
+	if err != nil {
 		g.log.Warn("control group of a check was not killed", "cgroup", g.dir, "error", err)
 	}
+	g.killed = true
 }

@@ -69,6 +69,33 @@ func TestProcessesOfACheckAreBounded(t *testing.T) {
 	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
 }
 
+// TestControlGroupIsUsedAgain: also one in which something had to be killed.
+func TestControlGroupIsUsedAgain(t *testing.T) {
+	dir, mark := parent(t), mark(t)
+	path, args := self(t, "escape")
+	results := make(chan Result, 1)
+	stop := run(t, Config{
+		Name: "again", Spread: 1, InvokeInterval: 50 * time.Millisecond, Timeout: patience, Cgroup: dir,
+		Checks: []Check{
+			{Name: "plain", Path: script(t, "echo fine")},
+			{Name: "escape", Path: path, Args: args},
+		},
+	}, results)
+	seen := map[string]int{}
+	for seen["plain"] < 5 || seen["escape"] < 5 {
+		r := <-results
+		if r.Status != OK {
+			t.Fatalf("after %v: %+v", seen, r)
+		}
+		seen[r.Check]++
+	}
+	stop()
+	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+	if left, _ := filepath.Glob(dir + "/kernosis-*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 // TestControlGroupThatCannotBeEntered takes a folder that is none for one.
 func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	dir, err := os.Open(t.TempDir())

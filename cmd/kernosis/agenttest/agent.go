@@ -5,6 +5,7 @@ package agenttest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -23,12 +25,13 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// Agent is a "kernosis run" with folders of its own. It may be started again
+// Agent is a "kernosis run", or another command, with folders of its own. It may be started again
 // after its end.
 type Agent struct {
-	Path string   // of the executable
-	Env  []string // besides this process's
-	Args []string // after those that Start gives
+	Path    string   // of the executable
+	Command string   // empty: run
+	Env     []string // besides this process's
+	Args    []string // after those that Start gives
 
 	State   string // --state-dir
 	Pins    string // --pin-root
@@ -92,19 +95,28 @@ func (a *Agent) Start() {
 	a.StartThrough(func(stdout io.ReadCloser) io.Reader { return stdout })
 }
 
-// StartThrough is Start with a reader between the agent and this process.
-func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
-	a.t().Helper()
-	// The kernel's log from now on: what it has of other tests is theirs.
-	config := filepath.Join(a.State, "config.yaml")
+// newLinesOnly returns a configuration with the kernel's log from now on: what it
+// has of other tests is theirs.
+func (a *Agent) newLinesOnly() string {
+	path := filepath.Join(a.State, "config.yaml")
 	if err := os.MkdirAll(a.State, 0o700); err != nil {
 		a.t().Fatal(err)
 	}
-	if err := os.WriteFile(config, []byte("logs: [{plugin: kmsg, lookback: 0s}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("logs: [{plugin: kmsg, lookback: 0s}]\n"), 0o600); err != nil {
 		a.t().Fatal(err)
 	}
-	args := append([]string{"run", "-o", "json", "--config", config, "--state-dir", a.State, "--pin-root", a.Pins,
-		"--targets-dir", a.Targets, "--listen", ""}, a.Args...)
+	return path
+}
+
+// StartThrough is Start with a reader between the agent and this process.
+func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
+	a.t().Helper()
+	own := []string{cmp.Or(a.Command, "run"), "-o", "json", "--state-dir", a.State, "--pin-root", a.Pins,
+		"--targets-dir", a.Targets, "--listen", ""}
+	if !slices.Contains(a.Args, "--log") {
+		own = append(own, "--config", a.newLinesOnly())
+	}
+	args := append(own, a.Args...)
 	a.cmd = exec.Command(a.Path, args...)
 	a.cmd.Env = append(os.Environ(), a.Env...)
 	a.cmd.Stderr = &a.Log

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logs/file"
+	"github.com/kernosis/kernosis/collector/logsource"
+	"github.com/kernosis/kernosis/collector/plugin"
+	"github.com/kernosis/kernosis/collector/systemstats"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/npd"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// npdLogs returns the logs of the configuration with those that
+// node-problem-detector's files read. A log of a name that is there already is
+// read once, as far back as either asks for.
+func npdLogs(configured []logsource.Config, set *npd.Set) []logsource.Config {
+	out := slices.Clone(configured)
+	for i := range set.Logs {
+		s := &set.Logs[i]
+		c := logsource.Config{
+			Name: s.Name, Plugin: s.Plugin, Path: s.Path, Lookback: s.Lookback, Delay: s.Delay, Skip: s.Skip,
+			Format: file.Format{Timestamp: s.Timestamp, TimestampFormat: s.TimestampFormat, Message: s.Message},
+		}
+		if s.Plugin == "filelog" {
+			c.Plugin = logsource.File
+		}
+		if s.Identifier != "" {
+			c.Identifiers = []string{s.Identifier}
+		}
+		if j := slices.IndexFunc(out, func(o logsource.Config) bool { return o.Name == c.Name }); j >= 0 {
+			c.Lookback = max(c.Lookback, out[j].Lookback)
+			out[j] = c
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// newChecks returns runners of the check programs, whose results go to observe.
+func newChecks(set *npd.Set, m *metrics.Metrics, log *slog.Logger, observe func(*event.Event)) ([]*plugin.Runner, error) {
+	if len(set.Checks) == 0 {
+		return nil, nil
+	}
+	counted, err := metrics.NewChecks(m.Registry)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("checks: %w", err)
+	}
+	group, err := plugin.OwnCgroup()
+	if err != nil {
+		log.Info("checks run without control groups of their own", "reason", err)
+	}
+	handle := func(r plugin.Result) {
+		counted.Result(r.Check, string(r.Status), r.Duration, r.Truncated)
+		message := r.Message
+		if message == "" && r.Err != nil {
+			message = r.Err.Error()
+		}
+		observe(&event.Event{
+			Kind: event.Check, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU,
+			Source: event.NamedStem(event.CheckStem, r.Check),
+			Check:  &event.CheckData{Check: r.Check, Status: string(r.Status), Message: message},
+		})
+	}
+	var runners []*plugin.Runner
+	var errs []error
+	for i, monitor := range set.Checks {
+		c := plugin.Config{
+			Name:           fmt.Sprintf("%s-%d", cmp.Or(filepath.Base(monitor.Source), "checks"), i),
+			InvokeInterval: monitor.InvokeInterval, Timeout: monitor.Timeout, MaxOutputLength: monitor.MaxOutputLength,
+			Concurrency: monitor.Concurrency, SkipInitialStatus: monitor.SkipInitialStatus, Cgroup: group,
+		}
+		for _, r := range monitor.Rules {
+			if slices.ContainsFunc(c.Checks, func(o plugin.Check) bool { return o.Name == r.Check }) {
+				continue // several rules look at one program
+			}
+			check := plugin.Check{Name: r.Check, Path: r.Path, Args: r.Args, Timeout: r.Timeout, InvokeInterval: r.InvokeInterval}
+			if r.Builtin != "" {
+				check.Path, check.Args = self, append([]string{r.Builtin}, r.Args...)
+			}
+			c.Checks = append(c.Checks, check)
+			counted.Known(check.Name, string(plugin.OK), string(plugin.Problem), string(plugin.Unknown))
+		}
+		runner, err := plugin.New(c, log, handle)
+		errs = append(errs, err)
+		runners = append(runners, runner)
+	}
+	return runners, errors.Join(errs...)
+}
+
+// newStats returns collectors of system statistics, registered.
+func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfig) ([]*systemstats.Collector, error) {
+	var out []*systemstats.Collector
+	for _, monitor := range set.Stats {
+		name := from.files[slices.IndexFunc(from.files, func(f *npd.File) bool { return f.Stats == monitor })].Name
+		chosen := map[string]string{}
+		for _, component := range monitor.Metrics {
+			for id, name := range component {
+				chosen[id] = name
+			}
+		}
+		modules := monitor.KnownModulesConfigPath
+		if !filepath.IsAbs(modules) {
+			modules = filepath.Join(filepath.Dir(name), modules)
+		}
+		if _, err := os.Stat(modules); err != nil {
+			log.Info("no list of known kernel modules", "path", modules)
+			modules = ""
+		}
+		c, err := systemstats.New(systemstats.Config{
+			Metrics: chosen, InvokeInterval: monitor.InvokeInterval, ProcPath: monitor.ProcPath,
+			IncludeRootBlk: monitor.DiskIncludeRoot, IncludeAllAttachedBlk: monitor.DiskIncludeAttached,
+			ExcludeInterfaceRegexp: monitor.NetExcludeInterfaces, KnownModulesConfigPath: modules,
+		}, log)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if err := m.AddStats(c); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// startNPD runs what node-problem-detector's files ask for besides rules and logs.
+func startNPD(ctx context.Context, g *errgroup.Group, runners []*plugin.Runner, stats []*systemstats.Collector, log *slog.Logger) {
+	for _, r := range runners {
+		g.Go(func() error { return r.Run(ctx) })
+	}
+	for _, c := range stats {
+		g.Go(func() error { return c.Run(ctx) })
+	}
+	if len(runners) > 0 {
+		g.Go(func() error { return plugin.ReapOrphans(ctx, log) })
+	}
+}
+
+// tellWarnings logs what is odd in the files.
+func tellWarnings(set *npd.Set, log *slog.Logger) {
+	for _, w := range set.Warnings {
+		log.Warn("configuration of node-problem-detector", "warning", w.Error())
+	}
+}
+
+// problemKinds is what node-problem-detector's metrics have zeros of.
+func problemKinds(set *detector.RuleSet) (kinds []metrics.ProblemKind) {
+	for _, r := range set.Rules() {
+		kinds = append(kinds, metrics.ProblemKind{Condition: r.Condition, Reason: r.Reason})
+	}
+	return kinds
+}

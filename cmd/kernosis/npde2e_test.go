@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+const (
+	npdLogFile = `{
+  "plugin": "filelog", "logPath": "%s", "source": "app-monitor",
+  "pluginConfig": {"timestamp": "^.{20}", "message": "^.{21}(.*)", "timestampFormat": "2006-01-02T15:04:05Z"},
+  "lookback": "0", "bufferSize": 3,
+  "conditions": [{"type": "AppBroken", "reason": "AppIsFine", "message": "the app is fine"}],
+  "rules": [
+    {"type": "temporary", "reason": "AppHiccup", "pattern": "hiccup number \\d+"},
+    {"type": "permanent", "condition": "AppBroken", "reason": "AppFellOver", "pattern": "fell over", "clearPattern": "stood up"}
+  ]
+}`
+	npdCheckFile = `{
+  "plugin": "custom", "source": "door-monitor",
+  "pluginConfig": {"invoke_interval": "1s", "timeout": "1s", "max_output_length": 80, "concurrency": 3},
+  "conditions": [{"type": "DoorOpen", "reason": "DoorIsShut", "message": "the door is shut"}],
+  "rules": [{"type": "permanent", "condition": "DoorOpen", "reason": "DoorIsOpen", "path": "%s", "args": ["%s"]}]
+}`
+	npdStatsFile = `{"cpu": {"metricsConfigs": {"cpu/load_1m": {"displayName": "cpu/load_1m"}}}, "host": {"metricsConfigs": {"host/uptime": {"displayName": "host/uptime"}}}, "invokeInterval": "1s"}`
+)
+
+// TestAgentInPlaceOfNPD starts the agent as node-problem-detector is started, and
+// reads it as node-problem-detector is read.
+func TestAgentInPlaceOfNPD(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	log := file("app.log", "", 0o600)
+	state := file("door", "0 it is shut", 0o600)
+	script := file("door.sh", "#!/bin/sh\nread -r code text <\"$1\"\necho \"$text\"\nexit \"$code\"\n", 0o700)
+	p := newAgent(t, "--log", "none",
+		"--"+flagSystemLog, file("app-monitor.json", fmt.Sprintf(npdLogFile, log), 0o600),
+		"--"+flagCustomPlugin, file("door-monitor.json", fmt.Sprintf(npdCheckFile, script, state), 0o600),
+		"--"+flagSystemStats, file("stats.json", npdStatsFile, 0o600),
+		"--port", freePort(t), "--prometheus-port", freePort(t))
+	p.Command = "agent"
+	p.Start()
+	metricsURL := p.Log.URL(t) + "/metrics"
+	statusURL := regexp.MustCompile(`url=(http://\S+)/conditions`).FindStringSubmatch(p.Log.String())
+	if statusURL == nil {
+		t.Fatal("the agent doesn't say where /conditions is")
+	}
+	want := func(what string, ok func(metrics string, conditions map[string]string) bool) {
+		t.Helper()
+		var body string
+		conditions := map[string]string{}
+		for deadline := time.Now().Add(30 * time.Second); ; {
+			_, body = get(t, metricsURL)
+			_, text := get(t, statusURL[1]+"/conditions")
+			var list []struct{ Type, Status, Transition, Reason, Message string }
+			if err := json.Unmarshal([]byte(text), &list); err != nil {
+				t.Fatalf("/conditions: %v: %s", err, text)
+			}
+			for _, c := range list {
+				if _, err := time.Parse(time.RFC3339, c.Transition); err != nil {
+					t.Fatalf("/conditions: %v", err)
+				}
+				conditions[c.Type] = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+			}
+			if ok(body, conditions) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("not %s: conditions %q, metrics\n%s", what, conditions, body)
+			}
+			p.Wait("anything", 30*time.Second, func([]journal.Entry) bool { return true })
+		}
+	}
+	has := func(metrics string, lines ...string) bool {
+		return !slices.ContainsFunc(lines, func(l string) bool { return !strings.Contains(metrics, "\n"+l+"\n") })
+	}
+	want("all well", func(m string, c map[string]string) bool {
+		return c["AppBroken"] == "False AppIsFine: the app is fine" && c["DoorOpen"] == "False DoorIsShut: the door is shut" &&
+			has(m, `problem_counter{reason="AppHiccup"} 0`, `problem_gauge{reason="DoorIsOpen",type="DoorOpen"} 0`,
+				`problem_gauge{reason="AppFellOver",type="AppBroken"} 0`) &&
+			strings.Contains(m, "\ncpu_load_1m ") && strings.Contains(m, "\nhost_uptime{")
+	})
+	add := func(lines ...string) {
+		t.Helper()
+		f, err := os.OpenFile(log, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range lines {
+			fmt.Fprintf(f, "%s %s\n", time.Now().UTC().Format("2006-01-02T15:04:05Z"), l)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("hiccup number 1", "quiet", "hiccup number 2", "the app fell over")
+	file("door", "1 the door\tis open", 0o600)
+	want("told", func(m string, c map[string]string) bool {
+		return c["AppBroken"] == "True AppFellOver: the app fell over" && c["DoorOpen"] == "True DoorIsOpen: the door is open" &&
+			has(m, `problem_counter{reason="AppHiccup"} 2`, `problem_counter{reason="AppFellOver"} 1`,
+				`problem_gauge{reason="AppFellOver",type="AppBroken"} 1`, `problem_gauge{reason="DoorIsOpen",type="DoorOpen"} 1`)
+	})
+	add("the app stood up")
+	file("door", "2 no idea", 0o600)
+	want("over, and not to be told", func(m string, c map[string]string) bool {
+		return strings.HasPrefix(c["AppBroken"], "False AppIsFine") && strings.HasPrefix(c["DoorOpen"], "Unknown ") &&
+			has(m, `problem_gauge{reason="AppFellOver",type="AppBroken"} 0`)
+	})
+	file("door", "0 it is shut", 0o600)
+	want("well again", func(m string, c map[string]string) bool {
+		return strings.HasPrefix(c["DoorOpen"], "False DoorIsShut") && has(m, `problem_gauge{reason="DoorIsOpen",type="DoorOpen"} 0`)
+	})
+	if status, _ := get(t, statusURL[1]+"/healthz"); status != http.StatusOK && os.Getuid() == 0 {
+		t.Errorf("healthz: %d", status)
+	}
+	if status, body := get(t, statusURL[1]+"/debug/pprof/goroutine?debug=1"); status != http.StatusOK || !strings.Contains(body, "goroutine profile") {
+		t.Errorf("pprof: %d", status)
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

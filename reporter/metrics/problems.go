@@ -1,0 +1,73 @@
+package metrics
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// ProblemKind is what node-problem-detector's metrics know of a rule.
+type ProblemKind struct {
+	Condition string // empty: temporary
+	Reason    string
+}
+
+// Problems are node-problem-detector's metrics of problems, problem_counter and
+// problem_gauge, by their names there. Its methods are safe for concurrent use.
+type Problems struct {
+	counter *prometheus.CounterVec
+	gauge   *prometheus.GaugeVec
+
+	mu      sync.Mutex
+	reasons map[string][]string // by condition type
+}
+
+// NewProblems registers them, with a zero for each kind.
+func NewProblems(r prometheus.Registerer, kinds []ProblemKind) (*Problems, error) {
+	p := &Problems{
+		reasons: map[string][]string{},
+		counter: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "problem_counter", Help: "Number of times a specific type of problem has occurred.",
+		}, []string{"reason"}),
+		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "problem_gauge", Help: "Whether a specific type of problem is affecting the node or not.",
+		}, []string{"type", "reason"}),
+	}
+	p.Known(kinds)
+	return p, errors.Join(r.Register(p.counter), r.Register(p.gauge))
+}
+
+// Known tells of kinds that there may be from now on. Their number is bounded by
+// the rules'.
+func (p *Problems) Known(kinds []ProblemKind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range kinds {
+		p.counter.WithLabelValues(k.Reason)
+		if k.Condition == "" || slices.Contains(p.reasons[k.Condition], k.Reason) {
+			continue
+		}
+		p.reasons[k.Condition] = append(p.reasons[k.Condition], k.Reason)
+		p.gauge.WithLabelValues(k.Condition, k.Reason)
+	}
+}
+
+// Transition counts a problem that fires, unless another one hides it, and follows
+// the conditions.
+func (p *Problems) Transition(t problem.Transition) {
+	switch {
+	case t.Problem != nil && t.Problem.State == problem.Firing && t.Problem.SuppressedBy == "":
+		p.counter.WithLabelValues(t.Problem.Reason).Inc()
+	case t.Condition != nil:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		// 1 for the reason that it is True for, if it is.
+		for _, r := range p.reasons[t.Condition.Type] {
+			p.gauge.WithLabelValues(t.Condition.Type, r).Set(boolean(t.Condition.Status == problem.True && t.Condition.Reason == r))
+		}
+	}
+}
