@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,9 +114,7 @@ func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfi
 		name := from.files[slices.IndexFunc(from.files, func(f *npd.File) bool { return f.Stats == monitor })].Name
 		chosen := map[string]string{}
 		for _, component := range monitor.Metrics {
-			for id, name := range component {
-				chosen[id] = name
-			}
+			maps.Copy(chosen, component)
 		}
 		modules := monitor.KnownModulesConfigPath
 		if !filepath.IsAbs(modules) {
