@@ -57,15 +57,20 @@ func inMachine() error {
 	}
 }
 
-// startAgent starts the agent as shipped and waits until it sees.
+// startAgent starts an agent with probes alone: the kernel's log tells of the same
+// faults.
 func startAgent(t *testing.T, args ...string) *agenttest.Agent {
+	t.Helper()
+	return startShipped(t, append([]string{"--log", "none", "--shipped-rules", strings.Join(probeRules(), ",")}, args...)...)
+}
+
+// startShipped starts the agent as shipped and waits until it sees.
+func startShipped(t *testing.T, args ...string) *agenttest.Agent {
 	t.Helper()
 	path, err := filepath.Abs("../bin/kernosis")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What probes tell, alone: the kernel's log tells of the same faults.
-	args = append([]string{"--log", "none", "--shipped-rules", strings.Join(probeRules(), ",")}, args...)
 	a := agenttest.New(t, path, args...)
 	a.Start()
 	a.WaitSources(0)

@@ -24,7 +24,7 @@ type job struct {
 
 // How long a machine may take, and its tests: a hung test is to show its stacks.
 const (
-	testTimeout    = 8 * time.Minute
+	testTimeout    = 12 * time.Minute
 	machineTimeout = testTimeout + 2*time.Minute
 )
 
