@@ -1,0 +1,59 @@
+package ingest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/ingest/report"
+)
+
+// Refusal is why a report was not taken.
+type Refusal struct {
+	Outcome    Outcome
+	Message    string
+	Fields     []report.Field
+	RetryAfter time.Duration // of RateLimit
+}
+
+func refuse(o Outcome, message string, fields ...report.Field) *Refusal {
+	return &Refusal{Outcome: o, Message: message, Fields: fields}
+}
+
+func (r *Refusal) Error() string {
+	var b strings.Builder
+	b.WriteString(r.Message)
+	for _, f := range r.Fields {
+		fmt.Fprintf(&b, "; %s %s", f.Field, f.Message)
+	}
+	return b.String()
+}
+
+// status is the HTTP status.
+func (r *Refusal) status() int {
+	switch r.Outcome {
+	case Forbidden:
+		return http.StatusForbidden
+	case Conflict:
+		return http.StatusConflict
+	case TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case RateLimit:
+		return http.StatusTooManyRequests
+	case Closing:
+		return http.StatusServiceUnavailable
+	case Accepted, Invalid:
+	}
+	return http.StatusBadRequest
+}
+
+func rateText(field string) string {
+	switch field {
+	case "reports":
+		return fmt.Sprintf("at most %d/s, %d at once", reportsPerSecond, reportBurst)
+	case "events":
+		return fmt.Sprintf("at most %d/s, %d at once", eventsPerSecond, eventBurst)
+	}
+	return fmt.Sprintf("at most one change of status or reason in %v, %d at once", time.Duration(float64(time.Second)/changesPerSecond), changeBurst)
+}
