@@ -58,7 +58,9 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 	p.Command = "agent"
 	p.Start()
 	metricsURL := p.Log.URL(t) + "/metrics"
-	statusURL := regexp.MustCompile(`url=(http://\S+)/conditions`).FindStringSubmatch(p.Log.String())
+	address := regexp.MustCompile(`url=(http://\S+)/conditions`)
+	text, _ := p.Log.Wait(20*time.Second, address.MatchString)
+	statusURL := address.FindStringSubmatch(text)
 	if statusURL == nil {
 		t.Fatal("the agent doesn't say where /conditions is")
 	}
