@@ -108,7 +108,9 @@ func serviceLink(name, value string) bool {
 
 // configKeys returns the keys that a file may have, in the order of config, and
 // "config" itself.
-func configKeys() []string { return append([]string{"config"}, structKeys(reflect.TypeFor[config]())...) }
+func configKeys() []string {
+	return append([]string{"config"}, structKeys(reflect.TypeFor[config]())...)
+}
 
 func structKeys(t reflect.Type) (keys []string) {
 	for f := range t.Fields() {
