@@ -17,7 +17,13 @@ type Refusal struct {
 	RetryAfter time.Duration // of RateLimit
 }
 
+// maxFields is how many mistakes are told: enough to correct one's code by.
+const maxFields = 20
+
 func refuse(o Outcome, message string, fields ...report.Field) *Refusal {
+	if more := len(fields) - maxFields; more > 0 {
+		fields = append(fields[:maxFields:maxFields], report.Field{Message: fmt.Sprintf("and %d more", more)})
+	}
 	return &Refusal{Outcome: o, Message: message, Fields: fields}
 }
 

@@ -75,7 +75,7 @@ func makeFolder(dir string) error {
 	switch {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a folder", dir)
-	case ok && owner.Uid != 0 && owner.Uid != uint32(os.Geteuid()): //nolint:gosec // ids are no negative numbers
+	case ok && owner.Uid != 0 && owner.Uid != uint32(os.Geteuid()):
 		return fmt.Errorf("folder %s belongs to user %d", dir, owner.Uid)
 	case info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
 		return fmt.Errorf("folder %s may be written by others (mode %v)", dir, info.Mode().Perm())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/ingest/report"
@@ -99,11 +100,12 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	text := fmt.Sprintf("report refused: %d %s", e.Status, e.Answer.Error)
+	var b strings.Builder
+	fmt.Fprintf(&b, "report refused: %d %s", e.Status, e.Answer.Error)
 	for _, f := range e.Answer.Fields {
-		text += "; " + f.Field + ": " + f.Message
+		b.WriteString("; " + f.Field + ": " + f.Message)
 	}
-	return text
+	return b.String()
 }
 
 // temporary reports whether the same report may be taken later.

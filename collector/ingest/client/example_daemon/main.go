@@ -39,7 +39,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := d.run(ctx, *socket, *source); err != nil {
-		log.Fatal(err) //nolint:gocritic // stop has nothing to undo
+		log.Fatal(err)
 	}
 }
 
