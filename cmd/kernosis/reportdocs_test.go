@@ -19,11 +19,12 @@ func TestDocumentedReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(raw)
-	block := func(begin, end string) (text string) {
+	block := func(begin, end string) string {
 		t.Helper()
-		_, rest, ok := strings.Cut(page, begin)
-		text, page, ok = strings.Cut(rest, end)
-		if !ok {
+		_, rest, found := strings.Cut(page, begin)
+		text, after, ended := strings.Cut(rest, end)
+		page = after
+		if !found || !ended {
 			t.Fatalf("no %q", begin)
 		}
 		return text
