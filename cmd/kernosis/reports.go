@@ -68,7 +68,7 @@ func (c *config) placeReports(reports []reportConfig, path string, raw []byte) e
 	return nil
 }
 
-// errorf tells a mistake in a daemon with its place.
+// reportError tells a mistake in a daemon, or with -1 in all of them, with its place.
 func (c *config) reportError(i int, field string, err error) error {
 	if i < 0 {
 		return c.origins.errorf("reports", "%w", err)
