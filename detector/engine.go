@@ -56,6 +56,9 @@ func NewEngine(rules *RuleSet) *Engine {
 	return e
 }
 
+// Rules returns the rules in force.
+func (e *Engine) Rules() *RuleSet { return e.set }
+
 // install builds the indexes for a rule set.
 func (e *Engine) install(set *RuleSet) {
 	e.set = set

@@ -134,13 +134,15 @@ func sourceFields() []*Field {
 			}},
 		{Name: "event.count", Type: Int, Kinds: kinds(event.Lost), Doc: "records or lines lost; 0: nobody knows how many, and possibly none",
 			read: part(func(e *event.Event) *event.LostData { return e.Lost }, func(l *event.LostData) value { return number(l.Count) })},
-		{Name: "event.reason", Type: String, Kinds: kinds(event.Lost, event.Source), few: true, Doc: "lost: ring-full, recursion, malformed, foreign-wire, of a log overrun, truncated, rotated, too-long, malformed, suppressed, bad-position; source: why it is down",
+		{Name: "event.reason", Type: String, Kinds: kinds(event.Lost, event.Source, event.Check), few: true, Doc: "lost: ring-full, recursion, malformed, foreign-wire, of a log overrun, truncated, rotated, too-long, malformed, suppressed, bad-position; source: why it is down; check: the reason that a problem daemon gives",
 			read: func(e *event.Event) value {
 				switch {
 				case e.Lost != nil:
 					return text(e.Lost.Reason)
 				case e.SourceUp != nil:
 					return text(e.SourceUp.Reason)
+				case e.Check != nil:
+					return text(e.Check.Reason)
 				}
 				return value{}
 			}},

@@ -75,10 +75,13 @@ func (h hash) number(n uint64) hash {
 // identity returns what makes a kernel record unique since boot. It reports
 // false for events that are no kernel records (without a boot time) and for
 // those on the state of sources, which are always news. A line of a log that has
-// a number is known by it.
+// a number is known by it, and a daemon's report by its ID.
 func identity(ev *event.Event) (uint64, bool) {
 	if ev.Log != nil && ev.Log.Seq != 0 {
 		return lineIdentity(ev.Log), true
+	}
+	if ev.Check != nil && ev.Check.ID != "" {
+		return uint64(newHash.text(string(ev.Kind)).text(ev.Check.Check).text(ev.Check.ID)), true
 	}
 	if ev.BootTime == 0 || ev.Lost != nil || ev.SourceUp != nil || ev.CanaryRun != nil {
 		return 0, false

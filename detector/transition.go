@@ -42,6 +42,9 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
 			en.p.SuppressedBy = e.cause(en.rule)
 			en.p.MutedUntil = e.mutedUntil(en)
 			e.emit(en)
+		} else if reason := reportedReason(ev); reason != "" && reason != en.p.Reason {
+			e.describe(en, ev) // a daemon says now why; the condition follows
+			e.mark(r.series)
 		}
 		// The deadline moved away: the heap may stay as it is.
 	case e.ripe(en, ev, at, now):
@@ -53,6 +56,14 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
 		}
 		e.arm(en)
 	}
+}
+
+// reportedReason is the reason that a problem daemon gives, or "".
+func reportedReason(ev *event.Event) string {
+	if ev.Check == nil {
+		return ""
+	}
+	return ev.Check.Reason
 }
 
 // ripe reports whether a pending problem fires with this event.
@@ -95,6 +106,9 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 	var failed int
 	// From the rule in force: a reload may have changed them since begin.
 	en.p.Reason, en.p.Severity, en.p.Doc = en.rule.Reason, en.rule.Severity, en.rule.Doc
+	if reason := reportedReason(ev); reason != "" {
+		en.p.Reason = reason
+	}
 	en.p.Subject = ev.Subject()
 	en.p.Message, e.text, failed = en.teller.message.render(e.act, e.text)
 	en.teller.errors += uint64(failed)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
 
@@ -19,26 +18,58 @@ func newAgentCommand() *cobra.Command {
 		Short: "Detect faults on a node, with node-problem-detector's configuration and interfaces",
 		Long: `Does what "kernosis run" does, and takes node-problem-detector's flags and
 files: its monitors' rules, checks and statistics, its metrics and its
-/conditions. See docs/npd.md.`,
-		Args: cobra.NoArgs,
+/conditions. See docs/npd.md and docs/configuration.md.`,
+		Args:    cobra.NoArgs,
+		Version: version, // node-problem-detector has --version
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(cmd)
 			if err != nil {
 				return err
 			}
-			if cfg.npd, err = loadNPD(cmd.Flags(), cfg); err != nil {
+			if cfg.npd, err = loadNPD(cfg); err != nil {
 				return err
 			}
+			var without string
+			if cfg.kube, without, err = cfg.Kube.connect(cfg.origins); err != nil {
+				return err
+			}
+			if without != "" {
+				cfg.warnings = append(cfg.warnings, without)
+			}
+			cfg.warnings = append(cfg.warnings, withoutMeaning(cmd.Flags())...)
 			return run(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	runFlags(cmd.Flags())
-	npdFlags(cmd.Flags())
-	// Its two addresses stand for this one.
-	listen := cmd.Flags().Lookup("listen")
-	listen.DefValue = ""
-	_ = listen.Value.Set("") // a text can't be wrong
+	agentFlags(cmd)
 	return cmd
+}
+
+// agentFlags are run's, with other defaults, and those of the agent alone.
+func agentFlags(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	runFlags(fs)
+	npdFlags(fs)
+	kubeFlags(fs)
+	inertFlags(fs)
+	fs.SetNormalizeFunc(npdNames)
+	fallback := func(name, value string) {
+		f := fs.Lookup(name)
+		f.DefValue = value
+		_ = f.Value.Set(value) // a text can't be wrong
+	}
+	fallback("listen", "") // node-problem-detector's two addresses stand for it
+	fallback("report-socket", "/run/kernosis/report.sock")
+}
+
+// npdNames are node-problem-detector's names of flags that are called otherwise here.
+func npdNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	switch name {
+	case "hostname-override":
+		name = flagNodeName
+	case "k8s-exporter-heartbeat-period":
+		name = flagHeartbeat
+	}
+	return pflag.NormalizedName(name)
 }
 
 const (
@@ -47,7 +78,18 @@ const (
 	flagSystemStats  = "config.system-stats-monitor"
 )
 
-// npdFlags are node-problem-detector's.
+// npdSettings are what node-problem-detector's flags say.
+type npdSettings struct {
+	SystemLog         []string `mapstructure:"config.system-log-monitor" yaml:"config.system-log-monitor"`
+	CustomPlugin      []string `mapstructure:"config.custom-plugin-monitor" yaml:"config.custom-plugin-monitor"`
+	SystemStats       []string `mapstructure:"config.system-stats-monitor" yaml:"config.system-stats-monitor"`
+	Address           string   `mapstructure:"address" yaml:"address"`
+	Port              uint16   `mapstructure:"port" yaml:"port"`
+	PrometheusAddress string   `mapstructure:"prometheus-address" yaml:"prometheus-address"`
+	PrometheusPort    uint16   `mapstructure:"prometheus-port" yaml:"prometheus-port"`
+	Stackdriver       string   `mapstructure:"exporter.stackdriver" yaml:"exporter.stackdriver"`
+}
+
 func npdFlags(fs *pflag.FlagSet) {
 	fs.StringSlice(flagSystemLog, nil, "`files` of node-problem-detector's system-log-monitor, comma separated")
 	fs.StringSlice(flagCustomPlugin, nil, "`files` of its custom-plugin-monitor")
@@ -56,6 +98,15 @@ func npdFlags(fs *pflag.FlagSet) {
 	fs.Uint16("port", 20256, "`port` of these; 0: none")
 	fs.String("prometheus-address", "127.0.0.1", "`address` of /metrics")
 	fs.Uint16("prometheus-port", 20257, "`port` of /metrics; 0: none")
+	fs.String("exporter.stackdriver", "", "refused: there is no such exporter")
+}
+
+// check refuses what would silently not be done.
+func (s *npdSettings) check(from origins) error {
+	if s.Stackdriver != "" {
+		return from.errorf("exporter.stackdriver", "metrics are not sent to Stackdriver: scrape /metrics, and leave the flag out")
+	}
+	return nil
 }
 
 // npdConfig is what node-problem-detector's flags and files say. A nil one is that
@@ -66,35 +117,35 @@ type npdConfig struct {
 	metrics string // host:port of /metrics; "": none
 }
 
-func loadNPD(fs *pflag.FlagSet, cfg config) (*npdConfig, error) {
+func loadNPD(cfg config) (*npdConfig, error) {
 	c := &npdConfig{}
 	var errs []error
 	for _, k := range []struct {
-		flag string
-		kind npd.Kind
-	}{{flagSystemLog, npd.SystemLog}, {flagCustomPlugin, npd.CustomPlugin}, {flagSystemStats, npd.SystemStats}} {
-		paths, err := fs.GetStringSlice(k.flag)
-		errs = append(errs, err)
-		for _, path := range paths {
+		key   string
+		paths []string
+		kind  npd.Kind
+	}{
+		{flagSystemLog, cfg.NPD.SystemLog, npd.SystemLog},
+		{flagCustomPlugin, cfg.NPD.CustomPlugin, npd.CustomPlugin},
+		{flagSystemStats, cfg.NPD.SystemStats, npd.SystemStats},
+	} {
+		for _, path := range k.paths {
 			f, err := npd.LoadFile(path, npd.Options{Kind: k.kind})
 			if err != nil {
-				errs = append(errs, fmt.Errorf("--%s: %w", k.flag, err))
+				errs = append(errs, cfg.origins.errorf(k.key, "%w", err))
 				continue
 			}
 			c.files = append(c.files, f)
 		}
 	}
-	address := func(host, port string) string {
-		h, err := fs.GetString(host)
-		p, portErr := fs.GetUint16(port)
-		errs = append(errs, err, portErr)
-		if p == 0 {
+	address := func(host string, port uint16) string {
+		if port == 0 {
 			return ""
 		}
-		return net.JoinHostPort(h, strconv.Itoa(int(p)))
+		return net.JoinHostPort(host, strconv.Itoa(int(port)))
 	}
-	c.status = address("address", "port")
-	c.metrics = address("prometheus-address", "prometheus-port")
+	c.status = address(cfg.NPD.Address, cfg.NPD.Port)
+	c.metrics = address(cfg.NPD.PrometheusAddress, cfg.NPD.PrometheusPort)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -103,20 +154,29 @@ func loadNPD(fs *pflag.FlagSet, cfg config) (*npdConfig, error) {
 }
 
 // rules returns the rules in force, and what else the files ask for: the shipped
-// rules, those of the files over them, the operator's over all.
+// rules, those of the files over them, those of problem daemons, the operator's
+// over all.
 func (c *npdConfig) rules(cfg config) (*detector.RuleSet, *npd.Set, error) {
 	shipped, err := shippedRules(cfg.ShippedRules)
 	if err != nil {
 		return nil, nil, err
 	}
-	under, err := loadLayers(cfg.RulesDir, shipped)
-	if err != nil || c == nil || len(c.files) == 0 {
-		return under, &npd.Set{}, err
-	}
-	set, err := npd.Convert(c.files, under)
+	reports, err := reportLayer(cfg.Reports)
 	if err != nil {
 		return nil, nil, err
 	}
-	rules, err := loadLayers(cfg.RulesDir, shipped, set.Layer())
-	return rules, set, err
+	rules, err := loadLayers(cfg.RulesDir, shipped, reports)
+	if err != nil {
+		return nil, nil, err
+	}
+	set := &npd.Set{}
+	if c != nil && len(c.files) > 0 {
+		if set, err = npd.Convert(c.files, rules); err != nil {
+			return nil, nil, err
+		}
+		if rules, err = loadLayers(cfg.RulesDir, shipped, set.Layer(), reports); err != nil {
+			return nil, nil, err
+		}
+	}
+	return rules, set, cfg.ownConditions(rules)
 }

@@ -1,25 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector"
 )
 
-// config is everything "kernosis run" can be told, by flag, by environment
-// (KERNOSIS_STATE_DIR for --state-dir) or by file; the first wins.
+// config is everything "kernosis run" and "kernosis agent" can be told, by flag, by
+// environment (KERNOSIS_STATE_DIR for --state-dir) or by file; the first wins. See
+// docs/configuration.md.
 type config struct {
 	StateDir      string        `mapstructure:"state-dir" yaml:"state-dir"`
 	Listen        string        `mapstructure:"listen" yaml:"listen"`
@@ -36,9 +31,22 @@ type config struct {
 	TargetsDir    string        `mapstructure:"targets-dir" yaml:"targets-dir"`
 	JournalMiB    int64         `mapstructure:"journal-mib" yaml:"journal-mib"`
 	Log           []string      `mapstructure:"log" yaml:"log"`
-	Logs          []logConfig   `mapstructure:"-" yaml:"logs"` // of the file alone
+	ReportSocket  string        `mapstructure:"report-socket" yaml:"report-socket"`
 
-	npd *npdConfig // of "kernosis agent"
+	// Of the file alone.
+	Logs    []logConfig    `mapstructure:"-" yaml:"logs"`
+	Reports []reportConfig `mapstructure:"-" yaml:"reports"`
+
+	// Of "kernosis agent"; "kernosis run" knows the keys and has no use for them, so
+	// that both may have one file.
+	NPD  npdSettings  `mapstructure:",squash" yaml:",inline"`
+	Kube kubeSettings `mapstructure:",squash" yaml:",inline"`
+
+	npd      *npdConfig // what the files say that NPD names
+	kube     *cluster   // nil: none
+	isAgent  bool
+	origins  origins  // of each key
+	warnings []string // what is odd, but no mistake
 }
 
 func runFlags(fs *pflag.FlagSet) {
@@ -57,79 +65,37 @@ func runFlags(fs *pflag.FlagSet) {
 	fs.StringSlice("target", nil, "probe target to watch, `address:port`; may be repeated")
 	fs.String("targets-dir", "/run/kernosis/targets.d", "`folder` of files with probe targets, read again when they change")
 	fs.StringSlice("log", nil, "log to read, `kmsg, journald, file:/path` or none, with \"name=\" before it if need be; may be repeated (default kmsg)")
+	fs.String("report-socket", "", "unix `socket` where problem daemons of the configuration (reports:) report; empty: none")
 	fs.Int64("journal-mib", 64, "bound of the journal in `MiB`")
-}
-
-// loadConfig merges flags, environment and file, and checks the result.
-func loadConfig(cmd *cobra.Command) (config, error) {
-	v := viper.NewWithOptions(viper.KeyDelimiter("::")) // a dot is part of a flag's name
-	v.SetEnvPrefix("KERNOSIS")
-	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
-	v.AutomaticEnv()
-	if err := v.BindPFlags(cmd.Flags()); err != nil {
-		return config{}, err
-	}
-	var logs []logConfig
-	if path := v.GetString("config"); path != "" {
-		var err error
-		if logs, err = readConfigFile(v, path); err != nil {
-			return config{}, err
-		}
-	}
-	var c config
-	if err := v.Unmarshal(&c); err != nil {
-		return config{}, fmt.Errorf("configuration: %w", err)
-	}
-	c.Logs = logs
-	return c, c.validate()
-}
-
-// readConfigFile checks the file strictly, with lines in its errors, before
-// viper, which knows neither, reads it. The logs come from here: viper would
-// fold the case of their keys.
-func readConfigFile(v *viper.Viper, path string) ([]logConfig, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	dec := yaml.NewDecoder(bytes.NewReader(raw))
-	dec.KnownFields(true)
-	var c config
-	if err := dec.Decode(&c); err != nil {
-		return nil, fmt.Errorf("configuration %s: %w", path, err)
-	}
-	v.SetConfigType("yaml")
-	if err := v.ReadConfig(bytes.NewReader(raw)); err != nil {
-		return nil, fmt.Errorf("configuration %s: %w", path, err)
-	}
-	if err := placeLogs(c.Logs, path, raw); err != nil {
-		return nil, err
-	}
-	return c.Logs, nil
 }
 
 func (c *config) validate() error {
 	var errs []error
+	wrong := func(key, format string, args ...any) { errs = append(errs, c.origins.errorf(key, format, args...)) }
 	if c.Output != "text" && c.Output != "json" {
-		errs = append(errs, fmt.Errorf("output: %q is neither text nor json", c.Output))
+		wrong("output", "%q is neither text nor json", c.Output)
 	}
 	if c.HungTaskAfter < 0 {
-		errs = append(errs, fmt.Errorf("hung-task-after: %s is negative", c.HungTaskAfter))
+		wrong("hung-task-after", "%s is negative", c.HungTaskAfter)
 	}
 	if c.JournalMiB < 1 {
-		errs = append(errs, fmt.Errorf("journal-mib: %d, want at least 1", c.JournalMiB))
+		wrong("journal-mib", "%d, want at least 1", c.JournalMiB)
 	}
 	if c.StateDir == "" {
-		errs = append(errs, errors.New("state-dir: must not be empty"))
+		wrong("state-dir", "must not be empty")
 	}
 	if _, err := c.targets(); err != nil {
-		errs = append(errs, err)
+		wrong("target", "%w", err)
 	}
 	if _, err := c.logs(); err != nil {
 		errs = append(errs, err)
 	}
 	if _, err := parseLevel(c.LogLevel); err != nil {
-		errs = append(errs, err)
+		wrong("log-level", "%w", err)
+	}
+	errs = append(errs, c.checkReports())
+	if c.isAgent {
+		errs = append(errs, c.Kube.check(c.origins), c.NPD.check(c.origins))
 	}
 	return errors.Join(errs...)
 }
@@ -139,7 +105,7 @@ func (c *config) targets() ([]collector.Target, error) {
 	for _, t := range c.Targets {
 		ap, err := netip.ParseAddrPort(t)
 		if err != nil {
-			return nil, fmt.Errorf("target: %q is no address:port: %w", t, err)
+			return nil, fmt.Errorf("%q is no address:port: %w", t, err)
 		}
 		targets = append(targets, collector.Target{Name: t, Address: ap.Addr(), Port: ap.Port()})
 	}

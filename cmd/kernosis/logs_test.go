@@ -115,8 +115,8 @@ func TestMistakenLogs(t *testing.T) {
 		args       []string
 		want       []string
 	}{
-		{"unknown key", "logs:\n- plugin: kmsg\n  pth: /x\n", nil, []string{"kernosis.yaml", "line 3", "pth"}},
-		{"duration", "logs:\n- plugin: kmsg\n  lookback: 5\n  delay: soon\n", nil, []string{"kernosis.yaml", "line 4"}},
+		{"unknown key", "logs:\n- plugin: kmsg\n  pth: /x\n", nil, []string{"kernosis.yaml:3: unknown key pth"}},
+		{"duration", "logs:\n- plugin: kmsg\n  lookback: 5\n  delay: soon\n", nil, []string{"kernosis.yaml:4: "}},
 		{"plugin", "log-level: info\nlogs:\n- name: a\n  plugin: syslog\n", nil, []string{`kernosis.yaml:4: logs[0].plugin: "syslog": want`}},
 		{"each mistake", "logs:\n- plugin: file\n- plugin: kmsg\n  delay: -1s\n  skip: [x]\n", nil,
 			[]string{"kernosis.yaml:2: logs[0].path: is missing", "kernosis.yaml:4: logs[1].delay: -1s is negative", "kernosis.yaml:5: logs[1].skip: "}},

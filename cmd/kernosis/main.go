@@ -74,7 +74,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.AddCommand(newRun(), newAgentCommand(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newInject(), newDemo(), newVersion(),
-		newHealthChecker(), newLogCounter())
+		newHealthChecker(), newLogCounter(), newConfig())
 	return root
 }
 

@@ -58,11 +58,10 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 	p.Command = "agent"
 	p.Start()
 	metricsURL := p.Log.URL(t) + "/metrics"
-	var statusURL []string // a line after that of the metrics
-	if _, ok := p.Log.Wait(30*time.Second, func(s string) bool {
-		statusURL = regexp.MustCompile(`url=(http://\S+)/conditions`).FindStringSubmatch(s)
-		return statusURL != nil
-	}); !ok {
+	address := regexp.MustCompile(`url=(http://\S+)/conditions`)
+	text, _ := p.Log.Wait(20*time.Second, address.MatchString)
+	statusURL := address.FindStringSubmatch(text)
+	if statusURL == nil {
 		t.Fatal("the agent doesn't say where /conditions is")
 	}
 	want := func(what string, ok func(metrics string, conditions map[string]string) bool) {

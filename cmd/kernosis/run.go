@@ -53,7 +53,7 @@ something, run says what is missing and runs what can run.`,
 func parseLevel(s string) (slog.Level, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(s)); err != nil {
-		return l, fmt.Errorf("log-level: %q is none of debug, info, warn, error", s)
+		return l, fmt.Errorf("%q is none of debug, info, warn, error", s)
 	}
 	return l, nil
 }
@@ -107,6 +107,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	cfg.tellWarnings(log)
 
 	ruleSet, monitors, err := cfg.npd.rules(cfg)
 	if err != nil {
@@ -161,6 +162,11 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
+	reports, err := openReports(cfg, a, m, log)
+	if err != nil {
+		return failed(err)
+	}
+	defer func() { err = errors.Join(err, failed(reports.Close())) }()
 
 	var started atomic.Bool
 	check := func() error { return sources.Check(time.Now()) }
@@ -193,6 +199,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		g.Go(func() error { return watchRules(ctx, a, cfg, log, mutes) })
 	}
 	startNPD(ctx, g, checks, stats, log)
+	reports.start(ctx, g, a.observe)
 	g.Go(func() error { return mutes.watch(ctx) })
 	g.Go(func() error { return a.run(ctx) })
 	g.Go(func() error { return sources.Run(ctx, a.observe) })

@@ -1,11 +1,17 @@
 package event
 
-// CheckData is the payload of [Check]. Message is what the program printed:
-// bounded, otherwise to be trusted in nothing.
+// CheckData is the payload of [Check]. Message is what the program printed or the
+// problem daemon reported: bounded, otherwise to be trusted in nothing.
 type CheckData struct {
 	Check   string `json:"check"`             // name of the check, unique on the node
 	Status  string `json:"status"`            // CheckOK, CheckProblem or CheckUnknown
 	Message string `json:"message,omitempty"` // what it says to that
+	// Reason, PascalCase, is that of a problem daemon's report, which stands in
+	// place of the rule's; programs give none.
+	Reason string `json:"reason,omitempty"`
+	// ID tells reports that are sent twice from those that are alike; empty: it is
+	// known by its time.
+	ID string `json:"id,omitempty"`
 }
 
 // What a check program finds.

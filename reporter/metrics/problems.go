@@ -65,6 +65,9 @@ func (p *Problems) Transition(t problem.Transition) {
 	case t.Condition != nil:
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if c := t.Condition; c.Status == problem.True && !slices.Contains(p.reasons[c.Type], c.Reason) {
+			p.reasons[c.Type] = append(p.reasons[c.Type], c.Reason) // a problem daemon's; ingest bounds them
+		}
 		// 1 for the reason that it is True for, if it is.
 		for _, r := range p.reasons[t.Condition.Type] {
 			p.gauge.WithLabelValues(t.Condition.Type, r).Set(boolean(t.Condition.Status == problem.True && t.Condition.Reason == r))

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// printed runs "config print" with a file, where there is one, and returns output
+// and warnings.
+func printed(t *testing.T, file string, args ...string) (out, warnings string, err error) {
+	t.Helper()
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "kernosis.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", path)
+	}
+	root := newRoot()
+	var stdout, stderr bytes.Buffer
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	root.SetArgs(append([]string{"config", "print"}, args...))
+	err = root.Execute()
+	return stdout.String(), stderr.String(), err
+}
+
+const reportsFile = `reports:
+- name: gpu-monitor
+  uid: [0, 1000]
+  heartbeat: 30s
+  conditions:
+  - type: GPUUnhealthy
+    healthyReason: GPUIsHealthy
+    healthyMessage: all GPUs answer
+`
+
+// The first of flag, environment and file wins, and is named.
+func TestConfigPrint(t *testing.T) {
+	t.Setenv("KERNOSIS_STATE_DIR", "/env")
+	t.Setenv("KERNOSIS_OUTPUT", "json")
+	t.Setenv("KERNOSIS_HEARTBEAT", "0")
+	t.Setenv("KERNOSIS_CONFIG_SYSTEM_STATS_MONITOR", "/a.json,/b.json")
+	t.Setenv("KERNOSIS_EMPTY", "")
+	t.Setenv("KERNOSIS_LISTN", ":80")
+	// Of a service "kernosis" in the namespace.
+	t.Setenv("KERNOSIS_PORT", "tcp://10.0.0.1:443")
+	t.Setenv("KERNOSIS_SERVICE_HOST", "10.0.0.1")
+	t.Setenv("KERNOSIS_PORT_443_TCP_ADDR", "10.0.0.1")
+	t.Setenv("NODE_NAME", "n7")
+	out, warnings, err := printed(t, "log-level: debug\n\nstate-dir: /file\noutput: text\nkube-api-qps: 7.5\n"+reportsFile,
+		"--output", "text", "--k8s-exporter-heartbeat-period", "1m", "--target", "10.0.0.7:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"state-dir: /env # env KERNOSIS_STATE_DIR\n", "output: text # flag --output\n", "heartbeat: 1m0s # flag --heartbeat\n",
+		"kernosis.yaml:1\n", "kube-api-qps: 7.5 # ", "kernosis.yaml:5\n", "journal-mib: 64 # default\n", "port: 20256 # default\n",
+		"# env KERNOSIS_CONFIG_SYSTEM_STATS_MONITOR\nconfig.system-stats-monitor: [/a.json, /b.json]\n",
+		"# flag --target\n", "kernosis.yaml:6\nreports:\n  - name: gpu-monitor\n", `node-name: "" # default: n7, env NODE_NAME` + "\n",
+		"report-socket: /run/kernosis/report.sock # default\n", "listen: \"\" # default\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+	if warnings != "kernosis: warning: environment variable KERNOSIS_LISTN is not known\n" {
+		t.Errorf("warnings %q", warnings)
+	}
+
+	// What is printed reads as the same configuration.
+	for _, e := range os.Environ() {
+		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, envPrefix) {
+			t.Setenv(name, "")
+		}
+	}
+	again, _, err := printed(t, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := func(text string) (lines []string) {
+		for l := range strings.Lines(text) {
+			value, _, _ := strings.Cut(l, "# ")
+			lines = append(lines, strings.TrimSpace(value))
+		}
+		return slices.DeleteFunc(lines, func(l string) bool { return l == "" })
+	}
+	if a, b := values(out), values(again); !slices.Equal(a, b) {
+		t.Errorf("printed\n%s\nread and printed\n%s", out, again)
+	}
+}
+
+func TestConfigPrintForRun(t *testing.T) {
+	out, _, err := printed(t, "", "--for", "run")
+	if err != nil || !strings.Contains(out, "listen: 127.0.0.1:20257 # default") || !strings.Contains(out, `report-socket: "" # default`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, _, err := printed(t, "", "--for", "ages"); err == nil {
+		t.Error("--for ages is taken")
+	}
+}
+
+func TestMistakenConfig(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file string
+		env  [2]string
+		args []string
+		want []string
+	}{
+		"unknown key":      {file: "output: json\nlisen: x\n", want: []string{"kernosis.yaml:2: unknown key lisen"}},
+		"type in file":     {file: "journal-mib: 1\nhung-task-after: soon\n", want: []string{"kernosis.yaml:2: "}},
+		"values in file":   {file: "output: xml\n\njournal-mib: 0\n", want: []string{`kernosis.yaml:1: output: "xml" is neither`, "kernosis.yaml:3: journal-mib: 0, want"}},
+		"value of flag":    {args: []string{"--log-level", "loud"}, want: []string{`--log-level: "loud" is none of`}},
+		"type of flag":     {args: []string{"--journal-mib", "x"}, want: []string{`"x" for "--journal-mib" flag`}},
+		"value of env":     {env: [2]string{"KERNOSIS_OUTPUT", "xml"}, want: []string{`KERNOSIS_OUTPUT: "xml" is neither`}},
+		"type of env":      {env: [2]string{"KERNOSIS_KEEP_ATTACHED", "maybe"}, want: []string{`KERNOSIS_KEEP_ATTACHED: "maybe" is no bool`}},
+		"port of env":      {env: [2]string{"KERNOSIS_PORT", "99999"}, want: []string{`KERNOSIS_PORT: "99999" is no uint16`}},
+		"target":           {args: []string{"--target", "x"}, want: []string{`--target: "x" is no address:port`}},
+		"no state":         {args: []string{"--state-dir", ""}, want: []string{"--state-dir: must not be empty"}},
+		"no file":          {args: []string{"--config", "/does/not/exist"}, want: []string{"/does/not/exist"}},
+		"node name":        {args: []string{"--hostname-override", "a b"}, want: []string{`--node-name: "a b" is no name of a node`}},
+		"namespace":        {args: []string{"--event-namespace", "A"}, want: []string{`--event-namespace: "A" is no name`}},
+		"qps":              {args: []string{"--kube-api-qps", "0"}, want: []string{"--kube-api-qps: 0, want more than 0"}},
+		"qps, not number":  {args: []string{"--kube-api-qps", "NaN"}, want: []string{"--kube-api-qps: NaN"}},
+		"burst":            {args: []string{"--kube-api-burst", "0"}, want: []string{"--kube-api-burst: 0, want"}},
+		"heartbeat":        {args: []string{"--heartbeat", "1s"}, want: []string{"--heartbeat: 1s, want 0 or at least 10s"}},
+		"lease":            {args: []string{"--lease-duration", "1500ms"}, want: []string{"--lease-duration: 1.5s"}},
+		"renewal":          {args: []string{"--lease-renew-interval", "30s"}, want: []string{"--lease-renew-interval: 30s, want at most half of lease-duration 40s"}},
+		"override":         {args: []string{"--apiserver-override", "ftp://x"}, want: []string{"--apiserver-override: "}},
+		"stackdriver":      {args: []string{"--exporter.stackdriver", "/config/x.json"}, want: []string{"--exporter.stackdriver: metrics are not sent"}},
+		"no socket":        {file: reportsFile, args: []string{"--report-socket", ""}, want: []string{"kernosis.yaml:1: reports: there are daemons, but no report-socket"}},
+		"report's key":     {file: "reports:\n- name: a\n  conditons: []\n", want: []string{"kernosis.yaml:3: unknown key conditons"}},
+		"report's fields":  {file: "reports:\n- name: A\n  heartbeat: 1s\n  conditions:\n  - {type: Ready, healthyReason: A, healthyMessage: b}\n  - {type: Good}\n", want: []string{`kernosis.yaml:2: reports[0].name: "A" is not lower case`, "kernosis.yaml:3: reports[0].heartbeat: 1s, want", "kernosis.yaml:5: reports[0].conditions[0]: condition Ready belongs", "kernosis.yaml:6: reports[0].conditions[1]: healthyReason and healthyMessage"}},
+		"report twice":     {file: "reports:\n- {name: a, conditions: [{type: X, healthyReason: A, healthyMessage: b}]}\n- {name: b, conditions: [{type: X, healthyReason: A, healthyMessage: b}]}\n", want: []string{"kernosis.yaml:3: reports[1].conditions[0]: condition X is that of source a already"}},
+		"report, severity": {file: "reports:\n- {name: a, conditions: [{type: X, healthyReason: A, healthyMessage: b, severity: bad}]}\n", want: []string{`severity "bad"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.env[0] != "" {
+				t.Setenv(tc.env[0], tc.env[1])
+			}
+			out, _, err := printed(t, tc.file, tc.args...)
+			if err == nil {
+				t.Fatalf("taken:\n%s", out)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is missing in:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// Command lines of node-problem-detector work as they are.
+func TestNPDCommandLine(t *testing.T) {
+	out, _, err := printed(t, "", "--logtostderr", "--v=2", "--enable-k8s-exporter=false", "--k8s-exporter-heartbeat-period=2m",
+		"--k8s-exporter-write-events=false", "--k8s-exporter-update-node-conditions=true", "--event-namespace=kube-system",
+		"--apiserver-override=http://127.0.0.1:8080?inClusterConfig=false", "--apiserver-wait-timeout=1m", "--apiserver-wait-interval=2s",
+		"--kube-api-qps=500", "--kube-api-burst=500", "--hostname-override=n1", "--address=0.0.0.0", "--port=0",
+		"--prometheus-address=0.0.0.0", "--prometheus-port=20257", "--exporter.stackdriver=",
+		"--config.system-log-monitor=/config/a.json,/config/b.json", "--config.system-log-monitor", "/config/c.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"config.system-log-monitor: [/config/a.json, /config/b.json, /config/c.json]", "heartbeat: 2m0s #", "node-name: n1 #",
+		"kube-api-qps: 500 #", "enable-k8s-exporter: false #", "event-namespace: kube-system #"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+	cmd := newAgentCommand()
+	if err := cmd.ParseFlags([]string{"--logtostderr", "-v", "4", "--vmodule=x=1", "--apiserver-wait-timeout=1m"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := withoutMeaning(cmd.Flags()); len(got) != 2 || !strings.HasPrefix(got[0], "--v has no effect") || !strings.HasPrefix(got[1], "--vmodule") {
+		t.Errorf("warnings %q", got)
+	}
+}
+
+// A condition of a daemon is no rule's.
+func TestConditionOfRuleAndDaemon(t *testing.T) {
+	load := func(rule, conditionType string) error {
+		dir := t.TempDir()
+		if rule != "" {
+			if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(rule), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg := config{RulesDir: dir, ShippedRules: []string{"*"}, Reports: []reportConfig{{
+			Name: "gpu-monitor", file: "kernosis.yaml", line: 7,
+			Conditions: []reportCondition{{Type: conditionType, HealthyReason: "GPUIsHealthy", HealthyMessage: "all GPUs answer"}},
+		}}}
+		_, _, err := (*npdConfig)(nil).rules(cfg)
+		return err
+	}
+	if err := load("", "GPUUnhealthy"); err != nil {
+		t.Error(err)
+	}
+	if err := load("", "KernelDeadlock"); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:7: reports[0].conditions[0]: condition KernelDeadlock is set by rule kernel-deadlock") {
+		t.Errorf("got %v", err)
+	}
+	const own = `apiVersion: rules.kernosis.io/v1
+rules:
+- {name: %, events: [check], when: 'event.check == "x" && event.status == "problem"', condition: GPUUnhealthy, reason: Mine, message: m, clearAfter: 5m}
+`
+	if err := load(strings.Replace(own, "%", "mine", 1), "GPUUnhealthy"); err == nil || !strings.Contains(err.Error(), "is set by rule mine") {
+		t.Errorf("got %v", err)
+	}
+	// One that stands in its place does.
+	if err := load(strings.Replace(own, "%", reportRuleName("gpu-monitor", "GPUUnhealthy"), 1), "GPUUnhealthy"); err != nil {
+		t.Error(err)
+	}
+	if err := load("", strings.Repeat("Long", 30)); err != nil {
+		t.Errorf("a long name: %v", err)
+	}
+}

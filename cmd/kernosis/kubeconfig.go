@@ -1,0 +1,253 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	flagKubeExporter = "enable-k8s-exporter"
+	flagNodeName     = "node-name"
+	flagHeartbeat    = "heartbeat"
+)
+
+// kubeSettings are what the agent is told of the cluster. Keys that
+// node-problem-detector has are called as there.
+type kubeSettings struct {
+	Exporter        bool    `mapstructure:"enable-k8s-exporter" yaml:"enable-k8s-exporter"`
+	Kubeconfig      string  `mapstructure:"kubeconfig" yaml:"kubeconfig"`
+	Override        string  `mapstructure:"apiserver-override" yaml:"apiserver-override"`
+	NodeName        string  `mapstructure:"node-name" yaml:"node-name"`
+	QPS             float32 `mapstructure:"kube-api-qps" yaml:"kube-api-qps"`
+	Burst           int     `mapstructure:"kube-api-burst" yaml:"kube-api-burst"`
+	WriteEvents     bool    `mapstructure:"k8s-exporter-write-events" yaml:"k8s-exporter-write-events"`
+	WriteConditions bool    `mapstructure:"k8s-exporter-update-node-conditions" yaml:"k8s-exporter-update-node-conditions"`
+	EventNamespace  string  `mapstructure:"event-namespace" yaml:"event-namespace"`
+	// Heartbeat is how often conditions that have not changed are written; 0: never.
+	Heartbeat time.Duration `mapstructure:"heartbeat" yaml:"heartbeat"`
+	// LeaseDuration is how long the agent's Lease counts, and LeaseRenew how often it
+	// is renewed; 0: there is none.
+	LeaseDuration time.Duration `mapstructure:"lease-duration" yaml:"lease-duration"`
+	LeaseRenew    time.Duration `mapstructure:"lease-renew-interval" yaml:"lease-renew-interval"`
+}
+
+func kubeFlags(fs *pflag.FlagSet) {
+	fs.Bool(flagKubeExporter, true, "tell the API server: conditions, events and a Lease")
+	fs.String("kubeconfig", "", "`file` that says how to reach the API server; empty: as a pod of the cluster")
+	fs.String("apiserver-override", "", "`URL` of the API server, as node-problem-detector has it: https://host:port?inClusterConfig=false&auth=kubeconfig")
+	fs.String(flagNodeName, "", "`name` of this node's object (also --hostname-override); empty: $NODE_NAME, or the host's name")
+	// Of an idle node four requests a minute; of a storm some a second.
+	fs.Float32("kube-api-qps", 20, "requests a second to the API server")
+	fs.Int("kube-api-burst", 40, "requests to the API server at once")
+	fs.Bool("k8s-exporter-write-events", true, "write Events")
+	fs.Bool("k8s-exporter-update-node-conditions", true, "write conditions of the node")
+	fs.String("event-namespace", "", "`namespace` of Events on the node; empty: default. Those on pods are in their own")
+	fs.Duration(flagHeartbeat, 5*time.Minute, "how often conditions are written that have not changed (also --k8s-exporter-heartbeat-period); 0: never, the Lease says that the agent lives")
+	fs.Duration("lease-duration", 40*time.Second, "how long the agent's Lease counts; 0: no Lease")
+	fs.Duration("lease-renew-interval", 15*time.Second, "how often the Lease is renewed")
+}
+
+// minHeartbeat: each is a write of the whole node, of some 10 KiB in etcd.
+const minHeartbeat = 10 * time.Second
+
+func (k *kubeSettings) check(from origins) error {
+	var errs []error
+	wrong := func(key, format string, args ...any) { errs = append(errs, from.errorf(key, format, args...)) }
+	name := func(key, value, what string, mistakes func(string) []string) {
+		if why := mistakes(value); value != "" && len(why) > 0 {
+			wrong(key, "%q is no name of a %s: %s", value, what, why[0])
+		}
+	}
+	name(flagNodeName, k.NodeName, "node", validation.IsDNS1123Subdomain)
+	name("event-namespace", k.EventNamespace, "namespace", validation.IsDNS1123Label)
+	if !(k.QPS > 0) || math.IsInf(float64(k.QPS), 0) { // NaN is not more than 0
+		wrong("kube-api-qps", "%v, want more than 0", k.QPS)
+	}
+	if k.Burst < 1 {
+		wrong("kube-api-burst", "%d, want at least 1", k.Burst)
+	}
+	if k.Heartbeat != 0 && k.Heartbeat < minHeartbeat {
+		wrong(flagHeartbeat, "%v, want 0 or at least %v", k.Heartbeat, minHeartbeat)
+	}
+	switch d := k.LeaseDuration; {
+	case d == 0:
+	case d < 5*time.Second || d > time.Hour || d%time.Second != 0:
+		wrong("lease-duration", "%v, want 0 or whole seconds from 5s to 1h", d)
+	case k.LeaseRenew < time.Second:
+		wrong("lease-renew-interval", "%v, want at least 1s", k.LeaseRenew)
+	case 2*k.LeaseRenew > d: // so that one renewal may fail
+		wrong("lease-renew-interval", "%v, want at most half of lease-duration %v", k.LeaseRenew, d)
+	}
+	if k.Override != "" {
+		if _, err := parseOverride(k.Override); err != nil {
+			wrong("apiserver-override", "%w", err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// nodeName returns the name of the node's object, and where it is from.
+func (k *kubeSettings) nodeName(from origins) (name, origin string, err error) {
+	if k.NodeName != "" {
+		return k.NodeName, from[flagNodeName], nil
+	}
+	origin = "env NODE_NAME"
+	if name = os.Getenv("NODE_NAME"); name == "" {
+		if name, err = os.Hostname(); err != nil {
+			return "", "", fmt.Errorf("name of the node: %w", err)
+		}
+		// As kubelet does with it.
+		name, origin = strings.ToLower(strings.TrimSpace(name)), "the host's name"
+	}
+	if why := validation.IsDNS1123Subdomain(name); len(why) > 0 {
+		return "", "", fmt.Errorf("name of the node (%s): %q: %s", origin, name, why[0])
+	}
+	return name, origin, nil
+}
+
+// override is node-problem-detector's --apiserver-override.
+type override struct {
+	host       string // https://host:port; "": as without it
+	inCluster  bool
+	kubeconfig string // auth
+	insecure   bool
+}
+
+func parseOverride(text string) (override, error) {
+	o := override{inCluster: true}
+	u, err := url.Parse(text)
+	if err != nil {
+		return o, fmt.Errorf("%q is no URL", text) // the error would say it again
+	}
+	if u.Scheme != "" || u.Host != "" {
+		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" {
+			return o, fmt.Errorf("%q: want http or https://host:port", text)
+		}
+		o.host = u.Scheme + "://" + u.Host
+	} else if u.Path != "" {
+		return o, fmt.Errorf("%q: want http or https://host:port", text)
+	}
+	for key, values := range u.Query() {
+		value := values[len(values)-1]
+		truth := func(to *bool) error {
+			if !slices.Contains([]string{"true", "false"}, value) {
+				return fmt.Errorf("%q: %s: want true or false", text, key)
+			}
+			*to = value == "true"
+			return nil
+		}
+		switch key {
+		case "inClusterConfig":
+			err = truth(&o.inCluster)
+		case "insecure":
+			err = truth(&o.insecure)
+		case "auth":
+			o.kubeconfig = value
+		case "useServiceAccount", "apiVersion":
+			err = fmt.Errorf("%q: %s has no meaning any more", text, key)
+		default:
+			err = fmt.Errorf("%q: %s: want inClusterConfig, auth or insecure", text, key)
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	if !o.inCluster && o.host == "" && o.kubeconfig == "" {
+		return o, fmt.Errorf("%q: without inClusterConfig it must name a host or auth", text)
+	}
+	return o, nil
+}
+
+// errNoCluster: nothing says how to reach an API server.
+var errNoCluster = errors.New("neither kubeconfig nor the environment of a pod") //nolint:gochecknoglobals // a constant
+
+// restConfig returns how to reach the API server: by the override, by a kubeconfig,
+// or as a pod. The error is errNoCluster where there is no cluster at all.
+func restConfig(k *kubeSettings) (*rest.Config, error) {
+	o := override{inCluster: true}
+	if k.Override != "" {
+		var err error
+		if o, err = parseOverride(k.Override); err != nil {
+			return nil, fmt.Errorf("apiserver-override: %w", err)
+		}
+	}
+	c, err := o.config(k.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	c.QPS, c.Burst = k.QPS, k.Burst
+	c.UserAgent = "kernosis/" + version
+	return c, nil
+}
+
+func (o *override) config(kubeconfig string) (*rest.Config, error) {
+	if o.kubeconfig != "" {
+		kubeconfig = o.kubeconfig
+	}
+	var c *rest.Config
+	var err error
+	switch {
+	case kubeconfig != "":
+		rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
+		over := &clientcmd.ConfigOverrides{}
+		over.ClusterInfo.Server = o.host
+		c, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, over).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+		}
+	case !o.inCluster:
+		c = &rest.Config{Host: o.host}
+	default:
+		c, err = rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errNoCluster
+		}
+		if err != nil {
+			return nil, fmt.Errorf("as a pod of the cluster: %w", err)
+		}
+		if o.host != "" {
+			c.Host = o.host
+		}
+	}
+	if o.insecure {
+		c.Insecure, c.CAData, c.CAFile = true, nil, ""
+	}
+	return c, nil
+}
+
+// cluster is the API server that the agent tells, and its own node there.
+type cluster struct {
+	rest *rest.Config
+	node string
+}
+
+// connect returns the cluster, or nil with a warning for the log: who is not asked
+// to use a certain cluster does without one.
+func (k *kubeSettings) connect(from origins) (*cluster, string, error) {
+	if !k.Exporter {
+		return nil, "", nil
+	}
+	c, err := restConfig(k)
+	if err != nil {
+		if k.Kubeconfig == "" && k.Override == "" {
+			return nil, "the API server is told nothing: " + err.Error(), nil
+		}
+		return nil, "", err
+	}
+	node, _, err := k.nodeName(from)
+	if err != nil {
+		return nil, "", err
+	}
+	return &cluster{rest: c, node: node}, "", nil
+}

@@ -1,0 +1,178 @@
+package ingest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/ingest/report"
+)
+
+// clockSlack is how far in the future a time may be: daemon and agent have the same
+// clock, but it may be set between the two.
+const clockSlack = time.Minute
+
+// batch is a report that has been checked.
+type batch struct {
+	validFor   time.Duration
+	events     []report.Event // messages bounded, times filled in
+	conditions []report.Condition
+}
+
+// checker collects what is to be said of a report.
+type checker struct {
+	now      time.Time
+	mistakes []report.Field
+	warnings []report.Field
+}
+
+func (c *checker) errorf(field, format string, args ...any) {
+	c.mistakes = append(c.mistakes, report.Field{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) warnf(field, format string, args ...any) {
+	c.warnings = append(c.warnings, report.Field{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// batch checks what a report says by itself; whether its source may say so is not
+// looked at.
+func (c *checker) batch(w *wireStatus, heartbeat time.Duration) batch {
+	b := batch{validFor: heartbeat}
+	if w.ValidFor != nil {
+		b.validFor = c.validFor(*w.ValidFor)
+	}
+	if len(w.Events) > report.MaxEvents {
+		c.errorf("events", "%d, at most %d in a report", len(w.Events), report.MaxEvents)
+		return b
+	}
+	if len(w.Conditions) > report.MaxConditions {
+		c.errorf("conditions", "%d, at most %d in a report", len(w.Conditions), report.MaxConditions)
+		return b
+	}
+	for i := range w.Events {
+		b.events = append(b.events, c.event("events["+strconv.Itoa(i)+"].", &w.Events[i]))
+	}
+	for i := range w.Conditions {
+		field := "conditions[" + strconv.Itoa(i) + "]."
+		cond := c.condition(field, &w.Conditions[i])
+		if slices.ContainsFunc(b.conditions, func(o report.Condition) bool { return o.Type == cond.Type }) {
+			c.errorf(field+"type", "%s stands twice", shown(cond.Type))
+		}
+		b.conditions = append(b.conditions, cond)
+	}
+	return b
+}
+
+func (c *checker) validFor(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		c.errorf("validFor", "%s is no duration such as \"90s\"", shown(text))
+	case d < report.MinValid || d > report.MaxValid:
+		c.errorf("validFor", "%v, want %v to %v", d, report.MinValid, report.MaxValid)
+	}
+	return d
+}
+
+func (c *checker) event(field string, w *wireEvent) report.Event {
+	e := report.Event{Severity: report.Severity(w.Severity), Reason: w.Reason}
+	if e.Severity != report.Info && e.Severity != report.Warn {
+		c.errorf(field+"severity", "%s, want info or warn", shown(w.Severity))
+	}
+	c.reason(field+"reason", w.Reason, true)
+	e.Timestamp = c.time(field+"timestamp", w.Timestamp)
+	e.Message = c.message(field+"message", w.Message, w.Reason)
+	return e
+}
+
+func (c *checker) condition(field string, w *wireCondition) report.Condition {
+	out := report.Condition{Type: w.Type, Reason: w.Reason}
+	if err := CheckType(w.Type); err != nil {
+		c.errorf(field+"type", "%v", err)
+	}
+	switch s := string(w.Status); s {
+	case "true", `"True"`:
+		out.Status = report.True
+	case "false", `"False"`:
+		out.Status = report.False
+	case `"Unknown"`:
+		out.Status = report.Unknown
+	case "", "null":
+		c.errorf(field+"status", "is missing")
+	default:
+		c.errorf(field+"status", "%s, want true, false or \"Unknown\"", event.SafeText(s, 60))
+	}
+	// What a healthy condition says is configured.
+	c.reason(field+"reason", w.Reason, out.Status == report.True)
+	out.Transition = c.time(field+"transition", w.Transition)
+	out.Message = c.message(field+"message", w.Message, w.Reason)
+	return out
+}
+
+func (c *checker) reason(field, reason string, mandatory bool) {
+	switch {
+	case reason == "" && mandatory:
+		c.errorf(field, "is missing")
+	case reason != "" && !pascalCase.MatchString(reason):
+		c.errorf(field, "%s is not PascalCase (letters and digits, at most %d)", shown(reason), report.MaxReason)
+	}
+}
+
+// time reads RFC 3339; no time, or Go's zero, is now.
+func (c *checker) time(field, text string) time.Time {
+	if text == "" {
+		return c.now
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	switch {
+	case err != nil:
+		c.errorf(field, "%s is no time such as 2026-01-02T15:04:05Z", shown(text))
+		return c.now
+	case t.IsZero():
+		return c.now
+	case t.After(c.now.Add(clockSlack)):
+		c.errorf(field, "%s is in the future", shown(text))
+		return c.now
+	case t.After(c.now):
+		return c.now
+	}
+	return t
+}
+
+// message makes a text fit to be shown, at most report.MaxMessage bytes, and the
+// reason stands in for none.
+func (c *checker) message(field, text, reason string) string {
+	trimmed := strings.TrimSpace(text)
+	out := event.SafeText(trimmed, report.MaxMessage)
+	if out != trimmed && len(trimmed) <= report.MaxMessage {
+		c.warnf(field, "characters that can't be shown are escaped")
+	}
+	if len(trimmed) > report.MaxMessage || len(out) > report.MaxMessage {
+		c.warnf(field, "cut at %d bytes", report.MaxMessage)
+		const mark = "…"
+		out = strings.TrimSuffix(out, mark)
+		end := min(len(out), report.MaxMessage-len(mark))
+		for end > 0 && end < len(out) && !utf8.RuneStart(out[end]) {
+			end--
+		}
+		out = out[:end] + mark
+	}
+	if out == "" {
+		return reason
+	}
+	return out
+}
+
+// shown is untrusted text as a message quotes it.
+func shown(s string) string {
+	raw, err := json.Marshal(event.SafeText(s, 60))
+	if err != nil {
+		return "?"
+	}
+	return string(raw)
+}

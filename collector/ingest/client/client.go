@@ -1,0 +1,194 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/kernosis/kernosis/collector/ingest/report"
+)
+
+// Pauses between attempts: an agent that restarts is back within seconds, one that
+// is upgraded within a minute.
+const (
+	firstPause   = 200 * time.Millisecond
+	longestPause = 30 * time.Second
+	// sendTime bounds one attempt.
+	sendTime = 10 * time.Second
+	// flushTime bounds Close.
+	flushTime = 5 * time.Second
+)
+
+// ErrClosed is what methods return after Close.
+var ErrClosed = errors.New("client is closed") //nolint:gochecknoglobals // a constant
+
+// ErrFull is that of an event for which there was no room.
+var ErrFull = errors.New("buffer of events is full") //nolint:gochecknoglobals // a constant
+
+// Client reports to the agent. Make one with New. Its methods are safe for
+// concurrent use and, but for Run and Close, never wait for the agent.
+type Client struct {
+	source Source
+	http   *http.Client
+	nonce  string
+	pauses backoff.BackOff // used by the goroutine that sends
+
+	wake   chan struct{}
+	closed chan struct{}
+	once   sync.Once
+	send   sync.Mutex // held by who sends
+
+	mu         sync.Mutex
+	conditions []Condition
+	changed    bool // since what was sent last
+	events     []Event
+	batch      []Event // that is being sent, and sent again under its key
+	serial     uint64  // of batches
+	stats      Stats
+}
+
+// Stats is what a client has counted.
+type Stats struct {
+	Reports  uint64 // that the agent has taken
+	Events   uint64 // in these
+	Failures uint64 // attempts that failed
+	// Dropped events: no room (Full), refused by the agent (Refused), not to be sent
+	// again or still there at Close (Discarded).
+	Full, Refused, Discarded uint64
+	// Waiting events, not sent yet.
+	Waiting int
+}
+
+// New returns a client of the agent at a socket; nothing is sent before Run.
+func New(socket string, source Source) (*Client, error) {
+	source, err := source.normal()
+	if err != nil {
+		return nil, err
+	}
+	pauses := backoff.NewExponentialBackOff() // jittered by a half
+	pauses.InitialInterval, pauses.MaxInterval = firstPause, longestPause
+	c := &Client{
+		source: source, nonce: rand.Text(), pauses: pauses,
+		wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		conditions: slices.Clone(source.Conditions), changed: true,
+		http: &http.Client{Timeout: sendTime, Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+			},
+			MaxIdleConns: 1, IdleConnTimeout: time.Minute, // less than the agent's
+		}},
+	}
+	return c, nil
+}
+
+// SetCondition says what is so now, from the next report on. A condition without a
+// transition that changes its status has now.
+func (c *Client) SetCondition(cond Condition) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed() {
+		return ErrClosed
+	}
+	i := slices.IndexFunc(c.conditions, func(o Condition) bool { return o.Type == cond.Type })
+	if i < 0 {
+		if len(c.conditions) == report.MaxConditions {
+			return fmt.Errorf("condition %s: there are %d already", cond.Type, report.MaxConditions)
+		}
+		i = len(c.conditions)
+		c.conditions = append(c.conditions, Condition{})
+	}
+	old := c.conditions[i]
+	cond.Message = bounded(cond.Message)
+	if cond.Transition.IsZero() {
+		if cond.Transition = old.Transition; old.Status != cond.Status {
+			cond.Transition = time.Now()
+		}
+	}
+	c.conditions[i] = cond
+	if old.Status != cond.Status || old.Reason != cond.Reason {
+		c.changed = true
+		c.poke()
+	}
+	return nil
+}
+
+// Event tells of an event; without a timestamp it is of now. It returns ErrFull
+// where there is no room, and then the event is dropped and counted.
+func (c *Client) Event(e Event) error {
+	if e.Timestamp.IsZero() {
+		e.Timestamp = time.Now()
+	}
+	e.Message = bounded(e.Message)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed() {
+		return ErrClosed
+	}
+	if len(c.events)+len(c.batch) >= c.source.Buffer {
+		c.stats.Full++
+		return ErrFull
+	}
+	c.events = append(c.events, e)
+	c.poke()
+	return nil
+}
+
+// bounded cuts a message where the agent would, but for what it escapes.
+func bounded(message string) string {
+	if len(message) <= report.MaxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:report.MaxMessage-len("…")], "") + "…"
+}
+
+// Stats returns the counts so far.
+func (c *Client) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Waiting = len(c.events) + len(c.batch)
+	return s
+}
+
+// Close sends what is waiting, for a few seconds at most, and ends Run. It returns
+// why something was left; that is dropped and counted. It may be called again.
+func (c *Client) Close() error {
+	var err error
+	c.once.Do(func() {
+		close(c.closed)
+		ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+		defer cancel()
+		err = c.flush(ctx)
+		c.http.CloseIdleConnections()
+	})
+	return err
+}
+
+func (c *Client) isClosed() bool {
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *Client) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// key names the batch that is being sent; the caller holds mu.
+func (c *Client) key() string { return c.nonce + "-" + strconv.FormatUint(c.serial, 36) }

@@ -1,0 +1,80 @@
+package ingest
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/ingest/report"
+)
+
+// wireStatus is a report as it comes: what has a form of its own is read later, so
+// that a mistake in it is told with its place.
+type wireStatus struct {
+	Source     *string         `json:"source"`
+	ValidFor   *string         `json:"validFor"`
+	Events     []wireEvent     `json:"events"`
+	Conditions []wireCondition `json:"conditions"`
+}
+
+type wireEvent struct {
+	Severity  string `json:"severity"`
+	Timestamp string `json:"timestamp"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
+}
+
+type wireCondition struct {
+	Type       string          `json:"type"`
+	Status     json.RawMessage `json:"status"` // true, false, "True", "False", "Unknown"
+	Transition string          `json:"transition"`
+	Reason     string          `json:"reason"`
+	Message    string          `json:"message"`
+}
+
+// decode reads a report as the API server reads objects: names in their case,
+// unknown and repeated ones are mistakes.
+func decode(body []byte) (*wireStatus, []report.Field) {
+	var w wireStatus
+	strict, err := kjson.UnmarshalStrict(body, &w)
+	if err != nil {
+		return nil, []report.Field{decodeMistake(err)}
+	}
+	var fields []report.Field
+	for _, e := range strict {
+		f := report.Field{Message: event.SafeText(e.Error(), 200)}
+		if fe, ok := errors.AsType[kjson.FieldError](e); ok {
+			f.Field = event.SafeText(fe.FieldPath(), 100)
+			f.Message = "unknown field"
+			if strings.HasPrefix(e.Error(), "duplicate") {
+				f.Message = "the field stands twice"
+			}
+		}
+		fields = append(fields, f)
+	}
+	if len(fields) > 0 {
+		return nil, fields
+	}
+	return &w, nil
+}
+
+func decodeMistake(err error) report.Field {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return report.Field{Field: event.SafeText(e.Field, 100), Message: "got " + event.SafeText(e.Value, 60) + ", want " + wanted(e.Type.Kind().String())}
+	}
+	return report.Field{Message: "no JSON: " + event.SafeText(strings.TrimPrefix(err.Error(), "json: "), 200)}
+}
+
+// wanted is what JSON calls a kind of Go.
+func wanted(kind string) string {
+	switch kind {
+	case "slice":
+		return "an array"
+	case "struct":
+		return "an object"
+	}
+	return "a " + kind
+}

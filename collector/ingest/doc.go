@@ -1,0 +1,27 @@
+// Package ingest is the problem report interface: it takes what problem daemons of
+// others find on the node, and makes Events of it.
+//
+// A daemon posts a [report.Status] as JSON to a unix socket. Who may report what is
+// configured: the daemon's name, the users it may run as, the condition types it
+// may set. An [Intake] checks reports, bounds them in size and rate, and remembers
+// what each daemon's conditions are and until when that counts. A [Listener] is the
+// socket: it knows which user each connection is of.
+//
+// # What comes of a report
+//
+//   - A condition becomes an event of kind check, as a check program's result does,
+//     named "<source>/<Type>": status problem for True, ok for False, unknown for
+//     Unknown and where nothing was reported in time. It is told when status or
+//     reason change, not at each heartbeat; a message alone that changes is not
+//     told, since each would be a write to the node's object.
+//   - An event becomes an event of kind check with status problem, named
+//     "<source>/info" or "<source>/warn".
+//
+// Which rules and conditions these come to is not for this package to know.
+//
+// # Time
+//
+// A condition counts as long as its last report says. After a start each has the
+// time that is configured to be reported again: until then it stays as the engine
+// remembers it, so that a restart of the agent changes nothing.
+package ingest

@@ -1,0 +1,65 @@
+package ingest
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/ingest/report"
+)
+
+// FuzzReport sends anything: it is refused with a text that says why, or what is
+// told of it keeps to its bounds.
+func FuzzReport(f *testing.F) {
+	for _, seed := range []string{
+		`{"source":"gpu-monitor","validFor":"30s","events":[{"severity":"info","timestamp":"2026-01-02T15:04:05.123Z","reason":"A","message":"a\u001b"}],"conditions":[{"type":"GPUHot","status":true,"transition":"2026-01-02T15:04:05Z","reason":"Hot","message":"92 °C"}]}`,
+		`{"source":"gpu-monitor","conditions":[{"type":"GPUUnhealthy","status":"Unknown"},{"type":"GPUHot","status":"False"}]}`,
+		`{"source":"nobody","x":1,"x":2}`, `{"source":null,"events":[null]}`, `[]`, `{"source":"gpu-monitor","conditions":[{"status":[]}]}`,
+	} {
+		f.Add("", []byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, key string, raw []byte) {
+		in, err := New(Config{Sources: sources()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := 0
+		in.start(func(ev *event.Event) {
+			told++
+			d := ev.Check
+			if len(d.Message) > report.MaxMessage || !utf8.ValidString(d.Message) || event.SafeText(d.Message, len(d.Message)) != d.Message {
+				t.Errorf("message %q", d.Message)
+			}
+			if d.Reason != "" && !pascalCase.MatchString(d.Reason) {
+				t.Errorf("reason %q", d.Reason)
+			}
+			if ev.BootTime <= 0 || ev.Time.IsZero() {
+				t.Errorf("no time: %+v", ev)
+			}
+			// As the journal has it.
+			if _, err := json.Marshal(ev); err != nil {
+				t.Error(err)
+			}
+		})
+		answer, err := in.Report(0, key, raw)
+		if refusal, ok := errors.AsType[*Refusal](err); ok {
+			if told > 0 || refusal.Message == "" || !utf8.ValidString(refusal.Error()) || refusal.status() < 400 {
+				t.Errorf("told %d, refused with %+v", told, refusal)
+			}
+			for _, fl := range refusal.Fields {
+				if len(fl.Message) > 500 || len(fl.Field) > 500 {
+					t.Errorf("long answer %+v", fl)
+				}
+			}
+			return
+		}
+		if err != nil || answer.Error != "" {
+			t.Errorf("%v, %+v", err, answer)
+		}
+		if told > report.MaxEvents+report.MaxConditions {
+			t.Errorf("%d told", told)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/ingest/report"
+)
+
+// asClient has this binary be the client that a test wants to be of another user.
+const asClient = "KERNOSIS_TEST_REPORT_TO"
+
+func TestMain(m *testing.M) {
+	if socket := os.Getenv(asClient); socket != "" {
+		os.Exit(postAsChild(socket))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// told is what came out of an intake.
+type told struct {
+	mu     sync.Mutex
+	events []event.CheckData
+	more   chan struct{}
+}
+
+func newTold() *told { return &told{more: make(chan struct{}, 1)} }
+
+func (l *told) emit(ev *event.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, *ev.Check)
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what was told since the last call, as "check status reason: message".
+func (l *told) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]string, 0, len(l.events))
+	for _, e := range l.events {
+		out = append(out, strings.TrimSuffix(e.Check+" "+e.Status+" "+e.Reason+": "+e.Message, ": "))
+	}
+	l.events = nil
+	return out
+}
+
+func sources() []Source {
+	return []Source{
+		{Name: "gpu-monitor", Conditions: []string{"GPUUnhealthy", "GPUHot"}, Heartbeat: time.Minute},
+		{Name: "door-monitor", Conditions: []string{"DoorOpen"}, UIDs: []uint32{0, 4711}},
+		{Name: "events-only"},
+	}
+}
+
+// runIntake runs an intake of sources until the test's end.
+func runIntake(t testing.TB, cfg Config) (*Intake, *told) {
+	t.Helper()
+	in, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newTold()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx, l.emit) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	for !in.running() {
+		time.Sleep(time.Millisecond) // until the goroutine has begun
+	}
+	return in, l
+}
+
+func (in *Intake) running() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.emit != nil
+}
+
+func body(t testing.TB, s any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func status(source string, conditions ...report.Condition) report.Status {
+	return report.Status{Source: source, Conditions: conditions}
+}
+
+// child runs this binary as a user, posting text to the socket; it returns what was
+// answered.
+func child(t *testing.T, uid uint32, socket, text string) (int, string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asClient+"="+socket)
+	cmd.Stdin = strings.NewReader(text)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	code, rest, _ := strings.Cut(string(out), " ")
+	n, err := strconv.Atoi(code)
+	if err != nil {
+		return 0, string(out)
+	}
+	return n, rest
+}

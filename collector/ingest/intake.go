@@ -1,0 +1,293 @@
+package ingest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/ingest/report"
+)
+
+// Intake takes reports. Make one with New; its methods are safe for concurrent use.
+type Intake struct {
+	owner  func(string) string
+	log    *slog.Logger
+	counts *counters
+	order  []*source // as configured
+
+	mu      sync.Mutex // held while events are handed on, so that they keep their order
+	sources map[string]*source
+	types   map[string]*source // by condition type
+	emit    func(*event.Event) // nil: not running
+	serial  uint64             // of events without a key
+	nonce   string             // tells serials of one run from those of the last
+	wake    chan struct{}      // the next expiry may have moved
+}
+
+// source is the state of one daemon.
+type source struct {
+	Source
+	limits     limits
+	conditions map[string]*condition
+	reasons    map[string]bool
+}
+
+// condition is what a daemon has said last.
+type condition struct {
+	said   report.ConditionStatus // "": nothing since the start
+	reason string                 // of True
+	heard  time.Time              // when, or the start
+	until  time.Time              // zero: expired
+}
+
+// New returns an intake that takes nothing yet, or all that is wrong with the
+// configuration.
+func New(cfg Config) (*Intake, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	in := &Intake{
+		owner: cfg.Owner, log: cfg.Log, counts: newCounters(cfg.Sources), nonce: rand.Text(),
+		sources: map[string]*source{}, types: map[string]*source{}, wake: make(chan struct{}, 1),
+	}
+	if in.log == nil {
+		in.log = slog.New(slog.DiscardHandler)
+	}
+	for _, c := range cfg.Sources {
+		s := &source{Source: c, limits: newLimits(), conditions: map[string]*condition{}, reasons: map[string]bool{}}
+		if s.Heartbeat == 0 {
+			s.Heartbeat = DefaultHeartbeat
+		}
+		if len(s.UIDs) == 0 {
+			s.UIDs = []uint32{0}
+		}
+		for _, t := range s.Conditions {
+			s.conditions[t] = &condition{}
+			in.types[t] = s
+		}
+		in.sources[s.Name] = s
+		in.order = append(in.order, s)
+	}
+	return in, nil
+}
+
+// UIDs returns the users that may report anything.
+func (in *Intake) UIDs() []uint32 {
+	var out []uint32
+	for _, s := range in.order {
+		out = append(out, s.UIDs...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Stats returns what has been counted, by source.
+func (in *Intake) Stats() []SourceStats { return in.counts.stats() }
+
+// Report takes one report of a user: all of it or, with a *Refusal, nothing. key,
+// if any, is the sender's for this report: events of a report that comes again
+// have the same identity.
+func (in *Intake) Report(uid uint32, key string, body []byte) (report.Answer, error) {
+	w, mistakes := decode(body)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	name, answer, err := in.take(uid, key, w, mistakes)
+	outcome := Accepted
+	if err != nil {
+		outcome = err.Outcome
+	}
+	in.counts.add(name, func(s *SourceStats) {
+		s.Reports[outcome]++
+		s.Warnings += uint64(len(answer.Warnings))
+	})
+	if err != nil {
+		return report.Answer{}, err
+	}
+	return answer, nil
+}
+
+// take is Report; name is the source to count it for.
+func (in *Intake) take(uid uint32, key string, w *wireStatus, mistakes []report.Field) (name string, _ report.Answer, _ *Refusal) {
+	none := report.Answer{}
+	if in.emit == nil {
+		return "", none, refuse(Closing, "the agent takes no reports now")
+	}
+	if !validKey(key) {
+		return "", none, refuse(Invalid, fmt.Sprintf("%s: want at most %d printable ASCII characters", report.KeyHeader, report.MaxKey))
+	}
+	if len(mistakes) > 0 {
+		return "", none, refuse(Invalid, "the report is not valid", mistakes...)
+	}
+	if w.Source == nil || *w.Source == "" {
+		return "", none, refuse(Invalid, "the report is not valid", report.Field{Field: "source", Message: "is missing"})
+	}
+	s := in.sources[*w.Source]
+	if s == nil {
+		return "", none, refuse(Forbidden, "the source is not configured",
+			report.Field{Field: "source", Message: shown(*w.Source) + " is none of the agent's configuration (reports:)"})
+	}
+	if !slices.Contains(s.UIDs, uid) {
+		// Counted for nobody: it is not the source that did this.
+		return "", none, refuse(Forbidden, fmt.Sprintf("user %d may not report for this source", uid),
+			report.Field{Field: "source", Message: fmt.Sprintf("%s may be reported by user %v", s.Name, s.UIDs)})
+	}
+	c := checker{now: time.Now().Round(0)}
+	b := c.batch(w, s.Heartbeat)
+	if len(c.mistakes) > 0 {
+		return s.Name, none, refuse(Invalid, "the report is not valid", c.mistakes...)
+	}
+	if r := in.own(s, &b); r != nil {
+		return s.Name, none, r
+	}
+	changes := s.changes(&b)
+	if tooMany, wait := s.limits.take(c.now, len(b.events), changes); tooMany != "" {
+		r := refuse(RateLimit, "too many "+tooMany+" in a short time", report.Field{Field: tooMany, Message: rateText(tooMany)})
+		r.RetryAfter = wait
+		return s.Name, none, r
+	}
+	in.accept(s, &b, key, c.now)
+	return s.Name, report.Answer{Warnings: c.warnings, ValidFor: b.validFor.String()}, nil
+}
+
+func validKey(key string) bool {
+	return len(key) <= report.MaxKey && !slices.ContainsFunc([]byte(key), func(c byte) bool { return c < ' ' || c > '~' })
+}
+
+// own refuses condition types that are not the source's, and more reasons than a
+// daemon needs.
+func (in *Intake) own(s *source, b *batch) *Refusal {
+	for i, c := range b.conditions {
+		if s.conditions[c.Type] != nil {
+			continue
+		}
+		field := "conditions[" + strconv.Itoa(i) + "].type"
+		if other := in.types[c.Type]; other != nil {
+			return refuse(Conflict, "the condition is another source's", report.Field{Field: field, Message: c.Type + " belongs to source " + other.Name})
+		}
+		if in.owner != nil {
+			if rule := in.owner(c.Type); rule != "" {
+				return refuse(Conflict, "the condition is that of a rule", report.Field{Field: field, Message: c.Type + " is set by rule " + rule})
+			}
+		}
+		return refuse(Forbidden, "the condition is not configured",
+			report.Field{Field: field, Message: c.Type + " is none of those that the agent's configuration has for source " + s.Name})
+	}
+	news := map[string]bool{}
+	note := func(reason, field string) *Refusal {
+		if reason == "" || s.reasons[reason] {
+			return nil
+		}
+		if news[reason] = true; len(s.reasons)+len(news) > maxReasons {
+			return refuse(Invalid, "too many different reasons", report.Field{Field: field,
+				Message: fmt.Sprintf("%s would be more than %d reasons of this source since the agent started: what differs belongs to the message", shown(reason), maxReasons)})
+		}
+		return nil
+	}
+	for i, e := range b.events {
+		if r := note(e.Reason, "events["+strconv.Itoa(i)+"].reason"); r != nil {
+			return r
+		}
+	}
+	for i, c := range b.conditions {
+		if c.Status != report.True {
+			continue // its reason goes nowhere
+		}
+		if r := note(c.Reason, "conditions["+strconv.Itoa(i)+"].reason"); r != nil {
+			return r
+		}
+	}
+	for reason := range news {
+		s.reasons[reason] = true
+	}
+	return nil
+}
+
+// accept hands on what is new in a report that may be taken.
+func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
+	for i, e := range b.events {
+		in.tellEvent(s, &e, in.eventID(key, i), now)
+	}
+	changes := 0
+	for _, c := range b.conditions {
+		st := s.conditions[c.Type]
+		st.heard = now
+		st.until = now.Add(b.validFor)
+		if !st.differs(&c) {
+			continue
+		}
+		st.said, st.reason = c.Status, c.Reason
+		changes++
+		in.tellCondition(s, &c)
+	}
+	in.counts.add(s.Name, func(n *SourceStats) {
+		n.Events += uint64(len(b.events))
+		n.Changes += uint64(changes)
+	})
+	if len(b.conditions) > 0 {
+		select {
+		case in.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// differs reports whether it has to be told. Reasons count where they show.
+func (st *condition) differs(c *report.Condition) bool {
+	return st.said != c.Status || c.Status == report.True && st.reason != c.Reason
+}
+
+func (s *source) changes(b *batch) (n int) {
+	for i := range b.conditions {
+		if s.conditions[b.conditions[i].Type].differs(&b.conditions[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// eventID is the identity of an event: by the sender's key, else of its own.
+func (in *Intake) eventID(key string, i int) string {
+	if key != "" {
+		return key + "/" + strconv.Itoa(i)
+	}
+	in.serial++
+	return in.nonce + "." + strconv.FormatUint(in.serial, 10)
+}
+
+func (in *Intake) tellEvent(s *source, e *report.Event, id string, now time.Time) {
+	at := e.Timestamp
+	in.tell(EventsName(s.Name, e.Severity), at, bootTimeOf(at, now), &event.CheckData{
+		Status: event.CheckProblem, Reason: e.Reason, Message: e.Message, ID: id,
+	})
+}
+
+func (in *Intake) tellCondition(s *source, c *report.Condition) {
+	status := event.CheckUnknown
+	switch c.Status {
+	case report.True:
+		status = event.CheckProblem
+	case report.False:
+		status = event.CheckOK
+	case report.Unknown:
+	}
+	in.tell(CheckName(s.Name, c.Type), c.Transition, hostfs.BootTime(), &event.CheckData{Status: status, Reason: c.Reason, Message: c.Message})
+}
+
+func (in *Intake) tell(check string, at time.Time, boot time.Duration, d *event.CheckData) {
+	d.Check = check
+	in.emit(&event.Event{
+		Kind: event.Check, Time: at, BootTime: event.Duration(boot), CPU: event.NoCPU,
+		Source: event.NamedStem(event.CheckStem, check), Check: d,
+	})
+}
+
+// bootTimeOf is a time on the clock of the kernel, not before the boot.
+func bootTimeOf(at, now time.Time) time.Duration {
+	return max(1, hostfs.BootTime()-now.Sub(at))
+}

@@ -1,0 +1,295 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/ingest/report"
+)
+
+func TestConfigCheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		sources []Source
+		want    []string
+	}{
+		"good":       {sources: sources()},
+		"names":      {[]Source{{Name: ""}, {Name: "GPU"}, {Name: "a"}, {Name: "a"}}, []string{"[0].name: is missing", `[1].name: "GPU" is not lower case`, `[3].name: "a" is that of sources[2]`}},
+		"types":      {[]Source{{Name: "a", Conditions: []string{"Ready", "bad", "", "Good"}}, {Name: "b", Conditions: []string{"Good", "GOOD"}}}, []string{"Ready belongs to Kubernetes", `"bad" is not PascalCase`, "has no type", "[1].conditions[0]: condition Good is that of source a", "[1].conditions[1]: condition GOOD is that of source a"}},
+		"heartbeat":  {[]Source{{Name: "a", Heartbeat: time.Second}, {Name: "b", Heartbeat: 2 * time.Hour}}, []string{"[0].heartbeat: 1s, want 5s to 1h", "[1].heartbeat: 2h0m0s"}},
+		"many":       {slices.Repeat([]Source{{Name: "a"}}, MaxSources+1), []string{"33 sources, at most 32"}},
+		"many types": {[]Source{{Name: "a", Conditions: slices.Repeat([]string{"A"}, 17)}}, []string{"[0].conditions: 17, at most 16"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := (&Config{Sources: tc.sources}).Check()
+			if (err == nil) != (len(tc.want) == 0) {
+				t.Fatalf("got %v", err)
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q is missing in:\n%v", w, err)
+				}
+			}
+		})
+	}
+}
+
+// TestReports sends reports one after the other and looks at each answer and at
+// what is told of it.
+func TestReports(t *testing.T) {
+	in, l := runIntake(t, Config{Sources: sources(), Owner: func(t string) string {
+		if t == "KernelDeadlock" {
+			return "kernel-deadlock"
+		}
+		return ""
+	}})
+	type want struct {
+		outcome Outcome // "": accepted
+		text    string  // in the refusal, or the warnings
+		told    []string
+	}
+	cond := func(fields string) string { return `{"source":"gpu-monitor","conditions":[{` + fields + `}]}` }
+	ev := func(fields string) string { return `{"source":"gpu-monitor","events":[{` + fields + `}]}` }
+	for _, tc := range []struct {
+		name, body string
+		uid        uint32
+		key        string
+		want
+	}{
+		{name: "false at first", body: cond(`"type":"GPUUnhealthy","status":false,"transition":"2026-01-02T15:04:05Z","reason":"Fine","message":"fine"`),
+			want: want{told: []string{"gpu-monitor/GPUUnhealthy ok Fine: fine"}}},
+		{name: "heartbeat", body: cond(`"type":"GPUUnhealthy","status":false`)},
+		{name: "true", body: cond(`"type":"GPUUnhealthy","status":"True","transition":"0001-01-01T00:00:00Z","reason":"XidError","message":"Xid 79"`),
+			want: want{told: []string{"gpu-monitor/GPUUnhealthy problem XidError: Xid 79"}}},
+		{name: "message alone", body: cond(`"type":"GPUUnhealthy","status":true,"reason":"XidError","message":"Xid 80"`)},
+		{name: "reason changes", body: cond(`"type":"GPUUnhealthy","status":true,"reason":"FellOffBus"`),
+			want: want{told: []string{"gpu-monitor/GPUUnhealthy problem FellOffBus: FellOffBus"}}},
+		{name: "unknown", body: cond(`"type":"GPUUnhealthy","status":"Unknown","message":"no driver"`),
+			want: want{told: []string{"gpu-monitor/GPUUnhealthy unknown : no driver"}}},
+		{name: "events", body: `{"source":"gpu-monitor","validFor":"30s","events":[{"severity":"info","timestamp":"2026-01-02T15:04:05.123Z","reason":"A","message":"a"},{"severity":"warn","reason":"B","message":"b\u001b[31m\n"}],"conditions":null}`,
+			want: want{told: []string{"gpu-monitor/info problem A: a", `gpu-monitor/warn problem B: b\x1b[31m`}, text: "events[1].message characters that can't be shown"}},
+		{name: "long message", body: ev(`"severity":"info","reason":"A","message":"` + strings.Repeat("ä", 600) + `"`),
+			want: want{told: []string{"gpu-monitor/info problem A: " + strings.Repeat("ä", 510) + "…"}, text: "events[0].message cut at 1024 bytes"}},
+		{name: "nothing in it", body: `{"source":"events-only"}`},
+
+		{name: "no JSON", body: `{"source":`, want: want{outcome: Invalid, text: "no JSON: unexpected end"}},
+		{name: "text behind", body: `{"source":"gpu-monitor"} x`, want: want{outcome: Invalid, text: "no JSON"}},
+		{name: "a list", body: `[]`, want: want{outcome: Invalid, text: "got array, want an object"}},
+		{name: "unknown field", body: ev(`"severity":"info","reason":"A","colour":"red"`), want: want{outcome: Invalid, text: "events[0].colour unknown field"}},
+		{name: "other case", body: `{"Source":"gpu-monitor"}`, want: want{outcome: Invalid, text: "Source unknown field"}},
+		{name: "field twice", body: `{"source":"gpu-monitor","source":"door-monitor"}`, want: want{outcome: Invalid, text: "source the field stands twice"}},
+		{name: "wrong type", body: ev(`"severity":"info","reason":7`), want: want{outcome: Invalid, text: "events.reason got number, want a string"}},
+		{name: "no source", body: `{}`, want: want{outcome: Invalid, text: "source is missing"}},
+		{name: "severity", body: ev(`"severity":"fatal","reason":"A"`), want: want{outcome: Invalid, text: `events[0].severity "fatal", want info or warn`}},
+		{name: "reason", body: ev(`"severity":"info","reason":"out of memory"`), want: want{outcome: Invalid, text: `events[0].reason "out of memory" is not PascalCase`}},
+		{name: "no reason", body: cond(`"type":"GPUHot","status":true`), want: want{outcome: Invalid, text: "conditions[0].reason is missing"}},
+		{name: "status", body: cond(`"type":"GPUHot","status":"yes"`), want: want{outcome: Invalid, text: `conditions[0].status "yes", want true, false or "Unknown"`}},
+		{name: "no status", body: cond(`"type":"GPUHot"`), want: want{outcome: Invalid, text: "conditions[0].status is missing"}},
+		{name: "no time", body: ev(`"severity":"info","reason":"A","timestamp":"yesterday"`), want: want{outcome: Invalid, text: `events[0].timestamp "yesterday" is no time`}},
+		{name: "future", body: ev(`"severity":"info","reason":"A","timestamp":"2999-01-01T00:00:00Z"`), want: want{outcome: Invalid, text: "is in the future"}},
+		{name: "validFor", body: `{"source":"gpu-monitor","validFor":"1s"}`, want: want{outcome: Invalid, text: "validFor 1s, want 5s to 1h0m0s"}},
+		{name: "type twice", body: `{"source":"gpu-monitor","conditions":[{"type":"GPUHot","status":false},{"type":"GPUHot","status":false}]}`, want: want{outcome: Invalid, text: `conditions[1].type "GPUHot" stands twice`}},
+		{name: "many events", body: `{"source":"gpu-monitor","events":[` + strings.Repeat(`{},`, 100) + `{}]}`, want: want{outcome: Invalid, text: "events 101, at most 100"}},
+		{name: "Kubernetes' own", body: cond(`"type":"Ready","status":false`), want: want{outcome: Invalid, text: "Ready belongs to Kubernetes"}},
+		{name: "several mistakes", body: `{"source":"gpu-monitor","events":[{"severity":"x","reason":"A"},{"severity":"info","reason":"b c"}]}`, want: want{outcome: Invalid, text: "events[1].reason"}},
+
+		{name: "other source", body: `{"source":"nobody"}`, want: want{outcome: Forbidden, text: `source "nobody" is none`}},
+		{name: "other user", body: `{"source":"gpu-monitor"}`, uid: 4711, want: want{outcome: Forbidden, text: "user 4711 may not report"}},
+		{name: "second user", body: `{"source":"door-monitor"}`, uid: 4711},
+		{name: "other's condition", body: cond(`"type":"DoorOpen","status":false`), want: want{outcome: Conflict, text: "DoorOpen belongs to source door-monitor"}},
+		{name: "a rule's condition", body: cond(`"type":"KernelDeadlock","status":false`), want: want{outcome: Conflict, text: "KernelDeadlock is set by rule kernel-deadlock"}},
+		{name: "nobody's condition", body: cond(`"type":"Whatever","status":false`), want: want{outcome: Forbidden, text: "Whatever is none of those"}},
+		{name: "key", body: `{"source":"gpu-monitor"}`, key: "ä", want: want{outcome: Invalid, text: "Idempotency-Key"}},
+	} {
+		answer, err := in.Report(tc.uid, tc.key, []byte(tc.body))
+		outcome, text := Outcome(""), fmt.Sprint(answer.Warnings)
+		if refusal, ok := errors.AsType[*Refusal](err); ok {
+			outcome, text = refusal.Outcome, refusal.Error()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		text = strings.NewReplacer("{", "", "}", "").Replace(text)
+		if outcome != tc.outcome || !strings.Contains(text, tc.text) {
+			t.Errorf("%s: got %q: %s, want %q: %s", tc.name, outcome, text, tc.outcome, tc.text)
+		}
+		if diff := cmp.Diff(append([]string{}, tc.told...), l.take()); diff != "" {
+			t.Errorf("%s: told (-want +got):\n%s", tc.name, diff)
+		}
+	}
+	got := map[string]SourceStats{}
+	for _, s := range in.Stats() {
+		got[s.Source] = s
+	}
+	if s := got["gpu-monitor"]; s.Reports[Accepted] != 8 || s.Reports[Conflict] != 2 || s.Reports[Forbidden] != 1 || s.Events != 3 || s.Changes != 4 || s.Warnings != 2 {
+		t.Errorf("gpu-monitor: %+v", s)
+	}
+	if s := got[""]; s.Reports[Forbidden] != 2 || s.Reports[Invalid] != 9 {
+		t.Errorf("unknown source: %+v", s)
+	}
+}
+
+// TestExpiry follows a condition through heartbeats that stop and come back.
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, err := New(Config{Sources: sources()[:1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newTold()
+		go func() { _ = in.Run(t.Context(), l.emit) }()
+		synctest.Wait()
+		started := time.Now().UTC().Format(time.RFC3339)
+		post := func(s report.Status) {
+			t.Helper()
+			if _, err := in.Report(0, "", body(t, s)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(when string, lines ...string) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff(append([]string{}, lines...), l.take()); diff != "" {
+				t.Fatalf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		bad := report.Condition{Type: "GPUUnhealthy", Status: report.True, Reason: "XidError", Message: "Xid 79"}
+		// As after a restart: nothing is told before the time to report is over.
+		time.Sleep(59 * time.Second)
+		want("before the first report")
+		post(status("gpu-monitor", bad))
+		want("first report", "gpu-monitor/GPUUnhealthy problem XidError: Xid 79")
+		time.Sleep(time.Second)
+		want("the other is never reported", "gpu-monitor/GPUHot unknown : gpu-monitor has not reported it since the agent started at "+started)
+		// Heartbeats with a time of their own.
+		for range 10 {
+			post(report.Status{Source: "gpu-monitor", ValidFor: "10s", Conditions: []report.Condition{bad}})
+			time.Sleep(9 * time.Second)
+			want("heartbeat")
+		}
+		heard := time.Now().Add(-9 * time.Second).UTC().Format(time.RFC3339)
+		time.Sleep(time.Second)
+		want("silence", "gpu-monitor/GPUUnhealthy unknown : gpu-monitor has not reported it since "+heard)
+		time.Sleep(time.Hour)
+		want("more silence")
+		post(status("gpu-monitor", bad))
+		want("it is back", "gpu-monitor/GPUUnhealthy problem XidError: Xid 79")
+		if s := in.Stats()[1]; s.Expired != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, err := New(Config{Sources: sources()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newTold()
+		go func() { _ = in.Run(t.Context(), l.emit) }()
+		synctest.Wait()
+		limit := func(s report.Status, taken int, field string) {
+			t.Helper()
+			for i := range taken {
+				if _, err := in.Report(0, "", body(t, s)); err != nil {
+					t.Fatalf("report %d: %v", i, err)
+				}
+			}
+			_, err := in.Report(0, "", body(t, s))
+			refusal, ok := errors.AsType[*Refusal](err)
+			if !ok || refusal.Outcome != RateLimit || refusal.Fields[0].Field != field || refusal.RetryAfter <= 0 {
+				t.Fatalf("report %d: got %v, want too many %s", taken, err, field)
+			}
+			time.Sleep(refusal.RetryAfter)
+			if _, err := in.Report(0, "", body(t, s)); err != nil {
+				t.Fatalf("after %v: %v", refusal.RetryAfter, err)
+			}
+		}
+		limit(report.Status{Source: "events-only"}, reportBurst, "reports")
+		flood := report.Status{Source: "gpu-monitor", Events: slices.Repeat([]report.Event{{Severity: report.Info, Reason: "A"}}, 100)}
+		limit(flood, 3, "events")
+		l.take()
+		// What one does is nothing to another, nor its events to its heartbeat.
+		if _, err := in.Report(0, "", body(t, status("door-monitor"))); err != nil {
+			t.Error(err)
+		}
+		if _, err := in.Report(0, "", body(t, status("gpu-monitor", report.Condition{Type: "GPUHot", Status: report.False}))); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Minute)
+		var refused *Refusal
+		flips := 0
+		for ; flips < 100 && refused == nil; flips++ {
+			time.Sleep(time.Second)
+			c := report.Condition{Type: "GPUHot", Status: report.True, Reason: "Hot"}
+			if flips%2 == 1 {
+				c.Status = report.False
+			}
+			_, err := in.Report(0, "", body(t, status("gpu-monitor", c)))
+			refused, _ = errors.AsType[*Refusal](err)
+		}
+		if refused == nil || refused.Fields[0].Field != "conditions" || flips < changeBurst {
+			t.Errorf("after %d changes: %v", flips, refused)
+		}
+	})
+}
+
+func TestTooManyReasons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, err := New(Config{Sources: sources()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = in.Run(t.Context(), func(*event.Event) {}) }()
+		synctest.Wait()
+		var got error
+		n := 0
+		for ; got == nil && n < 100; n++ {
+			time.Sleep(time.Second)
+			_, got = in.Report(0, "", body(t, report.Status{Source: "events-only", Events: []report.Event{{Severity: report.Warn, Reason: fmt.Sprintf("R%d", n)}}}))
+		}
+		if got == nil || n != maxReasons+1 || !strings.Contains(got.Error(), "more than 50 reasons") {
+			t.Errorf("after %d: %v", n, got)
+		}
+		if _, err := in.Report(0, "", body(t, report.Status{Source: "events-only", Events: []report.Event{{Severity: report.Warn, Reason: "R0"}}})); err != nil {
+			t.Errorf("a known reason: %v", err)
+		}
+	})
+}
+
+// A report that is sent again under its key has the same identities; others have
+// their own.
+func TestEventIdentity(t *testing.T) {
+	in, l := runIntake(t, Config{Sources: sources()})
+	two := body(t, report.Status{Source: "events-only", Events: slices.Repeat([]report.Event{{Severity: report.Info, Reason: "A"}}, 2)})
+	for _, key := range []string{"k1", "k1", "k2", "", ""} {
+		if _, err := in.Report(0, key, two); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]int{}
+	for _, e := range l.events {
+		seen[e.ID]++
+	}
+	if len(seen) != 8 || seen["k1/0"] != 2 || seen["k1/1"] != 2 || seen["k2/0"] != 1 {
+		t.Errorf("%v", seen)
+	}
+}
+
+func TestNotRunning(t *testing.T) {
+	in, err := New(Config{Sources: sources()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = in.Report(0, "", []byte(`{"source":"events-only"}`))
+	if refusal, ok := errors.AsType[*Refusal](err); !ok || refusal.Outcome != Closing {
+		t.Errorf("got %v", err)
+	}
+}

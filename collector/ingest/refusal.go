@@ -1,0 +1,65 @@
+package ingest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/ingest/report"
+)
+
+// Refusal is why a report was not taken.
+type Refusal struct {
+	Outcome    Outcome
+	Message    string
+	Fields     []report.Field
+	RetryAfter time.Duration // of RateLimit
+}
+
+// maxFields is how many mistakes are told: enough to correct one's code by.
+const maxFields = 20
+
+func refuse(o Outcome, message string, fields ...report.Field) *Refusal {
+	if more := len(fields) - maxFields; more > 0 {
+		fields = append(fields[:maxFields:maxFields], report.Field{Message: fmt.Sprintf("and %d more", more)})
+	}
+	return &Refusal{Outcome: o, Message: message, Fields: fields}
+}
+
+func (r *Refusal) Error() string {
+	var b strings.Builder
+	b.WriteString(r.Message)
+	for _, f := range r.Fields {
+		fmt.Fprintf(&b, "; %s %s", f.Field, f.Message)
+	}
+	return b.String()
+}
+
+// status is the HTTP status.
+func (r *Refusal) status() int {
+	switch r.Outcome {
+	case Forbidden:
+		return http.StatusForbidden
+	case Conflict:
+		return http.StatusConflict
+	case TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case RateLimit:
+		return http.StatusTooManyRequests
+	case Closing:
+		return http.StatusServiceUnavailable
+	case Accepted, Invalid:
+	}
+	return http.StatusBadRequest
+}
+
+func rateText(field string) string {
+	switch field {
+	case "reports":
+		return fmt.Sprintf("at most %d/s, %d at once", reportsPerSecond, reportBurst)
+	case "events":
+		return fmt.Sprintf("at most %d/s, %d at once", eventsPerSecond, eventBurst)
+	}
+	return fmt.Sprintf("at most one change of status or reason in %v, %d at once", time.Duration(float64(time.Second)/changesPerSecond), changeBurst)
+}

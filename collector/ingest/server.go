@@ -1,0 +1,162 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/ingest/report"
+)
+
+// Times that a peer has for its part. A daemon is on this machine.
+const (
+	readTime  = 5 * time.Second
+	writeTime = 10 * time.Second // the engine may have much to do
+	idleTime  = 2 * time.Minute  // heartbeats reuse their connection
+)
+
+// Server answers at a unix socket. Make one with Listen.
+type Server struct {
+	intake *Intake
+	l      *peerListener
+	http   *http.Server
+}
+
+// Listen makes the socket, for root alone (0600); where users other than the
+// agent's may report it is open to all (0666), and the users that the kernel tells
+// decide. It fails where another process answers. What connects waits for Serve.
+func Listen(path string, in *Intake) (*Server, error) {
+	users := in.UIDs()
+	mode := os.FileMode(0o600)
+	self := uint32(os.Geteuid())
+	if slices.ContainsFunc(users, func(u uint32) bool { return u != 0 && u != self }) {
+		mode = 0o666
+	}
+	ul, info, err := openSocket(path, mode)
+	if err != nil {
+		return nil, fmt.Errorf("report socket: %w", err)
+	}
+	l := &peerListener{UnixListener: ul, path: path, info: info, allowed: map[uint32]bool{}, open: map[uint32]int{}}
+	for _, u := range users {
+		l.allowed[u] = true
+	}
+	s := &Server{intake: in, l: l}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+report.Path, s.post)
+	mux.HandleFunc("/", s.elsewhere)
+	s.http = &http.Server{
+		Handler: mux, ReadTimeout: readTime, ReadHeaderTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: 8 << 10,
+		ErrorLog:       slog.NewLogLogger(in.log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if p, ok := c.(*peerConn); ok {
+				ctx = context.WithValue(ctx, peerKey{}, p.uid)
+			}
+			return ctx
+		},
+	}
+	return s, nil
+}
+
+// peerKey is the key of a connection's user.
+type peerKey struct{}
+
+// Serve answers until ctx ends and then returns nil. It closes the socket.
+func (s *Server) Serve(ctx context.Context) error {
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if err := s.http.Shutdown(wait); err != nil {
+			_ = s.http.Close()
+		}
+	})
+	err := s.http.Serve(s.l)
+	if !stop() {
+		<-ended
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return errors.Join(err, s.Close())
+}
+
+// Close removes the socket and closes all connections. It may be called again.
+func (s *Server) Close() error { return errors.Join(s.http.Close(), s.l.Close()) }
+
+// RefusedConnections returns how many were closed at once, because their users had
+// too many.
+func (s *Server) RefusedConnections() uint64 {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	return s.l.refused
+}
+
+func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	uid, ok := r.Context().Value(peerKey{}).(uint32)
+	if !ok || !s.l.allowed[uid] {
+		w.Header().Set("Connection", "close") // its place is another stranger's
+		s.refused(w, refuse(Forbidden, fmt.Sprintf("user %d may not report", uid)))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, report.MaxBody))
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			s.refused(w, refuse(TooLarge, fmt.Sprintf("a report has at most %d bytes", report.MaxBody)))
+			return
+		}
+		s.refused(w, refuse(Invalid, "the report did not come to its end"))
+		return
+	}
+	answer, err := s.intake.Report(uid, r.Header.Get(report.KeyHeader), body)
+	if err != nil {
+		refusal := &Refusal{Outcome: Closing, Message: err.Error()}
+		errors.As(err, &refusal)
+		s.answer(w, refusal)
+		return
+	}
+	write(w, http.StatusOK, answer)
+}
+
+// refused answers what never came to the intake, and counts it.
+func (s *Server) refused(w http.ResponseWriter, r *Refusal) {
+	s.intake.counts.add("", func(n *SourceStats) { n.Reports[r.Outcome]++ })
+	s.answer(w, r)
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *Refusal) {
+	a := report.Answer{Error: r.Message, Fields: r.Fields}
+	if r.RetryAfter > 0 {
+		// Whole seconds are all that HTTP knows.
+		seconds := int64((r.RetryAfter + time.Second - 1) / time.Second)
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+		a.RetryAfter = r.RetryAfter.Round(time.Millisecond).String()
+	}
+	write(w, r.status(), a)
+}
+
+// elsewhere answers what is no report.
+func (s *Server) elsewhere(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != report.Path {
+		write(w, http.StatusNotFound, report.Answer{Error: "reports are posted to " + report.Path})
+		return
+	}
+	w.Header().Set("Allow", http.MethodPost)
+	write(w, http.StatusMethodNotAllowed, report.Answer{Error: "want POST"})
+}
+
+func write(w http.ResponseWriter, status int, a report.Answer) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(a) // nobody is left to tell where it fails
+}

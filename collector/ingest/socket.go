@@ -1,0 +1,221 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketPath is what fits into sockaddr_un with its end, see unix(7).
+const maxSocketPath = 107
+
+// openSocket listens at path. The file appears there whole, with its mode: it is
+// made beside it and renamed. One that is there is replaced if nobody answers.
+func openSocket(path string, mode fs.FileMode) (*net.UnixListener, fs.FileInfo, error) {
+	if !filepath.IsAbs(path) {
+		return nil, nil, fmt.Errorf("%s is not absolute", path)
+	}
+	making := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if len(making) > maxSocketPath {
+		return nil, nil, fmt.Errorf("%s: a socket's path has at most %d bytes", path, maxSocketPath-len(making)+len(path))
+	}
+	if err := makeFolder(filepath.Dir(path)); err != nil {
+		return nil, nil, err
+	}
+	if err := vacant(path); err != nil {
+		return nil, nil, err
+	}
+	if err := os.Remove(making); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: making, Net: "unix"})
+	if err != nil {
+		return nil, nil, err
+	}
+	l.SetUnlinkOnClose(false) // it has another name by then
+	info, err := place(making, path, mode)
+	if err != nil {
+		_ = l.Close()
+		_ = os.Remove(making)
+		return nil, nil, err
+	}
+	return l, info, nil
+}
+
+func place(making, path string, mode fs.FileMode) (fs.FileInfo, error) {
+	if err := os.Chmod(making, mode); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(making, path); err != nil {
+		return nil, err
+	}
+	return os.Lstat(path)
+}
+
+// makeFolder makes the socket's folder where it is missing, and refuses one in
+// which others could put something else in the socket's place.
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", dir)
+	case ok && owner.Uid != 0 && owner.Uid != uint32(os.Geteuid()):
+		return fmt.Errorf("folder %s belongs to user %d", dir, owner.Uid)
+	case info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
+		return fmt.Errorf("folder %s may be written by others (mode %v)", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+// vacant returns why no socket may be put at path.
+func vacant(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is there and no socket: it is not replaced", path)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		_ = conn.Close()
+		return fmt.Errorf("%s: another process answers there", path)
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
+		return nil // left behind by one that was killed
+	}
+	return fmt.Errorf("%s: who may answer there is not known: %w", path, err)
+}
+
+// Bounds of connections: a daemon needs one.
+const (
+	maxConnsPerUser = 16
+	maxConnsOfRest  = 4 // of all users together that may not report
+)
+
+// peerListener accepts connections with their users, so many of each.
+type peerListener struct {
+	*net.UnixListener
+	path    string
+	info    fs.FileInfo // of the socket that is ours
+	allowed map[uint32]bool
+
+	mu      sync.Mutex
+	open    map[uint32]int // connections by user; strangers are counted at nobody's number
+	refused uint64
+	closed  sync.Once
+}
+
+// stranger stands for all users that may not report; it is the one user id that
+// nobody has, (uid_t)-1.
+const stranger = ^uint32(0)
+
+// peerConn is a connection of a user.
+type peerConn struct {
+	*net.UnixConn
+	uid     uint32
+	release func()
+}
+
+// Close closes the connection and gives its place to another.
+func (c *peerConn) Close() error {
+	c.release()
+	return c.UnixConn.Close()
+}
+
+// Accept returns the next connection whose user has not too many.
+func (l *peerListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := peerUID(conn)
+		if err != nil || !l.admit(uid) {
+			l.mu.Lock()
+			l.refused++
+			l.mu.Unlock()
+			_ = conn.Close()
+			continue
+		}
+		return &peerConn{UnixConn: conn, uid: uid, release: sync.OnceFunc(func() { l.leave(uid) })}, nil
+	}
+}
+
+func (l *peerListener) class(uid uint32) (user uint32, most int) {
+	if l.allowed[uid] {
+		return uid, maxConnsPerUser
+	}
+	return stranger, maxConnsOfRest
+}
+
+func (l *peerListener) admit(uid uint32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	user, most := l.class(uid)
+	if l.open[user] >= most {
+		return false
+	}
+	l.open[user]++
+	return true
+}
+
+func (l *peerListener) leave(uid uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	user, _ := l.class(uid)
+	l.open[user]--
+}
+
+// Close ends listening and removes the socket, if it is still ours. It may be
+// called again.
+func (l *peerListener) Close() error {
+	var err error
+	l.closed.Do(func() {
+		if info, statErr := os.Lstat(l.path); statErr == nil && os.SameFile(info, l.info) {
+			err = os.Remove(l.path)
+		}
+		err = errors.Join(err, l.UnixListener.Close())
+	})
+	return err
+}
+
+// peerUID returns the user that has connected, as the kernel knows it.
+func peerUID(conn *net.UnixConn) (uint32, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return 0, err
+	}
+	if credErr != nil {
+		return 0, fmt.Errorf("peer credentials: %w", credErr)
+	}
+	return cred.Uid, nil
+}
