@@ -20,8 +20,9 @@ const (
 	// startFor is how long a start may take; alone on two cores it is 3 to 5 s.
 	startFor = 2 * time.Minute
 
-	// stopFor is how long the API server may take to end in order.
-	stopFor = 20 * time.Second
+	// stopFor is how long the API server may take to end in order. With watches open
+	// it would take the minute that requests may.
+	stopFor = 5 * time.Second
 )
 
 // Options are how a server differs from the default. The zero value is good.

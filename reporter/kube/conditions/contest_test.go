@@ -40,7 +40,9 @@ func TestAContestedTypeIsLeftToTheOtherWhoIsNamed(t *testing.T) {
 		r.waitAcked()
 		overwrite(t, server.Client(), r.node, "node-problem-detector", theirs)
 		flips := r.Stats().Flips
-		r.waitFor("the next flip or the end", func() bool { return r.Stats().Flips > flips || r.Stats().Contested > 0 || r.status("KernelDeadlock").Status == corev1.ConditionTrue })
+		r.waitFor("the next flip or the end", func() bool {
+			return r.Stats().Flips > flips || r.Stats().Contested > 0 || r.status("KernelDeadlock").Status == corev1.ConditionTrue
+		})
 	}
 	r.waitFor("it is contested", func() bool { return r.status(Contested) != nil })
 	c := r.status(Contested)

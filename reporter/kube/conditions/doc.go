@@ -15,5 +15,9 @@
 //     [Contested] names it.
 //   - Types of Kubernetes' own are refused, and never removed.
 //
+// Where the token is a file, the client should read it again when it was refused
+// (transport.ResettableTokenSourceWrapTransport): with rest.Config.BearerTokenFile
+// an expired one stays in use for up to a minute.
+//
 // It needs the rights to watch its node and to patch its nodes/status.
 package conditions

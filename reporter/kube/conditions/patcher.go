@@ -38,6 +38,7 @@ type Patcher struct {
 	beat     time.Time // when the next heartbeat is due
 	failing  bool
 	retryAt  time.Time
+	asked    time.Time // the API wants no write before
 	backoff  wait.Backoff
 	stored   []string      // types in the state file
 	yieldFor time.Duration // shorter in tests

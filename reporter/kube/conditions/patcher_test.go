@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/transport"
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kubetest"
@@ -246,7 +247,8 @@ func TestTheRightsItNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := server.Anonymous()
-	config.BearerTokenFile = file
+	// BearerTokenFile would go on with the bad one for up to a minute.
+	config.WrapTransport = transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file))
 	r := start(t, server, func(c *Config) { c.Client, c.Node = clientOf(t, config), node })
 	r.set(deadlocked())
 	r.waitFor("it is refused", func() bool { return r.Stats().Writes[Unauthorized] > 0 })

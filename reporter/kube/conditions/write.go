@@ -84,7 +84,9 @@ func (p *Patcher) fail(err error, outcome Outcome, now time.Time) {
 	delay := p.backoff.Step()
 	if asked := askedDelay(err); asked > 0 {
 		// A quarter more at most, by chance: all that were refused were told the same.
-		delay = max(delay, asked+rand.N(asked/4+1))
+		asked += rand.N(asked/4 + 1)
+		p.asked = now.Add(asked)
+		delay = max(delay, asked)
 	}
 	p.retryAt = now.Add(delay)
 	if outcome == NodeMissing {
@@ -121,6 +123,9 @@ func (p *Patcher) see(s sight, now time.Time) {
 	soon := now
 	if !appeared {
 		soon = now.Add(rand.N(time.Second))
+	}
+	if soon.Before(p.asked) {
+		soon = p.asked
 	}
 	if soon.Before(p.retryAt) {
 		p.retryAt = soon
