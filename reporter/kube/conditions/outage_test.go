@@ -1,0 +1,262 @@
+package conditions
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+// answer is an error as the API server writes it.
+func answer(w http.ResponseWriter, code int, reason string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as the test says","reason":%q,"code":%d}`, reason, code)
+}
+
+func TestFailedWritesAreTriedAgain(t *testing.T) {
+	server := cluster.Server(t)
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	for name, c := range map[string]struct {
+		outcome Outcome
+		harm    func(w http.ResponseWriter, r *http.Request)
+	}{
+		"conflict": {Conflict, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusConflict, "Conflict") }},
+		"throttled": {Throttled, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "1")
+			answer(w, http.StatusTooManyRequests, "TooManyRequests")
+		}},
+		"internal error": {ServerError, func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, http.StatusInternalServerError, "InternalError")
+		}},
+		"no server behind it": {ServerError, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no server", http.StatusServiceUnavailable)
+		}},
+		"forbidden": {Forbidden, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusForbidden, "Forbidden") }},
+		"invalid":   {Refused, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusUnprocessableEntity, "Invalid") }},
+		"hangs": {TimedOut, func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-hang:
+			case <-r.Context().Done():
+			}
+		}},
+		"connection cut": {Unreachable, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, config := newProxy(t, server)
+			var left atomic.Int32
+			left.Store(3)
+			p.do(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodPatch || left.Add(-1) < 0 {
+					return false
+				}
+				c.harm(w, r)
+				return true
+			})
+			r := start(t, server, func(cfg *Config) {
+				cfg.Client, cfg.Timeout = clientOf(t, config), 300*time.Millisecond
+			})
+			r.set(deadlocked())
+			r.waitFor("three failures", func() bool { return r.Stats().Writes[c.outcome] == 3 })
+			if s := r.Stats(); s.LastError == "" || !s.Pending {
+				t.Errorf("stats: %+v", s)
+			}
+			r.waitStatus(deadlocked())
+			r.waitAcked()
+			// A time-out on a busy machine may be one more.
+			if s := r.Stats(); s.Writes[Written] != 1 || s.Retries < 3 || s.LastError != "" || s.Flips != 0 {
+				t.Errorf("stats: %+v", s)
+			}
+			sent := p.sent()
+			if name == "throttled" {
+				for i := 1; i < 4; i++ {
+					if gap := sent[i].Sub(sent[i-1]); gap < 990*time.Millisecond {
+						t.Errorf("the API asked for 1 s, and was asked again after %s", gap)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A write that the API took though its answer was lost is not written twice as often,
+// and nobody else is blamed for it.
+func TestAnAnswerThatIsLost(t *testing.T) {
+	server := cluster.Server(t)
+	p, config := newProxy(t, server)
+	through := p.Config.Handler
+	var lost atomic.Bool
+	p.do(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch || lost.Swap(true) {
+			return false
+		}
+		through.ServeHTTP(discard{http.Header{}}, r)
+		panic(http.ErrAbortHandler)
+	})
+	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
+	r.set(deadlocked())
+	r.waitStatus(deadlocked())
+	r.waitAcked()
+	if s := r.Stats(); s.Flips != 0 || s.Writes[Unreachable] != 1 || s.Writes[Written] > 1 {
+		t.Errorf("stats: %+v", s)
+	}
+}
+
+// discard is an answer that nobody gets.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header          { return d.header }
+func (discard) Write(text []byte) (int, error) { return len(text), nil }
+func (discard) WriteHeader(int)                {}
+
+// While the API server is away only the state is kept, and then the latest is sent.
+func TestTheServerIsAway(t *testing.T) {
+	server := kubetest.New(t, kubetest.Options{})
+	r := start(t, server, func(c *Config) { c.Timeout = time.Second })
+	r.set(healthy())
+	r.waitStatus(healthy())
+	for name, c := range map[string]struct {
+		away, back func(testing.TB)
+	}{
+		"stopped": {server.Stop, server.Start},
+		"killed":  {server.Kill, server.Start},
+		"hanging": {server.Pause, server.Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.waitAcked()
+			before := r.Stats()
+			c.away(t)
+			for i := range 1000 {
+				x := deadlocked()
+				x.Message = fmt.Sprintf("%s %d", name, i)
+				r.set(x)
+			}
+			last := cond("KernelDeadlock", problem.True, "Last"+strings.ToUpper(name[:1])+name[1:])
+			r.set(last)
+			r.waitFor("failures", func() bool {
+				s := r.Stats()
+				return s.Writes[Unreachable]+s.Writes[TimedOut]+s.Writes[ServerError] >= before.Writes[Unreachable]+before.Writes[TimedOut]+before.Writes[ServerError]+2
+			})
+			c.back(t)
+			back := time.Now()
+			r.waitStatus(last)
+			t.Logf("written %s after the server was ready", time.Since(back).Round(time.Millisecond))
+			r.waitAcked()
+			// One more where the server took a write before it hung.
+			if s := r.Stats(); s.Writes[Written] > before.Writes[Written]+2 || s.Flips != before.Flips {
+				t.Errorf("before %+v, after %+v", before, s)
+			}
+			// The watch is back too: it repairs.
+			flips := r.Stats().Flips
+			watches := before.Watches
+			if name != "hanging" {
+				r.waitFor("a watch", func() bool { return r.Stats().Watches > watches })
+			}
+			overwrite(t, server.Client(), r.node, "somebody", `{"type":"KernelDeadlock","status":"False","reason":"Theirs","message":""}`)
+			r.waitFor("a flip", func() bool { return r.Stats().Flips > flips })
+			r.waitStatus(last)
+			r.waitAcked()
+			r.calm()
+		})
+	}
+}
+
+// calm lets what somebody wrote over be forgotten, as after ten minutes.
+func (r *rig) calm() {
+	r.stop()
+	for _, e := range r.ledger.entries {
+		e.flips = nil
+	}
+	r.Patcher.mu.Lock()
+	r.running, r.watching = false, false
+	r.Patcher.mu.Unlock()
+	r.run()
+}
+
+func TestBackoffHasItsBounds(t *testing.T) {
+	began := time.Now()
+	for name, c := range map[string]struct {
+		now     time.Time
+		written bool
+		longest time.Duration
+	}{
+		"boot":               {began.Add(time.Second), false, 2 * time.Second},
+		"after two minutes":  {began.Add(fastFor + time.Second), false, 30 * time.Second},
+		"after it was there": {began.Add(time.Second), true, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := patience(began, c.now, c.written)
+			var last time.Duration
+			for range 30 {
+				last = b.Step()
+				if last <= 0 || last > c.longest {
+					t.Fatalf("waits %s, at most %s is right", last, c.longest)
+				}
+			}
+			if last < c.longest/2 {
+				t.Errorf("waits %s in the end, want at least %s", last, c.longest/2)
+			}
+			a, b2 := patience(began, c.now, c.written), patience(began, c.now, c.written)
+			same := 0
+			for range 10 {
+				if a.Step() == b2.Step() {
+					same++
+				}
+			}
+			if same > 2 {
+				t.Errorf("%d of 10 waits are alike for two agents", same)
+			}
+		})
+	}
+}
+
+// Agents that start at once are spread, but for those whose node is ill.
+func TestAFleetStartsApart(t *testing.T) {
+	server := cluster.Server(t)
+	p, config := newProxy(t, server)
+	client := clientOf(t, config)
+	const agents, ill = 30, 5
+	var rigs []*rig
+	nodes := make([]string, agents)
+	for i := range nodes {
+		nodes[i] = server.Node(t)
+	}
+	began := time.Now()
+	for i, node := range nodes {
+		r := start(t, server, func(c *Config) { c.Client, c.Node, c.StartJitter = client, node, 4*time.Second })
+		if i < ill {
+			r.set(deadlocked())
+		} else {
+			r.set(healthy())
+		}
+		rigs = append(rigs, r)
+	}
+	var slowest, firstHealthy, lastHealthy time.Duration
+	for i, r := range rigs {
+		r.waitFor("it is written", func() bool { return r.Stats().Writes[Written] == 1 })
+		took := r.Stats().LastAcked.Sub(began)
+		switch {
+		case i < ill:
+			slowest = max(slowest, took)
+		case firstHealthy == 0:
+			firstHealthy, lastHealthy = took, took
+		default:
+			firstHealthy, lastHealthy = min(firstHealthy, took), max(lastHealthy, took)
+		}
+	}
+	if slowest > 1500*time.Millisecond {
+		t.Errorf("a condition that is True was written after %s", slowest)
+	}
+	if spread := lastHealthy - firstHealthy; spread < 2*time.Second {
+		t.Errorf("the others were written within %s", spread)
+	}
+	if n := len(p.sent()); n != agents {
+		t.Errorf("%d writes of %d agents", n, agents)
+	}
+}
