@@ -95,7 +95,10 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 	var failed int
 	// From the rule in force: a reload may have changed them since begin.
 	en.p.Reason, en.p.Severity, en.p.Doc = en.rule.Reason, en.rule.Severity, en.rule.Doc
-	en.p.Subject = ev.Subject()
+	en.p.Subject, en.p.Pod = ev.Subject(), ""
+	if ev.Container != nil {
+		en.p.Pod = ev.Container.PodUID
+	}
 	en.p.Message, e.text, failed = en.teller.message.render(e.act, e.text)
 	en.teller.errors += uint64(failed)
 }
