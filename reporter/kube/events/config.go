@@ -3,6 +3,7 @@ package events
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -80,6 +81,8 @@ func (c Config) withDefaults() Config {
 	if c.Burst <= 0 {
 		c.Burst = 20
 	}
+	// A whole bucket is a time.
+	c.Burst = int(min(int64(c.Burst), math.MaxInt64/int64(c.Refill)/2))
 	if c.Fault == nil {
 		c.Fault = func(Stage) {}
 	}

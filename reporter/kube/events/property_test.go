@@ -240,7 +240,10 @@ func (w *world) step() {
 		})
 	case n < 85:
 		w.survive(func() {
-			if err := w.sink.saveChanges(time.Now()); err != nil {
+			if !w.sink.needsSave(time.Now()) {
+				return
+			}
+			if err := w.sink.save(time.Now()); err != nil {
 				w.t.Fatal(err)
 			}
 		})

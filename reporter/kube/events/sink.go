@@ -86,16 +86,29 @@ func (k *Sink) Run(ctx context.Context) error {
 	wg.Go(func() { k.send(ctx) })
 	tick := time.NewTicker(k.cfg.SaveEvery)
 	defer tick.Stop()
+	saving := false
+	saved := make(chan saveResult, 1)
 	for ctx.Err() == nil {
 		k.drain()
 		select {
 		case <-ctx.Done():
 		case <-k.feed.Wake():
+		case r := <-saved:
+			saving = false
+			k.saveEnded(r)
 		case now := <-tick.C:
 			k.drain() // what could not be read before
-			if err := k.saveChanges(now); err != nil {
-				k.cfg.Log.Error("state of Events not saved", "error", err)
+			if saving || !k.needsSave(now) {
+				continue
 			}
+			st, over := k.snapshot(now)
+			if len(over) > 0 {
+				k.saveEnded(k.write(st, over))
+				continue
+			}
+			// Nothing ends, so that what comes meanwhile need not wait for the disk.
+			saving = true
+			wg.Go(func() { saved <- k.write(st, nil) })
 		}
 	}
 	wg.Wait()
@@ -142,44 +155,4 @@ func (k *Sink) wakeSender() {
 	case k.poke <- struct{}{}:
 	default:
 	}
-}
-
-// saveFarBehind is how many entries the saved state may be behind without a change:
-// the journal must not drop entries that it would ask for.
-const saveFarBehind = 4096
-
-// saveChanges saves the state when there is something new in it, or a series is
-// over.
-func (k *Sink) saveChanges(now time.Time) error {
-	k.mu.Lock()
-	needed := k.change || k.seq-k.saved > saveFarBehind
-	for _, s := range k.table.list {
-		needed = needed || s.over(now, k.cfg.Idle)
-	}
-	k.mu.Unlock()
-	if !needed {
-		return nil
-	}
-	return k.save(now)
-}
-
-// save writes the table. Only here series end, and only once the disk has it: so an
-// entry counts for the same series after a kill.
-func (k *Sink) save(now time.Time) error {
-	k.mu.Lock()
-	st, over := k.table.state(k.cfg.Node, k.seq, now, k.cfg.Idle)
-	k.change = false
-	k.mu.Unlock()
-	if err := k.file.Save(&st); err != nil {
-		k.mu.Lock()
-		k.change = true
-		k.mu.Unlock()
-		return err
-	}
-	k.cfg.Fault(StageSaved)
-	k.saved = st.Seq
-	k.mu.Lock()
-	k.table.remove(over)
-	k.mu.Unlock()
-	return nil
 }
