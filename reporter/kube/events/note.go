@@ -1,8 +1,6 @@
 package events
 
-import (
-	"time"
-)
+import "time"
 
 // note takes an answer into account. It returns the kernel's time of a series that
 // the API server has now for the first time.
@@ -25,9 +23,11 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	switch {
 	case a == exists:
 		s.Created = true // with a count of an earlier process: the next request tells the present one
+		s.contradicted(now)
 	case a == gone && w.patch:
 		s.Created = false // its time was over: it is made again, with the total
 		k.stats.Recreated++
+		s.contradicted(now)
 	case a == noNamespace && s.Pod != "":
 		k.lost(s, AstrayNamespace, err)
 	case a == invalid:
@@ -49,6 +49,15 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 // refusalsTold is the refusals in a row after which the log tells: one or two are a
 // conflict.
 const refusalsTold = 3
+
+// contradicted notes that the API server has the Event, or has it not, other than
+// was thought. That takes one more request, at once; a server that goes on
+// contradicting itself is asked later.
+func (s *series) contradicted(now time.Time) {
+	if s.tries++; s.tries >= refusalsTold {
+		s.due = now.Add(backoff(s.tries, lastRefused))
+	}
+}
 
 // took notes that the API server has what was sent.
 func (k *Sink) took(w *write, now time.Time) (fault time.Time) {

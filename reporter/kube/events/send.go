@@ -74,7 +74,7 @@ func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 	var best *series
 	wait := forever
 	for _, s := range k.table.list {
-		if !s.dirty() || flush && s.tries > 0 {
+		if !s.dirty() || flush && s.tries >= refusalsTold {
 			continue
 		}
 		if early := s.due.Sub(now); early > 0 && !flush {
