@@ -34,14 +34,13 @@ type killed struct{}
 // model is an API server that fails at random. It is the source of randomness of
 // answers alone; what a real one answers is tested elsewhere.
 type model struct {
-	rnd     *rand.Rand
-	now     map[string]corev1.Event // by name; what outlived its time is gone
-	told    map[string]int64        // by name, ever: the latest count
-	onPod   map[string]bool
-	down    bool
-	calm    bool // no more failures
-	writes  int
-	created []string
+	rnd    *rand.Rand
+	now    map[string]corev1.Event // by name; what outlived its time is gone
+	told   map[string]int64        // by name, ever: the latest count
+	onPod  map[string]bool
+	down   bool
+	calm   bool   // no more failures
+	during func() // what happens while a request is on its way
 }
 
 func (m *model) trouble() (before, after error) {
@@ -66,7 +65,7 @@ func (m *model) trouble() (before, after error) {
 }
 
 func (m *model) create(_ context.Context, e *corev1.Event) error {
-	m.writes++
+	m.during()
 	before, after := m.trouble()
 	if before != nil {
 		return before
@@ -83,13 +82,12 @@ func (m *model) create(_ context.Context, e *corev1.Event) error {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, e.Name)
 	}
 	m.now[e.Name], m.onPod[e.Name] = *e, e.InvolvedObject.Kind == "Pod"
-	m.created = append(m.created, e.Name)
 	m.tell(e.Name, int64(e.Count))
 	return after
 }
 
 func (m *model) patch(_ context.Context, _, name string, data []byte) error {
-	m.writes++
+	m.during()
 	before, after := m.trouble()
 	if before != nil {
 		return before
@@ -213,6 +211,24 @@ func (w *world) occur() {
 	w.append(problem.Transition{Problem: p})
 }
 
+// meanwhile is what happens while a request is on its way: its kills are in step.
+func (w *world) meanwhile() {
+	at := w.killAt
+	w.killAt = 0
+	defer func() { w.killAt = at }()
+	switch w.rnd.IntN(6) {
+	case 0:
+		w.occur()
+		w.sink.drain()
+	case 1:
+		time.Sleep(time.Duration(w.rnd.IntN(11)) * time.Minute)
+	case 2:
+		if err := w.sink.save(time.Now()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
 func (w *world) turn() {
 	c := &problem.Condition{Type: fmt.Sprint("C", w.rnd.IntN(2)), Status: []problem.Status{problem.True, problem.False, problem.Unknown}[w.rnd.IntN(3)], Reason: "R", LastTransition: time.Now()}
 	if was, ok := w.status[c.Type]; was != c.Status && (ok || c.Status == problem.True) {
@@ -260,36 +276,91 @@ func (w *world) step() {
 	}
 }
 
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	w := &world{
+		t: t, rnd: rnd, dir: t.TempDir(), happened: map[string]uint64{}, onPods: map[string]uint64{}, status: map[string]problem.Status{},
+		api: &model{rnd: rnd, now: map[string]corev1.Event{}, told: map[string]int64{}, onPod: map[string]bool{}},
+	}
+	w.calm()
+	w.start()
+	return w
+}
+
+// calm ends all trouble.
+func (w *world) calm() { w.killAt, w.api.calm, w.api.during = 0, true, func() {} }
+
+// settle sends all there is.
+func (w *world) settle() {
+	w.sink.drain()
+	for range 5000 {
+		next, wait := w.sink.next(time.Now(), false)
+		if next != nil {
+			w.sink.request(w.t.Context(), next)
+		} else if wait == forever {
+			return
+		}
+		time.Sleep(wait)
+	}
+}
+
+// A series ends with a save and not before: an occurrence after its end is told
+// once, whether or not the process is killed before the next save.
+func TestSeriesEndsWithASave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer func() { w.journal.Close() }()
+		disk := func() {
+			w.append(problem.Transition{Problem: &problem.Problem{Rule: "disk", Reason: "R", State: problem.Firing, LastSeen: time.Now()}})
+			w.settle()
+		}
+		save := func() {
+			if err := w.sink.save(time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := func(want ...int64) {
+			t.Helper()
+			if got := slices.Sorted(maps.Values(w.api.told)); !slices.Equal(got, want) {
+				t.Errorf("Events tell of %d, want %d", got, want)
+			}
+		}
+		disk()
+		save()
+		time.Sleep(w.sink.cfg.Idle + time.Second)
+		w.settle()
+		disk()
+		w.survive(func() { panic(killed{}) })
+		w.settle()
+		told(2)
+		time.Sleep(w.sink.cfg.Idle + time.Second)
+		if !w.sink.needsSave(time.Now()) {
+			t.Error("a series that is over needs no save")
+		}
+		save()
+		disk()
+		told(1, 2)
+		w.survive(func() { panic(killed{}) })
+		w.settle()
+		told(1, 2)
+	})
+}
+
 // Whatever fails and whenever the process is killed: what happened is what the
 // Events tell and what is counted as not told, no more and no less.
 func TestSumsHold(t *testing.T) {
-	rounds := 12
-	if testing.Short() {
-		rounds = 5
-	}
+	const rounds = 5
 	kills, untold := 0, map[string]uint64{}
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, 1))
-			w := &world{
-				t: t, rnd: rnd, dir: t.TempDir(), killAt: 0.01, happened: map[string]uint64{}, onPods: map[string]uint64{}, status: map[string]problem.Status{},
-				api: &model{rnd: rnd, now: map[string]corev1.Event{}, told: map[string]int64{}, onPod: map[string]bool{}},
-			}
-			w.start()
+			w := newWorld(t, seed)
+			w.killAt, w.api.calm, w.api.during = 0.01, false, w.meanwhile
 			for range 600 {
 				w.step()
 			}
-			w.killAt, w.api.calm = 0, true
-			w.sink.drain()
-			for range 5000 {
-				next, wait := w.sink.next(time.Now(), false)
-				if next != nil {
-					w.sink.request(t.Context(), next)
-				} else if wait == forever {
-					break
-				}
-				time.Sleep(wait)
-			}
+			w.calm()
+			w.settle()
 			kills += w.kills
 			w.check(untold)
 			w.journal.Close()
