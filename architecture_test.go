@@ -36,6 +36,9 @@ var mayImport = map[string][]string{
 	"reporter":             {"collector/event", "detector/problem"},
 	"reporter/console":     {"collector/event", "detector/problem", "reporter/journal"},
 	"reporter/metrics":     {"collector/event", "detector/problem", "reporter/journal"},
+	"reporter/kube/outbox": {"collector/event", "detector/problem", "reporter/journal"},
+	"reporter/kube/pods":   {},
+	"reporter/kube/events": {"collector/event", "detector/problem", "reporter/journal", "reporter/kube/outbox", "reporter/kube/pods"},
 	"cmd/kernosis":         {"bpf", "collector", "detector", "reporter", "cmd"},
 	"cmd/kernosis/inject":  {},
 

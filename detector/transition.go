@@ -109,7 +109,10 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 	if reason := reportedReason(ev); reason != "" {
 		en.p.Reason = reason
 	}
-	en.p.Subject = ev.Subject()
+	en.p.Subject, en.p.Pod = ev.Subject(), ""
+	if ev.Container != nil {
+		en.p.Pod = ev.Container.PodUID
+	}
 	en.p.Message, e.text, failed = en.teller.message.render(e.act, e.text)
 	en.teller.errors += uint64(failed)
 }

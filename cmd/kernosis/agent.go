@@ -34,6 +34,7 @@ type agent struct {
 	out      console.Writer
 	canary   func(*event.CanaryData)
 	patterns func(*logpattern.Set) // tells the logs what to look for
+	cluster  *clusterReporter      // nil: there is none
 
 	mu     sync.Mutex
 	engine *detector.Engine
@@ -109,6 +110,7 @@ func (a *agent) record(e journal.Entry) {
 			a.problems.Transition(t)
 		}
 	}
+	a.cluster.entry(e, a.engine.Conditions)
 	if err := a.out.Write(e); err != nil {
 		a.metrics.OutputError()
 	}

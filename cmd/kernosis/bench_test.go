@@ -277,7 +277,7 @@ func BenchmarkObserve(b *testing.B) {
 			defer store.Close()
 			var line bytes.Buffer
 			a := &agent{
-				stateDir: b.TempDir(), log: slog.New(slog.DiscardHandler), metrics: metrics.New("benchmark"), journal: store,
+				stateDir: b.TempDir(), log: slog.New(slog.DiscardHandler), metrics: metrics.New("benchmark", ""), journal: store,
 				out: out(&line), engine: detector.NewEngine(set), wake: make(chan struct{}, 1),
 			}
 			ev := killedEvent()

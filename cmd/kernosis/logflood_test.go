@@ -48,7 +48,7 @@ func newLogAgent(t testing.TB, set *detector.RuleSet, log string) (*agent, *logs
 	t.Cleanup(func() { store.Close() })
 	quiet := slog.New(slog.DiscardHandler)
 	a := &agent{
-		stateDir: state, log: quiet, metrics: metrics.New("test"), journal: store, out: console.NewText(io.Discard),
+		stateDir: state, log: quiet, metrics: metrics.New("test", ""), journal: store, out: console.NewText(io.Discard),
 		engine: detector.NewEngine(set), wake: make(chan struct{}, 1),
 	}
 	logs, err := logsource.New([]logsource.Config{{Name: "kern", Plugin: logsource.File, Path: log}}, set.PatternSet(),

@@ -57,7 +57,7 @@ func newChecks(set *npd.Set, m *metrics.Metrics, log *slog.Logger, observe func(
 	if len(set.Checks) == 0 {
 		return nil, nil
 	}
-	counted, err := metrics.NewChecks(m.Registry)
+	counted, err := metrics.NewChecks(m.Own)
 	if err != nil {
 		return nil, err
 	}

@@ -123,7 +123,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 	defer func() { err = errors.Join(err, failed(store.Close())) }()
 
-	m := metrics.New(version)
+	m := metrics.New(version, cfg.kube.nodeLabel())
 	m.Journal(store.Stats)
 	a := &agent{
 		stateDir: cfg.StateDir, log: log, metrics: m, journal: store,
@@ -137,6 +137,11 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if err := a.restore(); err != nil {
 		return failed(err)
 	}
+	// Behind the restore: what that journals again was told by the last run.
+	if a.cluster, err = openCluster(cfg, a, log); err != nil {
+		return failed(err)
+	}
+	a.cluster.set(a.conditions())
 	mutes := newMuteFile(cfg.mutesPath(), a, ruleSet)
 	mutes.read()
 
@@ -200,6 +205,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 	startNPD(ctx, g, checks, stats, log)
 	reports.start(ctx, g, a.observe)
+	a.cluster.start(ctx, g)
 	g.Go(func() error { return mutes.watch(ctx) })
 	g.Go(func() error { return a.run(ctx) })
 	g.Go(func() error { return sources.Run(ctx, a.observe) })

@@ -40,6 +40,7 @@ type Problem struct {
 	Doc          string         `json:"doc,omitempty"`
 	State        State          `json:"state"`
 	Subject      string         `json:"subject"`
+	Pod          string         `json:"pod,omitempty"` // UID of the pod it is about, as in the control group's name; empty: about none
 	FirstSeen    time.Time      `json:"firstSeen"`
 	LastSeen     time.Time      `json:"lastSeen"`
 	Since        time.Time      `json:"since"`                  // when State was entered

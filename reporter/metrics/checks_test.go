@@ -44,7 +44,7 @@ kernosis_check_output_truncated_bytes_total{check="ntp"} 7
 }
 
 func TestStatsWithATakenName(t *testing.T) {
-	m := New("test")
+	m := New("test", "")
 	free := prometheus.NewGauge(prometheus.GaugeOpts{Name: "cpu_load_1m", Help: "h"})
 	taken := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kernosis_events_total", Help: "h"})
 	if err := m.AddStats(free); err != nil {

@@ -9,7 +9,7 @@ import (
 // Journal registers the counters of a journal, read at each scrape.
 func (m *Metrics) Journal(stats func() journal.Stats) {
 	counter := func(name, help string, value func(journal.Stats) float64) {
-		m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
+		m.Own.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
 			func() float64 { return value(stats()) }))
 	}
 	counter("kernosis_journal_entries_total", "Entries written to the journal.",
@@ -20,7 +20,7 @@ func (m *Metrics) Journal(stats func() journal.Stats) {
 		func(s journal.Stats) float64 { return float64(s.DroppedSegments) })
 	counter("kernosis_journal_torn_bytes_total", "Bytes of an unfinished last entry, cut off at start.",
 		func(s journal.Stats) float64 { return float64(s.TornBytes) })
-	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.Own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kernosis_journal_bytes", Help: "Size of the journal on disk.",
 	}, func() float64 { return float64(stats().Bytes) }))
 }

@@ -21,7 +21,7 @@ func (m *Metrics) Logs(stats func() []LogStats) {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"log"}, labels...), nil)
 	}
-	m.Registry.MustRegister(&logCollector{
+	m.Own.MustRegister(&logCollector{
 		stats:   stats,
 		lines:   desc("kernosis_log_lines_total", "Lines of a log that were read."),
 		bytes:   desc("kernosis_log_bytes_total", "Bytes of text of the lines that were read."),

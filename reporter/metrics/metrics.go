@@ -13,6 +13,8 @@ import (
 // Metrics holds the agent's metrics. Its methods are safe for concurrent use.
 type Metrics struct {
 	Registry *prometheus.Registry
+	// Own takes what is named kernosis_, and puts the label node on it.
+	Own prometheus.Registerer
 
 	events      *prometheus.CounterVec
 	lost        *prometheus.CounterVec
@@ -28,8 +30,9 @@ type Metrics struct {
 }
 
 // New registers the agent's metrics, and the Go runtime's, in a registry of
-// its own.
-func New(version string) *Metrics {
+// its own. The agent's have the label node, unless that is empty;
+// node-problem-detector's stay as they are there.
+func New(version, node string) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -69,13 +72,19 @@ func New(version string) *Metrics {
 			Name: "kernosis_output_errors_total", Help: "Lines that could not be written to the standard output.",
 		}),
 	}
+	m.Own = m.Registry
+	if node != "" {
+		m.Own = prometheus.WrapRegistererWith(prometheus.Labels{"node": node}, m.Registry)
+	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kernosis_build_info", Help: "Always 1; the version is in the label.",
 	}, []string{"version"})
 	build.WithLabelValues(version).Set(1)
-	m.Registry.MustRegister(
+	m.Own.MustRegister(
 		m.events, m.lost, m.problems, m.firing, m.condition, m.sourceUp, m.latency, m.evaluation,
 		m.ruleErrors, m.groupsOver, m.outputError, build,
+	)
+	m.Registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	for _, k := range event.Kinds() {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMetrics(t *testing.T) {
-	m := New("v1")
+	m := New("v1", "")
 	m.Journal(func() journal.Stats { return journal.Stats{Appended: 7, Bytes: 99} })
 	m.Event(&event.Event{Kind: event.OOMKill}, time.Microsecond)
 	m.Event(&event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "diskio", Reason: "ring-full", Count: 5}}, 0)

@@ -16,7 +16,7 @@ func (m *Metrics) Reports(stats func() []ReportStats, refusedConnections func() 
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"source"}, labels...), nil)
 	}
-	m.Registry.MustRegister(&reportCollector{
+	m.Own.MustRegister(&reportCollector{
 		stats:    stats,
 		reports:  desc("kernosis_reports_total", "Reports of problem daemons, by outcome (accepted, or refused: invalid, forbidden, conflict, too-large, rate, unavailable); without a source those of none that is configured, or by a user who may not.", "outcome"),
 		events:   desc("kernosis_report_events_total", "Events in accepted reports, those included that were sent twice and count once."),

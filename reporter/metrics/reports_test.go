@@ -11,7 +11,7 @@ import (
 )
 
 func TestReports(t *testing.T) {
-	m := New("test")
+	m := New("test", "")
 	m.Reports(func() []ReportStats {
 		return []ReportStats{
 			{Reports: map[string]uint64{"forbidden": 2}},
@@ -51,7 +51,7 @@ kernosis_reports_total{outcome="rate",source="gpu-monitor"} 1
 
 // A reason that no rule has is that of a problem daemon.
 func TestReportedReasonInGauge(t *testing.T) {
-	m := New("test")
+	m := New("test", "")
 	p, err := NewProblems(m.Registry, []ProblemKind{{Condition: "GPUUnhealthy", Reason: "ReportedProblem"}})
 	if err != nil {
 		t.Fatal(err)

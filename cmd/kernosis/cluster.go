@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// What the agent writes to the API server, as its metrics call it.
+const (
+	objectCondition = "condition"
+	objectEvent     = "event"
+)
+
+// clusterReporter tells the API server what the agent concludes. A nil one, and a nil
+// part of one, is switched off.
+type clusterReporter struct {
+	log        *slog.Logger
+	metrics    *metrics.Cluster
+	conditions *conditions.Patcher
+	events     *events.Sink
+	pods       *pods.Watch
+
+	mu    sync.Mutex
+	since map[string]time.Time // kernel's time of what changed a condition, until the API has it
+	acked map[string]time.Time // last, by object
+}
+
+func (c *cluster) nodeLabel() string {
+	if c == nil {
+		return ""
+	}
+	return c.node
+}
+
+// openCluster makes what reports to the API server, where there is one. It does not
+// connect.
+func openCluster(cfg config, a *agent, log *slog.Logger) (*clusterReporter, error) {
+	if cfg.kube == nil {
+		return nil, nil
+	}
+	r := &clusterReporter{log: log, since: make(map[string]time.Time), acked: make(map[string]time.Time)}
+	if cfg.Kube.WriteConditions {
+		// The patcher keeps to a write a second by itself.
+		client, err := kubernetes.NewForConfig(unlimited(cfg.kube.rest))
+		if err != nil {
+			return nil, err
+		}
+		if r.conditions, err = conditions.New(conditions.Config{
+			Client: client, Node: cfg.kube.node, Heartbeat: cfg.Kube.Heartbeat,
+			StateFile: filepath.Join(cfg.StateDir, "conditions.json"),
+			OnAck:     r.conditionsAcked, Log: log,
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Kube.WriteEvents {
+		if err := r.openEvents(cfg, a); err != nil {
+			return nil, err
+		}
+	}
+	r.metrics = a.metrics.Cluster(r.stats)
+	return r, nil
+}
+
+func (r *clusterReporter) openEvents(cfg config, a *agent) error {
+	client, err := kubernetes.NewForConfig(cfg.kube.rest)
+	if err != nil {
+		return err
+	}
+	meta, err := metadata.NewForConfig(unlimited(cfg.kube.rest))
+	if err != nil {
+		return err
+	}
+	if r.pods, err = pods.New(pods.Config{Client: meta, Node: cfg.kube.node}); err != nil {
+		return err
+	}
+	r.events, err = events.New(events.Config{
+		Node: cfg.kube.node, Namespace: cfg.Kube.EventNamespace, Client: client, Pods: r.pods,
+		Dir: cfg.StateDir, JournalDir: filepath.Join(cfg.StateDir, journalDir), JournalSeq: a.journal.Seq(),
+		Log: r.log, Acked: r.eventAcked,
+	})
+	return err
+}
+
+// unlimited is for clients that bound their requests themselves.
+func unlimited(c *rest.Config) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.QPS = -1
+	return c
+}
+
+// start reports until ctx ends.
+func (r *clusterReporter) start(ctx context.Context, g *errgroup.Group) {
+	if r == nil {
+		return
+	}
+	if r.conditions != nil {
+		g.Go(func() error { return untilDone(r.conditions.Run(ctx)) })
+	}
+	if r.events != nil {
+		g.Go(func() error { return r.pods.Run(ctx) })
+		g.Go(func() error { return r.events.Run(ctx) })
+	}
+}
+
+// untilDone takes the end of a context for no error.
+func untilDone(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// entry takes a journal entry, with the conditions as they are behind it. It is called
+// in order and does not block.
+func (r *clusterReporter) entry(e journal.Entry, now func() []problem.Condition) {
+	if r == nil {
+		return
+	}
+	if r.events != nil {
+		r.events.Entry(e)
+	}
+	if r.conditions == nil {
+		return
+	}
+	changed := false
+	for _, t := range e.Transitions {
+		if t.Condition == nil {
+			continue
+		}
+		changed = true
+		if e.Event != nil && e.Event.CPU != event.NoCPU {
+			r.mu.Lock()
+			r.since[t.Condition.Type] = e.Event.Time
+			r.mu.Unlock()
+		}
+	}
+	if changed {
+		r.set(now())
+	}
+}
+
+// set says how all conditions are.
+func (r *clusterReporter) set(list []problem.Condition) {
+	if r == nil || r.conditions == nil {
+		return
+	}
+	if err := r.conditions.Set(list); err != nil {
+		r.log.Warn("conditions are not written as they are", "error", err)
+	}
+}
+
+func (r *clusterReporter) conditionsAcked(ack conditions.Ack) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acked[objectCondition] = ack.At
+	if ack.Heartbeat {
+		return
+	}
+	for _, c := range ack.Written {
+		// A change that came while this was written is observed with the next.
+		if since, ok := r.since[c.Type]; ok {
+			r.metrics.Acknowledged(objectCondition, ack.At.Sub(since))
+			delete(r.since, c.Type)
+		}
+	}
+}
+
+func (r *clusterReporter) eventAcked(fault time.Time) {
+	now := time.Now()
+	r.metrics.Acknowledged(objectEvent, now.Sub(fault))
+	r.mu.Lock()
+	r.acked[objectEvent] = now
+	r.mu.Unlock()
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"maps"
+
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// stats is what the metrics show of the API server.
+func (r *clusterReporter) stats() metrics.ClusterStats {
+	r.mu.Lock()
+	s := metrics.ClusterStats{LastAcked: maps.Clone(r.acked)}
+	r.mu.Unlock()
+	if r.conditions != nil {
+		k := r.conditions.Stats()
+		for _, o := range conditions.Outcomes() {
+			s.Writes = append(s.Writes, metrics.APIWrites{Object: objectCondition, Outcome: string(o), Count: k.Writes[o]})
+		}
+		s.Conditions = &metrics.ConditionStats{
+			Bytes: k.Bytes, Flips: k.Flips, Contested: k.Contested, Removed: k.Removed, Refused: k.Refused, Trimmed: k.Trimmed,
+			Pending: k.Pending, Yielded: len(k.Yielded),
+		}
+	}
+	if r.events != nil {
+		e := r.events.Stats()
+		for outcome, n := range map[string]uint64{"created": e.Created, "patched": e.Patched, "recreated": e.Recreated, "failed": e.Failed} {
+			s.Writes = append(s.Writes, metrics.APIWrites{Object: objectEvent, Outcome: outcome, Count: n})
+		}
+		s.Events = eventStats(&e)
+	}
+	return s
+}
+
+func eventStats(e *events.Stats) *metrics.EventStats {
+	out := &metrics.EventStats{
+		Rules: make(map[string]metrics.EventRule, len(e.Rules)), LostEntries: e.LostEntries, Series: e.Series, Waiting: e.Waiting,
+	}
+	for name, r := range e.Rules {
+		out.Rules[name] = metrics.EventRule{Happened: r.Happened, Dropped: r.Dropped, Untold: r.Untold}
+	}
+	return out
+}

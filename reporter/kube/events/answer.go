@@ -1,0 +1,77 @@
+package events
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// writer is the two requests the sink makes.
+type writer interface {
+	create(ctx context.Context, e *corev1.Event) error
+	patch(ctx context.Context, namespace, name string, data []byte) error
+}
+
+type clientWriter struct{ client kubernetes.Interface }
+
+func (w clientWriter) create(ctx context.Context, e *corev1.Event) error {
+	_, err := w.client.CoreV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{FieldManager: Component})
+	return err
+}
+
+func (w clientWriter) patch(ctx context.Context, namespace, name string, data []byte) error {
+	_, err := w.client.CoreV1().Events(namespace).Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: Component})
+	return err
+}
+
+// answer is what an API server's answer means for an Event.
+type answer int
+
+const (
+	done        answer = iota
+	exists             // created before, with a count that may be older
+	gone               // nothing to patch: the Event has outlived its time
+	noNamespace        // gone or going
+	refused            // for this Event, and maybe not for ever: policies and roles change
+	invalid            // for ever
+	away               // nothing gets through for now
+)
+
+// read tells what an answer means.
+func read(err error) answer {
+	switch {
+	case err == nil:
+		return done
+	case apierrors.IsAlreadyExists(err):
+		return exists
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return noNamespace
+	case apierrors.IsNotFound(err):
+		if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // client-go returns it unwrapped, as the lines above want it
+			if d := status.Status().Details; d != nil && d.Kind == "namespaces" {
+				return noNamespace
+			}
+		}
+		return gone
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsUnsupportedMediaType(err):
+		return invalid
+	case apierrors.IsForbidden(err), apierrors.IsConflict(err):
+		return refused
+	}
+	// Time-outs, connections that break, 401 (a token is renewed within a minute),
+	// 429 and everything of the server's own making.
+	return away
+}
+
+// wished returns how long the server wants to be left alone; 0: it doesn't say.
+func wished(err error) time.Duration {
+	if s, ok := apierrors.SuggestsClientDelay(err); ok {
+		return time.Duration(s) * time.Second
+	}
+	return 0
+}

@@ -1,0 +1,53 @@
+package events
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// firstRetry is short: most failures are a connection that broke.
+	firstRetry = 200 * time.Millisecond
+	// lastRetry bounds how late the sink notices that the API server is back. A
+	// fleet of 500 agents then asks 17 to 33 times a second.
+	lastRetry = 30 * time.Second
+	// lastRefused is the same for a single Event that is refused.
+	lastRefused = 5 * time.Minute
+)
+
+// backoff returns how long to wait after n failures in a row: doubling up to most,
+// and spread over its second half so that agents that failed together don't come
+// back together.
+func backoff(n int, most time.Duration) time.Duration {
+	d := most
+	if n < 20 {
+		d = min(firstRetry<<max(n-1, 0), most)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// outage is a time in which nothing gets through.
+type outage struct {
+	fails int       // in a row
+	since time.Time // the first one
+	until time.Time // no request before
+	ended time.Time // when the latest outage was over
+}
+
+func (o *outage) failed(now time.Time, wish time.Duration) (first bool) {
+	o.fails++
+	if o.fails == 1 {
+		o.since = now
+	}
+	o.until = now.Add(max(backoff(o.fails, lastRetry), min(wish, lastRetry)))
+	return o.fails == 1
+}
+
+func (o *outage) over(now time.Time) (lasted time.Duration, was bool) {
+	if o.fails == 0 {
+		return 0, false
+	}
+	lasted = now.Sub(o.since)
+	*o = outage{ended: now}
+	return lasted, true
+}

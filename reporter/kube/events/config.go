@@ -1,0 +1,126 @@
+package events
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+)
+
+// Component is the source of the Events.
+const Component = "kernosis"
+
+// PodSource finds the pod that a control group names.
+type PodSource interface {
+	Pod(uid string) (pods.Pod, bool)
+	// Synced reports whether every pod of the node is known by now.
+	Synced() bool
+}
+
+// Config says whom the sink tells, and what it may use up. Zero bounds take their
+// defaults.
+type Config struct {
+	Node string
+	// Namespace of Events on the Node; empty: default, as kubelet's.
+	Namespace string
+	// Client's own limit (5 requests a second unless set) must not be below what
+	// the sink may send: set QPS of its REST configuration to -1.
+	Client kubernetes.Interface
+	Pods   PodSource
+	// Dir is the folder of events.json, what the sink remembers.
+	Dir string
+	// JournalDir is the journal's folder, JournalSeq the number of its newest entry
+	// when the sink is made.
+	JournalDir string
+	JournalSeq uint64
+	Log        *slog.Logger
+	// Acked is called once for every series that begins with a kernel's record,
+	// when the API server has its Event; with the kernel's time. nil: nobody is.
+	Acked func(fault time.Time)
+	// Fault is called at each stage, for tests that end the process there.
+	Fault func(Stage)
+
+	PatchEvery time.Duration // the least time between two writes of one Event; 10 s
+	PatchMost  time.Duration // what that grows to while a series goes on; 1 min
+	Idle       time.Duration // a series is over when nothing was heard for so long; 10 min
+	SaveEvery  time.Duration // the least time between two writes of events.json; 10 s
+	PodWait    time.Duration // how long an Event waits for its pod to be known; 5 s
+	Timeout    time.Duration // of a request; 10 s
+	FlushFor   time.Duration // at the end of Run, for counts not sent yet; 3 s
+
+	MaxSeries int           // series at a time, each up to 2 KiB of memory; 1000
+	Burst     int           // series that a rule may begin at once; 20
+	Refill    time.Duration // after which it may begin one more; 30 s
+}
+
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		at       *time.Duration
+		standard time.Duration
+	}{
+		{&c.PatchEvery, 10 * time.Second},
+		{&c.PatchMost, time.Minute},
+		// kubelet's restart back-off reaches 5 min: a container that is killed
+		// again and again stays one series.
+		{&c.Idle, 10 * time.Minute},
+		{&c.SaveEvery, 10 * time.Second},
+		{&c.PodWait, 5 * time.Second},
+		{&c.Timeout, 10 * time.Second},
+		{&c.FlushFor, 3 * time.Second},
+		{&c.Refill, 30 * time.Second},
+	} {
+		if *d.at <= 0 {
+			*d.at = d.standard
+		}
+	}
+	if c.MaxSeries <= 0 {
+		c.MaxSeries = 1000
+	}
+	if c.Burst <= 0 {
+		c.Burst = 20
+	}
+	// A whole bucket is a time.
+	c.Burst = int(min(int64(c.Burst), math.MaxInt64/int64(c.Refill)/2))
+	if c.Fault == nil {
+		c.Fault = func(Stage) {}
+	}
+	if c.Acked == nil {
+		c.Acked = func(time.Time) {}
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{
+		{"node", c.Node != ""}, {"client", c.Client != nil}, {"pods", c.Pods != nil},
+		{"dir", c.Dir != ""}, {"journal dir", c.JournalDir != ""}, {"log", c.Log != nil},
+	} {
+		if !f.is {
+			errs = append(errs, errors.New(f.name+" is missing"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Stage is a point in the way of an Event, between two effects that a kill can part.
+type Stage string
+
+// The stages, in order.
+const (
+	StageFolded   Stage = "folded"   // an entry is in the table
+	StageWritten  Stage = "written"  // the new state is on the disk, beside the old one
+	StageSaved    Stage = "saved"    // it is in the old one's place
+	StageCreating Stage = "creating" // the request goes out next
+	StageCreated  Stage = "created"  // the API server has answered, nothing is noted
+	StagePatching Stage = "patching"
+	StagePatched  Stage = "patched"
+	StageAcked    Stage = "acked" // what was answered is noted in the table
+)

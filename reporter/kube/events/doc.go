@@ -1,0 +1,16 @@
+// Package events tells the cluster of problems and of changed conditions by core/v1
+// Events: on the pod that the fault hit, and on the Node.
+//
+// Occurrences of one rule on one object are a series: one Event, whose name follows
+// from the series and whose count is absolute. So sending it again changes nothing,
+// and neither a kill -9 nor an API server that is away loses or doubles one. What
+// happened always equals the counts of the Events on the Node and what is counted
+// as dropped; an Event on a pod tells the same again, as far as the budget goes.
+//
+//	journal entry → Feed → table (fold) → sender → API server
+//	                         └→ events.json, from time to time
+//
+// The table follows from the journal's entries alone; what has been acknowledged is
+// only a hint. The package decides nothing about problems: what the engine doesn't
+// announce (pending, muted, hidden by its cause) it doesn't tell.
+package events

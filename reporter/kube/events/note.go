@@ -1,0 +1,87 @@
+package events
+
+import "time"
+
+// note takes an answer into account. It returns the kernel's time of a series that
+// the API server has now for the first time.
+func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.change = true
+	s, a := w.s, read(err)
+	s.sending = false
+	if a != away {
+		if lasted, was := k.out.over(now); was {
+			k.cfg.Log.Info("API server takes Events again", "away", lasted.Round(time.Millisecond))
+		}
+	}
+	if a == done {
+		s.tries = 0
+		return k.took(w, now)
+	}
+	k.stats.Failed++
+	switch {
+	case a == exists:
+		s.Created = true // with a count of an earlier process: the next request tells the present one
+		s.contradicted(now)
+	case a == gone && w.patch:
+		s.Created = false // its time was over: it is made again, with the total
+		k.stats.Recreated++
+		s.contradicted(now)
+	case a == noNamespace && s.Pod != "":
+		k.lost(s, AstrayNamespace, err)
+	case a == invalid:
+		k.lost(s, AstrayInvalid, err)
+	case a == away:
+		if k.out.failed(now, wished(err)) {
+			k.cfg.Log.Warn("API server does not take Events; they are kept", "error", err)
+		}
+	default:
+		s.tries++
+		s.due = now.Add(max(backoff(s.tries, lastRefused), min(wished(err), lastRefused)))
+		if s.tries == refusalsTold {
+			k.cfg.Log.Warn("Event refused; it is tried again", "rule", s.Rule, "namespace", w.event.Namespace, "name", w.event.Name, "error", err)
+		}
+	}
+	return time.Time{}
+}
+
+// refusalsTold is the refusals in a row after which the log tells: one or two are a
+// conflict.
+const refusalsTold = 3
+
+// contradicted notes that the API server has the Event, or has it not, other than
+// was thought. That takes one more request, at once; a server that goes on
+// contradicting itself is asked later.
+func (s *series) contradicted(now time.Time) {
+	if s.tries++; s.tries >= refusalsTold {
+		s.due = now.Add(backoff(s.tries, lastRefused))
+	}
+}
+
+// took notes that the API server has what was sent.
+func (k *Sink) took(w *write, now time.Time) (fault time.Time) {
+	s := w.s
+	s.Acked, s.AckedUntold = w.count, w.untold
+	if w.patch {
+		k.stats.Patched++
+	} else {
+		k.stats.Created++
+	}
+	s.due = now.Add(s.every)
+	if w.patch {
+		s.every = min(2*s.every, k.cfg.PatchMost)
+	}
+	s.Created = true
+	fault, s.kernel = s.kernel, time.Time{}
+	return fault
+}
+
+func (k *Sink) lost(s *series, why string, err error) {
+	k.table.lose(s, why)
+	if why == AstrayInvalid {
+		k.cfg.Log.Error("Event will never be taken", "rule", s.Rule, "pod", s.Pod, "error", err)
+	} else {
+		k.cfg.Log.Info("Event told on the Node alone: its namespace goes", "rule", s.Rule, "pod", s.Pod)
+	}
+}

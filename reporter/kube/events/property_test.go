@@ -1,0 +1,419 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+)
+
+// killed is what a stage panics with at which the process is taken to end.
+type killed struct{}
+
+// model is an API server that fails at random. It is the source of randomness of
+// answers alone; what a real one answers is tested elsewhere.
+type model struct {
+	rnd    *rand.Rand
+	now    map[string]corev1.Event // by name; what outlived its time is gone
+	told   map[string]int64        // by name, ever: the latest count
+	onPod  map[string]bool
+	down   bool
+	calm   bool   // no more failures
+	during func() // what happens while a request is on its way
+}
+
+func (m *model) trouble() (before, after error) {
+	if m.calm {
+		return nil, nil
+	}
+	if m.down {
+		return errors.New("connection refused"), nil
+	}
+	events := schema.GroupResource{Resource: "events"}
+	errs := []error{
+		context.DeadlineExceeded, apierrors.NewConflict(events, "e", errors.New("changed")), apierrors.NewTooManyRequests("busy", 1),
+		apierrors.NewInternalError(errors.New("etcd")), apierrors.NewForbidden(events, "e", errors.New("policy")), apierrors.NewUnauthorized("expired"),
+	}
+	switch err := errs[m.rnd.IntN(len(errs))]; m.rnd.IntN(10) {
+	case 0:
+		return err, nil
+	case 1: // done, but nobody hears of it
+		return nil, context.DeadlineExceeded
+	}
+	return nil, nil
+}
+
+func (m *model) create(_ context.Context, e *corev1.Event) error {
+	m.during()
+	before, after := m.trouble()
+	if before != nil {
+		return before
+	}
+	if strings.HasPrefix(e.Namespace, "going") {
+		err := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, e.Name, errors.New("being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return err
+	}
+	if strings.HasPrefix(e.Namespace, "bad") {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, e.Name, nil)
+	}
+	if _, ok := m.now[e.Name]; ok {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, e.Name)
+	}
+	m.now[e.Name], m.onPod[e.Name] = *e, e.InvolvedObject.Kind == "Pod"
+	m.tell(e.Name, int64(e.Count))
+	return after
+}
+
+func (m *model) patch(_ context.Context, _, name string, data []byte) error {
+	m.during()
+	before, after := m.trouble()
+	if before != nil {
+		return before
+	}
+	e, ok := m.now[name]
+	if !ok {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Details: &metav1.StatusDetails{Kind: "events"}}}
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
+		return err
+	}
+	m.now[name] = e
+	m.tell(name, int64(e.Count))
+	return after
+}
+
+func (m *model) tell(name string, count int64) {
+	if count < m.told[name] {
+		panic(fmt.Sprintf("count of %s went from %d to %d", name, m.told[name], count))
+	}
+	m.told[name] = count
+}
+
+// known knows all pods but those named so.
+type known struct{}
+
+func (known) Synced() bool { return true }
+func (known) Pod(uid string) (pods.Pod, bool) {
+	ns, _, _ := strings.Cut(uid, "-")
+	return pods.Pod{UID: uid, Namespace: ns, Name: uid}, ns != "unknown"
+}
+
+// world is a sink with all around it, driven step by step.
+type world struct {
+	t       *testing.T
+	rnd     *rand.Rand
+	dir     string
+	journal *journal.Journal
+	api     *model
+	sink    *Sink
+	killAt  float64 // the probability, at each stage
+	kills   int
+
+	happened, onPods map[string]uint64 // by rule
+	status           map[string]problem.Status
+}
+
+func (w *world) start() {
+	var err error
+	if w.journal, err = journal.Open(w.dir+"/journal", journal.Options{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.sink, err = New(Config{
+		Node: "n1", Client: kubernetes.NewForConfigOrDie(&rest.Config{Host: "none.invalid"}), Pods: known{},
+		Dir: w.dir, JournalDir: w.dir + "/journal", JournalSeq: w.journal.Seq(), Log: slog.New(slog.DiscardHandler),
+		MaxSeries: 30, Burst: 5, Refill: 20 * time.Second,
+		Fault: func(Stage) {
+			if w.killAt > 0 && w.rnd.Float64() < w.killAt {
+				panic(killed{})
+			}
+		},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.sink.api = w.api
+}
+
+// survive does something, and begins anew when the process is killed in it.
+func (w *world) survive(f func()) {
+	defer func() {
+		switch r := recover(); r.(type) {
+		case nil:
+		case killed:
+			w.kills++
+			at := w.killAt
+			w.killAt = 0
+			w.journal.Close()
+			w.start()
+			w.killAt = at
+		default:
+			panic(r)
+		}
+	}()
+	f()
+}
+
+func (w *world) append(tr ...problem.Transition) {
+	e := journal.Entry{Now: time.Now(), Event: &event.Event{CPU: 0}, Transitions: tr}
+	seq, err := w.journal.Append(e)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	e.Seq = seq
+	w.survive(func() {
+		w.sink.cfg.Fault("appended")
+		w.sink.Entry(e)
+	})
+}
+
+func (w *world) occur() {
+	rule := []string{"oom-kill", "disk-error", "task-hung"}[w.rnd.IntN(3)]
+	p := &problem.Problem{
+		Rule: rule, Reason: "R", Severity: problem.Warning, State: problem.Firing, FirstSeen: time.Now(), LastSeen: time.Now(),
+		Group: fmt.Sprint("g", w.rnd.IntN(12)), Message: fmt.Sprint("message ", w.rnd.IntN(1000)),
+	}
+	switch w.rnd.IntN(12) {
+	case 0:
+		p.State = problem.Resolved
+	case 1:
+		p.MutedUntil = time.Now().Add(time.Hour)
+	case 2:
+		p.SuppressedBy = "cause"
+	default:
+		if rule != "disk-error" {
+			p.Pod = fmt.Sprint([]string{"shop", "shop", "shop", "going", "unknown", "bad"}[w.rnd.IntN(6)], "-", w.rnd.IntN(8))
+			w.onPods[rule]++
+		}
+		w.happened[rule]++
+	}
+	w.append(problem.Transition{Problem: p})
+}
+
+// meanwhile is what happens while a request is on its way: its kills are in step.
+func (w *world) meanwhile() {
+	at := w.killAt
+	w.killAt = 0
+	defer func() { w.killAt = at }()
+	switch w.rnd.IntN(6) {
+	case 0:
+		w.occur()
+		w.sink.drain()
+	case 1:
+		time.Sleep(time.Duration(w.rnd.IntN(11)) * time.Minute)
+	case 2:
+		if err := w.sink.save(time.Now()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) turn() {
+	c := &problem.Condition{Type: fmt.Sprint("C", w.rnd.IntN(2)), Status: []problem.Status{problem.True, problem.False, problem.Unknown}[w.rnd.IntN(3)], Reason: "R", LastTransition: time.Now()}
+	if was, ok := w.status[c.Type]; was != c.Status && (ok || c.Status == problem.True) {
+		w.happened["condition/"+c.Type]++
+	}
+	w.status[c.Type] = c.Status
+	w.append(problem.Transition{Condition: c})
+}
+
+func (w *world) step() {
+	switch n := w.rnd.IntN(100); {
+	case n < 30:
+		for range 1 + w.rnd.IntN(20) {
+			w.occur()
+		}
+	case n < 33:
+		w.turn()
+	case n < 55:
+		w.survive(w.sink.drain)
+	case n < 80:
+		w.survive(func() {
+			if next, _ := w.sink.next(time.Now(), false); next != nil {
+				w.sink.request(w.t.Context(), next)
+			}
+		})
+	case n < 85:
+		w.survive(func() {
+			if !w.sink.needsSave(time.Now()) {
+				return
+			}
+			if err := w.sink.save(time.Now()); err != nil {
+				w.t.Fatal(err)
+			}
+		})
+	case n < 95:
+		time.Sleep(time.Duration(w.rnd.IntN(5000)) * time.Millisecond)
+	case n < 97:
+		time.Sleep(time.Duration(w.rnd.IntN(15)) * time.Minute)
+	case n < 98:
+		w.api.down = !w.api.down
+	case n < 99:
+		clear(w.api.now) // their time is over
+	default:
+		w.survive(func() { panic(killed{}) })
+	}
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	w := &world{
+		t: t, rnd: rnd, dir: t.TempDir(), happened: map[string]uint64{}, onPods: map[string]uint64{}, status: map[string]problem.Status{},
+		api: &model{rnd: rnd, now: map[string]corev1.Event{}, told: map[string]int64{}, onPod: map[string]bool{}},
+	}
+	w.calm()
+	w.start()
+	return w
+}
+
+// calm ends all trouble.
+func (w *world) calm() { w.killAt, w.api.calm, w.api.during = 0, true, func() {} }
+
+// settle sends all there is.
+func (w *world) settle() {
+	w.sink.drain()
+	for range 5000 {
+		next, wait := w.sink.next(time.Now(), false)
+		if next != nil {
+			w.sink.request(w.t.Context(), next)
+		} else if wait == forever {
+			return
+		}
+		time.Sleep(wait)
+	}
+}
+
+// A series ends with a save and not before: an occurrence after its end is told
+// once, whether or not the process is killed before the next save.
+func TestSeriesEndsWithASave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer func() { w.journal.Close() }()
+		disk := func() {
+			w.append(problem.Transition{Problem: &problem.Problem{Rule: "disk", Reason: "R", State: problem.Firing, LastSeen: time.Now()}})
+			w.settle()
+		}
+		save := func() {
+			if err := w.sink.save(time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := func(want ...int64) {
+			t.Helper()
+			if got := slices.Sorted(maps.Values(w.api.told)); !slices.Equal(got, want) {
+				t.Errorf("Events tell of %d, want %d", got, want)
+			}
+		}
+		disk()
+		save()
+		time.Sleep(w.sink.cfg.Idle + time.Second)
+		w.settle()
+		disk()
+		w.survive(func() { panic(killed{}) })
+		w.settle()
+		told(2)
+		time.Sleep(w.sink.cfg.Idle + time.Second)
+		if !w.sink.needsSave(time.Now()) {
+			t.Error("a series that is over needs no save")
+		}
+		save()
+		disk()
+		told(1, 2)
+		w.survive(func() { panic(killed{}) })
+		w.settle()
+		told(1, 2)
+	})
+}
+
+// Whatever fails and whenever the process is killed: what happened is what the
+// Events tell and what is counted as not told, no more and no less.
+func TestSumsHold(t *testing.T) {
+	const rounds = 5
+	kills, untold := 0, map[string]uint64{}
+	for seed := range uint64(rounds) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, seed)
+			w.killAt, w.api.calm, w.api.during = 0.01, false, w.meanwhile
+			for range 600 {
+				w.step()
+			}
+			w.calm()
+			w.settle()
+			kills += w.kills
+			w.check(untold)
+			w.journal.Close()
+		})
+	}
+	if kills < rounds {
+		t.Errorf("only %d kills in %d rounds", kills, rounds)
+	}
+	for _, why := range []string{AstrayBudget, AstrayInvalid, AstrayNamespace, AstrayPod} {
+		if untold[why] == 0 {
+			t.Errorf("nothing went untold for %s: the test does not test that", why)
+		}
+	}
+}
+
+func sum(m map[string]uint64) (n uint64) {
+	for v := range maps.Values(m) {
+		n += v
+	}
+	return n
+}
+
+func (w *world) check(untold map[string]uint64) {
+	st := w.sink.Stats()
+	if st.Waiting != 0 || st.LostEntries != 0 {
+		w.t.Errorf("%d series wait, %d entries lost", st.Waiting, st.LostEntries)
+	}
+	var onNode, onPods, dropped, missed uint64
+	for name, n := range w.api.told {
+		if w.api.onPod[name] {
+			onPods += uint64(n)
+		} else {
+			onNode += uint64(n)
+		}
+	}
+	for name, r := range st.Rules {
+		if r.Happened != w.happened[name] || r.OnPods != w.onPods[name] {
+			w.t.Errorf("rule %s: %d counted, %d on pods; %d happened, %d on pods", name, r.Happened, r.OnPods, w.happened[name], w.onPods[name])
+		}
+		dropped += sum(r.Dropped)
+		missed += sum(r.Untold)
+		for why, n := range r.Untold {
+			untold[why] += n
+		}
+	}
+	if want := sum(w.happened); onNode+dropped != want {
+		w.t.Errorf("Events on the Node tell of %d, %d dropped; %d happened", onNode, dropped, want)
+	}
+	if want := sum(w.onPods); onPods+missed != want {
+		w.t.Errorf("Events on pods tell of %d, %d untold; %d happened", onPods, missed, want)
+	}
+	// With the model calm, nothing may be left to send.
+	if slices.ContainsFunc(w.sink.table.list, (*series).dirty) {
+		w.t.Error("a series is not sent")
+	}
+}

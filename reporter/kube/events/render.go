@@ -1,0 +1,160 @@
+package events
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+)
+
+const (
+	// maxMessage is what the API allows an Event's text to have, in bytes.
+	maxMessage = 1024
+	// maxReason is the API's bound for a reason.
+	maxReason = 128
+	// Of a pod's labels so many and so many bytes go to its Events, in the order of
+	// their keys; kubelet copies them all, but a pod may have a megabyte of them.
+	maxLabels     = 64
+	maxLabelBytes = 8 << 10
+)
+
+// render makes the Event that the API server is to have; find looks up the pod that
+// an Event on the Node is about. namespace is that of Events on the Node; empty:
+// default.
+func (s *series) render(node, namespace string, find func(uid string) (pods.Pod, bool)) *corev1.Event {
+	e := &corev1.Event{
+		Reason:              s.Reason,
+		Message:             s.text(find),
+		Type:                corev1.EventTypeWarning,
+		Source:              corev1.EventSource{Component: Component, Host: node},
+		FirstTimestamp:      metav1.NewTime(s.First),
+		LastTimestamp:       metav1.NewTime(s.Last),
+		Count:               int32(min(s.Count, math.MaxInt32)),
+		ReportingController: Component,
+		ReportingInstance:   node,
+	}
+	if s.Severity == problem.Info {
+		e.Type = corev1.EventTypeNormal
+	}
+	e.Name = s.name(node)
+	if s.Pod != "" {
+		e.Namespace, e.Labels = s.Where.Namespace, boundedLabels(s.Where.Labels)
+		e.InvolvedObject = corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: s.Where.Namespace, Name: s.Where.Name, UID: types.UID(s.Where.UID),
+		}
+		return e
+	}
+	// As kubelet does it: the name stands for the UID, and is what "kubectl describe
+	// node" looks for in every version. An object without a namespace has its Events
+	// in this one; in another the API server takes them only where the object is said
+	// to be in it, as node-problem-detector does.
+	e.Namespace = cmp.Or(namespace, metav1.NamespaceDefault)
+	e.InvolvedObject = corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Namespace: namespace, Name: node, UID: types.UID(node)}
+	return e
+}
+
+// text is the message, with pods by their names where they are known.
+func (s *series) text(find func(uid string) (pods.Pod, bool)) string {
+	m := s.Message
+	if s.About != "" {
+		name, seen := s.About, strings.Contains(m, s.About)
+		if p, ok := find(s.About); ok {
+			name = p.Namespace + "/" + p.Name
+			m = strings.Replace(m, "pod "+s.About, "pod "+name, 1)
+			seen = strings.Contains(m, name)
+		}
+		if !seen && s.Pod == "" {
+			m += " (pod " + name + ")"
+		}
+	}
+	if s.Mixed {
+		m = "(the latest of several) " + m
+	}
+	note := ""
+	if s.Untold > 0 {
+		note = " (" + strconv.FormatUint(s.Untold, 10) + " of " + strconv.FormatUint(s.Count, 10) + " not told on their pods)"
+	}
+	return cut(m, maxMessage-len(note)) + note
+}
+
+// patch is what changes in an Event while its series goes on.
+func patch(e *corev1.Event) ([]byte, error) {
+	b, err := json.Marshal(map[string]any{
+		"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message, "type": e.Type, "reason": e.Reason,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("patch of an event: %w", err)
+	}
+	return b, nil
+}
+
+// bounded makes a message fit for an Event.
+func bounded(m string) string { return cut(event.SafeText(m, maxMessage), maxMessage) }
+
+// cut shortens text that is too long, between two characters.
+func cut(m string, limit int) string {
+	if len(m) <= limit {
+		return m
+	}
+	const mark = "…"
+	end := limit - len(mark)
+	for end > 0 && !utf8.RuneStart(m[end]) {
+		end--
+	}
+	return m[:end] + mark
+}
+
+// reason makes a reason CamelCase, as Events and conditions want it: rules are
+// checked for that when they are read, what third parties report is not.
+func reason(r string) string {
+	isUpper := func(c byte) bool { return c >= 'A' && c <= 'Z' }
+	isLower := func(c byte) bool { return c >= 'a' && c <= 'z' }
+	out := make([]byte, 0, min(len(r), maxReason))
+	begin := true
+	for i := 0; i < len(r) && len(out) < maxReason; i++ {
+		c := r[i]
+		switch {
+		case begin && isLower(c):
+			c -= 'a' - 'A'
+		case isUpper(c) || isLower(c) || c >= '0' && c <= '9' && len(out) > 0:
+		default:
+			begin = true
+			continue
+		}
+		begin = false
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return "Problem"
+	}
+	return string(out)
+}
+
+func boundedLabels(labels map[string]string) map[string]string {
+	if len(labels) == 0 {
+		return nil
+	}
+	size := 0
+	out := make(map[string]string, min(len(labels), maxLabels))
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		size += len(k) + len(labels[k])
+		if len(out) == maxLabels || size > maxLabelBytes {
+			break
+		}
+		out[k] = labels[k]
+	}
+	return out
+}

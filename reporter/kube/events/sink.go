@@ -1,0 +1,158 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kube/outbox"
+)
+
+// Sink tells the cluster. Entry and Stats are safe for concurrent use; Run is
+// called once.
+type Sink struct {
+	cfg  Config
+	feed *outbox.Feed
+	file outbox.File
+	api  writer
+	poke chan struct{} // the sender has something to look at
+
+	mu     sync.Mutex
+	table  *table
+	out    outage
+	stats  Stats
+	change bool // since the state was saved
+	// caught says that the entries of before the start are in the table: until then
+	// its counts are older than what an earlier process may have sent.
+	caught bool
+
+	// Of the goroutine that folds.
+	seq, saved uint64
+	damaged    bool // the journal could not be read, which was told
+}
+
+// New returns a Sink that goes on where the last one ended, however it ended.
+// Where there was none, it begins behind what the journal holds.
+func New(cfg Config) (*Sink, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("events: %w", err)
+	}
+	k := &Sink{cfg: cfg.withDefaults(), poke: make(chan struct{}, 1), api: clientWriter{cfg.Client}}
+	k.file = outbox.File{Path: filepath.Join(cfg.Dir, StateFile), Written: func() { k.cfg.Fault(StageWritten) }}
+	k.table = newTable(&k.cfg)
+	var st state
+	found, err := k.file.Load(&st)
+	switch {
+	case err == nil && found && st.Node != cfg.Node:
+		k.cfg.Log.Warn("what was remembered of Events is another node's; beginning anew", "node", st.Node)
+		found = false
+	case err == nil && found:
+		err = k.table.load(&st)
+	}
+	if err != nil {
+		// What was sent can't be known: telling the whole journal again would double it.
+		k.cfg.Log.Error("what was remembered of Events is damaged; beginning anew", "error", err)
+		k.table, found = newTable(&k.cfg), false
+	}
+	// After a power failure the journal may be behind, and will give numbers again
+	// that the state has seen.
+	k.seq = cfg.JournalSeq
+	if found {
+		k.seq = min(st.Seq, cfg.JournalSeq)
+	}
+	k.feed = outbox.NewFeed(cfg.JournalDir, k.seq)
+	if !found {
+		// A kill before the first save must not lose what comes from now on.
+		if err := k.save(time.Now()); err != nil {
+			return nil, fmt.Errorf("events: %w", err)
+		}
+	}
+	k.saved = k.seq
+	return k, nil
+}
+
+// Entry takes a journal entry, right after it was appended and in order. It does
+// not block, and keeps none of the entry's memory but the problems and conditions
+// that its transitions point to.
+func (k *Sink) Entry(e journal.Entry) { k.feed.Entry(e) }
+
+// Run sends until ctx ends; then it sends what is left, for a short time, and saves
+// its state.
+func (k *Sink) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { k.send(ctx) })
+	tick := time.NewTicker(k.cfg.SaveEvery)
+	defer tick.Stop()
+	saving := false
+	saved := make(chan saveResult, 1)
+	for ctx.Err() == nil {
+		k.drain()
+		select {
+		case <-ctx.Done():
+		case <-k.feed.Wake():
+		case r := <-saved:
+			saving = false
+			k.saveEnded(r)
+		case now := <-tick.C:
+			k.drain() // what could not be read before
+			if saving || !k.needsSave(now) {
+				continue
+			}
+			st, over := k.snapshot(now)
+			if len(over) > 0 {
+				k.saveEnded(k.write(st, over))
+				continue
+			}
+			// Nothing ends, so that what comes meanwhile need not wait for the disk.
+			saving = true
+			wg.Go(func() { saved <- k.write(st, nil) })
+		}
+	}
+	wg.Wait()
+	k.drain()
+	k.flush(context.WithoutCancel(ctx))
+	if err := k.save(time.Now()); err != nil {
+		return fmt.Errorf("events: %w", err)
+	}
+	return nil
+}
+
+// drain folds what has come.
+func (k *Sink) drain() {
+	seq, lost, err := k.feed.Drain(func(it outbox.Item) {
+		k.mu.Lock()
+		k.table.fold(&it)
+		k.change = true
+		k.mu.Unlock()
+		k.cfg.Fault(StageFolded)
+		k.wakeSender()
+	})
+	k.seq = seq
+	if lost > 0 {
+		k.mu.Lock()
+		k.table.lost += lost
+		k.change = true
+		k.mu.Unlock()
+		k.cfg.Log.Warn("journal entries were lost before their Events could be made", "entries", lost)
+	}
+	if err != nil && !k.damaged {
+		k.cfg.Log.Error("journal can't be read; Events wait", "error", err)
+	}
+	k.damaged = err != nil
+	if err == nil && !k.caught {
+		k.mu.Lock()
+		k.caught = true
+		k.mu.Unlock()
+		k.wakeSender()
+	}
+}
+
+func (k *Sink) wakeSender() {
+	select {
+	case k.poke <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,91 @@
+package events
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// StateFile is the name of what the sink remembers, in Config.Dir.
+const StateFile = "events.json"
+
+// stateVersion changes when an older form can't be read any more.
+const stateVersion = 1
+
+// state is a table as of a journal entry.
+type state struct {
+	Version    int                       `json:"version"`
+	Node       string                    `json:"node"`
+	Seq        uint64                    `json:"seq"` // of the entry
+	Order      uint64                    `json:"order"`
+	Lost       uint64                    `json:"lost,omitempty"`
+	Series     []series                  `json:"series,omitempty"`
+	Rules      map[string]rule           `json:"rules,omitempty"`
+	Conditions map[string]problem.Status `json:"conditions,omitempty"`
+}
+
+// state copies the table without the series that are over, which it returns as
+// well.
+func (t *table) state(node string, seq uint64, now time.Time, idle time.Duration) (st state, over []*series) {
+	st = state{Version: stateVersion, Node: node, Seq: seq, Order: t.order, Lost: t.lost, Conditions: maps.Clone(t.conditions), Rules: make(map[string]rule, len(t.rules))}
+	for _, s := range t.list {
+		if s.over(now, idle) {
+			over = append(over, s)
+			continue
+		}
+		c := *s
+		if s.Where != nil {
+			where := *s.Where
+			c.Where = &where
+		}
+		st.Series = append(st.Series, c)
+	}
+	for name, r := range t.rules {
+		c := *r
+		c.Untold, c.Dropped = maps.Clone(r.Untold), maps.Clone(r.Dropped)
+		st.Rules[name] = c
+	}
+	return st, over
+}
+
+// over reports whether the next occurrence begins a new series.
+func (s *series) over(now time.Time, idle time.Duration) bool {
+	return !s.dirty() && !s.sending && now.Sub(s.Heard) >= idle
+}
+
+// remove takes series out that the saved state has no more.
+func (t *table) remove(over []*series) {
+	for _, s := range over {
+		delete(t.live, s.key())
+		if !s.free() {
+			t.own--
+		}
+	}
+	t.list = slices.DeleteFunc(t.list, func(s *series) bool { return t.live[s.key()] != s })
+}
+
+// load takes over what an earlier process saved.
+func (t *table) load(st *state) error {
+	if st.Version != stateVersion {
+		return fmt.Errorf("version %d, want %d", st.Version, stateVersion)
+	}
+	t.order, t.lost = st.Order, st.Lost
+	for name, r := range st.Rules {
+		t.rules[name] = &r
+	}
+	maps.Copy(t.conditions, st.Conditions)
+	slices.SortFunc(st.Series, func(a, b series) int { return cmp.Compare(a.Order, b.Order) })
+	for i := range st.Series {
+		s := &st.Series[i]
+		if t.live[s.key()] != nil || t.rules[s.Rule] == nil || s.Acked > s.Count || s.Pod != "" && s.Created && s.Where == nil {
+			return errors.New("series that contradict each other")
+		}
+		t.add(s)
+	}
+	return nil
+}

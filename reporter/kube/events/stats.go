@@ -1,0 +1,46 @@
+package events
+
+import "maps"
+
+// Stats is what the sink has counted since its state was begun: restarts go on
+// counting.
+type Stats struct {
+	Rules map[string]RuleStats // by rule, "condition/" and a condition type; at most 1001
+	// LostEntries is how many journal entries could not be read, so that nobody
+	// knows what they told.
+	LostEntries uint64
+	Series      int // at a time
+	Waiting     int // of them, with something the API server doesn't have yet
+
+	// Of this process.
+	Created, Patched, Recreated uint64 // Events; recreated because their time was over
+	Failed                      uint64 // requests that were not answered as hoped
+}
+
+// RuleStats is what became of a rule's occurrences. The counts of its Events on the
+// Node and Dropped add up to Happened, those of its Events on pods and Untold to
+// OnPods, once all is sent.
+type RuleStats struct {
+	Happened uint64
+	OnPods   uint64
+	Untold   map[string]uint64 // on their pods; by Astray reason
+	Dropped  map[string]uint64 // by Astray reason
+}
+
+// Stats returns the counters.
+func (k *Sink) Stats() Stats {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	st := k.stats
+	st.Rules = make(map[string]RuleStats, len(k.table.rules))
+	for name, r := range k.table.rules {
+		st.Rules[name] = RuleStats{Happened: r.Happened, OnPods: r.OnPods, Untold: maps.Clone(r.Untold), Dropped: maps.Clone(r.Dropped)}
+	}
+	st.LostEntries, st.Series = k.table.lost, len(k.table.list)
+	for _, s := range k.table.list {
+		if s.dirty() {
+			st.Waiting++
+		}
+	}
+	return st
+}

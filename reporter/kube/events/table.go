@@ -1,0 +1,286 @@
+package events
+
+import (
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/outbox"
+)
+
+const (
+	// maxRules bounds the rules that are counted apart: as many as a set may hold.
+	maxRules = 1000
+	// otherRule stands for the rules beyond. No rule is named like it.
+	otherRule = "*"
+	// reserve is the room for series that take what others have no room for, one a
+	// rule and one a status of a condition; beside MaxSeries.
+	reserve = 500
+	// conditionPrefix makes a condition type a name beside the rules'.
+	conditionPrefix = "condition/"
+)
+
+// table is every series and what was counted: a fold over the journal's entries.
+// The same entries give the same table, whatever was sent meanwhile, because series
+// are only removed when the table is saved.
+type table struct {
+	max    int
+	burst  int
+	refill time.Duration
+
+	live       map[key]*series
+	list       []*series // by Order
+	own        int       // of them, those that count towards max
+	rules      map[string]*rule
+	conditions map[string]problem.Status
+	order      uint64
+	lost       uint64 // journal entries
+}
+
+// rule is what is kept of a rule or a condition type.
+type rule struct {
+	Happened uint64            `json:"happened"`         // occurrences to be told on the Node
+	OnPods   uint64            `json:"onPods,omitempty"` // occurrences to be told on a pod
+	Untold   map[string]uint64 `json:"untold,omitempty"` // of OnPods, those not told there, by reason
+	Dropped  map[string]uint64 `json:"dropped,omitempty"`
+	Free     time.Time         `json:"free,omitzero"` // when the whole budget will be there again
+}
+
+func newTable(c *Config) *table {
+	return &table{
+		max: c.MaxSeries, burst: c.Burst, refill: c.Refill,
+		live: map[key]*series{}, rules: map[string]*rule{}, conditions: map[string]problem.Status{},
+	}
+}
+
+// telling is one occurrence as one Event tells it.
+type telling struct {
+	item        *outbox.Item
+	severity    problem.Severity
+	reason      string
+	message     string
+	about       string
+	object      string
+	first, last time.Time
+	untold      bool
+}
+
+// fold takes an entry into account.
+func (t *table) fold(it *outbox.Item) {
+	for i := range it.Transitions {
+		switch tr := &it.Transitions[i]; {
+		case tr.Problem != nil && announced(tr.Problem):
+			t.problem(it, tr.Problem)
+		case tr.Condition != nil:
+			t.condition(it, tr.Condition)
+		}
+	}
+}
+
+// announced reports whether a transition is to be told: the end of a problem shows
+// in its condition.
+func announced(p *problem.Problem) bool {
+	return p.State == problem.Firing && p.MutedUntil.IsZero() && p.SuppressedBy == ""
+}
+
+func (t *table) problem(it *outbox.Item, p *problem.Problem) {
+	name, r := t.rule(p.Rule)
+	tell := telling{
+		item: it, severity: p.Severity, reason: p.Reason, message: p.Message,
+		object: part(p.Group), first: p.FirstSeen, last: p.LastSeen,
+	}
+	if p.Condition == "" {
+		tell.first = p.LastSeen // each occurrence is told by itself
+	}
+	if p.Group != "" { // else it is the whole node's problem, wherever it was seen last
+		tell.about = p.Pod
+	}
+	if tell.about != "" {
+		tell.object = tell.about
+		r.OnPods++
+		if s := t.tell(r, key{name, tell.about, ""}, &tell); s == nil {
+			tell.untold = true
+			count(&r.Untold, AstrayBudget, 1)
+		} else if s.Astray != "" {
+			tell.untold = true
+		}
+	}
+	if t.saidByCondition(it, p) {
+		return
+	}
+	r.Happened++
+	k := key{rule: name}
+	if tell.about == "" && p.Group != "" {
+		k.part = tell.object
+	}
+	if k.part != "" && t.tell(r, k, &tell) != nil {
+		return
+	}
+	k.part = ""
+	if t.tell(r, k, &tell) == nil {
+		count(&r.Dropped, AstrayRoom, 1)
+	}
+}
+
+// saidByCondition reports whether an Event of the same entry says on the Node what
+// the problem's own would: that a condition is True now because of it.
+func (t *table) saidByCondition(it *outbox.Item, p *problem.Problem) bool {
+	if p.Condition == "" || t.conditions[p.Condition] == problem.True {
+		return false
+	}
+	for i := range it.Transitions {
+		c := it.Transitions[i].Condition
+		if c != nil && c.Type == p.Condition && c.Status == problem.True && c.Reason == p.Reason && strings.HasPrefix(c.Message, p.Message) {
+			return true
+		}
+	}
+	return false
+}
+
+// condition tells of a changed status. What a condition begins with is news only
+// when it is True: a node that joins the cluster has nothing to tell of health.
+func (t *table) condition(it *outbox.Item, c *problem.Condition) {
+	was, known := t.conditions[c.Type]
+	if was == c.Status || !known && len(t.conditions) == maxRules {
+		return
+	}
+	t.conditions[c.Type] = c.Status
+	if !known && c.Status != problem.True {
+		return
+	}
+	severity := problem.Warning
+	if c.Status == problem.False {
+		severity = problem.Info
+	}
+	name, r := t.rule(conditionPrefix + c.Type)
+	r.Happened++
+	tell := telling{
+		item: it, severity: severity, reason: c.Reason, object: c.Type,
+		message: c.Type + " is now " + string(c.Status) + ": " + c.Message,
+		first:   c.LastTransition, last: c.LastTransition,
+	}
+	if t.tell(r, key{rule: name, part: string(c.Status)}, &tell) == nil {
+		count(&r.Dropped, AstrayRoom, 1)
+	}
+}
+
+// rule returns what is kept under a name, and the name.
+func (t *table) rule(name string) (string, *rule) {
+	if r := t.rules[name]; r != nil {
+		return name, r
+	}
+	if len(t.rules) >= maxRules {
+		name = otherRule
+		if r := t.rules[name]; r != nil {
+			return name, r
+		}
+	}
+	r := &rule{}
+	t.rules[name] = r
+	return name, r
+}
+
+// tell counts an occurrence in its series, and begins that where there is none.
+// nil: it may not begin.
+func (t *table) tell(r *rule, k key, o *telling) *series {
+	s := t.live[k]
+	if s == nil {
+		if s = t.begin(r, k, o); s == nil {
+			return nil
+		}
+	}
+	s.Severity, s.Reason, s.Message, s.About = o.severity, reason(o.reason), bounded(o.message), o.about
+	s.Mixed = s.Mixed || s.Object != o.object
+	if s.Last.Before(o.last) {
+		s.Last = o.last
+	}
+	if s.Heard.Before(o.item.Now) {
+		s.Heard = o.item.Now
+	}
+	s.Count++
+	if s.Astray != "" {
+		t.astray(s, 1)
+	}
+	if o.untold && s.Pod == "" {
+		s.Untold++
+	}
+	return s
+}
+
+func (t *table) begin(r *rule, k key, o *telling) *series {
+	free := strings.HasPrefix(k.rule, conditionPrefix) || k.pod == "" && k.part == ""
+	switch {
+	case free && len(t.list)-t.own >= reserve:
+		return nil
+	case !free && (t.own >= t.max || !r.admit(o.item.Now, t.burst, t.refill)):
+		return nil
+	}
+	first := o.first
+	if first.IsZero() {
+		first = o.item.Now
+	}
+	t.order++
+	s := &series{Rule: k.rule, Pod: k.pod, Part: k.part, Order: t.order, Object: o.object, First: first.Round(0), Last: first.Round(0)}
+	if o.item.Kernel {
+		s.kernel = o.last
+	}
+	t.add(s)
+	return s
+}
+
+func (t *table) add(s *series) {
+	t.live[s.key()] = s
+	t.list = append(t.list, s)
+	if !s.free() {
+		t.own++
+	}
+}
+
+// free reports whether the series counts towards the reserve, not towards max.
+func (s *series) free() bool {
+	return strings.HasPrefix(s.Rule, conditionPrefix) || s.Pod == "" && s.Part == ""
+}
+
+// admit takes one series off the rule's budget, a token bucket kept as the time at
+// which it will be full again.
+func (r *rule) admit(now time.Time, burst int, refill time.Duration) bool {
+	free := r.Free
+	// More than a whole bucket ahead: the clock was set back.
+	if free.Before(now) || free.Sub(now) > time.Duration(burst)*refill {
+		free = now
+	}
+	if free.Sub(now) > time.Duration(burst-1)*refill {
+		return false
+	}
+	r.Free = free.Add(refill).Round(0)
+	return true
+}
+
+// lose gives a series up: what was not told yet, and what will still come.
+func (t *table) lose(s *series, why string) {
+	s.Astray = why
+	t.astray(s, s.Count-s.Acked)
+	if s.Pod == "" {
+		return
+	}
+	if onNode := t.live[key{rule: s.Rule}]; onNode != nil {
+		onNode.Untold += min(s.Count-s.Acked, onNode.Count-onNode.Untold)
+	}
+}
+
+// astray counts n occurrences that a given up series would have told.
+func (t *table) astray(s *series, n uint64) {
+	r := t.rules[s.Rule]
+	if s.Pod != "" {
+		count(&r.Untold, s.Astray, n)
+	} else {
+		count(&r.Dropped, s.Astray, n)
+	}
+}
+
+func count(m *map[string]uint64, why string, n uint64) {
+	if *m == nil {
+		*m = map[string]uint64{}
+	}
+	(*m)[why] += n
+}

@@ -1,0 +1,298 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/outbox"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+)
+
+func table1(t *testing.T) *table {
+	t.Helper()
+	c := Config{}.withDefaults()
+	return newTable(&c)
+}
+
+func at(sec float64) time.Time {
+	return time.Unix(1e9, 0).Add(time.Duration(sec * float64(time.Second)))
+}
+
+// kill is an entry of an OOM kill in a pod, at a time.
+func kill(pod string, sec float64) *outbox.Item {
+	return &outbox.Item{Now: at(sec), Kernel: true, Transitions: []problem.Transition{{Problem: &problem.Problem{
+		Rule: "oom-kill", Group: "container of " + pod, Pod: pod, Reason: "OOMKilling", Message: "killed in pod " + pod,
+		Severity: problem.Warning, State: problem.Firing, FirstSeen: at(0), LastSeen: at(sec),
+	}}}}
+}
+
+func (t *table) find(rule, pod, part string) *series { return t.live[key{rule, pod, part}] }
+
+// Of a storm over 300 pods some have an Event of their own; the Node's has all.
+func TestStormOverManyPods(t *testing.T) {
+	tb := table1(t)
+	for i := range 5000 {
+		tb.fold(kill(fmt.Sprint("pod-", i%300), float64(i)/1000))
+	}
+	onPods := uint64(0)
+	for _, s := range tb.list {
+		if s.Pod != "" {
+			onPods += s.Count
+		}
+	}
+	r, node := tb.rules["oom-kill"], tb.find("oom-kill", "", "")
+	if node == nil || node.Count != 5000 || r.Happened != 5000 {
+		t.Fatalf("the Node is told of %+v, want 5000", node)
+	}
+	if len(tb.list) != 21 || onPods+r.Untold[AstrayBudget] != 5000 || node.Untold != r.Untold[AstrayBudget] {
+		t.Errorf("%d series, %d told on pods, %v not", len(tb.list), onPods, r.Untold)
+	}
+	if !node.Mixed || !node.First.Equal(at(0)) || !node.Last.Equal(at(4.999)) {
+		t.Errorf("the Node's series is %+v", node)
+	}
+}
+
+func TestBudgetComesBack(t *testing.T) {
+	tb := table1(t)
+	began := func() (n int) {
+		for _, s := range tb.list {
+			if s.Pod != "" {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range 50 {
+		tb.fold(kill(fmt.Sprint("pod-", i), 0))
+	}
+	if n := began(); n != 20 {
+		t.Fatalf("%d series began at once, want 20", n)
+	}
+	for i := range 50 {
+		tb.fold(kill(fmt.Sprint("later-", i), 61))
+	}
+	if n := began(); n != 22 {
+		t.Fatalf("%d series after 61 s, want 22", n)
+	}
+	// The clock set back a day doesn't silence a rule for a day.
+	tb.fold(kill("yesterday", -86400))
+	if n := began(); n != 23 {
+		t.Errorf("%d series after the clock was set back, want 23", n)
+	}
+}
+
+// What happens to pods is one series on the Node, what happens to devices one each.
+func TestSeriesOnTheNode(t *testing.T) {
+	tb := table1(t)
+	disk := func(group string) *outbox.Item {
+		return &outbox.Item{Now: at(1), Transitions: []problem.Transition{{Problem: &problem.Problem{
+			Rule: "disk", Group: group, Reason: "R", State: problem.Firing, LastSeen: at(1),
+		}}}}
+	}
+	for range 3 {
+		tb.fold(disk("sda"))
+	}
+	tb.fold(disk("sdb"))
+	tb.fold(disk("")) // the whole node's
+	if a, b, c := tb.find("disk", "", part("sda")), tb.find("disk", "", part("sdb")), tb.find("disk", "", ""); a.Count != 3 || b.Count != 1 || c.Count != 1 {
+		t.Error(a, b, c)
+	}
+	for i := range 30 {
+		tb.fold(disk(fmt.Sprint("loop", i)))
+	}
+	rest := tb.find("disk", "", "")
+	if rest.Count != 1+12 || !rest.Mixed { // 18 of 30 were within the budget
+		t.Errorf("beyond the budget %+v", rest)
+	}
+	if r := tb.rules["disk"]; r.Happened != 35 || r.OnPods != 0 || len(r.Dropped) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A whole node's problem is not the pod's where it was seen last.
+func TestProblemOfTheNodeIsNotOnAPod(t *testing.T) {
+	tb := table1(t)
+	it := kill("pod-1", 1)
+	it.Transitions[0].Problem.Group = ""
+	tb.fold(it)
+	if len(tb.list) != 1 || tb.list[0].Pod != "" {
+		t.Errorf("%d series", len(tb.list))
+	}
+}
+
+func TestConditions(t *testing.T) {
+	tb := table1(t)
+	turn := func(typ string, status problem.Status, sec float64) *outbox.Item {
+		return &outbox.Item{Now: at(sec), Transitions: []problem.Transition{{Condition: &problem.Condition{
+			Type: typ, Status: status, Reason: "Because", Message: "of that", LastTransition: at(sec),
+		}}}}
+	}
+	for i, status := range []problem.Status{problem.False, problem.False, problem.True, problem.True, problem.Unknown, problem.True, problem.False} {
+		tb.fold(turn("KernelDeadlock", status, float64(i)))
+	}
+	want := map[problem.Status]uint64{problem.True: 2, problem.Unknown: 1, problem.False: 1}
+	for status, n := range want {
+		s := tb.find("condition/KernelDeadlock", "", string(status))
+		if s == nil || s.Count != n || s.Message != "KernelDeadlock is now "+string(status)+": of that" {
+			t.Errorf("%s: %+v, want %d", status, s, n)
+		}
+		if s != nil && (s.Severity == problem.Info) != (status == problem.False) {
+			t.Errorf("%s is told as %s", status, s.Severity)
+		}
+	}
+	tb.fold(turn("Other", problem.Unknown, 9)) // what it begins with
+	if tb.find("condition/Other", "", "Unknown") != nil {
+		t.Error("a condition's beginning was told")
+	}
+}
+
+// The Node is told once that a condition is True because of a problem.
+func TestProblemAndItsConditionAreToldOnce(t *testing.T) {
+	tb := table1(t)
+	p := &problem.Problem{
+		Rule: "kernel-deadlock", Group: "811", Pod: "u1", Condition: "KernelDeadlock", Reason: "TaskHung", Message: "postgres[811] stays",
+		Severity: problem.Critical, State: problem.Firing, FirstSeen: at(0), LastSeen: at(30),
+	}
+	c := &problem.Condition{Type: "KernelDeadlock", Status: problem.True, Reason: "TaskHung", Message: "postgres[811] stays", LastTransition: at(31)}
+	tb.fold(&outbox.Item{Now: at(31), Transitions: []problem.Transition{{Problem: p}, {Condition: c}}})
+	if len(tb.list) != 2 || tb.find("kernel-deadlock", "u1", "") == nil || tb.find("condition/KernelDeadlock", "", "True") == nil {
+		t.Fatalf("%d series", len(tb.list))
+	}
+	if s := tb.find("kernel-deadlock", "u1", ""); !s.First.Equal(at(0)) || !s.Last.Equal(at(30)) {
+		t.Errorf("times of the fault: %s to %s", s.First, s.Last)
+	}
+	// A second one, while the condition is True already, is told by itself.
+	second := *p
+	second.Group, second.Message = "812", "other[812] stays"
+	more := *c
+	more.Message += " (and 1 more)"
+	tb.fold(&outbox.Item{Now: at(40), Transitions: []problem.Transition{{Problem: &second}, {Condition: &more}}})
+	if s := tb.find("kernel-deadlock", "", ""); s == nil || s.Count != 1 || tb.find("condition/KernelDeadlock", "", "True").Count != 1 {
+		t.Errorf("%d series", len(tb.list))
+	}
+}
+
+func TestBounds(t *testing.T) {
+	c := Config{MaxSeries: 10, Burst: 1000}.withDefaults()
+	tb := newTable(&c)
+	for i := range 3000 {
+		it := kill(fmt.Sprint("pod-", i), 0)
+		it.Transitions[0].Problem.Rule = fmt.Sprint("rule-", i%1500)
+		tb.fold(it)
+	}
+	if len(tb.list) > 10+reserve || len(tb.rules) > maxRules+1 {
+		t.Errorf("%d series, %d rules", len(tb.list), len(tb.rules))
+	}
+	happened, told, dropped := uint64(0), uint64(0), uint64(0)
+	for _, r := range tb.rules {
+		happened += r.Happened
+		dropped += r.Dropped[AstrayRoom]
+	}
+	for _, s := range tb.list {
+		if s.Pod == "" {
+			told += s.Count
+		}
+	}
+	if happened != 3000 || told+dropped != 3000 || dropped == 0 {
+		t.Errorf("%d happened, %d told, %d dropped", happened, told, dropped)
+	}
+}
+
+func TestText(t *testing.T) {
+	shop := func(uid string) (pods.Pod, bool) {
+		return pods.Pod{Namespace: "shop", Name: "web-1"}, uid == "u1"
+	}
+	for _, c := range []struct {
+		s    series
+		want string
+	}{
+		{series{Message: "killed in pod u1 container c", About: "u1"}, "killed in pod shop/web-1 container c"},
+		{series{Message: "killed", About: "u1"}, "killed (pod shop/web-1)"},
+		{series{Message: "killed", About: "u1", Pod: "u1"}, "killed"},
+		{series{Message: "killed", About: "u2"}, "killed (pod u2)"},
+		{series{Message: "killed in pod u2", About: "u2"}, "killed in pod u2"},
+		{series{Message: "killed", Mixed: true, Count: 7, Untold: 2}, "(the latest of several) killed (2 of 7 not told on their pods)"},
+	} {
+		if got := c.s.text(shop); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	long := series{Message: bounded(strings.Repeat("ä\x1b\n", 1000)), Untold: 1, Count: 2}
+	if got := long.text(shop); len(got) > maxMessage || !strings.HasSuffix(got, "…"+" (1 of 2 not told on their pods)") || strings.ContainsAny(got, "\x1b\n") {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
+
+func TestReason(t *testing.T) {
+	for in, want := range map[string]string{
+		"OOMKilling": "OOMKilling", "ntp is down": "NtpIsDown", "disk-full_now": "DiskFullNow", "9lives": "Lives", "": "Problem",
+		"\x1b[31m": "M", "…": "Problem", strings.Repeat("A", 300): strings.Repeat("A", maxReason),
+	} {
+		if got := reason(in); got != want {
+			t.Errorf("%q gives %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestLabelsAreBounded(t *testing.T) {
+	many := map[string]string{}
+	for i := range 500 {
+		many[fmt.Sprintf("key-%03d", i)] = strings.Repeat("v", 63)
+	}
+	got := boundedLabels(many)
+	if len(got) != maxLabels || got["key-000"] == "" || got["key-064"] != "" {
+		t.Errorf("%d labels", len(got))
+	}
+	if boundedLabels(nil) != nil {
+		t.Error("no labels became some")
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for n := range 100 {
+		if d := backoff(n, lastRetry); d < firstRetry/2 || d > lastRetry || n > 10 && d < lastRetry/2 {
+			t.Errorf("after %d failures %s", n, d)
+		}
+	}
+}
+
+func FuzzReason(f *testing.F) {
+	f.Add("ntp is down")
+	f.Fuzz(func(t *testing.T, in string) {
+		got := reason(in)
+		if got == "" || len(got) > maxReason || got[0] < 'A' || got[0] > 'Z' || strings.ContainsFunc(got, func(r rune) bool {
+			return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9')
+		}) {
+			t.Errorf("%q gives %q", in, got)
+		}
+	})
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("killed in pod u1", "u1")
+	f.Fuzz(func(t *testing.T, message, about string) {
+		s := series{Message: bounded(message), About: "u1", Untold: 3, Count: 9, Mixed: true}
+		got := s.text(func(string) (pods.Pod, bool) { return pods.Pod{Namespace: "n", Name: "p"}, about != "" })
+		if len(got) > maxMessage || strings.ContainsAny(got, "\x00\n\r\x1b") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func BenchmarkFold(b *testing.B) {
+	c := Config{}.withDefaults()
+	tb := newTable(&c)
+	items := make([]*outbox.Item, 300)
+	for i := range items {
+		items[i] = kill(fmt.Sprint("pod-", i), 1)
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		tb.fold(items[i%300])
+		i++
+	}
+}

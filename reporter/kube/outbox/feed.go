@@ -1,0 +1,139 @@
+package outbox
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// Item is what a sender gets of one journal entry.
+type Item struct {
+	Seq uint64 // of the entry; 0: the journal could not take it
+	Now time.Time
+	// Kernel says that the entry's event is a kernel's record, so that its time is
+	// the kernel's.
+	Kernel      bool
+	Transitions []problem.Transition
+}
+
+// MaxQueue bounds the entries that wait in memory, each of some hundred bytes and
+// its messages. What comes beyond it is read from the journal's files when its turn
+// comes.
+const MaxQueue = 1024
+
+// Feed hands on the entries of a journal that have transitions, in order, each
+// once. [Feed.Entry] may be called from any goroutine, [Feed.Drain] from one at a
+// time.
+type Feed struct {
+	dir  string
+	wake chan struct{}
+
+	mu      sync.Mutex
+	queue   []Item
+	last    uint64 // the newest entry that Entry has seen
+	missing bool   // entries up to last are in the journal only
+	lost    uint64 // entries without a number that found no room
+
+	// Drain's own.
+	seq   uint64
+	spare []Item
+}
+
+// NewFeed returns a Feed of the journal in dir that begins behind the entry of
+// sequence number after. What the journal holds already is handed on first.
+func NewFeed(dir string, after uint64) *Feed {
+	return &Feed{dir: dir, wake: make(chan struct{}, 1), last: after, seq: after, missing: true}
+}
+
+// Entry takes an entry that was just appended. It does not block and keeps none of
+// the entry's memory but the problems and conditions that its transitions point to.
+func (f *Feed) Entry(e journal.Entry) {
+	f.mu.Lock()
+	if e.Seq > f.last {
+		f.missing = f.missing || e.Seq > f.last+1
+		f.last = e.Seq
+	}
+	switch {
+	case len(e.Transitions) == 0:
+	case e.Seq == 0 && len(f.queue) == MaxQueue:
+		f.lost++
+	case e.Seq == 0 || !f.missing && len(f.queue) < MaxQueue:
+		f.queue = append(f.queue, Item{
+			Seq: e.Seq, Now: e.Now, Transitions: slices.Clone(e.Transitions),
+			Kernel: e.Event != nil && e.Event.CPU != event.NoCPU,
+		})
+	default:
+		f.missing = true
+	}
+	wake := len(e.Transitions) > 0
+	f.mu.Unlock()
+	if wake {
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Wake is told when there is something to drain.
+func (f *Feed) Wake() <-chan struct{} { return f.wake }
+
+// Drain calls fold for each entry that has come, and returns the sequence number
+// up to which it has, and how many entries are lost: dropped from the journal
+// before they could be read, or never in it and without room here.
+func (f *Feed) Drain(fold func(Item)) (seq, lost uint64, err error) {
+	f.mu.Lock()
+	batch, missing, last := f.queue, f.missing, f.last
+	f.queue, f.missing = f.spare[:0], false
+	lost, f.lost = f.lost, 0
+	f.mu.Unlock()
+
+	for _, it := range batch {
+		if it.Seq != 0 && it.Seq <= f.seq {
+			continue // read from the files before
+		}
+		fold(it)
+		f.seq = max(f.seq, it.Seq)
+	}
+	clear(batch)
+	f.spare = batch[:0]
+	if missing {
+		n, err := f.read(fold)
+		lost += n
+		if err != nil {
+			f.mu.Lock()
+			f.missing = true
+			f.mu.Unlock()
+			return f.seq, lost, err
+		}
+		// An entry up to last was appended before Entry was told of it, so that what
+		// the files don't have is gone.
+		if last > f.seq {
+			lost += last - f.seq
+		}
+	}
+	f.seq = max(f.seq, last)
+	return f.seq, lost, nil
+}
+
+// read folds what the journal's files have behind f.seq.
+func (f *Feed) read(fold func(Item)) (lost uint64, err error) {
+	// Damaged lines show as gaps between the numbers.
+	_, err = journal.Read(f.dir, f.seq, func(e journal.Entry) error {
+		lost += e.Seq - f.seq - 1
+		f.seq = e.Seq
+		if len(e.Transitions) > 0 {
+			fold(Item{Seq: e.Seq, Now: e.Now, Transitions: e.Transitions, Kernel: e.Event != nil && e.Event.CPU != event.NoCPU})
+		}
+		return nil
+	})
+	if err != nil {
+		return lost, fmt.Errorf("catch up with the journal: %w", err)
+	}
+	return lost, nil
+}

@@ -1,0 +1,217 @@
+package outbox_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kube/outbox"
+)
+
+func open(t *testing.T, dir string, o journal.Options) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+// add appends an entry; its problem's count is i.
+func add(t *testing.T, j *journal.Journal, i int) journal.Entry {
+	t.Helper()
+	e := journal.Entry{Now: time.Unix(int64(i), 0), Transitions: []problem.Transition{{Problem: &problem.Problem{Rule: "r", Count: uint64(i)}}}}
+	seq, err := j.Append(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Seq = seq
+	return e
+}
+
+type collected struct{ counts []uint64 }
+
+func (c *collected) fold(it outbox.Item) {
+	for _, tr := range it.Transitions {
+		c.counts = append(c.counts, tr.Problem.Count)
+	}
+}
+
+func upTo(n int) []uint64 {
+	var out []uint64
+	for i := range n {
+		out = append(out, uint64(i+1))
+	}
+	return out
+}
+
+func TestFeedHandsOnEachEntryOnce(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, journal.Options{})
+	for i := 1; i <= 5; i++ {
+		add(t, j, i) // before the feed was there
+	}
+	f := outbox.NewFeed(dir, 2)
+	f.Entry(add(t, j, 6))
+	var c collected
+	seq, lost, err := f.Drain(c.fold)
+	if err != nil || lost != 0 || seq != 6 || !slices.Equal(c.counts, []uint64{3, 4, 5, 6}) {
+		t.Fatalf("seq %d, lost %d, error %v, entries %v", seq, lost, err, c.counts)
+	}
+	add(t, j, 7) // nobody told of it: seen by the gap
+	f.Entry(add(t, j, 8))
+	if seq, lost, err = f.Drain(c.fold); err != nil || lost != 0 || seq != 8 || !slices.Equal(c.counts, []uint64{3, 4, 5, 6, 7, 8}) {
+		t.Fatalf("seq %d, lost %d, error %v, entries %v", seq, lost, err, c.counts)
+	}
+}
+
+func TestFeedReadsFromTheJournalWhatItHasNoRoomFor(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, journal.Options{})
+	f := outbox.NewFeed(dir, 0)
+	var c collected
+	if _, _, err := f.Drain(c.fold); err != nil {
+		t.Fatal(err)
+	}
+	n := outbox.MaxQueue*2 + 17
+	for i := 1; i <= n; i++ {
+		f.Entry(add(t, j, i))
+	}
+	seq, lost, err := f.Drain(c.fold)
+	if err != nil || lost != 0 || seq != uint64(n) || !slices.Equal(c.counts, upTo(n)) {
+		t.Fatalf("seq %d, lost %d, error %v, %d entries", seq, lost, err, len(c.counts))
+	}
+}
+
+func TestFeedHandsOnWhatTheJournalCouldNotTake(t *testing.T) {
+	f := outbox.NewFeed(t.TempDir(), 0)
+	var c collected
+	if _, _, err := f.Drain(c.fold); err != nil {
+		t.Fatal(err)
+	}
+	for i := range outbox.MaxQueue + 3 {
+		f.Entry(journal.Entry{Transitions: []problem.Transition{{Problem: &problem.Problem{Count: uint64(i + 1)}}}})
+	}
+	seq, lost, err := f.Drain(c.fold)
+	if err != nil || seq != 0 || lost != 3 || !slices.Equal(c.counts, upTo(outbox.MaxQueue)) {
+		t.Fatalf("seq %d, lost %d, error %v, %d entries", seq, lost, err, len(c.counts))
+	}
+}
+
+func TestFeedCountsWhatTheJournalHasDropped(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, journal.Options{MaxBytes: 16 << 10, SegmentBytes: 2 << 10})
+	const n = 500
+	for i := 1; i <= n; i++ {
+		add(t, j, i)
+	}
+	f := outbox.NewFeed(dir, 10)
+	var c collected
+	seq, lost, err := f.Drain(c.fold)
+	if err != nil || seq != n || lost == 0 || lost+uint64(len(c.counts)) != n-10 {
+		t.Fatalf("seq %d, lost %d, error %v, %d entries", seq, lost, err, len(c.counts))
+	}
+}
+
+func TestFeedKeepsUpWithAWriter(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, journal.Options{})
+	f := outbox.NewFeed(dir, 0)
+	const n = 5000
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 1; i <= n; i++ {
+			f.Entry(add(t, j, i))
+		}
+	})
+	var c collected
+	deadline := time.Now().Add(time.Minute)
+	for len(c.counts) < n && time.Now().Before(deadline) {
+		<-f.Wake()
+		if _, lost, err := f.Drain(c.fold); lost != 0 || err != nil {
+			t.Fatal(lost, err)
+		}
+	}
+	wg.Wait()
+	if !slices.Equal(c.counts, upTo(n)) {
+		t.Fatalf("%d entries", len(c.counts))
+	}
+}
+
+func TestFeedTellsKernelRecords(t *testing.T) {
+	f := outbox.NewFeed(t.TempDir(), 0)
+	if _, _, err := f.Drain(nil); err != nil {
+		t.Fatal(err)
+	}
+	tr := []problem.Transition{{Problem: &problem.Problem{}}}
+	f.Entry(journal.Entry{Seq: 1, Transitions: tr, Event: &event.Event{CPU: 3}})
+	f.Entry(journal.Entry{Seq: 2, Transitions: tr, Event: &event.Event{CPU: event.NoCPU}})
+	f.Entry(journal.Entry{Seq: 3, Transitions: tr})
+	var kernel []bool
+	if _, _, err := f.Drain(func(it outbox.Item) { kernel = append(kernel, it.Kernel) }); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(kernel, []bool{true, false, false}) {
+		t.Fatal(kernel)
+	}
+}
+
+func TestFileKeepsTheOldValueUntilTheNewOneIsWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	var got string
+	if found, err := (outbox.File{Path: path}).Load(&got); found || err != nil {
+		t.Fatal(found, err)
+	}
+	if err := (outbox.File{Path: path}).Save("one"); err != nil {
+		t.Fatal(err)
+	}
+	f := outbox.File{Path: path, Written: func() {
+		var old, beside string
+		if _, err := (outbox.File{Path: path}).Load(&old); err != nil || old != "one" {
+			t.Error(old, err)
+		}
+		if _, err := (outbox.File{Path: path + ".new"}).Load(&beside); err != nil || beside != "two" {
+			t.Error(beside, err)
+		}
+	}}
+	if err := f.Save("two"); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := f.Load(&got); !found || err != nil || got != "two" {
+		t.Fatal(found, got, err)
+	}
+	if err := os.WriteFile(path, []byte(`"tor`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := f.Load(&got); !found || err == nil {
+		t.Fatal("a torn file was read: " + strconv.FormatBool(found))
+	}
+}
+
+func BenchmarkEntry(b *testing.B) {
+	f := outbox.NewFeed(b.TempDir(), 0)
+	if _, _, err := f.Drain(nil); err != nil {
+		b.Fatal(err)
+	}
+	e := journal.Entry{Transitions: []problem.Transition{{Problem: &problem.Problem{Count: rand.Uint64()}}}}
+	fold := func(outbox.Item) {}
+	b.ReportAllocs()
+	for b.Loop() {
+		e.Seq++
+		f.Entry(e)
+		if e.Seq%512 == 0 {
+			if _, _, err := f.Drain(fold); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package pods
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestGonePodsAreRememberedForAWhileAndUpToANumber(t *testing.T) {
+	g := newGone(time.Minute, 3)
+	t0 := time.Unix(1000, 0)
+	for i := range 5 {
+		uid := fmt.Sprint("u", i)
+		g.add([]string{uid, uid + "-other"}, Pod{UID: uid}, t0.Add(time.Duration(i)*time.Second))
+	}
+	if g.size() != 3 || len(g.byUID) != 6 {
+		t.Fatalf("%d pods under %d names, want 3 under 6", g.size(), len(g.byUID))
+	}
+	if _, ok := g.find("u1", t0.Add(5*time.Second)); ok {
+		t.Error("a pod beyond the bound is known")
+	}
+	if p, ok := g.find("u2-other", t0.Add(61*time.Second)); !ok || p.UID != "u2" {
+		t.Error("a pod is forgotten too soon")
+	}
+	if _, ok := g.find("u2", t0.Add(62*time.Second)); ok {
+		t.Error("a pod is known for too long")
+	}
+	g.add([]string{"u3"}, Pod{UID: "u3", Name: "again"}, t0.Add(62*time.Second))
+	if p, ok := g.find("u3", t0.Add(63*time.Second)); !ok || p.Name != "again" {
+		t.Error("the older deletion took the newer with it")
+	}
+}

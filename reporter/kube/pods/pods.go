@@ -1,0 +1,162 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Pod is what is known of a pod. Labels is shared and must not be changed.
+type Pod struct {
+	// UID is by which Events of the pod are found: the object's, or of a static
+	// pod's mirror the one that kubelet gave the pod itself.
+	UID       string            `json:"uid"`
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	Labels    map[string]string `json:"-"`
+}
+
+// Config says which pods are watched and what is remembered.
+type Config struct {
+	Client metadata.Interface
+	Node   string
+	// Remember is for how long a deleted pod is known; default 10 minutes.
+	Remember time.Duration
+	// MaxGone bounds the deleted pods that are remembered, the oldest go first;
+	// default 1000.
+	MaxGone int
+}
+
+// Watch follows the pods of one node. It is safe for concurrent use.
+type Watch struct {
+	informer cache.SharedIndexInformer
+	gone     *gone
+	once     sync.Once
+}
+
+// byUID indexes pods by each UID under which a control group may name them.
+const byUID = "uid"
+
+// New returns a Watch that knows nothing until it runs.
+func New(cfg Config) (*Watch, error) {
+	if cfg.Client == nil || cfg.Node == "" {
+		return nil, errors.New("watch pods: client and node are needed")
+	}
+	if cfg.Remember <= 0 {
+		cfg.Remember = 10 * time.Minute
+	}
+	if cfg.MaxGone <= 0 {
+		cfg.MaxGone = 1000
+	}
+	w := &Watch{gone: newGone(cfg.Remember, cfg.MaxGone)}
+	ofNode := fields.OneTermEqualSelector("spec.nodeName", cfg.Node).String()
+	w.informer = metadatainformer.NewFilteredMetadataInformer(
+		cfg.Client, corev1.SchemeGroupVersion.WithResource("pods"), metav1.NamespaceAll, 0,
+		cache.Indexers{byUID: uidsOf},
+		func(o *metav1.ListOptions) { o.FieldSelector = ofNode },
+	).Informer()
+	if err := w.informer.SetTransform(trim); err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: w.deleted,
+		// A pod that is deleted and made anew while nobody watched shows as changed.
+		UpdateFunc: func(old, now any) {
+			if o, ok := old.(*metav1.PartialObjectMetadata); ok && o.UID != now.(*metav1.PartialObjectMetadata).UID {
+				w.deleted(o)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	return w, nil
+}
+
+// Run watches until ctx ends. It may be called once.
+func (w *Watch) Run(ctx context.Context) error {
+	w.once.Do(func() { w.informer.RunWithContext(ctx) })
+	return nil
+}
+
+// Synced reports whether all pods of the node have been seen.
+func (w *Watch) Synced() bool { return w.informer.HasSynced() }
+
+// Pod returns the pod that a control group names by uid.
+func (w *Watch) Pod(uid string) (Pod, bool) {
+	found, err := w.informer.GetIndexer().ByIndex(byUID, uid)
+	if err == nil && len(found) > 0 {
+		if m, ok := found[0].(*metav1.PartialObjectMetadata); ok {
+			return podOf(m), true
+		}
+	}
+	return w.gone.find(uid, time.Now())
+}
+
+// Gone returns how many deleted pods are remembered.
+func (w *Watch) Gone() int { return w.gone.size() }
+
+func (w *Watch) deleted(o any) {
+	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = last.Obj
+	}
+	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
+		uids, err := uidsOf(m)
+		if err == nil {
+			w.gone.add(uids, podOf(m), time.Now())
+		}
+	}
+}
+
+// uidsOf returns the UIDs by which the pod's control groups may go. kubelet names
+// those of a static pod by the hash of its manifest, which the mirror pod has as an
+// annotation; 32 hex digits, with dashes as a UID's where a reader of control groups
+// put them in.
+func uidsOf(o any) ([]string, error) {
+	m, ok := o.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return nil, fmt.Errorf("index pods: %T is no metadata", o)
+	}
+	uids := []string{string(m.UID)}
+	if hash := m.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
+		uids = append(uids, hash)
+		if len(hash) == 32 && !strings.Contains(hash, "-") {
+			uids = append(uids, hash[:8]+"-"+hash[8:12]+"-"+hash[12:16]+"-"+hash[16:20]+"-"+hash[20:])
+		}
+	}
+	return uids, nil
+}
+
+func podOf(m *metav1.PartialObjectMetadata) Pod {
+	p := Pod{UID: string(m.UID), Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}
+	// kubelet puts its own Events of a static pod on this UID, and kubectl looks for
+	// it (describe pod).
+	if hash := m.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
+		p.UID = hash
+	}
+	return p
+}
+
+// trim keeps what is looked at: most of a pod's metadata is who manages its fields.
+func trim(o any) (any, error) {
+	m, ok := o.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return o, nil
+	}
+	kept := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta}
+	kept.UID, kept.Namespace, kept.Name, kept.Labels, kept.ResourceVersion = m.UID, m.Namespace, m.Name, m.Labels, m.ResourceVersion
+	if hash, ok := m.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: hash}
+	}
+	return kept, nil
+}

@@ -1,0 +1,98 @@
+package pods_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatal("not in a minute: " + what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func watch(t *testing.T, node string) *pods.Watch {
+	t.Helper()
+	client, err := metadata.NewForConfig(cluster.Server(t).Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := pods.New(pods.Config{Client: client, Node: node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	until(t, "all pods are seen", w.Synced)
+	return w
+}
+
+func TestPodsOfTheNode(t *testing.T) {
+	server := cluster.Server(t)
+	node, other, ns := server.Node(t), server.Node(t), server.Namespace(t)
+	before := server.Pod(t, ns, "before", node)
+	w := watch(t, node)
+	if p, ok := w.Pod(string(before.UID)); !ok || p.Namespace != ns || p.Name != "before" || p.Labels["app"] != "before" || p.UID != string(before.UID) {
+		t.Errorf("%+v, %v", p, ok)
+	}
+	elsewhere := server.Pod(t, ns, "elsewhere", other)
+	after := server.Pod(t, ns, "after", node)
+	known := func(p *corev1.Pod) bool { _, ok := w.Pod(string(p.UID)); return ok }
+	until(t, "the new pod is known", func() bool { return known(after) })
+	if known(elsewhere) {
+		t.Error("a pod of another node is known")
+	}
+
+	server.DeletePod(t, ns, "after")
+	until(t, "the deletion is seen", func() bool { return w.Gone() == 1 })
+	if !known(after) {
+		t.Error("a pod is forgotten as soon as it is deleted")
+	}
+	again := server.Pod(t, ns, "after", node)
+	until(t, "the pod of the same name is known", func() bool { return known(again) })
+	if !known(after) {
+		t.Error("the pod of the same name took its place")
+	}
+}
+
+// kubelet names the control groups of a static pod by its manifest's hash, and puts
+// its Events on that; so does kubectl look for them.
+func TestStaticPod(t *testing.T) {
+	server := cluster.Server(t)
+	node, ns := server.Node(t), server.Namespace(t)
+	const hash = "b1946ac92492d2347c6235b4d2611184"
+	mirror, err := server.Client().CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "etcd-" + node, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: hash}},
+		Spec: corev1.PodSpec{
+			NodeName: node, AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none:1"}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, node)
+	for _, uid := range []string{hash, "b1946ac9-2492-d234-7c62-35b4d2611184", string(mirror.UID)} {
+		if p, ok := w.Pod(uid); !ok || p.UID != hash || p.Name != mirror.Name {
+			t.Errorf("%s: %+v, %v", uid, p, ok)
+		}
+	}
+}
