@@ -32,6 +32,8 @@ type entry struct {
 	ours    bool              // it is as this run wrote it, or found it, in this Node object
 	sent    problem.Condition // by the last write, whether its answer came or not
 
+	blocked time.Time // the API refuses it: not tried again before
+
 	flips   []time.Time // when others wrote over it, the newest last; at most maxFlips
 	until   time.Time   // it is left to manager until then
 	manager string
@@ -83,6 +85,9 @@ func (l *ledger) want(list []problem.Condition) {
 			e.api, e.present = l.find(c.Type)
 			l.entries[c.Type] = e
 		}
+		if c.Status != e.want.Status {
+			e.blocked = time.Time{} // what was refused of the other may be taken of this
+		}
 		e.want, e.wanted = c, true
 	}
 }
@@ -125,6 +130,8 @@ func (l *ledger) due(now time.Time) (write, remove []string, again time.Time) {
 			again = sooner(again, e.until)
 		case e.wanted && e.asWanted():
 			e.ours = true
+		case now.Before(e.blocked):
+			again = sooner(again, e.blocked)
 		case e.wanted && l.held(e, now):
 			again = sooner(again, l.start.Add(holdUnknown))
 		case e.wanted:
@@ -136,6 +143,16 @@ func (l *ledger) due(now time.Time) (write, remove []string, again time.Time) {
 	slices.Sort(write)
 	slices.Sort(remove)
 	return write, remove, again
+}
+
+// refuses reports whether a type waits because the API has refused it.
+func (l *ledger) refuses(now time.Time) bool {
+	for _, e := range l.entries {
+		if now.Before(e.blocked) && !(e.wanted && e.asWanted()) {
+			return true
+		}
+	}
+	return false
 }
 
 // sooner returns the earlier of two times; zero is never.

@@ -1,7 +1,10 @@
 package conditions
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -16,7 +19,8 @@ import (
 func answer(w http.ResponseWriter, code int, reason string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as the test says","reason":%q,"code":%d}`, reason, code)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as the test says","reason":%q,"code":%d,"details":{"retryAfterSeconds":%s}}`,
+		reason, code, cmp.Or(w.Header().Get("Retry-After"), "0"))
 }
 
 func TestFailedWritesAreTriedAgain(t *testing.T) {
@@ -32,6 +36,10 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 			w.Header().Set("Retry-After", "1")
 			answer(w, http.StatusTooManyRequests, "TooManyRequests")
 		}},
+		"throttled by priority and fairness": {Throttled, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
+		}},
 		"internal error": {ServerError, func(w http.ResponseWriter, _ *http.Request) {
 			answer(w, http.StatusInternalServerError, "InternalError")
 		}},
@@ -39,7 +47,6 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 			http.Error(w, "no server", http.StatusServiceUnavailable)
 		}},
 		"forbidden": {Forbidden, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusForbidden, "Forbidden") }},
-		"invalid":   {Refused, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusUnprocessableEntity, "Invalid") }},
 		"hangs": {TimedOut, func(_ http.ResponseWriter, r *http.Request) {
 			select {
 			case <-hang:
@@ -74,7 +81,7 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 				t.Errorf("stats: %+v", s)
 			}
 			sent := p.sent()
-			if name == "throttled" {
+			if c.outcome == Throttled {
 				for i := 1; i < 4; i++ {
 					if gap := sent[i].Sub(sent[i-1]); gap < 990*time.Millisecond {
 						t.Errorf("the API asked for 1 s, and was asked again after %s", gap)
@@ -258,5 +265,39 @@ func TestAFleetStartsApart(t *testing.T) {
 	}
 	if n := len(p.sent()); n != agents {
 		t.Errorf("%d writes of %d agents", n, agents)
+	}
+}
+
+// What a policy refuses of one type keeps no other from being written.
+func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
+	server := cluster.Server(t)
+	p, config := newProxy(t, server)
+	p.do(func(w http.ResponseWriter, r *http.Request) bool {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		if !bytes.Contains(text, []byte("DiskStalled")) {
+			return false
+		}
+		answer(w, http.StatusUnprocessableEntity, "Invalid")
+		return true
+	})
+	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
+	others := []problem.Condition{deadlocked(), cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly")}
+	r.set(append(others, cond("DiskStalled", problem.True, "Stalled"))...)
+	for _, c := range others {
+		r.waitStatus(c)
+	}
+	// Later changes too.
+	r.set(healthy(), cond("DiskStalled", problem.True, "Stalled"))
+	r.waitStatus(healthy())
+	r.waitFor("the other is removed", func() bool { return r.status("ReadonlyFilesystem") == nil })
+	if _, all := r.Acked(); all {
+		t.Error("all is said to be acknowledged")
+	}
+	if s := r.Stats(); s.Writes[Refused] > 4 || s.Writes[Refused] < 2 {
+		t.Errorf("stats: %+v", s)
 	}
 }

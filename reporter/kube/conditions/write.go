@@ -52,6 +52,9 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 		}
 	})
 	if err != nil {
+		if outcome == Refused && p.isolate(slices.Concat(write, remove), err, done) {
+			return
+		}
 		p.fail(err, outcome, done)
 		return
 	}
@@ -72,6 +75,20 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	if p.config.OnAck != nil {
 		p.config.OnAck(ack)
 	}
+}
+
+// isolate finds out which type it is that the API refuses, by writing one at a time,
+// so that the others are not held up by it. It reports whether it knows how to go on.
+func (p *Patcher) isolate(names []string, err error, now time.Time) bool {
+	if len(names) > 1 {
+		again := p.single // not all types can be told apart: a heartbeat has them all
+		p.single = true
+		return !again
+	}
+	e := p.ledger.entries[names[0]]
+	e.blocked = now.Add(blockFor)
+	p.config.Log.Warn("condition is refused by the API", "condition", names[0], "node", p.config.Node, "error", err)
+	return true
 }
 
 // fail sets when the next try is.
