@@ -1,10 +1,8 @@
 package conditions
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -265,39 +263,5 @@ func TestAFleetStartsApart(t *testing.T) {
 	}
 	if n := len(p.sent()); n != agents {
 		t.Errorf("%d writes of %d agents", n, agents)
-	}
-}
-
-// What a policy refuses of one type keeps no other from being written.
-func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
-	server := cluster.Server(t)
-	p, config := newProxy(t, server)
-	p.do(func(w http.ResponseWriter, r *http.Request) bool {
-		text, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		r.Body = io.NopCloser(bytes.NewReader(text))
-		if !bytes.Contains(text, []byte("DiskStalled")) {
-			return false
-		}
-		answer(w, http.StatusUnprocessableEntity, "Invalid")
-		return true
-	})
-	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
-	others := []problem.Condition{deadlocked(), cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly")}
-	r.set(append(others, cond("DiskStalled", problem.True, "Stalled"))...)
-	for _, c := range others {
-		r.waitStatus(c)
-	}
-	// Later changes too.
-	r.set(healthy(), cond("DiskStalled", problem.True, "Stalled"))
-	r.waitStatus(healthy())
-	r.waitFor("the other is removed", func() bool { return r.status("ReadonlyFilesystem") == nil })
-	if _, all := r.Acked(); all {
-		t.Error("all is said to be acknowledged")
-	}
-	if s := r.Stats(); s.Writes[Refused] > 4 || s.Writes[Refused] < 2 {
-		t.Errorf("stats: %+v", s)
 	}
 }

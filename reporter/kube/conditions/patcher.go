@@ -178,8 +178,9 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 	case now.Before(p.last.Add(p.config.Coalesce)):
 		return p.last.Add(p.config.Coalesce)
 	}
-	if p.single && !beats {
+	if p.single && len(write)+len(remove) > 0 {
 		write, remove = first(write, remove)
+		beats = false // it has all types: first they are told apart
 	}
 	p.write(ctx, write, remove, beats, now)
 	return time.Now()
