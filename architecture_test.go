@@ -46,6 +46,8 @@ var mayImport = map[string][]string{
 	"collector/ingest":        {"collector/event", "collector/hostfs"},
 	"collector/ingest/report": {},
 	"collector/ingest/client": {"collector/ingest/report"},
+	// What talks to Kubernetes.
+	"reporter/kube/conditions": {"detector/problem"},
 
 	// Figures of the node, which are no events.
 	"collector/systemstats": {"collector/event"},

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 )
 
 const (
@@ -188,6 +190,13 @@ func restConfig(k *kubeSettings) (*rest.Config, error) {
 	}
 	c.QPS, c.Burst = k.QPS, k.Burst
 	c.UserAgent = "kernosis/" + version
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	if file := c.BearerTokenFile; file != "" {
+		// The file is read again when its token was refused; client-go itself would
+		// use an expired one for up to a minute.
+		c.BearerToken, c.BearerTokenFile = "", ""
+		c.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file)))
+	}
 	return c, nil
 }
 

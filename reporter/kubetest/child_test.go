@@ -139,7 +139,7 @@ func TestAnOrdinaryUserCanRunIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Root's cache and go's folder of test programs are for root alone.
-	dir, err := os.MkdirTemp("", "kubetest-user-")
+	dir, err := os.MkdirTemp("", "kubetest-user-") //nolint:usetesting // the folder of a test is below one for root alone
 	if err != nil {
 		t.Fatal(err)
 	}

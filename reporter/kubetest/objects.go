@@ -1,6 +1,7 @@
 package kubetest
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
@@ -58,7 +60,12 @@ func (s *Server) NodeNamed(tb testing.TB, name string) {
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available", LastHeartbeatTime: now, LastTransitionTime: now},
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status", LastHeartbeatTime: now, LastTransitionTime: now},
 	}
-	if _, err := nodes.UpdateStatus(tb.Context(), node, metav1.UpdateOptions{FieldManager: "kubelet"}); err != nil {
+	// A patch, as kubelet's: what is tested may write at the same time.
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": node.Status.Conditions}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := nodes.Patch(tb.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: "kubelet"}, "status"); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -43,6 +43,10 @@ const (
 	// quickly: a node that boots has its network late, and its faults early.
 	fastFor = 2 * time.Minute
 
+	// blockFor is how long a type is left out that the API has refused: what refuses
+	// it is a policy that a person has to change.
+	blockFor = time.Minute
+
 	// maxFlips in flipWindow show that another client means to keep the type.
 	maxFlips   = 3
 	flipWindow = 10 * time.Minute

@@ -3,7 +3,6 @@ package conditions
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,13 +12,6 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 )
-
-// Contested is the type of the condition that is True while types of ours are left
-// to other clients. It is on the Node only then.
-const Contested = "KernosisConditionContested"
-
-// reasonAnotherWriter is the reason of [Contested]. Reasons are API.
-const reasonAnotherWriter = "AnotherWriter"
 
 // entry is one condition type: what it should be, and what the API has.
 type entry struct {
@@ -31,6 +23,8 @@ type entry struct {
 	api     corev1.NodeCondition
 	ours    bool              // it is as this run wrote it, or found it, in this Node object
 	sent    problem.Condition // by the last write, whether its answer came or not
+
+	blocked time.Time // the API refuses it: not tried again before
 
 	flips   []time.Time // when others wrote over it, the newest last; at most maxFlips
 	until   time.Time   // it is left to manager until then
@@ -83,6 +77,9 @@ func (l *ledger) want(list []problem.Condition) {
 			e.api, e.present = l.find(c.Type)
 			l.entries[c.Type] = e
 		}
+		if c.Status != e.want.Status {
+			e.blocked = time.Time{} // what was refused of the other may be taken of this
+		}
 		e.want, e.wanted = c, true
 	}
 }
@@ -125,6 +122,8 @@ func (l *ledger) due(now time.Time) (write, remove []string, again time.Time) {
 			again = sooner(again, e.until)
 		case e.wanted && e.asWanted():
 			e.ours = true
+		case now.Before(e.blocked):
+			again = sooner(again, e.blocked)
 		case e.wanted && l.held(e, now):
 			again = sooner(again, l.start.Add(holdUnknown))
 		case e.wanted:
@@ -136,6 +135,16 @@ func (l *ledger) due(now time.Time) (write, remove []string, again time.Time) {
 	slices.Sort(write)
 	slices.Sort(remove)
 	return write, remove, again
+}
+
+// refuses reports whether a type waits because the API has refused it.
+func (l *ledger) refuses(now time.Time) bool {
+	for _, e := range l.entries {
+		if now.Before(e.blocked) && !(e.wanted && e.asWanted()) {
+			return true
+		}
+	}
+	return false
 }
 
 // sooner returns the earlier of two times; zero is never.
@@ -211,82 +220,11 @@ func (l *ledger) observe(node *corev1.Node, mine []string, now time.Time) (flipp
 	return flipped
 }
 
-// flip notes that another client wrote over a type, and reports whether that counts.
-func (l *ledger) flip(e *entry, name string, now time.Time) bool {
-	e.ours = false
-	writer := writerOf(l.node, name, l.manager)
-	if e.yielded(now) || slices.Contains(l.allied, writer) {
-		return false
-	}
-	e.manager = writer
-	e.flips = slices.DeleteFunc(e.flips, func(at time.Time) bool { return now.Sub(at) > flipWindow })
-	e.flips = append(e.flips, now)
-	return true
-}
-
-// yield leaves a type to the other writer where that insists.
-func (l *ledger) yield(name string, now time.Time, lasts time.Duration) (Contest, bool) {
-	e := l.entries[name]
-	if e == nil || len(e.flips) < maxFlips {
-		return Contest{}, false
-	}
-	e.until = now.Add(lasts)
-	c := Contest{Type: name, Manager: e.manager, Flips: len(e.flips), Until: e.until}
-	e.flips = nil
-	return c, true
-}
-
-// yields returns the types that are left to others now, sorted.
-func (l *ledger) yields(now time.Time) []string {
-	var out []string
-	for name, e := range l.entries {
-		if e.yielded(now) {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // wasOurs reports whether a type's status was last written by us or an ally, as far
 // as the Node tells.
 func (l *ledger) wasOurs(name string) bool {
 	writer := writerOf(l.node, name, l.manager)
 	return writer == "" || writer == l.manager || slices.Contains(l.allied, writer)
-}
-
-// announce keeps the condition [Contested] as the yielded types have it.
-func (l *ledger) announce(now time.Time) {
-	var parts []string
-	for _, name := range l.yields(now) {
-		if name == Contested {
-			continue
-		}
-		who := l.entries[name].manager
-		if who == "" {
-			who = "another client"
-		}
-		parts = append(parts, name+" is written by "+who)
-	}
-	e := l.entries[Contested]
-	if len(parts) == 0 {
-		if e != nil {
-			e.wanted = false
-		}
-		return
-	}
-	if e == nil {
-		e = &entry{}
-		l.entries[Contested] = e
-	}
-	message := plain(strings.Join(parts, "; "))
-	if !e.wanted {
-		e.want.LastTransition = now
-	}
-	e.wanted = true
-	e.want = problem.Condition{
-		Type: Contested, Status: problem.True, Reason: reasonAnotherWriter, Message: message, LastTransition: e.want.LastTransition,
-	}
 }
 
 // lose notes that the Node was deleted.

@@ -1,6 +1,7 @@
 package conditions
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,7 +17,8 @@ import (
 func answer(w http.ResponseWriter, code int, reason string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as the test says","reason":%q,"code":%d}`, reason, code)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as the test says","reason":%q,"code":%d,"details":{"retryAfterSeconds":%s}}`,
+		reason, code, cmp.Or(w.Header().Get("Retry-After"), "0"))
 }
 
 func TestFailedWritesAreTriedAgain(t *testing.T) {
@@ -32,6 +34,10 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 			w.Header().Set("Retry-After", "1")
 			answer(w, http.StatusTooManyRequests, "TooManyRequests")
 		}},
+		"throttled by priority and fairness": {Throttled, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
+		}},
 		"internal error": {ServerError, func(w http.ResponseWriter, _ *http.Request) {
 			answer(w, http.StatusInternalServerError, "InternalError")
 		}},
@@ -39,7 +45,6 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 			http.Error(w, "no server", http.StatusServiceUnavailable)
 		}},
 		"forbidden": {Forbidden, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusForbidden, "Forbidden") }},
-		"invalid":   {Refused, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusUnprocessableEntity, "Invalid") }},
 		"hangs": {TimedOut, func(_ http.ResponseWriter, r *http.Request) {
 			select {
 			case <-hang:
@@ -74,7 +79,7 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 				t.Errorf("stats: %+v", s)
 			}
 			sent := p.sent()
-			if name == "throttled" {
+			if c.outcome == Throttled {
 				for i := 1; i < 4; i++ {
 					if gap := sent[i].Sub(sent[i-1]); gap < 990*time.Millisecond {
 						t.Errorf("the API asked for 1 s, and was asked again after %s", gap)

@@ -37,6 +37,7 @@ type Patcher struct {
 	last     time.Time // write that was begun last
 	beat     time.Time // when the next heartbeat is due
 	failing  bool
+	single   bool // the API has refused a write of several types: one at a time
 	retryAt  time.Time
 	asked    time.Time // the API wants no write before
 	backoff  wait.Backoff
@@ -166,10 +167,10 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 	p.ledger.forget()
 	write, remove, again := p.ledger.due(now)
 	beats := p.beats(now)
-	p.settle(len(write)+len(remove) == 0, now)
+	p.settle(len(write)+len(remove) == 0 && !p.ledger.refuses(now), now)
 	switch {
 	case len(write)+len(remove) == 0 && !beats:
-		p.failing = false
+		p.failing, p.single = false, false
 		p.store()
 		return sooner(again, p.beat)
 	case p.failing && now.Before(p.retryAt):
@@ -177,8 +178,20 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 	case now.Before(p.last.Add(p.config.Coalesce)):
 		return p.last.Add(p.config.Coalesce)
 	}
+	if p.single && len(write)+len(remove) > 0 {
+		write, remove = first(write, remove)
+		beats = false // it has all types: first they are told apart
+	}
 	p.write(ctx, write, remove, beats, now)
 	return time.Now()
+}
+
+// first returns one type of those to write or remove.
+func first(write, remove []string) (w, r []string) {
+	if len(write) > 0 {
+		return write[:1], nil
+	}
+	return nil, remove[:1]
 }
 
 // take hands what was set last to the ledger.
@@ -217,7 +230,7 @@ func (p *Patcher) beats(now time.Time) bool {
 func (p *Patcher) alive(now time.Time) []string {
 	var out []string
 	for name, e := range p.ledger.entries {
-		if e.wanted && !e.yielded(now) && !p.ledger.held(e, now) {
+		if e.wanted && !e.yielded(now) && !p.ledger.held(e, now) && !now.Before(e.blocked) {
 			out = append(out, name)
 		}
 	}

@@ -52,6 +52,10 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 		}
 	})
 	if err != nil {
+		if outcome == Refused {
+			p.isolate(slices.Concat(write, remove), err, done)
+			return
+		}
 		p.fail(err, outcome, done)
 		return
 	}
@@ -72,6 +76,24 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	if p.config.OnAck != nil {
 		p.config.OnAck(ack)
 	}
+}
+
+// isolate finds out which type it is that the API refuses, by writing one at a time,
+// so that the others are not held up by it.
+func (p *Patcher) isolate(names []string, err error, now time.Time) {
+	if len(names) > 1 {
+		if p.single {
+			// A heartbeat, which a policy that is newer than the conditions refuses:
+			// this one is left out.
+			p.nextBeat(now)
+			p.config.Log.Warn("heartbeat is refused by the API", "node", p.config.Node, "error", err)
+		}
+		p.single = true
+		return
+	}
+	e := p.ledger.entries[names[0]]
+	e.blocked = now.Add(blockFor)
+	p.config.Log.Warn("condition is refused by the API", "condition", names[0], "node", p.config.Node, "error", err)
 }
 
 // fail sets when the next try is.

@@ -1,0 +1,87 @@
+package conditions
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Contested is the type of the condition that is True while types of ours are left
+// to other clients. It is on the Node only then.
+const Contested = "KernosisConditionContested"
+
+// reasonAnotherWriter is the reason of [Contested]. Reasons are API.
+const reasonAnotherWriter = "AnotherWriter"
+
+// flip notes that another client wrote over a type, and reports whether that counts.
+func (l *ledger) flip(e *entry, name string, now time.Time) bool {
+	e.ours = false
+	writer := writerOf(l.node, name, l.manager)
+	if e.yielded(now) || slices.Contains(l.allied, writer) {
+		return false
+	}
+	e.manager = writer
+	e.flips = slices.DeleteFunc(e.flips, func(at time.Time) bool { return now.Sub(at) > flipWindow })
+	e.flips = append(e.flips, now)
+	return true
+}
+
+// yield leaves a type to the other writer where that insists.
+func (l *ledger) yield(name string, now time.Time, lasts time.Duration) (Contest, bool) {
+	e := l.entries[name]
+	if e == nil || len(e.flips) < maxFlips {
+		return Contest{}, false
+	}
+	e.until = now.Add(lasts)
+	c := Contest{Type: name, Manager: e.manager, Flips: len(e.flips), Until: e.until}
+	e.flips = nil
+	return c, true
+}
+
+// yields returns the types that are left to others now, sorted.
+func (l *ledger) yields(now time.Time) []string {
+	var out []string
+	for name, e := range l.entries {
+		if e.yielded(now) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// announce keeps the condition [Contested] as the yielded types have it.
+func (l *ledger) announce(now time.Time) {
+	var parts []string
+	for _, name := range l.yields(now) {
+		if name == Contested {
+			continue
+		}
+		who := l.entries[name].manager
+		if who == "" {
+			who = "another client"
+		}
+		parts = append(parts, name+" is written by "+who)
+	}
+	e := l.entries[Contested]
+	if len(parts) == 0 {
+		if e != nil {
+			e.wanted = false
+		}
+		return
+	}
+	if e == nil {
+		e = &entry{}
+		l.entries[Contested] = e
+	}
+	message := plain(strings.Join(parts, "; "))
+	if !e.wanted {
+		e.want.LastTransition = now
+	}
+	e.wanted = true
+	e.want = problem.Condition{
+		Type: Contested, Status: problem.True, Reason: reasonAnotherWriter, Message: message, LastTransition: e.want.LastTransition,
+	}
+}

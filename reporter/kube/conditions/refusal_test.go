@@ -1,0 +1,71 @@
+package conditions
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// A policy that is newer than a condition refuses its heartbeat: changes of others are
+// written as before, and the heartbeat does not become a storm.
+func TestARefusedHeartbeat(t *testing.T) {
+	server := cluster.Server(t)
+	p, config := newProxy(t, server)
+	r := start(t, server, func(c *Config) { c.Client, c.Heartbeat = clientOf(t, config), time.Second })
+	stalled := cond("DiskStalled", problem.True, "Stalled")
+	r.set(healthy(), stalled)
+	r.waitStatus(stalled)
+	r.waitAcked()
+	p.do(refuse(t, "DiskStalled"))
+	r.waitFor("refused heartbeats", func() bool { return r.Stats().Writes[Refused] >= 4 })
+	r.set(deadlocked(), stalled)
+	r.waitStatus(deadlocked())
+	for i, sent := 4, p.sent(); i < len(sent); i++ {
+		if d := sent[i].Sub(sent[i-4]); d < 500*time.Millisecond {
+			t.Errorf("5 writes within %s", d)
+		}
+	}
+}
+
+// refuse answers as a policy does to patches that name a type.
+func refuse(t *testing.T, name string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		if !bytes.Contains(text, []byte(name)) {
+			return false
+		}
+		answer(w, http.StatusUnprocessableEntity, "Invalid")
+		return true
+	}
+}
+
+// What a policy refuses of one type keeps no other from being written.
+func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
+	server := cluster.Server(t)
+	p, config := newProxy(t, server)
+	p.do(refuse(t, "DiskStalled"))
+	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
+	others := []problem.Condition{deadlocked(), cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly")}
+	r.set(append(others, cond("DiskStalled", problem.True, "Stalled"))...)
+	for _, c := range others {
+		r.waitStatus(c)
+	}
+	// Later changes too.
+	r.set(healthy(), cond("DiskStalled", problem.True, "Stalled"))
+	r.waitStatus(healthy())
+	r.waitFor("the other is removed", func() bool { return r.status("ReadonlyFilesystem") == nil })
+	if _, all := r.Acked(); all {
+		t.Error("all is said to be acknowledged")
+	}
+	if s := r.Stats(); s.Writes[Refused] > 4 || s.Writes[Refused] < 2 {
+		t.Errorf("stats: %+v", s)
+	}
+}
