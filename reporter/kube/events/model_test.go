@@ -1,0 +1,110 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+)
+
+// killed is what a stage panics with at which the process is taken to end.
+type killed struct{}
+
+// model is an API server that fails at random. It is the source of randomness of
+// answers alone; what a real one answers is tested elsewhere.
+type model struct {
+	rnd    *rand.Rand
+	now    map[string]corev1.Event // by name; what outlived its time is gone
+	told   map[string]int64        // by name, ever: the latest count
+	onPod  map[string]bool
+	down   bool
+	calm   bool   // no more failures
+	during func() // what happens while a request is on its way
+}
+
+func (m *model) trouble() (before, after error) {
+	if m.calm {
+		return nil, nil
+	}
+	if m.down {
+		return errors.New("connection refused"), nil
+	}
+	events := schema.GroupResource{Resource: "events"}
+	errs := []error{
+		context.DeadlineExceeded, apierrors.NewConflict(events, "e", errors.New("changed")), apierrors.NewTooManyRequests("busy", 1),
+		apierrors.NewInternalError(errors.New("etcd")), apierrors.NewForbidden(events, "e", errors.New("policy")), apierrors.NewUnauthorized("expired"),
+	}
+	switch err := errs[m.rnd.IntN(len(errs))]; m.rnd.IntN(10) {
+	case 0:
+		return err, nil
+	case 1: // done, but nobody hears of it
+		return nil, context.DeadlineExceeded
+	}
+	return nil, nil
+}
+
+func (m *model) create(_ context.Context, e *corev1.Event) error {
+	m.during()
+	before, after := m.trouble()
+	if before != nil {
+		return before
+	}
+	if strings.HasPrefix(e.Namespace, "going") {
+		err := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, e.Name, errors.New("being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return err
+	}
+	if strings.HasPrefix(e.Namespace, "bad") {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, e.Name, nil)
+	}
+	if _, ok := m.now[e.Name]; ok {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, e.Name)
+	}
+	m.now[e.Name], m.onPod[e.Name] = *e, e.InvolvedObject.Kind == "Pod"
+	m.tell(e.Name, int64(e.Count))
+	return after
+}
+
+func (m *model) patch(_ context.Context, _, name string, data []byte) error {
+	m.during()
+	before, after := m.trouble()
+	if before != nil {
+		return before
+	}
+	e, ok := m.now[name]
+	if !ok {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Details: &metav1.StatusDetails{Kind: "events"}}}
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
+		return err
+	}
+	m.now[name] = e
+	m.tell(name, int64(e.Count))
+	return after
+}
+
+func (m *model) tell(name string, count int64) {
+	if count < m.told[name] {
+		panic(fmt.Sprintf("count of %s went from %d to %d", name, m.told[name], count))
+	}
+	m.told[name] = count
+}
+
+// known knows all pods but those named so.
+type known struct{}
+
+func (known) Synced() bool { return true }
+func (known) Pod(uid string) (pods.Pod, bool) {
+	ns, _, _ := strings.Cut(uid, "-")
+	return pods.Pod{UID: uid, Namespace: ns, Name: uid}, ns != "unknown"
+}
