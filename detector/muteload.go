@@ -36,7 +36,8 @@ func LoadMutes(path string, rules *RuleSet) ([]problem.Mute, error) {
 	return ParseMutes(path, data, rules)
 }
 
-// ParseMutes is LoadMutes of a file that was read already.
+// ParseMutes is LoadMutes of a file that was read already. Without rules (nil) names
+// and fields are taken as they are.
 func ParseMutes(name string, data []byte, rules *RuleSet) ([]problem.Mute, error) {
 	file, root := strictyaml.Parse(name, data)
 	l := &muteLoader{file: file, rules: rules}
@@ -118,6 +119,9 @@ func (l *muteLoader) mute(n *yaml.Node, path string) {
 }
 
 func (l *muteLoader) rule(n *yaml.Node, path, name string) *Rule {
+	if l.rules == nil {
+		return nil
+	}
 	r, ok := l.rules.Rule(name)
 	if !ok && name != "" {
 		var names []string
