@@ -1,0 +1,62 @@
+package journald
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ErrNoFiles is told where there are no journal files that can be read: journalctl
+// says nothing of it. Who follows a journal waits for the first one; who reads it
+// once has looked at nothing.
+var ErrNoFiles = errors.New("no journal files")
+
+// defaultFolders are where journald keeps its journal: on disk, or in memory.
+func defaultFolders() []string { return []string{"/var/log/journal", "/run/log/journal"} }
+
+// look returns ErrNoFiles where journalctl would find none.
+func (r *Reader) look() error {
+	folders := defaultFolders()
+	if r.cfg.Directory != "" {
+		folders = []string{r.cfg.Directory}
+	}
+	for _, folder := range folders {
+		if HasFiles(filepath.Join(r.cfg.Root, folder)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w in %s", ErrNoFiles, strings.Join(folders, ", "))
+}
+
+// HasFiles tells whether a folder, or one in it (of a machine, by its id), has a
+// journal file.
+func HasFiles(folder string) bool {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if isJournal(e) {
+			return true
+		}
+	}
+	for _, e := range entries {
+		below, err := os.ReadDir(filepath.Join(folder, e.Name()))
+		if err != nil {
+			continue // no folder, or not ours to read
+		}
+		for _, f := range below {
+			if isJournal(f) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isJournal knows files by their names; one that was not closed in order has a tilde.
+func isJournal(e os.DirEntry) bool {
+	return !e.IsDir() && (strings.HasSuffix(e.Name(), ".journal") || strings.HasSuffix(e.Name(), ".journal~"))
+}
