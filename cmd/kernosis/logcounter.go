@@ -130,7 +130,7 @@ func (c *logCount) reader(lookback time.Duration) (func(context.Context, func(lo
 	switch {
 	case c.path == "" && c.identifier == "":
 		return nil, errors.New("--journald-source or --log-path is missing")
-	case c.path == "" || c.path == "/var/log/journal" && !journald.HasFiles(c.path):
+	case c.path == "" || c.path == journald.Folder && !journald.HasFiles(c.path):
 		// With nothing there journald keeps its journal in memory.
 		return c.journal("", lookback)
 	case err != nil:

@@ -13,12 +13,16 @@ import (
 // once has looked at nothing.
 var ErrNoFiles = errors.New("no journal files")
 
-// defaultFolders are where journald keeps its journal: on disk, or in memory.
-func defaultFolders() []string { return []string{"/var/log/journal", "/run/log/journal"} }
+const (
+	// Folder is where journald keeps its journal on disk, if it does.
+	Folder = "/var/log/journal"
+	// memoryFolder is where it keeps it otherwise.
+	memoryFolder = "/run/log/journal"
+)
 
 // look returns ErrNoFiles where journalctl would find none.
 func (r *Reader) look() error {
-	folders := defaultFolders()
+	folders := []string{Folder, memoryFolder}
 	if r.cfg.Directory != "" {
 		folders = []string{r.cfg.Directory}
 	}
