@@ -58,10 +58,12 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 	p.Command = "agent"
 	p.Start()
 	metricsURL := p.Log.URL(t) + "/metrics"
-	statusURL := regexp.MustCompile(`url=(http://\S+)/conditions`).FindStringSubmatch(p.Log.String())
-	if statusURL == nil {
-		t.Fatal("the agent doesn't say where /conditions is")
+	status := regexp.MustCompile(`url=(http://\S+)/conditions`)
+	text, ok := p.Log.Wait(20*time.Second, status.MatchString)
+	if !ok {
+		t.Fatalf("the agent doesn't say where /conditions is:\n%s", text)
 	}
+	statusURL := status.FindStringSubmatch(text)
 	want := func(what string, ok func(metrics string, conditions map[string]string) bool) {
 		t.Helper()
 		var body string
