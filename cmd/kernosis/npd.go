@@ -114,11 +114,17 @@ func newChecks(set *npd.Set, m *metrics.Metrics, log *slog.Logger, observe func(
 // newStats returns collectors of system statistics, registered.
 func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfig) ([]*systemstats.Collector, error) {
 	var out []*systemstats.Collector
+	told := map[string]bool{} // display names
 	for _, monitor := range set.Stats {
 		name := from.files[slices.IndexFunc(from.files, func(f *npd.File) bool { return f.Stats == monitor })].Name
 		chosen := map[string]string{}
 		for _, component := range monitor.Metrics {
 			maps.Copy(chosen, component)
+		}
+		// A figure of two files is told once, as the first one has it.
+		maps.DeleteFunc(chosen, func(_, display string) bool { return told[display] })
+		for _, display := range chosen {
+			told[display] = true
 		}
 		modules := monitor.KnownModulesConfigPath
 		if !filepath.IsAbs(modules) {
@@ -129,6 +135,7 @@ func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfi
 			modules = ""
 		}
 		c, err := systemstats.New(systemstats.Config{
+			Name:    name,
 			Metrics: chosen, InvokeInterval: monitor.InvokeInterval, ProcPath: monitor.ProcPath,
 			IncludeRootBlk: monitor.DiskIncludeRoot, IncludeAllAttachedBlk: monitor.DiskIncludeAttached,
 			ExcludeInterfaceRegexp: monitor.NetExcludeInterfaces, KnownModulesConfigPath: modules,
