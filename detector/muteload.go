@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/internal/form"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -96,6 +97,8 @@ func (l *muteLoader) mute(n *yaml.Node, path string) {
 		var err error
 		if m.Until, err = time.Parse(time.RFC3339, k.Value); k.Kind != yaml.ScalarNode || err != nil {
 			l.file.Errorf(k, path+".until", "want a time with its zone such as 2026-03-01T18:00:00Z, have %q", k.Value)
+		} else if m.Until.UTC().Year() > 9999 {
+			l.file.Errorf(k, path+".until", "is beyond the year 9999") // which no snapshot can hold
 		}
 	}
 	if k := keys["reason"]; k != nil {
@@ -105,6 +108,7 @@ func (l *muteLoader) mute(n *yaml.Node, path string) {
 		} else if len(m.Reason) > maxMuteReason {
 			l.file.Errorf(k, path+".reason", "has %d bytes, at most %d are allowed", len(m.Reason), maxMuteReason)
 		}
+		m.Reason = event.SafeText(m.Reason, 10*maxMuteReason) // it is shown; an escape has up to ten bytes
 	}
 	if k := keys["where"]; k != nil {
 		m.Where = make(map[string]string)
