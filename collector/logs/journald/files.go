@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -41,23 +42,13 @@ func HasFiles(folder string) bool {
 	if err != nil {
 		return false
 	}
-	for _, e := range entries {
-		if isJournal(e) {
-			return true
-		}
+	if slices.ContainsFunc(entries, isJournal) {
+		return true
 	}
-	for _, e := range entries {
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
 		below, err := os.ReadDir(filepath.Join(folder, e.Name()))
-		if err != nil {
-			continue // no folder, or not ours to read
-		}
-		for _, f := range below {
-			if isJournal(f) {
-				return true
-			}
-		}
-	}
-	return false
+		return err == nil && slices.ContainsFunc(below, isJournal) // no folder, or not ours to read
+	})
 }
 
 // isJournal knows files by their names; one that was not closed in order has a tilde.
