@@ -1,6 +1,8 @@
 package detector_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +22,28 @@ const benchLogRules = `
 - {name: link, events: [log], logs: [kmsg], pattern: '(?P<port>\w+): Link is (?P<state>Up|Down)', when: match.state == "Down", groupBy: [match.port], condition: Ill, reason: R, message: m, latched: true}
 - {name: kill, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}
 `
+
+// thousand returns 1,000 rules: of 997 rule is the format, of a number, and three are
+// for kind, two of them with an expression.
+func thousand(rule, kind string) string {
+	var b strings.Builder
+	for i := range 997 {
+		fmt.Fprintf(&b, rule+"\n", i)
+	}
+	fmt.Fprintf(&b, "- {name: a, events: [%[1]s], condition: Sick, reason: R, message: m, latched: true}\n"+
+		"- {name: b, events: [%[1]s], when: event.op == 'write', groupBy: [device.name], condition: Sick, reason: R, message: m, latched: true}\n"+
+		"- {name: c, events: [%[1]s], when: event.op == 'read', groupBy: [device.name], condition: Ill, reason: R, message: m, latched: true}\n", kind)
+	return b.String()
+}
+
+const (
+	// otherKinds is a rule that is not for the event.
+	otherKinds = "- {name: o%d, events: [oomkill, hungtask, sockfail], when: task.comm != 'x', groupBy: [task.pid], reason: R, message: m}"
+	// sameKind is one that looks at the event.
+	sameKind = "- {name: o%d, events: [diskio], when: event.op == 'discard', groupBy: [device.name], reason: R, message: m}"
+	// otherLines is a log rule that is not for the line.
+	otherLines = "- {name: l%[1]d, events: [log], pattern: 'controller fault %[1]d of (?P<port>\\w+)', groupBy: [match.port], condition: Ill, reason: R, message: m, latched: true}"
+)
 
 func inLog(name, text string) *event.Event {
 	ev := logged(0, text)
@@ -78,6 +102,10 @@ func cases(t testing.TB) []struct {
 		{"line in a log without patterns", 0, hot(detector.NewEngine(logs), inLog("audit", "EXT4-fs error (device sda1)"))},
 		{"line, when is false", 4, hot(detector.NewEngine(logs), logged(0, "eth0: Link is Up"))},        // bounds of the match, two captures, the CEL string of one
 		{"line, counts up", 2, hot(detector.NewEngine(logs), logged(0, "EXT4-fs error (device sda1)"))}, // bounds of the match, its capture
+		{"1,000 rules, none for the kind", 0, hot(detector.NewEngine(ruleSet(t, thousand(otherKinds, "diskio"))), &event.Event{Kind: event.FSError, BootTime: 1})},
+		{"1,000 rules, 3 for the kind, 2 count up", 0, hot(detector.NewEngine(ruleSet(t, thousand(otherKinds, "diskio"))), disk())},
+		{"1,000 rules, all for the kind, 2 count up", 0, hot(detector.NewEngine(ruleSet(t, thousand(sameKind, "diskio"))), disk())},
+		{"1,000 rules, 997 of logs, line of one counts up", 2, hot(detector.NewEngine(ruleSet(t, thousand(otherLines, "diskio"))), logged(0, "nvme0: controller fault 500 of port1"))},
 		{"shipped rules, oom kill", 50, hot(detector.NewEngine(shipped), oom(0, "/a"))},
 	}
 }

@@ -70,7 +70,8 @@ func TestErrors(t *testing.T) {
 }
 
 func TestLoadReadErrors(t *testing.T) {
-	if _, err := detector.LoadDir(filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {
+	absent := filepath.Join(t.TempDir(), "absent")
+	if _, err := detector.LoadDir(absent); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), absent) {
 		t.Errorf("absent directory: %v, want fs.ErrNotExist", err)
 	}
 	dir := t.TempDir()

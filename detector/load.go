@@ -49,6 +49,9 @@ type loader struct {
 func (l *loader) layer(index int, ly layer) error {
 	entries, err := fs.ReadDir(ly.fsys, ".")
 	if err != nil {
+		if pe := (*fs.PathError)(nil); errors.As(err, &pe) && ly.dir != "" {
+			pe.Path = ly.dir // which it calls "."
+		}
 		return fmt.Errorf("rules: %w", err)
 	}
 	n := 0

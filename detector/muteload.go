@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/internal/form"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -36,7 +37,8 @@ func LoadMutes(path string, rules *RuleSet) ([]problem.Mute, error) {
 	return ParseMutes(path, data, rules)
 }
 
-// ParseMutes is LoadMutes of a file that was read already.
+// ParseMutes is LoadMutes of a file that was read already. Without rules (nil) names
+// and fields are taken as they are.
 func ParseMutes(name string, data []byte, rules *RuleSet) ([]problem.Mute, error) {
 	file, root := strictyaml.Parse(name, data)
 	l := &muteLoader{file: file, rules: rules}
@@ -95,6 +97,8 @@ func (l *muteLoader) mute(n *yaml.Node, path string) {
 		var err error
 		if m.Until, err = time.Parse(time.RFC3339, k.Value); k.Kind != yaml.ScalarNode || err != nil {
 			l.file.Errorf(k, path+".until", "want a time with its zone such as 2026-03-01T18:00:00Z, have %q", k.Value)
+		} else if m.Until.UTC().Year() > 9999 {
+			l.file.Errorf(k, path+".until", "is beyond the year 9999") // which no snapshot can hold
 		}
 	}
 	if k := keys["reason"]; k != nil {
@@ -104,6 +108,7 @@ func (l *muteLoader) mute(n *yaml.Node, path string) {
 		} else if len(m.Reason) > maxMuteReason {
 			l.file.Errorf(k, path+".reason", "has %d bytes, at most %d are allowed", len(m.Reason), maxMuteReason)
 		}
+		m.Reason = event.SafeText(m.Reason, 10*maxMuteReason) // it is shown; an escape has up to ten bytes
 	}
 	if k := keys["where"]; k != nil {
 		m.Where = make(map[string]string)
@@ -118,6 +123,9 @@ func (l *muteLoader) mute(n *yaml.Node, path string) {
 }
 
 func (l *muteLoader) rule(n *yaml.Node, path, name string) *Rule {
+	if l.rules == nil {
+		return nil
+	}
 	r, ok := l.rules.Rule(name)
 	if !ok && name != "" {
 		var names []string

@@ -86,6 +86,7 @@ func (a *agent) replace(rules *detector.RuleSet) {
 	if transitions := a.engine.Replace(rules, now); len(transitions) > 0 {
 		a.record(journal.Entry{Now: now, Transitions: transitions})
 	}
+	a.setConditions()
 	// Behind the engine: what the new patterns find, its rules know.
 	a.patterns(rules.PatternSet())
 	a.poke()
@@ -121,6 +122,23 @@ func (a *agent) conditions() []problem.Condition {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.engine.Conditions()
+}
+
+// tellConditions tells the metrics and the cluster of conditions that no transition
+// told of: an earlier run has left them so.
+func (a *agent) tellConditions() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.setConditions()
+}
+
+func (a *agent) setConditions() {
+	conditions := a.engine.Conditions()
+	a.metrics.Conditions(conditions)
+	if a.problems != nil {
+		a.problems.Conditions(conditions)
+	}
+	a.cluster.set(conditions)
 }
 
 func (a *agent) poke() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -131,8 +130,8 @@ func (c *logCount) reader(lookback time.Duration) (func(context.Context, func(lo
 	switch {
 	case c.path == "" && c.identifier == "":
 		return nil, errors.New("--journald-source or --log-path is missing")
-	case c.path == "" || errors.Is(err, fs.ErrNotExist) && c.path == "/var/log/journal":
-		// Without the folder journald keeps its journal in memory.
+	case c.path == "" || c.path == journald.Folder && !journald.HasFiles(c.path):
+		// With nothing there journald keeps its journal in memory.
 		return c.journal("", lookback)
 	case err != nil:
 		return nil, err

@@ -38,7 +38,13 @@ func rulesOf(t testing.TB, text string) *detector.RuleSet {
 
 // newLogAgent is the agent's path of an event, with a real journal and metrics, and
 // a log file as its source.
-func newLogAgent(t testing.TB, set *detector.RuleSet, log string) (*agent, *logsource.Sources) {
+func newLogAgent(t testing.TB, set *detector.RuleSet, path string) (*agent, *logsource.Sources) {
+	t.Helper()
+	return newAgentOf(t, set, logsource.Config{Name: "kern", Plugin: logsource.File, Path: path})
+}
+
+// newAgentOf is newLogAgent with any log.
+func newAgentOf(t testing.TB, set *detector.RuleSet, log logsource.Config) (*agent, *logsource.Sources) {
 	t.Helper()
 	state := t.TempDir()
 	store, err := journal.Open(filepath.Join(state, journalDir), journal.Options{MaxBytes: 64 << 20})
@@ -51,7 +57,7 @@ func newLogAgent(t testing.TB, set *detector.RuleSet, log string) (*agent, *logs
 		stateDir: state, log: quiet, metrics: metrics.New("test", ""), journal: store, out: console.NewText(io.Discard),
 		engine: detector.NewEngine(set), wake: make(chan struct{}, 1),
 	}
-	logs, err := logsource.New([]logsource.Config{{Name: "kern", Plugin: logsource.File, Path: log}}, set.PatternSet(),
+	logs, err := logsource.New([]logsource.Config{log}, set.PatternSet(),
 		logsource.Options{StateDir: state, Log: quiet})
 	if err != nil {
 		t.Fatal(err)

@@ -177,7 +177,7 @@ func openLogs(cfg config, monitors *npd.Set, rules *detector.RuleSet, log *slog.
 	if err != nil {
 		return nil, err
 	}
-	configs = npdLogs(configs, monitors)
+	configs = npdLogs(configs, monitors, cfg.HostRoot)
 	dir := filepath.Join(cfg.StateDir, "logs")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("positions in logs: %w", err)

@@ -60,9 +60,13 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 	if path == "" {
 		path = filepath.Join(f.stateDir, mutesName)
 	}
-	set, err := loadRules(f.rules)
-	if err != nil {
-		return err
+	// Who lists or ends mutes need not say where the rules are.
+	var set *detector.RuleSet
+	if rule != "" && !f.end {
+		var err error
+		if set, err = loadRules(f.rules); err != nil {
+			return err
+		}
 	}
 	old, err := readMutes(path)
 	if errors.Is(err, fs.ErrNotExist) {

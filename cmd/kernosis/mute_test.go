@@ -76,6 +76,17 @@ mutes:
 	if file, _ := step(exitOK, "oom-kill", "--for", "1h", "--reason", "r"); !strings.HasPrefix(file, "apiVersion: ") {
 		t.Errorf("the new file is\n%s", file)
 	}
+
+	// Of rules that are not the shipped ones: listed and ended without --rules-dir.
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(before, "disk-io-error", "own-rule")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, out := step(exitOK); !strings.HasPrefix(out, "own-rule until 2999") {
+		t.Errorf("listed as %s", out)
+	}
+	if file, _ := step(exitOK, "own-rule", "--end"); strings.Contains(file, "own-rule") {
+		t.Errorf("the file is\n%s", file)
+	}
 }
 
 // TestMutesFromAConfigMap: mutes follow the swap of a mounted ConfigMap; a file with

@@ -17,6 +17,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs/file"
+	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/collector/plugin"
 	"github.com/kernosis/kernosis/collector/systemstats"
@@ -28,7 +29,7 @@ import (
 // npdLogs returns the logs of the configuration with those that
 // node-problem-detector's files read. A log of a name that is there already is
 // read once, as far back as either asks for.
-func npdLogs(configured []logsource.Config, set *npd.Set) []logsource.Config {
+func npdLogs(configured []logsource.Config, set *npd.Set, hostRoot string) []logsource.Config {
 	out := slices.Clone(configured)
 	for i := range set.Logs {
 		s := &set.Logs[i]
@@ -38,6 +39,9 @@ func npdLogs(configured []logsource.Config, set *npd.Set) []logsource.Config {
 		}
 		if s.Plugin == "filelog" {
 			c.Plugin = logsource.File
+		}
+		if c.Plugin == logsource.Journald && c.Path == journald.Folder && !journald.HasFiles(filepath.Join(hostRoot, c.Path)) {
+			c.Path = "" // journald keeps its journal in memory, and may begin to keep it on disk
 		}
 		if s.Identifier != "" {
 			c.Identifiers = []string{s.Identifier}
@@ -110,11 +114,17 @@ func newChecks(set *npd.Set, m *metrics.Metrics, log *slog.Logger, observe func(
 // newStats returns collectors of system statistics, registered.
 func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfig) ([]*systemstats.Collector, error) {
 	var out []*systemstats.Collector
+	told := map[string]bool{} // display names
 	for _, monitor := range set.Stats {
 		name := from.files[slices.IndexFunc(from.files, func(f *npd.File) bool { return f.Stats == monitor })].Name
 		chosen := map[string]string{}
 		for _, component := range monitor.Metrics {
 			maps.Copy(chosen, component)
+		}
+		// A figure of two files is told once, as the first one has it.
+		maps.DeleteFunc(chosen, func(_, display string) bool { return told[display] })
+		for _, display := range chosen {
+			told[display] = true
 		}
 		modules := monitor.KnownModulesConfigPath
 		if !filepath.IsAbs(modules) {
@@ -125,6 +135,7 @@ func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfi
 			modules = ""
 		}
 		c, err := systemstats.New(systemstats.Config{
+			Name:    name,
 			Metrics: chosen, InvokeInterval: monitor.InvokeInterval, ProcPath: monitor.ProcPath,
 			IncludeRootBlk: monitor.DiskIncludeRoot, IncludeAllAttachedBlk: monitor.DiskIncludeAttached,
 			ExcludeInterfaceRegexp: monitor.NetExcludeInterfaces, KnownModulesConfigPath: modules,

@@ -34,6 +34,8 @@ const (
   "rules": [{"type": "permanent", "condition": "DoorOpen", "reason": "DoorIsOpen", "path": "%s", "args": ["%s"]}]
 }`
 	npdStatsFile = `{"cpu": {"metricsConfigs": {"cpu/load_1m": {"displayName": "cpu/load_1m"}}}, "host": {"metricsConfigs": {"host/uptime": {"displayName": "host/uptime"}}}, "invokeInterval": "1s"}`
+	// One of its figures is in the other file too.
+	npdMoreStatsFile = `{"cpu": {"metricsConfigs": {"cpu/load_1m": {"displayName": "cpu/load_1m"}, "cpu/load_5m": {"displayName": "cpu/load_5m"}}}, "invokeInterval": "1s"}`
 )
 
 // TestAgentInPlaceOfNPD starts the agent as node-problem-detector is started, and
@@ -53,17 +55,17 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 	p := newAgent(t, "--log", "none",
 		"--"+flagSystemLog, file("app-monitor.json", fmt.Sprintf(npdLogFile, log), 0o600),
 		"--"+flagCustomPlugin, file("door-monitor.json", fmt.Sprintf(npdCheckFile, script, state), 0o600),
-		"--"+flagSystemStats, file("stats.json", npdStatsFile, 0o600),
+		"--"+flagSystemStats, file("stats.json", npdStatsFile, 0o600)+","+file("more-stats.json", npdMoreStatsFile, 0o600),
 		"--port", freePort(t), "--prometheus-port", freePort(t))
 	p.Command = "agent"
 	p.Start()
 	metricsURL := p.Log.URL(t) + "/metrics"
-	address := regexp.MustCompile(`url=(http://\S+)/conditions`)
-	text, _ := p.Log.Wait(20*time.Second, address.MatchString)
-	statusURL := address.FindStringSubmatch(text)
-	if statusURL == nil {
-		t.Fatal("the agent doesn't say where /conditions is")
+	status := regexp.MustCompile(`url=(http://\S+)/conditions`)
+	text, ok := p.Log.Wait(20*time.Second, status.MatchString)
+	if !ok {
+		t.Fatalf("the agent doesn't say where /conditions is:\n%s", text)
 	}
+	statusURL := status.FindStringSubmatch(text)
 	want := func(what string, ok func(metrics string, conditions map[string]string) bool) {
 		t.Helper()
 		var body string
@@ -97,7 +99,7 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 		return c["AppBroken"] == "False AppIsFine: the app is fine" && c["DoorOpen"] == "False DoorIsShut: the door is shut" &&
 			has(m, `problem_counter{reason="AppHiccup"} 0`, `problem_gauge{reason="DoorIsOpen",type="DoorOpen"} 0`,
 				`problem_gauge{reason="AppFellOver",type="AppBroken"} 0`) &&
-			strings.Contains(m, "\ncpu_load_1m ") && strings.Contains(m, "\nhost_uptime{")
+			strings.Contains(m, "\ncpu_load_1m ") && strings.Contains(m, "\ncpu_load_5m ") && strings.Contains(m, "\nhost_uptime{")
 	})
 	add := func(lines ...string) {
 		t.Helper()

@@ -22,7 +22,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -141,7 +140,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if a.cluster, err = openCluster(cfg, a, log); err != nil {
 		return failed(err)
 	}
-	a.cluster.set(a.conditions())
+	a.tellConditions()
 	mutes := newMuteFile(cfg.mutesPath(), a, ruleSet)
 	mutes.read()
 
@@ -190,9 +189,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		if a.problems, err = metrics.NewProblems(m.Registry, problemKinds(ruleSet)); err != nil {
 			return failed(err)
 		}
-		for _, c := range a.conditions() {
-			a.problems.Transition(problem.Transition{Condition: &c}) // as an earlier run has left them
-		}
+		a.tellConditions()
 		if err := serve(ctx, g, log, cfg.npd.metrics, "/metrics", web.Handler(m.Registry, check, ready)); err != nil {
 			return failed(err)
 		}

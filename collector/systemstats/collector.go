@@ -49,13 +49,17 @@ func New(cfg Config, log *slog.Logger) (*Collector, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	var labels prometheus.Labels
+	if set.Name != "" {
+		labels = prometheus.Labels{"monitor": set.Name}
+	}
 	c := &Collector{
 		set: set, log: log, queues: map[string]queue{}, told: map[string]string{}, probes: newProbes(),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_system_stats_errors_total", Help: "Times that figures of a component of the node could not be read.",
+			Name: "kernosis_system_stats_errors_total", Help: "Times that figures of a component of the node could not be read.", ConstLabels: labels,
 		}, []string{"component"}),
 		leftOut: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_system_stats_left_out", Help: "Devices, mounts and interfaces beyond the number that is told.",
+			Name: "kernosis_system_stats_left_out", Help: "Devices, mounts and interfaces beyond the number that is told.", ConstLabels: labels,
 		}, []string{"component"}),
 	}
 	if c.fs, err = procfs.NewFS(set.ProcPath); err != nil {

@@ -16,8 +16,11 @@ const DefaultInvokeInterval = time.Minute
 // Config says what to tell. A zero value of a setting is its default; without
 // Metrics nothing is told.
 type Config struct {
+	// Name tells the Collector's own metrics, of errors and of what is left out, from
+	// another one's, by the label monitor; "": there is no other.
+	Name string
 	// Metrics names the metrics to be told: metricsConfigs of all components, from
-	// identifier ([IDs]) to displayName. One with an empty name is not told. Signs
+	// identifier to displayName. One with an empty name is not told. Signs
 	// that a Prometheus name can't have become "_".
 	Metrics map[string]string
 	// InvokeInterval is how often the figures are read.

@@ -19,8 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // all chooses every metric, under its own name.
 func all() map[string]string {
 	names := map[string]string{}
-	for _, id := range IDs() {
-		names[id] = id
+	for _, m := range table() {
+		names[m.id] = m.id
 	}
 	return names
 }

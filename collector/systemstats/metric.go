@@ -66,16 +66,6 @@ func table() []metric {
 	return m
 }
 
-// IDs returns the identifiers of all metrics, as in metricsConfigs.
-func IDs() []string {
-	all := table()
-	ids := make([]string, 0, len(all))
-	for _, m := range all {
-		ids = append(ids, m.id)
-	}
-	return ids
-}
-
 // maxName is the longest name, as in node-problem-detector's exporter.
 const maxName = 100
 

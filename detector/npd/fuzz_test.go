@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/kernosis/kernosis/detector"
@@ -42,6 +43,9 @@ func FuzzParse(f *testing.F) {
 				t.Fatal("a file with mistakes")
 			}
 			places(t, err)
+			if s := err.Error(); strings.ContainsAny(s, "\x1b\x7f\r\u202e") {
+				t.Errorf("error %q", s)
+			}
 			return
 		}
 		set, err := npd.Convert([]*npd.File{file, file}, nil)

@@ -49,10 +49,3 @@ func (c *Checks) Result(check, status string, took time.Duration, truncated uint
 	c.seconds.WithLabelValues(check).Observe(took.Seconds())
 	c.truncated.WithLabelValues(check).Add(float64(truncated))
 }
-
-// Forget removes the series of a check that is not run any more.
-func (c *Checks) Forget(check string) {
-	c.runs.DeletePartialMatch(prometheus.Labels{"check": check})
-	c.seconds.DeleteLabelValues(check)
-	c.truncated.DeleteLabelValues(check)
-}

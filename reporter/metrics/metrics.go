@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,9 @@ type Metrics struct {
 	ruleErrors  *prometheus.GaugeVec
 	groupsOver  *prometheus.GaugeVec
 	outputError prometheus.Counter
+
+	mu    sync.Mutex
+	types map[string]bool // condition types that condition has
 }
 
 // New registers the agent's metrics, and the Go runtime's, in a registry of
@@ -35,6 +39,7 @@ type Metrics struct {
 func New(version, node string) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),
+		types:    make(map[string]bool),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_events_total", Help: "Events by kind, as they reached the engine.",
 		}, []string{"kind"}),
@@ -120,9 +125,34 @@ func (m *Metrics) Transition(t problem.Transition) {
 	case t.Problem != nil:
 		m.problems.WithLabelValues(t.Problem.Rule, t.Problem.Reason, string(t.Problem.State)).Inc()
 	case t.Condition != nil:
-		for _, s := range []problem.Status{problem.True, problem.False, problem.Unknown} {
-			m.condition.WithLabelValues(t.Condition.Type, string(s)).Set(boolean(s == t.Condition.Status))
+		m.setCondition(t.Condition)
+	}
+}
+
+// Conditions sets all conditions that there are: after a start, when none has changed
+// yet, and after a change of rules, which may have taken some away.
+func (m *Metrics) Conditions(all []problem.Condition) {
+	types := make(map[string]bool, len(all))
+	for i := range all {
+		types[all[i].Type] = true
+		m.setCondition(&all[i])
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for t := range m.types {
+		if !types[t] {
+			m.condition.DeletePartialMatch(prometheus.Labels{"type": t})
+			delete(m.types, t)
 		}
+	}
+}
+
+func (m *Metrics) setCondition(c *problem.Condition) {
+	m.mu.Lock()
+	m.types[c.Type] = true
+	m.mu.Unlock()
+	for _, s := range []problem.Status{problem.True, problem.False, problem.Unknown} {
+		m.condition.WithLabelValues(c.Type, string(s)).Set(boolean(s == c.Status))
 	}
 }
 

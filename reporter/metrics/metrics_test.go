@@ -27,7 +27,8 @@ func TestMetrics(t *testing.T) {
 	m.Handled(time.Millisecond)
 	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", State: problem.Firing}})
 	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "KernelDeadlock", Status: problem.True}})
-	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "KernelDeadlock", Status: problem.False}})
+	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "Gone", Status: problem.True}})
+	m.Conditions([]problem.Condition{{Type: "KernelDeadlock", Status: problem.False}}) // Gone's rules are gone
 	m.Firing(map[string]int{"a": 2})
 	m.Firing(map[string]int{"b": 1}) // a no longer fires
 	m.Rules(map[string]uint64{"a": 3}, map[string]uint64{"b": 4})

@@ -65,12 +65,33 @@ func (p *Problems) Transition(t problem.Transition) {
 	case t.Condition != nil:
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if c := t.Condition; c.Status == problem.True && !slices.Contains(p.reasons[c.Type], c.Reason) {
-			p.reasons[c.Type] = append(p.reasons[c.Type], c.Reason) // a problem daemon's; ingest bounds them
+		p.set(t.Condition)
+	}
+}
+
+// Conditions sets all conditions that there are, as [Metrics.Conditions] does.
+func (p *Problems) Conditions(all []problem.Condition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	types := make(map[string]bool, len(all))
+	for i := range all {
+		types[all[i].Type] = true
+		p.set(&all[i])
+	}
+	for t := range p.reasons {
+		if !types[t] {
+			p.gauge.DeletePartialMatch(prometheus.Labels{"type": t})
+			delete(p.reasons, t)
 		}
-		// 1 for the reason that it is True for, if it is.
-		for _, r := range p.reasons[t.Condition.Type] {
-			p.gauge.WithLabelValues(t.Condition.Type, r).Set(boolean(t.Condition.Status == problem.True && t.Condition.Reason == r))
-		}
+	}
+}
+
+// set has 1 for the reason that a condition is True for, if it is.
+func (p *Problems) set(c *problem.Condition) {
+	if c.Status == problem.True && !slices.Contains(p.reasons[c.Type], c.Reason) {
+		p.reasons[c.Type] = append(p.reasons[c.Type], c.Reason) // a problem daemon's; ingest bounds them
+	}
+	for _, r := range p.reasons[c.Type] {
+		p.gauge.WithLabelValues(c.Type, r).Set(boolean(c.Status == problem.True && c.Reason == r))
 	}
 }

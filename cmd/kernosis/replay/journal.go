@@ -3,9 +3,9 @@ package replay
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 )
@@ -20,7 +20,8 @@ var errEntry = errors.New("not a journal entry: no seq or no time")
 func parseEntry(b []byte) (journal.Entry, error) {
 	var e journal.Entry
 	if err := json.Unmarshal(b, &e); err != nil {
-		return e, fmt.Errorf("not a journal entry: %w", err)
+		// The error may quote the line as it is.
+		return e, errors.New("not a journal entry: " + event.SafeText(err.Error(), 300))
 	}
 	if e.Seq == 0 || !sane(e.Now) {
 		return e, errEntry

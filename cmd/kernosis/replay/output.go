@@ -45,7 +45,8 @@ func (t *text) Step(s *Step) error {
 		fmt.Fprintf(&b, "%s %s:%d: the agent started\n", at, s.File, s.Line)
 	}
 	if t.verbose && s.Event != nil && len(s.Transitions) == 0 {
-		fmt.Fprintf(&b, "%s %s:%d: %s of %s: nothing follows\n", at, s.File, s.Line, s.Event.Kind, event.SafeText(subject(s.Event), 200))
+		fmt.Fprintf(&b, "%s %s:%d: %s of %s: nothing follows\n", at, s.File, s.Line,
+			event.SafeText(string(s.Event.Kind), 64), event.SafeText(subject(s.Event), 200))
 	}
 	for _, tr := range s.Transitions {
 		switch {
@@ -54,7 +55,7 @@ func (t *text) Step(s *Step) error {
 		case tr.Condition != nil:
 			fmt.Fprintf(&b, "%s %-8s %s=%s %s: %s\n", at, "node", tr.Condition.Type, tr.Condition.Status, tr.Condition.Reason, tr.Condition.Message)
 		case tr.Mute != nil:
-			fmt.Fprintf(&b, "%s %-8s %s\n", at, "node", muteText(tr.Mute))
+			fmt.Fprintf(&b, "%s %-8s %s\n", at, "node", event.SafeText(muteText(tr.Mute), 4096)) // as it was recorded
 		}
 	}
 	for _, d := range s.Differs {

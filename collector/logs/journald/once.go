@@ -12,7 +12,7 @@ import (
 
 // Once hands over the entries that are in the journal by now, and returns nil;
 // what is written meanwhile may be among them or not. It returns the error of
-// handle or of ctx, or why the journal can't be read. It takes the place of Run.
+// handle or of ctx, or why the journal can't be read, ErrNoFiles among the reasons. It takes the place of Run.
 func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 	s := &session{r: r, handle: handle, boot: readBootID(), names: map[string]string{}}
 	if err := s.begin(); err != nil {
@@ -41,6 +41,10 @@ func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 		return ctx.Err()
 	case err != nil:
 		return fmt.Errorf("read journal: %w", errors.Join(err, said))
+	case s.entries == 0:
+		if err := r.look(); err != nil {
+			return fmt.Errorf("read journal: %w", err)
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package journald
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,5 +64,34 @@ func TestOnceTellsWhyTheJournalCannotBeRead(t *testing.T) {
 	err = r.Once(t.Context(), func(logs.Item) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "No such file") {
 		t.Errorf("error %v", err)
+	}
+	empty := t.TempDir()
+	if r, err = New(Config{Directory: empty}); err != nil {
+		t.Fatal(err)
+	}
+	err = r.Once(t.Context(), func(logs.Item) error { return nil })
+	if !errors.Is(err, ErrNoFiles) || !strings.Contains(err.Error(), empty) {
+		t.Errorf("error %v of an empty folder", err)
+	}
+}
+
+func TestHasFiles(t *testing.T) {
+	for name, want := range map[string]bool{
+		"system.journal": true, "0123/system.journal": true, "0123/user-1000@1.journal~": true,
+		"0123/fss": false, "system.journal/a": false, "a/b/system.journal": false,
+	} {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if have := HasFiles(dir); have != want {
+			t.Errorf("%s: %v", name, have)
+		}
+	}
+	if HasFiles(filepath.Join(t.TempDir(), "none")) {
+		t.Error("a folder that is not there has files")
 	}
 }

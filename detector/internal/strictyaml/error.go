@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 // Error is one mistake in a file.
@@ -16,7 +18,11 @@ type Error struct {
 	Msg    string
 }
 
+// maxShown bounds what an error says: some of it is of the file.
+const maxShown = 4096
+
 // Error returns "file:line:column: field: text" without the parts that are unknown.
+// What a terminal would obey is escaped: parsers quote the file as it is.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.File)
@@ -30,10 +36,10 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(": ")
 	if e.Field != "" {
-		b.WriteString(e.Field)
+		b.WriteString(event.SafeText(e.Field, maxShown))
 		b.WriteString(": ")
 	}
-	b.WriteString(e.Msg)
+	b.WriteString(event.SafeText(e.Msg, maxShown))
 	return b.String()
 }
 
