@@ -11,12 +11,12 @@ import (
 
 // Reasons of conditions that no rule gives. Reasons are API.
 const (
-	ReasonSourceNotStarted  = "SourceNotStarted"  // Unknown: no source has said yet that it sees
-	ReasonSourceUnavailable = "SourceUnavailable" // Unknown: every source is down
-	ReasonSourceLossy       = "SourceLossy"       // Unknown: records were lost in the last 5 minutes
-	ReasonNoRule            = "NoRule"            // Unknown: registered, but no rule sets it
-	ReasonSuppressed        = "SuppressedByCause" // False: all its problems are hidden by their cause
-	ReasonMuted             = "Muted"             // False: somebody muted all its problems that no cause hides
+	ReasonSourceNotStarted  = problem.ReasonSourceNotStarted // Unknown: no source has said yet that it sees
+	ReasonSourceUnavailable = "SourceUnavailable"            // Unknown: every source is down
+	ReasonSourceLossy       = "SourceLossy"                  // Unknown: records were lost in the last 5 minutes
+	ReasonNoRule            = "NoRule"                       // Unknown: registered, but no rule sets it
+	ReasonSuppressed        = "SuppressedByCause"            // False: all its problems are hidden by their cause
+	ReasonMuted             = "Muted"                        // False: somebody muted all its problems that no cause hides
 )
 
 // conditionState is one node condition.

@@ -59,23 +59,38 @@ func (w *witness) plain(e *Engine, c *conditionState) {
 	}
 }
 
-// named looks at the logs and checks that tell of one fault.
+// named looks at the logs and checks that tell of one fault. While a source of it has
+// not said anything yet, it may be the one that sees.
 func (w *witness) named(e *Engine, s *series) {
 	if slices.ContainsFunc(s.rules, e.sees) {
 		return
 	}
+	var down, waiting []string
 	for _, r := range s.rules {
 		for i := range r.named {
 			n := &r.named[i]
 			switch s, why := e.sightOf(n); s {
 			case blind:
-				w.down = appendNew(w.down, why...)
+				down = appendNew(down, why...)
 			case untold:
-				w.waiting = appendNew(w.waiting, n.String())
+				waiting = appendNew(waiting, n.String())
 			case seeing:
 			}
 		}
 	}
+	if len(down) > 0 {
+		for _, r := range s.rules {
+			for _, stem := range r.stems {
+				if st := e.stems[stem]; st == nil || !st.known {
+					waiting = appendNew(waiting, stem)
+				}
+			}
+		}
+	}
+	if len(waiting) > 0 {
+		down = nil
+	}
+	w.down, w.waiting = appendNew(w.down, down...), appendNew(w.waiting, waiting...)
 }
 
 func appendNew(to []string, texts ...string) []string {

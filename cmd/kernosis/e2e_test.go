@@ -20,10 +20,14 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
 // beKernosis makes the test binary act as the real command.
 const beKernosis = "KERNOSIS_TEST_BE_KERNOSIS"
+
+// apiServer is started when the first test asks for it.
+var apiServer kubetest.Shared //nolint:gochecknoglobals // the tests' only one
 
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
@@ -33,7 +37,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(apiServer.Run(m))
 }
 
 func newAgent(t testing.TB, args ...string) *agenttest.Agent {

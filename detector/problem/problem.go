@@ -60,6 +60,10 @@ const (
 	Unknown Status = "Unknown"
 )
 
+// ReasonSourceNotStarted is that of a condition that is Unknown because no source has
+// said yet that it sees: for moments after each start of the agent.
+const ReasonSourceNotStarted = "SourceNotStarted"
+
 // Condition is the node's roll-up over all problems of one condition type.
 type Condition struct {
 	Type           string    `json:"type"`

@@ -138,10 +138,11 @@ func (t *table) saidByCondition(it *outbox.Item, p *problem.Problem) bool {
 }
 
 // condition tells of a changed status. What a condition begins with is news only
-// when it is True: a node that joins the cluster has nothing to tell of health.
+// when it is True: a node that joins the cluster has nothing to tell of health. The
+// moments of a start before its sources see are none at any time.
 func (t *table) condition(it *outbox.Item, c *problem.Condition) {
 	was, known := t.conditions[c.Type]
-	if was == c.Status || !known && len(t.conditions) == maxRules {
+	if was == c.Status || !known && len(t.conditions) == maxRules || c.Status == problem.Unknown && c.Reason == problem.ReasonSourceNotStarted {
 		return
 	}
 	t.conditions[c.Type] = c.Status
