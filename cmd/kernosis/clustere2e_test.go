@@ -210,7 +210,7 @@ func TestClusterAwayInAStorm(t *testing.T) {
 	a := newClusterAgent(t, server, "--rules-dir", writeRules(t, clusterRules), "--log", "app=file:"+path)
 	a.Start()
 	a.WaitSources(0)
-	oom := &inject.OOM{StateDir: t.TempDir()}
+	oom := &inject.OOM{StateDir: t.TempDir(), Limit: 5 * time.Minute}
 	if err := oom.Start(ctx); err != nil {
 		t.Fatal(err)
 	}

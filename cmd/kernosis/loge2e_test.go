@@ -67,7 +67,7 @@ func waitLog(p *agenttest.Agent, n int, stem string, up bool) {
 	})
 }
 
-func writeRules(t *testing.T, text string) (dir string) {
+func writeRules(t testing.TB, text string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte("apiVersion: rules.kernosis.io/v1\n"+text), 0o600); err != nil {

@@ -54,8 +54,13 @@ func (n *Net) Serve(at string, fn func(net.Conn)) net.Listener {
 	var l net.Listener
 	n.In(func() (err error) {
 		var c net.ListenConfig
-		l, err = c.Listen(n.t.Context(), "tcp", at)
-		return err
+		// A listener that was closed keeps the address until its Accept has noticed.
+		for end := time.Now().Add(conversation); ; time.Sleep(10 * time.Millisecond) {
+			l, err = c.Listen(n.t.Context(), "tcp", at)
+			if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(end) {
+				return err
+			}
+		}
 	})
 	n.t.Cleanup(func() { _ = l.Close() })
 	n.Accept(l, fn)

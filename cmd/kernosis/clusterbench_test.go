@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+// benchRules make each OOM kill a condition that ends before the next, and an Event
+// of its own: a rule may begin twenty at once, so there are several.
+func benchRules(b *testing.B) string {
+	const rules = 6
+	var text strings.Builder
+	text.WriteString("conditions:\n  Benched: {healthyReason: NotBenched, healthyMessage: none}\nrules:\n" +
+		"- {name: bench-condition, events: [oomkill], condition: Benched, reason: Killed, message: \"${task.pid}\", clearAfter: 300ms}\n")
+	for i := range rules {
+		fmt.Fprintf(&text, "- {name: bench-event-%d, events: [oomkill], when: task.pid %% %d == %d, groupBy: [task.pid], reason: BenchKilled, message: \"${task.pid}\"}\n", i, rules, i)
+	}
+	b.Helper()
+	return writeRules(b, text.String())
+}
+
+// seen is when a watcher saw what, by pid.
+type seen struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func (s *seen) note(pid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.at[pid]; !ok {
+		s.at[pid] = time.Now()
+	}
+}
+
+// follow calls see with each object of a watch until the benchmark ends.
+func follow(b *testing.B, w watch.Interface, err error, see func(watch.Event)) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for e := range w.ResultChan() {
+			see(e)
+		}
+	}()
+	b.Cleanup(func() { w.Stop(); <-ended })
+}
+
+// BenchmarkCluster takes the time from real OOM kills, by the kernel's stamp, until a
+// watcher of the API server has the condition and the Event, beside that of a bare
+// PATCH and a bare POST in between; then the agent's CPU time for a kill of a storm.
+func BenchmarkCluster(b *testing.B) {
+	needRoot(b)
+	const each, storm = 100, 300
+	server := kubetest.New(b, kubetest.Options{})
+	a := newClusterAgent(b, server, "--rules-dir", benchRules(b), "--heartbeat", "0")
+	a.Start()
+	a.WaitSources(0)
+	client, ctx := server.Client(), context.Background()
+	conditions, events := &seen{at: map[string]time.Time{}}, &seen{at: map[string]time.Time{}}
+	nodes, err := client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + a.node})
+	follow(b, nodes, err, func(e watch.Event) {
+		if node, ok := e.Object.(*corev1.Node); ok {
+			for _, c := range node.Status.Conditions {
+				if c.Type == "Benched" && c.Status == corev1.ConditionTrue {
+					conditions.note(c.Message)
+				}
+			}
+		}
+	})
+	told, err := client.CoreV1().Events(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{FieldSelector: "reason=BenchKilled"})
+	follow(b, told, err, func(e watch.Event) {
+		if event, ok := e.Object.(*corev1.Event); ok {
+			events.note(event.Message)
+		}
+	})
+	oom := &inject.OOM{StateDir: b.TempDir(), Limit: inject.MaxDuration}
+	if err := oom.Start(ctx); err != nil {
+		b.Fatal(err)
+	}
+	defer oom.Close()
+	a.awaitCondition("Benched", "False NotBenched: none")
+
+	bareNode := server.Node(b)
+	var patch, post, condition, event []time.Duration
+	for b.Loop() {
+		for i := range each {
+			if _, err := oom.Kill(ctx); err != nil {
+				b.Fatal(err)
+			}
+			time.Sleep(500 * time.Millisecond) // the agent's writes are over
+			now := time.Now()
+			body := fmt.Sprintf(`{"status":{"conditions":[{"type":"Benched","status":"True","reason":"Killed","message":"%d"}]}}`, i)
+			if _, err := client.CoreV1().Nodes().Patch(ctx, bareNode, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "status"); err != nil {
+				b.Fatal(err)
+			}
+			patch = append(patch, time.Since(now))
+			now = time.Now()
+			if _, err := client.CoreV1().Events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "bare-"}, Reason: "Bare", Message: "m", Type: "Warning", Count: 1,
+				InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: bareNode, UID: types.UID(bareNode)},
+				FirstTimestamp: metav1.NewTime(now), LastTimestamp: metav1.NewTime(now), Source: corev1.EventSource{Component: "bare", Host: bareNode},
+			}, metav1.CreateOptions{}); err != nil {
+				b.Fatal(err)
+			}
+			post = append(post, time.Since(now))
+			time.Sleep(700 * time.Millisecond) // the condition has ended, and its second of coalescing
+		}
+	}
+	before := cpuTime(b, a.PID())
+	for range storm {
+		if _, err := oom.Kill(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	entries := a.Wait("last kill", time.Minute, func(entries []journal.Entry) bool {
+		return len(kills(entries, oom.Cgroup())) >= len(patch)+storm
+	})
+	cpu := cpuTime(b, a.PID()) - before
+	for _, e := range entries {
+		if pids := kills([]journal.Entry{e}, oom.Cgroup()); len(pids) > 0 {
+			pid := fmt.Sprint(pids[0])
+			if at, ok := conditions.at[pid]; ok {
+				condition = append(condition, at.Sub(e.Event.Time))
+			}
+			if at, ok := events.at[pid]; ok {
+				event = append(event, at.Sub(e.Event.Time))
+			}
+		}
+	}
+	if len(condition) < len(patch)*9/10 || len(event) < len(post)*9/10 {
+		b.Fatalf("of %d kills, %d conditions and %d Events were seen", len(patch), len(condition), len(event))
+	}
+	median := func(d []time.Duration) float64 { slices.Sort(d); return d[len(d)/2].Seconds() * 1e3 }
+	for _, m := range []struct {
+		name string
+		d    []time.Duration
+	}{{"patch", patch}, {"post", post}, {"condition", condition}, {"event", event}} {
+		b.ReportMetric(median(m.d), m.name+"-p50-ms")
+		b.ReportMetric(m.d[len(m.d)*99/100].Seconds()*1e3, m.name+"-p99-ms")
+	}
+	b.ReportMetric(median(condition)/median(patch), "condition/patch")
+	b.ReportMetric(median(event)/median(post), "event/post")
+	b.ReportMetric(cpu.Seconds()*1e3/storm, "storm-cpu-ms/kill")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkClusterIdle is what an agent of a node without faults costs the node and
+// the API server.
+func BenchmarkClusterIdle(b *testing.B) {
+	needRoot(b)
+	const idle = time.Minute
+	server := kubetest.New(b, kubetest.Options{})
+	a := newClusterAgent(b, server, "--heartbeat", "0")
+	a.Start()
+	a.WaitSources(0)
+	a.awaitCondition("DiskUnhealthy", "False DiskIsHealthy: no device has repeated I/O errors")
+	for b.Loop() {
+		time.Sleep(20 * time.Second) // what the start begins is over
+		writes := func() float64 {
+			m, n := server.APIMetrics(b), 0.0
+			for _, verb := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+				for _, resource := range []string{"nodes", "events", "leases"} {
+					n += m.Sum("apiserver_request_total", "verb", verb, "resource", resource)
+				}
+			}
+			return n
+		}
+		etcd, requests, cpu := server.EtcdWrites(b), writes(), cpuTime(b, a.PID())
+		time.Sleep(idle)
+		after := server.EtcdWrites(b)
+		b.ReportMetric((cpuTime(b, a.PID())-cpu).Seconds()*1e3/idle.Seconds(), "idle-cpu-ms/s")
+		b.ReportMetric(writes()-requests, "requests/min")
+		b.ReportMetric(float64(after.PutBytes-etcd.PutBytes)/1024*60, "etcd-KiB/h")
+		b.ReportMetric(statusKiB(b, a.PID())["VmRSS"]/1024, "rss-MiB")
+		b.ReportMetric(statusKiB(b, a.PID())["RssAnon"]/1024, "anon-MiB")
+	}
+	b.ReportMetric(0, "ns/op")
+}
