@@ -28,11 +28,15 @@ demo: build setup ## as root: inject real kernel faults, show each one detected 
 	$(BIN) demo
 
 .PHONY: test
-test: setup ## run all tests; as root also those on the real kernel
+test: setup kube-tools ## run all tests; as root also those on the real kernel
 	@if [ "$$(id -u)" != 0 ]; then echo "not root: the tests on the real kernel are skipped"; fi
 	# One package at a time: they count faults of the one kernel they share, and on
 	# some machines a busy host hides single ones (docs/kernel-quirks.md).
 	go test -race -p 1 -timeout 15m ./...
+
+.PHONY: kube-tools
+kube-tools: ## build etcd and kube-apiserver for the tests, once (docs/testing.md)
+	@go run ./reporter/kubetest/kubetools >/dev/null
 
 ##@ Quality
 

@@ -1,0 +1,240 @@
+package conditions
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+
+// deadline is for what takes milliseconds on an idle machine.
+const deadline = 30 * time.Second
+
+func clientOf(t testing.TB, c *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// rig is a Patcher and its Node, and sees what everybody sees.
+type rig struct {
+	*Patcher
+	t      testing.TB
+	server *kubetest.Server
+	node   string
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu       sync.Mutex
+	acks     []Ack
+	contests []Contest
+}
+
+// start runs a Patcher, by default on a Node of its own with short times.
+func start(t testing.TB, server *kubetest.Server, change func(*Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, server: server}
+	c := Config{
+		Client: server.Client(), Coalesce: 10 * time.Millisecond, StartJitter: -1,
+		OnAck:       func(a Ack) { r.mu.Lock(); defer r.mu.Unlock(); r.acks = append(r.acks, a) },
+		OnContested: func(c Contest) { r.mu.Lock(); defer r.mu.Unlock(); r.contests = append(r.contests, c) },
+	}
+	if change != nil {
+		change(&c)
+	}
+	if c.Node == "" {
+		c.Node = server.Node(t)
+	}
+	r.node = c.Node
+	p, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Patcher = p
+	r.run()
+	return r
+}
+
+func (r *rig) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel, r.ended = cancel, make(chan struct{})
+	go func() {
+		defer close(r.ended)
+		_ = r.Run(ctx)
+	}()
+	r.t.Cleanup(r.stop)
+}
+
+func (r *rig) stop() { r.cancel(); <-r.ended }
+
+func (r *rig) set(list ...problem.Condition) {
+	r.t.Helper()
+	if err := r.Set(list); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// status returns a condition as the API has it; nil: it has none.
+func (r *rig) status(conditionType string) *corev1.NodeCondition {
+	r.t.Helper()
+	return status(r.t, r.server.Client(), r.node, conditionType)
+}
+
+func status(t testing.TB, client kubernetes.Interface, node, conditionType string) *corev1.NodeCondition {
+	t.Helper()
+	n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return string(c.Type) == conditionType })
+	if i < 0 {
+		return nil
+	}
+	return &n.Status.Conditions[i]
+}
+
+// waitFor waits until something holds.
+func (r *rig) waitFor(what string, ok func() bool) {
+	r.t.Helper()
+	until := time.Now().Add(deadline)
+	for !ok() {
+		if time.Now().After(until) {
+			r.t.Fatalf("not within %s: %s; %+v", deadline, what, r.Stats())
+		}
+		time.Sleep(5 * time.Millisecond) // between looks at the API
+	}
+}
+
+// waitStatus waits until the API has a condition.
+func (r *rig) waitStatus(want problem.Condition) *corev1.NodeCondition {
+	r.t.Helper()
+	var got *corev1.NodeCondition
+	r.waitFor(fmt.Sprintf("%s is %s %s", want.Type, want.Status, want.Reason), func() bool {
+		got = r.status(want.Type)
+		return got != nil && says(got, &want)
+	})
+	return got
+}
+
+// waitAcked waits until the Patcher says that the API has all.
+func (r *rig) waitAcked() {
+	r.t.Helper()
+	r.waitFor("all is acknowledged", func() bool { _, all := r.Acked(); return all })
+}
+
+// overwrite is another client's patch of a condition.
+func overwrite(t testing.TB, client kubernetes.Interface, node, manager, condition string) {
+	t.Helper()
+	_, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType,
+		[]byte(`{"status":{"conditions":[`+condition+`]}}`), metav1.PatchOptions{FieldManager: manager}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func cond(conditionType string, status problem.Status, reason string) problem.Condition {
+	return problem.Condition{
+		Type: conditionType, Status: status, Reason: reason, Message: "message of " + reason,
+		LastTransition: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
+	}
+}
+
+// proxy is between a client and the API server, and does harm as told.
+type proxy struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	harm    func(http.ResponseWriter, *http.Request) bool // true: it has answered
+	patches []time.Time
+}
+
+func newProxy(t testing.TB, server *kubetest.Server) (*proxy, *rest.Config) {
+	t.Helper()
+	target, err := url.Parse("https://" + server.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(server.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	through := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // a watch's events pass at once
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
+	}
+	p := &proxy{}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		harm := p.harm
+		if r.Method == http.MethodPatch {
+			p.patches = append(p.patches, time.Now())
+		}
+		p.mu.Unlock()
+		if harm != nil && harm(w, r) {
+			return
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(p.CloseClientConnections)
+	return p, &rest.Config{Host: p.URL, QPS: -1}
+}
+
+func (p *proxy) do(harm func(http.ResponseWriter, *http.Request) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.harm = harm
+}
+
+func (p *proxy) sent() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.patches)
+}
+
+// events are changes of a Node as a watcher sees them.
+func watchNode(t testing.TB, client kubernetes.Interface, node string) <-chan *corev1.Node {
+	t.Helper()
+	w, err := client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", node).String(), ResourceVersion: "0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	out := make(chan *corev1.Node, 1000)
+	go func() {
+		defer close(out)
+		for e := range w.ResultChan() {
+			if n, ok := e.Object.(*corev1.Node); ok {
+				out <- n
+			}
+		}
+	}()
+	return out
+}

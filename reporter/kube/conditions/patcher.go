@@ -1,0 +1,230 @@
+package conditions
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Patcher keeps one node's conditions. Set, Acked and Stats may be called by several
+// goroutines at any time.
+type Patcher struct {
+	config  Config
+	changed chan struct{} // one place: Set was called
+	sights  chan sight
+
+	mu      sync.Mutex
+	list    []problem.Condition // what was set last; never changed in place
+	set     uint64              // how often
+	pending bool
+	stats   Stats
+	running bool
+
+	// What follows is for Run's goroutine.
+	ledger   *ledger
+	taken    uint64    // of set
+	gate     time.Time // nothing is sent before, but True
+	watching bool
+	readBack time.Time // until then the first write waits for the watch
+	last     time.Time // write that was begun last
+	beat     time.Time // when the next heartbeat is due
+	failing  bool
+	retryAt  time.Time
+	backoff  wait.Backoff
+	stored   []string      // types in the state file
+	yieldFor time.Duration // shorter in tests
+}
+
+// New returns a Patcher that does nothing until it runs.
+func New(c Config) (*Patcher, error) {
+	if err := c.setDefaults(); err != nil {
+		return nil, err
+	}
+	earlier, err := readState(c.StateFile, c.Node)
+	if err != nil {
+		c.Log.Warn("types that an earlier run wrote are not known", "error", err)
+	}
+	retired := slices.DeleteFunc(slices.Concat(c.Retired, earlier), func(t string) bool { return checkType(t) != nil })
+	return &Patcher{
+		config: c, changed: make(chan struct{}, 1), sights: make(chan sight),
+		stats:  Stats{Writes: make(map[Outcome]uint64)},
+		ledger: newLedger(c.FieldManager, c.Allied, retired), stored: earlier, yieldFor: yieldFor,
+	}, nil
+}
+
+// Set says how all conditions of this agent are now: the list is whole, and takes the
+// place of the one before. It does not block. The error tells of conditions that
+// can't be written, which are left out, and of texts that had to be changed; the
+// others are written all the same.
+func (p *Patcher) Set(list []problem.Condition) error {
+	c := check(list)
+	p.mu.Lock()
+	p.list, p.pending = c.list, true
+	p.set++
+	p.stats.Refused += c.refused
+	p.stats.Trimmed += c.trimmed
+	p.mu.Unlock()
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+	return c.err
+}
+
+// Acked returns when the API last took a write, zero where it took none, and whether
+// it has all that was set.
+func (p *Patcher) Acked() (at time.Time, all bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats.LastAcked, !p.pending
+}
+
+// Stats returns a copy of the counters.
+func (p *Patcher) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Writes, s.Yielded, s.Pending = maps.Clone(s.Writes), slices.Clone(s.Yielded), p.pending
+	return s
+}
+
+func (p *Patcher) count(f func(*Stats)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(&p.stats)
+}
+
+// Run writes until ctx ends, and returns its error. It runs once.
+func (p *Patcher) Run(ctx context.Context) error {
+	p.mu.Lock()
+	again := p.running
+	p.running = true
+	p.mu.Unlock()
+	if again {
+		return errors.New("conditions: it runs already")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+
+	now := time.Now()
+	p.ledger.start, p.gate = now, now
+	if p.config.StartJitter > 0 {
+		p.gate = now.Add(rand.N(p.config.StartJitter))
+	}
+	if p.config.Heartbeat > 0 {
+		p.beat = now.Add(rand.N(p.config.Heartbeat)) // agents that start at once do not beat at once
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		wake := p.turn(ctx, &watching)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		timer.Stop()
+		if !wake.IsZero() {
+			timer.Reset(time.Until(wake))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.changed:
+		case s := <-p.sights:
+			p.see(s, time.Now())
+		case <-timer.C:
+		}
+	}
+}
+
+// turn does what is to be done now, and returns when it is to be called again, if
+// nothing else happens; zero: never.
+func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time.Time) {
+	now := time.Now()
+	p.take()
+	if !p.watching {
+		if now.Before(p.gate) && !p.ledger.urgent() {
+			return p.gate
+		}
+		p.watching, p.readBack = true, now.Add(readBackFor)
+		watching.Go(func() { p.look(ctx) })
+	}
+	if !p.ledger.seen && now.Before(p.readBack) {
+		return p.readBack
+	}
+	p.ledger.announce(now)
+	p.ledger.forget()
+	write, remove, again := p.ledger.due(now)
+	beats := p.beats(now)
+	p.settle(len(write)+len(remove) == 0, now)
+	switch {
+	case len(write)+len(remove) == 0 && !beats:
+		p.failing = false
+		p.store()
+		return sooner(again, p.beat)
+	case p.failing && now.Before(p.retryAt):
+		return p.retryAt
+	case now.Before(p.last.Add(p.config.Coalesce)):
+		return p.last.Add(p.config.Coalesce)
+	}
+	p.write(ctx, write, remove, beats, now)
+	return time.Now()
+}
+
+// take hands what was set last to the ledger.
+func (p *Patcher) take() {
+	p.mu.Lock()
+	list, set := p.list, p.set
+	p.mu.Unlock()
+	if set != p.taken {
+		p.taken = set
+		p.ledger.want(list)
+	}
+}
+
+// settle notes whether the API has all that was set.
+func (p *Patcher) settle(done bool, now time.Time) {
+	yielded := p.ledger.yields(now)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending = !done || p.set != p.taken
+	p.stats.Yielded = yielded
+}
+
+// beats reports whether a heartbeat is due.
+func (p *Patcher) beats(now time.Time) bool {
+	if p.beat.IsZero() || now.Before(p.beat) {
+		return false
+	}
+	if len(p.alive(now)) == 0 {
+		p.nextBeat(now) // there is nothing to keep alive
+		return false
+	}
+	return true
+}
+
+// alive returns the types that a heartbeat renews, sorted.
+func (p *Patcher) alive(now time.Time) []string {
+	var out []string
+	for name, e := range p.ledger.entries {
+		if e.wanted && !e.yielded(now) && !p.ledger.held(e, now) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (p *Patcher) nextBeat(now time.Time) {
+	h := p.config.Heartbeat
+	p.beat = now.Add(h - h/10 + rand.N(h/5+1))
+}

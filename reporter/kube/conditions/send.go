@@ -1,0 +1,100 @@
+package conditions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// removal is how a strategic-merge patch takes a condition out of the list.
+type removal struct {
+	Patch string `json:"$patch"`
+	Type  string `json:"type"`
+}
+
+// body returns a patch that names the given types and nothing else.
+func (l *ledger) body(write, remove []string, now time.Time) ([]byte, error) {
+	list := make([]any, 0, len(write)+len(remove))
+	for _, name := range write {
+		list = append(list, l.condition(name, now))
+	}
+	for _, name := range remove {
+		list = append(list, removal{Patch: "delete", Type: name})
+	}
+	return json.Marshal(map[string]any{"status": map[string]any{"conditions": list}})
+}
+
+// send patches the Node's status, and returns the Node as it is then. client-go's own
+// tries are off: they are made here, where they are counted and where the state may
+// have changed meanwhile.
+func (p *Patcher) send(ctx context.Context, body []byte) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
+	defer cancel()
+	node := &corev1.Node{}
+	err := p.config.Client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
+		Resource("nodes").Name(p.config.Node).SubResource("status").
+		Param("fieldManager", p.config.FieldManager).
+		Timeout(p.config.Timeout).MaxRetries(0).Body(body).Do(ctx).Into(node)
+	if err != nil {
+		return nil, err
+	}
+	return node, nil
+}
+
+// outcomeOf names an error of send.
+func outcomeOf(err error) Outcome {
+	if err == nil {
+		return Written
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		switch code := status.Status().Code; {
+		case code == http.StatusConflict:
+			return Conflict
+		case code == http.StatusTooManyRequests:
+			return Throttled
+		case code == http.StatusUnauthorized:
+			return Unauthorized
+		case code == http.StatusForbidden:
+			return Forbidden
+		case code == http.StatusNotFound:
+			return NodeMissing
+		case code >= 500:
+			return ServerError
+		default:
+			return Refused
+		}
+	}
+	var timeout net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		return TimedOut
+	}
+	return Unreachable
+}
+
+// askedDelay returns how long the API asks to wait.
+func askedDelay(err error) time.Duration {
+	seconds, ok := apierrors.SuggestsClientDelay(err)
+	if !ok {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// patience returns how tries follow each other. Each wait is up to twice as long by
+// chance, so that a fleet that lost its API server does not come back as one.
+func patience(start, now time.Time, everWritten bool) wait.Backoff {
+	b := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 16, Cap: 15 * time.Second}
+	if !everWritten && now.Before(start.Add(fastFor)) {
+		b.Cap = time.Second
+	}
+	return b
+}

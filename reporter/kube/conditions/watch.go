@@ -1,0 +1,89 @@
+package conditions
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// sight is what the watch has seen.
+type sight struct {
+	node *corev1.Node
+	gone bool // it was deleted
+}
+
+const (
+	// watchFor is how long the API is asked to keep a watch open, up to twice as long
+	// by chance, as reflectors do.
+	watchFor = 5 * time.Minute
+	// watchLasted is after how long the next watch follows at once.
+	watchLasted = 30 * time.Second
+)
+
+// look watches the own Node until ctx ends. Each watch begins with the Node as the
+// API server has it in its cache, so that nothing has to be read or listed first;
+// what is older than the answer to a write is left out by [ledger.stale].
+func (p *Patcher) look(ctx context.Context) {
+	fresh := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 16, Cap: 15 * time.Second}
+	backoff := fresh
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := p.lookOnce(ctx)
+		if time.Since(began) > watchLasted {
+			backoff = fresh
+		}
+		if err != nil && ctx.Err() == nil {
+			p.config.Log.Debug("watch of the own node ended", "error", err)
+		}
+		sleep(ctx, backoff.Step())
+	}
+}
+
+func (p *Patcher) lookOnce(ctx context.Context) error {
+	seconds := int64((watchFor + rand.N(watchFor)) / time.Second)
+	w, err := p.config.Client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, p.config.Node).String(),
+		ResourceVersion: "0", TimeoutSeconds: &seconds,
+	})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	p.count(func(s *Stats) { s.Watches++ })
+	for {
+		var e watch.Event
+		var open bool
+		select {
+		case e, open = <-w.ResultChan():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !open {
+			return nil
+		}
+		node, ok := e.Object.(*corev1.Node)
+		if !ok { // an error's Status: what we know is too old, or the server ends
+			return nil
+		}
+		select {
+		case p.sights <- sight{node: node, gone: e.Type == watch.Deleted}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

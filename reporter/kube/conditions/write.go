@@ -1,0 +1,163 @@
+package conditions
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// write sends one patch and takes its answer.
+func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool, now time.Time) {
+	only := len(write)+len(remove) == 0
+	if beats {
+		write = p.alive(now)
+	}
+	// Before the API has a type, the disk knows of it.
+	p.store()
+	body, err := p.ledger.body(write, remove, now)
+	if err != nil {
+		p.config.Log.Error("conditions can't be encoded", "error", err)
+		p.fail(err, Refused, now)
+		return
+	}
+	for _, name := range write {
+		e := p.ledger.entries[name]
+		e.sent = e.want
+	}
+	p.last = now
+	retry := p.failing
+	node, err := p.send(ctx, body)
+	done := time.Now()
+	if ctx.Err() != nil && err != nil {
+		return // the agent ends
+	}
+	outcome := outcomeOf(err)
+	p.count(func(s *Stats) {
+		s.Writes[outcome]++
+		s.Bytes += uint64(len(body))
+		if retry {
+			s.Retries++
+		}
+		if err != nil {
+			s.LastError = err.Error()
+			return
+		}
+		s.LastAcked, s.LastError, s.NodeExists = done, "", true
+		s.Removed += uint64(len(remove))
+		if only {
+			s.Heartbeats++
+		}
+	})
+	if err != nil {
+		p.fail(err, outcome, done)
+		return
+	}
+	if retry {
+		p.config.Log.Info("conditions are written again", "node", p.config.Node)
+	}
+	p.failing = false
+	if beats {
+		p.nextBeat(done)
+	}
+	ack := Ack{At: done, Heartbeat: only, Written: make([]problem.Condition, 0, len(write))}
+	for _, name := range write {
+		ack.Written = append(ack.Written, p.ledger.entries[name].want)
+	}
+	p.flipped(p.ledger.observe(node, slices.Concat(write, remove), done), done)
+	p.ledger.forget()
+	p.store()
+	if p.config.OnAck != nil {
+		p.config.OnAck(ack)
+	}
+}
+
+// fail sets when the next try is.
+func (p *Patcher) fail(err error, outcome Outcome, now time.Time) {
+	if !p.failing {
+		p.failing = true
+		p.backoff = patience(p.ledger.start, now, p.everWritten())
+		p.config.Log.Warn("conditions are not written", "node", p.config.Node, "outcome", string(outcome), "error", err)
+	}
+	delay := p.backoff.Step()
+	if asked := askedDelay(err); asked > 0 {
+		// A quarter more at most, by chance: all that were refused were told the same.
+		delay = max(delay, asked+rand.N(asked/4+1))
+	}
+	p.retryAt = now.Add(delay)
+	if outcome == NodeMissing {
+		p.count(func(s *Stats) { s.NodeExists = false })
+	}
+}
+
+func (p *Patcher) everWritten() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.stats.LastAcked.IsZero()
+}
+
+// see takes what the watch has seen.
+func (p *Patcher) see(s sight, now time.Time) {
+	if s.gone {
+		if s.node.UID == p.ledger.uid {
+			p.ledger.lose()
+			p.count(func(s *Stats) { s.NodeExists = false })
+		}
+		return
+	}
+	if p.ledger.stale(s.node) {
+		return
+	}
+	appeared := !p.ledger.seen || p.ledger.uid != s.node.UID
+	p.flipped(p.ledger.observe(s.node, nil, now), now)
+	p.count(func(s *Stats) { s.NodeExists = true })
+	if !p.failing {
+		return
+	}
+	// The API answers, so there is no need to wait for long: at once for a Node that
+	// is new, and within a second for one of many that all hear of it now.
+	soon := now
+	if !appeared {
+		soon = now.Add(rand.N(time.Second))
+	}
+	if soon.Before(p.retryAt) {
+		p.retryAt = soon
+	}
+}
+
+// flipped counts what others wrote over, and yields what they insist on.
+func (p *Patcher) flipped(names []string, now time.Time) {
+	if len(names) == 0 {
+		return
+	}
+	p.count(func(s *Stats) { s.Flips += uint64(len(names)) })
+	for _, name := range names {
+		e := p.ledger.entries[name]
+		p.config.Log.Info("condition was written over", "condition", name, "manager", e.manager)
+		contest, yielded := p.ledger.yield(name, now, p.yieldFor)
+		if !yielded {
+			continue
+		}
+		p.count(func(s *Stats) { s.Contested++ })
+		p.config.Log.Warn("condition is contested and left to the other writer", "condition", name, "manager", contest.Manager, "until", contest.Until)
+		if p.config.OnContested != nil {
+			p.config.OnContested(contest)
+		}
+	}
+}
+
+// store keeps the state file as the ledger is. A disk that takes no file does not
+// keep a condition from being written.
+func (p *Patcher) store() {
+	types := p.ledger.types()
+	if p.config.StateFile == "" || !p.ledger.listed || slices.Equal(types, p.stored) {
+		return
+	}
+	if err := writeState(p.config.StateFile, p.config.Node, types); err != nil {
+		p.config.Log.Warn("types of conditions are not stored", "error", err)
+	}
+	// Said once: it is tried again with the next change.
+	p.stored = types
+}

@@ -1,0 +1,126 @@
+package kubetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// unfinished begins the names of folders that a build has not completed.
+	unfinished = "unfinished-"
+
+	// needSpace is what a build with a cold cache takes (2.4 GiB measured), the
+	// sources, the programs, and what is only there meanwhile, with some to spare.
+	needSpace = 6 << 30
+
+	// keepUnused is for how long a set stays that nobody runs: other branches of
+	// the checkout may have another version pinned.
+	keepUnused = 30 * 24 * time.Hour
+)
+
+// complete reports whether a folder has all programs.
+func complete(dir string) bool {
+	for _, p := range programs() {
+		st, err := os.Stat(filepath.Join(dir, p.name))
+		if err != nil || !st.Mode().IsRegular() || st.Mode()&0o111 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// use reports whether the set is there, and notes when it was last used.
+func (b *build) use() bool {
+	if !complete(b.dir) {
+		return false
+	}
+	now := time.Now()
+	_ = os.Chtimes(b.dir, now, now) // not so where another user has built it
+	return true
+}
+
+// sweep removes what killed builds left, and sets that are not used any more. The
+// caller holds the lock. What can't be removed stays; it is only space.
+func (b *build) sweep(now time.Time) {
+	entries, err := os.ReadDir(b.cache)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !e.IsDir() {
+			continue
+		}
+		if strings.HasPrefix(e.Name(), unfinished) || now.Sub(info.ModTime()) > keepUnused {
+			_ = os.RemoveAll(filepath.Join(b.cache, e.Name()))
+		}
+	}
+}
+
+// checkSpace returns an error where a filesystem that the build writes to has too
+// little space: the compiler's own words for that come late and name no remedy.
+func (b *build) checkSpace(ctx context.Context) error {
+	buildCache, err := b.goCommand(ctx, "env", "GOCACHE")
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{buildCache, b.cache, os.TempDir()} {
+		if err := space(dir, needSpace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func space(dir string, need uint64) error {
+	var st unix.Statfs_t
+	err := unix.Statfs(dir, &st)
+	if errors.Is(err, unix.ENOENT) && dir != filepath.Dir(dir) {
+		return space(filepath.Dir(dir), need) // it will be made
+	}
+	if err != nil {
+		return fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	if free := st.Bavail * uint64(st.Bsize); free < need {
+		return fmt.Errorf("building etcd and kube-apiserver takes up to %d MiB in %s, which has %d MiB free", need>>20, dir, free>>20)
+	}
+	return nil
+}
+
+// lockFile waits until no other process has the lock, and returns it; closing it
+// releases it. waiting is called once where there is something to wait for.
+func lockFile(ctx context.Context, path string, waiting func()) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for told := false; ; {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return f, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
+		if !told {
+			told = true
+			waiting()
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), f.Close())
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Admin returns the configuration of a client that may do everything.
+func (s *Server) Admin() *rest.Config { return rest.CopyConfig(s.admin) }
+
+// Client returns a client that may do everything.
+func (s *Server) Client() *kubernetes.Clientset { return s.client }
+
+// Config returns the configuration of a user, known by a certificate. What the
+// user may do is said by RBAC objects, and by the Node authoriser for a
+// "system:node:NAME" of the group "system:nodes".
+func (s *Server) Config(tb testing.TB, user string, groups ...string) *rest.Config {
+	tb.Helper()
+	c, err := s.config(user, groups...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+func (s *Server) config(user string, groups ...string) (*rest.Config, error) {
+	cert, key, err := s.ca.client(user, groups)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of %s: %w", user, err)
+	}
+	c := s.Anonymous()
+	c.CertData, c.KeyData = cert, key
+	return c, nil
+}
+
+// Anonymous returns the configuration of a client that nobody knows, to which a
+// token can be added. A client's own limits of requests are off.
+func (s *Server) Anonymous() *rest.Config {
+	return &rest.Config{
+		Host: "https://" + s.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: s.ca.pem},
+		QPS: -1, UserAgent: "kubetest",
+	}
+}
+
+// WithToken returns the configuration of a client that shows a token.
+func (s *Server) WithToken(token string) *rest.Config {
+	c := s.Anonymous()
+	c.BearerToken = token
+	return c
+}
+
+// TokenFor says whose token is asked for.
+type TokenFor struct {
+	Namespace, ServiceAccount string
+	// Pod or Node is the object that the token is bound to, if any: it ends with
+	// it. That of a pod says on which node the pod is.
+	Pod, Node string
+	// Lifetime is an hour when zero; the API server gives no less than ten minutes.
+	Lifetime time.Duration
+}
+
+// Token returns a service account's token, issued by the API server.
+func (s *Server) Token(tb testing.TB, of TokenFor) string {
+	tb.Helper()
+	token, err := s.token(tb.Context(), of)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return token
+}
+
+func (s *Server) token(ctx context.Context, of TokenFor) (string, error) {
+	if of.Lifetime == 0 {
+		of.Lifetime = time.Hour
+	}
+	seconds := int64(of.Lifetime / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	switch {
+	case of.Pod != "":
+		pod, err := s.client.CoreV1().Pods(of.Namespace).Get(ctx, of.Pod, metav1.GetOptions{})
+		if err != nil {
+			return "", fmt.Errorf("token: %w", err)
+		}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+	case of.Node != "":
+		node, err := s.client.CoreV1().Nodes().Get(ctx, of.Node, metav1.GetOptions{})
+		if err != nil {
+			return "", fmt.Errorf("token: %w", err)
+		}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
+	}
+	answer, err := s.client.CoreV1().ServiceAccounts(of.Namespace).CreateToken(ctx, of.ServiceAccount, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("token of %s/%s: %w", of.Namespace, of.ServiceAccount, err)
+	}
+	return answer.Status.Token, nil
+}
+
+// Kubeconfig writes a configuration to a file that is there until the test ends,
+// and returns its path.
+func (s *Server) Kubeconfig(tb testing.TB, c *rest.Config) string {
+	tb.Helper()
+	const name = "kubetest"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken, TokenFile: c.BearerTokenFile,
+	}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	file, err := os.CreateTemp(tb.TempDir(), "kubeconfig-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := file.Write(text); err != nil {
+		tb.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return file.Name()
+}

@@ -1,0 +1,98 @@
+package kubetest
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+)
+
+// Namespace makes a namespace with a service account "default", and returns its
+// name. It stays until the server ends: nothing empties namespaces here.
+func (s *Server) Namespace(tb testing.TB) string {
+	tb.Helper()
+	ns, err := s.client.CoreV1().Namespaces().Create(tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(tb)}}, metav1.CreateOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	// Pods are refused without it, and there is no controller that makes it.
+	s.ServiceAccount(tb, ns.Name, "default")
+	return ns.Name
+}
+
+// ServiceAccount makes one.
+func (s *Server) ServiceAccount(tb testing.TB, namespace, name string) {
+	tb.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := s.client.CoreV1().ServiceAccounts(namespace).Create(tb.Context(), account, metav1.CreateOptions{}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Node makes a Node as kubelet would register it, ready, and returns its name.
+func (s *Server) Node(tb testing.TB) string {
+	tb.Helper()
+	node := name(tb)
+	s.NodeNamed(tb, node)
+	return node
+}
+
+// NodeNamed makes a Node that has been deleted anew, or one with a name of the
+// test's own.
+func (s *Server) NodeNamed(tb testing.TB, name string) {
+	tb.Helper()
+	now := metav1.NewTime(time.Now())
+	nodes := s.client.CoreV1().Nodes()
+	node, err := nodes.Create(tb.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"},
+	}}, metav1.CreateOptions{FieldManager: "kubelet"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available", LastHeartbeatTime: now, LastTransitionTime: now},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status", LastHeartbeatTime: now, LastTransitionTime: now},
+	}
+	if _, err := nodes.UpdateStatus(tb.Context(), node, metav1.UpdateOptions{FieldManager: "kubelet"}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Pod makes a pod that is bound to a node, with the service account "default".
+func (s *Server) Pod(tb testing.TB, namespace, name, node string) *corev1.Pod {
+	tb.Helper()
+	pod, err := s.client.CoreV1().Pods(namespace).Create(tb.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{
+			NodeName: node, AutomountServiceAccountToken: new(bool),
+			Containers: []corev1.Container{{Name: "main", Image: "kubetest.invalid/none:1"}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pod
+}
+
+// DeletePod deletes a pod at once: there is no kubelet that would end it first.
+func (s *Server) DeletePod(tb testing.TB, namespace, name string) {
+	tb.Helper()
+	now := int64(0)
+	err := s.client.CoreV1().Pods(namespace).Delete(tb.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if err != nil && !apierrors.IsNotFound(err) {
+		tb.Fatal(err)
+	}
+}
+
+// name returns one that tells of the test, and that no other object of the server
+// has.
+func name(tb testing.TB) string {
+	tb.Helper()
+	n := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(tb.Name()), "-")
+	return strings.Trim(n[:min(len(n), 40)], "-") + "-" + rand.String(6)
+}

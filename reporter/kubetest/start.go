@@ -1,0 +1,132 @@
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// poll is how often a starting server is asked whether it is ready.
+const poll = 25 * time.Millisecond
+
+// portTakenError says that somebody was faster.
+type portTakenError struct{ port int }
+
+func (e portTakenError) Error() string { return fmt.Sprintf("port %d is taken", e.port) }
+
+// startEtcd starts etcd on sockets in the state folder: they need no port, and no
+// other user of the machine can connect to them.
+func (s *Server) startEtcd() (err error) {
+	// For show: they have to be a host and port, and nobody asks for them.
+	const shown = "http://127.0.0.1:1"
+	s.etcd, err = startProcess(filepath.Join(s.programs, "etcd"), "etcd", s.path("etcd.log"),
+		"--name=kubetest", "--data-dir="+s.path("etcd"), "--log-level=warn",
+		"--listen-client-urls="+s.etcdURL(), "--advertise-client-urls="+shown,
+		"--listen-peer-urls=unix://"+s.path("peer.sock"), "--initial-advertise-peer-urls="+shown, "--initial-cluster=kubetest="+shown,
+		// The data need not outlive the machine.
+		"--unsafe-no-fsync",
+	)
+	return err
+}
+
+func (s *Server) etcdURL() string { return "unix://" + s.path("etcd.sock") }
+
+// startFirst starts the API server on a port that is free.
+func (s *Server) startFirst(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		port, err := freePort(ctx)
+		if err != nil {
+			return err
+		}
+		s.port = port
+		if s.admin, err = s.config("kubetest-admin", "system:masters"); err != nil {
+			return err
+		}
+		if s.client, err = kubernetes.NewForConfig(s.admin); err != nil {
+			return err
+		}
+		err = s.startAPI(ctx)
+		if taken := (portTakenError{}); !errors.As(err, &taken) {
+			return err
+		}
+	}
+}
+
+// freePort returns one that nothing listens on. It is below those that the kernel
+// gives to connections, so that none takes it while the API server is stopped.
+func freePort(ctx context.Context) (int, error) {
+	var lc net.ListenConfig
+	for range 100 {
+		port := 20000 + rand.IntN(10000)
+		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("no free port from 20000 to 29999")
+}
+
+// startAPI starts the API server and waits until it is ready. The caller holds mu.
+func (s *Server) startAPI(ctx context.Context) error {
+	api, err := startProcess(filepath.Join(s.programs, "kube-apiserver"), "kube-apiserver", s.path("kube-apiserver.log"), append([]string{
+		"--etcd-servers=" + s.etcdURL(),
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.port),
+		// For show: no endpoints are kept. Without it the server looks for a default
+		// route, and a loopback address it refuses.
+		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none",
+		"--tls-cert-file=" + s.path("apiserver.crt"), "--tls-private-key-file=" + s.path("apiserver.key"),
+		"--client-ca-file=" + s.path("ca.crt"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + s.path("sa.pub"), "--service-account-signing-key-file=" + s.path("sa.key"),
+		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--profiling=false", "--shutdown-delay-duration=0s",
+	}, s.flags...)...)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startFor, fmt.Errorf("not ready after %s", startFor))
+	defer cancel()
+	if err := s.waitReady(ctx, api); err != nil {
+		api.stop(syscall.SIGKILL, 0)
+		return err
+	}
+	s.api = api
+	return nil
+}
+
+func (s *Server) waitReady(ctx context.Context, api *process) error {
+	again := time.NewTicker(poll)
+	defer again.Stop()
+	for {
+		answer, err := s.client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(5 * time.Second).DoRaw(ctx)
+		// Another server on this port has another certificate, so err says so.
+		if err == nil && string(answer) == "ok" && api.running() {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-api.done:
+			if text, err := os.ReadFile(api.log); err == nil && bytes.Contains(lastLines(text, 30), []byte("address already in use")) {
+				return portTakenError{s.port}
+			}
+			return api.explain("ended while it was starting")
+		case <-s.etcd.done:
+			return s.etcd.explain("ended while the API server was starting")
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", api.explain(context.Cause(ctx).Error()), ctx.Err())
+		}
+	}
+}
