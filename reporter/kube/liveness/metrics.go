@@ -79,7 +79,14 @@ func newCollector(c *counts, t *tracker) *collector {
 }
 
 // Describe implements [prometheus.Collector].
-func (c *collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, v := range []prometheus.Collector{c.writes, c.changes, c.waits} {
+		v.Describe(out)
+	}
+	for _, d := range []*prometheus.Desc{c.agents, c.zones, c.slowed, c.halted} {
+		out <- d
+	}
+}
 
 // Collect implements [prometheus.Collector].
 func (c *collector) Collect(out chan<- prometheus.Metric) {

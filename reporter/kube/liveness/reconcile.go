@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -79,8 +80,8 @@ func (r *reconciler) failed(node string, outcome conditions.Outcome, err error) 
 	case conditions.Conflict:
 		return reconcile.Result{RequeueAfter: afterConflict + rand.N(afterConflict)}, nil
 	}
-	r.config.Log.Warn("conditions of a silent agent are not written", "node", node, "outcome", string(outcome), "error", err)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		r.config.Log.Warn("the API asks to wait", "node", node, "outcome", string(outcome), "seconds", seconds)
 		asked := time.Duration(seconds) * time.Second
 		r.mu.Lock()
 		if until := time.Now().Add(asked); until.After(r.pause) {
@@ -89,7 +90,8 @@ func (r *reconciler) failed(node string, outcome conditions.Outcome, err error) 
 		r.mu.Unlock()
 		return reconcile.Result{RequeueAfter: asked + rand.N(asked/2+time.Second)}, nil
 	}
-	return reconcile.Result{}, err // with growing waits
+	// It is logged, and tried again with growing waits.
+	return reconcile.Result{}, fmt.Errorf("conditions of a silent agent: %w", err)
 }
 
 // next returns when a Node is to be looked at though nothing happens.
