@@ -73,7 +73,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newRun(), newAgentCommand(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newInject(), newDemo(), newVersion(),
+	root.AddCommand(newRun(), newAgentCommand(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newInject(), newDemo(), newVersion(), newController(),
 		newHealthChecker(), newLogCounter())
 	return root
 }
