@@ -24,7 +24,9 @@ import (
 
 func TestLeaseSaysWhatItIsFor(t *testing.T) {
 	server := cluster.Server(t)
-	r := start(t, server, func(c *Config) { c.Types = func() []string { return []string{"B", "A", "Ready", "", "not a type", "B"} } })
+	r := start(t, server, func(c *Config) {
+		c.Types = func() []string { return []string{"B", "A", "Ready", "", "not a type", "B"} }
+	})
 	r.waitRenewals(2)
 	l := r.lease()
 	node, err := server.Client().CoreV1().Nodes().Get(t.Context(), r.node, metav1.GetOptions{})

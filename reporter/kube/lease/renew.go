@@ -34,7 +34,8 @@ func (k *Keeper) renew(ctx context.Context, draining time.Time) error {
 				return err
 			}
 		}
-		outcome, err := Renewed, error(nil)
+		outcome := Renewed
+		var err error
 		switch {
 		case k.last != nil && !draining.IsZero() && k.superseded():
 			return nil // the other has it, and lives

@@ -196,9 +196,7 @@ func TestRefusedWritesAreTriedAgain(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
 	r := b.control(nil)
-	answers := []*http.Response{
-		refusal(409, "Conflict", ""), refusal(500, "InternalError", ""), refusal(500, "InternalError", ""), refusal(429, "TooManyRequests", "1"),
-	}
+	answers := []int{http.StatusConflict, http.StatusInternalServerError, http.StatusInternalServerError, http.StatusTooManyRequests}
 	var refused, accepted time.Time
 	r.mu.Lock()
 	r.harm = func(q *http.Request) *http.Response {
@@ -212,9 +210,9 @@ func TestRefusedWritesAreTriedAgain(t *testing.T) {
 			return nil
 		}
 		refused = time.Now()
-		answer := answers[0]
+		code := answers[0]
 		answers = answers[1:]
-		return answer
+		return refusal(code)
 	}
 	r.mu.Unlock()
 	a := b.agent(node, cond("A", problem.True, "Broken"))

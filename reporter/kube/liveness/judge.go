@@ -86,7 +86,7 @@ func judge(o *observation, now time.Time, p periods) (state, time.Time) {
 	return stateNever, time.Time{}
 }
 
-// reports reports whether an agent of this Node has ever renewed a Lease, as far as
+// reports tells whether an agent of this Node has ever renewed a Lease, as far as
 // seen. The Lease of an earlier Node of that name does not count.
 func (o *observation) reports() bool {
 	return o.heard && (o.owner == "" || o.owner == o.nodeUID)

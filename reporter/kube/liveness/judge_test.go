@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ func pods(ages ...time.Duration) func(*observation) {
 	return func(o *observation) {
 		o.pods = map[types.UID]time.Time{}
 		for i, age := range ages {
-			o.pods[types.UID(fmt.Sprint(i))] = noon.Add(-age)
+			o.pods[types.UID(strconv.Itoa(i))] = noon.Add(-age)
 		}
 	}
 }
@@ -151,7 +152,7 @@ func TestTypesOfMostAgents(t *testing.T) {
 func TestAfterAHaltAllHaveAFullPeriod(t *testing.T) {
 	tr := newTracker(usual, nil)
 	for i, o := range some(5, time.Minute) {
-		tr.nodes[fmt.Sprint(i)] = o
+		tr.nodes[strconv.Itoa(i)] = o
 	}
 	if j := tr.judge("1", noon); j.state != stateSilent || !j.halted {
 		t.Fatalf("%s, halted %t", j.state, j.halted)
@@ -231,8 +232,8 @@ func TestPlan(t *testing.T) {
 func BenchmarkAssess5000(b *testing.B) {
 	nodes := map[string]*observation{}
 	for i, o := range some(5000, time.Second) {
-		o.zone = fmt.Sprint(i % 3)
-		nodes[fmt.Sprint(i)] = o
+		o.zone = strconv.Itoa(i % 3)
+		nodes[strconv.Itoa(i)] = o
 	}
 	for b.Loop() {
 		assess(maps.Values(nodes), noon, usual)

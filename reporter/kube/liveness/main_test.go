@@ -87,19 +87,18 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// refusal is an answer of the API server. To one that asks to wait, flow control gives
-// a text, and no Status.
-func refusal(code int, reason string, after string) *http.Response {
-	if after != "" {
+// refusal is an answer of the API server. Flow control gives a text, and no Status,
+// to one that it asks to wait a second.
+func refusal(code int) *http.Response {
+	if code == http.StatusTooManyRequests {
 		return &http.Response{
-			StatusCode: code, Header: http.Header{"Content-Type": {"text/plain"}, "Retry-After": {after}},
+			StatusCode: code, Header: http.Header{"Content-Type": {"text/plain"}, "Retry-After": {"1"}},
 			Body: io.NopCloser(strings.NewReader("Too many requests, please try again later.")),
 		}
 	}
 	return &http.Response{
 		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as asked","reason":"` + reason + `","code":` +
-			strconv.Itoa(code) + `}`)),
+		Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as asked","code":` + strconv.Itoa(code) + `}`)),
 	}
 }
 

@@ -3,6 +3,7 @@ package liveness
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"path"
 	"runtime"
@@ -132,11 +133,7 @@ func (b *bench) marks() func() map[string]time.Time {
 	return func() map[string]time.Time {
 		mu.Lock()
 		defer mu.Unlock()
-		out := map[string]time.Time{}
-		for n, at := range seen {
-			out[n] = at
-		}
-		return out
+		return maps.Clone(seen)
 	}
 }
 

@@ -60,10 +60,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := r.patch(ctx, node, changes)
-	if ctx.Err() != nil && err != nil {
-		return reconcile.Result{}, nil
-	}
 	outcome := conditions.OutcomeOf(err)
+	if outcome != conditions.Written && ended(ctx) {
+		return reconcile.Result{}, nil // the controller ends
+	}
 	r.counts.wrote(outcome, changes)
 	if err == nil {
 		r.config.Log.Info("spoke for an agent", "node", node.Name, "state", string(j.state), "conditions", len(changes), "reason", changes[0].Reason)
@@ -71,6 +71,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	return r.failed(node.Name, outcome, err)
 }
+
+func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
 // failed says when a write is tried again.
 func (r *reconciler) failed(node string, outcome conditions.Outcome, err error) (reconcile.Result, error) {
