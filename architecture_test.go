@@ -52,6 +52,10 @@ var mayImport = map[string][]string{
 	// Figures of the node, which are no events.
 	"collector/systemstats": {"collector/event"},
 
+	// What stays alive for the agent, and what speaks when it does not.
+	"reporter/kube/lease":    {"reporter/kube/conditions"},
+	"reporter/kube/liveness": {"reporter/kube/conditions", "reporter/kube/lease"},
+
 	// Only tests import these.
 	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/journal"},
 	"reporter/kubetest":      {},

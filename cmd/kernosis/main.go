@@ -73,8 +73,8 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newRun(), newAgentCommand(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newInject(), newDemo(), newVersion(),
-		newHealthChecker(), newLogCounter(), newConfig())
+	root.AddCommand(newRun(), newAgentCommand(), newController(), newConfig(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newInject(),
+		newDemo(), newVersion(), newHealthChecker(), newLogCounter())
 	return root
 }
 

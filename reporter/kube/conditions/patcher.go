@@ -24,6 +24,8 @@ type Patcher struct {
 	mu      sync.Mutex
 	list    []problem.Condition // what was set last; never changed in place
 	set     uint64              // how often
+	retired []string            // given to Retire, and not yet in the ledger
+	types   []string            // of the ledger
 	pending bool
 	stats   Stats
 	running bool
@@ -197,8 +199,11 @@ func first(write, remove []string) (w, r []string) {
 // take hands what was set last to the ledger.
 func (p *Patcher) take() {
 	p.mu.Lock()
-	list, set := p.list, p.set
+	list, set, retired := p.list, p.set, p.retired
+	p.retired = nil
+	p.types = append(p.types, retired...) // they are in no list meanwhile
 	p.mu.Unlock()
+	p.ledger.retire(retired)
 	if set != p.taken {
 		p.taken = set
 		p.ledger.want(list)
@@ -207,10 +212,11 @@ func (p *Patcher) take() {
 
 // settle notes whether the API has all that was set.
 func (p *Patcher) settle(done bool, now time.Time) {
-	yielded := p.ledger.yields(now)
+	yielded, types := p.ledger.yields(now), p.ledger.types()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pending = !done || p.set != p.taken
+	p.types = types
 	p.stats.Yielded = yielded
 }
 

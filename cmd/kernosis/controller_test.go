@@ -1,0 +1,267 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+func TestControllerConfiguration(t *testing.T) {
+	write := func(text string) string {
+		path := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, c := range map[string]struct {
+		args    []string
+		env     string
+		mistake string
+		check   func(controllerConfig) bool
+	}{
+		"defaults": {check: func(c controllerConfig) bool {
+			return c.SilentAfter == 50*time.Second && c.DrainingGrace == 5*time.Minute && c.StartUpGrace == 2*time.Minute && c.Namespace == "kube-system" && c.LeaderElect
+		}},
+		"file": {args: []string{"--config", write("silent-after: 70s\ncondition-types: [A, B]\nleader-elect: false\n")}, check: func(c controllerConfig) bool {
+			return c.SilentAfter == 70*time.Second && len(c.ConditionTypes) == 2 && !c.LeaderElect
+		}},
+		"environment":      {env: "61s", args: []string{"--config", write("silent-after: 70s\n")}, check: func(c controllerConfig) bool { return c.SilentAfter == 61*time.Second }},
+		"flag":             {env: "61s", args: []string{"--silent-after", "62s"}, check: func(c controllerConfig) bool { return c.SilentAfter == 62*time.Second }},
+		"unknown key":      {args: []string{"--config", write("namespace: x\nsilent: 70s\n")}, mistake: "line 2"},
+		"kubelet's type":   {args: []string{"--condition-types", "A,Ready"}, mistake: "condition-types: condition type Ready is Kubernetes' own"},
+		"selector":         {args: []string{"--agent-pods", "a in"}, mistake: "agent-pods: "},
+		"all pods":         {args: []string{"--agent-pods", ""}, mistake: "agent-pods: must select"},
+		"period":           {args: []string{"--silent-after", "0s"}, mistake: "silent-after: 0s"},
+		"rate":             {args: []string{"--slow-writes", "NaN"}, mistake: "slow-writes: NaN"},
+		"namespace":        {args: []string{"--namespace", "No"}, mistake: "namespace: \"No\""},
+		"election":         {args: []string{"--leader-elect-lease-duration", "5s"}, mistake: "leader-elect-lease-duration: 5s"},
+		"election's tries": {args: []string{"--leader-elect-retry-period", "9s"}, mistake: "leader-elect-renew-deadline: 10s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.env != "" {
+				t.Setenv("KERNOSIS_SILENT_AFTER", c.env)
+			}
+			cmd := newController()
+			if err := cmd.ParseFlags(c.args); err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := loadController(cmd)
+			switch {
+			case c.mistake == "" && (err != nil || !c.check(cfg)):
+				t.Errorf("got %+v, %v", cfg, err)
+			case c.mistake != "" && (err == nil || !strings.Contains(err.Error(), c.mistake)):
+				t.Errorf("got %v, want %q", err, c.mistake)
+			}
+		})
+	}
+}
+
+// controllerProcess is one that runs with the rights that the documentation names.
+type controllerProcess struct {
+	*exec.Cmd
+	metrics, health string
+	mu              sync.Mutex
+	log             bytes.Buffer
+}
+
+func (p *controllerProcess) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+func (p *controllerProcess) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func startController(t *testing.T, kubeconfig, namespace string) *controllerProcess {
+	t.Helper()
+	p := &controllerProcess{metrics: freeAddress(t), health: freeAddress(t)}
+	p.Cmd = exec.Command(os.Args[0], "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
+		"--silent-after", "2s", "--metrics-listen", p.metrics, "--health-listen", p.health,
+		"--leader-elect-lease-duration", "4s", "--leader-elect-renew-deadline", "3s", "--leader-elect-retry-period", "300ms")
+	p.Env = append(os.Environ(), beKernosis+"=1")
+	p.Stderr = p
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		_ = p.Wait()
+		if t.Failed() {
+			t.Log(p.said())
+		}
+	})
+	return p
+}
+
+// grant makes the roles of docs/controller.md and gives them to a service account.
+func grant(t *testing.T, client kubernetes.Interface, namespace, account string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/controller.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account}}
+	for part := range strings.SplitSeq(block, "---\n") {
+		var cluster rbacv1.ClusterRole
+		if err := yaml.UnmarshalStrict([]byte(part), &cluster); err != nil {
+			t.Fatal(err)
+		}
+		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: cluster.Kind, Name: cluster.Name}
+		meta := metav1.ObjectMeta{Name: cluster.Name}
+		if cluster.Kind == "ClusterRole" {
+			_, err = client.RbacV1().ClusterRoles().Create(t.Context(), &cluster, metav1.CreateOptions{})
+			if err == nil {
+				_, err = client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject}, metav1.CreateOptions{})
+			}
+		} else {
+			_, err = client.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: cluster.Rules}, metav1.CreateOptions{})
+			if err == nil {
+				_, err = client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject}, metav1.CreateOptions{})
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Two processes, with no more rights than the documentation names: one works, the
+// other goes on where it was killed, and ends in order.
+func TestControllerProcesses(t *testing.T) {
+	server := kubetest.New(t, kubetest.Options{})
+	client, namespace, node := server.Client(), server.Namespace(t), server.Node(t)
+	server.ServiceAccount(t, namespace, "controller")
+	grant(t, client, namespace, "controller")
+	kubeconfig := server.Kubeconfig(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: namespace, ServiceAccount: "controller"})))
+	const broken = `{"status":{"conditions":[{"type":"A","status":"True","reason":"Broken"}]}}`
+	set := func() {
+		if _, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(broken), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reason := func() (reason string) {
+		n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == "A" {
+				reason = c.Reason
+			}
+		}
+		return reason
+	}
+	waitFor := func(what string, ok func() bool) {
+		t.Helper()
+		for until := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) { // between looks
+			if time.Now().After(until) {
+				t.Fatalf("not within a minute: %s", what)
+			}
+		}
+	}
+	scrape := func(p *controllerProcess, path string) string {
+		address := p.metrics
+		if path != "metrics" {
+			address = p.health
+		}
+		_, body := getIfUp(t, fmt.Sprintf("http://%s/%s", address, path))
+		return body
+	}
+	set()
+	keep := func() (stop func()) {
+		k, err := lease.New(lease.Config{
+			Client: client, Namespace: namespace, Node: node, Interval: 200 * time.Millisecond, StartJitter: -1,
+			DrainTimeout: time.Nanosecond, Types: func() []string { return []string{"A"} },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var ended sync.WaitGroup
+		ended.Go(func() { _ = k.Run(ctx) })
+		stop = func() { cancel(); ended.Wait() }
+		t.Cleanup(stop)
+		waitFor("the Lease is there", func() bool { return !k.Stats().LastRenewed.IsZero() })
+		return stop
+	}
+	stop := keep()
+	first := startController(t, kubeconfig, namespace)
+	waitFor("the first sees the agent", func() bool {
+		return strings.Contains(scrape(first, "metrics"), `kernosis_controller_nodes{state="reporting"} 1`)
+	})
+	second := startController(t, kubeconfig, namespace)
+	waitFor("both are ready", func() bool {
+		return scrape(first, "readyz") == "ok" && scrape(second, "readyz") == "ok" && scrape(second, "healthz") == "ok"
+	})
+	stop()
+	waitFor("the first speaks", func() bool { return reason() == lease.ReasonUnknown })
+	set()
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor("the second speaks", func() bool { return reason() == lease.ReasonUnknown })
+	if m := scrape(second, "metrics"); !strings.Contains(m, `kernosis_controller_writes_total{outcome="written"} 1`) || !strings.Contains(m, "workqueue_depth") {
+		t.Errorf("metrics:\n%s", m)
+	}
+	if err := second.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Wait(); err != nil {
+		t.Errorf("the second ended with %v", err)
+	}
+	if log := second.said(); !strings.Contains(log, "controller ends") || strings.Contains(log, "forbidden") {
+		t.Error("the log does not tell of an end in order, or that a right is missing")
+	}
+}
+
+// getIfUp is get of a server that may not listen yet.
+func getIfUp(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return resp.StatusCode, string(raw)
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v4"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/reporter/kube/liveness"
+)
+
+// controllerConfig is everything "kernosis controller" can be told, by flag, by
+// environment (KERNOSIS_SILENT_AFTER for --silent-after) or by file; the first wins.
+type controllerConfig struct {
+	Kubeconfig     string        `mapstructure:"kubeconfig" yaml:"kubeconfig"`
+	QPS            float32       `mapstructure:"kube-api-qps" yaml:"kube-api-qps"`
+	Burst          int           `mapstructure:"kube-api-burst" yaml:"kube-api-burst"`
+	Namespace      string        `mapstructure:"namespace" yaml:"namespace"`
+	AgentPods      string        `mapstructure:"agent-pods" yaml:"agent-pods"`
+	ConditionTypes []string      `mapstructure:"condition-types" yaml:"condition-types"`
+	SilentAfter    time.Duration `mapstructure:"silent-after" yaml:"silent-after"`
+	DrainingGrace  time.Duration `mapstructure:"draining-grace" yaml:"draining-grace"`
+	StartUpGrace   time.Duration `mapstructure:"start-up-grace" yaml:"start-up-grace"`
+	Workers        int           `mapstructure:"workers" yaml:"workers"`
+	SlowWrites     float64       `mapstructure:"slow-writes" yaml:"slow-writes"`
+	LeaderElect    bool          `mapstructure:"leader-elect" yaml:"leader-elect"`
+	LeaseDuration  time.Duration `mapstructure:"leader-elect-lease-duration" yaml:"leader-elect-lease-duration"`
+	RenewDeadline  time.Duration `mapstructure:"leader-elect-renew-deadline" yaml:"leader-elect-renew-deadline"`
+	RetryPeriod    time.Duration `mapstructure:"leader-elect-retry-period" yaml:"leader-elect-retry-period"`
+	MetricsListen  string        `mapstructure:"metrics-listen" yaml:"metrics-listen"`
+	HealthListen   string        `mapstructure:"health-listen" yaml:"health-listen"`
+	LogLevel       string        `mapstructure:"log-level" yaml:"log-level"`
+}
+
+func controllerFlags(fs *pflag.FlagSet) {
+	fs.String("config", "", "`file` with these settings as YAML (silent-after: …)")
+	fs.String("kubeconfig", "", "`file` that says how to reach the API server; empty: as a pod of the cluster")
+	fs.Float32("kube-api-qps", 50, "requests a second to the API server")
+	fs.Int("kube-api-burst", 100, "requests to the API server at once")
+	fs.String("namespace", "", "`namespace` of the agents, their Leases and the election; empty: $POD_NAMESPACE, or kube-system")
+	fs.String("agent-pods", liveness.DefaultPods, "`label selector` of the agents' pods")
+	fs.StringSlice("condition-types", nil, "condition `types` of agents that have never reported; empty: those that most agents list")
+	fs.Duration("silent-after", liveness.DefaultSilent, "how long after its last renewal an agent is spoken for")
+	fs.Duration("draining-grace", liveness.DefaultDraining, "the same, for one that said it ends")
+	fs.Duration("start-up-grace", liveness.DefaultStartUp, "how long a new pod of the agent may take to report")
+	fs.Int("workers", liveness.DefaultWorkers, "nodes that are written at once")
+	fs.Float64("slow-writes", liveness.DefaultSlowRate, "nodes written a second in a zone most of whose agents are silent")
+	fs.Bool("leader-elect", true, "be one of several, of which one works")
+	fs.Duration("leader-elect-lease-duration", 15*time.Second, "how long after a leader's last renewal another may lead")
+	fs.Duration("leader-elect-renew-deadline", 10*time.Second, "after how long without a renewal a leader ends")
+	fs.Duration("leader-elect-retry-period", 2*time.Second, "how often a renewal is tried")
+	fs.String("metrics-listen", "127.0.0.1:20258", "`address` of /metrics; empty: none")
+	fs.String("health-listen", "127.0.0.1:20259", "`address` of /healthz and /readyz; empty: none")
+	fs.String("log-level", "info", "debug, info, warn or error")
+}
+
+// loadController merges flags, environment and file, and checks the result.
+func loadController(cmd *cobra.Command) (controllerConfig, error) {
+	var c controllerConfig
+	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
+	v.SetEnvPrefix("KERNOSIS")
+	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	v.AutomaticEnv()
+	if err := v.BindPFlags(cmd.Flags()); err != nil {
+		return c, err
+	}
+	if path := v.GetString("config"); path != "" {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return c, fmt.Errorf("configuration: %w", err)
+		}
+		// Strictly, with lines in its errors: viper knows neither.
+		dec := yaml.NewDecoder(bytes.NewReader(raw))
+		dec.KnownFields(true)
+		if err := dec.Decode(&controllerConfig{}); err != nil {
+			return c, fmt.Errorf("configuration %s: %w", path, err)
+		}
+		v.SetConfigType("yaml")
+		if err := v.ReadConfig(bytes.NewReader(raw)); err != nil {
+			return c, fmt.Errorf("configuration %s: %w", path, err)
+		}
+	}
+	if err := v.Unmarshal(&c); err != nil {
+		return c, fmt.Errorf("configuration: %w", err)
+	}
+	c.Namespace = cmp.Or(c.Namespace, os.Getenv("POD_NAMESPACE"), "kube-system")
+	return c, c.validate()
+}
+
+func (c *controllerConfig) validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if why := validation.IsDNS1123Label(c.Namespace); len(why) > 0 {
+		wrong("namespace: %q: %s", c.Namespace, why[0])
+	}
+	if s, err := labels.Parse(c.AgentPods); err != nil {
+		wrong("agent-pods: %w", err)
+	} else if s.Empty() {
+		wrong("agent-pods: must select the agents among the pods of the namespace")
+	}
+	for _, t := range c.ConditionTypes {
+		if err := conditions.CheckType(t); err != nil {
+			wrong("condition-types: %w", err)
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"silent-after", c.SilentAfter}, {"draining-grace", c.DrainingGrace}, {"start-up-grace", c.StartUpGrace}, {"leader-elect-retry-period", c.RetryPeriod}} {
+		if d.value < 100*time.Millisecond {
+			wrong("%s: %s, want at least 100ms", d.name, d.value)
+		}
+	}
+	// As the election itself demands, whose tries are up to 1.2 periods apart.
+	if c.LeaseDuration <= c.RenewDeadline {
+		wrong("leader-elect-lease-duration: %s, want more than leader-elect-renew-deadline %s", c.LeaseDuration, c.RenewDeadline)
+	}
+	if float64(c.RenewDeadline) <= 1.2*float64(c.RetryPeriod) {
+		wrong("leader-elect-renew-deadline: %s, want more than 1.2 times leader-elect-retry-period %s", c.RenewDeadline, c.RetryPeriod)
+	}
+	if c.Workers < 1 {
+		wrong("workers: %d, want at least 1", c.Workers)
+	}
+	if !(c.SlowWrites > 0) || math.IsInf(c.SlowWrites, 0) {
+		wrong("slow-writes: %v, want more than 0", c.SlowWrites)
+	}
+	if !(c.QPS > 0) || math.IsInf(float64(c.QPS), 0) {
+		wrong("kube-api-qps: %v, want more than 0", c.QPS)
+	}
+	if c.Burst < 1 {
+		wrong("kube-api-burst: %d, want at least 1", c.Burst)
+	}
+	if _, err := parseLevel(c.LogLevel); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// rest returns how to reach the API server.
+func (c *controllerConfig) rest() (*rest.Config, error) {
+	to, err := rest.InClusterConfig()
+	if c.Kubeconfig != "" {
+		to, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("how to reach the API server: %w", err)
+	}
+	to.QPS, to.Burst, to.UserAgent = c.QPS, c.Burst, "kernosis-controller/"+version
+	return to, nil
+}

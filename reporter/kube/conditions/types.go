@@ -1,0 +1,50 @@
+package conditions
+
+import "slices"
+
+// CheckType returns why a condition type can't be an agent's, such as Kubernetes'
+// own; nil: it can.
+func CheckType(conditionType string) error { return checkType(conditionType) }
+
+// Retire names types that an earlier agent of this node has, or may have, in the API,
+// such as those that its Lease lists. Those that the detector has not told of when it
+// next does are removed. What can't be ours is left out. It does not block.
+func (p *Patcher) Retire(types []string) {
+	types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return checkType(t) != nil })
+	p.mu.Lock()
+	p.retired = append(p.retired, types...)
+	p.mu.Unlock()
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Types returns the types that we have, or may have, in the API, sorted: those that
+// are set and those that are still to be removed, without what is left to other
+// clients. An agent that ends leaves these behind.
+func (p *Patcher) Types() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := slices.Concat(p.types, p.retired)
+	for _, c := range p.list {
+		out = append(out, c.Type)
+	}
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(t string) bool { return slices.Contains(p.stats.Yielded, t) })
+}
+
+// retire takes what an earlier agent had.
+func (l *ledger) retire(types []string) {
+	for _, t := range types {
+		if l.entries[t] == nil {
+			e := &entry{known: l.seen}
+			e.api, e.present = l.find(t)
+			l.entries[t] = e
+		}
+	}
+}
+
+// OutcomeOf names how a request to the API ended, for those that count theirs in the
+// same words.
+func OutcomeOf(err error) Outcome { return outcomeOf(err) }

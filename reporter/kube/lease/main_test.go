@@ -1,0 +1,124 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+
+// deadline is for what takes milliseconds on an idle machine.
+const deadline = 30 * time.Second
+
+func clientOf(t testing.TB, c *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// rig is a Keeper, its Node and its namespace.
+type rig struct {
+	*Keeper
+	t               testing.TB
+	server          *kubetest.Server
+	namespace, node string
+	cancel          context.CancelFunc
+	ended           chan error
+
+	mu      sync.Mutex
+	earlier []string
+}
+
+// start runs a Keeper, by default with a Node and a namespace of its own.
+func start(t testing.TB, server *kubetest.Server, change func(*Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, server: server}
+	c := Config{
+		Client: server.Client(), Interval: 50 * time.Millisecond, Timeout: 2 * time.Second, StartJitter: -1, Version: "v1",
+		Types:     func() []string { return []string{"B", "A"} },
+		OnEarlier: func(types []string) { r.mu.Lock(); defer r.mu.Unlock(); r.earlier = types },
+	}
+	if change != nil {
+		change(&c)
+	}
+	if c.Node == "" {
+		c.Node = server.Node(t)
+	}
+	if c.Namespace == "" {
+		c.Namespace = server.Namespace(t)
+	}
+	r.node, r.namespace = c.Node, c.Namespace
+	k, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Keeper = k
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel, r.ended = cancel, make(chan error, 1)
+	go func() { r.ended <- r.Run(ctx); close(r.ended) }()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+// stop ends the Keeper and returns what Run did; nil when it had ended.
+func (r *rig) stop() error {
+	r.cancel()
+	return <-r.ended
+}
+
+func (r *rig) was() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.earlier
+}
+
+// lease returns the Lease as it is; nil: there is none.
+func (r *rig) lease() *coordinationv1.Lease {
+	r.t.Helper()
+	l, err := r.server.Client().CoordinationV1().Leases(r.namespace).Get(context.Background(), Name(r.node), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return l
+}
+
+func (r *rig) waitFor(what string, ok func() bool) {
+	r.t.Helper()
+	until := time.Now().Add(deadline)
+	for !ok() {
+		if time.Now().After(until) {
+			r.t.Fatalf("not within %s: %s; %+v", deadline, what, r.Stats())
+		}
+		time.Sleep(5 * time.Millisecond) // between looks at the API
+	}
+}
+
+// waitRenewals waits until some more renewals have succeeded.
+func (r *rig) waitRenewals(more uint64) {
+	r.t.Helper()
+	count := func() uint64 { s := r.Stats(); return s.Renewals[Renewed] + s.Renewals[Created] }
+	from := count()
+	r.waitFor("renewals", func() bool { return count() >= from+more })
+}
+
+func isCancelled(err error) bool { return errors.Is(err, context.Canceled) }

@@ -1,0 +1,120 @@
+package liveness
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+)
+
+// Defaults of a [Config].
+const (
+	// DefaultSilent is the node lifecycle controller's: three renewals and some.
+	DefaultSilent = 50 * time.Second
+	// DefaultDraining is longer than an upgrade keeps a node without an agent.
+	DefaultDraining = 5 * time.Minute
+	// DefaultStartUp is longer than it takes to pull an image.
+	DefaultStartUp = 2 * time.Minute
+	// DefaultWorkers is the node lifecycle controller's.
+	DefaultWorkers = 8
+	// DefaultSlowRate writes of whole Nodes a second in a zone are no load, and an
+	// outage that ends within minutes leaves few traces.
+	DefaultSlowRate = 1.0
+	// DefaultPods selects the pods that the chart makes.
+	DefaultPods = "app.kubernetes.io/name=kernosis,app.kubernetes.io/component=agent"
+
+	// defaultTimeout of a write.
+	defaultTimeout = 10 * time.Second
+)
+
+// Config is what the controller is told. Namespace is required.
+type Config struct {
+	Namespace string // of the agents, their Leases, and the Lease of the election
+	Pods      string // label selector of the agents' pods; empty: [DefaultPods]
+	// Types are the conditions of agents that have never reported; empty: those that
+	// most reporting agents list.
+	Types []string
+
+	Silent   time.Duration // 0: [DefaultSilent]
+	Draining time.Duration // 0: [DefaultDraining]
+	StartUp  time.Duration // 0: [DefaultStartUp]
+	Workers  int           // 0: [DefaultWorkers]
+	SlowRate float64       // writes a second in a zone that is slowed; 0: [DefaultSlowRate]
+
+	Election Election
+	// MetricsListen and HealthListen are addresses; empty: none. Health is at
+	// /healthz and /readyz.
+	MetricsListen, HealthListen string
+
+	// Metrics is where the controller's own are registered; nil: nowhere.
+	Metrics prometheus.Registerer
+	Log     *slog.Logger // nil: none
+}
+
+// Election is of one controller among several.
+type Election struct {
+	Enabled bool
+	// Identity is of this process; empty: the host's name and a random text.
+	Identity string
+	// Zero: 15 s, 10 s, 2 s.
+	Lease, Renew, Retry time.Duration
+}
+
+// ElectionName is that of the Lease of the election. It can't be one of an agent.
+const ElectionName = "controller.kernosis.io"
+
+func (c *Config) setDefaults() (labels.Selector, error) {
+	if c.Namespace == "" {
+		return nil, errors.New("liveness: no namespace")
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		other time.Duration
+	}{
+		{"silent", &c.Silent, DefaultSilent}, {"draining", &c.Draining, DefaultDraining}, {"start-up", &c.StartUp, DefaultStartUp},
+		{"lease of the election", &c.Election.Lease, 15 * time.Second}, {"renewal of the election", &c.Election.Renew, 10 * time.Second},
+		{"retry of the election", &c.Election.Retry, 2 * time.Second},
+	} {
+		if *d.value < 0 {
+			return nil, fmt.Errorf("liveness: %s: %s is negative", d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.other
+		}
+	}
+	if c.Workers < 0 || !(c.SlowRate >= 0) {
+		return nil, fmt.Errorf("liveness: %d workers, slow rate %v: want no negative number", c.Workers, c.SlowRate)
+	}
+	if c.Workers == 0 {
+		c.Workers = DefaultWorkers
+	}
+	if c.SlowRate == 0 {
+		c.SlowRate = DefaultSlowRate
+	}
+	if c.Pods == "" {
+		c.Pods = DefaultPods
+	}
+	selector, err := labels.Parse(c.Pods)
+	if err != nil {
+		return nil, fmt.Errorf("liveness: pods: %w", err)
+	}
+	for _, t := range c.Types {
+		if err := conditions.CheckType(t); err != nil {
+			return nil, fmt.Errorf("liveness: %w", err)
+		}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return selector, nil
+}
+
+func (c *Config) periods() periods {
+	return periods{silent: c.Silent, draining: c.Draining, startUp: c.StartUp}
+}

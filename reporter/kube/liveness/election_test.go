@@ -1,0 +1,64 @@
+package liveness
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+func (b *bench) leader() string {
+	l, err := b.client.CoordinationV1().Leases(b.namespace).Get(context.Background(), ElectionName, metav1.GetOptions{})
+	if err != nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+func elected(identity string) func(*Config) {
+	return func(c *Config) {
+		c.Election = Election{Enabled: true, Identity: identity, Lease: 4 * time.Second, Renew: 3 * time.Second, Retry: 250 * time.Millisecond}
+	}
+}
+
+func TestSecondControllerTakesOver(t *testing.T) {
+	for _, how := range []string{"in order", "cut off"} {
+		t.Run(how, func(t *testing.T) {
+			b := newBench(t)
+			node := b.server.Node(t)
+			a := b.agent(node, cond("A", problem.True, "Broken"))
+			first := b.control(elected("first"))
+			b.waitFor("the first leads", func() bool { return b.leader() == "first" })
+			second := b.control(elected("second"))
+			b.waitFor("the first has seen all", func() bool { return first.count(t, "kernosis_controller_nodes", "state", "reporting") == 1 })
+			a.set(true)
+			b.waitHas(node, "A", silentAs)
+			if n := second.count(t, "kernosis_controller_writes_total"); n != 0 {
+				t.Errorf("the second has written %v times", n)
+			}
+			a.set(false)
+			b.waitHas(node, "A", "True Broken")
+			if how == "in order" {
+				if err := first.stop(); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				first.set(true)
+				if err := <-first.ended; err == nil || !strings.Contains(err.Error(), "leader election lost") {
+					t.Errorf("the first ended with %v", err)
+				}
+			}
+			b.waitFor("the second leads", func() bool { return b.leader() == "second" })
+			b.waitFor("the second has seen all", func() bool { return second.count(t, "kernosis_controller_nodes", "state", "reporting") == 1 })
+			a.kill()
+			b.waitHas(node, "A", silentAs)
+			if n := second.count(t, "kernosis_controller_writes_total", "outcome", "written"); n != 1 {
+				t.Errorf("the second has written %v times", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package liveness
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// periods are how long is waited. All are more than zero.
+type periods struct {
+	silent   time.Duration // without a renewal
+	draining time.Duration // without a renewal after one that said draining
+	startUp  time.Duration // of a pod without a Lease
+}
+
+// observation is what was seen of one node. Times are of the controller's clock, but
+// for renewTime.
+type observation struct {
+	node      bool // the Node exists
+	nodeUID   types.UID
+	nodeSince time.Time
+	zone      string
+
+	lease     bool      // there is a Lease now
+	heard     bool      // there was one while the Node existed
+	owner     types.UID // the Node that it belongs to; empty: it does not say
+	renewed   time.Time // when it was last seen to change
+	renewTime time.Time // what it says
+	draining  bool
+	types     []string // never changed in place
+
+	pods map[types.UID]time.Time // of the agent, since when they are on the node
+}
+
+// state is what is to be thought of a node's agent.
+type state string
+
+const (
+	stateNone      state = "none"      // no agent is meant to be there
+	stateStarting  state = "starting"  // its pod is new
+	stateReporting state = "reporting" //
+	stateDraining  state = "draining"  // it has said that it ends
+	stateLate      state = "late"      // renewals are missing
+	stateSilent    state = "silent"    // it is to be spoken for
+	stateNever     state = "never"     // its pod is there for long, and no Lease ever was
+)
+
+// lateAfter is the part of its period after which an agent is late: two renewals.
+// Whether a zone is in an outage has to be known before its first agent is silent,
+// and not when most of them were written down.
+const lateAfter = 0.6
+
+// judge returns the state of an agent, and when that changes if nothing more is seen;
+// zero: it does not.
+func judge(o *observation, now time.Time, p periods) (state, time.Time) {
+	if !o.node {
+		return stateNone, time.Time{}
+	}
+	if o.reports() {
+		quiet, period := now.Sub(o.renewed), p.silent
+		if o.draining {
+			period = p.draining
+		}
+		until := o.renewed.Add(period)
+		switch {
+		case quiet >= period:
+			return stateSilent, time.Time{}
+		case float64(quiet) >= lateAfter*float64(period):
+			return stateLate, until
+		case o.draining:
+			return stateDraining, until
+		}
+		return stateReporting, until
+	}
+	since, ok := o.podSince()
+	if !ok {
+		// The pod may be told of a moment after the Node.
+		if until := o.nodeSince.Add(p.silent); now.Before(until) {
+			return stateStarting, until
+		}
+		return stateNone, time.Time{}
+	}
+	if until := since.Add(p.startUp); now.Before(until) {
+		return stateStarting, until
+	}
+	return stateNever, time.Time{}
+}
+
+// reports tells whether an agent of this Node has ever renewed a Lease, as far as
+// seen. The Lease of an earlier Node of that name does not count.
+func (o *observation) reports() bool {
+	return o.heard && (o.owner == "" || o.owner == o.nodeUID)
+}
+
+// podSince returns since when the oldest of the agent's pods is on the node.
+func (o *observation) podSince() (since time.Time, ok bool) {
+	for _, at := range o.pods {
+		if !ok || at.Before(since) {
+			since, ok = at, true
+		}
+	}
+	return since, ok
+}

@@ -1,0 +1,241 @@
+package liveness
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	noon  = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	usual = periods{silent: 50 * time.Second, draining: 5 * time.Minute, startUp: 2 * time.Minute}
+)
+
+// agent is one that was last seen to renew some time before noon.
+func agent(quiet time.Duration, change ...func(*observation)) *observation {
+	o := &observation{
+		node: true, nodeUID: "u", nodeSince: noon.Add(-time.Hour), lease: true, heard: true, owner: "u",
+		renewed: noon.Add(-quiet), renewTime: noon.Add(-quiet), types: []string{"A", "B"},
+	}
+	for _, c := range change {
+		c(o)
+	}
+	return o
+}
+
+func draining(o *observation)     { o.draining = true }
+func leaseDeleted(o *observation) { o.lease = false }
+func nodeDeleted(o *observation)  { o.node, o.nodeUID = false, "" }
+func otherNode(o *observation)    { o.nodeUID = "v" }
+func noLease(o *observation)      { o.lease, o.heard = false, false }
+func newNode(o *observation)      { o.nodeSince = noon.Add(-time.Second) }
+func zone(name string) func(*observation) {
+	return func(o *observation) { o.zone = name }
+}
+
+func pods(ages ...time.Duration) func(*observation) {
+	return func(o *observation) {
+		o.pods = map[types.UID]time.Time{}
+		for i, age := range ages {
+			o.pods[types.UID(strconv.Itoa(i))] = noon.Add(-age)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    *observation
+		want state
+		in   time.Duration // until it changes; 0: never
+	}{
+		"fresh":                            {agent(time.Second), stateReporting, 49 * time.Second},
+		"one renewal is missing":           {agent(29 * time.Second), stateReporting, 21 * time.Second},
+		"two are":                          {agent(30 * time.Second), stateLate, 20 * time.Second},
+		"just not silent":                  {agent(50*time.Second - 1), stateLate, 1},
+		"silent":                           {agent(50 * time.Second), stateSilent, 0},
+		"for long":                         {agent(50 * time.Hour), stateSilent, 0},
+		"a clock that went back":           {agent(-time.Hour), stateReporting, time.Hour + 50*time.Second},
+		"draining":                         {agent(time.Minute, draining), stateDraining, 4 * time.Minute},
+		"draining for long":                {agent(4*time.Minute, draining), stateLate, time.Minute},
+		"drained":                          {agent(5*time.Minute, draining), stateSilent, 0},
+		"Lease deleted, fresh":             {agent(time.Second, leaseDeleted), stateReporting, 49 * time.Second},
+		"Lease deleted, silent":            {agent(time.Minute, leaseDeleted), stateSilent, 0},
+		"no Node":                          {agent(time.Minute, nodeDeleted), stateNone, 0},
+		"Lease of an earlier Node":         {agent(time.Minute, otherNode), stateNone, 0},
+		"Lease of an earlier Node, pod":    {agent(time.Minute, otherNode, pods(time.Minute)), stateStarting, time.Minute},
+		"neither Lease nor pod":            {agent(0, noLease), stateNone, 0},
+		"a new Node, pods not told of yet": {agent(0, noLease, newNode), stateStarting, 49 * time.Second},
+		"a new pod":                        {agent(0, noLease, pods(time.Minute)), stateStarting, time.Minute},
+		"an old pod":                       {agent(0, noLease, pods(2*time.Minute)), stateNever, 0},
+		"an old pod and a new one":         {agent(0, noLease, pods(time.Second, 3*time.Minute)), stateNever, 0},
+		"an old pod, no Node":              {agent(0, noLease, nodeDeleted, pods(time.Hour)), stateNone, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, until := judge(c.o, noon, usual)
+			var in time.Duration
+			if !until.IsZero() {
+				in = until.Sub(noon)
+			}
+			if got != c.want || in != c.in {
+				t.Errorf("got %s for %s, want %s for %s", got, in, c.want, c.in)
+			}
+			if !until.IsZero() {
+				if again, _ := judge(c.o, until, usual); again == got {
+					t.Errorf("still %s when it was to change", again)
+				}
+			}
+		})
+	}
+}
+
+func some(n int, quiet time.Duration, change ...func(*observation)) []*observation {
+	var out []*observation
+	for range n {
+		out = append(out, agent(quiet, change...))
+	}
+	return out
+}
+
+func TestAssess(t *testing.T) {
+	const fresh, silent, late = time.Second, time.Minute, 35 * time.Second
+	for name, c := range map[string]struct {
+		all    [][]*observation
+		slowed []string
+		halted bool
+	}{
+		"all well":                        {all: [][]*observation{some(10, fresh, zone("a"))}},
+		"nobody":                          {},
+		"the only one":                    {all: [][]*observation{some(1, silent, zone("a"))}},
+		"two of two":                      {all: [][]*observation{some(2, silent, zone("a"))}},
+		"three of three":                  {all: [][]*observation{some(3, silent, zone("a"))}, slowed: []string{"a"}, halted: true},
+		"one of each of three zones":      {all: [][]*observation{some(1, silent, zone("a")), some(1, silent, zone("b")), some(1, silent, zone("c"))}, halted: true},
+		"all but one":                     {all: [][]*observation{some(3, silent, zone("a")), some(1, fresh, zone("b"))}, slowed: []string{"a"}},
+		"55 percent":                      {all: [][]*observation{some(11, silent, zone("a")), some(9, fresh, zone("a"))}},
+		"more than that":                  {all: [][]*observation{some(12, silent, zone("a")), some(8, fresh, zone("a"))}, slowed: []string{"a"}},
+		"late counts":                     {all: [][]*observation{some(12, late, zone("a")), some(8, fresh, zone("a"))}, slowed: []string{"a"}},
+		"two of three":                    {all: [][]*observation{some(2, silent, zone("a")), some(1, fresh, zone("a"))}},
+		"draining does not count":         {all: [][]*observation{some(10, silent, zone("a"), draining), some(2, fresh, zone("a"))}},
+		"without a zone":                  {all: [][]*observation{some(5, silent), some(1, fresh)}, slowed: []string{""}},
+		"deleted Nodes do not count":      {all: [][]*observation{some(5, silent, zone("a"), nodeDeleted), some(2, fresh, zone("a"))}},
+		"who never reported is not quiet": {all: [][]*observation{some(5, 0, zone("a"), noLease, pods(time.Hour))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := assess(slices.Values(slices.Concat(c.all...)), noon, usual)
+			var slowed []string
+			for name, z := range v.zones {
+				if z.slowed() {
+					slowed = append(slowed, name)
+				}
+			}
+			if !slices.Equal(slowed, c.slowed) || v.halted != c.halted {
+				t.Errorf("slowed %q, halted %t, want %q, %t", slowed, v.halted, c.slowed, c.halted)
+			}
+		})
+	}
+}
+
+func TestTypesOfMostAgents(t *testing.T) {
+	lists := func(list ...string) func(*observation) { return func(o *observation) { o.types = list } }
+	all := slices.Concat(some(2, 0, lists("A", "B")), some(1, 0, lists("A", "C")), some(1, 0, lists("D")), some(9, time.Hour, lists("E")))
+	if got := assess(slices.Values(all), noon, usual).common; !slices.Equal(got, []string{"A"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What had cut all off has ended: nobody is spoken for before a full period.
+func TestAfterAHaltAllHaveAFullPeriod(t *testing.T) {
+	tr := newTracker(usual, nil)
+	for i, o := range some(5, time.Minute) {
+		tr.nodes[strconv.Itoa(i)] = o
+	}
+	if j := tr.judge("1", noon); j.state != stateSilent || !j.halted {
+		t.Fatalf("%s, halted %t", j.state, j.halted)
+	}
+	later := noon.Add(10 * time.Second)
+	tr.nodes["0"].renewed = later
+	if j := tr.judge("1", later); j.state != stateReporting || j.halted || !j.until.Equal(later.Add(usual.silent)) {
+		t.Fatalf("%s until %s, halted %t", j.state, j.until, j.halted)
+	}
+	tr.nodes["0"].renewed = later.Add(40 * time.Second)
+	if j := tr.judge("1", later.Add(usual.silent)); j.state != stateSilent || j.halted || !j.zone.slowed() {
+		t.Fatalf("%s, halted %t, slowed %t", j.state, j.halted, j.zone.slowed())
+	}
+}
+
+func TestPlan(t *testing.T) {
+	has := func(list ...string) (out []corev1.NodeCondition) {
+		for i := 0; i < len(list); i += 4 {
+			out = append(out, corev1.NodeCondition{
+				Type: corev1.NodeConditionType(list[i]), Status: corev1.ConditionStatus(list[i+1]), Reason: list[i+2], Message: list[i+3],
+			})
+		}
+		return out
+	}
+	const (
+		since = "the node's agent has not reported since 2026-03-04T11:59:00Z"
+		never = "the agent's pod is on the node, and the agent has never reported"
+		owned = "the node's agent has this condition, and has never reported it"
+	)
+	silent := agent(time.Minute)
+	for name, c := range map[string]struct {
+		state state
+		o     *observation
+		has   []corev1.NodeCondition
+		want  []string // type status reason message, "since" where the status changes; or type "delete"
+	}{
+		"silent": {stateSilent, silent, has("Ready", "True", "KubeletReady", "", "B", "True", "X", "", "A", "False", "Y", "", "C", "False", "Z", ""), []string{
+			"A Unknown AgentStatusUnknown " + since + " since", "B Unknown AgentStatusUnknown " + since + " since",
+		}},
+		"written already": {stateSilent, silent, has("A", "Unknown", "AgentStatusUnknown", since, "B", "Unknown", "AgentStatusUnknown", since), nil},
+		"of another silence": {stateSilent, silent, has("A", "Unknown", "AgentStatusUnknown", "of old", "B", "Unknown", "AgentStatusUnknown", since), []string{
+			"A Unknown AgentStatusUnknown " + since,
+		}},
+		"Unknown by the agent": {stateSilent, silent, has("A", "Unknown", "SourceBlind", "", "B", "Unknown", "AgentStatusUnknown", since), []string{
+			"A Unknown AgentStatusUnknown " + since,
+		}},
+		"listed, not there":         {stateSilent, silent, has("A", "Unknown", "AgentStatusUnknown", since), []string{"B Unknown AgentStatusNeverUpdated " + owned + " since"}},
+		"never updated stays so":    {stateSilent, silent, has("A", "Unknown", "AgentStatusNeverUpdated", never, "B", "Unknown", "AgentStatusNeverUpdated", owned), nil},
+		"late":                      {stateLate, silent, has("A", "True", "X", ""), nil},
+		"draining":                  {stateDraining, silent, has("A", "True", "X", ""), nil},
+		"never":                     {stateNever, agent(0, noLease), has("A", "False", "FromAnother", ""), []string{"C Unknown AgentStatusNeverUpdated " + never + " since"}},
+		"never, written":            {stateNever, agent(0, noLease), has("A", "False", "FromAnother", "", "C", "Unknown", "AgentStatusNeverUpdated", never), nil},
+		"starting":                  {stateStarting, agent(0, noLease), has("C", "Unknown", "AgentStatusNeverUpdated", never), nil},
+		"came without the type":     {stateReporting, agent(0), has("A", "Unknown", "AgentStatusNeverUpdated", never, "C", "Unknown", "AgentStatusNeverUpdated", never, "D", "True", "X", ""), []string{"C delete"}},
+		"the pod went":              {stateNone, agent(0, noLease), has("A", "Unknown", "AgentStatusNeverUpdated", never, "D", "Unknown", "AgentStatusUnknown", since), []string{"A delete"}},
+		"kubelet's, if ever listed": {stateSilent, agent(time.Minute, func(o *observation) { o.types = []string{"Ready"} }), has("Ready", "True", "KubeletReady", ""), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, c := range plan(c.state, c.o, c.has, []string{"A", "C"}, noon) {
+				text := c.Type + " " + c.Patch
+				if c.Patch == "" {
+					text = fmt.Sprintf("%s %s %s %s", c.Type, c.Status, c.Reason, c.Message)
+				}
+				if c.Since != nil {
+					text += " since"
+				}
+				got = append(got, text)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func BenchmarkAssess5000(b *testing.B) {
+	nodes := map[string]*observation{}
+	for i, o := range some(5000, time.Second) {
+		o.zone = strconv.Itoa(i % 3)
+		nodes[strconv.Itoa(i)] = o
+	}
+	for b.Loop() {
+		assess(maps.Values(nodes), noon, usual)
+	}
+}

@@ -1,0 +1,116 @@
+package liveness
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+)
+
+// Why a write has to wait.
+const (
+	waitSlowed = "zone_slowed"
+	waitHalted = "halted"
+	waitAsked  = "api_asked" // by 429
+)
+
+// counts are the controller's counters.
+type counts struct {
+	writes  *prometheus.CounterVec // by outcome
+	changes *prometheus.CounterVec // by reason
+	waits   *prometheus.CounterVec // by reason
+}
+
+const removed = "Removed"
+
+func newCounts() *counts {
+	c := &counts{
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_controller_writes_total", Help: "Patches of Nodes, by how they ended.",
+		}, []string{"outcome"}),
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_controller_conditions_total", Help: "Conditions of silent agents that were written, by their reason; Removed: taken away again.",
+		}, []string{"reason"}),
+		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_controller_write_waits_total", Help: "Times that a write had to wait, by why.",
+		}, []string{"reason"}),
+	}
+	for _, o := range conditions.Outcomes() {
+		c.writes.WithLabelValues(string(o))
+	}
+	for _, why := range []string{waitSlowed, waitHalted, waitAsked} {
+		c.waits.WithLabelValues(why)
+	}
+	return c
+}
+
+// wrote counts one patch.
+func (c *counts) wrote(outcome conditions.Outcome, changes []change) {
+	c.writes.WithLabelValues(string(outcome)).Inc()
+	if outcome != conditions.Written {
+		return
+	}
+	for _, change := range changes {
+		reason := change.Reason
+		if change.Patch != "" {
+			reason = removed
+		}
+		c.changes.WithLabelValues(reason).Inc()
+	}
+}
+
+// collector tells what is thought of the agents when it is asked.
+type collector struct {
+	*counts
+	tracker *tracker
+
+	agents, zones, slowed, halted *prometheus.Desc
+}
+
+func newCollector(c *counts, t *tracker) *collector {
+	return &collector{
+		counts: c, tracker: t,
+		agents: prometheus.NewDesc("kernosis_controller_nodes", "Nodes, by what is thought of their agents.", []string{"state"}, nil),
+		zones:  prometheus.NewDesc("kernosis_controller_zone_agents", "Agents that have a Lease; quiet: those of them that miss renewals.", []string{"zone", "quiet"}, nil),
+		slowed: prometheus.NewDesc("kernosis_controller_zone_slowed", "1 while most agents of the zone are quiet, so that writes are slowed.", []string{"zone"}, nil),
+		halted: prometheus.NewDesc("kernosis_controller_halted", "1 while all agents of all zones are quiet, so that nothing is written.", nil, nil),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, v := range []prometheus.Collector{c.writes, c.changes, c.waits} {
+		v.Describe(out)
+	}
+	for _, d := range []*prometheus.Desc{c.agents, c.zones, c.slowed, c.halted} {
+		out <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	c.writes.Collect(out)
+	c.changes.Collect(out)
+	c.waits.Collect(out)
+	v := c.tracker.all(time.Now())
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	for _, s := range []state{stateNone, stateStarting, stateReporting, stateDraining, stateLate, stateSilent, stateNever} {
+		gauge(c.agents, float64(v.states[s]), string(s))
+	}
+	for name, z := range v.zones {
+		gauge(c.zones, float64(z.agents-z.quiet), name, "false")
+		gauge(c.zones, float64(z.quiet), name, "true")
+		gauge(c.slowed, truth(z.slowed()), name)
+	}
+	gauge(c.halted, truth(v.halted))
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

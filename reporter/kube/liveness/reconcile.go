@@ -1,0 +1,155 @@
+package liveness
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+)
+
+// reconciler brings one Node at a time to what is thought of its agent. Several
+// goroutines do, for a Node one at a time.
+type reconciler struct {
+	config  *Config
+	tracker *tracker
+	nodes   client.Reader // the cache
+	client  kubernetes.Interface
+	counts  *counts
+
+	mu       sync.Mutex
+	limiters map[string]*rate.Limiter // by zone
+	pause    time.Time                // the API has asked to be left alone until then
+}
+
+const (
+	// retryAtLeast and retryAtMost are how soon a write that had to wait is asked for
+	// again: all that wait look now and then whether they may.
+	retryAtLeast, retryAtMost = time.Second, 10 * time.Second
+	// afterConflict is time for the cache to have what is newer.
+	afterConflict = 200 * time.Millisecond
+)
+
+// Reconcile looks at one Node.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	now := time.Now()
+	node := &corev1.Node{}
+	if err := r.nodes.Get(ctx, types.NamespacedName{Name: request.Name}, node); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	j := r.tracker.judge(request.Name, now)
+	if !j.node || j.nodeUID != node.UID {
+		return reconcile.Result{}, nil // its event comes
+	}
+	changes := plan(j.state, &j.observation, node.Status.Conditions, j.common, now)
+	if len(changes) == 0 {
+		return reconcile.Result{RequeueAfter: r.next(&j, now)}, nil
+	}
+	if wait := r.permit(&j, now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	err := r.patch(ctx, node, changes)
+	outcome := conditions.OutcomeOf(err)
+	if outcome != conditions.Written && ended(ctx) {
+		return reconcile.Result{}, nil // the controller ends
+	}
+	r.counts.wrote(outcome, changes)
+	if err == nil {
+		r.config.Log.Info("spoke for an agent", "node", node.Name, "state", string(j.state), "conditions", len(changes), "reason", changes[0].Reason)
+		return reconcile.Result{RequeueAfter: r.next(&j, now)}, nil
+	}
+	return r.failed(node.Name, outcome, err)
+}
+
+func ended(ctx context.Context) bool { return ctx.Err() != nil }
+
+// failed says when a write is tried again.
+func (r *reconciler) failed(node string, outcome conditions.Outcome, err error) (reconcile.Result, error) {
+	switch outcome {
+	case conditions.NodeMissing:
+		return reconcile.Result{}, nil // its event comes
+	case conditions.Conflict:
+		return reconcile.Result{RequeueAfter: afterConflict + rand.N(afterConflict)}, nil
+	}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		r.config.Log.Warn("the API asks to wait", "node", node, "outcome", string(outcome), "seconds", seconds)
+		asked := time.Duration(seconds) * time.Second
+		r.mu.Lock()
+		if until := time.Now().Add(asked); until.After(r.pause) {
+			r.pause = until
+		}
+		r.mu.Unlock()
+		return reconcile.Result{RequeueAfter: asked + rand.N(asked/2+time.Second)}, nil
+	}
+	// It is logged, and tried again with growing waits.
+	return reconcile.Result{}, fmt.Errorf("conditions of a silent agent: %w", err)
+}
+
+// next returns when a Node is to be looked at though nothing happens.
+func (r *reconciler) next(j *judgement, now time.Time) time.Duration {
+	switch {
+	case j.state == stateNever && len(j.common) == 0:
+		return r.config.Silent // until there are agents that list types
+	case j.until.IsZero():
+		return 0
+	}
+	return max(j.until.Sub(now), time.Millisecond)
+}
+
+// permit returns how long a write has to wait; zero: not at all.
+func (r *reconciler) permit(j *judgement, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if pause := r.pause.Sub(now); pause > 0 {
+		r.counts.waits.WithLabelValues(waitAsked).Inc()
+		return pause + rand.N(pause/2+time.Millisecond)
+	}
+	if j.halted {
+		r.counts.waits.WithLabelValues(waitHalted).Inc()
+		return retryAtLeast + rand.N(retryAtLeast)
+	}
+	zone := j.observation.zone
+	if !j.zone.slowed() {
+		delete(r.limiters, zone)
+		return 0
+	}
+	limiter := r.limiters[zone]
+	if limiter == nil {
+		limiter = rate.NewLimiter(rate.Limit(r.config.SlowRate), 1)
+		r.limiters[zone] = limiter
+		r.config.Log.Warn("most agents of a zone are silent: writes are slowed", "zone", zone, "agents", j.zone.agents, "quiet", j.zone.quiet)
+	}
+	if limiter.AllowN(now, 1) {
+		return 0
+	}
+	r.counts.waits.WithLabelValues(waitSlowed).Inc()
+	// About ten ask for each permit.
+	wait := time.Duration(float64(j.zone.quiet) / r.config.SlowRate / 10 * float64(time.Second))
+	wait = min(max(wait, retryAtLeast), retryAtMost)
+	return wait/2 + rand.N(wait)
+}
+
+// patch writes to the Node as it was looked at: whoever has written since then may
+// have been its agent. client-go's own tries are off: the Node is looked at again.
+func (r *reconciler) patch(ctx context.Context, node *corev1.Node, changes []change) error {
+	body, err := encode(node.ResourceVersion, changes)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
+	defer cancel()
+	return r.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
+		Resource("nodes").Name(node.Name).SubResource("status").Param("fieldManager", lease.Controller).
+		Timeout(defaultTimeout).MaxRetries(0).Body(body).Do(ctx).Error()
+}

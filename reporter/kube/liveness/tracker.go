@@ -1,0 +1,209 @@
+package liveness
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+)
+
+// tracker has what was seen of all nodes, and when. Its methods may be called by
+// several goroutines.
+type tracker struct {
+	periods periods
+	types   []string // of the configuration; nil: those that most agents list
+	// stale is after how long the view of all nodes is made anew.
+	stale time.Duration
+
+	mu    sync.Mutex
+	nodes map[string]*observation
+	view  view
+}
+
+func newTracker(p periods, types []string) *tracker {
+	return &tracker{
+		periods: p, types: slices.Sorted(slices.Values(types)), nodes: map[string]*observation{},
+		// Fine enough for the smallest period, and at most once a second: it looks at all.
+		stale: min(time.Second, p.silent/20),
+	}
+}
+
+func (t *tracker) of(node string) *observation {
+	o := t.nodes[node]
+	if o == nil {
+		o = &observation{}
+		t.nodes[node] = o
+	}
+	return o
+}
+
+// tidy forgets a node of which nothing is there any more.
+func (t *tracker) tidy(node string) {
+	if o := t.nodes[node]; o != nil && !o.node && !o.lease && len(o.pods) == 0 {
+		delete(t.nodes, node)
+	}
+}
+
+// seeNode takes a Node as it is, which may be another of that name.
+func (t *tracker) seeNode(n *corev1.Node, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.of(n.Name)
+	if !o.node || o.nodeUID != n.UID {
+		o.nodeSince = now
+		o.heard = o.lease
+	}
+	o.node, o.nodeUID, o.zone = true, n.UID, zoneOf(n)
+}
+
+// zoneOf returns a name for a Node's zone: that of a zone is its region's. Empty: it
+// has none.
+func zoneOf(n *corev1.Node) string {
+	region, zone := n.Labels[corev1.LabelTopologyRegion], n.Labels[corev1.LabelTopologyZone]
+	if region == "" {
+		return zone
+	}
+	return region + "/" + zone
+}
+
+func (t *tracker) loseNode(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.nodes[name]; o != nil {
+		o.node, o.nodeUID = false, ""
+		t.tidy(name)
+	}
+}
+
+// seeLease takes a Lease as it is. It returns whether the Node is to be looked at: a
+// renewal alone is what is expected, and the clock tells when it has to be followed by
+// another.
+func (t *tracker) seeLease(node string, l *coordinationv1.Lease, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.of(node)
+	before, _ := judge(o, now, t.periods)
+	says := time.Time{}
+	if l.Spec.RenewTime != nil {
+		says = l.Spec.RenewTime.Time
+	}
+	if !o.heard || !says.Equal(o.renewTime) {
+		o.renewed, o.renewTime = now, says
+	}
+	draining, list := !lease.DrainingSince(l).IsZero(), lease.TypesOf(l)
+	changed := draining != o.draining || !slices.Equal(list, o.types)
+	o.lease, o.heard, o.draining, o.types, o.owner = true, true, draining, list, ownerOf(l)
+	return changed || before != stateReporting && before != stateDraining
+}
+
+// ownerOf returns the UID of the Node that a Lease belongs to.
+func ownerOf(l *coordinationv1.Lease) types.UID {
+	for _, r := range l.OwnerReferences {
+		if r.Kind == "Node" && r.APIVersion == corev1.SchemeGroupVersion.String() {
+			return r.UID
+		}
+	}
+	return ""
+}
+
+// loseLease notes that a Lease was deleted. Its agent is as silent as it was, and has
+// left the conditions that it listed.
+func (t *tracker) loseLease(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.nodes[node]; o != nil {
+		o.lease = false
+		t.tidy(node)
+	}
+}
+
+// seePod takes a pod of the agent, on a node.
+func (t *tracker) seePod(p *corev1.Pod, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.of(p.Spec.NodeName)
+	if o.pods == nil {
+		o.pods = map[types.UID]time.Time{}
+	}
+	if _, ok := o.pods[p.UID]; !ok {
+		o.pods[p.UID] = now
+	}
+}
+
+func (t *tracker) losePod(p *corev1.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.nodes[p.Spec.NodeName]; o != nil {
+		delete(o.pods, p.UID)
+		t.tidy(p.Spec.NodeName)
+	}
+}
+
+// runs reports whether a pod is one of a DaemonSet, on a node, and meant to stay.
+func runs(p *corev1.Pod) bool {
+	of := metav1.GetControllerOf(p)
+	return of != nil && of.Kind == "DaemonSet" && p.Spec.NodeName != "" && p.DeletionTimestamp == nil &&
+		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+// judgement is what is to be thought of one node.
+type judgement struct {
+	observation
+	state  state
+	until  time.Time // zero: for good
+	common []string  // types for an agent that has never reported
+	zone   zoneView
+	halted bool
+}
+
+// judge returns what is to be thought of a node now.
+func (t *tracker) judge(node string, now time.Time) judgement {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.nodes[node]
+	if o == nil {
+		return judgement{state: stateNone}
+	}
+	t.look(now)
+	j := judgement{observation: *o, common: t.types, zone: t.view.zones[o.zone], halted: t.view.halted}
+	j.pods = nil // shared with handlers, and judged below
+	if len(t.types) == 0 {
+		j.common = t.view.common
+	}
+	j.state, j.until = judge(o, now, t.periods)
+	return j
+}
+
+// look makes the view anew where it is old. Whoever was silent while all were has a
+// full period again once one is not: what had cut them off has just ended.
+func (t *tracker) look(now time.Time) {
+	if !t.view.at.IsZero() && now.Sub(t.view.at) < t.stale {
+		return
+	}
+	was := t.view.halted
+	t.view = assess(maps.Values(t.nodes), now, t.periods)
+	if !was || t.view.halted {
+		return
+	}
+	for _, o := range t.nodes {
+		if s, _ := judge(o, now, t.periods); s == stateLate || s == stateSilent {
+			o.renewed = now
+		}
+	}
+	t.view = assess(maps.Values(t.nodes), now, t.periods)
+}
+
+// all returns the view of all nodes; it is not to be changed.
+func (t *tracker) all(now time.Time) view {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.look(now)
+	return t.view
+}

@@ -1,0 +1,135 @@
+package liveness
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+)
+
+// cacheOptions keep of the cluster what is looked at: a Node has its names, zone and
+// conditions, some 2 KiB in place of 20.
+func cacheOptions(namespace string, pods labels.Selector) cache.Options {
+	agents := labels.SelectorFromSet(labels.Set{lease.LabelComponent: lease.ComponentAgent})
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.Node{}: {Transform: trimNode},
+		&coordinationv1.Lease{}: {
+			Namespaces: map[string]cache.Config{namespace: {LabelSelector: agents}}, Transform: trimLease,
+		},
+		&corev1.Pod{}: {
+			Namespaces: map[string]cache.Config{namespace: {LabelSelector: pods}}, Transform: trimPod,
+		},
+	}}
+}
+
+func trimNode(object any) (any, error) {
+	n, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: map[string]string{}}}
+	for _, l := range []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone} {
+		if v, ok := n.Labels[l]; ok {
+			out.Labels[l] = v
+		}
+	}
+	for _, c := range n.Status.Conditions {
+		kept := corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
+		if c.Reason == lease.ReasonUnknown || c.Reason == lease.ReasonNeverUpdated {
+			kept.Message = c.Message // other messages are not looked at
+		}
+		out.Status.Conditions = append(out.Status.Conditions, kept)
+	}
+	return out, nil
+}
+
+func trimLease(object any) (any, error) {
+	if l, ok := object.(*coordinationv1.Lease); ok {
+		l.ManagedFields = nil
+	}
+	return object, nil
+}
+
+func trimPod(object any) (any, error) {
+	p, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.Name, Namespace: p.Namespace, UID: p.UID, ResourceVersion: p.ResourceVersion,
+			OwnerReferences: p.OwnerReferences, DeletionTimestamp: p.DeletionTimestamp, Labels: p.Labels,
+		},
+		Spec:   corev1.PodSpec{NodeName: p.Spec.NodeName},
+		Status: corev1.PodStatus{Phase: p.Status.Phase},
+	}, nil
+}
+
+// seen makes a handler of what is to be done with an object that is there and with
+// one that is gone. Both return the node that is to be looked at; empty: none.
+func seen[T client.Object](there, gone func(T) string) handler.TypedEventHandler[T, reconcile.Request] {
+	add := func(q workqueue.TypedRateLimitingInterface[reconcile.Request], node string) {
+		if node != "" {
+			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: node}})
+		}
+	}
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.TypedFuncs[T, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], q queue) { add(q, there(e.Object)) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], q queue) { add(q, there(e.ObjectNew)) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], q queue) { add(q, gone(e.Object)) },
+	}
+}
+
+func (t *tracker) nodeHandler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	return seen(func(n *corev1.Node) string {
+		t.seeNode(n, time.Now())
+		return n.Name
+	}, func(n *corev1.Node) string {
+		t.loseNode(n.Name)
+		return ""
+	})
+}
+
+func (t *tracker) leaseHandler() handler.TypedEventHandler[*coordinationv1.Lease, reconcile.Request] {
+	return seen(func(l *coordinationv1.Lease) string {
+		node, ok := lease.NodeOf(l)
+		if !ok || !t.seeLease(node, l, time.Now()) {
+			return ""
+		}
+		return node
+	}, func(l *coordinationv1.Lease) string {
+		node, ok := lease.NodeOf(l)
+		if !ok {
+			return ""
+		}
+		t.loseLease(node)
+		return node
+	})
+}
+
+func (t *tracker) podHandler() handler.TypedEventHandler[*corev1.Pod, reconcile.Request] {
+	gone := func(p *corev1.Pod) string {
+		t.losePod(p)
+		return p.Spec.NodeName
+	}
+	return seen(func(p *corev1.Pod) string {
+		if !runs(p) {
+			return gone(p)
+		}
+		t.seePod(p, time.Now())
+		return p.Spec.NodeName
+	}, gone)
+}

@@ -1,0 +1,71 @@
+package liveness
+
+import (
+	"iter"
+	"slices"
+	"time"
+)
+
+const (
+	// A zone is slowed when more than so many of its agents are silent, and more than
+	// this part: the node lifecycle controller's numbers.
+	minOutage   = 2
+	shareOutage = 0.55
+)
+
+// zoneView is one zone's agents.
+type zoneView struct {
+	agents int // that have a Lease
+	quiet  int // of these, late or silent
+}
+
+func (z zoneView) slowed() bool {
+	return z.quiet > minOutage && float64(z.quiet) > shareOutage*float64(z.agents)
+}
+
+// view is all agents at one time.
+type view struct {
+	at     time.Time
+	zones  map[string]zoneView
+	states map[state]int
+	halted bool // all agents of all zones are quiet
+	// common are the types that most agents list, of those that report; sorted.
+	common []string
+}
+
+// assess looks at all nodes.
+func assess(all iter.Seq[*observation], now time.Time, p periods) view {
+	v := view{at: now, zones: map[string]zoneView{}, states: map[state]int{}}
+	listed := map[string]int{}
+	agents, quiet, reporting := 0, 0, 0
+	for o := range all {
+		s, _ := judge(o, now, p)
+		if !o.node {
+			continue
+		}
+		v.states[s]++
+		z := v.zones[o.zone]
+		switch s {
+		case stateLate, stateSilent:
+			z.agents, z.quiet = z.agents+1, z.quiet+1
+			agents, quiet = agents+1, quiet+1
+		case stateReporting, stateDraining:
+			z.agents++
+			agents, reporting = agents+1, reporting+1
+			for _, t := range o.types {
+				listed[t]++
+			}
+		case stateNone, stateStarting, stateNever:
+		}
+		v.zones[o.zone] = z
+	}
+	// One or two agents that are silent together may be just that.
+	v.halted = quiet == agents && quiet > minOutage
+	for t, n := range listed {
+		if 2*n > reporting {
+			v.common = append(v.common, t)
+		}
+	}
+	slices.Sort(v.common)
+	return v
+}
