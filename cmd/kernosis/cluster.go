@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -18,6 +21,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
@@ -26,6 +30,7 @@ import (
 const (
 	objectCondition = "condition"
 	objectEvent     = "event"
+	objectLease     = "lease"
 )
 
 // clusterReporter tells the API server what the agent concludes. A nil one, and a nil
@@ -36,6 +41,7 @@ type clusterReporter struct {
 	conditions *conditions.Patcher
 	events     *events.Sink
 	pods       *pods.Watch
+	lease      *lease.Keeper
 
 	mu    sync.Mutex
 	since map[string]time.Time // kernel's time of what changed a condition, until the API has it
@@ -65,7 +71,7 @@ func openCluster(cfg config, a *agent, log *slog.Logger) (*clusterReporter, erro
 		if r.conditions, err = conditions.New(conditions.Config{
 			Client: client, Node: cfg.kube.node, Heartbeat: cfg.Kube.Heartbeat,
 			StateFile: filepath.Join(cfg.StateDir, "conditions.json"),
-			OnAck:     r.conditionsAcked, Log: log,
+			Allied: []string{lease.Controller}, OnAck: r.conditionsAcked, Log: log,
 		}); err != nil {
 			return nil, err
 		}
@@ -75,8 +81,30 @@ func openCluster(cfg config, a *agent, log *slog.Logger) (*clusterReporter, erro
 			return nil, err
 		}
 	}
+	if cfg.Kube.LeaseDuration > 0 {
+		if err := r.openLease(cfg); err != nil {
+			return nil, err
+		}
+	}
 	r.metrics = a.metrics.Cluster(r.stats)
 	return r, nil
+}
+
+func (r *clusterReporter) openLease(cfg config) error {
+	client, err := kubernetes.NewForConfig(unlimited(cfg.kube.rest))
+	if err != nil {
+		return err
+	}
+	c := lease.Config{
+		Client: client, Node: cfg.kube.node, Version: version, Log: r.log,
+		Namespace: cmp.Or(cfg.Kube.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem),
+		Interval:  cfg.Kube.LeaseRenew, Duration: cfg.Kube.LeaseDuration,
+	}
+	if r.conditions != nil {
+		c.Types, c.OnEarlier = r.conditions.Types, r.conditions.Retire
+	}
+	r.lease, err = lease.New(c)
+	return err
 }
 
 func (r *clusterReporter) openEvents(cfg config, a *agent) error {
@@ -113,6 +141,9 @@ func (r *clusterReporter) start(ctx context.Context, g *errgroup.Group) {
 	}
 	if r.conditions != nil {
 		g.Go(func() error { return untilDone(r.conditions.Run(ctx)) })
+	}
+	if r.lease != nil {
+		g.Go(func() error { return untilDone(r.lease.Run(ctx)) })
 	}
 	if r.events != nil {
 		g.Go(func() error { return r.pods.Run(ctx) })

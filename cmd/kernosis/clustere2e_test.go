@@ -16,6 +16,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
@@ -179,6 +180,16 @@ func TestCluster(t *testing.T) {
 			t.Errorf("no %q in the metrics:\n%s", line, metrics)
 		}
 	}
+
+	a.await("Lease with the types", 30*time.Second, func(ctx context.Context) (bool, string, error) {
+		held, err := a.server.Client().CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, lease.Name(a.node), metav1.GetOptions{})
+		if err != nil {
+			return false, "", err
+		}
+		list := held.Annotations[lease.AnnotationTypes]
+		types := strings.Split(list, ",")
+		return slices.Contains(types, "AppBroken") && !slices.Contains(types, "Ready"), list, nil
+	})
 
 	a.Kill()
 	add("it stood up", "hiccup")

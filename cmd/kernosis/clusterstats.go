@@ -5,6 +5,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
@@ -22,6 +23,13 @@ func (r *clusterReporter) stats() metrics.ClusterStats {
 			Bytes: k.Bytes, Flips: k.Flips, Contested: k.Contested, Removed: k.Removed, Refused: k.Refused, Trimmed: k.Trimmed,
 			Pending: k.Pending, Yielded: len(k.Yielded),
 		}
+	}
+	if r.lease != nil {
+		k := r.lease.Stats()
+		for _, o := range lease.Outcomes() {
+			s.Writes = append(s.Writes, metrics.APIWrites{Object: objectLease, Outcome: string(o), Count: k.Renewals[o]})
+		}
+		s.LastAcked[objectLease] = k.LastRenewed
 	}
 	if r.events != nil {
 		e := r.events.Stats()
