@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,10 +56,27 @@ func openDevice(ctx context.Context, path string) (device, error) {
 
 func (d *charDevice) read(b []byte) (int, error) { return unix.Read(d.fd, b) }
 
+// gather is for how long records are let come once there is one: the report of an OOM
+// kill has some eighty, and to be woken for each costs more than to read it. It is far
+// less than the smallest buffer (128 KiB) lasts in a flood.
+const gather = 20 * time.Millisecond
+
 func (d *charDevice) wait(context.Context) error {
-	fds := []unix.PollFd{{Fd: int32(d.fd), Events: unix.POLLIN}, {Fd: int32(d.wake), Events: unix.POLLIN}}
+	wake := unix.PollFd{Fd: int32(d.wake), Events: unix.POLLIN}
+	if err := poll([]unix.PollFd{{Fd: int32(d.fd), Events: unix.POLLIN}, wake}, -1); err != nil {
+		return err
+	}
+	return poll([]unix.PollFd{wake}, gather)
+}
+
+// poll waits until one of the descriptors is ready, or so long; negative: for ever.
+func poll(fds []unix.PollFd, timeout time.Duration) error {
+	ms := -1
+	if timeout >= 0 {
+		ms = int(timeout.Milliseconds())
+	}
 	for {
-		_, err := unix.Poll(fds, -1)
+		_, err := unix.Poll(fds, ms)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
