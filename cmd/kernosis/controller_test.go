@@ -207,7 +207,7 @@ func TestControllerProcesses(t *testing.T) {
 	set()
 	keep := func() (stop func()) {
 		k, err := lease.New(lease.Config{
-			Client: client, Namespace: namespace, Node: node, Interval: 200 * time.Millisecond, StartJitter: -1,
+			Client: client, Namespace: namespace, Node: node, Interval: 200 * time.Millisecond, Duration: time.Second, StartJitter: -1,
 			DrainTimeout: time.Nanosecond, Types: func() []string { return []string{"A"} },
 		})
 		if err != nil {

@@ -25,6 +25,7 @@ func TestWhatOthersWriteOverIsRepaired(t *testing.T) {
 	overwrite(t, server.Client(), r.node, "somebody", `{"$patch":"delete","type":"KernelDeadlock"}`)
 	r.waitFor("a flip", func() bool { return r.Stats().Flips == 2 })
 	r.waitStatus(deadlocked())
+	r.waitAcked()
 	if s := r.Stats(); s.Contested != 0 || s.Writes[Written] != 3 {
 		t.Errorf("stats: %+v", s)
 	}

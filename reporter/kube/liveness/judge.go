@@ -21,11 +21,12 @@ type observation struct {
 	nodeSince time.Time
 	zone      string
 
-	lease     bool      // there is a Lease now
-	heard     bool      // there was one while the Node existed
-	owner     types.UID // the Node that it belongs to; empty: it does not say
-	renewed   time.Time // when it was last seen to change
-	renewTime time.Time // what it says
+	lease     bool          // there is a Lease now
+	heard     bool          // there was one while the Node existed
+	owner     types.UID     // the Node that it belongs to; empty: it does not say
+	renewed   time.Time     // when it was last seen to change
+	renewTime time.Time     // what it says
+	lasts     time.Duration // how long it says that it counts
 	draining  bool
 	types     []string // never changed in place
 
@@ -57,10 +58,7 @@ func judge(o *observation, now time.Time, p periods) (state, time.Time) {
 		return stateNone, time.Time{}
 	}
 	if o.reports() {
-		quiet, period := now.Sub(o.renewed), p.silent
-		if o.draining {
-			period = p.draining
-		}
+		quiet, period := now.Sub(o.renewed), o.period(p)
 		until := o.renewed.Add(period)
 		switch {
 		case quiet >= period:
@@ -84,6 +82,17 @@ func judge(o *observation, now time.Time, p periods) (state, time.Time) {
 		return stateStarting, until
 	}
 	return stateNever, time.Time{}
+}
+
+// period returns for how long the agent may be quiet. One that renews less often than
+// others says so in its Lease: that is waited for, and a quarter more, as 50 s are to
+// the usual 40.
+func (o *observation) period(p periods) time.Duration {
+	own := o.lasts + o.lasts/4
+	if o.draining {
+		return max(p.draining, own)
+	}
+	return max(p.silent, own)
 }
 
 // reports tells whether an agent of this Node has ever renewed a Lease, as far as

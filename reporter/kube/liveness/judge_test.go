@@ -35,6 +35,9 @@ func nodeDeleted(o *observation)  { o.node, o.nodeUID = false, "" }
 func otherNode(o *observation)    { o.nodeUID = "v" }
 func noLease(o *observation)      { o.lease, o.heard = false, false }
 func newNode(o *observation)      { o.nodeSince = noon.Add(-time.Second) }
+func lasts(d time.Duration) func(*observation) {
+	return func(o *observation) { o.lasts = d }
+}
 func zone(name string) func(*observation) {
 	return func(o *observation) { o.zone = name }
 }
@@ -59,6 +62,9 @@ func TestJudge(t *testing.T) {
 		"two are":                          {agent(30 * time.Second), stateLate, 20 * time.Second},
 		"just not silent":                  {agent(50*time.Second - 1), stateLate, 1},
 		"silent":                           {agent(50 * time.Second), stateSilent, 0},
+		"a Lease that lasts longer":        {agent(59*time.Second, lasts(100*time.Second)), stateReporting, 66 * time.Second},
+		"a Lease that lasts longer, late":  {agent(80*time.Second, lasts(100*time.Second)), stateLate, 45 * time.Second},
+		"the usual Lease":                  {agent(50*time.Second, lasts(40*time.Second)), stateSilent, 0},
 		"for long":                         {agent(50 * time.Hour), stateSilent, 0},
 		"a clock that went back":           {agent(-time.Hour), stateReporting, time.Hour + 50*time.Second},
 		"draining":                         {agent(time.Minute, draining), stateDraining, 4 * time.Minute},

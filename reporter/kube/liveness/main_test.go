@@ -195,7 +195,7 @@ func (b *bench) agent(node string, list ...problem.Condition) *daemon {
 		b.t.Fatal(err)
 	}
 	a.keeper, err = lease.New(lease.Config{
-		Client: client, Namespace: b.namespace, Node: node, Interval: beat, StartJitter: -1, DrainTimeout: time.Second,
+		Client: client, Namespace: b.namespace, Node: node, Interval: beat, Duration: time.Second, StartJitter: -1, DrainTimeout: time.Second,
 		Types: a.patcher.Types, OnEarlier: a.patcher.Retire,
 	})
 	if err != nil {

@@ -65,7 +65,7 @@ func (b *bench) fleet(n int, zone string, interval time.Duration) *fleet {
 	var keepers []*lease.Keeper
 	for i, node := range f.nodes {
 		k, err := lease.New(lease.Config{
-			Client: client, Namespace: b.namespace, Node: node, Interval: interval, StartJitter: interval, DrainTimeout: time.Nanosecond,
+			Client: client, Namespace: b.namespace, Node: node, Interval: interval, Duration: time.Second, StartJitter: interval, DrainTimeout: time.Nanosecond,
 			Types: func() []string { return []string{"A"} },
 		})
 		if err != nil {
