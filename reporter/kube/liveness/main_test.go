@@ -45,7 +45,7 @@ const deadline = 60 * time.Second
 // more, as the machine may be busy.
 const (
 	beat  = 100 * time.Millisecond
-	quiet = 2 * time.Second
+	quiet = 4 * time.Second
 )
 
 var errCut = errors.New("the network is cut")
