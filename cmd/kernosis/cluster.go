@@ -71,7 +71,7 @@ func openCluster(cfg config, a *agent, log *slog.Logger) (*clusterReporter, erro
 		if r.conditions, err = conditions.New(conditions.Config{
 			Client: client, Node: cfg.kube.node, Heartbeat: cfg.Kube.Heartbeat,
 			StateFile: filepath.Join(cfg.StateDir, "conditions.json"),
-			Allied: []string{lease.Controller}, OnAck: r.conditionsAcked, Log: log,
+			Allied:    []string{lease.Controller}, OnAck: r.conditionsAcked, Log: log,
 		}); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -129,7 +130,7 @@ func BenchmarkCluster(b *testing.B) {
 	})
 	for _, e := range entries {
 		if pids := kills([]journal.Entry{e}, oom.Cgroup()); len(pids) > 0 {
-			pid := fmt.Sprint(pids[0])
+			pid := strconv.FormatUint(uint64(pids[0]), 10)
 			if at, ok := conditions.at[pid]; ok {
 				condition = append(condition, at.Sub(e.Event.Time))
 			}
