@@ -22,7 +22,20 @@ type oomkill struct {
 	data            event.OOMKillData
 
 	last oomLimit
+
+	killed [16]killedProcess // the latest, in a circle
+	next   int
 }
+
+// killedProcess is a process that was killed, by the time of it.
+type killedProcess struct {
+	tgid   uint32
+	bootNS uint64
+}
+
+// oomDyingFor is how long a killed process may take to end. It is far less than it
+// takes for its number to be given again.
+const oomDyingFor = uint64(10 * time.Second)
 
 // oomLimit is the limit that the latest kill was for.
 type oomLimit struct {
@@ -56,6 +69,9 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 			o.victim = t
 		}
 	}
+	if o.again(head, r) {
+		return false, nil
+	}
 	ev.Task = &o.victim
 	o.subject(ev, &r.Memory, &r.Default)
 
@@ -76,6 +92,23 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 	}
 	ev.OOMKill = &o.data
 	return true, nil
+}
+
+// again tells whether the record is of a thread of a process that was killed before.
+// Where such a thread wants memory on its way out, the kernel lets it have it by
+// marking it a victim as well (task_will_free_mem in out_of_memory): nobody is killed,
+// and memory.events counts nothing.
+func (o *oomkill) again(head *bpf.Header, r *bpf.OOMKill) bool {
+	if r.Trigger.PID == r.Victim.PID {
+		for _, k := range o.killed {
+			if k.tgid == o.victim.TGID && k.tgid != 0 && head.BootNS-k.bootNS < oomDyingFor {
+				return true
+			}
+		}
+	}
+	o.killed[o.next] = killedProcess{o.victim.TGID, head.BootNS}
+	o.next = (o.next + 1) % len(o.killed)
+	return false
 }
 
 // setLimit sets whose limit was hit. With memory.oom.group a whole group is

@@ -156,6 +156,42 @@ func TestOOMGroupKillHasOneLimit(t *testing.T) {
 }
 
 // Names come from whoever can start a process or make a group.
+// A thread of a killed process that wants memory on its way out is no further kill.
+func TestDyingThreadIsNoKill(t *testing.T) {
+	o := testOOMKill(t)
+	told := func(victim, trigger bpf.Task, at uint64) bool {
+		t.Helper()
+		r := podKill()
+		r.Victim, r.Trigger, r.H.BootNS = victim, trigger, at
+		h, err := bpf.ParseHeader(rawRecord(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ev event.Event
+		ok, err := o.decode(h, rawRecord(r), &ev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	main, thread, other := bpf.Task{PID: 152, TGID: 152}, bpf.Task{PID: 154, TGID: 152}, bpf.Task{PID: 160, TGID: 160}
+	for i, tt := range []struct {
+		victim, trigger bpf.Task
+		at              uint64
+		want            bool
+	}{
+		{main, main, 1e9, true},            // it has killed itself
+		{thread, thread, 1.01e9, false},    // and its thread dies
+		{other, thread, 1.02e9, true},      // for which another process has to
+		{other, main, 1.03e9, true},        // as a second time, for somebody else's sake
+		{thread, thread, 1e9 + 20e9, true}, // the number was given again
+	} {
+		if got := told(tt.victim, tt.trigger, tt.at); got != tt.want {
+			t.Errorf("%d: told %v, want %v", i, got, tt.want)
+		}
+	}
+}
+
 func TestHostileNamesAreEscapedAndBounded(t *testing.T) {
 	r := podKill()
 	copy(r.Victim.Comm[:], "\x1b[2J\xff\u202eevil\n")
