@@ -28,7 +28,7 @@ demo: build setup ## as root: inject real kernel faults, show each one detected 
 	$(BIN) demo
 
 .PHONY: test
-test: setup kube-tools ## run all tests; as root also those on the real kernel
+test: setup kube-tools promtool ## run all tests; as root also those on the real kernel
 	@if [ "$$(id -u)" != 0 ]; then echo "not root: the tests on the real kernel are skipped"; fi
 	# One package at a time: they count faults of the one kernel they share, and on
 	# some machines a busy host hides single ones (docs/kernel-quirks.md).
@@ -37,6 +37,19 @@ test: setup kube-tools ## run all tests; as root also those on the real kernel
 .PHONY: kube-tools
 kube-tools: ## build etcd and kube-apiserver for the tests, once (docs/testing.md)
 	@go run ./reporter/kubetest/kubetools >/dev/null
+
+# Only this one program is taken from the package: installed, it would bring a server
+# that starts with the machine.
+.PHONY: promtool
+promtool: ## fetch promtool into bin, where it is not installed (Debian and its kin)
+	@if command -v promtool >/dev/null || [ -x bin/promtool ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then echo "missing: promtool (package prometheus): the test that needs it is skipped"; exit 0; fi; \
+	[ "$$(id -u)" != 0 ] || apt-get update -qq; \
+	d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && chmod 755 "$$d" && mkdir -p bin && \
+	(cd "$$d" && apt-get download -qq -o APT::Sandbox::User=root prometheus) && \
+	dpkg-deb --fsys-tarfile "$$d"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$$d/promtool" && \
+	install -m 755 "$$d/promtool" bin/promtool || \
+	{ rm -f bin/promtool; echo "no promtool (package prometheus): the test that needs it is skipped"; }
 
 ##@ Quality
 
