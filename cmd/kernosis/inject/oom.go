@@ -14,9 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultMemoryLimit is the limit of the cgroup that runs out of memory.
-const DefaultMemoryLimit = 32 << 20
-
 // OOM provokes out-of-memory kills in a memory cgroup of its own. The cgroup's
 // main process survives, as a pod's does whose child is killed: the case no
 // restart counter shows. Its fields are set before Start. Not safe for

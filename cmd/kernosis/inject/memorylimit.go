@@ -1,0 +1,7 @@
+//go:build !race
+
+package inject
+
+// DefaultMemoryLimit is the limit of the cgroup that runs out of memory, in bytes. The
+// cgroup's main process, which is this program, has to live within it.
+const DefaultMemoryLimit = 32 << 20
