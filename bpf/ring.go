@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ring reads a BPF ring buffer without copying, and gives a record back to the
+// Ring reads a BPF ring buffer in place, and gives a record back to the
 // kernel only when told to. So an agent that is killed while it handles a
 // record finds it again after its restart; cilium/ebpf's reader advances
 // before the caller has seen the record. See docs/adr/0002-ring-reader.md.
@@ -21,10 +21,11 @@ import (
 type Ring struct {
 	fd       int
 	consumer []byte // one page, shared with the kernel
-	producer []byte // one page and twice the data
+	producer []byte // one page and the data
 	data     []byte
 	mask     uint64
 	next     uint64 // position behind the record that Next returned
+	wrapped  []byte // copy of the record that runs over the end of the data
 }
 
 // Bits of a record's length word (linux/bpf.h).
@@ -46,7 +47,9 @@ func OpenRing(m *ebpf.Map) (*Ring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ring: map consumer page: %w", err)
 	}
-	r.producer, err = unix.Mmap(r.fd, int64(page), page+2*size, unix.PROT_READ, unix.MAP_SHARED)
+	// The kernel would map the data twice in a row, so that each record is in one
+	// piece. All of it counts as memory of this process, for one record in hundreds.
+	r.producer, err = unix.Mmap(r.fd, int64(page), page+size, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open ring: map data: %w", err), r.Close())
 	}
@@ -72,10 +75,23 @@ func (r *Ring) Next() []byte {
 		n := uint64(word &^ (ringBusy | ringDiscard))
 		r.next += (ringHeaderLen + n + 7) &^ 7
 		if word&ringDiscard == 0 {
-			return r.data[off+ringHeaderLen : off+ringHeaderLen+n : off+ringHeaderLen+n]
+			return r.record(off+ringHeaderLen, n)
 		}
 	}
 	return nil
+}
+
+// record returns n bytes from an offset, which may be that of the data's end: a header
+// is never split, since both are multiples of its length.
+func (r *Ring) record(off, n uint64) []byte {
+	off &= r.mask
+	if end := off + n; end <= uint64(len(r.data)) {
+		return r.data[off:end:end]
+	}
+	// One copy is enough: behind this record no other can run over the end before it
+	// was given back.
+	r.wrapped = append(append(r.wrapped[:0], r.data[off:]...), r.data[:n-uint64(len(r.data))+off]...)
+	return r.wrapped
 }
 
 // Commit gives everything that Next returned back to the kernel.

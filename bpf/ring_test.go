@@ -1,0 +1,39 @@
+package bpf
+
+import "testing"
+
+// The records' length does not divide the ring's, so that some run over its end.
+func TestRingAround(t *testing.T) {
+	l := openStem(t, oomkill(), testKernel(t), nil)
+	const rounds, records = 5, 20_000 // of 21,845 that there is room for
+	nonce, split := uint64(0), 0
+	for range rounds {
+		first := nonce
+		for range records {
+			if err := l.RunCanary(nonce); err != nil {
+				t.Fatal(err)
+			}
+			nonce++
+		}
+		want := first
+		if _, err := l.Drain(func(raw []byte) {
+			c, err := View[Canary](raw)
+			if err != nil || c.H.Kind != KindCanary || c.Nonce != want {
+				t.Fatalf("record %d is %+v (%v)", want, c, err)
+			}
+			if len(l.ring.wrapped) > 0 && &raw[0] == &l.ring.wrapped[0] {
+				split++
+			}
+			want++
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if want != nonce {
+			t.Fatalf("read up to %d of %d", want, nonce)
+		}
+	}
+	// 100,000 records of 48 bytes pass the end four times, the third time between two.
+	if split != 3 {
+		t.Errorf("%d records ran over the end of the ring", split)
+	}
+}
