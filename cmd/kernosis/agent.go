@@ -38,7 +38,8 @@ type agent struct {
 
 	mu     sync.Mutex
 	engine *detector.Engine
-	// wake is told that the engine's next deadline may have moved.
+	armed  time.Time // when run looks at the engine next
+	// wake is told that the engine has a deadline before that.
 	wake chan struct{}
 }
 
@@ -141,7 +142,12 @@ func (a *agent) setConditions() {
 	a.cluster.set(conditions)
 }
 
+// poke makes sure that run looks at the engine by its next deadline. To wake it for each
+// event would cost more than the event.
 func (a *agent) poke() {
+	if due, ok := a.engine.NextDeadline(); !ok || !due.Before(a.armed) {
+		return
+	}
 	select {
 	case a.wake <- struct{}{}:
 	default:
@@ -177,6 +183,7 @@ func (a *agent) run(ctx context.Context) error {
 		if d, ok := a.engine.NextDeadline(); ok && d.Before(next) {
 			next = d
 		}
+		a.armed = next
 		a.mu.Unlock()
 		timer.Reset(max(time.Until(next), 10*time.Millisecond))
 	}

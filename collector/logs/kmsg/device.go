@@ -2,11 +2,11 @@ package kmsg
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,12 +23,15 @@ type device interface {
 	close() error
 }
 
-// charDevice is /dev/kmsg. It is not an os.File: Go's poller is edge-triggered
-// and turns errno values into errors that wrap them, for no gain.
+// charDevice is /dev/kmsg. Go's poller waits for records, for a thread that is blocked
+// in poll(2) costs more CPU than the records (see [bpf.Poller]); it is read past the
+// os.File, which would turn each errno into an error that wraps it, for no gain.
 type charDevice struct {
-	fd     int
-	wake   int    // an eventfd that says that the context has ended
-	disarm func() // stops waiting for the context's end
+	fd    int // of file
+	file  *os.File
+	conn  syscall.RawConn
+	ends  func() bool // no longer waits for the context's end
+	later *time.Timer
 }
 
 func openDevice(ctx context.Context, path string) (device, error) {
@@ -36,22 +39,13 @@ func openDevice(ctx context.Context, path string) (device, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make eventfd: %w", err), unix.Close(fd))
+	d := &charDevice{fd: fd, file: os.NewFile(uintptr(fd), path), later: time.NewTimer(0)}
+	if d.conn, err = d.file.SyscallConn(); err != nil {
+		return nil, errors.Join(err, d.file.Close())
 	}
-	done := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(done)
-		// It can't fail: the counter is far from its limit.
-		_, _ = unix.Write(wake, binary.NativeEndian.AppendUint64(nil, 1))
-	})
-	disarm := func() {
-		if !stop() {
-			<-done // it writes to the eventfd right now
-		}
-	}
-	return &charDevice{fd: fd, wake: wake, disarm: disarm}, nil
+	// A deadline that has passed ends all waiting.
+	d.ends = context.AfterFunc(ctx, func() { _ = d.file.SetReadDeadline(time.Unix(1, 0)) })
+	return d, nil
 }
 
 func (d *charDevice) read(b []byte) (int, error) { return unix.Read(d.fd, b) }
@@ -61,35 +55,36 @@ func (d *charDevice) read(b []byte) (int, error) { return unix.Read(d.fd, b) }
 // less than the smallest buffer (128 KiB) lasts in a flood.
 const gather = 20 * time.Millisecond
 
-func (d *charDevice) wait(context.Context) error {
-	wake := unix.PollFd{Fd: int32(d.wake), Events: unix.POLLIN}
-	if err := poll([]unix.PollFd{{Fd: int32(d.fd), Events: unix.POLLIN}, wake}, -1); err != nil {
+func (d *charDevice) wait(ctx context.Context) error {
+	var failed error
+	err := d.conn.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			failed = fmt.Errorf("poll: %w", err)
+		}
+		return n > 0 || failed != nil
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case errors.Is(err, os.ErrDeadlineExceeded): // ctx has ended
+		return nil
+	case err != nil:
 		return err
 	}
-	return poll([]unix.PollFd{wake}, gather)
-}
-
-// poll waits until one of the descriptors is ready, or so long; negative: for ever.
-func poll(fds []unix.PollFd, timeout time.Duration) error {
-	ms := -1
-	if timeout >= 0 {
-		ms = int(timeout.Milliseconds())
+	d.later.Reset(gather)
+	select {
+	case <-d.later.C:
+	case <-ctx.Done():
 	}
-	for {
-		_, err := unix.Poll(fds, ms)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("poll: %w", err)
-		}
-		return nil
-	}
+	return nil
 }
 
 func (d *charDevice) close() error {
-	d.disarm()
-	return errors.Join(unix.Close(d.wake), unix.Close(d.fd))
+	d.ends()
+	d.later.Stop()
+	return d.file.Close()
 }
 
 // readBootID returns the random id of this boot.
