@@ -67,7 +67,8 @@ const lossEvery = 5 * time.Second
 // A storm is when records follow each other within stormWithin. They are then read at
 // most every stormGather: each wake-up of a quiet process costs several times what the
 // record does. The delay is far from what a person notices, and a ring holds what comes
-// in it; one with stormMost records at a time is read without a pause.
+// in it; one with stormMost records at a time is read without a pause, and so is a stem
+// that looks for a fault's cause while it can be seen.
 const (
 	stormWithin = 100 * time.Millisecond
 	stormGather = 50 * time.Millisecond
@@ -187,7 +188,7 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 		}
 		now := time.Now()
 		if n > 0 {
-			if n < stormMost && now.Sub(latest) < stormWithin {
+			if looks == nil && n < stormMost && now.Sub(latest) < stormWithin {
 				gather.Reset(stormGather)
 				select {
 				case <-gather.C:

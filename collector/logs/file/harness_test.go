@@ -121,6 +121,20 @@ func (c *running) want(items ...string) {
 	}
 }
 
+// wantLines is want where a truncation may be told besides.
+func (c *running) wantLines(items ...string) {
+	c.t.Helper()
+	lines := func() []string {
+		return slices.DeleteFunc(slices.Clone(c.items), func(item string) bool { return item == "-truncated:0" })
+	}
+	c.until(fmt.Sprintf("lines %q", items), func() bool { return len(lines()) >= len(items) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if got := lines(); !slices.Equal(got, items) {
+		c.t.Fatalf("got %q, want %q", got, items)
+	}
+}
+
 // up waits until the file is being read.
 func (c *running) up() *running {
 	c.t.Helper()

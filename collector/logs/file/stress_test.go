@@ -128,6 +128,12 @@ func TestLogrotate(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := start(t, Config{Path: l.path}).up()
+			wantAll := c.want
+			if options == "copytruncate, compress" {
+				// The copy is compressed at once: a reader that is later than that can't
+				// know that it has missed nothing.
+				wantAll = c.wantLines
+			}
 			var want []string
 			for i := range 23 {
 				line := fmt.Sprint("line ", i)
@@ -135,7 +141,7 @@ func TestLogrotate(t *testing.T) {
 				want = append(want, line)
 				if strings.HasPrefix(options, "copytruncate") {
 					// Between copying and truncating no tool can keep what is written.
-					c.want(want...)
+					wantAll(want...)
 				}
 				if strings.Contains(options, "dateformat") && i != 7 {
 					continue // a name for each second only
@@ -147,7 +153,7 @@ func TestLogrotate(t *testing.T) {
 				l.reopen()
 			}
 			l.write("the end\n")
-			c.want(append(want, "the end")...)
+			wantAll(append(want, "the end")...)
 		})
 	}
 }

@@ -29,6 +29,7 @@ type observation struct {
 	lasts     time.Duration // how long it says that it counts
 	draining  bool
 	types     []string // never changed in place
+	spokenFor []string // condition types that the controller has made Unknown, as last seen
 
 	pods map[types.UID]time.Time // of the agent, since when they are on the node
 }

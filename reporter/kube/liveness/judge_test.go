@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -171,6 +172,43 @@ func TestAfterAHaltAllHaveAFullPeriod(t *testing.T) {
 	tr.nodes["0"].renewed = later.Add(40 * time.Second)
 	if j := tr.judge("1", later.Add(usual.silent)); j.state != stateSilent || j.halted || !j.zone.slowed() {
 		t.Fatalf("%s, halted %t, slowed %t", j.state, j.halted, j.zone.slowed())
+	}
+}
+
+// It has not renewed its Lease yet.
+func TestAnAgentThatWritesItsConditionsIsBack(t *testing.T) {
+	node := func(uid types.UID, reason string) *corev1.Node {
+		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: "Ready", Reason: "KubeletReady"}, {Type: "A", Reason: reason},
+		}}}
+		n.Name, n.UID = "1", uid
+		return n
+	}
+	for name, c := range map[string]struct {
+		then *corev1.Node
+		want state
+	}{
+		"its own":         {node("u", "Broken"), stateReporting},
+		"still ours":      {node("u", "AgentStatusUnknown"), stateSilent},
+		"ours of a kind":  {node("u", "AgentStatusNeverUpdated"), stateSilent},
+		"gone":            {&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "1", UID: "u"}}, stateSilent},
+		"of another Node": {node("v", "Broken"), stateStarting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTracker(usual, nil)
+			for i, o := range some(5, time.Second) {
+				tr.nodes[strconv.Itoa(i)] = o
+			}
+			tr.nodes["1"] = agent(time.Minute)
+			tr.seeNode(node("u", "AgentStatusUnknown"), noon)
+			if j := tr.judge("1", noon); j.state != stateSilent {
+				t.Fatalf("%s before", j.state)
+			}
+			tr.seeNode(c.then, noon.Add(time.Second))
+			if j := tr.judge("1", noon.Add(2*time.Second)); j.state != c.want {
+				t.Errorf("%s after, want %s", j.state, c.want)
+			}
+		})
 	}
 }
 

@@ -57,10 +57,30 @@ func (t *tracker) seeNode(n *corev1.Node, now time.Time) {
 	defer t.mu.Unlock()
 	o := t.of(n.Name)
 	if !o.node || o.nodeUID != n.UID {
-		o.nodeSince = now
+		o.nodeSince, o.spokenFor = now, nil
 		o.heard = o.lease
 	}
 	o.node, o.nodeUID, o.zone = true, n.UID, zoneOf(n)
+	// An agent that returns may write its conditions before its Lease: it is not to be
+	// spoken for once more in between. Its Lease has a full period to follow.
+	if takenBack(o.spokenFor, n) {
+		o.renewed = now
+	}
+	o.spokenFor = nil
+	for _, c := range n.Status.Conditions {
+		if c.Reason == lease.ReasonUnknown {
+			o.spokenFor = append(o.spokenFor, string(c.Type))
+		}
+	}
+}
+
+// takenBack tells whether somebody has written over a condition that the controller
+// has set.
+func takenBack(spokenFor []string, n *corev1.Node) bool {
+	return slices.ContainsFunc(spokenFor, func(t string) bool {
+		c := find(n.Status.Conditions, t)
+		return c != nil && c.Reason != lease.ReasonUnknown && c.Reason != lease.ReasonNeverUpdated
+	})
 }
 
 // zoneOf returns a name for a Node's zone: that of a zone is its region's. Empty: it
