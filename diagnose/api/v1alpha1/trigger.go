@@ -241,7 +241,7 @@ type LabelName string
 // Regexp is a regular expression of RE2 (https://golang.org/s/re2syntax).
 //
 // +kubebuilder:validation:MaxLength=1024
-// +kubebuilder:validation:XValidation:rule="''.matches(self) || true",message="is no regular expression of RE2"
+// +kubebuilder:validation:XValidation:rule="”.matches(self) || true",message="is no regular expression of RE2"
 type Regexp string
 
 // PrometheusAlertTemplateRegexp is what an alert must match, in all that is given.
