@@ -121,7 +121,7 @@ generate: clang generate-api ## rebuild the BPF objects (installs clang-16 where
 .PHONY: generate-api
 generate-api: ## rebuild deploy/crds and the deep copies from the types in diagnose/api
 	go -C .tools/crds build -o $(CURDIR)/bin/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
-	rm -rf deploy/crds
+	rm -f deploy/crds/*.yaml
 	GODEBUG=gotypesalias=0 bin/controller-gen object crd paths=./diagnose/api/... output:crd:dir=deploy/crds
 
 .PHONY: verify
