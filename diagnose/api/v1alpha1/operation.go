@@ -241,6 +241,8 @@ type ScriptRunner struct {
 }
 
 // Retry says how often an operation is tried again, and when.
+//
+// +kubebuilder:validation:XValidation:rule="duration(self.maxBackoff) >= duration(self.backoff)",fieldPath=".maxBackoff",message="must not be less than backoff"
 type Retry struct {
 	// limit is how often it is tried again after the first failure.
 	// +optional
