@@ -23,13 +23,17 @@ import (
 // and each field of a spec is in one of the manifests.
 func TestSpecsComeBack(t *testing.T) {
 	c, namespace := newClient(t)
+	reader, err := manifest.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
 	seen := make(map[string]bool)
 	for _, test := range apitest.Cases(t) {
 		if !test.Accepted() {
 			continue
 		}
 		t.Run(test.Name, func(t *testing.T) {
-			set, err := manifest.Parse(yamldoc.File{Name: "f.yaml", Data: []byte(test.Text)})
+			set, err := reader.Parse(yamldoc.File{Name: "f.yaml", Data: []byte(test.Text)})
 			if err != nil {
 				t.Fatal(err)
 			}
