@@ -95,7 +95,7 @@ type DiagnosisSpec struct {
 	// cancel ends the run: no further operation starts. It can't be taken back.
 	// +optional
 	// +default=false
-	Cancel bool `json:"cancel"`
+	Cancel bool `json:"cancel,omitempty"`
 
 	// approval allows what status.plan says, where the policy asks for it. Who may set it
 	// is said by the verb approve.
