@@ -184,7 +184,7 @@ func (w *walker) bounds(n *yaml.Node, field string, have int, least, most *int, 
 func (w *walker) rules(v any, s *schema, field string) {
 	for _, r := range s.Rules {
 		if err := r.check(v); err != nil {
-			at := strings.TrimSuffix(field, ".") + r.FieldPath
+			at := strings.TrimPrefix(strings.TrimSuffix(field, ".")+r.FieldPath, ".")
 			w.wrong(w.doc.FindKey(at), at, "%s", err)
 		}
 	}
@@ -195,7 +195,9 @@ func (w *walker) rules(v any, s *schema, field string) {
 			if s.AdditionalProperties != nil {
 				within = s.AdditionalProperties
 			}
-			w.rules(v[name], within, field+name+".")
+			if within != nil {
+				w.rules(v[name], within, field+name+".")
+			}
 		}
 	case []any:
 		for i, item := range v {
