@@ -64,7 +64,8 @@ type TriggerSpec struct {
 	// +optional
 	TargetSelector *TargetSelector `json:"targetSelector,omitempty"`
 
-	// parameters are handed to each Diagnosis. What the source knows goes before them.
+	// parameters are handed to each Diagnosis. Of a name that the source gives too, the
+	// source's value counts.
 	// +optional
 	Parameters Parameters `json:"parameters,omitempty"`
 
