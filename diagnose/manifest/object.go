@@ -98,7 +98,7 @@ func (w *walker) metadata(k *kind, value any) {
 	}
 	for _, e := range strict {
 		path := "metadata"
-		if f, ok := e.(kjson.FieldError); ok {
+		if f, ok := errors.AsType[kjson.FieldError](e); ok {
 			path += "." + f.FieldPath()
 		}
 		at(path, "%s", e)

@@ -132,14 +132,16 @@ func (w *walker) list(n *yaml.Node, s *schema, field string) any {
 		case "set":
 			key = fmt.Sprint(list[i])
 		case "map":
-			for _, k := range s.ListMapKeys {
-				key += fmt.Sprintf("%s %v ", k, object[k])
+			keys := make([]string, len(s.ListMapKeys))
+			for i, k := range s.ListMapKeys {
+				keys[i] = fmt.Sprintf("%s %v", k, object[k])
 			}
+			key = strings.Join(keys, " ")
 		default:
 			continue
 		}
 		if seen[key] {
-			w.wrong(item, at, "%s stands twice", strings.TrimSpace(key))
+			w.wrong(item, at, "%s stands twice", key)
 		}
 		seen[key] = true
 	}

@@ -25,11 +25,12 @@ func TestParse(t *testing.T) {
 		t.Fatal(errs)
 	}
 	var have []any
-	numbers, kinds := []int{}, ""
+	var numbers []int
+	var kinds []string
 	for _, d := range documents {
 		have = append(have, yamldoc.Value(d.Root))
 		numbers = append(numbers, d.Number)
-		kinds += d.Text("kind") + " "
+		kinds = append(kinds, d.Text("kind"))
 	}
 	want := []any{
 		map[string]any{"a": map[string]any{"b": []any{int64(1), -2.5, true, nil, "x", "2026-01-01"}}, "kind": "K"},
@@ -40,8 +41,11 @@ func TestParse(t *testing.T) {
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]int{1, 2, 2, 3}, numbers); diff != "" || kinds != "K A B BList " {
-		t.Error(diff, kinds)
+	if diff := cmp.Diff([]int{1, 2, 2, 3}, numbers); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"K", "A", "B", "BList"}, kinds); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -332,7 +332,7 @@ type EventSourceRegexp struct {
 
 // CronTemplate starts Diagnoses at times.
 type CronTemplate struct {
-	// schedule has five fields (minute, hour, day of the month, month, day of the week),
+	// schedule has five fields (minute, hour, day of the month, the month, day of the week),
 	// or is @hourly, @daily, @weekly, @monthly, @yearly or @every DURATION.
 	// See https://en.wikipedia.org/wiki/Cron.
 	// +required
