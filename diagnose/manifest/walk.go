@@ -82,8 +82,8 @@ func (w *walker) object(n *yaml.Node, s *schema, field string) any {
 			w.wrong(key, field+key.Value, "unknown key; there are %s", strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "))
 			continue
 		}
-		if within.Default != nil && yamldoc.IsNull(value) {
-			continue // as the API server has it
+		if yamldoc.IsNull(value) {
+			continue // the API server takes it away
 		}
 		m[key.Value] = w.value(value, within, field+key.Value+".")
 	}
@@ -93,7 +93,7 @@ func (w *walker) object(n *yaml.Node, s *schema, field string) any {
 		}
 	}
 	for _, name := range s.Required {
-		if _, there := m[name]; !there && yamldoc.Child(n, name) == nil {
+		if _, there := m[name]; !there {
 			w.wrong(n, field+name, "is required")
 		}
 	}
