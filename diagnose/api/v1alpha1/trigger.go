@@ -333,11 +333,13 @@ type EventSourceRegexp struct {
 // CronTemplate starts Diagnoses at times.
 type CronTemplate struct {
 	// schedule has five fields (minute, hour, day of the month, the month, day of the week),
-	// or is @hourly, @daily, @weekly, @monthly, @yearly or @every DURATION.
+	// or is @hourly, @daily, @weekly, @monthly, @yearly or @every DURATION. CRON_TZ=ZONE
+	// before the fields says their time zone; else it is the controller's.
 	// See https://en.wikipedia.org/wiki/Cron.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^(@(hourly|daily|midnight|weekly|monthly|yearly|annually)|@every [0-9a-zµ.]+|((CRON_)?TZ=[A-Za-z0-9_+/-]+ +)?[0-9A-Za-z*/,?-]+( +[0-9A-Za-z*/,?-]+){4})$`
 	Schedule string `json:"schedule"`
 }
 
