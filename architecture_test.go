@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"reporter/kube/outbox": {"collector/event", "detector/problem", "reporter/journal"},
 	"reporter/kube/pods":   {},
 	"reporter/kube/events": {"collector/event", "detector/problem", "reporter/journal", "reporter/kube/outbox", "reporter/kube/pods"},
-	"cmd/kernosis":         {"bpf", "collector", "detector", "reporter", "cmd"},
+	"cmd/kernosis":         {"bpf", "collector", "detector", "diagnose", "reporter", "cmd"},
 	"cmd/kernosis/inject":  {},
 
 	// What daemons of others report; they import the client, which has little below it.
@@ -55,6 +55,19 @@ var mayImport = map[string][]string{
 	// What stays alive for the agent, and what speaks when it does not.
 	"reporter/kube/lease":    {"reporter/kube/conditions"},
 	"reporter/kube/liveness": {"reporter/kube/conditions", "reporter/kube/lease"},
+
+	// What finds causes.
+	"diagnose/api":       {},
+	"diagnose/graph":     {},
+	"diagnose/artifact":  {"diagnose/operation"},
+	"diagnose/operation": {"collector/event", "collector/hostfs"},
+	"diagnose/yamldoc":   {"collector/event"},
+	"diagnose/manifest":  {"deploy/crds", "diagnose/api", "diagnose/yamldoc"},
+	"diagnose/convert":   {"collector/event", "diagnose/api", "diagnose/manifest", "diagnose/yamldoc"},
+	"diagnose/runner":    {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
+
+	// Definitions of the API's kinds, made from diagnose/api.
+	"deploy/crds": {},
 
 	// Only tests import these.
 	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/journal"},
@@ -94,7 +107,7 @@ func TestImportsPointOneWay(t *testing.T) {
 
 // What only tests import is no part of the product.
 func TestTheProductDoesNotImportWhatTestsAreMadeOf(t *testing.T) {
-	tests := []string{"cmd/kernosis/agenttest", "reporter/kubetest", "vmtest"}
+	tests := []string{"cmd/kernosis/agenttest", "diagnose/api/apitest", "reporter/kubetest", "vmtest"}
 	ofTests := func(dir string) bool {
 		return slices.ContainsFunc(tests, func(root string) bool { return within(dir, root) })
 	}

@@ -1,0 +1,74 @@
+package v1alpha1
+
+// Condition types.
+const (
+	// ConditionAccepted of an OperationSet, a Trigger or a RemediationPolicy: it is
+	// valid and in use.
+	ConditionAccepted = "Accepted"
+	// ConditionComplete of a Diagnosis: it has ended, in which way says the reason.
+	ConditionComplete = "Complete"
+	// ConditionRemediationAllowed of a Diagnosis: its policy lets it repair.
+	ConditionRemediationAllowed = "RemediationAllowed"
+	// ConditionVerified of a Diagnosis that has repaired: the problem was gone in time.
+	ConditionVerified = "Verified"
+	// ConditionPaused of a RemediationPolicy: nothing is repaired at present.
+	ConditionPaused = "Paused"
+)
+
+// Reasons of ConditionAccepted.
+const (
+	ReasonAccepted = "Accepted"
+	ReasonInvalid  = "Invalid" // what no other reason says; the message has it
+
+	// Of a graph.
+	ReasonEmpty                = "Empty"    // no node but the start
+	ReasonTooLarge             = "TooLarge" // more nodes or edges than are run
+	ReasonIDMismatch           = "IDMismatch"
+	ReasonStartOperation       = "StartOperation" // the start has an operation
+	ReasonNoOperation          = "NoOperation"    // another node has none
+	ReasonUnknownNode          = "UnknownNode"    // an edge to nowhere
+	ReasonDoubledEdge          = "DoubledEdge"
+	ReasonSecondSource         = "SecondSource" // a node, not the start, to which no edge leads
+	ReasonUnreachableNode      = "UnreachableNode"
+	ReasonCycle                = "Cycle"
+	ReasonUnknownDependence    = "UnknownDependence" // no node, or the start
+	ReasonDoubledDependence    = "DoubledDependence"
+	ReasonDependenceNotOnAPath = "DependenceNotOnAPath" // some path to the node passes it by
+
+	// Of what it names.
+	ReasonUnknownOperation = "UnknownOperation" // no Operation has the name
+	ReasonUnknownBuiltin   = "UnknownBuiltin"
+	ReasonInvalidParameter = "InvalidParameter"
+	ReasonInvalidSchedule  = "InvalidSchedule"
+	ReasonInvalidRegexp    = "InvalidRegexp"
+)
+
+// Reasons of ConditionComplete.
+const (
+	ReasonPathSucceeded         = "PathSucceeded"
+	ReasonNoPathSucceeded       = "NoPathSucceeded"
+	ReasonCancelled             = "Cancelled"
+	ReasonOperationSetNotFound  = "OperationSetNotFound"
+	ReasonOperationSetNotReady  = "OperationSetNotReady"
+	ReasonOperationSetChanged   = "OperationSetChanged" // while the Diagnosis ran
+	ReasonNoTargets             = "NoTargets"
+	ReasonNodeNotFound          = "NodeNotFound"
+	ReasonPodNotFound           = "PodNotFound"
+	ReasonNodeSilent            = "NodeSilent"        // its agent does not answer
+	ReasonNotAllowed            = "NotAllowed"        // outside the system namespace
+	ReasonOutcomeUnknown        = "OutcomeUnknown"    // of a Remediate operation, after a crash
+	ReasonRemediationIncomplete = "RemediationFailed" // one had repaired, a later one on its path failed
+)
+
+// Reasons of ConditionRemediationAllowed where it is False.
+const (
+	ReasonObserveOnly         = "ObserveOnly"
+	ReasonAwaitingApproval    = "AwaitingApproval"
+	ReasonBudgetExhausted     = "BudgetExhausted"
+	ReasonCooldown            = "Cooldown"
+	ReasonPaused              = "Paused"
+	ReasonTooManyUnhealthy    = "TooManyUnhealthy"
+	ReasonOutsideWindow       = "OutsideMaintenanceWindow"
+	ReasonControlPlaneSkipped = "ControlPlaneSkipped"
+	ReasonNoPolicy            = "NoPolicy"
+)

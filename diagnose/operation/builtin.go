@@ -1,0 +1,92 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// Effect is what an operation may change.
+type Effect string
+
+// Effects. A Check succeeds if what it looks for is so, and ends its path with a
+// [*Refuted] if it is not.
+const (
+	Collect   Effect = "Collect"
+	Check     Effect = "Check"
+	Remediate Effect = "Remediate"
+)
+
+// Builtin is the blueprint of a built-in operation. It holds no state: Run may be
+// called by several goroutines at once.
+type Builtin struct {
+	Name   string // as Operations name it: "blocked-stacks"
+	Doc    string // a sentence: what it does
+	Effect Effect
+	// TenantSafe: a user of one namespace may have it run on a pod of that namespace. It
+	// tells of nothing but that pod.
+	TenantSafe bool
+	Parameters []Parameter
+	Results    []Result
+	// Run returns what it found, or why it could not look; ctx bounds it.
+	Run func(ctx context.Context, call *Call) (Output, error)
+}
+
+// Result is a key that a built-in may set in its results.
+type Result struct {
+	Name string // camelCase: "holderPID"
+	Doc  string
+}
+
+// Call is one run of an operation.
+type Call struct {
+	// Parameters has all that the built-in declares, checked, defaults filled in.
+	Parameters Values
+	Artifacts  Artifacts
+	Log        *slog.Logger
+}
+
+// Output is what an operation found.
+type Output struct {
+	// Results are handed to the operations that depend on this one. Keys are those that
+	// the built-in declares.
+	Results map[string]string
+	// Verdict is what the findings mean; nil: nothing by themselves. The last one on
+	// the succeeded path is the diagnosis' verdict.
+	Verdict *Verdict
+}
+
+// Verdict is a cause in a word and in a sentence.
+type Verdict struct {
+	Reason  string // CamelCase, stable: "DiskStalled"
+	Message string // one line with whole facts, at most 1024 bytes
+}
+
+// Refuted is the answer no of a Check: it could look, and the cause is not this one.
+type Refuted struct {
+	Reason  string // CamelCase, stable: "NoDiskStalled"
+	Message string // the evidence, one line, at most 1024 bytes
+}
+
+func (r *Refuted) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
+
+// Artifacts takes what is too big for a result: stacks, captures.
+type Artifacts interface {
+	// Create makes a file of the running diagnosis' node. The name has letters, digits,
+	// '.', '_' and '-' only ("stacks.txt"). It exists for readers once it is closed. A
+	// Write past the disk budget fails with [ErrArtifactBudget], and keeps what is there.
+	Create(name string) (io.WriteCloser, error)
+}
+
+// ErrArtifactBudget is returned where an artifact would take more disk than is granted.
+var ErrArtifactBudget = errors.New("artifact disk budget is used up")
+
+// Host is what built-ins need of the node.
+type Host struct {
+	FS      hostfs.FS       // the node's /proc, /sys and files
+	Symbols *hostfs.Symbols // the kernel's
+}

@@ -1,0 +1,11 @@
+// Package operation has the operations that nodes of a diagnosis graph run: built-in
+// ones, one file each, and those that call a web server or a script.
+//
+// A [Builtin] says what it takes, gives and does; [Builtin.Run] does it once. Which
+// runs when, how often and with whose results is package runner's matter: an operation
+// knows its parameters and the node, and nothing of graphs, Diagnoses or budgets.
+//
+// What an operation reads is written by others: names, messages and files are bounded,
+// and text passes [event.SafeText] before it becomes a result. One that only collects
+// or checks changes nothing on the node or in the cluster.
+package operation
