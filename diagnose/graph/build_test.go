@@ -72,16 +72,16 @@ func TestBuildRefuses(t *testing.T) {
 			"Cycle nodes 1 → 2 → 1 are a cycle", "Cycle nodes 3 → 3 are a cycle"}},
 		"back to the start": {list("1", "0"), []string{"Cycle nodes 0 → 1 → 0 are a cycle"}},
 		"second source": {list("1", "", "1 3", ""), []string{
-			"SecondSource node 2: no edge leads to it; only the start, node 0, is such a node", "Unreachable node 3: no path from the start leads there"}},
+			"SecondSource node 2: no edge leads to it; only the start, node 0, is such a node", "UnreachableNode node 3: no path from the start leads there"}},
 		"island": {list("1", "", "3", "2"), []string{
-			"Cycle nodes 2 → 3 → 2 are a cycle", "Unreachable nodes 2, 3: no path from the start leads there"}},
+			"Cycle nodes 2 → 3 → 2 are a cycle", "UnreachableNode nodes 2, 3: no path from the start leads there"}},
 		"edge to nowhere": {list("1 7 -1", ""), []string{
 			"UnknownNode node 0: to: there is no node 7; the last is 1", "UnknownNode node 0: to: there is no node -1; the last is 1"}},
 		"doubled edge": {list("1", "2 2", ""), []string{"DoubledEdge node 1: to: node 2 is there twice"}},
 		"id is not the index": {alter(list("1", "2", ""), func(n []graph.Node) { n[2].ID = 1 }), []string{
-			"WrongID node 2: id is 1; it is the node's place in the list, counted from 0"}},
+			"IDMismatch node 2: id is 1; it is the node's place in the list, counted from 0"}},
 		"operation at the start": {alter(list("1", ""), func(n []graph.Node) { n[0].Operation = "x\n" }), []string{
-			`StartHasOperation node 0: operation is "x\n"; node 0 is the start and runs none`}},
+			`StartOperation node 0: operation is "x\n"; node 0 is the start and runs none`}},
 		"no operation": {alter(list("1", ""), func(n []graph.Node) { n[1].Operation = "" }), []string{
 			"NoOperation node 1: operation is missing; only the start, node 0, runs none"}},
 		"start that depends": {list("1 <1", ""), []string{"UnknownDependence node 0: dependences: the start runs nothing and depends on nothing"}},

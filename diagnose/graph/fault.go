@@ -9,17 +9,17 @@ import (
 // Reason is what is wrong with an adjacency list, in a word that stays.
 type Reason string
 
-// Reasons.
+// Reasons. Those of the API (kernosis.io/v1alpha1) are the same where it has them.
 const (
 	Empty                Reason = "Empty"                // no node but the start
 	TooLarge             Reason = "TooLarge"             // more than MaxNodes or MaxEdges
-	WrongID              Reason = "WrongID"              // an id that is not the index
-	StartHasOperation    Reason = "StartHasOperation"    // node 0 runs something
+	WrongID              Reason = "IDMismatch"           // an id that is not the index
+	StartHasOperation    Reason = "StartOperation"       // node 0 runs something
 	NoOperation          Reason = "NoOperation"          // another node runs nothing
 	UnknownNode          Reason = "UnknownNode"          // an edge to nowhere
 	DoubledEdge          Reason = "DoubledEdge"          // an edge that is there twice
 	SecondSource         Reason = "SecondSource"         // a node, not the start, to which no edge leads
-	Unreachable          Reason = "Unreachable"          // nodes that no path from the start comes to
+	Unreachable          Reason = "UnreachableNode"      // nodes that no path from the start comes to
 	Cycle                Reason = "Cycle"                // a path that comes back
 	UnknownDependence    Reason = "UnknownDependence"    // a dependence that is no node, or is the start
 	DoubledDependence    Reason = "DoubledDependence"    // a dependence that is there twice

@@ -75,6 +75,9 @@ func (g *Graph) AlwaysBefore(id int) []int {
 	return out
 }
 
+// Order returns all nodes, each behind all that lead to it.
+func (g *Graph) Order() []int { return slices.Clone(g.order) }
+
 // topological returns all nodes, each behind all that lead to it. There must be no cycle.
 func topological(nodes []Node) []int {
 	in := make([]int, len(nodes))
