@@ -113,12 +113,21 @@ clang:
 	@command -v clang-16 >/dev/null && [ -e /usr/include/bpf/bpf_helpers.h ] || { apt-get update -qq && apt-get install -y --no-install-recommends $(CLANG_PACKAGES); }
 
 .PHONY: generate
-generate: clang ## rebuild the BPF objects (installs clang-16 where it is missing)
+generate: clang generate-api ## rebuild the BPF objects (installs clang-16 where it is missing), the CRDs and what goes with them
 	go generate ./bpf/...
 
+# The generator of deep copies knows no alias types, which the API's types have; without
+# them as types of their own it sees what they stand for.
+.PHONY: generate-api
+generate-api: ## rebuild deploy/crds and the deep copies from the types in diagnose/api
+	go -C .tools/crds build -o $(CURDIR)/bin/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
+	rm -f deploy/crds/*.yaml
+	GODEBUG=gotypesalias=0 bin/controller-gen object crd paths=./diagnose/api/... output:crd:dir=deploy/crds
+
 .PHONY: verify
-verify: generate ## the committed BPF objects are what the sources give, and load on this kernel
-	git diff --exit-code -- bpf
+verify: generate ## what is committed is what the sources give, and the BPF objects load on this kernel
+	git diff --exit-code -- bpf deploy/crds 'diagnose/api/*/zz_generated.*'
+	test -z "$$(git ls-files --others --exclude-standard -- bpf deploy/crds)"
 	go test -count=1 -run 'TestEveryStemAttaches|TestWireLayout' ./bpf
 
 ##@ Housekeeping

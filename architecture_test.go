@@ -61,7 +61,13 @@ var mayImport = map[string][]string{
 	"diagnose/graph":     {},
 	"diagnose/artifact":  {"diagnose/operation"},
 	"diagnose/operation": {"collector/event", "collector/hostfs"},
+	"diagnose/yamldoc":   {"collector/event"},
+	"diagnose/manifest":  {"deploy/crds", "diagnose/api", "diagnose/yamldoc"},
+	"diagnose/convert":   {"diagnose/api", "diagnose/manifest", "diagnose/yamldoc"},
 	"diagnose/runner":    {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
+
+	// Definitions of the API's kinds, made from diagnose/api.
+	"deploy/crds": {},
 
 	// Only tests import these.
 	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/journal"},

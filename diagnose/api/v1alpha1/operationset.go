@@ -1,0 +1,131 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=kernosis,shortName=opset
+// +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Paths",type=string,JSONPath=`.status.pathCount`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+
+// OperationSet is the graph that a diagnosis runs: directed, without cycles.
+type OperationSet struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the object's own.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec has the graph.
+	// +required
+	Spec OperationSetSpec `json:"spec"`
+
+	// status says whether the graph can be run.
+	// +optional
+	Status OperationSetStatus `json:"status,omitzero"`
+}
+
+// +kubebuilder:object:root=true
+
+// OperationSetList is a list of OperationSets.
+type OperationSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []OperationSet `json:"items"`
+}
+
+// OperationSetSpec has the graph.
+type OperationSetSpec struct {
+	// adjacencyList has the nodes of the graph, each at the place that is its id. The
+	// first is the start and has no operation. Paths are tried in the order in which the
+	// nodes name their next ones.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=2
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="!has(self[0].operation)",message="the first node is the start, it has no operation"
+	// +kubebuilder:validation:XValidation:rule="self.filter(n, !has(n.operation)).size() <= 1",message="each node but the first needs an operation"
+	// +kubebuilder:validation:XValidation:rule="self.all(n, !has(n.to) || n.to.all(i, i < self.size()))",message="to names a node that is not in the list"
+	// +kubebuilder:validation:XValidation:rule="self.all(n, !has(n.dependences) || n.dependences.all(i, i < self.size()))",message="dependences names a node that is not in the list"
+	AdjacencyList []Node `json:"adjacencyList"`
+}
+
+// MaxNodes is how many nodes a graph may have, the start with them.
+const MaxNodes = 256
+
+// Node is a node of the graph.
+type Node struct {
+	// id is the node's place in the list, from 0.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=255
+	ID int32 `json:"id"`
+
+	// to are the nodes that come after this one, each beginning a path of its own, in the
+	// order in which they are tried.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=255
+	To []int32 `json:"to,omitempty"`
+
+	// operation is the name of the Operation that runs here; the start has none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Operation string `json:"operation,omitempty"`
+
+	// dependences are nodes, on each path before this one, whose results this one gets.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=255
+	Dependences []int32 `json:"dependences,omitempty"`
+}
+
+// Path is a way through the graph: ids of nodes from behind the start to one that none
+// comes after.
+//
+// +listType=atomic
+// +kubebuilder:validation:MaxItems=256
+// +kubebuilder:validation:items:Minimum=0
+// +kubebuilder:validation:items:Maximum=255
+type Path []int32
+
+// MaxPaths is how many paths a status lists.
+const MaxPaths = 100
+
+// OperationSetStatus says whether the graph can be run.
+type OperationSetStatus struct {
+	// conditions are authoritative: Accepted says whether the graph can be run, and why
+	// not.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// ready is whether Accepted is true of the spec as it is.
+	// +optional
+	// +default=false
+	Ready bool `json:"ready"`
+
+	// paths are the first 100, in the order in which they are tried.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Paths []Path `json:"paths,omitempty"`
+
+	// pathCount is how many there are, in decimal: a graph of 256 nodes can have more
+	// than any integer type holds.
+	// +optional
+	// +kubebuilder:validation:MaxLength=80
+	// +kubebuilder:validation:Pattern=`^[0-9]+$`
+	PathCount string `json:"pathCount,omitempty"`
+}

@@ -1,0 +1,38 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Group and Version name this API.
+const (
+	Group   = "kernosis.io"
+	Version = "v1alpha1"
+)
+
+// Kinds of this API.
+const (
+	KindOperation         = "Operation"
+	KindOperationSet      = "OperationSet"
+	KindTrigger           = "Trigger"
+	KindDiagnosis         = "Diagnosis"
+	KindRemediationPolicy = "RemediationPolicy"
+)
+
+// GroupVersion returns the group and version of all kinds here.
+func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Group: Group, Version: Version} }
+
+// AddToScheme makes the kinds known to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion(),
+		&Operation{}, &OperationList{},
+		&OperationSet{}, &OperationSetList{},
+		&Trigger{}, &TriggerList{},
+		&Diagnosis{}, &DiagnosisList{},
+		&RemediationPolicy{}, &RemediationPolicyList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion())
+	return nil
+}

@@ -1,0 +1,83 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/ext"
+)
+
+// ruleCost ends a rule whose value is too large for it. The API server's own limit is as
+// high; the largest valid graph costs a tenth.
+const ruleCost = 1_000_000
+
+// compiler makes the rules of schemas ready to run.
+type compiler struct{ env *cel.Env }
+
+func newCompiler() (*compiler, error) {
+	env, err := cel.NewEnv(cel.Variable("self", cel.DynType), ext.Strings(), cel.CrossTypeNumericComparisons(true))
+	if err != nil {
+		return nil, fmt.Errorf("cel environment: %w", err)
+	}
+	return &compiler{env: env}, nil
+}
+
+// schema compiles the rules and the pattern of a schema and of those within.
+func (c *compiler) schema(s *schema) error {
+	transition := regexp.MustCompile(`\boldSelf\b`)
+	for _, r := range s.Rules {
+		if transition.MatchString(r.Rule) {
+			continue
+		}
+		ast, issues := c.env.Compile(r.Rule)
+		if err := issues.Err(); err != nil {
+			return fmt.Errorf("rule %s: %w", r.Rule, err)
+		}
+		program, err := c.env.Program(ast, cel.CostLimit(ruleCost))
+		if err != nil {
+			return fmt.Errorf("rule %s: %w", r.Rule, err)
+		}
+		r.program = program
+	}
+	if s.Pattern != "" {
+		pattern, err := regexp.Compile(s.Pattern)
+		if err != nil {
+			return err
+		}
+		s.pattern = pattern
+	}
+	for _, p := range s.Properties {
+		if err := c.schema(p); err != nil {
+			return err
+		}
+	}
+	for _, within := range []*schema{s.Items, s.AdditionalProperties} {
+		if within != nil {
+			if err := c.schema(within); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// check returns why a value, with defaults filled in, does not follow the rule; nil where
+// it does.
+func (r *rule) check(value any) error {
+	if r.program == nil {
+		return nil
+	}
+	out, _, err := r.program.Eval(map[string]any{"self": value})
+	switch {
+	case err != nil && r.Message == "":
+		return err
+	case err != nil:
+		return fmt.Errorf("%s: %w", r.Message, err)
+	case out == types.True:
+		return nil
+	}
+	return errors.New(r.Message)
+}

@@ -1,0 +1,129 @@
+package manifest
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+
+	"cel.dev/cel-go/cel"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/deploy/crds"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// schema is what the API server holds a value to: the part of OpenAPI that our
+// definitions use. A definition that uses more is not read.
+type schema struct {
+	Description          string             `json:"description"`
+	Type                 string             `json:"type"`
+	Format               string             `json:"format"`
+	Default              any                `json:"default"`
+	Enum                 []any              `json:"enum"`
+	Pattern              string             `json:"pattern"`
+	MinLength            *int               `json:"minLength"`
+	MaxLength            *int               `json:"maxLength"`
+	Minimum              *float64           `json:"minimum"`
+	Maximum              *float64           `json:"maximum"`
+	Items                *schema            `json:"items"`
+	MinItems             *int               `json:"minItems"`
+	MaxItems             *int               `json:"maxItems"`
+	Properties           map[string]*schema `json:"properties"`
+	AdditionalProperties *schema            `json:"additionalProperties"`
+	MinProperties        *int               `json:"minProperties"`
+	MaxProperties        *int               `json:"maxProperties"`
+	Required             []string           `json:"required"`
+	ListType             string             `json:"x-kubernetes-list-type"`
+	ListMapKeys          []string           `json:"x-kubernetes-list-map-keys"`
+	MapType              string             `json:"x-kubernetes-map-type"`
+	Rules                []*rule            `json:"x-kubernetes-validations"`
+
+	pattern *regexp.Regexp
+}
+
+// rule is a CEL expression that must be true of a value.
+type rule struct {
+	Rule      string `json:"rule"`
+	Message   string `json:"message"`
+	FieldPath string `json:"fieldPath"`
+
+	program cel.Program // nil: it compares with an earlier state
+}
+
+// kind is one of the API.
+type kind struct {
+	name       string
+	namespaced bool
+	spec       *schema
+}
+
+// definition is the part of a CustomResourceDefinition that is read here.
+type definition struct {
+	Spec struct {
+		Names struct {
+			Kind string `json:"kind"`
+		} `json:"names"`
+		Scope    string `json:"scope"`
+		Versions []struct {
+			Name   string `json:"name"`
+			Schema struct {
+				OpenAPIV3Schema struct {
+					Properties struct {
+						// Strictly: a keyword that is not known here would not be held to.
+						Spec map[string]any `json:"spec"`
+					} `json:"properties"`
+				} `json:"openAPIV3Schema"`
+			} `json:"schema"`
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
+// readKinds reads the definitions that are built in. An error is a defect of the build.
+func readKinds() (map[string]*kind, error) {
+	names, err := fs.Glob(crds.Files, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	compile, err := newCompiler()
+	if err != nil {
+		return nil, err
+	}
+	kinds := make(map[string]*kind, len(names))
+	for _, name := range names {
+		text, err := crds.Files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		k, err := readKind(text)
+		if err == nil {
+			err = compile.schema(k.spec)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		kinds[k.name] = k
+	}
+	return kinds, nil
+}
+
+func readKind(text []byte) (*kind, error) {
+	var d definition
+	if err := yaml.Unmarshal(text, &d); err != nil {
+		return nil, err
+	}
+	for _, v := range d.Spec.Versions {
+		if v.Name != v1alpha1.Version {
+			continue
+		}
+		spec, err := yaml.Marshal(v.Schema.OpenAPIV3Schema.Properties.Spec)
+		if err != nil {
+			return nil, err
+		}
+		k := &kind{name: d.Spec.Names.Kind, namespaced: d.Spec.Scope == "Namespaced", spec: &schema{}}
+		if err := yaml.UnmarshalStrict(spec, k.spec); err != nil {
+			return nil, fmt.Errorf("schema: %w", err)
+		}
+		return k, nil
+	}
+	return nil, fmt.Errorf("no version %s", v1alpha1.Version)
+}

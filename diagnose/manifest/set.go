@@ -1,0 +1,116 @@
+package manifest
+
+import (
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/yamldoc"
+)
+
+// Set is what manifests hold, each kind in the order in which it was read, with defaults
+// filled in.
+type Set struct {
+	Operations          []*v1alpha1.Operation
+	OperationSets       []*v1alpha1.OperationSet
+	Triggers            []*v1alpha1.Trigger
+	Diagnoses           []*v1alpha1.Diagnosis
+	RemediationPolicies []*v1alpha1.RemediationPolicy
+
+	documents map[identity]*yamldoc.Document
+}
+
+// Object is one of the kinds.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+type identity struct{ kind, namespace, name string }
+
+// Load reads files and folders; "-" stands for stdin. Where anything is wrong it returns
+// a [yamldoc.Errors] with all of it, or why a file can't be read.
+func Load(paths []string, stdin io.Reader) (*Set, error) {
+	files, err := yamldoc.ReadFiles(paths, stdin)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(files...)
+}
+
+// Parse reads what files hold. Where anything is wrong it returns a [yamldoc.Errors] with
+// all of it.
+func Parse(files ...yamldoc.File) (*Set, error) {
+	kinds, err := readKinds()
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{documents: make(map[identity]*yamldoc.Document)}
+	var all yamldoc.Errors
+	for _, f := range files {
+		documents, errs := yamldoc.Parse(f)
+		all = append(all, errs...)
+		for _, d := range documents {
+			all = append(all, s.add(kinds, d)...)
+		}
+	}
+	if err := all.Err(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// add reads a document into the set.
+func (s *Set) add(kinds map[string]*kind, d *yamldoc.Document) yamldoc.Errors {
+	obj, errs := readObject(kinds, d)
+	if len(errs) > 0 {
+		return errs
+	}
+	id := identity{d.Text("kind"), obj.GetNamespace(), obj.GetName()}
+	if first := s.documents[id]; first != nil {
+		return yamldoc.Errors{d.At(d.FindKey("metadata.name"), "metadata.name", "%s %s is at %s:%d already", id.kind, id.name, first.File, first.Root.Line)}
+	}
+	s.documents[id] = d
+	switch obj := obj.(type) {
+	case *v1alpha1.Operation:
+		s.Operations = append(s.Operations, obj)
+	case *v1alpha1.OperationSet:
+		s.OperationSets = append(s.OperationSets, obj)
+	case *v1alpha1.Trigger:
+		s.Triggers = append(s.Triggers, obj)
+	case *v1alpha1.Diagnosis:
+		s.Diagnoses = append(s.Diagnoses, obj)
+	case *v1alpha1.RemediationPolicy:
+		s.RemediationPolicies = append(s.RemediationPolicies, obj)
+	}
+	return nil
+}
+
+// Operation returns the one with the name, nil where there is none.
+func (s *Set) Operation(name string) *v1alpha1.Operation { return byName(s.Operations, name) }
+
+// OperationSet returns the one with the name, nil where there is none.
+func (s *Set) OperationSet(name string) *v1alpha1.OperationSet { return byName(s.OperationSets, name) }
+
+func byName[O Object](objects []O, name string) (found O) {
+	for _, o := range objects {
+		if o.GetName() == name {
+			return o
+		}
+	}
+	return found
+}
+
+// At returns a mistake in one of the set's objects, with its place. The field is a path as
+// spec.adjacencyList[2].to.
+func (s *Set) At(obj Object, field, format string, args ...any) *yamldoc.Error {
+	id := identity{obj.GetObjectKind().GroupVersionKind().Kind, obj.GetNamespace(), obj.GetName()}
+	d := s.documents[id]
+	if d == nil {
+		return &yamldoc.Error{File: id.kind + " " + id.name, Field: field, Msg: fmt.Sprintf(format, args...)}
+	}
+	return d.At(d.FindKey(field), field, format, args...)
+}

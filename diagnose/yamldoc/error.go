@@ -1,0 +1,81 @@
+package yamldoc
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// Error is one mistake in a file.
+type Error struct {
+	File   string
+	Line   int    // from 1; 0 where the whole file is meant
+	Column int    // from 1, in characters
+	Field  string // path of the key, as spec.adjacencyList[2].to; empty for a whole document
+	Msg    string
+}
+
+// maxShown bounds what an error says: some of it is of the file.
+const maxShown = 1024
+
+// Error returns "file:line:column: field: text" without the parts that are unknown. What
+// a terminal would obey is escaped.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(event.SafeText(e.File, maxShown))
+	if e.Line > 0 {
+		b.WriteByte(':')
+		b.WriteString(strconv.Itoa(e.Line))
+		if e.Column > 0 {
+			b.WriteByte(':')
+			b.WriteString(strconv.Itoa(e.Column))
+		}
+	}
+	b.WriteString(": ")
+	if e.Field != "" {
+		b.WriteString(event.SafeText(e.Field, maxShown))
+		b.WriteString(": ")
+	}
+	b.WriteString(event.SafeText(e.Msg, maxShown))
+	return b.String()
+}
+
+// Errors is every mistake found, in the order of files and lines.
+type Errors []*Error
+
+// maxErrors bounds what is told: nobody mends the 101st mistake first.
+const maxErrors = 100
+
+// Error returns a line for each mistake.
+func (es Errors) Error() string {
+	var b strings.Builder
+	for i, e := range es {
+		if i == maxErrors {
+			b.WriteString("\nand " + strconv.Itoa(len(es)-maxErrors) + " more")
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(e.Error())
+	}
+	return b.String()
+}
+
+// Unwrap lets errors.As find each mistake.
+func (es Errors) Unwrap() []error {
+	out := make([]error, len(es))
+	for i, e := range es {
+		out[i] = e
+	}
+	return out
+}
+
+// Err returns the mistakes as an error, nil where there are none.
+func (es Errors) Err() error {
+	if len(es) == 0 {
+		return nil
+	}
+	return es
+}
