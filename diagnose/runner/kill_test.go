@@ -1,0 +1,5 @@
+package runner_test
+
+const childEnv = "KERNOSIS_RUNNER_CHILD"
+
+func child() int { return 0 }
