@@ -74,7 +74,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.AddCommand(newRun(), newAgentCommand(), newController(), newConfig(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newGraph(), newInject(),
-		newDemo(), newVersion(), newHealthChecker(), newLogCounter())
+		newConvert(), newDemo(), newVersion(), newHealthChecker(), newLogCounter())
 	return root
 }
 

@@ -24,7 +24,9 @@ func readObject(kinds map[string]*kind, d *yamldoc.Document) (Object, yamldoc.Er
 	if k == nil {
 		return nil, w.errors
 	}
-	whole := &schema{Type: "object", Properties: map[string]*schema{"spec": k.spec}}
+	whole := &schema{Type: "object", Properties: map[string]*schema{
+		"apiVersion": {}, "kind": {}, "metadata": {}, "spec": k.spec, "status": {},
+	}}
 	if k.spec.Default == nil {
 		whole.Required = []string{"spec"}
 	}
@@ -99,6 +101,10 @@ func (w *walker) metadata(k *kind, value any) {
 			path += "." + f.FieldPath()
 		}
 		at(path, "%s", e)
+	}
+	if meta.Name == "" {
+		at("metadata.name", "is required")
+		return
 	}
 	if k.namespaced && meta.Namespace == "" {
 		meta.Namespace = metav1.NamespaceDefault // whoever creates it says where

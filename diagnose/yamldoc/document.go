@@ -115,19 +115,19 @@ func (p *parser) document(d *Document) {
 
 // plain tells what readers would take in different ways.
 func (p *parser) plain(n *yaml.Node, field string, depth int) {
-	wrong := func(format string, args ...any) {
+	wrong := func(n *yaml.Node, format string, args ...any) {
 		p.errors = append(p.errors, &Error{File: p.file, Line: n.Line, Column: n.Column, Field: strings.TrimSuffix(field, "."), Msg: fmt.Sprintf(format, args...)})
 	}
 	switch {
 	case depth > maxDepth:
-		wrong("more than %d levels deep", maxDepth)
+		wrong(n, "more than %d levels deep", maxDepth)
 		return
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		wrong("anchors and aliases are not supported: write the value out")
+		wrong(n, "anchors and aliases are not supported: write the value out")
 		return
 	case n.Kind == yaml.ScalarNode:
 		if msg := scalarMistake(n); msg != "" {
-			wrong("%s", msg)
+			wrong(n, "%s", msg)
 		}
 	case n.Kind == yaml.SequenceNode:
 		for i, item := range n.Content {
@@ -138,14 +138,17 @@ func (p *parser) plain(n *yaml.Node, field string, depth int) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			k := n.Content[i]
 			if k.Kind != yaml.ScalarNode || k.Anchor != "" || k.ShortTag() == "!!merge" {
-				p.errors = append(p.errors, &Error{File: p.file, Line: k.Line, Column: k.Column, Field: strings.TrimSuffix(field, "."), Msg: "want a name as key, have " + Kind(k)})
+				wrong(k, "want a name as key, have %s", Kind(k))
 				continue
 			}
 			if line, twice := seen[k.Value]; twice {
-				p.errors = append(p.errors, &Error{File: p.file, Line: k.Line, Column: k.Column, Field: strings.TrimSuffix(field, "."), Msg: fmt.Sprintf("key %q stands twice, first on line %d", k.Value, line)})
+				wrong(k, "key %q stands twice, first on line %d", k.Value, line)
 				continue
 			}
 			seen[k.Value] = k.Line
+			if msg := scalarMistake(k); msg != "" {
+				wrong(k, "%s", msg)
+			}
 			p.plain(n.Content[i+1], field+k.Value+".", depth+1)
 		}
 	}

@@ -1,6 +1,8 @@
 package yamldoc
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,6 +72,13 @@ func (es Errors) Unwrap() []error {
 		out[i] = e
 	}
 	return out
+}
+
+// Sort orders mistakes of one file by their places.
+func (es Errors) Sort() {
+	slices.SortStableFunc(es, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
 }
 
 // Err returns the mistakes as an error, nil where there are none.

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -93,7 +95,7 @@ type DiagnosisSpec struct {
 	// cancel ends the run: no further operation starts. It can't be taken back.
 	// +optional
 	// +default=false
-	Cancel bool `json:"cancel"`
+	Cancel bool `json:"cancel,omitempty"`
 
 	// approval allows what status.plan says, where the policy asks for it. Who may set it
 	// is said by the verb approve.
@@ -101,8 +103,8 @@ type DiagnosisSpec struct {
 	Approval *Approval `json:"approval,omitempty"`
 }
 
-// DefaultTTL is for how long a Diagnosis that names no time is kept, in hours.
-const DefaultTTLHours = 240
+// DefaultTTL is for how long a Diagnosis that names no time is kept.
+const DefaultTTL = 240 * time.Hour
 
 // PodReference names a pod, and a container of it.
 type PodReference struct {

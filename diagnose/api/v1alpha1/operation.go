@@ -54,7 +54,7 @@ type OperationSpec struct {
 	// pod of their namespace. A built-in must be made for that as well.
 	// +optional
 	// +default=false
-	TenantSafe bool `json:"tenantSafe"`
+	TenantSafe bool `json:"tenantSafe,omitempty"`
 
 	// retry says how often the operation is tried again where it failed. One whose
 	// outcome isn't known, and a Check that answers no, are not tried again.
@@ -241,6 +241,8 @@ type ScriptRunner struct {
 }
 
 // Retry says how often an operation is tried again, and when.
+//
+// +kubebuilder:validation:XValidation:rule="duration(self.maxBackoff) >= duration(self.backoff)",fieldPath=".maxBackoff",message="must not be less than backoff"
 type Retry struct {
 	// limit is how often it is tried again after the first failure.
 	// +optional

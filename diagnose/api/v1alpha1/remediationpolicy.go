@@ -70,12 +70,12 @@ type RemediationPolicySpec struct {
 	// includeControlPlane lets the policy repair nodes of the control plane as well.
 	// +optional
 	// +default=false
-	IncludeControlPlane bool `json:"includeControlPlane"`
+	IncludeControlPlane bool `json:"includeControlPlane,omitempty"`
 
 	// pause stops all repairs of the policy, those that wait as well.
 	// +optional
 	// +default=false
-	Pause bool `json:"pause"`
+	Pause bool `json:"pause,omitempty"`
 
 	// budget is how many nodes may be under repair at once.
 	// +optional

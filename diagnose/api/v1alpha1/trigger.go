@@ -43,6 +43,7 @@ type TriggerList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.nodeName) && has(self.targetSelector))",fieldPath=".targetSelector",message="nodeName and targetSelector exclude each other"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceTemplate.cronTemplate) || has(self.nodeName) || has(self.targetSelector)",fieldPath=".nodeName",message="a cronTemplate needs nodeName or targetSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.sourceTemplate.prometheusAlertTemplate) || has(self.nodeName) || has(self.targetSelector) || has(self.sourceTemplate.prometheusAlertTemplate.nodeNameReferenceLabel) || has(self.sourceTemplate.prometheusAlertTemplate.podNameReferenceLabel)",fieldPath=".nodeName",message="a prometheusAlertTemplate without nodeNameReferenceLabel and podNameReferenceLabel needs nodeName or targetSelector"
 type TriggerSpec struct {
 	// operationSet is the name of the OperationSet that the Diagnoses run.
 	// +required
@@ -201,6 +202,9 @@ const (
 )
 
 // PrometheusAlertTemplate chooses alerts, and says what a Diagnosis takes from one.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.podNameReferenceLabel) == has(self.podNamespaceReferenceLabel)",fieldPath=".podNamespaceReferenceLabel",message="podNameReferenceLabel and podNamespaceReferenceLabel go together"
+// +kubebuilder:validation:XValidation:rule="!has(self.containerReferenceLabel) || has(self.podNameReferenceLabel)",fieldPath=".containerReferenceLabel",message="goes with podNameReferenceLabel"
 type PrometheusAlertTemplate struct {
 	// regexp is what the alert must match.
 	// +required
@@ -241,7 +245,7 @@ type LabelName string
 // Regexp is a regular expression of RE2 (https://golang.org/s/re2syntax).
 //
 // +kubebuilder:validation:MaxLength=1024
-// +kubebuilder:validation:XValidation:rule="”.matches(self) || true",message="is no regular expression of RE2"
+// +kubebuilder:validation:XValidation:rule="['a'.matches(self)].size() == 1",message="is no regular expression of RE2"
 type Regexp string
 
 // PrometheusAlertTemplateRegexp is what an alert must match, in all that is given.

@@ -1,0 +1,76 @@
+package apitest
+
+import (
+	_ "embed"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"text/template"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+//go:embed manifests.txtar
+var manifests []byte
+
+// Case is a manifest and what becomes of it.
+type Case struct {
+	Name string // KIND/what is special
+	Kind string
+	Text string // of the manifest
+	// Field is the one that is refused; empty where the manifest is accepted.
+	Field string
+	// Message is part of what is said of it, where that is of the schema.
+	Message string
+}
+
+// Accepted reports whether the manifest is.
+func (c *Case) Accepted() bool { return c.Field == "" }
+
+// Cases returns all.
+func Cases(tb testing.TB) []Case {
+	tb.Helper()
+	unfit := regexp.MustCompile(`[^a-z0-9]+`)
+	var cases []Case
+	for _, f := range txtar.Parse(manifests).Files {
+		kind, _, ok := strings.Cut(f.Name, "/")
+		first, rest, _ := strings.Cut(string(f.Data), "\n")
+		want, marked := strings.CutPrefix(first, "# ")
+		if !ok || !marked {
+			tb.Fatalf("%s: want KIND/NAME and a first line that tells the field", f.Name)
+		}
+		c := Case{Name: f.Name, Kind: kind}
+		if want != "accepted" {
+			c.Field, c.Message, _ = strings.Cut(want, ": ")
+		}
+		var spec strings.Builder
+		t, err := template.New(f.Name).Funcs(template.FuncMap{"times": times, "each": each}).Parse(rest)
+		if err == nil {
+			err = t.Execute(&spec, nil)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(f.Name), "-"), "-")
+		c.Text = fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s}\n", v1alpha1.GroupVersion(), kind, name)
+		if s := spec.String(); strings.TrimSpace(s) != "{}" {
+			c.Text += s
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+func times(n int, text string) string { return strings.Repeat(text, n) }
+
+// each returns n texts of a format, which is given their numbers from 1.
+func each(n int, format string) string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = fmt.Sprintf(format, i+1)
+	}
+	return strings.Join(items, ", ")
+}

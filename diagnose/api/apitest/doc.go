@@ -1,0 +1,5 @@
+// Package apitest has the manifests that the schemas of kernosis.io accept and refuse, for
+// the tests of all that holds manifests to them: the API server, and package manifest.
+//
+// It must not be imported by anything but tests.
+package apitest

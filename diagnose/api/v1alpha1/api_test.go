@@ -1,0 +1,46 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+
+// newClient returns a client of a server that serves the kinds, which refuses unknown
+// fields as kubectl asks for, and a namespace.
+func newClient(t *testing.T) (client.WithWatch, string) {
+	t.Helper()
+	server := cluster.Server(t)
+	server.CRDs(t)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.NewWithWatch(server.Admin(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, server.Namespace(t)
+}
+
+func create(ctx context.Context, t *testing.T, c client.Client, obj client.Object) {
+	t.Helper()
+	if err := c.Create(ctx, obj); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Delete(context.WithoutCancel(ctx), obj); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package v1alpha1_test
+
+import (
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/deploy/crds"
+)
+
+// Nothing in an object grows without a bound: lists, maps and texts have one.
+func TestEverythingIsBounded(t *testing.T) {
+	names, err := fs.Glob(crds.Files, "*.yaml")
+	if err != nil || len(names) != 5 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		text, err := crds.Files.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
+			t.Fatal(err)
+		}
+		root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+		for _, part := range []string{"spec", "status"} {
+			if p, ok := root.Properties[part]; ok {
+				bounded(t, &p, crd.Spec.Names.Kind+"."+part)
+			}
+		}
+	}
+}
+
+func bounded(t *testing.T, s *apiextensionsv1.JSONSchemaProps, path string) {
+	t.Helper()
+	switch {
+	case s.XIntOrString: // a quantity, whose form its pattern has
+		if s.Pattern == "" {
+			t.Errorf("%s: no pattern", path)
+		}
+	case s.Type == "string":
+		if s.MaxLength == nil && len(s.Enum) == 0 && s.Format != "date-time" {
+			t.Errorf("%s: no maxLength", path)
+		}
+	case s.Type == "array":
+		if s.MaxItems == nil {
+			t.Errorf("%s: no maxItems", path)
+		}
+		if s.XListType == nil {
+			t.Errorf("%s: no list type, which server-side apply goes by", path)
+		}
+		bounded(t, s.Items.Schema, path+"[]")
+	case s.Type == "integer":
+		// An observedGeneration of a condition is the server's own.
+		if s.Minimum == nil && !strings.HasSuffix(path, "observedGeneration") {
+			t.Errorf("%s: no minimum", path)
+		}
+	case s.AdditionalProperties != nil:
+		if s.MaxProperties == nil {
+			t.Errorf("%s: no maxProperties", path)
+		}
+		bounded(t, s.AdditionalProperties.Schema, path+"{}")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		p := s.Properties[name]
+		bounded(t, &p, path+"."+name)
+	}
+}

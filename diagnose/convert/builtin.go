@@ -1,0 +1,66 @@
+package convert
+
+import "strings"
+
+// agentPort is where KubeDiag's agent serves its processors.
+const agentPort = 8090
+
+// agentPath begins the paths of those processors.
+const agentPath = "/processor/"
+
+// counterpart is what one of the processors of KubeDiag's agent is here.
+type counterpart struct {
+	builtin string // the built-in's name; empty: there is none
+	note    string // what is different; where there is none, what to do instead
+}
+
+// counterparts are those of the processors that KubeDiag's agent has, by their names.
+func counterparts() map[string]counterpart {
+	return map[string]counterpart{
+		"podListCollector":             {builtin: "pod-list"},
+		"podDetailCollector":           {builtin: "pod-detail"},
+		"containerCollector":           {builtin: "container-detail", note: "the containers are those of the pod that the diagnosis is about, not all of the node's"},
+		"processCollector":             {builtin: "process-tree"},
+		"dockerInfoCollector":          {builtin: "container-runtime", note: "the node's container runtime is asked, which need not be Docker"},
+		"mountInfoCollector":           {builtin: "mounts"},
+		"nodeCordon":                   {builtin: "cordon", note: "it is a repair, which the RemediationPolicy must allow"},
+		"goProfiler":                   {builtin: "pprof", note: "the profile is an artifact; no web server is started"},
+		"tcpdumpProfiler":              {builtin: "packet-capture", note: "the capture is an artifact of bounded length; no web server is started"},
+		"coreFileProfiler":             {note: "core files are not read"},
+		"elasticsearchCollector":       {note: "call a server that searches the logs by httpServer"},
+		"dockerdGoroutineCollector":    {note: "use the built-in pprof with the address of dockerd's debug endpoint"},
+		"containerdGoroutineCollector": {note: "use the built-in pprof with the address of containerd's debug endpoint"},
+		"statefulsetDetailCollector":   {note: "the built-in pod-detail tells of one pod and its owner"},
+		"statefulsetStuck":             {note: "the built-in delete-pod deletes a pod that a check before it has found"},
+		"subpathRemountDiagnoser":      {note: "the built-in mounts tells of a pod's mounts"},
+		"subpathRemountRecover":        {note: "the built-in delete-pod has the pod started anew, with fresh mounts"},
+		"sonobuoyResultDiagnoser":      {note: "results of Sonobuoy are not read"},
+	}
+}
+
+// ofAgent returns the name of the processor of KubeDiag's agent that a server stands for;
+// empty where the server is another one.
+func (h *httpServer) ofAgent() string {
+	name, ok := strings.CutPrefix(deref(h.Path), agentPath)
+	if !ok || deref(h.Address) != "" || (h.Port != nil && *h.Port != agentPort) {
+		return ""
+	}
+	return name
+}
+
+// parameterNames are what KubeDiag's names for what every operation gets are here.
+func parameterNames() map[string]string {
+	return map[string]string{
+		"node":          "node",
+		"pod.namespace": "podNamespace",
+		"pod.name":      "podName",
+		"container":     "container",
+	}
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		return *p
+	}
+	return v
+}

@@ -1,0 +1,237 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
+	"github.com/kernosis/kernosis/diagnose/yamldoc"
+)
+
+// Result is what became of the input.
+type Result struct {
+	// YAML has the objects, in the order of the input.
+	YAML     []byte
+	Findings []Finding // in the order of the input
+}
+
+// Converter turns manifests. It may be used by several goroutines at once.
+type Converter struct{ reader *manifest.Reader }
+
+// New returns one.
+func New() (*Converter, error) {
+	reader, err := manifest.NewReader()
+	if err != nil {
+		return nil, err
+	}
+	return &Converter{reader: reader}, nil
+}
+
+// Convert turns files into what is the same here. Where a file is not what KubeDiag
+// accepts, such as with an unknown key, it returns a [yamldoc.Errors] with all of it, and
+// no result.
+func (c *Converter) Convert(files ...yamldoc.File) (*Result, error) {
+	r := &Result{}
+	var mistakes yamldoc.Errors
+	for _, f := range files {
+		documents, errs := yamldoc.Parse(f)
+		for _, d := range documents {
+			j := &job{doc: d, reader: c.reader}
+			text := j.run()
+			if text == nil { // what it would mean is of no use
+				j.findings = slices.DeleteFunc(j.findings, func(f Finding) bool { return !f.Lost })
+			}
+			errs = append(errs, j.mistakes...)
+			r.Findings = append(r.Findings, j.findings...)
+			if text == nil {
+				continue
+			}
+			if len(r.YAML) > 0 {
+				r.YAML = append(r.YAML, "---\n"...)
+			}
+			r.YAML = append(r.YAML, text...)
+		}
+		errs.Sort()
+		mistakes = append(mistakes, errs...)
+	}
+	if err := mistakes.Err(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// job is the conversion of one object.
+type job struct {
+	doc      *yamldoc.Document
+	reader   *manifest.Reader
+	kind     string
+	name     string
+	findings []Finding
+	mistakes yamldoc.Errors
+}
+
+// run returns the object's text; nil where there is none.
+func (j *job) run() []byte {
+	j.kind, j.name = j.doc.Text("kind"), "without a name"
+	if meta := yamldoc.Child(j.doc.Root, "metadata"); meta != nil {
+		if name := yamldoc.Child(meta, "name"); name != nil && name.Value != "" {
+			j.name = name.Value
+		}
+	}
+	if v := j.doc.Text("apiVersion"); v != kubediagVersion {
+		j.lost("apiVersion", "%q is not %s: left out", v, kubediagVersion)
+		return nil
+	}
+	obj := j.object()
+	if obj == nil || len(j.mistakes) > 0 {
+		return nil
+	}
+	text, err := write(obj)
+	if err != nil {
+		j.lost("", "%s", err)
+		return nil
+	}
+	return j.checked(text)
+}
+
+// object returns what the document is here; nil where it is nothing.
+func (j *job) object() manifest.Object {
+	switch j.kind {
+	case "Operation":
+		var o operation
+		if j.decode(&o) {
+			if to := j.operation(&o); to != nil {
+				return to
+			}
+		}
+	case "OperationSet":
+		var o operationSet
+		if j.decode(&o) {
+			return j.operationSet(&o)
+		}
+	case "Trigger":
+		var o trigger
+		if j.decode(&o) {
+			if to := j.trigger(&o); to != nil {
+				return to
+			}
+		}
+	case "Diagnosis":
+		var o diagnosis
+		if j.decode(&o) {
+			return j.diagnosis(&o)
+		}
+	default:
+		j.lost("", "the kind has no counterpart: left out")
+	}
+	return nil
+}
+
+// decode reads the document. What KubeDiag would not have accepted is a mistake.
+func (j *job) decode(into any) bool {
+	text, err := json.Marshal(yamldoc.Value(j.doc.Root))
+	if err != nil {
+		j.mistake("", "%s", err)
+		return false
+	}
+	strict, err := kjson.UnmarshalStrict(text, into)
+	if err != nil {
+		field := ""
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			field = wrong.Field
+			j.mistake(field, "want %s, have %s", wrong.Type, wrong.Value)
+			return false
+		}
+		j.mistake(field, "%s", err)
+	}
+	for _, e := range strict {
+		field := ""
+		if f, ok := e.(kjson.FieldError); ok {
+			field = f.FieldPath()
+		}
+		j.mistake(field, "%s", strings.TrimSuffix(e.Error(), ` "`+field+`"`))
+	}
+	return len(j.mistakes) == 0
+}
+
+// checked returns the text where our schemas accept it; else what they say of it is
+// noted.
+func (j *job) checked(text []byte) []byte {
+	_, err := j.reader.Parse(yamldoc.File{Name: j.doc.File, Data: text})
+	errs, ok := errors.AsType[yamldoc.Errors](err)
+	switch {
+	case err == nil:
+		return text
+	case !ok:
+		j.lost("", "%s: left out", err)
+	}
+	const most = 20
+	for i, e := range errs {
+		if i == most {
+			j.lost("", "and %d more of the kind", len(errs)-most)
+			break
+		}
+		j.lost(e.Field, "%s: the %s is left out", e.Msg, j.kind)
+	}
+	return nil
+}
+
+func (j *job) mistake(field, format string, args ...any) {
+	j.mistakes = append(j.mistakes, j.doc.At(j.doc.FindKey(field), field, format, args...))
+}
+
+func (j *job) lost(field, format string, args ...any) { j.found(true, field, format, args...) }
+func (j *job) note(field, format string, args ...any) { j.found(false, field, format, args...) }
+
+func (j *job) found(lost bool, field, format string, args ...any) {
+	at := j.doc.At(j.doc.FindKey(field), field, format, args...)
+	j.findings = append(j.findings, Finding{
+		Lost: lost, File: at.File, Line: at.Line, Document: j.doc.Number, Kind: j.kind, Name: j.name, Field: at.Field, Reason: at.Msg,
+	})
+}
+
+// metadata returns what is kept of an object's own, and tells of the rest.
+func (j *job) metadata(from *object) metav1.ObjectMeta {
+	m := &from.Metadata
+	const applied = "kubectl.kubernetes.io/last-applied-configuration" // of the old object
+	delete(m.Annotations, applied)
+	if len(m.Annotations) == 0 {
+		m.Annotations = nil
+	}
+	if len(m.OwnerReferences) > 0 {
+		j.lost("metadata.ownerReferences", "the owners are KubeDiag's objects")
+	}
+	if len(m.Finalizers) > 0 {
+		j.lost("metadata.finalizers", "nobody here would take them away")
+	}
+	return metav1.ObjectMeta{Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace, Labels: m.Labels, Annotations: m.Annotations}
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: kind}
+}
+
+// write returns the text of an object as people write it: without a status, and without
+// what says nothing.
+func write(obj manifest.Object) ([]byte, error) {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	var value map[string]any
+	numbers := json.NewDecoder(bytes.NewReader(text))
+	numbers.UseNumber()
+	if err := numbers.Decode(&value); err != nil {
+		return nil, err
+	}
+	delete(value, "status")
+	return yaml.Marshal(value)
+}

@@ -1,0 +1,143 @@
+package convert_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/kernosis/kernosis/diagnose/convert"
+	"github.com/kernosis/kernosis/diagnose/manifest"
+	"github.com/kernosis/kernosis/diagnose/yamldoc"
+)
+
+var update = flag.Bool("update", false, "write what comes out into testdata")
+
+// Each archive has one file of KubeDiag's (in.yaml), what becomes of it (out.yaml), and
+// what is told of it (told).
+func TestConvert(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := make(map[string]string)
+			for _, f := range archive.Files {
+				files[f.Name] = string(f.Data)
+			}
+			out, told := convertText(t, []byte(files["in.yaml"]))
+			if *update {
+				archive.Files = []txtar.File{archive.Files[0], {Name: "out.yaml", Data: []byte(out)}, {Name: "told", Data: []byte(told)}}
+				if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(files["out.yaml"], out); diff != "" {
+				t.Errorf("out.yaml: %s", diff)
+			}
+			if diff := cmp.Diff(files["told"], told); diff != "" {
+				t.Errorf("told: %s", diff)
+			}
+		})
+	}
+}
+
+// convertText returns the output, and what is told, a line each.
+func convertText(t *testing.T, text []byte) (out, told string) {
+	t.Helper()
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Convert(yamldoc.File{Name: "in.yaml", Data: text})
+	var errs yamldoc.Errors
+	switch {
+	case errors.As(err, &errs):
+		return "", err.Error() + "\n"
+	case err != nil:
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	lost := false
+	for _, f := range r.Findings {
+		b.WriteString(f.String() + "\n")
+		lost = lost || f.Lost
+	}
+	if lost != r.Lost() {
+		t.Error("Lost")
+	}
+	return string(r.YAML), b.String()
+}
+
+func TestEachProcessorOfTheAgentIsKnown(t *testing.T) {
+	// As pkg/processors/register/register.go of KubeDiag has them.
+	for _, name := range []string{
+		"podListCollector", "podDetailCollector", "containerCollector", "processCollector", "dockerInfoCollector",
+		"dockerdGoroutineCollector", "containerdGoroutineCollector", "mountInfoCollector", "elasticsearchCollector",
+		"statefulsetDetailCollector", "nodeCordon", "coreFileProfiler", "goProfiler", "tcpdumpProfiler",
+		"subpathRemountDiagnoser", "subpathRemountRecover", "statefulsetStuck", "sonobuoyResultDiagnoser",
+	} {
+		_, told := convertText(t, []byte("apiVersion: diagnosis.kubediag.org/v1\nkind: Operation\nmetadata: {name: a}\nspec: {processor: {path: /processor/"+name+"}}\n"))
+		if !strings.Contains(told, name+" of KubeDiag's agent ") {
+			t.Errorf("%s: %s", name, told)
+		}
+	}
+}
+
+// What comes out is read without a mistake, and nothing that goes in ends the program.
+func FuzzConvert(f *testing.F) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range paths {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for part := range bytes.SplitSeq(archive.Files[0].Data, []byte("---\n")) {
+			f.Add(part)
+		}
+	}
+	reader, err := manifest.NewReader()
+	if err != nil {
+		f.Fatal(err)
+	}
+	c, err := convert.New()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := c.Convert(yamldoc.File{Name: "in.yaml", Data: data})
+		if err != nil {
+			if !errors.As(err, new(yamldoc.Errors)) || err.Error() == "" {
+				t.Fatal(err)
+			}
+			return
+		}
+		if len(r.YAML) > 0 {
+			_, err = reader.Parse(yamldoc.File{Name: "out.yaml", Data: r.YAML})
+		}
+		// Each object is valid by itself; two of a name came in as two.
+		if err != nil && !strings.Contains(err.Error(), " already") {
+			t.Fatalf("%v\n%s", err, r.YAML)
+		}
+		for _, f := range r.Findings {
+			if f.Reason == "" || f.Document < 1 || strings.ContainsAny(f.String(), "\n\x1b") {
+				t.Fatalf("%q", f.String())
+			}
+		}
+	})
+}

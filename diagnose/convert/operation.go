@@ -1,0 +1,115 @@
+package convert
+
+import (
+	"strings"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+func (j *job) operation(from *operation) *v1alpha1.Operation {
+	to := &v1alpha1.Operation{TypeMeta: typeMeta(v1alpha1.KindOperation), ObjectMeta: j.metadata(&from.object)}
+	processor, ok := j.processor(&from.Spec.Processor)
+	if !ok {
+		return nil
+	}
+	to.Spec.Processor = processor
+	to.Spec.Dependences = from.Spec.Dependences
+	if s := from.Spec.Storage; s != nil && s.HostPath != nil && s.HostPath.Path != "" {
+		to.Spec.Storage = &v1alpha1.Storage{HostPath: &v1alpha1.HostPath{Path: s.HostPath.Path}}
+	}
+	if processor.Builtin == nil {
+		j.note("spec", "without an effect it is taken for a repair, which the RemediationPolicy must allow: say effect: Collect or Check where it changes nothing")
+	}
+	return to
+}
+
+func (j *job) processor(from *processor) (to v1alpha1.Processor, ok bool) {
+	to.TimeoutSeconds = deref(from.TimeoutSeconds)
+	field := "spec.processor.httpServer"
+	if from.HTTPServer == nil && (from.ExternalIP != nil || from.ExternalPort != nil || from.Path != nil || from.Scheme != nil) {
+		from.HTTPServer = &httpServer{Address: from.ExternalIP, Port: from.ExternalPort, Path: from.Path, Scheme: from.Scheme}
+		field = "spec.processor"
+	}
+	ways := 0
+	for _, given := range []bool{from.HTTPServer != nil, from.ScriptRunner != nil, from.Function != nil} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case ways != 1:
+		j.lost("spec.processor", "%d processors, one is needed: the Operation is left out", ways)
+		return to, false
+	case from.Function != nil:
+		j.lost("spec.processor.function", "functions have no counterpart, use a scriptRunner or an httpServer: the Operation is left out")
+		return to, false
+	case from.ScriptRunner != nil:
+		to.ScriptRunner = j.scriptRunner(from.ScriptRunner)
+		return to, true
+	}
+	if name := from.HTTPServer.ofAgent(); name != "" {
+		to.Builtin = j.builtin(name, field+".path")
+		return to, to.Builtin != nil
+	}
+	to.HTTPServer = j.httpServer(from.HTTPServer, field)
+	return to, to.HTTPServer != nil
+}
+
+// builtin returns what is here for a processor of KubeDiag's agent.
+func (j *job) builtin(name, field string) *v1alpha1.Builtin {
+	known, ok := counterparts()[name]
+	switch {
+	case !ok:
+		j.lost(field, "KubeDiag's agent is not known to have a processor %s: the Operation is left out", name)
+		return nil
+	case known.builtin == "":
+		j.lost(field, "%s of KubeDiag's agent has no counterpart, %s: the Operation is left out", name, known.note)
+		return nil
+	case known.note != "":
+		j.note(field, "%s of KubeDiag's agent becomes the built-in %s, whose results have other names; %s", name, known.builtin, known.note)
+	default:
+		j.note(field, "%s of KubeDiag's agent becomes the built-in %s, whose results have other names", name, known.builtin)
+	}
+	return &v1alpha1.Builtin{Name: known.builtin}
+}
+
+func (j *job) httpServer(from *httpServer, field string) *v1alpha1.HTTPServer {
+	to := &v1alpha1.HTTPServer{Address: deref(from.Address), Port: deref(from.Port), Path: deref(from.Path), Scheme: strings.ToLower(deref(from.Scheme))}
+	switch {
+	case to.Address == "" && (to.Port == 0 || to.Port == agentPort):
+		j.lost(field, "it is served by KubeDiag's agent at %s, which is none of its known processors: the Operation is left out", to.Path)
+		return nil
+	case to.Address == "":
+		j.note(field, "without an address KubeDiag asked the node's own; here that is 127.0.0.1, on which the server must listen")
+	case to.Port == 0:
+		to.Port = agentPort
+		j.note(field, "without a port KubeDiag asked that of its agent, so it is %d", agentPort)
+	}
+	if to.Scheme == "https" {
+		j.note(field, "the server's certificate is checked, which KubeDiag did not: say caBundle where its authority is not known to the nodes")
+	}
+	return to
+}
+
+func (j *job) scriptRunner(from *scriptRunner) *v1alpha1.ScriptRunner {
+	to := &v1alpha1.ScriptRunner{Script: from.Script, OperationResultKey: deref(from.OperationResultKey)}
+	names := parameterNames()
+	for _, key := range from.ArgKeys {
+		const field = "spec.processor.scriptRunner.argKeys"
+		ours, known := names[key]
+		switch {
+		case known:
+			if ours != key {
+				j.note(field, "%s is called %s here", key, ours)
+			}
+			key = ours
+		case strings.HasPrefix(key, "diagnosis."), strings.HasPrefix(key, "task."):
+			j.note(field, "%s is not handed to operations here: the script fails unless it is a parameter", key)
+		case strings.HasPrefix(key, "collector."), strings.HasPrefix(key, "diagnoser."), strings.HasPrefix(key, "recover."):
+			j.note(field, "%s is a result of KubeDiag's own processors: name one of the built-in that stands for it", key)
+		}
+		to.ArgKeys = append(to.ArgKeys, key)
+	}
+	j.note("spec.processor.scriptRunner", "scripts run only on nodes where that is enabled, and one that fails ends its path, which it did not do with KubeDiag")
+	return to
+}

@@ -1,0 +1,41 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+func (j *job) operationSet(from *operationSet) *v1alpha1.OperationSet {
+	to := &v1alpha1.OperationSet{TypeMeta: typeMeta(v1alpha1.KindOperationSet), ObjectMeta: j.metadata(&from.object)}
+	to.Spec.AdjacencyList = make([]v1alpha1.Node, 0, len(from.Spec.AdjacencyList))
+	for i, n := range from.Spec.AdjacencyList {
+		at := fmt.Sprintf("spec.adjacencyList[%d]", i)
+		// KubeDiag's webhook does so too.
+		if id := deref(n.ID); id != 0 && int(id) != i {
+			j.note(at+".id", "%d becomes %d, the node's place, which edges go by", id, i)
+		}
+		if i == 0 && n.Operation != "" {
+			j.lost(at+".operation", "the first node is the start, and runs nothing, with KubeDiag neither")
+			n.Operation = ""
+		}
+		to.Spec.AdjacencyList = append(to.Spec.AdjacencyList, v1alpha1.Node{
+			ID: int32(min(i, v1alpha1.MaxNodes)), To: j.once(n.To, at+".to"), Operation: n.Operation, Dependences: j.once(n.Dependences, at+".dependences"),
+		})
+	}
+	return to
+}
+
+// once returns the ids without those that stand twice, which say nothing more.
+func (j *job) once(ids []int32, field string) []int32 {
+	var out []int32
+	for _, id := range ids {
+		if slices.Contains(out, id) {
+			j.note(field, "%d stands twice", id)
+			continue
+		}
+		out = append(out, id)
+	}
+	return out
+}
