@@ -135,12 +135,14 @@ func (s store) load() (*checkpoint, error) {
 // encode writes a line with a checksum before the checkpoint: what a disk has changed
 // must not be taken for a run.
 func encode(c *checkpoint) ([]byte, error) {
-	body, err := json.Marshal(c)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // six bytes for each < of a stack
+	if err := e.Encode(c); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(body)
-	return append([]byte(magic+hex.EncodeToString(sum[:])+"\n"), body...), nil
+	sum := sha256.Sum256(b.Bytes())
+	return append([]byte(magic+hex.EncodeToString(sum[:])+"\n"), b.Bytes()...), nil
 }
 
 func decode(raw []byte) (*checkpoint, error) {

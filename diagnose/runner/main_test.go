@@ -22,7 +22,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(child())
 	}
-	goleak.VerifyTestMain(m)
+	code := cluster.Run(m)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
 
 // op is an operation of a test.
@@ -53,7 +60,9 @@ func (s *script) runs() []int {
 }
 
 func (s *script) diagnosis(tb testing.TB, id string, lines ...string) *runner.Diagnosis {
-	tb.Helper()
+	if tb != nil { // a child process has none
+		tb.Helper()
+	}
 	nodes := make([]graph.Node, len(lines))
 	steps := make([]runner.Step, len(lines))
 	for i, line := range lines {
@@ -65,7 +74,7 @@ func (s *script) diagnosis(tb testing.TB, id string, lines ...string) *runner.Di
 	}
 	g, err := graph.Build(nodes)
 	if err != nil {
-		tb.Fatal(err)
+		panic(err)
 	}
 	return &runner.Diagnosis{ID: id, Node: "n7", Graph: g, Steps: steps}
 }
