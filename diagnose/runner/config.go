@@ -49,7 +49,7 @@ const (
 	StageSaved    Stage = "saved"    // it is in the old one's place
 	StageBegun    Stage = "begun"    // the checkpoint says that the operation begins
 	StageRan      Stage = "ran"      // it has ended, nothing is noted
-	StageNoted    Stage = "noted"    // the checkpoint has its outcome
+	StageNoted    Stage = "noted"    // its outcome is noted, a repair's on the disk
 	StageEnded    Stage = "ended"    // the checkpoint says that the run has ended
 )
 

@@ -34,6 +34,7 @@ type execution struct {
 	store   store
 	cp      *checkpoint
 	run     *graph.Run
+	dirty   bool  // the checkpoint has what was not yet written
 	unsaved error // why the checkpoint on the disk is not the newest
 	waiting *Waiting
 	running *Record
@@ -59,6 +60,7 @@ func (r *Runner) Execute(ctx context.Context, d *Diagnosis) (*Report, error) {
 		return e.damaged(err), fmt.Errorf("diagnosis %s: %w", d.ID, err)
 	}
 	err := e.loop(ctx)
+	e.flush()
 	rep := e.report()
 	r.c.Changed(rep)
 	return rep, err
@@ -235,8 +237,16 @@ func (e *execution) finish(p v1alpha1.Phase, reason, message string) {
 	e.r.c.Fault(StageEnded)
 }
 
+// flush writes what is not written yet.
+func (e *execution) flush() {
+	if e.dirty {
+		e.save()
+	}
+}
+
 // save writes the checkpoint, and remembers where it can't.
 func (e *execution) save() {
+	e.dirty = false
 	err := e.store.save(e.cp)
 	if err != nil {
 		e.r.count(func(s *Stats) { s.Unsaved++ })

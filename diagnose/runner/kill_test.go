@@ -135,10 +135,10 @@ func TestKilledInEachStage(t *testing.T) {
 	}{
 		string(runner.StageAllowed):  {2, nil},
 		string(runner.StageIntended): {2, nil},
-		// Saves: the first, two of each node, the last. That which says that a repair
-		// begins is the 8th (node 4) and 12th (node 6).
-		string(runner.StageWritten): {16, []int{9, 13}}, // the next one, with the outcome, is not in place
-		string(runner.StageSaved):   {16, []int{8, 12}},
+		// Saves: the first; before each node, which has the outcome of the one before; two
+		// more of each repair, before the gate is asked and behind the repair; the last.
+		string(runner.StageWritten): {13, []int{7, 11}}, // a repair has ended, which is not in place yet
+		string(runner.StageSaved):   {13, []int{6, 10}}, // a repair begins
 		string(runner.StageBegun):   {7, []int{4, 6}},
 		stageInside:                 {7, []int{4, 6}},
 		string(runner.StageRan):     {7, []int{4, 6}},
@@ -196,10 +196,11 @@ func TestKilledManyTimes(t *testing.T) {
 	dir := t.TempDir()
 	kills := 0
 	for _, what := range []string{
-		"written 1", "saved 2", "inside 1", "noted 1", // node 1
-		"begun 1", "ran 1", "noted 1", "written 1", "inside 1", "noted 1", // nodes 2 and 3
+		"written 1", "saved 2", "inside 1", // node 1
+		"saved 2", "ran 1", "saved 2", "inside 1", // nodes 2 and 3
 		"allowed 1", "intended 1", "allowed 1", "written 1", "noted 1", // node 4 repairs
-		"inside 1", "begun 1", "noted 1", "intended 1", "noted 1", "ran 1", "noted 1", "ended 1",
+		"inside 1", "begun 1", "intended 1", "noted 1", // nodes 5 and 6
+		"ran 1", "noted 1", "ended 1",
 	} {
 		if !runChild(t, dir, what) {
 			t.Fatalf("%s: not killed", what)

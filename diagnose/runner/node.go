@@ -26,6 +26,7 @@ func (e *execution) node(ctx context.Context, id int) error {
 		return nil
 	}
 	if e.d.repairs(id) {
+		e.flush() // the gate may take its time
 		release, err := e.r.repairSlot(ctx, e.d.Node)
 		if err != nil {
 			return nil //nolint:nilerr // the loop sees the end of ctx, and which it is
@@ -121,7 +122,9 @@ func judge(rec *Record, effect operation.Effect, out operation.Output, err error
 	}
 }
 
-// note takes what became of a node into the checkpoint and the state machine.
+// note takes what became of a node into the checkpoint and the state machine. That of a
+// repair is on the disk when it returns; that of others is with what comes next, at
+// once: without it they run again, which they may.
 func (e *execution) note(rec *Record) {
 	e.running = nil
 	e.cp.Begun = nil
@@ -131,7 +134,10 @@ func (e *execution) note(rec *Record) {
 	}
 	e.r.count(func(s *Stats) { s.Operations[string(rec.State)]++ })
 	e.log.Info("operation ended", "id", rec.ID, "operation", rec.Operation, "state", string(rec.State), "reason", rec.Reason, "duration", rec.Duration)
-	e.save()
+	e.dirty = true
+	if rec.Repairs {
+		e.save()
+	}
 	e.r.c.Fault(StageNoted)
 }
 
