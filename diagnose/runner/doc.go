@@ -5,9 +5,9 @@
 //
 //   - An operation is given the diagnosis' parameters and the results of the nodes that
 //     its node declares as dependences, and nothing else.
-//   - A checkpoint on the local disk says before an operation that it begins and behind
-//     it what came of it. Collect and Check operations that were interrupted run again; a
-//     Remediate that was is Unknown, is never run again, and ends the run.
+//   - A checkpoint on the local disk says before an operation that it begins, and what
+//     came of those before. Collect and Check operations that were interrupted run again;
+//     a Remediate that was is Unknown, is never run again, and ends the run.
 //   - A Remediate runs only if the [Gate] says so, its intent was told, and the checkpoint
 //     is on the disk. Without a gate none runs.
 //   - An operation is bounded in time, tries and output. One that panics has failed; one
