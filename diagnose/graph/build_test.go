@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 	many := make([]string, graph.MaxNodes+1)
 	for i := range many {
-		many[i] = fmt.Sprint(i + 1)
+		many[i] = strconv.Itoa(i + 1)
 	}
 	many[len(many)-1] = ""
 	for name, c := range map[string]struct {
@@ -131,7 +132,7 @@ func TestManyFaultsAreBoundedAndCounted(t *testing.T) {
 	}
 	big := make([]string, graph.MaxNodes)
 	for i := range big {
-		big[i] = fmt.Sprint((i + 1) % graph.MaxNodes)
+		big[i] = strconv.Itoa((i + 1) % graph.MaxNodes)
 	}
 	if _, err := graph.Build(list(big...)); len(err.Error()) > 300 || !strings.Contains(err.Error(), "… (225 more)") {
 		t.Errorf("a cycle of %d nodes: %v", graph.MaxNodes, err)
@@ -170,7 +171,7 @@ func ladder(n int) []graph.Node {
 	lines := []string{"1"}
 	for i := range n {
 		top := 1 + 3*i
-		lines = append(lines, fmt.Sprintf("%d %d", top+1, top+2), fmt.Sprint(top+3), fmt.Sprint(top+3))
+		lines = append(lines, fmt.Sprintf("%d %d", top+1, top+2), strconv.Itoa(top+3), strconv.Itoa(top+3))
 	}
 	return list(append(lines, "")...)
 }

@@ -1,6 +1,9 @@
 package graph
 
-import "math/big"
+import (
+	"math/big"
+	"slices"
+)
 
 // Count returns the exact number of paths.
 func (g *Graph) Count() *big.Int { return new(big.Int).Set(g.count[0]) }
@@ -13,8 +16,8 @@ func (g *Graph) Paths(most int) [][]int { return g.pathsFrom(nil, 0, most) }
 // leads to.
 func (g *Graph) countPaths() {
 	g.count = make([]*big.Int, len(g.nodes))
-	for i := len(g.order) - 1; i >= 0; i-- {
-		n, sum := g.order[i], new(big.Int)
+	for _, n := range slices.Backward(g.order) {
+		sum := new(big.Int)
 		for _, to := range g.nodes[n].To {
 			sum.Add(sum, g.count[to])
 		}

@@ -132,9 +132,16 @@ func TestOperationsThatHang(t *testing.T) {
 
 func TestPanics(t *testing.T) {
 	for name, run := range map[string]func(context.Context, *runner.Inputs) (operation.Output, error){
-		"panic":             func(context.Context, *runner.Inputs) (operation.Output, error) { panic("index out of range\n[1]") },
-		"ends its routine":  func(context.Context, *runner.Inputs) (operation.Output, error) { runtime.Goexit(); panic("not reached") },
-		"nil pointer, here": func(_ context.Context, in *runner.Inputs) (operation.Output, error) { in = nil; return operation.Output{}, errors.New(in.Results["x"]) },
+		"panic": func(context.Context, *runner.Inputs) (operation.Output, error) { panic("index out of range\n[1]") },
+		"ends its routine": func(context.Context, *runner.Inputs) (operation.Output, error) {
+			runtime.Goexit()
+			panic("not reached")
+		},
+		"nil map": func(context.Context, *runner.Inputs) (operation.Output, error) {
+			var out operation.Output
+			out.Results["a"] = "b"
+			return out, nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := script{behave: behaviour{1: run, 2: run}}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -100,9 +101,9 @@ func (s *script) operation(id int, name string) runner.Operation {
 		case strings.HasSuffix(name, "-fails"):
 			return operation.Output{}, fmt.Errorf("%s can't look", name)
 		}
-		out := operation.Output{Results: map[string]string{fmt.Sprint("of", id): name, "last": fmt.Sprint(id)}}
+		out := operation.Output{Results: map[string]string{"of" + strconv.Itoa(id): name, "last": strconv.Itoa(id)}}
 		if effect == operation.Check {
-			out.Verdict = &operation.Verdict{Reason: "Cause" + fmt.Sprint(id), Message: "facts of " + name}
+			out.Verdict = &operation.Verdict{Reason: "Cause" + strconv.Itoa(id), Message: "facts of " + name}
 		}
 		return out, nil
 	}}

@@ -51,7 +51,9 @@ func hungTask(tb testing.TB) *draw.Drawing {
 
 // probe is a run of a larger one, with edges over several layers and every state.
 func probe(tb testing.TB) *draw.Drawing {
-	state := func(effect, state, message string) draw.Note { return draw.Note{Effect: effect, State: state, Message: message} }
+	state := func(effect, state, message string) draw.Note {
+		return draw.Note{Effect: effect, State: state, Message: message}
+	}
 	return &draw.Drawing{
 		Title: "probe-failure-n7-5f3c9a",
 		Graph: build(tb, []graph.Node{

@@ -111,8 +111,8 @@ func (l *layout) link(above, below int) {
 func (l *layout) firstOrder(g *graph.Graph) {
 	seen := make([]bool, g.Len())
 	first := make([]int, g.Len()) // a node's first edge
-	for i := len(l.edges) - 1; i >= 0; i-- {
-		first[l.edges[i].from] = i
+	for i, e := range slices.Backward(l.edges) {
+		first[e.from] = i
 	}
 	var visit func(id int)
 	visit = func(id int) {

@@ -3,6 +3,7 @@ package draw
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -41,7 +42,7 @@ func Mermaid(d *Drawing) string {
 			arrow := "-->"
 			if d.taken(id, to) {
 				arrow = "==>"
-				taken = append(taken, fmt.Sprint(len(links)))
+				taken = append(taken, strconv.Itoa(len(links)))
 			}
 			links = append(links, fmt.Sprintf("  %s %s n%d\n", name, arrow, to))
 		}

@@ -1,5 +1,7 @@
 package draw
 
+import "slices"
+
 // rounds is how often positions are evened out, down and up.
 const rounds = 16
 
@@ -22,7 +24,7 @@ func (l *layout) spread() {
 				l.settle(n, true, both)
 			}
 		} else {
-			for n := len(l.layers) - 1; n >= 0; n-- {
+			for n := range slices.Backward(l.layers) {
 				l.settle(n, both, true)
 			}
 		}

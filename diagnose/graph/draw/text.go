@@ -32,7 +32,7 @@ func Text(d *Drawing) string {
 		} else {
 			leads = "→ " + strings.ReplaceAll(leads, " ", ", ")
 		}
-		fmt.Fprintf(w, "%s %d\t%s\t%s\t%s\n", mark, id, d.name(id, 63), leads, d.detail(id))
+		_, _ = fmt.Fprintf(w, "%s %d\t%s\t%s\t%s\n", mark, id, d.name(id, 63), leads, d.detail(id))
 	}
 	_ = w.Flush() // to memory
 	b.WriteString("\nPaths, in the order in which they are tried:\n")
