@@ -84,6 +84,14 @@ func chooseSet(m *manifest.Set, args []string) (*v1alpha1.OperationSet, error) {
 // buildGraph returns the set's graph; its error has each mistake with file and line.
 func buildGraph(m *manifest.Set, set *v1alpha1.OperationSet) (*graph.Graph, error) {
 	g, err := graph.Build(runner.Nodes(&set.Spec))
+	if err == nil {
+		g, err = g.Require(func(name string) []string {
+			if op := m.Operation(name); op != nil {
+				return op.Spec.Dependences
+			}
+			return nil
+		})
+	}
 	var faults graph.Faults
 	if !errors.As(err, &faults) {
 		return g, err

@@ -23,6 +23,7 @@ apiVersion: kernosis.io/v1alpha1
 kind: Operation
 metadata: {name: page-someone}
 spec:
+  dependences: [check-disk-stalled]
   processor: {httpServer: {address: pager.example.org, port: 443, scheme: https}}
 `
 
@@ -69,7 +70,7 @@ func TestGraphAsText(t *testing.T) {
   1  blocked-stacks      → 2, 3
   2  check-disk-stalled  → 4            uses 1
   3  check-lock-holder   end of a path  uses 1
-  4  page-someone        end of a path  Remediate
+  4  page-someone        end of a path  Remediate · uses 2
 
 Paths, in the order in which they are tried:
   1 blocked-stacks → 2 check-disk-stalled → 4 page-someone
@@ -97,6 +98,7 @@ func TestGraphTellsMistakesWithTheirPlace(t *testing.T) {
 	broken := writeSet(t, "broken.yaml", brokenSet)
 	two := writeSet(t, "two.yaml", hungTaskSet+"---\n"+brokenSet)
 	misspelt := writeSet(t, "misspelt.yaml", strings.Replace(hungTaskSet, "dependences", "dependencies", 1))
+	lacking := writeSet(t, "lacking.yaml", strings.Replace(hungTaskSet, "dependences: [check-disk-stalled]", "dependences: [check-mounts]", 1))
 	none := writeSet(t, "none.yaml", hungTaskSet[strings.Index(hungTaskSet, "---\n"):])
 	for _, c := range []struct {
 		args []string
@@ -106,6 +108,9 @@ func TestGraphTellsMistakesWithTheirPlace(t *testing.T) {
 			broken + ":7:27: spec.adjacencyList[1].to: nodes 1 → 2 → 3 → 1 are a cycle",
 			broken + ":12:6: spec.adjacencyList[4].id: node 4: id is 5; it is the node's place in the list, counted from 0",
 			broken + ":13:5: spec.adjacencyList[5]: node 5: no edge leads to it; only the start, node 0, is such a node",
+		}},
+		{[]string{"-f", lacking}, []string{
+			lacking + `:10:13: spec.adjacencyList[4].operation: node 4: operation "page-someone" depends on operation "check-mounts", which does not run on every path to the node`,
 		}},
 		{[]string{"-f", two}, []string{"kernosis: graph: the files have 2 OperationSets, name one: hung-task, broken"}},
 		{[]string{"-f", two, "other"}, []string{`kernosis: graph: no OperationSet is named "other"; there are hung-task, broken`}},

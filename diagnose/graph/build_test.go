@@ -153,6 +153,32 @@ func TestBuildTakesWhatIsRunOnEveryPath(t *testing.T) {
 	}
 }
 
+func TestOperationsRequireOthers(t *testing.T) {
+	nodes := list("1", "2 3", "4", "4 <1", "")
+	for i, name := range []string{"", "stacks", "disk", "disk", "cordon"} {
+		nodes[i].Operation = name
+	}
+	nodes[0].To = []int{1}
+	needs := map[string][]string{"disk": {"stacks"}}
+	g, err := build(t, nodes).Require(func(operation string) []string { return needs[operation] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[int][]int{1: nil, 2: {1}, 3: {1}, 4: nil} {
+		if got := g.Node(id).Dependences; !slices.Equal(got, want) {
+			t.Errorf("node %d depends on %v, want %v", id, got, want)
+		}
+	}
+	// One node runs it on each path, yet not the same.
+	needs["cordon"] = []string{"stacks", "disk", "mounts"}
+	_, err = g.Require(func(operation string) []string { return needs[operation] })
+	want := `node 4: operation "cordon" depends on operation "disk", which does not run on every path to the node
+node 4: operation "cordon" depends on operation "mounts", which does not run on every path to the node`
+	if err == nil || err.Error() != want {
+		t.Error(err)
+	}
+}
+
 func TestWhatIsGivenToBuildMayBeChangedLater(t *testing.T) {
 	nodes := list("1", "2", "<1")
 	g := build(t, nodes)

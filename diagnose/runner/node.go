@@ -141,6 +141,10 @@ func (e *execution) note(rec *Record) {
 	e.r.c.Fault(StageNoted)
 }
 
+// gateTimeout bounds the question to the gate and the telling of the intent. The run
+// holds a worker meanwhile, and waits without one when the time is up.
+const gateTimeout = 30 * time.Second
+
 // allowed asks the gate and tells the intent. Where the repair must not begin now it
 // notes why, or waits, and returns false.
 func (e *execution) allowed(ctx context.Context, rec *Record) bool {
@@ -155,7 +159,9 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		Diagnosis: e.d.ID, Node: e.d.Node, ID: rec.ID, Operation: rec.Operation, Path: e.run.Result().Path,
 		Parameters: in.Parameters, Results: in.Results,
 	}
-	d, err := e.r.c.Gate.Allow(ctx, a)
+	asking, cancel := context.WithTimeout(ctx, gateTimeout)
+	defer cancel()
+	d, err := e.r.c.Gate.Allow(asking, a)
 	if err != nil {
 		d = Decision{Wait, "GateFailed", err.Error()}
 	}
@@ -170,7 +176,7 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		return false
 	}
 	e.r.c.Fault(StageAllowed)
-	if err := e.r.c.Intent(ctx, a); err != nil {
+	if err := e.r.c.Intent(asking, a); err != nil {
 		e.wait(rec.ID, "IntentNotTold", err.Error())
 		return false
 	}

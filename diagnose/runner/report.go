@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Report is what is known of a run. It belongs to whoever gets it.
+// Report is what is known of a run. What it points to must not be changed.
 type Report struct {
 	ID      string
 	Phase   v1alpha1.Phase

@@ -3,6 +3,8 @@ package runner_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -228,4 +230,10 @@ func TestStored(t *testing.T) {
 	if stored, err = r.Stored(); err != nil || len(stored) != 1 {
 		t.Errorf("%+v, %v", stored, err)
 	}
+}
+
+// withChecksum makes a checkpoint of any bytes.
+func withChecksum(body []byte) []byte {
+	sum := sha256.Sum256(body)
+	return append([]byte("kernosis-checkpoint-1 "+hex.EncodeToString(sum[:])+"\n"), body...)
 }

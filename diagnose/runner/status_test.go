@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
+	"github.com/kernosis/kernosis/diagnose/graph/draw"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
@@ -145,5 +146,22 @@ func TestStatusIsBounded(t *testing.T) {
 	st, bytes = statusOf(t, rep)
 	if bytes > 192<<10 || len(st.FailedPaths) > v1alpha1.MaxFailedPaths || len(st.FailedPaths) == 0 || len(st.FailedPathCount) < 30 {
 		t.Errorf("%d bytes, %d failed paths of %s", bytes, len(st.FailedPaths), st.FailedPathCount)
+	}
+}
+
+func TestDrawing(t *testing.T) {
+	var s script
+	d := s.diagnosis(t, "a", hungTask()...)
+	st, _ := statusOf(t, execute(t, newRunner(t, runner.Config{}), d))
+	st.Results = append(st.Results, v1alpha1.Result{ID: 77, State: v1alpha1.ResultFailed})
+	got := draw.Text(runner.Drawing("hung-task-n7", d.Graph, func(id int) string { return string(d.Steps[id].Operation.Effect()) }, &st))
+	for _, want := range []string{
+		"* 1  collect-stacks  → 2, 3         Collect · Succeeded\n",
+		"  2  check-lock-no   → 4            Check · uses 1 · Refuted\n",
+		"* 4  repair-cordon   → 5            Remediate · WouldRun\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
 	}
 }

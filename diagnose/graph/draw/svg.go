@@ -27,6 +27,7 @@ func SVG(d *Drawing) []byte {
 	l := place(d.Graph, func(id int) (w, h float64) {
 		first, second := d.lines(id)
 		w = max(cells(first), cells(second)*0.85)*charWidth + 26
+		w = max(w, min(600, float64(len(d.Graph.Node(id).To))*14+16)) // room for the edges' numbers
 		h = 34.0
 		if second != "" {
 			h = 50
