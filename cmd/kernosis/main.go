@@ -73,7 +73,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newRun(), newAgentCommand(), newController(), newConfig(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newInject(),
+	root.AddCommand(newRun(), newAgentCommand(), newController(), newConfig(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newGraph(), newInject(),
 		newConvert(), newDemo(), newVersion(), newHealthChecker(), newLogCounter())
 	return root
 }

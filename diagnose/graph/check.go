@@ -1,0 +1,153 @@
+package graph
+
+import "fmt"
+
+// checker collects what is wrong with a list. The later checks stand on the earlier
+// ones and are left out where those found something.
+type checker struct {
+	nodes  []Node
+	faults Faults
+}
+
+func (c *checker) fault(reason Reason, index int, field string, nodes []int, format string, args ...any) {
+	c.faults = append(c.faults, &Fault{Reason: reason, Index: index, Field: field, Nodes: nodes, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) check() {
+	if !c.size() {
+		return
+	}
+	edgesLead := true
+	for i := range c.nodes {
+		c.node(i)
+		edgesLead = c.edges(i) && edgesLead
+		c.dependences(i)
+	}
+	if !edgesLead {
+		return // what can be reached can't be said
+	}
+	c.cycles()
+	c.sources()
+}
+
+// size bounds what the other checks look at.
+func (c *checker) size() bool {
+	n := len(c.nodes)
+	if n < 2 {
+		c.fault(Empty, -1, "", nil, "the list has %d nodes; it wants a start, node 0, and at least one node that it leads to", n)
+		return false
+	}
+	edges, dependences := 0, 0
+	for i := range c.nodes {
+		edges += len(c.nodes[i].To)
+		dependences += len(c.nodes[i].Dependences)
+	}
+	for _, b := range []struct {
+		what    string
+		n, most int
+	}{{"nodes", n, MaxNodes}, {"edges", edges, MaxEdges}, {"dependences", dependences, MaxEdges}} {
+		if b.n > b.most {
+			c.fault(TooLarge, -1, "", nil, "the list has %d %s, at most %d", b.n, b.what, b.most)
+		}
+	}
+	return len(c.faults) == 0
+}
+
+func (c *checker) node(i int) {
+	n := &c.nodes[i]
+	if n.ID != i {
+		c.fault(WrongID, i, "id", []int{i}, "node %d: id is %d; it is the node's place in the list, counted from 0", i, n.ID)
+	}
+	switch {
+	case i == 0 && n.Operation != "":
+		c.fault(StartHasOperation, 0, "operation", []int{0}, "node 0: operation is %.80q; node 0 is the start and runs none", n.Operation)
+	case i > 0 && n.Operation == "":
+		c.fault(NoOperation, i, "operation", []int{i}, "node %d: operation is missing; only the start, node 0, runs none", i)
+	}
+}
+
+func (c *checker) edges(i int) bool {
+	var seen set
+	lead := true
+	for _, to := range c.nodes[i].To {
+		switch {
+		case to < 0 || to >= len(c.nodes):
+			lead = false
+			c.fault(UnknownNode, i, "to", []int{i}, "node %d: to: there is no node %d; the last is %d", i, to, len(c.nodes)-1)
+		case seen.has(to):
+			c.fault(DoubledEdge, i, "to", []int{i, to}, "node %d: to: node %d is there twice", i, to)
+		default:
+			seen.add(to)
+		}
+	}
+	return lead
+}
+
+func (c *checker) dependences(i int) {
+	var seen set
+	if i == 0 && len(c.nodes[0].Dependences) > 0 {
+		c.fault(UnknownDependence, 0, "dependences", []int{0}, "node 0: dependences: the start runs nothing and depends on nothing")
+		return
+	}
+	for _, d := range c.nodes[i].Dependences {
+		switch {
+		case d < 0 || d >= len(c.nodes):
+			c.fault(UnknownDependence, i, "dependences", []int{i}, "node %d: dependences: there is no node %d; the last is %d", i, d, len(c.nodes)-1)
+		case d == 0:
+			c.fault(UnknownDependence, i, "dependences", []int{i, 0}, "node %d: dependences: node 0 is the start and has no results", i)
+		case d == i:
+			c.fault(UnknownDependence, i, "dependences", []int{i}, "node %d: dependences: it depends on itself", i)
+		case seen.has(d):
+			c.fault(DoubledDependence, i, "dependences", []int{i, d}, "node %d: dependences: node %d is there twice", i, d)
+		default:
+			seen.add(d)
+		}
+	}
+}
+
+// cycles names one cycle of each group of nodes that lead to one another.
+func (c *checker) cycles() {
+	for _, group := range components(c.nodes) {
+		if cycle := cycleThrough(c.nodes, group); cycle != nil {
+			c.fault(Cycle, cycle[0], "to", cycle, "nodes %s are a cycle", join(cycle, " → "))
+		}
+	}
+}
+
+// sources tells of nodes to which no edge leads, and of others that the start does not
+// come to.
+func (c *checker) sources() {
+	var in set
+	for i := range c.nodes {
+		for _, to := range c.nodes[i].To {
+			in.add(to)
+		}
+	}
+	reached := reach(c.nodes, -1)
+	var cut []int
+	for i := 1; i < len(c.nodes); i++ {
+		switch {
+		case !in.has(i):
+			c.fault(SecondSource, i, "", []int{i}, "node %d: no edge leads to it; only the start, node 0, is such a node", i)
+		case !reached.has(i):
+			cut = append(cut, i)
+		}
+	}
+	if len(cut) > 0 {
+		c.fault(Unreachable, cut[0], "", cut, "%s: no path from the start leads there", named(cut))
+	}
+}
+
+// dependencesBefore refuses a dependence that some path to its node passes by: there it
+// would not have run, and the node's outcome would depend on the path.
+func (c *checker) dependencesBefore(before []set) {
+	for i := range c.nodes {
+		for _, d := range c.nodes[i].Dependences {
+			if before[i].has(d) {
+				continue
+			}
+			by := pathAround(c.nodes, i, d)
+			c.fault(DependenceNotOnAPath, i, "dependences", by, "node %d: dependences: node %d does not run on the path %s; a dependence is on every path", i, d, join(by, " → "))
+		}
+	}
+}

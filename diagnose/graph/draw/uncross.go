@@ -1,0 +1,108 @@
+package draw
+
+import (
+	"cmp"
+	"slices"
+)
+
+// sweeps is how often the layers are gone through, down and up: nothing gets better
+// after some.
+const sweeps = 12
+
+// uncross reorders the layers by the mean place of each item's neighbours, and keeps the
+// order with the fewest crossings; of equal ones the earliest, which is nearer to that in
+// which paths are tried.
+func (l *layout) uncross() {
+	best, least := l.order(), l.crossings()
+	for i := range sweeps {
+		if least == 0 {
+			break
+		}
+		if i%2 == 0 {
+			for n := 1; n < len(l.layers); n++ {
+				l.sortLayer(n, func(it *item) []int { return it.up })
+			}
+		} else {
+			for n := len(l.layers) - 2; n >= 0; n-- {
+				l.sortLayer(n, func(it *item) []int { return it.down })
+			}
+		}
+		if c := l.crossings(); c < least {
+			best, least = l.order(), c
+		}
+	}
+	l.layers = best
+}
+
+func (l *layout) order() [][]int {
+	out := make([][]int, len(l.layers))
+	for i := range l.layers {
+		out[i] = slices.Clone(l.layers[i])
+	}
+	return out
+}
+
+// ranks returns the place of each item in its layer.
+func (l *layout) ranks() []int {
+	out := make([]int, len(l.items))
+	for _, layer := range l.layers {
+		for i, it := range layer {
+			out[it] = i
+		}
+	}
+	return out
+}
+
+func (l *layout) sortLayer(n int, neighbours func(*item) []int) {
+	rank := l.ranks()
+	mean := make(map[int]float64, len(l.layers[n]))
+	for i, it := range l.layers[n] {
+		mean[it] = float64(i)
+		if near := neighbours(&l.items[it]); len(near) > 0 {
+			sum := 0
+			for _, other := range near {
+				sum += rank[other]
+			}
+			mean[it] = float64(sum) / float64(len(near))
+		}
+	}
+	slices.SortStableFunc(l.layers[n], func(a, b int) int { return cmp.Compare(mean[a], mean[b]) })
+}
+
+// crossings counts the pairs of edges between neighbouring layers that cross.
+func (l *layout) crossings() int {
+	rank, total := l.ranks(), 0
+	for _, layer := range l.layers {
+		var ends []int // of the edges downwards, by where they begin
+		for _, it := range layer {
+			from := len(ends)
+			for _, below := range l.items[it].down {
+				ends = append(ends, rank[below])
+			}
+			slices.Sort(ends[from:])
+		}
+		total += inversions(ends)
+	}
+	return total
+}
+
+// inversions counts the pairs that are in the wrong order, by merging; it sorts s.
+func inversions(s []int) int {
+	if len(s) < 2 {
+		return 0
+	}
+	left, right := slices.Clone(s[:len(s)/2]), slices.Clone(s[len(s)/2:])
+	n := inversions(left) + inversions(right)
+	i, j := 0, 0
+	for k := range s {
+		if j == len(right) || i < len(left) && left[i] <= right[j] {
+			s[k] = left[i]
+			i++
+		} else {
+			s[k] = right[j]
+			j++
+			n += len(left) - i
+		}
+	}
+	return n
+}

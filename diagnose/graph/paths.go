@@ -1,0 +1,56 @@
+package graph
+
+import (
+	"math/big"
+	"slices"
+)
+
+// Count returns the exact number of paths.
+func (g *Graph) Count() *big.Int { return new(big.Int).Set(g.count[0]) }
+
+// Paths returns the first paths, at most this many, in the order in which they are
+// tried. The start, which is on all of them, is left out.
+func (g *Graph) Paths(most int) [][]int { return g.pathsFrom(nil, 0, most) }
+
+// countPaths goes backwards through the order: a node's paths are those of the nodes it
+// leads to.
+func (g *Graph) countPaths() {
+	g.count = make([]*big.Int, len(g.nodes))
+	for _, n := range slices.Backward(g.order) {
+		sum := new(big.Int)
+		for _, to := range g.nodes[n].To {
+			sum.Add(sum, g.count[to])
+		}
+		if len(g.nodes[n].To) == 0 {
+			sum.SetInt64(1)
+		}
+		g.count[n] = sum
+	}
+}
+
+// pathsFrom returns the first paths that begin with prefix and go on with node n; n is
+// left out where it is the start. Each branch ends in a path, so that the cost is that
+// of what is returned.
+func (g *Graph) pathsFrom(prefix []int, n, most int) [][]int {
+	var out [][]int
+	path := append([]int(nil), prefix...)
+	var walk func(n int)
+	walk = func(n int) {
+		if len(out) >= most {
+			return
+		}
+		if n != 0 {
+			path = append(path, n)
+			defer func() { path = path[:len(path)-1] }()
+		}
+		if len(g.nodes[n].To) == 0 {
+			out = append(out, append([]int(nil), path...))
+			return
+		}
+		for _, to := range g.nodes[n].To {
+			walk(to)
+		}
+	}
+	walk(n)
+	return out
+}

@@ -1,0 +1,161 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"runtime/debug"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// timedOut is why a try was ended.
+type timedOut struct{ after time.Duration }
+
+func (e *timedOut) Error() string { return fmt.Sprintf("did not end within %s", e.after) }
+
+// left is an operation that goes on though its time is up.
+type left struct{ why error }
+
+func (e *left) Error() string { return fmt.Sprintf("%v, and goes on all the same", e.why) }
+func (e *left) Unwrap() error { return e.why }
+
+// panicked is what an operation ended with.
+type panicked struct{ value any }
+
+func (e *panicked) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// errHanging is told where too many operations were left behind.
+var errHanging = errors.New("operations of earlier runs hang, no other is begun")
+
+// attempt runs an operation, again where that is worth a try, and returns how often it
+// ran. Where ctx was done, the error has its cause.
+func (r *Runner) attempt(ctx context.Context, s *Step, in func() *Inputs) (out operation.Output, tries int, err error) {
+	most := uint(s.Retries) + 1
+	if s.Operation.Effect() == operation.Remediate {
+		most = 1
+	}
+	pauses := &backoff.ExponentialBackOff{
+		InitialInterval: orDefault(s.Backoff, time.Second), MaxInterval: orDefault(s.MaxBackoff, 30*time.Second),
+		Multiplier: 2, RandomizationFactor: 0.1,
+	}
+	_, waited := backoff.Retry(ctx, func() (struct{}, error) {
+		if tries++; tries > 1 {
+			r.count(func(st *Stats) { st.Retries++ })
+		}
+		out, err = r.once(ctx, s, in())
+		if err != nil && !worthRetrying(err) {
+			return struct{}{}, backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(pauses), backoff.WithMaxTries(most), backoff.WithMaxElapsedTime(0))
+	if cause := context.Cause(ctx); waited != nil && cause != nil && worthRetrying(err) && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err) // it would have been tried again
+	}
+	return out, tries, err
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+func worthRetrying(err error) bool {
+	for _, as := range []any{new(*operation.Refuted), new(*panicked), new(*left)} {
+		if errors.As(err, as) {
+			return false
+		}
+	}
+	return !errors.Is(err, errHanging)
+}
+
+// once runs an operation in a goroutine of its own, so that one that ignores its context
+// (stuck in the kernel, say) does not hold the run.
+func (r *Runner) once(ctx context.Context, s *Step, in *Inputs) (operation.Output, error) {
+	if r.abandoned.Load() >= int64(r.c.MaxAbandoned) {
+		return operation.Output{}, errHanging
+	}
+	timeout := orDefault(s.Timeout, DefaultTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &timedOut{timeout})
+	defer cancel()
+	type result struct {
+		out operation.Output
+		err error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		var res result
+		returned := false
+		defer func() {
+			if p := recover(); p != nil || !returned { // or it has ended its goroutine
+				in.Log.Error("operation panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				res = result{err: &panicked{p}}
+			}
+			ended <- res
+		}()
+		res.out, res.err = s.Operation.Run(ctx, in)
+		returned = true
+	}()
+	why := func() error { return context.Cause(ctx) }
+	var res result
+	select {
+	case res = <-ended:
+	case <-ctx.Done():
+		grace := time.NewTimer(r.c.Grace)
+		defer grace.Stop()
+		select {
+		case res = <-ended:
+		case <-grace.C:
+			r.abandoned.Add(1)
+			r.count(func(st *Stats) { st.Abandoned++ })
+			go func() { <-ended; r.abandoned.Add(-1) }()
+			return operation.Output{}, &left{why()}
+		}
+	}
+	if res.err != nil && ctx.Err() != nil && !isPanic(res.err) {
+		if _, refuted := errors.AsType[*operation.Refuted](res.err); refuted {
+			return res.out, res.err // it had its answer
+		}
+		if errors.Is(res.err, context.Canceled) || errors.Is(res.err, context.DeadlineExceeded) || errors.Is(res.err, why()) {
+			return res.out, why() // nothing more is said
+		}
+		return res.out, fmt.Errorf("%w: %w", why(), res.err)
+	}
+	return res.out, res.err
+}
+
+func isPanic(err error) bool {
+	_, ok := errors.AsType[*panicked](err)
+	return ok
+}
+
+// inputs makes what one try of a node's operation is given, for itself alone.
+func (e *execution) inputs(id int) *Inputs {
+	node := e.d.Graph.Node(id)
+	in := &Inputs{
+		Parameters: map[string]string{}, Results: map[string]string{},
+		Artifacts: e.r.c.Artifacts(e.d.ID, id),
+		Log:       e.log.With("id", id, "operation", node.Operation),
+	}
+	maps.Copy(in.Parameters, e.d.Parameters)
+	for _, d := range node.Dependences {
+		if rec := e.record(d); rec != nil { // Build has seen to it that it ran
+			maps.Copy(in.Results, rec.Results)
+		}
+	}
+	return in
+}
+
+// noArtifacts takes nothing.
+type noArtifacts struct{}
+
+func (noArtifacts) Create(string) (io.WriteCloser, error) {
+	return nil, operation.ErrArtifactBudget
+}

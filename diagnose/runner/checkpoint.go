@@ -1,0 +1,266 @@
+package runner
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/graph"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// Record is what became of a node.
+type Record struct {
+	ID        int                  `json:"id"`
+	Operation string               `json:"operation"`
+	Repairs   bool                 `json:"repairs,omitempty"` // it is a Remediate
+	State     v1alpha1.ResultState `json:"state"`
+	Reason    string               `json:"reason,omitempty"`
+	Message   string               `json:"message,omitempty"` // one line
+	Verdict   *operation.Verdict   `json:"verdict,omitempty"`
+	// Results are at most MaxResult bytes each and MaxResults together; Truncated says
+	// that they were more.
+	Results   map[string]string `json:"results,omitempty"`
+	Truncated bool              `json:"truncated,omitempty"`
+	Start     time.Time         `json:"start,omitzero"` // of the first try
+	Duration  time.Duration     `json:"duration,omitempty"`
+	Attempts  int               `json:"attempts,omitempty"`
+}
+
+// outcome is what the graph's state machine is told.
+func (r *Record) outcome() graph.Outcome {
+	switch r.State {
+	case v1alpha1.ResultSucceeded:
+		return graph.Succeeded
+	case v1alpha1.ResultFailed, v1alpha1.ResultRefuted:
+		return graph.Failed
+	case v1alpha1.ResultWouldRun, v1alpha1.ResultWithheld:
+		return graph.WouldRun
+	case v1alpha1.ResultUnknown:
+		return graph.Unknown
+	}
+	return "" // none that a checkpoint has: Done refuses it
+}
+
+// checkpoint is a run on the disk: all that it is resumed and reported from.
+type checkpoint struct {
+	Plan    plan      `json:"plan"`
+	Records []Record  `json:"records,omitempty"` // in the order in which nodes ran
+	Begun   *begun    `json:"begun,omitempty"`   // the operation that runs
+	Started time.Time `json:"started"`
+	Final   *final    `json:"final,omitempty"` // nil: the run goes on
+}
+
+// plan is what the run was begun with.
+type plan struct {
+	Nodes      []graph.Node       `json:"nodes"`
+	Effects    []operation.Effect `json:"effects"` // by node, the start's empty
+	Parameters map[string]string  `json:"parameters,omitempty"`
+	Intended   []int              `json:"intended,omitempty"`
+}
+
+// begun is an operation that was begun and has no outcome yet.
+type begun struct {
+	ID     int       `json:"id"`
+	Starts int       `json:"starts"` // how often an agent has begun it
+	At     time.Time `json:"at"`
+}
+
+// final is how a run ended.
+type final struct {
+	Phase   v1alpha1.Phase `json:"phase"`
+	Reason  string         `json:"reason"`
+	Message string         `json:"message,omitempty"`
+	At      time.Time      `json:"at"`
+}
+
+// Bad checkpoints are told as a CheckpointError. Where the diagnosis has a repair that
+// could have been begun, it is not run: its checkpoint stays until a person has looked
+// and [Runner.Forget] is called.
+type CheckpointError struct {
+	Path string
+	Err  error
+}
+
+func (e *CheckpointError) Error() string { return fmt.Sprintf("checkpoint %s: %v", e.Path, e.Err) }
+
+func (e *CheckpointError) Unwrap() error { return e.Err }
+
+const (
+	extension = ".checkpoint"
+	magic     = "kernosis-checkpoint-1 "
+
+	// maxCheckpoint bounds what is read: 256 nodes with 8 KiB of results each, escaped.
+	maxCheckpoint = 32 << 20
+)
+
+// store keeps the checkpoint of one diagnosis.
+type store struct {
+	path  string
+	fault func(Stage)
+}
+
+// load returns nil where there is none. Its errors are CheckpointErrors.
+func (s store) load() (*checkpoint, error) {
+	info, err := os.Stat(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // a run that has not begun is no error
+	}
+	var raw []byte
+	if err == nil && info.Size() > maxCheckpoint {
+		err = fmt.Errorf("%d bytes, at most %d", info.Size(), maxCheckpoint)
+	}
+	if err == nil {
+		raw, err = os.ReadFile(s.path)
+	}
+	var c *checkpoint
+	if err == nil {
+		c, err = decode(raw)
+	}
+	if err != nil {
+		return nil, &CheckpointError{Path: s.path, Err: err}
+	}
+	return c, nil
+}
+
+// encode writes a line with a checksum before the checkpoint: what a disk has changed
+// must not be taken for a run.
+func encode(c *checkpoint) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // six bytes for each < of a stack
+	if err := e.Encode(c); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(b.Bytes())
+	return append([]byte(magic+hex.EncodeToString(sum[:])+"\n"), b.Bytes()...), nil
+}
+
+func decode(raw []byte) (*checkpoint, error) {
+	head, body, found := bytes.Cut(raw, []byte("\n"))
+	want, ours := strings.CutPrefix(string(head), magic)
+	sum := sha256.Sum256(body)
+	switch {
+	case !found || !ours:
+		return nil, errors.New("this is no checkpoint of a diagnosis")
+	case want != hex.EncodeToString(sum[:]):
+		return nil, errors.New("it was damaged: its checksum is another one")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	var c checkpoint
+	if err := d.Decode(&c); err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// save replaces the checkpoint: a kill or a power failure leaves the old or the new one.
+func (s store) save(c *checkpoint) error {
+	raw, err := encode(c)
+	if err != nil {
+		return err
+	}
+	beside := s.path + ".new"
+	f, err := os.OpenFile(beside, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(raw)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(beside)) // a disk that is full needs the room
+	}
+	s.fault(StageWritten)
+	if err := os.Rename(beside, s.path); err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(s.path)); err != nil {
+		return err
+	}
+	s.fault(StageSaved)
+	return nil
+}
+
+// syncDir makes a change of names in a folder survive a power failure.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (r *Runner) store(id string) store {
+	return store{path: filepath.Join(r.c.Dir, id+extension), fault: r.c.Fault}
+}
+
+// Stored is a diagnosis that has a checkpoint.
+type Stored struct {
+	ID         string
+	Ended      bool
+	Nodes      []graph.Node // of its graph
+	Parameters map[string]string
+	Err        error // why the checkpoint can't be read; then nothing else is known
+}
+
+// Stored returns the diagnoses that have checkpoints: those that were interrupted, and
+// those whose end may not have been reported.
+func (r *Runner) Stored() ([]Stored, error) {
+	paths, err := filepath.Glob(filepath.Join(r.c.Dir, "*"+extension)) // sorted
+	if err != nil {
+		return nil, fmt.Errorf("list checkpoints: %w", err)
+	}
+	var out []Stored
+	for _, path := range paths {
+		s := Stored{ID: strings.TrimSuffix(filepath.Base(path), extension)}
+		if !validID(s.ID) {
+			continue
+		}
+		c, err := r.store(s.ID).load()
+		switch {
+		case err != nil:
+			s.Err = err
+		case c == nil:
+			continue // gone since it was listed
+		default:
+			s.Ended, s.Nodes, s.Parameters = c.Final != nil, c.Plan.Nodes, c.Plan.Parameters
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// Forget removes a diagnosis' checkpoint: its end is reported, or it is not wanted any
+// more. One that is being executed can't be forgotten.
+func (r *Runner) Forget(id string) error {
+	if !validID(id) {
+		return fmt.Errorf("id %.140q is none of a diagnosis", id)
+	}
+	if err := r.begin(id); err != nil {
+		return err
+	}
+	defer r.end(id)
+	path := r.store(id).path
+	var errs []error
+	for _, p := range []string{path, path + ".new", path + ".damaged"} {
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("forget diagnosis: %w", err)
+	}
+	return nil
+}

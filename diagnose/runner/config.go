@@ -1,0 +1,167 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// Config is what a [Runner] needs.
+type Config struct {
+	Dir string // of checkpoints, its own; made where it is missing
+	// Gate decides on repairs; nil: none runs, each would.
+	Gate Gate
+	// Intent is told of a repair that is allowed, before it begins: whoever can't note it
+	// returns an error, and the run waits. It may be called again for one that has not
+	// begun. nil: the checkpoint alone has it.
+	Intent func(ctx context.Context, a *Action) error
+	// Artifacts returns where an operation puts its files; nil: it gets none.
+	Artifacts func(diagnosis string, id int) operation.Artifacts
+	// Changed is called with each new state of a run, by the goroutine that executes it.
+	Changed func(*Report)
+	// Grace is how long an operation may take to end once its time is up; 0: 5 s. Then it
+	// is left behind.
+	Grace time.Duration
+	// MaxAbandoned bounds operations that were left behind and still have not ended; 0:
+	// 16. Beyond it none begins.
+	MaxAbandoned int
+	Log          *slog.Logger
+	// Fault is called between effects that a kill can part; for tests.
+	Fault func(Stage)
+}
+
+// Stage is a point in a run, between two effects that a kill can part.
+type Stage string
+
+// Stages, in the order of a node's run.
+const (
+	StageAllowed  Stage = "allowed"  // the gate has allowed a repair
+	StageIntended Stage = "intended" // its intent is told
+	StageWritten  Stage = "written"  // a checkpoint is on the disk, beside the old one
+	StageSaved    Stage = "saved"    // it is in the old one's place
+	StageBegun    Stage = "begun"    // the checkpoint says that the operation begins
+	StageRan      Stage = "ran"      // it has ended, nothing is noted
+	StageNoted    Stage = "noted"    // its outcome is noted, a repair's on the disk
+	StageEnded    Stage = "ended"    // the checkpoint says that the run has ended
+)
+
+// Runner executes diagnoses. Its methods may be called by several goroutines at once.
+type Runner struct {
+	c         Config
+	abandoned atomic.Int64
+
+	mu     sync.Mutex
+	active map[string]bool // IDs that are being executed
+	slots  map[string]*slot
+	stats  Stats
+}
+
+// Stats counts what a [Runner] has done since it was made.
+type Stats struct {
+	Operations map[string]uint64 // runs of nodes that ended, by state
+	Retries    uint64
+	Resumed    uint64 // runs that went on from a checkpoint
+	Unsaved    uint64 // checkpoints that could not be written
+	Corrupt    uint64 // checkpoints that could not be read
+	Abandoned  uint64 // operations left behind so far
+	Hanging    int64  // of these, how many have not ended
+}
+
+// New returns a Runner.
+func New(c Config) (*Runner, error) {
+	if c.Dir == "" {
+		return nil, errors.New("runner: no folder for checkpoints")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Grace == 0 {
+		c.Grace = 5 * time.Second
+	}
+	if c.MaxAbandoned == 0 {
+		c.MaxAbandoned = 16
+	}
+	if c.Gate == nil {
+		c.Gate = observer{}
+	}
+	if c.Fault == nil {
+		c.Fault = func(Stage) {}
+	}
+	if c.Changed == nil {
+		c.Changed = func(*Report) {}
+	}
+	if c.Intent == nil {
+		c.Intent = func(context.Context, *Action) error { return nil }
+	}
+	if c.Artifacts == nil {
+		c.Artifacts = func(string, int) operation.Artifacts { return noArtifacts{} }
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		// A node whose disk has become read-only is one to diagnose.
+		c.Log.Warn("no folder for checkpoints: a restart will begin again, repairs are withheld", "error", err)
+	}
+	return &Runner{c: c, active: map[string]bool{}, slots: map[string]*slot{}, stats: Stats{Operations: map[string]uint64{}}}, nil
+}
+
+// Stats returns what the runner has done so far.
+func (r *Runner) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.stats
+	s.Operations = maps.Clone(r.stats.Operations)
+	s.Hanging = r.abandoned.Load()
+	return s
+}
+
+func (r *Runner) count(f func(*Stats)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.stats)
+}
+
+// observer is the gate where there is none.
+type observer struct{}
+
+func (observer) Allow(context.Context, *Action) (Decision, error) {
+	return Decision{WouldRun, "NoPolicy", "no remediation policy"}, nil
+}
+
+// slot lets one repair of a node run at a time.
+type slot struct {
+	taken chan struct{}
+	users int
+}
+
+// repairSlot waits until no other repair of the node runs. The caller calls release.
+func (r *Runner) repairSlot(ctx context.Context, node string) (release func(), err error) {
+	r.mu.Lock()
+	s := r.slots[node]
+	if s == nil {
+		s = &slot{taken: make(chan struct{}, 1)}
+		r.slots[node] = s
+	}
+	s.users++
+	r.mu.Unlock()
+	leave := func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if s.users--; s.users == 0 {
+			delete(r.slots, node)
+		}
+	}
+	select {
+	case s.taken <- struct{}{}:
+		return func() { <-s.taken; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, fmt.Errorf("wait for another repair: %w", context.Cause(ctx))
+	}
+}

@@ -1,0 +1,268 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/graph"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// Cancelled as the cause of a context ends a run for good. Any other end of the context
+// interrupts it: it goes on when it is executed again.
+type Cancelled struct{ Reason string }
+
+func (c *Cancelled) Error() string { return "cancelled: " + c.Reason }
+
+// ErrActive is returned where the diagnosis is being executed already.
+var ErrActive = errors.New("the diagnosis is being executed already")
+
+// maxStarts is how often an operation is begun that the agent did not survive: one that
+// takes it along (by its memory, say) must not do so forever.
+const maxStarts = 3
+
+// execution is one call of Execute.
+type execution struct {
+	r       *Runner
+	d       *Diagnosis
+	store   store
+	cp      *checkpoint
+	run     *graph.Run
+	dirty   bool  // the checkpoint has what was not yet written
+	unsaved error // why the checkpoint on the disk is not the newest
+	waiting *Waiting
+	running *Record
+	log     *slog.Logger
+}
+
+// Execute runs a diagnosis to its end, or as far as the gate and ctx let it, from where
+// its checkpoint says. A run that has ended is reported again and does nothing.
+//
+// The report is nil only where the error says that nothing could begin. Errors: what is
+// wrong with d; [ErrActive]; a [*CheckpointError]; the cause of ctx where it interrupted
+// the run. A run that fails, waits or is cancelled is no error.
+func (r *Runner) Execute(ctx context.Context, d *Diagnosis) (*Report, error) {
+	if err := d.check(); err != nil {
+		return nil, fmt.Errorf("diagnosis %.140s: %w", d.ID, err)
+	}
+	if err := r.begin(d.ID); err != nil {
+		return nil, fmt.Errorf("diagnosis %s: %w", d.ID, err)
+	}
+	defer r.end(d.ID)
+	e := &execution{r: r, d: d, store: r.store(d.ID), log: r.c.Log.With("diagnosis", d.ID)}
+	if err := e.open(); err != nil {
+		return e.damaged(err), fmt.Errorf("diagnosis %s: %w", d.ID, err)
+	}
+	err := e.loop(ctx)
+	e.flush()
+	rep := e.report()
+	r.c.Changed(rep)
+	return rep, err
+}
+
+func (r *Runner) begin(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.active[id] {
+		return ErrActive
+	}
+	r.active[id] = true
+	return nil
+}
+
+func (r *Runner) end(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.active, id)
+}
+
+// open reads the checkpoint, or makes one.
+func (e *execution) open() error {
+	cp, err := e.store.load()
+	if err != nil {
+		e.r.count(func(s *Stats) { s.Corrupt++ })
+		if e.mayRepair() {
+			return err
+		}
+		// Nothing that ran can have changed anything: it begins again.
+		e.log.Warn("the run begins again, its checkpoint can't be read", "error", err)
+		if err := os.Rename(e.store.path, e.store.path+".damaged"); err != nil {
+			e.log.Warn("the damaged checkpoint is not kept", "error", err)
+		}
+	}
+	want := e.plan()
+	if cp == nil {
+		e.start(want)
+		return nil
+	}
+	return e.resume(cp, want)
+}
+
+func (e *execution) start(p plan) {
+	e.cp = &checkpoint{Plan: p, Started: time.Now()}
+	e.run = graph.NewRun(e.d.Graph, e.d.repairs)
+	e.save()
+}
+
+// resume goes on with what the checkpoint has.
+func (e *execution) resume(cp *checkpoint, want plan) error {
+	want.Intended = cp.Plan.Intended // as it was when the run began
+	same, err := equal(want, cp.Plan)
+	if err != nil {
+		return err
+	}
+	if !same && len(cp.Records) == 0 && cp.Begun == nil && cp.Final == nil {
+		e.start(want) // nothing has run yet
+		return nil
+	}
+	g := e.d.Graph
+	if !same {
+		if g, err = graph.Build(cp.Plan.Nodes); err == nil && len(cp.Plan.Effects) != g.Len() {
+			err = fmt.Errorf("%d effects for %d nodes", len(cp.Plan.Effects), g.Len())
+		}
+		if err != nil {
+			return &CheckpointError{e.store.path, err}
+		}
+	}
+	e.cp, e.run = cp, graph.NewRun(g, cp.Plan.repairs)
+	for i := range cp.Records {
+		if err := e.run.Done(cp.Records[i].ID, cp.Records[i].outcome()); err != nil {
+			return &CheckpointError{e.store.path, err}
+		}
+	}
+	next, goesOn := e.run.Next()
+	if b := cp.Begun; b != nil && (!goesOn || b.ID != next) {
+		return &CheckpointError{e.store.path, fmt.Errorf("node %d was begun, but it is not the next to run", b.ID)}
+	}
+	if cp.Final != nil {
+		return nil
+	}
+	e.r.count(func(s *Stats) { s.Resumed++ })
+	if b := cp.Begun; b != nil && cp.Plan.repairs(b.ID) {
+		rec := e.newRecord(b.ID)
+		rec.State, rec.Reason, rec.Start, rec.Attempts = v1alpha1.ResultUnknown, "Interrupted", b.At, 1
+		rec.Message = "the agent ended while it ran; whether it was done is not known, and it is not done again"
+		e.note(rec)
+	} else if !same {
+		e.finish(v1alpha1.PhaseFailed, v1alpha1.ReasonOperationSetChanged, "the graph, an operation's effect or the parameters have changed since the run began")
+	}
+	return nil
+}
+
+func (e *execution) plan() plan {
+	p := plan{Effects: make([]operation.Effect, e.d.Graph.Len()), Parameters: e.d.Parameters, Intended: e.d.Intended}
+	for id := range e.d.Graph.Len() {
+		p.Nodes = append(p.Nodes, e.d.Graph.Node(id))
+		if id > 0 {
+			p.Effects[id] = e.d.Steps[id].Operation.Effect()
+		}
+	}
+	return p
+}
+
+// equal compares plans as they are on the disk.
+func equal(a, b plan) (bool, error) {
+	rawA, err := json.Marshal(a)
+	if err != nil {
+		return false, err
+	}
+	rawB, err := json.Marshal(b)
+	return string(rawA) == string(rawB), err
+}
+
+func (e *execution) mayRepair() bool {
+	for id := 1; id < e.d.Graph.Len(); id++ {
+		if e.d.repairs(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// loop runs node after node.
+func (e *execution) loop(ctx context.Context) error {
+	for e.cp.Final == nil {
+		id, ok := e.run.Next()
+		if !ok {
+			e.finish(ended(e.run.Result()))
+			break
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			cancelled, ok := errors.AsType[*Cancelled](cause)
+			if !ok {
+				return fmt.Errorf("diagnosis %s: interrupted: %w", e.d.ID, cause)
+			}
+			e.finish(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, oneLine(cancelled.Reason))
+			break
+		}
+		if err := e.node(ctx, id); err != nil {
+			return err
+		}
+		if e.waiting != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// ended says how a run has ended.
+func ended(res graph.Result) (v1alpha1.Phase, string, string) {
+	switch res.End {
+	case graph.PathSucceeded:
+		if res.Withheld != 0 {
+			return v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, fmt.Sprintf("as far as it can be told: the repair of node %d was not made", res.Withheld)
+		}
+		return v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, ""
+	case graph.StoppedAfterRepair:
+		return v1alpha1.PhaseFailed, v1alpha1.ReasonRemediationIncomplete,
+			fmt.Sprintf("node %d has repaired and a later node of its path failed; no other path is tried", res.Repaired)
+	case graph.OutcomeUnknown:
+		return v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown,
+			fmt.Sprintf("whether the repair of node %d was made is not known: a person must look", res.Path[len(res.Path)-1])
+	default:
+		return v1alpha1.PhaseFailed, v1alpha1.ReasonNoPathSucceeded, fmt.Sprintf("paths that failed: %s", res.FailedCount)
+	}
+}
+
+func (e *execution) finish(p v1alpha1.Phase, reason, message string) {
+	e.cp.Final = &final{Phase: p, Reason: reason, Message: message, At: time.Now()}
+	e.cp.Begun = nil
+	e.save()
+	e.r.c.Fault(StageEnded)
+}
+
+// flush writes what is not written yet.
+func (e *execution) flush() {
+	if e.dirty {
+		e.save()
+	}
+}
+
+// save writes the checkpoint, and remembers where it can't.
+func (e *execution) save() {
+	e.dirty = false
+	err := e.store.save(e.cp)
+	if err != nil {
+		e.r.count(func(s *Stats) { s.Unsaved++ })
+		if e.unsaved == nil {
+			e.log.Warn("checkpoint is not written: a restart will go on from an older one, repairs are withheld", "error", err)
+		}
+	}
+	e.unsaved = err
+}
+
+// record returns what became of a node, nil where it has not run.
+func (e *execution) record(id int) *Record {
+	for i := range e.cp.Records {
+		if e.cp.Records[i].ID == id {
+			return &e.cp.Records[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+func TestTheRunWaitsForTheGate(t *testing.T) {
+	for name, c := range map[string]struct {
+		decision runner.Decision
+		err      error
+		intent   error
+		reason   string
+		message  string
+	}{
+		"approval":          {runner.Decision{Verb: runner.Wait, Reason: "AwaitingApproval", Message: "approve plan 9c1e"}, nil, nil, "AwaitingApproval", "approve plan 9c1e"},
+		"the gate is away":  {runner.Decision{}, errors.New("connection refused"), nil, "GateFailed", "connection refused"},
+		"no decision":       {runner.Decision{}, nil, nil, "Waiting", ""},
+		"the API is away":   {runner.Decision{Verb: runner.Allowed}, nil, errors.New("503"), "IntentNotTold", "503"},
+		"an unknown answer": {runner.Decision{Verb: "Perhaps", Reason: "R"}, nil, nil, "R", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s script
+			g := &gate{Decision: c.decision, err: c.err}
+			intent := c.intent
+			r := newRunner(t, runner.Config{Gate: g, Intent: func(context.Context, *runner.Action) error { return intent }})
+			d := s.diagnosis(t, "a", hungTask()...)
+			rep := execute(t, r, d)
+			want(t, rep, v1alpha1.PhaseRunning, "", "1 Succeeded, 2 Refuted, 3 Succeeded, 4 AwaitingApproval")
+			if rep.Waiting == nil || *rep.Waiting != (runner.Waiting{ID: 4, Reason: c.reason, Message: c.message}) {
+				t.Errorf("%+v", rep.Waiting)
+			}
+			// It is asked again, and what ran does not run again.
+			g.Decision, g.err, intent = runner.Decision{Verb: runner.Allowed}, nil, nil
+			rep = execute(t, r, d)
+			want(t, rep, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded")
+			if got := fmt.Sprint(s.runs(), len(g.asked)); got != "[1 2 3 4 5] 2" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+func TestWithheld(t *testing.T) {
+	var s script
+	g := &gate{Decision: runner.Decision{Verb: runner.Withheld, Reason: "BudgetExhausted", Message: "2 of 2 nodes"}}
+	rep := execute(t, newRunner(t, runner.Config{Gate: g}), s.diagnosis(t, "a", hungTask()...))
+	want(t, rep, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Withheld, 5 WouldRun")
+	if rec := record(rep, 4); rec.Reason != "BudgetExhausted" || rec.Message != "2 of 2 nodes" || rep.Message == "" {
+		t.Errorf("%+v", rec)
+	}
+}
+
+// Two diagnoses of a node never repair it at the same time, and the gate is asked when
+// the first repair is done.
+func TestOneRepairOfANodeAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inside, most atomic.Int32
+		s := script{behave: behaviour{1: func(context.Context, *runner.Inputs) (operation.Output, error) {
+			most.Store(max(most.Load(), inside.Add(1)))
+			time.Sleep(time.Second)
+			inside.Add(-1)
+			return operation.Output{}, nil
+		}}}
+		g := allow()
+		r := newRunner(t, runner.Config{Gate: g})
+		ended := make(chan *runner.Report)
+		begin := func(id, node string) {
+			d := s.diagnosis(t, id, ": 1", "repair-a:")
+			d.Node = node
+			go func() {
+				rep, err := r.Execute(t.Context(), d)
+				if err != nil {
+					t.Error(err)
+				}
+				ended <- rep
+			}()
+		}
+		began := time.Now()
+		for i := range 4 {
+			begin(fmt.Sprint("same", i), "n7")
+		}
+		for range 4 {
+			want(t, <-ended, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded")
+		}
+		if took := time.Since(began); most.Load() != 1 || took != 4*time.Second {
+			t.Errorf("%d repairs at a time, %v", most.Load(), took)
+		}
+		most.Store(0)
+		began = time.Now()
+		begin("other1", "n1")
+		begin("other2", "n2")
+		<-ended
+		<-ended
+		if took := time.Since(began); most.Load() != 2 || took != time.Second {
+			t.Errorf("other nodes: %d repairs at a time, %v", most.Load(), took)
+		}
+		// One that waits for another is cancelled at once.
+		begin("long", "n7")
+		synctest.Wait()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, &runner.Cancelled{Reason: "not needed"})
+		defer cancel()
+		rep, err := r.Execute(ctx, s.diagnosis(t, "short", ": 1", "repair-a:"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, rep, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, "")
+		<-ended
+	})
+}

@@ -1,0 +1,189 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// Errors of [Pool.Submit].
+var (
+	ErrFull   = errors.New("too many diagnoses wait")
+	ErrQueued = errors.New("the diagnosis waits or runs already")
+	ErrClosed = errors.New("no more diagnoses are taken")
+)
+
+// PoolConfig is what a [Pool] needs.
+type PoolConfig struct {
+	Workers int // diagnoses that run at a time; 0: 4
+	PerNode int // of these, on one node; 0: as many as Workers
+	Queue   int // that wait for a worker; 0: 100
+	// Execute runs one: [Runner.Execute].
+	Execute func(ctx context.Context, d *Diagnosis) (*Report, error)
+	// Done is told what Execute returned, by the worker; nil: nobody is.
+	Done func(d *Diagnosis, rep *Report, err error)
+}
+
+// Pool runs diagnoses in the order in which they come, as many at a time as it may. Its
+// methods may be called by several goroutines at once.
+type Pool struct {
+	c PoolConfig
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and made anew with each change
+	queue   []*Diagnosis
+	running map[string]*job
+	onNode  map[string]int
+	closed  bool
+	stats   PoolStats
+}
+
+type job struct {
+	d      *Diagnosis
+	cancel context.CancelCauseFunc
+}
+
+// PoolStats counts what a [Pool] has done since it was made.
+type PoolStats struct {
+	Waiting, Running          int
+	Taken, Refused, Cancelled uint64 // by Submit; by Submit, as it was full; by Cancel
+	Ended                     uint64 // calls of Execute that returned
+}
+
+// NewPool returns a pool that runs nothing before [Pool.Run].
+func NewPool(c PoolConfig) *Pool {
+	if c.Workers == 0 {
+		c.Workers = 4
+	}
+	if c.PerNode == 0 {
+		c.PerNode = c.Workers
+	}
+	if c.Queue == 0 {
+		c.Queue = 100
+	}
+	if c.Done == nil {
+		c.Done = func(*Diagnosis, *Report, error) {}
+	}
+	return &Pool{c: c, changed: make(chan struct{}), running: map[string]*job{}, onNode: map[string]int{}}
+}
+
+// Submit takes a diagnosis to run. What it does not take is counted and told.
+func (p *Pool) Submit(d *Diagnosis) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return ErrClosed
+	case p.running[d.ID] != nil || slices.ContainsFunc(p.queue, func(q *Diagnosis) bool { return q.ID == d.ID }):
+		return ErrQueued
+	case len(p.queue) >= p.c.Queue:
+		p.stats.Refused++
+		return ErrFull
+	}
+	p.stats.Taken++
+	p.queue = append(p.queue, d)
+	p.wake()
+	return nil
+}
+
+// Cancel ends a diagnosis that waits or runs, for good: one that waits is executed with
+// a context that is cancelled, so that its checkpoint says so. It reports whether there
+// is one.
+func (p *Pool) Cancel(id, reason string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if j := p.running[id]; j != nil {
+		p.stats.Cancelled++
+		j.cancel(&Cancelled{reason})
+		return true
+	}
+	i := slices.IndexFunc(p.queue, func(q *Diagnosis) bool { return q.ID == id })
+	if i < 0 {
+		return false
+	}
+	p.stats.Cancelled++
+	d := *p.queue[i]
+	d.cancelled = &Cancelled{reason}
+	p.queue[i] = &d
+	return true
+}
+
+// Run runs what is submitted until ctx is done, and returns when all workers have ended.
+// What waits then is not run; its checkpoints, if it has any, are found by
+// [Runner.Stored]. It is called once.
+func (p *Pool) Run(ctx context.Context) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	for {
+		p.mu.Lock()
+		d := p.next()
+		changed := p.changed
+		if d != nil && ctx.Err() == nil {
+			p.begin(ctx, d, &workers)
+			p.mu.Unlock()
+			continue
+		}
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			p.mu.Lock()
+			p.closed = true
+			p.mu.Unlock()
+			return
+		}
+	}
+}
+
+// next returns the first that waits and may run now. The lock is held.
+func (p *Pool) next() *Diagnosis {
+	if len(p.running) >= p.c.Workers {
+		return nil
+	}
+	for _, d := range p.queue {
+		if p.onNode[d.Node] < p.c.PerNode {
+			return d
+		}
+	}
+	return nil
+}
+
+// begin takes a diagnosis off the queue and runs it. The lock is held.
+func (p *Pool) begin(ctx context.Context, d *Diagnosis, workers *sync.WaitGroup) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if d.cancelled != nil {
+		cancel(d.cancelled)
+	}
+	p.queue = slices.DeleteFunc(p.queue, func(q *Diagnosis) bool { return q == d })
+	p.running[d.ID] = &job{d, cancel}
+	p.onNode[d.Node]++
+	workers.Go(func() {
+		defer cancel(nil)
+		rep, err := p.c.Execute(ctx, d)
+		p.mu.Lock()
+		delete(p.running, d.ID)
+		if p.onNode[d.Node]--; p.onNode[d.Node] == 0 {
+			delete(p.onNode, d.Node)
+		}
+		p.stats.Ended++
+		p.wake()
+		p.mu.Unlock()
+		p.c.Done(d, rep, err)
+	})
+}
+
+// wake tells Run of a change. The lock is held.
+func (p *Pool) wake() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Stats returns what the pool has done so far.
+func (p *Pool) Stats() PoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Waiting, s.Running = len(p.queue), len(p.running)
+	return s
+}

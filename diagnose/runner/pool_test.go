@@ -1,0 +1,184 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+// busy counts what runs at a time, in all and on each node. A diagnosis takes a second.
+type busy struct {
+	mu     sync.Mutex
+	now    map[string]int
+	all    int
+	most   int
+	node   int // most on one node
+	order  []string
+	causes map[string]error
+}
+
+func (b *busy) execute(ctx context.Context, d *runner.Diagnosis) (*runner.Report, error) {
+	b.mu.Lock()
+	b.order = append(b.order, d.ID)
+	b.all++
+	b.now[d.Node]++
+	b.most, b.node = max(b.most, b.all), max(b.node, b.now[d.Node])
+	b.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all--
+	b.now[d.Node]--
+	b.causes[d.ID] = context.Cause(ctx)
+	return nil, context.Cause(ctx)
+}
+
+// cause is why a diagnosis ended; nil: it did so by itself, or has not begun.
+func (b *busy) cause(id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.causes[id]
+}
+
+func newBusy() *busy { return &busy{now: map[string]int{}, causes: map[string]error{}} }
+
+func TestPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBusy()
+		ended := 0
+		p := runner.NewPool(runner.PoolConfig{Workers: 3, PerNode: 2, Queue: 9, Execute: b.execute, Done: func(*runner.Diagnosis, *runner.Report, error) {
+			b.mu.Lock()
+			ended++
+			b.mu.Unlock()
+		}})
+		submit := func(id, node string) error { return p.Submit(&runner.Diagnosis{ID: id, Node: node}) }
+		for i := range 9 {
+			node := "a"
+			if i == 5 || i == 8 {
+				node = "b"
+			}
+			if err := submit(fmt.Sprint(i), node); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := submit("9", "a"); !errors.Is(err, runner.ErrFull) {
+			t.Errorf("a tenth: %v", err)
+		}
+		if err := submit("3", "a"); !errors.Is(err, runner.ErrQueued) {
+			t.Errorf("one that waits: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		began := time.Now()
+		go func() { p.Run(ctx); close(stopped) }()
+		synctest.Wait()
+		if st := p.Stats(); st.Running != 3 || st.Waiting != 6 || st.Taken != 9 || st.Refused != 1 {
+			t.Errorf("%+v", st)
+		}
+		if err := submit("0", "a"); !errors.Is(err, runner.ErrQueued) {
+			t.Errorf("one that runs: %v", err)
+		}
+		time.Sleep(4500 * time.Millisecond)
+		synctest.Wait()
+		if st := p.Stats(); st.Ended != 9 || ended != 9 || st.Running != 0 {
+			t.Errorf("%+v after %v", st, time.Since(began))
+		}
+		// The third place is for another node: 5 goes before 2.
+		if !slices.Equal(slices.Sorted(slices.Values(b.order[:3])), []string{"0", "1", "5"}) || b.most != 3 || b.node != 2 {
+			t.Errorf("order %v, %d at a time, %d on a node", b.order, b.most, b.node)
+		}
+		// What runs at the end is interrupted, what waits is not run.
+		for i := range 6 {
+			if err := submit(fmt.Sprint("late", i), "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		cancel()
+		<-stopped
+		if len(b.order) != 11 || b.cause("late0") == nil || submit("x", "a") != runner.ErrClosed { //nolint:errorlint // as it is
+			t.Errorf("ran %v, %v", b.order, b.causes)
+		}
+	})
+}
+
+func TestPoolCancels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBusy()
+		p := runner.NewPool(runner.PoolConfig{Workers: 1, Execute: b.execute})
+		for _, id := range []string{"runs", "waits", "other"} {
+			if err := p.Submit(&runner.Diagnosis{ID: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stopped := make(chan struct{})
+		go func() { p.Run(ctx); close(stopped) }()
+		synctest.Wait()
+		if !p.Cancel("waits", "spec.cancel") || !p.Cancel("runs", "deleted") || p.Cancel("nobody", "x") {
+			t.Error("what is cancelled is not known")
+		}
+		synctest.Wait()
+		for id, want := range map[string]string{"runs": "cancelled: deleted", "waits": "cancelled: spec.cancel"} {
+			if err := b.cause(id); err == nil || err.Error() != want {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if st := p.Stats(); st.Cancelled != 2 || st.Ended != 3 || b.cause("other") != nil {
+			t.Errorf("%+v, %v", st, b.causes)
+		}
+		cancel()
+		<-stopped
+	})
+}
+
+// A pool and a runner together: each diagnosis is executed, and one that waits for the
+// gate holds no worker.
+func TestPoolOfARunner(t *testing.T) {
+	var s script
+	s.behave = behaviour{2: func(context.Context, *runner.Inputs) (operation.Output, error) { return operation.Output{}, nil }}
+	r := newRunner(t, runner.Config{Gate: &gate{Decision: runner.Decision{Verb: runner.Wait, Reason: "AwaitingApproval"}}})
+	reports := make(chan *runner.Report, 20)
+	p := runner.NewPool(runner.PoolConfig{Workers: 2, Execute: r.Execute, Done: func(_ *runner.Diagnosis, rep *runner.Report, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		reports <- rep
+	}})
+	for i := range 20 {
+		lines := []string{": 1", "collect-a: 2", "collect-b:"}
+		if i%2 == 0 {
+			lines = []string{": 1", "collect-a: 2", "repair-b:"}
+		}
+		if err := p.Submit(s.diagnosis(t, fmt.Sprint("d", i), lines...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() { p.Run(ctx); close(stopped) }()
+	phases := map[v1alpha1.Phase]int{}
+	for range 20 {
+		phases[(<-reports).Phase]++
+	}
+	cancel()
+	<-stopped
+	if phases[v1alpha1.PhaseSucceeded] != 10 || phases[v1alpha1.PhaseRunning] != 10 {
+		t.Error(phases)
+	}
+}

@@ -1,0 +1,195 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/graph"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+// memoryDir is a folder whose files need no disk, where there is one.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "kernosis-runner-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// randomDiagnosis has up to eleven nodes whose outcomes depend on a seed and on the
+// results of their dependences, and on nothing else. ran counts.
+func randomDiagnosis(t *testing.T, seed uint64, ran map[int]int) *runner.Diagnosis {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 9))
+	nodes := make([]graph.Node, 3+rnd.IntN(9))
+	for i := range nodes {
+		nodes[i] = graph.Node{ID: i}
+		if i == 0 {
+			continue
+		}
+		nodes[i].Operation = fmt.Sprint("op", i)
+		always := rnd.IntN(i)
+		for from := range i {
+			if from == always || rnd.IntN(4) == 0 {
+				nodes[from].To = append(nodes[from].To, i)
+			}
+		}
+	}
+	g, err := graph.Build(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes {
+		nodes[i].Dependences = g.AlwaysBefore(i)
+	}
+	if g, err = graph.Build(nodes); err != nil {
+		t.Fatal(err)
+	}
+	d := &runner.Diagnosis{ID: "a", Graph: g, Steps: make([]runner.Step, g.Len())}
+	fails := rnd.Uint64N(160)
+	for id := 1; id < g.Len(); id++ {
+		effect := []operation.Effect{operation.Collect, operation.Check, operation.Remediate}[rnd.IntN(3)]
+		d.Steps[id].Operation = &op{effect, func(_ context.Context, in *runner.Inputs) (operation.Output, error) {
+			ran[id]++
+			h := fnv.New64a()
+			fmt.Fprint(h, seed, id, in.Results)
+			sum := h.Sum64()
+			if sum>>32%256 < fails {
+				return operation.Output{}, errors.New("fails")
+			}
+			return operation.Output{Results: map[string]string{fmt.Sprint("of", id): fmt.Sprint(sum)}}, nil
+		}}
+	}
+	return d
+}
+
+func outcome(rep *runner.Report) string {
+	return fmt.Sprint(rep.Phase, rep.Reason, " ", states(rep), " ", rep.Path, rep.Failed, rep.FailedCount)
+}
+
+// Every checkpoint that a run writes is gone on with by another runner. It ends the same
+// way, or with a repair of which nobody knows; what had ended does not run again.
+func TestEveryCheckpointIsGoneOnWith(t *testing.T) {
+	dir, unknown, checkpoints := memoryDir(t), 0, 0
+	for seed := range uint64(120) {
+		ran := map[int]int{}
+		first := filepath.Join(dir, fmt.Sprint(seed))
+		path := filepath.Join(first, "a.checkpoint")
+		var snapshots [][]byte
+		var before []map[int]int // what had run
+		r := newRunner(t, runner.Config{Dir: first, Gate: allow(), Fault: func(s runner.Stage) {
+			if s != runner.StageSaved {
+				return
+			}
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Error(err)
+			}
+			snapshots = append(snapshots, raw)
+			before = append(before, mapCopy(ran))
+		}})
+		whole := execute(t, r, randomDiagnosis(t, seed, ran))
+		for _, n := range ran {
+			if n != 1 {
+				t.Fatalf("seed %d: ran %v", seed, ran)
+			}
+		}
+		for i, raw := range snapshots {
+			checkpoints++
+			second := filepath.Join(first, fmt.Sprint(i))
+			if err := os.MkdirAll(second, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(second, "a.checkpoint"), raw, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			again := map[int]int{}
+			d := randomDiagnosis(t, seed, again)
+			rep := execute(t, newRunner(t, runner.Config{Dir: second, Gate: allow()}), d)
+			var saved struct {
+				Begun *struct{ ID int }
+			}
+			if err := json.Unmarshal([]byte(strings.SplitN(string(raw), "\n", 2)[1]), &saved); err != nil {
+				t.Fatal(err)
+			}
+			underWay := saved.Begun != nil && d.Steps[saved.Begun.ID].Operation.Effect() == operation.Remediate
+			switch {
+			case underWay && (rep.Phase != v1alpha1.PhaseUnknown || len(again) > 0):
+				t.Errorf("seed %d, checkpoint %d: a repair was under way, yet %s, ran %v", seed, i, outcome(rep), again)
+			case !underWay && outcome(rep) != outcome(whole):
+				t.Errorf("seed %d, checkpoint %d: ended\n%s\nwithout interruption\n%s", seed, i, outcome(rep), outcome(whole))
+			}
+			if underWay {
+				unknown++
+			}
+			for id, n := range again {
+				repair := d.Steps[id].Operation.Effect() == operation.Remediate
+				if n > 1 || before[i][id] > 0 && repair {
+					t.Errorf("seed %d, checkpoint %d: node %d ran again", seed, i, id)
+				}
+			}
+		}
+	}
+	if unknown < 50 || checkpoints < 500 {
+		t.Errorf("%d checkpoints, in %d a repair was under way", checkpoints, unknown)
+	}
+}
+
+func mapCopy(m map[int]int) map[int]int {
+	out := map[int]int{}
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+// Whatever a checkpoint says, as long as its checksum is right: a run that goes on with it
+// does not panic, and makes no repair that it says is under way.
+func FuzzCheckpoint(f *testing.F) {
+	dir, err := os.MkdirTemp("/dev/shm", "kernosis-runner-")
+	if err != nil {
+		dir = f.TempDir()
+	}
+	f.Cleanup(func() { os.RemoveAll(dir) })
+	var seeds script
+	r := newRunner(f, runner.Config{Dir: dir, Gate: allow(), Fault: func(s runner.Stage) {
+		if raw, err := os.ReadFile(filepath.Join(dir, "a.checkpoint")); s == runner.StageSaved && err == nil {
+			f.Add(raw[slices.Index(raw, '\n')+1:])
+		}
+	}})
+	execute(f, r, seeds.diagnosis(f, "a", hungTask()...))
+	f.Add([]byte(`{"plan":{"nodes":[{"ID":0,"To":[1]},{"ID":1,"Operation":"x"}],"effects":["","Remediate"]},"begun":{"id":1,"starts":1}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if err := os.WriteFile(filepath.Join(dir, "a.checkpoint"), withChecksum(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var s script
+		r := newRunner(t, runner.Config{Dir: dir, Gate: allow()})
+		rep, err := r.Execute(t.Context(), s.diagnosis(t, "a", hungTask()...))
+		if rep == nil || err == nil && !rep.Phase.Ended() && rep.Reason == "" {
+			t.Fatalf("%+v, %v", rep, err)
+		}
+		var st v1alpha1.DiagnosisStatus
+		rep.Status(&st)
+		var saved struct {
+			Begun *struct{ ID int }
+		}
+		if json.Unmarshal(body, &saved) == nil && saved.Begun != nil && saved.Begun.ID == 4 && slices.Contains(s.runs(), 4) {
+			t.Errorf("the repair was made again: %s", body)
+		}
+	})
+}
