@@ -27,7 +27,8 @@ var mayImport = map[string][]string{
 	"collector/logs":       {"collector/hostfs"},
 	"collector/logsource":  {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs"},
 	"collector/hostfs":     {"collector/event"},
-	"collector/plugin":     {"collector/event", "collector/hostfs"},
+	"collector/plugin":     {"collector/event", "collector/hostfs", "collector/process"},
+	"collector/process":    {"collector/hostfs"},
 	"detector":             {"collector/event", "collector/logpattern", "detector/problem"},
 	"detector/problem":     {"collector/event"},
 	"detector/ruletest":    {"collector/event", "detector/problem", "detector"},
@@ -59,8 +60,8 @@ var mayImport = map[string][]string{
 	// What finds causes.
 	"diagnose/api":       {},
 	"diagnose/graph":     {},
-	"diagnose/artifact":  {"diagnose/operation"},
-	"diagnose/operation": {"collector/event", "collector/hostfs"},
+	"diagnose/artifact":  {"collector/event", "diagnose/operation"},
+	"diagnose/operation": {"collector/event", "collector/hostfs", "collector/process"},
 	"diagnose/runner":    {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
 	// Only tests import these.
