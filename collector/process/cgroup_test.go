@@ -48,7 +48,15 @@ func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	if n := strings.Count(log.String(), "programs run without a control group"); n != 1 || !strings.Contains(log.String(), "bad file descriptor") {
 		t.Errorf("log: %s", log.String())
 	}
-	p := Program{Path: "/no/such", Timeout: patience, Group: &Group{fd: int(dir.Fd()), log: g.log}}
+	p := Program{Path: script(t, "echo ran"), Timeout: patience, Strict: true, Group: &Group{of: g.of, fd: g.fd, log: g.log}}
+	if o := p.Run(t.Context()); o.Err == nil || o.Stdout != nil {
+		t.Errorf("it ran without its group: %v %q", o.Err, o.Stdout)
+	}
+	p.Group = g // known to be unusable by now
+	if o := p.Run(t.Context()); o.Err == nil || o.Stdout != nil {
+		t.Errorf("it ran without its group: %v %q", o.Err, o.Stdout)
+	}
+	p = Program{Path: "/no/such", Timeout: patience, Group: &Group{fd: int(dir.Fd()), log: g.log}}
 	if o := p.Run(t.Context()); !errors.Is(o.Err, fs.ErrNotExist) || p.Group.disabled.Load() {
 		t.Errorf("%v", o.Err)
 	}

@@ -60,6 +60,8 @@ type Program struct {
 	Confined bool
 
 	Group *Group // nil: none
+	// Strict: it is not run where that can't be in its Group.
+	Strict bool
 }
 
 // Outcome is how a Program has ended.
@@ -115,10 +117,13 @@ type process struct {
 func (p *Program) start() (*process, error) {
 	fd, ok := p.Group.enter()
 	if !ok {
+		if p.Strict {
+			return nil, errors.New("its control group can't be entered")
+		}
 		return p.fork(-1)
 	}
 	run, err := p.fork(fd)
-	if err == nil || errors.Is(err, unix.ETXTBSY) {
+	if err == nil || p.Strict || errors.Is(err, unix.ETXTBSY) {
 		return run, err // being written just now: a second try may succeed
 	}
 	// clone3 with a control group may be forbidden (seccomp), whatever the program

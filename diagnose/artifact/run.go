@@ -8,7 +8,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -95,6 +98,27 @@ func (r *Run) Create(name string) (io.WriteCloser, error) {
 	}
 	r.files[name] = newFile(r, name, f)
 	return r.files[name], nil
+}
+
+// Of returns the artifacts of one node of the graph. Their names begin with its number,
+// and a second one of a name, of another try, is numbered: 3-stacks.txt, 3-stacks-2.txt.
+func (r *Run) Of(node int) operation.Artifacts { return ofNode{r, strconv.Itoa(node) + "-"} }
+
+type ofNode struct {
+	r      *Run
+	prefix string
+}
+
+func (o ofNode) Create(name string) (io.WriteCloser, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	w, err := o.r.Create(o.prefix + name)
+	ext := path.Ext(name)
+	for i := 2; errors.Is(err, fs.ErrExist) && i <= maxArtifacts; i++ {
+		w, err = o.r.Create(o.prefix + strings.TrimSuffix(name, ext) + "-" + strconv.Itoa(i) + ext)
+	}
+	return w, err
 }
 
 // create makes the file that an artifact is written to. On a full disk artifacts of

@@ -267,6 +267,29 @@ func TestBudget(t *testing.T) {
 	_ = w.Close()
 }
 
+func TestArtifactsOfANode(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir()})
+	r := begin(t, s, "d")
+	for _, name := range []string{"stacks.txt", "stacks.txt", "plain", "plain", "stacks.txt"} {
+		w, err := r.Of(3).Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Close()
+	}
+	var names []string
+	for _, a := range s.List("d") {
+		names = append(names, a.Name)
+	}
+	if d := cmp.Diff([]string{"3-plain", "3-plain-2", "3-stacks-2.txt", "3-stacks-3.txt", "3-stacks.txt"}, names); d != "" {
+		t.Error(d)
+	}
+	if w, err := r.Of(3).Create("../x"); err == nil {
+		_ = w.Close()
+		t.Error("../x is taken for a name")
+	}
+}
+
 func TestManyArtifacts(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	r := begin(t, s, "d")
