@@ -8,8 +8,10 @@ import (
 // All returns the built-in operations, sorted by name.
 func All(h Host) []Builtin {
 	all := []Builtin{
+		CheckRuntimeUnhealthy(h),
 		CheckUnitFailed(h),
 		RestartUnit(h),
+		RuntimeHealth(h),
 		SystemdUnit(h),
 	}
 	slices.SortFunc(all, func(a, b Builtin) int { return cmp.Compare(a.Name, b.Name) })
