@@ -10,6 +10,7 @@ func All(h Host) []Builtin {
 	all := []Builtin{
 		CheckRuntimeUnhealthy(h),
 		CheckUnitFailed(h),
+		DNSLookup(h),
 		RestartUnit(h),
 		RuntimeHealth(h),
 		SystemdUnit(h),
