@@ -11,9 +11,11 @@ func All(h Host) []Builtin {
 		CheckRuntimeUnhealthy(h),
 		CheckUnitFailed(h),
 		DNSLookup(h),
+		Pprof(h),
 		RestartUnit(h),
 		RuntimeHealth(h),
 		SystemdUnit(h),
+		Webhook(h),
 	}
 	slices.SortFunc(all, func(a, b Builtin) int { return cmp.Compare(a.Name, b.Name) })
 	return all
