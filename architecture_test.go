@@ -27,7 +27,8 @@ var mayImport = map[string][]string{
 	"collector/logs":       {"collector/hostfs"},
 	"collector/logsource":  {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs"},
 	"collector/hostfs":     {"collector/event"},
-	"collector/plugin":     {"collector/event", "collector/hostfs"},
+	"collector/plugin":     {"collector/event", "collector/hostfs", "collector/process"},
+	"collector/process":    {"collector/hostfs"},
 	"detector":             {"collector/event", "collector/logpattern", "detector/problem"},
 	"detector/problem":     {"collector/event"},
 	"detector/ruletest":    {"collector/event", "detector/problem", "detector"},
@@ -59,11 +60,11 @@ var mayImport = map[string][]string{
 	// What finds causes.
 	"diagnose/api":       {},
 	"diagnose/graph":     {},
-	"diagnose/artifact":  {"diagnose/operation"},
-	"diagnose/operation": {"collector/event", "collector/hostfs"},
 	"diagnose/yamldoc":   {"collector/event"},
 	"diagnose/manifest":  {"deploy/crds", "diagnose/api", "diagnose/yamldoc"},
 	"diagnose/convert":   {"collector/event", "diagnose/api", "diagnose/manifest", "diagnose/yamldoc"},
+	"diagnose/artifact":  {"collector/event", "diagnose/operation"},
+	"diagnose/operation": {"collector/event", "collector/hostfs", "collector/process"},
 	"diagnose/runner":    {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
 	// Definitions of the API's kinds, made from diagnose/api.

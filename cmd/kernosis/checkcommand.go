@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernosis/kernosis/collector/plugin"
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // Exit codes of a check program, those of node-problem-detector.
@@ -90,7 +90,7 @@ func program(ctx context.Context, limit time.Duration, name string, args ...stri
 	if err != nil {
 		return "", err
 	}
-	p := plugin.Program{Path: path, Args: args, Timeout: limit, Env: plainEnviron()}
+	p := process.Program{Path: path, Args: args, Timeout: limit, Env: plainEnviron()}
 	o := p.Run(ctx)
 	switch {
 	case o.Err != nil:

@@ -20,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/collector/plugin"
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/collector/systemstats"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
@@ -69,7 +70,7 @@ func newChecks(set *npd.Set, m *metrics.Metrics, log *slog.Logger, observe func(
 	if err != nil {
 		return nil, fmt.Errorf("checks: %w", err)
 	}
-	group, err := plugin.OwnCgroup()
+	group, err := process.OwnCgroup()
 	if err != nil {
 		log.Info("checks run without control groups of their own", "reason", err)
 	}

@@ -1,22 +1,21 @@
 package plugin
 
 import (
-	"bytes"
 	"errors"
-	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // parent returns a control group for a test's groups.
 func parent(t *testing.T) string {
 	t.Helper()
-	own, err := OwnCgroup()
+	own, err := process.OwnCgroup()
 	if err != nil {
 		t.Skipf("no control group may be made here: %v", err)
 	}
@@ -63,8 +62,8 @@ func TestProcessesOfACheckAreBounded(t *testing.T) {
 	if r.Status != Unknown || r.Duration > patience/2 {
 		t.Errorf("%+v", r)
 	}
-	if counted := !hasPids(dir); counted && !errors.Is(r.Err, ErrProcesses) {
-		t.Errorf("error %v, want %v", r.Err, ErrProcesses)
+	if counted := !hasPids(dir); counted && !errors.Is(r.Err, process.ErrProcesses) {
+		t.Errorf("error %v, want %v", r.Err, process.ErrProcesses)
 	}
 	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
 }
@@ -96,60 +95,7 @@ func TestControlGroupIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestControlGroupThatCannotBeEntered takes a folder that is none for one.
-func TestControlGroupThatCannotBeEntered(t *testing.T) {
-	dir, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
-	var log bytes.Buffer
-	g := &group{dir: dir.Name(), fd: int(dir.Fd()), log: slog.New(slog.NewTextHandler(&log, nil))}
-	for range 2 {
-		p := Program{Path: script(t, "echo ran"), Timeout: patience, group: g}
-		if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "ran\n" {
-			t.Errorf("%v %q", o.Err, o.Stdout)
-		}
-	}
-	if n := strings.Count(log.String(), "checks run without a control group"); n != 1 || !strings.Contains(log.String(), "bad file descriptor") {
-		t.Errorf("log: %s", log.String())
-	}
-	p := Program{Path: "/no/such", Timeout: patience, group: &group{fd: int(dir.Fd()), log: g.log}}
-	if o := p.Run(t.Context()); !errors.Is(o.Err, fs.ErrNotExist) || p.group.disabled.Load() {
-		t.Errorf("%v", o.Err)
-	}
-}
-
 func hasPids(dir string) bool {
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	return err == nil && strings.Contains(string(b), "pids")
-}
-
-func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
-	dir, mark := parent(t), mark(t)
-	old := groupDir(dir, "t")
-	groups, err := openGroups(old, 3, 10, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := Program{Path: script(t, "sleep 1000 >/dev/null 2>&1"), Timeout: patience, group: groups[2]}
-	left, err := p.start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	until(t, "start", func() bool { return marked(t, mark) == 2 })
-	results := make(chan Result, 1)
-	run(t, Config{Name: "t", Spread: 1, Cgroup: dir, Checks: []Check{{Name: "c", Path: script(t, "echo new")}}}, results)
-	if r := <-results; r.Message != "new" {
-		t.Errorf("%+v", r)
-	}
-	<-left.exited
-	close(left.release)
-	<-left.ended
-	left.stdout.close()
-	left.stderr.close()
-	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
-	for _, g := range groups {
-		_ = os.NewFile(uintptr(g.fd), "").Close()
-	}
 }

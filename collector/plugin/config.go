@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // The values that settings have unless given: those of node-problem-detector.
@@ -25,7 +27,7 @@ const (
 	DefaultMaxProcesses = 512
 
 	// maxOutput bounds what is kept of each stream, as in node-problem-detector.
-	maxOutput = 4 << 10
+	maxOutput = process.DefaultKeep
 )
 
 // Config is a set of checks with what they have in common. A zero value of a
@@ -49,7 +51,7 @@ type Config struct {
 	// InvokeInterval.
 	Spread time.Duration
 	// Cgroup is the directory of a control group (v2) that is to hold those of the
-	// checks, see [OwnCgroup]; "": they have none.
+	// checks, see [process.OwnCgroup]; "": they have none.
 	Cgroup string
 	// MaxProcesses bounds the processes of one check, where it has a control group.
 	MaxProcesses int

@@ -21,13 +21,3 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkRun(b *testing.B) {
-	p := Program{Path: "/bin/true", Timeout: patience}
-	b.ReportAllocs()
-	for b.Loop() {
-		if o := p.Run(b.Context()); o.Err != nil {
-			b.Fatal(o.Err)
-		}
-	}
-}

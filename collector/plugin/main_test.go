@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/procfs"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -60,14 +62,6 @@ func openFiles() int {
 // testProgram is a program that shell can't be.
 func testProgram(name string, args []string) int {
 	switch name {
-	case "flood": // one GiB
-		line := bytes.Repeat([]byte("0123456789abcde\n"), 64<<10)
-		for range 1 << 10 {
-			if _, err := os.Stdout.Write(line); err != nil {
-				return 3
-			}
-		}
-		return 1
 	case "escape": // a process of another session holds the output open
 		cmd := exec.Command("sleep", "1000")
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -120,7 +114,7 @@ func initProgram(check string) int {
 	}
 	go reapOrphans(ctx, proc, 500*time.Millisecond, slog.New(slog.DiscardHandler))
 	for range 3 {
-		p := Program{Path: check, Timeout: patience}
+		p := process.Program{Path: check, Timeout: patience}
 		if o := p.Run(ctx); o.Err != nil || o.State.ExitCode() != 0 {
 			fmt.Println("check:", o.Err, o.State)
 			return 1
@@ -199,5 +193,25 @@ func until(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("no %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// killMarked ends what a test has left on purpose.
+func killMarked(t *testing.T, mark string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if b, err := os.ReadFile(p); err == nil && bytes.Contains(append(b, 0), []byte(mark)) {
+			if proc, err := os.FindProcess(pid); err == nil {
+				_ = proc.Kill()
+			}
+		}
 	}
 }

@@ -1,143 +1,18 @@
 package plugin
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/process"
 )
-
-func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
-	const (
-		soon  = 300 * time.Millisecond // or there are thousands of processes
-		later = time.Second            // when the shell has begun for sure
-	)
-	for _, c := range []struct {
-		name, body string
-		limit      time.Duration
-	}{
-		{"hang", "sleep 1000", later},
-		{"hang ignoring SIGTERM", "trap '' TERM INT HUP\nwhile :; do sleep 1000; done", later},
-		{"grandchild holds pipe", "sleep 1000 & sleep 1000 | cat", later},
-		{"forks for ever", "while :; do sleep 1000 & done", soon},
-		{"fork tree", "f() { [ $1 -gt 0 ] && { f $(($1-1)) & f $(($1-1)) & }; sleep 1000; }\nf 5", soon},
-		{"each child forks again", "f() { n=$1; while [ $n -gt 0 ]; do n=$((n-1)); ( f $n ) & done; sleep 1000; }\nf 6", soon},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			mark := mark(t)
-			p := Program{Path: script(t, "echo begun\n"+c.body), Timeout: c.limit}
-			o := p.Run(t.Context())
-			if !errors.Is(o.Err, ErrTimeout) || errors.Is(o.Err, ErrStuck) {
-				t.Errorf("error %v, want %v", o.Err, ErrTimeout)
-			}
-			if o.Duration < p.Timeout || o.Duration > patience {
-				t.Errorf("took %v", o.Duration)
-			}
-			if c.limit == later && string(o.Stdout) != "begun\n" {
-				t.Errorf("output %q", o.Stdout)
-			}
-			until(t, "end of all its processes", func() bool { return marked(t, mark) == 0 })
-		})
-	}
-}
-
-func TestGroupIsKilledAfterTheProgramsOwnEnd(t *testing.T) {
-	mark := mark(t)
-	p := Program{Path: script(t, "sleep 1000 &\necho done\nexit 1"), Timeout: patience}
-	o := p.Run(t.Context())
-	if o.Err != nil || o.State.ExitCode() != 1 || string(o.Stdout) != "done\n" {
-		t.Errorf("%v %v %q", o.Err, o.State, o.Stdout)
-	}
-	if o.Duration > patience/2 {
-		t.Errorf("a grandchild that holds the pipe open held it up: %v", o.Duration)
-	}
-	until(t, "end of the grandchild", func() bool { return marked(t, mark) == 0 })
-}
-
-func TestOutputOfAChildThatEndsLaterIsWaitedFor(t *testing.T) {
-	// The child writes once it sees that its parent has ended.
-	p := Program{Path: script(t, "(while kill -0 $$ 2>/dev/null && ! grep -q '^State:.Z' /proc/$$/status; do :; done; echo late) &\necho early"), Timeout: patience}
-	if o := p.Run(t.Context()); string(o.Stdout) != "early\nlate\n" {
-		t.Errorf("output %q", o.Stdout)
-	}
-}
-
-func TestProcessThatLeftTheGroupHoldsUpNothing(t *testing.T) {
-	mark := mark(t)
-	path, args := self(t, "escape")
-	p := Program{Path: path, Args: args, Timeout: patience}
-	o := p.Run(t.Context())
-	if o.Err != nil || o.State.ExitCode() != 0 || string(o.Stdout) != "escaped\n" {
-		t.Errorf("%v %v %q", o.Err, o.State, o.Stdout)
-	}
-	// This is what a control group is for; see TestControlGroup.
-	if n := marked(t, mark); n != 1 {
-		t.Errorf("%d processes have escaped, want 1", n)
-	}
-	killMarked(t, mark)
-}
-
-// killMarked ends what a test has left on purpose.
-func killMarked(t *testing.T, mark string) {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range all {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if b, err := os.ReadFile(p); err == nil && bytes.Contains(append(b, 0), []byte(mark)) {
-			if proc, err := os.FindProcess(pid); err == nil {
-				_ = proc.Kill()
-			}
-		}
-	}
-}
-
-func TestFloodIsCountedAndTakesNoMemory(t *testing.T) {
-	path, args := self(t, "flood")
-	p := Program{Path: path, Args: args, Timeout: patience}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	o := p.Run(t.Context())
-	runtime.ReadMemStats(&after)
-	if o.Err != nil || o.State.ExitCode() != 1 {
-		t.Fatalf("%v %v", o.Err, o.State)
-	}
-	if len(o.Stdout) != maxOutput || o.Dropped != 1<<30-maxOutput {
-		t.Errorf("%d bytes kept, %d dropped", len(o.Stdout), o.Dropped)
-	}
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
-		t.Errorf("%d bytes allocated", grown)
-	}
-	t.Logf("1 GiB in %v, %d bytes allocated", o.Duration, after.TotalAlloc-before.TotalAlloc)
-}
-
-func TestContextEndsTheProgram(t *testing.T) {
-	mark := mark(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	began := filepath.Join(t.TempDir(), "began")
-	p := Program{Path: script(t, "touch "+began+"\nsleep 1000"), Timeout: patience}
-	done := make(chan Outcome)
-	go func() { done <- p.Run(ctx) }()
-	until(t, "start", func() bool { _, err := os.Stat(began); return err == nil })
-	cancel()
-	if o := <-done; !errors.Is(o.Err, context.Canceled) {
-		t.Errorf("error %v", o.Err)
-	}
-	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
-}
 
 func TestProgramDiesWithTheAgent(t *testing.T) {
 	mark := mark(t)
@@ -226,7 +101,7 @@ func TestUnkillable(t *testing.T) {
 			}
 		}
 	}
-	want("frozen", func(r Result) bool { return errors.Is(r.Err, ErrTimeout) && errors.Is(r.Err, ErrStuck) })
+	want("frozen", func(r Result) bool { return errors.Is(r.Err, process.ErrTimeout) && errors.Is(r.Err, process.ErrStuck) })
 	want("frozen", func(r Result) bool {
 		return r.Status == Unknown && strings.HasPrefix(r.Message, "not run: the last run, of ")
 	})

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // Status is what a check says. The names are API: events and metrics have them.
@@ -34,7 +35,7 @@ type Result struct {
 	// Duration is how long the run took.
 	Duration time.Duration
 	// Err is why there is no answer of the program: it could not be started
-	// (fs.ErrNotExist …), or ErrTimeout, ErrProcesses, ErrStuck. nil: there is one.
+	// (fs.ErrNotExist …), or [process.ErrTimeout] and its like. nil: there is one.
 	Err error
 	// Truncated is how many bytes of its output were left out of Message.
 	Truncated uint64
@@ -42,17 +43,9 @@ type Result struct {
 	Stderr string
 }
 
-// The reasons for which the agent has ended a run.
-var (
-	ErrTimeout   = errors.New("time limit reached")
-	ErrProcesses = errors.New("too many processes")
-	// ErrStuck: it was killed, but has not ended: it is in uninterruptible sleep.
-	ErrStuck = errors.New("killed, but has not ended")
-)
-
 // result says what an outcome means. Outcomes of runs that were aborted because
 // the agent ends have none.
-func (c *Check) result(o *Outcome, limit int) Result {
+func (c *Check) result(o *process.Outcome, limit int) Result {
 	limit = min(limit, maxOutput)
 	r := Result{Check: c.Name, Status: Unknown, Duration: o.Duration, Err: o.Err}
 	r.Stderr, _ = message(o.Stderr, maxStderr)
@@ -60,14 +53,14 @@ func (c *Check) result(o *Outcome, limit int) Result {
 	r.Message, cut = message(o.Stdout, limit)
 	r.Truncated = o.Dropped + cut
 	switch {
-	case errors.Is(o.Err, ErrTimeout) || errors.Is(o.Err, ErrStuck):
+	case errors.Is(o.Err, process.ErrTimeout) || errors.Is(o.Err, process.ErrStuck):
 		// The wording of node-problem-detector, which alerts may look for.
 		state := "running"
 		if o.State != nil {
 			state = o.State.String()
 		}
 		r.explain(fmt.Sprintf("Timeout when running plugin %q: state - %s. output - %q", c.Path, state, r.Message), limit)
-	case errors.Is(o.Err, ErrProcesses):
+	case errors.Is(o.Err, process.ErrProcesses):
 		r.explain("killed: it has started too many processes", limit)
 	case o.Err != nil:
 		r.explain(o.Err.Error(), limit) // it says what was tried
@@ -85,7 +78,7 @@ func (c *Check) result(o *Outcome, limit int) Result {
 func (r *Result) explain(text string, limit int) { r.Message, _ = message([]byte(text), limit) }
 
 // ending says how a program ended that said nothing.
-func ending(o *Outcome) string {
+func ending(o *process.Outcome) string {
 	if w, ok := o.State.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 		return "ended by " + unix.SignalName(w.Signal())
 	}

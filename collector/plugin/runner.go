@@ -6,14 +6,16 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // Runner runs the checks of a set. Make one with New.
 type Runner struct {
 	cfg    Config
 	log    *slog.Logger
-	slots  chan struct{} // taken by each check that runs
-	groups []*group      // of each check; nil: none
+	slots  chan struct{}    // taken by each check that runs
+	groups []*process.Group // of each check; nil: none
 
 	mu     sync.Mutex // handle is called by one goroutine at a time
 	handle func(Result)
@@ -42,12 +44,12 @@ func New(cfg Config, log *slog.Logger, handle func(Result)) (*Runner, error) {
 func (r *Runner) Run(ctx context.Context) error {
 	if r.cfg.Cgroup != "" {
 		dir := groupDir(r.cfg.Cgroup, r.cfg.Name)
-		groups, err := openGroups(dir, len(r.cfg.Checks), r.cfg.MaxProcesses, r.log)
+		groups, all, err := openGroups(dir, len(r.cfg.Checks), r.cfg.MaxProcesses, r.log)
 		if err != nil {
 			r.log.Warn("checks run without a control group", "error", err)
 		} else {
-			r.groups = groups
-			defer closeGroups(dir, groups)
+			r.groups = all
+			defer groups.Close()
 		}
 	}
 	var all sync.WaitGroup
@@ -102,7 +104,7 @@ func following(last time.Time, interval time.Duration, now time.Time) time.Time 
 type schedule struct {
 	r     *Runner
 	check *Check
-	group *group
+	group *process.Group
 
 	stuck  <-chan struct{} // closed when the last run, which could not be killed, has ended; nil: it has
 	since  time.Time       // when that began
@@ -116,7 +118,7 @@ func (s *schedule) once(ctx context.Context) bool {
 		case <-s.stuck:
 			s.stuck = nil
 		default:
-			res := Result{Check: s.check.Name, Status: Unknown, Err: ErrStuck}
+			res := Result{Check: s.check.Name, Status: Unknown, Err: process.ErrStuck}
 			res.explain("not run: the last run, of "+s.since.UTC().Format(time.RFC3339)+", was killed, but has not ended", s.r.cfg.MaxOutputLength)
 			s.deliver(res)
 			return true
@@ -128,14 +130,14 @@ func (s *schedule) once(ctx context.Context) bool {
 	case s.r.slots <- struct{}{}:
 	}
 	began := time.Now()
-	p := Program{Path: s.check.Path, Args: s.check.Args, Timeout: s.check.Timeout, group: s.group}
+	p := process.Program{Path: s.check.Path, Args: s.check.Args, Timeout: s.check.Timeout, Group: s.group}
 	o := p.Run(ctx)
 	<-s.r.slots
-	if o.ended != nil {
+	if o.Ended != nil {
 		select {
-		case <-o.ended:
+		case <-o.Ended:
 		default:
-			s.stuck, s.since = o.ended, began
+			s.stuck, s.since = o.Ended, began
 		}
 	}
 	if ctx.Err() != nil {

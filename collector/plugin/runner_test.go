@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // run runs a Runner until stop is called.
@@ -109,7 +111,7 @@ func TestTimeLimit(t *testing.T) {
 	check := Check{Path: script(t, "echo so far; sleep 1000"), Timeout: 200 * time.Millisecond}
 	got := first(t, Config{MaxOutputLength: 400, Checks: []Check{check}})
 	want := fmt.Sprintf("Timeout when running plugin %q: state - signal: killed. output - \"so far\"", check.Path)
-	if got.Status != Unknown || !errors.Is(got.Err, ErrTimeout) || got.Message != want {
+	if got.Status != Unknown || !errors.Is(got.Err, process.ErrTimeout) || got.Message != want {
 		t.Errorf("got %+v\nwant message %s", got, want)
 	}
 }

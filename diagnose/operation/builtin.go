@@ -44,7 +44,8 @@ type Result struct {
 
 // Call is one run of an operation.
 type Call struct {
-	// Parameters has all that the built-in declares, checked, defaults filled in.
+	// Parameters has all that the built-in declares, checked, defaults filled in: see
+	// [Builtin.Fill]. For a web server or script it has all there is: see [Merge].
 	Parameters Values
 	Artifacts  Artifacts
 	Log        *slog.Logger
@@ -58,6 +59,8 @@ type Output struct {
 	// Verdict is what the findings mean; nil: nothing by themselves. The last one on
 	// the succeeded path is the diagnosis' verdict.
 	Verdict *Verdict
+	// Truncated: a result or the verdict was cut, because it is too long.
+	Truncated bool
 }
 
 // Verdict is a cause in a word and in a sentence.

@@ -1,15 +1,18 @@
 package operation
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 // Kind is what the text of a parameter must be.
@@ -17,18 +20,24 @@ type Kind string
 
 // Kinds of parameters.
 const (
-	String   Kind = "string"   // at most maxText bytes of UTF-8 without control characters
-	Integer  Kind = "integer"  // decimal, 64 bits, not negative
+	String   Kind = "string"   // at most maxText bytes of UTF-8 that can be shown, on one line
+	Integer  Kind = "integer"  // decimal digits, 63 bits
 	Boolean  Kind = "boolean"  // true or false
 	Duration Kind = "duration" // as 1m30s, not negative
-	Bytes    Kind = "bytes"    // a quantity as 512Ki
-	Address  Kind = "address"  // an IP address
+	Bytes    Kind = "bytes"    // whole bytes as a quantity: 512Ki, 1.5Gi, 4k
+	Address  Kind = "address"  // an IP address, with a zone (fe80::1%eth0) where it needs one
 	Enum     Kind = "enum"     // one of Parameter.Values
 )
 
-// maxText bounds the text of a parameter: more than any name or command line that an
-// operation takes.
-const maxText = 4096
+const (
+	// maxText bounds the text of a parameter: more than any name or command line
+	// that an operation takes.
+	maxText = 4096
+	// maxQuoted bounds what an error repeats of a text.
+	maxQuoted = 80
+	// maxQuantity bounds the text of a quantity: all digits of 64 bits, a point, a unit.
+	maxQuantity = 32
+)
 
 // Parameter is one input of a built-in.
 type Parameter struct {
@@ -38,35 +47,55 @@ type Parameter struct {
 	Required bool
 	Default  string   // used where none is given and it isn't Required
 	Values   []string // of an Enum
-	Max      int64    // of an Integer, Duration (nanoseconds) or Bytes; 0: no bound
+	// Min and Max bound an Integer, a Duration (in nanoseconds), Bytes, and the length of
+	// a String in bytes. Max 0: no bound.
+	Min, Max int64
 }
 
 // Values are parameters by name, as text.
 type Values map[string]string
 
+// Merge returns what the sources say together: of each key the first source that has
+// it with a text that isn't empty. Operations of web servers and scripts take it, which
+// declare nothing.
+func Merge(sources ...map[string]string) Values {
+	all := Values{}
+	for _, s := range sources {
+		for k, v := range s {
+			if all[k] == "" {
+				all[k] = v
+			}
+		}
+	}
+	return all
+}
+
 // Fill returns the values for a call: of each declared parameter, the first of the given
-// sources that has it, else its default. All that is wrong is told, each with its name.
+// sources that has it, else its default. An empty text is as none: whoever fills in a
+// fact that isn't known need not leave it out. All that is wrong is told, each with its
+// name.
 func (b *Builtin) Fill(sources ...map[string]string) (Values, error) {
 	values := make(Values, len(b.Parameters))
 	var wrong []string
 	for i := range b.Parameters {
 		p := &b.Parameters[i]
-		text, given := p.Default, false
+		text := ""
 		for _, s := range sources {
-			if t, ok := s[p.Name]; ok {
-				text, given = t, true
+			if text = s[p.Name]; text != "" {
 				break
 			}
 		}
-		if !given && p.Required {
-			wrong = append(wrong, fmt.Sprintf("parameter %s is required", p.Name))
+		switch {
+		case text != "":
+		case p.Required:
+			wrong = append(wrong, "parameter "+p.Name+" is required")
 			continue
+		default:
+			text = p.Default
 		}
-		if given || text != "" {
-			if err := p.check(text); err != nil {
-				wrong = append(wrong, fmt.Sprintf("parameter %s: %s", p.Name, err))
-				continue
-			}
+		if err := p.Check(text); err != nil {
+			wrong = append(wrong, fmt.Sprintf("parameter %s: %s", p.Name, err))
+			continue
 		}
 		values[p.Name] = text
 	}
@@ -76,46 +105,114 @@ func (b *Builtin) Fill(sources ...map[string]string) (Values, error) {
 	return values, nil
 }
 
-func (p *Parameter) check(text string) error {
+// Check returns why text can't be a value of the parameter; an empty one always can.
+func (p *Parameter) Check(text string) error {
+	if text == "" {
+		return nil
+	}
 	if len(text) > maxText {
 		return fmt.Errorf("%d bytes, at most %d", len(text), maxText)
 	}
-	n, err := int64(0), error(nil)
 	switch p.Kind {
 	case Integer:
-		n, err = strconv.ParseInt(text, 10, 64)
+		n, err := parseInteger(text)
+		return p.ranged(n, err, decimal)
+	case Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			err = fmt.Errorf("%s is no duration as 1m30s", quoted(text))
+		}
+		return p.ranged(int64(d), err, func(n int64) string { return time.Duration(n).String() })
+	case Bytes:
+		n, err := parseBytes(text)
+		return p.ranged(n, err, byteText)
 	case Boolean:
 		if text != "true" && text != "false" {
-			err = fmt.Errorf("%q is neither true nor false", text)
+			return fmt.Errorf("%s is neither true nor false", quoted(text))
 		}
-	case Duration:
-		var d time.Duration
-		d, err = time.ParseDuration(text)
-		n = int64(d)
-	case Bytes:
-		var q resource.Quantity
-		q, err = resource.ParseQuantity(text)
-		n = q.Value()
 	case Address:
-		_, err = netip.ParseAddr(text)
+		_, err := parseAddress(text)
+		return err
 	case Enum:
 		if !slices.Contains(p.Values, text) {
-			err = fmt.Errorf("%q is none of %s", text, strings.Join(p.Values, ", "))
+			return fmt.Errorf("%s is none of %s", quoted(text), strings.Join(p.Values, ", "))
 		}
 	default:
-		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			err = fmt.Errorf("%q is not plain text", text)
+		if event.SafeText(text, len(text)) != text {
+			return fmt.Errorf("%s has characters that can't be shown", quoted(text))
 		}
+		return p.ranged(int64(len(text)), nil, func(n int64) string { return decimal(n) + " bytes" })
 	}
+	return nil
+}
+
+// ranged returns why n is out of bounds; text is how it is written.
+func (p *Parameter) ranged(n int64, err error, text func(int64) string) error {
 	switch {
 	case err != nil:
 		return err
 	case n < 0:
-		return fmt.Errorf("%s is negative", text)
+		return fmt.Errorf("%s is negative", text(n))
+	case n < p.Min:
+		return fmt.Errorf("%s is less than %s", text(n), text(p.Min))
 	case p.Max > 0 && n > p.Max:
-		return fmt.Errorf("%s is more than is allowed", text)
+		return fmt.Errorf("%s is more than %s", text(n), text(p.Max))
 	}
 	return nil
+}
+
+func quoted(text string) string { return `"` + event.SafeText(text, maxQuoted) + `"` }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+func byteText(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
+
+// parseInteger takes one form of a number only, so that equal numbers are equal texts
+// but for leading zeros.
+func parseInteger(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%s is out of range", quoted(text))
+	case err != nil || text[0] == '+':
+		return 0, fmt.Errorf("%s is no whole number", quoted(text))
+	}
+	return n, nil
+}
+
+// parseBytes reads a quantity. Exponents are no part of it: what 1e999999999 costs to
+// compare is not for an operation to find out.
+func parseBytes(text string) (int64, error) {
+	no := fmt.Errorf("%s is no number of bytes as 512Ki", quoted(text))
+	unit := strings.TrimLeft(text, "-.0123456789")
+	if len(text) > maxQuantity || len(unit) == len(text) || !slices.Contains([]string{"", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}, unit) {
+		return 0, no
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, no
+	}
+	n := q.Value()
+	switch {
+	case q.Sign() < 0:
+		return -1, fmt.Errorf("%s is negative", quoted(text))
+	// A quantity is capped at what 64 bits hold.
+	case q.CmpInt64(math.MaxInt64) >= 0:
+		return 0, fmt.Errorf("%s is out of range", quoted(text))
+	case q.CmpInt64(n) != 0:
+		return 0, fmt.Errorf("%s is no whole number of bytes", quoted(text))
+	}
+	return n, nil
+}
+
+// parseAddress reads an IP address. Its zone is the name of a network device.
+func parseAddress(text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(text)
+	const longest = 15 // IFNAMSIZ less the NUL
+	if err != nil || len(a.Zone()) > longest || strings.ContainsAny(a.Zone(), "/: ") || event.SafeText(text, len(text)) != text {
+		return netip.Addr{}, fmt.Errorf("%s is no IP address", quoted(text))
+	}
+	return a, nil
 }
 
 // Int returns an Integer; 0 where it is empty.
@@ -135,11 +232,11 @@ func (v Values) Duration(name string) time.Duration {
 
 // Bytes returns a quantity in bytes; 0 where it is empty.
 func (v Values) Bytes(name string) int64 {
-	q, err := resource.ParseQuantity(v[name])
-	if err != nil {
-		return 0 // empty: checked by Fill
+	if v[name] == "" {
+		return 0
 	}
-	return q.Value()
+	n, _ := parseBytes(v[name]) // checked by Fill
+	return n
 }
 
 // Addr returns an Address; the zero one where it is empty.

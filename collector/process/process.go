@@ -1,6 +1,7 @@
-package plugin
+package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,22 +26,54 @@ const (
 	countEvery = 100 * time.Millisecond
 )
 
+// DefaultKeep is how much is kept of each stream unless said otherwise, as in
+// node-problem-detector.
+const DefaultKeep = 4 << 10
+
+// maxTail is how much of the end of a stream is kept besides: some lines.
+const maxTail = 1 << 10
+
+// The reasons for which a run was ended.
+var (
+	ErrTimeout   = errors.New("time limit reached")
+	ErrProcesses = errors.New("too many processes")
+	// ErrStuck: it was killed, but has not ended: it is in uninterruptible sleep.
+	ErrStuck = errors.New("killed, but has not ended")
+)
+
 // Program is a program to be run once. See the package comment for what bounds it.
 type Program struct {
 	Path    string
 	Args    []string
-	Env     []string // nil: the agent's
-	Timeout time.Duration
+	Env     []string      // nil: the agent's
+	Dir     string        // working directory; "": the agent's
+	Timeout time.Duration // 0: none but that of the context
+	Files   []*os.File    // it has them as 3, 4, …
 
-	group *group // nil: none
+	Keep       int // bytes kept of each stream; 0: DefaultKeep
+	KeepMerged int // bytes kept of both together, in the order they are read in; 0: none
+
+	// User is whose rights it has; nil: the agent's.
+	User *syscall.Credential
+	// Confined takes the means to get more rights: set-user-ID programs and file
+	// capabilities give none (no_new_privs), and ambient capabilities are cleared.
+	Confined bool
+
+	Group *Group // nil: none
+	// Strict: it is not run where that can't be in its Group.
+	Strict bool
 }
 
 // Outcome is how a Program has ended.
 type Outcome struct {
-	// Stdout and Stderr are the beginning of what it has written, at most 4 KiB.
-	Stdout, Stderr []byte
+	// Stdout and Stderr are the beginning of what it has written, StderrEnd is the end,
+	// at most 1 KiB.
+	Stdout, Stderr, StderrEnd []byte
 	// Dropped is how many bytes of its standard output are left out.
 	Dropped uint64
+	// Merged is the beginning of both, and MergedDropped what is left out.
+	Merged        []byte
+	MergedDropped uint64
 	// State is nil where it was not started or has not ended.
 	State *os.ProcessState
 	// Duration is from before its start to its end.
@@ -48,9 +81,9 @@ type Outcome struct {
 	// Err is why it did not come to an end of its own: it could not be started,
 	// ErrTimeout, ErrProcesses, ErrStuck, or the error of the context.
 	Err error
-
-	// ended is closed when the process is gone; only after ErrStuck it isn't yet.
-	ended <-chan struct{}
+	// Ended is closed when the process is gone; only after ErrStuck it isn't yet. nil
+	// where it was not started.
+	Ended <-chan struct{}
 }
 
 // Run runs the program until it ends, its time is up or ctx ends.
@@ -69,7 +102,9 @@ func (p *Program) Run(ctx context.Context) Outcome {
 type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr *capture
-	group          *group
+	both           *merged
+	group          *Group
+	confined       bool
 
 	exited  chan struct{} // closed when it has ended, and is a zombie
 	release chan struct{} // closed when it may be waited for
@@ -80,47 +115,51 @@ type process struct {
 // start starts the program in its control group, or without one where that can't
 // be done.
 func (p *Program) start() (*process, error) {
-	fd, ok := p.group.enter()
+	fd, ok := p.Group.enter()
 	if !ok {
+		if p.Strict {
+			return nil, errors.New("its control group can't be entered")
+		}
 		return p.fork(-1)
 	}
 	run, err := p.fork(fd)
-	if err == nil || errors.Is(err, unix.ETXTBSY) {
+	if err == nil || p.Strict || errors.Is(err, unix.ETXTBSY) {
 		return run, err // being written just now: a second try may succeed
 	}
 	// clone3 with a control group may be forbidden (seccomp), whatever the program
 	// is like: then it runs without one.
 	again, other := p.fork(-1)
 	if other == nil {
-		p.group.unusable(err)
+		p.Group.unusable(err)
 	}
 	return again, other
 }
 
 // fork starts the program; cgroup is a directory, or negative.
 func (p *Program) fork(cgroup int) (*process, error) {
-	stdout, outEnd, err := newCapture(maxOutput)
+	both, keep := &merged{kept: kept{limit: p.KeepMerged}}, cmp.Or(p.Keep, DefaultKeep)
+	stdout, outEnd, err := newCapture(keep, both)
 	if err != nil {
 		return nil, fmt.Errorf("make pipe: %w", err)
 	}
-	stderr, errEnd, err := newCapture(maxOutput)
+	stderr, errEnd, err := newCapture(keep, both)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make pipe: %w", err), stdout.r.Close(), outEnd.Close())
 	}
 	//nolint:noctx // a context kills the process only, and not its group
 	cmd := exec.Command(p.Path, p.Args...)
-	cmd.Env = p.Env
+	cmd.Env, cmd.Dir, cmd.ExtraFiles = p.Env, p.Dir, p.Files
 	cmd.Stdout, cmd.Stderr = outEnd, errEnd
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: p.User}
 	if cgroup >= 0 {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, cgroup
 	}
 	run := &process{
-		cmd: cmd, stdout: stdout, stderr: stderr,
+		cmd: cmd, stdout: stdout, stderr: stderr, both: both, confined: p.Confined,
 		exited: make(chan struct{}), release: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if cgroup >= 0 {
-		run.group = p.group
+		run.group = p.Group
 	}
 	started := make(chan error, 1)
 	go run.hold(started)
@@ -138,12 +177,20 @@ func (p *Program) fork(cgroup int) (*process, error) {
 // comes when the thread that has forked ends.
 func (r *process) hold(started chan<- error) {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := r.cmd.Start(); err != nil {
-		started <- err
+	err := error(nil)
+	if r.confined {
+		// The thread keeps this, so it is not given back: it ends with this goroutine.
+		err = confine()
+	} else {
+		defer runtime.UnlockOSThread()
+	}
+	if err == nil {
+		err = r.cmd.Start()
+	}
+	started <- err
+	if err != nil {
 		return
 	}
-	started <- nil
 	for {
 		// WNOWAIT leaves the zombie, and with it the number of the process and its
 		// group, so that no signal of ours goes to anybody else.
@@ -158,9 +205,20 @@ func (r *process) hold(started chan<- error) {
 	close(r.ended)
 }
 
+// confine takes from this thread, and from what it forks, the means to get more rights.
+func confine() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clear ambient capabilities: %w", err)
+	}
+	return nil
+}
+
 // supervise ends the process when its time is up, and what it leaves behind.
 func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
-	o := Outcome{ended: r.ended}
+	o := Outcome{Ended: r.ended}
 	if o.Err = r.watch(ctx, limit); o.Err == nil {
 		r.drained(drainFor)
 	}
@@ -183,14 +241,19 @@ func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 	}
 	r.stdout.close()
 	r.stderr.close()
-	o.Stdout, o.Stderr, o.Dropped = r.stdout.kept, r.stderr.kept, r.stdout.dropped
+	o.Stdout, o.Stderr, o.StderrEnd, o.Dropped = r.stdout.bytes, r.stderr.bytes, r.stderr.tail, r.stdout.dropped
+	o.Merged, o.MergedDropped = r.both.bytes, r.both.dropped
 	return o
 }
 
 // watch waits for the process's end, and returns why it is to be ended before.
 func (r *process) watch(ctx context.Context, limit time.Duration) error {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	var up <-chan time.Time // never, without a limit
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		up = timer.C
+	}
 	var count <-chan time.Time // never, without a control group to be counted
 	if r.group.counts() {
 		ticker := time.NewTicker(countEvery)
@@ -201,7 +264,7 @@ func (r *process) watch(ctx context.Context, limit time.Duration) error {
 		select {
 		case <-r.exited:
 			return nil
-		case <-timer.C:
+		case <-up:
 			return ErrTimeout
 		case <-ctx.Done():
 			return ctx.Err()

@@ -1,0 +1,318 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// OwnCgroup returns the directory of the control group (v2) that this process is
+// in, where it may make others below it: for [OpenGroups].
+func OwnCgroup() (string, error) {
+	node := hostfs.New("")
+	layout, err := node.CgroupLayout()
+	if err != nil {
+		return "", err
+	}
+	if layout.Unified == "" {
+		return "", errors.New("no cgroup v2 hierarchy is mounted")
+	}
+	groups, err := node.ProcCgroups(os.Getpid())
+	if err != nil {
+		return "", err
+	}
+	for _, g := range groups {
+		if g.Hierarchy != 0 {
+			continue
+		}
+		dir := filepath.Join(layout.Unified, g.Path)
+		// The mount may show another part of the hierarchy than the path is of.
+		if !holds(dir, os.Getpid()) {
+			return "", fmt.Errorf("%s is not this process's control group", dir)
+		}
+		if err := unix.Access(dir, unix.W_OK); err != nil {
+			return "", &os.PathError{Op: "write", Path: dir, Err: err}
+		}
+		return dir, nil
+	}
+	return "", errors.New("this process is in no cgroup v2")
+}
+
+// holds tells whether a control group has a process.
+func holds(dir string, pid int) bool {
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	return err == nil && bytes.Contains(append([]byte("\n"), b...), []byte("\n"+strconv.Itoa(pid)+"\n"))
+}
+
+// Limits bound what is in a control group.
+type Limits struct {
+	Processes int   // pids.max counts threads
+	Memory    int64 // bytes; 0: none
+}
+
+// Groups is a folder of control groups. Make one with [OpenGroups].
+type Groups struct {
+	dir    string
+	limits Limits
+	log    *slog.Logger
+
+	mu  sync.Mutex
+	all map[*Group]bool // those that are not closed
+}
+
+// Group is a control group for one program at a time. A nil Group is none.
+type Group struct {
+	of       *Groups
+	base     string // dir, or what dir begins with
+	dir      string
+	fd       int  // its directory
+	serial   int  // how often it was made anew
+	killed   bool // to be made anew before the next program
+	singly   bool // cgroup.kill is not there
+	max      int
+	counted  bool // the kernel doesn't bound its processes
+	disabled atomic.Bool
+	log      *slog.Logger
+}
+
+// OpenGroups makes the folder dir for control groups. What a former agent left in it is
+// killed.
+func OpenGroups(dir string, limits Limits, log *slog.Logger) (*Groups, error) {
+	removeGroups(dir)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	// A controller may not be there; its absence is found when a group is made.
+	for _, controller := range []string{"+pids", "+memory"} {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(controller), 0)
+	}
+	return &Groups{dir: dir, limits: limits, log: log, all: map[*Group]bool{}}, nil
+}
+
+// Make makes a control group. The name is none that is made already.
+func (s *Groups) Make(name string) (*Group, error) {
+	g := &Group{of: s, base: filepath.Join(s.dir, name), fd: -1, max: s.limits.Processes, log: s.log}
+	if err := g.open(g.base); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[g] = true
+	return g, nil
+}
+
+// Close removes the folder, and its groups with what is in them.
+func (s *Groups) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for g := range s.all {
+		g.closeDir()
+	}
+	clear(s.all)
+	removeGroups(s.dir)
+}
+
+// Close removes the group, as far as what is in it can be killed.
+func (g *Group) Close() {
+	g.of.mu.Lock()
+	defer g.of.mu.Unlock()
+	if g.of.all[g] {
+		delete(g.of.all, g)
+		g.closeDir()
+		removeGroup(g.dir, time.Now().Add(time.Second))
+	}
+}
+
+func (g *Group) closeDir() {
+	if g.fd >= 0 {
+		_ = unix.Close(g.fd)
+		g.fd = -1
+	}
+}
+
+// open makes the control group and opens its directory.
+func (g *Group) open(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	fd := -1
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		fd, err = unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
+	if err == nil {
+		// Since Linux 5.14; the freezer is there since 5.2.
+		if err = unix.Access(filepath.Join(dir, "cgroup.kill"), unix.W_OK); errors.Is(err, unix.ENOENT) {
+			g.singly, err = true, unix.Access(filepath.Join(dir, "cgroup.freeze"), unix.W_OK)
+		}
+	}
+	if err != nil {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		return &os.PathError{Op: "make control group", Path: dir, Err: err}
+	}
+	g.dir, g.fd = dir, fd
+	g.counted = os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(g.max)), 0) != nil
+	if g.of.limits.Memory > 0 {
+		// Where the controller is not there, the caller has other means.
+		_ = os.WriteFile(filepath.Join(dir, "memory.max"), []byte(strconv.FormatInt(g.of.limits.Memory, 10)), 0)
+		_ = os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0)
+		_ = os.WriteFile(filepath.Join(dir, "memory.oom.group"), []byte("1"), 0)
+	}
+	return nil
+}
+
+// renew puts another control group in the place of one that was killed: kernels
+// from 6.14 on kill whatever is started in it later by clone3
+// (cgroup_css_set_fork takes the kill count of the parent's group).
+func (g *Group) renew() error {
+	old, fd := g.dir, g.fd
+	g.serial++
+	if err := g.open(g.base + "." + strconv.Itoa(g.serial)); err != nil {
+		return err
+	}
+	g.killed = false
+	_ = unix.Close(fd)
+	// What can't be killed keeps its group until the set's are removed.
+	_ = unix.Rmdir(old)
+	return nil
+}
+
+// removeGroups kills what is in the groups and removes them, as far as that can be
+// done within a moment: a process in uninterruptible sleep keeps its group.
+func removeGroups(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	deadline := time.Now().Add(time.Second)
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		removeGroup(filepath.Join(dir, e.Name()), deadline)
+	}
+	_ = unix.Rmdir(dir)
+}
+
+// removeGroup kills what is in a group and removes it.
+func removeGroup(dir string, deadline time.Time) {
+	if errors.Is(os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0), fs.ErrNotExist) {
+		_ = killSingly(dir, deadline)
+	}
+	for errors.Is(unix.Rmdir(dir), unix.EBUSY) && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond) // there is no way to wait for it but inotify
+	}
+}
+
+// killSingly kills the processes of a group one by one. They are frozen, so that none
+// forks meanwhile; a frozen one of cgroup v2 dies of SIGKILL.
+func killSingly(dir string, deadline time.Time) error {
+	freeze := filepath.Join(dir, "cgroup.freeze")
+	if err := os.WriteFile(freeze, []byte("1"), 0); err != nil {
+		return err
+	}
+	defer func() { _ = os.WriteFile(freeze, []byte("0"), 0) }()
+	for {
+		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil || len(b) == 0 {
+			return err
+		}
+		for line := range strings.Lines(string(b)) {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+				killMember(dir, pid)
+			}
+		}
+		if time.Now().After(deadline) {
+			return errors.New("processes are left")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// killMember kills a process if it is still in the group, and no other that has its
+// number by now.
+func killMember(dir string, pid int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if holds(dir, pid) {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// enter returns the directory to start a program in, false where there is none.
+func (g *Group) enter() (fd int, ok bool) {
+	if g == nil || g.disabled.Load() {
+		return -1, false
+	}
+	if g.killed {
+		if err := g.renew(); err != nil {
+			g.unusable(err)
+			return -1, false
+		}
+	}
+	return g.fd, true
+}
+
+// unusable says that no program can be started in the group.
+func (g *Group) unusable(err error) {
+	g.disabled.Store(true)
+	g.log.Warn("programs run without a control group", "cgroup", g.dir, "error", err)
+}
+
+// counts tells whether the processes in the group are to be counted.
+func (g *Group) counts() bool { return g != nil && g.counted }
+
+// overfull tells whether the group has more processes than it may.
+func (g *Group) overfull() bool {
+	f, err := os.Open(filepath.Join(g.dir, "cgroup.procs"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	buf, lines := make([]byte, 4<<10), 0
+	for lines <= g.max {
+		n, err := f.Read(buf)
+		lines += bytes.Count(buf[:n], []byte{'\n'})
+		if err != nil {
+			break
+		}
+	}
+	return lines > g.max
+}
+
+// kill ends every process in the group, if there is one.
+func (g *Group) kill() {
+	if g == nil {
+		return
+	}
+	events, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
+	if err == nil && !bytes.Contains(events, []byte("populated 1")) {
+		return
+	}
+	switch {
+	case err != nil:
+	case g.singly:
+		err = killSingly(g.dir, time.Now().Add(time.Second))
+	default:
+		err = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
+	}
+	if err != nil {
+		g.log.Warn("control group of a program was not killed", "cgroup", g.dir, "error", err)
+	}
+	g.killed = true
+}

@@ -1,0 +1,151 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// parent returns a control group for a test's groups.
+func parent(t *testing.T) string {
+	t.Helper()
+	own, err := OwnCgroup()
+	if err != nil {
+		t.Skipf("no control group may be made here: %v", err)
+	}
+	dir := filepath.Join(own, "kernosis-process-test-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skipf("no control group may be made here: %v", err)
+	}
+	t.Cleanup(func() { until(t, "end of the group", func() bool { return os.Remove(dir) == nil }) })
+	return dir
+}
+
+// TestControlGroupThatCannotBeEntered takes a folder that is none for one.
+func TestControlGroupThatCannotBeEntered(t *testing.T) {
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var log bytes.Buffer
+	g := &Group{of: &Groups{}, dir: dir.Name(), fd: int(dir.Fd()), log: slog.New(slog.NewTextHandler(&log, nil))}
+	for range 2 {
+		p := Program{Path: script(t, "echo ran"), Timeout: patience, Group: g}
+		if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "ran\n" {
+			t.Errorf("%v %q", o.Err, o.Stdout)
+		}
+	}
+	if n := strings.Count(log.String(), "programs run without a control group"); n != 1 || !strings.Contains(log.String(), "bad file descriptor") {
+		t.Errorf("log: %s", log.String())
+	}
+	p := Program{Path: script(t, "echo ran"), Timeout: patience, Strict: true, Group: &Group{of: g.of, fd: g.fd, log: g.log}}
+	if o := p.Run(t.Context()); o.Err == nil || o.Stdout != nil {
+		t.Errorf("it ran without its group: %v %q", o.Err, o.Stdout)
+	}
+	p.Group = g // known to be unusable by now
+	if o := p.Run(t.Context()); o.Err == nil || o.Stdout != nil {
+		t.Errorf("it ran without its group: %v %q", o.Err, o.Stdout)
+	}
+	p = Program{Path: "/no/such", Timeout: patience, Group: &Group{fd: int(dir.Fd()), log: g.log}}
+	if o := p.Run(t.Context()); !errors.Is(o.Err, fs.ErrNotExist) || p.Group.disabled.Load() {
+		t.Errorf("%v", o.Err)
+	}
+}
+
+// groups returns control groups that are removed at the end.
+func groups(t *testing.T, limits Limits) *Groups {
+	t.Helper()
+	s, err := OpenGroups(filepath.Join(parent(t), "set"), limits, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func member(t *testing.T, s *Groups, name string) *Group {
+	t.Helper()
+	g, err := s.Make(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestGroupEndsWhatLeftTheProcessGroup: also before Linux 5.14, where processes are
+// killed one by one.
+func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
+	for _, singly := range []bool{false, true} {
+		t.Run(fmt.Sprint("singly ", singly), func(t *testing.T) {
+			s, mark := groups(t, Limits{Processes: 100}), mark(t)
+			g := member(t, s, "a")
+			if singly {
+				if err := unix.Access(filepath.Join(g.dir, "cgroup.freeze"), unix.W_OK); err != nil {
+					t.Skip(err)
+				}
+				g.singly = true
+			}
+			path, args := self(t, "escape")
+			for range 3 {
+				p := Program{Path: path, Args: args, Timeout: patience, Group: g}
+				if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "escaped\n" {
+					t.Errorf("%v %q", o.Err, o.Stdout)
+				}
+				until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+			}
+			g.Close()
+			g.Close()
+			if _, err := os.Stat(g.dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the group is left: %v", err)
+			}
+		})
+	}
+}
+
+// TestForkBombIsKilledSingly: what forks while it is killed doesn't get away.
+func TestForkBombIsKilledSingly(t *testing.T) {
+	s, mark := groups(t, Limits{Processes: 60}), mark(t)
+	g := member(t, s, "a")
+	g.singly = true
+	p := Program{Path: script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait"), Timeout: patience, Group: g}
+	if o := p.Run(t.Context()); g.counted && !errors.Is(o.Err, ErrProcesses) {
+		t.Errorf("%v", o.Err)
+	}
+	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+}
+
+func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
+	dir, mark := filepath.Join(parent(t), "set"), mark(t)
+	old, err := OpenGroups(dir, Limits{Processes: 10}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Program{Path: script(t, "sleep 1000 >/dev/null 2>&1"), Timeout: patience, Group: member(t, old, "2")}
+	left, err := p.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "start", func() bool { return marked(t, mark) == 2 })
+	again, err := OpenGroups(dir, Limits{Processes: 10}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-left.exited
+	close(left.release)
+	<-left.ended
+	left.stdout.close()
+	left.stderr.close()
+	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+	old.Close()
+	again.Close()
+}

@@ -1,0 +1,142 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience is how long anything may take on a busy machine.
+const patience = 60 * time.Second
+
+// TestMain runs the tests, or is one of the programs that they run.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "test-program" {
+		os.Exit(testProgram(os.Args[2], os.Args[3:]))
+	}
+	before := openFiles()
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		if after := openFiles(); after > before {
+			fmt.Fprintf(os.Stderr, "leaked file descriptors: %d before, %d after\n", before, after)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func openFiles() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, e := range entries {
+		target, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") && !strings.HasPrefix(target, "anon_inode:[pidfd") {
+			n++
+		}
+	}
+	return n
+}
+
+// testProgram is a program that shell can't be.
+func testProgram(name string, args []string) int {
+	switch name {
+	case "flood": // one GiB
+		line := bytes.Repeat([]byte("0123456789abcde\n"), 64<<10)
+		for range 1 << 10 {
+			if _, err := os.Stdout.Write(line); err != nil {
+				return 3
+			}
+		}
+		return 1
+	case "escape": // a process of another session holds the output open
+		cmd := exec.Command("sleep", "1000")
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			return 3
+		}
+		fmt.Println("escaped")
+		return 0
+	}
+	return 3
+}
+
+// self returns the path and arguments of a testProgram.
+func self(t *testing.T, args ...string) (string, []string) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe, append([]string{"test-program"}, args...)
+}
+
+// script makes a shell script. The lock keeps a fork elsewhere in this process
+// from holding it open for writing while it is to be run (ETXTBSY).
+func script(t *testing.T, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "check.sh")
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// mark makes the environment of this test's programs tell them from others. Those
+// that are left at its end, because it fails, are killed.
+func mark(t *testing.T) (mark string) {
+	t.Helper()
+	mark = "KERNOSIS_TEST_MARK=" + t.Name() + strconv.Itoa(os.Getpid()) + "\x00"
+	t.Setenv("KERNOSIS_TEST_MARK", t.Name()+strconv.Itoa(os.Getpid()))
+	t.Cleanup(func() { killMarked(t, mark) })
+	return mark
+}
+
+// marked counts the processes with the mark, without this one and zombies.
+func marked(t *testing.T, mark string) int {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, p := range all {
+		if p == fmt.Sprintf("/proc/%d/environ", os.Getpid()) {
+			continue
+		}
+		if b, err := os.ReadFile(p); err == nil && bytes.Contains(append(b, 0), []byte(mark)) {
+			n++
+		}
+	}
+	return n
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

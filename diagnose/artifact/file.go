@@ -1,0 +1,151 @@
+package artifact
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// file is an artifact that is written.
+type file struct {
+	r    *Run
+	name string
+
+	f    *os.File
+	held int64         // bytes that the store has granted; under its lock
+	done chan struct{} // closed under the store's lock when it is closed or discarded
+
+	mu        sync.Mutex // taken before the store's
+	sum       hash.Hash
+	size      int64
+	truncated bool
+}
+
+func newFile(r *Run, name string, f *os.File) *file {
+	return &file{r: r, name: name, f: f, sum: sha256.New(), done: make(chan struct{})}
+}
+
+// Write takes as much of b as there is room for, and fails with
+// [operation.ErrArtifactBudget] where that isn't all.
+func (f *file) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed() {
+		return 0, fmt.Errorf("write artifact %s: %w", f.name, fs.ErrClosed)
+	}
+	want := min(int64(len(b)), f.r.s.cfg.MaxSize-f.size)
+	granted := f.r.s.reserve(f, want)
+	n, err := f.write(b[:granted])
+	_, _ = f.sum.Write(b[:n]) // it never fails
+	f.size += int64(n)
+	f.r.s.release(f, granted-int64(n))
+	switch {
+	case err != nil && !isFull(err):
+		return n, fmt.Errorf("write artifact %s: %w", f.name, err)
+	case err == nil && n == len(b):
+		return n, nil
+	}
+	if !f.truncated {
+		f.truncated = true
+		f.r.s.cutOff()
+	}
+	if err != nil {
+		return n, fmt.Errorf("write artifact %s: %w: %w", f.name, operation.ErrArtifactBudget, err)
+	}
+	if want < int64(len(b)) {
+		return n, fmt.Errorf("write artifact %s: %w", f.name, noRoom(fmt.Sprintf("at most %d bytes each", f.r.s.cfg.MaxSize)))
+	}
+	return n, fmt.Errorf("write artifact %s: %w", f.name, noRoom(fmt.Sprintf("at most %d bytes in all", f.r.s.cfg.Budget)))
+}
+
+// write writes to the disk. While that is full, artifacts of others make room.
+func (f *file) write(b []byte) (n int, err error) {
+	for {
+		m, err := f.f.Write(b[n:])
+		n += m
+		if !isFull(err) || !f.r.s.evictOne() {
+			return n, err
+		}
+	}
+}
+
+// Close makes the artifact known. It may be called more than once.
+func (f *file) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed() {
+		return nil
+	}
+	s := f.r.s
+	err := errors.Join(f.f.Sync(), f.f.Close())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.closed() {
+		return nil // discarded meanwhile
+	}
+	close(f.done)
+	if err == nil {
+		err = s.root.Rename(f.r.id+"/"+partialName(f.name), f.r.id+"/"+f.name)
+	}
+	if err != nil {
+		f.drop()
+		return fmt.Errorf("close artifact %s: %w", f.name, err)
+	}
+	f.r.finish(f, Artifact{
+		Name: f.name, Size: f.size, SHA256: hex.EncodeToString(f.sum.Sum(nil)), Time: time.Now().UTC().Truncate(time.Millisecond), Truncated: f.truncated,
+	})
+	return nil
+}
+
+func (f *file) closed() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// discard ends writing. The store's lock is held; a Write that is going on fails, and
+// gives back what it has reserved.
+func (f *file) discard() {
+	close(f.done)
+	_ = f.f.Close()
+	f.drop()
+}
+
+// drop removes what is written. The store's lock is held.
+func (f *file) drop() {
+	s := f.r.s
+	delete(f.r.files, f.name)
+	if err := s.root.Remove(f.r.id + "/" + partialName(f.name)); err != nil {
+		s.log.Warn("half an artifact was not removed", "diagnosis", f.r.id, "artifact", f.name, "error", err)
+	}
+	s.stats.Bytes -= f.held
+	f.held = 0
+}
+
+func (s *Store) cutOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Truncated++
+}
+
+func (s *Store) evictOne() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.evict()
+}
+
+// isFull tells whether the disk or a quota is full.
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

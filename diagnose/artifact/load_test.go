@@ -1,0 +1,165 @@
+package artifact
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "write-until-killed" {
+		os.Exit(writeUntilKilled(os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+// writeUntilKilled makes an artifact and half another.
+func writeUntilKilled(dir string) int {
+	s, err := Open(Config{Dir: dir}, nil)
+	if err != nil {
+		return 3
+	}
+	r, err := s.Begin("d")
+	if err != nil {
+		return 3
+	}
+	for _, name := range []string{"whole", "half"} {
+		w, err := r.Create(name)
+		if err != nil {
+			return 3
+		}
+		if _, err := io.WriteString(w, "content of "+name); err != nil {
+			return 3
+		}
+		if name == "half" {
+			break
+		}
+		if err := w.Close(); err != nil {
+			return 3
+		}
+	}
+	_, _ = os.Stdout.WriteString("written\n")
+	select {}
+}
+
+func TestKilledWhileWriting(t *testing.T) {
+	dir := t.TempDir()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "write-until-killed", dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "written\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	s := open(t, Config{Dir: dir})
+	if st := s.Stats(); st != (Stats{Bytes: 16, Diagnoses: 1, Artifacts: 1, Partial: 1}) {
+		t.Errorf("%+v", st)
+	}
+	if b, a := read(t, s, "d", "whole"); string(b) != "content of whole" || a.SHA256 != sum(b) {
+		t.Errorf("%s %+v", b, a)
+	}
+	// The diagnosis goes on, and writes the other one anew.
+	r := begin(t, s, "d")
+	put(t, r, "half", []byte("again"))
+	if st := s.Stats(); st.Artifacts != 2 || st.Bytes != 21 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestBrokenIndex: what the index doesn't say, or says wrong, is read from the files.
+func TestBrokenIndex(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	r := begin(t, s, "d")
+	for _, name := range []string{"a", "b", "c"} {
+		put(t, r, name, []byte(name))
+	}
+	want := s.List("d")
+	index := filepath.Join(dir, "d", indexFile)
+	b, err := os.ReadFile(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"gone": "", "torn": string(b[:len(b)-20]), "rubbish": strings.Repeat("{}\nx\n\x00\n", 10), "long": strings.Repeat("x", 1<<20),
+		"other size": strings.ReplaceAll(string(b), `"size":1`, `"size":2`), "other": strings.ReplaceAll(string(b), `"name":"`, `"name":"../`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(index, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // once computed, and once read
+				have := open(t, Config{Dir: dir}).List("d")
+				if len(have) != len(want) {
+					t.Fatalf("%+v", have)
+				}
+				for i := range have {
+					if have[i].Name != want[i].Name || have[i].SHA256 != want[i].SHA256 || have[i].Size != 1 {
+						t.Errorf("%+v", have[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestOpenLeavesWhatIsNotItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Mkdir(filepath.Join(dir, ".hidden"), 0o700),
+		os.MkdirAll(filepath.Join(dir, "d", "sub"), 0o700), os.WriteFile(filepath.Join(dir, "d", "a"), []byte("1"), 0o600),
+		os.Mkdir(filepath.Join(dir, "empty"), 0o700), os.MkdirAll(filepath.Join(dir, "other", "sub"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if st := open(t, Config{Dir: dir}).Stats(); st != (Stats{Bytes: 1, Diagnoses: 1, Artifacts: 1}) {
+		t.Errorf("%+v", st)
+	}
+	for _, p := range []string{"file", ".hidden", "d/sub", "d/a", "other/sub"} {
+		if _, err := os.Stat(filepath.Join(dir, p)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "empty")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("an empty folder stays")
+	}
+}
+
+func TestOpenWhereItCannot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, cfg := range []Config{{Dir: file}, {Dir: "/no/such/dir"}, {Dir: t.TempDir(), Budget: -1}} {
+		if s, err := Open(cfg, nil); err == nil {
+			_ = s.Close()
+			t.Errorf("%+v opens", cfg)
+		}
+	}
+}
+
+func FuzzCheckName(f *testing.F) {
+	f.Add("a.txt")
+	f.Add("../x")
+	f.Fuzz(func(t *testing.T, name string) {
+		if checkName(name) == nil && (filepath.Base(name) != name || name == "." || name == ".." || strings.HasPrefix(name, ".")) {
+			t.Errorf("%q", name)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package artifact
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// ErrRunning is returned where the artifacts of a running diagnosis are to be removed,
+// and where it is begun twice.
+var ErrRunning = errors.New("the diagnosis runs")
+
+// Run is a diagnosis that runs: it takes artifacts of its operations, of several at
+// once.
+type Run struct {
+	s     *Store
+	id    string
+	d     *diagnosis
+	files map[string]*file // those that are written
+	ended bool
+}
+
+var _ operation.Artifacts = (*Run)(nil)
+
+// Begin keeps the artifacts of a diagnosis until [Run.End], those that it has from an
+// interrupted run too. Its id (the UID) has letters, digits, '.', '_' and '-'.
+func (s *Store) Begin(id string) (*Run, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.diagnoses[id]
+	if d == nil {
+		d = &diagnosis{artifacts: map[string]Artifact{}}
+		s.diagnoses[id] = d
+	}
+	if d.running {
+		return nil, fmt.Errorf("artifacts of %s: %w", id, ErrRunning)
+	}
+	d.running = true
+	return &Run{s: s, id: id, d: d, files: map[string]*file{}}, nil
+}
+
+// End lets the artifacts go when there is no room for others. Those that are not closed
+// are discarded. It may be called more than once.
+func (r *Run) End() {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.ended, r.d.running = true, false
+	for name, f := range r.files {
+		r.s.stats.Discarded++
+		r.s.log.Warn("artifact was not closed, and is discarded", "diagnosis", r.id, "artifact", name)
+		f.discard()
+	}
+	if len(r.d.artifacts) == 0 {
+		delete(r.s.diagnoses, r.id)
+		_ = r.s.root.RemoveAll(r.id) // nothing is in it but what can't be removed
+	}
+}
+
+// Create implements [operation.Artifacts]. A name that the diagnosis has already is an
+// error ([fs.ErrExist]).
+func (r *Run) Create(name string) (io.WriteCloser, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	_, whole := r.d.artifacts[name]
+	switch {
+	case r.ended:
+		return nil, fmt.Errorf("artifact %s: the diagnosis has ended: %w", name, fs.ErrClosed)
+	case whole || r.files[name] != nil:
+		return nil, fmt.Errorf("artifact %s: %w", name, fs.ErrExist)
+	case len(r.d.artifacts)+len(r.files) >= maxArtifacts:
+		r.s.stats.Refused++
+		return nil, noRoom(fmt.Sprintf("the diagnosis has %d artifacts", maxArtifacts))
+	}
+	f, err := r.s.create(r.id, name)
+	if err != nil {
+		r.s.stats.Refused++
+		return nil, fmt.Errorf("artifact %s: %w", name, err)
+	}
+	r.files[name] = newFile(r, name, f)
+	return r.files[name], nil
+}
+
+// Of returns the artifacts of one node of the graph. Their names begin with its number,
+// and a second one of a name, of another try, is numbered: 3-stacks.txt, 3-stacks-2.txt.
+func (r *Run) Of(node int) operation.Artifacts { return ofNode{r, strconv.Itoa(node) + "-"} }
+
+type ofNode struct {
+	r      *Run
+	prefix string
+}
+
+func (o ofNode) Create(name string) (io.WriteCloser, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	w, err := o.r.Create(o.prefix + name)
+	ext := path.Ext(name)
+	for i := 2; errors.Is(err, fs.ErrExist) && i <= maxArtifacts; i++ {
+		w, err = o.r.Create(o.prefix + strings.TrimSuffix(name, ext) + "-" + strconv.Itoa(i) + ext)
+	}
+	return w, err
+}
+
+// create makes the file that an artifact is written to. On a full disk artifacts of
+// others make room for it.
+func (s *Store) create(id, name string) (*os.File, error) {
+	for {
+		err := s.root.Mkdir(id, 0o700)
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			var f *os.File
+			f, err = s.root.OpenFile(id+"/"+partialName(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+			if err == nil {
+				return f, nil
+			}
+		}
+		if !isFull(err) {
+			return nil, err
+		}
+		if !s.evict() {
+			return nil, fmt.Errorf("%w: %w", operation.ErrArtifactBudget, err)
+		}
+	}
+}
+
+// List returns the artifacts of a diagnosis that are whole, by name.
+func (s *Store) List(id string) []Artifact {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.diagnoses[id]
+	if d == nil {
+		return nil
+	}
+	return slices.SortedFunc(maps.Values(d.artifacts), func(a, b Artifact) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Diagnoses returns those that have artifacts or run, by when their last artifact was
+// closed.
+func (s *Store) Diagnoses() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(s.diagnoses), func(a, b string) int {
+		return cmp.Or(s.diagnoses[a].last.Compare(s.diagnoses[b].last), cmp.Compare(a, b))
+	})
+}
+
+// OpenFile opens an artifact that is whole for reading. It can be read to its end even
+// if it is given up meanwhile.
+func (s *Store) OpenFile(id, name string) (*os.File, Artifact, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.diagnoses[id]; d != nil {
+		if a, ok := d.artifacts[name]; ok {
+			f, err := s.root.OpenFile(id+"/"+name, os.O_RDONLY|noFollow, 0)
+			return f, a, err
+		}
+	}
+	return nil, Artifact{}, &fs.PathError{Op: "open artifact", Path: name, Err: fs.ErrNotExist}
+}
+
+// Remove removes the artifacts of a diagnosis that doesn't run; one that has none is no
+// error.
+func (s *Store) Remove(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.diagnoses[id]
+	switch {
+	case d == nil:
+		return nil
+	case d.running:
+		return fmt.Errorf("remove artifacts of %s: %w", id, ErrRunning)
+	}
+	return s.remove(id)
+}
+
+// finish makes a file that is written an artifact. The lock is held.
+func (r *Run) finish(f *file, a Artifact) {
+	delete(r.files, f.name)
+	r.d.artifacts[f.name] = a
+	r.d.last = time.Now()
+	r.s.addToIndex(r.id, a)
+}

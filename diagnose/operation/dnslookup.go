@@ -1,0 +1,109 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+const (
+	resolvConf = "/etc/resolv.conf"
+	// maxServers is how many the C library asks.
+	maxServers = 3
+)
+
+// DNSLookup asks the node's name servers, or another, for a name.
+func DNSLookup(h Host) Builtin {
+	return Builtin{
+		Name: "dns-lookup", Doc: "Asks each of the node's name servers, or another one, for a name, and tells what each of them answers.",
+		Effect: Collect,
+		Parameters: []Parameter{
+			{Name: "name", Kind: String, Required: true, Max: 254, Doc: "the whole name: search domains are not tried; an address with type `PTR`"},
+			{Name: "type", Kind: Enum, Values: dnsTypes(), Default: "A", Doc: "type of the records"},
+			{Name: "server", Kind: Address, Doc: "the name server; without it those of " + resolvConf},
+			{Name: "serverPort", Kind: Integer, Default: "53", Min: 1, Max: 65535, Doc: "port of the name servers"},
+			{Name: "timeout", Kind: Duration, Default: "2s", Min: int64(10 * time.Millisecond), Max: int64(30 * time.Second), Doc: "how long to wait for each answer"},
+			{Name: "tries", Kind: Integer, Default: "2", Min: 1, Max: 5, Doc: "queries to a server that doesn't answer"},
+		},
+		Results: []Result{
+			{"server", "the first one that answered; the results below are of its answer"},
+			{"rcode", "`NOERROR`, `NXDOMAIN`, `SERVFAIL`, `REFUSED` …"},
+			{"authoritative", "`true`: the server has the zone itself"},
+			{"answers", "the records, divided by `; `; empty: there are none of this type"},
+			{"addresses", "addresses in them, divided by commas"},
+			{"ttl", "seconds that the shortest-lived record may be kept"},
+			{"latency", "from question to answer"},
+			{"transport", "`udp`, or `tcp` where the answer was too long"},
+			{"servers", "what each server answered, divided by `; `"},
+		},
+		Run: func(ctx context.Context, call *Call) (Output, error) { return dnsLookup(ctx, h, call) },
+	}
+}
+
+func dnsLookup(ctx context.Context, h Host, call *Call) (Output, error) {
+	p := call.Parameters
+	kind := dnsType(p["type"])
+	name, err := dnsName(p["name"], kind)
+	if err != nil {
+		return Output{}, err
+	}
+	servers := []netip.Addr{p.Addr("server")}
+	if p["server"] == "" {
+		b, err := readBounded(h.FS.Path(resolvConf), 64<<10)
+		if err != nil {
+			return Output{}, fmt.Errorf("name servers of the node: %w", err)
+		}
+		servers = nameServers(string(b))
+	}
+	q := dnsmessage.Question{Name: name, Type: kind, Class: dnsmessage.ClassINET}
+	var first *dnsAnswer
+	told := make([]string, 0, len(servers))
+	for _, s := range servers {
+		a := askDNS(ctx, netip.AddrPortFrom(s, uint16(p.Int("serverPort"))), q, p.Duration("timeout"), int(p.Int("tries")))
+		if ctx.Err() != nil {
+			return Output{}, fmt.Errorf("lookup of %s: %s: %w", name, strings.Join(append(told, a.server.String()), "; "), ctx.Err())
+		}
+		told = append(told, a.String())
+		if a.err == nil && first == nil {
+			first = &a
+		}
+	}
+	all := strings.Join(told, "; ")
+	if first == nil {
+		return Output{}, errors.New("no name server answers: " + all)
+	}
+	transport := "udp"
+	if first.tcp {
+		transport = "tcp"
+	}
+	return Output{Results: map[string]string{
+		"server": first.server.String(), "rcode": first.rcode, "authoritative": strconv.FormatBool(first.authoritative),
+		"answers": strings.Join(first.records, "; "), "addresses": strings.Join(first.addresses, ","), "ttl": strconv.FormatUint(uint64(first.ttl), 10),
+		"latency": first.latency.Round(10 * time.Microsecond).String(), "transport": transport, "servers": all,
+	}}, nil
+}
+
+// nameServers returns those of a resolv.conf, as the C library takes them: the first
+// three; where there are none, the one of this host.
+func nameServers(text string) []netip.Addr {
+	var all []netip.Addr
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != "nameserver" || len(all) == maxServers {
+			continue
+		}
+		if a, err := parseAddress(fields[1]); err == nil {
+			all = append(all, a)
+		}
+	}
+	if len(all) == 0 {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	}
+	return all
+}

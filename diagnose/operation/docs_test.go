@@ -1,0 +1,120 @@
+package operation
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the generated part of docs/operations.md anew")
+
+// TestDocs: what docs/operations.md says of the built-ins is what they declare.
+func TestDocs(t *testing.T) {
+	const path, begin = "../../docs/operations.md", "<!-- From here on made by: go test ./diagnose/operation -run TestDocs -update -->\n"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, have, ok := strings.Cut(string(b), begin)
+	if !ok {
+		t.Fatalf("%s has no line %q", path, begin)
+	}
+	want := document(All(Host{}))
+	if *update {
+		if err := os.WriteFile(path, []byte(head+begin+want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
+}
+
+// document writes a table of all built-ins and a chapter of each.
+func document(all []Builtin) string {
+	var b strings.Builder
+	b.WriteString("\n| operation | effect | tenant-safe | |\n|---|---|---|---|\n")
+	for i := range all {
+		o := &all[i]
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", o.Name, o.Name, o.Effect, yes(o.TenantSafe), cell(o.Doc))
+	}
+	for i := range all {
+		o := &all[i]
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n", o.Name, o.Doc)
+		if len(o.Parameters) > 0 {
+			b.WriteString("\n| parameter | | |\n|---|---|---|\n")
+			for _, p := range o.Parameters {
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.Name, cell(form(p)), cell(p.Doc))
+			}
+		}
+		if len(o.Results) > 0 {
+			b.WriteString("\n| result | |\n|---|---|\n")
+			for _, r := range o.Results {
+				fmt.Fprintf(&b, "| `%s` | %s |\n", r.Name, cell(r.Doc))
+			}
+		}
+	}
+	return b.String()
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return ""
+}
+
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+
+// form says what a parameter must be.
+func form(p Parameter) string {
+	text := string(p.Kind)
+	switch p.Kind {
+	case Enum:
+		text = strings.Join(p.Values, ", ")
+	case Integer:
+		text += bounds(p, decimal)
+	case Duration:
+		text += bounds(p, func(n int64) string { return shortDuration(time.Duration(n)) })
+	case Bytes:
+		text += bounds(p, byteText)
+	case String:
+		text += bounds(p, func(n int64) string { return decimal(n) + " bytes" })
+	}
+	switch {
+	case p.Required:
+		text += "; required"
+	case p.Default != "":
+		text += "; default " + p.Default
+	}
+	return text
+}
+
+func bounds(p Parameter, text func(int64) string) string {
+	switch {
+	case p.Min > 0 && p.Max > 0:
+		return " from " + text(p.Min) + " to " + text(p.Max)
+	case p.Max > 0:
+		return ", at most " + text(p.Max)
+	case p.Min > 0:
+		return ", at least " + text(p.Min)
+	}
+	return ""
+}
+
+// shortDuration leaves zeros at the end out: 1m, and not 1m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-len(zero)+1]
+		}
+	}
+	return s
+}

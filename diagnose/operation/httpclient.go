@@ -1,0 +1,146 @@
+package operation
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+const (
+	// maxHeader bounds the header of an answer, in bytes.
+	maxHeader = 64 << 10
+	// maxStatusBody is how much of a body a message repeats.
+	maxStatusBody = 256
+	// maxPEM bounds the files of certificates: a bundle of all public roots has 250 KiB.
+	maxPEM = 4 << 20
+)
+
+// TLS is how a server is verified, and how the agent shows who it is. Files are read at
+// each run, so that renewed ones are taken. It can't be turned off.
+type TLS struct {
+	CAFile     string // certificates (PEM) that servers are verified with; "": the system's
+	CertFile   string // the agent's own certificate (PEM), with KeyFile; "": none
+	KeyFile    string
+	ServerName string // name that the server's certificate must have; "": the address
+}
+
+// config returns what crypto/tls takes.
+func (t TLS) config() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CAFile != "" {
+		pem, err := readBounded(t.CAFile, maxPEM)
+		if err != nil {
+			return nil, fmt.Errorf("certificate authorities: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("certificate authorities: %s has no certificate", t.CAFile)
+		}
+	}
+	switch {
+	case (t.CertFile == "") != (t.KeyFile == ""):
+		return nil, errors.New("client certificate: certificate and key go together")
+	case t.CertFile != "":
+		cert, err := readBounded(t.CertFile, maxPEM)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		key, err := readBounded(t.KeyFile, maxPEM)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate %s: %w", t.CertFile, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("read %s: more than %d bytes", path, limit)
+	}
+	return b, err
+}
+
+// newHTTPClient returns a client for one request: it verifies, follows no redirect, asks
+// no proxy, and takes answers as they are sent, so that a small one can't become a huge
+// one. Close its idle connections when done.
+func newHTTPClient(t TLS, linkLocal bool) (*http.Client, error) {
+	config, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:            guardedDialer(linkLocal).DialContext,
+			TLSClientConfig:        config,
+			TLSHandshakeTimeout:    dialTimeout,
+			MaxResponseHeaderBytes: maxHeader,
+			DisableKeepAlives:      true,
+			DisableCompression:     true,
+			ExpectContinueTimeout:  time.Second,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// statusError says what an answer that is none has: its status, where it leads to, and
+// the start of its body.
+func statusError(resp *http.Response) error {
+	text := "status " + event.SafeText(resp.Status, maxQuoted)
+	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
+		text += ", redirected to " + quoted(to) + ": redirects are not followed"
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatusBody+1)) // as far as it can be read
+	if s := strings.TrimSpace(string(body)); s != "" {
+		text += ": " + event.SafeText(s, maxStatusBody)
+	}
+	return errors.New(text)
+}
+
+// readAnswer returns the body of an answer, at most limit bytes of it.
+func readAnswer(resp *http.Response, limit int64) ([]byte, error) {
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return nil, fmt.Errorf("answer is encoded as %s, which was not asked for", quoted(enc))
+	}
+	if resp.ContentLength > limit {
+		return nil, fmt.Errorf("answer of %d bytes, at most %d", resp.ContentLength, limit)
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read answer after %d bytes: %w", len(b), err)
+	case int64(len(b)) > limit:
+		return nil, fmt.Errorf("answer of more than %d bytes", limit)
+	}
+	return b, nil
+}
+
+// whyEnded makes the end of ctx out of an error that came of it.
+func whyEnded(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && err != nil {
+		if errors.Is(cause, context.DeadlineExceeded) {
+			return fmt.Errorf("no whole answer in time: %w", cause)
+		}
+		return cause
+	}
+	return err
+}
