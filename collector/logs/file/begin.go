@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -45,7 +47,7 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 			s.tell(pathErr) // what the path leads to may tell where the rest is
 			return nil
 		}
-		// Rotated away and compressed, or deleted.
+		// Rotated away and deleted, or compressed in a way that is not read.
 		if err := s.lose(logs.Rotated, 0, 0); err != nil {
 			closeFile(path.f)
 			return err
@@ -80,9 +82,12 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 // rotated, or else one with the same content, which has another inode after a
 // copy, and another device number after a boot.
 func (s *follower) find(pos position, path found, all []sibling) (same *tail) {
-	look := func(f *os.File, st fileStat) (exact bool) {
-		head, ok := pos.isIn(f, st)
-		if !ok {
+	look := func(f *os.File, st fileStat, p packing) (exact bool) {
+		t := &tail{f: f, name: s.name, stat: st, offset: pos.Offset, lines: newSplitter(s.r.cfg.MaxLine)}
+		if p != plain {
+			t.packed = newPacked(f, p)
+		}
+		if !pos.isIn(t) {
 			return false
 		}
 		exact = st.ino == pos.Ino && st.dev == pos.Dev
@@ -90,11 +95,11 @@ func (s *follower) find(pos position, path found, all []sibling) (same *tail) {
 			if same != nil && same.f != path.f {
 				closeFile(same.f)
 			}
-			same = &tail{f: f, name: s.name, stat: st, head: head, offset: pos.Offset, lines: newSplitter(s.r.cfg.MaxLine)}
+			same = t
 		}
 		return exact
 	}
-	if path.f != nil && look(path.f, path.stat) {
+	if path.f != nil && look(path.f, path.stat, plain) {
 		return same
 	}
 	for _, c := range all {
@@ -102,7 +107,7 @@ func (s *follower) find(pos position, path found, all []sibling) (same *tail) {
 		if !ok {
 			continue
 		}
-		if look(f, c.stat) {
+		if look(f, c.stat, c.packing) {
 			return same
 		}
 		if same == nil || same.f != f {
@@ -125,7 +130,7 @@ func (s *follower) beginNow(path found, pathErr error) error {
 	}
 	head := path.head()
 	if !s.cutoff.IsZero() {
-		all = slices.DeleteFunc(all, func(c sibling) bool { return !c.writtenBefore(s.cutoff) })
+		all = slices.DeleteFunc(all, func(c sibling) bool { return c.packing != foreign && !c.writtenBefore(s.cutoff) })
 	}
 	s.noteOlder(all, path.stat, head)
 	if missing || s.r.cfg.Lookback > 0 {
@@ -157,13 +162,15 @@ func (s *follower) noteOlder(all []sibling, than fileStat, head []byte) {
 	}
 }
 
-// noteKnown takes down which rotated files an earlier reader has read.
-func (s *follower) noteKnown(all []sibling, known [][2]int64) {
-	for _, c := range all {
-		for _, k := range known {
-			if k[0] == int64(c.stat.ino) && k[1] <= c.stat.size {
-				s.note(c, k[1], nil)
-			}
+// noteKnown takes down which rotated files an earlier reader has read. Those that
+// are gone may be there in compressed form.
+func (s *follower) noteKnown(all []sibling, read []knownFile) {
+	for _, k := range read {
+		if i := slices.IndexFunc(all, k.isIn); i >= 0 {
+			s.note(all[i], k.Size, nil)
+			continue
 		}
+		st := fileStat{ino: k.Ino, links: 1, modified: unix.NsecToTimespec(k.Time)}
+		s.known.add(known{stat: st, read: k.Size, sum: k.Sum})
 	}
 }

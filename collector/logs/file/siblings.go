@@ -14,8 +14,10 @@ import (
 
 // sibling is a rotated file beside the one at the path.
 type sibling struct {
-	name string // below the real root
-	stat fileStat
+	name    string // below the real root
+	plain   string // before it was compressed
+	packing packing
+	stat    fileStat
 }
 
 // writtenBefore tells whether it was not written since.
@@ -40,7 +42,8 @@ func (s sibling) open() (*os.File, bool) {
 const maxSiblings = 64
 
 // siblings lists the rotated files of the file with this name, the one that was
-// written last at the end. Those that are compressed don't count.
+// written last at the end. One that is there compressed as well is about to go:
+// it counts until then.
 func siblings(name string) []sibling {
 	// Rotating renames one file after the other: a list that was made meanwhile
 	// lacks some.
@@ -66,8 +69,10 @@ func listSiblings(name string) (all []sibling, whole bool) {
 		return nil, true
 	}
 	whole = true
+	present := make(map[string]bool)
 	for _, e := range entries {
-		if !e.Type().IsRegular() || !isRotated(e.Name(), base) {
+		unpacked, packing := unpackedName(e.Name())
+		if !e.Type().IsRegular() || !isRotated(unpacked, base) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -76,10 +81,14 @@ func listSiblings(name string) (all []sibling, whole bool) {
 			whole = whole && errors.Is(err, errNotRegular)
 			continue
 		}
-		all = append(all, sibling{name: path, stat: st})
+		all = append(all, sibling{name: path, plain: filepath.Join(dir, unpacked), packing: packing, stat: st})
+		if packing == plain {
+			present[path] = true
+		}
 	}
 	after, err := os.Stat(dir)
 	whole = whole && err == nil && before.ModTime().Equal(after.ModTime())
+	all = slices.DeleteFunc(all, func(c sibling) bool { return c.packing != plain && present[c.plain] })
 	slices.SortFunc(all, compareAge)
 	return all[max(0, len(all)-maxSiblings):], whole
 }
@@ -94,15 +103,22 @@ func statAt(path string) (fileStat, error) {
 	return statFD(fd)
 }
 
-// compareAge orders rotated files by when they were written last.
+// compareAge orders rotated files by when they were written last. Whatever
+// compresses one keeps that time (logrotate, gzip) or puts the date of the
+// rotation in the name (kubelet).
 func compareAge(a, b sibling) int {
+	if a.packing != plain || b.packing != plain {
+		if d, e := rotationDate(a.plain), rotationDate(b.plain); d != e && len(d) == len(e) {
+			return strings.Compare(d, e)
+		}
+	}
 	switch {
 	case a.stat.before(b.stat):
 		return -1
 	case b.stat.before(a.stat):
 		return 1
 	default:
-		return compareNames(a.name, b.name)
+		return compareNames(a.plain, b.plain)
 	}
 }
 
@@ -127,6 +143,28 @@ func rotationNumber(name string) int {
 		return -1
 	}
 	return n
+}
+
+// rotationDate returns the digits of a date in the name, from the year to the
+// smallest unit, with what follows; "" where there is none, or one that begins
+// with the day.
+func rotationDate(name string) string {
+	base := filepath.Base(name)
+	for i := range len(base) {
+		if !strings.HasPrefix(base[i:], "20") || i > 0 && '0' <= base[i-1] && base[i-1] <= '9' {
+			continue
+		}
+		digits := strings.Map(func(r rune) rune {
+			if r < '0' || r > '9' {
+				return -1
+			}
+			return r
+		}, base[i:])
+		if len(digits) >= 8 && "01" <= digits[4:6] && digits[4:6] <= "12" && "01" <= digits[6:8] && digits[6:8] <= "31" {
+			return digits
+		}
+	}
+	return ""
 }
 
 // isRotated tells whether name is what base is called after a rotation: with a
