@@ -178,7 +178,7 @@ func (s *follower) next() bool {
 	if path.name != s.name {
 		// The path leads elsewhere: what was rotated there before is old.
 		s.name, s.known = path.name, nil
-		s.noteOlder(siblings(s.name), path.stat, path.head())
+		s.noteOlder(listHeads(s.name), path.f, path.head())
 	}
 	s.open(s.newTail(path))
 	s.tell(nil)

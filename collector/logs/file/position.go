@@ -48,17 +48,8 @@ type knownFile struct {
 }
 
 // isIn tells whether c is that file, which may have grown.
-func (k knownFile) isIn(c sibling) bool {
-	if k.Ino != c.stat.ino || k.Size < 0 || k.Size > c.stat.size {
-		return false
-	}
-	f, ok := c.open()
-	if !ok {
-		return false
-	}
-	defer f.Close()
-	head, err := readHead(f)
-	return err == nil && checksum(head[:min(int64(len(head)), k.Size)]) == k.Sum
+func (k knownFile) isIn(c listed) bool {
+	return k.Ino == c.stat.ino && 0 <= k.Size && k.Size <= c.stat.size && checksum(c.head[:min(int64(len(c.head)), k.Size)]) == k.Sum
 }
 
 func (p position) text() logs.Position {

@@ -5,10 +5,6 @@ import (
 	"os"
 )
 
-// listTries is how often rotated files are listed anew because one of them was
-// renamed or compressed before it could be opened.
-const listTries = 5
-
 // between returns the first rotated file of the current name that was not read,
 // or that was written after it was; nil: there is none. What is at the name
 // itself counts where the path, whose file is given if there is one, leads
@@ -217,20 +213,6 @@ func (s *follower) openCopy(c sibling, t *tail) (copied *tail, ok bool) {
 		return nil, true
 	}
 	return copied, true
-}
-
-// note takes down that a rotated file is dealt with, up to read, unless it is a
-// copy of the file that begins with head: that one may be about to be truncated,
-// and then is to be read on in the copy.
-func (s *follower) note(c sibling, read int64, head []byte) {
-	f, ok := c.open()
-	if !ok {
-		return
-	}
-	defer f.Close()
-	if own, err := readHead(f); err == nil && len(own) > 0 && !sameStart(own, head) {
-		s.known.add(newKnown(c.stat, own, read))
-	}
 }
 
 // sameStart tells whether one of them begins with the other.

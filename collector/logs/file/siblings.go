@@ -1,7 +1,10 @@
 package file
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,7 +50,7 @@ const maxSiblings = 64
 func siblings(name string) []sibling {
 	// Rotating renames one file after the other: a list that was made meanwhile
 	// lacks some.
-	for range 5 {
+	for range listTries {
 		all, whole := listSiblings(name)
 		if whole {
 			return all
@@ -55,6 +58,50 @@ func siblings(name string) []sibling {
 	}
 	all, _ := listSiblings(name)
 	return all
+}
+
+// listTries is how often rotated files are listed anew because meanwhile one of
+// them was renamed or compressed.
+const listTries = 5
+
+// listed is a sibling with its first bytes, compressed where it is.
+type listed struct {
+	sibling
+	head []byte
+}
+
+// listHeads is siblings with the first bytes of each that can be opened.
+func listHeads(name string) (all []listed) {
+	for range listTries {
+		all = nil
+		present := siblings(name)
+		for _, c := range present {
+			if f, ok := c.open(); ok {
+				if head, err := readHead(f); err == nil {
+					all = append(all, listed{sibling: c, head: head})
+				}
+				closeFile(f)
+			}
+		}
+		if len(all) == len(present) {
+			break
+		}
+	}
+	return all
+}
+
+// unpackedHead returns the first bytes of what it holds, or some of them.
+func (c listed) unpackedHead() []byte {
+	if c.packing == plain {
+		return c.head
+	}
+	z, err := gzip.NewReader(bytes.NewReader(c.head))
+	if err != nil {
+		return nil
+	}
+	head := make([]byte, headSize)
+	n, _ := io.ReadFull(z, head) // its end is missing
+	return head[:n]
 }
 
 // listSiblings tells as well whether nothing changed while it was made.

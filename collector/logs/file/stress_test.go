@@ -28,7 +28,7 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 			begun := time.Now()
-			rotations, restarts, written := 0, 0, 0
+			rotations, restarts, written, lossy := 0, 0, 0, 0
 			packed := make(map[int]bool)
 			c := start(t, Config{Path: l.path, PollEvery: 20 * time.Millisecond, Log: log}).up()
 			var got []string
@@ -37,6 +37,13 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 				log.Debug("stopped", "at", at, "items", len(got)+len(c.items))
 				got = append(got, c.items...)
 				restarts++
+				if p, err := parsePosition(at); err != nil {
+					t.Error(err)
+				} else if p.Offset == 0 {
+					// Should the file be compressed before the next reader is up, that one
+					// can't know it.
+					lossy++
+				}
 				c = start(t, Config{Path: l.path, Position: at, PollEvery: 20 * time.Millisecond, Log: log})
 			}
 			for written < 20_000 && time.Since(begun) < time.Minute {
@@ -92,6 +99,10 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 			times, at := map[string]int{}, -1
 			for _, item := range got {
 				var n int
+				if item == "-rotated:0" && lossy > 0 {
+					lossy--
+					continue
+				}
 				if _, err := fmt.Sscanf(item, "line %d ", &n); err != nil {
 					t.Errorf("item %q", item)
 					continue
