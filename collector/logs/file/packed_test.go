@@ -359,6 +359,48 @@ func TestRestartWhenCompressed(t *testing.T) {
 	}
 }
 
+// A rotated file that can't be opened keeps no other from being read.
+func TestCannotBeOpened(t *testing.T) {
+	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
+	l.put("app.log.2", "1\n")
+	l.put("app.log.1.gz", gzipOf(t, "2\n"))
+	r, err := New(Config{Path: l.path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &follower{r: r, name: l.path}
+	tries := 0
+	got := s.firstUnread(nil, func() []sibling {
+		tries++
+		all := siblings(l.path)
+		slices.SortFunc(all, func(a, b sibling) int { return -strings.Compare(a.plain, b.plain) })
+		all[0].stat.ino++
+		return all
+	})
+	if got == nil || tries != listTries {
+		t.Fatalf("%v after %d tries", got, tries)
+	}
+	defer got.f.Close()
+	if string(got.head) != "2\n" {
+		t.Errorf("file %s that begins with %q", got.f.Name(), got.head)
+	}
+}
+
+// Lookback reads compressed files, and does not tell of those it can't read.
+func TestLookbackInCompressed(t *testing.T) {
+	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
+	stamp := func(ago time.Duration) string { return time.Now().Add(-ago).Format(time.RFC3339) }
+	l.put("app.log.4.gz", gzipOf(t, stamp(4*time.Hour)+" too old\n"))
+	l.earlier("app.log.4.gz")
+	l.put("app.log.3.xz", "not read")
+	recent := stamp(time.Minute) + " in it"
+	l.put("app.log.2.gz", gzipOf(t, stamp(3*time.Hour)+" too old\n"+recent+"\n"))
+	last := stamp(0) + " the last"
+	l.write(last + "\n")
+	format := Format{Timestamp: `^\S+`, TimestampFormat: time.RFC3339}
+	start(t, Config{Path: l.path, Lookback: 30 * time.Minute, Format: format}).want(recent, last)
+}
+
 func TestPacked(t *testing.T) {
 	text := strings.Repeat("a line that is repeated\n", 1<<20)
 	path := filepath.Join(t.TempDir(), "a.gz")

@@ -29,14 +29,14 @@ func (s *follower) between(path found) *tail {
 }
 
 // firstUnread returns the first of the listed files that is to be read before
-// the one that begins with head.
+// the one that begins with head. One that can never be opened is passed by.
 func (s *follower) firstUnread(head []byte, list func() []sibling) *tail {
-	for range listTries {
+	for try := range listTries {
 		all := true
 		for _, c := range list() {
 			t, ok := s.unread(c, head)
 			all = all && ok
-			if t != nil && all {
+			if t != nil && (all || try == listTries-1) {
 				return t
 			}
 			if t != nil {
@@ -128,7 +128,7 @@ func (s *follower) done(t *tail) {
 	}
 	own, err := readHead(t.f)
 	if err != nil {
-		return // it is read again when it can be
+		own = nil // its inode has to do
 	}
 	if i := s.known.origin(sibling{stat: t.stat}, t.head, t.packed.unpackedSize(t.stat.size)); i >= 0 {
 		s.known[i].packed = true
