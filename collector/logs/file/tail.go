@@ -87,7 +87,8 @@ func (t *tail) check(more []byte) error {
 // been truncated and written since the last look.
 func (t *tail) fill(now time.Time) error {
 	room := t.lines.room()
-	n, err := 0, error(nil)
+	var n int
+	var err error
 	if t.packed != nil {
 		n, err = t.packed.readAt(room, t.readAt())
 	} else {
