@@ -11,7 +11,8 @@ const (
 	Overrun Reason = "overrun"
 	// Truncated: a file was emptied, and no copy of what it held was found.
 	Truncated Reason = "truncated"
-	// Rotated: what follows the saved position was rotated away or vacuumed.
+	// Rotated: what follows the saved position was rotated away or vacuumed, or is
+	// in a rotated file that can't be read.
 	Rotated Reason = "rotated"
 	// TooLong: the lines were longer than the bound. They were handed over
 	// without their ends, except by kmsg, which can't.

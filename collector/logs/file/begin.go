@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -38,14 +40,13 @@ func (s *follower) begin() error {
 
 // beginAt goes on where an earlier reader was.
 func (s *follower) beginAt(pos position, path found, pathErr error) error {
-	all := siblings(s.name)
-	t := s.find(pos, path, all)
+	t, all := s.find(pos, path)
 	if t == nil && !pos.Fresh {
 		if pathErr != nil {
 			s.tell(pathErr) // what the path leads to may tell where the rest is
 			return nil
 		}
-		// Rotated away and compressed, or deleted.
+		// Rotated away and deleted, or compressed in a way that is not read.
 		if err := s.lose(logs.Rotated, 0, 0); err != nil {
 			closeFile(path.f)
 			return err
@@ -63,11 +64,11 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 		return nil
 	}
 	if t == nil {
-		s.noteOlder(all, path.stat, path.head())
+		s.noteOlder(all, path.f, path.head())
 		closeFile(path.f)
 		return nil
 	}
-	s.noteOlder(all, t.stat, t.head)
+	s.noteOlder(all, t.f, t.head)
 	if t.f != path.f {
 		closeFile(path.f)
 	}
@@ -78,11 +79,15 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 
 // find returns the file that the position is in: the very file, at the path or
 // rotated, or else one with the same content, which has another inode after a
-// copy, and another device number after a boot.
-func (s *follower) find(pos position, path found, all []sibling) (same *tail) {
-	look := func(f *os.File, st fileStat) (exact bool) {
-		head, ok := pos.isIn(f, st)
-		if !ok {
+// copy, and another device number after a boot. It returns as well which rotated
+// files there were just then.
+func (s *follower) find(pos position, path found) (same *tail, all []listed) {
+	look := func(f *os.File, st fileStat, p packing) (exact bool) {
+		t := &tail{f: f, name: s.name, stat: st, offset: pos.Offset, lines: newSplitter(s.r.cfg.MaxLine)}
+		if p != plain {
+			t.packed = newPacked(f, p)
+		}
+		if !pos.isIn(t) {
 			return false
 		}
 		exact = st.ino == pos.Ino && st.dev == pos.Dev
@@ -90,31 +95,39 @@ func (s *follower) find(pos position, path found, all []sibling) (same *tail) {
 			if same != nil && same.f != path.f {
 				closeFile(same.f)
 			}
-			same = &tail{f: f, name: s.name, stat: st, head: head, offset: pos.Offset, lines: newSplitter(s.r.cfg.MaxLine)}
+			same = t
 		}
 		return exact
 	}
-	if path.f != nil && look(path.f, path.stat) {
-		return same
+	for range listTries {
+		all = listHeads(s.name)
+		if path.f != nil && look(path.f, path.stat, plain) {
+			return same, all
+		}
+		there := true
+		for _, c := range all {
+			f, ok := c.open()
+			if !ok {
+				there = false // it was renamed or compressed
+				continue
+			}
+			if look(f, c.stat, c.packing) {
+				return same, all
+			}
+			if same == nil || same.f != f {
+				closeFile(f)
+			}
+		}
+		if same != nil || there {
+			break
+		}
 	}
-	for _, c := range all {
-		f, ok := c.open()
-		if !ok {
-			continue
-		}
-		if look(f, c.stat) {
-			return same
-		}
-		if same == nil || same.f != f {
-			closeFile(f)
-		}
-	}
-	return same
+	return same, all
 }
 
 // beginNow begins without a position.
 func (s *follower) beginNow(path found, pathErr error) error {
-	all, missing := siblings(s.name), errors.Is(pathErr, fs.ErrNotExist)
+	all, missing := listHeads(s.name), errors.Is(pathErr, fs.ErrNotExist)
 	if pathErr != nil && !missing {
 		s.tell(pathErr)
 		return nil
@@ -125,9 +138,9 @@ func (s *follower) beginNow(path found, pathErr error) error {
 	}
 	head := path.head()
 	if !s.cutoff.IsZero() {
-		all = slices.DeleteFunc(all, func(c sibling) bool { return !c.writtenBefore(s.cutoff) })
+		all = slices.DeleteFunc(all, func(c listed) bool { return c.packing != foreign && !c.writtenBefore(s.cutoff) })
 	}
-	s.noteOlder(all, path.stat, head)
+	s.noteOlder(all, path.f, head)
 	if missing || s.r.cfg.Lookback > 0 {
 		closeFile(path.f)
 		return nil // next opens the first file, rotated or not
@@ -148,22 +161,36 @@ func (s *follower) beginNow(path found, pathErr error) error {
 
 // noteOlder takes down that the rotated files before one, which begins with head,
 // are dealt with: all of them, unless it was rotated itself since it was opened.
-func (s *follower) noteOlder(all []sibling, than fileStat, head []byte) {
-	for _, c := range all {
-		if c.stat.sameFile(than) {
-			return // what follows is newer
+// Those that are a copy of it are not: it may be about to be truncated, and then
+// is to be read on in the copy.
+func (s *follower) noteOlder(all []listed, than *os.File, head []byte) {
+	st := fileStat{links: 1}
+	if than != nil {
+		if now, err := stat(than); err == nil {
+			st = now
 		}
-		s.note(c, c.stat.size, head)
+	}
+	for _, c := range all {
+		same := sameStart(c.unpackedHead(), head)
+		switch {
+		case c.stat.sameFile(st), st.links == 0 && c.packing == gzipped && same,
+			st.links == 0 && c.packing == foreign && c.stat.modified == st.modified:
+			return // what follows is newer
+		case len(c.head) > 0 && !same:
+			s.known.add(newKnown(c.stat, c.head, c.stat.size))
+		}
 	}
 }
 
-// noteKnown takes down which rotated files an earlier reader has read.
-func (s *follower) noteKnown(all []sibling, known [][2]int64) {
-	for _, c := range all {
-		for _, k := range known {
-			if k[0] == int64(c.stat.ino) && k[1] <= c.stat.size {
-				s.note(c, k[1], nil)
-			}
+// noteKnown takes down which rotated files an earlier reader has read. Those that
+// are gone may be there in compressed form.
+func (s *follower) noteKnown(all []listed, read []knownFile) {
+	for _, k := range read {
+		if i := slices.IndexFunc(all, k.isIn); i >= 0 {
+			s.known.add(newKnown(all[i].stat, all[i].head, k.Size))
+			continue
 		}
+		st := fileStat{ino: k.Ino, links: 1, modified: unix.NsecToTimespec(k.Time)}
+		s.known.add(known{stat: st, read: k.Size, sum: k.Sum})
 	}
 }

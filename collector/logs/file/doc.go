@@ -7,8 +7,8 @@
 // only when the new one has content: until its writer is told of the rotation it
 // writes to the old file. Files that were rotated in between two looks are read
 // in turn. They are found beside the file the path leads to, by names with a
-// number or date behind or before the extension ([isRotated]); compressed ones
-// are not read.
+// number or date behind or before the extension ([isRotated]), in the order in
+// which they were written last.
 //
 // A file that is truncated is read on in the copy that was made of it
 // (logrotate's copytruncate), which is the rotated file with the same first
@@ -19,17 +19,36 @@
 // What a writer appends to a file after it has written to the next one is read
 // at the next rotation.
 //
+// # Compressed files
+//
+// A rotated file with .gz behind its name is unpacked as it is read. One that was
+// made of a file that was read before is known by its first bytes and its size,
+// each as the origin of one only; where it has more than was read, that is read.
+// It counts once what it is made of is gone. Where its end is missing, it is
+// waited for as long as it grows; where it is damaged, or holds more than 4 GiB,
+// what can be read of it is handed over, followed by a Loss of unknown size.
+//
+// Other compressions (.zst, .xz, .bz2 and their like) are not read: such a file
+// is a Loss of unknown size in its place, unless it has the time of a file that
+// was read, as logrotate leaves it. Where that was written between the reading
+// and the compressing, it is one as well.
+//
+// What is written to a deleted file after the reader has gone on to the next one
+// is in no file any more, and can't be told.
+//
 // # Where to begin
 //
 // The Position names device, inode, offset and a checksum of the first bytes. The
 // file is looked for at the path and among the rotated ones, by inode and
-// checksum, then by checksum alone (a copy; another device number after a boot).
-// Reading goes on there, and then with the files that were written later. Where
-// it is not found, it was rotated away or compressed: a Loss of unknown size, and
-// the current file is read from its start.
+// checksum, then by checksum alone (a copy, a compressed file; another device
+// number after a boot). Reading goes on there, and then with the files that were
+// written later. Where it is not found, it was deleted or compressed in another
+// way: a Loss of unknown size, and the current file is read from its start. A Loss
+// is told as well where the file was compressed before a line of it was handed
+// over, for nothing identifies it then; its lines come all the same.
 //
 // Without a position, Lookback decides by the times in the lines, in rotated
-// files as well; 0 begins at the end of the file, with its last line if that is
+// files as well, also those that gzip compressed; 0 begins at the end of the file, with its last line if that is
 // not finished. A file that comes into being later is new as a whole.
 //
 // # Lines

@@ -49,7 +49,11 @@ func (s *follower) names() []string {
 // pause returns how long there is nothing to do unless something happens.
 func (s *follower) pause() time.Duration {
 	pause := s.r.cfg.PollEvery
-	if s.cur != nil && s.cur.lines.rest() > 0 {
+	switch {
+	case s.cur == nil:
+	case s.cur.packed != nil:
+		pause = min(pause, retryEvery, s.r.goneFor)
+	case s.cur.lines.rest() > 0:
 		pause = min(pause, max(time.Millisecond, s.r.cfg.PartialAfter-time.Since(s.cur.grown)))
 	}
 	return pause
@@ -84,7 +88,13 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 	if err := s.read(ctx, false); err != nil || ctx.Err() != nil || s.cur == nil {
 		return s.cur == nil, err
 	}
+	if s.packedDone() {
+		return true, s.finish(ctx)
+	}
 	if s.failed != nil {
+		if errors.Is(s.failed, io.ErrUnexpectedEOF) {
+			return false, nil // it is being compressed
+		}
 		s.tell(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: s.failed})
 		if errors.Is(s.failed, unix.ESTALE) {
 			// The file server has another file there by now.
@@ -145,7 +155,7 @@ func (s *follower) finish(ctx context.Context) error {
 		return err
 	}
 	s.r.cfg.Log.Debug("log file read to its end", "path", s.r.cfg.Path, "file", t.f.Name(), "inode", t.stat.ino, "offset", t.offset)
-	s.known.add(known{stat: t.stat, head: t.head, read: t.offset})
+	s.done(t)
 	s.close()
 	return nil
 }
@@ -168,7 +178,7 @@ func (s *follower) next() bool {
 	if path.name != s.name {
 		// The path leads elsewhere: what was rotated there before is old.
 		s.name, s.known = path.name, nil
-		s.noteOlder(siblings(s.name), path.stat, path.head())
+		s.noteOlder(listHeads(s.name), path.f, path.head())
 	}
 	s.open(s.newTail(path))
 	s.tell(nil)

@@ -1,12 +1,16 @@
 package file
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +25,8 @@ type running struct {
 	cancel context.CancelFunc
 	done   chan error
 	news   chan struct{} // holds a token while there is something new
+
+	handing atomic.Int64 // items that were handed to handle
 
 	mu     sync.Mutex
 	items  []string
@@ -68,6 +74,7 @@ func (c *running) run() *running {
 }
 
 func (c *running) handle(item logs.Item) error {
+	c.handing.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if item.Loss != nil {
@@ -78,6 +85,33 @@ func (c *running) handle(item logs.Item) error {
 	}
 	c.tell()
 	return nil
+}
+
+// hold writes a line and keeps the reader from returning from it until
+// c.mu.Unlock: it looks at nothing meanwhile.
+func (c *running) hold(l *logFile, line string) {
+	c.t.Helper()
+	c.mu.Lock()
+	before := c.handing.Load()
+	l.write(line + "\n")
+	deadline := time.Now().Add(patience)
+	for c.handing.Load() == before {
+		if time.Now().After(deadline) {
+			c.mu.Unlock()
+			c.t.Fatalf("line %q was not handed over", line)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// untilAt waits for a position that contains text.
+func (c *running) untilAt(text string) {
+	c.t.Helper()
+	for deadline := time.Now().Add(patience); !strings.Contains(string(c.r.Position()), text); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("position %s, want %s in it", c.r.Position(), text)
+		}
+	}
 }
 
 func (c *running) tell() {
@@ -118,20 +152,6 @@ func (c *running) want(items ...string) {
 	defer c.mu.Unlock()
 	if !slices.Equal(c.items, items) {
 		c.t.Fatalf("got %q, want %q", c.items, items)
-	}
-}
-
-// wantLines is want where a truncation may be told besides.
-func (c *running) wantLines(items ...string) {
-	c.t.Helper()
-	lines := func() []string {
-		return slices.DeleteFunc(slices.Clone(c.items), func(item string) bool { return item == "-truncated:0" })
-	}
-	c.until(fmt.Sprintf("lines %q", items), func() bool { return len(lines()) >= len(items) })
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if got := lines(); !slices.Equal(got, items) {
-		c.t.Fatalf("got %q, want %q", got, items)
 	}
 }
 
@@ -218,6 +238,38 @@ func (l *logFile) copyTruncate(to string) {
 	if err := os.Truncate(l.path, 0); err != nil {
 		l.t.Fatal(err)
 	}
+}
+
+// compress does what logrotate does with a rotated file, in the time of the file.
+func (l *logFile) compress(name, ext string) {
+	l.t.Helper()
+	from := filepath.Join(filepath.Dir(l.path), name)
+	st, err := os.Stat(from)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	b, err := os.ReadFile(from)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.put(name+ext, gzipOf(l.t, string(b)))
+	if err := os.Chtimes(from+ext, st.ModTime(), st.ModTime()); err != nil {
+		l.t.Fatal(err)
+	}
+	l.remove(name)
+}
+
+func gzipOf(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 // put makes another file in the log's folder.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
@@ -17,6 +18,15 @@ func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 	defer s.close()
 	if err := s.look(ctx); err != nil {
 		return err
+	}
+	for s.cur != nil && s.cur.packed != nil && errors.Is(s.failed, io.ErrUnexpectedEOF) {
+		// Its end is not waited for.
+		if err := s.finish(ctx); err != nil {
+			return err
+		}
+		if err := s.look(ctx); err != nil {
+			return err
+		}
 	}
 	if s.cur != nil {
 		if err := s.hand(time.Now(), true); err != nil {

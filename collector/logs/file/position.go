@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"os"
 	"strconv"
 
 	"github.com/kernosis/kernosis/collector/logs"
@@ -18,10 +17,10 @@ var ErrPosition = errors.New("not a position in a file")
 type position struct {
 	// Fresh says that there was no file: all of one that appears is new.
 	Fresh bool `json:"fresh,omitempty"`
-	// Known are the rotated files that were read, as inode and size, where Fresh
-	// or at the beginning of a file: any other one is new. Further on, those are
-	// new that were written later than the file the position is in.
-	Known [][2]int64 `json:"known,omitempty"`
+	// Known are the rotated files that were read, where Fresh or at the beginning
+	// of a file: any other one is new. Further on, those are new that were written
+	// later than the file the position is in.
+	Known []knownFile `json:"known,omitempty"`
 
 	Dev    uint64 `json:"dev,omitempty"`
 	Ino    uint64 `json:"ino,omitempty"`
@@ -36,6 +35,21 @@ type position struct {
 	// bytes were dropped.
 	Cutting bool   `json:"cutting,omitempty"`
 	Cut     uint64 `json:"cut,omitempty"`
+}
+
+// knownFile is a rotated file that was read, up to Size.
+type knownFile struct {
+	Ino  uint64 `json:"ino"`
+	Size int64  `json:"size"`
+	// Sum is of its first bytes, headSize or Size of them.
+	Sum string `json:"sum,omitempty"`
+	// Time is when it was written last, in nanoseconds since 1970.
+	Time int64 `json:"time,omitempty"`
+}
+
+// isIn tells whether c is that file, which may have grown.
+func (k knownFile) isIn(c listed) bool {
+	return k.Ino == c.stat.ino && 0 <= k.Size && k.Size <= c.stat.size && checksum(c.head[:min(int64(len(c.head)), k.Size)]) == k.Sum
 }
 
 func (p position) text() logs.Position {
@@ -64,19 +78,23 @@ func checksum(b []byte) string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// isIn tells whether f, as stat says, is or holds what the position is in, and
-// returns the first bytes of f that told.
-func (p position) isIn(f *os.File, st fileStat) (head []byte, ok bool) {
-	if p.Fresh || st.size < p.Offset {
-		return nil, false
+// isIn tells whether t is or holds what the position is in, and sets its head.
+func (p position) isIn(t *tail) bool {
+	if p.Fresh {
+		return false
 	}
-	head, err := readHead(f)
-	if err != nil {
-		return nil, false
+	if t.packed == nil {
+		head, err := readHead(t.f)
+		if err != nil || t.stat.size < p.Offset {
+			return false
+		}
+		t.head = head
+	} else if !t.unpackHead() || t.packed.unpackedSize(t.stat.size) < uint32(p.Offset) {
+		return false
 	}
 	if p.Head == 0 {
 		// Nothing was handed over: only the file itself will do.
-		return head, st.ino == p.Ino
+		return t.stat.ino == p.Ino
 	}
-	return head, len(head) >= p.Head && checksum(head[:p.Head]) == p.Sum
+	return len(t.head) >= p.Head && checksum(t.head[:p.Head]) == p.Sum
 }

@@ -124,7 +124,7 @@ func (r *Reader) Position() logs.Position {
 // setFresh says that there is no file.
 func (r *Reader) setFresh(known knownList, lines uint64) {
 	r.mu.Lock()
-	r.pos, r.have = position{Fresh: true, Known: known.sizes(), Lines: lines}, true
+	r.pos, r.have = position{Fresh: true, Known: known.positions(), Lines: lines}, true
 	r.mu.Unlock()
 }
 
@@ -132,7 +132,7 @@ func (r *Reader) setFresh(known knownList, lines uint64) {
 func (r *Reader) setPosition(t *tail, known knownList, lines uint64) {
 	p := position{Lines: lines, Dev: t.stat.dev, Ino: t.stat.ino, Offset: t.offset, Cutting: t.lines.cutting, Cut: t.lines.cut}
 	if t.offset == 0 {
-		p.Known = known.sizes()
+		p.Known = known.positions()
 	}
 	r.mu.Lock()
 	r.pos, r.head, r.have = p, t.head, true

@@ -207,8 +207,8 @@ func TestBadPosition(t *testing.T) {
 // What is read from a disk that lies is refused or harmless.
 func FuzzPosition(f *testing.F) {
 	f.Add(string(position{Dev: 1, Ino: 2, Offset: 3, Head: 3, Sum: "x", Cutting: true, Cut: 4}.text()))
-	f.Add(string(position{Fresh: true, Known: [][2]int64{{1, 2}, {3, 4}}}.text()))
-	f.Add(`{"ino":1,"offset":0,"known":[[1],[1,2,3]]}`)
+	f.Add(string(position{Fresh: true, Known: []knownFile{{Ino: 1, Size: 2, Sum: "x", Time: 3}}}.text()))
+	f.Add(`{"ino":1,"offset":0,"known":[{"ino":1,"size":-2},{"time":-1}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := parsePosition(logs.Position(text))
 		if err != nil {

@@ -2,104 +2,138 @@ package file
 
 import (
 	"bytes"
-	"slices"
+	"os"
 )
-
-// known is a rotated file that is dealt with, up to read.
-type known struct {
-	stat fileStat
-	head []byte
-	read int64
-}
-
-// knownList is bounded: what was added first is forgotten first.
-type knownList []known
-
-// maxKnown is more than siblings returns, so that a file which is there is
-// remembered.
-const maxKnown = 4 * maxSiblings
-
-func (l *knownList) add(k known) {
-	*l = slices.DeleteFunc(*l, func(o known) bool { return o.stat.sameFile(k.stat) })
-	if len(*l) >= maxKnown {
-		*l = slices.Delete(*l, 0, 1)
-	}
-	*l = append(*l, k)
-}
-
-// sizes returns inode and size of the newest ones.
-func (l knownList) sizes() [][2]int64 {
-	newest := l[max(0, len(l)-maxSiblings):]
-	sizes := make([][2]int64, len(newest))
-	for i, k := range newest {
-		sizes[i] = [2]int64{int64(k.stat.ino), k.read}
-	}
-	return sizes
-}
-
-// find returns what is known of a file with this state and beginning.
-func (l knownList) find(st fileStat, head []byte) (known, bool) {
-	for _, k := range l {
-		// The number of an inode is used again, so the content has to be the same.
-		if k.stat.sameFile(st) && st.size >= k.read && bytes.HasPrefix(head, k.head) {
-			return k, true
-		}
-	}
-	return known{}, false
-}
-
-// copied tells whether a file is a copy of a known one, as somebody may make. Of
-// less than headSize bytes that can't be told: two files may well be the same.
-func (l knownList) copied(st fileStat, head []byte) bool {
-	for _, k := range l {
-		if len(head) == headSize && st.size <= k.read && bytes.Equal(head, k.head) {
-			return true
-		}
-	}
-	return false
-}
 
 // between returns the first rotated file of the current name that was not read,
 // or that was written after it was; nil: there is none. What is at the name
 // itself counts where the path, whose file is given if there is one, leads
 // elsewhere by now.
 func (s *follower) between(path found) *tail {
-	head := path.head()
-	present := siblings(s.name)
-	if st, err := statAt(s.name); err == nil {
-		present = append(present, sibling{name: s.name, stat: st})
-	}
-	for _, c := range present {
-		if c.stat.sameFile(path.stat) || s.cur != nil && c.stat.sameFile(s.cur.stat) {
-			continue
+	return s.firstUnread(path.head(), func() []sibling {
+		var older []sibling
+		for _, c := range siblings(s.name) {
+			if c.stat.sameFile(path.stat) {
+				return older // it was rotated since: what follows is newer
+			}
+			if s.cur == nil || !c.stat.sameFile(s.cur.stat) {
+				older = append(older, c)
+			}
 		}
-		if t := s.unread(c, head); t != nil {
-			return t
+		st, err := statAt(s.name)
+		if err == nil && !st.sameFile(path.stat) && (s.cur == nil || !st.sameFile(s.cur.stat)) {
+			older = append(older, sibling{name: s.name, plain: s.name, stat: st})
+		}
+		return older
+	})
+}
+
+// firstUnread returns the first of the listed files that is to be read before
+// the one that begins with head. One that can never be opened is passed by.
+func (s *follower) firstUnread(head []byte, list func() []sibling) *tail {
+	for try := range listTries {
+		all := true
+		for _, c := range list() {
+			t, ok := s.unread(c, head)
+			all = all && ok
+			if t != nil && (all || try == listTries-1) {
+				return t
+			}
+			if t != nil {
+				closeFile(t.f)
+				break
+			}
+		}
+		if all {
+			return nil
 		}
 	}
-	return nil
+	return nil // the next look comes with the next change of the folder
 }
 
 // unread opens a rotated file where it was left; nil: all of it was read, or it
 // is a copy of the file that begins with head, which will be read itself, or on
-// in the copy should it be truncated.
-func (s *follower) unread(c sibling, head []byte) *tail {
+// in the copy should it be truncated. ok is false where it is not there any more.
+func (s *follower) unread(c sibling, head []byte) (t *tail, ok bool) {
 	f, ok := c.open()
 	if !ok {
-		return nil // it is being renamed: there will be another look
+		return nil, false
 	}
 	own, err := readHead(f)
 	k, isKnown := s.known.find(c.stat, own)
 	switch {
-	case err != nil, len(own) == 0, isKnown && c.stat.size == k.read:
+	case err != nil, len(own) == 0, isKnown && (c.stat.size == k.read || c.packing != plain):
+	case c.packing != plain:
+		if t := s.unreadPacked(c, f, own); t != nil {
+			return t, true
+		}
 	case !isKnown && sameStart(own, head):
 	case !isKnown && s.known.copied(c.stat, own):
-		s.known.add(known{stat: c.stat, head: own, read: c.stat.size})
+		s.known.add(newKnown(c.stat, own, c.stat.size))
 	default:
-		return &tail{f: f, name: s.name, stat: c.stat, head: own, offset: k.read, lines: newSplitter(s.r.cfg.MaxLine)}
+		return &tail{f: f, name: s.name, stat: c.stat, head: own, offset: k.read, lines: newSplitter(s.r.cfg.MaxLine)}, true
 	}
 	closeFile(f)
+	return nil, true
+}
+
+// unreadPacked is unread for a compressed file that is not known. It is made
+// after the file at the path was truncated, so it is no copy of that.
+func (s *follower) unreadPacked(c sibling, f *os.File, own []byte) *tail {
+	t := s.newTail(found{f: f, name: s.name, stat: c.stat})
+	t.packed = newPacked(f, c.packing)
+	t.unpackHead() // what is wrong with it comes up again when it is read
+	if s.ofCurrent(t, c.packing) {
+		return nil
+	}
+	size := t.packed.unpackedSize(c.stat.size)
+	i := s.known.origin(c, t.head, size)
+	if i < 0 {
+		return t
+	}
+	k := s.known[i]
+	if c.packing == gzipped && uint32(k.read) != size && !k.outgrew(t.head, size) {
+		t.offset = k.read // it was written after it was read
+		return t
+	}
+	s.known[i].packed = true
+	s.known.add(newKnown(c.stat, own, c.stat.size))
 	return nil
+}
+
+// ofCurrent tells whether a compressed file was made of the current one, which
+// is deleted then, and may still be written to.
+func (s *follower) ofCurrent(t *tail, p packing) bool {
+	if s.cur == nil || s.cur.packed != nil {
+		return false
+	}
+	st, err := stat(s.cur.f)
+	if err != nil || st.links > 0 {
+		return false
+	}
+	if p == foreign {
+		return st.modified == t.stat.modified
+	}
+	return sameStart(t.head, s.cur.head)
+}
+
+// done takes down that t was read to its end.
+func (s *follower) done(t *tail) {
+	if t.packed == nil {
+		if st, err := stat(t.f); err == nil {
+			t.stat.links = st.links
+		}
+		s.known.add(newKnown(t.stat, t.head, t.offset))
+		return
+	}
+	own, err := readHead(t.f)
+	if err != nil {
+		own = nil // its inode has to do
+	}
+	if i := s.known.origin(sibling{stat: t.stat}, t.head, t.packed.unpackedSize(t.stat.size)); i >= 0 {
+		s.known[i].packed = true
+	}
+	s.known.add(newKnown(t.stat, own, t.stat.size))
 }
 
 // overtaken tells whether there is a rotated file to be read behind the current
@@ -116,16 +150,19 @@ func (s *follower) overtaken(path fileStat) bool {
 // before any of it was read, so that it has to be read from the copy first: a
 // rotated file older than the current one that was not read.
 func (s *follower) moved() bool {
-	for _, c := range siblings(s.name) {
-		if c.stat.sameFile(s.cur.stat) {
-			return false // what follows is newer
+	t := s.firstUnread(s.cur.head, func() []sibling {
+		all := siblings(s.name)
+		for i, c := range all {
+			if c.stat.sameFile(s.cur.stat) {
+				return all[:i] // what follows is newer
+			}
 		}
-		if t := s.unread(c, s.cur.head); t != nil {
-			closeFile(t.f)
-			return true
-		}
+		return all
+	})
+	if t != nil {
+		closeFile(t.f)
 	}
-	return false
+	return t != nil
 }
 
 // copyOf returns a rotated file that begins with what was read of t and has at
@@ -134,38 +171,48 @@ func (s *follower) copyOf(t *tail) *tail {
 	if len(t.head) == 0 {
 		return nil
 	}
-	for _, c := range siblings(t.name) {
-		if c.stat.sameFile(t.stat) || c.stat.size < t.readAt() {
-			continue
+	for range listTries {
+		all := true
+		for _, c := range siblings(t.name) {
+			if c.stat.sameFile(t.stat) {
+				continue
+			}
+			copied, ok := s.openCopy(c, t)
+			if copied != nil {
+				return copied
+			}
+			all = all && ok
 		}
-		f, ok := c.open()
-		if !ok {
-			continue
+		if all {
+			return nil
 		}
-		head, err := readHead(f)
-		if _, isKnown := s.known.find(c.stat, head); err != nil || isKnown || !bytes.HasPrefix(head, t.head) {
-			closeFile(f)
-			continue
-		}
-		lines := newSplitter(s.r.cfg.MaxLine)
-		lines.cutting, lines.cut = t.lines.cutting, t.lines.cut
-		return &tail{f: f, name: t.name, stat: c.stat, head: head, offset: t.offset, lines: lines, grown: t.grown}
 	}
 	return nil
 }
 
-// note takes down that a rotated file is dealt with, up to read, unless it is a
-// copy of the file that begins with head: that one may be about to be truncated,
-// and then is to be read on in the copy.
-func (s *follower) note(c sibling, read int64, head []byte) {
+// openCopy opens c if it is such a file. ok is false where it is not there any
+// more.
+func (s *follower) openCopy(c sibling, t *tail) (copied *tail, ok bool) {
 	f, ok := c.open()
 	if !ok {
-		return
+		return nil, false
 	}
-	defer f.Close()
-	if own, err := readHead(f); err == nil && len(own) > 0 && !sameStart(own, head) {
-		s.known.add(known{stat: c.stat, head: own, read: read})
+	own, err := readHead(f)
+	lines := newSplitter(s.r.cfg.MaxLine)
+	lines.cutting, lines.cut = t.lines.cutting, t.lines.cut
+	copied = &tail{f: f, name: t.name, stat: c.stat, head: own, offset: t.offset, lines: lines, grown: t.grown}
+	size := c.stat.size
+	if c.packing != plain {
+		copied.packed = newPacked(f, c.packing)
+		copied.unpackHead()
+		size = int64(copied.packed.unpackedSize(size))
 	}
+	_, isKnown := s.known.find(c.stat, own)
+	if err != nil || isKnown || size < t.readAt() || !bytes.HasPrefix(copied.head, t.head) {
+		closeFile(f)
+		return nil, true
+	}
+	return copied, true
 }
 
 // sameStart tells whether one of them begins with the other.

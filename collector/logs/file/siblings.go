@@ -1,7 +1,10 @@
 package file
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +17,10 @@ import (
 
 // sibling is a rotated file beside the one at the path.
 type sibling struct {
-	name string // below the real root
-	stat fileStat
+	name    string // below the real root
+	plain   string // before it was compressed
+	packing packing
+	stat    fileStat
 }
 
 // writtenBefore tells whether it was not written since.
@@ -40,11 +45,12 @@ func (s sibling) open() (*os.File, bool) {
 const maxSiblings = 64
 
 // siblings lists the rotated files of the file with this name, the one that was
-// written last at the end. Those that are compressed don't count.
+// written last at the end. One that is there compressed as well is about to go:
+// it counts until then.
 func siblings(name string) []sibling {
 	// Rotating renames one file after the other: a list that was made meanwhile
 	// lacks some.
-	for range 5 {
+	for range listTries {
 		all, whole := listSiblings(name)
 		if whole {
 			return all
@@ -52,6 +58,50 @@ func siblings(name string) []sibling {
 	}
 	all, _ := listSiblings(name)
 	return all
+}
+
+// listTries is how often rotated files are listed anew because meanwhile one of
+// them was renamed or compressed.
+const listTries = 5
+
+// listed is a sibling with its first bytes, compressed where it is.
+type listed struct {
+	sibling
+	head []byte
+}
+
+// listHeads is siblings with the first bytes of each that can be opened.
+func listHeads(name string) (all []listed) {
+	for range listTries {
+		all = nil
+		present := siblings(name)
+		for _, c := range present {
+			if f, ok := c.open(); ok {
+				if head, err := readHead(f); err == nil {
+					all = append(all, listed{sibling: c, head: head})
+				}
+				closeFile(f)
+			}
+		}
+		if len(all) == len(present) {
+			break
+		}
+	}
+	return all
+}
+
+// unpackedHead returns the first bytes of what it holds, or some of them.
+func (c listed) unpackedHead() []byte {
+	if c.packing == plain {
+		return c.head
+	}
+	z, err := gzip.NewReader(bytes.NewReader(c.head))
+	if err != nil {
+		return nil
+	}
+	head := make([]byte, headSize)
+	n, _ := io.ReadFull(z, head) // its end is missing
+	return head[:n]
 }
 
 // listSiblings tells as well whether nothing changed while it was made.
@@ -66,8 +116,10 @@ func listSiblings(name string) (all []sibling, whole bool) {
 		return nil, true
 	}
 	whole = true
+	present := make(map[string]bool)
 	for _, e := range entries {
-		if !e.Type().IsRegular() || !isRotated(e.Name(), base) {
+		unpacked, packing := unpackedName(e.Name())
+		if !e.Type().IsRegular() || !isRotated(unpacked, base) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -76,10 +128,14 @@ func listSiblings(name string) (all []sibling, whole bool) {
 			whole = whole && errors.Is(err, errNotRegular)
 			continue
 		}
-		all = append(all, sibling{name: path, stat: st})
+		all = append(all, sibling{name: path, plain: filepath.Join(dir, unpacked), packing: packing, stat: st})
+		if packing == plain {
+			present[path] = true
+		}
 	}
 	after, err := os.Stat(dir)
 	whole = whole && err == nil && before.ModTime().Equal(after.ModTime())
+	all = slices.DeleteFunc(all, func(c sibling) bool { return c.packing != plain && present[c.plain] })
 	slices.SortFunc(all, compareAge)
 	return all[max(0, len(all)-maxSiblings):], whole
 }
@@ -94,15 +150,22 @@ func statAt(path string) (fileStat, error) {
 	return statFD(fd)
 }
 
-// compareAge orders rotated files by when they were written last.
+// compareAge orders rotated files by when they were written last. Whatever
+// compresses one keeps that time (logrotate, gzip) or puts the date of the
+// rotation in the name (kubelet).
 func compareAge(a, b sibling) int {
+	if a.packing != plain || b.packing != plain {
+		if d, e := rotationDate(a.plain), rotationDate(b.plain); d != e && len(d) == len(e) {
+			return strings.Compare(d, e)
+		}
+	}
 	switch {
 	case a.stat.before(b.stat):
 		return -1
 	case b.stat.before(a.stat):
 		return 1
 	default:
-		return compareNames(a.name, b.name)
+		return compareNames(a.plain, b.plain)
 	}
 }
 
@@ -127,6 +190,28 @@ func rotationNumber(name string) int {
 		return -1
 	}
 	return n
+}
+
+// rotationDate returns the digits of a date in the name, from the year to the
+// smallest unit, with what follows; "" where there is none, or one that begins
+// with the day.
+func rotationDate(name string) string {
+	base := filepath.Base(name)
+	for i := range len(base) {
+		if !strings.HasPrefix(base[i:], "20") || i > 0 && '0' <= base[i-1] && base[i-1] <= '9' {
+			continue
+		}
+		digits := strings.Map(func(r rune) rune {
+			if r < '0' || r > '9' {
+				return -1
+			}
+			return r
+		}, base[i:])
+		if len(digits) >= 8 && "01" <= digits[4:6] && digits[4:6] <= "12" && "01" <= digits[6:8] && digits[6:8] <= "31" {
+			return digits
+		}
+	}
+	return ""
 }
 
 // isRotated tells whether name is what base is called after a rotation: with a

@@ -28,7 +28,8 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 			begun := time.Now()
-			rotations, restarts, written := 0, 0, 0
+			rotations, restarts, written, lossy := 0, 0, 0, 0
+			packed := make(map[int]bool)
 			c := start(t, Config{Path: l.path, PollEvery: 20 * time.Millisecond, Log: log}).up()
 			var got []string
 			restart := func() {
@@ -36,6 +37,13 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 				log.Debug("stopped", "at", at, "items", len(got)+len(c.items))
 				got = append(got, c.items...)
 				restarts++
+				if p, err := parsePosition(at); err != nil {
+					t.Error(err)
+				} else if p.Offset == 0 {
+					// Should the file be compressed before the next reader is up, that one
+					// can't know it.
+					lossy++
+				}
 				c = start(t, Config{Path: l.path, Position: at, PollEvery: 20 * time.Millisecond, Log: log})
 			}
 			for written < 20_000 && time.Since(begun) < time.Minute {
@@ -43,8 +51,8 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 					l.write(fmt.Sprintf("line %d %s\n", written, strings.Repeat("x", rnd.IntN(100))))
 					written++
 				}
-				op := rnd.IntN(12)
-				if op < 4 {
+				op := rnd.IntN(14)
+				if op < 6 {
 					log.Debug("op", "n", op, "written", written, "rotations", rotations)
 				}
 				switch op {
@@ -59,6 +67,10 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 				case 1:
 					l.copyTruncate(fmt.Sprintf("app.log.%08d", rotations))
 					rotations++
+					if rnd.IntN(2) == 0 {
+						l.compress(fmt.Sprintf("app.log.%08d", rotations-1), ".gz")
+						packed[rotations-1] = true
+					}
 				case 2:
 					restart()
 				case 3: // half a line
@@ -68,6 +80,13 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 					}
 					l.write("whole\n")
 					written++
+				case 4, 5: // all that are left, but the one that was rotated last
+					for n := range rotations - 1 {
+						if !packed[n] {
+							l.compress(fmt.Sprintf("app.log.%08d", n), ".gz")
+							packed[n] = true
+						}
+					}
 				}
 			}
 			last := fmt.Sprintf("line %d is the last", written)
@@ -80,6 +99,10 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 			times, at := map[string]int{}, -1
 			for _, item := range got {
 				var n int
+				if item == "-rotated:0" && lossy > 0 {
+					lossy--
+					continue
+				}
 				if _, err := fmt.Sscanf(item, "line %d ", &n); err != nil {
 					t.Errorf("item %q", item)
 					continue
@@ -102,7 +125,7 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 			if len(missing)+len(twice)+len(late) > 0 {
 				t.Errorf("missing %v, twice %v, late %v; the end of the trace:\n%s", missing, twice, late, trace.Bytes()[max(0, trace.Len()-20_000):])
 			}
-			t.Logf("%d lines, %d rotations, %d restarts in %v", written, rotations, restarts, time.Since(begun).Round(time.Millisecond))
+			t.Logf("%d lines, %d rotations, %d of them compressed, %d restarts in %v", written, rotations, len(packed), restarts, time.Since(begun).Round(time.Millisecond))
 		})
 	}
 }
@@ -117,7 +140,8 @@ func TestLogrotate(t *testing.T) {
 	}
 	for _, options := range []string{
 		"create", "nocreate", "copytruncate", "create, dateext, dateformat -%Y%m%d-%s", "create, extension .log",
-		"create, compress, delaycompress", "copytruncate, compress",
+		"create, compress, delaycompress", "create, compress", "copytruncate, compress",
+		"create, compress, dateext, dateformat -%Y%m%d-%s",
 	} {
 		t.Run(options, func(t *testing.T) {
 			dir := t.TempDir()
@@ -128,12 +152,6 @@ func TestLogrotate(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := start(t, Config{Path: l.path}).up()
-			wantAll := c.want
-			if options == "copytruncate, compress" {
-				// The copy is compressed at once: a reader that is later than that can't
-				// know that it has missed nothing.
-				wantAll = c.wantLines
-			}
 			var want []string
 			for i := range 23 {
 				line := fmt.Sprint("line ", i)
@@ -141,7 +159,7 @@ func TestLogrotate(t *testing.T) {
 				want = append(want, line)
 				if strings.HasPrefix(options, "copytruncate") {
 					// Between copying and truncating no tool can keep what is written.
-					wantAll(want...)
+					c.want(want...)
 				}
 				if strings.Contains(options, "dateformat") && i != 7 {
 					continue // a name for each second only
@@ -153,7 +171,7 @@ func TestLogrotate(t *testing.T) {
 				l.reopen()
 			}
 			l.write("the end\n")
-			wantAll(append(want, "the end")...)
+			c.want(append(want, "the end")...)
 		})
 	}
 }

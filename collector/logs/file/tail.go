@@ -14,10 +14,11 @@ const headSize = 1 << 10
 
 // tail is an open file with how far it was read.
 type tail struct {
-	f    *os.File
-	name string   // where it was when it was at its path
-	stat fileStat // as of the last look
-	head []byte   // its first bytes, at most headSize
+	f      *os.File
+	packed *packed  // of a compressed file: offsets are in what it holds
+	name   string   // where it was when it was at its path
+	stat   fileStat // as of the last look
+	head   []byte   // its first bytes, at most headSize
 
 	offset int64 // of the first byte that was not handed over
 	lines  *splitter
@@ -31,7 +32,25 @@ var errRewritten = errors.New("the file was truncated or written anew")
 func (t *tail) readAt() int64 { return t.offset + int64(t.lines.rest()) }
 
 // look checks that the file still holds what was read of it.
-func (t *tail) look() error { return t.check(nil) }
+func (t *tail) look() error {
+	if t.packed == nil {
+		return t.check(nil)
+	}
+	// It is written once.
+	st, err := stat(t.f)
+	if err == nil {
+		t.stat = st
+	}
+	return err
+}
+
+// unpackHead reads the first bytes of a compressed file, and tells whether it
+// could.
+func (t *tail) unpackHead() bool {
+	head, err := t.packed.head()
+	t.head = head
+	return err == nil
+}
 
 // check checks that, and that more follows it.
 func (t *tail) check(more []byte) error {
@@ -68,12 +87,20 @@ func (t *tail) check(more []byte) error {
 // been truncated and written since the last look.
 func (t *tail) fill(now time.Time) error {
 	room := t.lines.room()
-	n, err := t.f.ReadAt(room, t.readAt())
+	var n int
+	var err error
+	if t.packed != nil {
+		n, err = t.packed.readAt(room, t.readAt())
+	} else {
+		n, err = t.f.ReadAt(room, t.readAt())
+	}
 	if n <= 0 {
 		return err
 	}
-	if err := t.check(room[:n]); err != nil {
-		return err
+	if t.packed == nil {
+		if err := t.check(room[:n]); err != nil {
+			return err
+		}
 	}
 	t.lines.filled(n)
 	t.grown = now
