@@ -1,0 +1,160 @@
+package operation
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// blockedTask is a task that sleeps, and what is known of why.
+type blockedTask struct {
+	pid, tgid  int // tgid 0: not known
+	comm       string
+	state      byte
+	startTime  time.Duration
+	blockedFor time.Duration // a lower bound
+	known      bool          // blockedFor is
+	stack      []string      // innermost first; the wait channel alone where stacks may not be read
+	cause      waitCause
+	owner      owner
+	file       *taskFile // that it works on; nil: not known
+}
+
+// taskFile is where a file that a task works on lies.
+type taskFile struct {
+	path       string // as the task sees it
+	device     string // block device; empty: none, or another kind of filesystem
+	number     string
+	mountPoint string
+	fsType     string
+	source     string
+}
+
+func (h Host) blockedTask(stat hostfs.Stat, ran *lastRan) *blockedTask {
+	t := &blockedTask{
+		pid: int(stat.PID), comm: event.SafeText(stat.Comm, 64), state: stat.State, startTime: stat.StartTime,
+	}
+	if stat.State == 'D' || stat.State == 'S' {
+		t.blockedFor, t.known = ran.ago(t.pid, stat.CPU)
+	}
+	return t
+}
+
+// explain reads what tells why the task sleeps. It does not touch the task's
+// memory, whose lock may be what is contended: no command line.
+func (h Host) explain(t *blockedTask, f *finding) {
+	if task, err := h.FS.Task(t.pid); err == nil {
+		t.tgid = int(task.TGID)
+	}
+	stack, err := h.FS.KernelStack(t.pid)
+	if err != nil && !goneTask(err) || len(stack) == 0 {
+		if err != nil {
+			f.note("kernel stacks can't be read (needs CAP_SYS_ADMIN): %v; wait channels stand for them", err)
+		}
+		channel, channelErr := h.FS.WaitChannel(t.pid)
+		switch {
+		case channelErr != nil && !goneTask(channelErr):
+			f.note("wait channels can't be read (needs CAP_SYS_PTRACE): %v", channelErr)
+		case channel != "":
+			stack = []string{channel}
+		}
+	}
+	t.stack = stack
+	t.cause = waitCauseOf(stack)
+	if o, err := h.owner(t.pid); err == nil {
+		t.owner = o
+	}
+	t.file = h.fileOf(t.pid)
+}
+
+// heldBy has the kernel's own record of a lock's holder decide what the stack does
+// not tell.
+func (t *blockedTask) heldBy(holder int) {
+	if holder > 0 && t.cause.kind == waitsForUnknown {
+		t.cause = waitCause{
+			kind: waitsForLock, function: t.cause.function,
+			reason: "a lock, of which the kernel has recorded " + strconv.Itoa(holder) + " as holder",
+		}
+	}
+}
+
+// String is the reason with the function that tells.
+func (c *waitCause) String() string {
+	if c.function == "" {
+		return c.reason
+	}
+	return c.reason + " (" + c.function + ")"
+}
+
+// fileOf returns the file that the task's system call works on; nil where the call
+// takes none, or it may not be read.
+func (h Host) fileOf(tid int) *taskFile {
+	call, ok, err := h.FS.Syscall(tid)
+	if err != nil || !ok || !takesFile(call.Number) {
+		return nil
+	}
+	fd := int(int32(call.Args[0])) // the kernel takes the low half as well
+	file, err := h.FS.OpenFile(tid, fd)
+	if err != nil {
+		return nil
+	}
+	m, err := h.FS.FileMount(tid, fd)
+	if err != nil {
+		return nil
+	}
+	t := &taskFile{
+		path:   file.Shown(),
+		number: strconv.FormatUint(uint64(m.Major), 10) + ":" + strconv.FormatUint(uint64(m.Minor), 10),
+		fsType: event.SafeText(m.FSType, 64),
+		source: event.SafeText(m.Source, maxShown),
+	}
+	// The task's own view of the mount, unless the node has it too.
+	t.mountPoint = event.SafeText(m.Path, maxShown)
+	if table, err := h.FS.MountTable(); err == nil {
+		if at := table.At(m.Major, m.Minor); len(at) > 0 {
+			t.mountPoint = at[0].Path
+		}
+	}
+	if m.Major != 0 {
+		t.device = h.FS.Device(m.Major, m.Minor).Name
+	}
+	return t
+}
+
+// takesFile tells the system calls whose first argument is the file they work on.
+func takesFile(number int) bool {
+	switch number {
+	case unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV,
+		unix.SYS_PREADV, unix.SYS_PWRITEV, unix.SYS_PREADV2, unix.SYS_PWRITEV2, unix.SYS_FSYNC, unix.SYS_FDATASYNC,
+		unix.SYS_SYNC_FILE_RANGE, unix.SYS_SYNCFS, unix.SYS_FALLOCATE, unix.SYS_FTRUNCATE, unix.SYS_FSTAT,
+		unix.SYS_FSTATFS, unix.SYS_GETDENTS64, unix.SYS_LSEEK, unix.SYS_IOCTL, unix.SYS_FLOCK, unix.SYS_FCHMOD,
+		unix.SYS_FCHOWN, unix.SYS_FADVISE64, unix.SYS_SENDFILE:
+		return true
+	}
+	return false
+}
+
+// write adds the task to stacks.txt.
+func (t *blockedTask) write(w io.Writer) {
+	fmt.Fprintf(w, "%s tgid %d state %c", taskName(t.comm, t.pid), t.tgid, t.state)
+	if t.known {
+		fmt.Fprintf(w, " not run for %s", t.blockedFor.Round(time.Millisecond))
+	}
+	if owner := t.owner.String(); owner != "" {
+		fmt.Fprintf(w, " in %s", owner)
+	}
+	fmt.Fprintf(w, "\n  waits for %s: %s\n", t.cause.kind, t.cause.String())
+	if t.file != nil {
+		fmt.Fprintf(w, "  file %s on %s (%s %s)\n", t.file.path, t.file.mountPoint, t.file.fsType, t.file.source)
+	}
+	for _, frame := range t.stack {
+		fmt.Fprintf(w, "    %s\n", frame)
+	}
+	fmt.Fprintln(w)
+}
