@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-var update = flag.Bool("update", false, "rewrite golden files")
+var updateStacks = flag.Bool("update-stacks", false, "write what stacks mean anew")
 
 // Stacks of several kernels, each with what it means. Offsets mean nothing; of 5.10,
 // 5.14 and 6.1 the functions are from the sources, not from a recorded stack.
@@ -32,7 +32,7 @@ func TestWaitCauses(t *testing.T) {
 		c := waitCauseOf(stack)
 		got := fmt.Sprintf("%s\n%s\ntop: %s\n", c.kind, c.String(), stackTop(stack))
 		kinds[c.kind] = true
-		if *update {
+		if *updateStacks {
 			a.Files[1].Data = []byte(got)
 			if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
 				t.Fatal(err)
