@@ -1,0 +1,36 @@
+package operation
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestCheckFilesystemFrozen(t *testing.T) {
+	fault, hang := frozen(t)
+	device, dir := fault.Mount()
+	b := CheckFilesystemFrozen(realHost())
+	pid := strconv.Itoa(hang.Waiter.TID)
+	out, kept := succeed(t, b, map[string]string{"pid": pid})
+	t.Logf("%+v", *out.Verdict)
+	if v := out.Verdict; v.Reason != "FilesystemFrozen" || !strings.HasPrefix(v.Message, "ext4 on "+device+" at "+dir+" is frozen: "+hang.Waiter.Comm+"["+pid+"]") {
+		t.Errorf("%+v", v)
+	}
+	if r := out.Results; r["mountPoint"] != dir || r["device"] != filepath.Base(device) || r["pid"] != pid || !strings.Contains(kept.files["stacks.txt"], "vfs_write") {
+		t.Errorf("%v", r)
+	}
+	eventually(t, "it is found among all", func() bool {
+		out, _, err := perform(t, b, map[string]string{"minBlocked": "100ms"})
+		return err == nil && out.Results["mountPoint"] == dir
+	})
+	if err := fault.Heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if no := refuse(t, b, map[string]string{"pid": pid}); no.Reason != "NoFilesystemFrozen" {
+		t.Errorf("%+v", no)
+	}
+	if no := refuse(t, b, map[string]string{"pid": "4194304"}); !strings.Contains(no.Message, "gone") {
+		t.Errorf("%+v", no)
+	}
+}
