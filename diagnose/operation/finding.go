@@ -113,5 +113,9 @@ func counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return strconv.Itoa(n) + " " + noun + "s"
+	plural := "s"
+	if strings.HasSuffix(noun, "ss") {
+		plural = "es"
+	}
+	return strconv.Itoa(n) + " " + noun + plural
 }
