@@ -118,7 +118,7 @@ func waitRules() []waitRule {
 		{
 			kind: waitsForFUSE, reason: "the process that serves a FUSE filesystem has not answered",
 			over:      []string{waitsForDisk},
-			functions: []string{"request_wait_answer", "fuse_simple_request", "fuse_request_send", "fuse_wait_", "fuse_set_nowrite", "fuse_sync_writes"},
+			functions: []string{"request_wait_answer", "fuse_simple_request", "fuse_request_send", "fuse_get_req", "fuse_wait_", "fuse_set_nowrite", "fuse_sync_writes"},
 		},
 		{
 			kind: waitsForFUSE, reason: "pages of a file on FUSE: the process that serves it has not answered",

@@ -1,0 +1,131 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// CheckFilesystemReadonly returns the built-in check-filesystem-readonly.
+func CheckFilesystemReadonly(h Host) Builtin {
+	return Builtin{
+		Name: "check-filesystem-readonly",
+		Doc: "Succeeds if a filesystem that is to be written refuses writes, with verdict FilesystemReadOnly: it stopped after an error (emergency-ro, shutdown), " +
+			"is read-only and remembers errors, or its device is read-only. One that is read-only without such a sign is taken to be mounted so.",
+		Effect:     Check,
+		Parameters: filesystemParameters("any on a disk"),
+		Results:    checkedFilesystemResults(),
+		Run: func(ctx context.Context, call *Call) (Output, error) {
+			return h.checkFilesystem(ctx, call, "FilesystemReadOnly", "NoFilesystemReadOnly", func(f *filesystem) string {
+				if f.refusing == "" {
+					return ""
+				}
+				text := fmt.Sprintf("%s refuses writes (%s)", f, f.refusing)
+				if s := f.errorText(); s != "" {
+					text += ": " + s
+				}
+				return text
+			})
+		},
+	}
+}
+
+// CheckFilesystemErrors returns the built-in check-filesystem-errors.
+func CheckFilesystemErrors(h Host) Builtin {
+	return Builtin{
+		Name: "check-filesystem-errors",
+		Doc: "Succeeds if a filesystem remembers errors, with verdict FilesystemErrors. ext4 and btrfs remember them across mounts until they are checked " +
+			"or reset; other filesystems remember none.",
+		Effect: Check,
+		Parameters: append(filesystemParameters("any on a disk"),
+			Parameter{Name: "maxAge", Doc: "errors of ext4 whose last is older do not count; 0s: all count", Kind: Duration, Default: "0s"}),
+		Results: checkedFilesystemResults(),
+		Run: func(ctx context.Context, call *Call) (Output, error) {
+			maxAge := call.Parameters.Duration("maxAge")
+			return h.checkFilesystem(ctx, call, "FilesystemErrors", "NoFilesystemErrors", func(f *filesystem) string {
+				if f.errors() == 0 || maxAge > 0 && f.ext4 != nil && time.Since(f.ext4.Last.Time) > maxAge {
+					return ""
+				}
+				return fmt.Sprintf("%s: %s", f, f.errorText())
+			})
+		},
+	}
+}
+
+func checkedFilesystemResults() []Result {
+	results := []Result{{"filesystems", "how many are so; those below are of the first"}}
+	for _, r := range filesystemResults() {
+		if r.Name != "mountPoint" {
+			results = append(results, r)
+		}
+	}
+	return append(append(results, diskUserResults()...), noteResult())
+}
+
+// checkFilesystem succeeds with the filesystems of which says tells something.
+func (h Host) checkFilesystem(ctx context.Context, call *Call, yes, no string, says func(*filesystem) string) (Output, error) {
+	list, err := h.filesystems(call.Parameters, false)
+	if err != nil {
+		return Output{}, err
+	}
+	if ctx.Err() != nil {
+		return Output{}, context.Cause(ctx)
+	}
+	var found []*filesystem
+	var text []string
+	for _, fs := range list {
+		if s := says(fs); s != "" {
+			found = append(found, fs)
+			text = append(text, s)
+		}
+	}
+	if len(found) == 0 {
+		evidence := counted(len(list), "filesystem") + " looked at"
+		if len(list) == 1 {
+			evidence = list[0].evidence()
+		}
+		return Output{}, refutedBy(no, "%s", evidence)
+	}
+	f := newFinding()
+	first := found[0]
+	f.filesystem(first, nil)
+	f.int("filesystems", int64(len(found)))
+	users := diskUsers{}
+	if first.device != "" {
+		table, err := h.FS.MountTable()
+		if err != nil {
+			f.note("the mounts on it are not known: %v", err)
+		}
+		users = h.usersOf(first.device, table)
+	}
+	users.addMount(first.shownPath())
+	f.users(&users)
+	const most = 3
+	if len(text) > most {
+		text = append(text[:most], fmt.Sprintf("and %d more", len(text)-most))
+	}
+	return f.output(verdictOf(yes, "%s%s", strings.Join(text, "; "), podsOf(&users))), nil
+}
+
+// evidence says why a filesystem is fine.
+func (f *filesystem) evidence() string {
+	text := f.String() + " takes writes"
+	if f.readOnly {
+		text = f.String() + " is mounted read-only"
+	}
+	switch {
+	case f.ext4 == nil && f.btrfs == nil:
+		return text + "; such a filesystem remembers no errors"
+	case f.errors() == 0:
+		return text + " and remembers no error"
+	}
+	return text + "; " + f.errorText()
+}
+
+// podsOf is "; 3 pods", of the users of a device whose mount point is told already.
+func podsOf(u *diskUsers) string {
+	pods := *u
+	pods.mounts = nil
+	return pods.String()
+}
