@@ -4,54 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 )
-
-// CheckFilesystemReadonly returns the built-in check-filesystem-readonly.
-func CheckFilesystemReadonly(h Host) Builtin {
-	return Builtin{
-		Name: "check-filesystem-readonly",
-		Doc: "Succeeds if a filesystem that is to be written refuses writes, with verdict FilesystemReadOnly: it stopped after an error (emergency-ro, shutdown), " +
-			"is read-only and remembers errors, or its device is read-only. One that is read-only without such a sign is taken to be mounted so.",
-		Effect:     Check,
-		Parameters: filesystemParameters("any on a disk"),
-		Results:    checkedFilesystemResults(),
-		Run: func(ctx context.Context, call *Call) (Output, error) {
-			return h.checkFilesystem(ctx, call, "FilesystemReadOnly", "NoFilesystemReadOnly", func(f *filesystem) string {
-				if f.refusing == "" {
-					return ""
-				}
-				text := fmt.Sprintf("%s refuses writes (%s)", f, f.refusing)
-				if s := f.errorText(); s != "" {
-					text += ": " + s
-				}
-				return text
-			})
-		},
-	}
-}
-
-// CheckFilesystemErrors returns the built-in check-filesystem-errors.
-func CheckFilesystemErrors(h Host) Builtin {
-	return Builtin{
-		Name: "check-filesystem-errors",
-		Doc: "Succeeds if a filesystem remembers errors, with verdict FilesystemErrors. ext4 and btrfs remember them across mounts until they are checked " +
-			"or reset; other filesystems remember none.",
-		Effect: Check,
-		Parameters: append(filesystemParameters("any on a disk"),
-			Parameter{Name: "maxAge", Doc: "errors of ext4 whose last is older do not count; 0s: all count", Kind: Duration, Default: "0s"}),
-		Results: checkedFilesystemResults(),
-		Run: func(ctx context.Context, call *Call) (Output, error) {
-			maxAge := call.Parameters.Duration("maxAge")
-			return h.checkFilesystem(ctx, call, "FilesystemErrors", "NoFilesystemErrors", func(f *filesystem) string {
-				if f.errors() == 0 || maxAge > 0 && f.ext4 != nil && time.Since(f.ext4.Last.Time) > maxAge {
-					return ""
-				}
-				return fmt.Sprintf("%s: %s", f, f.errorText())
-			})
-		},
-	}
-}
 
 func checkedFilesystemResults() []Result {
 	results := []Result{{"filesystems", "how many are so; those below are of the first"}}
