@@ -90,7 +90,8 @@ func (f FS) memoryUseV1(dir string) (m CgroupMemoryUse, err error) {
 	if m.Usage, err = f.readUint(dir + "/memory.usage_in_bytes"); err != nil {
 		return m, err
 	}
-	var memsw, errs = uint64(0), make([]error, 9)
+	var memsw uint64
+	errs := make([]error, 9)
 	m.Limit, errs[0] = f.limit(dir + "/memory.limit_in_bytes")
 	m.Peak, errs[1] = f.optional(dir + "/memory.max_usage_in_bytes")
 	m.SwapLimit, errs[2] = f.limit(dir + "/memory.memsw.limit_in_bytes")

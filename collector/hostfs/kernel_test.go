@@ -27,11 +27,12 @@ func TestParseModules(t *testing.T) {
 }
 
 func TestTaints(t *testing.T) {
-	letters := func(mask uint64) (s string) {
+	letters := func(mask uint64) string {
+		var letters []byte
 		for _, t := range Taints(mask) {
-			s += string(t.Letter)
+			letters = append(letters, t.Letter)
 		}
-		return s
+		return string(letters)
 	}
 	for mask, want := range map[uint64]string{0: "", 1 | 1<<12 | 1<<13: "POE", 1 << 7: "D", 1 << 9: "W", 1 << 40: "?"} {
 		if got := letters(mask); got != want {

@@ -40,7 +40,9 @@ func ParseProcStatus(s string) (p ProcStatus, err error) {
 		var n uint64
 		switch key {
 		case "CapEff":
-			n, err = strconv.ParseUint(fields[0], 16, 64)
+			if n, err = strconv.ParseUint(fields[0], 16, 64); err != nil {
+				return ProcStatus{}, fmt.Errorf("status: CapEff: %w", err)
+			}
 			p.CapEff = Caps(n)
 			continue
 		case "NSpid":

@@ -30,11 +30,12 @@ func TestParseProcStatus(t *testing.T) {
 }
 
 func TestParseProcLimits(t *testing.T) {
+	//nolint:dupword // as the kernel has it
 	const text = "Limit                     Soft Limit           Hard Limit           Units     \n" +
 		"Max cpu time              unlimited            unlimited            seconds   \n" +
 		"Max open files            1024                 1048576              files     \n" +
 		"Max nice priority         0                    0                    \n" +
-		"Max realtime timeout      unlimited            unlimited            us        \nMax\nMax x\n"
+		"Max realtime timeout      unlimited            unlimited            us        \nMax\n" + "Max x\n"
 	want := []ProcLimit{
 		{"cpu time", "unlimited", "unlimited", "seconds"}, {"open files", "1024", "1048576", "files"},
 		{"nice priority", "0", "0", ""}, {"realtime timeout", "unlimited", "unlimited", "us"},

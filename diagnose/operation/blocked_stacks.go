@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -94,9 +93,9 @@ func (h Host) blockedStacks(ctx context.Context, call *Call) (Output, error) {
 		tasks[0].heldBy(int(call.Parameters.Int("holderPID")))
 	}
 	holder := h.holderStack(call.Parameters, f)
-	err := f.artifact(call, "stacks.txt", func(w io.Writer) {
+	err := f.artifact(call, "stacks.txt", func(w *page) {
 		if holder != nil {
-			fmt.Fprint(w, "# holds the lock\n")
+			w.printf("# holds the lock\n")
 			holder.write(w)
 		}
 		for _, t := range tasks {

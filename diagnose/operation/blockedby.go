@@ -3,7 +3,6 @@ package operation
 import (
 	"context"
 	"errors"
-	"io"
 	"time"
 )
 
@@ -50,7 +49,7 @@ func (h Host) blockedBy(ctx context.Context, call *Call, kind string, f *finding
 		others = counted(len(all), "blocked task") + ": " + waitKinds(all)
 	}
 	if len(tasks) > 0 {
-		err = f.artifact(call, "stacks.txt", func(w io.Writer) {
+		err = f.artifact(call, "stacks.txt", func(w *page) {
 			for _, t := range tasks {
 				t.write(w)
 			}

@@ -1,8 +1,6 @@
 package operation
 
 import (
-	"fmt"
-	"io"
 	"strconv"
 	"time"
 
@@ -141,20 +139,20 @@ func takesFile(number int) bool {
 }
 
 // write adds the task to stacks.txt.
-func (t *blockedTask) write(w io.Writer) {
-	fmt.Fprintf(w, "%s tgid %d state %c", taskName(t.comm, t.pid), t.tgid, t.state)
+func (t *blockedTask) write(w *page) {
+	w.printf("%s tgid %d state %c", taskName(t.comm, t.pid), t.tgid, t.state)
 	if t.known {
-		fmt.Fprintf(w, " not run for %s", t.blockedFor.Round(time.Millisecond))
+		w.printf(" not run for %s", t.blockedFor.Round(time.Millisecond))
 	}
 	if owner := t.owner.String(); owner != "" {
-		fmt.Fprintf(w, " in %s", owner)
+		w.printf(" in %s", owner)
 	}
-	fmt.Fprintf(w, "\n  waits for %s: %s\n", t.cause.kind, t.cause.String())
+	w.printf("\n  waits for %s: %s\n", t.cause.kind, t.cause.String())
 	if t.file != nil {
-		fmt.Fprintf(w, "  file %s on %s (%s %s)\n", t.file.path, t.file.mountPoint, t.file.fsType, t.file.source)
+		w.printf("  file %s on %s (%s %s)\n", t.file.path, t.file.mountPoint, t.file.fsType, t.file.source)
 	}
 	for _, frame := range t.stack {
-		fmt.Fprintf(w, "    %s\n", frame)
+		w.printf("    %s\n", frame)
 	}
-	fmt.Fprintln(w)
+	w.printf("\n")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -60,7 +59,7 @@ func (h Host) checkLockHolder(call *Call) (Output, error) {
 	holder := h.blockedTask(stat, newLastRan(h.FS))
 	h.explain(holder, f)
 	f.holder(holder)
-	if err := f.artifact(call, "holder.txt", func(w io.Writer) {
+	if err := f.artifact(call, "holder.txt", func(w *page) {
 		holder.write(w)
 		if waiter != nil {
 			waiter.write(w)

@@ -3,8 +3,6 @@ package operation
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,7 +83,7 @@ func (h Host) diskErrors(ctx context.Context, call *Call) (Output, error) {
 	} else {
 		f.note("this node has no disk of its own")
 	}
-	err = f.artifact(call, "disk-errors.txt", func(w io.Writer) {
+	err = f.artifact(call, "disk-errors.txt", func(w *page) {
 		for _, d := range list {
 			d.write(w)
 		}
@@ -203,15 +201,15 @@ func average(total time.Duration, n uint64) string {
 	return strconv.FormatFloat(float64(total.Milliseconds())/float64(n), 'f', 2, 64)
 }
 
-func (d *diskHealth) write(w io.Writer) {
-	fmt.Fprintf(w, "%s state=%q ioerr_cnt=%q iotmo_cnt=%q log=%q\n", d.name, d.state, d.ioErrors, d.timeouts, d.log.String())
+func (d *diskHealth) write(w *page) {
+	w.printf("%s state=%q ioerr_cnt=%q iotmo_cnt=%q log=%q\n", d.name, d.state, d.ioErrors, d.timeouts, d.log.String())
 	if d.log.last != "" {
-		fmt.Fprintf(w, "  last, %s ago: %s\n", d.log.lastAge.Truncate(time.Second), d.log.last)
+		w.printf("  last, %s ago: %s\n", d.log.lastAge.Truncate(time.Second), d.log.last)
 	}
 	if s := d.stat; s != nil {
-		fmt.Fprintf(w, "  reads %d writes %d discards %d flushes %d in flight %d busy %s\n", s.Reads, s.Writes, s.Discards, s.Flushes, s.InFlight, s.Busy)
+		w.printf("  reads %d writes %d discards %d flushes %d in flight %d busy %s\n", s.Reads, s.Writes, s.Discards, s.Flushes, s.InFlight, s.Busy)
 	}
 	for _, s := range append(slices.Clone(d.arrays), d.filesystem...) {
-		fmt.Fprintf(w, "  %s\n", s)
+		w.printf("  %s\n", s)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -93,16 +92,16 @@ func (h Host) diskIdentity(call *Call) (Output, error) {
 		}
 	}
 	f.users(&users)
-	err = f.artifact(call, "disks.txt", func(w io.Writer) {
+	err = f.artifact(call, "disks.txt", func(w *page) {
 		for _, name := range stack {
-			fmt.Fprintf(w, "%s", h.calledAs(name))
+			w.printf("%s", h.calledAs(name))
 			for _, fact := range h.identify(name) {
-				fmt.Fprintf(w, " %s=%q", fact.name, fact.value)
+				w.printf(" %s=%q", fact.name, fact.value)
 			}
-			fmt.Fprintln(w)
+			w.printf("\n")
 		}
 		for _, m := range users.mounts {
-			fmt.Fprintf(w, "mount %s\n", m)
+			w.printf("mount %s\n", m)
 		}
 	})
 	return f.output(nil), err

@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,12 +55,9 @@ func (f *finding) duration(name string, d time.Duration) {
 // note adds what could not be done; equal notes are told once.
 func (f *finding) note(format string, args ...any) {
 	s := event.SafeText(fmt.Sprintf(format, args...), maxShown)
-	for _, n := range f.notes {
-		if n == s {
-			return
-		}
+	if !slices.Contains(f.notes, s) {
+		f.notes = append(f.notes, s)
 	}
-	f.notes = append(f.notes, s)
 }
 
 // output ends the finding.
@@ -71,9 +68,16 @@ func (f *finding) output(v *Verdict) Output {
 	return Output{Results: f.results, Verdict: v}
 }
 
+// page is an artifact that is being written. What goes wrong is told at its end.
+type page struct{ w *bufio.Writer }
+
+func (p *page) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.w, format, args...) // the writer keeps its first error
+}
+
 // artifact writes a file of the running node. One that does not fit the disk budget
 // is cut, and noted: what was found is worth telling without it.
-func (f *finding) artifact(call *Call, name string, write func(w io.Writer)) error {
+func (f *finding) artifact(call *Call, name string, write func(w *page)) error {
 	if call.Artifacts == nil {
 		f.note("%s was not kept: no artifacts are taken here", name)
 		return nil
@@ -81,7 +85,7 @@ func (f *finding) artifact(call *Call, name string, write func(w io.Writer)) err
 	file, err := call.Artifacts.Create(name)
 	if err == nil {
 		w := bufio.NewWriter(file)
-		write(w)
+		write(&page{w})
 		err = errors.Join(w.Flush(), file.Close())
 	}
 	switch {

@@ -3,7 +3,6 @@ package operation
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -103,13 +102,13 @@ func (h Host) kernelFacts(ctx context.Context, call *Call) (Output, error) {
 	if ctx.Err() != nil {
 		return Output{}, context.Cause(ctx)
 	}
-	err = f.artifact(call, "kernel.txt", func(w io.Writer) {
-		fmt.Fprintf(w, "release %s\ncommand line %s\n", release, line)
+	err = f.artifact(call, "kernel.txt", func(w *page) {
+		w.printf("release %s\ncommand line %s\n", release, line)
 		for _, s := range settings {
-			fmt.Fprintln(w, s)
+			w.printf("%s\n", s)
 		}
 		for i := range modules {
-			fmt.Fprintf(w, "module %s %s %s\n", modules[i].Name, size(modules[i].Size), modules[i].Taint)
+			w.printf("module %s %s %s\n", modules[i].Name, size(modules[i].Size), modules[i].Taint)
 		}
 	})
 	return f.output(nil), err

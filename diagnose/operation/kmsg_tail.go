@@ -3,7 +3,6 @@ package operation
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -109,7 +108,7 @@ func (h Host) kmsgTail(ctx context.Context, call *Call) (Output, error) {
 		f.text("worstLine", worstLine.text)
 		f.text("worstLevel", levelNames()[worstLine.level])
 	}
-	err = f.artifact(call, "kmsg.txt", func(w io.Writer) {
+	err = f.artifact(call, "kmsg.txt", func(w *page) {
 		for i := range tail {
 			tail[i].write(w)
 		}
@@ -145,11 +144,11 @@ func levelCounts(counts [8]int) string {
 }
 
 // write adds the line to kmsg.txt, with the time as dmesg has it.
-func (l *logLine) write(w io.Writer) {
+func (l *logLine) write(w *page) {
 	user := ""
 	if l.user {
 		user = " (written by a process)"
 	}
 	us := l.at.Microseconds()
-	fmt.Fprintf(w, "[%5d.%06d] %s%s: %s\n", us/1e6, us%1e6, levelNames()[l.level], user, l.text)
+	w.printf("[%5d.%06d] %s%s: %s\n", us/1e6, us%1e6, levelNames()[l.level], user, l.text)
 }

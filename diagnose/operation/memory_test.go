@@ -177,7 +177,7 @@ func TestMemoryOfAPod(t *testing.T) {
 	)
 	stat := "anon 60000000\nfile 9000000\nkernel 5000000\nkernel_stack 100000\nslab_reclaimable 2000000\nslab_unreclaimable 1000000\nsock 4096\nshmem 1000000\ninactive_file 8000000\n"
 	files := map[string]string{
-		"/proc/1/mountinfo":        "20 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+		"/proc/1/mountinfo":        "20 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n",
 		"/proc/meminfo":            "MemTotal: 1000000 kB\nMemAvailable: 40000 kB\nSwapTotal: 0 kB\n",
 		"/proc/pressure/memory":    "some avg10=12.50 avg60=1.00 avg300=0.10 total=1\nfull avg10=3.25 avg60=0.00 avg300=0.00 total=1\n",
 		root + "/cgroup.procs":     "",

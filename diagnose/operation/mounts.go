@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -68,7 +67,7 @@ func (h Host) mounts(ctx context.Context, patient patience, call *Call) (Output,
 	f := newFinding()
 	lists := map[string][]string{}
 	add := func(name string, fs *filesystem, what string) { lists[name] = append(lists[name], fs.shownPath()+what) }
-	err = f.artifact(call, "mounts.txt", func(w io.Writer) {
+	err = f.artifact(call, "mounts.txt", func(w *page) {
 		for _, fs := range list {
 			usage, err := h.usage(ctx, patient, call.Parameters.Duration("limit"), fs)
 			var late *noAnswerError
@@ -153,20 +152,20 @@ func (f *finding) filesystem(fs *filesystem, use *fsUsage) {
 }
 
 // write adds a filesystem to mounts.txt.
-func (f *filesystem) write(w io.Writer, use *fsUsage, err error) {
-	fmt.Fprintf(w, "%s %d:%d source %s options %s", f.String(), f.Major, f.Minor,
+func (f *filesystem) write(w *page, use *fsUsage, err error) {
+	w.printf("%s %d:%d source %s options %s", f.String(), f.Major, f.Minor,
 		event.SafeText(f.Source, maxShown), event.SafeText(f.SuperOptions, maxShown))
 	if use != nil {
-		fmt.Fprintf(w, " size %s used %d%% inodes used %d%%", size(use.size), use.usedPercent(), use.inodesUsedPercent())
+		w.printf(" size %s used %d%% inodes used %d%%", size(use.size), use.usedPercent(), use.inodesUsedPercent())
 	}
 	if err != nil {
-		fmt.Fprintf(w, " usage unknown: %s", event.SafeText(err.Error(), maxShown))
+		w.printf(" usage unknown: %s", event.SafeText(err.Error(), maxShown))
 	}
 	if f.refusing != "" {
-		fmt.Fprintf(w, " refuses writes: %s", f.refusing)
+		w.printf(" refuses writes: %s", f.refusing)
 	}
 	if s := f.errorText(); s != "" {
-		fmt.Fprintf(w, " %s", s)
+		w.printf(" %s", s)
 	}
-	fmt.Fprintln(w)
+	w.printf("\n")
 }

@@ -62,8 +62,7 @@ func perform(t *testing.T, b Builtin, parameters map[string]string) (Output, *ke
 	kept := &keptArtifacts{}
 	out, err := b.Run(t.Context(), &Call{Parameters: values, Artifacts: kept, Log: slog.New(slog.DiscardHandler)})
 	checkOutput(t, &b, out)
-	var no *Refuted
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[*Refuted](err); ok {
 		if b.Effect != Check || no.Reason == "" || no.Message == "" || len(no.Message) > 1100 || strings.Contains(no.Message, "\n") {
 			t.Errorf("%s is refuted: %+v", b.Name, no)
 		}

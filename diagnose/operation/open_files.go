@@ -3,7 +3,6 @@ package operation
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -78,13 +77,13 @@ func (h Host) openFiles(ctx context.Context, call *Call) (Output, error) {
 		f.int(kind, kinds[kind])
 	}
 	f.text("deletedFiles", strings.Join(deleted, " "))
-	err = f.artifact(call, "open-files.txt", func(w io.Writer) {
+	err = f.artifact(call, "open-files.txt", func(w *page) {
 		for i := range files {
-			fmt.Fprintf(w, "%d %s", files[i].FD, files[i].Shown())
+			w.printf("%d %s", files[i].FD, files[i].Shown())
 			if files[i].Deleted {
-				fmt.Fprint(w, " (deleted)")
+				w.printf(" (deleted)")
 			}
-			fmt.Fprintln(w)
+			w.printf("\n")
 		}
 	})
 	return f.output(nil), err

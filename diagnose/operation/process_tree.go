@@ -3,9 +3,7 @@ package operation
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -72,7 +70,7 @@ func (h Host) processTree(ctx context.Context, call *Call) (Output, error) {
 	f.text("blockedProcesses", strings.Join(blocked, " "))
 	f.int("zombies", int64(counts['Z']))
 	f.int("stopped", int64(counts['T']+counts['t']))
-	err = f.artifact(call, "tree.txt", func(w io.Writer) { h.drawTree(ctx, w, tree, drawn) })
+	err = f.artifact(call, "tree.txt", func(w *page) { h.drawTree(ctx, w, tree, drawn) })
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -160,11 +158,11 @@ func (t *processes) ancestors(pid int) string {
 }
 
 // drawTree writes a process a line, its owner where that is another than its parent's.
-func (h Host) drawTree(ctx context.Context, w io.Writer, t *processes, nodes []treeNode) {
+func (h Host) drawTree(ctx context.Context, w *page, t *processes, nodes []treeNode) {
 	owners := map[int]string{}
 	for _, n := range nodes {
 		if ctx.Err() != nil {
-			fmt.Fprintln(w, "…")
+			w.printf("…\n")
 			return
 		}
 		stat := t.stats[n.pid]
@@ -173,13 +171,13 @@ func (h Host) drawTree(ctx context.Context, w io.Writer, t *processes, nodes []t
 		// Deep trees are drawn flat from some depth on: a chain of forks can be as
 		// deep as there are processes.
 		const deepest = 64
-		fmt.Fprintf(w, "%s%s %c", strings.Repeat("  ", min(n.depth, deepest)), taskName(stat.Comm, n.pid), stat.State)
+		w.printf("%s%s %c", strings.Repeat("  ", min(n.depth, deepest)), taskName(stat.Comm, n.pid), stat.State)
 		if n.depth > deepest {
-			fmt.Fprint(w, " depth "+strconv.Itoa(n.depth))
+			w.printf(" depth %d", n.depth)
 		}
 		if s := owners[n.pid]; s != "" && s != owners[int(stat.PPID)] {
-			fmt.Fprint(w, " "+s)
+			w.printf(" %s", s)
 		}
-		fmt.Fprintln(w)
+		w.printf("\n")
 	}
 }
