@@ -107,6 +107,44 @@ func TestBlockedStacksOfALock(t *testing.T) {
 	}
 }
 
+// A process that waits for a journal, whose thread waits for a disk that does nothing.
+func TestBlockedStacksOfAJournal(t *testing.T) {
+	d := newLoopDisk(t, 64<<20, "")
+	upper := d.upper()
+	dir := d.mounted(upper)
+	name := filepath.Base(upper)
+	thaw := d.freeze()
+	writer := d.background(thaw, "dd", "if=/dev/zero", "of="+dir+"/file", "bs=4096", "count=1", "conv=fsync", "status=none")
+	hangs(t, writer.Process.Pid)
+	var out Output
+	var kept *keptArtifacts
+	eventually(t, "the writer waits for the journal", func() bool {
+		out, kept = succeed(t, BlockedStacks(realHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
+		return out.Results["waitsFor"] == waitsForJournal || out.Results["waitsFor"] == waitsForDisk
+	})
+	t.Logf("%v\n%s", out.Results, kept.files["stacks.txt"])
+	if r := out.Results; r["device"] != name || r["mountPoint"] != dir || r["fsType"] != "ext4" {
+		t.Errorf("%v", r)
+	}
+	eventually(t, "the journal's thread is told with its device", func() bool {
+		_, kept = succeed(t, BlockedStacks(realHost()), map[string]string{"minBlocked": "100ms"})
+		text := kept.files["stacks.txt"]
+		return strings.Contains(text, "jbd2/"+name+"-8[") && strings.Contains(text, "works for "+name+" at "+dir+" (ext4)")
+	})
+	t.Log(kept.files["stacks.txt"])
+
+	// What hangs is below: the disk.
+	stalled, _ := succeed(t, CheckDiskStalled(realHost()), map[string]string{"device": out.Results["device"], "window": "200ms"})
+	if !strings.Contains(stalled.Verdict.Message, "; at "+dir) {
+		t.Errorf("%+v", *stalled.Verdict)
+	}
+	// And what hangs below that: the filesystem that its file is on.
+	eventually(t, "the frozen filesystem is found", func() bool {
+		out, _, err := perform(t, CheckFilesystemFrozen(realHost()), nil)
+		return err == nil && strings.HasPrefix(out.Verdict.Message, "ext4 on "+d.device+" at "+d.dir+" is frozen: kworker/")
+	})
+}
+
 // A node of files: an NFS client's task in a pod, and stacks that may not be read.
 func TestBlockedStacksOfAPod(t *testing.T) {
 	const pod = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f6d5b2e_7c1a_4e0b_9a53_2f1c8e4d7b60.slice"

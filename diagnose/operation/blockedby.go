@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -36,13 +37,21 @@ func (h Host) blockedBy(ctx context.Context, call *Call, kind string, f *finding
 		f.note("%d more blocked tasks are not looked at", len(all)-blockedMostMax)
 		all = all[:blockedMostMax]
 	}
+	var unread error
 	for _, t := range all {
 		if ctx.Err() != nil {
 			return nil, "", context.Cause(ctx)
 		}
-		if h.explain(t, f); t.cause.kind == kind {
+		h.explain(t, f)
+		switch {
+		case t.cause.kind == kind:
 			tasks = append(tasks, t)
+		case t.unread != nil:
+			unread = t.unread
 		}
+	}
+	if len(tasks) == 0 && unread != nil {
+		return nil, "", fmt.Errorf("kernel stacks of blocked tasks can't be read (needs CAP_SYS_ADMIN): %w", unread)
 	}
 	others = "no task is blocked"
 	if len(all) > 0 {

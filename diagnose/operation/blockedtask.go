@@ -2,6 +2,7 @@ package operation
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,7 @@ type blockedTask struct {
 	blockedFor time.Duration // a lower bound
 	known      bool          // blockedFor is
 	stack      []string      // innermost first; the wait channel alone where stacks may not be read
+	unread     error         // why the stack may not be read
 	cause      waitCause
 	owner      owner
 	file       *taskFile // that it works on; nil: not known
@@ -51,8 +53,13 @@ func (h Host) explain(t *blockedTask, f *finding) {
 		t.tgid = int(task.TGID)
 	}
 	stack, err := h.FS.KernelStack(t.pid)
-	if err != nil && !goneTask(err) || len(stack) == 0 {
-		if err != nil {
+	if err != nil && goneTask(err) { // a kernel may have no such file, or the task has ended
+		if _, statErr := h.FS.Stat(t.pid); goneTask(statErr) {
+			err = nil
+		}
+	}
+	if err != nil || len(stack) == 0 {
+		if t.unread = err; err != nil {
 			f.note("kernel stacks can't be read (needs CAP_SYS_ADMIN): %v; wait channels stand for them", err)
 		}
 		channel, channelErr := h.FS.WaitChannel(t.pid)
@@ -68,7 +75,9 @@ func (h Host) explain(t *blockedTask, f *finding) {
 	if o, err := h.owner(t.pid); err == nil {
 		t.owner = o
 	}
-	t.file = h.fileOf(t.pid)
+	if t.file = h.fileOf(t.pid); t.file == nil {
+		t.file = h.fileOfThread(t)
+	}
 }
 
 // heldBy has the kernel's own record of a lock's holder decide what the stack does
@@ -125,6 +134,55 @@ func (h Host) fileOf(tid int) *taskFile {
 	return t
 }
 
+// fileOfThread returns the filesystem that a thread of the kernel works for, as far as
+// its name tells.
+func (h Host) fileOfThread(t *blockedTask) *taskFile {
+	status, err := h.FS.ProcStatus(t.pid)
+	if err != nil || !status.KernelThread { // a process can have any name
+		return nil
+	}
+	name, path := h.threadsDevice(t.comm)
+	major, minor, err := h.FS.DeviceNumber(name)
+	if err != nil {
+		return nil
+	}
+	f := &taskFile{path: path, device: name, source: "/dev/" + name, number: strconv.FormatUint(uint64(major), 10) + ":" + strconv.FormatUint(uint64(minor), 10)}
+	if table, err := h.FS.MountTable(); err == nil {
+		if at := table.At(major, minor); len(at) > 0 {
+			f.mountPoint, f.fsType = at[0].Path, at[0].FSType
+		}
+	}
+	return f
+}
+
+// threadsDevice reads the device from the name of a kernel's thread: jbd2/sda1-8,
+// xfsaild/sda1, kworker/u8:3+flush-8:0. One that does a loop device's I/O
+// (kworker/u8:0+loop1) works on the file behind it, whose path is returned too.
+func (h Host) threadsDevice(comm string) (name, path string) {
+	if rest, ok := strings.CutPrefix(comm, "jbd2/"); ok {
+		return rest[:max(0, strings.LastIndexByte(rest, '-'))], "" // before the journal's inode
+	}
+	if rest, ok := strings.CutPrefix(comm, "xfsaild/"); ok {
+		return rest, ""
+	}
+	if _, number, ok := strings.Cut(comm, "+flush-"); ok {
+		if major, minor, err := hostfs.ParseDeviceNumber(number); err == nil {
+			return h.FS.Device(major, minor).Name, ""
+		}
+	}
+	_, loop, _ := strings.Cut(comm, "+")
+	path, err := h.FS.LoopBackingFile(loop)
+	table, tableErr := h.FS.MountTable()
+	// A file without a name is on no path.
+	if err != nil || tableErr != nil || strings.HasPrefix(path, "/memfd:") || strings.HasSuffix(path, " (deleted)") {
+		return "", ""
+	}
+	if m := mountOfPath(table.Mounts(), path); m != nil && m.Major != 0 {
+		return h.FS.Device(m.Major, m.Minor).Name, path
+	}
+	return "", ""
+}
+
 // takesFile tells the system calls whose first argument is the file they work on.
 func takesFile(number int) bool {
 	switch number {
@@ -148,8 +206,12 @@ func (t *blockedTask) write(w *page) {
 		w.printf(" in %s", owner)
 	}
 	w.printf("\n  waits for %s: %s\n", t.cause.kind, t.cause.String())
-	if t.file != nil {
-		w.printf("  file %s on %s (%s %s)\n", t.file.path, t.file.mountPoint, t.file.fsType, t.file.source)
+	switch m := t.file; {
+	case m == nil:
+	case m.path == "":
+		w.printf("  works for %s at %s (%s)\n", m.device, m.mountPoint, m.fsType)
+	default:
+		w.printf("  file %s on %s (%s %s)\n", m.path, m.mountPoint, m.fsType, m.source)
 	}
 	for _, frame := range t.stack {
 		w.printf("    %s\n", frame)

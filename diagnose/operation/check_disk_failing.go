@@ -158,9 +158,12 @@ func (d *failingDisk) judgeNVMe(health *hostfs.NVMeHealth) {
 	}
 }
 
-// notFailing tells what speaks against it.
-func notFailing(fine []*failingDisk) *Refuted {
+// notFailing tells what speaks against it; an error where nothing could be looked at.
+func notFailing(fine []*failingDisk) error {
 	var text []string
+	if i := slices.IndexFunc(fine, func(d *failingDisk) bool { return len(d.clear) == 0 }); i >= 0 {
+		return fmt.Errorf("nothing tells of the health of %s: %s", fine[i].name, strings.Join(fine[i].unseen, ", "))
+	}
 	for _, d := range fine[:min(len(fine), 3)] {
 		text = append(text, d.name+": "+strings.Join(append(slices.Clone(d.clear), d.unseen...), ", "))
 	}

@@ -18,7 +18,7 @@ func CheckFilesystemErrors(h Host) Builtin {
 		Results: checkedFilesystemResults(),
 		Run: func(ctx context.Context, call *Call) (Output, error) {
 			maxAge := call.Parameters.Duration("maxAge")
-			return h.checkFilesystem(ctx, call, "FilesystemErrors", "NoFilesystemErrors", func(f *filesystem) string {
+			return h.checkFilesystem(ctx, call, filesystemErrors, "NoFilesystemErrors", func(f *filesystem) string {
 				if f.errors() == 0 || maxAge > 0 && f.ext4 != nil && time.Since(f.ext4.Last.Time) > maxAge {
 					return ""
 				}

@@ -34,3 +34,17 @@ func TestCheckFilesystemFrozen(t *testing.T) {
 		t.Errorf("%+v", no)
 	}
 }
+
+// Who may read no stacks can't say that nothing is frozen.
+func TestCheckFilesystemFrozenWithoutStacks(t *testing.T) {
+	files := map[string]string{
+		"/proc/811/stat":       "811 (pg) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
+		"/proc/811/status":     "Tgid:\t811\nUid:\t1\t1\t1\t1\n",
+		"/proc/811/task/811/x": "",
+		"/proc/811/wchan":      "percpu_rwsem_wait",
+	}
+	_, _, err := perform(t, CheckFilesystemFrozen(hostOf(t, files)), nil)
+	if err == nil || !strings.Contains(err.Error(), "needs CAP_SYS_ADMIN") {
+		t.Errorf("%v", err)
+	}
+}

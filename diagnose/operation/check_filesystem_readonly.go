@@ -10,7 +10,7 @@ func CheckFilesystemReadonly(h Host) Builtin {
 	return Builtin{
 		Name: "check-filesystem-readonly",
 		Doc: "Succeeds if a filesystem that is to be written refuses writes, with verdict FilesystemReadOnly: it stopped after an error (emergency-ro, shutdown), " +
-			"is read-only and remembers errors, or its device is read-only. One that is read-only without such a sign is taken to be mounted so.",
+			"is read-only and remembers errors, or its device is read-only. One that is read-only without such a sign is taken to be mounted so. An XFS that has shut down does not show it here.",
 		Effect:     Check,
 		Parameters: filesystemParameters("any on a disk"),
 		Results:    checkedFilesystemResults(),

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,19 +33,17 @@ func CheckNFSHang(h Host) Builtin {
 
 func (h Host) checkNFSHang(ctx context.Context, call *Call) (Output, error) {
 	f := newFinding()
-	before, err := h.FS.NFSMounts()
-	if err != nil {
-		f.note("what NFS mounts count can't be read: %v", err)
-	}
-	if err == nil && len(before) == 0 {
+	before, unread := h.FS.NFSMounts()
+	if unread == nil && len(before) == 0 {
 		return Output{}, refutedBy("NoNFSMount", "this node has no NFS mount")
 	}
 	if err := pauseFor(ctx, call.Parameters.Duration("window")); err != nil {
 		return Output{}, err
 	}
 	after, err := h.FS.NFSMounts()
-	if err != nil {
-		after = before
+	if unread = errors.Join(unread, err); unread != nil {
+		f.note("what NFS mounts count can't be read: %v", unread)
+		before, after = nil, nil
 	}
 	// After the window: who is blocked now was not answered within it.
 	tasks, others, err := h.blockedBy(ctx, call, waitsForNFS, f)
@@ -54,6 +53,9 @@ func (h Host) checkNFSHang(ctx context.Context, call *Call) (Output, error) {
 	f.blockedBy(tasks)
 	window := call.Parameters.Duration("window").String()
 	silent, answering := silentNFS(before, after)
+	if len(tasks) == 0 && unread != nil {
+		return Output{}, fmt.Errorf("no task waits for NFS, and what its mounts count can't be read: %w", unread)
+	}
 	if len(tasks) == 0 {
 		// Requests go out, nothing comes back, though nobody is blocked: soft mounts,
 		// asynchronous I/O.

@@ -118,13 +118,13 @@ func (f *finding) podMemory(pods []podUse) {
 	f.text("topPods", strings.Join(top, " "))
 }
 
-// podSummary is "; 12 pods use 3 GiB, limits 9 GiB and 2 without".
+// podSummary is "; memory of 12 pods: 3 GiB in use, limits 9 GiB, 2 without".
 func podSummary(pods []podUse) string {
 	if len(pods) == 0 {
 		return ""
 	}
 	limits, use, unlimited := podSums(pods)
-	return fmt.Sprintf("; %s use %s, their limits are %s, %d have none", counted(len(pods), "pod"), size(use), size(limits), unlimited)
+	return fmt.Sprintf("; memory of %s: %s in use, limits %s, %d without", counted(len(pods), "pod"), size(use), size(limits), unlimited)
 }
 
 func podSums(pods []podUse) (limits, use uint64, unlimited int) {

@@ -51,7 +51,7 @@ func TestHealthyFilesystem(t *testing.T) {
 		t.Errorf("%v\n%s", out.Results, kept.files["mounts.txt"])
 	}
 	parameters := map[string]string{"mountPoint": d.dir}
-	if no := refuse(t, CheckFilesystemReadonly(h), parameters); no.Reason != "NoFilesystemReadOnly" || !strings.Contains(no.Message, "takes writes and remembers no error") {
+	if no := refuse(t, CheckFilesystemReadonly(h), parameters); no.Reason != "NoFilesystemReadOnly" || !strings.Contains(no.Message, "is not marked as read-only and remembers no error") {
 		t.Errorf("%+v", no)
 	}
 	if no := refuse(t, CheckFilesystemErrors(h), parameters); no.Reason != "NoFilesystemErrors" {
@@ -176,7 +176,10 @@ func TestFilesystemsOfAPod(t *testing.T) {
 	if out.Results["filesystems"] != "2" {
 		t.Errorf("%v", out.Results)
 	}
-	if no := refuse(t, CheckFilesystemErrors(h), map[string]string{"deviceNumber": "259:2"}); !strings.Contains(no.Message, "remembers no errors") {
+	if _, _, err := perform(t, CheckFilesystemErrors(h), map[string]string{"deviceNumber": "259:2"}); err == nil || !strings.Contains(err.Error(), "remembers no errors") {
+		t.Errorf("%v", err)
+	}
+	if no := refuse(t, CheckFilesystemReadonly(h), map[string]string{"deviceNumber": "259:2"}); !strings.Contains(no.Message, "remembers no errors") {
 		t.Errorf("%+v", no)
 	}
 }

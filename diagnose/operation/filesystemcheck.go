@@ -25,6 +25,9 @@ func (h Host) checkFilesystem(ctx context.Context, call *Call, yes, no string, s
 	if ctx.Err() != nil {
 		return Output{}, context.Cause(ctx)
 	}
+	if len(list) == 1 && !list[0].remembers() && yes == filesystemErrors {
+		return Output{}, fmt.Errorf("%s: such a filesystem remembers no errors", list[0])
+	}
 	var found []*filesystem
 	var text []string
 	for _, fs := range list {
@@ -61,14 +64,20 @@ func (h Host) checkFilesystem(ctx context.Context, call *Call, yes, no string, s
 	return f.output(verdictOf(yes, "%s%s", strings.Join(text, "; "), podsOf(&users))), nil
 }
 
+// filesystemErrors is the verdict of check-filesystem-errors.
+const filesystemErrors = "FilesystemErrors"
+
+// remembers tells whether the filesystem is of a kind that keeps errors.
+func (f *filesystem) remembers() bool { return f.ext4 != nil || f.btrfs != nil }
+
 // evidence says why a filesystem is fine.
 func (f *filesystem) evidence() string {
-	text := f.String() + " takes writes"
+	text := f.String() + " is not marked as read-only"
 	if f.readOnly {
 		text = f.String() + " is mounted read-only"
 	}
 	switch {
-	case f.ext4 == nil && f.btrfs == nil:
+	case !f.remembers():
 		return text + "; such a filesystem remembers no errors"
 	case f.errors() == 0:
 		return text + " and remembers no error"

@@ -150,6 +150,18 @@ func (d *loopDisk) upper() (device string) {
 	return device
 }
 
+// mounted is an ext4 with a journal on such a disk.
+func (d *loopDisk) mounted(device string) (dir string) {
+	d.t.Helper()
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", device).CombinedOutput(); err != nil {
+		d.t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	u := &loopDisk{t: d.t, dir: d.t.TempDir()}
+	d.must(unix.Mount(device, u.dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, "commit=1"))
+	d.t.Cleanup(u.unmount)
+	return u.dir
+}
+
 // background starts a program that ends with what it waits for.
 func (d *loopDisk) background(thaw func(), name string, args ...string) *exec.Cmd {
 	d.t.Helper()

@@ -256,6 +256,46 @@ func TestMemoryOfAPod(t *testing.T) {
 	}
 }
 
+// The same on cgroup v1, as kubelet's cgroupfs driver makes it.
+func TestMemoryOfAPodOnV1(t *testing.T) {
+	const (
+		uid  = "0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60"
+		pod  = "/kubepods/burstable/pod" + uid
+		root = "/sys/fs/cgroup/memory"
+	)
+	files := map[string]string{
+		"/proc/1/mountinfo": "20 1 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n", "/proc/meminfo": "MemTotal: 1000000 kB\nMemAvailable: 900000 kB\n",
+		root + pod + "/memory.usage_in_bytes": "75000000\n", root + pod + "/memory.limit_in_bytes": "80000000\n", root + pod + "/memory.max_usage_in_bytes": "80000000\n",
+		root + pod + "/memory.memsw.limit_in_bytes": "9223372036854771712\n", root + pod + "/memory.memsw.usage_in_bytes": "76000000\n", root + pod + "/memory.failcnt": "12\n",
+		root + pod + "/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", root + pod + "/memory.kmem.usage_in_bytes": "4000000\n",
+		root + pod + "/memory.kmem.tcp.usage_in_bytes": "100\n", root + pod + "/cgroup.procs": "811\n",
+		root + pod + "/memory.stat": "cache 1\nrss 1\ntotal_cache 5000000\ntotal_rss 70000000\ntotal_shmem 1000000\ntotal_inactive_file 3000000\ntotal_swap 900000\n",
+		"/proc/811/stat":            "811 (pg) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
+		"/proc/811/status":          "Tgid:\t811\nUid:\t1\t1\t1\t1\nThreads:\t1\nVmSize:\t9 kB\nVmRSS:\t68000 kB\nRssAnon:\t68000 kB\n",
+		"/proc/811/cgroup":          "8:memory:" + pod + "\n",
+	}
+	h := hostOf(t, files)
+	for _, parameters := range []map[string]string{{"podUID": uid}, {"pid": "811"}} {
+		parameters["window"] = "0s"
+		out, _ := succeed(t, CgroupMemory(h), parameters)
+		for key, want := range map[string]string{
+			"version": "v1", "limitBytes": "80000000", "workingSetBytes": "72000000", "anonBytes": "70000000", "heldBytes": "75000000", "kernelBytes": "4000000",
+			"swapBytes": "900000", "swapLimitBytes": "", "limitHits": "12", "oomKills": "3", "slabBytes": "", "podUID": uid, "window": "", "grew": "",
+		} {
+			if out.Results[key] != want {
+				t.Errorf("%v: %s is %q, want %q", parameters, key, out.Results[key], want)
+			}
+		}
+	}
+	out, _ := succeed(t, CheckLimitTooLow(h), map[string]string{"podUID": uid, "window": "1ms"})
+	if !strings.HasPrefix(out.Verdict.Message, "72 MiB of the limit of 76 MiB of "+pod) {
+		t.Errorf("%s", out.Verdict.Message)
+	}
+	if no := refuse(t, CheckNodeOvercommitted(h), nil); !strings.HasSuffix(no.Message, "; memory of 1 pod: 69 MiB in use, limits 76 MiB, 0 without") {
+		t.Errorf("%+v", no)
+	}
+}
+
 func TestNodeOfThisMachine(t *testing.T) {
 	no := refuse(t, CheckNodeOvercommitted(realHost()), map[string]string{"minAvailablePercent": "0"})
 	t.Log(no.Message)

@@ -61,7 +61,7 @@ func waitRules() []waitRule {
 				"sb_start_", "mnt_want_write", "vfs_write", "vfs_iter_write", "vfs_fallocate", "vfs_copy_file_range",
 				"vfs_truncate", "do_sys_ftruncate", "do_ftruncate", "kiocb_start_write", "kiocb_modify", "file_start_write",
 				"do_iter_write", "do_iter_readv_writev", "vfs_writev", "do_splice_direct", "iter_file_splice_write",
-				"io_write", "aio_write", "ovl_", "filemap_page_mkwrite", "do_page_mkwrite", "block_page_mkwrite",
+				"io_write", "aio_write", "lo_rw_aio", "lo_write", "ovl_", "filemap_page_mkwrite", "do_page_mkwrite", "block_page_mkwrite",
 				"ext4_page_mkwrite", "ext4_journal_check_start", "ext4_evict_inode", "ext4_buffered_write_iter",
 				"ext4_file_write_iter", "xfs_trans_alloc", "xfs_filemap_", "xfs_file_", "xfs_write_fault", "btrfs_page_mkwrite", "start_transaction",
 				"btrfs_file_write_iter", "f2fs_", "touch_atime", "open_last_lookups", "path_openat", "do_open", "do_unlinkat",
@@ -164,7 +164,7 @@ func waitRules() []waitRule {
 			hint: true,
 			functions: []string{
 				"io_schedule", "bit_wait_io", "folio_wait_", "folio_lock", "folio_put_wait", "lock_page", "wait_on_page", "wait_on_buffer",
-				"lock_buffer", "sync_dirty_buffer", "bread", "blk_", "blkdev_", "submit_bio", "bio_", "dio_", "do_blockdev_direct_IO",
+				"lock_buffer", "sync_dirty_buffer", "jbd2_write_superblock", "bread", "blk_", "blkdev_", "submit_bio", "bio_", "dio_", "do_blockdev_direct_IO",
 				"iomap_dio_", "wb_wait_", "inode_wait_for_writeback", "wait_sb_inodes", "sync_inodes_sb", "writeback_", "filemap_fdatawait", "filemap_write_and_wait",
 				"wait_for_completion_io", "scsi_", "sd_", "ata_", "nvme_", "dm_", "md_", "mddev_", "raid", "loop_", "zram_", "virtblk_",
 				"do_swap_page", "swap_read", "read_swap", "swapin_",
