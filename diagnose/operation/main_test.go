@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -21,7 +23,13 @@ const patience = 60 * time.Second
 
 // TestMain runs the tests, or is one of the programs that they run.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "test-program" {
+	switch {
+	case inject.RunChild(os.Args): // the children of real faults are this binary run again
+		return
+	case os.Getenv(growerEnv) != "":
+		grow()
+		return
+	case len(os.Args) > 2 && os.Args[1] == "test-program":
 		os.Exit(testProgram(os.Args[2], os.Args[3:]))
 	}
 	before := openFiles()
