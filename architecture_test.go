@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"collector/logs":       {"collector/hostfs"},
 	"collector/logsource":  {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs"},
 	"collector/hostfs":     {"collector/event"},
+	"collector/netlook":    {"collector/hostfs"},
 	"collector/plugin":     {"collector/event", "collector/hostfs"},
 	"detector":             {"collector/event", "collector/logpattern", "detector/problem"},
 	"detector/problem":     {"collector/event"},
@@ -60,7 +61,7 @@ var mayImport = map[string][]string{
 	"diagnose/api":       {},
 	"diagnose/graph":     {},
 	"diagnose/artifact":  {"diagnose/operation"},
-	"diagnose/operation": {"collector/event", "collector/hostfs"},
+	"diagnose/operation": {"collector/event", "collector/hostfs", "collector/netlook"},
 	"diagnose/runner":    {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
 	// Only tests import these.
