@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"unsafe"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -115,10 +116,8 @@ func parseDiag(b []byte) (s Socket, ok bool) {
 			s.V6Only = len(value) > 0 && value[0] != 0
 		case diagAttrInfo:
 			// Kernels add to the end of the struct.
-			whole := make([]byte, unix.SizeofTCPInfo)
-			copy(whole, value)
-			_, err := binary.Decode(whole, binary.NativeEndian, &s.Info)
-			s.HasInfo = err == nil
+			copy(unsafe.Slice((*byte)(unsafe.Pointer(&s.Info)), unix.SizeofTCPInfo), value)
+			s.HasInfo = true
 		}
 		rest = rest[min((n+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1), len(rest)):]
 	}
