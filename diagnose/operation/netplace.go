@@ -247,3 +247,8 @@ func netAt(v Values) netip.AddrPort {
 func (h Host) netOpen(p *netPlace) (*netlook.View, error) {
 	return netlook.NewNamespaces(h.FS, netAnswer).Open(p.inode, p.pid)
 }
+
+// netHasController tells whether a list of v1 controllers ("cpu,cpuacct") has one.
+func netHasController(list, name string) bool {
+	return slices.Contains(strings.Split(list, ","), name)
+}
