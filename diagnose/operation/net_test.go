@@ -1,7 +1,9 @@
 package operation
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -135,6 +137,29 @@ func (a netArtifacts) read(t *testing.T, name string) string {
 }
 
 func netInode(n *netlab.Net) string { return strconv.FormatUint(uint64(n.Inode), 10) }
+
+// netLabHost is a node whose own namespace is the first given, and on which no other
+// processes are than those of the namespaces and this one.
+func netLabHost(t *testing.T, node *netlab.Net, others ...*netlab.Net) Host {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "proc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := func(name, to string) {
+		if err := os.Symlink(to, filepath.Join(root, "proc", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("1", fmt.Sprintf("/proc/%d", netHolder(node)))
+	for _, n := range others {
+		link(strconv.Itoa(netHolder(n)), fmt.Sprintf("/proc/%d", netHolder(n)))
+	}
+	link(strconv.Itoa(os.Getpid()), fmt.Sprintf("/proc/%d", os.Getpid()))
+	link("self", strconv.Itoa(os.Getpid()))
+	link("sys", "/proc/sys")
+	return Host{FS: hostfs.New(root)}
+}
 
 // netHolder is the process that lives in a namespace of the lab.
 func netHolder(n *netlab.Net) int {
@@ -290,3 +315,7 @@ func netKeepProbing(n *netlab.Net, to string) (stop func()) {
 
 // netSilent is a handler that takes what comes and answers nothing.
 func netSilent(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+func netTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}
