@@ -26,8 +26,16 @@ type Route struct {
 }
 
 // RouteTo asks for the route to an address.
-func (v *View) RouteTo(dst netip.Addr) (r Route) {
-	routes, err := v.route.RouteGet(dst.AsSlice())
+func (v *View) RouteTo(dst netip.Addr) Route { return v.RouteFrom(netip.Addr{}, dst) }
+
+// RouteFrom asks for the route of packets from an address of the namespace; the zero one
+// is any.
+func (v *View) RouteFrom(src, dst netip.Addr) (r Route) {
+	var options *netlink.RouteGetOptions
+	if src.IsValid() {
+		options = &netlink.RouteGetOptions{SrcAddr: src.AsSlice()}
+	}
+	routes, err := v.route.RouteGetWithOptions(dst.AsSlice(), options)
 	var errno unix.Errno
 	switch {
 	case errors.As(err, &errno):
@@ -120,7 +128,14 @@ func (v *View) Neighbor(r *Route) (n Neighbor) {
 	if err != nil {
 		return n
 	}
-	n = Neighbor{Known: true, Address: entry.HardwareAddr.String()}
+	n = Neighbor{Known: true, Address: entry.HardwareAddr.String(), State: NeighborState(entry.State)}
+	n.Failed = entry.State&netlink.NUD_FAILED != 0
+	n.Trying = entry.State&netlink.NUD_INCOMPLETE != 0
+	return n
+}
+
+// NeighborState names the bits of a state of the neighbour table, NUD_*; "" for none.
+func NeighborState(bits int) string {
 	for _, s := range []struct {
 		bit  int
 		name string
@@ -129,12 +144,9 @@ func (v *View) Neighbor(r *Route) (n Neighbor) {
 		{netlink.NUD_NOARP, "NOARP"}, {netlink.NUD_REACHABLE, "REACHABLE"}, {netlink.NUD_STALE, "STALE"},
 		{netlink.NUD_DELAY, "DELAY"}, {netlink.NUD_PROBE, "PROBE"},
 	} {
-		if entry.State&s.bit != 0 {
-			n.State = s.name
-			break
+		if bits&s.bit != 0 {
+			return s.name
 		}
 	}
-	n.Failed = entry.State&netlink.NUD_FAILED != 0
-	n.Trying = entry.State&netlink.NUD_INCOMPLETE != 0
-	return n
+	return ""
 }
