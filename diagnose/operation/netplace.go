@@ -28,6 +28,9 @@ const (
 	netPIDMax = 1 << 22
 )
 
+// errNetElsewhere is returned for an address that is on no device of this node.
+var errNetElsewhere = errors.New("no network namespace of this node has")
+
 // netPlaceParameters name a network namespace: see netPlace.
 func netPlaceParameters() []Parameter {
 	return []Parameter{
@@ -229,7 +232,7 @@ func (h Host) netTarget(v Values, confine bool) (netPlace, error) {
 	case !found.Whole:
 		return p, fmt.Errorf("not all network namespaces could be searched for %s within %s", address, netSearch)
 	case found.Inode == 0:
-		return p, fmt.Errorf("no network namespace of this node has %s", address)
+		return p, fmt.Errorf("%w %s", errNetElsewhere, address)
 	}
 	p = netPlace{inode: found.Inode, pid: spaces.Process(found.Inode), by: "has " + address.String(), node: h.netIsNode(found.Inode)}
 	if p.pid == 0 {

@@ -172,7 +172,7 @@ func (p *netProbe) http(ctx context.Context, r *netProbed) error {
 			}
 			return p.dial(ctx, r, at.Port())
 		},
-		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as kubelet: a pod's certificate is rarely for its address
+		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, // as kubelet: a pod's certificate is rarely for its address
 		DisableKeepAlives:  true,
 		DisableCompression: true,
 	}

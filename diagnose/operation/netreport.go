@@ -148,3 +148,19 @@ func netCounts(counts map[string]int) string {
 	const shown = 16
 	return netList(names, shown)
 }
+
+// netLines joins sentences, at most limit of them and no longer than a result may be, and
+// says how many are left out.
+func netLines(texts []string, limit int) string {
+	size, n := 0, 0
+	const more = 32 // for what says how many
+	for n < min(limit, len(texts)) && size+len(texts[n])+len("; ") <= netMaxResult-more {
+		size += len(texts[n]) + len("; ")
+		n++
+	}
+	out := strings.Join(texts[:n], "; ")
+	if n < len(texts) {
+		out += fmt.Sprintf("; and %d more", len(texts)-n)
+	}
+	return out
+}
