@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
@@ -162,7 +163,7 @@ func (s *netSilence) judge(r *netReport, p *netProbe) (Output, error) {
 			what, s.waited, r.results["namespace"])
 	}
 	accepted := c.Inode != 0
-	r.set("accepted", fmt.Sprint(accepted))
+	r.set("accepted", strconv.FormatBool(accepted))
 	r.count("unread", uint64(c.RQueue))
 	r.count("received", c.Info.Bytes_received)
 	r.set("ownerComm", s.owner.comm)

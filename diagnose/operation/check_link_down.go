@@ -38,7 +38,8 @@ func CheckLinkDown(h Host) Builtin {
 			if err != nil {
 				return Output{}, err
 			}
-			looked, why := links, "that should carry packets"
+			var looked []netLink
+			why := "that should carry packets"
 			name := v["link"]
 			if to := v.Addr("address").Unmap(); name == "" && to.IsValid() {
 				// Without a route the device that had it may be down: all are looked at.

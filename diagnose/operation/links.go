@@ -68,18 +68,18 @@ func Links(h Host) Builtin {
 			r.set("links", netList(slices.Concat(bad, good), shown))
 			r.set("faults", netList(bad, shown))
 			r.set("linkDrops", netList(grown, shown))
-			err = r.artifact(call, "links.txt", func(w io.Writer) error {
+			err = r.artifact(call, "links.txt", func(w io.Writer) {
 				tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(tab, "LINK\tRX-PACKETS\tRX-DROPPED\tRX-ERRORS\tRX-MISSED\tTX-PACKETS\tTX-DROPPED\tTX-ERRORS\tTX-CARRIER\tQDISC-DROPS")
+				netPrintf(tab, "LINK\tRX-PACKETS\tRX-DROPPED\tRX-ERRORS\tRX-MISSED\tTX-PACKETS\tTX-DROPPED\tTX-ERRORS\tTX-CARRIER\tQDISC-DROPS\n")
 				for i := range after {
 					l, s := &after[i], &after[i].stats
-					fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", l, s.RxPackets, s.RxDropped, s.RxErrors, s.RxMissedErrors,
+					netPrintf(tab, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", l, s.RxPackets, s.RxDropped, s.RxErrors, s.RxMissedErrors,
 						s.TxPackets, s.TxDropped, s.TxErrors, s.TxCarrierErrors, l.qdiscDrops)
 				}
 				for _, text := range grown {
-					fmt.Fprintf(tab, "during %s: %s\n", call.Parameters.Duration("window"), text)
+					netPrintf(tab, "during %s: %s\n", call.Parameters.Duration("window"), text)
 				}
-				return tab.Flush()
+				_ = tab.Flush() // w keeps the error
 			})
 			return r.output(nil), err
 		},

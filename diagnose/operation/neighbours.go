@@ -3,7 +3,6 @@ package operation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/netip"
 
@@ -54,15 +53,12 @@ func Neighbours(h Host) Builtin {
 				states[netlook.NeighborState(list[i].State)]++
 			}
 			r.set("entries", netCounts(states))
-			err = r.artifact(call, "neighbours.txt", func(w io.Writer) error {
+			err = r.artifact(call, "neighbours.txt", func(w io.Writer) {
 				for i := range list {
 					n := &list[i]
 					ip, _ := netip.AddrFromSlice(n.IP)
-					if _, err := fmt.Fprintf(w, "%s dev %s lladdr %s %s\n", ip, names[n.LinkIndex], n.HardwareAddr, netlook.NeighborState(n.State)); err != nil {
-						return err
-					}
+					netPrintf(w, "%s dev %s lladdr %s %s\n", ip, names[n.LinkIndex], n.HardwareAddr, netlook.NeighborState(n.State))
 				}
-				return nil
 			})
 			return r.output(nil), err
 		},

@@ -210,7 +210,7 @@ func netCgroupAt(t *testing.T, pid int, mount string) string {
 		t.Fatal(err)
 	}
 	for _, g := range groups {
-		for _, c := range strings.Split(g.Controllers, ",") {
+		for c := range strings.SplitSeq(g.Controllers, ",") {
 			if g.Hierarchy == 0 && strings.HasSuffix(mount, "unified") || c != "" && filepath.Base(mount) == c || g.Hierarchy == 0 && mount == "/sys/fs/cgroup" {
 				return g.Path
 			}

@@ -13,7 +13,7 @@ import (
 // netDecodePacket takes what is used of a packet's layers. captured is how many bytes of
 // it there are.
 func netDecodePacket(packet gopacket.Packet, captured int) (d netDecoded, ok bool) {
-	total, offset := 0, 0 // length of the IP packet, and where what is behind its header begins
+	var total, offset int // length of the IP packet, and where what is behind its header begins
 	var source, destination []byte
 	switch ip := packet.NetworkLayer().(type) {
 	case *layers.IPv4:

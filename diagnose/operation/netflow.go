@@ -293,7 +293,7 @@ func netProtocolName(p uint8) string {
 
 // netDecode reads the headers of a packet, which may be cut off anywhere.
 func netDecode(protocol uint16, data []byte) (d netDecoded, ok bool) {
-	first := gopacket.LayerType(0)
+	var first gopacket.LayerType
 	switch protocol {
 	case unix.ETH_P_IP:
 		first = layers.LayerTypeIPv4
@@ -302,7 +302,6 @@ func netDecode(protocol uint16, data []byte) (d netDecoded, ok bool) {
 	case unix.ETH_P_ARP:
 		first = layers.LayerTypeARP
 	default:
-		d.headers = 0
 		d.text = fmt.Sprintf("EtherType %#04x", protocol)
 		return d, false
 	}

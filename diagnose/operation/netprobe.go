@@ -54,11 +54,11 @@ type netProbe struct {
 type netProbed struct {
 	mu sync.Mutex // held for writing while the probe runs
 	// phase is how far it got: connect, tls, request, answer, done.
-	phase                            string
-	connect, tls, firstByte, took    time.Duration // 0: not reached
-	status, redirect                 string
-	err                              error // nil: success
-	connecting, handshake, requested time.Time
+	phase                         string
+	connect, tls, firstByte, took time.Duration // 0: not reached
+	status, redirect              string
+	err                           error // nil: success
+	handshake, requested          time.Time
 }
 
 func (r *netProbed) enter(phase string) {

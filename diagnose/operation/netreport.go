@@ -67,8 +67,12 @@ func (r *netReport) output(v *Verdict) Output {
 	return Output{Results: r.results, Verdict: v}
 }
 
+// netPrintf writes into what tells of an error at its Flush: a bufio.Writer, a
+// tabwriter.Writer.
+func netPrintf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+
 // artifact writes a file. One that does not fit the budget is cut, and noted.
-func (r *netReport) artifact(call *Call, name string, write func(w io.Writer) error) error {
+func (r *netReport) artifact(call *Call, name string, write func(w io.Writer)) error {
 	if call.Artifacts == nil {
 		r.note("%s was not kept: no artifacts are taken", name)
 		return nil
@@ -76,7 +80,8 @@ func (r *netReport) artifact(call *Call, name string, write func(w io.Writer) er
 	file, err := call.Artifacts.Create(name)
 	if err == nil {
 		w := bufio.NewWriter(file)
-		err = errors.Join(write(w), w.Flush(), file.Close())
+		write(w)
+		err = errors.Join(w.Flush(), file.Close())
 	}
 	switch {
 	case errors.Is(err, ErrArtifactBudget):

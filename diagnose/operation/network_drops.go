@@ -50,7 +50,7 @@ func NetworkDrops(h Host) Builtin {
 			}
 			grew := after.since(before)
 			grew.report(r, &after)
-			err = r.artifact(call, "network-drops.txt", func(w io.Writer) error { return grew.write(w, &after, window) })
+			err = r.artifact(call, "network-drops.txt", func(w io.Writer) { grew.write(w, &after, window) })
 			return r.output(nil), err
 		},
 	}
@@ -171,25 +171,22 @@ func netTellsLoss(name string) bool {
 }
 
 // write writes all that grew, and where counters of losses stand.
-func (l *netLosses) write(w io.Writer, now *netSample, window time.Duration) error {
-	fmt.Fprintf(w, "during %s\n", window)
+func (l *netLosses) write(w io.Writer, now *netSample, window time.Duration) {
+	netPrintf(w, "during %s\n", window)
 	for _, text := range netGrown(l.counters, false) {
-		fmt.Fprintf(w, "  %s\n", text)
+		netPrintf(w, "  %s\n", text)
 	}
 	for _, g := range l.links {
-		fmt.Fprintf(w, "  link %s\n", g)
+		netPrintf(w, "  link %s\n", g)
 	}
-	fmt.Fprintf(w, "  receive queues of the node: %d dropped, %d squeezed\n", l.dropped, l.squeezed)
+	netPrintf(w, "  receive queues of the node: %d dropped, %d squeezed\n", l.dropped, l.squeezed)
 	if c := now.conntrack; c != nil {
-		fmt.Fprintf(w, "  %s; %d dropped, %d not inserted, %d dropped early\n", c, l.conntrack.drop, l.conntrack.insertFailed, l.conntrack.earlyDrop)
+		netPrintf(w, "  %s; %d dropped, %d not inserted, %d dropped early\n", c, l.conntrack.drop, l.conntrack.insertFailed, l.conntrack.earlyDrop)
 	}
-	fmt.Fprintln(w, "\nsince the namespace was made")
+	netPrintf(w, "\nsince the namespace was made\n")
 	for _, name := range slices.Sorted(maps.Keys(now.counters)) {
 		if n := now.counters[name]; n > 0 && netTellsLoss(name) {
-			if _, err := fmt.Fprintf(w, "  %s %d\n", name, n); err != nil {
-				return err
-			}
+			netPrintf(w, "  %s %d\n", name, n)
 		}
 	}
-	return nil
 }

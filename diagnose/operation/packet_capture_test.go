@@ -228,7 +228,7 @@ func TestPacketCaptureLimits(t *testing.T) {
 		netFail(t, PacketCapture(netHost()), map[string]string{"netns": netInode(target), params[0]: params[1]}, message)
 	}
 
-	// Out of disk: what there is is told.
+	// Out of disk: what was captured is told.
 	b := PacketCapture(netHost())
 	v, err := b.Fill(map[string]string{"netns": netInode(target), "duration": "30s"})
 	if err != nil {
@@ -242,7 +242,7 @@ func TestPacketCaptureLimits(t *testing.T) {
 	}
 	netWant(t, out, map[string]string{"stoppedBy": "^budget$", "note": "is cut", "packets": "^[1-9]"})
 
-	// A run that ends ends the capture.
+	// The end of a run is that of the capture.
 	ctx, cancel := netTimeout(t, 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -160,7 +161,7 @@ func netPhase(phase string) string {
 
 // report keeps the results. The probe has ended.
 func (r *netProbed) report(to *netReport, p *netProbe) {
-	to.set("succeeded", fmt.Sprint(r.err == nil))
+	to.set("succeeded", strconv.FormatBool(r.err == nil))
 	to.set("phase", r.phase)
 	to.set("probed", p.to.String())
 	to.set("status", r.status)

@@ -171,7 +171,7 @@ func TestCheckAppSilent(t *testing.T) {
 	mend()
 }
 
-// A run that ends ends the probe.
+// The end of a run is that of the probe.
 func TestReProbeEnds(t *testing.T) {
 	node, pod := netlab.PairIn(t, 34)
 	pod.Serve("10.97.34.2:81", netSilent)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -59,24 +60,21 @@ func Routes(h Host) Builtin {
 				byDefault = byDefault || routes[i].Table == unix.RT_TABLE_MAIN && netIsDefault(&routes[i])
 			}
 			r.count("routes", uint64(len(routes)))
-			r.set("defaultRoute", fmt.Sprint(byDefault))
+			r.set("defaultRoute", strconv.FormatBool(byDefault))
 			names := p.linkNames()
-			err = r.artifact(call, "routes.txt", func(w io.Writer) error {
-				fmt.Fprintf(w, "to %s in %s: %s\n\nrules\n", p.to, &p.place, p.route.String())
+			err = r.artifact(call, "routes.txt", func(w io.Writer) {
+				netPrintf(w, "to %s in %s: %s\n\nrules\n", p.to, &p.place, p.route.String())
 				for _, rule := range rules {
-					fmt.Fprintf(w, "  %s\n", rule)
+					netPrintf(w, "  %s\n", rule)
 				}
-				fmt.Fprintln(w, "\nroutes")
+				netPrintf(w, "\nroutes\n")
 				for i := range routes {
 					if i == netMaxRoutes {
-						fmt.Fprintf(w, "  … and %d more\n", len(routes)-i)
+						netPrintf(w, "  … and %d more\n", len(routes)-i)
 						break
 					}
-					if _, err := fmt.Fprintf(w, "  %s\n", netRouteText(&routes[i], names)); err != nil {
-						return err
-					}
+					netPrintf(w, "  %s\n", netRouteText(&routes[i], names))
 				}
-				return nil
 			})
 			return r.output(nil), err
 		},

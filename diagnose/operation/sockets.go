@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -132,7 +133,7 @@ func (h Host) netSockets(ctx context.Context, p *netPlace, v Values, confine boo
 
 func (t *netSocketTable) report(r *netReport) {
 	if t.port != 0 {
-		r.set("listening", fmt.Sprint(t.listening != nil))
+		r.set("listening", strconv.FormatBool(t.listening != nil))
 	}
 	if l := t.listening; l != nil {
 		r.set("listener", l.Local.String())
@@ -196,7 +197,7 @@ func (t *netSocketTable) listeners() []string {
 
 func netStates(states map[netlook.State]uint64) string {
 	var out []string
-	for state := netlook.State(0); state < 32; state++ {
+	for state := range netlook.State(32) {
 		if n := states[state]; n > 0 {
 			out = append(out, fmt.Sprintf("%s %d", state, n))
 		}
@@ -205,9 +206,9 @@ func netStates(states map[netlook.State]uint64) string {
 }
 
 // write writes the table, a socket a line.
-func (t *netSocketTable) write(w io.Writer) error {
+func (t *netSocketTable) write(w io.Writer) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "STATE\tRECV-Q\tSEND-Q\tLOCAL\tPEER\tPROCESS\tRETRANS\tUNACKED\tRTO\tRTT")
+	netPrintf(tab, "STATE\tRECV-Q\tSEND-Q\tLOCAL\tPEER\tPROCESS\tRETRANS\tUNACKED\tRTO\tRTT\n")
 	for i := range t.list {
 		s := &t.list[i]
 		owner := "-"
@@ -219,9 +220,9 @@ func (t *netSocketTable) write(w io.Writer) error {
 			info = fmt.Sprintf("%d/%d\t%d\t%s\t%s", s.Retransmits, s.Info.Total_retrans, s.Info.Unacked,
 				time.Duration(s.Info.Rto)*time.Microsecond, time.Duration(s.Info.Rtt)*time.Microsecond)
 		}
-		fmt.Fprintf(tab, "%s\t%d\t%d\t%s\t%s\t%s\t%s\n", s.State, s.RQueue, s.WQueue, s.Local, s.Remote, owner, info)
+		netPrintf(tab, "%s\t%d\t%d\t%s\t%s\t%s\t%s\n", s.State, s.RQueue, s.WQueue, s.Local, s.Remote, owner, info)
 	}
-	return tab.Flush()
+	_ = tab.Flush() // w keeps the error
 }
 
 // netListenStats reads the counters twice, with the window between.
