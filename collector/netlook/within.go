@@ -1,6 +1,7 @@
 package netlook
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -62,8 +63,17 @@ func inNetNS(ns netns.NsHandle, fn func() error) error {
 			return
 		}
 		defer home.Close()
+		if ns.Equal(home) { // which needs no privilege
+			err := fn()
+			runtime.UnlockOSThread()
+			done <- err
+			return
+		}
 		if err := netns.Set(ns); err != nil {
 			runtime.UnlockOSThread()
+			if errors.Is(err, unix.EPERM) {
+				err = fmt.Errorf("enter it: %w (needs CAP_SYS_ADMIN)", err)
+			}
 			done <- err
 			return
 		}

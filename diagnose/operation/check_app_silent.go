@@ -61,10 +61,15 @@ func (h Host) netSilence(ctx context.Context, p *netProbe, target *netPlace, tim
 	probing, cancel := context.WithCancel(ctx)
 	var mu sync.Mutex
 	var local netip.AddrPort
-	p.connected = func(at netip.AddrPort) {
+	whose := p.connected
+	p.connected = func(at netip.AddrPort) error {
 		mu.Lock()
-		local = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+		local = at
 		mu.Unlock()
+		if whose != nil {
+			return whose(at)
+		}
+		return nil
 	}
 	s := &netSilence{probed: &netProbed{}, waited: timeout}
 	done := make(chan struct{})

@@ -60,6 +60,9 @@ func (h Host) netOpenCapture(p *netPlace, f netFilter, link int, snaplen uint32)
 	err = netlook.Within(h.FS, p.inode, p.pid, func() error {
 		// With protocol 0 it receives nothing until the filter is there.
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("socket: %w (needs CAP_NET_RAW)", err)
+		}
 		if err != nil {
 			return os.NewSyscallError("socket", err)
 		}

@@ -46,8 +46,9 @@ type netProbe struct {
 	hostName string // Host header; empty: the address
 	headers  http.Header
 	service  string // of gRPC
-	// connected is called when a connection stands, if it is set.
-	connected func(local netip.AddrPort)
+	// connected is called when a connection stands, if it is set. Its error ends the
+	// probe.
+	connected func(local netip.AddrPort) error
 }
 
 // netProbed is how a probe went.
@@ -121,7 +122,10 @@ func (p *netProbe) dial(ctx context.Context, r *netProbed, port uint16) (net.Con
 	r.connect, r.phase = time.Since(began), "request"
 	r.mu.Unlock()
 	if local, ok := c.LocalAddr().(*net.TCPAddr); ok && p.connected != nil {
-		p.connected(local.AddrPort())
+		at := local.AddrPort()
+		if err := p.connected(netip.AddrPortFrom(at.Addr().Unmap(), at.Port())); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
 	}
 	return c, nil
 }

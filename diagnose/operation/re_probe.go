@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/netlook"
 )
 
 // ReProbe probes a pod again, as kubelet does.
@@ -22,7 +23,8 @@ func ReProbe(h Host) Builtin {
 		Doc: "Probes an address of a pod of this node again, from the node's network namespace and in kubelet's way: no proxy, " +
 			"certificates not verified, redirects followed on the same address only, SO_LINGER of 1 s. It tells how far the probe got " +
 			"and how long each phase took. There is no name to resolve: pods are probed by their address. A probe that " +
-			"fails is a result, not a failure of the operation. With podUID it probes that pod alone.",
+			"fails is a result, not a failure of the operation. With podUID it probes that pod alone; a pod in a virtual machine, whose " +
+			"sockets are not in its network namespace, fails then.",
 		Effect:     Collect,
 		TenantSafe: true,
 		Parameters: netProbeParameters(),
@@ -102,10 +104,40 @@ func (h Host) netProbeOf(v Values) (*netProbe, *netPlace, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
-	return &netProbe{
+	p := &netProbe{
 		host: h, from: from, to: netip.AddrPortFrom(address, uint16(v.Int("port"))), protocol: v["protocol"],
 		path: path, hostName: v["host"], headers: headers, service: v["service"],
-	}, &target, nil
+	}
+	if target.pod != "" {
+		p.connected = func(local netip.AddrPort) error { return h.netIsTarget(&target, p.to, local) }
+	}
+	return p, &target, nil
+}
+
+// netIsTarget is an error where the other end of a connection is not in the namespace
+// that it was meant for. Who may set addresses in a pod can give it one that the node
+// finds elsewhere, and must not have that probed.
+func (h Host) netIsTarget(target *netPlace, to, local netip.AddrPort) error {
+	view, err := h.netOpen(target)
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	const patience = 200 * time.Millisecond // the other end may be the slower one
+	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
+		found := false
+		if _, err := view.Sockets(netlook.AllStates, to.Port(), false, func(s *netlook.Socket) {
+			found = found || s.State != netlook.Listen && s.Local == to && s.Remote == local
+		}); err != nil {
+			return err
+		}
+		if found {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("who answers at %s is not in the network namespace of pod %s", to, target.pod)
+		}
+	}
 }
 
 // netFirstAddress is the address of a pod that others use: of a device but lo, IPv4 first.

@@ -116,6 +116,15 @@ func TestReProbe(t *testing.T) {
 	}
 	netFail(t, probe, map[string]string{"address": "8.8.8.8", "port": "90"}, "no network namespace of this node has 8.8.8.8")
 	netFail(t, probe, map[string]string{"podUID": uid, "port": "80", "headers": "none", "protocol": "http"}, "is not as Name: value")
+	// An address that the pod has, but that the node finds elsewhere.
+	var reached atomic.Bool
+	netHTTP(t, node, "10.97.34.1:91", false, func(http.ResponseWriter, *http.Request) { reached.Store(true) })
+	pod.AddAddress("10.97.34.1/32")
+	out, _ := netMust(t, probe, map[string]string{"podUID": uid, "address": "10.97.34.1", "port": "91", "protocol": "http", "timeout": "10s"})
+	netWant(t, out, map[string]string{"succeeded": "^false$", "error": "who answers at 10.97.34.1:91 is not in the network namespace of pod"})
+	if reached.Load() {
+		t.Error("the request went elsewhere")
+	}
 	nodePod, _ := netPod(t, node)
 	netFail(t, probe, map[string]string{"podUID": nodePod, "port": "80"}, "uses the node's network")
 }
