@@ -13,11 +13,15 @@ import (
 // accepts at all empties its queue in less.
 const netLookEvery = 50 * time.Millisecond
 
+// netFullLooks is how often in a row a queue has to be found full for that to be told
+// before the window is over.
+const netFullLooks = 5
+
 // CheckAcceptQueueFull checks whether a listener's accept queue is full.
 func CheckAcceptQueueFull(h Host) Builtin {
 	return Builtin{
 		Name: "check-accept-queue-full",
-		Doc: "Checks whether the accept queue of a listener is full, or was at any look during the window: its process does " +
+		Doc: "Checks whether the accept queue of a listener is full, or was at any look during the window, which ends early where it is at each: its process does " +
 			"not call accept often enough, and the kernel drops connections. The verdict AcceptQueueFull names the process.",
 		Effect:     Check,
 		Parameters: netPortRequired(netTargetParameters(netWindowParameter("1s"))),
@@ -96,7 +100,7 @@ func (h Host) netWatchQueue(ctx context.Context, p *netPlace, v Values) (*netQue
 		if full {
 			w.full++
 		}
-		if time.Since(began) >= window {
+		if time.Since(began) >= window || w.full == w.looks && w.full >= netFullLooks {
 			break
 		}
 		if err := netWait(ctx, netLookEvery); err != nil {

@@ -165,7 +165,7 @@ func (s *netSilence) judge(r *netReport, p *netProbe) (Output, error) {
 	c := s.child
 	if c == nil {
 		return Output{}, fmt.Errorf("%s waits since %s, but its other end is not in network namespace %s: its source address may be translated on the way",
-			what, s.waited, r.results["namespace"])
+			what, s.waited, r.results["targetNetNS"])
 	}
 	accepted := c.Inode != 0
 	r.set("accepted", strconv.FormatBool(accepted))

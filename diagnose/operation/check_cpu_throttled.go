@@ -36,7 +36,7 @@ func CheckCPUThrottled(h Host) Builtin {
 			{Name: "threshold", Doc: "percent of the periods in which the group ran out of its quota", Kind: Integer, Default: "25", Max: 100},
 		},
 		Results: []Result{
-			{"limitCgroup", "group with the limit that held it back most"},
+			{"throttledCgroup", "group with the limit that held it back most"},
 			{"quota", "CPU time it may use in a period"},
 			{"period", "length of a period"},
 			{"throttledPercent", "periods of the window in which it ran out of the quota, in percent"},
@@ -58,7 +58,7 @@ func CheckCPUThrottled(h Host) Builtin {
 			if err != nil {
 				return Output{}, err
 			}
-			r.set("limitCgroup", worst.path)
+			r.set("throttledCgroup", worst.path)
 			r.set("quota", worst.limit.Quota.String())
 			r.set("period", worst.limit.Period.String())
 			r.count("throttledPercent", worst.percent())

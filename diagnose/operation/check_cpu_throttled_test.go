@@ -90,7 +90,7 @@ func TestCheckCPUThrottled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v["window"] = "1s"
 			out := netConfirm(t, check, v, "CPUThrottled", want)
-			netWant(t, out, map[string]string{"limitCgroup": "^" + path + "$", "quota": "^5ms$", "period": "^100ms$"})
+			netWant(t, out, map[string]string{"throttledCgroup": "^" + path + "$", "quota": "^5ms$", "period": "^100ms$"})
 		})
 	}
 	netFail(t, check, map[string]string{"pid": strconv.Itoa(pid), "startTime": "1s"}, "its number was given again")

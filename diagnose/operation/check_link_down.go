@@ -41,7 +41,7 @@ func CheckLinkDown(h Host) Builtin {
 			var looked []netLink
 			why := "that should carry packets"
 			name := v["link"]
-			if to := v.Addr("address").Unmap(); name == "" && to.IsValid() {
+			if to := netAddress(v, "address"); name == "" && to.IsValid() {
 				// Without a route the device that had it may be down: all are looked at.
 				if route := view.RouteTo(to); route.Known && route.Errno == 0 {
 					name = route.Dev

@@ -55,7 +55,7 @@ func TestCheckSYNDropped(t *testing.T) {
 	target.Listen("10.97.33.2:80", 0)
 	at := map[string]string{"address": "10.97.33.2", "port": "80", "window": "500ms"}
 	check := CheckSYNDropped(netHost())
-	netRefute(t, check, at, "NoSYNDropped", `dropped nothing in 500ms; listener at 10.97.33.2:80: queue 0/0, 0 handshakes`)
+	netRefute(t, check, at, "NoSYNDropped", `dropped nothing in 5\d\dms; listener at 10.97.33.2:80: queue 0/0, 0 handshakes`)
 	prober.Dial("10.97.33.2:80")
 	stop := netKeepProbing(prober, "10.97.33.2:80")
 	out := netConfirm(t, check, at, "SYNDropped", `\d+ accept queue full, \d+ dropped by listeners .*; listener at 10.97.33.2:80: queue 1/0`)

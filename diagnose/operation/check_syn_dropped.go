@@ -3,14 +3,18 @@ package operation
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/netlook"
 )
 
+// netCounter is a counter of the kernel and what it counts.
+type netCounter struct{ name, text string }
+
 // netListenerDrops are the counters by which listeners tell what they did not take.
-func netListenerDrops() []struct{ name, text string } {
-	return []struct{ name, text string }{
+func netListenerDrops() []netCounter {
+	return []netCounter{
 		{"TcpExt.ListenOverflows", "accept queue full"},
 		{"TcpExt.TCPReqQFullDrop", "queue of handshakes full"},
 		{"TcpExt.ListenDrops", "dropped by listeners for these and other reasons"},
@@ -22,7 +26,7 @@ func CheckSYNDropped(h Host) Builtin {
 	return Builtin{
 		Name: "check-syn-dropped",
 		Doc: "Checks whether listeners of the target's network namespace dropped SYNs, or the ACKs that end handshakes, during " +
-			"the window, by the kernel's counters, which are of the whole namespace. Something has to try to connect " +
+			"the window, which ends with the first of them, by the kernel's counters, which are of the whole namespace. Something has to try to connect " +
 			"meanwhile: a client repeats a SYN after 1 s, 3 s and 7 s. The verdict is SYNDropped.",
 		Effect:     Check,
 		Parameters: netPortRequired(netTargetParameters(netWindowParameter("3s"))),
@@ -39,8 +43,10 @@ func CheckSYNDropped(h Host) Builtin {
 			if err != nil {
 				return Output{}, err
 			}
-			window := call.Parameters.Duration("window")
-			grew, err := h.netGrowth(ctx, &p, window)
+			// The first that is dropped is enough.
+			grew, window, err := h.netGrowth(ctx, &p, call.Parameters.Duration("window"), func(grew map[string]uint64) bool {
+				return slices.ContainsFunc(netListenerDrops(), func(c netCounter) bool { return grew[c.name] > 0 })
+			})
 			if err != nil {
 				return Output{}, fmt.Errorf("counters of %s: %w", &p, err)
 			}

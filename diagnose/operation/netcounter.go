@@ -5,25 +5,39 @@ import (
 	"time"
 )
 
-// netGrowth reads the counters of a namespace twice, the window apart, and returns how
-// much those grew that did.
-func (h Host) netGrowth(ctx context.Context, p *netPlace, window time.Duration) (map[string]uint64, error) {
+// netReadEvery is how often counters are read while one is waited for.
+const netReadEvery = 200 * time.Millisecond
+
+// netGrowth watches the counters of a namespace for the window, or until enough have
+// grown, and returns how much those grew that did, and how long that took.
+func (h Host) netGrowth(ctx context.Context, p *netPlace, window time.Duration, enough func(grew map[string]uint64) bool) (map[string]uint64, time.Duration, error) {
+	began := time.Now()
 	before, err := h.FS.NetCounters(p.pid)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if err := netWait(ctx, window); err != nil {
-		return nil, err
+	for {
+		if err := netWait(ctx, min(netReadEvery, window-time.Since(began))); err != nil {
+			return nil, 0, err
+		}
+		after, err := h.FS.NetCounters(p.pid)
+		if err != nil {
+			return nil, 0, err
+		}
+		grew := netGrew(before, after)
+		if took := time.Since(began); took >= window || enough(grew) {
+			return grew, took.Round(time.Millisecond), nil
+		}
 	}
-	after, err := h.FS.NetCounters(p.pid)
-	if err != nil {
-		return nil, err
-	}
+}
+
+// netGrew returns how much those counters grew that did.
+func netGrew(before, after map[string]uint64) map[string]uint64 {
 	grew := map[string]uint64{}
 	for name, n := range after {
 		if d := netIncrease(before[name], n); d > 0 {
 			grew[name] = d
 		}
 	}
-	return grew, nil
+	return grew
 }

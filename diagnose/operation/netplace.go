@@ -134,19 +134,28 @@ func netBelow(path, root string) bool {
 	return path == root || strings.HasPrefix(path, root+"/")
 }
 
-// netPlaceOf finds the namespace of the first process in a cgroup. In a pod that is the
-// oldest, which holds the pod's namespace; what a container unshares has newer ones.
+// netPlaceOf finds the namespace of the oldest process in a cgroup. In a pod that is the
+// one that holds the pod's namespace; what a container unshares has younger ones.
 func (h Host) netPlaceOf(by string, in func(cgroup string) bool) (netPlace, error) {
+	var oldest hostfs.Stat
+	p := netPlace{by: by}
 	for pid, err := range h.netProcesses(in) {
 		if err != nil {
-			return netPlace{}, err
+			return p, err
 		}
-		inode, err := h.FS.NetNS(pid)
-		if err == nil {
-			return netPlace{inode: inode, pid: pid, by: by}, nil
+		stat, err := h.FS.Stat(pid)
+		if err != nil || p.pid != 0 && stat.StartTime >= oldest.StartTime {
+			continue
+		}
+		// It may have ended since, or be a zombie, which has no namespace.
+		if inode, err := h.FS.NetNS(pid); err == nil {
+			p.inode, p.pid, oldest = inode, pid, stat
 		}
 	}
-	return netPlace{}, fmt.Errorf("no process %s on this node", by)
+	if p.pid == 0 {
+		return p, fmt.Errorf("no process %s on this node", by)
+	}
+	return p, nil
 }
 
 // netProcesses goes over the processes that are in a cgroup, by their pid.
@@ -208,7 +217,7 @@ func (h Host) netTarget(v Values, confine bool) (netPlace, error) {
 	if err != nil {
 		return p, err
 	}
-	address := v.Addr("address").Unmap()
+	address := netAddress(v, "address")
 	if !address.IsValid() || address.IsLoopback() || address.IsUnspecified() {
 		return p, nil
 	}
@@ -241,9 +250,13 @@ func (h Host) netTarget(v Values, confine bool) (netPlace, error) {
 	return p, nil
 }
 
+// netAddress is an address as sockets and routes have it. A zone is left out: which device
+// it names depends on the namespace.
+func netAddress(v Values, name string) netip.Addr { return v.Addr(name).Unmap().WithZone("") }
+
 // netAt is the address and port that a run is about; the port 0 where none is given.
 func netAt(v Values) netip.AddrPort {
-	return netip.AddrPortFrom(v.Addr("address").Unmap(), uint16(v.Int("port")))
+	return netip.AddrPortFrom(netAddress(v, "address"), uint16(v.Int("port")))
 }
 
 // netOpen opens a namespace that was found.

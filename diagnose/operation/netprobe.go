@@ -178,6 +178,7 @@ func (p *netProbe) http(ctx context.Context, r *netProbed) error {
 		},
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, // as kubelet: a pod's certificate is rarely for its address
 		DisableKeepAlives:  true,
+		ForceAttemptHTTP2:  true, // where TLS agrees on it
 		DisableCompression: true,
 	}
 	defer transport.CloseIdleConnections()

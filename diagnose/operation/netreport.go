@@ -33,7 +33,7 @@ type netReport struct {
 func newNetReport(p *netPlace) *netReport {
 	r := &netReport{results: map[string]string{}}
 	if p != nil {
-		r.set("namespace", strconv.FormatUint(uint64(p.inode), 10))
+		r.set("targetNetNS", strconv.FormatUint(uint64(p.inode), 10))
 	}
 	return r
 }
@@ -41,7 +41,7 @@ func newNetReport(p *netPlace) *netReport {
 // netResults declares the given results and those that every report may have.
 func netResults(own ...Result) []Result {
 	return append(own,
-		Result{Name: "namespace", Doc: "inode of the network namespace that was looked into"},
+		Result{Name: "targetNetNS", Doc: "inode of the network namespace that was looked into"},
 		Result{Name: "note", Doc: "what could not be looked at, or was left out"})
 }
 

@@ -39,13 +39,13 @@ func (h Host) netPath(v Values, r *netReport) (*netPath, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.set("namespace", strconv.FormatUint(uint64(place.inode), 10))
+	r.set("targetNetNS", strconv.FormatUint(uint64(place.inode), 10))
 	view, err := h.netOpen(&place)
 	if err != nil {
 		return nil, err
 	}
-	p := &netPath{place: place, view: view, to: v.Addr("address").Unmap()}
-	source := v.Addr("source").Unmap()
+	p := &netPath{place: place, view: view, to: netAddress(v, "address")}
+	source := netAddress(v, "source")
 	if source.IsValid() && (source.Is4() != p.to.Is4() || !view.Has(source)) {
 		r.note("source %s is no address of the namespace that could be used: asked for packets from any", source)
 		source = netip.Addr{}

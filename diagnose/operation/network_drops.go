@@ -109,12 +109,7 @@ type netLosses struct {
 }
 
 func (s *netSample) since(before netSample) netLosses {
-	l := netLosses{counters: map[string]uint64{}, links: netLinksGrew(before.links, s.links)}
-	for name, n := range s.counters {
-		if d := netIncrease(before.counters[name], n); d > 0 {
-			l.counters[name] = d
-		}
-	}
+	l := netLosses{counters: netGrew(before.counters, s.counters), links: netLinksGrew(before.links, s.links)}
 	l.dropped, l.squeezed = netIncrease(before.dropped, s.dropped), netIncrease(before.squeezed, s.squeezed)
 	if was, now := before.conntrack, s.conntrack; was != nil && now != nil {
 		l.conntrack = netConntrack{

@@ -95,7 +95,7 @@ func TestPacketCapture(t *testing.T) {
 		"netns": netInode(prober), "address": "10.97.33.2", "port": "80", "protocol": "http", "packets": "20", "duration": "30s",
 	}, talk)
 	netWant(t, out, map[string]string{
-		"packets": "^20$", "stoppedBy": "^packets$", "kernelDropped": "^0$", "filter": "^tcp host 10.97.33.2 port 80$", "namespace": netInode(target),
+		"packets": "^20$", "stoppedBy": "^packets$", "kernelDropped": "^0$", "filter": "^tcp host 10.97.33.2 port 80$", "targetNetNS": netInode(target),
 		"flows": `tcp 10.97.33.1:\d+ > 10.97.33.2:80 on probe0: .*1 SYN, 1 SYN-ACK`, "syn": "^[1-9]", "synAck": "^[1-9]", "handshake": "s$",
 		"firstPackets":  `^\+0s probe0 in tcp 10.97.33.1:\d+ > 10.97.33.2:80 SYN seq \d+ length 0; \+\S+ probe0 out tcp 10.97.33.2:80 > 10.97.33.1:\d+ SYN,ACK`,
 		"unansweredSYN": "^0$", "icmpErrors": "^0$",
@@ -151,7 +151,7 @@ func TestPacketCaptureFaults(t *testing.T) {
 			out, files := netCaptureWhile(t, prober, map[string]string{
 				"netns": netInode(prober), "where": "given", "address": c.address, "duration": "500ms",
 			}, func() { _ = prober.Probe(c.to, 20*time.Millisecond, "") })
-			c.want["stoppedBy"], c.want["namespace"] = "^(duration|packets)$", netInode(prober)
+			c.want["stoppedBy"], c.want["targetNetNS"] = "^(duration|packets)$", netInode(prober)
 			netWant(t, out, c.want)
 			if len(netReadCapture(t, files)) == 0 {
 				t.Error("nothing in the file")
@@ -258,7 +258,7 @@ func TestPacketCaptureElsewhere(t *testing.T) {
 	n.AddGhost("10.97.33.50")
 	out, _ := netCaptureWhile(t, n, map[string]string{"netns": netInode(n), "address": "10.97.33.50", "duration": "30s", "packets": "2", "link": "probe0"},
 		func() { _ = n.Probe("10.97.33.50:80", 20*time.Millisecond, "") })
-	netWant(t, out, map[string]string{"namespace": netInode(n), "syn": "^2$"})
+	netWant(t, out, map[string]string{"targetNetNS": netInode(n), "syn": "^2$"})
 }
 
 // The filter is in force before the first packet: nothing else gets in.

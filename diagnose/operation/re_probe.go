@@ -87,7 +87,7 @@ func (h Host) netProbeOf(v Values) (*netProbe, *netPlace, error) {
 	if target.pod != "" && target.inode == from.inode {
 		return nil, nil, fmt.Errorf("pod %s uses the node's network: its addresses are the node's", event.SafeText(target.pod, netMaxName))
 	}
-	address := v.Addr("address").Unmap()
+	address := netAddress(v, "address")
 	if !address.IsValid() {
 		if address, err = h.netFirstAddress(&target); err != nil {
 			return nil, nil, err

@@ -1,7 +1,6 @@
 package operation
 
 import (
-	"crypto/tls"
 	"io"
 	"log"
 	"net"
@@ -27,7 +26,7 @@ func netHTTP(t *testing.T, n *netlab.Net, at string, secure bool, fn http.Handle
 	_ = s.Listener.Close()
 	s.Listener = n.Listen(at, 128)
 	if secure {
-		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		s.EnableHTTP2 = true
 		s.StartTLS()
 	} else {
 		s.Start()
@@ -87,6 +86,7 @@ func TestReProbe(t *testing.T) {
 		"redirects":          {map[string]string{"port": "80", "protocol": "http", "path": "/loop"}, map[string]string{"succeeded": "^false$", "error": "10 redirects"}},
 		"http silent":        {map[string]string{"port": "80", "protocol": "http", "path": "/slow", "timeout": "100ms"}, map[string]string{"succeeded": "^false$", "phase": "^answer$", "error": "no end of the answer within 100ms"}},
 		"https":              {map[string]string{"port": "443", "protocol": "https"}, map[string]string{"succeeded": "^true$", "tlsTime": "s$", "status": "200 OK"}},
+		"https broken":       {map[string]string{"port": "443", "protocol": "https", "path": "/broken"}, map[string]string{"succeeded": "^false$", "status": "^503"}},
 		"https to http":      {map[string]string{"port": "80", "protocol": "https"}, map[string]string{"succeeded": "^false$", "phase": "^tls$", "error": "HTTP response|first record"}},
 		"grpc":               {map[string]string{"port": "50", "protocol": "grpc"}, map[string]string{"succeeded": "^true$", "status": "^SERVING$", "firstByteTime": "s$"}},
 		"grpc not serving":   {map[string]string{"port": "50", "protocol": "grpc", "service": "down"}, map[string]string{"succeeded": "^false$", "status": "^NOT_SERVING$", "phase": "^answer$"}},

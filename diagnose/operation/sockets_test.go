@@ -32,7 +32,7 @@ func TestSockets(t *testing.T) {
 	netWant(t, out, map[string]string{
 		"listening": "^true$", "listener": `^\[::\]:80$`, "queue": "^1$", "queueMax": "^0$", "ownerPID": "^" + self + "$",
 		"listeners": `^\[::\]:80 1/0 .*\[` + self + `\]$`, "states": "ESTABLISHED 1, LISTEN 1", "overflows": "^[1-9]", "drops": "^[1-9]",
-		"namespace": netInode(target), "note": "^$", "synReceived": "^0$",
+		"targetNetNS": netInode(target), "note": "^$", "synReceived": "^0$",
 	})
 	if text := files.read(t, "sockets.txt"); strings.Count(text, "\n") != 3 || !netMatches(text, `(?m)^LISTEN +1 +0 +\[::\]:80 `) {
 		t.Errorf("artifact\n%s", text)
