@@ -1,8 +1,10 @@
 package operation
 
 import (
+	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/gopacket"
@@ -117,6 +119,68 @@ func TestNetFilter(t *testing.T) {
 			if err != nil || (got > 0) != want[packet] {
 				t.Errorf("%s (%s): %s: %d, %v", name, c.filter, packet, got, err)
 			}
+		}
+	}
+}
+
+// Whatever the filter and the packet: it is taken if it, or what an ICMP error quotes, has
+// the address, the port and the protocol.
+func TestNetFilterAgrees(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	pick := func(n int) int { return r.IntN(n) }
+	hosts := map[bool][]string{false: {"10.0.0.1", "10.0.0.2", "10.0.1.1"}, true: {"fd00::1", "fd00::2", "fd00:0:0:1::1"}}
+	ports := []uint16{80, 81, 4000}
+	for range 5000 {
+		six := pick(2) == 0
+		from, to := hosts[six][pick(3)], hosts[six][pick(3)]
+		sport, dport := ports[pick(3)], ports[pick(3)]
+		protocol := []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP}[pick(2)]
+		header := func(from, to string, p layers.IPProtocol) gopacket.SerializableLayer {
+			if six {
+				return netIP6(from, to, p)
+			}
+			return netIP4(from, to, p)
+		}
+		var transport gopacket.SerializableLayer = netTCP(layers.TCPPort(sport), layers.TCPPort(dport))
+		if protocol == unix.IPPROTO_UDP {
+			transport = &layers.UDP{SrcPort: layers.UDPPort(sport), DstPort: layers.UDPPort(dport)}
+		}
+		data := netPacketOf(t, header(from, to, layers.IPProtocol(protocol)), transport)
+		quoted, router := pick(3) == 0, hosts[six][pick(3)]
+		switch {
+		case quoted && six:
+			data = netPacketOf(t, netIP6(router, from, layers.IPProtocolICMPv6),
+				&layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(layers.ICMPv6TypeDestinationUnreachable, 0)}, gopacket.Payload("\x00\x00\x00\x00"+string(data)))
+		case quoted:
+			ip := netIP4(router, from, layers.IPProtocolICMPv4)
+			if pick(2) == 0 {
+				ip.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 4, OptionData: make([]byte, 2)}}
+			}
+			data = netPacketOf(t, ip, &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, 0)}, gopacket.Payload(data))
+		}
+		var f netFilter
+		if pick(2) == 0 {
+			f.address = netip.MustParseAddr(hosts[pick(4) == 0 != six][pick(3)])
+		}
+		if pick(2) == 0 {
+			f.port = ports[pick(3)]
+		}
+		f.protocol = []uint8{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP}[pick(3)]
+
+		has := func(addresses ...string) bool { return !f.address.IsValid() || slices.Contains(addresses, f.address.String()) }
+		want := has(from, to) && (f.port == 0 || f.port == sport || f.port == dport) && (f.protocol == 0 || f.protocol == protocol)
+		// Without port and protocol the error itself is what may be wanted.
+		want = want || quoted && f.port == 0 && f.protocol == 0 && has(router, from)
+		program, err := f.program(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vm, err := bpf.NewVM(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := vm.Run(data); err != nil || (got > 0) != want {
+			t.Fatalf("%s of protocol %d %s:%d > %s:%d (quoted %v by %s): %d, %v", f, protocol, from, sport, to, dport, quoted, router, got, err)
 		}
 	}
 }
