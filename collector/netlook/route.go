@@ -1,6 +1,7 @@
 package netlook
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 
@@ -128,7 +129,7 @@ func (v *View) Neighbor(r *Route) (n Neighbor) {
 	if err != nil {
 		return n
 	}
-	n = Neighbor{Known: true, Address: entry.HardwareAddr.String(), State: NeighborState(entry.State)}
+	n = Neighbor{Known: true, Address: entry.HardwareAddr.String(), State: cmp.Or(NeighborState(entry.State), "none")}
 	n.Failed = entry.State&netlink.NUD_FAILED != 0
 	n.Trying = entry.State&netlink.NUD_INCOMPLETE != 0
 	return n

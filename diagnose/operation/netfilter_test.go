@@ -167,7 +167,9 @@ func TestNetFilterAgrees(t *testing.T) {
 		}
 		f.protocol = []uint8{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP}[pick(3)]
 
-		has := func(addresses ...string) bool { return !f.address.IsValid() || slices.Contains(addresses, f.address.String()) }
+		has := func(addresses ...string) bool {
+			return !f.address.IsValid() || slices.Contains(addresses, f.address.String())
+		}
 		want := has(from, to) && (f.port == 0 || f.port == sport || f.port == dport) && (f.protocol == 0 || f.protocol == protocol)
 		// Without port and protocol the error itself is what may be wanted.
 		want = want || quoted && f.port == 0 && f.protocol == 0 && has(router, from)
