@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 )
 
-// patience is how long anything may take on a busy machine.
-const patience = 60 * time.Second
+// waitAtMost is how long anything may take on a busy machine.
+const waitAtMost = 60 * time.Second
 
 // TestMain runs the tests, or is one of the programs that they run.
 func TestMain(m *testing.M) {
@@ -102,7 +102,7 @@ func newCall(parameters Values) (*Call, *memory, *bytes.Buffer) {
 // until waits for a condition.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitAtMost)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("no %s", what)
