@@ -66,6 +66,8 @@ var mayImport = map[string][]string{
 	"diagnose/convert":   {"collector/event", "diagnose/api", "diagnose/manifest", "diagnose/yamldoc"},
 	"diagnose/artifact":  {"collector/event", "diagnose/operation"},
 	"diagnose/operation": {"collector/event", "collector/hostfs", "collector/netlook", "collector/process"},
+	"diagnose/resolve":   {"diagnose/api", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/runner", "diagnose/yamldoc"},
+	"diagnose/sets":      {},
 	"diagnose/runner":    {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
 	// Definitions of the API's kinds, made from diagnose/api.

@@ -24,43 +24,78 @@ const (
 	maxPEM = 4 << 20
 )
 
-// TLS is how a server is verified, and how the agent shows who it is. Files are read at
-// each run, so that renewed ones are taken. It can't be turned off.
+// PEM is certificates or a key: a file's, which is read at each run, so that renewed ones
+// are taken, or what the object that names it holds. The zero value is none.
+type PEM struct {
+	File string
+	Data []byte // in place of File
+}
+
+func (p PEM) given() bool { return p.File != "" || len(p.Data) > 0 }
+
+// source says where it is from, for errors.
+func (p PEM) source() string {
+	if p.File != "" {
+		return p.File
+	}
+	return "what is given"
+}
+
+func (p PEM) read() ([]byte, error) {
+	switch {
+	case p.File != "" && len(p.Data) > 0:
+		return nil, fmt.Errorf("file %s and its content are both given", p.File)
+	case p.File != "":
+		return readBounded(p.File, maxPEM)
+	case len(p.Data) > maxPEM:
+		return nil, fmt.Errorf("%d bytes, at most %d", len(p.Data), maxPEM)
+	}
+	return p.Data, nil
+}
+
+// TLS is how a server is verified, and how the agent shows who it is. It can't be turned
+// off.
 type TLS struct {
-	CAFile     string // certificates (PEM) that servers are verified with; "": the system's
-	CertFile   string // the agent's own certificate (PEM), with KeyFile; "": none
-	KeyFile    string
+	CA         PEM // certificates that servers are verified with; none: the system's
+	Cert       PEM // the agent's own certificate, with Key; none: it shows none
+	Key        PEM
 	ServerName string // name that the server's certificate must have; "": the address
+}
+
+// Check returns what is wrong with it, as far as it can be told without a server.
+func (t TLS) Check() error {
+	_, err := t.config()
+	return err
 }
 
 // config returns what crypto/tls takes.
 func (t TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		pem, err := readBounded(t.CAFile, maxPEM)
+	if t.CA.given() {
+		pem, err := t.CA.read()
 		if err != nil {
 			return nil, fmt.Errorf("certificate authorities: %w", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("certificate authorities: %s has no certificate", t.CAFile)
+			return nil, fmt.Errorf("certificate authorities: %s has no certificate", t.CA.source())
 		}
 	}
 	switch {
-	case (t.CertFile == "") != (t.KeyFile == ""):
+	case t.Cert.given() != t.Key.given():
 		return nil, errors.New("client certificate: certificate and key go together")
-	case t.CertFile != "":
-		cert, err := readBounded(t.CertFile, maxPEM)
+	case t.Cert.given():
+		cert, err := t.Cert.read()
 		if err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
 		}
-		key, err := readBounded(t.KeyFile, maxPEM)
+		key, err := t.Key.read()
 		if err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
 		}
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("client certificate %s: %w", t.CertFile, err)
+			return nil, fmt.Errorf("client certificate %s: %w", t.Cert.source(), err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

@@ -118,6 +118,13 @@ func TestTLS(t *testing.T) {
 	}
 	cert, key := client(ours)
 	otherCert, otherKey := client(theirs)
+	bytesOf := func(file string) PEM {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return PEM{Data: b}
+	}
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
@@ -129,20 +136,25 @@ func TestTLS(t *testing.T) {
 		tls      TLS
 		want     string // of the error, or of who asks
 	}{
-		{"own authority", loopback(), nil, TLS{CAFile: ours.file}, ""},
+		{"own authority", loopback(), nil, TLS{CA: PEM{File: ours.file}}, ""},
 		{"system's authorities", loopback(), nil, TLS{}, "certificate signed by unknown authority"},
-		{"other authority", loopback(), nil, TLS{CAFile: theirs.file}, "certificate signed by unknown authority"},
-		{"other name", named, nil, TLS{CAFile: ours.file}, "doesn't contain any IP SANs"},
-		{"server name", named, nil, TLS{CAFile: ours.file, ServerName: "processor.example"}, ""},
-		{"wrong server name", named, nil, TLS{CAFile: ours.file, ServerName: "other.example"}, "certificate is valid for processor.example, not other.example"},
-		{"expired", expired, nil, TLS{CAFile: ours.file}, "certificate has expired"},
-		{"client certificate", loopback(), ours, TLS{CAFile: ours.file, CertFile: cert, KeyFile: key}, "who=agent"},
-		{"no client certificate", loopback(), ours, TLS{CAFile: ours.file}, "certificate required"},
-		{"other client certificate", loopback(), ours, TLS{CAFile: ours.file, CertFile: otherCert, KeyFile: otherKey}, "remote error: tls"},
-		{"key alone", loopback(), ours, TLS{CAFile: ours.file, KeyFile: key}, "certificate and key go together"},
-		{"key of another", loopback(), ours, TLS{CAFile: ours.file, CertFile: cert, KeyFile: otherKey}, "private key does not match public key"},
-		{"no file", loopback(), nil, TLS{CAFile: "/no/such"}, "certificate authorities: open /no/such: no such file"},
-		{"no certificates", loopback(), nil, TLS{CAFile: empty}, "has no certificate"},
+		{"other authority", loopback(), nil, TLS{CA: PEM{File: theirs.file}}, "certificate signed by unknown authority"},
+		{"other name", named, nil, TLS{CA: PEM{File: ours.file}}, "doesn't contain any IP SANs"},
+		{"server name", named, nil, TLS{CA: PEM{File: ours.file}, ServerName: "processor.example"}, ""},
+		{"wrong server name", named, nil, TLS{CA: PEM{File: ours.file}, ServerName: "other.example"}, "certificate is valid for processor.example, not other.example"},
+		{"expired", expired, nil, TLS{CA: PEM{File: ours.file}}, "certificate has expired"},
+		{"client certificate", loopback(), ours, TLS{CA: PEM{File: ours.file}, Cert: PEM{File: cert}, Key: PEM{File: key}}, "who=agent"},
+		{"no client certificate", loopback(), ours, TLS{CA: PEM{File: ours.file}}, "certificate required"},
+		{"other client certificate", loopback(), ours, TLS{CA: PEM{File: ours.file}, Cert: PEM{File: otherCert}, Key: PEM{File: otherKey}}, "remote error: tls"},
+		{"key alone", loopback(), ours, TLS{CA: PEM{File: ours.file}, Key: PEM{File: key}}, "certificate and key go together"},
+		{"key of another", loopback(), ours, TLS{CA: PEM{File: ours.file}, Cert: PEM{File: cert}, Key: PEM{File: otherKey}}, "private key does not match public key"},
+		{"no file", loopback(), nil, TLS{CA: PEM{File: "/no/such"}}, "certificate authorities: open /no/such: no such file"},
+		{"all as bytes", loopback(), ours, TLS{CA: bytesOf(ours.file), Cert: bytesOf(cert), Key: bytesOf(key)}, "who=agent"},
+		{"other authority as bytes", loopback(), nil, TLS{CA: bytesOf(theirs.file)}, "certificate signed by unknown authority"},
+		{"key of another as bytes", loopback(), ours, TLS{CA: bytesOf(ours.file), Cert: bytesOf(cert), Key: bytesOf(otherKey)}, "client certificate what is given: tls: private key does not match"},
+		{"file and bytes", loopback(), nil, TLS{CA: PEM{File: ours.file, Data: []byte("x")}}, "certificate authorities: file " + ours.file + " and its content are both given"},
+		{"no certificates as bytes", loopback(), nil, TLS{CA: PEM{Data: []byte("x")}}, "what is given has no certificate"},
+		{"no certificates", loopback(), nil, TLS{CA: PEM{File: empty}}, "has no certificate"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := ours.server(t, tt.template, tt.clients)

@@ -66,7 +66,7 @@ func webhook(ctx context.Context, p Values, facts map[string]string) (Output, er
 		return Output{}, errors.New("url is none as https://host/path")
 	}
 	where := u.Scheme + "://" + u.Host // paths of webhooks are secrets
-	client, err := newHTTPClient(TLS{CAFile: p["caFile"]}, false)
+	client, err := newHTTPClient(TLS{CA: PEM{File: p["caFile"]}}, false)
 	if err != nil {
 		return Output{}, err
 	}
