@@ -106,7 +106,9 @@ func (r *resolver) script(op *v1alpha1.Operation, p *v1alpha1.ScriptRunner, o *r
 	o.step.Operation, o.input, o.script = &other{effect: effect(op), run: run}, input{keys: p.ArgKeys, result: p.OperationResultKey}, true
 }
 
-func effect(op *v1alpha1.Operation) operation.Effect { return operation.Effect(op.Spec.DeclaredEffect()) }
+func effect(op *v1alpha1.Operation) operation.Effect {
+	return operation.Effect(op.Spec.DeclaredEffect())
+}
 
 // other is an operation that a web server or a script does.
 type other struct {

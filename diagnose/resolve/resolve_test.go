@@ -128,10 +128,10 @@ set.yaml:42:15: spec.processor.scriptRunner: script is empty`
 		t.Error(diff)
 	}
 	var faults Faults
-	if !errors.As(err, &faults) || len(faults) != 11 || faults[0].Reason != "UnknownOperation" {
+	if !errors.As(err, &faults) || len(faults) != 11 || faults[1].Reason != "UnknownOperation" {
 		t.Errorf("%#v", err)
 	}
-	if first := faults[0].Error(); !strings.HasPrefix(first, "OperationSet s: spec.adjacencyList[1].operation: ") {
+	if first := faults[1].Error(); !strings.HasPrefix(first, "OperationSet s: spec.adjacencyList[1].operation: ") {
 		t.Error(first)
 	}
 }

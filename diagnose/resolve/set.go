@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,17 +61,58 @@ func (p *Plan) Effect(id int) string {
 	return string(p.Steps[id].Operation.Effect())
 }
 
+// Graph returns the graph of an OperationSet, with the dependences that Operations have
+// of themselves. Names that stand for nothing are not looked at: [Set] does. Its error is
+// [Faults].
+func Graph(c Config, set *v1alpha1.OperationSet) (*graph.Graph, error) {
+	g, err := graph.Build(runner.Nodes(&set.Spec))
+	if err == nil {
+		g, err = g.Require(func(name string) []string {
+			if op := c.object(name); op != nil {
+				return op.Spec.Dependences
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, ofGraph(set, err)
+	}
+	return g, nil
+}
+
+func (c *Config) object(name string) *v1alpha1.Operation {
+	if c.Operation == nil {
+		return nil
+	}
+	return c.Operation(name)
+}
+
+// Effect returns what an operation may change; empty: it is not known.
+func (c *Config) Effect(name string) string {
+	op := c.object(name)
+	if op != nil && op.Spec.Processor.Builtin == nil {
+		return string(op.Spec.DeclaredEffect())
+	}
+	if op != nil {
+		name = op.Spec.Processor.Builtin.Name
+	}
+	if b, ok := operation.Lookup(c.Builtins, name); ok {
+		return string(b.Effect)
+	}
+	return ""
+}
+
 // Set resolves an OperationSet. Its error is [Faults].
 func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
-	if c.Operation == nil {
-		c.Operation = func(string) *v1alpha1.Operation { return nil }
-	}
 	r := &resolver{c: c, set: set, done: map[string]resolved{}}
-	g, err := graph.Build(runner.Nodes(&set.Spec))
-	if err != nil {
-		r.graph(err)
+	g, err := Graph(c, set)
+	if faults, ok := errors.AsType[Faults](err); ok {
+		r.faults = faults
+	} else if err != nil {
+		return nil, err
 	}
-	p := &Plan{Graph: g, Steps: make([]runner.Step, len(set.Spec.AdjacencyList)), inputs: make([]input, len(set.Spec.AdjacencyList))}
+	n := len(set.Spec.AdjacencyList)
+	p := &Plan{Graph: g, Steps: make([]runner.Step, n), inputs: make([]input, n)}
 	for i := range set.Spec.AdjacencyList {
 		name := set.Spec.AdjacencyList[i].Operation
 		if name == "" {
@@ -80,17 +122,6 @@ func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 		p.Steps[i], p.inputs[i] = o.step, o.input
 		if o.script {
 			p.Scripts = append(p.Scripts, i)
-		}
-	}
-	if g != nil {
-		p.Graph, err = g.Require(func(name string) []string {
-			if op := c.Operation(name); op != nil {
-				return op.Spec.Dependences
-			}
-			return nil
-		})
-		if err != nil {
-			r.graph(err)
 		}
 	}
 	if len(r.faults) > 0 {
@@ -115,14 +146,6 @@ type resolver struct {
 	notes  Faults
 }
 
-func (r *resolver) graph(err error) {
-	faults, ok := ofGraph(r.set, err).(Faults) //nolint:errorlint // as ofGraph returns it
-	if !ok {
-		faults = Faults{{Object: r.set, Field: "spec.adjacencyList", Message: err.Error()}}
-	}
-	r.faults = append(r.faults, faults...)
-}
-
 func (r *resolver) wrong(reason string, object manifest.Object, field, format string, args ...any) {
 	r.faults = append(r.faults, &Fault{Reason: reason, Object: object, Field: field, Message: fmt.Sprintf(format, args...)})
 }
@@ -133,7 +156,7 @@ func (r *resolver) operation(index int, name string) resolved {
 		return o
 	}
 	var o resolved
-	if op := r.c.Operation(name); op != nil {
+	if op := r.c.object(name); op != nil {
 		o = r.object(op)
 	} else if b, ok := operation.Lookup(r.c.Builtins, name); ok {
 		o = resolved{step: runner.Step{Operation: runner.Builtin(b, nil)}, input: input{builtin: b}}
