@@ -107,7 +107,11 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return c.execute(cmd, d, set.Name, log)
+	effects := make([]string, plan.Graph.Len())
+	for id := range effects {
+		effects[id] = plan.Effect(id)
+	}
+	return c.execute(cmd, &diagnosisView{Dirs: dirsOf(c.stateDir), Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, log)
 }
 
 // diagnosis puts together what is executed.
@@ -180,8 +184,8 @@ func newDiagnosisID(set string) string {
 }
 
 // execute runs the diagnosis and tells of it.
-func (c *diagnoseRun) execute(cmd *cobra.Command, d *runner.Diagnosis, set string, log *slog.Logger) error {
-	dirs := dirsOf(c.stateDir)
+func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner.Diagnosis, log *slog.Logger) error {
+	dirs := view.Dirs
 	unlock, err := lockDiagnoses(dirs.root)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
@@ -210,14 +214,14 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, d *runner.Diagnosis, set strin
 		return failed(err)
 	}
 	if c.output == "text" {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s on %s, run %s\n", set, d.Node, d.ID)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s on %s, run %s\n", view.Set, d.Node, d.ID)
 	}
 	rep, err := r.Execute(cmd.Context(), d)
 	if rep == nil {
 		return err
 	}
 	files.End()
-	view := &diagnosisView{Dirs: dirs, Report: rep, Graph: d.Graph, Parameters: d.Parameters, Set: set, Node: d.Node}
+	view.Report = rep
 	if view.Artifacts, err = artifact.Read(dirs.artifacts, d.ID); err != nil {
 		log.Warn("artifacts can't be listed", "error", err)
 	}

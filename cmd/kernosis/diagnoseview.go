@@ -13,8 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/graph"
@@ -29,7 +27,7 @@ type diagnosisView struct {
 	Dirs       diagnoseDirs
 	Report     *runner.Report
 	Graph      *graph.Graph
-	Effects    []string // by node; nil: not known
+	Effects    []string // by node
 	Parameters map[string]string
 	Set, Node  string // empty: not known
 	Artifacts  []artifact.Artifact
@@ -164,7 +162,7 @@ func (v *diagnosisView) summary() string {
 	case rep.Phase == v1alpha1.PhaseSucceeded:
 		line("VERDICT", "none: the operations of the path only look")
 	case rep.Phase == v1alpha1.PhaseFailed:
-		line("VERDICT", "none of the causes that were looked for (%s)", strings.TrimSuffix(rep.Reason+": "+rep.Message, ": "))
+		line("VERDICT", "%s", v.noVerdict())
 	case rep.Waiting != nil:
 		line("WAITS", "node %d: %s: %s", rep.Waiting.ID, rep.Waiting.Reason, rep.Waiting.Message)
 	case rep.Phase == v1alpha1.PhaseRunning:
@@ -180,8 +178,10 @@ func (v *diagnosisView) summary() string {
 	}
 	for i := range rep.Records {
 		switch rec := &rep.Records[i]; {
-		case rec.State == v1alpha1.ResultFailed:
-			line("UNKNOWN", "%s: %s", rec.Operation, rec.Message)
+		case rec.State == v1alpha1.ResultFailed && v.Effects[rec.ID] == string(v1alpha1.EffectCheck):
+			line("UNKNOWN", "%s could not look: %s", rec.Operation, rec.Message)
+		case rec.State == v1alpha1.ResultFailed || rec.State == v1alpha1.ResultUnknown:
+			line(strings.ToUpper(string(rec.State)), "%s: %s", rec.Operation, rec.Message)
 		case rec.State == v1alpha1.ResultWouldRun || rec.State == v1alpha1.ResultWithheld:
 			line("WOULD RUN", "%s: %s", rec.Operation, rec.Message)
 		case rec.Repairs && rec.State == v1alpha1.ResultSucceeded:
@@ -201,11 +201,32 @@ func (v *diagnosisView) summary() string {
 	return b.String()
 }
 
+// noVerdict says why a run that failed has none.
+func (v *diagnosisView) noVerdict() string {
+	if v.Report.Reason != v1alpha1.ReasonNoPathSucceeded {
+		return "none: " + v.Report.Reason + ": " + v.Report.Message
+	}
+	for i := range v.Report.Records {
+		if rec := &v.Report.Records[i]; rec.State == v1alpha1.ResultFailed && v.Effects[rec.ID] == string(v1alpha1.EffectCheck) {
+			return "none: no cause was found, and not all could be looked for"
+		}
+	}
+	return "none: no cause that was looked for is so"
+}
+
 func (v *diagnosisView) path(a *artifact.Artifact) string {
 	return filepath.Join(v.Dirs.artifacts, v.Report.ID, a.Name)
 }
 
-func byteSize(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() + "B" }
+func byteSize(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
 
 // pathText is "1 blocked-stacks → 2 check-disk-stalled".
 func pathText(g *graph.Graph, path []int) string {
