@@ -284,9 +284,8 @@ func TestHTTPServerURL(t *testing.T) {
 		{HTTPServer{Address: "169.254.169.254", Port: 80, AllowLinkLocal: true}, "http://169.254.169.254:80/"},
 		{HTTPServer{Address: "0.0.0.0", Port: 80, AllowLinkLocal: true}, "httpServer: address: 0.0.0.0 is no address of a host"},
 	} {
-		got := ""
-		u, err := tt.h.URL()
-		if err != nil {
+		var got string
+		if u, err := tt.h.URL(); err != nil {
 			got = err.Error()
 		} else {
 			got = u.String()

@@ -104,7 +104,7 @@ func TestScriptHasOnlyItsEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := out.Results["operation.x.output"]
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		name, _, isSet := strings.Cut(line, "=")
 		switch name {
 		case "PATH", "LANG", "PWD", "OLDPWD", "_", "SHLVL": // the last four are the shell's own

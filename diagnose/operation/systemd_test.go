@@ -81,7 +81,7 @@ func newBus(t *testing.T) (root string) {
 	}
 	config := filepath.Join(root, "bus.conf")
 	text := `<busconfig><type>session</type><listen>unix:path=` + socket + `</listen><auth>EXTERNAL</auth><policy context="default">` +
-		`<allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`
+		`<allow send_destination="*" eavesdrop="true"/><allow own="*"/><allow eavesdrop="true"/></policy></busconfig>`
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
