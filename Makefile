@@ -7,9 +7,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # The compiler that the committed objects were made with.
 CLANG_PACKAGES := clang-16 llvm-16 libbpf-dev
 
-# What tests and the demo use besides Go: ext4 images, rotations of logs, message
-# buses, journal
-# files. Network namespaces are made through netlink.
+# What tests and the demo use besides Go: ext4 images, rotations of logs, message buses,
+# journal files. Network namespaces are made through netlink.
 TEST_PACKAGES := e2fsprogs logrotate systemd-journal-remote dbus-daemon
 
 .DEFAULT_GOAL := help
