@@ -99,7 +99,7 @@ func newBus(t *testing.T) (root string) {
 func newSystemd(t *testing.T, units map[string]map[string]any) (*fakeSystemd, Host) {
 	t.Helper()
 	root := newBus(t)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	t.Cleanup(cancel)
 	conn, err := godbus.Connect("unix:path="+filepath.Join(root, systemBus), godbus.WithContext(ctx))
 	if err != nil {
@@ -281,7 +281,7 @@ func TestBusThatIsSilent(t *testing.T) {
 			b := SystemdUnit(Host{FS: hostfs.New(root)})
 			began := time.Now()
 			_, err := b.Do(ctx, &Call{Parameters: Values{"unit": "x"}})
-			if err == nil || time.Since(began) > patience/2 {
+			if err == nil || time.Since(began) > longest/2 {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
 			if name == "nothing" && !errors.Is(err, context.DeadlineExceeded) {

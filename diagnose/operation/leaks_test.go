@@ -16,14 +16,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long anything may take on a busy machine.
-const patience = 60 * time.Second
+// longest is how long anything may take on a busy machine.
+const longest = 60 * time.Second
 
-// TestMain runs the tests, or is one of the programs that they run.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "test-program" {
-		os.Exit(testProgram(os.Args[2], os.Args[3:]))
-	}
+func TestMain(m *testing.M) { os.Exit(leakChecked(m)) }
+
+// leakChecked runs the tests, and fails where goroutines or open files are left.
+func leakChecked(m *testing.M) int {
 	before := openFiles()
 	code := m.Run()
 	if code == 0 {
@@ -36,7 +35,7 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 func openFiles() int {
@@ -94,7 +93,7 @@ func newCall(parameters Values) (*Call, *memory, *bytes.Buffer) {
 // until waits for a condition.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(longest)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("no %s", what)
@@ -114,9 +113,6 @@ func runBuiltin(t *testing.T, b Builtin, parameters map[string]string) (Output, 
 	out, err := b.Do(t.Context(), call)
 	return out, kept, err
 }
-
-// testProgram is a program that shell can't be.
-func testProgram(string, []string) int { return 3 }
 
 // silent listens on a unix socket, answers the first bytes with text, and then takes all
 // and says nothing.
