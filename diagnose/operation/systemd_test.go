@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,7 +92,13 @@ func newBus(t *testing.T) (root string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	until(t, "message bus", func() bool { _, err := os.Stat(socket); return err == nil })
+	until(t, "message bus", func() bool {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
 	return root
 }
 
