@@ -273,6 +273,9 @@ func TestHTTPServerURL(t *testing.T) {
 		{HTTPServer{Address: "10.0.0.1", Port: 80}, "http://10.0.0.1:80/"},
 		{HTTPServer{Scheme: "https", Address: "fd00::1", Port: 1, Path: "/a?b=c"}, "https://[fd00::1]:1/a?b=c"},
 		{HTTPServer{Address: "Svc.ns.svc.", Port: 80, Path: "//evil.example/x"}, "http://Svc.ns.svc.:80//evil.example/x"},
+		{HTTPServer{Address: "a"}, "http://a:80/"},
+		{HTTPServer{Scheme: "https", Address: "a"}, "https://a:443/"},
+		{HTTPServer{Address: "a", TLS: TLS{ServerName: "b"}}, "httpServer: certificates and server name need the scheme https"},
 		{HTTPServer{Scheme: "file", Address: "a b", Path: "x", Port: -1}, `httpServer: scheme "file" is neither http nor https; ` +
 			`address "a b" is neither an IP address nor a DNS name; port -1 is not from 1 to 65535; path "x" is none as /a/b`},
 		{HTTPServer{Address: "a:80@evil", Port: 80}, `httpServer: address "a:80@evil" is neither an IP address nor a DNS name`},

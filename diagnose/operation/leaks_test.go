@@ -30,27 +30,26 @@ func leakChecked(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
-		if after := openFiles(); after > before {
-			fmt.Fprintf(os.Stderr, "leaked file descriptors: %d before, %d after\n", before, after)
+		if after := openFiles(); len(after) > len(before) {
+			fmt.Fprintf(os.Stderr, "leaked files: %q before, %q after\n", before, after)
 			code = 1
 		}
 	}
 	return code
 }
 
-func openFiles() int {
+func openFiles() (files []string) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return 0
+		return nil
 	}
-	n := 0
 	for _, e := range entries {
 		target, err := os.Readlink("/proc/self/fd/" + e.Name())
 		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") && !strings.HasPrefix(target, "anon_inode:[pidfd") {
-			n++
+			files = append(files, target)
 		}
 	}
-	return n
+	return files
 }
 
 // memory keeps artifacts for a test.
