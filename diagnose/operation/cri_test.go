@@ -89,8 +89,9 @@ func TestRuntimeHealth(t *testing.T) {
 		}
 	}
 	// Another socket, and the first one is not asked.
-	if _, _, err := runBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "/run/none.sock"}); err == nil || !strings.Contains(err.Error(), "/run/none.sock") || !strings.Contains(err.Error(), "no such file") {
-		t.Error(err)
+	out, _, err = runBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "/run/none.sock"})
+	if err != nil || out.Results["reachable"] != "false" || out.Results["socket"] != "/run/none.sock" || !strings.Contains(out.Results["error"], "no such file") || len(out.Results) != 3 {
+		t.Errorf("%q, %v", out.Results, err)
 	}
 	if _, _, err := runBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "run/crio/crio.sock"}); err == nil || !strings.Contains(err.Error(), "no absolute path") {
 		t.Error(err)

@@ -148,6 +148,7 @@ func someUnits() map[string]map[string]any {
 		"data.mount":       {"LoadState": "loaded", "ActiveState": "active", "SubState": "mounted", "Result": "success", "StateChangeTimestamp": since},
 		"a@b\\x2dc.socket": {"LoadState": "loaded", "ActiveState": "active", "SubState": "list\x1bening", "StateChangeTimestamp": uint64(0)},
 		"silent.service":   {},
+		"agent.service":    service("active", "running", "success", map[string]any{"MainPID": uint32(os.Getpid())}),
 		"odd.service":      {"LoadState": "loaded", "ActiveState": "active", "SubState": uint32(7), "NRestarts": "many", "StateChangeTimestamp": uint64(math.MaxUint64)},
 	}
 }
@@ -246,7 +247,10 @@ func TestRestartUnit(t *testing.T) {
 		}
 	}
 	calls := asked()
-	for unit, want := range map[string]string{"gone": "unit gone.service is not known to systemd", "masked": "unit masked.service is masked, and is not restarted"} {
+	for unit, want := range map[string]string{
+		"agent": "unit agent.service is the agent's own: nobody would be left to tell what came of it", "gone": "unit gone.service is not known to systemd",
+		"masked": "unit masked.service is masked, and is not restarted",
+	} {
 		if _, _, err := runBuiltin(t, RestartUnit(h), map[string]string{"unit": unit}); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
