@@ -116,7 +116,7 @@ func TestCheckRuntimeUnhealthy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			timeout := "30s"
 			if name == "silent" {
-				timeout = "400ms"
+				timeout = "2s"
 			}
 			out, _, err := runBuiltin(t, CheckRuntimeUnhealthy(runtimeHost(t, &tt.f)), map[string]string{"timeout": timeout, "maxLatency": "100ms"})
 			if err != nil || out.Verdict == nil || out.Verdict.Reason != tt.reason || !strings.Contains(out.Verdict.Message, tt.want) {
