@@ -347,3 +347,20 @@ func TestScriptsOfOthersThanRoot(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+func BenchmarkScript(b *testing.B) {
+	own, err := process.OwnCgroup()
+	if err != nil {
+		b.Skip(err)
+	}
+	s, err := OpenScripts(ScriptConfig{Enabled: true, Cgroup: own}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	for b.Loop() {
+		if _, err := s.Run(b.Context(), &Script{Script: "echo x", ResultKey: "x"}, &Call{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
