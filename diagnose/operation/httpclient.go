@@ -24,78 +24,41 @@ const (
 	maxPEM = 4 << 20
 )
 
-// PEM is certificates or a key: a file's, which is read at each run, so that renewed ones
-// are taken, or what the object that names it holds. The zero value is none.
-type PEM struct {
-	File string
-	Data []byte // in place of File
-}
-
-func (p PEM) given() bool { return p.File != "" || len(p.Data) > 0 }
-
-// source says where it is from, for errors.
-func (p PEM) source() string {
-	if p.File != "" {
-		return p.File
-	}
-	return "what is given"
-}
-
-func (p PEM) read() ([]byte, error) {
-	switch {
-	case p.File != "" && len(p.Data) > 0:
-		return nil, fmt.Errorf("file %s and its content are both given", p.File)
-	case p.File != "":
-		return readBounded(p.File, maxPEM)
-	case len(p.Data) > maxPEM:
-		return nil, fmt.Errorf("%d bytes, at most %d", len(p.Data), maxPEM)
-	}
-	return p.Data, nil
-}
-
 // TLS is how a server is verified, and how the agent shows who it is. It can't be turned
 // off.
 type TLS struct {
-	CA         PEM // certificates that servers are verified with; none: the system's
-	Cert       PEM // the agent's own certificate, with Key; none: it shows none
-	Key        PEM
+	CA         []byte // certificates (PEM) that servers are verified with; none: the system's
+	Cert, Key  []byte // the agent's own certificate (PEM); none: it shows none
 	ServerName string // name that the server's certificate must have; "": the address
 }
 
-// Check returns what is wrong with it, as far as it can be told without a server.
-func (t TLS) Check() error {
+// isZero tells whether nothing is set.
+func (t *TLS) isZero() bool {
+	return len(t.CA) == 0 && len(t.Cert) == 0 && len(t.Key) == 0 && t.ServerName == ""
+}
+
+// Check returns what is wrong with it, as far as can be told without a server.
+func (t *TLS) Check() error {
 	_, err := t.config()
 	return err
 }
 
-// config returns what crypto/tls takes.
-func (t TLS) config() (*tls.Config, error) {
+// config returns what crypto/tls takes. Errors repeat nothing of keys.
+func (t *TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CA.given() {
-		pem, err := t.CA.read()
-		if err != nil {
-			return nil, fmt.Errorf("certificate authorities: %w", err)
-		}
+	if len(t.CA) > 0 {
 		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("certificate authorities: %s has no certificate", t.CA.source())
+		if !c.RootCAs.AppendCertsFromPEM(t.CA) {
+			return nil, errors.New("certificate authorities: no certificate in PEM")
 		}
 	}
 	switch {
-	case t.Cert.given() != t.Key.given():
+	case (len(t.Cert) == 0) != (len(t.Key) == 0):
 		return nil, errors.New("client certificate: certificate and key go together")
-	case t.Cert.given():
-		cert, err := t.Cert.read()
+	case len(t.Cert) > 0:
+		pair, err := tls.X509KeyPair(t.Cert, t.Key)
 		if err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
-		}
-		key, err := t.Key.read()
-		if err != nil {
-			return nil, fmt.Errorf("client certificate: %w", err)
-		}
-		pair, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("client certificate %s: %w", t.Cert.source(), err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

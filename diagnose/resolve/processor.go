@@ -47,15 +47,9 @@ func parameterNames(b *operation.Builtin) []string {
 // server resolves an Operation that a web server does.
 func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *resolved) {
 	const field = "spec.processor.httpServer"
-	port := int(p.Port)
-	if port == 0 {
-		if port = 80; p.Scheme == "https" {
-			port = 443
-		}
-	}
 	h := &operation.HTTPServer{
-		Scheme: p.Scheme, Address: cmp.Or(p.Address, "127.0.0.1"), Port: port, Path: p.Path, AllowLinkLocal: r.c.AllowLinkLocal,
-		TLS: operation.TLS{CA: operation.PEM{Data: p.CABundle}, ServerName: p.ServerName},
+		Scheme: p.Scheme, Address: cmp.Or(p.Address, "127.0.0.1"), Port: int(p.Port), Path: p.Path, AllowLinkLocal: r.c.AllowLinkLocal,
+		TLS: operation.TLS{CA: p.CABundle, ServerName: p.ServerName},
 	}
 	if _, err := h.URL(); err != nil {
 		r.wrong(v1alpha1.ReasonInvalidParameter, op, field, "%s", strings.TrimPrefix(err.Error(), "httpServer: "))
@@ -80,12 +74,12 @@ func (r *resolver) secret(name string, t *operation.TLS) error {
 	if err != nil {
 		return err
 	}
-	t.Cert.Data, t.Key.Data = data["tls.crt"], data["tls.key"]
-	if len(t.Cert.Data) == 0 || len(t.Key.Data) == 0 {
+	t.Cert, t.Key = data["tls.crt"], data["tls.key"]
+	if len(t.Cert) == 0 || len(t.Key) == 0 {
 		return errors.New("the Secret " + name + " has no tls.crt or no tls.key")
 	}
-	if len(t.CA.Data) == 0 {
-		t.CA.Data = data["ca.crt"]
+	if len(t.CA) == 0 {
+		t.CA = data["ca.crt"]
 	}
 	return t.Check()
 }
@@ -119,5 +113,19 @@ type other struct {
 func (o *other) Effect() operation.Effect { return o.effect }
 
 func (o *other) Run(ctx context.Context, in *runner.Inputs) (operation.Output, error) {
-	return o.run(ctx, &operation.Call{Parameters: operation.Merge(in.Parameters, in.Results), Artifacts: in.Artifacts, Log: in.Log})
+	return o.run(ctx, &operation.Call{Parameters: inputs(in), Artifacts: in.Artifacts, Log: in.Log})
+}
+
+// inputs are all that there is: of each name the parameter, else the result. An empty text
+// is as none.
+func inputs(in *runner.Inputs) operation.Values {
+	all := operation.Values{}
+	for _, source := range []map[string]string{in.Parameters, in.Results} {
+		for name, value := range source {
+			if all[name] == "" {
+				all[name] = value
+			}
+		}
+	}
+	return all
 }

@@ -121,7 +121,7 @@ set.yaml:24:69: spec.processor.builtin.parameters.prot: check-accept-queue-full 
 set.yaml:24:81: spec.processor.builtin.parameters.window: "3d" is no duration as 1m30s
 set.yaml:25:3: spec.tenantSafe: the built-in check-accept-queue-full tells of more than a pod: it is not safe for tenants
 set.yaml:32:5: spec.processor.httpServer: address: 169.254.169.254 is link-local, as the metadata services of clouds are
-set.yaml:35:7: spec.processor.httpServer.caBundle: certificate authorities: what is given has no certificate
+set.yaml:35:7: spec.processor.httpServer.caBundle: certificate authorities: no certificate in PEM
 set.yaml:36:7: spec.processor.httpServer.clientCertificateSecret: the Secret pager can't be had without a cluster
 set.yaml:42:15: spec.processor.scriptRunner: script is empty`
 	if diff := cmp.Diff(want, fmt.Sprint(In(m, err))); diff != "" {
@@ -156,7 +156,7 @@ func TestASecretOfTheCluster(t *testing.T) {
 	}{
 		"none":    {nil, errors.New("forbidden"), "forbidden"},
 		"half":    {map[string][]byte{"tls.crt": []byte("x")}, nil, "the Secret pager has no tls.crt or no tls.key"},
-		"garbage": {map[string][]byte{"tls.crt": []byte("x"), "tls.key": []byte("y")}, nil, "client certificate what is given"},
+		"garbage": {map[string][]byte{"tls.crt": []byte("x"), "tls.key": []byte("y")}, nil, "client certificate: "},
 	} {
 		c := Of(m, builtins())
 		c.Secret = func(name string) (map[string][]byte, error) { return want.data, want.err }

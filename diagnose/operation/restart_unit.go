@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"fmt"
+	"os"
 )
 
 // RestartUnit restarts a unit of the node's systemd and waits until it runs.
@@ -31,6 +32,9 @@ func restartUnit(ctx context.Context, h Host, call *Call) (Output, error) {
 	}
 	if before.load != "loaded" {
 		return Output{}, fmt.Errorf("unit %s is %s, and is not restarted", name, before.load)
+	}
+	if int(before.mainPID) == os.Getpid() {
+		return Output{}, fmt.Errorf("unit %s is the agent's own: nobody would be left to tell what came of it", name)
 	}
 	done := make(chan string, 1)
 	if _, err := conn.RestartUnitContext(ctx, name, "replace", done); err != nil {

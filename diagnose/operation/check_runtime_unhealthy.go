@@ -10,7 +10,7 @@ import (
 // it isn't ready.
 func CheckRuntimeUnhealthy(h Host) Builtin {
 	return Builtin{
-		Name: "check-runtime-unhealthy", Doc: "Is so if the container runtime doesn't answer, isn't ready, has no network, or is slow.",
+		Name: "check-runtime-unhealthy", Doc: "Succeeds if the container runtime can't be reached, doesn't answer, isn't ready, has no network, or is slow, with verdict RuntimeUnreachable, RuntimeSilent, RuntimeNotReady, RuntimeNetworkNotReady or RuntimeSlow.",
 		Effect: Check,
 		Parameters: append(runtimeParameters(), Parameter{
 			Name: "maxLatency", Kind: Duration, Default: "2s", Min: int64(time.Millisecond), Doc: "a call that takes longer is slow",

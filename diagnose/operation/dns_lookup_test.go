@@ -114,7 +114,7 @@ func someZone(network string, q dnsmessage.Message) []dnsmessage.Message {
 	case "all":
 		return one(0, &dnsmessage.CNAMEResource{CNAME: target}, &dnsmessage.AAAAResource{AAAA: [16]byte{0xfd, 15: 1}}, &dnsmessage.MXResource{Pref: 5, MX: target},
 			&dnsmessage.NSResource{NS: target}, &dnsmessage.SRVResource{Priority: 1, Weight: 2, Port: 3, Target: target},
-			&dnsmessage.SOAResource{NS: target, MBox: target, Serial: 7}, &dnsmessage.TXTResource{TXT: []string{"a\x1b b", "\xff"}})
+			&dnsmessage.SOAResource{NS: target, MBox: dnsmessage.MustNewName("m.example."), Serial: 7}, &dnsmessage.TXTResource{TXT: []string{"a\x1b b", "\xff"}})
 	case "big":
 		m := reply(q, 0)
 		if network == "udp" {
@@ -152,7 +152,7 @@ func TestDNSLookup(t *testing.T) {
 		{"10.9.8.1", "PTR", "NOERROR", "1.8.9.10.in-addr.arpa. 30 PTR t.example.", "", "30", "udp"},
 		{
 			"all.example", "TXT", "NOERROR", "all.example. 30 CNAME t.example.; all.example. 29 AAAA fd00::1; all.example. 28 MX 5 t.example.; all.example. 27 NS t.example.; " +
-				`all.example. 26 SRV 1 2 3 t.example.; all.example. 25 SOA t.example. t.example. 7; all.example. 24 TXT "a\x1b b" "\xff"`, "fd00::1", "24", "udp",
+				`all.example. 26 SRV 1 2 3 t.example.; all.example. 25 SOA t.example. m.example. 7; all.example. 24 TXT "a\x1b b" "\xff"`, "fd00::1", "24", "udp",
 		},
 	} {
 		out, _, err := runBuiltin(t, b, map[string]string{"name": tt.name, "type": tt.kind, "server": "127.0.0.1", "serverPort": port})
