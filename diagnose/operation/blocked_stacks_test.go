@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -190,5 +191,31 @@ func TestBlockedStacksOfAPod(t *testing.T) {
 	}
 	if _, _, err := perform(t, BlockedStacks(hostOf(t, files)), map[string]string{"pid": "4711"}); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("a task that has ended: %v", err)
+	}
+}
+
+// A task in exec holds what its stack can't be read without: the FIFOs stand for it,
+// whose open waits.
+func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
+	h := hostOf(t, map[string]string{
+		"/proc/811/stat":       "811 (pg) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
+		"/proc/811/status":     "Tgid:\t811\nUid:\t1\t1\t1\t1\nThreads:\t1\nVmSize:\t1 kB\n",
+		"/proc/811/wchan":      "rpc_wait_bit_killable",
+		"/proc/811/task/811/x": "",
+	})
+	stack, cgroup := h.FS.Path("/proc/811/stack"), h.FS.Path("/proc/811/cgroup")
+	mkfifo(t, stack)
+	mkfifo(t, cgroup)
+	out, _ := succeed(t, BlockedStacks(h), nil)
+	r := out.Results
+	if r["waitsFor"] != waitsForNFS || !strings.Contains(r["note"], "no answer within 2s; wait channels stand for them") || !strings.Contains(r["note"], "the owner of pg[811] is not known: no answer") {
+		t.Errorf("%v", r)
+	}
+	for _, fifo := range []string{stack, cgroup} { // lets the looks go
+		w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // CheckDiskStalled returns the built-in check-disk-stalled.
 func CheckDiskStalled(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "check-disk-stalled",
 		Doc: "Succeeds if a disk has I/O in flight and completes none of it for a time, with verdict DiskStalled. " +
 			"Of stacked devices (dm, md, partitions) the lowest that stalls is named.",
@@ -33,7 +33,7 @@ func CheckDiskStalled(h Host) Builtin {
 			noteResult(),
 		}, diskUserResults()...),
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.checkDiskStalled(ctx, call) },
-	}
+	})
 }
 
 func (h Host) checkDiskStalled(ctx context.Context, call *Call) (Output, error) {

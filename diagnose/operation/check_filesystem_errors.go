@@ -8,7 +8,7 @@ import (
 
 // CheckFilesystemErrors returns the built-in check-filesystem-errors.
 func CheckFilesystemErrors(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "check-filesystem-errors",
 		Doc: "Succeeds if a filesystem remembers errors, with verdict FilesystemErrors. ext4 and btrfs remember them across mounts until they are checked " +
 			"or reset; other filesystems remember none.",
@@ -25,5 +25,5 @@ func CheckFilesystemErrors(h Host) Builtin {
 				return fmt.Sprintf("%s: %s", f, f.errorText())
 			})
 		},
-	}
+	})
 }

@@ -7,7 +7,7 @@ import (
 
 // CheckFilesystemReadonly returns the built-in check-filesystem-readonly.
 func CheckFilesystemReadonly(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "check-filesystem-readonly",
 		Doc: "Succeeds if a filesystem that is to be written refuses writes, with verdict FilesystemReadOnly: it stopped after an error (emergency-ro, shutdown), " +
 			"is read-only and remembers errors, or its device is read-only. One that is read-only without such a sign is taken to be mounted so. An XFS that has shut down does not show it here.",
@@ -26,5 +26,5 @@ func CheckFilesystemReadonly(h Host) Builtin {
 				return text
 			})
 		},
-	}
+	})
 }

@@ -17,7 +17,7 @@ const fullPercent = 95
 // Mounts returns the built-in mounts.
 func Mounts(h Host) Builtin {
 	patient := newPatience()
-	return Builtin{
+	return bounded(Builtin{
 		Name: "mounts",
 		Doc: "Tells the state of mounted filesystems: whether they refuse writes and why, how full they are in bytes and inodes, errors that ext4 and btrfs " +
 			"remember. A server that does not answer in time is told as such. mounts.txt has all.",
@@ -34,7 +34,7 @@ func Mounts(h Host) Builtin {
 			{"silent", "which did not answer in time"},
 		}, filesystemResults()...), noteResult()),
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.mounts(ctx, patient, call) },
-	}
+	})
 }
 
 // filesystemResults are those about one filesystem.
