@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,9 +72,21 @@ func (h Host) explain(ctx context.Context, patient patience, t *blockedTask, f *
 	if err != nil && !goneTask(err) {
 		f.note("the owner of %s is not known: %v", taskName(t.comm, t.pid), err)
 	}
+	if t.waitsElsewhere() {
+		return
+	}
 	if t.file = h.fileOf(t.pid, stack.call); t.file == nil {
 		t.file = h.fileOfThread(t)
 	}
+}
+
+// waitsElsewhere tells that the task waits for something else than the file that its
+// system call is about: in a page fault of its own memory, which may be of another
+// file, or for memory.
+func (t *blockedTask) waitsElsewhere() bool {
+	return t.cause.kind == waitsForReclaim || slices.ContainsFunc(t.stack, func(frame string) bool {
+		return strings.HasPrefix(frameFunction(frame), "handle_mm_fault")
+	})
 }
 
 // sleep is where a task sleeps.
