@@ -105,6 +105,36 @@ func TestBrokenFilesystem(t *testing.T) {
 	}
 }
 
+func TestShutDownXFS(t *testing.T) {
+	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\txfs\n") {
+		t.Skip("no XFS here")
+	}
+	d := newLoopFilesystem(t, 32<<20, "xfs", "", "-q")
+	h, parameters := realHost(), map[string]string{"mountPoint": d.dir}
+	if no := refuse(t, CheckFilesystemReadonly(h), parameters); no.Reason != "NoFilesystemReadOnly" {
+		t.Errorf("%+v", no)
+	}
+	dir, err := os.Open(d.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	// XFS_IOC_GOINGDOWN of fs/xfs/xfs_fs.h, without writing the log.
+	const goingDown, noLogFlush = 0x8004587d, 2
+	if err := unix.IoctlSetPointerInt(int(dir.Fd()), goingDown, noLogFlush); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := succeed(t, CheckFilesystemReadonly(h), parameters)
+	t.Logf("%+v", *out.Verdict)
+	if v := out.Verdict; v.Message != "xfs on "+d.name+" at "+d.dir+" refuses writes (shutdown)" || out.Results["refusesWrites"] != "shutdown" {
+		t.Errorf("%+v %v", v, out.Results)
+	}
+	out, _ = succeed(t, Mounts(h), parameters)
+	if out.Results["refusing"] != d.dir+" shutdown" {
+		t.Errorf("%v", out.Results)
+	}
+}
+
 // deadServer mounts a FUSE filesystem that nobody serves, until the test's end.
 func deadServer(t *testing.T) (dir string) {
 	t.Helper()

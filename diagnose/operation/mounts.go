@@ -69,6 +69,9 @@ func (h Host) mounts(ctx context.Context, patient patience, call *Call) (Output,
 	add := func(name string, fs *filesystem, what string) { lists[name] = append(lists[name], fs.shownPath()+what) }
 	err = f.artifact(call, "mounts.txt", func(w *page) {
 		for _, fs := range list {
+			if err := h.seeShutdown(ctx, patient, fs); err != nil {
+				f.note("%v", err)
+			}
 			usage, err := h.usage(ctx, patient, call.Parameters.Duration("limit"), fs)
 			var late *noAnswerError
 			switch {
