@@ -229,3 +229,30 @@ func TestUsedPercent(t *testing.T) {
 		}
 	}
 }
+
+func TestHealthyBtrfs(t *testing.T) {
+	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\tbtrfs\n") {
+		t.Skip("no btrfs here")
+	}
+	d := newLoopFilesystem(t, 128<<20, "btrfs", "", "-q", "--mixed")
+	h := realHost()
+	for _, parameters := range []map[string]string{{"mountPoint": d.dir}, {"device": d.name}} {
+		out, _ := succeed(t, Mounts(h), parameters)
+		if r := out.Results; r["device"] != d.name || r["fsType"] != "btrfs" || r["mountPoint"] != d.dir {
+			t.Errorf("%v", r)
+		}
+		if _, err := h.FS.BtrfsErrors(d.name); err != nil { // older than 5.14
+			t.Skip(err)
+		}
+		if out.Results["errors"] != "0" {
+			t.Errorf("%v", out.Results)
+		}
+		if no := refuse(t, CheckFilesystemErrors(h), parameters); !strings.Contains(no.Message, "remembers no error") {
+			t.Errorf("%+v", no)
+		}
+	}
+	out, _ := succeed(t, DiskIdentity(h), map[string]string{"mountPoint": d.dir})
+	if r := out.Results; r["device"] != d.name || r["mountPoint"] != d.dir {
+		t.Errorf("%v", r)
+	}
+}
