@@ -20,7 +20,8 @@ const (
 
 // BlockedStacks returns the built-in blocked-stacks.
 func BlockedStacks(h Host) Builtin {
-	return Builtin{
+	patient := newPatience()
+	return bounded(Builtin{
 		Name: "blocked-stacks",
 		Doc: "Names the tasks in uninterruptible sleep, longest first, or one task: kernel stack, since when, whose it is, " +
 			"and what the stack says it waits for. stacks.txt has all of them.",
@@ -51,11 +52,11 @@ func BlockedStacks(h Host) Builtin {
 			{"source", "what is mounted there: a device, or an NFS server's export"},
 			noteResult(),
 		}, ownerResults()...),
-		Run: func(ctx context.Context, call *Call) (Output, error) { return h.blockedStacks(ctx, call) },
-	}
+		Run: func(ctx context.Context, call *Call) (Output, error) { return h.blockedStacks(ctx, patient, call) },
+	})
 }
 
-func (h Host) blockedStacks(ctx context.Context, call *Call) (Output, error) {
+func (h Host) blockedStacks(ctx context.Context, patient patience, call *Call) (Output, error) {
 	f := newFinding()
 	var tasks []*blockedTask
 	var count int
@@ -86,13 +87,13 @@ func (h Host) blockedStacks(ctx context.Context, call *Call) (Output, error) {
 		if err := ctx.Err(); err != nil {
 			return Output{}, context.Cause(ctx)
 		}
-		h.explain(t, f)
+		h.explain(ctx, patient, t, f)
 	}
 	f.int("blockedCount", int64(count))
 	if call.Parameters["pid"] != "" {
 		tasks[0].heldBy(int(call.Parameters.Int("holderPID")))
 	}
-	holder := h.holderStack(call.Parameters, f)
+	holder := h.holderStack(ctx, patient, call.Parameters, f)
 	err := f.artifact(call, "stacks.txt", func(w *page) {
 		if holder != nil {
 			w.printf("# holds the lock\n")
@@ -153,7 +154,7 @@ func (h Host) blockedTasks(ctx context.Context, atLeast time.Duration, f *findin
 }
 
 // holderStack describes the task that holds the lock, where one was given.
-func (h Host) holderStack(v Values, f *finding) *blockedTask {
+func (h Host) holderStack(ctx context.Context, patient patience, v Values, f *finding) *blockedTask {
 	if v["holderPID"] == "" {
 		return nil
 	}
@@ -165,7 +166,7 @@ func (h Host) holderStack(v Values, f *finding) *blockedTask {
 		return nil
 	}
 	t := h.blockedTask(stat, newLastRan(h.FS))
-	h.explain(t, f)
+	h.explain(ctx, patient, t, f)
 	return t
 }
 

@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"maps"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -184,6 +186,13 @@ func TestBlockedStacksOfAPod(t *testing.T) {
 	if text := kept.files["stacks.txt"]; !strings.Contains(text, "812] tgid 811 state D") || strings.Contains(text, "\x1b") {
 		t.Errorf("stacks.txt: %q", text)
 	}
+	// The page fault of a buffer may be of any file.
+	faulting := maps.Clone(files)
+	faulting["/proc/811/stack"] += "[<0>] handle_mm_fault+0xd0/0x200\n[<0>] _copy_to_iter+0x80/0x90\n"
+	out, _ = succeed(t, BlockedStacks(hostOf(t, faulting)), map[string]string{"pid": "811"})
+	if r := out.Results; r["waitsFor"] != "nfs" || r["source"] != "" || r["mountPoint"] != "" {
+		t.Errorf("%v", r)
+	}
 	out, _ = succeed(t, BlockedStacks(hostOf(t, files)), map[string]string{"max": "1"})
 	if !strings.Contains(out.Results["note"], "1 more") || out.Results["blockedCount"] != "2" {
 		t.Errorf("%v", out.Results)
@@ -191,4 +200,49 @@ func TestBlockedStacksOfAPod(t *testing.T) {
 	if _, _, err := perform(t, BlockedStacks(hostOf(t, files)), map[string]string{"pid": "4711"}); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("a task that has ended: %v", err)
 	}
+}
+
+// A task in exec holds what its stack can't be read without: the FIFOs stand for it,
+// whose open waits.
+func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
+	h := hostOf(t, map[string]string{
+		"/proc/811/stat":       "811 (pg) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
+		"/proc/811/status":     "Tgid:\t811\nUid:\t1\t1\t1\t1\nThreads:\t1\nVmSize:\t1 kB\n",
+		"/proc/811/wchan":      "rpc_wait_bit_killable",
+		"/proc/811/task/811/x": "",
+	})
+	stack, cgroup := h.FS.Path("/proc/811/stack"), h.FS.Path("/proc/811/cgroup")
+	mkfifo(t, stack)
+	mkfifo(t, cgroup)
+	out, _ := succeed(t, BlockedStacks(h), nil)
+	r := out.Results
+	if r["waitsFor"] != waitsForNFS || !strings.Contains(r["note"], "no answer within 2s; wait channels stand for them") || !strings.Contains(r["note"], "the owner of pg[811] is not known: no answer") {
+		t.Errorf("%v", r)
+	}
+	for _, fifo := range []string{stack, cgroup} { // lets the looks go
+		w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+	}
+}
+
+// BenchmarkBlockedStacks looks at all of this machine's tasks.
+func BenchmarkBlockedStacks(b *testing.B) {
+	o := BlockedStacks(realHost())
+	values, err := o.Fill(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := o.Run(b.Context(), &Call{Parameters: values, Artifacts: &keptArtifacts{}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	load, err := realHost().FS.LoadAverage()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(load.Tasks), "µs/task")
 }

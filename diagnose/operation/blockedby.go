@@ -17,7 +17,7 @@ func blockedParameters() []Parameter {
 // blockedBy returns the tasks that wait for one thing, longest first, and says what
 // the others wait for. A task that is named counts however short its sleep. stacks.txt
 // has those found.
-func (h Host) blockedBy(ctx context.Context, call *Call, kind string, f *finding) (tasks []*blockedTask, others string, err error) {
+func (h Host) blockedBy(ctx context.Context, patient patience, call *Call, kind string, f *finding) (tasks []*blockedTask, others string, err error) {
 	var all []*blockedTask
 	if call.Parameters["pid"] != "" {
 		stat, err := h.task(call.Parameters)
@@ -42,7 +42,7 @@ func (h Host) blockedBy(ctx context.Context, call *Call, kind string, f *finding
 		if ctx.Err() != nil {
 			return nil, "", context.Cause(ctx)
 		}
-		h.explain(t, f)
+		h.explain(ctx, patient, t, f)
 		switch {
 		case t.cause.kind == kind:
 			tasks = append(tasks, t)

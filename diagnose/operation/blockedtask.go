@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,38 +48,65 @@ func (h Host) blockedTask(stat hostfs.Stat, ran *lastRan) *blockedTask {
 	return t
 }
 
-// explain reads what tells why the task sleeps. It does not touch the task's
-// memory, whose lock may be what is contended: no command line.
-func (h Host) explain(t *blockedTask, f *finding) {
+// explain reads what tells why the task sleeps. Each look may hang, for the task may
+// hold what it needs. None touches the task's memory: no command line.
+func (h Host) explain(ctx context.Context, patient patience, t *blockedTask, f *finding) {
+	stack, err := look(ctx, patient, lookLimit, func() (sleep, error) { return h.sleepOf(t.pid) })
+	if t.unread = err; err != nil {
+		f.note("kernel stacks can't be read (needs CAP_SYS_ADMIN): %v; wait channels stand for them", err)
+	}
+	if t.stack = stack.frames; len(t.stack) == 0 {
+		// Without any lock, so it can't hang.
+		channel, err := h.FS.WaitChannel(t.pid)
+		if channel != "" {
+			t.stack = []string{channel}
+		} else if err != nil && !goneTask(err) {
+			f.note("wait channels can't be read (needs CAP_SYS_PTRACE): %v", err)
+		}
+	}
+	t.cause = waitCauseOf(t.stack)
 	if task, err := h.FS.Task(t.pid); err == nil {
 		t.tgid = int(task.TGID)
 	}
-	stack, err := h.FS.KernelStack(t.pid)
-	if err != nil && goneTask(err) { // a kernel may have no such file, or the task has ended
-		if _, statErr := h.FS.Stat(t.pid); goneTask(statErr) {
-			err = nil
-		}
+	t.owner, err = h.patientOwner(ctx, patient, t.pid)
+	if err != nil && !goneTask(err) {
+		f.note("the owner of %s is not known: %v", taskName(t.comm, t.pid), err)
 	}
-	if err != nil || len(stack) == 0 {
-		if t.unread = err; err != nil {
-			f.note("kernel stacks can't be read (needs CAP_SYS_ADMIN): %v; wait channels stand for them", err)
-		}
-		channel, channelErr := h.FS.WaitChannel(t.pid)
-		switch {
-		case channelErr != nil && !goneTask(channelErr):
-			f.note("wait channels can't be read (needs CAP_SYS_PTRACE): %v", channelErr)
-		case channel != "":
-			stack = []string{channel}
-		}
+	if t.waitsElsewhere() {
+		return
 	}
-	t.stack = stack
-	t.cause = waitCauseOf(stack)
-	if o, err := h.owner(t.pid); err == nil {
-		t.owner = o
-	}
-	if t.file = h.fileOf(t.pid); t.file == nil {
+	if t.file = h.fileOf(t.pid, stack.call); t.file == nil {
 		t.file = h.fileOfThread(t)
 	}
+}
+
+// waitsElsewhere tells that the task waits for something else than the file that its
+// system call is about: in a page fault of its own memory, which may be of another
+// file, or for memory.
+func (t *blockedTask) waitsElsewhere() bool {
+	return t.cause.kind == waitsForReclaim || slices.ContainsFunc(t.stack, func(frame string) bool {
+		return strings.HasPrefix(frameFunction(frame), "handle_mm_fault")
+	})
+}
+
+// sleep is where a task sleeps.
+type sleep struct {
+	frames []string        // innermost first
+	call   *hostfs.Syscall // that it is in; nil: none, or it may not be read
+}
+
+// sleepOf reads where a task sleeps. The error is why there are no frames; of a task
+// that has ended there is none.
+func (h Host) sleepOf(pid int) (s sleep, err error) {
+	if s.frames, err = h.FS.KernelStack(pid); goneTask(err) { // a kernel may have no such file, or the task has ended
+		if _, statErr := h.FS.Stat(pid); goneTask(statErr) {
+			return s, nil
+		}
+	}
+	if call, ok, callErr := h.FS.Syscall(pid); callErr == nil && ok {
+		s.call = &call
+	}
+	return s, err
 }
 
 // heldBy has the kernel's own record of a lock's holder decide what the stack does
@@ -99,11 +128,10 @@ func (c *waitCause) String() string {
 	return c.reason + " (" + c.function + ")"
 }
 
-// fileOf returns the file that the task's system call works on; nil where the call
-// takes none, or it may not be read.
-func (h Host) fileOf(tid int) *taskFile {
-	call, ok, err := h.FS.Syscall(tid)
-	if err != nil || !ok || !takesFile(call.Number) {
+// fileOf returns the file that the task's system call works on; nil where it is in none
+// that takes one.
+func (h Host) fileOf(tid int, call *hostfs.Syscall) *taskFile {
+	if call == nil || !takesFile(call.Number) {
 		return nil
 	}
 	fd := int(int32(call.Args[0])) // the kernel takes the low half as well

@@ -12,7 +12,7 @@ import (
 
 // CgroupMemory returns the built-in cgroup-memory.
 func CgroupMemory(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "cgroup-memory",
 		Doc: "Tells what a memory cgroup (v1 or v2) uses, its limits, what happened at them, and what grew within a window, by kind and by process. " +
 			"Sizes are bytes and include the groups below it.",
@@ -57,7 +57,7 @@ func CgroupMemory(h Host) Builtin {
 			noteResult(),
 		}, ownerResults()...),
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.cgroupMemory(ctx, call) },
-	}
+	})
 }
 
 func (h Host) cgroupMemory(ctx context.Context, call *Call) (Output, error) {

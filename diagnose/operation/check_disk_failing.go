@@ -14,7 +14,7 @@ import (
 // CheckDiskFailing returns the built-in check-disk-failing.
 func CheckDiskFailing(h Host) Builtin {
 	patient := newPatience()
-	return Builtin{
+	return bounded(Builtin{
 		Name: "check-disk-failing",
 		Doc: "Succeeds if a device's hardware, or any disk, gives signs of failing, with verdict DiskFailing and the evidence: the driver has given it up; its NVMe " +
 			"health log warns of spare blocks, reliability or being read-only, or has media errors; the kernel's log has a medium error, or at least minErrors failed requests.",
@@ -35,7 +35,7 @@ func CheckDiskFailing(h Host) Builtin {
 			noteResult(),
 		}, diskUserResults()...),
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.checkDiskFailing(ctx, patient, call) },
-	}
+	})
 }
 
 // failingDisk is a disk with the signs of its failing.

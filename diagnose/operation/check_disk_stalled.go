@@ -15,13 +15,17 @@ import (
 
 // CheckDiskStalled returns the built-in check-disk-stalled.
 func CheckDiskStalled(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "check-disk-stalled",
 		Doc: "Succeeds if a disk has I/O in flight and completes none of it for a time, with verdict DiskStalled. " +
 			"Of stacked devices (dm, md, partitions) the lowest that stalls is named.",
 		Effect: Check,
 		Parameters: []Parameter{
 			{Name: "device", Doc: "kernel name of a disk, partition or volume (nvme0n1p2); none: any disk", Kind: String},
+			{Name: "pid", Doc: "task that waits for that device, as blocked-stacks found it: how long is told", Kind: Integer, Max: 1 << 22},
+			{Name: "comm", Doc: "its name", Kind: String},
+			{Name: "waitsFor", Doc: "what it waits for: it is told of disk and jbd2 only", Kind: String},
+			{Name: "blockedFor", Doc: "how long it has waited", Kind: Duration},
 			{Name: "window", Doc: "how long to look", Kind: Duration, Default: "2s", Max: int64(time.Minute)},
 		},
 		Results: append([]Result{
@@ -33,7 +37,7 @@ func CheckDiskStalled(h Host) Builtin {
 			noteResult(),
 		}, diskUserResults()...),
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.checkDiskStalled(ctx, call) },
-	}
+	})
 }
 
 func (h Host) checkDiskStalled(ctx context.Context, call *Call) (Output, error) {
@@ -83,8 +87,18 @@ func (h Host) checkDiskStalled(ctx context.Context, call *Call) (Output, error) 
 	}
 	users := h.usersOf(disk, table)
 	f.users(&users)
-	return f.output(verdictOf("DiskStalled", "%s: %d in flight, none done in %s%s",
-		disk, after[disk].InFlight, window.Truncate(100*time.Millisecond), users.String())), nil
+	return f.output(verdictOf("DiskStalled", "%s: %d in flight, none done in %s%s%s",
+		disk, after[disk].InFlight, window.Truncate(100*time.Millisecond), waiterOf(call.Parameters), users.String())), nil
+}
+
+// waiterOf is "; pg[811] has waited for 131s", of a task that is known to wait for the
+// device; else empty.
+func waiterOf(v Values) string {
+	waited := v.Duration("blockedFor").Truncate(time.Second)
+	if v["device"] == "" || v["pid"] == "" || waited == 0 || v["waitsFor"] != waitsForDisk && v["waitsFor"] != waitsForJournal {
+		return ""
+	}
+	return fmt.Sprintf("; %s has waited for %s", taskName(v["comm"], int(v.Int("pid"))), waited)
 }
 
 // disksToLookAt is a device with what it is made of, or all disks.

@@ -7,7 +7,8 @@ import (
 
 // CheckFilesystemFrozen returns the built-in check-filesystem-frozen.
 func CheckFilesystemFrozen(h Host) Builtin {
-	return Builtin{
+	patient := newPatience()
+	return bounded(Builtin{
 		Name: "check-filesystem-frozen",
 		Doc: "Succeeds if tasks wait to write to a frozen filesystem, with verdict FilesystemFrozen. " +
 			"The kernel does not tell which filesystems are frozen, so one that nobody writes to is not seen.",
@@ -21,7 +22,7 @@ func CheckFilesystemFrozen(h Host) Builtin {
 		}, blockedByResults()...),
 		Run: func(ctx context.Context, call *Call) (Output, error) {
 			f := newFinding()
-			tasks, others, err := h.blockedBy(ctx, call, waitsForThaw, f)
+			tasks, others, err := h.blockedBy(ctx, patient, call, waitsForThaw, f)
 			if err != nil {
 				return Output{}, err
 			}
@@ -42,7 +43,7 @@ func CheckFilesystemFrozen(h Host) Builtin {
 			}
 			return f.output(verdictOf("FilesystemFrozen", "%s is frozen: %s to write", what, waitingVerb(tasks))), nil
 		},
-	}
+	})
 }
 
 // waitingVerb is "pg[811] in pod … has waited for 12s", with how many more.

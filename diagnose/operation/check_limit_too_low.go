@@ -8,7 +8,7 @@ import (
 
 // CheckLimitTooLow returns the built-in check-limit-too-low.
 func CheckLimitTooLow(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "check-limit-too-low",
 		Doc: "Succeeds if a memory cgroup needs about all that its limit allows, and no more, with verdict LimitTooLow. That is so if what only a kill gives back " +
 			"(anonymous, shared and the kernel's memory) is at least nearPercent of the limit, or processes were killed and the peak was; it grows by at most " +
@@ -33,7 +33,7 @@ func CheckLimitTooLow(h Host) Builtin {
 			noteResult(),
 		}, ownerResults()...),
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.checkLimitTooLow(ctx, call) },
-	}
+	})
 }
 
 func (h Host) checkLimitTooLow(ctx context.Context, call *Call) (Output, error) {

@@ -11,7 +11,8 @@ import (
 
 // CheckLockHolder returns the built-in check-lock-holder.
 func CheckLockHolder(h Host) Builtin {
-	return Builtin{
+	patient := newPatience()
+	return bounded(Builtin{
 		Name: "check-lock-holder",
 		Doc: "Succeeds if a blocked task still waits for a kernel lock whose holder is known, with verdict LockHeld, which names the " +
 			"holder, whose it is, and what it does itself. Refuted where no holder is known: kernels record one from 6.16 on, of mutexes, semaphores and rwsems.",
@@ -31,18 +32,18 @@ func CheckLockHolder(h Host) Builtin {
 			{"holderCgroup", "its cgroup"},
 			noteResult(),
 		},
-		Run: func(_ context.Context, call *Call) (Output, error) { return h.checkLockHolder(call) },
-	}
+		Run: func(ctx context.Context, call *Call) (Output, error) { return h.checkLockHolder(ctx, patient, call) },
+	})
 }
 
-func (h Host) checkLockHolder(call *Call) (Output, error) {
+func (h Host) checkLockHolder(ctx context.Context, patient patience, call *Call) (Output, error) {
 	f := newFinding()
 	v := call.Parameters
 	if v["holderPID"] == "" {
 		return Output{}, refutedBy("NoKnownLockHolder", "no holder of a lock was given: the task waits for none that the kernel records")
 	}
 	pid := int(v.Int("holderPID"))
-	waits, waiter, err := h.lockWaiter(v, f)
+	waits, waiter, err := h.lockWaiter(ctx, patient, v, f)
 	if err != nil {
 		return Output{}, err
 	}
@@ -57,7 +58,7 @@ func (h Host) checkLockHolder(call *Call) (Output, error) {
 			pid, taskName(stat.Comm, pid))
 	}
 	holder := h.blockedTask(stat, newLastRan(h.FS))
-	h.explain(holder, f)
+	h.explain(ctx, patient, holder, f)
 	f.holder(holder)
 	if err := f.artifact(call, "holder.txt", func(w *page) {
 		holder.write(w)
@@ -72,7 +73,7 @@ func (h Host) checkLockHolder(call *Call) (Output, error) {
 
 // lockWaiter looks at the task that waits, where one is given, and says what it
 // waits for.
-func (h Host) lockWaiter(v Values, f *finding) (waits string, t *blockedTask, err error) {
+func (h Host) lockWaiter(ctx context.Context, patient patience, v Values, f *finding) (waits string, t *blockedTask, err error) {
 	if v["pid"] == "" {
 		return "a kernel lock is", nil, nil
 	}
@@ -88,7 +89,7 @@ func (h Host) lockWaiter(v Values, f *finding) (waits string, t *blockedTask, er
 	if stat.State != 'D' {
 		return "", nil, refutedBy("TaskNotBlocked", "%s is in state %c by now", name, stat.State)
 	}
-	h.explain(t, f)
+	h.explain(ctx, patient, t, f)
 	t.heldBy(int(v.Int("holderPID")))
 	if t.cause.kind != waitsForLock {
 		return "", nil, refutedBy("NoKnownLockHolder", "%s waits for %s: %s", name, t.cause.kind, t.cause.String())

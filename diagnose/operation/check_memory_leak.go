@@ -8,7 +8,7 @@ import (
 
 // CheckMemoryLeak returns the built-in check-memory-leak.
 func CheckMemoryLeak(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "check-memory-leak",
 		Doc: "Succeeds if the anonymous memory (with swap) of a memory cgroup grows steadily, with verdict MemoryLeakSuspected: within the window it grows by " +
 			"at least minGrowth, and never falls by more than a tenth of that growth. Page cache does not count.",
@@ -30,7 +30,7 @@ func CheckMemoryLeak(h Host) Builtin {
 			noteResult(),
 		}, ownerResults()...),
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.checkMemoryLeak(ctx, call) },
-	}
+	})
 }
 
 func (h Host) checkMemoryLeak(ctx context.Context, call *Call) (Output, error) {

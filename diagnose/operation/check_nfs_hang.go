@@ -1,8 +1,8 @@
 package operation
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +13,8 @@ import (
 
 // CheckNFSHang returns the built-in check-nfs-hang.
 func CheckNFSHang(h Host) Builtin {
-	return Builtin{
+	patient := newPatience()
+	return bounded(Builtin{
 		Name: "check-nfs-hang",
 		Doc: "Succeeds if an NFS server is silent, with verdict NFSServerSilent: tasks are blocked in the NFS client, or requests are sent, " +
 			"and no answer comes for a time, by /proc/1/mountstats.",
@@ -27,11 +28,11 @@ func CheckNFSHang(h Host) Builtin {
 			{"sent", "requests sent within the window"},
 			{"timeouts", "requests that were not answered in time, since the mount"},
 		}, blockedByResults()...),
-		Run: func(ctx context.Context, call *Call) (Output, error) { return h.checkNFSHang(ctx, call) },
-	}
+		Run: func(ctx context.Context, call *Call) (Output, error) { return h.checkNFSHang(ctx, patient, call) },
+	})
 }
 
-func (h Host) checkNFSHang(ctx context.Context, call *Call) (Output, error) {
+func (h Host) checkNFSHang(ctx context.Context, patient patience, call *Call) (Output, error) {
 	f := newFinding()
 	before, unread := h.FS.NFSMounts()
 	if unread == nil && len(before) == 0 {
@@ -41,12 +42,12 @@ func (h Host) checkNFSHang(ctx context.Context, call *Call) (Output, error) {
 		return Output{}, err
 	}
 	after, err := h.FS.NFSMounts()
-	if unread = errors.Join(unread, err); unread != nil {
+	if unread = cmp.Or(unread, err); unread != nil {
 		f.note("what NFS mounts count can't be read: %v", unread)
 		before, after = nil, nil
 	}
 	// After the window: who is blocked now was not answered within it.
-	tasks, others, err := h.blockedBy(ctx, call, waitsForNFS, f)
+	tasks, others, err := h.blockedBy(ctx, patient, call, waitsForNFS, f)
 	if err != nil {
 		return Output{}, err
 	}

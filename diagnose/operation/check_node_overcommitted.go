@@ -11,7 +11,7 @@ import (
 
 // CheckNodeOvercommitted returns the built-in check-node-overcommitted.
 func CheckNodeOvercommitted(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "check-node-overcommitted",
 		Doc: "Succeeds if the node itself is short of memory, with verdict NodeOvercommitted: the OOM kill was global, or available memory is below " +
 			"minAvailablePercent. The sum of the pods' memory limits and the largest pods are evidence, no condition: limits may add up to more than there is.",
@@ -38,7 +38,7 @@ func CheckNodeOvercommitted(h Host) Builtin {
 			noteResult(),
 		},
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.checkNodeOvercommitted(ctx, call) },
-	}
+	})
 }
 
 func (h Host) checkNodeOvercommitted(ctx context.Context, call *Call) (Output, error) {

@@ -13,7 +13,7 @@ import (
 
 // DiskErrors returns the built-in disk-errors.
 func DiskErrors(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "disk-errors",
 		Doc: "Counts the errors of a device's hardware, or of all disks: those that the driver counts, those in the kernel's log, degraded arrays, and errors " +
 			"that filesystems on it remember. Results are of the disk with the most; disk-errors.txt has all.",
@@ -40,7 +40,7 @@ func DiskErrors(h Host) Builtin {
 			noteResult(),
 		},
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.diskErrors(ctx, call) },
-	}
+	})
 }
 
 // diskHealth is what is counted of a disk's errors.

@@ -9,7 +9,7 @@ import (
 
 // DiskIdentity returns the built-in disk-identity.
 func DiskIdentity(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "disk-identity",
 		Doc: "Tells which hardware is below a disk, partition or volume (through dm and md): model, serial number, firmware, size, kind, queue; and which " +
 			"mounts, pods and volumes are on it. disks.txt has every device of the stack.",
@@ -39,7 +39,7 @@ func DiskIdentity(h Host) Builtin {
 			noteResult(),
 		}, diskUserResults()...),
 		Run: func(_ context.Context, call *Call) (Output, error) { return h.diskIdentity(call) },
-	}
+	})
 }
 
 func (h Host) diskIdentity(call *Call) (Output, error) {

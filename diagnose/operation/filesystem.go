@@ -175,6 +175,27 @@ func (h Host) refusesWrites(f *filesystem) string {
 	return ""
 }
 
+// seeShutdown finds out whether an XFS has shut down after an error: mountinfo does not
+// say so, but its root can't be asked for its attributes then. A filesystem of another
+// kind is not asked.
+func (h Host) seeShutdown(ctx context.Context, patient patience, f *filesystem) error {
+	if f.FSType != "xfs" {
+		return nil
+	}
+	_, err := look(ctx, patient, lookLimit, func() (struct{}, error) {
+		var st unix.Stat_t
+		return struct{}{}, unix.Lstat(h.FS.Path(f.Path), &st)
+	})
+	if errors.Is(err, unix.EIO) {
+		f.Shutdown, f.readOnly, f.refusing = true, true, "shutdown"
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ask %s whether it has shut down: %w", f, err)
+	}
+	return nil
+}
+
 // errors is how many errors the filesystem remembers.
 func (f *filesystem) errors() uint64 {
 	switch {

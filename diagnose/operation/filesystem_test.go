@@ -105,6 +105,36 @@ func TestBrokenFilesystem(t *testing.T) {
 	}
 }
 
+func TestShutDownXFS(t *testing.T) {
+	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\txfs\n") {
+		t.Skip("no XFS here")
+	}
+	d := newLoopFilesystem(t, 32<<20, "xfs", "", "-q")
+	h, parameters := realHost(), map[string]string{"mountPoint": d.dir}
+	if no := refuse(t, CheckFilesystemReadonly(h), parameters); no.Reason != "NoFilesystemReadOnly" {
+		t.Errorf("%+v", no)
+	}
+	dir, err := os.Open(d.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	// XFS_IOC_GOINGDOWN of fs/xfs/xfs_fs.h, without writing the log.
+	const goingDown, noLogFlush = 0x8004587d, 2
+	if err := unix.IoctlSetPointerInt(int(dir.Fd()), goingDown, noLogFlush); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := succeed(t, CheckFilesystemReadonly(h), parameters)
+	t.Logf("%+v", *out.Verdict)
+	if v := out.Verdict; v.Message != "xfs on "+d.name+" at "+d.dir+" refuses writes (shutdown)" || out.Results["refusesWrites"] != "shutdown" {
+		t.Errorf("%+v %v", v, out.Results)
+	}
+	out, _ = succeed(t, Mounts(h), parameters)
+	if out.Results["refusing"] != d.dir+" shutdown" {
+		t.Errorf("%v", out.Results)
+	}
+}
+
 // deadServer mounts a FUSE filesystem that nobody serves, until the test's end.
 func deadServer(t *testing.T) (dir string) {
 	t.Helper()
@@ -197,5 +227,32 @@ func TestUsedPercent(t *testing.T) {
 		if b, i := c.u.usedPercent(), c.u.inodesUsedPercent(); b != c.bytes || i != c.files {
 			t.Errorf("%+v: %d, %d", c.u, b, i)
 		}
+	}
+}
+
+func TestHealthyBtrfs(t *testing.T) {
+	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\tbtrfs\n") {
+		t.Skip("no btrfs here")
+	}
+	d := newLoopFilesystem(t, 128<<20, "btrfs", "", "-q", "--mixed")
+	h := realHost()
+	for _, parameters := range []map[string]string{{"mountPoint": d.dir}, {"device": d.name}} {
+		out, _ := succeed(t, Mounts(h), parameters)
+		if r := out.Results; r["device"] != d.name || r["fsType"] != "btrfs" || r["mountPoint"] != d.dir {
+			t.Errorf("%v", r)
+		}
+		if _, err := h.FS.BtrfsErrors(d.name); err != nil { // older than 5.14
+			t.Skip(err)
+		}
+		if out.Results["errors"] != "0" {
+			t.Errorf("%v", out.Results)
+		}
+		if no := refuse(t, CheckFilesystemErrors(h), parameters); !strings.Contains(no.Message, "remembers no error") {
+			t.Errorf("%+v", no)
+		}
+	}
+	out, _ := succeed(t, DiskIdentity(h), map[string]string{"mountPoint": d.dir})
+	if r := out.Results; r["device"] != d.name || r["mountPoint"] != d.dir {
+		t.Errorf("%v", r)
 	}
 }

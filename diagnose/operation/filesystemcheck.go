@@ -17,7 +17,7 @@ func checkedFilesystemResults() []Result {
 }
 
 // checkFilesystem succeeds with the filesystems of which says tells something.
-func (h Host) checkFilesystem(ctx context.Context, call *Call, yes, no string, says func(*filesystem) string) (Output, error) {
+func (h Host) checkFilesystem(ctx context.Context, patient patience, call *Call, yes, no string, says func(*filesystem) string) (Output, error) {
 	list, err := h.filesystems(call.Parameters, false)
 	if err != nil {
 		return Output{}, err
@@ -28,9 +28,16 @@ func (h Host) checkFilesystem(ctx context.Context, call *Call, yes, no string, s
 	if len(list) == 1 && !list[0].remembers() && yes == filesystemErrors {
 		return Output{}, fmt.Errorf("%s: such a filesystem remembers no errors", list[0])
 	}
+	f := newFinding()
 	var found []*filesystem
 	var text []string
 	for _, fs := range list {
+		if err := h.seeShutdown(ctx, patient, fs); err != nil {
+			if len(list) == 1 || ctx.Err() != nil {
+				return Output{}, err
+			}
+			f.note("%v", err)
+		}
 		if s := says(fs); s != "" {
 			found = append(found, fs)
 			text = append(text, s)
@@ -43,7 +50,6 @@ func (h Host) checkFilesystem(ctx context.Context, call *Call, yes, no string, s
 		}
 		return Output{}, refutedBy(no, "%s", evidence)
 	}
-	f := newFinding()
 	first := found[0]
 	f.filesystem(first, nil)
 	f.int("filesystems", int64(len(found)))

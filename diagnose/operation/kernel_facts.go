@@ -12,7 +12,7 @@ import (
 
 // KernelFacts returns the built-in kernel-facts.
 func KernelFacts(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "kernel-facts",
 		Doc: "Tells about the kernel: release, command line, why it is tainted, modules that taint it, uptime, load, pressure, lockdown, and tables that are " +
 			"nearly full. kernel.txt has settings and modules.",
@@ -41,7 +41,7 @@ func KernelFacts(h Host) Builtin {
 			noteResult(),
 		},
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.kernelFacts(ctx, call) },
-	}
+	})
 }
 
 // kernelSettings are the sysctls that matter in a diagnosis; the first ones are those

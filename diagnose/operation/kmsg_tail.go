@@ -16,7 +16,7 @@ const maxLogLine = 2 << 10
 
 // KmsgTail returns the built-in kmsg-tail.
 func KmsgTail(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "kmsg-tail",
 		Doc: "Copies the last lines of the kernel's log to kmsg.txt, with time and level, and counts them. Lines that processes have written to /dev/kmsg " +
 			"are left out unless asked for: anybody with the right to could make them look like the kernel's.",
@@ -39,7 +39,7 @@ func KmsgTail(h Host) Builtin {
 			noteResult(),
 		},
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.kmsgTail(ctx, call) },
-	}
+	})
 }
 
 // levelNames are syslog's, by number.

@@ -29,8 +29,13 @@ const (
 
 func newLoopDisk(t *testing.T, size int64, options string, mkfs ...string) *loopDisk {
 	t.Helper()
+	return newLoopFilesystem(t, size, "ext4", options, append(mkfs, "-q", "-F")...)
+}
+
+func newLoopFilesystem(t *testing.T, size int64, fsType, options string, mkfs ...string) *loopDisk {
+	t.Helper()
 	needRoot(t)
-	for _, tool := range []string{"mkfs.ext4", "fsfreeze", "sh", "umount"} {
+	for _, tool := range []string{"mkfs." + fsType, "fsfreeze", "sh", "umount"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is missing", tool)
 		}
@@ -45,14 +50,16 @@ func newLoopDisk(t *testing.T, size int64, options string, mkfs ...string) *loop
 	image := os.NewFile(uintptr(fd), "/proc/"+strconv.Itoa(os.Getpid())+"/fd/"+strconv.Itoa(fd))
 	defer image.Close()
 	d.must(image.Truncate(size))
-	if out, err := exec.Command("mkfs.ext4", append(mkfs, "-q", "-F", image.Name())...).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	c := exec.Command("mkfs."+fsType, append(mkfs, image.Name())...)
+	c.Env = append(os.Environ(), "TEST_DIR=x", "TEST_DEV=x", "QA_CHECK_FS=x") // lets mkfs.xfs make small ones
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.%s: %v: %s", fsType, err, out)
 	}
 	device, keep := d.loop(image)
 	defer keep.Close() // the mount keeps it
 	d.device, d.name = device, filepath.Base(device)
 	d.guard()
-	d.must(unix.Mount(device, d.dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, options))
+	d.must(unix.Mount(device, d.dir, fsType, unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, options))
 	t.Cleanup(d.unmount)
 	return d
 }

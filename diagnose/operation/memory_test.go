@@ -177,7 +177,7 @@ func TestMemoryOfAPod(t *testing.T) {
 	)
 	stat := "anon 60000000\nfile 9000000\nkernel 5000000\nkernel_stack 100000\nslab_reclaimable 2000000\nslab_unreclaimable 1000000\nsock 4096\nshmem 1000000\ninactive_file 8000000\n"
 	files := map[string]string{
-		"/proc/1/mountinfo":        "20 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n",
+		"/proc/1/mountinfo":        "20 1 0:26 / /sys/fs/cgroup rw - cgroup2 none rw\n",
 		"/proc/meminfo":            "MemTotal: 1000000 kB\nMemAvailable: 40000 kB\nSwapTotal: 0 kB\n",
 		"/proc/pressure/memory":    "some avg10=12.50 avg60=1.00 avg300=0.10 total=1\nfull avg10=3.25 avg60=0.00 avg300=0.00 total=1\n",
 		root + "/cgroup.procs":     "",
@@ -264,7 +264,7 @@ func TestMemoryOfAPodOnV1(t *testing.T) {
 		root = "/sys/fs/cgroup/memory"
 	)
 	files := map[string]string{
-		"/proc/1/mountinfo": "20 1 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n", "/proc/meminfo": "MemTotal: 1000000 kB\nMemAvailable: 900000 kB\n",
+		"/proc/1/mountinfo": "20 1 0:26 / /sys/fs/cgroup/memory rw - cgroup memory rw,memory\n", "/proc/meminfo": "MemTotal: 1000000 kB\nMemAvailable: 900000 kB\n",
 		root + pod + "/memory.usage_in_bytes": "75000000\n", root + pod + "/memory.limit_in_bytes": "80000000\n", root + pod + "/memory.max_usage_in_bytes": "80000000\n",
 		root + pod + "/memory.memsw.limit_in_bytes": "9223372036854771712\n", root + pod + "/memory.memsw.usage_in_bytes": "76000000\n", root + pod + "/memory.failcnt": "12\n",
 		root + pod + "/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", root + pod + "/memory.kmem.usage_in_bytes": "4000000\n",

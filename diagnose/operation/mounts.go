@@ -17,7 +17,7 @@ const fullPercent = 95
 // Mounts returns the built-in mounts.
 func Mounts(h Host) Builtin {
 	patient := newPatience()
-	return Builtin{
+	return bounded(Builtin{
 		Name: "mounts",
 		Doc: "Tells the state of mounted filesystems: whether they refuse writes and why, how full they are in bytes and inodes, errors that ext4 and btrfs " +
 			"remember. A server that does not answer in time is told as such. mounts.txt has all.",
@@ -34,7 +34,7 @@ func Mounts(h Host) Builtin {
 			{"silent", "which did not answer in time"},
 		}, filesystemResults()...), noteResult()),
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.mounts(ctx, patient, call) },
-	}
+	})
 }
 
 // filesystemResults are those about one filesystem.
@@ -69,6 +69,9 @@ func (h Host) mounts(ctx context.Context, patient patience, call *Call) (Output,
 	add := func(name string, fs *filesystem, what string) { lists[name] = append(lists[name], fs.shownPath()+what) }
 	err = f.artifact(call, "mounts.txt", func(w *page) {
 		for _, fs := range list {
+			if err := h.seeShutdown(ctx, patient, fs); err != nil {
+				f.note("%v", err)
+			}
 			usage, err := h.usage(ctx, patient, call.Parameters.Duration("limit"), fs)
 			var late *noAnswerError
 			switch {

@@ -2,12 +2,14 @@ package operation
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -164,5 +166,48 @@ func mkfifo(t *testing.T, path string) {
 	t.Helper()
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// nodeBuiltins are those about the node itself.
+func nodeBuiltins(h Host) []Builtin {
+	return []Builtin{
+		BlockedStacks(h), CgroupMemory(h), CheckDiskFailing(h), CheckDiskStalled(h), CheckFilesystemErrors(h), CheckFilesystemFrozen(h),
+		CheckFilesystemReadonly(h), CheckLimitTooLow(h), CheckLockHolder(h), CheckMemoryLeak(h), CheckNFSHang(h), CheckNodeOvercommitted(h),
+		DiskErrors(h), DiskIdentity(h), KernelFacts(h), KmsgTail(h), Mounts(h), OpenFiles(h), ProcessDetail(h), ProcessTree(h), Smart(h),
+	}
+}
+
+// Whatever it looks at, a run ends with its context.
+func TestRunsEndWithTheirContext(t *testing.T) {
+	for _, b := range nodeBuiltins(realHost()) {
+		values, err := b.Fill(map[string]string{"pid": strconv.Itoa(os.Getpid()), "window": "1m", "mountPoint": "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errRunIsOver)
+		began := time.Now()
+		_, err = b.Run(ctx, &Call{Parameters: values, Artifacts: &keptArtifacts{}})
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s took %s: %v", b.Name, took, err)
+		}
+		cancel()
+		if values["window"] == "1m" && !errors.Is(err, errRunIsOver) {
+			if no, ok := errors.AsType[*Refuted](err); !ok || no.Reason != "NoMemoryLimit" && no.Reason != "NoNFSMount" {
+				t.Errorf("%s: %v", b.Name, err)
+			}
+		}
+	}
+}
+
+// Without anything to look at a run says what it lacks, and does not fall over.
+func TestRunsOnAnEmptyNode(t *testing.T) {
+	h := hostOf(t, map[string]string{"/proc/version": "", "/sys/block/x": ""})
+	for _, b := range nodeBuiltins(h) {
+		out, _, err := perform(t, b, map[string]string{"pid": "1", "device": "sda"})
+		t.Logf("%s: %v %v", b.Name, out.Results, err)
+		if err == nil && b.Effect == Check {
+			t.Errorf("%s succeeds: %+v", b.Name, out)
+		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // OpenFiles returns the built-in open-files.
 func OpenFiles(h Host) Builtin {
-	return Builtin{
+	return bounded(Builtin{
 		Name: "open-files",
 		Doc: "Lists the open files of a process in open-files.txt, and counts sockets, pipes and files that have been deleted. " +
 			"No filesystem is asked, so a dead file server can't hold it up.",
@@ -32,7 +32,7 @@ func OpenFiles(h Host) Builtin {
 			noteResult(),
 		},
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.openFiles(ctx, call) },
-	}
+	})
 }
 
 func (h Host) openFiles(ctx context.Context, call *Call) (Output, error) {

@@ -9,6 +9,32 @@ import (
 	"time"
 )
 
+// A run that the kernel holds up ends with its context, and writes nothing after.
+func TestBoundedRun(t *testing.T) {
+	stuck, ended := make(chan struct{}), make(chan error)
+	b := bounded(Builtin{Name: "stuck", Run: func(_ context.Context, call *Call) (Output, error) {
+		file, err := call.Artifacts.Create("early.txt")
+		if err != nil {
+			return Output{}, err
+		}
+		<-stuck
+		_, writeErr := file.Write([]byte("late"))
+		_, createErr := call.Artifacts.Create("late.txt")
+		ended <- errors.Join(writeErr, createErr, file.Close())
+		return Output{}, nil
+	}})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	kept := &keptArtifacts{}
+	if _, err := b.Run(ctx, &Call{Artifacts: kept}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	close(stuck)
+	if err := <-ended; !errors.Is(err, errRunIsOver) || kept.files["early.txt"] != "" || len(kept.files) != 1 {
+		t.Errorf("%v, %q", err, kept.files)
+	}
+}
+
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, stuck := newPatience(), make(chan struct{})

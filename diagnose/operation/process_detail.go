@@ -9,14 +9,10 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// cmdlineLimit is how long a command line may take: reading it takes the lock of the
-// process' memory, which a blocked task may hold for ever.
-const cmdlineLimit = 2 * time.Second
-
 // ProcessDetail returns the built-in process-detail.
 func ProcessDetail(h Host) Builtin {
 	patient := newPatience()
-	return Builtin{
+	return bounded(Builtin{
 		Name:       "process-detail",
 		Doc:        "Describes a process: state, command line, parent, whose it is, memory, threads, open files, limits, how the OOM killer rates it.",
 		Effect:     Collect,
@@ -52,7 +48,7 @@ func ProcessDetail(h Host) Builtin {
 			noteResult(),
 		}, ownerResults()...),
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.processDetail(ctx, patient, call) },
-	}
+	})
 }
 
 func (h Host) processDetail(ctx context.Context, patient patience, call *Call) (Output, error) {
@@ -84,12 +80,12 @@ func (h Host) processDetail(ctx context.Context, patient patience, call *Call) (
 	if parent, err := h.FS.Comm(int(stat.PPID)); err == nil {
 		f.text("parentComm", parent)
 	}
-	cmdline, err := look(ctx, patient, cmdlineLimit, func() (string, error) { return h.FS.Cmdline(pid) })
+	cmdline, err := look(ctx, patient, lookLimit, func() (string, error) { return h.FS.Cmdline(pid) })
 	if err != nil {
 		f.note("the command line can't be read: %v", err)
 	}
 	f.text("cmdline", cmdline)
-	h.processAccess(pid, f)
+	h.processAccess(ctx, patient, pid, f)
 	f.int("blockedThreads", int64(h.blockedThreads(int(task.TGID))))
 	if ctx.Err() != nil {
 		return Output{}, context.Cause(ctx)
@@ -112,13 +108,13 @@ func (f *finding) memory(s *hostfs.ProcStatus) {
 }
 
 // processAccess sets what may need privileges; what may not be read is noted.
-func (h Host) processAccess(pid int, f *finding) {
+func (h Host) processAccess(ctx context.Context, patient patience, pid int, f *finding) {
 	if exe, err := h.FS.Executable(pid); err != nil {
 		f.note("the program's path can't be read: %v", err)
 	} else {
 		f.text("exe", exe)
 	}
-	if o, err := h.owner(pid); err != nil {
+	if o, err := h.patientOwner(ctx, patient, pid); err != nil {
 		f.note("%v", err)
 	} else {
 		f.owner(&o)

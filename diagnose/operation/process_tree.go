@@ -11,7 +11,8 @@ import (
 
 // ProcessTree returns the built-in process-tree.
 func ProcessTree(h Host) Builtin {
-	return Builtin{
+	patient := newPatience()
+	return bounded(Builtin{
 		Name:   "process-tree",
 		Doc:    "Draws the processes of the node, or those below one, in tree.txt: name, number, state and owner; and counts them.",
 		Effect: Collect,
@@ -27,11 +28,11 @@ func ProcessTree(h Host) Builtin {
 			{"ancestors", "from init to the process, where one was given"},
 			noteResult(),
 		},
-		Run: func(ctx context.Context, call *Call) (Output, error) { return h.processTree(ctx, call) },
-	}
+		Run: func(ctx context.Context, call *Call) (Output, error) { return h.processTree(ctx, patient, call) },
+	})
 }
 
-func (h Host) processTree(ctx context.Context, call *Call) (Output, error) {
+func (h Host) processTree(ctx context.Context, patient patience, call *Call) (Output, error) {
 	tree, err := h.readTree(ctx)
 	if err != nil {
 		return Output{}, err
@@ -70,7 +71,7 @@ func (h Host) processTree(ctx context.Context, call *Call) (Output, error) {
 	f.text("blockedProcesses", strings.Join(blocked, " "))
 	f.int("zombies", int64(counts['Z']))
 	f.int("stopped", int64(counts['T']+counts['t']))
-	err = f.artifact(call, "tree.txt", func(w *page) { h.drawTree(ctx, w, tree, drawn) })
+	err = f.artifact(call, "tree.txt", func(w *page) { h.drawTree(ctx, patient, w, tree, drawn) })
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -158,7 +159,7 @@ func (t *processes) ancestors(pid int) string {
 }
 
 // drawTree writes a process a line, its owner where that is another than its parent's.
-func (h Host) drawTree(ctx context.Context, w *page, t *processes, nodes []treeNode) {
+func (h Host) drawTree(ctx context.Context, patient patience, w *page, t *processes, nodes []treeNode) {
 	owners := map[int]string{}
 	for _, n := range nodes {
 		if ctx.Err() != nil {
@@ -166,7 +167,7 @@ func (h Host) drawTree(ctx context.Context, w *page, t *processes, nodes []treeN
 			return
 		}
 		stat := t.stats[n.pid]
-		o, _ := h.owner(n.pid) // of one that has ended none is known
+		o, _ := h.patientOwner(ctx, patient, n.pid) // of one that has ended none is known
 		owners[n.pid] = o.String()
 		// Deep trees are drawn flat from some depth on: a chain of forks can be as
 		// deep as there are processes.

@@ -18,7 +18,7 @@ const smartLimit = 5 * time.Second
 // Smart returns the built-in smart.
 func Smart(h Host) Builtin {
 	patient := newPatience()
-	return Builtin{
+	return bounded(Builtin{
 		Name: "smart",
 		Doc: "Reads the health log of an NVMe disk: warnings, spare blocks, wear, media errors, temperature. Of other disks it says that none can be read: " +
 			"virtual disks have none, and that of SATA and SAS disks is not read by this version.",
@@ -43,7 +43,7 @@ func Smart(h Host) Builtin {
 			noteResult(),
 		},
 		Run: func(ctx context.Context, call *Call) (Output, error) { return h.smart(ctx, patient, call) },
-	}
+	})
 }
 
 func (h Host) smart(ctx context.Context, patient patience, call *Call) (Output, error) {

@@ -78,6 +78,11 @@ func (h Host) owner(pid int) (o owner, err error) {
 	return o, nil
 }
 
+// patientOwner is owner, for no longer than a look may take.
+func (h Host) patientOwner(ctx context.Context, patient patience, pid int) (owner, error) {
+	return look(ctx, patient, lookLimit, func() (owner, error) { return h.owner(pid) })
+}
+
 // ownerOfCgroup tells whose a cgroup is.
 func ownerOfCgroup(path string) owner {
 	a, _ := hostfs.ParseCgroupPath(path)

@@ -59,3 +59,10 @@ func FuzzWaitCause(f *testing.F) {
 		stackTop(stack)
 	})
 }
+
+func BenchmarkWaitCause(b *testing.B) {
+	stack := hostfs.ParseKernelStack(strings.Repeat("[<0>] a_function_of_no_meaning+0x1/0x2\n", 20))
+	for b.Loop() {
+		waitCauseOf(stack)
+	}
+}
