@@ -26,7 +26,7 @@ func TestSockets(t *testing.T) {
 
 	stop := netKeepProbing(prober, "10.97.33.2:80") // meets the full queue
 	out, files := netMust(t, Sockets(netHost()), map[string]string{
-		"netns": netInode(prober), "address": "10.97.33.2", "port": "80", "window": "500ms",
+		"netns": netInode(prober), "address": "10.97.33.2", "port": "80", "window": "2s",
 	})
 	stop()
 	netWant(t, out, map[string]string{
