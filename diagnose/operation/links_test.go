@@ -39,12 +39,12 @@ func TestLinks(t *testing.T) {
 	target.DropTCP()
 	target.Listen("10.97.33.2:80", 1)
 	stop := netKeepProbing(prober, "10.97.33.2:80")
-	out, files := netMust(t, links, in(target, "window", "300ms"))
+	out, files := netMust(t, links, in(target, "window", "1s"))
 	stop()
 	netWant(t, out, map[string]string{
 		"linkCount": "^[0-9]+$", "faults": "br0 bridge administratively down", "links": "probe0 veth up mtu 1500", "linkDrops": "probe0: .*[1-9][0-9]* dropped by the qdisc",
 	})
-	if text := files.read(t, "links.txt"); !netMatches(text, `(?m)^probe0 veth up mtu 1500 +[1-9]\d* `) || !netMatches(text, "during 300ms: probe0: ") {
+	if text := files.read(t, "links.txt"); !netMatches(text, `(?m)^probe0 veth up mtu 1500 +[1-9]\d* `) || !netMatches(text, "during 1s: probe0: ") {
 		t.Errorf("artifact\n%s", text)
 	}
 	out, _ = netMust(t, links, in(target, "window", "0s", "link", "probe0"))

@@ -10,6 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// netDecode reads the headers of a packet, which may be cut off anywhere.
+func netDecode(protocol uint16, data []byte) (d netDecoded, ok bool) {
+	var first gopacket.LayerType
+	switch protocol {
+	case unix.ETH_P_IP:
+		first = layers.LayerTypeIPv4
+	case unix.ETH_P_IPV6:
+		first = layers.LayerTypeIPv6
+	case unix.ETH_P_ARP:
+		first = layers.LayerTypeARP
+	default:
+		d.text = fmt.Sprintf("EtherType %#04x", protocol)
+		return d, false
+	}
+	packet := gopacket.NewPacket(data, first, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
+	return netDecodePacket(packet, len(data))
+}
+
 // netDecodePacket takes what is used of a packet's layers. captured is how many bytes of
 // it there are.
 func netDecodePacket(packet gopacket.Packet, captured int) (d netDecoded, ok bool) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 	"golang.org/x/sys/unix"
 )
@@ -289,22 +288,4 @@ func netProtocolName(p uint8) string {
 		return "icmp"
 	}
 	return fmt.Sprintf("protocol %d", p)
-}
-
-// netDecode reads the headers of a packet, which may be cut off anywhere.
-func netDecode(protocol uint16, data []byte) (d netDecoded, ok bool) {
-	var first gopacket.LayerType
-	switch protocol {
-	case unix.ETH_P_IP:
-		first = layers.LayerTypeIPv4
-	case unix.ETH_P_IPV6:
-		first = layers.LayerTypeIPv6
-	case unix.ETH_P_ARP:
-		first = layers.LayerTypeARP
-	default:
-		d.text = fmt.Sprintf("EtherType %#04x", protocol)
-		return d, false
-	}
-	packet := gopacket.NewPacket(data, first, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
-	return netDecodePacket(packet, len(data))
 }

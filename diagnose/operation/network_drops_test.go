@@ -12,7 +12,7 @@ func TestNetworkDrops(t *testing.T) {
 	target.Listen("10.97.33.2:80", 0)
 	prober.Dial("10.97.33.2:80")
 	stop := netKeepProbing(prober, "10.97.33.2:80")
-	out, files := netMust(t, NetworkDrops(netHost()), map[string]string{"netns": netInode(target), "window": "500ms"})
+	out, files := netMust(t, NetworkDrops(netHost()), map[string]string{"netns": netInode(target), "window": "2s"})
 	stop()
 	netWant(t, out, map[string]string{"counters": `TcpExt.ListenDrops \+[1-9].*`, "softnetDropped": `^\d+$`, "softnetSqueezed": `^\d+$`})
 	if text := files.read(t, "network-drops.txt"); !netMatches(text, `(?m)^  TcpExt.ListenOverflows \+[1-9]`) ||

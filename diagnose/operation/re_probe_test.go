@@ -84,7 +84,7 @@ func TestReProbe(t *testing.T) {
 		"redirect":           {map[string]string{"port": "80", "protocol": "http", "path": "/here"}, map[string]string{"succeeded": "^true$", "status": "^200 OK$", "redirect": "^$"}},
 		"redirect elsewhere": {map[string]string{"port": "80", "protocol": "http", "path": "/elsewhere"}, map[string]string{"succeeded": "^true$", "status": "^302 ", "redirect": "^http://10.97.34.1:9/secret$"}},
 		"redirects":          {map[string]string{"port": "80", "protocol": "http", "path": "/loop"}, map[string]string{"succeeded": "^false$", "error": "10 redirects"}},
-		"http silent":        {map[string]string{"port": "80", "protocol": "http", "path": "/slow", "timeout": "100ms"}, map[string]string{"succeeded": "^false$", "phase": "^answer$", "error": "no end of the answer within 100ms"}},
+		"http silent":        {map[string]string{"port": "80", "protocol": "http", "path": "/slow", "timeout": "1s"}, map[string]string{"succeeded": "^false$", "phase": "^answer$", "error": "no end of the answer within 1s"}},
 		"https":              {map[string]string{"port": "443", "protocol": "https"}, map[string]string{"succeeded": "^true$", "tlsTime": "s$", "status": "200 OK"}},
 		"https broken":       {map[string]string{"port": "443", "protocol": "https", "path": "/broken"}, map[string]string{"succeeded": "^false$", "status": "^503"}},
 		"https to http":      {map[string]string{"port": "80", "protocol": "https"}, map[string]string{"succeeded": "^false$", "phase": "^tls$", "error": "HTTP response|first record"}},
@@ -150,8 +150,13 @@ func TestCheckProbeRecovers(t *testing.T) {
 func TestCheckAppSilent(t *testing.T) {
 	node, pod := netlab.PairIn(t, 34)
 	check := CheckAppSilent(netLabHost(t, node, pod))
+	// What is silent is so after any time; what is not ends before its time-out.
 	at := func(port, protocol string) map[string]string {
-		return map[string]string{"address": "10.97.34.2", "port": port, "protocol": protocol, "timeout": "300ms"}
+		timeout := map[string]string{"81": "1s", "83": "1s", "86": "1s", "82": "1s", "85": "3s"}[port]
+		if timeout == "" {
+			timeout = "20s"
+		}
+		return map[string]string{"address": "10.97.34.2", "port": port, "protocol": protocol, "timeout": timeout}
 	}
 	pod.Serve("10.97.34.2:81", netSilent)
 	idle := make(chan struct{})
@@ -161,14 +166,14 @@ func TestCheckAppSilent(t *testing.T) {
 	netHTTP(t, pod, "10.97.34.2:84", false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	netHTTP(t, pod, "10.97.34.2:85", true, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 
-	out := netConfirm(t, check, at("81", "http"), "AppSilent", `accepted by operation.test\[\d+\] in state ., which has read all of it \(\d+ bytes\) and does not answer since 300ms`)
+	out := netConfirm(t, check, at("81", "http"), "AppSilent", `accepted by operation.test\[\d+\] in state ., which has read all of it \(\d+ bytes\) and does not answer since 1s`)
 	netWant(t, out, map[string]string{"accepted": "^true$", "unread": "^0$", "received": "^[1-9]", "phase": "^answer$", "ownerState": "^[RSD]$"})
-	out = netConfirm(t, check, at("82", "http"), "AppSilent", `which has not read \d+ bytes of it in 300ms`)
+	out = netConfirm(t, check, at("82", "http"), "AppSilent", `which has not read \d+ bytes of it in 1s`)
 	netWant(t, out, map[string]string{"unread": "^[1-9]"})
 	netConfirm(t, check, at("81", "https"), "AppSilent", `TLS handshake`)
 	netConfirm(t, check, at("81", "grpc"), "AppSilent", `has read all of it`)
 	netConfirm(t, check, at("85", "https"), "AppSilent", `\(answer\)`)
-	netConfirm(t, check, at("83", "http"), "AppNotAccepting", `waits since 300ms in the accept queue \(queue 1/5\), [1-9]\d* bytes of it are there; operation.test`)
+	netConfirm(t, check, at("83", "http"), "AppNotAccepting", `waits since 1s in the accept queue \(queue 1/5\), [1-9]\d* bytes of it are there; operation.test`)
 	netConfirm(t, check, at("83", "tcp"), "AppNotAccepting", `0 bytes of it are there`)
 
 	netRefute(t, check, at("84", "http"), "AppAnswers", "not silent, but it failed at answer .* status 418")
@@ -176,7 +181,7 @@ func TestCheckAppSilent(t *testing.T) {
 	netRefute(t, check, at("86", "http"), "NotConnected", "connection refused")
 	netRefute(t, check, at("86", "tcp"), "NotConnected", "connection refused")
 	mend := pod.DropTCP()
-	netRefute(t, check, at("84", "http"), "NotConnected", "no connection within 300ms")
+	netRefute(t, check, at("83", "http"), "NotConnected", "no connection within 1s")
 	mend()
 }
 

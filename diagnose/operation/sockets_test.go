@@ -26,7 +26,7 @@ func TestSockets(t *testing.T) {
 
 	stop := netKeepProbing(prober, "10.97.33.2:80") // meets the full queue
 	out, files := netMust(t, Sockets(netHost()), map[string]string{
-		"netns": netInode(prober), "address": "10.97.33.2", "port": "80", "window": "500ms",
+		"netns": netInode(prober), "address": "10.97.33.2", "port": "80", "window": "2s",
 	})
 	stop()
 	netWant(t, out, map[string]string{
@@ -63,6 +63,22 @@ func TestSocketsRetransmit(t *testing.T) {
 		return err == nil && out.Results["retransmitting"] == "1"
 	})
 	netWant(t, out, map[string]string{"unacked": "^1$", "retransmits": "^[1-9]", "maxRTO": "s$"})
+}
+
+// A handshake that is not complete is told, of a listener that has room.
+func TestSocketsHalfOpen(t *testing.T) {
+	prober, target := netlab.PairIn(t, 33)
+	target.Listen("10.97.33.2:80", 5)
+	prober.DropTCP() // so no SYN-ACK comes in
+	stop := netKeepProbing(prober, "10.97.33.2:80")
+	defer stop()
+	var out Output
+	netEventually(t, "a handshake that is not complete", func() bool {
+		var err error
+		out, _, err = netRun(t, Sockets(netHost()), map[string]string{"address": "10.97.33.2", "port": "80", "window": "0s"})
+		return err == nil && out.Results["synReceived"] != "0"
+	})
+	netWant(t, out, map[string]string{"states": `SYN_RECV [1-9]\d*, LISTEN 1$`, "queue": "^0$"})
 }
 
 // In the node's own namespace a pod's user sees the pod's sockets alone.
