@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -191,5 +192,24 @@ func TestStats(t *testing.T) {
 	execute(t, r, s.diagnosis(t, "a", hungTask()...))
 	if st := r.Stats(); fmt.Sprint(st.Operations) != "map[Refuted:1 Succeeded:2 WouldRun:1]" || st.Hanging != 0 || st.Resumed != 0 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// Whoever keeps the status is told of each node that runs, and of the end.
+func TestChanges(t *testing.T) {
+	var s script
+	var told []string
+	r := newRunner(t, runner.Config{Changed: func(rep *runner.Report) {
+		told = append(told, fmt.Sprint(rep.Phase, " ", rep.Running, ": ", states(rep)))
+	}})
+	execute(t, r, s.diagnosis(t, "a", ": 1", "collect-a: 2 3", "check-b-no:", "check-c:"))
+	want := []string{
+		"Running 1: 1 Running",
+		"Running 2: 1 Succeeded, 2 Running",
+		"Running 3: 1 Succeeded, 2 Refuted, 3 Running",
+		"Succeeded 0: 1 Succeeded, 2 Refuted, 3 Succeeded",
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("told\n%s", strings.Join(told, "\n"))
 	}
 }
