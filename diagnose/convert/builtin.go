@@ -21,7 +21,7 @@ func counterparts() map[string]counterpart {
 		"podDetailCollector":           {builtin: "pod-detail"},
 		"containerCollector":           {builtin: "container-detail", note: "the containers are those of the pod that the diagnosis is about, not all of the node's"},
 		"processCollector":             {builtin: "process-tree"},
-		"dockerInfoCollector":          {builtin: "container-runtime", note: "the node's container runtime is asked, which need not be Docker"},
+		"dockerInfoCollector":          {builtin: "runtime-health", note: "the node's container runtime is asked, which need not be Docker"},
 		"mountInfoCollector":           {builtin: "mounts"},
 		"nodeCordon":                   {builtin: "cordon", note: "it is a repair, which the RemediationPolicy must allow"},
 		"goProfiler":                   {builtin: "pprof", note: "the profile is an artifact; no web server is started"},

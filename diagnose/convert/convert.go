@@ -154,7 +154,7 @@ func (j *job) decode(into any) bool {
 	}
 	for _, e := range strict {
 		field := ""
-		if f, ok := e.(kjson.FieldError); ok {
+		if f, ok := errors.AsType[kjson.FieldError](e); ok {
 			field = f.FieldPath()
 		}
 		j.mistake(field, "%s", strings.TrimSuffix(e.Error(), ` "`+field+`"`))

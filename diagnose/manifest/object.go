@@ -25,7 +25,7 @@ func readObject(kinds map[string]*kind, d *yamldoc.Document) (Object, yamldoc.Er
 		return nil, w.errors
 	}
 	whole := &schema{Type: "object", Properties: map[string]*schema{
-		"apiVersion": {}, "kind": {}, "metadata": {}, "spec": k.spec, "status": {},
+		"apiVersion": {}, "kind": {}, "metadata": {}, "spec": k.spec, "status": {}, // for what is said of an unknown key
 	}}
 	if k.spec.Default == nil {
 		whole.Required = []string{"spec"}
@@ -43,11 +43,12 @@ func readObject(kinds map[string]*kind, d *yamldoc.Document) (Object, yamldoc.Er
 		}
 	}
 	object := w.object(&only, whole, "").(map[string]any)
-	if len(w.errors) == 0 {
-		w.rules(object, whole, "")
-	}
 	value["spec"] = object["spec"]
 	w.metadata(k, value["metadata"])
+	if len(w.errors) == 0 {
+		w.rules(value["spec"], k.spec, "spec.")
+		w.rules(value, &schema{Rules: k.rules}, "")
+	}
 	if len(w.errors) > 0 {
 		return nil, w.errors
 	}
@@ -97,7 +98,7 @@ func (w *walker) metadata(k *kind, value any) {
 	}
 	for _, e := range strict {
 		path := "metadata"
-		if f, ok := e.(kjson.FieldError); ok {
+		if f, ok := errors.AsType[kjson.FieldError](e); ok {
 			path += "." + f.FieldPath()
 		}
 		at(path, "%s", e)

@@ -55,6 +55,7 @@ type kind struct {
 	name       string
 	namespaced bool
 	spec       *schema
+	rules      []*rule // of the whole object
 }
 
 // definition is the part of a CustomResourceDefinition that is read here.
@@ -68,6 +69,7 @@ type definition struct {
 			Name   string `json:"name"`
 			Schema struct {
 				OpenAPIV3Schema struct {
+					Rules      []*rule `json:"x-kubernetes-validations"`
 					Properties struct {
 						// Strictly: a keyword that is not known here would not be held to.
 						Spec map[string]any `json:"spec"`
@@ -96,7 +98,7 @@ func readKinds() (map[string]*kind, error) {
 		}
 		k, err := readKind(text)
 		if err == nil {
-			err = compile.schema(k.spec)
+			err = compile.schema(&schema{Rules: k.rules, Items: k.spec})
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -115,11 +117,12 @@ func readKind(text []byte) (*kind, error) {
 		if v.Name != v1alpha1.Version {
 			continue
 		}
-		spec, err := yaml.Marshal(v.Schema.OpenAPIV3Schema.Properties.Spec)
+		root := v.Schema.OpenAPIV3Schema
+		spec, err := yaml.Marshal(root.Properties.Spec)
 		if err != nil {
 			return nil, err
 		}
-		k := &kind{name: d.Spec.Names.Kind, namespaced: d.Spec.Scope == "Namespaced", spec: &schema{}}
+		k := &kind{name: d.Spec.Names.Kind, namespaced: d.Spec.Scope == "Namespaced", spec: &schema{}, rules: root.Rules}
 		if err := yaml.UnmarshalStrict(spec, k.spec); err != nil {
 			return nil, fmt.Errorf("schema: %w", err)
 		}

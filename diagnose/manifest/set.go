@@ -107,6 +107,23 @@ func (s *Set) add(kinds map[string]*kind, d *yamldoc.Document) yamldoc.Errors {
 	return nil
 }
 
+// Objects returns all, kind by kind.
+func (s *Set) Objects() []Object {
+	var all []Object
+	all = appendObjects(all, s.Operations)
+	all = appendObjects(all, s.OperationSets)
+	all = appendObjects(all, s.Triggers)
+	all = appendObjects(all, s.Diagnoses)
+	return appendObjects(all, s.RemediationPolicies)
+}
+
+func appendObjects[O Object](all []Object, objects []O) []Object {
+	for _, o := range objects {
+		all = append(all, o)
+	}
+	return all
+}
+
 // Operation returns the one with the name, nil where there is none.
 func (s *Set) Operation(name string) *v1alpha1.Operation { return byName(s.Operations, name) }
 

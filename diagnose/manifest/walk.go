@@ -82,8 +82,8 @@ func (w *walker) object(n *yaml.Node, s *schema, field string) any {
 			w.wrong(key, field+key.Value, "unknown key; there are %s", strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "))
 			continue
 		}
-		if within.Default != nil && yamldoc.IsNull(value) {
-			continue // as the API server has it
+		if yamldoc.IsNull(value) {
+			continue // the API server takes it away
 		}
 		m[key.Value] = w.value(value, within, field+key.Value+".")
 	}
@@ -93,7 +93,7 @@ func (w *walker) object(n *yaml.Node, s *schema, field string) any {
 		}
 	}
 	for _, name := range s.Required {
-		if _, there := m[name]; !there && yamldoc.Child(n, name) == nil {
+		if _, there := m[name]; !there {
 			w.wrong(n, field+name, "is required")
 		}
 	}
@@ -132,14 +132,16 @@ func (w *walker) list(n *yaml.Node, s *schema, field string) any {
 		case "set":
 			key = fmt.Sprint(list[i])
 		case "map":
-			for _, k := range s.ListMapKeys {
-				key += fmt.Sprintf("%s %v ", k, object[k])
+			keys := make([]string, len(s.ListMapKeys))
+			for i, k := range s.ListMapKeys {
+				keys[i] = fmt.Sprintf("%s %v", k, object[k])
 			}
+			key = strings.Join(keys, " ")
 		default:
 			continue
 		}
 		if seen[key] {
-			w.wrong(item, at, "%s stands twice", strings.TrimSpace(key))
+			w.wrong(item, at, "%s stands twice", key)
 		}
 		seen[key] = true
 	}
@@ -184,7 +186,7 @@ func (w *walker) bounds(n *yaml.Node, field string, have int, least, most *int, 
 func (w *walker) rules(v any, s *schema, field string) {
 	for _, r := range s.Rules {
 		if err := r.check(v); err != nil {
-			at := strings.TrimSuffix(field, ".") + r.FieldPath
+			at := strings.TrimPrefix(strings.TrimSuffix(field, ".")+r.FieldPath, ".")
 			w.wrong(w.doc.FindKey(at), at, "%s", err)
 		}
 	}
@@ -195,7 +197,9 @@ func (w *walker) rules(v any, s *schema, field string) {
 			if s.AdditionalProperties != nil {
 				within = s.AdditionalProperties
 			}
-			w.rules(v[name], within, field+name+".")
+			if within != nil {
+				w.rules(v[name], within, field+name+".")
+			}
 		}
 	case []any:
 		for i, item := range v {

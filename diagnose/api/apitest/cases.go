@@ -54,8 +54,10 @@ func Cases(tb testing.TB) []Case {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(f.Name), "-"), "-")
-		c.Text = fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s}\n", v1alpha1.GroupVersion(), kind, name)
+		c.Text = fmt.Sprintf("apiVersion: %s\nkind: %s\n", v1alpha1.GroupVersion(), kind)
+		if !strings.Contains(rest, "metadata:") {
+			c.Text += "metadata: {name: " + strings.Trim(unfit.ReplaceAllString(strings.ToLower(f.Name), "-"), "-") + "}\n"
+		}
 		if s := spec.String(); strings.TrimSpace(s) != "{}" {
 			c.Text += s
 		}

@@ -1,37 +1,25 @@
 package v1alpha1_test
 
 import (
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
-
-	"github.com/kernosis/kernosis/deploy/crds"
 )
 
 // Nothing in an object grows without a bound: lists, maps and texts have one.
 func TestEverythingIsBounded(t *testing.T) {
-	names, err := fs.Glob(crds.Files, "*.yaml")
-	if err != nil || len(names) != 5 {
-		t.Fatal(names, err)
+	all := definitions(t)
+	if len(all) != 5 {
+		t.Errorf("%d kinds", len(all))
 	}
-	for _, name := range names {
-		text, err := crds.Files.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-			t.Fatal(err)
-		}
+	for kind, crd := range all {
 		root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 		for _, part := range []string{"spec", "status"} {
 			if p, ok := root.Properties[part]; ok {
-				bounded(t, &p, crd.Spec.Names.Kind+"."+part)
+				bounded(t, &p, kind+"."+part)
 			}
 		}
 	}

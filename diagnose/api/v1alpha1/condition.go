@@ -17,20 +17,30 @@ const (
 
 // Reasons of ConditionAccepted.
 const (
-	ReasonAccepted         = "Accepted"
-	ReasonCycle            = "Cycle"
-	ReasonSecondSource     = "SecondSource"
-	ReasonUnreachableNode  = "UnreachableNode"
-	ReasonUnknownNode      = "UnknownNode"      // an edge or a dependence to nowhere
+	ReasonAccepted = "Accepted"
+	ReasonInvalid  = "Invalid" // what no other reason says; the message has it
+
+	// Of a graph.
+	ReasonEmpty                = "Empty"    // no node but the start
+	ReasonTooLarge             = "TooLarge" // more nodes or edges than are run
+	ReasonIDMismatch           = "IDMismatch"
+	ReasonStartOperation       = "StartOperation" // the start has an operation
+	ReasonNoOperation          = "NoOperation"    // another node has none
+	ReasonUnknownNode          = "UnknownNode"    // an edge to nowhere
+	ReasonDoubledEdge          = "DoubledEdge"
+	ReasonSecondSource         = "SecondSource" // a node, not the start, to which no edge leads
+	ReasonUnreachableNode      = "UnreachableNode"
+	ReasonCycle                = "Cycle"
+	ReasonUnknownDependence    = "UnknownDependence" // no node, or the start
+	ReasonDoubledDependence    = "DoubledDependence"
+	ReasonDependenceNotOnAPath = "DependenceNotOnAPath" // some path to the node passes it by
+
+	// Of what it names.
 	ReasonUnknownOperation = "UnknownOperation" // no Operation has the name
-	ReasonIDMismatch       = "IDMismatch"       // an id is not the node's place
-	ReasonStartOperation   = "StartOperation"   // the start has an operation
-	ReasonNoOperation      = "NoOperation"      // another node has none
 	ReasonUnknownBuiltin   = "UnknownBuiltin"
 	ReasonInvalidParameter = "InvalidParameter"
 	ReasonInvalidSchedule  = "InvalidSchedule"
 	ReasonInvalidRegexp    = "InvalidRegexp"
-	ReasonInvalid          = "Invalid" // anything else; the message has it
 )
 
 // Reasons of ConditionComplete.

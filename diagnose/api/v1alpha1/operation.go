@@ -186,6 +186,7 @@ type HTTPServer struct {
 	// certificate is checked with. Where it is absent: ca.crt of
 	// clientCertificateSecret, or the node's own.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=131072
 	CABundle []byte `json:"caBundle,omitempty"`
 

@@ -21,6 +21,9 @@ const (
 	KindRemediationPolicy = "RemediationPolicy"
 )
 
+// LabelTrigger is the label of a Diagnosis with the name of the Trigger that made it.
+const LabelTrigger = Group + "/trigger"
+
 // GroupVersion returns the group and version of all kinds here.
 func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Group: Group, Version: Version} }
 

@@ -179,6 +179,7 @@ type MaintenanceWindow struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z*/,?-]+( +[0-9A-Za-z*/,?-]+){4}$`
 	Schedule string `json:"schedule"`
 
 	// duration is how long it lasts.

@@ -37,7 +37,7 @@ func TestSpecsComeBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := only(set)
+			want := set.Objects()[0]
 			have := reflect.New(reflect.TypeOf(want).Elem()).Interface().(client.Object)
 			text := want.DeepCopyObject().(client.Object)
 			text.SetName("")
@@ -64,20 +64,6 @@ func TestSpecsComeBack(t *testing.T) {
 			}
 		}
 	}
-}
-
-func only(s *manifest.Set) client.Object {
-	switch {
-	case len(s.Operations) > 0:
-		return s.Operations[0]
-	case len(s.OperationSets) > 0:
-		return s.OperationSets[0]
-	case len(s.Triggers) > 0:
-		return s.Triggers[0]
-	case len(s.Diagnoses) > 0:
-		return s.Diagnoses[0]
-	}
-	return s.RemediationPolicies[0]
 }
 
 func spec(obj client.Object) reflect.Value {
