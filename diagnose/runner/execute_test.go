@@ -133,6 +133,13 @@ func TestBuiltinsTakeFixedParametersFirst(t *testing.T) {
 	if !reflect.DeepEqual(got, operation.Values{"fixed": "1", "given": "2", "result": "3", "other": "default"}) || o.Effect() != operation.Check {
 		t.Error(got)
 	}
+	o = runner.Func(operation.Remediate, map[string]string{"fixed": "1"}, b.Run)
+	if _, err := o.Run(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, operation.Values{"fixed": "1", "given": "2", "result": "3"}) || o.Effect() != operation.Remediate {
+		t.Error(got)
+	}
 }
 
 func TestDiagnosesThatCanNotBegin(t *testing.T) {
