@@ -202,6 +202,39 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// artifacts are the nodes whose operations asked for a place.
+type artifacts struct{ nodes, ended []int }
+
+func (a *artifacts) Of(id int) operation.Artifacts {
+	a.nodes = append(a.nodes, id)
+	return nil
+}
+func (a *artifacts) End() { a.ended = append(a.ended, len(a.nodes)) }
+
+func TestArtifacts(t *testing.T) {
+	a, fail := &artifacts{}, error(nil)
+	r := newRunner(t, runner.Config{Artifacts: func(id string) (runner.Artifacts, error) {
+		if id != "a" && id != "b" {
+			t.Errorf("artifacts of %s", id)
+		}
+		return a, fail
+	}})
+	var s script
+	execute(t, r, s.diagnosis(t, "a", ": 1", "collect-a: 2", "check-b:"))
+	if !slices.Equal(a.nodes, []int{1, 2}) || !slices.Equal(a.ended, []int{2}) {
+		t.Errorf("%+v", a)
+	}
+	fail = errors.New("no room")
+	s.behave = behaviour{1: func(_ context.Context, in *runner.Inputs) (operation.Output, error) {
+		_, err := in.Artifacts.Create("x.txt")
+		return operation.Output{}, err
+	}}
+	rep := execute(t, r, s.diagnosis(t, "b", ": 1", "collect-a:"))
+	if rec := record(rep, 1); rec.Message != operation.ErrArtifactBudget.Error() || len(a.ended) != 1 {
+		t.Errorf("%+v", rec)
+	}
+}
+
 // Whoever keeps the status is told of each node that runs, and of the end.
 func TestChanges(t *testing.T) {
 	var s script
