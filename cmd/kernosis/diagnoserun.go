@@ -196,11 +196,6 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 		return failed(fmt.Errorf("run: %w", err))
 	}
 	defer store.Close()
-	files, err := store.Begin(d.ID)
-	if err != nil {
-		return err
-	}
-	defer files.End()
 	tell := &progress{w: cmd.OutOrStdout(), told: map[int]bool{}, width: longestOperation(d.Graph)}
 	changed := tell.changed
 	if c.output == "json" {
@@ -208,7 +203,7 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 	}
 	r, err := runner.New(runner.Config{
 		Dir: dirs.checkpoints, Gate: personGate{c.allowRepairs}, Changed: changed, Log: log,
-		Artifacts: func(_ string, id int) operation.Artifacts { return files.Of(id) },
+		Artifacts: func(id string) (runner.Artifacts, error) { return store.Begin(id) },
 	})
 	if err != nil {
 		return failed(err)
@@ -220,7 +215,6 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 	if rep == nil {
 		return err
 	}
-	files.End()
 	view.Report = rep
 	if view.Artifacts, err = artifact.Read(dirs.artifacts, d.ID); err != nil {
 		log.Warn("artifacts can't be listed", "error", err)

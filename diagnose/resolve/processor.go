@@ -62,7 +62,7 @@ func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *res
 			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".clientCertificateSecret", "%s", err)
 		}
 	}
-	o.step.Operation, o.input = &other{effect: effect(op), run: h.Run}, input{all: true}
+	o.step.Operation, o.input = runner.Func(effect(op), nil, h.Run), input{all: true}
 }
 
 // secret adds what a Secret of the type kubernetes.io/tls has.
@@ -97,35 +97,9 @@ func (r *resolver) script(op *v1alpha1.Operation, p *v1alpha1.ScriptRunner, o *r
 		}
 		return scripts.Run(ctx, s, call)
 	}
-	o.step.Operation, o.input, o.script = &other{effect: effect(op), run: run}, input{keys: p.ArgKeys, result: p.OperationResultKey}, true
+	o.step.Operation, o.input, o.script = runner.Func(effect(op), nil, run), input{keys: p.ArgKeys, result: p.OperationResultKey}, true
 }
 
 func effect(op *v1alpha1.Operation) operation.Effect {
 	return operation.Effect(op.Spec.DeclaredEffect())
-}
-
-// other is an operation that a web server or a script does.
-type other struct {
-	effect operation.Effect
-	run    func(ctx context.Context, call *operation.Call) (operation.Output, error)
-}
-
-func (o *other) Effect() operation.Effect { return o.effect }
-
-func (o *other) Run(ctx context.Context, in *runner.Inputs) (operation.Output, error) {
-	return o.run(ctx, &operation.Call{Parameters: inputs(in), Artifacts: in.Artifacts, Log: in.Log})
-}
-
-// inputs are all that there is: of each name the parameter, else the result. An empty text
-// is as none.
-func inputs(in *runner.Inputs) operation.Values {
-	all := operation.Values{}
-	for _, source := range []map[string]string{in.Parameters, in.Results} {
-		for name, value := range source {
-			if all[name] == "" {
-				all[name] = value
-			}
-		}
-	}
-	return all
 }
