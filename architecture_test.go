@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"collector/logs":       {"collector/hostfs"},
 	"collector/logsource":  {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs"},
 	"collector/hostfs":     {"collector/event"},
+	"collector/netlook":    {"collector/hostfs"},
 	"collector/plugin":     {"collector/event", "collector/hostfs", "collector/process"},
 	"collector/process":    {"collector/hostfs"},
 	"detector":             {"collector/event", "collector/logpattern", "detector/problem"},
@@ -64,7 +65,9 @@ var mayImport = map[string][]string{
 	"diagnose/manifest":  {"deploy/crds", "diagnose/api", "diagnose/yamldoc"},
 	"diagnose/convert":   {"collector/event", "diagnose/api", "diagnose/manifest", "diagnose/yamldoc"},
 	"diagnose/artifact":  {"collector/event", "diagnose/operation"},
-	"diagnose/operation": {"collector/event", "collector/hostfs", "collector/process"},
+	"diagnose/operation": {"collector/event", "collector/hostfs", "collector/netlook", "collector/process"},
+	"diagnose/resolve":   {"diagnose/api", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/runner", "diagnose/yamldoc"},
+	"diagnose/sets":      {},
 	"diagnose/runner":    {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
 	// Definitions of the API's kinds, made from diagnose/api.

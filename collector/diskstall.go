@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // diskStallSource tells when a block device has I/O in flight and completes
@@ -273,34 +273,10 @@ func readSmall(path string, buf []byte) (int, error) {
 	return max(n, 0), errors.Join(err, unix.Close(fd))
 }
 
-// parseDiskStat reads Documentation/block/stat.rst. Discards are there since
-// v4.18, flushes since v5.5.
-func parseDiskStat(b []byte) (s diskSample, ok bool) {
-	const inFlight, least = 8, 11
-	field := 0
-	for len(b) > 0 {
-		if b[0] == ' ' || b[0] == '\n' {
-			b = b[1:]
-			continue
-		}
-		var n uint64
-		for len(b) > 0 && b[0] != ' ' && b[0] != '\n' {
-			if b[0] < '0' || b[0] > '9' {
-				return diskSample{}, false
-			}
-			n = n*10 + uint64(b[0]-'0')
-			b = b[1:]
-		}
-		switch field {
-		case 0, 4, 11, 15, // reads, writes, discards, flushes
-			2, 6, 13: // and their sectors, which move with each part of a request
-			s.done += n
-		case inFlight:
-			s.inFlight = uint32(min(n, math.MaxUint32))
-		}
-		field++
-	}
-	return s, field >= least
+// parseDiskStat reads what tells whether a device does anything.
+func parseDiskStat(b []byte) (diskSample, bool) {
+	s, ok := hostfs.ParseDiskStat(b)
+	return diskSample{inFlight: s.InFlight, done: s.Done()}, ok
 }
 
 // device names a disk, with the mounts of its partitions: they stall with it.

@@ -106,10 +106,10 @@ func (s *sockfail) decode(h *bpf.Header, raw []byte, ev *event.Event) (bool, err
 	s.data.Verdict = s.verdict
 	s.data.Evidence, s.data.Excluded = s.evidence, s.excluded
 	if s.data.Errno = hostfs.ErrnoName(int32(r.Err)); r.Err == 0 && s.facts.noState {
-		s.data.Errno = hostfs.ErrnoName(int32(s.facts.route.errno))
+		s.data.Errno = hostfs.ErrnoName(int32(s.facts.route.Errno))
 	}
-	if s.facts.listener.present {
-		s.data.QueueLen, s.data.QueueMax = s.facts.listener.queue, s.facts.listener.max
+	if s.facts.listener.Present {
+		s.data.QueueLen, s.data.QueueMax = s.facts.listener.Queue, s.facts.listener.Max
 	}
 	return true, nil
 }

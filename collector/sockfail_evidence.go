@@ -8,6 +8,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netlook"
 )
 
 const (
@@ -33,13 +34,13 @@ const (
 // "not looked".
 type looked struct {
 	skipped  bool // too many failures at once
-	route    routeFact
-	neighbor neighborFact
+	route    netlook.Route
+	neighbor netlook.Neighbor
 	// home is the namespace that has the destination; 0 where it is not on this
 	// node, or not found.
 	home      uint32
-	listener  listenerFact
-	child     childState
+	listener  netlook.Listener
+	child     netlook.ChildState
 	overflows uint64 // of home's accept queues, in the time overflowsIn
 	overIn    time.Duration
 }
@@ -78,11 +79,10 @@ type prober struct {
 	over uint64
 	past *lru.Cache[place, pastLook]
 
-	namespaces   []hostfs.NetNamespace
-	namespacesAt time.Time
-	homes        *lru.Cache[netip.Addr, home]
-	overflows    map[uint32]*overflowSamples
-	overflowsAt  time.Time
+	namespaces  *netlook.Namespaces
+	homes       *lru.Cache[netip.Addr, home]
+	overflows   map[uint32]*overflowSamples
+	overflowsAt time.Time
 }
 
 func newProber(fs hostfs.FS) *prober {
@@ -91,7 +91,7 @@ func newProber(fs hostfs.FS) *prober {
 	if err := errors.Join(err, pastErr); err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &prober{fs: fs, tokens: lookBurst, past: past, homes: homes, overflows: map[uint32]*overflowSamples{}}
+	return &prober{fs: fs, namespaces: netlook.NewNamespaces(fs, answerLimit), tokens: lookBurst, past: past, homes: homes, overflows: map[uint32]*overflowSamples{}}
 }
 
 // take takes one token of the bucket.
@@ -130,37 +130,37 @@ func (p *prober) look(q *question) looked {
 }
 
 func (p *prober) lookNow(q *question, end time.Time) (l looked) {
-	opener, err := p.open(q.netns, int(q.pid))
+	opener, err := p.namespaces.Open(q.netns, int(q.pid))
 	if err == nil {
-		defer opener.close()
+		defer opener.Close()
 		// What came back proves that there was a way.
 		if !q.reset {
-			l.route = opener.routeTo(q.dst.Addr())
-		} else if r := opener.routeTo(q.dst.Addr()); r.local {
+			l.route = opener.RouteTo(q.dst.Addr())
+		} else if r := opener.RouteTo(q.dst.Addr()); r.Local {
 			l.route = r
 		}
-		if !q.established && !q.reset && l.route.errno == 0 && l.route.known && !l.route.local && time.Now().Before(end) {
-			l.neighbor = opener.neighbor(&l.route)
+		if !q.established && !q.reset && l.route.Errno == 0 && l.route.Known && !l.route.Local && time.Now().Before(end) {
+			l.neighbor = opener.Neighbor(&l.route)
 		}
 	}
 	if q.notSent || time.Now().After(end) {
 		return l
 	}
 	target := opener
-	if l.route.known && l.route.local || q.dst.Addr().IsLoopback() {
+	if l.route.Known && l.route.Local || q.dst.Addr().IsLoopback() {
 		l.home = q.netns
 	} else if l.home, target = p.home(q, end); target != nil {
-		defer target.close()
+		defer target.Close()
 	}
 	if target == nil {
 		l.home = 0
 		return l
 	}
 	if time.Now().Before(end) {
-		l.listener = target.listener(q.dst)
+		l.listener = target.Listener(q.dst)
 	}
 	if q.established && q.src.Port() != 0 && time.Now().Before(end) {
-		l.child = target.child(q.dst, q.src)
+		l.child = target.Child(q.dst, q.src)
 	}
 	l.overflows, l.overIn = p.overflowsSince(l.home, q.started)
 	return l

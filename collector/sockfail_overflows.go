@@ -58,7 +58,7 @@ func (p *prober) sample(now time.Time, targets func(fn func(Target))) {
 }
 
 func (p *prober) readOverflows(inode uint32) (uint64, bool) {
-	pid := p.processIn(inode)
+	pid := p.namespaces.Process(inode)
 	if pid == 0 {
 		return 0, false
 	}

@@ -14,15 +14,16 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netlook"
 )
 
 // The decision alone, from facts by hand: what real kernels gave, and what they
 // give too seldom to wait for.
 func TestSockFailJudge(t *testing.T) {
 	dst := netip.MustParseAddrPort("10.0.0.2:80")
-	route := routeFact{known: true, dev: "eth0", via: dst.Addr()}
-	listens := func(queue, limit uint32) listenerFact {
-		return listenerFact{known: true, present: true, queue: queue, max: limit}
+	route := netlook.Route{Known: true, Dev: "eth0", Via: dst.Addr()}
+	listens := func(queue, limit uint32) netlook.Listener {
+		return netlook.Listener{Known: true, Present: true, Queue: queue, Max: limit}
 	}
 	for _, c := range []struct {
 		name     string
@@ -40,7 +41,7 @@ func TestSockFailJudge(t *testing.T) {
 		{"time-out keeps no ICMP", facts{errno: unix.ETIMEDOUT}, event.VerdictTimeout, "no answer", ""},
 		{"ICMP beats the drop that made it", facts{icmp: "ICMP host prohibited", dropReason: "NETFILTER_DROP"}, event.VerdictUnreachable, "NETFILTER_DROP", ""},
 		{"silent", facts{}, event.VerdictTimeout, "gave up", ""},
-		{"blackhole, all in order", facts{looked: looked{route: route, listener: listens(0, 128), neighbor: neighborFact{known: true, state: "REACHABLE", address: "02:00:00:00:00:01"}}},
+		{"blackhole, all in order", facts{looked: looked{route: route, listener: listens(0, 128), neighbor: netlook.Neighbor{Known: true, State: "REACHABLE", Address: "02:00:00:00:00:01"}}},
 			event.VerdictTimeout, "no answer", "neighbor 10.0.0.2: 02:00:00:00:00:01, REACHABLE"},
 		{"queue full", facts{looked: looked{listener: listens(129, 128)}}, event.VerdictAcceptQueueFull, "129/128", ""},
 		{"queue at its limit lets one more in", facts{looked: looked{listener: listens(128, 128)}}, event.VerdictTimeout, "no answer", "queue 128/128"},
@@ -49,15 +50,15 @@ func TestSockFailJudge(t *testing.T) {
 		{"overflow by the drop", facts{dropReason: "TCP_LISTEN_OVERFLOW"}, event.VerdictAcceptQueueFull, "", ""},
 		{"dropped", facts{dropReason: "NETFILTER_DROP", dropAt: "nf_hook_slow"}, event.VerdictLocalDrop, "NETFILTER_DROP at nf_hook_slow", ""},
 		{"no route on output", facts{dropReason: "IP_OUTNOROUTES"}, event.VerdictNoRoute, "IP_OUTNOROUTES", ""},
-		{"dead neighbour", facts{errno: unix.EHOSTUNREACH, looked: looked{route: route, neighbor: neighborFact{known: true, state: "FAILED", failed: true}}}, event.VerdictNeighborFailed, "10.0.0.2: FAILED", ""},
-		{"neighbour just asked for", facts{duration: time.Millisecond, looked: looked{neighbor: neighborFact{known: true, state: "INCOMPLETE", trying: true}}}, event.VerdictTimeout, "", ""},
-		{"neighbour asked for long", facts{duration: time.Second, looked: looked{neighbor: neighborFact{known: true, state: "INCOMPLETE", trying: true}}}, event.VerdictNeighborFailed, "INCOMPLETE", ""},
+		{"dead neighbour", facts{errno: unix.EHOSTUNREACH, looked: looked{route: route, neighbor: netlook.Neighbor{Known: true, State: "FAILED", Failed: true}}}, event.VerdictNeighborFailed, "10.0.0.2: FAILED", ""},
+		{"neighbour just asked for", facts{duration: time.Millisecond, looked: looked{neighbor: netlook.Neighbor{Known: true, State: "INCOMPLETE", Trying: true}}}, event.VerdictTimeout, "", ""},
+		{"neighbour asked for long", facts{duration: time.Second, looked: looked{neighbor: netlook.Neighbor{Known: true, State: "INCOMPLETE", Trying: true}}}, event.VerdictNeighborFailed, "INCOMPLETE", ""},
 		{"neighbour by the drop", facts{dropReason: "NEIGH_FAILED"}, event.VerdictNeighborFailed, "NEIGH_FAILED", ""},
 
 		{"no ports", facts{notSent: true, looked: looked{route: route}}, event.VerdictPortsExhausted, "no free local port", "via eth0"},
-		{"no route after the port", facts{notSent: true, looked: looked{route: routeFact{known: true, errno: unix.ENETUNREACH}}}, event.VerdictNoRoute, "ENETUNREACH", ""},
+		{"no route after the port", facts{notSent: true, looked: looked{route: netlook.Route{Known: true, Errno: unix.ENETUNREACH}}}, event.VerdictNoRoute, "ENETUNREACH", ""},
 		{"never sent, not looked", facts{noState: true, notSent: true}, event.VerdictNoRoute, "before anything", ""},
-		{"never sent, prohibited", facts{noState: true, looked: looked{route: routeFact{known: true, errno: unix.EACCES}}}, event.VerdictNoRoute, "prohibit", ""},
+		{"never sent, prohibited", facts{noState: true, looked: looked{route: netlook.Route{Known: true, Errno: unix.EACCES}}}, event.VerdictNoRoute, "prohibit", ""},
 		{"never sent, with a route", facts{noState: true, looked: looked{route: route}}, event.VerdictLocalDrop, "policy", "via eth0"},
 		{"never sent, not permitted", facts{noState: true, errno: unix.EPERM}, event.VerdictLocalDrop, "", ""},
 		{"never sent, no port", facts{noState: true, errno: unix.EADDRNOTAVAIL, looked: looked{route: route}}, event.VerdictPortsExhausted, "no free local port", "via eth0"},
@@ -65,10 +66,10 @@ func TestSockFailJudge(t *testing.T) {
 		{"reset mid-stream", facts{established: true, reset: true, acked: 4, received: 10}, event.VerdictReset, "10 bytes came back", ""},
 		{"reset seen by its error only", facts{established: true, errno: unix.ECONNRESET}, event.VerdictReset, "nothing was sent", ""},
 		{"silent", facts{established: true, acked: 4}, event.VerdictSilent, "acknowledged: 4 bytes", ""},
-		{"silent, accepted", facts{established: true, acked: 4, looked: looked{child: childAccepted, listener: listens(0, 1)}}, event.VerdictSilent, "no byte", "a process has"},
+		{"silent, accepted", facts{established: true, acked: 4, looked: looked{child: netlook.ChildAccepted, listener: listens(0, 1)}}, event.VerdictSilent, "no byte", "a process has"},
 		{"peer closed", facts{established: true, acked: 4, peerClosed: true}, event.VerdictSilent, "the peer closed", ""},
-		{"not accepted", facts{established: true, acked: 4, looked: looked{child: childWaiting, listener: listens(3, 128)}}, event.VerdictNotAccepted, "queue 3/128", ""},
-		{"last ACK ignored", facts{established: true, unacked: 4, looked: looked{child: childHalfOpen, listener: listens(2, 1)}}, event.VerdictAcceptQueueFull, "2/1", ""},
+		{"not accepted", facts{established: true, acked: 4, looked: looked{child: netlook.ChildWaiting, listener: listens(3, 128)}}, event.VerdictNotAccepted, "queue 3/128", ""},
+		{"last ACK ignored", facts{established: true, unacked: 4, looked: looked{child: netlook.ChildHalfOpen, listener: listens(2, 1)}}, event.VerdictAcceptQueueFull, "2/1", ""},
 		{"request lost", facts{established: true, unacked: 4, errno: unix.ETIMEDOUT}, event.VerdictSilent, "not acknowledged: 4 bytes", ""},
 
 		{"too many at once", facts{reset: true, looked: looked{skipped: true}}, event.VerdictRefused, "not looked into", ""},
@@ -257,16 +258,6 @@ func FuzzDecodeSockfail(f *testing.F) {
 			if event.SafeText(text, len(text)) != text {
 				t.Errorf("unsafe text %q", text)
 			}
-		}
-	})
-}
-
-func FuzzParseDiag(f *testing.F) {
-	f.Add(make([]byte, diagMessageLen))
-	f.Add(append(make([]byte, diagMessageLen), 5, 0, diagAttrV6Only, 0, 1))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, ok := parseDiag(b); ok != (len(b) >= diagMessageLen) {
-			t.Errorf("%d bytes: %v", len(b), ok)
 		}
 	})
 }

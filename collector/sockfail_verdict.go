@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netlook"
 )
 
 // facts are all that is known of one failed connection: from the kernel's
@@ -88,15 +89,15 @@ func (j *judgement) neverSent(f *facts) {
 	case f.errno == unix.EADDRNOTAVAIL:
 		j.verdict = event.VerdictPortsExhausted
 		j.evidence.add("no free local port to this destination")
-		j.excluded.add(f.route.text())
-	case f.route.known && f.route.errno != 0:
-		j.evidence.add(f.route.text())
-	case f.route.known:
+		j.excluded.add(f.route.String())
+	case f.route.Known && f.route.Errno != 0:
+		j.evidence.add(f.route.String())
+	case f.route.Known:
 		// There is a way, so something on this node does not let it be taken:
 		// a program on the control group, a security module.
 		j.verdict = event.VerdictLocalDrop
 		j.evidence.add("refused on this node, by a policy of the control group or a security module")
-		j.excluded.add(f.route.text())
+		j.excluded.add(f.route.String())
 	case f.errno == unix.EPERM:
 		j.verdict = event.VerdictLocalDrop
 	}
@@ -104,14 +105,14 @@ func (j *judgement) neverSent(f *facts) {
 
 // unsent: the socket was about to send, and could not.
 func (j *judgement) unsent(f *facts) {
-	if f.route.known && f.route.errno != 0 {
+	if f.route.Known && f.route.Errno != 0 {
 		j.verdict = event.VerdictNoRoute
-		j.evidence.add(f.route.text())
+		j.evidence.add(f.route.String())
 		return
 	}
 	j.verdict = event.VerdictPortsExhausted
 	j.evidence.add("no free local port to this destination: nothing was sent")
-	j.excluded.add(f.route.text())
+	j.excluded.add(f.route.String())
 }
 
 func (j *judgement) refused(f *facts) {
@@ -124,9 +125,9 @@ func (j *judgement) refused(f *facts) {
 		j.verdict = event.VerdictLocalDrop
 		j.evidence.add(f.dropText())
 		j.exclude(f)
-	case f.listener.present:
-		j.evidence.addf("yet there is a listener: %s: it began since, or a firewall answered", f.listener.text())
-	case f.listener.known:
+	case f.listener.Present:
+		j.evidence.addf("yet there is a listener: %s: it began since, or a firewall answered", f.listener.String())
+	case f.listener.Known:
 		j.evidence.addf("no listener on %s", f.dst)
 	}
 }
@@ -134,12 +135,12 @@ func (j *judgement) refused(f *facts) {
 // unanswered: the SYN was sent, and neither SYN-ACK nor reset came.
 func (j *judgement) unanswered(f *facts) {
 	switch {
-	case isNeighborDrop(f.dropReason), f.neighbor.failed, f.neighbor.trying && f.duration >= neighborPatience:
+	case isNeighborDrop(f.dropReason), f.neighbor.Failed, f.neighbor.Trying && f.duration >= neighborPatience:
 		j.verdict = event.VerdictNeighborFailed
 		j.evidence.add(f.neighborText())
 		j.evidence.add(f.dropText())
 		j.evidence.add(f.icmp)
-		j.evidence.add(f.route.text())
+		j.evidence.add(f.route.String())
 		return
 	case f.icmp != "", isICMPErrno(f.errno), isICMPErrno(f.errnoSoft):
 		j.verdict = event.VerdictUnreachable
@@ -154,10 +155,10 @@ func (j *judgement) unanswered(f *facts) {
 			j.evidence.add("the socket was told " + hostfs.ErrnoName(int32(f.errnoSoft)) + ", and went on trying")
 		}
 		j.evidence.add(f.dropText())
-	case f.listener.full(), f.dropReason == "TCP_LISTEN_OVERFLOW", f.listener.present && f.overflows > 0:
+	case f.listener.Full(), f.dropReason == "TCP_LISTEN_OVERFLOW", f.listener.Present && f.overflows > 0:
 		j.verdict = event.VerdictAcceptQueueFull
-		if f.listener.present {
-			j.evidence.addf("accept queue of the listener: %d/%d", f.listener.queue, f.listener.max)
+		if f.listener.Present {
+			j.evidence.addf("accept queue of the listener: %d/%d", f.listener.Queue, f.listener.Max)
 		}
 		j.overflowed(f)
 		j.evidence.add(f.dropText())
@@ -173,11 +174,11 @@ func (j *judgement) unanswered(f *facts) {
 		if f.errno == 0 {
 			j.evidence.addf("the opener gave up after %s", f.duration.Round(time.Millisecond))
 		}
-		if f.listener.known && !f.listener.present {
+		if f.listener.Known && !f.listener.Present {
 			j.evidence.addf("no listener on %s, and no reset either", f.dst)
 		}
-		if f.route.known && f.route.errno != 0 {
-			j.evidence.add(f.route.text())
+		if f.route.Known && f.route.Errno != 0 {
+			j.evidence.add(f.route.String())
 		}
 	}
 	j.exclude(f)
@@ -191,13 +192,13 @@ func (j *judgement) overflowed(f *facts) {
 
 // exclude lists what was looked at and found in order.
 func (j *judgement) exclude(f *facts) {
-	if f.listener.present && j.verdict != event.VerdictAcceptQueueFull {
-		j.excluded.add("listener present: " + f.listener.text())
+	if f.listener.Present && j.verdict != event.VerdictAcceptQueueFull {
+		j.excluded.add("listener present: " + f.listener.String())
 	}
-	if f.route.known && f.route.errno == 0 {
-		j.excluded.add(f.route.text())
+	if f.route.Known && f.route.Errno == 0 {
+		j.excluded.add(f.route.String())
 	}
-	if f.neighbor.known && !f.neighbor.failed && !f.neighbor.trying && f.neighbor.state != "none" {
+	if f.neighbor.Known && !f.neighbor.Failed && !f.neighbor.Trying && f.neighbor.State != "none" {
 		j.excluded.add(f.neighborText())
 	}
 }
@@ -209,18 +210,18 @@ func (j *judgement) broken(f *facts) {
 		j.verdict = event.VerdictReset
 		j.evidence.add("a reset ended the connection")
 		j.traffic(f)
-	case f.unacked > 0 && (f.listener.full() || f.child == childHalfOpen && f.overflows > 0):
+	case f.unacked > 0 && (f.listener.Full() || f.child == netlook.ChildHalfOpen && f.overflows > 0):
 		// The queue filled up during the handshake: the listener ignores our
 		// last ACK, and so our data.
 		j.verdict = event.VerdictAcceptQueueFull
-		j.evidence.addf("accept queue of the listener: %d/%d", f.listener.queue, f.listener.max)
+		j.evidence.addf("accept queue of the listener: %d/%d", f.listener.Queue, f.listener.Max)
 		j.overflowed(f)
 		j.traffic(f)
-	case f.child == childWaiting:
+	case f.child == netlook.ChildWaiting:
 		j.verdict = event.VerdictNotAccepted
 		j.evidence.add("the listener has not accepted the connection")
-		if f.listener.present {
-			j.evidence.add("listener: " + f.listener.text())
+		if f.listener.Present {
+			j.evidence.add("listener: " + f.listener.String())
 		}
 		j.traffic(f)
 	default:
@@ -229,11 +230,11 @@ func (j *judgement) broken(f *facts) {
 		if f.peerClosed {
 			j.evidence.add("the peer closed the connection")
 		}
-		if f.child == childAccepted {
+		if f.child == netlook.ChildAccepted {
 			j.excluded.add("not accepted: a process has the connection")
 		}
-		if f.listener.present {
-			j.excluded.add("listener present: " + f.listener.text())
+		if f.listener.Present {
+			j.excluded.add("listener present: " + f.listener.String())
 		}
 	}
 }
@@ -256,16 +257,14 @@ func (j *judgement) traffic(f *facts) {
 	}
 }
 
-func (l *listenerFact) text() string { return fmt.Sprintf("queue %d/%d", l.queue, l.max) }
-
 func (f *facts) neighborText() string {
 	switch {
-	case !f.neighbor.known:
+	case !f.neighbor.Known:
 		return ""
-	case f.neighbor.address == "":
-		return fmt.Sprintf("neighbor %s: %s", f.route.via, f.neighbor.state)
+	case f.neighbor.Address == "":
+		return fmt.Sprintf("neighbor %s: %s", f.route.Via, f.neighbor.State)
 	}
-	return fmt.Sprintf("neighbor %s: %s, %s", f.route.via, f.neighbor.address, f.neighbor.state)
+	return fmt.Sprintf("neighbor %s: %s, %s", f.route.Via, f.neighbor.Address, f.neighbor.State)
 }
 
 func (f *facts) dropText() string {

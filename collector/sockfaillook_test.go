@@ -1,11 +1,7 @@
 package collector
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,42 +10,11 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// A thread that ends between the two looks at it must not cost the look: any
-// process of the namespace will do.
-func TestSockFailOpenerGone(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to enter a namespace")
-	}
-	own, err := hostfs.New("/").NetNS(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	fs := hostfs.New(t.TempDir())
-	link := fmt.Sprintf("net:[%d]", own)
-	for _, pid := range []string{"7", "9"} {
-		ns := fs.Path("/proc/" + pid + "/ns")
-		if err := errors.Join(os.MkdirAll(ns, 0o755), os.Symlink(link, filepath.Join(ns, "net"))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// The link of 7 can be read, but not opened any more.
-	if err := os.Symlink("/proc/self/ns/net", fs.Path("/proc/9/ns/"+link)); err != nil {
-		t.Fatal(err)
-	}
-	p := newProber(fs)
-	p.namespaces = []hostfs.NetNamespace{{Inode: own, PID: 9}}
-	v, err := p.open(own, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.close()
-}
-
 // A namespace that is as new as the target in it is found at the first failure.
 func TestSockFailNewTarget(t *testing.T) {
 	old := netlab.New(t)
 	a := newSockAgent(t, Target{Port: 1, NetNS: old.Inode})
-	a.s.prober.list(time.Now()) // what is known of namespaces is new, too
+	a.s.prober.namespaces.Look() // what is known of namespaces is new, too
 
 	prober, target := netlab.Pair(t)
 	fillQueue("10.97.31.2:80")(prober, target)
@@ -74,7 +39,7 @@ func TestSockFailLookIsShared(t *testing.T) {
 	began := time.Now()
 	first := question{netns: prober.Inode, dst: netip.MustParseAddrPort("10.97.31.2:80"), started: began}
 	l := p.look(&first)
-	if !l.route.known || !l.listener.present {
+	if !l.route.Known || !l.listener.Present {
 		t.Fatalf("found %+v", l)
 	}
 	for name, c := range map[string]struct {
@@ -123,6 +88,6 @@ func TestSockFailHomeMoved(t *testing.T) {
 		if v == nil || inode != target.Inode {
 			t.Fatalf("found in %d, want %d", inode, target.Inode)
 		}
-		v.close()
+		v.Close()
 	}
 }

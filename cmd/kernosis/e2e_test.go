@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if os.Getenv(growEnv) != "" {
+		grow()
+		return
+	}
 	os.Exit(apiServer.Run(m))
 }
 

@@ -67,9 +67,9 @@ func TestGraphAsText(t *testing.T) {
 	const want = `hung-task: 5 nodes, 4 edges, 2 paths
 
   0  start               → 1
-  1  blocked-stacks      → 2, 3
-  2  check-disk-stalled  → 4            uses 1
-  3  check-lock-holder   end of a path  uses 1
+  1  blocked-stacks      → 2, 3         Collect
+  2  check-disk-stalled  → 4            Check · uses 1
+  3  check-lock-holder   end of a path  Check · uses 1
   4  page-someone        end of a path  Remediate · uses 2
 
 Paths, in the order in which they are tried:
@@ -117,7 +117,7 @@ func TestGraphTellsMistakesWithTheirPlace(t *testing.T) {
 		{[]string{"-f", none}, []string{"kernosis: graph: the files have no OperationSet"}},
 		{[]string{"-f", misspelt}, []string{misspelt + ":8:44: spec.adjacencyList[2].dependencies: "}},
 		{[]string{"-f", broken, "-o", "png"}, []string{`kernosis: output "png": want one of text, mermaid, dot, svg`}},
-		{nil, []string{"kernosis: graph: want a file: -f set.yaml"}},
+		{nil, []string{"kernosis: graph: want a file (-f set.yaml), or --shipped with one of "}},
 		{[]string{"-f", filepath.Join(t.TempDir(), "missing.yaml")}, []string{"no such file"}},
 	} {
 		code, out, errs := graphCommand(t, "", c.args...)

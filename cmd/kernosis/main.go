@@ -34,6 +34,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // the work was tried and did not succeed
 	exitInput  = 2 // bad usage, configuration, rules
+	exitOpen   = 3 // the work has no outcome: it was interrupted, waits, or can't tell
 )
 
 // exitError carries an exit code other than exitInput through cobra.
@@ -73,7 +74,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newRun(), newAgentCommand(), newController(), newConfig(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newGraph(), newInject(),
+	root.AddCommand(newRun(), newAgentCommand(), newController(), newConfig(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newGraph(), newDiagnose(), newInject(),
 		newConvert(), newDemo(), newVersion(), newHealthChecker(), newLogCounter())
 	return root
 }

@@ -96,6 +96,53 @@ func (f FS) CgroupCPU(l CgroupLayout, path string) (c CgroupCPU, err error) {
 	return c, nil
 }
 
+// CgroupCPULimit is how much CPU time a cgroup may use in each period; Quota 0: no
+// limit.
+type CgroupCPULimit struct {
+	Quota, Period time.Duration
+}
+
+// CgroupCPULimit reads the limit of the cpu cgroup at path itself; those above it have
+// their own.
+func (f FS) CgroupCPULimit(l CgroupLayout, path string) (c CgroupCPULimit, err error) {
+	dir, v1, err := l.dir("cpu", path)
+	if err != nil {
+		return c, err
+	}
+	var file, quota, period string
+	if v1 {
+		file = dir + "/cpu.cfs_quota_us"
+		if quota, err = f.readValue(file); err == nil {
+			period, err = f.readValue(dir + "/cpu.cfs_period_us")
+		}
+	} else {
+		file = dir + "/cpu.max"
+		var s string
+		s, err = f.readValue(file)
+		if errors.Is(err, fs.ErrNotExist) && f.exists(dir+"/cgroup.procs") {
+			return c, nil // the root, or the controller is not on here
+		}
+		quota, period, _ = strings.Cut(s, " ")
+	}
+	if err != nil {
+		return c, err
+	}
+	p, err := strconv.ParseUint(period, 10, 32)
+	if err != nil {
+		return c, fmt.Errorf("parse %s: period: %w", file, err)
+	}
+	c.Period = time.Duration(p) * time.Microsecond
+	if quota == "max" || quota == "-1" {
+		return c, nil
+	}
+	q, err := strconv.ParseUint(quota, 10, 53) // in microseconds it fits a Duration
+	if err != nil {
+		return CgroupCPULimit{}, fmt.Errorf("parse %s: quota: %w", file, err)
+	}
+	c.Quota = time.Duration(q) * time.Microsecond
+	return c, nil
+}
+
 // readKeyed reads a file of "key value" lines.
 func (f FS) readKeyed(p string, into map[string]*uint64) error {
 	s, err := f.read(p, smallFile)

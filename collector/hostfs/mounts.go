@@ -29,6 +29,7 @@ const (
 // Mount is one line of mountinfo. Path and Source are the kernel's own bytes,
 // fit to be opened but not to be shown.
 type Mount struct {
+	ID            int    // of the mount, unique among those there are
 	Major, Minor  uint32 // st_dev of its files: anonymous (0:N) for btrfs, overlay, tmpfs …
 	Root          string // directory of the filesystem that is mounted: not "/" for bind mounts
 	Path          string
@@ -62,7 +63,7 @@ func parseMounts(r io.Reader) ([]Mount, error) {
 	mounts := make([]Mount, 0, len(infos))
 	for _, m := range infos {
 		mount := Mount{
-			Major: uint32(m.Major), Minor: uint32(m.Minor),
+			ID: m.ID, Major: uint32(m.Major), Minor: uint32(m.Minor),
 			Root: m.Root, Path: m.Mountpoint, FSType: m.FSType, Source: m.Source,
 			MountReadOnly: hasOption(m.Options, "ro"),
 			SuperOptions:  m.VFSOptions,

@@ -1,7 +1,9 @@
 package hostfs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 )
@@ -29,24 +31,105 @@ func (f FS) ListenStats(pid int) (ListenStats, error) {
 	return ListenStats{Overflows: m[0], Drops: m[1]}, nil
 }
 
+// NetCounters reads the counters of the network namespace of a process, by group and
+// name ("TcpExt.ListenDrops"), from what /proc has of IPv4, TCP, UDP and ICMP, and of
+// IPv6 ("Ip6.InDiscards"). Which there are depends on the kernel. Gauges that are negative are left out.
+func (f FS) NetCounters(pid int) (map[string]uint64, error) {
+	out := map[string]uint64{}
+	for _, file := range []string{"net/netstat", "net/snmp"} {
+		s, err := f.read(procPath(pid, file), maxNetstat)
+		if err != nil {
+			return nil, err
+		}
+		if err := parseNetCounters(s, out); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	// Without IPv6 there is none.
+	s, err := f.read(procPath(pid, "net/snmp6"), maxNetstat)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, parseSNMP6(s, out)
+}
+
+func parseNetCounters(s string, into map[string]uint64) error {
+	return netstatGroups(s, func(group string, keys, values []string) error {
+		for i, key := range keys {
+			n, err := strconv.ParseInt(values[i], 10, 64)
+			if err == nil && n < 0 {
+				continue // Tcp.MaxConn: no limit
+			}
+			u, err := strconv.ParseUint(values[i], 10, 64)
+			if err != nil {
+				return fmt.Errorf("%s.%s: %w", group, key, err)
+			}
+			into[group+"."+key] = u
+		}
+		return nil
+	})
+}
+
+// parseSNMP6 reads lines "Ip6InDiscards   12".
+func parseSNMP6(s string, into map[string]uint64) error {
+	for line := range strings.Lines(s) {
+		f := strings.Fields(line)
+		if len(f) != 2 {
+			return fmt.Errorf("net/snmp6: %w", errSyntax)
+		}
+		group, name, ok := strings.Cut(f[0], "6")
+		if !ok || name == "" {
+			continue
+		}
+		n, err := strconv.ParseUint(f[1], 10, 64)
+		if err != nil {
+			return fmt.Errorf("net/snmp6: %s: %w", f[0], err)
+		}
+		into[group+"6."+name] = n
+	}
+	return nil
+}
+
+// netstatGroups calls fn for each pair of lines "Group: Name…" and "Group: value…", the
+// form of /proc/net/netstat and /proc/net/snmp.
+func netstatGroups(s string, fn func(group string, keys, values []string) error) error {
+	var group string
+	var keys []string
+	for line := range strings.Lines(s) {
+		name, rest, ok := strings.Cut(line, ":")
+		switch fields := strings.Fields(rest); {
+		case !ok:
+			return fmt.Errorf("netstat: %w", errSyntax)
+		case keys == nil:
+			group, keys = name, fields
+		case name != group || len(fields) != len(keys):
+			return fmt.Errorf("netstat: %s: %w", group, errSyntax)
+		default:
+			if err := fn(group, keys, fields); err != nil {
+				return err
+			}
+			keys = nil
+		}
+	}
+	return nil
+}
+
 // parseNetstat reads counters of one group from the text of /proc/net/netstat
 // or /proc/net/snmp: pairs of lines "Group: Name…" and "Group: value…".
 func parseNetstat(s, group string, names ...string) ([]uint64, error) {
-	var header, values string
-	for line := range strings.Lines(s) {
-		rest, ok := strings.CutPrefix(line, group+":")
-		if !ok {
-			continue
+	var keys, nums []string
+	if err := netstatGroups(s, func(g string, k, v []string) error {
+		if g == group {
+			keys, nums = k, v
 		}
-		if header == "" {
-			header = rest
-			continue
-		}
-		values = rest
-		break
+		return nil
+	}); err != nil {
+		return nil, err
 	}
-	keys, nums := strings.Fields(header), strings.Fields(values)
-	if len(keys) == 0 || len(keys) != len(nums) {
+	if len(keys) == 0 {
 		return nil, fmt.Errorf("netstat: %s: %w", group, errSyntax)
 	}
 	out := make([]uint64, len(names))

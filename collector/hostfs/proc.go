@@ -32,6 +32,7 @@ type Stat struct {
 	State     byte   // R, S, D, Z …
 	PPID      uint32
 	StartTime time.Duration // since boot, in steps of 10 ms
+	CPU       int           // it runs or has last run on; -1: not told
 }
 
 // ParseStat reads the text of /proc/PID/stat. A comm may hold spaces,
@@ -58,12 +59,19 @@ func ParseStat(s string) (Stat, error) {
 	if err != nil || ticks > uint64(1<<63-1)/(uint64(time.Second)/userHZ) {
 		return Stat{}, fmt.Errorf("stat: start time: %w", errSyntax)
 	}
+	cpu := -1
+	if len(fields) > 39-3 { // since v2.2.8
+		if n, err := strconv.ParseUint(fields[39-3], 10, 16); err == nil {
+			cpu = int(n)
+		}
+	}
 	return Stat{
 		PID:       uint32(pid),
 		Comm:      s[open+1 : end],
 		State:     fields[0][0],
 		PPID:      uint32(ppid),
 		StartTime: time.Duration(ticks) * (time.Second / userHZ),
+		CPU:       cpu,
 	}, nil
 }
 

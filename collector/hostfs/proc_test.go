@@ -15,7 +15,7 @@ const statTail = " S 1 2 3 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0"
 func TestParseStat(t *testing.T) {
 	for _, comm := range []string{"sh", "", "a b", "(sd-pam)", ") R 1 (", "x\ny", "\x1b[0m", "\xff"} {
 		got, err := ParseStat("42 (" + comm + ")" + statTail + "\n")
-		want := Stat{PID: 42, Comm: comm, State: 'S', PPID: 1, StartTime: 2500 * time.Millisecond}
+		want := Stat{PID: 42, Comm: comm, State: 'S', PPID: 1, StartTime: 2500 * time.Millisecond, CPU: -1}
 		if err != nil || got != want {
 			t.Errorf("comm %q: %+v, %v", comm, got, err)
 		}

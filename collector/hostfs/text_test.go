@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseNetstat(t *testing.T) {
@@ -23,6 +24,86 @@ func TestParseNetstat(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+}
+
+func TestCgroupCPULimit(t *testing.T) {
+	f := New(t.TempDir())
+	put := func(p, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(f.Path(p)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, f, p, text)
+	}
+	v1 := CgroupLayout{Controllers: map[string]string{"cpu": "/v1"}}
+	v2 := CgroupLayout{Unified: "/v2"}
+	put("/v1/a/cpu.cfs_quota_us", "20000\n")
+	put("/v1/a/cpu.cfs_period_us", "100000\n")
+	put("/v1/b/cpu.cfs_quota_us", "-1\n")
+	put("/v1/b/cpu.cfs_period_us", "100000\n")
+	put("/v2/a/cpu.max", "20000 100000\n")
+	put("/v2/b/cpu.max", "max 100000\n")
+	put("/v2/c/cgroup.procs", "")
+	put("/v2/d/cpu.max", "20000\n")
+	put("/v2/e/cpu.max", "x 100000\n")
+	const period = 100 * time.Millisecond
+	for _, c := range []struct {
+		l    CgroupLayout
+		path string
+		want CgroupCPULimit
+		ok   bool
+	}{
+		{v1, "/a", CgroupCPULimit{20 * time.Millisecond, period}, true},
+		{v1, "/b", CgroupCPULimit{0, period}, true},
+		{v1, "/none", CgroupCPULimit{}, false},
+		{v2, "/a", CgroupCPULimit{20 * time.Millisecond, period}, true},
+		{v2, "/b", CgroupCPULimit{0, period}, true},
+		{v2, "/c", CgroupCPULimit{}, true},
+		{v2, "/d", CgroupCPULimit{}, false},
+		{v2, "/e", CgroupCPULimit{}, false},
+		{v2, "/../a", CgroupCPULimit{}, false},
+	} {
+		got, err := f.CgroupCPULimit(c.l, c.path)
+		if (err == nil) != c.ok || c.ok && got != c.want {
+			t.Errorf("%v %s: %+v, %v", c.l, c.path, got, err)
+		}
+	}
+}
+
+func TestNetCounters(t *testing.T) {
+	f := New(t.TempDir())
+	write := func(name, text string) {
+		t.Helper()
+		p := f.Path("/proc/7/net/" + name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("netstat", "TcpExt: A B\nTcpExt: 1 18446744073709551615\nIpExt: A\nIpExt: 3\n")
+	write("snmp", "Tcp: MaxConn InSegs\nTcp: -1 5\n")
+	got, err := f.NetCounters(7)
+	if err != nil || len(got) != 4 || got["TcpExt.B"] != 1<<64-1 || got["IpExt.A"] != 3 || got["Tcp.InSegs"] != 5 {
+		t.Errorf("%v, %v", got, err)
+	}
+	write("snmp6", "Ip6InDiscards   \t2\nUdpLite6InErrors 4\n")
+	if got, err = f.NetCounters(7); err != nil || got["Ip6.InDiscards"] != 2 || got["UdpLite6.InErrors"] != 4 {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"Tcp: A\nUdp: 1\n", "Tcp: A\nTcp: 1 2\n", "Tcp: A\nTcp: x\n", "none\n"} {
+		write("snmp", bad)
+		if got, err := f.NetCounters(7); err == nil {
+			t.Errorf("%q: %v", bad, got)
+		}
+	}
+}
+
+func FuzzNetCounters(f *testing.F) {
+	f.Add("TcpExt: A B\nTcpExt: 1 2\n")
+	f.Fuzz(func(_ *testing.T, s string) {
+		into := map[string]uint64{}
+		_ = parseNetCounters(s, into)
+		_ = parseSNMP6(s, into)
+	})
 }
 
 func FuzzParseNetstat(f *testing.F) {

@@ -469,3 +469,32 @@ func TestMinFree(t *testing.T) {
 	}
 	_ = w.Close()
 }
+
+func BenchmarkWrite(b *testing.B) {
+	s, err := Open(Config{Dir: b.TempDir()}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	block := make([]byte, 64<<10)
+	b.SetBytes(16 << 20)
+	for i := 0; b.Loop(); i++ {
+		r, err := s.Begin(strconv.Itoa(i))
+		if err != nil {
+			b.Fatal(err)
+		}
+		w, err := r.Create("a")
+		if err != nil {
+			b.Fatal(err)
+		}
+		for range 16 << 20 / len(block) {
+			if _, err := w.Write(block); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			b.Fatal(err)
+		}
+		r.End()
+	}
+}

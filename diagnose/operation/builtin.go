@@ -45,7 +45,8 @@ type Result struct {
 // Call is one run of an operation.
 type Call struct {
 	// Parameters has all that the built-in declares, checked, defaults filled in: see
-	// [Builtin.Fill]. For a web server or script it has all there is: see [Merge].
+	// [Builtin.Fill]. For a web server or script, which declare nothing, it has all inputs:
+	// of each name the first of parameters and results of dependences.
 	Parameters Values
 	Artifacts  Artifacts
 	Log        *slog.Logger

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -48,15 +49,14 @@ func refusedAddress(a netip.Addr, linkLocal bool) string {
 	if a.IsLinkLocalUnicast() {
 		return a.String() + " is link-local, as the metadata services of clouds are"
 	}
-	for _, metadata := range []netip.Addr{
+	metadata := []netip.Addr{
 		netip.AddrFrom4([4]byte{100, 100, 100, 200}),                                       // Alibaba Cloud
 		netip.AddrFrom4([4]byte{192, 0, 0, 192}),                                           // Oracle Cloud
 		netip.AddrFrom4([4]byte{168, 63, 129, 16}),                                         // Azure's wire server
 		netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x00, 2: 0x0e, 3: 0xc2, 14: 0x02, 15: 0x54}), // Amazon EC2
-	} {
-		if a == metadata {
-			return a.String() + " is a metadata service"
-		}
+	}
+	if slices.Contains(metadata, a) {
+		return a.String() + " is a metadata service"
 	}
 	return ""
 }

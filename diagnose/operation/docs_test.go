@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -50,7 +49,7 @@ func document(all []Builtin) string {
 		if len(o.Parameters) > 0 {
 			b.WriteString("\n| parameter | | |\n|---|---|---|\n")
 			for _, p := range o.Parameters {
-				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.Name, cell(form(p)), cell(p.Doc))
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.Name, cell(p.Form()), cell(p.Doc))
 			}
 		}
 		if len(o.Results) > 0 {
@@ -71,50 +70,3 @@ func yes(b bool) string {
 }
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
-
-// form says what a parameter must be.
-func form(p Parameter) string {
-	text := string(p.Kind)
-	switch p.Kind {
-	case Enum:
-		text = strings.Join(p.Values, ", ")
-	case Integer:
-		text += bounds(p, decimal)
-	case Duration:
-		text += bounds(p, func(n int64) string { return shortDuration(time.Duration(n)) })
-	case Bytes:
-		text += bounds(p, byteText)
-	case String:
-		text += bounds(p, func(n int64) string { return decimal(n) + " bytes" })
-	}
-	switch {
-	case p.Required:
-		text += "; required"
-	case p.Default != "":
-		text += "; default " + p.Default
-	}
-	return text
-}
-
-func bounds(p Parameter, text func(int64) string) string {
-	switch {
-	case p.Min > 0 && p.Max > 0:
-		return " from " + text(p.Min) + " to " + text(p.Max)
-	case p.Max > 0:
-		return ", at most " + text(p.Max)
-	case p.Min > 0:
-		return ", at least " + text(p.Min)
-	}
-	return ""
-}
-
-// shortDuration leaves zeros at the end out: 1m, and not 1m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-len(zero)+1]
-		}
-	}
-	return s
-}

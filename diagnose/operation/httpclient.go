@@ -24,43 +24,41 @@ const (
 	maxPEM = 4 << 20
 )
 
-// TLS is how a server is verified, and how the agent shows who it is. Files are read at
-// each run, so that renewed ones are taken. It can't be turned off.
+// TLS is how a server is verified, and how the agent shows who it is. It can't be turned
+// off.
 type TLS struct {
-	CAFile     string // certificates (PEM) that servers are verified with; "": the system's
-	CertFile   string // the agent's own certificate (PEM), with KeyFile; "": none
-	KeyFile    string
+	CA         []byte // certificates (PEM) that servers are verified with; none: the system's
+	Cert, Key  []byte // the agent's own certificate (PEM); none: it shows none
 	ServerName string // name that the server's certificate must have; "": the address
 }
 
-// config returns what crypto/tls takes.
-func (t TLS) config() (*tls.Config, error) {
+// isZero tells whether nothing is set.
+func (t *TLS) isZero() bool {
+	return len(t.CA) == 0 && len(t.Cert) == 0 && len(t.Key) == 0 && t.ServerName == ""
+}
+
+// Check returns what is wrong with it, as far as can be told without a server.
+func (t *TLS) Check() error {
+	_, err := t.config()
+	return err
+}
+
+// config returns what crypto/tls takes. Errors repeat nothing of keys.
+func (t *TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		pem, err := readBounded(t.CAFile, maxPEM)
-		if err != nil {
-			return nil, fmt.Errorf("certificate authorities: %w", err)
-		}
+	if len(t.CA) > 0 {
 		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("certificate authorities: %s has no certificate", t.CAFile)
+		if !c.RootCAs.AppendCertsFromPEM(t.CA) {
+			return nil, errors.New("certificate authorities: no certificate in PEM")
 		}
 	}
 	switch {
-	case (t.CertFile == "") != (t.KeyFile == ""):
+	case (len(t.Cert) == 0) != (len(t.Key) == 0):
 		return nil, errors.New("client certificate: certificate and key go together")
-	case t.CertFile != "":
-		cert, err := readBounded(t.CertFile, maxPEM)
+	case len(t.Cert) > 0:
+		pair, err := tls.X509KeyPair(t.Cert, t.Key)
 		if err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
-		}
-		key, err := readBounded(t.KeyFile, maxPEM)
-		if err != nil {
-			return nil, fmt.Errorf("client certificate: %w", err)
-		}
-		pair, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("client certificate %s: %w", t.CertFile, err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

@@ -28,7 +28,7 @@ const maxAnswer = 1 << 20
 type HTTPServer struct {
 	Scheme  string // http or https; "": http, as in KubeDiag
 	Address string // IP address or DNS name
-	Port    int
+	Port    int    // 0: 80 or 443, as the scheme has it
 	Path    string // with its query, if it has one; "": /
 	TLS     TLS
 	// AllowLinkLocal lets it talk to link-local addresses, where metadata services of
@@ -50,8 +50,17 @@ func (h *HTTPServer) URL() (*url.URL, error) {
 	} else if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(h.Address, ".")))) > 0 {
 		wrong = append(wrong, "address "+quoted(h.Address)+" is neither an IP address nor a DNS name")
 	}
-	if h.Port < 1 || h.Port > 65535 {
-		wrong = append(wrong, fmt.Sprintf("port %d is not from 1 to 65535", h.Port))
+	port := h.Port
+	switch {
+	case port == 0 && scheme == "https":
+		port = 443
+	case port == 0:
+		port = 80
+	case port < 0 || port > 65535:
+		wrong = append(wrong, fmt.Sprintf("port %d is not from 1 to 65535", port))
+	}
+	if scheme != "https" && !h.TLS.isZero() {
+		wrong = append(wrong, "certificates and server name need the scheme https")
 	}
 	path := cmp.Or(h.Path, "/")
 	u, err := url.ParseRequestURI(path)
@@ -61,7 +70,7 @@ func (h *HTTPServer) URL() (*url.URL, error) {
 	if len(wrong) > 0 {
 		return nil, fmt.Errorf("httpServer: %s", strings.Join(wrong, "; "))
 	}
-	u.Scheme, u.Host = scheme, net.JoinHostPort(h.Address, strconv.Itoa(h.Port))
+	u.Scheme, u.Host = scheme, net.JoinHostPort(h.Address, strconv.Itoa(port))
 	return u, nil
 }
 

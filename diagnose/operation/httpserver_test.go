@@ -242,7 +242,7 @@ func TestHTTPServerSlowAnswers(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			_, err = serverOf(t, ln.Addr().String()).Run(ctx, &Call{})
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no whole answer in time") || time.Since(began) > patience/2 {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no whole answer in time") || time.Since(began) > longest/2 {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
 			_ = ln.Close()
@@ -273,6 +273,9 @@ func TestHTTPServerURL(t *testing.T) {
 		{HTTPServer{Address: "10.0.0.1", Port: 80}, "http://10.0.0.1:80/"},
 		{HTTPServer{Scheme: "https", Address: "fd00::1", Port: 1, Path: "/a?b=c"}, "https://[fd00::1]:1/a?b=c"},
 		{HTTPServer{Address: "Svc.ns.svc.", Port: 80, Path: "//evil.example/x"}, "http://Svc.ns.svc.:80//evil.example/x"},
+		{HTTPServer{Address: "a"}, "http://a:80/"},
+		{HTTPServer{Scheme: "https", Address: "a"}, "https://a:443/"},
+		{HTTPServer{Address: "a", TLS: TLS{ServerName: "b"}}, "httpServer: certificates and server name need the scheme https"},
 		{HTTPServer{Scheme: "file", Address: "a b", Path: "x", Port: -1}, `httpServer: scheme "file" is neither http nor https; ` +
 			`address "a b" is neither an IP address nor a DNS name; port -1 is not from 1 to 65535; path "x" is none as /a/b`},
 		{HTTPServer{Address: "a:80@evil", Port: 80}, `httpServer: address "a:80@evil" is neither an IP address nor a DNS name`},
@@ -284,9 +287,8 @@ func TestHTTPServerURL(t *testing.T) {
 		{HTTPServer{Address: "169.254.169.254", Port: 80, AllowLinkLocal: true}, "http://169.254.169.254:80/"},
 		{HTTPServer{Address: "0.0.0.0", Port: 80, AllowLinkLocal: true}, "httpServer: address: 0.0.0.0 is no address of a host"},
 	} {
-		got := ""
-		u, err := tt.h.URL()
-		if err != nil {
+		var got string
+		if u, err := tt.h.URL(); err != nil {
 			got = err.Error()
 		} else {
 			got = u.String()

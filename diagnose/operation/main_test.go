@@ -1,149 +1,19 @@
 package operation
 
 import (
-	"bytes"
-	"fmt"
-	"io"
-	"log/slog"
-	"net"
 	"os"
-	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"go.uber.org/goleak"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 )
 
-// patience is how long anything may take on a busy machine.
-const patience = 60 * time.Second
-
-// TestMain runs the tests, or is one of the programs that they run.
+// The children of real faults are this binary run again.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "test-program" {
-		os.Exit(testProgram(os.Args[2], os.Args[3:]))
+	switch {
+	case inject.RunChild(os.Args):
+	case os.Getenv(growerEnv) != "":
+		grow()
+	default:
+		os.Exit(leakChecked(m))
 	}
-	before := openFiles()
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-		if after := openFiles(); after > before {
-			fmt.Fprintf(os.Stderr, "leaked file descriptors: %d before, %d after\n", before, after)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-func openFiles() int {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	n := 0
-	for _, e := range entries {
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") && !strings.HasPrefix(target, "anon_inode:[pidfd") {
-			n++
-		}
-	}
-	return n
-}
-
-// memory keeps artifacts for a test.
-type memory struct {
-	mu    sync.Mutex
-	files map[string]string
-	err   error // of each Create
-}
-
-func (m *memory) Create(name string) (io.WriteCloser, error) {
-	if m.err != nil {
-		return nil, m.err
-	}
-	return &memoryFile{to: m, name: name}, nil
-}
-
-type memoryFile struct {
-	bytes.Buffer
-	to   *memory
-	name string
-}
-
-func (f *memoryFile) Close() error {
-	f.to.mu.Lock()
-	defer f.to.mu.Unlock()
-	if f.to.files == nil {
-		f.to.files = map[string]string{}
-	}
-	f.to.files[f.name] = f.String()
-	return nil
-}
-
-// newCall returns a call whose artifacts and log can be looked at.
-func newCall(parameters Values) (*Call, *memory, *bytes.Buffer) {
-	var log bytes.Buffer
-	kept := &memory{}
-	return &Call{Parameters: parameters, Artifacts: kept, Log: slog.New(slog.NewTextHandler(&log, nil))}, kept, &log
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// runBuiltin fills in the parameters and runs the built-in.
-func runBuiltin(t *testing.T, b Builtin, parameters map[string]string) (Output, *memory, error) {
-	t.Helper()
-	values, err := b.Fill(parameters)
-	if err != nil {
-		t.Fatal(err)
-	}
-	call, kept, _ := newCall(values)
-	out, err := b.Do(t.Context(), call)
-	return out, kept, err
-}
-
-// testProgram is a program that shell can't be.
-func testProgram(string, []string) int { return 3 }
-
-// silent listens on a unix socket, answers the first bytes with text, and then takes all
-// and says nothing.
-func silent(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	t.Cleanup(func() { _ = ln.Close(); all.Wait() })
-	all.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer c.Close()
-				if _, err := c.Read(make([]byte, 1024)); err == nil {
-					_, _ = io.WriteString(c, text)
-					_, _ = io.Copy(io.Discard, c)
-				}
-			})
-		}
-	})
 }

@@ -55,21 +55,6 @@ type Parameter struct {
 // Values are parameters by name, as text.
 type Values map[string]string
 
-// Merge returns what the sources say together: of each key the first source that has
-// it with a text that isn't empty. Operations of web servers and scripts take it, which
-// declare nothing.
-func Merge(sources ...map[string]string) Values {
-	all := Values{}
-	for _, s := range sources {
-		for k, v := range s {
-			if all[k] == "" {
-				all[k] = v
-			}
-		}
-	}
-	return all
-}
-
 // Fill returns the values for a call: of each declared parameter, the first of the given
 // sources that has it, else its default. An empty text is as none: whoever fills in a
 // fact that isn't known need not leave it out. All that is wrong is told, each with its

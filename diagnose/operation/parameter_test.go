@@ -96,13 +96,6 @@ func TestFill(t *testing.T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
-	got := Merge(map[string]string{"a": "1", "b": ""}, nil, map[string]string{"a": "2", "b": "3", "c": ""})
-	if !maps.Equal(got, Values{"a": "1", "b": "3", "c": ""}) {
-		t.Errorf("%v", got)
-	}
-}
-
 // FuzzCheckParameter: what is accepted has the value it says; what is not is told in a
 // bounded line.
 func FuzzCheckParameter(f *testing.F) {

@@ -119,8 +119,12 @@ func TestPprofRefuses(t *testing.T) {
 	}{
 		{"other", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>\x1b") }, `the answer is no such profile: it begins with "<html>\x1b"`},
 		{"empty", func(http.ResponseWriter, *http.Request) {}, `the answer is no such profile: it begins with ""`},
-		{"busy", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "cpu profiling already in use", 500) }, "status 500 Internal Server Error: cpu profiling already in use"},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://169.254.169.254/", 302) }, "redirects are not followed"},
+		{"busy", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "cpu profiling already in use", http.StatusInternalServerError)
+		}, "status 500 Internal Server Error: cpu profiling already in use"},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
+		}, "redirects are not followed"},
 		{"encoded", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Encoding", "gzip") }, "which was not asked for"},
 		{"cut", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")

@@ -15,8 +15,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,21 +22,20 @@ import (
 
 // authority signs certificates for a test.
 type authority struct {
-	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	file string
+	pem  []byte
 }
 
 func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
-	a := &authority{dir: t.TempDir()}
-	a.file, _ = a.sign(t, name, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a := &authority{}
+	a.pem, _ = a.sign(t, name, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	return a
 }
 
-// sign makes a certificate and its key, as files.
-func (a *authority) sign(t *testing.T, name string, template *x509.Certificate) (certFile, keyFile string) {
+// sign makes a certificate and its key, as PEM.
+func (a *authority) sign(t *testing.T, name string, template *x509.Certificate) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -67,20 +64,14 @@ func (a *authority) sign(t *testing.T, name string, template *x509.Certificate) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	certFile, keyFile = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "EC PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})
 }
 
 // server starts a server with this certificate; who asks it needs one of clients.
 func (a *authority) server(t *testing.T, template *x509.Certificate, clients *authority) *HTTPServer {
 	t.Helper()
 	cert, key := a.sign(t, "server", template)
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,15 +104,11 @@ func TestTLS(t *testing.T) {
 	named.IPAddresses, named.DNSNames = nil, []string{"processor.example"}
 	expired := loopback()
 	expired.NotBefore, expired.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
-	client := func(a *authority) (string, string) {
+	client := func(a *authority) (cert, key []byte) {
 		return a.sign(t, "agent", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
 	cert, key := client(ours)
 	otherCert, otherKey := client(theirs)
-	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, tt := range []struct {
 		name     string
 		template *x509.Certificate
@@ -129,20 +116,19 @@ func TestTLS(t *testing.T) {
 		tls      TLS
 		want     string // of the error, or of who asks
 	}{
-		{"own authority", loopback(), nil, TLS{CAFile: ours.file}, ""},
+		{"own authority", loopback(), nil, TLS{CA: ours.pem}, ""},
 		{"system's authorities", loopback(), nil, TLS{}, "certificate signed by unknown authority"},
-		{"other authority", loopback(), nil, TLS{CAFile: theirs.file}, "certificate signed by unknown authority"},
-		{"other name", named, nil, TLS{CAFile: ours.file}, "doesn't contain any IP SANs"},
-		{"server name", named, nil, TLS{CAFile: ours.file, ServerName: "processor.example"}, ""},
-		{"wrong server name", named, nil, TLS{CAFile: ours.file, ServerName: "other.example"}, "certificate is valid for processor.example, not other.example"},
-		{"expired", expired, nil, TLS{CAFile: ours.file}, "certificate has expired"},
-		{"client certificate", loopback(), ours, TLS{CAFile: ours.file, CertFile: cert, KeyFile: key}, "who=agent"},
-		{"no client certificate", loopback(), ours, TLS{CAFile: ours.file}, "certificate required"},
-		{"other client certificate", loopback(), ours, TLS{CAFile: ours.file, CertFile: otherCert, KeyFile: otherKey}, "remote error: tls"},
-		{"key alone", loopback(), ours, TLS{CAFile: ours.file, KeyFile: key}, "certificate and key go together"},
-		{"key of another", loopback(), ours, TLS{CAFile: ours.file, CertFile: cert, KeyFile: otherKey}, "private key does not match public key"},
-		{"no file", loopback(), nil, TLS{CAFile: "/no/such"}, "certificate authorities: open /no/such: no such file"},
-		{"no certificates", loopback(), nil, TLS{CAFile: empty}, "has no certificate"},
+		{"other authority", loopback(), nil, TLS{CA: theirs.pem}, "certificate signed by unknown authority"},
+		{"other name", named, nil, TLS{CA: ours.pem}, "doesn't contain any IP SANs"},
+		{"server name", named, nil, TLS{CA: ours.pem, ServerName: "processor.example"}, ""},
+		{"wrong server name", named, nil, TLS{CA: ours.pem, ServerName: "other.example"}, "certificate is valid for processor.example, not other.example"},
+		{"expired", expired, nil, TLS{CA: ours.pem}, "certificate has expired"},
+		{"client certificate", loopback(), ours, TLS{CA: ours.pem, Cert: cert, Key: key}, "who=agent"},
+		{"no client certificate", loopback(), ours, TLS{CA: ours.pem}, "certificate required"},
+		{"other client certificate", loopback(), ours, TLS{CA: ours.pem, Cert: otherCert, Key: otherKey}, "remote error: tls"},
+		{"key alone", loopback(), ours, TLS{CA: ours.pem, Key: key}, "certificate and key go together"},
+		{"key of another", loopback(), ours, TLS{CA: ours.pem, Cert: cert, Key: otherKey}, "private key does not match public key"},
+		{"no certificates", loopback(), nil, TLS{CA: []byte("no certificate")}, "no certificate in PEM"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := ours.server(t, tt.template, tt.clients)

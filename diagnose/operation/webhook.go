@@ -66,7 +66,13 @@ func webhook(ctx context.Context, p Values, facts map[string]string) (Output, er
 		return Output{}, errors.New("url is none as https://host/path")
 	}
 	where := u.Scheme + "://" + u.Host // paths of webhooks are secrets
-	client, err := newHTTPClient(TLS{CAFile: p["caFile"]}, false)
+	var verify TLS
+	if p["caFile"] != "" {
+		if verify.CA, err = readBounded(p["caFile"], maxPEM); err != nil {
+			return Output{}, fmt.Errorf("certificate authorities: %w", err)
+		}
+	}
+	client, err := newHTTPClient(verify, false)
 	if err != nil {
 		return Output{}, err
 	}

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +60,14 @@ func TestWebhookVerifies(t *testing.T) {
 	ours := newAuthority(t, "ours")
 	h := ours.server(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, nil)
 	url := fmt.Sprintf("https://%s:%d/", h.Address, h.Port)
-	if _, _, err := runBuiltin(t, Webhook(Host{}), map[string]string{"url": url, "caFile": ours.file}); err != nil {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, ours.pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := runBuiltin(t, Webhook(Host{}), map[string]string{"url": url, "caFile": file}); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := runBuiltin(t, Webhook(Host{}), map[string]string{"url": url, "caFile": "/no/such"}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 	if _, _, err := runBuiltin(t, Webhook(Host{}), map[string]string{"url": url}); err == nil || !strings.Contains(err.Error(), "unknown authority") {

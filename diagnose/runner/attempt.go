@@ -141,7 +141,7 @@ func (e *execution) inputs(id int) *Inputs {
 	node := e.d.Graph.Node(id)
 	in := &Inputs{
 		Parameters: map[string]string{}, Results: map[string]string{},
-		Artifacts: e.r.c.Artifacts(e.d.ID, id),
+		Artifacts: e.artifacts.Of(id),
 		Log:       e.log.With("id", id, "operation", node.Operation),
 	}
 	maps.Copy(in.Parameters, e.d.Parameters)
@@ -156,6 +156,8 @@ func (e *execution) inputs(id int) *Inputs {
 // noArtifacts takes nothing.
 type noArtifacts struct{}
 
+func (n noArtifacts) Of(int) operation.Artifacts { return n }
+func (noArtifacts) End()                         {}
 func (noArtifacts) Create(string) (io.WriteCloser, error) {
 	return nil, operation.ErrArtifactBudget
 }

@@ -23,8 +23,9 @@ type Config struct {
 	// returns an error, and the run waits. It may be called again for one that has not
 	// begun. nil: the checkpoint alone has it.
 	Intent func(ctx context.Context, a *Action) error
-	// Artifacts returns where an operation puts its files; nil: it gets none.
-	Artifacts func(diagnosis string, id int) operation.Artifacts
+	// Artifacts is called when a diagnosis begins or goes on, and returns where its
+	// operations put files. Where it fails, and where it is nil, they can put none.
+	Artifacts func(diagnosis string) (Artifacts, error)
 	// Changed is called with each new state of a run, by the goroutine that executes it.
 	Changed func(*Report)
 	// Grace is how long an operation may take to end once its time is up; 0: 5 s. Then it
@@ -36,6 +37,12 @@ type Config struct {
 	Log          *slog.Logger
 	// Fault is called between effects that a kill can part; for tests.
 	Fault func(Stage)
+}
+
+// Artifacts takes the files of one diagnosis while it is executed.
+type Artifacts interface {
+	Of(id int) operation.Artifacts // of one node of the graph
+	End()                          // no more come
 }
 
 // Stage is a point in a run, between two effects that a kill can part.
@@ -102,7 +109,7 @@ func New(c Config) (*Runner, error) {
 		c.Intent = func(context.Context, *Action) error { return nil }
 	}
 	if c.Artifacts == nil {
-		c.Artifacts = func(string, int) operation.Artifacts { return noArtifacts{} }
+		c.Artifacts = func(string) (Artifacts, error) { return noArtifacts{}, nil }
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		// A node whose disk has become read-only is one to diagnose.

@@ -52,6 +52,29 @@ func (b *builtin) Run(ctx context.Context, in *Inputs) (operation.Output, error)
 	return b.b.Run(ctx, &operation.Call{Parameters: values, Artifacts: in.Artifacts, Log: in.Log})
 }
 
+// Func returns what is no built-in (a web server, a script) as an [Operation]. Its call's
+// parameters are all inputs: of each name the first of fixed, the diagnosis' parameters
+// and the results of dependences.
+func Func(effect operation.Effect, fixed map[string]string, run func(context.Context, *operation.Call) (operation.Output, error)) Operation {
+	return &function{effect, maps.Clone(fixed), run}
+}
+
+type function struct {
+	effect operation.Effect
+	fixed  map[string]string
+	run    func(context.Context, *operation.Call) (operation.Output, error)
+}
+
+func (f *function) Effect() operation.Effect { return f.effect }
+
+func (f *function) Run(ctx context.Context, in *Inputs) (operation.Output, error) {
+	values := operation.Values{}
+	for _, source := range []map[string]string{in.Results, in.Parameters, f.fixed} {
+		maps.Copy(values, source)
+	}
+	return f.run(ctx, &operation.Call{Parameters: values, Artifacts: in.Artifacts, Log: in.Log})
+}
+
 // Step is how a node's operation is run.
 type Step struct {
 	Operation Operation

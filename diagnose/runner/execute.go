@@ -39,6 +39,8 @@ type execution struct {
 	waiting *Waiting
 	running *Record
 	log     *slog.Logger
+
+	artifacts Artifacts
 }
 
 // Execute runs a diagnosis to its end, or as far as the gate and ctx let it, from where
@@ -59,11 +61,21 @@ func (r *Runner) Execute(ctx context.Context, d *Diagnosis) (*Report, error) {
 	if err := e.open(); err != nil {
 		return e.damaged(err), fmt.Errorf("diagnosis %s: %w", d.ID, err)
 	}
+	defer e.takeArtifacts().End()
 	err := e.loop(ctx)
 	e.flush()
 	rep := e.report()
 	r.c.Changed(rep)
 	return rep, err
+}
+
+func (e *execution) takeArtifacts() Artifacts {
+	var err error
+	if e.artifacts, err = e.r.c.Artifacts(e.d.ID); err != nil {
+		e.log.Warn("operations can't keep artifacts", "error", err)
+		e.artifacts = noArtifacts{}
+	}
+	return e.artifacts
 }
 
 func (r *Runner) begin(id string) error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,6 +133,13 @@ func TestBuiltinsTakeFixedParametersFirst(t *testing.T) {
 	if !reflect.DeepEqual(got, operation.Values{"fixed": "1", "given": "2", "result": "3", "other": "default"}) || o.Effect() != operation.Check {
 		t.Error(got)
 	}
+	o = runner.Func(operation.Remediate, map[string]string{"fixed": "1"}, b.Run)
+	if _, err := o.Run(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, operation.Values{"fixed": "1", "given": "2", "result": "3"}) || o.Effect() != operation.Remediate {
+		t.Error(got)
+	}
 }
 
 func TestDiagnosesThatCanNotBegin(t *testing.T) {
@@ -191,5 +199,57 @@ func TestStats(t *testing.T) {
 	execute(t, r, s.diagnosis(t, "a", hungTask()...))
 	if st := r.Stats(); fmt.Sprint(st.Operations) != "map[Refuted:1 Succeeded:2 WouldRun:1]" || st.Hanging != 0 || st.Resumed != 0 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// artifacts are the nodes whose operations asked for a place.
+type artifacts struct{ nodes, ended []int }
+
+func (a *artifacts) Of(id int) operation.Artifacts {
+	a.nodes = append(a.nodes, id)
+	return nil
+}
+func (a *artifacts) End() { a.ended = append(a.ended, len(a.nodes)) }
+
+func TestArtifacts(t *testing.T) {
+	a, fail := &artifacts{}, error(nil)
+	r := newRunner(t, runner.Config{Artifacts: func(id string) (runner.Artifacts, error) {
+		if id != "a" && id != "b" {
+			t.Errorf("artifacts of %s", id)
+		}
+		return a, fail
+	}})
+	var s script
+	execute(t, r, s.diagnosis(t, "a", ": 1", "collect-a: 2", "check-b:"))
+	if !slices.Equal(a.nodes, []int{1, 2}) || !slices.Equal(a.ended, []int{2}) {
+		t.Errorf("%+v", a)
+	}
+	fail = errors.New("no room")
+	s.behave = behaviour{1: func(_ context.Context, in *runner.Inputs) (operation.Output, error) {
+		_, err := in.Artifacts.Create("x.txt")
+		return operation.Output{}, err
+	}}
+	rep := execute(t, r, s.diagnosis(t, "b", ": 1", "collect-a:"))
+	if rec := record(rep, 1); rec.Message != operation.ErrArtifactBudget.Error() || len(a.ended) != 1 {
+		t.Errorf("%+v", rec)
+	}
+}
+
+// Whoever keeps the status is told of each node that runs, and of the end.
+func TestChanges(t *testing.T) {
+	var s script
+	var told []string
+	r := newRunner(t, runner.Config{Changed: func(rep *runner.Report) {
+		told = append(told, fmt.Sprint(rep.Phase, " ", rep.Running, ": ", states(rep)))
+	}})
+	execute(t, r, s.diagnosis(t, "a", ": 1", "collect-a: 2 3", "check-b-no:", "check-c:"))
+	want := []string{
+		"Running 1: 1 Running",
+		"Running 2: 1 Succeeded, 2 Running",
+		"Running 3: 1 Succeeded, 2 Refuted, 3 Running",
+		"Succeeded 0: 1 Succeeded, 2 Refuted, 3 Succeeded",
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("told\n%s", strings.Join(told, "\n"))
 	}
 }

@@ -50,6 +50,65 @@ func TestTheRunWaitsForTheGate(t *testing.T) {
 	}
 }
 
+// gateFunc is a gate.
+type gateFunc func(ctx context.Context, a *runner.Action) (runner.Decision, error)
+
+func (f gateFunc) Allow(ctx context.Context, a *runner.Action) (runner.Decision, error) {
+	return f(ctx, a)
+}
+
+// A run that is cancelled or interrupted while the gate thinks, or while the intent is
+// told, makes no repair, whatever they say then.
+func TestEndedWhileTheGateThinks(t *testing.T) {
+	stop := errors.New("the agent ends")
+	for _, cause := range []error{stop, &runner.Cancelled{Reason: "deleted"}} {
+		for _, at := range []string{"gate", "intent"} {
+			for _, answer := range []error{nil, errors.New("503")} {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				end := func(here string) error {
+					if here == at {
+						cancel(cause)
+						return answer
+					}
+					return nil
+				}
+				var s script
+				r := newRunner(t, runner.Config{
+					Gate: gateFunc(func(context.Context, *runner.Action) (runner.Decision, error) {
+						return runner.Decision{Verb: runner.Allowed}, end("gate")
+					}),
+					Intent: func(context.Context, *runner.Action) error { return end("intent") },
+				})
+				rep, err := r.Execute(ctx, s.diagnosis(t, "a", hungTask()...))
+				phase := v1alpha1.PhaseRunning
+				if cause != stop { //nolint:errorlint // it is this one
+					phase = v1alpha1.PhaseCancelled
+				}
+				if rep.Phase != phase || rep.Waiting != nil || errors.Is(err, stop) != (phase == v1alpha1.PhaseRunning) || fmt.Sprint(s.runs()) != "[1 2 3]" {
+					t.Errorf("%v in %s, %v: %s, %+v, %v, ran %v", cause, at, answer, rep.Phase, rep.Waiting, err, s.runs())
+				}
+				cancel(nil)
+			}
+		}
+	}
+}
+
+// A gate that never answers holds the run for a bounded time.
+func TestAGateThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s script
+		r := newRunner(t, runner.Config{Gate: gateFunc(func(ctx context.Context, _ *runner.Action) (runner.Decision, error) {
+			<-ctx.Done()
+			return runner.Decision{}, ctx.Err()
+		})})
+		began := time.Now()
+		rep := execute(t, r, s.diagnosis(t, "a", hungTask()...))
+		if rep.Waiting == nil || rep.Waiting.Reason != "GateFailed" || time.Since(began) != 30*time.Second {
+			t.Errorf("%+v after %v", rep.Waiting, time.Since(began))
+		}
+	})
+}
+
 func TestWithheld(t *testing.T) {
 	var s script
 	g := &gate{Decision: runner.Decision{Verb: runner.Withheld, Reason: "BudgetExhausted", Message: "2 of 2 nodes"}}

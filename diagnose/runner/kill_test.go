@@ -148,7 +148,7 @@ func TestKilledInEachStage(t *testing.T) {
 	for stage, c := range stages {
 		t.Run(stage, func(t *testing.T) {
 			for n := 1; n <= c.times; n++ {
-				dir := t.TempDir()
+				dir := memoryDir(t)
 				if !runChild(t, dir, fmt.Sprint(stage, " ", n)) {
 					t.Fatalf("time %d: not killed", n)
 				}
@@ -184,7 +184,7 @@ func TestKilledInEachStage(t *testing.T) {
 					t.Errorf("time %d: %s\nwant %s; ran %v", n, outcome, want, ran)
 				}
 			}
-			if runChild(t, t.TempDir(), fmt.Sprint(stage, " ", c.times+1)) {
+			if runChild(t, memoryDir(t), fmt.Sprint(stage, " ", c.times+1)) {
 				t.Errorf("a run comes there more than %d times", c.times)
 			}
 		})
@@ -193,7 +193,7 @@ func TestKilledInEachStage(t *testing.T) {
 
 // Killed again and again, everywhere that no repair is under way.
 func TestKilledManyTimes(t *testing.T) {
-	dir := t.TempDir()
+	dir := memoryDir(t)
 	kills := 0
 	for _, what := range []string{
 		"written 1", "saved 2", "inside 1", // node 1
@@ -216,7 +216,7 @@ func TestKilledManyTimes(t *testing.T) {
 
 // An operation that takes the agent along is not begun for ever.
 func TestAnOperationThatKillsTheAgent(t *testing.T) {
-	dir := t.TempDir()
+	dir := memoryDir(t)
 	for i := range 3 {
 		if !runChild(t, dir, "inside-3 1") {
 			t.Fatalf("start %d: not killed", i+1)

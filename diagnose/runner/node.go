@@ -162,6 +162,9 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 	asking, cancel := context.WithTimeout(ctx, gateTimeout)
 	defer cancel()
 	d, err := e.r.c.Gate.Allow(asking, a)
+	if ctx.Err() != nil {
+		return false // whatever it says: the loop sees why
+	}
 	if err != nil {
 		d = Decision{Wait, "GateFailed", err.Error()}
 	}
@@ -176,7 +179,11 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		return false
 	}
 	e.r.c.Fault(StageAllowed)
-	if err := e.r.c.Intent(asking, a); err != nil {
+	err = e.r.c.Intent(asking, a)
+	if ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
 		e.wait(rec.ID, "IntentNotTold", err.Error())
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,7 +70,7 @@ func TestPool(t *testing.T) {
 			if i == 5 || i == 8 {
 				node = "b"
 			}
-			if err := submit(fmt.Sprint(i), node); err != nil {
+			if err := submit(strconv.Itoa(i), node); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,7 +24,7 @@ import (
 // memoryDir is a folder whose files need no disk, where there is one.
 func memoryDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "kernosis-runner-")
+	dir, err := os.MkdirTemp("/dev/shm", "kernosis-runner-") //nolint:usetesting // in memory
 	if err != nil {
 		return t.TempDir()
 	}
@@ -71,7 +73,7 @@ func randomDiagnosis(t *testing.T, seed uint64, ran map[int]int) *runner.Diagnos
 			if sum>>32%256 < fails {
 				return operation.Output{}, errors.New("fails")
 			}
-			return operation.Output{Results: map[string]string{fmt.Sprint("of", id): fmt.Sprint(sum)}}, nil
+			return operation.Output{Results: map[string]string{fmt.Sprint("of", id): strconv.FormatUint(sum, 16)}}, nil
 		}}
 	}
 	return d
@@ -87,7 +89,7 @@ func TestEveryCheckpointIsGoneOnWith(t *testing.T) {
 	dir, unknown, checkpoints := memoryDir(t), 0, 0
 	for seed := range uint64(120) {
 		ran := map[int]int{}
-		first := filepath.Join(dir, fmt.Sprint(seed))
+		first := filepath.Join(dir, strconv.FormatUint(seed, 10))
 		path := filepath.Join(first, "a.checkpoint")
 		var snapshots [][]byte
 		var before []map[int]int // what had run
@@ -100,7 +102,7 @@ func TestEveryCheckpointIsGoneOnWith(t *testing.T) {
 				t.Error(err)
 			}
 			snapshots = append(snapshots, raw)
-			before = append(before, mapCopy(ran))
+			before = append(before, maps.Clone(ran))
 		}})
 		whole := execute(t, r, randomDiagnosis(t, seed, ran))
 		for _, n := range ran {
@@ -110,7 +112,7 @@ func TestEveryCheckpointIsGoneOnWith(t *testing.T) {
 		}
 		for i, raw := range snapshots {
 			checkpoints++
-			second := filepath.Join(first, fmt.Sprint(i))
+			second := filepath.Join(first, strconv.Itoa(i))
 			if err := os.MkdirAll(second, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -147,14 +149,6 @@ func TestEveryCheckpointIsGoneOnWith(t *testing.T) {
 	if unknown < 50 || checkpoints < 500 {
 		t.Errorf("%d checkpoints, in %d a repair was under way", checkpoints, unknown)
 	}
-}
-
-func mapCopy(m map[int]int) map[int]int {
-	out := map[int]int{}
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }
 
 // Whatever a checkpoint says, as long as its checksum is right: a run that goes on with it

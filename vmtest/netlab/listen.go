@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,22 +71,47 @@ func (n *Net) Serve(at string, fn func(net.Conn)) net.Listener {
 // conversation bounds one connection of a server.
 const conversation = 10 * time.Second
 
-// Accept has what Listen returned behave as what Serve returns.
+// Accept has what Listen returned behave as what Serve returns. At the test's end the
+// connections are closed, and fn's calls waited for.
 func (n *Net) Accept(l net.Listener, fn func(net.Conn)) {
-	go func() {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	open, ended := map[net.Conn]bool{}, false
+	all.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return // closed
 			}
-			go func() {
-				defer c.Close()
+			mu.Lock()
+			open[c] = true
+			if ended {
+				_ = c.Close()
+			}
+			mu.Unlock()
+			all.Go(func() {
+				defer func() {
+					_ = c.Close()
+					mu.Lock()
+					delete(open, c)
+					mu.Unlock()
+				}()
 				if c.SetDeadline(time.Now().Add(conversation)) == nil {
 					fn(c)
 				}
-			}()
+			})
 		}
-	}()
+	})
+	n.t.Cleanup(func() {
+		_ = l.Close()
+		mu.Lock()
+		ended = true
+		for c := range open {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		all.Wait()
+	})
 }
 
 // Echo is a handler for Serve and Accept that sends back what comes.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // records are as kernels 5.10 to 7.2 print them.
@@ -115,8 +117,8 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		var r Record
 		got, err := Parse([]byte(in), &r)
-		if !errors.Is(err, ErrRecord) || got != seqOK {
-			t.Errorf("Parse(%q) = %v, %v; want %v and ErrRecord", in, got, err, seqOK)
+		if !errors.Is(err, hostfs.ErrKernelRecord) || got != seqOK {
+			t.Errorf("Parse(%q) = %v, %v; want %v and ErrKernelRecord", in, got, err, seqOK)
 		}
 		if got && r.Seq != 1 {
 			t.Errorf("Parse(%q) gives number %d", in, r.Seq)
@@ -140,7 +142,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var r Record
 		seqOK, err := Parse(in, &r)
-		if err != nil && !errors.Is(err, ErrRecord) || err == nil && !seqOK {
+		if err != nil && !errors.Is(err, hostfs.ErrKernelRecord) || err == nil && !seqOK {
 			t.Fatalf("%v, %v", seqOK, err)
 		}
 		if err != nil {

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/sets"
+	"github.com/kernosis/kernosis/diagnose/yamldoc"
+)
+
+func newDiagnose() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diagnose",
+		Short: "Find the cause of a fault on this machine; no cluster needed",
+		Long: `Find the cause of a fault on this machine: run the graph of an OperationSet, and look
+at what runs have found. See docs/diagnose.md.`,
+	}
+	cmd.AddCommand(newDiagnoseRun(), newDiagnoseShow(), newDiagnoseSets(), newDiagnoseOperations())
+	return cmd
+}
+
+// setSource says where an OperationSet is read from.
+type setSource struct {
+	files   []string
+	shipped string
+}
+
+func (s *setSource) flags(f *pflag.FlagSet) {
+	f.StringArrayVarP(&s.files, "file", "f", nil, "manifest, or folder of manifests; - is the standard input; may be given more than once")
+	f.StringVar(&s.shipped, "shipped", "", "`name` of an OperationSet that is part of Kernosis: "+strings.Join(shippedSets(), ", "))
+}
+
+// load reads the manifests and returns the set that is meant. command is named in
+// errors.
+func (s *setSource) load(cmd *cobra.Command, args []string) (*manifest.Set, *v1alpha1.OperationSet, error) {
+	switch {
+	case len(s.files) == 0 && s.shipped == "":
+		return nil, nil, fmt.Errorf("%s: want a file (-f set.yaml), or --shipped with one of %s", cmd.Name(), strings.Join(shippedSets(), ", "))
+	case len(s.files) > 0 && s.shipped != "":
+		return nil, nil, fmt.Errorf("%s: want -f or --shipped, not both", cmd.Name())
+	case s.shipped != "" && len(args) > 0:
+		return nil, nil, fmt.Errorf("%s: --shipped names the OperationSet already, what is %.80q?", cmd.Name(), args[0])
+	case s.shipped != "":
+		m, err := shippedSet(s.shipped)
+		if err != nil {
+			return nil, nil, err
+		}
+		return m, m.OperationSets[0], nil
+	}
+	m, err := manifest.Load(s.files, cmd.InOrStdin())
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := chooseSet(cmd.Name(), m, args)
+	return m, set, err
+}
+
+// chooseSet returns the OperationSet that is named, or the only one.
+func chooseSet(command string, m *manifest.Set, args []string) (*v1alpha1.OperationSet, error) {
+	var names []string
+	for _, s := range m.OperationSets {
+		names = append(names, s.Name)
+	}
+	switch {
+	case len(names) == 0:
+		return nil, errors.New(command + ": the files have no OperationSet")
+	case len(args) == 0 && len(names) == 1:
+		return m.OperationSets[0], nil
+	case len(args) == 0:
+		return nil, fmt.Errorf("%s: the files have %d OperationSets, name one: %s", command, len(names), strings.Join(names, ", "))
+	}
+	if s := m.OperationSet(args[0]); s != nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("%s: no OperationSet is named %.80q; there are %s", command, args[0], strings.Join(names, ", "))
+}
+
+// shippedSets are the names of the OperationSets that are part of Kernosis, sorted.
+func shippedSets() []string {
+	names, _ := fs.Glob(sets.Files, "*.yaml") // the pattern is a good one
+	for i := range names {
+		names[i] = strings.TrimSuffix(names[i], ".yaml")
+	}
+	return names
+}
+
+// shippedFile returns the manifests of a shipped OperationSet.
+func shippedFile(name string) (yamldoc.File, error) {
+	if names := shippedSets(); !slices.Contains(names, name) {
+		return yamldoc.File{}, fmt.Errorf("no shipped OperationSet is named %.80q%s there are %s", name,
+			cmp.Or(resolve.Near(name, names), ";"), strings.Join(names, ", "))
+	}
+	data, err := sets.Files.ReadFile(name + ".yaml")
+	return yamldoc.File{Name: name + ".yaml", Data: data}, err
+}
+
+func shippedSet(name string) (*manifest.Set, error) {
+	file, err := shippedFile(name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := manifest.NewReader()
+	if err != nil {
+		return nil, err
+	}
+	return r.Parse(file)
+}
+
+// thisHost is the machine that the command runs on.
+func thisHost() operation.Host {
+	root := hostfs.New("/")
+	return operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)}
+}
+
+// diagnoseDirs are the folders of diagnoses below the state-dir.
+type diagnoseDirs struct{ root, checkpoints, artifacts string }
+
+func dirsOf(stateDir string) diagnoseDirs {
+	root := filepath.Join(stateDir, "diagnose")
+	return diagnoseDirs{root, filepath.Join(root, "checkpoints"), filepath.Join(root, "artifacts")}
+}
+
+func stateDirFlag(f *pflag.FlagSet, dir *string) {
+	f.StringVar(dir, "state-dir", "/var/lib/kernosis", "`folder` in which diagnose/ has checkpoints and artifacts")
+}
+
+func newDiagnoseSets() *cobra.Command {
+	return &cobra.Command{
+		Use:   "sets [NAME]",
+		Short: "List the shipped OperationSets, or print one",
+		Long: `List the OperationSets that are part of Kernosis, or print the manifests of one: to
+read, to change and run with -f, or to apply to a cluster.
+
+Exit code: 0, 2 there is none of that name.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				file, err := shippedFile(args[0])
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(file.Data)
+				return failed(err)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+			for _, name := range shippedSets() {
+				m, err := shippedSet(name)
+				if err != nil {
+					return failed(err)
+				}
+				fmt.Fprintf(w, "%s\t%s\n", name, m.OperationSets[0].Annotations[sets.Description])
+			}
+			return failed(w.Flush())
+		},
+	}
+}

@@ -1,0 +1,387 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/sets"
+)
+
+// diagnoseCommand runs "kernosis diagnose" in this process and returns what it wrote.
+func diagnoseCommand(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	root := newRoot()
+	root.SetArgs(append([]string{"diagnose"}, args...))
+	root.SetIn(strings.NewReader(""))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	code = exitCode(root.ExecuteContext(ctx), &errs)
+	return code, out.String(), errs.String()
+}
+
+// steady takes out of an output what differs from run to run.
+func steady(text, state string) string {
+	text = strings.ReplaceAll(text, state, "STATE")
+	for pattern, by := range map[string]string{
+		` +(\d+(\.\d+)?(µs|ms|s))+  `:   "  TIME  ",
+		`took [0-9.]+(µs|ms|s)`:         "took TIME",
+		`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`: "DATE",
+		`127.0.0.1:\d+`:                 "127.0.0.1:PORT",
+	} {
+		text = regexp.MustCompile(pattern).ReplaceAllString(text, by)
+	}
+	return text
+}
+
+// hook is a web server that is an operation. It says what it was asked.
+type hook struct {
+	asked  atomic.Int64
+	answer func(w http.ResponseWriter, r *http.Request)
+	port   uint16
+}
+
+func newHook(t *testing.T) *hook {
+	t.Helper()
+	h := &hook{answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"found":"two words"}`) }}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.asked.Add(1)
+		h.answer(w, r)
+	}))
+	t.Cleanup(s.Close)
+	h.port = netip.MustParseAddrPort(s.Listener.Addr().String()).Port()
+	return h
+}
+
+// setOfDemo looks, checks one cause, and repairs.
+func setOfDemo(port uint16) string {
+	return fmt.Sprintf(`apiVersion: kernosis.io/v1alpha1
+kind: OperationSet
+metadata: {name: demo}
+spec:
+  adjacencyList:
+  - {id: 0, to: [1]}
+  - {id: 1, operation: ask, to: [2, 3]}
+  - {id: 2, operation: check-lock-holder}
+  - {id: 3, operation: mend}
+---
+apiVersion: kernosis.io/v1alpha1
+kind: Operation
+metadata: {name: ask}
+spec:
+  effect: Collect
+  processor: {httpServer: {port: %d}}
+---
+apiVersion: kernosis.io/v1alpha1
+kind: Operation
+metadata: {name: mend}
+spec:
+  processor: {httpServer: {port: %d, path: /mend}}
+`, port, port)
+}
+
+const ranDemo = `demo on n7, run d1
+  1  ask                done  TIME  found="two words"
+  2  check-lock-holder  no  TIME  NoKnownLockHolder: no holder of a lock was given: the task waits for none that the kernel records
+  3  mend               would run       -  ObserveOnly: --allow-repairs lets it run
+
+VERDICT   none: the operations of the path only look
+PATH      1 ask → 3 mend
+NOT       NoKnownLockHolder: no holder of a lock was given: the task waits for none that the kernel records
+WOULD RUN mend: --allow-repairs lets it run
+`
+
+const shownDemo = `run d1, begun DATE, took TIME
+parameters: subject=pg
+  1  ask                done  TIME  found="two words"
+  2  check-lock-holder  no  TIME  NoKnownLockHolder: no holder of a lock was given: the task waits for none that the kernel records
+  3  mend               would run       -  ObserveOnly: --allow-repairs lets it run
+
+VERDICT   none: the operations of the path only look
+PATH      1 ask → 3 mend
+NOT       NoKnownLockHolder: no holder of a lock was given: the task waits for none that the kernel records
+WOULD RUN mend: --allow-repairs lets it run
+
+d1: 4 nodes, 3 edges, 2 paths
+
+* 0  start              → 1
+* 1  ask                → 2, 3         Collect · Succeeded
+  2  check-lock-holder  end of a path  Check · Refuted
+* 3  mend               end of a path  Remediate · WouldRun
+
+Paths, in the order in which they are tried:
+  1 ask → 2 check-lock-holder
+  1 ask → 3 mend
+`
+
+func TestDiagnoseRunAndShow(t *testing.T) {
+	h, state := newHook(t), t.TempDir()
+	path := writeSet(t, "set.yaml", setOfDemo(h.port))
+	run := []string{"run", "-f", path, "-p", "subject=pg", "--node", "n7", "--id", "d1", "--state-dir", state}
+	code, out, errs := diagnoseCommand(t.Context(), run...)
+	if diff := cmp.Diff(ranDemo, steady(out, state)); code != exitOK || diff != "" || errs != "" {
+		t.Errorf("exit code %d\n%s%s", code, diff, errs)
+	}
+	// It has ended: it is told again, and nothing runs.
+	code, out, _ = diagnoseCommand(t.Context(), run...)
+	if diff := cmp.Diff(ranDemo, steady(out, state)); code != exitOK || diff != "" || h.asked.Load() != 1 {
+		t.Errorf("exit code %d, asked %d times\n%s", code, h.asked.Load(), diff)
+	}
+	code, out, errs = diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state)
+	if diff := cmp.Diff(shownDemo, steady(out, state)); code != exitOK || diff != "" || errs != "" {
+		t.Errorf("exit code %d\n%s%s", code, diff, errs)
+	}
+	for form, want := range map[string][]string{
+		"svg": {"<svg xmlns=", "WouldRun"}, "mermaid": {"---\ntitle: \"d1\"", "check-lock-holder"}, "dot": {"digraph {", "Refuted"},
+	} {
+		code, out, errs := diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state, "-o", form)
+		if code != exitOK || !strings.HasPrefix(out, want[0]) || !strings.Contains(out, want[1]) || errs != "" {
+			t.Errorf("%s: exit code %d\n%s%s", form, code, out, errs)
+		}
+	}
+	code, out, _ = diagnoseCommand(t.Context(), "show", "--state-dir", state)
+	if got := strings.Join(strings.Fields(steady(out, state)), " "); code != exitOK || !regexp.MustCompile(`^RUN BEGUN TOOK FILES RESULT d1 DATE \S+ 0 Succeeded \(PathSucceeded\)$`).MatchString(got) {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+func TestDiagnoseAsJSON(t *testing.T) {
+	h, state := newHook(t), t.TempDir()
+	path := writeSet(t, "set.yaml", setOfDemo(h.port))
+	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "-p", "subject=pg", "--node", "n7", "--id", "d1", "--state-dir", state, "-o", "json")
+	if code != exitOK || errs != "" {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	read := func(out string) diagnosisDocument {
+		var d diagnosisDocument
+		if err := json.Unmarshal([]byte(out), &d); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := read(out)
+	if d.ID != "d1" || d.OperationSet != "demo" || d.Node != "n7" || d.Reason != "PathSucceeded" || d.Parameters["subject"] != "pg" || len(d.Graph) != 4 {
+		t.Errorf("%s", out)
+	}
+	s := d.Status
+	if s.Phase != "Succeeded" || len(s.SucceededPath) != 2 || len(s.Results) != 3 || s.Results[0].Values["found"] != "two words" || s.Action != "mend (would)" ||
+		len(d.Excluded) != 1 || d.Excluded[0].Reason != "NoKnownLockHolder" || d.Excluded[0].Operation != "check-lock-holder" {
+		t.Errorf("%s", out)
+	}
+	_, out, _ = diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state, "-o", "json")
+	shown := read(out)
+	shown.OperationSet, shown.Node = d.OperationSet, d.Node // a checkpoint does not have them
+	if diff := cmp.Diff(d, shown); diff != "" {
+		t.Error(diff)
+	}
+	if _, out, _ = diagnoseCommand(t.Context(), "show", "--state-dir", state, "-o", "json"); read(out).ID != "d1" || strings.Count(out, "\n") != 1 {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestARepairRunsOnlyIfItIsAllowed(t *testing.T) {
+	h, state := newHook(t), t.TempDir()
+	var mended atomic.Bool
+	h.answer = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/mend" {
+			mended.Store(true)
+		}
+		fmt.Fprint(w, `{}`)
+	}
+	path := writeSet(t, "set.yaml", setOfDemo(h.port))
+	if code, out, _ := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state); code != exitOK || mended.Load() {
+		t.Errorf("exit code %d, repaired %v\n%s", code, mended.Load(), out)
+	}
+	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state, "--allow-repairs")
+	if code != exitOK || !mended.Load() || !strings.Contains(out, "\nDONE      mend\n") || errs != "" {
+		t.Errorf("exit code %d, repaired %v\n%s%s", code, mended.Load(), out, errs)
+	}
+}
+
+func TestDiagnoseFailsWhereNoPathSucceeds(t *testing.T) {
+	h, state := newHook(t), t.TempDir()
+	h.answer = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusTeapot) }
+	path := writeSet(t, "set.yaml", setOfDemo(h.port))
+	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d1", "--state-dir", state)
+	if code != exitFailed || errs != "" || !strings.Contains(out, "VERDICT   none: no cause that was looked for is so\n") ||
+		!strings.Contains(out, "FAILED    ask: POST http://127.0.0.1:") || !strings.Contains(out, "status 418") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	// A check that can't look excludes nothing.
+	blind := writeSet(t, "blind.yaml", `apiVersion: kernosis.io/v1alpha1
+kind: OperationSet
+metadata: {name: blind}
+spec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: check-limit-too-low}]}
+`)
+	code, out, _ = diagnoseCommand(t.Context(), "run", "-f", blind, "--state-dir", state, "-p", "cgroup=/no/such/group")
+	if code != exitFailed || !strings.Contains(out, "VERDICT   none: no cause was found, and not all could be looked for\n") ||
+		!strings.Contains(out, "UNKNOWN   check-limit-too-low could not look: ") || strings.Contains(out, "NOT  ") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+func TestDiagnoseInput(t *testing.T) {
+	h, state := newHook(t), t.TempDir()
+	demo := writeSet(t, "set.yaml", setOfDemo(h.port))
+	unknown := writeSet(t, "unknown.yaml", strings.Replace(setOfDemo(h.port), "check-lock-holder", "check-lockholder", 1))
+	script := writeSet(t, "script.yaml", strings.Replace(setOfDemo(h.port), "effect: Collect\n  processor: {httpServer: {port: "+fmt.Sprint(h.port)+"}}", "effect: Collect\n  processor: {scriptRunner: {script: 'echo hello', operationResultKey: x}}", 1))
+	if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", demo, "--id", "d1", "--state-dir", state); code != exitOK {
+		t.Fatal(out, errs)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run"}, "kernosis: run: want a file (-f set.yaml), or --shipped with one of disk-error, hung-task, oom-kill, probe-failure\n"},
+		{[]string{"run", "-f", demo, "--shipped", "oom-kill"}, "kernosis: run: want -f or --shipped, not both\n"},
+		{[]string{"run", "--shipped", "hung-tsk"}, `kernosis: no shipped OperationSet is named "hung-tsk", did you mean "hung-task"? there are `},
+		{[]string{"run", "--shipped", "hung-task", "oom-kill"}, `--shipped names the OperationSet already, what is "oom-kill"?`},
+		{[]string{"run", "-f", unknown}, unknown + `:8:13: spec.adjacencyList[2].operation: node 2: no Operation and no built-in is named "check-lockholder", did you mean "check-lock-holder"?`},
+		{[]string{"run", "-f", script}, "kernosis: run: node 1 (ask) is a script: --allow-scripts lets it run\n"},
+		{[]string{"run", "--shipped", "oom-kill", "-p", "cgroop=/x"}, `kernosis: parameter "cgroop": no operation of the graph takes it, did you mean "cgroup"?`},
+		{[]string{"run", "--shipped", "probe-failure", "-p", "port=http"}, "parameter address is required by node 2 (check-no-route), 3 (check-neighbour-failed)\n"},
+		{[]string{"run", "--shipped", "probe-failure", "-p", "port=http"}, `parameter port: "http" is no whole number`},
+		{[]string{"run", "--shipped", "oom-kill", "-p", "cgroup"}, `kernosis: parameter "cgroup": want key=value`},
+		{[]string{"run", "--shipped", "oom-kill", "-p", "pid=1", "-p", "pid=2"}, `kernosis: parameter "pid=2": it is given twice`},
+		{[]string{"run", "-f", demo, "--id", "../x"}, `kernosis: run: id "../x" is none of a diagnosis`},
+		{[]string{"run", "-f", demo, "--id", "d1", "-p", "a=b"}, "kernosis: run: d1 was begun with other parameters (none); leave them out, or begin another run\n"},
+		{[]string{"run", "-f", demo, "-o", "yaml"}, `kernosis: output "yaml": want text or json`},
+		{[]string{"run", "-f", demo, "--keep", "0"}, "kernosis: keep 0: want 1 or more"},
+		{[]string{"show", "d2"}, `kernosis: show: no run "d2" in ` + filepath.Join(state, "diagnose") + `, did you mean "d1"?`},
+		{[]string{"show", "../x"}, `kernosis: show: id "../x" is none of a diagnosis`},
+		{[]string{"show", "-o", "svg"}, `kernosis: output "svg": name a run`},
+		{[]string{"show", "-o", "png"}, `kernosis: output "png": want one of json, text, mermaid, dot, svg`},
+		{[]string{"sets", "oom"}, `kernosis: no shipped OperationSet is named "oom"; there are disk-error,`},
+		{[]string{"operations", "mount"}, `kernosis: operations: no built-in is named "mount", did you mean "mounts"?`},
+	} {
+		args := c.args
+		if args[0] == "run" || args[0] == "show" {
+			args = append(args, "--state-dir", state)
+		}
+		code, out, errs := diagnoseCommand(t.Context(), args...)
+		if code != exitInput || out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit code %d\n%s%s\nwant %s", c.args, code, out, errs, c.want)
+		}
+	}
+}
+
+func TestAScriptRunsIfItIsAllowed(t *testing.T) {
+	needRoot(t)
+	path := writeSet(t, "set.yaml", `apiVersion: kernosis.io/v1alpha1
+kind: OperationSet
+metadata: {name: scripts}
+spec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: hello}]}
+---
+apiVersion: kernosis.io/v1alpha1
+kind: Operation
+metadata: {name: hello}
+spec:
+  effect: Collect
+  processor: {scriptRunner: {script: 'echo "hello $1"; id -u', argKeys: [who], operationResultKey: x}}
+`)
+	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", t.TempDir(), "--allow-scripts", "-p", "who=world")
+	if strings.Contains(out, "control groups of their own") {
+		t.Skip("no control groups for scripts can be made here")
+	}
+	if code != exitOK || !strings.Contains(out, fmt.Sprintf(`operation.x.output="hello world\n%d\n"`, operation.Nobody)) || errs != "" {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	code, _, errs = diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", t.TempDir(), "--allow-scripts")
+	if code != exitInput || !strings.Contains(errs, "parameter who is required by node 1 (hello)") {
+		t.Errorf("exit code %d\n%s", code, errs)
+	}
+}
+
+func TestOldRunsAreRemoved(t *testing.T) {
+	h, state := newHook(t), t.TempDir()
+	path := writeSet(t, "set.yaml", setOfDemo(h.port))
+	for _, id := range []string{"d1", "d2", "d3"} {
+		if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--id", id, "--keep", "2", "--state-dir", state); code != exitOK {
+			t.Fatal(out, errs)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dirsOf(state).checkpoints, "bad.checkpoint"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, _ := diagnoseCommand(t.Context(), "show", "--state-dir", state)
+	if code != exitOK || strings.Contains(out, "d1 ") || !strings.Contains(out, "d2 ") || !strings.Contains(out, "d3 ") || !strings.Contains(out, "this is no checkpoint of a diagnosis") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if code, out, _ := diagnoseCommand(t.Context(), "show", "--state-dir", t.TempDir()); code != exitOK || out != "no runs; kernosis diagnose run begins one\n" {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+// What is shipped can be run: it is what the API takes, each graph holds, each name is
+// known, each Operation is used.
+func TestShippedSets(t *testing.T) {
+	if diff := cmp.Diff([]string{"disk-error", "hung-task", "oom-kill", "probe-failure"}, shippedSets()); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range shippedSets() {
+		m, err := shippedSet(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if len(m.OperationSets) != 1 || m.OperationSets[0].Name != name || m.OperationSets[0].Annotations[sets.Description] == "" {
+			t.Errorf("%s: want one OperationSet of this name with a description", name)
+			continue
+		}
+		plan, err := resolve.Set(resolve.Of(m, operation.All(operation.Host{})), m.OperationSets[0])
+		if err != nil {
+			t.Error(resolve.In(m, err))
+			continue
+		}
+		used := map[string]bool{}
+		for id := range plan.Graph.Len() {
+			used[plan.Graph.Node(id).Operation] = true
+			if plan.Effect(id) == string(operation.Remediate) {
+				t.Errorf("%s: node %d repairs", name, id)
+			}
+		}
+		for _, op := range m.Operations {
+			if !used[op.Name] || !strings.HasPrefix(op.Name, name) {
+				t.Errorf("%s: Operation %s is not used, or its name can be another set's", name, op.Name)
+			}
+		}
+		code, out, errs := graphCommand(t, "", "--shipped", name)
+		if code != exitOK || !strings.HasPrefix(out, name+": ") || !strings.Contains(out, "Check") || errs != "" {
+			t.Errorf("graph: exit code %d\n%s%s", code, out, errs)
+		}
+		code, out, _ = diagnoseCommand(t.Context(), "sets", name)
+		if code != exitOK || !strings.Contains(out, "kind: OperationSet\n") {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+	}
+	if code, out, _ := diagnoseCommand(t.Context(), "sets"); code != exitOK || strings.Count(out, "\n") != len(shippedSets()) || !strings.Contains(out, "hung-task      why tasks hang") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+func TestDiagnoseOperations(t *testing.T) {
+	code, out, _ := diagnoseCommand(t.Context(), "operations")
+	if code != exitOK || strings.Count(out, "\n") != len(operation.All(operation.Host{})) || !strings.Contains(out, "check-disk-stalled         Check      Succeeds if a disk has I/O in flight and completes none of it for a time\n") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	code, out, _ = diagnoseCommand(t.Context(), "operations", "systemd-unit")
+	for _, want := range []string{"systemd-unit (Collect)\n", "\nparameters\n  unit  string, at most 255 bytes; required  the unit", "\nresults\n  unit       its whole name\n"} {
+		if code != exitOK || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// slowSet asks twice; the second question is one that the server may take its time with.
+func slowSet(port uint16) string {
+	return strings.NewReplacer("check-lock-holder", "wait", ", to: [2, 3]}", ", to: [2]}", "  - {id: 3, operation: mend}\n", "", "name: mend", "name: wait",
+		"spec:\n  processor: {httpServer: {port: "+fmt.Sprint(port)+", path: /mend}}", "spec:\n  effect: Collect\n  processor: {httpServer: {port: "+fmt.Sprint(port)+", path: /wait}}").
+		Replace(setOfDemo(port))
+}
+
+// Ctrl-C interrupts a run of the real program; the same command with the run's name goes
+// on behind what has ended. Meanwhile no other runs in the folder, and it can be shown.
+func TestAnInterruptedRunGoesOn(t *testing.T) {
+	h, state := newHook(t), t.TempDir()
+	var first atomic.Int64
+	waits, release := make(chan struct{}, 1), make(chan struct{})
+	var once sync.Once
+	free := func() { once.Do(func() { close(release) }) }
+	t.Cleanup(free)
+	h.answer = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/wait" {
+			first.Add(1)
+		} else {
+			waits <- struct{}{}
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}
+		fmt.Fprint(w, `{"found":"it"}`)
+	}
+	path := writeSet(t, "set.yaml", slowSet(h.port))
+	args := []string{"run", "-f", path, "-p", "a=b", "--id", "d1", "--state-dir", state}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"diagnose"}, args...)...)
+	var out, errs bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), beKernosis+"=1"), &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-waits:
+	case <-time.After(time.Minute):
+		t.Error("the second operation does not begin")
+	}
+	code, _, refused := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d2", "--state-dir", state)
+	if code != exitInput || !strings.Contains(refused, "another diagnosis runs with ") {
+		t.Errorf("exit code %d\n%s", code, refused)
+	}
+	if _, shown, _ := diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state); !strings.Contains(shown, "has not ended") ||
+		!strings.Contains(shown, "OPEN      it runs, or was interrupted\n") || !strings.Contains(shown, "Collect · Running") {
+		t.Errorf("%s", shown)
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its exit code is what is looked at
+	if code := cmd.ProcessState.ExitCode(); code != exitOpen || !strings.Contains(out.String(), "\n  1  ask   done ") ||
+		!strings.Contains(out.String(), "OPEN      it runs, or was interrupted\n") || errs.String() != "kernosis: interrupted; the same command with --id d1 goes on\n" {
+		t.Errorf("exit code %d\n%s%s", code, &out, &errs)
+	}
+	free()
+	// Its parameters are those that it was begun with.
+	code, again, stderr := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d1", "--state-dir", state)
+	if code != exitOK || first.Load() != 1 || !strings.Contains(again, "PATH      1 ask → 2 wait\n") || stderr != "" {
+		t.Errorf("exit code %d, the first operation ran %d times\n%s%s", code, first.Load(), again, stderr)
+	}
+	if _, shown, _ := diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state); !strings.Contains(shown, "parameters: a=b\n") {
+		t.Errorf("%s", shown)
+	}
+}

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/artifact"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+// diagnoseRun is what the command was told.
+type diagnoseRun struct {
+	source       setSource
+	parameters   []string
+	node         string
+	stateDir     string
+	id           string
+	output       string
+	keep         int
+	allowRepairs bool
+	allowScripts bool
+}
+
+func newDiagnoseRun() *cobra.Command {
+	var c diagnoseRun
+	cmd := &cobra.Command{
+		Use:   "run {-f FILE [OPERATIONSET] | --shipped NAME} [-p KEY=VALUE]…",
+		Short: "Run the graph of an OperationSet on this machine",
+		Long: `Run the graph of an OperationSet on this machine with the real operations, and tell each
+as it ends, then the verdict, the causes that are excluded with their evidence, and the
+files that were kept. Most operations need root.
+
+Nothing is changed on the machine: an operation that repairs is told as one that would
+run. With --allow-repairs those of the graph DO RUN, HERE AND AT ONCE, with nobody asked
+again: units are restarted, web servers called, scripts run. There is no policy, budget
+or cooldown without a cluster.
+
+Ctrl-C interrupts a run: what has ended is kept, and the same command with --id goes on
+from there. A run that has ended is only told again.
+
+Exit code: 0 a path came to its end (there is a cause), 1 none did, 2 bad input, 3 the
+run was interrupted, or whether a repair was made is not known.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
+	}
+	f := cmd.Flags()
+	c.source.flags(f)
+	f.StringArrayVarP(&c.parameters, "parameter", "p", nil, "`key=value` that operations are given; may be given more than once")
+	f.StringVar(&c.node, "node", "", "name of this node; empty: the host's")
+	f.StringVar(&c.id, "id", "", "name of the run: one that was interrupted goes on; empty: a new one")
+	f.StringVarP(&c.output, "output", "o", "text", "text, json")
+	f.IntVar(&c.keep, "keep", 100, "how many runs that have ended are kept, the newest; their artifacts have a budget besides")
+	f.BoolVar(&c.allowRepairs, "allow-repairs", false, "let operations that repair run on this machine")
+	f.BoolVar(&c.allowScripts, "allow-scripts", false, "let operations that are scripts run, as nobody, within bounds (docs/operations.md)")
+	stateDirFlag(f, &c.stateDir)
+	return cmd
+}
+
+func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
+	if !slices.Contains([]string{"text", "json"}, c.output) {
+		return fmt.Errorf("output %q: want text or json", c.output)
+	}
+	if c.keep < 1 {
+		return fmt.Errorf("keep %d: want 1 or more", c.keep)
+	}
+	m, set, err := c.source.load(cmd, args)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	scripts, err := operation.OpenScripts(operation.ScriptConfig{Enabled: c.allowScripts}, log)
+	if err != nil {
+		return err
+	}
+	defer scripts.Close()
+	config := resolve.Of(m, operation.All(thisHost()))
+	config.Scripts = scripts
+	plan, err := resolve.Set(config, set)
+	if err != nil {
+		return resolve.In(m, err)
+	}
+	for _, id := range plan.Scripts {
+		if !c.allowScripts {
+			return fmt.Errorf("run: node %d (%s) is a script: --allow-scripts lets it run", id, plan.Graph.Node(id).Operation)
+		}
+	}
+	if len(plan.Notes) > 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), resolve.In(m, plan.Notes))
+	}
+	d, err := c.diagnosis(set.Name, plan)
+	if err != nil {
+		return err
+	}
+	effects := make([]string, plan.Graph.Len())
+	for id := range effects {
+		effects[id] = plan.Effect(id)
+	}
+	return c.execute(cmd, &diagnosisView{Dirs: dirsOf(c.stateDir), Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, log)
+}
+
+// diagnosis puts together what is executed.
+func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan) (*runner.Diagnosis, error) {
+	given, err := parseParameters(c.parameters)
+	if err != nil {
+		return nil, err
+	}
+	node := c.node
+	if node == "" {
+		if node, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("name of this node: %w; --node gives it", err)
+		}
+	}
+	if given["node"] == "" && slices.Contains(plan.Parameters(), "node") {
+		given["node"] = node
+	}
+	d := &runner.Diagnosis{ID: c.id, Node: node, Graph: plan.Graph, Steps: plan.Steps, Parameters: given}
+	if d.ID == "" {
+		d.ID = newDiagnosisID(set)
+	}
+	// A run that goes on has its parameters, and they are not changed on the way.
+	saved, err := runner.ReadSaved(dirsOf(c.stateDir).checkpoints, d.ID)
+	_, damaged := errors.AsType[*runner.CheckpointError](err)
+	switch {
+	case err == nil && len(c.parameters) == 0:
+		d.Parameters = saved.Parameters
+	case err == nil && !maps.Equal(saved.Parameters, given):
+		return nil, fmt.Errorf("run: %s was begun with other parameters (%s); leave them out, or begin another run", d.ID, parameterText(saved.Parameters))
+	case err != nil && !damaged && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("run: %w", err)
+	}
+	return d, plan.CheckParameters(d.Parameters)
+}
+
+// parseParameters reads key=value.
+func parseParameters(texts []string) (map[string]string, error) {
+	given := map[string]string{}
+	for _, text := range texts {
+		key, value, ok := strings.Cut(text, "=")
+		if _, twice := given[key]; !ok || key == "" || twice {
+			why := "want key=value"
+			if twice {
+				why = "it is given twice"
+			}
+			return nil, fmt.Errorf("parameter %.80q: %s", text, why)
+		}
+		given[key] = value
+	}
+	return given, nil
+}
+
+func parameterText(parameters map[string]string) string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(parameters)) {
+		out = append(out, key+"="+parameters[key])
+	}
+	if len(out) == 0 {
+		return "none"
+	}
+	return strings.Join(out, " ")
+}
+
+// newDiagnosisID names a run after its set, so that a list of runs can be read.
+func newDiagnosisID(set string) string {
+	const most = 64 // of what an id may have
+	var random [3]byte
+	_, _ = rand.Read(random[:]) // it does not fail
+	return set[:min(len(set), most)] + time.Now().Format("-20060102-150405-") + hex.EncodeToString(random[:])
+}
+
+// execute runs the diagnosis and tells of it.
+func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner.Diagnosis, log *slog.Logger) error {
+	dirs := view.Dirs
+	unlock, err := lockDiagnoses(dirs.root)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	defer unlock()
+	store, err := artifact.Open(artifact.Config{Dir: dirs.artifacts}, log)
+	if err != nil {
+		return failed(fmt.Errorf("run: %w", err))
+	}
+	defer store.Close()
+	tell := &progress{w: cmd.OutOrStdout(), told: map[int]bool{}, width: longestOperation(d.Graph)}
+	changed := tell.changed
+	if c.output == "json" {
+		changed = nil
+	}
+	r, err := runner.New(runner.Config{
+		Dir: dirs.checkpoints, Gate: personGate{c.allowRepairs}, Changed: changed, Log: log,
+		Artifacts: func(id string) (runner.Artifacts, error) { return store.Begin(id) },
+	})
+	if err != nil {
+		return failed(err)
+	}
+	if c.output == "text" {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s on %s, run %s\n", view.Set, d.Node, d.ID)
+	}
+	rep, err := r.Execute(cmd.Context(), d)
+	if rep == nil {
+		return err
+	}
+	view.Report = rep
+	if view.Artifacts, err = artifact.Read(dirs.artifacts, d.ID); err != nil {
+		log.Warn("artifacts can't be listed", "error", err)
+	}
+	if err := view.write(cmd.OutOrStdout(), c.output); err != nil {
+		return failed(err)
+	}
+	if err := forgetOld(r, store, dirs, c.keep); err != nil {
+		log.Warn("old runs are not removed", "error", err)
+	}
+	return c.exit(cmd.Context(), rep)
+}
+
+// exit returns the exit code of a run.
+func (c *diagnoseRun) exit(ctx context.Context, rep *runner.Report) error {
+	switch {
+	case rep.Phase == v1alpha1.PhaseSucceeded:
+		return nil
+	case rep.Phase == v1alpha1.PhaseFailed || rep.Phase == v1alpha1.PhaseCancelled:
+		return &exitError{code: exitFailed}
+	case ctx.Err() != nil:
+		return &exitError{code: exitOpen, err: fmt.Errorf("interrupted; the same command with --id %s goes on", rep.ID)}
+	}
+	return &exitError{code: exitOpen}
+}
+
+// personGate decides on repairs where a person runs the command and there is no policy.
+type personGate struct{ allow bool }
+
+func (g personGate) Allow(context.Context, *runner.Action) (runner.Decision, error) {
+	if g.allow {
+		return runner.Decision{Verb: runner.Allowed}, nil
+	}
+	return runner.Decision{Verb: runner.WouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "--allow-repairs lets it run"}, nil
+}
+
+// lockDiagnoses makes sure that no other process has the folder, which it makes where it
+// is missing.
+func lockDiagnoses(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("%w; --state-dir names another folder", err)
+	}
+	f, err := os.OpenFile(dir+"/lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("%w; --state-dir names another folder", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close() //nolint:errcheck // nothing was written
+		return nil, fmt.Errorf("another diagnosis runs with %s; --state-dir names another folder", dir)
+	}
+	return func() { f.Close() }, nil //nolint:errcheck // that gives the lock up
+}
+
+// forgetOld removes the oldest of the runs that have ended.
+func forgetOld(r *runner.Runner, store *artifact.Store, dirs diagnoseDirs, keep int) error {
+	views, err := readDiagnoses(dirs)
+	if err != nil {
+		return err
+	}
+	ended := slices.DeleteFunc(views, func(v *diagnosisView) bool { return v.Err != nil || !v.Report.Phase.Ended() })
+	var errs []error
+	for _, v := range ended[:max(0, len(ended)-keep)] { // the oldest come first
+		errs = append(errs, r.Forget(v.Report.ID), store.Remove(v.Report.ID))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/artifact"
+	"github.com/kernosis/kernosis/diagnose/graph/draw"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+func newDiagnoseShow() *cobra.Command {
+	var stateDir, output string
+	cmd := &cobra.Command{
+		Use:   "show [RUN]",
+		Short: "List past runs, or show one: what ran, what failed, verdict, files",
+		Long: `List the runs that the state folder has, the newest last; or show one: what ran and what
+came of it, the verdict, the causes that are excluded, the files, and the graph with the
+path that was taken.
+
+Exit code: 0 shown, 2 there is no such run.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			outputs := append([]string{"json"}, graphOutputs()...)
+			if !slices.Contains(outputs, output) {
+				return fmt.Errorf("output %q: want one of %s", output, strings.Join(outputs, ", "))
+			}
+			dirs := dirsOf(stateDir)
+			if len(args) == 1 {
+				v, err := readDiagnosis(dirs, args[0])
+				if err != nil {
+					return err
+				}
+				return failed(v.show(cmd.OutOrStdout(), output))
+			}
+			views, err := readDiagnoses(dirs)
+			if err != nil {
+				return err
+			}
+			switch output {
+			case "text":
+				return failed(listDiagnoses(cmd.OutOrStdout(), views))
+			case "json":
+				return failed(listAsJSON(cmd.OutOrStdout(), views))
+			}
+			return fmt.Errorf("output %q: name a run", output)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json; of one run also mermaid, dot, svg")
+	stateDirFlag(cmd.Flags(), &stateDir)
+	return cmd
+}
+
+// readDiagnosis reads a run of the state folder.
+func readDiagnosis(dirs diagnoseDirs, id string) (*diagnosisView, error) {
+	saved, err := runner.ReadSaved(dirs.checkpoints, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		ids, _ := runner.SavedIDs(dirs.checkpoints) // for the hint alone
+		return nil, fmt.Errorf("show: no run %.140q in %s%s", id, dirs.root, resolve.Near(id, ids))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("show: %w", err)
+	}
+	v := &diagnosisView{Dirs: dirs, Report: saved.Report, Graph: saved.Graph, Effects: saved.Effects, Parameters: saved.Parameters}
+	if v.Artifacts, err = artifact.Read(dirs.artifacts, id); err != nil {
+		return nil, fmt.Errorf("show: %w", err)
+	}
+	return v, nil
+}
+
+// readDiagnoses reads all runs, the oldest first. Those that can't be read are first.
+func readDiagnoses(dirs diagnoseDirs) ([]*diagnosisView, error) {
+	ids, err := runner.SavedIDs(dirs.checkpoints)
+	if err != nil {
+		return nil, err
+	}
+	var views []*diagnosisView
+	for _, id := range ids {
+		v, err := readDiagnosis(dirs, id)
+		if err != nil {
+			v = &diagnosisView{Dirs: dirs, Report: &runner.Report{ID: id}, Err: err}
+		}
+		views = append(views, v)
+	}
+	slices.SortStableFunc(views, func(a, b *diagnosisView) int { return a.Report.Started.Compare(b.Report.Started) })
+	return views, nil
+}
+
+// show writes one run.
+func (v *diagnosisView) show(w io.Writer, output string) error {
+	var status v1alpha1.DiagnosisStatus
+	v.Report.Status(&status)
+	d := runner.Drawing(v.Report.ID, v.Graph, func(id int) string { return v.Effects[id] }, &status)
+	switch output {
+	case "text":
+	case "json":
+		return v.write(w, output)
+	default:
+		return writeGraph(w, d, output)
+	}
+	rep := v.Report
+	took := "has not ended"
+	if !rep.Ended.IsZero() {
+		took = "took " + shortTime(rep.Ended.Sub(rep.Started))
+	}
+	fmt.Fprintf(w, "run %s, begun %s, %s\nparameters: %s\n", rep.ID, rep.Started.Format(time.DateTime), took, parameterText(v.Parameters))
+	(&progress{w: w, told: map[int]bool{}, width: longestOperation(v.Graph)}).changed(rep)
+	fmt.Fprintf(w, "\n%s\n", v.summary())
+	_, err := io.WriteString(w, draw.Text(d))
+	return err
+}
+
+func listDiagnoses(w io.Writer, views []*diagnosisView) error {
+	if len(views) == 0 {
+		_, err := io.WriteString(w, "no runs; kernosis diagnose run begins one\n")
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(tw, "RUN\tBEGUN\tTOOK\tFILES\tRESULT")
+	for _, v := range views {
+		if v.Err != nil {
+			fmt.Fprintf(tw, "%s\t-\t-\t-\t%s\n", v.Report.ID, v.Err)
+			continue
+		}
+		took := "-"
+		if !v.Report.Ended.IsZero() {
+			took = shortTime(v.Report.Ended.Sub(v.Report.Started))
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\n", v.Report.ID, v.Report.Started.Format(time.DateTime), took, len(v.Artifacts), v.result())
+	}
+	return tw.Flush()
+}
+
+// result is a run in a few words.
+func (v *diagnosisView) result() string {
+	switch {
+	case v.Report.Verdict != nil:
+		return v.Report.Verdict.Reason
+	case v.Report.Phase == v1alpha1.PhaseRunning:
+		return "has not ended"
+	}
+	return strings.TrimSuffix(string(v.Report.Phase)+" ("+v.Report.Reason+")", " ()")
+}

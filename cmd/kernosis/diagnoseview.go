@@ -1,0 +1,294 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/artifact"
+	"github.com/kernosis/kernosis/diagnose/graph"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+// maxFacts bounds what a line repeats of an operation's results, in bytes.
+const maxFacts = 160
+
+// diagnosisView is a run as it is shown.
+type diagnosisView struct {
+	Dirs       diagnoseDirs
+	Report     *runner.Report
+	Graph      *graph.Graph
+	Effects    []string // by node
+	Parameters map[string]string
+	Set, Node  string // empty: not known
+	Artifacts  []artifact.Artifact
+	Err        error // why it can't be read; then only Report.ID is there
+}
+
+// progress writes a line for each operation that has ended.
+type progress struct {
+	w     io.Writer
+	told  map[int]bool
+	width int
+}
+
+// changed is called with each new state of the run, by one goroutine.
+func (p *progress) changed(rep *runner.Report) {
+	records := slices.Clone(rep.Records)
+	slices.SortStableFunc(records, func(a, b runner.Record) int { return a.Start.Compare(b.Start) })
+	for i := range records {
+		rec := &records[i]
+		if p.told[rec.ID] || rec.State == v1alpha1.ResultRunning {
+			continue
+		}
+		p.told[rec.ID] = true
+		fmt.Fprintln(p.w, operationLine(rec, p.width))
+	}
+}
+
+// longestOperation is the width of the column of operations.
+func longestOperation(g *graph.Graph) int {
+	longest := 0
+	for id := range g.Len() {
+		longest = max(longest, len(g.Node(id).Operation))
+	}
+	return min(longest, 40)
+}
+
+// operationLine is "  2  check-disk-stalled  no  2s  NoDiskStalled: …".
+func operationLine(rec *runner.Record, width int) string {
+	took := "-"
+	if rec.Duration > 0 {
+		took = shortTime(rec.Duration)
+	}
+	text := rec.Message
+	if rec.Reason != "" && rec.Reason != "Failed" {
+		text = strings.TrimSuffix(rec.Reason+": "+rec.Message, ": ")
+	}
+	if text == "" {
+		text = facts(rec.Results)
+	}
+	if rec.Attempts > 1 {
+		text = fmt.Sprintf("(%d tries) %s", rec.Attempts, text)
+	}
+	return strings.TrimRight(fmt.Sprintf("%3d  %-*s  %-9s  %6s  %s", rec.ID, width, rec.Operation, stateWord(rec), took, text), " ")
+}
+
+// stateWord says what became of an operation. A check answers.
+func stateWord(rec *runner.Record) string {
+	switch rec.State {
+	case v1alpha1.ResultSucceeded:
+		if rec.Verdict != nil {
+			return "yes"
+		}
+		return "done"
+	case v1alpha1.ResultRefuted:
+		return "no"
+	case v1alpha1.ResultWouldRun:
+		return "would run"
+	case v1alpha1.ResultAwaitingApproval:
+		return "waits"
+	}
+	return strings.ToLower(string(rec.State))
+}
+
+// facts is as much of results as fits on a line.
+func facts(results map[string]string) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(results)) {
+		value := results[key]
+		if strings.ContainsAny(value, " \n\t\"") || value == "" {
+			value = strconv.Quote(value)
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(key + "=" + value)
+	}
+	text := b.String()
+	if len(text) <= maxFacts {
+		return text
+	}
+	end := maxFacts
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// shortTime is a duration with three digits at most.
+func shortTime(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func (v *diagnosisView) write(w io.Writer, output string) error {
+	if output == "json" {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(v.document())
+	}
+	_, err := io.WriteString(w, "\n"+v.summary())
+	return err
+}
+
+// summary says what came of a run: a line for each fact, the label first.
+func (v *diagnosisView) summary() string {
+	var b strings.Builder
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(&b, "%-9s %s\n", label, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " "))
+	}
+	rep := v.Report
+	switch {
+	case rep.Verdict != nil:
+		line("VERDICT", "%s: %s", rep.Verdict.Reason, rep.Verdict.Message)
+	case rep.Phase == v1alpha1.PhaseSucceeded:
+		line("VERDICT", "none: the operations of the path only look")
+	case rep.Phase == v1alpha1.PhaseFailed:
+		line("VERDICT", "%s", v.noVerdict())
+	case rep.Waiting != nil:
+		line("WAITS", "node %d: %s: %s", rep.Waiting.ID, rep.Waiting.Reason, rep.Waiting.Message)
+	case rep.Phase == v1alpha1.PhaseRunning:
+		line("OPEN", "it runs, or was interrupted")
+	default:
+		line("VERDICT", "%s", strings.ToLower(string(rep.Phase))+": "+rep.Message)
+	}
+	if rep.Phase == v1alpha1.PhaseSucceeded {
+		line("PATH", "%s", pathText(v.Graph, rep.Path))
+	}
+	for _, e := range rep.Excluded {
+		line("NOT", "%s: %s", e.Reason, e.Message)
+	}
+	for i := range rep.Records {
+		switch rec := &rep.Records[i]; {
+		case rec.State == v1alpha1.ResultFailed && v.Effects[rec.ID] == string(v1alpha1.EffectCheck):
+			line("UNKNOWN", "%s could not look: %s", rec.Operation, rec.Message)
+		case rec.State == v1alpha1.ResultFailed || rec.State == v1alpha1.ResultUnknown:
+			line(strings.ToUpper(string(rec.State)), "%s: %s", rec.Operation, rec.Message)
+		case rec.State == v1alpha1.ResultWouldRun || rec.State == v1alpha1.ResultWithheld:
+			line("WOULD RUN", "%s: %s", rec.Operation, rec.Message)
+		case rec.Repairs && rec.State == v1alpha1.ResultSucceeded:
+			line("DONE", "%s", rec.Operation)
+		}
+	}
+	for _, a := range v.Artifacts {
+		cut := ""
+		if a.Truncated {
+			cut = ", cut: there was no room for all of it"
+		}
+		line("FILE", "%s (%s%s)", v.path(&a), byteSize(a.Size), cut)
+	}
+	if rep.Unsaved != nil {
+		line("UNSAVED", "%v", rep.Unsaved)
+	}
+	return b.String()
+}
+
+// noVerdict says why a run that failed has none.
+func (v *diagnosisView) noVerdict() string {
+	if v.Report.Reason != v1alpha1.ReasonNoPathSucceeded {
+		return "none: " + v.Report.Reason + ": " + v.Report.Message
+	}
+	for i := range v.Report.Records {
+		if rec := &v.Report.Records[i]; rec.State == v1alpha1.ResultFailed && v.Effects[rec.ID] == string(v1alpha1.EffectCheck) {
+			return "none: no cause was found, and not all could be looked for"
+		}
+	}
+	return "none: no cause that was looked for is so"
+}
+
+func (v *diagnosisView) path(a *artifact.Artifact) string {
+	return filepath.Join(v.Dirs.artifacts, v.Report.ID, a.Name)
+}
+
+func byteSize(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// pathText is "1 blocked-stacks → 2 check-disk-stalled".
+func pathText(g *graph.Graph, path []int) string {
+	var parts []string
+	for _, id := range path {
+		parts = append(parts, fmt.Sprintf("%d %s", id, g.Node(id).Operation))
+	}
+	return cmp.Or(strings.Join(parts, " → "), "none")
+}
+
+// diagnosisDocument is a run as JSON.
+type diagnosisDocument struct {
+	ID           string            `json:"id"`
+	OperationSet string            `json:"operationSet,omitempty"`
+	Node         string            `json:"node,omitempty"`
+	Parameters   map[string]string `json:"parameters,omitempty"`
+	// Reason and Message are those of the condition Complete; empty while it goes on.
+	Reason   string          `json:"reason,omitempty"`
+	Message  string          `json:"message,omitempty"`
+	Excluded []excludedCause `json:"excluded,omitempty"`
+	Files    []diagnosisFile `json:"files,omitempty"`
+	Graph    []diagnosisNode `json:"graph"`
+	// Status is as a Diagnosis has it: phase, verdict, paths, results.
+	Status v1alpha1.DiagnosisStatus `json:"status"`
+}
+
+type excludedCause struct {
+	ID        int    `json:"id"`
+	Operation string `json:"operation"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
+}
+
+type diagnosisFile struct {
+	Path      string `json:"path"`
+	Size      int64  `json:"size"`
+	SHA256    string `json:"sha256,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"`
+}
+
+type diagnosisNode struct {
+	ID          int    `json:"id"`
+	Operation   string `json:"operation,omitempty"`
+	To          []int  `json:"to,omitempty"`
+	Dependences []int  `json:"dependences,omitempty"`
+}
+
+func (v *diagnosisView) document() *diagnosisDocument {
+	d := &diagnosisDocument{
+		ID: v.Report.ID, OperationSet: v.Set, Node: v.Node, Parameters: v.Parameters, Reason: v.Report.Reason, Message: v.Report.Message,
+	}
+	v.Report.Status(&d.Status)
+	for _, e := range v.Report.Excluded {
+		d.Excluded = append(d.Excluded, excludedCause(e))
+	}
+	for i := range v.Artifacts {
+		a := &v.Artifacts[i]
+		d.Files = append(d.Files, diagnosisFile{v.path(a), a.Size, a.SHA256, a.Truncated})
+	}
+	for id := range v.Graph.Len() {
+		n := v.Graph.Node(id)
+		d.Graph = append(d.Graph, diagnosisNode{n.ID, n.Operation, n.To, n.Dependences})
+	}
+	return d
+}

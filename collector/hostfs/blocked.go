@@ -1,0 +1,160 @@
+package hostfs
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+const (
+	// maxStackFrames is MAX_STACK_TRACE_DEPTH of fs/proc/base.c.
+	maxStackFrames = 64
+	// maxFrame is more than a function, its offset and its module take.
+	maxFrame = 256
+)
+
+// ParseKernelStack reads the text of /proc/PID/stack: frames innermost first, as
+// "ext4_sync_file+0x1f [ext4]": without the size of the function, as a kernel
+// record's are. Before v4.15 each line began with an address.
+func ParseKernelStack(s string) []string {
+	var frames []string
+	for line := range strings.Lines(s) {
+		if len(frames) == maxStackFrames {
+			break
+		}
+		_, frame, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "] ")
+		if !ok || strings.HasPrefix(frame, "0xffffffffffffffff") { // the end mark of older kernels
+			continue
+		}
+		call, module, _ := strings.Cut(frame, " ")
+		call, _, _ = strings.Cut(call, "/") // the function's size
+		if module != "" {
+			call += " " + module
+		}
+		frames = append(frames, event.SafeText(call, maxFrame))
+	}
+	return frames
+}
+
+// KernelStack returns where in the kernel a task sleeps. It needs CAP_SYS_ADMIN.
+// A task that runs has none.
+func (f FS) KernelStack(tid int) ([]string, error) {
+	s, err := f.read(procPath(tid, "stack"), maxStackFrames*maxFrame)
+	if err != nil {
+		return nil, err
+	}
+	return ParseKernelStack(s), nil
+}
+
+// WaitChannel returns the kernel function that a task sleeps in, empty where it
+// doesn't sleep or the kernel doesn't tell. It needs what ptrace does.
+func (f FS) WaitChannel(tid int) (string, error) {
+	s, err := f.readValue(procPath(tid, "wchan"))
+	if err != nil || s == "0" {
+		return "", err
+	}
+	return event.SafeText(s, maxFrame), nil
+}
+
+// Threads returns the threads of a process, sorted.
+func (f FS) Threads(pid int) ([]int, error) {
+	dir, err := os.Open(f.Path(procPath(pid, "task")))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	tids := make([]int, 0, len(names))
+	for _, name := range names {
+		if tid, err := strconv.ParseUint(name, 10, 31); err == nil {
+			tids = append(tids, int(tid))
+		}
+	}
+	slices.Sort(tids)
+	return tids, nil
+}
+
+// ParseExecStart reads se.exec_start from the text of /proc/PID/sched: when a
+// task was last on its CPU, by that CPU's own clock of the scheduler. Such clocks
+// leave out suspends, and time stolen by the hypervisor or spent in interrupts,
+// so they are comparable with themselves only.
+func ParseExecStart(s string) (time.Duration, error) {
+	for line := range strings.Lines(s) {
+		key, value, ok := strings.Cut(line, ":")
+		if !ok || strings.TrimSpace(key) != "se.exec_start" {
+			continue
+		}
+		whole, fraction, _ := strings.Cut(strings.TrimSpace(value), ".")
+		ms, err := strconv.ParseUint(whole, 10, 43) // 278 years in ns
+		if err != nil {
+			return 0, fmt.Errorf("sched: exec_start: %w", err)
+		}
+		// Six digits after the point: nanoseconds.
+		ns, err := strconv.ParseUint(fraction, 10, 32)
+		if err != nil || len(fraction) != 6 {
+			return 0, fmt.Errorf("sched: exec_start: %w", errSyntax)
+		}
+		return time.Duration(ms)*time.Millisecond + time.Duration(ns), nil
+	}
+	return 0, fmt.Errorf("sched: no exec_start: %w", errSyntax)
+}
+
+// ExecStart reads it of a task; see [ParseExecStart].
+func (f FS) ExecStart(tid int) (time.Duration, error) {
+	s, err := f.read(procPath(tid, "sched"), statusFile)
+	if err != nil {
+		return 0, err
+	}
+	return ParseExecStart(s)
+}
+
+// Syscall is the system call that a task is in.
+type Syscall struct {
+	Number int
+	Args   [6]uint64
+}
+
+// ParseSyscall reads the text of /proc/PID/syscall. False: the task is not in one
+// (it runs, or was interrupted by a fault), or it is a 32-bit task, whose numbers
+// are others.
+func ParseSyscall(s string) (Syscall, bool) {
+	fields := strings.Fields(s)
+	const number, args, sp, all = 0, 1, 7, 9
+	if len(fields) != all {
+		return Syscall{}, false
+	}
+	n, err := strconv.ParseInt(fields[number], 10, 32)
+	if err != nil || n < 0 {
+		return Syscall{}, false
+	}
+	var words [all]uint64
+	for i := args; i < all; i++ {
+		if words[i], err = strconv.ParseUint(strings.TrimPrefix(fields[i], "0x"), 16, 64); err != nil {
+			return Syscall{}, false
+		}
+	}
+	// No 64-bit process has its stack in the first 4 GiB: Linux maps it at the top,
+	// Go's are at 0xc000000000, and those of other threads come from mmap.
+	if words[sp]>>32 == 0 {
+		return Syscall{}, false
+	}
+	return Syscall{Number: int(n), Args: [6]uint64(words[args:sp])}, true
+}
+
+// Syscall returns the system call that a task is in. It needs what ptrace does.
+func (f FS) Syscall(tid int) (Syscall, bool, error) {
+	s, err := f.readValue(procPath(tid, "syscall"))
+	if err != nil {
+		return Syscall{}, false, err
+	}
+	call, ok := ParseSyscall(s)
+	return call, ok, nil
+}

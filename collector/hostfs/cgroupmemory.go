@@ -1,0 +1,242 @@
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// CgroupMemoryUse is what a memory cgroup and all below it use, in bytes, and what
+// happened to it since it exists.
+type CgroupMemoryUse struct {
+	V1           bool
+	Usage        uint64
+	Peak         uint64 // the most it was; 0: not told (v2 before 5.19)
+	Limit        uint64 // 0: none of its own
+	High         uint64 // v2: above it tasks are slowed down; 0: none
+	Swap         uint64
+	SwapLimit    uint64 // v2: of swap alone; v1: of memory and swap together; 0: none
+	Anon         uint64
+	File         uint64 // page cache, tmpfs too
+	Shmem        uint64
+	InactiveFile uint64 // page cache that goes first
+	Kernel       uint64 // stacks, page tables, slab, per-CPU, sockets; see [CgroupMemoryUse.KernelKnown]
+	KernelKnown  bool
+	Slab         uint64 // v2
+	Reclaimable  uint64 // part of Slab that can be given back; v1 does not tell it
+	Sock         uint64
+	LimitHits    uint64 // times that usage was held at the limit
+	OOMs         uint64 // times that nothing could be given back; v1 does not count them
+	OOMKills     uint64 // processes killed for memory, of the groups below too on v2
+}
+
+// WorkingSet is usage without the page cache that goes first: what kubelet reports.
+func (m *CgroupMemoryUse) WorkingSet() uint64 { return m.Usage - min(m.Usage, m.InactiveFile) }
+
+// Held is what can't be given back to the node without a kill: anonymous memory,
+// tmpfs, and the kernel's but for slab that is reclaimable.
+func (m *CgroupMemoryUse) Held() uint64 {
+	return m.Anon + m.Shmem + m.Kernel - min(m.Kernel, m.Reclaimable)
+}
+
+// CgroupMemoryUse reads the memory cgroup at path, below the memory hierarchy's root.
+// One that is gone is [fs.ErrNotExist].
+func (f FS) CgroupMemoryUse(l CgroupLayout, path string) (CgroupMemoryUse, error) {
+	dir, v1, err := l.dir("memory", path)
+	if err != nil {
+		return CgroupMemoryUse{}, err
+	}
+	if v1 {
+		return f.memoryUseV1(dir)
+	}
+	return f.memoryUseV2(dir)
+}
+
+// limit reads a file that holds a number, "max" or v1's number for it; 0: none. A
+// file that the kernel does not have is none.
+func (f FS) limit(p string) (uint64, error) {
+	s, err := f.readValue(p)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, nil
+	case err != nil || s == "max":
+		return 0, err
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("parse %s: %w", f.Path(p), err)
+	}
+	if n >= unlimited {
+		return 0, nil
+	}
+	return n, nil
+}
+
+// optional reads a number from a file that not every kernel has.
+func (f FS) optional(p string) (uint64, error) {
+	n, err := f.readUint(p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	return n, err
+}
+
+func (f FS) memoryUseV1(dir string) (m CgroupMemoryUse, err error) {
+	m = CgroupMemoryUse{V1: true}
+	if m.Usage, err = f.readUint(dir + "/memory.usage_in_bytes"); err != nil {
+		return m, err
+	}
+	var memsw uint64
+	errs := make([]error, 9)
+	m.Limit, errs[0] = f.limit(dir + "/memory.limit_in_bytes")
+	m.Peak, errs[1] = f.optional(dir + "/memory.max_usage_in_bytes")
+	m.SwapLimit, errs[2] = f.limit(dir + "/memory.memsw.limit_in_bytes")
+	memsw, errs[3] = f.optional(dir + "/memory.memsw.usage_in_bytes")
+	m.LimitHits, errs[4] = f.optional(dir + "/memory.failcnt")
+	errs[5] = f.readKeyed(dir+"/memory.oom_control", map[string]*uint64{"oom_kill": &m.OOMKills})
+	errs[6] = f.readStat(dir+"/memory.stat", map[string]*uint64{
+		"total_rss": &m.Anon, "total_cache": &m.File, "total_shmem": &m.Shmem, "total_inactive_file": &m.InactiveFile, "total_swap": &m.Swap,
+	})
+	m.Sock, errs[7] = f.optional(dir + "/memory.kmem.tcp.usage_in_bytes")
+	m.Kernel, errs[8] = f.optional(dir + "/memory.kmem.usage_in_bytes")
+	m.KernelKnown = f.exists(dir + "/memory.kmem.usage_in_bytes")
+	if m.Swap == 0 && memsw > m.Usage {
+		m.Swap = memsw - m.Usage
+	}
+	return m, errors.Join(errs...)
+}
+
+func (f FS) memoryUseV2(dir string) (m CgroupMemoryUse, err error) {
+	if m.Usage, err = f.readUint(dir + "/memory.current"); err != nil {
+		return m, err
+	}
+	var unreclaimable, stack, tables, percpu, sec uint64
+	errs := make([]error, 7)
+	m.Limit, errs[0] = f.limit(dir + "/memory.max")
+	m.High, errs[1] = f.limit(dir + "/memory.high")
+	m.Peak, errs[2] = f.optional(dir + "/memory.peak")
+	m.Swap, errs[3] = f.optional(dir + "/memory.swap.current")
+	m.SwapLimit, errs[4] = f.limit(dir + "/memory.swap.max")
+	errs[5] = f.readStat(dir+"/memory.stat", map[string]*uint64{
+		"anon": &m.Anon, "file": &m.File, "shmem": &m.Shmem, "inactive_file": &m.InactiveFile, "kernel": &m.Kernel,
+		"slab_reclaimable": &m.Reclaimable, "slab_unreclaimable": &unreclaimable, "sock": &m.Sock,
+		"kernel_stack": &stack, "pagetables": &tables, "percpu": &percpu, "sec_pagetables": &sec,
+	})
+	errs[6] = f.readKeyed(dir+"/memory.events", map[string]*uint64{
+		"max": &m.LimitHits, "oom": &m.OOMs, "oom_kill": &m.OOMKills,
+	})
+	m.Slab, m.KernelKnown = m.Reclaimable+unreclaimable, true
+	// "kernel" is there from 5.18 on, and has its parts but for sockets.
+	if parts := m.Slab + stack + tables + percpu + sec; m.Kernel < parts {
+		m.Kernel = parts
+	}
+	m.Kernel += m.Sock
+	return m, errors.Join(errs...)
+}
+
+// readStat reads memory.stat, which is longer than other keyed files.
+func (f FS) readStat(p string, into map[string]*uint64) error {
+	s, err := f.read(p, 16*smallFile)
+	if err != nil {
+		return err
+	}
+	if err := parseKeyed(s, into); err != nil {
+		return fmt.Errorf("parse %s: %w", f.Path(p), err)
+	}
+	return nil
+}
+
+// MemoryCgroup returns the path of a process' memory cgroup: on v2 the lowest one that
+// has the memory controller.
+func (f FS) MemoryCgroup(l CgroupLayout, pid int) (string, error) {
+	groups, err := f.ProcCgroups(pid)
+	if err != nil {
+		return "", err
+	}
+	_, v1 := l.Controllers["memory"]
+	for _, g := range groups {
+		switch {
+		case v1 && hasOption(g.Controllers, "memory"):
+			return g.Path, nil
+		case !v1 && g.Hierarchy == 0:
+			for p := g.Path; ; p = path.Dir(p) {
+				dir, _, err := l.dir("memory", p)
+				if err != nil {
+					return "", err
+				}
+				if p == "/" || f.exists(dir+"/memory.current") {
+					return p, nil
+				}
+			}
+		}
+	}
+	return "", fmt.Errorf("process %d: no memory cgroup: %w", pid, fs.ErrNotExist)
+}
+
+// CgroupProcs returns the processes in a memory cgroup and those below it, at most
+// limit of them; more tells that there are others.
+func (f FS) CgroupProcs(l CgroupLayout, cgroup string, limit int) (pids []int, more bool, err error) {
+	dir, _, err := l.dir("memory", cgroup)
+	if err != nil {
+		return nil, false, err
+	}
+	const maxGroups = 4096
+	dirs := []string{dir}
+	for i := 0; i < len(dirs); i++ {
+		s, err := f.read(dirs[i]+"/cgroup.procs", largeFile)
+		if err != nil {
+			if i == 0 {
+				return nil, false, err
+			}
+			continue // removed meanwhile, or a threaded group on v2
+		}
+		for line := range strings.Lines(s) {
+			pid, err := strconv.Atoi(strings.TrimSpace(line))
+			if err != nil || pid <= 0 { // 0: of another pid namespace
+				continue
+			}
+			if len(pids) == limit {
+				return pids, true, nil
+			}
+			pids = append(pids, pid)
+		}
+		entries, err := os.ReadDir(f.Path(dirs[i]))
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if !e.IsDir() {
+				continue
+			}
+			if len(dirs) == maxGroups {
+				more = true
+				break
+			}
+			dirs = append(dirs, dirs[i]+"/"+e.Name())
+		}
+	}
+	return pids, more, nil
+}
+
+// CgroupChildren returns the names of the memory cgroups right below one.
+func (f FS) CgroupChildren(l CgroupLayout, cgroup string) ([]string, error) {
+	dir, _, err := l.dir("memory", cgroup)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(f.Path(dir))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}

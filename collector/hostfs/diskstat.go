@@ -1,0 +1,160 @@
+package hostfs
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DiskStat is what a block device's "stat" counts since boot (or since the
+// device is there). Sectors have 512 bytes.
+type DiskStat struct {
+	Reads, Writes, Discards, Flushes            uint64 // I/Os completed
+	ReadSectors, WriteSectors, DiscardSectors   uint64 // they move with each part of a request
+	ReadTime, WriteTime, DiscardTime, FlushTime time.Duration
+	InFlight                                    uint32        // begun and not completed
+	Busy                                        time.Duration // with I/O in flight
+}
+
+// Done is a sum that differs once the device has completed anything.
+func (s *DiskStat) Done() uint64 {
+	return s.Reads + s.Writes + s.Discards + s.Flushes + s.ReadSectors + s.WriteSectors + s.DiscardSectors
+}
+
+// ParseDiskStat reads Documentation/block/stat.rst without allocating. Discards
+// are there since v4.18, flushes since v5.5.
+func ParseDiskStat(b []byte) (s DiskStat, ok bool) {
+	const least, most = 11, 17
+	var n [most]uint64
+	field := 0
+	for len(b) > 0 {
+		if b[0] == ' ' || b[0] == '\n' {
+			b = b[1:]
+			continue
+		}
+		var v uint64
+		for len(b) > 0 && b[0] != ' ' && b[0] != '\n' {
+			if b[0] < '0' || b[0] > '9' {
+				return DiskStat{}, false
+			}
+			v = v*10 + uint64(b[0]-'0')
+			b = b[1:]
+		}
+		if field < most {
+			n[field] = v
+		}
+		field++
+	}
+	if field < least {
+		return DiskStat{}, false
+	}
+	ms := func(v uint64) time.Duration {
+		return time.Duration(min(v, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
+	}
+	return DiskStat{
+		Reads: n[0], ReadSectors: n[2], ReadTime: ms(n[3]),
+		Writes: n[4], WriteSectors: n[6], WriteTime: ms(n[7]),
+		InFlight: uint32(min(n[8], math.MaxUint32)), Busy: ms(n[9]),
+		Discards: n[11], DiscardSectors: n[13], DiscardTime: ms(n[14]),
+		Flushes: n[15], FlushTime: ms(n[16]),
+	}, true
+}
+
+// DiskStat reads the counters of a whole disk by its name in /sys/block.
+func (f FS) DiskStat(disk string) (DiskStat, error) {
+	name, err := sysBlockName(disk)
+	if err != nil {
+		return DiskStat{}, err
+	}
+	p := "/sys/block/" + name + "/stat"
+	b, err := f.readCut(p, smallFile)
+	if err != nil {
+		return DiskStat{}, err
+	}
+	s, ok := ParseDiskStat(b)
+	if !ok {
+		return DiskStat{}, fmt.Errorf("parse %s: %w", f.Path(p), errSyntax)
+	}
+	return s, nil
+}
+
+// Disks returns the whole disks by the kernel's names, sorted; RAM disks, which
+// complete I/O as it is begun, are left out.
+func (f FS) Disks() ([]string, error) {
+	dir, err := os.Open(f.Path("/sys/block"))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		n, ok := strings.CutPrefix(name, "ram")
+		_, err := strconv.ParseUint(n, 10, 32)
+		return ok && err == nil
+	})
+	for i, name := range names {
+		names[i] = deviceName(name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// sysBlockName returns a device's name as sysfs writes it ("cciss!c0d0"), checked
+// to be a name.
+func sysBlockName(device string) (string, error) {
+	name := strings.ReplaceAll(device, "/", "!")
+	if name == "" || name == "." || name == ".." || strings.IndexByte(name, 0) >= 0 {
+		return "", fmt.Errorf("block device %q: %w", device, ErrPath)
+	}
+	return name, nil
+}
+
+// DeviceNumber returns the number of a disk or partition by its kernel name.
+func (f FS) DeviceNumber(device string) (major, minor uint32, err error) {
+	name, err := sysBlockName(device)
+	if err != nil {
+		return 0, 0, err
+	}
+	s, err := f.readValue("/sys/class/block/" + name + "/dev")
+	if err != nil {
+		return 0, 0, err
+	}
+	return ParseDeviceNumber(s)
+}
+
+// ParseDeviceNumber reads "259:2".
+func ParseDeviceNumber(s string) (major, minor uint32, err error) {
+	a, b, ok := strings.Cut(s, ":")
+	maj, err1 := strconv.ParseUint(a, 10, 32)
+	mnr, err2 := strconv.ParseUint(b, 10, 32)
+	if !ok || err1 != nil || err2 != nil {
+		return 0, 0, fmt.Errorf("device number %q: %w", s, errSyntax)
+	}
+	return uint32(maj), uint32(mnr), nil
+}
+
+// Partitions returns the partitions of a disk by name.
+func (f FS) Partitions(disk string) ([]string, error) {
+	name, err := sysBlockName(disk)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(f.Path("/sys/block/" + name))
+	if err != nil {
+		return nil, err
+	}
+	var parts []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), name) && f.exists("/sys/block/"+name+"/"+e.Name()+"/partition") {
+			parts = append(parts, deviceName(e.Name()))
+		}
+	}
+	return parts, nil
+}

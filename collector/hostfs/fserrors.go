@@ -1,0 +1,140 @@
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// Ext4Errors is what an ext4 remembers of errors, across mounts, until e2fsck.
+type Ext4Errors struct {
+	Count       uint64
+	Warnings    uint64 // since the mount
+	First, Last Ext4Error
+}
+
+// Ext4Error is one of them. Fields that a kernel does not tell are zero.
+type Ext4Error struct {
+	Time     time.Time
+	Function string // the kernel function that found it
+	Line     uint64
+	Inode    uint64
+	Block    uint64
+	Code     string // "EIO", "EFSBADCRC" …; Linux 5.6
+}
+
+// Ext4Errors reads the errors of the mounted ext4 on a device by its kernel name.
+// [fs.ErrNotExist]: no ext4 is mounted there.
+func (f FS) Ext4Errors(device string) (e Ext4Errors, err error) {
+	name, err := sysBlockName(device)
+	if err != nil {
+		return e, err
+	}
+	dir := "/sys/fs/ext4/" + name + "/"
+	if e.Count, err = f.readUint(dir + "errors_count"); err != nil {
+		return e, err
+	}
+	e.Warnings, err = f.optional(dir + "warning_count")
+	var err1, err2 error
+	e.First, err1 = f.ext4Error(dir + "first_error_")
+	e.Last, err2 = f.ext4Error(dir + "last_error_")
+	return e, errors.Join(err, err1, err2)
+}
+
+func (f FS) ext4Error(prefix string) (e Ext4Error, err error) {
+	read := func(name string) uint64 {
+		n, readErr := f.optional(prefix + name)
+		err = errors.Join(err, readErr)
+		return n
+	}
+	if at := read("time"); at > 0 && at < 1<<40 {
+		e.Time = time.Unix(int64(at), 0).UTC()
+	}
+	e.Line, e.Inode, e.Block = read("line"), read("ino"), read("block")
+	e.Code = ext4Code(read("errcode"))
+	function, readErr := f.readValue(prefix + "func")
+	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
+		err = errors.Join(err, readErr)
+	}
+	e.Function = event.SafeText(function, 64)
+	return e, err
+}
+
+// ext4Code names the EXT4_ERR_* numbers of fs/ext4/ext4.h, which are on disk.
+func ext4Code(n uint64) string {
+	names := []string{
+		"", "UNKNOWN", "EIO", "ENOMEM", "EFSBADCRC", "EFSCORRUPTED", "ENOSPC", "ENOKEY", "EROFS", "EFBIG", "EEXIST",
+		"ERANGE", "EOVERFLOW", "EBUSY", "ENOTDIR", "ENOTEMPTY", "ESHUTDOWN", "EFAULT",
+	}
+	if n < uint64(len(names)) {
+		return names[n]
+	}
+	return "CODE_" + strconv.FormatUint(n, 10)
+}
+
+// BtrfsErrors are the error counters of a mounted btrfs, of all its devices, kept
+// across mounts until reset.
+type BtrfsErrors struct {
+	Write, Read, Flush, Corruption, Generation uint64
+}
+
+// Sum is of all kinds.
+func (b *BtrfsErrors) Sum() uint64 { return b.Write + b.Read + b.Flush + b.Corruption + b.Generation }
+
+// BtrfsErrors reads the counters of the mounted btrfs that a device is part of, by its
+// kernel name. [fs.ErrNotExist]: there is none, or the kernel is older than 5.14.
+func (f FS) BtrfsErrors(device string) (b BtrfsErrors, err error) {
+	name, err := sysBlockName(device)
+	if err != nil {
+		return b, err
+	}
+	entries, err := os.ReadDir(f.Path("/sys/fs/btrfs"))
+	if err != nil {
+		return b, err
+	}
+	for _, e := range entries {
+		dir := "/sys/fs/btrfs/" + e.Name()
+		if !f.exists(dir + "/devices/" + name) {
+			continue
+		}
+		members, err := os.ReadDir(f.Path(dir + "/devinfo"))
+		if err != nil {
+			return b, err
+		}
+		for _, m := range members {
+			var one BtrfsErrors
+			if err := f.readKeyed(dir+"/devinfo/"+m.Name()+"/error_stats", map[string]*uint64{
+				"write_errs": &one.Write, "read_errs": &one.Read, "flush_errs": &one.Flush,
+				"corruption_errs": &one.Corruption, "generation_errs": &one.Generation,
+			}); err != nil {
+				return b, err
+			}
+			b = BtrfsErrors{
+				b.Write + one.Write, b.Read + one.Read, b.Flush + one.Flush,
+				b.Corruption + one.Corruption, b.Generation + one.Generation,
+			}
+		}
+		return b, nil
+	}
+	return b, fmt.Errorf("no btrfs is on %s: %w", device, fs.ErrNotExist)
+}
+
+// String names the counters that are not 0: "write 3, flush 1".
+func (b *BtrfsErrors) String() string {
+	var out []string
+	for _, c := range []struct {
+		name string
+		n    uint64
+	}{{"write", b.Write}, {"read", b.Read}, {"flush", b.Flush}, {"corruption", b.Corruption}, {"generation", b.Generation}} {
+		if c.n > 0 {
+			out = append(out, c.name+" "+strconv.FormatUint(c.n, 10))
+		}
+	}
+	return strings.Join(out, ", ")
+}

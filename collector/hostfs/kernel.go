@@ -1,0 +1,132 @@
+package hostfs
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// maxCommandLine is COMMAND_LINE_SIZE of the architectures that have the longest.
+const maxCommandLine = 4 << 10
+
+// KernelCommandLine returns what the kernel was started with, escaped.
+func (f FS) KernelCommandLine() (string, error) {
+	s, err := f.read("/proc/cmdline", 2*maxCommandLine)
+	if err != nil {
+		return "", err
+	}
+	return event.SafeText(strings.TrimSpace(s), maxCommandLine), nil
+}
+
+// LoadAverage is the text of /proc/loadavg.
+type LoadAverage struct {
+	One, Five, Fifteen float64 // tasks that run, want to, or sleep uninterruptibly
+	Runnable, Tasks    uint64
+}
+
+// ParseLoadAverage reads "0.27 0.60 1.02 1/148 4711".
+func ParseLoadAverage(s string) (l LoadAverage, err error) {
+	fields := strings.Fields(s)
+	if len(fields) < 4 {
+		return l, fmt.Errorf("loadavg: %w", errSyntax)
+	}
+	for i, into := range []*float64{&l.One, &l.Five, &l.Fifteen} {
+		if *into, err = strconv.ParseFloat(fields[i], 64); err != nil {
+			return LoadAverage{}, fmt.Errorf("loadavg: %w", err)
+		}
+	}
+	runnable, tasks, _ := strings.Cut(fields[3], "/")
+	if l.Runnable, err = strconv.ParseUint(runnable, 10, 64); err == nil {
+		l.Tasks, err = strconv.ParseUint(tasks, 10, 64)
+	}
+	if err != nil {
+		return LoadAverage{}, fmt.Errorf("loadavg: %w", err)
+	}
+	return l, nil
+}
+
+// LoadAverage reads /proc/loadavg.
+func (f FS) LoadAverage() (LoadAverage, error) {
+	s, err := f.readValue("/proc/loadavg")
+	if err != nil {
+		return LoadAverage{}, err
+	}
+	return ParseLoadAverage(s)
+}
+
+// Module is a loaded kernel module.
+type Module struct {
+	Name  string
+	Size  uint64 // bytes
+	Taint string // letters of what it taints the kernel with: P proprietary, O out of tree, E unsigned …
+}
+
+// maxModules is far above what any node has.
+const maxModules = 10_000
+
+// ParseModules reads the text of /proc/modules.
+func ParseModules(s string) []Module {
+	var modules []Module
+	for line := range strings.Lines(s) {
+		fields := strings.Fields(line)
+		if len(fields) < 6 || len(modules) == maxModules {
+			continue
+		}
+		size, err := strconv.ParseUint(fields[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		m := Module{Name: event.SafeText(fields[0], 64), Size: size}
+		if last := fields[len(fields)-1]; strings.HasPrefix(last, "(") {
+			m.Taint = event.SafeText(strings.Trim(last, "()+-"), 32) // + and -: it comes or goes
+		}
+		modules = append(modules, m)
+	}
+	return modules
+}
+
+// Modules returns the loaded modules. A kernel without modules has none.
+func (f FS) Modules() ([]Module, error) {
+	s, err := f.read("/proc/modules", largeFile)
+	switch {
+	case os.IsNotExist(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return ParseModules(s), nil
+}
+
+// Taint is one reason for which the kernel counts as tainted.
+type Taint struct {
+	Letter byte
+	Reason string
+}
+
+// Taints decodes /proc/sys/kernel/tainted, as Documentation/admin-guide/tainted-kernels.rst
+// has it. A bit that is not known has the letter '?'.
+func Taints(mask uint64) []Taint {
+	known := []Taint{
+		{'P', "proprietary module"}, {'F', "module was force loaded"}, {'S', "out of specification system"},
+		{'R', "module was force unloaded"}, {'M', "machine check exception"}, {'B', "bad page"},
+		{'U', "requested by a process"}, {'D', "kernel has died: oops or BUG"}, {'A', "ACPI table overridden"},
+		{'W', "warning"}, {'C', "staging driver"}, {'I', "firmware bug worked around"}, {'O', "out-of-tree module"},
+		{'E', "unsigned module"}, {'L', "soft lockup"}, {'K', "live patched"}, {'X', "auxiliary, of the distribution"},
+		{'T', "randomised structures"}, {'N', "in-kernel test"}, {'J', "fwctl debug access"},
+	}
+	var taints []Taint
+	for bit := range 64 {
+		if mask&(1<<bit) == 0 {
+			continue
+		}
+		if bit < len(known) {
+			taints = append(taints, known[bit])
+		} else {
+			taints = append(taints, Taint{'?', "bit " + strconv.Itoa(bit)})
+		}
+	}
+	return taints
+}

@@ -1,0 +1,136 @@
+package hostfs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// NVMeHealth is an NVMe controller's SMART / health information (log page 2 of the NVM
+// Express base specification). Counters that do not fit 64 bits are at their limit.
+type NVMeHealth struct {
+	Warnings        []string // the critical warnings that are on; see [ParseNVMeHealth]
+	Temperature     int      // °C
+	Spare           int      // percent of the spare blocks that are left
+	SpareThreshold  int      // at which the controller warns
+	Used            int      // percent of the life that the maker expects; may exceed 100
+	ReadBytes       uint64
+	WrittenBytes    uint64
+	PowerCycles     uint64
+	PowerOnHours    uint64
+	UnsafeShutdowns uint64
+	MediaErrors     uint64 // data that could not be read or written rightly
+	ErrorEntries    uint64 // entries of the error log; also harmless ones
+}
+
+// nvmeHealthSize is the size of the log page.
+const nvmeHealthSize = 512
+
+// ParseNVMeHealth reads the log page. The warnings are "spare", "temperature",
+// "reliability", "read-only", "backup" and "persistent memory".
+func ParseNVMeHealth(b []byte) (h NVMeHealth, err error) {
+	if len(b) < nvmeHealthSize {
+		return h, fmt.Errorf("NVMe health log of %d bytes: %w", len(b), errSyntax)
+	}
+	for bit, name := range []string{"spare", "temperature", "reliability", "read-only", "backup", "persistent memory"} {
+		if b[0]&(1<<bit) != 0 {
+			h.Warnings = append(h.Warnings, name)
+		}
+	}
+	const kelvin = 273
+	h.Temperature = int(binary.LittleEndian.Uint16(b[1:])) - kelvin
+	h.Spare, h.SpareThreshold, h.Used = int(b[3]), int(b[4]), int(b[5])
+	counter := func(at int) uint64 { // 128 bits
+		if binary.LittleEndian.Uint64(b[at+8:]) != 0 {
+			return math.MaxUint64
+		}
+		return binary.LittleEndian.Uint64(b[at:])
+	}
+	units := func(at int) uint64 { // thousands of 512 bytes
+		n := counter(at)
+		if n > math.MaxUint64/512_000 {
+			return math.MaxUint64
+		}
+		return n * 512_000
+	}
+	h.ReadBytes, h.WrittenBytes = units(32), units(48)
+	h.PowerCycles, h.PowerOnHours, h.UnsafeShutdowns = counter(112), counter(128), counter(144)
+	h.MediaErrors, h.ErrorEntries = counter(160), counter(176)
+	return h, nil
+}
+
+// nvmeAdminCommand is struct nvme_passthru_cmd of include/uapi/linux/nvme_ioctl.h.
+type nvmeAdminCommand struct {
+	opcode, flags           uint8
+	reserved                uint16
+	nsid                    uint32
+	cdw2, cdw3              uint32
+	metadata, addr          uint64
+	metadataLen, dataLen    uint32
+	cdw10, cdw11, cdw12     uint32
+	cdw13, cdw14, cdw15     uint32
+	timeoutMillis, answered uint32
+}
+
+const (
+	// nvmeAdminIoctl is NVME_IOCTL_ADMIN_CMD, _IOWR('N', 0x41, struct nvme_admin_cmd),
+	// in the generic encoding of ioctl numbers (amd64, arm64).
+	nvmeAdminIoctl = 0xc0484e41
+	nvmeGetLogPage = 0x02
+	nvmeHealthPage = 0x02
+	// nvmeController asks for the whole controller, not for one namespace.
+	nvmeController = math.MaxUint32
+)
+
+// ErrNoNVMe is returned for a device that takes no commands of NVMe.
+var ErrNoNVMe = errors.New("not an NVMe device")
+
+// NVMeHealth asks the controller of an NVMe disk by its kernel name. It needs
+// CAP_SYS_ADMIN. A controller that hangs holds it up for up to the driver's own
+// time-out of a minute.
+func (f FS) NVMeHealth(disk string) (NVMeHealth, error) {
+	name, err := sysBlockName(disk)
+	if err != nil || !strings.HasPrefix(name, "nvme") {
+		return NVMeHealth{}, fmt.Errorf("%s: %w", disk, ErrNoNVMe)
+	}
+	p := f.Path("/dev/" + name)
+	fd, err := unix.Open(p, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return NVMeHealth{}, fmt.Errorf("open %s: %w", p, err)
+	}
+	defer func() { _ = unix.Close(fd) }() // only read
+	page, err := nvmeLogPage(fd)
+	if err != nil {
+		return NVMeHealth{}, fmt.Errorf("read health log of %s: %w", p, err)
+	}
+	return ParseNVMeHealth(page)
+}
+
+func nvmeLogPage(fd int) ([]byte, error) {
+	page := make([]byte, nvmeHealthSize)
+	var pinned runtime.Pinner // the kernel is told its address in a number
+	pinned.Pin(&page[0])
+	defer pinned.Unpin()
+	const dwords = nvmeHealthSize/4 - 1 // counted from 0
+	c := nvmeAdminCommand{
+		opcode: nvmeGetLogPage, nsid: nvmeController,
+		addr: uint64(uintptr(unsafe.Pointer(&page[0]))), dataLen: nvmeHealthSize,
+		cdw10: dwords<<16 | nvmeHealthPage,
+	}
+	status, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), nvmeAdminIoctl, uintptr(unsafe.Pointer(&c)))
+	switch {
+	case errno == unix.ENOTTY, errno == unix.EINVAL:
+		return nil, ErrNoNVMe
+	case errno != 0:
+		return nil, errno
+	case status != 0:
+		return nil, fmt.Errorf("the controller refuses with status 0x%x", status)
+	}
+	return page, nil
+}

@@ -1,0 +1,64 @@
+package hostfs
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The kernel refuses a command whose struct has another size.
+func TestNVMeCommandIsTheKernels(t *testing.T) {
+	const want = nvmeAdminIoctl >> 16 & 0x3fff
+	if size := unsafe.Sizeof(nvmeAdminCommand{}); size != want {
+		t.Errorf("%d bytes, the ioctl says %d", size, want)
+	}
+}
+
+func TestParseNVMeHealth(t *testing.T) {
+	b := make([]byte, nvmeHealthSize)
+	b[0] = 1<<0 | 1<<3
+	binary.LittleEndian.PutUint16(b[1:], 313)
+	b[3], b[4], b[5] = 4, 10, 103
+	for at, n := range map[int]uint64{32: 2, 48: 3, 112: 5, 128: 6, 144: 7, 160: 8, 176: 9} {
+		binary.LittleEndian.PutUint64(b[at:], n)
+	}
+	got, err := ParseNVMeHealth(b)
+	want := NVMeHealth{
+		Warnings: []string{"spare", "read-only"}, Temperature: 40, Spare: 4, SpareThreshold: 10, Used: 103, ReadBytes: 1024000,
+		WrittenBytes: 1536000, PowerCycles: 5, PowerOnHours: 6, UnsafeShutdowns: 7, MediaErrors: 8, ErrorEntries: 9,
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	binary.LittleEndian.PutUint64(b[168:], 1)
+	if got, _ := ParseNVMeHealth(b); got.MediaErrors != math.MaxUint64 {
+		t.Errorf("%d", got.MediaErrors)
+	}
+	if _, err := ParseNVMeHealth(b[:100]); err == nil {
+		t.Error("a short page")
+	}
+}
+
+// What is no NVMe says so: a file that has such a name, and the disks here.
+func TestNVMeHealthOfOthers(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(root+"/dev", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(root+"/dev/nvme0n1", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for f, disk := range map[FS]string{New(root): "nvme0n1", {}: "vda", New("/proc"): "../x"} {
+		if h, err := f.NVMeHealth(disk); !errors.Is(err, ErrNoNVMe) {
+			t.Errorf("%s: %+v, %v", disk, h, err)
+		}
+	}
+	if _, err := New(root).NVMeHealth("nvme9n9"); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,107 @@
+package hostfs
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// OpenFile is an open file of a process.
+type OpenFile struct {
+	FD      int
+	Target  string // raw: a path as the process sees it, "socket:[4711]", "anon_inode:[eventpoll]" …
+	Deleted bool   // it has no name any more
+}
+
+const deletedMark = " (deleted)"
+
+// OpenFiles returns the open files of a process by number, the first limit of
+// them, and how many there are. It asks no filesystem about a file, so a dead
+// server can't hold it up. It needs what ptrace does.
+func (f FS) OpenFiles(pid, limit int) (files []OpenFile, count int, err error) {
+	dir, err := os.Open(f.Path(procPath(pid, "fd")))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, 0, err
+	}
+	fds := make([]int, 0, len(names))
+	for _, name := range names {
+		if fd, err := strconv.ParseUint(name, 10, 31); err == nil {
+			fds = append(fds, int(fd))
+		}
+	}
+	slices.SortFunc(fds, cmp.Compare)
+	for _, fd := range fds[:min(len(fds), limit)] {
+		if file, err := f.OpenFile(pid, fd); err == nil { // else closed meanwhile
+			files = append(files, file)
+		}
+	}
+	return files, len(fds), nil
+}
+
+// OpenFile returns one open file of a process.
+func (f FS) OpenFile(pid, fd int) (OpenFile, error) {
+	target, err := os.Readlink(f.Path(procPath(pid, "fd/"+strconv.Itoa(fd))))
+	if err != nil {
+		return OpenFile{}, err
+	}
+	name, deleted := strings.CutSuffix(target, deletedMark)
+	if !strings.HasPrefix(target, "/") {
+		name, deleted = target, false
+	}
+	return OpenFile{FD: fd, Target: name, Deleted: deleted}, nil
+}
+
+// FileMount returns the mount that an open file of a process is on, of the
+// process' own mount namespace. It asks no filesystem.
+func (f FS) FileMount(pid, fd int) (Mount, error) {
+	info, err := f.read(procPath(pid, "fdinfo/"+strconv.Itoa(fd)), statusFile)
+	if err != nil {
+		return Mount{}, err
+	}
+	id, err := parseMountID(info)
+	if err != nil {
+		return Mount{}, err
+	}
+	file, err := openUnpolled(f.Path(procPath(pid, "mountinfo")))
+	if err != nil {
+		return Mount{}, err
+	}
+	defer file.Close()
+	mounts, err := parseMounts(file)
+	if err != nil {
+		return Mount{}, err
+	}
+	for _, m := range mounts {
+		if m.ID == id {
+			return m, nil
+		}
+	}
+	// A pipe's or socket's, which is mounted nowhere, or one detached since.
+	return Mount{}, fmt.Errorf("file %d of process %d is on no mount it has: %w", fd, pid, os.ErrNotExist)
+}
+
+func parseMountID(info string) (int, error) {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, "mnt_id:"); ok {
+			id, err := strconv.ParseUint(strings.TrimSpace(value), 10, 31)
+			if err != nil {
+				return 0, fmt.Errorf("fdinfo: mnt_id: %w", err)
+			}
+			return int(id), nil
+		}
+	}
+	return 0, fmt.Errorf("fdinfo: no mnt_id: %w", errSyntax)
+}
+
+// Shown returns the file's target fit to be shown.
+func (o *OpenFile) Shown() string { return event.SafeText(o.Target, maxShownPath) }

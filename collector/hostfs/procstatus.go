@@ -1,0 +1,168 @@
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// ProcStatus is what /proc/PID/status tells of a process. Sizes are bytes; they are 0
+// of kernel threads and of processes that have ended but are not waited for.
+type ProcStatus struct {
+	Threads                    int
+	UID, GID                   uint32
+	VMSize, RSS, PeakRSS       uint64
+	AnonRSS, FileRSS, ShmemRSS uint64
+	Swap, PageTables           uint64
+	Seccomp                    int    // 0 none, 1 strict, 2 filter
+	NSPid                      int    // its number in its own pid namespace
+	Switches, ForcedSwitches   uint64 // it left the CPU to wait; it was made to
+	KernelThread               bool   // no memory of its own
+	CapEff                     Caps
+}
+
+// ParseProcStatus reads the text of /proc/PID/status. Keys that a kernel does not
+// have leave their fields 0.
+func ParseProcStatus(s string) (p ProcStatus, err error) {
+	p.KernelThread = true
+	found := false
+	for line := range strings.Lines(s) {
+		key, value, ok := strings.Cut(line, ":")
+		fields := strings.Fields(value)
+		if !ok || len(fields) == 0 {
+			continue
+		}
+		var n uint64
+		switch key {
+		case "CapEff":
+			if n, err = strconv.ParseUint(fields[0], 16, 64); err != nil {
+				return ProcStatus{}, fmt.Errorf("status: CapEff: %w", err)
+			}
+			p.CapEff = Caps(n)
+			continue
+		case "NSpid":
+			n, _ = strconv.ParseUint(fields[len(fields)-1], 10, 31)
+			p.NSPid = int(n)
+			continue
+		}
+		if n, err = strconv.ParseUint(fields[0], 10, 64); err != nil {
+			continue // a word
+		}
+		size := n << 10 // kB, as all sizes here are
+		switch key {
+		case "Threads":
+			p.Threads, found = int(min(n, 1<<31)), true
+		case "Uid":
+			p.UID = uint32(n)
+		case "Gid":
+			p.GID = uint32(n)
+		case "VmSize":
+			p.VMSize, p.KernelThread = size, false
+		case "VmRSS":
+			p.RSS = size
+		case "VmHWM":
+			p.PeakRSS = size
+		case "RssAnon":
+			p.AnonRSS = size
+		case "RssFile":
+			p.FileRSS = size
+		case "RssShmem":
+			p.ShmemRSS = size
+		case "VmSwap":
+			p.Swap = size
+		case "VmPTE":
+			p.PageTables = size
+		case "Seccomp":
+			p.Seccomp = int(min(n, 1<<31))
+		case "voluntary_ctxt_switches":
+			p.Switches = n
+		case "nonvoluntary_ctxt_switches":
+			p.ForcedSwitches = n
+		}
+	}
+	if !found {
+		return ProcStatus{}, fmt.Errorf("status: no Threads: %w", errSyntax)
+	}
+	return p, nil
+}
+
+// ProcStatus reads /proc/PID/status. It takes no lock of the process.
+func (f FS) ProcStatus(pid int) (ProcStatus, error) {
+	s, err := f.read(procPath(pid, "status"), statusFile)
+	if err != nil {
+		return ProcStatus{}, err
+	}
+	return ParseProcStatus(s)
+}
+
+// ProcLimit is one resource limit of a process.
+type ProcLimit struct {
+	Name       string // "open files"
+	Soft, Hard string // a number, or "unlimited"
+	Unit       string // "files", "bytes" …; empty where it has none
+}
+
+// ParseProcLimits reads the text of /proc/PID/limits.
+func ParseProcLimits(s string) []ProcLimit {
+	var limits []ProcLimit
+	for line := range strings.Lines(s) {
+		rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "Max ")
+		// The columns are padded to 25, 20 and 20 characters, the first with "Max ".
+		const name, value, most = 22, 21, 64
+		if !ok || len(rest) < name+value || len(limits) == most {
+			continue
+		}
+		l := ProcLimit{Name: strings.TrimSpace(rest[:name])}
+		fields := strings.Fields(rest[name:])
+		if len(fields) < 2 || l.Name == "" {
+			continue
+		}
+		l.Soft, l.Hard = event.SafeText(fields[0], 32), event.SafeText(fields[1], 32)
+		l.Name = event.SafeText(l.Name, 32)
+		if len(fields) > 2 {
+			l.Unit = event.SafeText(fields[2], 32)
+		}
+		limits = append(limits, l)
+	}
+	return limits
+}
+
+// ProcLimits reads /proc/PID/limits.
+func (f FS) ProcLimits(pid int) ([]ProcLimit, error) {
+	s, err := f.read(procPath(pid, "limits"), smallFile)
+	if err != nil {
+		return nil, err
+	}
+	return ParseProcLimits(s), nil
+}
+
+// OOMScore returns how the kernel rates a process as a victim (0 to 2000), and the
+// adjustment of it that the process was given (-1000 to 1000).
+func (f FS) OOMScore(pid int) (score, adj int, err error) {
+	read := func(file string) int {
+		s, readErr := f.readValue(procPath(pid, file))
+		n, parseErr := strconv.Atoi(s)
+		if readErr == nil && parseErr != nil {
+			readErr = fmt.Errorf("parse %s: %w", procPath(pid, file), parseErr)
+		}
+		err = errors.Join(err, readErr)
+		return n
+	}
+	score, adj = read("oom_score"), read("oom_score_adj")
+	return score, adj, err
+}
+
+// Executable returns the path of the program that a process runs, as the process
+// sees it, escaped; empty for kernel threads. It needs what ptrace does.
+func (f FS) Executable(pid int) (string, error) {
+	target, err := os.Readlink(f.Path(procPath(pid, "exe")))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return event.SafeText(target, maxShownPath), err
+}

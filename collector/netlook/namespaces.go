@@ -1,0 +1,118 @@
+package netlook
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+const (
+	// maxNamespaces that are searched for an address; a node runs at most some
+	// hundred pods.
+	maxNamespaces = 1024
+	// namespacesFor is how long a list of namespaces is good for: it costs one
+	// readlink a process.
+	namespacesFor = 2 * time.Second
+)
+
+// Namespaces finds the network namespaces of a node, and remembers for a moment which
+// there are. It is not safe for concurrent use.
+type Namespaces struct {
+	fs     hostfs.FS
+	answer time.Duration
+	list   []hostfs.NetNamespace
+	at     time.Time
+}
+
+// NewNamespaces returns Namespaces that wait at most for the time given for one answer
+// of the kernel.
+func NewNamespaces(fs hostfs.FS, answer time.Duration) *Namespaces {
+	return &Namespaces{fs: fs, answer: answer}
+}
+
+// Open opens a namespace, through the process given if it is in it, else (or with 0)
+// through any.
+func (n *Namespaces) Open(inode uint32, pid int) (*View, error) {
+	if pid != 0 {
+		// A thread whose connect() failed may end at any moment, also during this.
+		if v, err := Open(n.fs, inode, pid, n.answer); err == nil {
+			return v, nil
+		}
+	}
+	return Open(n.fs, inode, n.Process(inode), n.answer)
+}
+
+// Process returns a process of a namespace, or 0.
+func (n *Namespaces) Process(inode uint32) int {
+	find := func() int {
+		for _, ns := range n.list {
+			if ns.Inode == inode {
+				// The process may have ended, and its number be another's.
+				if got, err := n.fs.NetNS(ns.PID); err == nil && got == inode {
+					return ns.PID
+				}
+			}
+		}
+		return 0
+	}
+	if pid := find(); pid != 0 {
+		return pid
+	}
+	if n.Look() {
+		return find()
+	}
+	return 0
+}
+
+// Look reads which namespaces there are, unless that was done just now, and tells
+// whether it did.
+func (n *Namespaces) Look() bool {
+	now := time.Now()
+	if now.Sub(n.at) < namespacesFor {
+		return false
+	}
+	n.at = now
+	list, err := n.fs.NetNamespaces(maxNamespaces)
+	if err != nil {
+		return false
+	}
+	n.list = list
+	return true
+}
+
+// Forget has the next Look read them, however new the list is.
+func (n *Namespaces) Forget() { n.at = time.Time{} }
+
+// Home is where an address was found.
+type Home struct {
+	Inode   uint32 // 0: nowhere, in several places, or not known
+	Several bool   // in more than one namespace
+	Whole   bool   // all namespaces were looked into
+}
+
+// Home looks for the only namespace of the node where an address is local, until end.
+func (n *Namespaces) Home(addr netip.Addr, end time.Time) Home {
+	n.Look()
+	var h Home
+	for _, ns := range n.list {
+		if time.Now().After(end) {
+			return Home{} // one that was found may not be the only one
+		}
+		v, err := Open(n.fs, ns.Inode, ns.PID, n.answer)
+		if err != nil {
+			continue
+		}
+		has := v.Has(addr)
+		v.Close()
+		if !has {
+			continue
+		}
+		if h.Inode != 0 {
+			return Home{Several: true, Whole: true}
+		}
+		h.Inode = ns.Inode
+	}
+	h.Whole = true
+	return h
+}

@@ -1,0 +1,122 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// removeGroups kills what is in the groups and removes them, as far as that can be
+// done within a moment: a process in uninterruptible sleep keeps its group.
+func removeGroups(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	deadline := time.Now().Add(time.Second)
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		removeGroup(filepath.Join(dir, e.Name()), deadline)
+	}
+	_ = unix.Rmdir(dir)
+}
+
+// removeGroup kills what is in a group and removes it.
+func removeGroup(dir string, deadline time.Time) {
+	if errors.Is(os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0), fs.ErrNotExist) {
+		_ = killSingly(dir, deadline)
+	}
+	for errors.Is(unix.Rmdir(dir), unix.EBUSY) && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond) // there is no way to wait for it but inotify
+	}
+}
+
+// killSingly kills the processes of a group one by one. They are frozen, so that none
+// forks meanwhile; a frozen one of cgroup v2 dies of SIGKILL.
+func killSingly(dir string, deadline time.Time) error {
+	freeze := filepath.Join(dir, "cgroup.freeze")
+	if err := os.WriteFile(freeze, []byte("1"), 0); err != nil {
+		return err
+	}
+	defer func() { _ = os.WriteFile(freeze, []byte("0"), 0) }()
+	for {
+		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil || len(b) == 0 {
+			return err
+		}
+		for line := range strings.Lines(string(b)) {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+				killMember(dir, pid)
+			}
+		}
+		if time.Now().After(deadline) {
+			return errors.New("processes are left")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// killMember kills a process if it is still in the group, and no other that has its
+// number by now.
+func killMember(dir string, pid int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if holds(dir, pid) {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// counts tells whether the processes in the group are to be counted.
+func (g *Group) counts() bool { return g != nil && g.counted }
+
+// overfull tells whether the group has more processes than it may.
+func (g *Group) overfull() bool {
+	f, err := os.Open(filepath.Join(g.dir, "cgroup.procs"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	buf, lines := make([]byte, 4<<10), 0
+	for lines <= g.max {
+		n, err := f.Read(buf)
+		lines += bytes.Count(buf[:n], []byte{'\n'})
+		if err != nil {
+			break
+		}
+	}
+	return lines > g.max
+}
+
+// kill ends every process in the group, if there is one.
+func (g *Group) kill() {
+	if g == nil {
+		return
+	}
+	events, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
+	if err == nil && !bytes.Contains(events, []byte("populated 1")) {
+		return
+	}
+	switch {
+	case err != nil:
+	case g.singly:
+		err = killSingly(g.dir, time.Now().Add(time.Second))
+	default:
+		err = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
+	}
+	if err != nil {
+		g.log.Warn("control group of a program was not killed", "cgroup", g.dir, "error", err)
+	}
+	g.killed = true
+}

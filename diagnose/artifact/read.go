@@ -1,0 +1,47 @@
+package artifact
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+)
+
+// Read returns the whole artifacts of a diagnosis in a store's folder, by name, and
+// changes nothing, so that another process may have the store. Of one that its index does
+// not know there is no checksum.
+func Read(dir, id string) ([]Artifact, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("artifacts: %w", err)
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("artifacts: %w", err)
+	}
+	known := (&Store{root: root}).readIndex(id)
+	var out []Artifact
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !e.Type().IsRegular() || checkName(e.Name()) != nil {
+			continue // gone since it was listed, half written, or none
+		}
+		a, ok := known[e.Name()]
+		if !ok || a.Size != info.Size() {
+			a = Artifact{Name: e.Name(), Size: info.Size(), Time: info.ModTime()}
+		}
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b Artifact) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}

@@ -1,0 +1,198 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/netlook"
+)
+
+// CheckAppSilent checks whether an application takes a probe's connection and says nothing.
+func CheckAppSilent(h Host) Builtin {
+	return Builtin{
+		Name: "check-app-silent",
+		Doc: "Probes as re-probe does, and while the probe waits for its answer looks at the application's end of that very " +
+			"connection. The verdict is AppSilent where the application has accepted it and says nothing, AppNotAccepting " +
+			"where it has not accepted it: the network has delivered what it had to.",
+		Effect:     Check,
+		Parameters: netProbeParameters(),
+		Results: netResults(
+			Result{"phase", "how far the probe got: connect, tls, request, answer or done"},
+			Result{"accepted", "true: the application has accepted the connection"},
+			Result{"unread", "bytes of the request that the application has not read"},
+			Result{"received", "bytes of the request that came to the application's host"},
+			Result{"ownerPID", "process that has the connection, or listens"},
+			Result{"ownerComm", "name of that process"},
+			Result{"ownerState", "its state: R, S, D, Z …"},
+		),
+		Run: func(ctx context.Context, call *Call) (Output, error) {
+			p, target, err := h.netProbeOf(call.Parameters)
+			if err != nil {
+				return Output{}, err
+			}
+			s, err := h.netSilence(ctx, p, target, call.Parameters.Duration("timeout"))
+			if err != nil {
+				return Output{}, err
+			}
+			r := newNetReport(target)
+			return s.judge(r, p)
+		},
+	}
+}
+
+// netSilence is a probe that was looked at from its other end, unless it ended before.
+type netSilence struct {
+	probed *netProbed
+	ended  bool
+	waited time.Duration
+	phase  string
+	child  *netlook.Socket // the application's end; nil: not found
+	queue  netlook.Listener
+	owner  netOwner
+	state  string
+}
+
+// netSilence probes, and looks at the connection's other end when the time-out is over.
+func (h Host) netSilence(ctx context.Context, p *netProbe, target *netPlace, timeout time.Duration) (*netSilence, error) {
+	probing, cancel := context.WithCancel(ctx)
+	var mu sync.Mutex
+	var local netip.AddrPort
+	whose := p.connected
+	p.connected = func(at netip.AddrPort) error {
+		mu.Lock()
+		local = at
+		mu.Unlock()
+		if whose != nil {
+			return whose(at)
+		}
+		return nil
+	}
+	s := &netSilence{probed: &netProbed{}, waited: timeout}
+	done := make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(done)
+		p.probeAndHold(probing, s.probed, timeout)
+	}()
+	defer func() { cancel(); <-done }()
+	t := time.NewTimer(timeout)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-done:
+		s.ended, s.waited = true, time.Since(began)
+		return s, nil
+	case <-t.C:
+	}
+	s.phase = s.probed.at()
+	mu.Lock()
+	remote := local
+	mu.Unlock()
+	if !remote.IsValid() {
+		return s, nil
+	}
+	view, err := h.netOpen(target)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	inodes := map[uint32]bool{}
+	if _, err := view.Sockets(netlook.AllStates, p.to.Port(), true, func(c *netlook.Socket) {
+		switch {
+		case c.State != netlook.Listen && c.Local == p.to && c.Remote == remote:
+			kept := *c
+			s.child = &kept
+		case c.State == netlook.Listen && c.Takes(p.to):
+			inodes[c.Inode] = true
+		}
+	}); err != nil {
+		return nil, err
+	}
+	s.queue = view.Listener(p.to)
+	if s.child != nil && s.child.Inode != 0 {
+		inodes = map[uint32]bool{s.child.Inode: true}
+	}
+	owners, _ := h.netOwners(ctx, target, inodes, nil)
+	for _, o := range owners {
+		s.owner = o
+	}
+	if stat, err := h.FS.Stat(s.owner.pid); err == nil && s.owner.pid != 0 {
+		s.state = string(stat.State)
+	}
+	return s, nil
+}
+
+// probeAndHold is run, but a TCP probe, which has nothing to wait for, keeps its
+// connection for the time given or until ctx ends.
+func (p *netProbe) probeAndHold(ctx context.Context, r *netProbed, hold time.Duration) {
+	if p.protocol != "tcp" {
+		p.run(ctx, r)
+		return
+	}
+	began := time.Now()
+	r.enter("connect")
+	c, err := p.dial(ctx, r, p.to.Port())
+	if err == nil {
+		_ = netWait(ctx, hold+netSearch) // ends with ctx
+		err = c.Close()
+	}
+	r.mu.Lock()
+	r.err, r.took = err, time.Since(began)
+	r.mu.Unlock()
+}
+
+// judge says what it means.
+func (s *netSilence) judge(r *netReport, p *netProbe) (Output, error) {
+	what := fmt.Sprintf("%s probe of %s", p.protocol, p.to)
+	if s.ended {
+		if s.probed.err != nil && s.probed.phase == "connect" {
+			return Output{}, netRefuted("NotConnected", "%s %s", what, s.probed)
+		}
+		if s.probed.err != nil {
+			return Output{}, netRefuted("AppAnswers", "%s: not silent, but it %s", what, s.probed)
+		}
+		return Output{}, netRefuted("AppAnswers", "%s: %s", what, s.probed)
+	}
+	r.set("phase", s.phase)
+	if s.phase == "connect" {
+		return Output{}, netRefuted("NotConnected", "%s: no connection within %s", what, s.waited)
+	}
+	c := s.child
+	if c == nil {
+		return Output{}, fmt.Errorf("%s waits since %s, but its other end is not in network namespace %s: its source address may be translated on the way",
+			what, s.waited, r.results["targetNetNS"])
+	}
+	accepted := c.Inode != 0
+	r.set("accepted", strconv.FormatBool(accepted))
+	r.count("unread", uint64(c.RQueue))
+	r.count("received", c.Info.Bytes_received)
+	r.set("ownerComm", s.owner.comm)
+	r.set("ownerState", s.state)
+	if s.owner.pid != 0 {
+		r.count("ownerPID", uint64(s.owner.pid))
+	}
+	owner := s.owner.String()
+	if s.state != "" {
+		owner += " in state " + s.state
+	}
+	switch {
+	case c.State == netlook.SynRecv:
+		return Output{}, netRefuted("NotConnected", "%s: the listener ignores the end of the handshake, %s", what, &s.queue)
+	case !accepted && c.State == netlook.Established:
+		return r.output(netVerdict("AppNotAccepting", "%s waits since %s in the accept queue (%s), %d bytes of it are there; %s does not accept it",
+			what, s.waited, &s.queue, c.RQueue, owner)), nil
+	case p.protocol == "tcp":
+		return Output{}, netRefuted("AppAnswers", "%s was accepted by %s; a TCP probe asks for no more", what, owner)
+	case c.Info.Bytes_received == 0 && c.RQueue == 0:
+		return Output{}, netRefuted("RequestNotDelivered", "%s was accepted by %s, but nothing of the request has come in %s", what, owner, s.waited)
+	case c.RQueue > 0:
+		return r.output(netVerdict("AppSilent", "%s was accepted by %s, which has not read %d bytes of it in %s", what, owner, c.RQueue, s.waited)), nil
+	}
+	return r.output(netVerdict("AppSilent", "%s was accepted by %s, which has read all of it (%d bytes) and does not answer since %s (%s)",
+		what, owner, c.Info.Bytes_received, s.waited, netPhase(s.phase))), nil
+}

@@ -1,0 +1,168 @@
+package operation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// CheckDiskStalled returns the built-in check-disk-stalled.
+func CheckDiskStalled(h Host) Builtin {
+	return bounded(Builtin{
+		Name: "check-disk-stalled",
+		Doc: "Succeeds if a disk has I/O in flight and completes none of it for a time, with verdict DiskStalled. " +
+			"Of stacked devices (dm, md, partitions) the lowest that stalls is named.",
+		Effect: Check,
+		Parameters: []Parameter{
+			{Name: "device", Doc: "kernel name of a disk, partition or volume (nvme0n1p2); none: any disk", Kind: String},
+			{Name: "pid", Doc: "task that waits for that device, as blocked-stacks found it: how long is told", Kind: Integer, Max: 1 << 22},
+			{Name: "comm", Doc: "its name", Kind: String},
+			{Name: "waitsFor", Doc: "what it waits for: it is told of disk and jbd2 only", Kind: String},
+			{Name: "blockedFor", Doc: "how long it has waited", Kind: Duration},
+			{Name: "window", Doc: "how long to look", Kind: Duration, Default: "2s", Max: int64(time.Minute)},
+		},
+		Results: append([]Result{
+			{"device", "the disk"},
+			{"deviceNumber", "its MAJ:MIN"},
+			{"inFlight", "I/Os in flight at the end"},
+			{"window", "how long none was completed"},
+			{"stalledDevices", "all that stall, those above it among them"},
+			noteResult(),
+		}, diskUserResults()...),
+		Run: func(ctx context.Context, call *Call) (Output, error) { return h.checkDiskStalled(ctx, call) },
+	})
+}
+
+func (h Host) checkDiskStalled(ctx context.Context, call *Call) (Output, error) {
+	f := newFinding()
+	disks, err := h.disksToLookAt(call.Parameters["device"])
+	if err != nil {
+		return Output{}, err
+	}
+	before := h.diskStats(disks, f)
+	if len(before) == 0 {
+		return Output{}, fmt.Errorf("no counters of %s can be read: %s", strings.Join(disks, ", "), strings.Join(f.notes, "; "))
+	}
+	began := time.Now()
+	if err := pauseFor(ctx, call.Parameters.Duration("window")); err != nil {
+		return Output{}, err
+	}
+	after := h.diskStats(disks, f)
+	window := time.Since(began)
+	var stalled []string
+	var busy []string
+	for _, name := range disks {
+		was, then := before[name]
+		is, now := after[name]
+		switch {
+		case !then || !now || is.InFlight == 0:
+		case was.InFlight > 0 && was.Done() == is.Done():
+			stalled = append(stalled, name)
+		default:
+			busy = append(busy, fmt.Sprintf("%s: %d in flight, %d done", name, is.InFlight, is.Done()-was.Done()))
+		}
+	}
+	if len(stalled) == 0 {
+		return Output{}, h.notStalled(disks, busy, after, window)
+	}
+	slices.SortStableFunc(stalled, func(a, b string) int { return cmp.Compare(after[b].InFlight, after[a].InFlight) })
+	f.text("stalledDevices", strings.Join(stalled, " "))
+	disk := h.lowest(stalled)
+	f.text("device", disk)
+	if major, minor, err := h.FS.DeviceNumber(disk); err == nil {
+		f.text("deviceNumber", fmt.Sprintf("%d:%d", major, minor))
+	}
+	f.uint("inFlight", uint64(after[disk].InFlight))
+	f.duration("window", window)
+	table, err := h.FS.MountTable()
+	if err != nil {
+		f.note("the mounts on it are not known: %v", err)
+	}
+	users := h.usersOf(disk, table)
+	f.users(&users)
+	return f.output(verdictOf("DiskStalled", "%s: %d in flight, none done in %s%s%s",
+		disk, after[disk].InFlight, window.Truncate(100*time.Millisecond), waiterOf(call.Parameters), users.String())), nil
+}
+
+// waiterOf is "; pg[811] has waited for 131s", of a task that is known to wait for the
+// device; else empty.
+func waiterOf(v Values) string {
+	waited := v.Duration("blockedFor").Truncate(time.Second)
+	if v["device"] == "" || v["pid"] == "" || waited == 0 || v["waitsFor"] != waitsForDisk && v["waitsFor"] != waitsForJournal {
+		return ""
+	}
+	return fmt.Sprintf("; %s has waited for %s", taskName(v["comm"], int(v.Int("pid"))), waited)
+}
+
+// disksToLookAt is a device with what it is made of, or all disks.
+func (h Host) disksToLookAt(device string) ([]string, error) {
+	if device == "" {
+		disks, err := h.FS.Disks()
+		if err != nil {
+			return nil, fmt.Errorf("look for disks: %w", err)
+		}
+		return disks, nil
+	}
+	below, err := h.FS.Below(device)
+	if err != nil {
+		return nil, fmt.Errorf("look for device %q: %w", device, err)
+	}
+	// A partition's I/O is counted for its disk as well.
+	disks := slices.DeleteFunc(below, func(name string) bool {
+		disk, err := h.FS.Disk(name)
+		return err != nil || disk != name
+	})
+	for _, d := range disks {
+		if h.FS.DiskValue(d, "queue/iostats") == "0" {
+			return nil, fmt.Errorf("device %s keeps no counters (queue/iostats is 0)", d)
+		}
+	}
+	return disks, nil
+}
+
+// diskStats reads the counters of disks; those that can't be read are noted, those
+// that are gone are not.
+func (h Host) diskStats(disks []string, f *finding) map[string]hostfs.DiskStat {
+	stats := make(map[string]hostfs.DiskStat, len(disks))
+	for _, name := range disks {
+		s, err := h.FS.DiskStat(name)
+		switch {
+		case err == nil:
+			stats[name] = s
+		case !errors.Is(err, fs.ErrNotExist):
+			f.note("%s can't be looked at: %v", name, err)
+		}
+	}
+	return stats
+}
+
+// notStalled says what the disks did instead.
+func (h Host) notStalled(disks, busy []string, stats map[string]hostfs.DiskStat, window time.Duration) *Refuted {
+	evidence := "no I/O in flight"
+	if len(busy) > 0 {
+		evidence = strings.Join(busy[:min(len(busy), 5)], "; ")
+	}
+	name := strings.Join(disks, ", ")
+	if len(disks) > 3 {
+		name = counted(len(stats), "disk")
+	}
+	return refutedBy("NoDiskStalled", "%s looked at for %s: %s", name, window.Truncate(100*time.Millisecond), evidence)
+}
+
+// lowest returns the first of the stalled devices under which none stalls.
+func (h Host) lowest(stalled []string) string {
+	for _, name := range stalled {
+		below, err := h.FS.Below(name)
+		if err != nil || !slices.ContainsFunc(below[1:], func(b string) bool { return slices.Contains(stalled, b) }) {
+			return name
+		}
+	}
+	return stalled[0]
+}

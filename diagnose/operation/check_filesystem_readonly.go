@@ -1,0 +1,31 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+)
+
+// CheckFilesystemReadonly returns the built-in check-filesystem-readonly.
+func CheckFilesystemReadonly(h Host) Builtin {
+	patient := newPatience()
+	return bounded(Builtin{
+		Name: "check-filesystem-readonly",
+		Doc: "Succeeds if a filesystem that is to be written refuses writes, with verdict FilesystemReadOnly: it stopped after an error (emergency-ro, shutdown), " +
+			"is read-only and remembers errors, or its device is read-only. One that is read-only without such a sign is taken to be mounted so.",
+		Effect:     Check,
+		Parameters: filesystemParameters("any on a disk"),
+		Results:    checkedFilesystemResults(),
+		Run: func(ctx context.Context, call *Call) (Output, error) {
+			return h.checkFilesystem(ctx, patient, call, "FilesystemReadOnly", "NoFilesystemReadOnly", func(f *filesystem) string {
+				if f.refusing == "" {
+					return ""
+				}
+				text := fmt.Sprintf("%s refuses writes (%s)", f, f.refusing)
+				if s := f.errorText(); s != "" {
+					text += ": " + s
+				}
+				return text
+			})
+		},
+	})
+}

@@ -1,0 +1,59 @@
+package operation
+
+import (
+	"context"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/netlook"
+)
+
+// CheckNeighbourFailed checks whether the next hop does not answer on the link.
+func CheckNeighbourFailed(h Host) Builtin {
+	return Builtin{
+		Name: "check-neighbour-failed",
+		Doc: "Checks whether the next hop to an address does not answer the kernel's question for its link address (ARP, NDP). " +
+			"A question that is under way is waited for during the window: the kernel asks three times, a second apart. It sends " +
+			"nothing itself. The verdict is NeighbourFailed.",
+		Effect:     Check,
+		Parameters: netPathParameters(netWindowParameter("3s")),
+		Results: netRouteResults(
+			Result{"nextHopState", "of its entry in the neighbour table"},
+		),
+		Run: func(ctx context.Context, call *Call) (Output, error) {
+			r := newNetReport(nil)
+			p, err := h.netPath(call.Parameters, r)
+			if err != nil {
+				return Output{}, err
+			}
+			defer p.close()
+			p.report(r)
+			if p.route.Errno != 0 || p.route.Local {
+				return Output{}, netRefuted("NoNextHop", "%s in %s: %s", p.to, &p.place, p.route.String())
+			}
+			began, window := time.Now(), call.Parameters.Duration("window")
+			var n netlook.Neighbor
+			for tried := true; ; {
+				n = p.view.Neighbor(&p.route)
+				tried = tried && n.Trying
+				waited := time.Since(began)
+				r.set("nextHopState", n.State)
+				what := "next hop " + p.route.Via.String() + " on " + p.route.Dev + " in " + p.place.String()
+				switch {
+				case n.Failed:
+					return r.output(netVerdict("NeighbourFailed", "%s: FAILED, it does not answer on the link", what)), nil
+				case tried && waited >= window:
+					return r.output(netVerdict("NeighbourFailed", "%s: INCOMPLETE since more than %s, it does not answer on the link", what, window)), nil
+				case !n.Known && waited >= window:
+					return Output{}, netRefuted("NeighbourUnknown", "%s: the kernel does not tell its state", what)
+				case n.State == "none":
+					return Output{}, netRefuted("NeighbourUnknown", "%s: no entry, so nothing was sent there of late", what)
+				case n.Known && !n.Trying && (n.State != "PROBE" && n.State != "DELAY" || waited >= window):
+					return Output{}, netRefuted("NeighbourPresent", "%s: %s, %s", what, n.State, n.Address)
+				}
+				if err := netWait(ctx, netLookEvery); err != nil {
+					return Output{}, err
+				}
+			}
+		},
+	}
+}

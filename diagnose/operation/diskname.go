@@ -1,0 +1,75 @@
+package operation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// diskParameters are how a disk is named.
+func diskParameters(doc string) []Parameter {
+	return []Parameter{
+		{Name: "device", Doc: "kernel name of a disk, partition or volume; none, and none of those below: " + doc, Kind: String},
+		{Name: "deviceNumber", Doc: "MAJ:MIN of one", Kind: String},
+		{Name: "mountPoint", Doc: "path on a filesystem on one", Kind: String},
+	}
+}
+
+// diskOf returns the device that the parameters name; empty: none is named.
+func (h Host) diskOf(v Values) (string, error) {
+	switch {
+	case v["device"] != "":
+		if _, _, err := h.FS.DeviceNumber(v["device"]); err != nil {
+			return "", fmt.Errorf("look for device %q: %w", v["device"], err)
+		}
+		return v["device"], nil
+	case v["deviceNumber"] != "":
+		major, minor, err := hostfs.ParseDeviceNumber(v["deviceNumber"])
+		if err != nil {
+			return "", fmt.Errorf("parameter deviceNumber: %w", err)
+		}
+		name := h.FS.Device(major, minor).Name
+		if name == v["deviceNumber"] {
+			return "", fmt.Errorf("no block device has number %s", name)
+		}
+		return name, nil
+	case v["mountPoint"] != "":
+		list, err := h.filesystems(v, true)
+		if err != nil {
+			return "", err
+		}
+		if _, _, err := h.FS.DeviceNumber(list[0].device); err != nil {
+			return "", fmt.Errorf("%s is on no block device", list[0])
+		}
+		return list[0].device, nil
+	}
+	return "", nil
+}
+
+// hardware returns the lowest devices that one is made of: those with nothing below.
+func (h Host) hardware(device string) ([]string, error) {
+	below, err := h.FS.Below(device)
+	if err != nil {
+		return nil, fmt.Errorf("look for device %q: %w", device, err)
+	}
+	return slices.DeleteFunc(below, func(name string) bool {
+		lower, err := h.FS.Below(name)
+		return err != nil || len(lower) > 1
+	}), nil
+}
+
+// allHardware returns all disks that are no volumes of others, nor loop or RAM disks,
+// nor without a size.
+func (h Host) allHardware() ([]string, error) {
+	disks, err := h.FS.Disks()
+	if err != nil {
+		return nil, fmt.Errorf("look for disks: %w", err)
+	}
+	return slices.DeleteFunc(disks, func(name string) bool {
+		lower, err := h.FS.Below(name)
+		return err != nil || len(lower) > 1 || strings.HasPrefix(name, "loop") || strings.HasPrefix(name, "zram") ||
+			strings.HasPrefix(name, "dm-") || h.FS.DiskValue(name, "size") == "0"
+	}), nil
+}

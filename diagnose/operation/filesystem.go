@@ -1,0 +1,284 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// filesystem is a mounted filesystem and what is known of its state.
+type filesystem struct {
+	hostfs.Mount
+	device   string // kernel name; empty: no block device
+	refusing string // why it refuses writes: see refusesWrites; empty: it does not
+	readOnly bool   // it is read-only, for whatever reason
+	ext4     *hostfs.Ext4Errors
+	btrfs    *hostfs.BtrfsErrors
+}
+
+// filesystemParameters are how a filesystem is named.
+func filesystemParameters(doc string) []Parameter {
+	return []Parameter{
+		{Name: "mountPoint", Doc: "where it is mounted, or a path on it; none and no device: " + doc, Kind: String},
+		{Name: "device", Doc: "kernel name of its block device", Kind: String},
+		{Name: "deviceNumber", Doc: "MAJ:MIN of that", Kind: String},
+	}
+}
+
+// filesystems returns the mounted filesystems that the parameters name, each once, by
+// its first mount that is a whole one, and not hidden by another at the same place;
+// without a name all that hold data.
+func (h Host) filesystems(v Values, all bool) ([]*filesystem, error) {
+	table, err := h.FS.MountTable()
+	if err != nil {
+		return nil, fmt.Errorf("read the mount table: %w", err)
+	}
+	wanted, err := h.wantedMounts(v, table, all)
+	if err != nil {
+		return nil, err
+	}
+	var list []*filesystem
+	known := map[[2]uint32]*filesystem{}
+	last := map[string]int{} // by path: the mount that is seen there
+	for i, m := range table.Mounts() {
+		last[m.Path] = i
+	}
+	for _, whole := range []bool{true, false} {
+		for i, m := range table.Mounts() {
+			key := [2]uint32{m.Major, m.Minor}
+			if (m.Root == "/") == whole && last[m.Path] == i && known[key] == nil && wanted(&m) {
+				known[key] = h.filesystem(m)
+				list = append(list, known[key])
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("no filesystem is mounted that is %s", namedFilesystem(v))
+	}
+	return list, nil
+}
+
+// namedFilesystem says how the parameters name a filesystem.
+func namedFilesystem(v Values) string {
+	for _, name := range []string{"mountPoint", "device", "deviceNumber"} {
+		if v[name] != "" {
+			return name + " " + v[name]
+		}
+	}
+	return "on a disk or from a server"
+}
+
+// wantedMounts returns what tells the mounts of the filesystem that the parameters
+// name.
+func (h Host) wantedMounts(v Values, table *hostfs.MountTable, all bool) (func(*hostfs.Mount) bool, error) {
+	number := func(major, minor uint32) func(*hostfs.Mount) bool {
+		return func(m *hostfs.Mount) bool { return m.Major == major && m.Minor == minor }
+	}
+	switch {
+	case v["mountPoint"] != "":
+		at := mountOfPath(table.Mounts(), v["mountPoint"])
+		if at == nil {
+			return nil, fmt.Errorf("nothing is mounted at %s", v["mountPoint"])
+		}
+		return number(at.Major, at.Minor), nil
+	case v["device"] != "":
+		major, minor, err := h.FS.DeviceNumber(v["device"])
+		if err != nil {
+			return nil, fmt.Errorf("look for device %q: %w", v["device"], err)
+		}
+		return func(m *hostfs.Mount) bool {
+			// btrfs numbers its subvolumes itself.
+			return m.Major == major && m.Minor == minor || m.Major == 0 && m.Source == "/dev/"+v["device"]
+		}, nil
+	case v["deviceNumber"] != "":
+		major, minor, err := hostfs.ParseDeviceNumber(v["deviceNumber"])
+		if err != nil {
+			return nil, fmt.Errorf("parameter deviceNumber: %w", err)
+		}
+		return number(major, minor), nil
+	}
+	return func(m *hostfs.Mount) bool { return all || holdsData(m) }, nil
+}
+
+// mountOfPath is the mount that a path is on; of several at one place the last, which
+// hides the others.
+func mountOfPath(mounts []hostfs.Mount, path string) (at *hostfs.Mount) {
+	for i := range mounts {
+		m := &mounts[i]
+		on := path == m.Path || m.Path == "/" || strings.HasPrefix(path, m.Path+"/")
+		if on && (at == nil || len(m.Path) >= len(at.Path)) {
+			at = m
+		}
+	}
+	return at
+}
+
+// holdsData tells filesystems on disks and servers from those the kernel makes up.
+func holdsData(m *hostfs.Mount) bool {
+	if m.Major != 0 {
+		return true
+	}
+	switch m.FSType {
+	case "btrfs", "bcachefs", "zfs", "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "lustre", "glusterfs", "virtiofs", "fuseblk":
+		return true
+	}
+	return strings.HasPrefix(m.FSType, "fuse.") && m.FSType != "fuse.lxcfs"
+}
+
+// filesystem reads the state of one without asking it anything.
+func (h Host) filesystem(m hostfs.Mount) *filesystem {
+	f := &filesystem{Mount: m}
+	switch {
+	case m.Major != 0:
+		f.device = h.FS.Device(m.Major, m.Minor).Name
+	case strings.HasPrefix(m.Source, "/dev/"):
+		f.device = event.SafeText(strings.TrimPrefix(m.Source, "/dev/"), 64)
+	}
+	switch m.FSType {
+	case "ext2", "ext3", "ext4":
+		if e, err := h.FS.Ext4Errors(f.device); err == nil {
+			f.ext4 = &e
+		}
+	case "btrfs":
+		if e, err := h.FS.BtrfsErrors(f.device); err == nil {
+			f.btrfs = &e
+		}
+	}
+	f.readOnly = m.SuperReadOnly || m.EmergencyRO || m.Shutdown
+	f.refusing = h.refusesWrites(f)
+	return f
+}
+
+// refusesWrites says why a filesystem that is to be written takes none; empty: it
+// takes them, or it is mounted read-only for no reason that shows.
+func (h Host) refusesWrites(f *filesystem) string {
+	switch {
+	case f.EmergencyRO:
+		return "emergency-ro"
+	case f.Shutdown:
+		return "shutdown"
+	case !f.SuperReadOnly:
+		return ""
+	case f.errors() > 0:
+		return "read-only after errors"
+	case f.device != "" && h.FS.DiskValue(f.device, "ro") == "1" && f.FSType != "squashfs" && f.FSType != "iso9660" && f.FSType != "erofs":
+		return "its device is read-only"
+	}
+	return ""
+}
+
+// seeShutdown finds out whether an XFS has shut down after an error: mountinfo does not
+// say so, but its root can't be asked for its attributes then. A filesystem of another
+// kind is not asked.
+func (h Host) seeShutdown(ctx context.Context, patient patience, f *filesystem) error {
+	if f.FSType != "xfs" {
+		return nil
+	}
+	_, err := look(ctx, patient, lookLimit, func() (struct{}, error) {
+		var st unix.Stat_t
+		return struct{}{}, unix.Lstat(h.FS.Path(f.Path), &st)
+	})
+	if errors.Is(err, unix.EIO) {
+		f.Shutdown, f.readOnly, f.refusing = true, true, "shutdown"
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ask %s whether it has shut down: %w", f, err)
+	}
+	return nil
+}
+
+// errors is how many errors the filesystem remembers.
+func (f *filesystem) errors() uint64 {
+	switch {
+	case f.ext4 != nil:
+		return f.ext4.Count
+	case f.btrfs != nil:
+		return f.btrfs.Sum()
+	}
+	return 0
+}
+
+// errorText is "3 errors, the last at 2026-… in ext4_lookup:1855 (EFSCORRUPTED)".
+func (f *filesystem) errorText() string {
+	switch {
+	case f.btrfs != nil && f.btrfs.Sum() > 0:
+		return "errors: " + f.btrfs.String()
+	case f.ext4 == nil || f.ext4.Count == 0:
+		return ""
+	}
+	return counted(int(min(f.ext4.Count, 1<<31)), "error") + ", the last" + ext4ErrorText(&f.ext4.Last)
+}
+
+func ext4ErrorText(e *hostfs.Ext4Error) (s string) {
+	if !e.Time.IsZero() {
+		s = " at " + e.Time.Format(time.RFC3339)
+	}
+	if e.Function != "" {
+		s += fmt.Sprintf(" in %s:%d", e.Function, e.Line)
+	}
+	if e.Code != "" {
+		s += " (" + e.Code + ")"
+	}
+	return s
+}
+
+// String is "ext4 on sda1 at /data".
+func (f *filesystem) String() string {
+	on := f.device
+	if on == "" {
+		on = event.SafeText(f.Source, maxShown)
+	}
+	return fmt.Sprintf("%s on %s at %s", event.SafeText(f.FSType, 64), on, f.shownPath())
+}
+
+func (f *filesystem) shownPath() string { return event.SafeText(f.Path, maxShown) }
+
+// fsUsage is what statfs(2) tells.
+type fsUsage struct {
+	size, free, available uint64 // bytes; available: to others than root
+	inodes, inodesFree    uint64 // 0: it has no fixed number
+}
+
+// usedPercent is as df has it: of what others than root may use.
+func (u *fsUsage) usedPercent() uint64 {
+	used := u.size - min(u.size, u.free)
+	if used+u.available == 0 {
+		return 0
+	}
+	return (used*100 + used + u.available - 1) / (used + u.available)
+}
+
+func (u *fsUsage) inodesUsedPercent() uint64 {
+	if u.inodes == 0 {
+		return 0
+	}
+	return ((u.inodes-min(u.inodes, u.inodesFree))*100 + u.inodes - 1) / u.inodes
+}
+
+// usage asks a filesystem how full it is. A dead server's is left behind.
+func (h Host) usage(ctx context.Context, patient patience, limit time.Duration, f *filesystem) (fsUsage, error) {
+	return look(ctx, patient, limit, func() (fsUsage, error) {
+		var st unix.Statfs_t
+		err := unix.Statfs(h.FS.Path(f.Path), &st)
+		for errors.Is(err, unix.EINTR) {
+			err = unix.Statfs(h.FS.Path(f.Path), &st)
+		}
+		if err != nil {
+			return fsUsage{}, &fs.PathError{Op: "statfs", Path: f.Path, Err: err}
+		}
+		unit := uint64(st.Frsize)
+		return fsUsage{
+			size: st.Blocks * unit, free: st.Bfree * unit, available: st.Bavail * unit,
+			inodes: st.Files, inodesFree: st.Ffree,
+		}, nil
+	})
+}

@@ -1,0 +1,99 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+func checkedFilesystemResults() []Result {
+	results := []Result{{"filesystems", "how many are so; those below are of the first"}}
+	for _, r := range filesystemResults() {
+		if r.Name != "mountPoint" {
+			results = append(results, r)
+		}
+	}
+	return append(append(results, diskUserResults()...), noteResult())
+}
+
+// checkFilesystem succeeds with the filesystems of which says tells something.
+func (h Host) checkFilesystem(ctx context.Context, patient patience, call *Call, yes, no string, says func(*filesystem) string) (Output, error) {
+	list, err := h.filesystems(call.Parameters, false)
+	if err != nil {
+		return Output{}, err
+	}
+	if ctx.Err() != nil {
+		return Output{}, context.Cause(ctx)
+	}
+	if len(list) == 1 && !list[0].remembers() && yes == filesystemErrors {
+		return Output{}, fmt.Errorf("%s: such a filesystem remembers no errors", list[0])
+	}
+	f := newFinding()
+	var found []*filesystem
+	var text []string
+	for _, fs := range list {
+		if err := h.seeShutdown(ctx, patient, fs); err != nil {
+			if len(list) == 1 || ctx.Err() != nil {
+				return Output{}, err
+			}
+			f.note("%v", err)
+		}
+		if s := says(fs); s != "" {
+			found = append(found, fs)
+			text = append(text, s)
+		}
+	}
+	if len(found) == 0 {
+		evidence := counted(len(list), "filesystem") + " looked at"
+		if len(list) == 1 {
+			evidence = list[0].evidence()
+		}
+		return Output{}, refutedBy(no, "%s", evidence)
+	}
+	first := found[0]
+	f.filesystem(first, nil)
+	f.int("filesystems", int64(len(found)))
+	users := diskUsers{}
+	if first.device != "" {
+		table, err := h.FS.MountTable()
+		if err != nil {
+			f.note("the mounts on it are not known: %v", err)
+		}
+		users = h.usersOf(first.device, table)
+	}
+	users.addMount(first.shownPath())
+	f.users(&users)
+	const most = 3
+	if len(text) > most {
+		text = append(text[:most], fmt.Sprintf("and %d more", len(text)-most))
+	}
+	return f.output(verdictOf(yes, "%s%s", strings.Join(text, "; "), podsOf(&users))), nil
+}
+
+// filesystemErrors is the verdict of check-filesystem-errors.
+const filesystemErrors = "FilesystemErrors"
+
+// remembers tells whether the filesystem is of a kind that keeps errors.
+func (f *filesystem) remembers() bool { return f.ext4 != nil || f.btrfs != nil }
+
+// evidence says why a filesystem is fine.
+func (f *filesystem) evidence() string {
+	text := f.String() + " is not marked as read-only"
+	if f.readOnly {
+		text = f.String() + " is mounted read-only"
+	}
+	switch {
+	case !f.remembers():
+		return text + "; such a filesystem remembers no errors"
+	case f.errors() == 0:
+		return text + " and remembers no error"
+	}
+	return text + "; " + f.errorText()
+}
+
+// podsOf is "; 3 pods", of the users of a device whose mount point is told already.
+func podsOf(u *diskUsers) string {
+	pods := *u
+	pods.mounts = nil
+	return pods.String()
+}

@@ -1,0 +1,52 @@
+package operation
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/kernosis/kernosis/vmtest/netlab"
+)
+
+// No look leaves a goroutine or a descriptor behind, whether it succeeds or not.
+func TestNetLeavesNothingBehind(t *testing.T) {
+	node, pod := netlab.PairIn(t, 34)
+	h := netLabHost(t, node, pod)
+	pod.Serve("10.97.34.2:80", netSilent)
+	pod.Listen("10.97.34.2:81", 0)
+	builtins := []Builtin{
+		Sockets(h), CheckNoListener(h), CheckAcceptQueueFull(h), CheckSYNDropped(h), CheckAppSilent(h), Routes(h), Neighbours(h), Links(h),
+		NetworkDrops(h), CheckNoRoute(h), CheckNeighbourFailed(h), CheckLinkDown(h), CheckConntrackFull(h), PacketCapture(h), ReProbe(h), CheckProbeRecovers(h),
+	}
+	params := map[string]string{
+		"netns": netInode(node), "address": "10.97.34.2", "window": "1ms", "duration": "10ms", "timeout": "50ms", "attempts": "1", "successes": "1",
+	}
+	all := func() {
+		for _, protocol := range []string{"tcp", "http", "https", "grpc"} {
+			for _, port := range []string{"80", "81", "82"} {
+				params["protocol"], params["port"] = protocol, port
+				for _, b := range builtins {
+					_, _, _ = netRun(t, b, params) // whatever it finds
+				}
+			}
+		}
+	}
+	all() // what is made once and kept
+	before := netDescriptors(t)
+	leaks := goleak.IgnoreCurrent()
+	all()
+	if err := goleak.Find(leaks); err != nil {
+		t.Error(err)
+	}
+	netEventually(t, "descriptors to be closed", func() bool { return netDescriptors(t) <= before })
+}
+
+func netDescriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}

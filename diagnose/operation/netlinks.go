@@ -1,0 +1,154 @@
+package operation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/netlook"
+)
+
+// netLink is a network device at one moment.
+type netLink struct {
+	index, parent, masterIndex, mtu int
+	name, kind, master              string // fit to be shown
+	up                              bool   // administratively
+	carrier                         bool
+	oper                            string
+	bondSlave                       string // state of a member of a bond; empty: it is none
+	mii                             string // link of a member as the bond sees it
+	stats                           netlink.LinkStatistics
+	qdiscDrops                      uint64
+}
+
+// netLinks lists the devices of a namespace, by index, with what their qdiscs dropped.
+func netLinks(view *netlook.View, r *netReport) ([]netLink, error) {
+	list, err := view.Netlink().LinkList()
+	if errors.Is(err, netlink.ErrDumpInterrupted) {
+		r.note("devices changed meanwhile: some may be missing")
+	} else if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	drops := map[int]uint64{}
+	qdiscs, err := view.Netlink().QdiscList(nil)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		r.note("no counters of qdiscs: %v", err)
+	}
+	for _, q := range qdiscs {
+		// What a child drops its parents count as well.
+		if a := q.Attrs(); a.Statistics != nil && a.Statistics.Queue != nil && (a.Parent == netlink.HANDLE_ROOT || a.Parent == netlink.HANDLE_INGRESS) {
+			drops[a.LinkIndex] += uint64(a.Statistics.Queue.Drops)
+		}
+	}
+	names := map[int]string{}
+	links := make([]netLink, 0, len(list))
+	for _, l := range list {
+		a := l.Attrs()
+		n := netLink{
+			index: a.Index, parent: a.ParentIndex, masterIndex: a.MasterIndex, mtu: a.MTU,
+			name: event.SafeText(a.Name, netMaxName), kind: event.SafeText(l.Type(), netMaxName),
+			up: a.RawFlags&unix.IFF_UP != 0, carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,
+			oper: a.OperState.String(), qdiscDrops: drops[a.Index],
+		}
+		if a.Statistics != nil {
+			n.stats = *a.Statistics
+		}
+		if s, ok := a.Slave.(*netlink.BondSlave); ok {
+			n.bondSlave, n.mii = s.State.String(), s.MiiStatus.String()
+		}
+		names[a.Index] = n.name
+		links = append(links, n)
+	}
+	for i := range links {
+		links[i].master = names[links[i].masterIndex]
+	}
+	slices.SortFunc(links, func(a, b netLink) int { return cmp.Compare(a.index, b.index) })
+	return links, nil
+}
+
+// fault is what is wrong with a device; empty: nothing.
+func (l *netLink) fault() string {
+	switch {
+	case !l.up:
+		return "administratively down"
+	case !l.carrier:
+		return "up, but without carrier"
+	case l.oper == "down" || l.oper == "lower-layer-down":
+		return "up, but its state is " + l.oper
+	case l.mii == "DOWN" || l.mii == "GOING_DOWN":
+		return "its bond " + l.master + " sees its link as " + l.mii
+	}
+	return ""
+}
+
+// String is the device on a line.
+func (l *netLink) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", l.name, l.kind)
+	switch f := l.fault(); f {
+	case "":
+		b.WriteString(" up")
+	default:
+		b.WriteString(" " + f)
+	}
+	fmt.Fprintf(&b, " mtu %d", l.mtu)
+	if l.master != "" {
+		b.WriteString(" of " + l.master)
+	}
+	if l.bondSlave != "" {
+		fmt.Fprintf(&b, " (%s, link %s)", l.bondSlave, l.mii)
+	}
+	return b.String()
+}
+
+// netLinkGrowth is how much a device's counters grew.
+type netLinkGrowth struct {
+	name                                          string
+	rxDropped, txDropped, rxErrors, txErrors, qos uint64
+}
+
+// netLinksGrew returns the devices of which something grew; a device is known by its
+// index and name.
+func netLinksGrew(before, after []netLink) []netLinkGrowth {
+	var out []netLinkGrowth
+	for i := range after {
+		now := &after[i]
+		at, found := slices.BinarySearchFunc(before, now.index, func(l netLink, index int) int { return cmp.Compare(l.index, index) })
+		if !found || before[at].name != now.name {
+			continue
+		}
+		was := &before[at]
+		g := netLinkGrowth{
+			name:      now.name,
+			rxDropped: netIncrease(was.stats.RxDropped, now.stats.RxDropped), txDropped: netIncrease(was.stats.TxDropped, now.stats.TxDropped),
+			rxErrors: netIncrease(was.stats.RxErrors, now.stats.RxErrors), txErrors: netIncrease(was.stats.TxErrors, now.stats.TxErrors),
+			qos: netIncrease(was.qdiscDrops, now.qdiscDrops),
+		}
+		if g != (netLinkGrowth{name: now.name}) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+func (g netLinkGrowth) String() string {
+	var parts []string
+	for _, c := range []struct {
+		n    uint64
+		name string
+	}{
+		{g.rxDropped, "received and dropped"}, {g.txDropped, "dropped on sending"}, {g.rxErrors, "receive errors"},
+		{g.txErrors, "send errors"}, {g.qos, "dropped by the qdisc"},
+	} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.name))
+		}
+	}
+	return g.name + ": " + strings.Join(parts, ", ")
+}

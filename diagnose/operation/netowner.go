@@ -1,0 +1,122 @@
+package operation
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// netMaxDescriptors bounds the search for the process of a socket: each costs a readlink
+// of some microseconds.
+const netMaxDescriptors = 200_000
+
+// netOwner is a process that has a descriptor of a socket.
+type netOwner struct {
+	pid  int
+	comm string // fit to be shown
+}
+
+func (o netOwner) String() string {
+	if o.pid == 0 {
+		return "no process known"
+	}
+	return o.comm + "[" + strconv.Itoa(o.pid) + "]"
+}
+
+// netOwners finds the processes of sockets by the sockets' inodes, first among those in
+// the place, then among the others (a descriptor may have been handed over), or, if only
+// is given, among the processes for which it is true. whole is false where the search
+// ended before all descriptors were seen.
+func (h Host) netOwners(ctx context.Context, p *netPlace, inodes map[uint32]bool, only func(pid int) bool) (found map[uint32]netOwner, whole bool) {
+	found = map[uint32]netOwner{}
+	if len(inodes) == 0 {
+		return found, true
+	}
+	pids, err := h.FS.PIDs()
+	if err != nil {
+		return found, false
+	}
+	var near, far []int
+	for _, pid := range pids {
+		if only != nil && !only(pid) {
+			continue
+		}
+		if inode, err := h.FS.NetNS(pid); err == nil && inode == p.inode {
+			near = append(near, pid)
+		} else if err == nil {
+			far = append(far, pid)
+		}
+	}
+	left := netMaxDescriptors
+	for _, pid := range append(near, far...) {
+		if len(found) == len(inodes) {
+			break
+		}
+		if left <= 0 || ctx.Err() != nil {
+			return found, false
+		}
+		left -= h.netOwned(pid, inodes, found)
+	}
+	return found, true
+}
+
+// netOwned notes which of the sockets a process has, and returns how many descriptors it
+// has in all.
+func (h Host) netOwned(pid int, inodes map[uint32]bool, found map[uint32]netOwner) int {
+	dir := h.FS.Path("/proc/" + strconv.Itoa(pid) + "/fd")
+	d, err := os.Open(dir)
+	if err != nil {
+		return 0 // it has ended
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(netMaxDescriptors)
+	for _, name := range names {
+		link, err := os.Readlink(dir + "/" + name)
+		if err != nil {
+			continue
+		}
+		inode, ok := netSocketInode(link)
+		if !ok || !inodes[inode] {
+			continue
+		}
+		if _, dup := found[inode]; !dup {
+			comm, _ := h.FS.Comm(pid)
+			found[inode] = netOwner{pid: pid, comm: event.SafeText(comm, netMaxName)}
+		}
+	}
+	return len(names)
+}
+
+// netSocketInode reads the target of a descriptor's link, "socket:[1234]".
+func netSocketInode(link string) (uint32, bool) {
+	s, ok := strings.CutPrefix(link, "socket:[")
+	if !ok {
+		return 0, false
+	}
+	s, ok = strings.CutSuffix(s, "]")
+	n, err := strconv.ParseUint(s, 10, 32)
+	if !ok || err != nil {
+		return 0, false
+	}
+	return uint32(n), true
+}
+
+// netInPod tells of a process whether it is one of a pod.
+func (h Host) netInPod(uid string) func(pid int) bool {
+	return func(pid int) bool {
+		groups, err := h.FS.ProcCgroups(pid)
+		if err != nil {
+			return false
+		}
+		for _, g := range groups {
+			if a, _ := hostfs.ParseCgroupPath(g.Path); a.Container.PodUID == uid {
+				return true
+			}
+		}
+		return false
+	}
+}

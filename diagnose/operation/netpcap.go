@@ -1,0 +1,115 @@
+package operation
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+const (
+	netSLLHeader = 16  // of LINKTYPE_LINUX_SLL
+	netMaxLinks  = 256 // devices that the file names beforehand
+)
+
+// errNetLimit ends a capture that has what it may.
+var errNetLimit = errors.New("limit reached")
+
+// begin writes the head of the file, with the devices there are.
+func (c *netCapture) begin(out io.Writer) (*pcapgo.NgWriter, error) {
+	indexes := slices.Sorted(maps.Keys(c.names))
+	if c.link != 0 {
+		indexes = []int{c.link}
+	}
+	if len(indexes) == 0 {
+		return nil, fmt.Errorf("%s has no devices", &c.place)
+	}
+	head := &netCountingWriter{to: out}
+	w, err := pcapgo.NewNgWriterInterface(head, c.describe(indexes[0]), pcapgo.NgWriterOptions{
+		SectionInfo: pcapgo.NgSectionInfo{OS: "linux", Application: "kernosis", Comment: event.SafeText(c.place.String(), netMaxName)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.interfaces[indexes[0]] = 0
+	for _, index := range indexes[1:min(len(indexes), netMaxLinks)] {
+		if c.interfaces[index], err = w.AddInterface(c.describe(index)); err != nil {
+			return nil, err
+		}
+	}
+	err = w.Flush()
+	c.written = head.n
+	return w, err
+}
+
+// netCountingWriter counts what goes through it.
+type netCountingWriter struct {
+	to io.Writer
+	n  int64
+}
+
+func (w *netCountingWriter) Write(b []byte) (int, error) {
+	n, err := w.to.Write(b)
+	w.n += int64(n)
+	return n, err
+}
+
+func (c *netCapture) describe(index int) pcapgo.NgInterface {
+	return pcapgo.NgInterface{
+		Name: c.sum.name(index), Filter: c.filter.String(), OS: "linux",
+		LinkType: layers.LinkTypeLinuxSLL, SnapLength: c.snaplen + netSLLHeader,
+	}
+}
+
+// take counts and writes a packet, unless there is no more room for it.
+func (c *netCapture) take(w *pcapgo.NgWriter, p *netPacket) error {
+	const block = 32 + 3 // what a packet takes in the file besides itself, at most
+	if c.written+netSLLHeader+int64(len(p.data))+block > c.bytes {
+		c.stopped = "bytes"
+		return errNetLimit
+	}
+	headers := c.sum.add(p)
+	data := p.data
+	if !c.payload {
+		data = data[:min(headers, len(data))]
+	}
+	id, ok := c.interfaces[p.link]
+	if !ok { // one that came meanwhile
+		var err error
+		if id, err = w.AddInterface(c.describe(p.link)); err != nil {
+			return err
+		}
+		c.interfaces[p.link] = id
+	}
+	frame := append(netSLL(p), data...)
+	if err := w.WritePacket(gopacket.CaptureInfo{
+		Timestamp: p.at, CaptureLength: len(frame), Length: max(netSLLHeader+p.length, len(frame)), InterfaceIndex: id,
+	}, frame); err != nil {
+		return err
+	}
+	c.written += int64(len(frame)) + block
+	if c.sum.packets >= c.packets {
+		c.stopped = "packets"
+		return errNetLimit
+	}
+	return nil
+}
+
+// netSLL is the header of Linux' cooked captures.
+func netSLL(p *netPacket) []byte {
+	b := make([]byte, netSLLHeader, netSLLHeader+len(p.data))
+	binary.BigEndian.PutUint16(b[0:], uint16(p.kind))
+	binary.BigEndian.PutUint16(b[2:], p.arphrd)
+	binary.BigEndian.PutUint16(b[4:], uint16(len(p.hardware)))
+	copy(b[6:14], p.hardware)
+	binary.BigEndian.PutUint16(b[14:], p.protocol)
+	return b
+}

@@ -1,0 +1,270 @@
+package operation
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netlook"
+)
+
+const (
+	// netAnswer bounds one answer of the kernel about a namespace: a namespace with
+	// 100,000 sockets takes 100 ms to list.
+	netAnswer = 2 * time.Second
+	// netSearch bounds the search of all namespaces for an address.
+	netSearch = 5 * time.Second
+	// netPIDMax is PID_MAX_LIMIT.
+	netPIDMax = 1 << 22
+)
+
+// errNetElsewhere is returned for an address that is on no device of this node.
+var errNetElsewhere = errors.New("no network namespace of this node has")
+
+// netPlaceParameters name a network namespace: see netPlace.
+func netPlaceParameters() []Parameter {
+	return []Parameter{
+		{Name: "podUID", Doc: "pod whose network namespace is looked into; comes before the others", Kind: String},
+		{Name: "netns", Doc: "inode of the network namespace; comes before pid and cgroup", Kind: Integer, Max: 1<<32 - 1},
+		{Name: "pid", Doc: "process whose network namespace is looked into", Kind: Integer, Max: netPIDMax},
+		{Name: "startTime", Doc: "when that process started, since boot (73.12s): refuses another that has its number by now", Kind: Duration},
+		{Name: "cgroup", Doc: "cgroup with the process, from the hierarchy's root; without any of these it is the node's own namespace", Kind: String},
+	}
+}
+
+// netTargetParameters name what is connected to: an address and port, and the namespace
+// where the look begins.
+func netTargetParameters(more ...Parameter) []Parameter {
+	p := []Parameter{
+		{Name: "address", Doc: "IP address that is connected to; searched in all namespaces of the node where the one given has not got it", Kind: Address},
+		{Name: "port", Doc: "TCP port that is connected to", Kind: Integer, Max: 1<<16 - 1},
+	}
+	return slices.Concat(p, netPlaceParameters(), more)
+}
+
+// netPlace is a network namespace that a run looks into.
+type netPlace struct {
+	inode uint32
+	pid   int    // a process in it
+	by    string // how it was found: "of process 811"
+	pod   string // UID, if the place is that of a pod
+	node  bool   // it is the node's own
+}
+
+func (p *netPlace) String() string { return fmt.Sprintf("network namespace %d (%s)", p.inode, p.by) }
+
+// netPlace finds the namespace that the parameters name: that of a pod, of an inode, of
+// a process, of a cgroup's processes, or without any of them the node's own.
+func (h Host) netPlace(v Values) (netPlace, error) {
+	var p netPlace
+	var err error
+	switch {
+	case v["podUID"] != "":
+		uid := v["podUID"]
+		p, err = h.netPlaceOf("of pod "+uid, func(path string) bool {
+			a, _ := hostfs.ParseCgroupPath(path)
+			return a.Container.PodUID == uid
+		})
+		p.pod = uid
+	case v["netns"] != "":
+		p.inode, p.by = uint32(v.Int("netns")), "by its inode"
+		if p.pid = netlook.NewNamespaces(h.FS, netAnswer).Process(p.inode); p.pid == 0 {
+			err = fmt.Errorf("network namespace %d: no process is in it", p.inode)
+		}
+	case v["pid"] != "":
+		p, err = h.netPlaceOfProcess(int(v.Int("pid")), v)
+		if err != nil && v["cgroup"] != "" {
+			if of, other := h.netPlaceOfCgroup(v["cgroup"]); other == nil {
+				p, err = of, nil
+			}
+		}
+	case v["cgroup"] != "":
+		p, err = h.netPlaceOfCgroup(v["cgroup"])
+	default:
+		p, err = h.netNode()
+	}
+	if err != nil {
+		return netPlace{}, fmt.Errorf("find the network namespace: %w", err)
+	}
+	p.node = h.netIsNode(p.inode)
+	return p, nil
+}
+
+// netNode is the namespace of the node's init, or where that may not be looked at, that
+// of this process, as an agent on the host network has it.
+func (h Host) netNode() (netPlace, error) {
+	inode, err := h.FS.NetNS(1)
+	if err == nil {
+		return netPlace{inode: inode, pid: 1, by: "the node's own", node: true}, nil
+	}
+	// Of the node's /proc: the agent may have other numbers in its own.
+	self, selfErr := os.Readlink(h.FS.Path("/proc/self"))
+	pid, numErr := strconv.Atoi(self)
+	if selfErr != nil || numErr != nil {
+		return netPlace{}, fmt.Errorf("network namespace of process 1: %w", err)
+	}
+	if inode, err = h.FS.NetNS(pid); err != nil {
+		return netPlace{}, err
+	}
+	return netPlace{inode: inode, pid: pid, by: "the agent's own: process 1 may not be looked at", node: true}, nil
+}
+
+func (h Host) netIsNode(inode uint32) bool {
+	node, err := h.netNode()
+	return err == nil && node.inode == inode
+}
+
+func (h Host) netPlaceOfCgroup(path string) (netPlace, error) {
+	return h.netPlaceOf("of cgroup "+event.SafeText(path, netMaxName), func(at string) bool { return netBelow(at, path) })
+}
+
+// netBelow tells whether a cgroup is another or below it.
+func netBelow(path, root string) bool {
+	root = strings.TrimSuffix(root, "/")
+	return path == root || strings.HasPrefix(path, root+"/")
+}
+
+// netPlaceOf finds the namespace of the oldest process in a cgroup. In a pod that is the
+// one that holds the pod's namespace; what a container unshares has younger ones.
+func (h Host) netPlaceOf(by string, in func(cgroup string) bool) (netPlace, error) {
+	var oldest hostfs.Stat
+	p := netPlace{by: by}
+	for pid, err := range h.netProcesses(in) {
+		if err != nil {
+			return p, err
+		}
+		stat, err := h.FS.Stat(pid)
+		if err != nil || p.pid != 0 && stat.StartTime >= oldest.StartTime {
+			continue
+		}
+		// It may have ended since, or be a zombie, which has no namespace.
+		if inode, err := h.FS.NetNS(pid); err == nil {
+			p.inode, p.pid, oldest = inode, pid, stat
+		}
+	}
+	if p.pid == 0 {
+		return p, fmt.Errorf("no process %s on this node", by)
+	}
+	return p, nil
+}
+
+// netProcesses goes over the processes that are in a cgroup, by their pid.
+func (h Host) netProcesses(in func(cgroup string) bool) func(yield func(int, error) bool) {
+	return func(yield func(int, error) bool) {
+		pids, err := h.FS.PIDs()
+		if err != nil {
+			yield(0, fmt.Errorf("list processes: %w", err))
+			return
+		}
+		for _, pid := range pids {
+			groups, err := h.FS.ProcCgroups(pid)
+			if err != nil {
+				continue // it has ended
+			}
+			if slices.ContainsFunc(groups, func(g hostfs.ProcCgroup) bool { return in(g.Path) }) && !yield(pid, nil) {
+				return
+			}
+		}
+	}
+}
+
+// netPlaceOfProcess checks that the process is still the one that was meant.
+func (h Host) netPlaceOfProcess(pid int, v Values) (netPlace, error) {
+	if err := h.netProcessLives(pid, v); err != nil {
+		return netPlace{}, err
+	}
+	inode, err := h.FS.NetNS(pid)
+	if err != nil {
+		return netPlace{}, fmt.Errorf("network namespace of process %d: %w", pid, err)
+	}
+	return netPlace{inode: inode, pid: pid, by: fmt.Sprintf("of process %d", pid)}, nil
+}
+
+// netProcessLives is an error where a process has ended, or its number is another's.
+func (h Host) netProcessLives(pid int, v Values) error {
+	stat, err := h.FS.Stat(pid)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH):
+		return fmt.Errorf("process %d is gone: it has ended", pid)
+	case err != nil:
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	// /proc tells it in steps of 10 ms, an event exactly; either may be rounded.
+	const step = 10 * time.Millisecond
+	if v["startTime"] != "" {
+		if d := stat.StartTime - v.Duration("startTime"); d > step || d < -step {
+			return fmt.Errorf("process %d is gone: its number was given again", pid)
+		}
+	}
+	return nil
+}
+
+// netTarget finds the namespace that has the address: the one that the parameters name,
+// else the only one of the node where it is local. Whoever confines a run to a pod gets
+// no other namespace than that pod's.
+func (h Host) netTarget(v Values, confine bool) (netPlace, error) {
+	p, err := h.netPlace(v)
+	if err != nil {
+		return p, err
+	}
+	address := netAddress(v, "address")
+	if !address.IsValid() || address.IsLoopback() || address.IsUnspecified() {
+		return p, nil
+	}
+	spaces := netlook.NewNamespaces(h.FS, netAnswer)
+	view, err := spaces.Open(p.inode, p.pid)
+	if err != nil {
+		return p, err
+	}
+	has := view.Has(address)
+	view.Close()
+	if has {
+		return p, nil
+	}
+	if confine && p.pod != "" {
+		return p, fmt.Errorf("%s is no address of pod %s", address, p.pod)
+	}
+	found := spaces.Home(address, time.Now().Add(netSearch))
+	switch {
+	case found.Several:
+		return p, fmt.Errorf("%s is in several network namespaces of this node: give netns, podUID or pid", address)
+	case !found.Whole:
+		return p, fmt.Errorf("not all network namespaces could be searched for %s within %s", address, netSearch)
+	case found.Inode == 0:
+		return p, fmt.Errorf("%w %s", errNetElsewhere, address)
+	}
+	p = netPlace{inode: found.Inode, pid: spaces.Process(found.Inode), by: "has " + address.String(), node: h.netIsNode(found.Inode)}
+	if p.pid == 0 {
+		return p, fmt.Errorf("%s has no process any more", &p)
+	}
+	return p, nil
+}
+
+// netAddress is an address as sockets and routes have it. A zone is left out: which device
+// it names depends on the namespace.
+func netAddress(v Values, name string) netip.Addr { return v.Addr(name).Unmap().WithZone("") }
+
+// netAt is the address and port that a run is about; the port 0 where none is given.
+func netAt(v Values) netip.AddrPort {
+	return netip.AddrPortFrom(netAddress(v, "address"), uint16(v.Int("port")))
+}
+
+// netOpen opens a namespace that was found.
+func (h Host) netOpen(p *netPlace) (*netlook.View, error) {
+	return netlook.NewNamespaces(h.FS, netAnswer).Open(p.inode, p.pid)
+}
+
+// netHasController tells whether a list of v1 controllers ("cpu,cpuacct") has one.
+func netHasController(list, name string) bool {
+	return slices.Contains(strings.Split(list, ","), name)
+}

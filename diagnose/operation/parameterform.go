@@ -1,0 +1,53 @@
+package operation
+
+import (
+	"strings"
+	"time"
+)
+
+// Form says for people what a parameter must be: "duration, at most 1m; default 5s".
+func (p *Parameter) Form() string {
+	text := string(p.Kind)
+	switch p.Kind {
+	case Enum:
+		text = strings.Join(p.Values, ", ")
+	case Integer:
+		text += bounds(p, decimal)
+	case Duration:
+		text += bounds(p, func(n int64) string { return shortDuration(time.Duration(n)) })
+	case Bytes:
+		text += bounds(p, byteText)
+	case String:
+		text += bounds(p, func(n int64) string { return decimal(n) + " bytes" })
+	}
+	switch {
+	case p.Required:
+		text += "; required"
+	case p.Default != "":
+		text += "; default " + p.Default
+	}
+	return text
+}
+
+func bounds(p *Parameter, text func(int64) string) string {
+	switch {
+	case p.Min > 0 && p.Max > 0:
+		return " from " + text(p.Min) + " to " + text(p.Max)
+	case p.Max > 0:
+		return ", at most " + text(p.Max)
+	case p.Min > 0:
+		return ", at least " + text(p.Min)
+	}
+	return ""
+}
+
+// shortDuration leaves zeros at the end out: 1m, and not 1m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-len(zero)+1]
+		}
+	}
+	return s
+}

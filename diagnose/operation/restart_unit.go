@@ -1,0 +1,59 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"os"
+)
+
+// RestartUnit restarts a unit of the node's systemd and waits until it runs.
+func RestartUnit(h Host) Builtin {
+	return Builtin{
+		Name: "restart-unit", Doc: "Restarts a systemd unit, waits for it, and fails if it doesn't run then.",
+		Effect: Remediate, Parameters: []Parameter{unitParameter()}, Results: unitResults(),
+		Run: func(ctx context.Context, call *Call) (Output, error) { return restartUnit(ctx, h, call) },
+	}
+}
+
+func restartUnit(ctx context.Context, h Host, call *Call) (Output, error) {
+	name, err := unitName(call.Parameters["unit"])
+	if err != nil {
+		return Output{}, err
+	}
+	conn, err := systemd(ctx, h.FS)
+	if err != nil {
+		return Output{}, err
+	}
+	defer conn.Close()
+	// What isn't known must not be started by its name.
+	before, err := readUnit(ctx, conn, name)
+	if err != nil {
+		return Output{}, err
+	}
+	if before.load != "loaded" {
+		return Output{}, fmt.Errorf("unit %s is %s, and is not restarted", name, before.load)
+	}
+	if int(before.mainPID) == os.Getpid() {
+		return Output{}, fmt.Errorf("unit %s is the agent's own: nobody would be left to tell what came of it", name)
+	}
+	done := make(chan string, 1)
+	if _, err := conn.RestartUnitContext(ctx, name, "replace", done); err != nil {
+		return Output{}, fmt.Errorf("restart %s: %w", name, whyEnded(ctx, err))
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return Output{}, fmt.Errorf("restart %s: the job ended as %s", name, quoted(result))
+		}
+	case <-ctx.Done():
+		return Output{}, fmt.Errorf("restart %s: it was asked for, but is not done: %w", name, ctx.Err())
+	}
+	after, err := readUnit(ctx, conn, name)
+	if err != nil {
+		return Output{}, fmt.Errorf("it was restarted, but %w", err)
+	}
+	if after.failed() {
+		return Output{}, fmt.Errorf("it was restarted, but %s", after.String())
+	}
+	return Output{Results: after.results()}, nil
+}

@@ -1,0 +1,188 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// netMaxRoutes bounds the artifact: more than a node of a cluster with a route a node
+// has.
+const netMaxRoutes = 8192
+
+// Routes collects how packets to an address leave a network namespace.
+func Routes(h Host) Builtin {
+	return Builtin{
+		Name: "routes",
+		Doc: "Asks the kernel for the route of packets to an address, and lists the rules and routes of that family. The " +
+			"artifact routes.txt has all tables.",
+		Effect:     Collect,
+		Parameters: netPathParameters(),
+		Results: netRouteResults(
+			Result{"linkMTU", "of the device"},
+			Result{"rules", "the rules that choose a table, at most 12"},
+			Result{"routes", "routes in all tables but the local one"},
+			Result{"defaultRoute", "true: there is one in the main table"},
+		),
+		Run: func(_ context.Context, call *Call) (Output, error) {
+			r := newNetReport(nil)
+			p, err := h.netPath(call.Parameters, r)
+			if err != nil {
+				return Output{}, err
+			}
+			defer p.close()
+			p.report(r)
+			if p.route.Errno == 0 {
+				if l, err := p.view.Netlink().LinkByIndex(p.route.Index); err == nil {
+					r.count("linkMTU", uint64(max(0, l.Attrs().MTU)))
+				}
+			}
+			rules, err := p.rules()
+			if err != nil {
+				r.note("no rules: %v", err) // a kernel without policy routing
+			}
+			const shown = 12
+			r.set("rules", netList(rules, shown))
+			routes, err := p.routes()
+			if err != nil {
+				r.note("routes: %v", err)
+			}
+			byDefault := false
+			for i := range routes {
+				byDefault = byDefault || routes[i].Table == unix.RT_TABLE_MAIN && netIsDefault(&routes[i])
+			}
+			r.count("routes", uint64(len(routes)))
+			r.set("defaultRoute", strconv.FormatBool(byDefault))
+			names := p.linkNames()
+			err = r.artifact(call, "routes.txt", func(w io.Writer) {
+				netPrintf(w, "to %s in %s: %s\n\nrules\n", p.to, &p.place, p.route.String())
+				for _, rule := range rules {
+					netPrintf(w, "  %s\n", rule)
+				}
+				netPrintf(w, "\nroutes\n")
+				for i := range routes {
+					if i == netMaxRoutes {
+						netPrintf(w, "  … and %d more\n", len(routes)-i)
+						break
+					}
+					netPrintf(w, "  %s\n", netRouteText(&routes[i], names))
+				}
+			})
+			return r.output(nil), err
+		},
+	}
+}
+
+// rules are those of the address' family, in the order in which they are asked.
+func (p *netPath) rules() ([]string, error) {
+	rules, err := p.view.Netlink().RuleList(p.family())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(rules))
+	for i, rule := range rules {
+		from, to, more := "all", "", ""
+		if rule.Src != nil {
+			from = rule.Src.String()
+		}
+		if rule.Dst != nil {
+			to = " to " + rule.Dst.String()
+		}
+		if rule.Mark != 0 {
+			more = fmt.Sprintf(" mark %#x", rule.Mark)
+		}
+		if rule.IifName != "" {
+			more += " iif " + rule.IifName
+		}
+		if rule.OifName != "" {
+			more += " oif " + rule.OifName
+		}
+		if rule.Invert {
+			more += " inverted"
+		}
+		out[i] = fmt.Sprintf("%d: from %s%s%s lookup %s", max(0, rule.Priority), from, to, more, netTable(rule.Table))
+	}
+	return out, nil
+}
+
+// routes are those of the address' family in all tables but the local one.
+func (p *netPath) routes() ([]netlink.Route, error) {
+	var out []netlink.Route
+	err := p.view.Netlink().RouteListFilteredIter(p.family(), &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+		if r.Table != unix.RT_TABLE_LOCAL {
+			out = append(out, r)
+		}
+		return true
+	})
+	if errors.Is(err, netlink.ErrDumpInterrupted) {
+		err = errors.New("they changed meanwhile: some may be missing")
+	}
+	return out, err
+}
+
+func (p *netPath) linkNames() map[int]string {
+	names := map[int]string{}
+	links, _ := p.view.Netlink().LinkList()
+	for _, l := range links {
+		names[l.Attrs().Index] = event.SafeText(l.Attrs().Name, netMaxName)
+	}
+	return names
+}
+
+func netIsDefault(r *netlink.Route) bool {
+	if r.Dst == nil {
+		return true
+	}
+	ones, _ := r.Dst.Mask.Size()
+	return ones == 0
+}
+
+// netRouteText is a route on a line.
+func netRouteText(r *netlink.Route, links map[int]string) string {
+	var b strings.Builder
+	switch r.Type {
+	case unix.RTN_BLACKHOLE:
+		b.WriteString("blackhole ")
+	case unix.RTN_PROHIBIT:
+		b.WriteString("prohibit ")
+	case unix.RTN_UNREACHABLE:
+		b.WriteString("unreachable ")
+	}
+	if netIsDefault(r) {
+		b.WriteString("default")
+	} else {
+		b.WriteString(r.Dst.String())
+	}
+	hop := func(via fmt.Stringer, some bool, link int) {
+		if some {
+			fmt.Fprintf(&b, " via %s", via)
+		}
+		if name := links[link]; name != "" {
+			fmt.Fprintf(&b, " dev %s", name)
+		}
+	}
+	hop(r.Gw, r.Gw != nil, r.LinkIndex)
+	for _, m := range r.MultiPath {
+		b.WriteString(" nexthop")
+		hop(m.Gw, m.Gw != nil, m.LinkIndex)
+	}
+	if r.Src != nil {
+		fmt.Fprintf(&b, " src %s", r.Src)
+	}
+	if r.Priority != 0 {
+		fmt.Fprintf(&b, " metric %d", r.Priority)
+	}
+	if r.MTU != 0 {
+		fmt.Fprintf(&b, " mtu %d", r.MTU)
+	}
+	fmt.Fprintf(&b, " table %s", netTable(r.Table))
+	return b.String()
+}

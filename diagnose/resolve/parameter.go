@@ -1,0 +1,111 @@
+package resolve
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// input is what a node's operation takes and gives.
+type input struct {
+	builtin *operation.Builtin
+	fixed   map[string]string // its parameters that an Operation fixes
+	keys    []string          // of a script: its arguments
+	result  string            // of a script: its operationResultKey
+	all     bool              // a web server: it takes and may give anything
+}
+
+// takes returns the parameters that a Diagnosis can give.
+func (i *input) takes() []string {
+	if i.builtin == nil {
+		return i.keys
+	}
+	return slices.DeleteFunc(parameterNames(i.builtin), func(name string) bool { return i.fixed[name] != "" })
+}
+
+// gives reports whether the operation may have a result.
+func (i *input) gives(name string) bool {
+	switch {
+	case i.all:
+		return true
+	case i.builtin != nil:
+		return slices.ContainsFunc(i.builtin.Results, func(r operation.Result) bool { return r.Name == name })
+	}
+	return i.result != "" && (name == "operation."+i.result+".output" || name == "operation."+i.result+".error")
+}
+
+// CheckParameters returns all that is wrong with the parameters of a diagnosis, a line
+// each: names that no operation takes, values that one can't take, and what is required
+// and comes from nowhere.
+func (p *Plan) CheckParameters(given map[string]string) error {
+	known := map[string]bool{}
+	all := false
+	for id := 1; id < len(p.inputs); id++ {
+		all = all || p.inputs[id].all
+		for _, name := range p.inputs[id].takes() {
+			known[name] = true
+		}
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !known[name] && !all {
+			errs = append(errs, fmt.Errorf("parameter %.80q: no operation of the graph takes it%s", name, Near(name, slices.Sorted(maps.Keys(known)))))
+		}
+	}
+	told := map[string]bool{}
+	tell := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !told[text] {
+			told[text] = true
+			errs = append(errs, errors.New(text))
+		}
+	}
+	lacking := map[string][]string{} // parameter → nodes
+	for id := 1; id < len(p.inputs); id++ {
+		for _, parameter := range p.inputs[id].declared() {
+			name := parameter.Name
+			if err := parameter.Check(given[name]); err != nil && p.inputs[id].builtin != nil {
+				tell("parameter %s: %s", name, err)
+			}
+			if parameter.Required && given[name] == "" && !p.before(id, name) {
+				lacking[name] = append(lacking[name], fmt.Sprintf("%d (%s)", id, p.Graph.Node(id).Operation))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(lacking)) {
+		tell("parameter %s is required by node %s", name, strings.Join(lacking[name], ", "))
+	}
+	return errors.Join(errs...)
+}
+
+// declared returns the parameters of a built-in that an Operation does not fix. Of
+// scripts each argument is required.
+func (i *input) declared() []operation.Parameter {
+	if i.builtin == nil {
+		out := make([]operation.Parameter, len(i.keys))
+		for n, key := range i.keys {
+			out[n] = operation.Parameter{Name: key, Required: true}
+		}
+		return out
+	}
+	return slices.DeleteFunc(slices.Clone(i.builtin.Parameters), func(have operation.Parameter) bool { return i.fixed[have.Name] != "" })
+}
+
+// before reports whether a dependence of a node may give a value.
+func (p *Plan) before(id int, name string) bool {
+	return slices.ContainsFunc(p.Graph.Node(id).Dependences, func(d int) bool { return p.inputs[d].gives(name) })
+}
+
+// Parameters returns the names that operations of the graph take from a Diagnosis,
+// sorted.
+func (p *Plan) Parameters() []string {
+	var names []string
+	for id := range p.inputs {
+		names = append(names, p.inputs[id].takes()...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,105 @@
+package resolve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+// builtin resolves an Operation that is a built-in with fixed parameters.
+func (r *resolver) builtin(op *v1alpha1.Operation, p *v1alpha1.Builtin, o *resolved) {
+	const field = "spec.processor.builtin"
+	b, ok := operation.Lookup(r.c.Builtins, p.Name)
+	if !ok {
+		r.wrong(v1alpha1.ReasonUnknownBuiltin, op, field+".name", "no built-in is named %.80q%s", p.Name, Near(p.Name, r.builtinNames()))
+		return
+	}
+	if op.Spec.TenantSafe && !b.TenantSafe {
+		r.wrong(v1alpha1.ReasonInvalidParameter, op, "spec.tenantSafe", "the built-in %s tells of more than a pod: it is not safe for tenants", b.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Parameters)) {
+		i := slices.IndexFunc(b.Parameters, func(have operation.Parameter) bool { return have.Name == name })
+		if i < 0 {
+			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".parameters."+name, "%s has no parameter %.80q%s", b.Name, name, Near(name, parameterNames(b)))
+		} else if err := b.Parameters[i].Check(p.Parameters[name]); err != nil {
+			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".parameters."+name, "%s", err)
+		}
+	}
+	o.step.Operation = runner.Builtin(b, p.Parameters)
+	o.input = input{builtin: b, fixed: p.Parameters}
+}
+
+func parameterNames(b *operation.Builtin) []string {
+	names := make([]string, len(b.Parameters))
+	for i := range names {
+		names[i] = b.Parameters[i].Name
+	}
+	return names
+}
+
+// server resolves an Operation that a web server does.
+func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *resolved) {
+	const field = "spec.processor.httpServer"
+	h := &operation.HTTPServer{
+		Scheme: p.Scheme, Address: cmp.Or(p.Address, "127.0.0.1"), Port: int(p.Port), Path: p.Path, AllowLinkLocal: r.c.AllowLinkLocal,
+		TLS: operation.TLS{CA: p.CABundle, ServerName: p.ServerName},
+	}
+	if _, err := h.URL(); err != nil {
+		r.wrong(v1alpha1.ReasonInvalidParameter, op, field, "%s", strings.TrimPrefix(err.Error(), "httpServer: "))
+	}
+	if err := h.TLS.Check(); err != nil {
+		r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".caBundle", "%s", err)
+	}
+	if s := p.ClientCertificateSecret; s != nil {
+		if err := r.secret(s.Name, &h.TLS); err != nil {
+			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".clientCertificateSecret", "%s", err)
+		}
+	}
+	o.step.Operation, o.input = runner.Func(effect(op), nil, h.Run), input{all: true}
+}
+
+// secret adds what a Secret of the type kubernetes.io/tls has.
+func (r *resolver) secret(name string, t *operation.TLS) error {
+	if r.c.Secret == nil {
+		return errors.New("the Secret " + name + " can't be had without a cluster")
+	}
+	data, err := r.c.Secret(name)
+	if err != nil {
+		return err
+	}
+	t.Cert, t.Key = data["tls.crt"], data["tls.key"]
+	if len(t.Cert) == 0 || len(t.Key) == 0 {
+		return errors.New("the Secret " + name + " has no tls.crt or no tls.key")
+	}
+	if len(t.CA) == 0 {
+		t.CA = data["ca.crt"]
+	}
+	return t.Check()
+}
+
+// script resolves an Operation that a script does.
+func (r *resolver) script(op *v1alpha1.Operation, p *v1alpha1.ScriptRunner, o *resolved) {
+	s := &operation.Script{Script: p.Script, ArgKeys: p.ArgKeys, ResultKey: p.OperationResultKey}
+	if err := s.Check(); err != nil {
+		r.wrong(v1alpha1.ReasonInvalidParameter, op, "spec.processor.scriptRunner", "%s", strings.TrimPrefix(err.Error(), "scriptRunner: "))
+	}
+	scripts := r.c.Scripts
+	run := func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+		if scripts == nil {
+			return operation.Output{}, operation.ErrScriptsOff
+		}
+		return scripts.Run(ctx, s, call)
+	}
+	o.step.Operation, o.input, o.script = runner.Func(effect(op), nil, run), input{keys: p.ArgKeys, result: p.OperationResultKey}, true
+}
+
+func effect(op *v1alpha1.Operation) operation.Effect {
+	return operation.Effect(op.Spec.DeclaredEffect())
+}

@@ -1,0 +1,202 @@
+package resolve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/graph"
+	"github.com/kernosis/kernosis/diagnose/manifest"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+// Config is what operations are made of besides their objects.
+type Config struct {
+	Builtins []operation.Builtin // of [operation.All]
+	// Operation returns the object of a name, nil where there is none; Names those that
+	// there are, for a name that is mistyped.
+	Operation func(name string) *v1alpha1.Operation
+	Names     []string
+	// Scripts runs scripts; nil: each fails, as scripts are off.
+	Scripts *operation.Scripts
+	// Secret returns what a Secret of the system namespace has (tls.crt, tls.key, ca.crt);
+	// nil: there is no cluster.
+	Secret func(name string) (map[string][]byte, error)
+	// AllowLinkLocal lets web servers have link-local addresses, where metadata services
+	// of clouds are.
+	AllowLinkLocal bool
+}
+
+// Of returns a Config with the Operations of manifests.
+func Of(m *manifest.Set, builtins []operation.Builtin) Config {
+	c := Config{Builtins: builtins, Operation: m.Operation}
+	for _, o := range m.Operations {
+		c.Names = append(c.Names, o.Name)
+	}
+	return c
+}
+
+// Plan is an OperationSet that can be run.
+type Plan struct {
+	Graph *graph.Graph
+	// Steps are by the ids of the graph's nodes; that of the start is not used.
+	Steps []runner.Step
+	// Scripts are the nodes that run a script.
+	Scripts []int
+	// Notes are settings that are taken and have no effect here.
+	Notes Faults
+
+	inputs []input // by node
+}
+
+// Effect returns what a node may change; empty: the start.
+func (p *Plan) Effect(id int) string {
+	if id == 0 {
+		return ""
+	}
+	return string(p.Steps[id].Operation.Effect())
+}
+
+// Graph returns the graph of an OperationSet, with the dependences that Operations have
+// of themselves. Names that stand for nothing are not looked at: [Set] does. Its error is
+// [Faults].
+func Graph(c Config, set *v1alpha1.OperationSet) (*graph.Graph, error) {
+	g, err := graph.Build(runner.Nodes(&set.Spec))
+	if err == nil {
+		g, err = g.Require(func(name string) []string {
+			if op := c.object(name); op != nil {
+				return op.Spec.Dependences
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, ofGraph(set, err)
+	}
+	return g, nil
+}
+
+func (c *Config) object(name string) *v1alpha1.Operation {
+	if c.Operation == nil {
+		return nil
+	}
+	return c.Operation(name)
+}
+
+// Effect returns what an operation may change; empty: it is not known.
+func (c *Config) Effect(name string) string {
+	op := c.object(name)
+	if op != nil && op.Spec.Processor.Builtin == nil {
+		return string(op.Spec.DeclaredEffect())
+	}
+	if op != nil {
+		name = op.Spec.Processor.Builtin.Name
+	}
+	if b, ok := operation.Lookup(c.Builtins, name); ok {
+		return string(b.Effect)
+	}
+	return ""
+}
+
+// Set resolves an OperationSet. Its error is [Faults].
+func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
+	r := &resolver{c: c, set: set, done: map[string]resolved{}}
+	g, err := Graph(c, set)
+	if faults, ok := errors.AsType[Faults](err); ok {
+		r.faults = faults
+	} else if err != nil {
+		return nil, err
+	}
+	n := len(set.Spec.AdjacencyList)
+	p := &Plan{Graph: g, Steps: make([]runner.Step, n), inputs: make([]input, n)}
+	for i := range set.Spec.AdjacencyList {
+		name := set.Spec.AdjacencyList[i].Operation
+		if name == "" {
+			continue // the start, or the graph's mistake
+		}
+		o := r.operation(i, name)
+		p.Steps[i], p.inputs[i] = o.step, o.input
+		if o.script {
+			p.Scripts = append(p.Scripts, i)
+		}
+	}
+	if len(r.faults) > 0 {
+		return nil, r.faults
+	}
+	p.Notes = r.notes
+	return p, nil
+}
+
+// resolved is what a name stands for.
+type resolved struct {
+	step   runner.Step
+	input  input
+	script bool
+}
+
+type resolver struct {
+	c      Config
+	set    *v1alpha1.OperationSet
+	done   map[string]resolved // by name: an Operation's mistakes are told once
+	faults Faults
+	notes  Faults
+}
+
+func (r *resolver) wrong(reason string, object manifest.Object, field, format string, args ...any) {
+	r.faults = append(r.faults, &Fault{Reason: reason, Object: object, Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// operation resolves the name at a place of the list.
+func (r *resolver) operation(index int, name string) resolved {
+	if o, ok := r.done[name]; ok {
+		return o
+	}
+	var o resolved
+	if op := r.c.object(name); op != nil {
+		o = r.object(op)
+	} else if b, ok := operation.Lookup(r.c.Builtins, name); ok {
+		o = resolved{step: runner.Step{Operation: runner.Builtin(b, nil)}, input: input{builtin: b}}
+	} else {
+		r.wrong(v1alpha1.ReasonUnknownOperation, r.set, fmt.Sprintf("spec.adjacencyList[%d].operation", index),
+			"node %d: no Operation and no built-in is named %.80q%s", index, name, Near(name, slices.Concat(r.c.Names, r.builtinNames())))
+		return o // told at each node
+	}
+	r.done[name] = o
+	return o
+}
+
+func (r *resolver) builtinNames() []string {
+	names := make([]string, len(r.c.Builtins))
+	for i := range names {
+		names[i] = r.c.Builtins[i].Name
+	}
+	return names
+}
+
+// object resolves an Operation.
+func (r *resolver) object(op *v1alpha1.Operation) resolved {
+	o := resolved{step: runner.Step{
+		Timeout: time.Duration(cmp.Or(op.Spec.Processor.TimeoutSeconds, v1alpha1.DefaultTimeoutSeconds)) * time.Second,
+	}}
+	if retry := op.Spec.Retry; retry != nil {
+		o.step.Retries, o.step.Backoff, o.step.MaxBackoff = int(retry.Limit), retry.Backoff.Duration, retry.MaxBackoff.Duration
+	}
+	if op.Spec.Storage != nil {
+		r.notes = append(r.notes, &Fault{Object: op, Field: "spec.storage", Message: "has no effect: results are in the checkpoint, files are artifacts, both in the state folder"})
+	}
+	switch p := &op.Spec.Processor; {
+	case p.Builtin != nil:
+		r.builtin(op, p.Builtin, &o)
+	case p.HTTPServer != nil:
+		r.server(op, p.HTTPServer, &o)
+	case p.ScriptRunner != nil:
+		r.script(op, p.ScriptRunner, &o)
+	default:
+		r.wrong(v1alpha1.ReasonUnknownOperation, op, "spec.processor", "none of builtin, httpServer and scriptRunner is given")
+	}
+	return o
+}

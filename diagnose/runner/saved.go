@@ -1,0 +1,78 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/kernosis/kernosis/diagnose/graph"
+)
+
+// Saved is a run as its checkpoint has it.
+type Saved struct {
+	Report *Report
+	Graph  *graph.Graph
+	// Effects are what the nodes may change, by id.
+	Effects    []string
+	Parameters map[string]string
+}
+
+// ReadSaved reads the run of an id from a folder of checkpoints, and changes nothing. A
+// run that goes on, here or in another process, has a node that is Running, unless it was
+// interrupted; the checkpoint does not tell the two apart.
+//
+// Errors: [fs.ErrNotExist] where there is none, and [*CheckpointError].
+func ReadSaved(dir, id string) (*Saved, error) {
+	if !validID(id) {
+		return nil, fmt.Errorf("id %.140q is none of a diagnosis", id)
+	}
+	s := store{path: filepath.Join(dir, id+extension)}
+	cp, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	if cp == nil {
+		return nil, &fs.PathError{Op: "read checkpoint", Path: s.path, Err: fs.ErrNotExist}
+	}
+	g, err := graph.Build(cp.Plan.Nodes)
+	if err == nil && len(cp.Plan.Effects) != g.Len() {
+		err = fmt.Errorf("%d effects for %d nodes", len(cp.Plan.Effects), g.Len())
+	}
+	if err != nil {
+		return nil, &CheckpointError{s.path, err}
+	}
+	e := &execution{d: &Diagnosis{ID: id, Graph: g}, cp: cp, run: graph.NewRun(g, cp.Plan.repairs)}
+	for i := range cp.Records {
+		if err := e.run.Done(cp.Records[i].ID, cp.Records[i].outcome()); err != nil {
+			return nil, &CheckpointError{s.path, err}
+		}
+	}
+	if b := cp.Begun; b != nil && cp.Final == nil {
+		if b.ID < 1 || b.ID >= g.Len() {
+			return nil, &CheckpointError{s.path, errors.New("the node that was begun is none of the graph")}
+		}
+		e.running = e.newRecord(b.ID)
+		e.running.Start = b.At
+	}
+	saved := &Saved{Report: e.report(), Graph: g, Parameters: cp.Plan.Parameters, Effects: make([]string, g.Len())}
+	for i, effect := range cp.Plan.Effects {
+		saved.Effects[i] = string(effect)
+	}
+	return saved, nil
+}
+
+// SavedIDs returns the ids that have a checkpoint in a folder, sorted.
+func SavedIDs(dir string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*"+extension)) // sorted
+	if err != nil {
+		return nil, fmt.Errorf("list checkpoints: %w", err)
+	}
+	var ids []string
+	for _, p := range paths {
+		if id := p[len(filepath.Dir(p))+1 : len(p)-len(extension)]; validID(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}

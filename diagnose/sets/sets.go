@@ -1,0 +1,14 @@
+// Package sets holds the OperationSets that are part of Kernosis, with the Operations that
+// they need besides built-ins: one file each, named after its set. They are manifests, to
+// be read by package manifest, run without a cluster, or applied to one.
+package sets
+
+import "embed"
+
+// Files has the manifests.
+//
+//go:embed *.yaml
+var Files embed.FS
+
+// Description is the annotation of an OperationSet that says what it finds out.
+const Description = "kernosis.io/description"
