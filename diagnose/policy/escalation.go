@@ -104,7 +104,11 @@ func (p *Policy) escalates(last *v1alpha1.Repair, w *Want) bool {
 	if from < 0 || to < from {
 		return false
 	}
-	return slices.ContainsFunc(w.Attempts, func(a Attempt) bool {
-		return a.Diagnosis == last.Diagnosis && a.Operation == last.Operation && !a.Ended.IsZero() && !a.Helped
-	})
+	var a *Attempt // the last one of that repair
+	for i := range w.Attempts {
+		if b := &w.Attempts[i]; b.Diagnosis == last.Diagnosis && b.Operation == last.Operation && (a == nil || !b.Started.Before(a.Started)) {
+			a = b
+		}
+	}
+	return a != nil && !a.Ended.IsZero() && !a.Helped
 }

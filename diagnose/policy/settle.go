@@ -15,7 +15,7 @@ type Holder string
 
 // Holders.
 const (
-	HolderRuns      Holder = "Runs"      // it has not ended, or somebody verifies its repair
+	HolderRuns      Holder = "Runs"      // it has not ended
 	HolderIdle      Holder = "Idle"      // it has ended, and no repair of it had begun
 	HolderHelped    Holder = "Helped"    // its repair was verified
 	HolderNotHelped Holder = "NotHelped" // its problem was not gone in time
@@ -27,8 +27,11 @@ const (
 // HolderOf says what has become of a Diagnosis; nil: there is none of the UID. repaired
 // says whether it has an operation begun whose effect is Remediate.
 func HolderOf(d *v1alpha1.Diagnosis, repaired bool) Holder {
-	if d == nil {
+	switch {
+	case d == nil:
 		return HolderLost
+	case !d.Status.Phase.Ended():
+		return HolderRuns
 	}
 	for i := range d.Status.Conditions {
 		c := &d.Status.Conditions[i]
@@ -40,14 +43,10 @@ func HolderOf(d *v1alpha1.Diagnosis, repaired bool) Holder {
 			return HolderNotHelped
 		}
 	}
-	switch {
-	case !d.Status.Phase.Ended():
-		return HolderRuns
-	case !repaired && d.Status.Phase != v1alpha1.PhaseUnknown:
+	if !repaired && d.Status.Phase != v1alpha1.PhaseUnknown {
 		return HolderIdle
-	default:
-		return HolderLost
 	}
+	return HolderLost
 }
 
 // Facts are what [Settle] goes by.
