@@ -5,7 +5,6 @@ import (
 	"os"
 	"testing"
 	"time"
-	_ "time/tzdata" // not every machine that tests run on has it
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 

@@ -54,20 +54,25 @@ func (p *Policy) limits(c *Cluster, w *Want, now time.Time) Decision {
 	if d := p.turn(w, now); d.Verb != "" {
 		return d
 	}
+	if d := p.Paused(c, now); d.Verb != "" {
+		return d
+	}
+	if d := p.busy(w, now); d.Verb != "" {
+		return d
+	}
+	return p.used(c, w)
+}
+
+// Paused returns why the policy lets no node be repaired at present, as its condition
+// Paused has it; the zero Decision where it does.
+func (p *Policy) Paused(c *Cluster, now time.Time) Decision {
 	if p.spec.Pause {
 		return Decision{Verb: Wait, Reason: v1alpha1.ReasonPaused, Message: "paused"}
 	}
-	for _, rule := range []func() Decision{
-		func() Decision { return p.storm(c) },
-		func() Decision { return p.outside(now) },
-		func() Decision { return p.busy(w, now) },
-		func() Decision { return p.used(c, w) },
-	} {
-		if d := rule(); d.Verb != "" {
-			return d
-		}
+	if d := p.storm(c); d.Verb != "" {
+		return d
 	}
-	return Decision{}
+	return p.outside(now)
 }
 
 // storm holds repairs while many nodes are not ready. One alone is never many: in a

@@ -185,3 +185,36 @@ func set(n *corev1.Node, act *corev1.Taint, on bool) {
 	}
 	n.Spec.Taints = rest
 }
+
+// Whatever the annotation holds, which anybody who may change the node can write: nothing
+// panics, and what Undo and Do leave is read again.
+func FuzzActs(f *testing.F) {
+	f.Add(`[{"diagnosis":"d1"},{"diagnosis":"d2","taint":{"key":"disk","value":"bad","effect":"NoSchedule"}}]`)
+	f.Add(`[{"diagnosis":"d1","taint":{"key":"disk"}},{"diagnosis":"d1","taint":{"key":"disk"}}]`)
+	f.Add(`[null]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{policy.AnnotationActs: text}}}
+		n.Spec.Unschedulable = true
+		n.Spec.Taints = []corev1.Taint{*taint("disk", "bad"), *taint("theirs", "")}
+		if _, _, err := policy.Acts(n); err != nil {
+			return
+		}
+		if _, err := policy.Do(n, policy.Act{Diagnosis: "d3", Taint: taint("net", "bad")}); err != nil && !strings.Contains(err.Error(), "acts already") {
+			t.Fatal(err)
+		}
+		for _, by := range []types.UID{"d1", "d3"} {
+			if _, _, err := policy.Undo(n, by); err != nil {
+				t.Fatal(err)
+			}
+			acts, stale, err := policy.Acts(n)
+			if err != nil || stale {
+				t.Fatal(stale, err)
+			}
+			for _, a := range acts {
+				if a.Diagnosis == by {
+					t.Fatalf("%s is left", a)
+				}
+			}
+		}
+	})
+}

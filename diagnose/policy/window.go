@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	_ "time/tzdata" // what a policy means does not depend on the image that the controller is in
 
 	"github.com/robfig/cron/v3"
 
