@@ -63,6 +63,7 @@ var mayImport = map[string][]string{
 	"diagnose/operation": {"collector/event", "collector/hostfs"},
 	"diagnose/yamldoc":   {"collector/event"},
 	"diagnose/manifest":  {"deploy/crds", "diagnose/api", "diagnose/yamldoc"},
+	"diagnose/policy":    {"diagnose/api"},
 	"diagnose/convert":   {"collector/event", "diagnose/api", "diagnose/manifest", "diagnose/yamldoc"},
 	"diagnose/runner":    {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
