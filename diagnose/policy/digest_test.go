@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -91,8 +92,8 @@ func places(v reflect.Value, change int) int {
 			})
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			n += places(v.Field(i), change-n)
+		for _, field := range v.Fields() {
+			n += places(field, change-n)
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
@@ -130,10 +131,7 @@ func TestDigestOfRandomValues(t *testing.T) {
 			t.Fatalf("%q and %q", other, values)
 		}
 		seen[d] = values
-		p.Steps[0].Parameters = make(map[string]string)
-		for k, v := range values {
-			p.Steps[0].Parameters[k] = v
-		}
+		p.Steps[0].Parameters = maps.Clone(values)
 		if digest(t, p) != d {
 			t.Fatalf("%q has two", values)
 		}
