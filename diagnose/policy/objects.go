@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,12 +30,9 @@ func (o *Objects) Get(ctx context.Context, name string) (*v1alpha1.RemediationPo
 	return p, nil
 }
 
-// Update implements [Store].
+// Update implements [Store]. That an object has a resourceVersion is for the server to
+// see: without one it refuses to update a custom resource.
 func (o *Objects) Update(ctx context.Context, p *v1alpha1.RemediationPolicy) error {
-	if p.ResourceVersion == "" || p.UID == "" {
-		// The server would write over whatever is there.
-		return errors.New("update of a RemediationPolicy that was not read")
-	}
 	err := o.Writer.Update(ctx, p)
 	switch {
 	case apierrors.IsConflict(err):
