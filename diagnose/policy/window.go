@@ -47,8 +47,8 @@ func newWindow(w *v1alpha1.MaintenanceWindow) (*window, error) {
 // open reports whether the window is open at a time: it began no longer ago than it lasts.
 // If not, next is when it opens; zero where it never does, as on 30 February.
 //
-// A time of day that a change to summer time leaves out does not come that day, and one
-// that comes twice opens the window at its first.
+// A time of day that a change of clocks leaves out does not come that day, and one that
+// comes twice begins the window twice.
 func (w *window) open(now time.Time) (open bool, next time.Time) {
 	now = now.In(w.zone)
 	next = w.schedule.Next(now.Add(-w.duration)) // the first after it

@@ -34,7 +34,8 @@ func TestWindowWhenClocksChange(t *testing.T) {
 		"2026-10-25T02:29:59+02:00": false,
 		"2026-10-25T02:30:00+02:00": true,
 		"2026-10-25T02:15:00+01:00": true,
-		"2026-10-25T03:45:00+01:00": false,
+		"2026-10-25T03:15:00+01:00": true, // it began at the second as well
+		"2026-10-25T03:30:00+01:00": false,
 	} {
 		now, err := time.Parse(time.RFC3339, at)
 		if err != nil {
