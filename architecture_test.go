@@ -63,6 +63,7 @@ var mayImport = map[string][]string{
 	"diagnose/graph":     {},
 	"diagnose/yamldoc":   {"collector/event"},
 	"diagnose/manifest":  {"deploy/crds", "diagnose/api", "diagnose/yamldoc"},
+	"diagnose/policy":    {"diagnose/api"},
 	"diagnose/convert":   {"collector/event", "diagnose/api", "diagnose/manifest", "diagnose/yamldoc"},
 	"diagnose/artifact":  {"collector/event", "diagnose/operation"},
 	"diagnose/operation": {"collector/event", "collector/hostfs", "collector/netlook", "collector/process"},

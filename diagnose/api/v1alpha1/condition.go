@@ -60,7 +60,10 @@ const (
 	ReasonRemediationIncomplete = "RemediationFailed" // one had repaired, a later one on its path failed
 )
 
-// Reasons of ConditionRemediationAllowed where it is False.
+// ReasonAllowed is that of ConditionRemediationAllowed where it is True.
+const ReasonAllowed = "Allowed"
+
+// Reasons of ConditionRemediationAllowed where it is False; Invalid and NodeNotFound too.
 const (
 	ReasonObserveOnly         = "ObserveOnly"
 	ReasonAwaitingApproval    = "AwaitingApproval"
@@ -71,4 +74,9 @@ const (
 	ReasonOutsideWindow       = "OutsideMaintenanceWindow"
 	ReasonControlPlaneSkipped = "ControlPlaneSkipped"
 	ReasonNoPolicy            = "NoPolicy"
+	ReasonNodeUnderRepair     = "NodeUnderRepair"   // by another Diagnosis
+	ReasonEscalationOrder     = "EscalationOrder"   // another repair comes first
+	ReasonAttemptsExhausted   = "AttemptsExhausted" // it has not helped often enough
+	ReasonProblemResolved     = "ProblemResolved"   // before the repair
+	ReasonWaitedTooLong       = "WaitedTooLong"     // nothing tells whether the problem lasts
 )

@@ -92,7 +92,8 @@ type RemediationPolicySpec struct {
 	CooldownPerNode *metav1.Duration `json:"cooldownPerNode,omitempty"`
 
 	// pauseWhenUnhealthyPercent stops all repairs while at least so many of the chosen
-	// nodes are not ready: the fault is then not one of nodes. 100: only when all are.
+	// nodes are not ready: the fault is then not one of nodes. One node alone is never too
+	// many. 100: only when all are.
 	// +optional
 	// +default=30
 	// +kubebuilder:validation:Minimum=1
@@ -134,7 +135,8 @@ type Budget struct {
 	// +kubebuilder:validation:Maximum=256
 	MaxNodes *int32 `json:"maxNodes,omitempty"`
 
-	// maxPercent is a share of the chosen nodes, rounded up.
+	// maxPercent is a share of the chosen nodes, rounded down, but of more than 0 % at
+	// least one node.
 	// +optional
 	// +default=10
 	// +kubebuilder:validation:Minimum=0

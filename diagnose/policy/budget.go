@@ -1,0 +1,229 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// Store has the RemediationPolicies. See [Objects] for the API's.
+type Store interface {
+	// Get returns a policy as it is now, and not from a cache; [ErrNoPolicy] where there
+	// is none. The caller may change it.
+	Get(ctx context.Context, name string) (*v1alpha1.RemediationPolicy, error)
+	// Update writes the status of a policy, if it is still what Get has returned, and
+	// [ErrConflict] if not. Another error leaves open whether it was written.
+	Update(ctx context.Context, p *v1alpha1.RemediationPolicy) error
+}
+
+// Errors of a [Store], and of [Budget.Verify].
+var (
+	ErrNoPolicy = errors.New("no such RemediationPolicy")
+	ErrConflict = errors.New("the RemediationPolicy was changed meanwhile")
+	ErrNotHeld  = errors.New("the diagnosis holds no slot of the RemediationPolicy")
+)
+
+// maxRepairs is how many entries the schema lets a policy have.
+const maxRepairs = 512
+
+// Budget holds the slots of policies. It keeps nothing itself: any number of them, in any
+// number of processes, may work on the same policies at once.
+type Budget struct {
+	Store Store
+	Now   func() time.Time
+}
+
+// Acquire takes a slot of each policy that selects the node, and returns Run once it has
+// them all; else it holds none that it did not hold before. The rules are those of
+// [Decide], applied to what is written over. Names are those of all policies there are,
+// in order; what is not there any more is left out.
+//
+// A diagnosis that holds its slots gets them again: an Acquire whose end nobody saw, and
+// one for the diagnosis' next repair, are the same call. An error says that it could not
+// be decided; slots may be held then: ask again, or where the diagnosis has repaired
+// nothing yet, Release with Remove. Of several policies that refuse, the first by name is
+// told: ask [Decide] before.
+func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Want) (Decision, error) {
+	now := b.Now()
+	d, done := decideWithoutPolicy(c, w, now)
+	if done {
+		return d, nil
+	}
+	node := c.node(w.Node)
+	var undo []func() error
+	for _, name := range names {
+		var one Decision
+		var before *v1alpha1.Repair
+		err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
+			one, before = Decision{}, nil
+			p := New(obj)
+			if !p.Selects(node) {
+				return false
+			}
+			if one = p.decide(c, node, w, b.Now()); one.Verb != Run {
+				return false
+			}
+			forget(obj, b.Now())
+			if i := indexOf(obj, w.Node); i >= 0 {
+				before = obj.Status.Repairs[i].DeepCopy()
+			} else if len(obj.Status.Repairs) >= maxRepairs {
+				one = Decision{Verb: Wait, Reason: v1alpha1.ReasonBudgetExhausted, Message: fmt.Sprintf("policy %s: %d repairs are under way or in their cooldown, it can hold no more", name, maxRepairs)}
+				return false
+			}
+			if before != nil && holds(before, w.Diagnosis) && before.Operation == w.Operation {
+				return false // it has the slot
+			}
+			take(obj, w, b.Now())
+			return true
+		})
+		if err != nil && !errors.Is(err, ErrNoPolicy) {
+			return Decision{}, errors.Join(fmt.Errorf("slot of policy %s: %w", name, err), back(undo))
+		}
+		if err == nil {
+			d = stricter(d, one)
+		}
+		if d.Verb != "" && d.Verb != Run {
+			return d, back(undo)
+		}
+		if err == nil && one.Verb == Run && (before == nil || !holds(before, w.Diagnosis)) {
+			undo = append(undo, func() error { return b.restore(ctx, name, w, before) })
+		}
+	}
+	if d.Verb == "" {
+		return noPolicy(w), nil
+	}
+	return d, nil
+}
+
+func back(undo []func() error) error {
+	var errs []error
+	for _, f := range undo {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
+
+// restore gives back what Acquire has just taken; before is the node's entry before that.
+func (b *Budget) restore(ctx context.Context, name string, w *Want, before *v1alpha1.Repair) error {
+	err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
+		if !give(obj, w.Node, w.Diagnosis, Remove, b.Now()) {
+			return false
+		}
+		if before != nil {
+			obj.Status.Repairs = append(obj.Status.Repairs, *before)
+		}
+		return true
+	})
+	if err != nil && !errors.Is(err, ErrNoPolicy) {
+		return fmt.Errorf("give back the slot of policy %s: %w", name, err)
+	}
+	return nil
+}
+
+// Verify reads whether a diagnosis holds its slot of each named policy that selects the
+// node, just before it acts. If not, it returns an [ErrNotHeld].
+func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis types.UID) error {
+	held := false
+	for _, name := range names {
+		obj, err := b.Store.Get(ctx, name)
+		if errors.Is(err, ErrNoPolicy) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("slot of policy %s: %w", name, err)
+		}
+		p := New(obj)
+		if !p.Selects(n) {
+			continue
+		}
+		r := p.repair(n.Name)
+		switch {
+		case r == nil || r.EndTime != nil:
+			return fmt.Errorf("%w %s for node %s", ErrNotHeld, name, n.Name)
+		case r.Diagnosis != diagnosis:
+			return fmt.Errorf("%w %s for node %s: diagnosis %s does", ErrNotHeld, name, n.Name, r.Diagnosis)
+		}
+		held = true
+	}
+	if !held {
+		return fmt.Errorf("%w: none selects node %s", ErrNotHeld, n.Name)
+	}
+	return nil
+}
+
+// Release gives back the slots that a diagnosis holds for a node: End, once its repair was
+// verified or given up as [Settle] says; Remove, where it was never begun. It may be
+// called again.
+func (b *Budget) Release(ctx context.Context, names []string, node string, diagnosis types.UID, s Settlement) error {
+	var errs []error
+	for _, name := range names {
+		err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
+			return give(obj, node, diagnosis, s, b.Now())
+		})
+		if err != nil && !errors.Is(err, ErrNoPolicy) {
+			errs = append(errs, fmt.Errorf("give back the slot of policy %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Sweep settles the slots of a policy that are held, with what look knows of each, and
+// forgets those whose cooldown is over. It is for a controller's start, and for now and
+// then. What look finds missing in a cache it must ask the server for. It returns what it
+// has given back.
+func (b *Budget) Sweep(ctx context.Context, name string, look func(*v1alpha1.Repair) Facts) ([]v1alpha1.Repair, error) {
+	var given []v1alpha1.Repair
+	err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
+		given = nil
+		within := New(obj).VerifyWithin()
+		for _, r := range append([]v1alpha1.Repair(nil), obj.Status.Repairs...) {
+			if r.EndTime != nil {
+				continue
+			}
+			f := look(&r)
+			if give(obj, r.Node, r.Diagnosis, Settle(&r, &f, within), f.Now) {
+				given = append(given, r)
+			}
+		}
+		return forget(obj, b.Now()) > 0 || len(given) > 0
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sweep policy %s: %w", name, err)
+	}
+	return given, nil
+}
+
+// Pauses between tries to write: enough to be alone after some, with all of a big cluster
+// at it; each is random up to its bound.
+const (
+	firstPause = 10 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// change reads a policy, lets f change it, and writes it if f says so; where another has
+// written meanwhile, all over again, until ctx ends.
+func (b *Budget) change(ctx context.Context, name string, f func(*v1alpha1.RemediationPolicy) bool) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		obj, err := b.Store.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		if !f(obj) {
+			return nil
+		}
+		if err := b.Store.Update(ctx, obj); !errors.Is(err, ErrConflict) {
+			return err
+		}
+		select {
+		case <-time.After(rand.N(pause)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

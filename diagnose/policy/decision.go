@@ -1,0 +1,138 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// Verb is what becomes of a repair.
+type Verb string
+
+// Verbs.
+const (
+	Run      Verb = "Run"      // it is made
+	WouldRun Verb = "WouldRun" // it is only told
+	Withheld Verb = "Withheld" // it is not made, for good in this diagnosis
+	Wait     Verb = "Wait"     // it may be made later: ask again
+)
+
+// Decision is what becomes of a repair, and why.
+type Decision struct {
+	Verb   Verb
+	Reason string // of the condition RemediationAllowed
+	// Message has the facts. It stays the same while they do: no ages, no counting down.
+	Message string
+	// Again is, of a Wait, when asking again may bring another answer; zero: when the
+	// cluster, the policy or an approval has changed.
+	Again time.Time
+}
+
+// ProblemState is what is known of the problem that a diagnosis is about.
+type ProblemState string
+
+// States of a problem.
+const (
+	ProblemUnknown ProblemState = ""      // nothing tells whether it lasts
+	ProblemLasts   ProblemState = "Lasts" // it is firing
+	ProblemGone    ProblemState = "Gone"
+)
+
+// maxBlindWait is for how long a repair may wait of which nothing tells whether its
+// problem lasts: what the diagnosis saw is then no reason to change a node.
+const maxBlindWait = time.Hour
+
+// Want is a repair that a diagnosis wants to make.
+type Want struct {
+	Diagnosis types.UID
+	Node      string
+	Operation string
+	// Effect is the operation's; all but Collect and Check is taken as Remediate.
+	Effect   v1alpha1.Effect
+	Digest   v1alpha1.Digest    // of the plan, see [Plan.Digest]
+	Approval *v1alpha1.Approval // of the Diagnosis; nil: there is none
+	Due      time.Time          // when it was first asked for
+	Problem  ProblemState
+	// Attempts are the repairs that were made of this node for this problem, in the same
+	// episode of it; those of other diagnoses too.
+	Attempts []Attempt
+}
+
+// Decide says what becomes of a repair. Each policy that selects the node must allow it:
+// Withheld comes before WouldRun, that before Wait, and among equals the first policy by
+// name has the word. Policies must be in that order.
+//
+// A Run is no leave yet: [Budget.Acquire] gives it.
+func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
+	d, done := decideWithoutPolicy(c, w, now)
+	if done {
+		return d
+	}
+	node := c.node(w.Node)
+	for _, p := range policies {
+		if p.Selects(node) {
+			d = stricter(d, p.decide(c, node, w, now))
+		}
+	}
+	if d.Verb == "" {
+		return noPolicy(w)
+	}
+	return d
+}
+
+// decideWithoutPolicy applies what holds whatever the policies are.
+func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done bool) {
+	switch {
+	case w.Effect == v1alpha1.EffectCollect || w.Effect == v1alpha1.EffectCheck:
+		return Decision{Verb: Run, Reason: v1alpha1.ReasonAllowed, Message: w.Operation + " changes nothing"}, true
+	case c.node(w.Node) == nil:
+		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonNodeNotFound, Message: fmt.Sprintf("there is no node %s", w.Node)}, true
+	case w.Problem == ProblemGone:
+		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonProblemResolved, Message: "the problem is gone"}, true
+	case w.Problem == ProblemUnknown && !approved(w) && now.Sub(w.Due) > maxBlindWait:
+		return Decision{
+			Verb: Withheld, Reason: v1alpha1.ReasonWaitedTooLong,
+			Message: fmt.Sprintf("due since %s, and after %s nothing tells whether the problem lasts", stamp(w.Due), maxBlindWait),
+		}, true
+	default:
+		return Decision{}, false
+	}
+}
+
+func noPolicy(w *Want) Decision {
+	return Decision{Verb: WouldRun, Reason: v1alpha1.ReasonNoPolicy, Message: fmt.Sprintf("no RemediationPolicy selects node %s: Observe", w.Node)}
+}
+
+// approved reports whether the wanted plan, and no other, is approved.
+func approved(w *Want) bool {
+	return w.Approval != nil && w.Digest != "" && w.Approval.PlanDigest == w.Digest
+}
+
+// stricter returns the decision that allows less; a, where both allow the same. Of two
+// that wait the time to ask again is the later.
+func stricter(a, b Decision) Decision {
+	rank := func(v Verb) int {
+		switch v {
+		case Run:
+			return 1
+		case Wait:
+			return 2
+		case WouldRun:
+			return 3
+		case Withheld:
+			return 4
+		default:
+			return 0
+		}
+	}
+	if rank(b.Verb) > rank(a.Verb) {
+		return b
+	}
+	if a.Verb == Wait && b.Verb == Wait && !a.Again.IsZero() && (b.Again.IsZero() || b.Again.After(a.Again)) {
+		a.Again = b.Again
+	}
+	return a
+}

@@ -1,0 +1,42 @@
+package policy_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// The page's table has the reasons that the code gives, all of them and no others.
+func TestThePageHasAllReasons(t *testing.T) {
+	page, err := os.ReadFile("../../docs/remediation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	constants, err := os.ReadFile("../api/v1alpha1/condition.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := make(map[string]string)
+	for _, m := range regexp.MustCompile(`(Reason\w+) += "(\w+)"`).FindAllStringSubmatch(string(constants), -1) {
+		words[m[1]] = m[2]
+	}
+	var used, told []string
+	for _, file := range []string{"decision.go", "rules.go", "escalation.go", "budget.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`v1alpha1\.(Reason\w+)`).FindAllStringSubmatch(string(text), -1) {
+			used = append(used, words[m[1]])
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\|.*\\| `(\\w+)` \\|$").FindAllStringSubmatch(string(page), -1) {
+		told = append(told, m[1])
+	}
+	slices.Sort(used)
+	slices.Sort(told)
+	if used, told = slices.Compact(used), slices.Compact(told); !slices.Equal(used, told) {
+		t.Errorf("the code has %v\nthe page has %v", used, told)
+	}
+}

@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// Attempt is a repair that was begun.
+type Attempt struct {
+	Diagnosis types.UID // that made it
+	Operation string
+	Started   time.Time
+	// Ended is when it was verified or given up; zero: it is under way.
+	Ended time.Time
+	// Helped: the problem was gone in time. One that did so before the problem came back
+	// counts as made all the same.
+	Helped bool
+}
+
+// step returns an operation's place in the escalation, -1 where it has none.
+func (p *Policy) step(operation string) int {
+	return slices.IndexFunc(p.spec.Escalation, func(s v1alpha1.EscalationStep) bool { return s.Operation == operation })
+}
+
+// patience returns for how long the next step waits for one to help.
+func (p *Policy) patience(step int) time.Duration {
+	if t := p.spec.Escalation[step].Timeout; t != nil {
+		return t.Duration
+	}
+	return p.VerifyWithin()
+}
+
+// made counts the attempts of a step, and returns one that may help yet. One that has not
+// been verified within its time counts as made.
+func (p *Policy) made(step int, attempts []Attempt, now time.Time) (made int, underWay *Attempt) {
+	for i := range attempts {
+		a := &attempts[i]
+		if a.Operation != p.spec.Escalation[step].Operation {
+			continue
+		}
+		made++
+		if a.Ended.IsZero() && now.Before(a.Started.Add(p.patience(step))) {
+			underWay = a
+		}
+	}
+	return made, underWay
+}
+
+// turn holds an operation of the escalation until it is its turn.
+func (p *Policy) turn(w *Want, now time.Time) Decision {
+	own := p.step(w.Operation)
+	for i := 0; i <= own; i++ {
+		s := &p.spec.Escalation[i]
+		made, underWay := p.made(i, w.Attempts, now)
+		switch {
+		case underWay != nil:
+			until := underWay.Started.Add(p.patience(i))
+			return Decision{
+				Verb: Wait, Reason: v1alpha1.ReasonEscalationOrder, Again: until,
+				Message: fmt.Sprintf("%s, begun %s, has until %s to help", s.Operation, stamp(underWay.Started), stamp(until)),
+			}
+		case i == own && made >= int(s.Attempts):
+			return Decision{
+				Verb: Withheld, Reason: v1alpha1.ReasonAttemptsExhausted,
+				Message: fmt.Sprintf("%s was made %d of %s for this problem", s.Operation, made, times(s.Attempts)),
+			}
+		case i < own && made < int(s.Attempts):
+			return Decision{
+				Verb: Withheld, Reason: v1alpha1.ReasonEscalationOrder,
+				Message: fmt.Sprintf("%s comes before %s: made %d of %s for this problem", s.Operation, w.Operation, made, times(s.Attempts)),
+			}
+		}
+	}
+	return Decision{}
+}
+
+func times(n int32) string { return count(int(n), "time") }
+
+// Next returns the operation whose turn it is, for the attempts that were made for a
+// problem; none where the escalation is used up, or has nothing. While one may help yet it
+// is none either, and again says when to ask.
+func (p *Policy) Next(attempts []Attempt, now time.Time) (operation string, again time.Time) {
+	for i := range p.spec.Escalation {
+		made, underWay := p.made(i, attempts, now)
+		if underWay != nil {
+			return "", underWay.Started.Add(p.patience(i))
+		}
+		if made < int(p.spec.Escalation[i].Attempts) {
+			return p.spec.Escalation[i].Operation, time.Time{}
+		}
+	}
+	return "", time.Time{}
+}
+
+// escalates reports whether a repair goes on from one that ended without helping: the
+// same step again, or one behind it. It need not wait for the cooldown.
+func (p *Policy) escalates(last *v1alpha1.Repair, w *Want) bool {
+	from, to := p.step(last.Operation), p.step(w.Operation)
+	if from < 0 || to < from {
+		return false
+	}
+	var a *Attempt // the last one of that repair
+	for i := range w.Attempts {
+		if b := &w.Attempts[i]; b.Diagnosis == last.Diagnosis && b.Operation == last.Operation && (a == nil || !b.Started.Before(a.Started)) {
+			a = b
+		}
+	}
+	return a != nil && !a.Ended.IsZero() && !a.Helped
+}

@@ -1,0 +1,135 @@
+package policy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+// escalating returns a policy with steps in any order: restart twice, cordon, drain.
+func escalating() *v1alpha1.RemediationPolicy {
+	p := enforce(1)
+	p.Spec.Escalation = []v1alpha1.EscalationStep{
+		{Operation: "drain", Order: 30}, {Operation: "restart", Order: 10, Attempts: 2, Timeout: duration(time.Minute)}, {Operation: "cordon", Order: 20, Attempts: 1},
+	}
+	return p
+}
+
+// A problem that nothing helps against goes through the steps in order, each as often as
+// it says. At each point the operation that is due runs, at once in spite of the node's
+// cooldown, and all others of the escalation do not.
+func TestEscalationInOrder(t *testing.T) {
+	obj, c, now := escalating(), nodes(3), noon
+	obj.Spec.CooldownPerNode = duration(24 * time.Hour)
+	var attempts []policy.Attempt
+	var done []string
+	for n := 0; ; n++ {
+		p := policy.New(obj)
+		due, _ := p.Next(attempts, now)
+		for _, operation := range []string{"restart", "cordon", "drain"} {
+			w := want("n01")
+			w.Operation, w.Attempts = operation, attempts
+			d := policy.Decide([]*policy.Policy{p}, c, w, now)
+			if (d.Verb == policy.Run) != (operation == due) || d.Verb != policy.Run && d.Verb != policy.Withheld {
+				t.Fatalf("after %v due %q: %s %+v", done, due, operation, d)
+			}
+		}
+		other := want("n02")
+		other.Operation, other.Attempts = "label", attempts
+		if d := policy.Decide([]*policy.Policy{p}, c, other, now); d.Verb != policy.Run {
+			t.Errorf("what is in no order: %+v", d)
+		}
+		if due == "" {
+			break
+		}
+		done = append(done, due)
+		uid := types.UID(fmt.Sprint("uid-", n))
+		attempts = append(attempts, policy.Attempt{Diagnosis: uid, Operation: due, Started: now, Ended: now.Add(time.Minute)})
+		obj = obj.DeepCopy()
+		obj.Status.Repairs = nil
+		ended(obj, "n01", due, noon.Sub(now.Add(time.Minute)))
+		obj.Status.Repairs[0].Diagnosis = uid
+		now = now.Add(time.Minute)
+	}
+	if fmt.Sprint(done) != "[restart restart cordon drain]" {
+		t.Errorf("%v", done)
+	}
+}
+
+func TestEscalationWaitsForTheStepBefore(t *testing.T) {
+	p := policy.New(escalating())
+	begun := policy.Attempt{Operation: "restart", Started: noon}
+	w := want("n01")
+	w.Operation, w.Attempts = "cordon", []policy.Attempt{{Operation: "restart", Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Minute)}, begun}
+	d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Minute-1))
+	if d.Verb != policy.Wait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.Equal(noon.Add(time.Minute)) ||
+		d.Message != "policy default: restart, begun 2026-11-21T12:00:00Z, has until 2026-11-21T12:01:00Z to help" {
+		t.Errorf("%+v", d)
+	}
+	if op, again := p.Next(w.Attempts, noon); op != "" || !again.Equal(noon.Add(time.Minute)) {
+		t.Errorf("next %q at %s", op, again)
+	}
+	if d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Minute)); d.Verb != policy.Run {
+		t.Errorf("after its time: %+v", d)
+	}
+}
+
+// The cooldown is waived only for what goes on from the repair that it is of.
+func TestCooldownBesideEscalation(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.RemediationPolicy, *policy.Want){
+		"helped":            func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Attempts[1].Helped = true },
+		"other diagnosis":   func(p *v1alpha1.RemediationPolicy, _ *policy.Want) { p.Status.Repairs[0].Diagnosis = "uid-9" },
+		"in no order":       func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Operation = "label" },
+		"after none such":   func(p *v1alpha1.RemediationPolicy, _ *policy.Want) { p.Status.Repairs[0].Operation = "label" },
+		"of another policy": func(p *v1alpha1.RemediationPolicy, _ *policy.Want) { p.Spec.Escalation = nil },
+	} {
+		obj, w := escalating(), want("n01")
+		ended(obj, "n01", "restart", time.Minute)
+		w.Operation = "cordon"
+		for range 2 {
+			w.Attempts = append(w.Attempts, policy.Attempt{Diagnosis: "uid-0", Operation: "restart", Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Minute)})
+		}
+		if d := policy.Decide([]*policy.Policy{policy.New(obj)}, nodes(3), w, noon); d.Verb != policy.Run {
+			t.Fatalf("%+v", d)
+		}
+		change(obj, w)
+		if d := policy.Decide([]*policy.Policy{policy.New(obj)}, nodes(3), w, noon); d.Reason != v1alpha1.ReasonCooldown {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+// Whatever was attempted: of the operations in the escalation at most one may run, it is
+// the one that Next names, and none runs more often than it may.
+func TestEscalationProperties(t *testing.T) {
+	names := []string{"restart", "cordon", "drain", "label"}
+	for range 5000 {
+		var attempts []policy.Attempt
+		for range rand.N(6) {
+			a := policy.Attempt{Operation: names[rand.N(len(names))], Started: noon.Add(-time.Duration(rand.N(10)) * time.Minute)}
+			if rand.N(3) > 0 {
+				a.Ended = a.Started.Add(time.Minute)
+			}
+			attempts = append(attempts, a)
+		}
+		p := policy.New(escalating())
+		next, again := p.Next(attempts, noon)
+		for _, operation := range names[:3] {
+			w := want("n01")
+			w.Operation, w.Attempts = operation, attempts
+			d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon)
+			if (d.Verb == policy.Run) != (operation == next) {
+				t.Fatalf("%s, next %q: %+v\n%+v", operation, next, d, attempts)
+			}
+			if operation == "drain" && next == "" && !again.IsZero() && (d.Verb != policy.Wait || !d.Again.Equal(again)) && d.Reason != v1alpha1.ReasonAttemptsExhausted {
+				t.Fatalf("again %s: %+v\n%+v", again, d, attempts)
+			}
+		}
+	}
+}

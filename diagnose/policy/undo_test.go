@@ -1,0 +1,220 @@
+package policy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+func taint(key, value string) *corev1.Taint {
+	return &corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
+}
+
+func do(t *testing.T, n *corev1.Node, a policy.Act, want bool) {
+	t.Helper()
+	changed, err := policy.Do(n, a)
+	if err != nil || changed != want {
+		t.Fatalf("%s: changed %v, %v", a, changed, err)
+	}
+}
+
+func undo(t *testing.T, n *corev1.Node, by types.UID, want string) {
+	t.Helper()
+	undone, _, err := policy.Undo(n, by)
+	if err != nil || fmt.Sprint(undone) != want {
+		t.Fatalf("undone %v, want %s; %v", undone, want, err)
+	}
+}
+
+func TestUndo(t *testing.T) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{"a": "b"}}}
+	n.Spec.Taints = []corev1.Taint{*taint("theirs", "x")}
+	before := n.DeepCopy()
+	do(t, n, policy.Act{Diagnosis: "d1"}, true)
+	do(t, n, policy.Act{Diagnosis: "d1"}, false)
+	do(t, n, policy.Act{Diagnosis: "d1", Taint: taint("disk", "bad")}, true)
+	do(t, n, policy.Act{Diagnosis: "d1", Taint: taint("theirs", "x")}, false)
+	do(t, n, policy.Act{Diagnosis: "d2"}, true) // both's
+	want := `[{"diagnosis":"d1"},{"diagnosis":"d1","taint":{"key":"disk","value":"bad","effect":"NoSchedule"}},{"diagnosis":"d2"}]`
+	if n.Annotations[policy.AnnotationActs] != want {
+		t.Errorf("%s", n.Annotations[policy.AnnotationActs])
+	}
+	undo(t, n, "d3", "[]")
+	undo(t, n, "d1", "[taint disk=bad:NoSchedule]")
+	if !n.Spec.Unschedulable {
+		t.Error("d2's cordon is gone")
+	}
+	undo(t, n, "d2", "[cordon]")
+	if diff := cmp.Diff(before, n); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUndoLeavesWhatOthersDid(t *testing.T) {
+	n := &corev1.Node{}
+	n.Spec.Unschedulable = true // a person's
+	do(t, n, policy.Act{Diagnosis: "d1"}, false)
+	undo(t, n, "d1", "[]")
+	if !n.Spec.Unschedulable {
+		t.Error("a person's cordon is gone")
+	}
+
+	n = &corev1.Node{}
+	do(t, n, policy.Act{Diagnosis: "d1"}, true)
+	n.Spec.Unschedulable = false // a person takes it back
+	if _, changed, err := policy.Undo(n, ""); err != nil || !changed || n.Annotations[policy.AnnotationActs] != "" {
+		t.Errorf("the mark stays: %v %v", n.Annotations, err)
+	}
+	n.Spec.Unschedulable = true // and does it
+	undo(t, n, "d1", "[]")
+	if !n.Spec.Unschedulable {
+		t.Error("a person's cordon is gone")
+	}
+
+	n = &corev1.Node{}
+	do(t, n, policy.Act{Diagnosis: "d1", Taint: taint("disk", "bad")}, true)
+	n.Spec.Taints[0].Value = "good" // a person's word
+	undo(t, n, "d1", "[]")
+	if len(n.Spec.Taints) != 1 {
+		t.Error("a changed taint is gone")
+	}
+	if _, err := policy.Do(n, policy.Act{Diagnosis: "d1", Taint: taint("disk", "bad")}); err == nil {
+		t.Error("a taint has two values")
+	}
+}
+
+func TestUnreadableActs(t *testing.T) {
+	for _, text := range []string{"", "x", "{}", "[null]", `[{"diagnosis":"d1","taint":{}}]`, `[{"diagnosis":"d1","drain":true}]`} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{policy.AnnotationActs: text}}}
+		n.Spec.Unschedulable = true
+		before := n.DeepCopy()
+		if undone, _, err := policy.Undo(n, "d1"); err == nil || len(undone) > 0 || !strings.Contains(err.Error(), "n1") {
+			t.Errorf("%q: %v %v", text, undone, err)
+		}
+		if _, err := policy.Do(n, policy.Act{Diagnosis: "d1", Taint: taint("a", "b")}); err == nil {
+			t.Errorf("%q is written over", text)
+		}
+		if diff := cmp.Diff(before, n); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// Diagnoses and persons do and take back at random; each change is seen by whoever clears
+// stale marks. A model knows whose each act is. What a person did is never taken back by
+// Undo; what diagnoses did is, once all of them have taken it back.
+func TestUndoAgainstAModel(t *testing.T) {
+	diagnoses := []types.UID{"d1", "d2", "d3"}
+	acts := []*corev1.Taint{nil, taint("disk", "bad"), taint("net", "bad")}
+	for range 2000 {
+		n := &corev1.Node{}
+		persons := make([]bool, len(acts)) // in force, a person's
+		ours := make([]map[types.UID]bool, len(acts))
+		for i := range ours {
+			ours[i] = make(map[types.UID]bool)
+		}
+		for range 30 {
+			i, by := rand.N(len(acts)), diagnoses[rand.N(len(diagnoses))]
+			switch rand.N(4) {
+			case 0: // a person does it: of no effect where it is so
+				if len(ours[i]) == 0 {
+					persons[i] = true
+					set(n, acts[i], true)
+				}
+			case 1: // a person takes it back, whoever did it
+				persons[i] = false
+				clear(ours[i])
+				set(n, acts[i], false)
+				if _, _, err := policy.Undo(n, ""); err != nil {
+					t.Fatal(err)
+				}
+			case 2:
+				if _, err := policy.Do(n, policy.Act{Diagnosis: by, Taint: acts[i]}); err != nil {
+					t.Fatal(err)
+				}
+				if !persons[i] {
+					ours[i][by] = true
+				}
+			case 3:
+				if _, _, err := policy.Undo(n, by); err != nil {
+					t.Fatal(err)
+				}
+				for i := range ours {
+					delete(ours[i], by)
+				}
+			}
+			model := &corev1.Node{}
+			marks := 0
+			for i := range acts {
+				set(model, acts[i], persons[i] || len(ours[i]) > 0)
+				marks += len(ours[i])
+			}
+			if diff := cmp.Diff(model.Spec, n.Spec, cmpopts.EquateEmpty(), cmpopts.SortSlices(func(a, b corev1.Taint) bool { return a.Key < b.Key })); diff != "" {
+				t.Fatal(diff)
+			}
+			if have, stale, err := policy.Acts(n); err != nil || stale || len(have) != marks {
+				t.Fatalf("%d marks, want %d, stale %v, %v", len(have), marks, stale, err)
+			}
+		}
+	}
+}
+
+// set makes a node as an act leaves it, or as it is without.
+func set(n *corev1.Node, act *corev1.Taint, on bool) {
+	if act == nil {
+		n.Spec.Unschedulable = on
+		return
+	}
+	var rest []corev1.Taint
+	for _, have := range n.Spec.Taints {
+		if !have.MatchTaint(act) {
+			rest = append(rest, have)
+		}
+	}
+	if on {
+		rest = append(rest, *act)
+	}
+	n.Spec.Taints = rest
+}
+
+// Whatever the annotation holds, which anybody who may change the node can write: nothing
+// panics, and what Undo and Do leave is read again.
+func FuzzActs(f *testing.F) {
+	f.Add(`[{"diagnosis":"d1"},{"diagnosis":"d2","taint":{"key":"disk","value":"bad","effect":"NoSchedule"}}]`)
+	f.Add(`[{"diagnosis":"d1","taint":{"key":"disk"}},{"diagnosis":"d1","taint":{"key":"disk"}}]`)
+	f.Add(`[null]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{policy.AnnotationActs: text}}}
+		n.Spec.Unschedulable = true
+		n.Spec.Taints = []corev1.Taint{*taint("disk", "bad"), *taint("theirs", "")}
+		if _, _, err := policy.Acts(n); err != nil {
+			return
+		}
+		if _, err := policy.Do(n, policy.Act{Diagnosis: "d3", Taint: taint("net", "bad")}); err != nil && !strings.Contains(err.Error(), "acts already") {
+			t.Fatal(err)
+		}
+		for _, by := range []types.UID{"d1", "d3"} {
+			if _, _, err := policy.Undo(n, by); err != nil {
+				t.Fatal(err)
+			}
+			acts, stale, err := policy.Acts(n)
+			if err != nil || stale {
+				t.Fatal(stale, err)
+			}
+			for _, a := range acts {
+				if a.Diagnosis == by {
+					t.Fatalf("%s is left", a)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package policy_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+func TestVerification(t *testing.T) {
+	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+	for name, test := range map[string]struct {
+		o    policy.Observation
+		want policy.VerifyState
+		says string
+	}{
+		"lasts":           {policy.Observation{Now: at(4), Problem: policy.ProblemLasts, Ready: at(-60)}, policy.Verifying, ""},
+		"gone":            {policy.Observation{Now: at(4), Problem: policy.ProblemGone, Gone: at(3), Ready: at(-60)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:03:00Z"},
+		"gone unready":    {policy.Observation{Now: at(4), Problem: policy.ProblemGone, Gone: at(3)}, policy.Verifying, ""},
+		"silent":          {policy.Observation{Now: at(4), Ready: at(-60)}, policy.Verifying, ""},
+		"at last":         {policy.Observation{Now: at(5), Problem: policy.ProblemGone, Gone: at(5), Ready: at(2)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:05:00Z"},
+		"seen late":       {policy.Observation{Now: at(50), Problem: policy.ProblemGone, Gone: at(5), Ready: at(4)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:05:00Z"},
+		"too late":        {policy.Observation{Now: at(50), Problem: policy.ProblemGone, Gone: at(6), Ready: at(4)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
+		"ready too late":  {policy.Observation{Now: at(50), Problem: policy.ProblemGone, Gone: at(2), Ready: at(6)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the node was not ready"},
+		"not in time":     {policy.Observation{Now: at(5).Add(1), Problem: policy.ProblemLasts, Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
+		"silent too long": {policy.Observation{Now: at(6), Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z nothing told that the problem was gone"},
+		"gone before":     {policy.Observation{Now: at(1), Problem: policy.ProblemGone, Gone: at(-1), Ready: at(-60)}, policy.Moot, "the problem was gone 2026-11-21T11:59:00Z, before the repair began 2026-11-21T12:00:00Z"},
+		"node gone":       {policy.Observation{Now: at(1), NodeGone: true}, policy.Moot, "the node is gone"},
+		"clock ahead":     {policy.Observation{Now: at(4), Problem: policy.ProblemGone, Gone: at(9), Ready: at(9)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:04:00Z"},
+	} {
+		v := policy.Verify(noon, time.Time{}, 5*time.Minute).Observe(&test.o)
+		if v.State != test.want || v.Message != test.says {
+			t.Errorf("%s: %s: %s", name, v.State, v.Message)
+		}
+	}
+	if v := policy.Verify(noon, at(30), 5*time.Minute); !v.Deadline.Equal(at(35)) {
+		t.Errorf("of a repair of 30 min: until %s", v.Deadline)
+	}
+}
+
+// A random life of a node, minute by minute, that is looked at now and then: the state is
+// final once it is one; Helped only if in truth the problem was gone and the node ready in
+// time; and if that came in time to stay, Helped, however late one looks.
+func TestVerificationOfRandomLives(t *testing.T) {
+	outcomes := make(map[policy.VerifyState]int)
+	for range 20000 {
+		const minutes, deadline = 20, 8
+		gone, ready := make([]bool, minutes), make([]bool, minutes)
+		stickyGone, stickyReady := false, rand.N(2) == 0
+		for i := range minutes {
+			if rand.N(6) == 0 {
+				stickyGone = !stickyGone
+			}
+			if rand.N(6) == 0 {
+				stickyReady = !stickyReady
+			}
+			gone[i], ready[i] = stickyGone, stickyReady
+		}
+		gone[0] = false // the problem lasts when the repair begins
+		since := func(state []bool, i int) time.Time {
+			for i > 0 && state[i-1] {
+				i--
+			}
+			return noon.Add(time.Duration(i) * time.Minute)
+		}
+		v := policy.Verify(noon, noon, deadline*time.Minute)
+		looked := false
+		for i := range minutes {
+			if rand.N(4) > 0 && i != minutes-1 {
+				continue
+			}
+			o := policy.Observation{Now: noon.Add(time.Duration(i) * time.Minute), Problem: policy.ProblemLasts}
+			if gone[i] {
+				o.Problem, o.Gone = policy.ProblemGone, since(gone, i)
+			}
+			if ready[i] {
+				o.Ready = since(ready, i)
+			}
+			before := v
+			v = v.Observe(&o)
+			if before.State != policy.Verifying && v != before {
+				t.Fatalf("%+v became %+v", before, v)
+			}
+			if again := v.Observe(&o); again != v {
+				t.Fatalf("%+v, seen again: %+v", v, again)
+			}
+			looked = looked || i > deadline
+		}
+		truth, lasting := false, true
+		for i := range minutes {
+			truth = truth || i <= deadline && gone[i] && ready[i]
+			lasting = lasting && (i < deadline || gone[i] && ready[i])
+		}
+		switch {
+		case looked && v.State == policy.Verifying:
+			t.Fatal("it does not end")
+		case v.State == policy.Moot:
+			t.Fatalf("%+v", v)
+		case v.State == policy.Helped && !truth, lasting && v.State != policy.Helped:
+			t.Fatalf("%s\ngone  %v\nready %v", v.State, gone, ready)
+		}
+		outcomes[v.State]++
+	}
+	t.Log(outcomes)
+	if outcomes[policy.Helped] < 1000 || outcomes[policy.NotHelped] < 1000 {
+		t.Error("the lives tell little")
+	}
+}

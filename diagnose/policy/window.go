@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	_ "time/tzdata" // what a policy means does not depend on the image that the controller is in
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// window is a time that comes again.
+type window struct {
+	schedule cron.Schedule
+	duration time.Duration
+	zone     *time.Location
+}
+
+func newWindow(w *v1alpha1.MaintenanceWindow) (*window, error) {
+	name := w.TimeZone
+	if name == "" {
+		name = "UTC"
+	}
+	if name == "Local" { // the controller's own, which nobody means
+		return nil, errors.New(`timeZone: "Local" is no zone of the IANA database`)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("timeZone: %w", err)
+	}
+	if n := len(strings.Fields(w.Schedule)); n != 5 { // the parser takes @daily and TZ= too
+		return nil, fmt.Errorf("schedule: %d fields, want 5", n)
+	}
+	schedule, err := cron.ParseStandard(w.Schedule)
+	if err != nil {
+		return nil, fmt.Errorf("schedule: %w", err)
+	}
+	if w.Duration.Duration <= 0 {
+		return nil, fmt.Errorf("duration: %s is no time", w.Duration.Duration)
+	}
+	return &window{schedule, w.Duration.Duration, zone}, nil
+}
+
+// open reports whether the window is open at a time: it began no longer ago than it lasts.
+// If not, next is when it opens; zero where it never does, as on 30 February.
+//
+// A time of day that a change of clocks leaves out does not come that day, and one that
+// comes twice begins the window twice.
+func (w *window) open(now time.Time) (open bool, next time.Time) {
+	now = now.In(w.zone)
+	next = w.schedule.Next(now.Add(-w.duration)) // the first after it
+	if next.IsZero() {
+		return false, next
+	}
+	return !next.After(now), next
+}
