@@ -49,7 +49,7 @@ func (b *builtin) Run(ctx context.Context, in *Inputs) (operation.Output, error)
 	if err != nil {
 		return operation.Output{}, err
 	}
-	return b.b.Run(ctx, &operation.Call{Parameters: values, Artifacts: in.Artifacts, Log: in.Log})
+	return b.b.Do(ctx, &operation.Call{Parameters: values, Artifacts: in.Artifacts, Log: in.Log})
 }
 
 // Func returns what is no built-in (a web server, a script) as an [Operation]. Its call's

@@ -83,6 +83,7 @@ func interrupted(ctx context.Context, err error) bool {
 // judge says what became of a node. stopped: the run was interrupted or cancelled.
 func judge(rec *Record, effect operation.Effect, out operation.Output, err error, stopped bool) {
 	rec.Results, rec.Truncated = bound(out.Results)
+	rec.Truncated = rec.Truncated || out.Truncated
 	if out.Verdict != nil {
 		rec.Verdict = &operation.Verdict{Reason: word(out.Verdict.Reason, "Unnamed"), Message: oneLine(out.Verdict.Message)}
 	}
