@@ -69,7 +69,7 @@ func DecodeWebhook(data []byte) (*Alerts, error) {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
 	if w.Version != "4" {
-		return nil, fmt.Errorf("webhook: version %q, want 4", event.SafeText(w.Version, 32))
+		return nil, fmt.Errorf("webhook: version %.32q, want 4", w.Version)
 	}
 	if len(w.Alerts) == 0 {
 		return nil, errors.New("webhook: has no alerts")
@@ -141,7 +141,7 @@ func readAlert(data []byte, hook bool) (*Alert, error) {
 		case "resolved":
 			a.Over = true
 		default:
-			return nil, fmt.Errorf("status: %q is none of firing, resolved", event.SafeText(w.Status, 32))
+			return nil, fmt.Errorf("status: %.32q is none of firing, resolved", w.Status)
 		}
 	}
 	if err := a.bound(); err != nil {

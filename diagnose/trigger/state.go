@@ -72,4 +72,3 @@ func ParseState(data []byte) (*State, error) {
 	}
 	return &s, nil
 }
-
