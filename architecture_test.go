@@ -64,6 +64,7 @@ var mayImport = map[string][]string{
 	"diagnose/yamldoc":   {"collector/event"},
 	"diagnose/manifest":  {"deploy/crds", "diagnose/api", "diagnose/yamldoc"},
 	"diagnose/convert":   {"collector/event", "diagnose/api", "diagnose/manifest", "diagnose/yamldoc"},
+	"diagnose/trigger":   {"collector/event", "detector/problem", "diagnose/api"},
 	"diagnose/runner":    {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
 	// Definitions of the API's kinds, made from diagnose/api.

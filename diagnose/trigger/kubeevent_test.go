@@ -30,7 +30,7 @@ func TestWhichEventsAreChosen(t *testing.T) {
 		`reason: Mount`:                     true, // anywhere in the text
 		`reason: ^Mount`:                    false,
 		`reason: ^failedmount$`:             false,
-		`reason: (?i)^failedmount$`:         true,
+		`reason: "(?i)^failedmount$"`:       true,
 		`name: db-0`:                        true,
 		`name: web`:                         false,
 		`namespace: ^shop$`:                 true,
