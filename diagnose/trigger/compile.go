@@ -150,6 +150,11 @@ func (m *Matcher) template(errs *Errors) {
 	if s.ProblemTemplate != nil {
 		given = append(given, "problemTemplate")
 		m.source, m.problem = SourceProblem, compileProblem(s.ProblemTemplate, errs)
+		for field, given := range map[string]bool{"spec.nodeName": m.spec.NodeName != "", "spec.targetSelector": m.spec.TargetSelector != nil} {
+			if given {
+				m.warnings.wrong(field, v1alpha1.ReasonInvalid, "has no effect: a problem is of the node that has found it")
+			}
+		}
 	}
 	if s.PrometheusAlertTemplate != nil {
 		given = append(given, "prometheusAlertTemplate")

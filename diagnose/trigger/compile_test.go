@@ -122,6 +122,17 @@ func TestRoomForParameters(t *testing.T) {
 	}
 }
 
+func TestWhatHasNoEffect(t *testing.T) {
+	for field, spec := range map[string]string{
+		"spec.nodeName":       `{operationSet: s, nodeName: n7, sourceTemplate: {problemTemplate: {rules: [r]}}}`,
+		"spec.targetSelector": `{operationSet: s, targetSelector: {nodeNames: [n7]}, sourceTemplate: {problemTemplate: {rules: [r]}}}`,
+	} {
+		if w := compile(t, newTrigger(t, "t", spec)).Warnings(); len(w) != 1 || w[0].Field != field {
+			t.Errorf("%s: %v", spec, w)
+		}
+	}
+}
+
 func TestScheduleBeyondTheRateLimit(t *testing.T) {
 	for spec, warned := range map[string]bool{
 		`{operationSet: s, nodeName: n7, sourceTemplate: {cronTemplate: {schedule: "* * * * *"}}}`:                                      true,

@@ -26,11 +26,15 @@ func (e *Engine) Tick(now time.Time) []*v1alpha1.Diagnosis {
 			continue
 		}
 		at = at.UTC()
-		e.triggers[m.name].Scheduled = at
+		st, before := e.triggers[m.name], len(wanted)
+		st.Scheduled = at
 		wanted = e.decide(wanted, &occurrence{
 			matcher: m, subject: "schedule", episode: at, about: "schedule",
 			cause: fmt.Sprintf("schedule %s at %s", m.cron.text, at.Format(time.RFC3339)),
 		}, now)
+		if len(wanted) > before {
+			st.Ran = at
+		}
 	}
 	return wanted
 }
@@ -54,14 +58,14 @@ func (e *Engine) NextTick(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
-// LastSchedule returns the latest time of a trigger's schedule that was seen to, for its
-// status.
+// LastSchedule returns the latest time of a trigger's schedule that made a Diagnosis, for
+// the Trigger's status.
 func (e *Engine) LastSchedule(trigger string) (time.Time, bool) {
 	st := e.triggers[trigger]
-	if st == nil || st.Schedule == "" {
+	if st == nil || st.Ran.IsZero() {
 		return time.Time{}, false
 	}
-	return st.Scheduled, true
+	return st.Ran, true
 }
 
 // scheduled returns the time up to which a schedule was seen to. One that is new begins

@@ -25,6 +25,9 @@ func TestCron(t *testing.T) {
 	m := cronMatcher(t, "0 * * * *", at(0, 30), time.Time{})
 	e := engineOf(t, m)
 	none(t, e.Tick(at(0, 59)))
+	if last, ok := e.LastSchedule("nightly"); ok {
+		t.Error(last)
+	}
 	if next, ok := e.NextTick(at(0, 59)); !ok || !next.Equal(at(1, 0)) {
 		t.Error(next, ok)
 	}

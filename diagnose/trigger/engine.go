@@ -14,7 +14,7 @@ import (
 
 // Bounds of what an engine remembers.
 const (
-	defaultStreams  = 4096 // each some 200 bytes of memory
+	defaultStreams  = 4096 // each some 200 bytes of memory, and 120 of JSON
 	defaultSubjects = 4096
 	maxMatchers     = 4096
 	// maxCount is the most that a rate limit may allow within its time.
@@ -67,9 +67,11 @@ type TriggerState struct {
 	Name string `json:"name"`
 	// Started is when Diagnoses were wanted, within the time of the rate limit.
 	Started []time.Time `json:"started,omitempty"`
-	// Schedule is a cronTemplate's, and Scheduled the latest of its times that was seen to.
+	// Schedule is a cronTemplate's, Scheduled the time up to which it was seen to, and
+	// Ran the latest of its times that made a Diagnosis.
 	Schedule  string    `json:"schedule,omitempty"`
 	Scheduled time.Time `json:"scheduled,omitzero"`
+	Ran       time.Time `json:"ran,omitzero"`
 }
 
 // NewEngine returns an engine without triggers.
