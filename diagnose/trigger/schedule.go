@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/robfig/cron/v3"
 )
@@ -24,7 +25,10 @@ func parseSchedule(text string) (*schedule, error) {
 	if len(fields) == 0 {
 		return nil, errors.New("is empty")
 	}
-	// The parser panics for a time zone with nothing behind it.
+	if strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && unicode.IsSpace(r) }) {
+		return nil, errors.New("has other white space than blanks")
+	}
+	// The parser panics for a time zone with no blank behind it.
 	if zone := strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ="); zone && len(fields) == 1 {
 		return nil, errors.New("has a time zone and no times")
 	}

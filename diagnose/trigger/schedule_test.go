@@ -78,7 +78,7 @@ func TestZoneOfASchedule(t *testing.T) {
 
 // The parser must not end the program, nor go on for ever.
 func FuzzSchedule(f *testing.F) {
-	for _, s := range []string{"0 2 * * *", "TZ=UTC", "CRON_TZ= ", "CRON_TZ=", "@every 5m", "@every -1h", "@reboot", "TZ=UTC @every 1h", "? ? ? ? ?", "*/99999999999 * * * *", "1-2-3 * * * *", "0 0 31 4 *", "TZ=Europe/Berlin 30 2 29 3 *"} {
+	for _, s := range []string{"0 2 * * *", "TZ=UTC", "TZ=\t\t0", "CRON_TZ= ", "CRON_TZ=", "@every 5m", "@every -1h", "@reboot", "TZ=UTC @every 1h", "? ? ? ? ?", "*/99999999999 * * * *", "1-2-3 * * * *", "0 0 31 4 *", "TZ=Europe/Berlin 30 2 29 3 *"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
