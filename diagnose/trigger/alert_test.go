@@ -1,6 +1,7 @@
 package trigger_test
 
 import (
+	"maps"
 	"os"
 	"testing"
 	"time"
@@ -133,9 +134,7 @@ func TestTargetsOfAlerts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := engineWith(t, `{operationSet: s, `+test.more+`sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: X}, `+test.template+`}}}`)
 			a := &trigger.Alert{Labels: map[string]string{"alertname": "X"}, StartsAt: start}
-			for k, v := range test.labels {
-				a.Labels[k] = v
-			}
+			maps.Copy(a.Labels, test.labels)
 			got := e.Alert(a, start)
 			if test.why != "" {
 				none(t, got)

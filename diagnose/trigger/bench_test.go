@@ -2,7 +2,7 @@ package trigger_test
 
 import (
 	"encoding/json"
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -59,7 +59,7 @@ func BenchmarkState(b *testing.B) {
 	e := engineWith(b, `{operationSet: s, rateLimit: {count: 1000}, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`)
 	for i := range 5000 {
 		now := after(time.Duration(i) * time.Hour)
-		e.Problem(firing("oom-kill", fmt.Sprint(i), now), nil, now)
+		e.Problem(firing("oom-kill", strconv.Itoa(i), now), nil, now)
 	}
 	size := 0
 	for b.Loop() {

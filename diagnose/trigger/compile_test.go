@@ -3,6 +3,7 @@ package trigger_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,26 +59,17 @@ func TestMistakesNameTheirFields(t *testing.T) {
 			}
 			// By field, not by place: what is checked first is no promise.
 			for _, w := range want {
-				if !contains(have, w) {
+				if !slices.Contains(have, w) {
 					t.Errorf("not told: %s", w)
 				}
 			}
 			for _, h := range have {
-				if !contains(want, h) {
+				if !slices.Contains(want, h) {
 					t.Errorf("told: %s", h)
 				}
 			}
 		})
 	}
-}
-
-func contains(list []string, text string) bool {
-	for _, l := range list {
-		if l == text {
-			return true
-		}
-	}
-	return false
 }
 
 func TestReasonOfMistakes(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -228,7 +229,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 1200 {
-		e.Problem(firing("oom-kill", fmt.Sprint(i), start), nil, start)
+		e.Problem(firing("oom-kill", strconv.Itoa(i), start), nil, start)
 	}
 	st := e.Stats()
 	if st.Streams != 50 || st.Subjects != 20 || st.ForgottenEarly != 980 {

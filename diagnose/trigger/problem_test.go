@@ -1,6 +1,7 @@
 package trigger_test
 
 import (
+	"maps"
 	"net/netip"
 	"testing"
 	"time"
@@ -273,9 +274,7 @@ func TestParametersOfEvents(t *testing.T) {
 				delete(got, always)
 			}
 			want := v1alpha1.Parameters{}
-			for k, v := range test.want {
-				want[k] = v
-			}
+			maps.Copy(want, test.want)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -77,7 +77,7 @@ func nameField(text string, err error) error {
 func (s *schedule) next(base, now time.Time) time.Time {
 	if s.every > 0 {
 		base = base.Truncate(time.Second)
-		return base.Add(max(now.Sub(base)/s.every+1, 1) * s.every)
+		return base.Add(max(now.Sub(base), 0).Truncate(s.every) + s.every)
 	}
 	return s.times.Next(now)
 }
@@ -90,8 +90,8 @@ func (s *schedule) latest(base, now time.Time) (time.Time, bool) {
 	}
 	if s.every > 0 {
 		base = base.Truncate(time.Second)
-		n := now.Sub(base) / s.every
-		return base.Add(n * s.every), n > 0
+		since := now.Sub(base).Truncate(s.every)
+		return base.Add(since), since > 0
 	}
 	base = base.In(now.Location())
 	first := s.times.Next(base)
