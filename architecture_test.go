@@ -69,6 +69,7 @@ var mayImport = map[string][]string{
 	"diagnose/operation": {"collector/event", "collector/hostfs", "collector/netlook", "collector/process"},
 	"diagnose/resolve":   {"diagnose/api", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/runner", "diagnose/yamldoc"},
 	"diagnose/sets":      {},
+	"diagnose/trigger":   {"collector/event", "detector/problem", "diagnose/api"},
 	"diagnose/runner":    {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
 	// Definitions of the API's kinds, made from diagnose/api.

@@ -51,7 +51,7 @@ func examples(t *testing.T) []yamldoc.File {
 	t.Helper()
 	var files []yamldoc.File
 	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: kernosis.io/.*?)```")
-	for _, name := range []string{"../../../docs/api.md", "../../../docs/convert.md"} {
+	for _, name := range []string{"../../../docs/api.md", "../../../docs/convert.md", "../../../docs/triggers.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,188 @@
+package trigger
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// Alert is one of Prometheus, by way of Alertmanager or not.
+type Alert struct {
+	Labels       map[string]string
+	Annotations  map[string]string
+	StartsAt     time.Time // zero: not told
+	EndsAt       time.Time // zero: not told
+	GeneratorURL string
+	Over         bool // its sender says that it is resolved
+}
+
+// Name returns the alert's name.
+func (a *Alert) Name() string { return a.Labels[model.AlertNameLabel] }
+
+// Fingerprint returns the one by which Alertmanager knows the alert.
+func (a *Alert) Fingerprint() string {
+	set := make(model.LabelSet, len(a.Labels))
+	for n, v := range a.Labels {
+		set[model.LabelName(n)] = model.LabelValue(v)
+	}
+	return set.Fingerprint().String()
+}
+
+// resolved reports whether the alert has ended.
+func (a *Alert) resolved(now time.Time) bool {
+	return a.Over || !a.EndsAt.IsZero() && !a.EndsAt.After(now)
+}
+
+// identity is the labels: unlike the fingerprint nobody can make two alerts of one.
+func (a *Alert) identity() string {
+	var b strings.Builder
+	for _, n := range slices.Sorted(maps.Keys(a.Labels)) {
+		b.WriteString(strconv.Quote(n))
+		b.WriteString(strconv.Quote(a.Labels[n]))
+	}
+	return b.String()
+}
+
+// alertMatcher is a compiled prometheusAlertTemplate.
+type alertMatcher struct {
+	name, startsAt, endsAt, generatorURL *regexp.Regexp
+	labels, annotations                  []namedRegexp
+
+	node, podNamespace, podName, container string // labels; empty: none
+	inject                                 []string
+}
+
+func compileAlert(t *v1alpha1.PrometheusAlertTemplate, errs *Errors) *alertMatcher {
+	const field = "spec.sourceTemplate.prometheusAlertTemplate"
+	r := &t.Regexp
+	m := &alertMatcher{
+		name:         compileRegexp(r.AlertName, field+".regexp.alertName", errs),
+		labels:       compileRegexps(r.Labels, field+".regexp.labels", errs),
+		annotations:  compileRegexps(r.Annotations, field+".regexp.annotations", errs),
+		startsAt:     compileRegexp(r.StartsAt, field+".regexp.startsAt", errs),
+		endsAt:       compileRegexp(r.EndsAt, field+".regexp.endsAt", errs),
+		generatorURL: compileRegexp(r.GeneratorURL, field+".regexp.generatorURL", errs),
+		node:         string(t.NodeNameReferenceLabel), podNamespace: string(t.PodNamespaceReferenceLabel),
+		podName: string(t.PodNameReferenceLabel), container: string(t.ContainerReferenceLabel),
+	}
+	if r.AlertName == "" && r.StartsAt == "" && r.EndsAt == "" && r.GeneratorURL == "" && len(r.Labels)+len(r.Annotations) == 0 {
+		errs.wrong(field+".regexp", v1alpha1.ReasonInvalid, "says nothing to match by")
+	}
+	for _, l := range []struct{ name, label string }{
+		{"nodeNameReferenceLabel", m.node}, {"podNamespaceReferenceLabel", m.podNamespace},
+		{"podNameReferenceLabel", m.podName}, {"containerReferenceLabel", m.container},
+	} {
+		if l.label != "" {
+			checkLabel(l.label, field+"."+l.name, errs)
+		}
+	}
+	for i, l := range t.ParameterInjectionLabels {
+		checkLabel(string(l), field+".parameterInjectionLabels["+strconv.Itoa(i)+"]", errs)
+		m.inject = append(m.inject, string(l))
+	}
+	if (m.podName == "") != (m.podNamespace == "") {
+		errs.wrong(field+".podNamespaceReferenceLabel", v1alpha1.ReasonInvalid, "podNameReferenceLabel and podNamespaceReferenceLabel go together")
+	}
+	if m.container != "" && m.podName == "" {
+		errs.wrong(field+".containerReferenceLabel", v1alpha1.ReasonInvalid, "goes with podNameReferenceLabel")
+	}
+	return m
+}
+
+func checkLabel(label, field string, errs *Errors) {
+	if !model.LegacyValidation.IsValidLabelName(label) || len(label) > 128 {
+		errs.wrong(field, v1alpha1.ReasonInvalid, "%q is no name of a label", label)
+	}
+}
+
+func (m *alertMatcher) matches(a *Alert) bool {
+	return matches(m.name, a.Name()) && matchesAll(m.labels, a.Labels) && matchesAll(m.annotations, a.Annotations) &&
+		matchesTime(m.startsAt, a.StartsAt) && matchesTime(m.endsAt, a.EndsAt) && matches(m.generatorURL, a.GeneratorURL)
+}
+
+// matchesTime takes both forms that a Trigger may be written for: RFC 3339, and the one
+// that KubeDiag matches, "2026-01-02 15:04:05 +0000 UTC".
+func matchesTime(re *regexp.Regexp, t time.Time) bool {
+	return re == nil || re.MatchString(t.Format(time.RFC3339Nano)) || re.MatchString(t.String())
+}
+
+// maxAhead is how far another machine's clock may be ahead of this one's. An alert that
+// began later would hide those that follow.
+const maxAhead = 5 * time.Minute
+
+// Alert returns what is wanted because of an alert. One that is sent again and again is
+// decided about once; from its labels and its beginning it is known to be the same. One
+// whose sender doesn't tell when it began, begins each time.
+func (e *Engine) Alert(a *Alert, now time.Time) []*v1alpha1.Diagnosis {
+	if a.resolved(now) || len(a.Labels) == 0 {
+		return nil
+	}
+	episode := a.StartsAt
+	if episode.IsZero() {
+		episode = now
+	}
+	var wanted []*v1alpha1.Diagnosis
+	identity := ""
+	for _, m := range e.matchers {
+		if m.alert == nil || !m.alert.matches(a) {
+			continue
+		}
+		if episode.Sub(now) > maxAhead {
+			e.withhold(m, WithheldFuture)
+			continue
+		}
+		if identity == "" {
+			identity = a.identity()
+		}
+		if e.begins(idOf(string(SourceAlert), m.name, identity), episode) {
+			wanted = e.decide(wanted, ofAlert(m, a, identity, episode), now)
+		}
+	}
+	return wanted
+}
+
+// ofAlert is what a Diagnosis of an alert is made of.
+func ofAlert(m *Matcher, a *Alert, identity string, episode time.Time) *occurrence {
+	t := m.alert
+	o := &occurrence{
+		matcher: m, subject: "alert " + identity, episode: episode, cooldown: true,
+		cause: "alert " + a.Name() + " with fingerprint " + a.Fingerprint() + ": " + labelText(a.Labels),
+		about: "alert " + a.Name(), target: target{node: a.Labels[t.node]},
+	}
+	p := &parameters{values: v1alpha1.Parameters{}}
+	p.exact("node", o.target.node)
+	// Of a namespace or a name alone nothing is found.
+	if ns, name := a.Labels[t.podNamespace], a.Labels[t.podName]; t.podName != "" && ns != "" && name != "" {
+		o.target.pod = &v1alpha1.PodReference{Namespace: ns, Name: name, Container: a.Labels[t.container]}
+		o.about = ns + "/" + name
+		p.pod(&Pod{Namespace: ns, Name: name, Container: a.Labels[t.container]})
+	}
+	for _, label := range t.inject {
+		value, ok := a.Labels[label]
+		if !ok {
+			continue
+		}
+		delete(p.values, label)
+		p.exact(label, value)
+	}
+	o.parameters, o.omitted = p.values, p.omitted
+	return o
+}
+
+// labelText writes labels as Prometheus does.
+func labelText(labels map[string]string) string {
+	var parts []string
+	for _, n := range slices.Sorted(maps.Keys(labels)) {
+		if n != model.AlertNameLabel {
+			parts = append(parts, n+"="+strconv.Quote(labels[n]))
+		}
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}

@@ -1,0 +1,259 @@
+package trigger
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// What holds where a Trigger says nothing: the defaults of the API.
+const (
+	defaultCooldown = 10 * time.Minute
+	defaultCount    = 20
+	defaultWithin   = time.Hour
+)
+
+// maxParameters is how many a Diagnosis may have.
+const maxParameters = 64
+
+// Source is what starts Diagnoses.
+type Source string
+
+// The sources.
+const (
+	SourceProblem Source = "problem"
+	SourceAlert   Source = "alert"
+	SourceEvent   Source = "event"
+	SourceCron    Source = "cron"
+)
+
+// Matcher is a compiled Trigger. It does not change; several goroutines may use it.
+type Matcher struct {
+	name     string
+	spec     v1alpha1.TriggerSpec
+	source   Source
+	cooldown time.Duration
+	count    int // so many
+	within   time.Duration
+	warnings Errors
+
+	problem *problemMatcher
+	alert   *alertMatcher
+	event   *eventMatcher
+	cron    *schedule
+
+	created       time.Time // of the Trigger; zero: not in a cluster
+	lastScheduled time.Time // as its status has it
+}
+
+// Name returns the Trigger's.
+func (m *Matcher) Name() string { return m.name }
+
+// Source returns what starts its Diagnoses.
+func (m *Matcher) Source() Source { return m.source }
+
+// Warnings returns what is valid, and hardly meant.
+func (m *Matcher) Warnings() Errors { return m.warnings }
+
+// Compile makes a Trigger ready for an [Engine]. The error is an [Errors] with everything
+// that is wrong. The Trigger is not kept.
+func Compile(t *v1alpha1.Trigger) (*Matcher, error) {
+	m := &Matcher{name: t.Name, spec: *t.Spec.DeepCopy(), created: t.CreationTimestamp.Time}
+	if t.Status.LastScheduleTime != nil {
+		m.lastScheduled = t.Status.LastScheduleTime.Time
+	}
+	var errs Errors
+	if t.Name == "" {
+		errs.wrong("metadata.name", v1alpha1.ReasonInvalid, "is required")
+	}
+	for _, msg := range validation.IsValidLabelValue(t.Name) { // of the Diagnoses
+		errs.wrong("metadata.name", v1alpha1.ReasonInvalid, "%q: %s", t.Name, msg)
+	}
+	if t.Spec.OperationSet == "" {
+		errs.wrong("spec.operationSet", v1alpha1.ReasonInvalid, "is required")
+	}
+	if !validName(t.Spec.NodeName, true) {
+		errs.wrong("spec.nodeName", v1alpha1.ReasonInvalid, "%q is no name of a node", t.Spec.NodeName)
+	}
+	m.targets(&errs)
+	m.bounds(&errs)
+	m.template(&errs)
+	m.parameters(&errs)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return m, nil
+}
+
+// targets checks the selector of a Diagnosis whose source names no target.
+func (m *Matcher) targets(errs *Errors) {
+	const field = "spec.targetSelector"
+	t := m.spec.TargetSelector
+	if t == nil {
+		return
+	}
+	if m.spec.NodeName != "" {
+		errs.wrong(field, v1alpha1.ReasonInvalid, "nodeName and targetSelector exclude each other")
+	}
+	nodes, pods := t.NodeSelector != nil || len(t.NodeNames) > 0, t.PodSelector != nil || len(t.PodReferences) > 0
+	if nodes == pods {
+		errs.wrong(field, v1alpha1.ReasonInvalid, "chooses either nodes or pods")
+	}
+	for _, s := range []struct {
+		name     string
+		selector *v1alpha1.LabelSelector
+	}{{"nodeSelector", t.NodeSelector}, {"podSelector", t.PodSelector}} {
+		if _, err := s.selector.Selector(); err != nil {
+			errs.wrong(field+"."+s.name, v1alpha1.ReasonInvalid, "%s", err)
+		}
+	}
+}
+
+// bounds reads cooldown, rate limit and time to live.
+func (m *Matcher) bounds(errs *Errors) {
+	m.cooldown, m.count, m.within = defaultCooldown, defaultCount, defaultWithin
+	if m.spec.Cooldown != nil {
+		m.cooldown = m.spec.Cooldown.Duration
+	}
+	if m.spec.RateLimit.Count != 0 {
+		m.count = int(m.spec.RateLimit.Count)
+	}
+	if m.spec.RateLimit.Within.Duration != 0 {
+		m.within = m.spec.RateLimit.Within.Duration
+	}
+	const month = 720 * time.Hour
+	if m.cooldown < 0 || m.cooldown > month {
+		errs.wrong("spec.cooldown", v1alpha1.ReasonInvalid, "must be from 0s to 720h")
+	}
+	if m.count < 1 || m.count > maxCount {
+		errs.wrong("spec.rateLimit.count", v1alpha1.ReasonInvalid, "must be from 1 to %d", maxCount)
+	}
+	if m.within < time.Second || m.within > month {
+		errs.wrong("spec.rateLimit.within", v1alpha1.ReasonInvalid, "must be from 1s to 720h")
+	}
+	if ttl := m.spec.TTL; ttl != nil && (ttl.Duration < time.Minute || ttl.Duration > 8760*time.Hour) {
+		errs.wrong("spec.ttl", v1alpha1.ReasonInvalid, "must be from 1m to 8760h")
+	}
+}
+
+// template reads what starts a Diagnosis.
+func (m *Matcher) template(errs *Errors) {
+	const field = "spec.sourceTemplate"
+	s := &m.spec.SourceTemplate
+	var given []string
+	if s.ProblemTemplate != nil {
+		given = append(given, "problemTemplate")
+		m.source, m.problem = SourceProblem, compileProblem(s.ProblemTemplate, errs)
+		for field, given := range map[string]bool{"spec.nodeName": m.spec.NodeName != "", "spec.targetSelector": m.spec.TargetSelector != nil} {
+			if given {
+				m.warnings.wrong(field, v1alpha1.ReasonInvalid, "has no effect: a problem is of the node that has found it")
+			}
+		}
+	}
+	if s.PrometheusAlertTemplate != nil {
+		given = append(given, "prometheusAlertTemplate")
+		m.source, m.alert = SourceAlert, compileAlert(s.PrometheusAlertTemplate, errs)
+		if m.spec.NodeName == "" && m.spec.TargetSelector == nil && m.alert.node == "" && m.alert.podName == "" {
+			errs.wrong("spec.nodeName", v1alpha1.ReasonInvalid, "a prometheusAlertTemplate without nodeNameReferenceLabel and podNameReferenceLabel needs nodeName or targetSelector")
+		}
+	}
+	if s.KubernetesEventTemplate != nil {
+		given = append(given, "kubernetesEventTemplate")
+		m.source, m.event = SourceEvent, compileEvent(s.KubernetesEventTemplate, errs)
+	}
+	if s.CronTemplate != nil {
+		given = append(given, "cronTemplate")
+		m.source = SourceCron
+		const field = field + ".cronTemplate.schedule"
+		var err error
+		if m.cron, err = parseSchedule(s.CronTemplate.Schedule); err != nil {
+			errs.wrong(field, v1alpha1.ReasonInvalidSchedule, "%q: %s", s.CronTemplate.Schedule, err)
+		} else if m.count > 0 && m.count <= maxCount && m.cron.denser(m.count, m.within) {
+			m.warnings.wrong(field, v1alpha1.ReasonInvalidSchedule, "comes more often than spec.rateLimit allows, %d times in %s: the rest is left out", m.count, m.within)
+		}
+		if m.spec.NodeName == "" && m.spec.TargetSelector == nil {
+			errs.wrong("spec.nodeName", v1alpha1.ReasonInvalid, "a cronTemplate needs nodeName or targetSelector")
+		}
+	}
+	switch len(given) {
+	case 0:
+		errs.wrong(field, v1alpha1.ReasonInvalid, "one of problemTemplate, prometheusAlertTemplate, kubernetesEventTemplate and cronTemplate is needed")
+	case 1:
+	default:
+		errs.wrong(field, v1alpha1.ReasonInvalid, "has %s: exactly one is allowed", strings.Join(given, " and "))
+	}
+}
+
+// parameters sees to it that there is room for all parameters, so that none is left out
+// at the time of need.
+func (m *Matcher) parameters(errs *Errors) {
+	names := make(map[string]bool, maxParameters)
+	for _, n := range commonParameters(m.source) {
+		names[n] = true
+	}
+	if m.alert != nil {
+		for _, n := range m.alert.inject {
+			names[n] = true
+		}
+	}
+	fromSource := len(names)
+	for n := range m.spec.Parameters {
+		names[n] = true
+	}
+	if len(names) > maxParameters {
+		errs.wrong("spec.parameters", v1alpha1.ReasonInvalidParameter, "%d names, and up to %d more from the source: more than %d", len(m.spec.Parameters), fromSource, maxParameters)
+	}
+	for _, n := range slices.Sorted(maps.Keys(m.spec.Parameters)) {
+		if !validParameter(n) {
+			errs.wrong("spec.parameters."+n, v1alpha1.ReasonInvalidParameter, "%q: a name is up to 128 letters, digits, and . _ - / between them", n)
+		}
+	}
+}
+
+// compileRegexp returns nil for an empty expression, which matches everything.
+func compileRegexp(text v1alpha1.Regexp, field string, errs *Errors) *regexp.Regexp {
+	if text == "" {
+		return nil
+	}
+	re, err := regexp.Compile(string(text))
+	if err != nil {
+		errs.wrong(field, v1alpha1.ReasonInvalidRegexp, "%s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	return re
+}
+
+// compileRegexps reads those of labels or annotations. Empty ones are kept: the name must
+// be there.
+func compileRegexps(texts map[string]v1alpha1.Regexp, field string, errs *Errors) []namedRegexp {
+	var all []namedRegexp
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		all = append(all, namedRegexp{name, compileRegexp(texts[name], field+"."+name, errs)})
+	}
+	return all
+}
+
+type namedRegexp struct {
+	name string
+	re   *regexp.Regexp
+}
+
+// matches reports whether the expression is somewhere in the text, as KubeDiag has it: it
+// is bound to begin and end only by ^ and $.
+func matches(re *regexp.Regexp, text string) bool { return re == nil || re.MatchString(text) }
+
+// matchesAll reports whether all names are there, with texts that match.
+func matchesAll(all []namedRegexp, texts map[string]string) bool {
+	for _, n := range all {
+		text, ok := texts[n.name]
+		if !ok || !matches(n.re, text) {
+			return false
+		}
+	}
+	return true
+}

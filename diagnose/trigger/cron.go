@@ -1,0 +1,92 @@
+package trigger
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// setBack is how far behind the latest scheduled time the clock may be: what is more was
+// set back, and schedules go on from there.
+const setBack = time.Hour
+
+// Tick returns what is wanted because of times that have come. Of those that were missed
+// the latest is made up for. Schedules without a time zone are in that of now. Cooldown is
+// not for these: a schedule says itself how often.
+func (e *Engine) Tick(now time.Time) []*v1alpha1.Diagnosis {
+	now = now.Round(0)
+	var wanted []*v1alpha1.Diagnosis
+	for _, m := range e.matchers {
+		if m.cron == nil {
+			continue
+		}
+		at, due := m.cron.latest(e.scheduled(m, now), now)
+		if !due {
+			continue
+		}
+		at = at.UTC()
+		st, before := e.triggers[m.name], len(wanted)
+		st.Scheduled = at
+		wanted = e.decide(wanted, &occurrence{
+			matcher: m, subject: "schedule", episode: at, about: "schedule",
+			cause: fmt.Sprintf("schedule %s at %s", m.cron.text, at.Format(time.RFC3339)),
+		}, now)
+		if len(wanted) > before {
+			st.Ran = at
+		}
+	}
+	return wanted
+}
+
+// NextTick returns when Tick is wanted next; false: there is no schedule.
+func (e *Engine) NextTick(now time.Time) (next time.Time, ok bool) {
+	now = now.Round(0)
+	for _, m := range e.matchers {
+		if m.cron == nil {
+			continue
+		}
+		base := e.scheduled(m, now)
+		at := m.cron.next(base, now)
+		if _, due := m.cron.latest(base, now); due {
+			at = now
+		}
+		if !at.IsZero() && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+	}
+	return next, ok
+}
+
+// LastSchedule returns the latest time of a trigger's schedule that made a Diagnosis, for
+// the Trigger's status.
+func (e *Engine) LastSchedule(trigger string) (time.Time, bool) {
+	st := e.triggers[trigger]
+	if st == nil || st.Ran.IsZero() {
+		return time.Time{}, false
+	}
+	return st.Ran, true
+}
+
+// scheduled returns the time up to which a schedule was seen to. One that is new begins
+// when its Trigger was made; one that was changed begins now.
+func (e *Engine) scheduled(m *Matcher, now time.Time) time.Time {
+	st := e.triggers[m.name]
+	if st.Schedule != m.cron.text {
+		base := m.lastScheduled
+		switch {
+		case st.Schedule != "", base.IsZero() && m.created.IsZero():
+			base = now
+		case base.Before(m.created):
+			base = m.created
+		}
+		st.Schedule, st.Scheduled = m.cron.text, base.Round(0).UTC()
+	}
+	if m.lastScheduled.After(st.Scheduled) { // by another controller
+		st.Scheduled = m.lastScheduled.Round(0).UTC()
+	}
+	if st.Scheduled.Sub(now) > setBack {
+		st.Scheduled = now.UTC()
+	}
+	return st.Scheduled
+}

@@ -1,0 +1,205 @@
+package trigger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// Bounds of what is taken from a sender of alerts.
+const (
+	// MaxAlertBody is how many bytes a request may have: Prometheus sends 64 alerts at a
+	// time, Alertmanager a whole group.
+	MaxAlertBody = 4 << 20
+	maxAlerts    = 4096
+	maxAlert     = 64 << 10 // bytes
+	maxLabels    = 64
+	maxLabelName = 256
+	maxLabelText = 4 << 10
+	maxNoteText  = 16 << 10 // of an annotation or URL
+	maxRefused   = 16       // mistakes that are told one by one
+)
+
+// Alerts are what a request holds.
+type Alerts struct {
+	Alerts []*Alert
+	// Refused says what is wrong with those that can't be taken, each with its place. Of
+	// many the first are told, and how many there are more.
+	Refused []error
+	// Omitted is how many Alertmanager has left out of a webhook's request, by its own
+	// max_alerts.
+	Omitted int
+}
+
+// webhook is Alertmanager's request to a webhook, version 4. Keys that a later Alertmanager
+// adds are its own matter.
+type webhook struct {
+	Version         string          `json:"version"`
+	TruncatedAlerts int             `json:"truncatedAlerts"`
+	Alerts          json.RawMessage `json:"alerts"`
+}
+
+// wireAlert is an alert in either form.
+type wireAlert struct {
+	Status       string            `json:"status"` // a webhook's only
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     time.Time         `json:"startsAt"`
+	EndsAt       time.Time         `json:"endsAt"`
+	GeneratorURL string            `json:"generatorURL"`
+}
+
+// DecodeWebhook reads what Alertmanager sends to a webhook, version 4. An error is about
+// the whole request; what is wrong with one alert does not keep the others from being
+// read.
+func DecodeWebhook(data []byte) (*Alerts, error) {
+	if len(data) > MaxAlertBody {
+		return nil, fmt.Errorf("webhook: %d bytes, at most %d", len(data), MaxAlertBody)
+	}
+	var w webhook
+	if err := strictly(data, &w); err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	if w.Version != "4" {
+		return nil, fmt.Errorf("webhook: version %.32q, want 4", w.Version)
+	}
+	if len(w.Alerts) == 0 {
+		return nil, errors.New("webhook: has no alerts")
+	}
+	out := &Alerts{Omitted: max(w.TruncatedAlerts, 0)}
+	return out, out.read(w.Alerts, true)
+}
+
+// DecodeAlerts reads a list of alerts, as Prometheus sends it to /api/v1/alerts and
+// /api/v2/alerts of an Alertmanager. Errors are as those of [DecodeWebhook].
+func DecodeAlerts(data []byte) (*Alerts, error) {
+	if len(data) > MaxAlertBody {
+		return nil, fmt.Errorf("alerts: %d bytes, at most %d", len(data), MaxAlertBody)
+	}
+	out := &Alerts{}
+	return out, out.read(data, false)
+}
+
+// read reads a list of alerts one by one: a list of empty ones takes hundred times its
+// size when read at once.
+func (a *Alerts) read(data []byte, hook bool) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return errors.New("alerts: want a list")
+	}
+	refused := 0
+	for i := 0; d.More(); i++ {
+		if i == maxAlerts {
+			return fmt.Errorf("alerts: more than %d", maxAlerts)
+		}
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return fmt.Errorf("alerts[%d]: %w", i, err)
+		}
+		alert, err := readAlert(raw, hook)
+		if err == nil {
+			a.Alerts = append(a.Alerts, alert)
+			continue
+		}
+		if refused++; refused <= maxRefused {
+			a.Refused = append(a.Refused, fmt.Errorf("alerts[%d]: %w", i, err))
+		}
+	}
+	if refused > maxRefused {
+		a.Refused = append(a.Refused, fmt.Errorf("and %d more", refused-maxRefused))
+	}
+	if _, err := d.Token(); err != nil {
+		return fmt.Errorf("alerts: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("alerts: something follows the list")
+	}
+	return nil
+}
+
+func readAlert(data []byte, hook bool) (*Alert, error) {
+	if len(data) > maxAlert {
+		return nil, fmt.Errorf("%d bytes, at most %d", len(data), maxAlert)
+	}
+	var w wireAlert
+	if err := strictly(data, &w); err != nil {
+		return nil, err
+	}
+	a := &Alert{Labels: w.Labels, Annotations: w.Annotations, StartsAt: w.StartsAt, EndsAt: w.EndsAt, GeneratorURL: w.GeneratorURL}
+	if hook {
+		switch w.Status {
+		case "firing":
+			a.EndsAt = time.Time{} // the status counts
+		case "resolved":
+			a.Over = true
+		default:
+			return nil, fmt.Errorf("status: %.32q is none of firing, resolved", w.Status)
+		}
+	}
+	if err := a.bound(); err != nil {
+		return nil, err
+	}
+	if !a.EndsAt.IsZero() && a.EndsAt.Before(a.StartsAt) {
+		return nil, errors.New("endsAt: is before startsAt")
+	}
+	return a, nil
+}
+
+// bound checks texts against their bounds. Empty labels are as none.
+func (a *Alert) bound() error {
+	for n, v := range a.Labels {
+		if v == "" {
+			delete(a.Labels, n)
+		}
+	}
+	if len(a.Labels) == 0 {
+		return errors.New("labels: there are none")
+	}
+	for _, l := range []struct {
+		field string
+		texts map[string]string
+		most  int
+	}{{"labels", a.Labels, maxLabelText}, {"annotations", a.Annotations, maxNoteText}} {
+		if len(l.texts) > maxLabels {
+			return fmt.Errorf("%s: %d, at most %d", l.field, len(l.texts), maxLabels)
+		}
+		for n, v := range l.texts {
+			switch {
+			case n == "":
+				return fmt.Errorf("%s: one has no name", l.field)
+			case len(n) > maxLabelName:
+				return fmt.Errorf("%s: a name has %d bytes, at most %d", l.field, len(n), maxLabelName)
+			case len(v) > l.most:
+				return fmt.Errorf("%s.%s: %d bytes, at most %d", l.field, event.SafeText(n, maxLabelName), len(v), l.most)
+			}
+		}
+	}
+	if len(a.GeneratorURL) > maxNoteText {
+		return fmt.Errorf("generatorURL: %d bytes, at most %d", len(a.GeneratorURL), maxNoteText)
+	}
+	return nil
+}
+
+// strictly reads an object whose keys are written as they must be and stand once: what
+// reads "Labels" for "labels", or the second of two, is read differently by others.
+func strictly(data []byte, into any) error {
+	if t := bytes.TrimLeft(data, " \t\r\n"); len(t) == 0 || t[0] != '{' {
+		return errors.New("want an object")
+	}
+	strict, err := kjson.UnmarshalStrict(data, into, kjson.DisallowDuplicateFields)
+	if err == nil && len(strict) > 0 {
+		err = strict[0]
+	}
+	if err != nil {
+		return errors.New(event.SafeText(strings.TrimPrefix(err.Error(), "json: "), 256))
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package trigger
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// What a Diagnosis says of its beginning, besides [v1alpha1.LabelTrigger].
+const (
+	// LabelSource has the [Source].
+	LabelSource = v1alpha1.Group + "/trigger-source"
+	// AnnotationTriggeredBy says in a line what has happened.
+	AnnotationTriggeredBy = v1alpha1.Group + "/triggered-by"
+	// AnnotationSubject names what it happened to.
+	AnnotationSubject = v1alpha1.Group + "/trigger-subject"
+	// AnnotationEpisode is when it began, as RFC 3339; of a cronTemplate, the time that
+	// it was to start at.
+	AnnotationEpisode = v1alpha1.Group + "/trigger-episode"
+	// AnnotationOmitted names parameters that are known and could not be given: too
+	// long, not plain text, or not sure.
+	AnnotationOmitted = v1alpha1.Group + "/omitted-parameters"
+)
+
+// diagnosis returns the object for an occurrence, or why there can be none.
+func (e *Engine) diagnosis(o *occurrence) (dx *v1alpha1.Diagnosis, why string) {
+	m := o.matcher
+	if pod := o.target.pod; pod != nil && !usable(&Pod{Namespace: pod.Namespace, Name: pod.Name, Container: pod.Container}) {
+		return nil, WithheldInvalidTarget
+	}
+	if !validName(o.target.node, true) {
+		return nil, WithheldInvalidTarget
+	}
+	dx = &v1alpha1.Diagnosis{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindDiagnosis},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      diagnosisName(m.name, m.source, o.subject, o.hint, o.episode),
+			Namespace: e.cfg.Namespace,
+			Labels:    map[string]string{v1alpha1.LabelTrigger: m.name, LabelSource: string(m.source)},
+			Annotations: map[string]string{
+				AnnotationTriggeredBy: event.SafeText(o.cause, maxText),
+				AnnotationSubject:     event.SafeText(o.about, maxText),
+				AnnotationEpisode:     o.episode.Format(time.RFC3339Nano),
+			},
+		},
+		Spec: v1alpha1.DiagnosisSpec{
+			OperationSet: m.spec.OperationSet, NodeName: o.target.node, PodReference: o.target.pod,
+			TTL: metav1.Duration{Duration: v1alpha1.DefaultTTL},
+		},
+	}
+	if len(o.omitted) > 0 {
+		dx.Annotations[AnnotationOmitted] = strings.Join(o.omitted, ",")
+	}
+	if m.spec.TTL != nil {
+		dx.Spec.TTL = *m.spec.TTL
+	}
+	if o.target.node == "" {
+		dx.Spec.NodeName = m.spec.NodeName
+	}
+	if dx.Spec.NodeName == "" && dx.Spec.PodReference == nil {
+		if m.spec.TargetSelector == nil {
+			return nil, WithheldNoTarget
+		}
+		dx.Spec.TargetSelector = m.spec.TargetSelector.DeepCopy()
+	}
+	dx.Spec.Parameters = maps.Clone(m.spec.Parameters)
+	if dx.Spec.Parameters == nil {
+		dx.Spec.Parameters = v1alpha1.Parameters{}
+	}
+	maps.Copy(dx.Spec.Parameters, o.parameters)
+	if _, given := dx.Spec.Parameters["node"]; !given && dx.Spec.NodeName != "" {
+		dx.Spec.Parameters["node"] = dx.Spec.NodeName
+	}
+	if len(dx.Spec.Parameters) == 0 {
+		dx.Spec.Parameters = nil
+	}
+	return dx, ""
+}

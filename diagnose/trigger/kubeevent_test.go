@@ -1,0 +1,162 @@
+package trigger_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+const failedMount = `{operationSet: s, cooldown: 0s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, source: {component: ^kubelet$}}}}}`
+
+// mount is an Event as kubelet makes it.
+func mount(made time.Time) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "db-0.17a", Namespace: "shop", UID: types.UID("e-" + made.String()), CreationTimestamp: metav1.NewTime(made)},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "db-0", UID: types.UID(db.UID), FieldPath: "spec.containers{pg}"},
+		Reason:         "FailedMount", Message: "MountVolume.SetUp failed for volume \"data\"\nrpc error", Type: "Warning",
+		Source: corev1.EventSource{Component: "kubelet", Host: "n3"}, FirstTimestamp: metav1.NewTime(made), LastTimestamp: metav1.NewTime(made), Count: 1,
+	}
+}
+
+func TestWhichEventsAreChosen(t *testing.T) {
+	for regexp, want := range map[string]bool{
+		`reason: Mount`:                     true, // anywhere in the text
+		`reason: ^Mount`:                    false,
+		`reason: ^failedmount$`:             false,
+		`reason: "(?i)^failedmount$"`:       true,
+		`name: db-0`:                        true,
+		`name: web`:                         false,
+		`namespace: ^shop$`:                 true,
+		`namespace: ^default$`:              false,
+		`message: 'volume "data"'`:          true,
+		`message: SetUp.*rpc`:               false, // a dot is no line's end
+		`message: "(?s)SetUp.*rpc"`:         true,
+		`source: {component: kube}`:         true,
+		`source: {host: n3}`:                true,
+		`source: {host: n7}`:                false,
+		`reason: Mount, source: {host: n7}`: false,
+	} {
+		e := engineWith(t, `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {`+regexp+`}}}}`)
+		if got := e.KubeEvent(mount(start), nil, start); (len(got) == 1) != want {
+			t.Errorf("%s: %v", regexp, names(got))
+		}
+	}
+	// Those of events.k8s.io have no source, but who reports.
+	ev := mount(start)
+	ev.Source, ev.ReportingController = corev1.EventSource{}, "kubelet"
+	only(t, engineWith(t, failedMount).KubeEvent(ev, nil, start))
+}
+
+// An Event that is told of again is the same one; one that is made anew is another.
+func TestEventThatGoesOn(t *testing.T) {
+	matchers := matchersOf(t, failedMount)
+	e := engineOf(t, matchers...)
+	ev := mount(start)
+	first := only(t, e.KubeEvent(ev, nil, start))
+	for i := range 100 {
+		ev.Count++
+		ev.LastTimestamp = metav1.NewTime(after(time.Duration(i) * time.Minute))
+		none(t, e.KubeEvent(ev, nil, ev.LastTimestamp.Time))
+	}
+	e = restarted(t, e, matchers)
+	none(t, e.KubeEvent(ev, nil, ev.LastTimestamp.Time))
+	if again := only(t, engineOf(t, matchers...).KubeEvent(ev, nil, ev.LastTimestamp.Time)); again.Name != first.Name {
+		t.Error(again.Name, first.Name)
+	}
+	anew := mount(after(24 * time.Hour))
+	anew.FirstTimestamp = metav1.NewTime(start) // client-go goes on with its own
+	second := only(t, e.KubeEvent(anew, nil, after(24*time.Hour)))
+	if first.Name == second.Name {
+		t.Error(first.Name)
+	}
+	// An older Event of the same pod that comes late is one of its own.
+	late := mount(after(23*time.Hour + 55*time.Minute))
+	only(t, e.KubeEvent(late, nil, after(24*time.Hour)))
+	none(t, e.KubeEvent(anew, nil, after(24*time.Hour)))
+}
+
+// A controller that starts is shown the Events of the last hour.
+func TestEventsOfLongAgo(t *testing.T) {
+	e := engineWith(t, failedMount)
+	none(t, e.KubeEvent(mount(start), nil, after(11*time.Minute)))
+	counts(t, e, "t0", 0, map[string]uint64{trigger.WithheldOld: 1})
+	again := mount(start)
+	again.LastTimestamp = metav1.NewTime(after(20 * time.Minute)) // it happens again
+	only(t, e.KubeEvent(again, nil, after(21*time.Minute)))
+	series := mount(after(time.Second))
+	series.Name = "of-a-series"
+	series.Series = &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(after(20 * time.Minute))}
+	only(t, e.KubeEvent(series, nil, after(21*time.Minute)))
+	none(t, e.KubeEvent(mount(after(time.Hour)), nil, after(21*time.Minute)))
+	counts(t, e, "t0", 2, map[string]uint64{trigger.WithheldOld: 1, trigger.WithheldFuture: 1})
+}
+
+func TestWhatADiagnosisOfAnEventSays(t *testing.T) {
+	e := engineWith(t, failedMount)
+	dx := only(t, e.KubeEvent(mount(start), &trigger.Pod{Namespace: "shop", Name: "db-0", UID: db.UID, Node: "n4"}, start))
+	want := v1alpha1.DiagnosisSpec{
+		OperationSet: "s", NodeName: "n4", PodReference: &v1alpha1.PodReference{Namespace: "shop", Name: "db-0", Container: "pg"},
+		Parameters: v1alpha1.Parameters{
+			"node": "n4", "podNamespace": "shop", "podName": "db-0", "podUID": db.UID, "container": "pg", "reason": "FailedMount",
+			"message": `MountVolume.SetUp failed for volume "data"\nrpc error`, "subject": "Pod shop/db-0",
+		},
+	}
+	want.TTL.Duration = v1alpha1.DefaultTTL
+	if diff := cmp.Diff(want, dx.Spec); diff != "" {
+		t.Error(diff)
+	}
+	if got := dx.Annotations[trigger.AnnotationTriggeredBy]; got != `Event shop/db-0.17a of kubelet about Pod shop/db-0, FailedMount: MountVolume.SetUp failed for volume "data"\nrpc error` {
+		t.Error(got)
+	}
+}
+
+func TestTargetsOfEvents(t *testing.T) {
+	for name, test := range map[string]struct {
+		of           corev1.ObjectReference
+		host, preset string
+		node, pod    string
+		why          string
+	}{
+		"a node":                 {of: corev1.ObjectReference{Kind: "Node", Name: "n9", UID: "n9"}, host: "n3", node: "n9"},
+		"a node of another API":  {of: corev1.ObjectReference{APIVersion: "x.io/v1", Kind: "Node", Name: "n9"}, host: "n3", node: "n3"},
+		"a pod":                  {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, host: "n3", node: "n3", pod: "shop/web-1"},
+		"a pod, by a controller": {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, pod: "shop/web-1"},
+		"something else":         {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, host: "n3", node: "n3"},
+		"nothing":                {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, why: trigger.WithheldNoTarget},
+		"the trigger's node":     {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, preset: "n1", node: "n1"},
+		"a host that is none":    {of: corev1.ObjectReference{Kind: "ReplicaSet"}, host: "n3/../x", why: trigger.WithheldInvalidTarget},
+		"a pod that is none":     {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "Web 1"}, host: "n3", why: trigger.WithheldInvalidTarget},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: Mount}}}}`
+			if test.preset != "" {
+				spec = `{nodeName: ` + test.preset + `, ` + spec[1:]
+			}
+			e := engineWith(t, spec)
+			ev := mount(start)
+			ev.InvolvedObject, ev.Source.Host = test.of, test.host
+			got := e.KubeEvent(ev, nil, start)
+			if test.why != "" {
+				none(t, got)
+				none(t, e.KubeEvent(ev, nil, start)) // told once
+				counts(t, e, "t0", 0, map[string]uint64{test.why: 1})
+				return
+			}
+			dx := only(t, got)
+			pod := ""
+			if r := dx.Spec.PodReference; r != nil {
+				pod = r.Namespace + "/" + r.Name
+			}
+			if dx.Spec.NodeName != test.node || pod != test.pod || dx.Spec.Parameters["node"] != test.node {
+				t.Errorf("%+v", dx.Spec)
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package trigger
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// id stands for a text of any length: half a SHA-256, so that nobody finds two texts of
+// one id.
+type id [16]byte
+
+// idOf returns that of texts.
+func idOf(texts ...string) id {
+	b := make([]byte, 0, 256)
+	for _, t := range texts {
+		b = binary.AppendUvarint(b, uint64(len(t)))
+		b = append(b, t...)
+	}
+	sum := sha256.Sum256(b)
+	return id(sum[:len(id{})])
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (i id) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, i[:]), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (i *id) UnmarshalText(text []byte) error {
+	b, err := hex.DecodeString(string(text))
+	if err != nil || len(b) != len(i) {
+		return fmt.Errorf("%q is not %d bytes in hexadecimal", text, len(i))
+	}
+	*i = id(b)
+	return nil
+}
+
+const (
+	// maxDiagnosisName keeps a name short enough for the value of a label.
+	maxDiagnosisName = 63
+	maxHint          = 20
+	// nameDigits of a hash: 64 bits tell the Diagnoses of a trigger apart.
+	nameDigits = 16
+)
+
+// diagnosisName returns the name of the Diagnosis for a subject's episode: readable as far
+// as there is room, and unique by its end. hint names the node or object; it must follow
+// from the subject.
+func diagnosisName(trigger string, source Source, subject, hint string, episode time.Time) string {
+	of := idOf(trigger, string(source), subject, episode.UTC().Format(time.RFC3339Nano))
+	hash := hex.EncodeToString(of[:])[:nameDigits]
+	parts := []string{"", nameOf(hint, maxHint), hash}
+	parts[0] = nameOf(trigger, maxDiagnosisName-nameDigits-len(parts[1])-2)
+	var b strings.Builder
+	for _, p := range parts {
+		if p == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteString(p)
+	}
+	return b.String()
+}
+
+// nameOf makes a text part of a DNS label, of at most limit bytes.
+func nameOf(text string, limit int) string {
+	var b strings.Builder
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		default:
+			if b.Len() == 0 {
+				continue
+			}
+			c = '-'
+		}
+		if b.Len() == limit {
+			break
+		}
+		b.WriteByte(c)
+	}
+	return strings.TrimRight(b.String(), "-")
+}
+
+// validName reports whether a text can be the name of a node or pod (dots), or of a
+// namespace or container; the empty one can.
+func validName(text string, dots bool) bool {
+	limit := 63
+	if dots {
+		limit = 253
+	}
+	if len(text) > limit {
+		return false
+	}
+	for i := range len(text) {
+		c := text[i]
+		inner := i > 0 && i < len(text)-1
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case inner && (c == '-' || dots && c == '.'):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// validParameter reports whether a text can be the name of a parameter.
+func validParameter(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		inner := i > 0 && i < len(name)-1
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_':
+		case inner && (c == '.' || c == '-' || c == '/'):
+		default:
+			return false
+		}
+	}
+	return name != "" && len(name) <= 128
+}

@@ -1,0 +1,213 @@
+package trigger
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+const (
+	// maxParameter is how many characters a parameter may have.
+	maxParameter = 4096
+	// maxText bounds text of others, in bytes. Escaped it may have four times as many
+	// characters, and one for the cut.
+	maxText = 1000
+)
+
+// commonParameters returns the names that a source may set.
+func commonParameters(s Source) []string {
+	pod := []string{"node", "podUID", "podNamespace", "podName", "container"}
+	switch s {
+	case SourceProblem:
+		return append(pod, "rule", "reason", "message", "subject", "condition", "severity",
+			"pid", "tgid", "comm", "startTime", "cgroup", "containerID", "device", "deviceNumber", "mountPoint", "fsType",
+			"netns", "address", "port", "protocol", "source", "limitCgroup", "holderPID")
+	case SourceEvent:
+		return append(pod, "reason", "message", "subject")
+	case SourceAlert:
+		return pod
+	}
+	return []string{"node"}
+}
+
+// parameters collects those of a Diagnosis.
+type parameters struct {
+	values  v1alpha1.Parameters
+	omitted []string
+}
+
+// text sets words for people: cut and escaped as needed.
+func (p *parameters) text(name, value string) {
+	if value != "" {
+		p.values[name] = event.SafeText(value, maxText)
+	}
+}
+
+// exact sets what something is looked up by. What can't be given as it is, is left out,
+// and said to be.
+func (p *parameters) exact(name, value string) {
+	switch {
+	case value == "":
+	case utf8.RuneCountInString(value) > maxParameter || event.SafeText(value, len(value)) != value:
+		p.omit(name)
+	default:
+		p.values[name] = value
+	}
+}
+
+func (p *parameters) omit(name string) { p.omitted = append(p.omitted, name) }
+
+func (p *parameters) number(name string, value uint32) {
+	if value != 0 {
+		p.values[name] = strconv.FormatUint(uint64(value), 10)
+	}
+}
+
+// pod sets the names of a pod that is known.
+func (p *parameters) pod(pod *Pod) {
+	if pod == nil {
+		return
+	}
+	p.exact("podUID", pod.UID)
+	p.exact("podNamespace", pod.Namespace)
+	p.exact("podName", pod.Name)
+	p.exact("container", pod.Container)
+}
+
+// problemParameters returns what operations may want to know of a problem, and the names
+// of what is left out. Facts are those of one event, the principal one: those of several,
+// mixed, may be about none that ever was.
+func problemParameters(p *problem.Problem, node string, pod *Pod) (v1alpha1.Parameters, []string) {
+	out := &parameters{values: v1alpha1.Parameters{}}
+	out.exact("node", node)
+	out.exact("rule", p.Rule)
+	out.exact("condition", p.Condition)
+	out.exact("severity", string(p.Severity))
+	out.text("reason", p.Reason)
+	out.text("message", p.Message)
+	out.text("subject", p.Subject)
+	out.pod(pod)
+	out.exact("podUID", podOf(p))
+	ev := principal(p)
+	if ev == nil {
+		return out.values, out.omitted
+	}
+	out.device(ev)
+	out.connection(ev)
+	if p.Group != "" { // else who was hit last is only an example
+		out.task(ev)
+		out.cgroups(ev)
+		if c := ev.Container; c != nil && c.PodUID == p.Pod {
+			out.exact("containerID", c.ID)
+		}
+	}
+	out.kernelLine(ev, p.Group != "")
+	slices.Sort(out.omitted)
+	return out.values, slices.Compact(out.omitted)
+}
+
+func (p *parameters) task(ev *event.Event) {
+	if t := ev.Task; t != nil {
+		p.number("pid", t.PID)
+		p.number("tgid", t.TGID)
+		p.exact("comm", t.Comm)
+		if t.StartTime > 0 {
+			p.values["startTime"] = seconds(time.Duration(t.StartTime))
+		}
+	}
+	if h := ev.HungTask; h != nil && h.Holder != nil {
+		if h.HolderHint {
+			p.omit("holderPID") // the kernel only keeps a hint
+		} else {
+			p.number("holderPID", h.Holder.PID)
+		}
+	}
+}
+
+// seconds writes a duration exactly, as 73.12s.
+func seconds(d time.Duration) string {
+	s := fmt.Sprintf("%d.%09d", d/time.Second, d%time.Second)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "s"
+}
+
+func (p *parameters) cgroups(ev *event.Event) {
+	if ev.Cgroup != nil {
+		p.cgroup("cgroup", ev.Cgroup.Path)
+	}
+	if o := ev.OOMKill; o != nil && o.LimitCgroup != nil {
+		p.cgroup("limitCgroup", o.LimitCgroup.Path)
+	}
+}
+
+// cgroup sets a path from the hierarchy's root: of a deep one only the end may be known.
+func (p *parameters) cgroup(name, path string) {
+	if path != "" && path[0] != '/' {
+		p.omit(name)
+		return
+	}
+	p.exact(name, path)
+}
+
+func (p *parameters) device(ev *event.Event) {
+	if d := ev.Device; d != nil {
+		number := fmt.Sprintf("%d:%d", d.Major, d.Minor)
+		if d.Name != number { // else it is gone, and its name with it
+			p.exact("device", d.Name)
+		}
+		if d.Major != 0 || d.Minor != 0 {
+			p.values["deviceNumber"] = number
+		}
+		if len(d.Mounts) > 0 {
+			p.exact("mountPoint", d.Mounts[0].Path)
+			p.exact("fsType", d.Mounts[0].FSType)
+		}
+	}
+	if m := ev.Mount; m != nil {
+		p.exact("mountPoint", m.Path)
+		p.exact("fsType", m.FSType)
+	}
+	if f := ev.FSError; f != nil {
+		p.exact("fsType", f.FSType)
+	}
+}
+
+func (p *parameters) connection(ev *event.Event) {
+	c := ev.Conn
+	if c == nil {
+		return
+	}
+	p.number("netns", c.NetNS)
+	if c.Src.IsValid() && !c.Src.Addr().IsUnspecified() {
+		p.values["source"] = c.Src.Addr().Unmap().WithZone("").String()
+	}
+	if c.Dst.IsValid() {
+		p.values["address"] = c.Dst.Addr().Unmap().WithZone("").String()
+		p.number("port", uint32(c.Dst.Port()))
+		p.values["protocol"] = "tcp"
+	}
+}
+
+// kernelLine sets what a pattern has found in a line that the kernel itself has written;
+// any program can write the others.
+func (p *parameters) kernelLine(ev *event.Event, who bool) {
+	if ev.Log == nil || ev.Log.Origin != "kernel" {
+		return
+	}
+	if _, known := p.values["device"]; !known {
+		p.exact("device", ev.Log.Captures["device"])
+	}
+	if _, known := p.values["pid"]; known || !who {
+		return
+	}
+	if pid, err := strconv.ParseUint(ev.Log.Captures["pid"], 10, 32); err == nil {
+		p.number("pid", uint32(pid))
+	}
+	p.exact("comm", ev.Log.Captures["comm"])
+}

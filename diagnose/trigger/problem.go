@@ -1,0 +1,211 @@
+package trigger
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// Pod is what whoever feeds the engine knows of a pod.
+type Pod struct {
+	Namespace string
+	Name      string
+	UID       string
+	Labels    map[string]string
+	Node      string // on which it runs; empty: unknown
+	Container string // name of the container that was hit; empty: unknown
+}
+
+// rank orders severities; 0 is below all.
+type rank int8
+
+func rankOf(s string) (rank, bool) {
+	i := slices.Index([]string{string(problem.Info), string(problem.Warning), string(problem.Critical)}, s)
+	return rank(i + 1), i >= 0
+}
+
+// problemMatcher is a compiled problemTemplate.
+type problemMatcher struct {
+	rules, conditions, reasons, namespaces []string
+	lowest                                 rank
+	selector                               labels.Selector // nil: any pod, or none
+}
+
+func compileProblem(t *v1alpha1.ProblemTemplate, errs *Errors) *problemMatcher {
+	const field = "spec.sourceTemplate.problemTemplate"
+	m := &problemMatcher{
+		rules: slices.Clone(t.Rules), conditions: slices.Clone(t.Conditions), reasons: slices.Clone(t.Reasons),
+		namespaces: slices.Clone(t.Namespaces), lowest: 1,
+	}
+	if len(t.Rules)+len(t.Conditions)+len(t.Reasons)+len(t.Namespaces) == 0 && t.MinSeverity == "" && t.PodSelector == nil {
+		errs.wrong(field, v1alpha1.ReasonInvalid, "says nothing to choose by")
+	}
+	if t.MinSeverity != "" {
+		var known bool
+		if m.lowest, known = rankOf(string(t.MinSeverity)); !known {
+			errs.wrong(field+".minSeverity", v1alpha1.ReasonInvalid, "%q is none of info, warning, critical", t.MinSeverity)
+		}
+	}
+	for _, ns := range t.Namespaces {
+		if ns == "" || !validName(ns, false) {
+			errs.wrong(field+".namespaces", v1alpha1.ReasonInvalid, "%q is no name of a namespace", ns)
+		}
+	}
+	if t.PodSelector != nil {
+		var err error
+		if m.selector, err = t.PodSelector.Selector(); err != nil {
+			errs.wrong(field+".podSelector", v1alpha1.ReasonInvalid, "%s", err)
+		}
+	}
+	return m
+}
+
+// matches reports whether the problem is one of those; by severity the caller looks.
+// Where that turns on a pod that isn't known, unknown says so.
+func (m *problemMatcher) matches(p *problem.Problem, pod *Pod) (ok, unknown bool) {
+	for _, c := range []struct {
+		list []string
+		have string
+	}{{m.rules, p.Rule}, {m.conditions, p.Condition}, {m.reasons, p.Reason}} {
+		if len(c.list) > 0 && !slices.Contains(c.list, c.have) {
+			return false, false
+		}
+	}
+	if len(m.namespaces) == 0 && m.selector == nil {
+		return true, false
+	}
+	switch {
+	case podOf(p) == "":
+		return false, false
+	case pod == nil:
+		return false, true
+	}
+	ok = len(m.namespaces) == 0 || slices.Contains(m.namespaces, pod.Namespace)
+	return ok && (m.selector == nil || m.selector.Matches(labels.Set(pod.Labels))), false
+}
+
+// podOf returns the UID of the pod that a problem is about, or "". A problem without a
+// group is the whole node's, wherever it was seen last.
+func podOf(p *problem.Problem) string {
+	if p.Group == "" {
+		return ""
+	}
+	return p.Pod
+}
+
+// subjectOf names what a problem is about: by that cooldown tells problems apart. It is
+// the pod, or else what the detector names; for what only a log or a check tells of, which
+// name whoever has written, the problem itself.
+func subjectOf(p *problem.Problem, node string) string {
+	ev := principal(p)
+	switch {
+	case podOf(p) != "":
+		return "pod " + p.Pod
+	case p.Group == "", p.Subject == "", ev == nil, ev.Kind == event.Log, ev.Kind == event.Check:
+		return "node " + node + " rule " + p.Rule + " " + p.Group
+	}
+	return "node " + node + " " + p.Subject
+}
+
+// principal returns the event that tells most of a problem: the latest, and of those that
+// are no line of a log and no check, if there are such.
+func principal(p *problem.Problem) *event.Event {
+	for _, ev := range slices.Backward(p.Evidence) {
+		if ev != nil && ev.Kind != event.Log && ev.Kind != event.Check {
+			return ev
+		}
+	}
+	if n := len(p.Evidence); n > 0 {
+		return p.Evidence[n-1]
+	}
+	return nil
+}
+
+// Problem returns what is wanted because of a problem's transition. pod is the one that
+// Problem.Pod names, nil where it isn't known (any more): look it up before, for what
+// follows from it is not made up for.
+//
+// Only the beginning of an episode starts Diagnoses, and a rise of its severity those
+// of triggers whose minSeverity is reached by it. A problem that is muted, or hidden by
+// its cause, begins when that is over.
+func (e *Engine) Problem(p *problem.Problem, pod *Pod, now time.Time) []*v1alpha1.Diagnosis {
+	if p.State != problem.Firing || p.FirstSeen.IsZero() {
+		return nil
+	}
+	if pod != nil && (podOf(p) == "" || !usable(pod)) {
+		pod = nil
+	}
+	high, _ := rankOf(string(p.Severity))
+	high = max(high, 1)
+	key := idOf(string(SourceProblem), p.Rule, p.Group)
+	s, known := e.streams.Get(key)
+	switch {
+	case known && p.FirstSeen.Before(s.Episode):
+		return nil // told before, and over since
+	case !known || p.FirstSeen.After(s.Episode):
+		s = stream{ID: key, Episode: p.FirstSeen.Round(0).UTC()}
+	}
+	hidden := ""
+	switch {
+	case !p.MutedUntil.IsZero():
+		hidden = WithheldMuted
+	case p.SuppressedBy != "":
+		hidden = WithheldSuppressed
+	}
+	if high <= s.Rank || hidden != "" && s.Hidden {
+		return nil
+	}
+	low := s.Rank
+	if hidden == "" {
+		s.Rank = high
+	} else {
+		s.Hidden = true
+	}
+	e.streams.Add(key, s)
+	var wanted []*v1alpha1.Diagnosis
+	for _, m := range e.matchers {
+		if m.problem == nil || m.problem.lowest <= low || m.problem.lowest > high {
+			continue
+		}
+		ok, unknown := m.problem.matches(p, pod)
+		switch {
+		case unknown:
+			e.withhold(m, WithheldUnknownPod)
+		case !ok:
+		case hidden != "":
+			e.withhold(m, hidden)
+		default:
+			wanted = e.decide(wanted, e.ofProblem(m, p, pod), now)
+		}
+	}
+	return wanted
+}
+
+// usable reports whether a pod can be referred to.
+func usable(p *Pod) bool {
+	return p.Namespace != "" && p.Name != "" && validName(p.Namespace, false) && validName(p.Name, true) &&
+		validName(p.Container, false) && validName(p.Node, true)
+}
+
+// ofProblem is what a Diagnosis of a problem is made of.
+func (e *Engine) ofProblem(m *Matcher, p *problem.Problem, pod *Pod) *occurrence {
+	o := &occurrence{
+		matcher: m, subject: subjectOf(p, e.cfg.Node), hint: e.cfg.Node, episode: p.FirstSeen, cooldown: true,
+		cause: "problem of rule " + p.Rule + " (" + p.Reason + ", " + string(p.Severity) + "): " + p.Message,
+		about: p.Subject, target: target{node: e.cfg.Node},
+	}
+	if o.about == "" || p.Group == "" {
+		o.about = "node " + e.cfg.Node
+	}
+	o.parameters, o.omitted = problemParameters(p, e.cfg.Node, pod)
+	if pod != nil {
+		o.about = pod.Namespace + "/" + pod.Name
+		o.target.pod = &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name, Container: pod.Container}
+	}
+	return o
+}

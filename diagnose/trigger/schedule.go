@@ -1,0 +1,120 @@
+package trigger
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/robfig/cron/v3"
+)
+
+// schedule is when a cronTemplate starts Diagnoses.
+type schedule struct {
+	text  string
+	times cron.Schedule
+	every time.Duration // of @every; else 0
+}
+
+// parseSchedule reads five fields or a descriptor, as cron has them.
+func parseSchedule(text string) (*schedule, error) {
+	fields := strings.Fields(text)
+	if len(fields) == 0 {
+		return nil, errors.New("is empty")
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && unicode.IsSpace(r) }) {
+		return nil, errors.New("has other white space than blanks")
+	}
+	// The parser panics for a time zone with no blank behind it.
+	if zone := strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ="); zone && len(fields) == 1 {
+		return nil, errors.New("has a time zone and no times")
+	}
+	times, err := cron.ParseStandard(text)
+	if err != nil {
+		return nil, nameField(text, err)
+	}
+	s := &schedule{text: text, times: times}
+	if c, ok := times.(cron.ConstantDelaySchedule); ok {
+		// The parser takes what is below a second for one.
+		if d, err := time.ParseDuration(fields[len(fields)-1]); err != nil || d < time.Second {
+			return nil, errors.New("@every needs at least 1s")
+		}
+		s.every = c.Delay
+	}
+	if s.times.Next(reference()).IsZero() {
+		return nil, errors.New("never comes")
+	}
+	return s, nil
+}
+
+// reference is a time from which schedules are tried: the beginning of a leap year.
+func reference() time.Time { return time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// nameField says which of the five fields an error of the parser is about: it doesn't.
+func nameField(text string, err error) error {
+	fields := strings.Fields(text)
+	if strings.HasPrefix(fields[0], "TZ=") || strings.HasPrefix(fields[0], "CRON_TZ=") {
+		fields = fields[1:]
+	}
+	if len(fields) != 5 {
+		return err
+	}
+	for i, name := range []string{"minute", "hour", "day of the month", "month", "day of the week"} {
+		alone := slices.Repeat([]string{"*"}, 5)
+		alone[i] = fields[i]
+		if _, err := cron.ParseStandard(strings.Join(alone, " ")); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return err
+}
+
+// next returns the first time after now; zero: there is none in five years. Fields
+// without a time zone are in that of now.
+func (s *schedule) next(base, now time.Time) time.Time {
+	if s.every > 0 {
+		base = base.Truncate(time.Second)
+		return base.Add(max(now.Sub(base), 0).Truncate(s.every) + s.every)
+	}
+	return s.times.Next(now)
+}
+
+// latest returns the last of the times after base, up to now: of those that were missed
+// one is made up for.
+func (s *schedule) latest(base, now time.Time) (time.Time, bool) {
+	if !base.Before(now) {
+		return time.Time{}, false
+	}
+	if s.every > 0 {
+		base = base.Truncate(time.Second)
+		since := now.Sub(base).Truncate(s.every)
+		return base.Add(since), since > 0
+	}
+	base = base.In(now.Location())
+	first := s.times.Next(base)
+	if first.IsZero() || first.After(now) {
+		return time.Time{}, false
+	}
+	// A minutely schedule may have missed a million times: the last is the first second
+	// after which nothing comes up to now.
+	n := sort.Search(int(now.Sub(first)/time.Second), func(i int) bool {
+		next := s.times.Next(first.Add(time.Duration(i) * time.Second))
+		return next.IsZero() || next.After(now)
+	})
+	return first.Add(time.Duration(n) * time.Second), true
+}
+
+// denser reports whether more than count times are within a time.
+func (s *schedule) denser(count int, within time.Duration) bool {
+	first := s.times.Next(reference())
+	last := first
+	for range count {
+		if last = s.times.Next(last); last.IsZero() || last.Sub(first) >= within {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,74 @@
+package trigger
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// stateVersion changes when an older form can't be read any more.
+const stateVersion = 1
+
+// State is what an engine remembers: plain data, to be saved as JSON.
+type State struct {
+	Version  int            `json:"version"`
+	Streams  []stream       `json:"streams,omitempty"`  // those heard of least lately first
+	Subjects []subject      `json:"subjects,omitempty"` // likewise
+	Triggers []TriggerState `json:"triggers,omitempty"` // by name
+}
+
+// State returns a copy of what the engine remembers.
+func (e *Engine) State() *State {
+	s := &State{Version: stateVersion, Streams: e.streams.Values(), Subjects: e.subjects.Values()}
+	for _, name := range slices.Sorted(maps.Keys(e.triggers)) {
+		t := *e.triggers[name]
+		t.Started = slices.Clone(t.Started)
+		s.Triggers = append(s.Triggers, t)
+	}
+	return s
+}
+
+// Restore makes the engine remember what a state says, and nothing else. It comes before
+// Install: what is remembered of other triggers than those installed next is dropped.
+func (e *Engine) Restore(s *State) error {
+	if s.Version != stateVersion {
+		return fmt.Errorf("trigger state: version %d, want %d", s.Version, stateVersion)
+	}
+	if len(s.Triggers) > maxMatchers {
+		return fmt.Errorf("trigger state: %d triggers, at most %d", len(s.Triggers), maxMatchers)
+	}
+	triggers := make(map[string]*TriggerState, len(s.Triggers))
+	for _, t := range s.Triggers {
+		if len(t.Started) > maxCount {
+			return fmt.Errorf("trigger state: trigger %q: %d times, at most %d", t.Name, len(t.Started), maxCount)
+		}
+		t.Started = slices.Clone(t.Started)
+		triggers[t.Name] = &t
+	}
+	for _, m := range e.matchers {
+		if triggers[m.name] == nil {
+			triggers[m.name] = &TriggerState{Name: m.name}
+		}
+	}
+	e.triggers, e.now = triggers, time.Time{}
+	e.streams.Purge()
+	e.subjects.Purge()
+	for _, v := range s.Streams {
+		e.streams.Add(v.ID, v)
+	}
+	for _, v := range s.Subjects {
+		e.subjects.Add(v.ID, v)
+	}
+	return nil
+}
+
+// ParseState reads a state that was saved as JSON.
+func ParseState(data []byte) (*State, error) {
+	var s State
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, fmt.Errorf("trigger state: %w", err)
+	}
+	return &s, nil
+}
