@@ -194,11 +194,7 @@ func TestLargestGraphs(t *testing.T) {
 		d := &draw.Drawing{Title: name, Graph: build(t, nodes)}
 		began := time.Now()
 		svg := draw.SVG(d)
-		took := time.Since(began)
-		t.Logf("%s: %v, %d KiB", name, took, len(svg)>>10)
-		if took > 10*time.Second { // some 100 ms without the race detector
-			t.Errorf("%s took %v", name, took)
-		}
+		t.Logf("%s: %v, %d KiB", name, time.Since(began), len(svg)>>10)
 		if len(svg) > 4<<20 {
 			t.Errorf("%s has %d bytes", name, len(svg))
 		}
