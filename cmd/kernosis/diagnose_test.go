@@ -385,3 +385,30 @@ func TestDiagnoseOperations(t *testing.T) {
 		}
 	}
 }
+
+// The OperationSet that docs/diagnose.md shows can be run, and its table has the shipped
+// ones.
+func TestDiagnoseDocs(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/diagnose.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(doc), "```yaml\n")
+	example, _, ok := strings.Cut(example, "```")
+	path := writeSet(t, "set.yaml", example)
+	if code, out, errs := graphCommand(t, "", "-f", path); !ok || code != exitOK || !strings.Contains(out, "Remediate") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	m, set, err := (&setSource{files: []string{path}}).load(newGraph(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := resolve.Set(resolve.Of(m, operation.All(operation.Host{})), set); err != nil {
+		t.Error(err)
+	}
+	for _, name := range shippedSets() {
+		if !strings.Contains(string(doc), "\n| `"+name+"` | ") {
+			t.Errorf("there is no row of %s", name)
+		}
+	}
+}
