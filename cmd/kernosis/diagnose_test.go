@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,10 +39,10 @@ func diagnoseCommand(ctx context.Context, args ...string) (code int, stdout, std
 func steady(text, state string) string {
 	text = strings.ReplaceAll(text, state, "STATE")
 	for pattern, by := range map[string]string{
-		` +(\d+(\.\d+)?(µs|ms|s))+  `:   "  TIME  ",
-		`took [0-9.]+(µs|ms|s)`:         "took TIME",
+		` +(\d+(\.\d+)?(µs|ms|s))+  `:    "  TIME  ",
+		`took [0-9.]+(µs|ms|s)`:          "took TIME",
 		`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`: "DATE",
-		`127.0.0.1:\d+`:                 "127.0.0.1:PORT",
+		`127.0.0.1:\d+`:                  "127.0.0.1:PORT",
 	} {
 		text = regexp.MustCompile(pattern).ReplaceAllString(text, by)
 	}
@@ -238,7 +239,7 @@ func TestDiagnoseInput(t *testing.T) {
 	h, state := newHook(t), t.TempDir()
 	demo := writeSet(t, "set.yaml", setOfDemo(h.port))
 	unknown := writeSet(t, "unknown.yaml", strings.Replace(setOfDemo(h.port), "check-lock-holder", "check-lockholder", 1))
-	script := writeSet(t, "script.yaml", strings.Replace(setOfDemo(h.port), "effect: Collect\n  processor: {httpServer: {port: "+fmt.Sprint(h.port)+"}}", "effect: Collect\n  processor: {scriptRunner: {script: 'echo hello', operationResultKey: x}}", 1))
+	script := writeSet(t, "script.yaml", strings.Replace(setOfDemo(h.port), "effect: Collect\n  processor: {httpServer: {port: "+strconv.Itoa(int(h.port))+"}}", "effect: Collect\n  processor: {scriptRunner: {script: 'echo hello', operationResultKey: x}}", 1))
 	if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", demo, "--id", "d1", "--state-dir", state); code != exitOK {
 		t.Fatal(out, errs)
 	}
