@@ -15,11 +15,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/sets"
 )
 
@@ -411,5 +414,31 @@ func TestDiagnoseDocs(t *testing.T) {
 		if !strings.Contains(string(doc), "\n| `"+name+"` | ") {
 			t.Errorf("there is no row of %s", name)
 		}
+	}
+}
+
+// Operations are told in the order in which they ran; what would come behind a repair that
+// was not made is last.
+func TestProgressIsInTheOrderOfTheRun(t *testing.T) {
+	at := time.Unix(1000, 0)
+	rep := &runner.Report{Records: []runner.Record{
+		{ID: 1, Operation: "c", State: "WouldRun", Reason: "BehindWithheld"},
+		{ID: 2, Operation: "b", State: "WouldRun", Start: at.Add(time.Second)},
+		{ID: 3, Operation: "a", State: "Succeeded", Start: at, Attempts: 3, Results: map[string]string{"long": strings.Repeat("ä", 200)}},
+		{ID: 4, Operation: "d", State: "Running", Start: at.Add(2 * time.Second)},
+	}}
+	var out bytes.Buffer
+	p := &progress{w: &out, told: map[int]bool{}, width: 1}
+	p.changed(rep)
+	p.changed(rep)
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		got = append(got, strings.Fields(line)[1])
+		if len(line) > 250 || !utf8.ValidString(line) {
+			t.Errorf("%q", line)
+		}
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, got); diff != "" || !strings.Contains(out.String(), "  (3 tries) long=ää") {
+		t.Errorf("%s\n%s", diff, &out)
 	}
 }

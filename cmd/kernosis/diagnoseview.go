@@ -44,7 +44,12 @@ type progress struct {
 // changed is called with each new state of the run, by one goroutine.
 func (p *progress) changed(rep *runner.Report) {
 	records := slices.Clone(rep.Records)
-	slices.SortStableFunc(records, func(a, b runner.Record) int { return a.Start.Compare(b.Start) })
+	slices.SortStableFunc(records, func(a, b runner.Record) int {
+		if a.Start.IsZero() || b.Start.IsZero() { // behind a repair that was not made
+			return cmp.Compare(unstarted(&a), unstarted(&b))
+		}
+		return a.Start.Compare(b.Start)
+	})
 	for i := range records {
 		rec := &records[i]
 		if p.told[rec.ID] || rec.State == v1alpha1.ResultRunning {
@@ -53,6 +58,13 @@ func (p *progress) changed(rep *runner.Report) {
 		p.told[rec.ID] = true
 		fmt.Fprintln(p.w, operationLine(rec, p.width))
 	}
+}
+
+func unstarted(rec *runner.Record) int {
+	if rec.Start.IsZero() {
+		return 1
+	}
+	return 0
 }
 
 // longestOperation is the width of the column of operations.
