@@ -14,12 +14,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/diagnose/resolve"
-	"github.com/kernosis/kernosis/diagnose/sets"
+	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
 // diagnoseCommand runs "kernosis diagnose" in this process and returns what it wrote.
@@ -38,10 +39,10 @@ func diagnoseCommand(ctx context.Context, args ...string) (code int, stdout, std
 func steady(text, state string) string {
 	text = strings.ReplaceAll(text, state, "STATE")
 	for pattern, by := range map[string]string{
-		` +(\d+(\.\d+)?(µs|ms|s))+  `:   "  TIME  ",
-		`took [0-9.]+(µs|ms|s)`:         "took TIME",
+		` +(\d+(\.\d+)?(µs|ms|s))+  `:    "  TIME  ",
+		`took [0-9.]+(µs|ms|s)`:          "took TIME",
 		`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`: "DATE",
-		`127.0.0.1:\d+`:                 "127.0.0.1:PORT",
+		`127.0.0.1:\d+`:                  "127.0.0.1:PORT",
 	} {
 		text = regexp.MustCompile(pattern).ReplaceAllString(text, by)
 	}
@@ -234,51 +235,6 @@ spec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: check-limit-too-low}
 	}
 }
 
-func TestDiagnoseInput(t *testing.T) {
-	h, state := newHook(t), t.TempDir()
-	demo := writeSet(t, "set.yaml", setOfDemo(h.port))
-	unknown := writeSet(t, "unknown.yaml", strings.Replace(setOfDemo(h.port), "check-lock-holder", "check-lockholder", 1))
-	script := writeSet(t, "script.yaml", strings.Replace(setOfDemo(h.port), "effect: Collect\n  processor: {httpServer: {port: "+fmt.Sprint(h.port)+"}}", "effect: Collect\n  processor: {scriptRunner: {script: 'echo hello', operationResultKey: x}}", 1))
-	if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", demo, "--id", "d1", "--state-dir", state); code != exitOK {
-		t.Fatal(out, errs)
-	}
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"run"}, "kernosis: run: want a file (-f set.yaml), or --shipped with one of disk-error, hung-task, oom-kill, probe-failure\n"},
-		{[]string{"run", "-f", demo, "--shipped", "oom-kill"}, "kernosis: run: want -f or --shipped, not both\n"},
-		{[]string{"run", "--shipped", "hung-tsk"}, `kernosis: no shipped OperationSet is named "hung-tsk", did you mean "hung-task"? there are `},
-		{[]string{"run", "--shipped", "hung-task", "oom-kill"}, `--shipped names the OperationSet already, what is "oom-kill"?`},
-		{[]string{"run", "-f", unknown}, unknown + `:8:13: spec.adjacencyList[2].operation: node 2: no Operation and no built-in is named "check-lockholder", did you mean "check-lock-holder"?`},
-		{[]string{"run", "-f", script}, "kernosis: run: node 1 (ask) is a script: --allow-scripts lets it run\n"},
-		{[]string{"run", "--shipped", "oom-kill", "-p", "cgroop=/x"}, `kernosis: parameter "cgroop": no operation of the graph takes it, did you mean "cgroup"?`},
-		{[]string{"run", "--shipped", "probe-failure", "-p", "port=http"}, "parameter address is required by node 2 (check-no-route), 3 (check-neighbour-failed)\n"},
-		{[]string{"run", "--shipped", "probe-failure", "-p", "port=http"}, `parameter port: "http" is no whole number`},
-		{[]string{"run", "--shipped", "oom-kill", "-p", "cgroup"}, `kernosis: parameter "cgroup": want key=value`},
-		{[]string{"run", "--shipped", "oom-kill", "-p", "pid=1", "-p", "pid=2"}, `kernosis: parameter "pid=2": it is given twice`},
-		{[]string{"run", "-f", demo, "--id", "../x"}, `kernosis: run: id "../x" is none of a diagnosis`},
-		{[]string{"run", "-f", demo, "--id", "d1", "-p", "a=b"}, "kernosis: run: d1 was begun with other parameters (none); leave them out, or begin another run\n"},
-		{[]string{"run", "-f", demo, "-o", "yaml"}, `kernosis: output "yaml": want text or json`},
-		{[]string{"run", "-f", demo, "--keep", "0"}, "kernosis: keep 0: want 1 or more"},
-		{[]string{"show", "d2"}, `kernosis: show: no run "d2" in ` + filepath.Join(state, "diagnose") + `, did you mean "d1"?`},
-		{[]string{"show", "../x"}, `kernosis: show: id "../x" is none of a diagnosis`},
-		{[]string{"show", "-o", "svg"}, `kernosis: output "svg": name a run`},
-		{[]string{"show", "-o", "png"}, `kernosis: output "png": want one of json, text, mermaid, dot, svg`},
-		{[]string{"sets", "oom"}, `kernosis: no shipped OperationSet is named "oom"; there are disk-error,`},
-		{[]string{"operations", "mount"}, `kernosis: operations: no built-in is named "mount", did you mean "mounts"?`},
-	} {
-		args := c.args
-		if args[0] == "run" || args[0] == "show" {
-			args = append(args, "--state-dir", state)
-		}
-		code, out, errs := diagnoseCommand(t.Context(), args...)
-		if code != exitInput || out != "" || !strings.Contains(errs, c.want) {
-			t.Errorf("%v: exit code %d\n%s%s\nwant %s", c.args, code, out, errs, c.want)
-		}
-	}
-}
-
 func TestAScriptRunsIfItIsAllowed(t *testing.T) {
 	needRoot(t)
 	path := writeSet(t, "set.yaml", `apiVersion: kernosis.io/v1alpha1
@@ -326,62 +282,28 @@ func TestOldRunsAreRemoved(t *testing.T) {
 	}
 }
 
-// What is shipped can be run: it is what the API takes, each graph holds, each name is
-// known, each Operation is used.
-func TestShippedSets(t *testing.T) {
-	if diff := cmp.Diff([]string{"disk-error", "hung-task", "oom-kill", "probe-failure"}, shippedSets()); diff != "" {
-		t.Error(diff)
-	}
-	for _, name := range shippedSets() {
-		m, err := shippedSet(name)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if len(m.OperationSets) != 1 || m.OperationSets[0].Name != name || m.OperationSets[0].Annotations[sets.Description] == "" {
-			t.Errorf("%s: want one OperationSet of this name with a description", name)
-			continue
-		}
-		plan, err := resolve.Set(resolve.Of(m, operation.All(operation.Host{})), m.OperationSets[0])
-		if err != nil {
-			t.Error(resolve.In(m, err))
-			continue
-		}
-		used := map[string]bool{}
-		for id := range plan.Graph.Len() {
-			used[plan.Graph.Node(id).Operation] = true
-			if plan.Effect(id) == string(operation.Remediate) {
-				t.Errorf("%s: node %d repairs", name, id)
-			}
-		}
-		for _, op := range m.Operations {
-			if !used[op.Name] || !strings.HasPrefix(op.Name, name) {
-				t.Errorf("%s: Operation %s is not used, or its name can be another set's", name, op.Name)
-			}
-		}
-		code, out, errs := graphCommand(t, "", "--shipped", name)
-		if code != exitOK || !strings.HasPrefix(out, name+": ") || !strings.Contains(out, "Check") || errs != "" {
-			t.Errorf("graph: exit code %d\n%s%s", code, out, errs)
-		}
-		code, out, _ = diagnoseCommand(t.Context(), "sets", name)
-		if code != exitOK || !strings.Contains(out, "kind: OperationSet\n") {
-			t.Errorf("exit code %d\n%s", code, out)
+// Operations are told in the order in which they ran; what would come behind a repair that
+// was not made is last.
+func TestProgressIsInTheOrderOfTheRun(t *testing.T) {
+	at := time.Unix(1000, 0)
+	rep := &runner.Report{Records: []runner.Record{
+		{ID: 1, Operation: "c", State: "WouldRun", Reason: "BehindWithheld"},
+		{ID: 2, Operation: "b", State: "WouldRun", Start: at.Add(time.Second)},
+		{ID: 3, Operation: "a", State: "Succeeded", Start: at, Attempts: 3, Results: map[string]string{"long": strings.Repeat("ä", 200)}},
+		{ID: 4, Operation: "d", State: "Running", Start: at.Add(2 * time.Second)},
+	}}
+	var out bytes.Buffer
+	p := &progress{w: &out, told: map[int]bool{}, width: 1}
+	p.changed(rep)
+	p.changed(rep)
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		got = append(got, strings.Fields(line)[1])
+		if len(line) > 250 || !utf8.ValidString(line) {
+			t.Errorf("%q", line)
 		}
 	}
-	if code, out, _ := diagnoseCommand(t.Context(), "sets"); code != exitOK || strings.Count(out, "\n") != len(shippedSets()) || !strings.Contains(out, "hung-task      why tasks hang") {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
-}
-
-func TestDiagnoseOperations(t *testing.T) {
-	code, out, _ := diagnoseCommand(t.Context(), "operations")
-	if code != exitOK || strings.Count(out, "\n") != len(operation.All(operation.Host{})) || !strings.Contains(out, "check-disk-stalled         Check      Succeeds if a disk has I/O in flight and completes none of it for a time\n") {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
-	code, out, _ = diagnoseCommand(t.Context(), "operations", "systemd-unit")
-	for _, want := range []string{"systemd-unit (Collect)\n", "\nparameters\n  unit  string, at most 255 bytes; required  the unit", "\nresults\n  unit       its whole name\n"} {
-		if code != exitOK || !strings.Contains(out, want) {
-			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
-		}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, got); diff != "" || !strings.Contains(out.String(), "  (3 tries) long=ää") {
+		t.Errorf("%s\n%s", diff, &out)
 	}
 }

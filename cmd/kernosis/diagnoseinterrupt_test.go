@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,7 @@ import (
 // slowSet asks twice; the second question is one that the server may take its time with.
 func slowSet(port uint16) string {
 	return strings.NewReplacer("check-lock-holder", "wait", ", to: [2, 3]}", ", to: [2]}", "  - {id: 3, operation: mend}\n", "", "name: mend", "name: wait",
-		"spec:\n  processor: {httpServer: {port: "+fmt.Sprint(port)+", path: /mend}}", "spec:\n  effect: Collect\n  processor: {httpServer: {port: "+fmt.Sprint(port)+", path: /wait}}").
+		"spec:\n  processor: {httpServer: {port: "+strconv.Itoa(int(port))+", path: /mend}}", "spec:\n  effect: Collect\n  processor: {httpServer: {port: "+strconv.Itoa(int(port))+", path: /wait}}").
 		Replace(setOfDemo(port))
 }
 

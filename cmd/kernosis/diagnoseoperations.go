@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -73,22 +72,4 @@ func describe(w io.Writer, b *operation.Builtin) error {
 		fmt.Fprintf(tw, "  %s\t%s\n", r.Name, r.Doc)
 	}
 	return tw.Flush()
-}
-
-// listAsJSON writes runs, a line each.
-func listAsJSON(w io.Writer, views []*diagnosisView) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	for _, v := range views {
-		var err error
-		if v.Err != nil {
-			err = e.Encode(map[string]string{"id": v.Report.ID, "error": v.Err.Error()})
-		} else {
-			err = e.Encode(v.document())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

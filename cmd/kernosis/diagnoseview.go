@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -44,7 +43,12 @@ type progress struct {
 // changed is called with each new state of the run, by one goroutine.
 func (p *progress) changed(rep *runner.Report) {
 	records := slices.Clone(rep.Records)
-	slices.SortStableFunc(records, func(a, b runner.Record) int { return a.Start.Compare(b.Start) })
+	slices.SortStableFunc(records, func(a, b runner.Record) int {
+		if a.Start.IsZero() || b.Start.IsZero() { // behind a repair that was not made
+			return cmp.Compare(unstarted(&a), unstarted(&b))
+		}
+		return a.Start.Compare(b.Start)
+	})
 	for i := range records {
 		rec := &records[i]
 		if p.told[rec.ID] || rec.State == v1alpha1.ResultRunning {
@@ -53,6 +57,13 @@ func (p *progress) changed(rep *runner.Report) {
 		p.told[rec.ID] = true
 		fmt.Fprintln(p.w, operationLine(rec, p.width))
 	}
+}
+
+func unstarted(rec *runner.Record) int {
+	if rec.Start.IsZero() {
+		return 1
+	}
+	return 0
 }
 
 // longestOperation is the width of the column of operations.
@@ -140,10 +151,7 @@ func shortTime(d time.Duration) string {
 
 func (v *diagnosisView) write(w io.Writer, output string) error {
 	if output == "json" {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(v.document())
+		return v.writeJSON(w)
 	}
 	_, err := io.WriteString(w, "\n"+v.summary())
 	return err
@@ -235,60 +243,4 @@ func pathText(g *graph.Graph, path []int) string {
 		parts = append(parts, fmt.Sprintf("%d %s", id, g.Node(id).Operation))
 	}
 	return cmp.Or(strings.Join(parts, " → "), "none")
-}
-
-// diagnosisDocument is a run as JSON.
-type diagnosisDocument struct {
-	ID           string            `json:"id"`
-	OperationSet string            `json:"operationSet,omitempty"`
-	Node         string            `json:"node,omitempty"`
-	Parameters   map[string]string `json:"parameters,omitempty"`
-	// Reason and Message are those of the condition Complete; empty while it goes on.
-	Reason   string          `json:"reason,omitempty"`
-	Message  string          `json:"message,omitempty"`
-	Excluded []excludedCause `json:"excluded,omitempty"`
-	Files    []diagnosisFile `json:"files,omitempty"`
-	Graph    []diagnosisNode `json:"graph"`
-	// Status is as a Diagnosis has it: phase, verdict, paths, results.
-	Status v1alpha1.DiagnosisStatus `json:"status"`
-}
-
-type excludedCause struct {
-	ID        int    `json:"id"`
-	Operation string `json:"operation"`
-	Reason    string `json:"reason"`
-	Message   string `json:"message"`
-}
-
-type diagnosisFile struct {
-	Path      string `json:"path"`
-	Size      int64  `json:"size"`
-	SHA256    string `json:"sha256,omitempty"`
-	Truncated bool   `json:"truncated,omitempty"`
-}
-
-type diagnosisNode struct {
-	ID          int    `json:"id"`
-	Operation   string `json:"operation,omitempty"`
-	To          []int  `json:"to,omitempty"`
-	Dependences []int  `json:"dependences,omitempty"`
-}
-
-func (v *diagnosisView) document() *diagnosisDocument {
-	d := &diagnosisDocument{
-		ID: v.Report.ID, OperationSet: v.Set, Node: v.Node, Parameters: v.Parameters, Reason: v.Report.Reason, Message: v.Report.Message,
-	}
-	v.Report.Status(&d.Status)
-	for _, e := range v.Report.Excluded {
-		d.Excluded = append(d.Excluded, excludedCause(e))
-	}
-	for i := range v.Artifacts {
-		a := &v.Artifacts[i]
-		d.Files = append(d.Files, diagnosisFile{v.path(a), a.Size, a.SHA256, a.Truncated})
-	}
-	for id := range v.Graph.Len() {
-		n := v.Graph.Node(id)
-		d.Graph = append(d.Graph, diagnosisNode{n.ID, n.Operation, n.To, n.Dependences})
-	}
-	return d
 }

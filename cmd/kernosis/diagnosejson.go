@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// diagnosisDocument is a run as JSON.
+type diagnosisDocument struct {
+	ID           string            `json:"id"`
+	OperationSet string            `json:"operationSet,omitempty"`
+	Node         string            `json:"node,omitempty"`
+	Parameters   map[string]string `json:"parameters,omitempty"`
+	// Reason and Message are those of the condition Complete; empty while it goes on.
+	Reason   string          `json:"reason,omitempty"`
+	Message  string          `json:"message,omitempty"`
+	Excluded []excludedCause `json:"excluded,omitempty"`
+	Files    []diagnosisFile `json:"files,omitempty"`
+	Graph    []diagnosisNode `json:"graph"`
+	// Status is as a Diagnosis has it: phase, verdict, paths, results.
+	Status v1alpha1.DiagnosisStatus `json:"status"`
+}
+
+type excludedCause struct {
+	ID        int    `json:"id"`
+	Operation string `json:"operation"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
+}
+
+type diagnosisFile struct {
+	Path      string `json:"path"`
+	Size      int64  `json:"size"`
+	SHA256    string `json:"sha256,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"`
+}
+
+type diagnosisNode struct {
+	ID          int    `json:"id"`
+	Operation   string `json:"operation,omitempty"`
+	To          []int  `json:"to,omitempty"`
+	Dependences []int  `json:"dependences,omitempty"`
+}
+
+func (v *diagnosisView) document() *diagnosisDocument {
+	d := &diagnosisDocument{
+		ID: v.Report.ID, OperationSet: v.Set, Node: v.Node, Parameters: v.Parameters, Reason: v.Report.Reason, Message: v.Report.Message,
+	}
+	v.Report.Status(&d.Status)
+	for _, e := range v.Report.Excluded {
+		d.Excluded = append(d.Excluded, excludedCause(e))
+	}
+	for i := range v.Artifacts {
+		a := &v.Artifacts[i]
+		d.Files = append(d.Files, diagnosisFile{v.path(a), a.Size, a.SHA256, a.Truncated})
+	}
+	for id := range v.Graph.Len() {
+		n := v.Graph.Node(id)
+		d.Graph = append(d.Graph, diagnosisNode{n.ID, n.Operation, n.To, n.Dependences})
+	}
+	return d
+}
+
+func (v *diagnosisView) writeJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v.document())
+}
+
+// listAsJSON writes runs, a line each.
+func listAsJSON(w io.Writer, views []*diagnosisView) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	for _, v := range views {
+		var err error
+		if v.Err != nil {
+			err = e.Encode(map[string]string{"id": v.Report.ID, "error": v.Err.Error()})
+		} else {
+			err = e.Encode(v.document())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

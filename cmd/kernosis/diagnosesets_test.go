@@ -1,0 +1,100 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/sets"
+)
+
+// What is shipped can be run: it is what the API takes, each graph holds, each name is
+// known, each Operation is used.
+func TestShippedSets(t *testing.T) {
+	if diff := cmp.Diff([]string{"disk-error", "hung-task", "oom-kill", "probe-failure"}, shippedSets()); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range shippedSets() {
+		m, err := shippedSet(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if len(m.OperationSets) != 1 || m.OperationSets[0].Name != name || m.OperationSets[0].Annotations[sets.Description] == "" {
+			t.Errorf("%s: want one OperationSet of this name with a description", name)
+			continue
+		}
+		plan, err := resolve.Set(resolve.Of(m, operation.All(operation.Host{})), m.OperationSets[0])
+		if err != nil {
+			t.Error(resolve.In(m, err))
+			continue
+		}
+		used := map[string]bool{}
+		for id := range plan.Graph.Len() {
+			used[plan.Graph.Node(id).Operation] = true
+			if plan.Effect(id) == string(operation.Remediate) {
+				t.Errorf("%s: node %d repairs", name, id)
+			}
+		}
+		for _, op := range m.Operations {
+			if !used[op.Name] || !strings.HasPrefix(op.Name, name) {
+				t.Errorf("%s: Operation %s is not used, or its name can be another set's", name, op.Name)
+			}
+		}
+		code, out, errs := graphCommand(t, "", "--shipped", name)
+		if code != exitOK || !strings.HasPrefix(out, name+": ") || !strings.Contains(out, "Check") || errs != "" {
+			t.Errorf("graph: exit code %d\n%s%s", code, out, errs)
+		}
+		code, out, _ = diagnoseCommand(t.Context(), "sets", name)
+		if code != exitOK || !strings.Contains(out, "kind: OperationSet\n") {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+	}
+	if code, out, _ := diagnoseCommand(t.Context(), "sets"); code != exitOK || strings.Count(out, "\n") != len(shippedSets()) || !strings.Contains(out, "hung-task      why tasks hang") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+func TestDiagnoseOperations(t *testing.T) {
+	code, out, _ := diagnoseCommand(t.Context(), "operations")
+	if code != exitOK || strings.Count(out, "\n") != len(operation.All(operation.Host{})) || !strings.Contains(out, "check-disk-stalled         Check      Succeeds if a disk has I/O in flight and completes none of it for a time\n") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	code, out, _ = diagnoseCommand(t.Context(), "operations", "systemd-unit")
+	for _, want := range []string{"systemd-unit (Collect)\n", "\nparameters\n  unit  string, at most 255 bytes; required  the unit", "\nresults\n  unit       its whole name\n"} {
+		if code != exitOK || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
+		}
+	}
+}
+
+// The OperationSet that docs/diagnose.md shows can be run, and its table has the shipped
+// ones.
+func TestDiagnoseDocs(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/diagnose.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(doc), "```yaml\n")
+	example, _, ok := strings.Cut(example, "```")
+	path := writeSet(t, "set.yaml", example)
+	if code, out, errs := graphCommand(t, "", "-f", path); !ok || code != exitOK || !strings.Contains(out, "Remediate") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	m, set, err := (&setSource{files: []string{path}}).load(newGraph(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := resolve.Set(resolve.Of(m, operation.All(operation.Host{})), set); err != nil {
+		t.Error(err)
+	}
+	for _, name := range shippedSets() {
+		if !strings.Contains(string(doc), "\n| `"+name+"` | ") {
+			t.Errorf("there is no row of %s", name)
+		}
+	}
+}
