@@ -174,7 +174,7 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 		return err
 	}
 	defer p.Close()
-	stop := context.AfterFunc(ctx, func() { p.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // run closes it as well
 	defer stop()
 
 	looks, _ := s.decoder.(poller)

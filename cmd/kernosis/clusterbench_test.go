@@ -261,7 +261,7 @@ func killMany(b *testing.B, cgroup string, n int) {
 		g.Go(func() error {
 			out, err := exec.CommandContext(b.Context(), "sh", "-c", hog, root+cgroup).CombinedOutput()
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-				return fmt.Errorf("dd was to be killed: %v: %s", err, out)
+				return fmt.Errorf("dd was to be killed: %w: %s", err, out)
 			}
 			return nil
 		})
