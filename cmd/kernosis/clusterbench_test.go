@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -246,20 +245,16 @@ func BenchmarkClusterIdle(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// killMany has the kernel kill n processes in a control group, four at a time: small
+// killMany has the kernel kill n processes in a control group, given by its folder, four at a time: small
 // programs, since a kill is over long before one of inject's has started.
 func killMany(b *testing.B, cgroup string, n int) {
 	b.Helper()
-	root := "/sys/fs/cgroup/memory"
-	if _, err := os.Stat(root + cgroup); err != nil {
-		root = "/sys/fs/cgroup"
-	}
 	const hog = `echo $$ > "$0"/cgroup.procs && exec dd if=/dev/zero of=/dev/null bs=1G count=1`
 	var g errgroup.Group
 	g.SetLimit(4)
 	for range n {
 		g.Go(func() error {
-			out, err := exec.CommandContext(b.Context(), "sh", "-c", hog, root+cgroup).CombinedOutput()
+			out, err := exec.CommandContext(b.Context(), "sh", "-c", hog, cgroup).CombinedOutput()
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 				return fmt.Errorf("dd was to be killed: %w: %s", err, out)
 			}
