@@ -15,8 +15,8 @@ import (
 //
 // It does so by Go's own poller, which watches its epoll instance. A thread that is
 // blocked in a system call keeps its processor for 10 ms, and while it does, the
-// runtime's monitor looks after it, first every 20 µs: that alone costs 1 ms of CPU
-// for each record of a quiet node.
+// runtime's monitor (sysmon) looks after it, first every 20 µs: for the few records of a
+// quiet node that costs more than to handle them.
 type Poller struct {
 	epoll  *os.File
 	conn   syscall.RawConn

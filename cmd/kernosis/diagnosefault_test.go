@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,12 +59,21 @@ func (d *diagnosisDocument) found(t *testing.T, reason, message, path string, ex
 	}
 }
 
+// refusedHere skips where the machine lacks what a fault needs; any other error is one.
+func refusedHere(t *testing.T, err error) {
+	t.Helper()
+	if refused, ok := errors.AsType[*inject.Refused](err); ok {
+		t.Skip(refused)
+	}
+	t.Fatal(err)
+}
+
 func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
 	needRoot(t)
 	fault := &inject.FSFreeze{StateDir: t.TempDir()}
 	hang, err := fault.Start(t.Context())
 	if err != nil {
-		t.Skipf("no filesystem can be frozen here: %v", err)
+		refusedHere(t, err)
 	}
 	defer fault.Close()
 	_, dir := fault.Mount()
@@ -89,7 +99,7 @@ func TestDiskErrorSetOnAReadonlyFilesystem(t *testing.T) {
 	needRoot(t)
 	fault := &inject.ReadonlyFS{StateDir: t.TempDir()}
 	if err := fault.Start(t.Context()); err != nil {
-		t.Skipf("no filesystem can be made read-only here: %v", err)
+		refusedHere(t, err)
 	}
 	defer fault.Close()
 	_, dir := fault.Mount()
@@ -102,7 +112,7 @@ func TestDiskErrorSetOnFailedWrites(t *testing.T) {
 	needRoot(t)
 	fault := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir()}
 	if err := fault.Start(t.Context()); err != nil {
-		t.Skipf("no disk errors can be made here: %v", err)
+		refusedHere(t, err)
 	}
 	defer fault.Close()
 	device, dir := fault.Device()
