@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -72,7 +73,7 @@ func (r *loadedRule) checkEvents() {
 	for i, k := range r.Events {
 		switch {
 		case !slices.Contains(known, k):
-			r.item("events", i, "unknown event kind %q%s", k, strictyaml.Suggest(string(k), kindNames()))
+			r.item("events", i, "unknown event kind %q%s", k, mistake.Suggest(string(k), kindNames()))
 		case seen[k]:
 			r.item("events", i, "event kind %q stands twice", k)
 		}
@@ -229,7 +230,7 @@ func (r *loadedRule) compileBool(c *compiler, n *yaml.Node, key, source string) 
 	}
 	for _, k := range x.kinds {
 		if !slices.Contains(kindNames(), k.text) {
-			r.file.ErrorAt(n, k.offset, r.path+"."+key, "unknown event kind %q%s", k.text, strictyaml.Suggest(k.text, kindNames()))
+			r.file.ErrorAt(n, k.offset, r.path+"."+key, "unknown event kind %q%s", k.text, mistake.Suggest(k.text, kindNames()))
 		}
 	}
 	return x

@@ -9,7 +9,7 @@ import (
 	"cel.dev/cel-go/cel"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 // matchPrefix begins the fields that a rule's own pattern makes: one for each
@@ -83,5 +83,5 @@ func (c *compiler) unknownField(name string) string {
 			return "unknown field " + strconv.Quote(name) + ": the pattern has no named groups, such as (?P<device>\\w+)"
 		}
 	}
-	return "unknown field " + strconv.Quote(name) + strictyaml.Suggest(name, near)
+	return "unknown field " + strconv.Quote(name) + mistake.Suggest(name, near)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 // link checks what rules say of each other and makes the set.
@@ -17,7 +17,7 @@ func (l *loader) link() (*RuleSet, error) {
 			if slices.Contains(reservedConditions(), r.Condition) {
 				r.errorf("condition", "condition %s belongs to Kubernetes itself", r.Condition)
 			} else {
-				r.errorf("condition", "condition %q is not registered under conditions%s", r.Condition, strictyaml.Suggest(r.Condition, types))
+				r.errorf("condition", "condition %q is not registered under conditions%s", r.Condition, mistake.Suggest(r.Condition, types))
 			}
 		}
 		for i, d := range r.DependsOn {
@@ -25,7 +25,7 @@ func (l *loader) link() (*RuleSet, error) {
 			case d == r.Name:
 				r.item("dependsOn", i, "a rule can't depend on itself")
 			case l.rules[d] == nil:
-				r.item("dependsOn", i, "unknown rule %q%s", d, strictyaml.Suggest(d, l.order))
+				r.item("dependsOn", i, "unknown rule %q%s", d, mistake.Suggest(d, l.order))
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/internal/form"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -132,7 +133,7 @@ func (l *muteLoader) rule(n *yaml.Node, path, name string) *Rule {
 		for _, r := range l.rules.rules {
 			names = append(names, r.Name)
 		}
-		l.file.Errorf(n, path, "unknown rule %q%s", name, strictyaml.Suggest(name, names))
+		l.file.Errorf(n, path, "unknown rule %q%s", name, mistake.Suggest(name, names))
 	}
 	return r
 }
@@ -150,7 +151,7 @@ func (l *muteLoader) value(p strictyaml.Pair, path string, rule *Rule) string {
 	i := slices.Index(rule.GroupBy, p.Key.Value)
 	if i < 0 {
 		l.file.Errorf(p.Key, path, "rule %s has no such field in its groupBy (it has %s)%s", rule.Name,
-			cmp.Or(strings.Join(rule.GroupBy, ", "), "none"), strictyaml.Suggest(p.Key.Value, rule.GroupBy))
+			cmp.Or(strings.Join(rule.GroupBy, ", "), "none"), mistake.Suggest(p.Key.Value, rule.GroupBy))
 		return ""
 	}
 	switch rule.groupBy[i].Type { //nolint:exhaustive // the rest can't stand in groupBy

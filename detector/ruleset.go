@@ -8,17 +8,18 @@ import (
 
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 // MaxFile is the most that is read of a file of ours, in bytes.
 const MaxFile = strictyaml.MaxFile
 
 // Error is one mistake in a rule file: file, line, column, field and text.
-type Error = strictyaml.Error
+type Error = mistake.Error
 
 // Errors is every mistake found in all files; errors.As finds it in what
 // [Load] returns.
-type Errors = strictyaml.Errors
+type Errors = mistake.Errors
 
 // RuleSet is a checked, compiled set of rules and the condition types they
 // use. It is immutable and safe for concurrent use.

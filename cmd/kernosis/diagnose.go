@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/sets"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
@@ -102,7 +102,7 @@ func shippedSets() []string {
 func shippedFile(name string) (yamldoc.File, error) {
 	if names := shippedSets(); !slices.Contains(names, name) {
 		return yamldoc.File{}, fmt.Errorf("no shipped OperationSet is named %.80q%s there are %s", name,
-			cmp.Or(resolve.Near(name, names), ";"), strings.Join(names, ", "))
+			cmp.Or(mistake.Near(name, names), ";"), strings.Join(names, ", "))
 	}
 	data, err := sets.Files.ReadFile(name + ".yaml")
 	return yamldoc.File{Name: name + ".yaml", Data: data}, err

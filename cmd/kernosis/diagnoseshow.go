@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
-	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
@@ -66,7 +66,7 @@ func readDiagnosis(dirs diagnoseDirs, id string) (*diagnosisView, error) {
 	saved, err := runner.ReadSaved(dirs.checkpoints, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		ids, _ := runner.SavedIDs(dirs.checkpoints) // for the hint alone
-		return nil, fmt.Errorf("show: no run %.140q in %s%s", id, dirs.root, resolve.Near(id, ids))
+		return nil, fmt.Errorf("show: no run %.140q in %s%s", id, dirs.root, mistake.Near(id, ids))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("show: %w", err)

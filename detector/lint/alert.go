@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 // Alert is an alerting or recording rule of Prometheus.
@@ -147,7 +148,7 @@ func (in *Input) alertType(metric, label, v string) []Finding {
 			return []Finding{{Level: Error, Code: AlertReason, Message: fmt.Sprintf("%s{%s=%q}: %s is a reason; the condition is %s", metric, label, v, v, r.Condition)}}
 		}
 	}
-	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{%s=%q}: no rule has a condition %s%s", metric, label, v, v, strictyaml.Suggest(v, in.types()))}}
+	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{%s=%q}: no rule has a condition %s%s", metric, label, v, v, mistake.Suggest(v, in.types()))}}
 }
 
 func (in *Input) types() []string {
@@ -171,7 +172,7 @@ func (in *Input) alertReason(metric, v string) []Finding {
 			return []Finding{{Level: Error, Code: AlertCondition, Message: fmt.Sprintf("%s{reason=%q}: %s is a condition; its reason is %s", metric, v, v, r.Reason)}}
 		}
 	}
-	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{reason=%q}: no rule has a reason %s%s", metric, v, v, strictyaml.Suggest(v, reasons))}}
+	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{reason=%q}: no rule has a reason %s%s", metric, v, v, mistake.Suggest(v, reasons))}}
 }
 
 // values returns the names that a matcher asks for: of an expression the plain

@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/internal/form"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -106,7 +107,7 @@ func (p *parser) rule(n *yaml.Node, path, name string) {
 		for _, r := range p.rules.Rules() {
 			names = append(names, r.Name)
 		}
-		p.file.Errorf(n, path, "unknown rule %q%s", name, strictyaml.Suggest(name, names))
+		p.file.Errorf(n, path, "unknown rule %q%s", name, mistake.Suggest(name, names))
 	}
 }
 
@@ -183,7 +184,7 @@ func (p *parser) event(n *yaml.Node, path string, doc map[string]any) *event.Eve
 		for _, k := range event.Kinds() {
 			names = append(names, string(k))
 		}
-		p.file.Errorf(n, path, "unknown event kind %q%s", ev.Kind, strictyaml.Suggest(string(ev.Kind), names))
+		p.file.Errorf(n, path, "unknown event kind %q%s", ev.Kind, mistake.Suggest(string(ev.Kind), names))
 		return nil
 	}
 	return ev

@@ -11,6 +11,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
@@ -36,11 +37,11 @@ func New() (*Converter, error) {
 }
 
 // Convert turns files into what is the same here. Where a file is not what KubeDiag
-// accepts, such as with an unknown key, it returns a [yamldoc.Errors] with all of it, and
+// accepts, such as with an unknown key, it returns a [mistake.Errors] with all of it, and
 // no result.
 func (c *Converter) Convert(files ...yamldoc.File) (*Result, error) {
 	r := &Result{}
-	var mistakes yamldoc.Errors
+	var mistakes mistake.Errors
 	for _, f := range files {
 		documents, errs := yamldoc.Parse(f)
 		for _, d := range documents {
@@ -75,7 +76,7 @@ type job struct {
 	kind     string
 	name     string
 	findings []Finding
-	mistakes yamldoc.Errors
+	mistakes mistake.Errors
 }
 
 // run returns the object's text; nil where there is none.
@@ -166,7 +167,7 @@ func (j *job) decode(into any) bool {
 // noted.
 func (j *job) checked(text []byte) []byte {
 	_, err := j.reader.Parse(yamldoc.File{Name: j.doc.File, Data: text})
-	errs, ok := errors.AsType[yamldoc.Errors](err)
+	errs, ok := errors.AsType[mistake.Errors](err)
 	switch {
 	case err == nil:
 		return text

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/convert"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
@@ -62,7 +63,7 @@ func convertText(t *testing.T, text []byte) (out, told string) {
 		t.Fatal(err)
 	}
 	r, err := c.Convert(yamldoc.File{Name: "in.yaml", Data: text})
-	var errs yamldoc.Errors
+	var errs mistake.Errors
 	switch {
 	case errors.As(err, &errs):
 		return "", err.Error() + "\n"
@@ -122,7 +123,7 @@ func FuzzConvert(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := c.Convert(yamldoc.File{Name: "in.yaml", Data: data})
 		if err != nil {
-			if !errors.As(err, new(yamldoc.Errors)) || err.Error() == "" {
+			if !errors.As(err, new(mistake.Errors)) || err.Error() == "" {
 				t.Fatal(err)
 			}
 			return

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
@@ -40,11 +41,11 @@ func TestManifestsAreRefusedAsTheServerDoes(t *testing.T) {
 				}
 				return
 			}
-			var errs yamldoc.Errors
+			var errs mistake.Errors
 			if !errors.As(err, &errs) {
 				t.Fatalf("have %v", err)
 			}
-			if !slices.ContainsFunc(errs, func(e *yamldoc.Error) bool {
+			if !slices.ContainsFunc(errs, func(e *mistake.Error) bool {
 				return e.Field == test.Field && strings.Contains(e.Msg, test.Message) && e.Line > 0
 			}) {
 				t.Errorf("want %s: %s\nhave %v", test.Field, test.Message, err)
@@ -179,7 +180,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := r.Parse(yamldoc.File{Name: "f.yaml", Data: data})
-		var errs yamldoc.Errors
+		var errs mistake.Errors
 		if err != nil && (!errors.As(err, &errs) || err.Error() == "") {
 			t.Fatalf("%v", err)
 		}

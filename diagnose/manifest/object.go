@@ -13,12 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 // readObject returns what a document says, with defaults filled in.
-func readObject(kinds map[string]*kind, d *yamldoc.Document) (Object, yamldoc.Errors) {
+func readObject(kinds map[string]*kind, d *yamldoc.Document) (Object, mistake.Errors) {
 	w := &walker{doc: d}
 	k := w.kind(kinds)
 	if k == nil {

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
@@ -53,7 +54,7 @@ func Load(paths []string, stdin io.Reader) (*Set, error) {
 }
 
 // Load reads files and folders; "-" stands for stdin. Where anything is wrong it returns
-// a [yamldoc.Errors] with all of it, or why a file can't be read.
+// a [mistake.Errors] with all of it, or why a file can't be read.
 func (r *Reader) Load(paths []string, stdin io.Reader) (*Set, error) {
 	files, err := yamldoc.ReadFiles(paths, stdin)
 	if err != nil {
@@ -62,11 +63,11 @@ func (r *Reader) Load(paths []string, stdin io.Reader) (*Set, error) {
 	return r.Parse(files...)
 }
 
-// Parse reads what files hold. Where anything is wrong it returns a [yamldoc.Errors] with
+// Parse reads what files hold. Where anything is wrong it returns a [mistake.Errors] with
 // all of it.
 func (r *Reader) Parse(files ...yamldoc.File) (*Set, error) {
 	s := &Set{documents: make(map[identity]*yamldoc.Document)}
-	var all yamldoc.Errors
+	var all mistake.Errors
 	for _, f := range files {
 		documents, errs := yamldoc.Parse(f)
 		for _, d := range documents {
@@ -82,14 +83,14 @@ func (r *Reader) Parse(files ...yamldoc.File) (*Set, error) {
 }
 
 // add reads a document into the set.
-func (s *Set) add(kinds map[string]*kind, d *yamldoc.Document) yamldoc.Errors {
+func (s *Set) add(kinds map[string]*kind, d *yamldoc.Document) mistake.Errors {
 	obj, errs := readObject(kinds, d)
 	if len(errs) > 0 {
 		return errs
 	}
 	id := identity{d.Text("kind"), obj.GetNamespace(), obj.GetName()}
 	if first := s.documents[id]; first != nil {
-		return yamldoc.Errors{d.At(d.FindKey("metadata.name"), "metadata.name", "%s %s is at %s:%d already", id.kind, id.name, first.File, first.Root.Line)}
+		return mistake.Errors{d.At(d.FindKey("metadata.name"), "metadata.name", "%s %s is at %s:%d already", id.kind, id.name, first.File, first.Root.Line)}
 	}
 	s.documents[id] = d
 	switch obj := obj.(type) {
@@ -141,11 +142,11 @@ func byName[O Object](objects []O, name string) (found O) {
 
 // At returns a mistake in one of the set's objects, with its place. The field is a path as
 // spec.adjacencyList[2].to.
-func (s *Set) At(obj Object, field, format string, args ...any) *yamldoc.Error {
+func (s *Set) At(obj Object, field, format string, args ...any) *mistake.Error {
 	id := identity{obj.GetObjectKind().GroupVersionKind().Kind, obj.GetNamespace(), obj.GetName()}
 	d := s.documents[id]
 	if d == nil {
-		return &yamldoc.Error{File: id.kind + " " + id.name, Field: field, Msg: fmt.Sprintf(format, args...)}
+		return &mistake.Error{File: id.kind + " " + id.name, Field: field, Msg: fmt.Sprintf(format, args...)}
 	}
 	return d.At(d.FindKey(field), field, format, args...)
 }

@@ -10,13 +10,14 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 // walker holds the values of a document against a schema.
 type walker struct {
 	doc    *yamldoc.Document
-	errors yamldoc.Errors
+	errors mistake.Errors
 }
 
 func (w *walker) wrong(n *yaml.Node, field, format string, args ...any) {

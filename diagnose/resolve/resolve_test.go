@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
@@ -237,7 +238,7 @@ func TestNear(t *testing.T) {
 		if want != "" {
 			want = ", did you mean " + want + "?"
 		}
-		if got := Near(wrong, known); got != want {
+		if got := mistake.Near(wrong, known); got != want {
 			t.Errorf("%q: %q, want %q", wrong, got, want)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 // Bounds of what one file may hold.
@@ -29,13 +31,13 @@ type Document struct {
 
 // Parse splits a file into its objects; items of a List are objects of their own. All
 // that can be read is returned, with the mistakes of the rest.
-func Parse(f File) ([]*Document, Errors) {
+func Parse(f File) ([]*Document, mistake.Errors) {
 	p := &parser{file: f.Name}
 	if !utf8.Valid(f.Data) {
-		return nil, Errors{{File: f.Name, Msg: "file is not UTF-8"}}
+		return nil, mistake.Errors{{File: f.Name, Msg: "file is not UTF-8"}}
 	}
 	if len(f.Data) > maxFile {
-		return nil, Errors{{File: f.Name, Msg: fmt.Sprintf("file has %d bytes, at most %d are read", len(f.Data), maxFile)}}
+		return nil, mistake.Errors{{File: f.Name, Msg: fmt.Sprintf("file has %d bytes, at most %d are read", len(f.Data), maxFile)}}
 	}
 	roots, err := load(f.Data)
 	for i, root := range roots {
@@ -77,8 +79,8 @@ func load(data []byte) (roots []*yaml.Node, err error) {
 	}
 }
 
-func fromYAML(file string, err error) *Error {
-	e := &Error{File: file, Msg: err.Error()}
+func fromYAML(file string, err error) *mistake.Error {
+	e := &mistake.Error{File: file, Msg: err.Error()}
 	if le := (*yaml.LoadError)(nil); errors.As(err, &le) {
 		e.Line, e.Column, e.Msg = le.Mark.Line, le.Mark.Column, le.Message
 	}
@@ -90,7 +92,7 @@ func fromYAML(file string, err error) *Error {
 type parser struct {
 	file      string
 	documents []*Document
-	errors    Errors
+	errors    mistake.Errors
 }
 
 func (p *parser) document(d *Document) {
@@ -116,7 +118,7 @@ func (p *parser) document(d *Document) {
 // plain tells what readers would take in different ways.
 func (p *parser) plain(n *yaml.Node, field string, depth int) {
 	wrong := func(n *yaml.Node, format string, args ...any) {
-		p.errors = append(p.errors, &Error{File: p.file, Line: n.Line, Column: n.Column, Field: strings.TrimSuffix(field, "."), Msg: fmt.Sprintf(format, args...)})
+		p.errors = append(p.errors, &mistake.Error{File: p.file, Line: n.Line, Column: n.Column, Field: strings.TrimSuffix(field, "."), Msg: fmt.Sprintf(format, args...)})
 	}
 	switch {
 	case depth > maxDepth:
@@ -155,8 +157,8 @@ func (p *parser) plain(n *yaml.Node, field string, depth int) {
 }
 
 // At returns a mistake at a node. The field is a path within the object.
-func (d *Document) At(n *yaml.Node, field, format string, args ...any) *Error {
-	return &Error{File: d.File, Line: n.Line, Column: n.Column, Field: strings.TrimSuffix(d.prefix+field, "."), Msg: fmt.Sprintf(format, args...)}
+func (d *Document) At(n *yaml.Node, field, format string, args ...any) *mistake.Error {
+	return &mistake.Error{File: d.File, Line: n.Line, Column: n.Column, Field: strings.TrimSuffix(d.prefix+field, "."), Msg: fmt.Sprintf(format, args...)}
 }
 
 // Text returns the text at a key of the object, as "kind"; empty where there is none.

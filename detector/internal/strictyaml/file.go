@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 // MaxFile is the largest file read, in bytes. A rule is about 500 bytes, so
@@ -20,7 +22,7 @@ const maxErrors = 100
 // File is one file being read, and the mistakes found in it so far.
 type File struct {
 	Name   string
-	Errors Errors
+	Errors mistake.Errors
 
 	lines []string
 }
@@ -102,9 +104,9 @@ func (f *File) ErrorAt(n *yaml.Node, offset int, field, format string, args ...a
 func (f *File) add(line, column int, field, msg string) {
 	switch len(f.Errors) {
 	case maxErrors:
-		f.Errors = append(f.Errors, &Error{File: f.Name, Msg: "more mistakes are not shown"})
+		f.Errors = append(f.Errors, &mistake.Error{File: f.Name, Msg: "more mistakes are not shown"})
 	case maxErrors + 1:
 	default:
-		f.Errors = append(f.Errors, &Error{File: f.Name, Line: line, Column: column, Field: field, Msg: msg})
+		f.Errors = append(f.Errors, &mistake.Error{File: f.Name, Line: line, Column: column, Field: field, Msg: msg})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 // Pair is one key of a mapping with its value.
@@ -45,7 +47,7 @@ func (f *File) Object(n *yaml.Node, field string, known ...string) map[string]*y
 	out := make(map[string]*yaml.Node)
 	for _, p := range f.Map(n, field) {
 		if !slices.Contains(known, p.Key.Value) {
-			f.Errorf(p.Key, field, "unknown key %q%s", p.Key.Value, Suggest(p.Key.Value, known))
+			f.Errorf(p.Key, field, "unknown key %q%s", p.Key.Value, mistake.Suggest(p.Key.Value, known))
 			continue
 		}
 		if p.Value.Kind == yaml.ScalarNode && p.Value.ShortTag() == "!!null" {

@@ -1,4 +1,4 @@
-package resolve
+package mistake
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ func Near(wrong string, known []string) string {
 		if len(wrong) > longest || len(k) > longest {
 			continue
 		}
-		d := distance(strings.ToLower(wrong), strings.ToLower(k))
+		d := distance(wrong, k)
 		// Who leaves a part out types half of the name rightly: accept-queue.
 		if d <= 1+len(wrong)/3 && 2*d <= len(k) || len(wrong) > 3 && strings.Contains(k, wrong) {
 			near = append(near, candidate{k, d})
@@ -44,8 +44,10 @@ func Near(wrong string, known []string) string {
 	return ", did you mean " + strings.Join(names, " or ") + "?"
 }
 
-// distance is how many characters must be changed, put in or taken out (Levenshtein).
+// distance is how many characters must be changed, put in or taken out (Levenshtein), case
+// ignored: a wrong capital is the commonest slip.
 func distance(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

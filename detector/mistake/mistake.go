@@ -1,4 +1,4 @@
-package yamldoc
+package mistake
 
 import (
 	"cmp"
@@ -14,15 +14,15 @@ type Error struct {
 	File   string
 	Line   int    // from 1; 0 where the whole file is meant
 	Column int    // from 1, in characters
-	Field  string // path of the key, as spec.adjacencyList[2].to; empty for a whole document
+	Field  string // path of the key, as rules[2].when; empty for a whole document
 	Msg    string
 }
 
 // maxShown bounds what an error says: some of it is of the file.
-const maxShown = 1024
+const maxShown = 4096
 
 // Error returns "file:line:column: field: text" without the parts that are unknown. What
-// a terminal would obey is escaped.
+// a terminal would obey is escaped: parsers quote the file as it is.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(event.SafeText(e.File, maxShown))
@@ -74,10 +74,16 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
-// Sort orders mistakes of one file by their places.
+// Sort orders the mistakes of each file by their places, and keeps the order of files.
 func (es Errors) Sort() {
+	order := make(map[string]int)
+	for _, e := range es {
+		if _, ok := order[e.File]; !ok {
+			order[e.File] = len(order)
+		}
+	}
 	slices.SortStableFunc(es, func(a, b *Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }
 
