@@ -45,14 +45,14 @@ func CheckAcceptQueueFull(h Host) Builtin {
 			text := w.report(r)
 			switch {
 			case w.looks == w.absent:
-				return Output{}, netRefuted("AcceptQueueNotFull", "nothing listens at %s in %s", netWhere(call.Parameters), &p)
+				return Output{}, refutedBy("AcceptQueueNotFull", "nothing listens at %s in %s", netWhere(call.Parameters), &p)
 			case w.full > 0:
-				return r.output(netVerdict("AcceptQueueFull", "%s (full at %d of %d looks in %s)%s", text, w.full, w.looks, w.took, w.overflowText())), nil
+				return r.output(verdictOf("AcceptQueueFull", "%s (full at %d of %d looks in %s)%s", text, w.full, w.looks, w.took, w.overflowText())), nil
 			case w.overflows.Overflows > 0 && w.listeners == 1:
 				// Between two looks: no other listener can have had them.
-				return r.output(netVerdict("AcceptQueueFull", "%s, never seen full at %d looks in %s%s", text, w.looks, w.took, w.overflowText())), nil
+				return r.output(verdictOf("AcceptQueueFull", "%s, never seen full at %d looks in %s%s", text, w.looks, w.took, w.overflowText())), nil
 			}
-			return Output{}, netRefuted("AcceptQueueNotFull", "%s at most, at %d looks in %s%s", text, w.looks, w.took, w.overflowText())
+			return Output{}, refutedBy("AcceptQueueNotFull", "%s at most, at %d looks in %s%s", text, w.looks, w.took, w.overflowText())
 		},
 	}
 }
@@ -103,7 +103,7 @@ func (h Host) netWatchQueue(ctx context.Context, p *netPlace, v Values) (*netQue
 		if time.Since(began) >= window || w.full == w.looks && w.full >= netFullLooks {
 			break
 		}
-		if err := netWait(ctx, netLookEvery); err != nil {
+		if err := pauseFor(ctx, netLookEvery); err != nil {
 			return nil, err
 		}
 	}
@@ -126,20 +126,20 @@ func (h Host) netWatchQueue(ctx context.Context, p *netPlace, v Values) (*netQue
 }
 
 // report keeps the results, and returns the queue in words.
-func (w *netQueueWatch) report(r *netReport) string {
+func (w *netQueueWatch) report(r *finding) string {
 	if w.looks == w.absent {
 		return ""
 	}
-	r.count("queue", uint64(w.fullest.RQueue))
-	r.count("queueMax", uint64(w.fullest.WQueue))
+	r.uint("queue", uint64(w.fullest.RQueue))
+	r.uint("queueMax", uint64(w.fullest.WQueue))
 	if w.owner.pid != 0 {
-		r.count("ownerPID", uint64(w.owner.pid))
-		r.set("ownerComm", w.owner.comm)
+		r.uint("ownerPID", uint64(w.owner.pid))
+		r.text("ownerComm", w.owner.comm)
 	}
 	if w.overflowsErr != nil {
 		r.note("no counters of the listeners: %v", w.overflowsErr)
 	} else {
-		r.count("overflows", w.overflows.Overflows)
+		r.uint("overflows", w.overflows.Overflows)
 	}
 	return fmt.Sprintf("queue %d/%d on %s, owner %s", w.fullest.RQueue, w.fullest.WQueue, w.where, w.owner)
 }

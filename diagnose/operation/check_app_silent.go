@@ -138,7 +138,7 @@ func (p *netProbe) probeAndHold(ctx context.Context, r *netProbed, hold time.Dur
 	r.enter("connect")
 	c, err := p.dial(ctx, r, p.to.Port())
 	if err == nil {
-		_ = netWait(ctx, hold+netSearch) // ends with ctx
+		_ = pauseFor(ctx, hold+netSearch) // ends with ctx
 		err = c.Close()
 	}
 	r.mu.Lock()
@@ -147,20 +147,20 @@ func (p *netProbe) probeAndHold(ctx context.Context, r *netProbed, hold time.Dur
 }
 
 // judge says what it means.
-func (s *netSilence) judge(r *netReport, p *netProbe) (Output, error) {
+func (s *netSilence) judge(r *finding, p *netProbe) (Output, error) {
 	what := fmt.Sprintf("%s probe of %s", p.protocol, p.to)
 	if s.ended {
 		if s.probed.err != nil && s.probed.phase == "connect" {
-			return Output{}, netRefuted("NotConnected", "%s %s", what, s.probed)
+			return Output{}, refutedBy("NotConnected", "%s %s", what, s.probed)
 		}
 		if s.probed.err != nil {
-			return Output{}, netRefuted("AppAnswers", "%s: not silent, but it %s", what, s.probed)
+			return Output{}, refutedBy("AppAnswers", "%s: not silent, but it %s", what, s.probed)
 		}
-		return Output{}, netRefuted("AppAnswers", "%s: %s", what, s.probed)
+		return Output{}, refutedBy("AppAnswers", "%s: %s", what, s.probed)
 	}
-	r.set("phase", s.phase)
+	r.text("phase", s.phase)
 	if s.phase == "connect" {
-		return Output{}, netRefuted("NotConnected", "%s: no connection within %s", what, s.waited)
+		return Output{}, refutedBy("NotConnected", "%s: no connection within %s", what, s.waited)
 	}
 	c := s.child
 	if c == nil {
@@ -168,13 +168,13 @@ func (s *netSilence) judge(r *netReport, p *netProbe) (Output, error) {
 			what, s.waited, r.results["targetNetNS"])
 	}
 	accepted := c.Inode != 0
-	r.set("accepted", strconv.FormatBool(accepted))
-	r.count("unread", uint64(c.RQueue))
-	r.count("received", c.Info.Bytes_received)
-	r.set("ownerComm", s.owner.comm)
-	r.set("ownerState", s.state)
+	r.text("accepted", strconv.FormatBool(accepted))
+	r.uint("unread", uint64(c.RQueue))
+	r.uint("received", c.Info.Bytes_received)
+	r.text("ownerComm", s.owner.comm)
+	r.text("ownerState", s.state)
 	if s.owner.pid != 0 {
-		r.count("ownerPID", uint64(s.owner.pid))
+		r.uint("ownerPID", uint64(s.owner.pid))
 	}
 	owner := s.owner.String()
 	if s.state != "" {
@@ -182,17 +182,17 @@ func (s *netSilence) judge(r *netReport, p *netProbe) (Output, error) {
 	}
 	switch {
 	case c.State == netlook.SynRecv:
-		return Output{}, netRefuted("NotConnected", "%s: the listener ignores the end of the handshake, %s", what, &s.queue)
+		return Output{}, refutedBy("NotConnected", "%s: the listener ignores the end of the handshake, %s", what, &s.queue)
 	case !accepted && c.State == netlook.Established:
-		return r.output(netVerdict("AppNotAccepting", "%s waits since %s in the accept queue (%s), %d bytes of it are there; %s does not accept it",
+		return r.output(verdictOf("AppNotAccepting", "%s waits since %s in the accept queue (%s), %d bytes of it are there; %s does not accept it",
 			what, s.waited, &s.queue, c.RQueue, owner)), nil
 	case p.protocol == "tcp":
-		return Output{}, netRefuted("AppAnswers", "%s was accepted by %s; a TCP probe asks for no more", what, owner)
+		return Output{}, refutedBy("AppAnswers", "%s was accepted by %s; a TCP probe asks for no more", what, owner)
 	case c.Info.Bytes_received == 0 && c.RQueue == 0:
-		return Output{}, netRefuted("RequestNotDelivered", "%s was accepted by %s, but nothing of the request has come in %s", what, owner, s.waited)
+		return Output{}, refutedBy("RequestNotDelivered", "%s was accepted by %s, but nothing of the request has come in %s", what, owner, s.waited)
 	case c.RQueue > 0:
-		return r.output(netVerdict("AppSilent", "%s was accepted by %s, which has not read %d bytes of it in %s", what, owner, c.RQueue, s.waited)), nil
+		return r.output(verdictOf("AppSilent", "%s was accepted by %s, which has not read %d bytes of it in %s", what, owner, c.RQueue, s.waited)), nil
 	}
-	return r.output(netVerdict("AppSilent", "%s was accepted by %s, which has read all of it (%d bytes) and does not answer since %s (%s)",
+	return r.output(verdictOf("AppSilent", "%s was accepted by %s, which has read all of it (%d bytes) and does not answer since %s (%s)",
 		what, owner, c.Info.Bytes_received, s.waited, netPhase(s.phase))), nil
 }

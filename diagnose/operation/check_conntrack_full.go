@@ -43,7 +43,7 @@ func CheckConntrackFull(h Host) Builtin {
 				}
 			}
 			window := call.Parameters.Duration("window")
-			if err := netWait(ctx, window); err != nil {
+			if err := pauseFor(ctx, window); err != nil {
 				return Output{}, err
 			}
 			var evidence []string
@@ -59,13 +59,13 @@ func CheckConntrackFull(h Host) Builtin {
 				text := fmt.Sprintf("%s: %s, %d packets dropped for want of a place in %s", &places[i], &after, dropped, window)
 				if after.full(uint64(call.Parameters.Int("threshold")), dropped) {
 					r := newNetReport(&places[i])
-					r.set("conntrack", after.String())
-					r.count("conntrackDropped", dropped)
-					return r.output(netVerdict("ConntrackFull", "%s", text)), nil
+					r.text("conntrack", after.String())
+					r.uint("conntrackDropped", dropped)
+					return r.output(verdictOf("ConntrackFull", "%s", text)), nil
 				}
 				evidence = append(evidence, text)
 			}
-			return Output{}, netRefuted("ConntrackNotFull", "%s", strings.Join(evidence, "; "))
+			return Output{}, refutedBy("ConntrackNotFull", "%s", strings.Join(evidence, "; "))
 		},
 	}
 }

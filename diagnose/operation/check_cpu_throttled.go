@@ -58,15 +58,15 @@ func CheckCPUThrottled(h Host) Builtin {
 			if err != nil {
 				return Output{}, err
 			}
-			r.set("throttledCgroup", worst.path)
-			r.set("quota", worst.limit.Quota.String())
-			r.set("period", worst.limit.Period.String())
-			r.count("throttledPercent", worst.percent())
-			r.set("throttledTime", worst.waited.String())
+			r.text("throttledCgroup", worst.path)
+			r.text("quota", worst.limit.Quota.String())
+			r.text("period", worst.limit.Period.String())
+			r.uint("throttledPercent", worst.percent())
+			r.text("throttledTime", worst.waited.String())
 			if worst.periods == 0 || worst.percent() < uint64(v.Int("threshold")) {
-				return Output{}, netRefuted("CPUNotThrottled", "%s; %d groups looked at", worst, len(groups))
+				return Output{}, refutedBy("CPUNotThrottled", "%s; %d groups looked at", worst, len(groups))
 			}
-			return r.output(netVerdict("CPUThrottled", "%s", worst)), nil
+			return r.output(verdictOf("CPUThrottled", "%s", worst)), nil
 		},
 	}
 }
@@ -106,7 +106,7 @@ func netCPULimit(l hostfs.CgroupCPULimit) string {
 }
 
 // netCPUGroups returns the groups that the parameters name and all above them, each once.
-func (h Host) netCPUGroups(layout hostfs.CgroupLayout, v Values, r *netReport) ([]string, error) {
+func (h Host) netCPUGroups(layout hostfs.CgroupLayout, v Values, r *finding) ([]string, error) {
 	var named []string
 	switch {
 	case v["cgroup"] != "":
@@ -185,7 +185,7 @@ func (h Host) netThrottled(ctx context.Context, layout hostfs.CgroupLayout, grou
 	if len(before) == 0 {
 		return worst, readErr
 	}
-	if err := netWait(ctx, window); err != nil {
+	if err := pauseFor(ctx, window); err != nil {
 		return worst, err
 	}
 	for _, g := range groups {

@@ -63,7 +63,7 @@ func CheckLinkDown(h Host) Builtin {
 				l := &looked[i]
 				if f := l.fault(); f != "" {
 					if len(down) == 0 {
-						r.set("link", l.name)
+						r.text("link", l.name)
 					}
 					down = append(down, l.name+" is "+f)
 				} else {
@@ -75,10 +75,10 @@ func CheckLinkDown(h Host) Builtin {
 				fine = []string{"none"}
 			}
 			if len(down) == 0 {
-				return Output{}, netRefuted("LinksUp", "devices of %s %s: %s", &p, why, netList(fine, shown))
+				return Output{}, refutedBy("LinksUp", "devices of %s %s: %s", &p, why, netList(fine, shown))
 			}
-			r.set("faults", netList(down, shown))
-			return r.output(netVerdict("LinkDown", "in %s %s; devices %s that are in order: %s", &p, netList(down, shown), why, netList(fine, shown))), nil
+			r.text("faults", netList(down, shown))
+			return r.output(verdictOf("LinkDown", "in %s %s; devices %s that are in order: %s", &p, netList(down, shown), why, netList(fine, shown))), nil
 		},
 	}
 }

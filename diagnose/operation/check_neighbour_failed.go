@@ -28,7 +28,7 @@ func CheckNeighbourFailed(h Host) Builtin {
 			defer p.close()
 			p.report(r)
 			if p.route.Errno != 0 || p.route.Local {
-				return Output{}, netRefuted("NoNextHop", "%s in %s: %s", p.to, &p.place, p.route.String())
+				return Output{}, refutedBy("NoNextHop", "%s in %s: %s", p.to, &p.place, p.route.String())
 			}
 			began, window := time.Now(), call.Parameters.Duration("window")
 			var n netlook.Neighbor
@@ -36,21 +36,21 @@ func CheckNeighbourFailed(h Host) Builtin {
 				n = p.view.Neighbor(&p.route)
 				tried = tried && n.Trying
 				waited := time.Since(began)
-				r.set("nextHopState", n.State)
+				r.text("nextHopState", n.State)
 				what := "next hop " + p.route.Via.String() + " on " + p.route.Dev + " in " + p.place.String()
 				switch {
 				case n.Failed:
-					return r.output(netVerdict("NeighbourFailed", "%s: FAILED, it does not answer on the link", what)), nil
+					return r.output(verdictOf("NeighbourFailed", "%s: FAILED, it does not answer on the link", what)), nil
 				case tried && waited >= window:
-					return r.output(netVerdict("NeighbourFailed", "%s: INCOMPLETE since more than %s, it does not answer on the link", what, window)), nil
+					return r.output(verdictOf("NeighbourFailed", "%s: INCOMPLETE since more than %s, it does not answer on the link", what, window)), nil
 				case !n.Known && waited >= window:
-					return Output{}, netRefuted("NeighbourUnknown", "%s: the kernel does not tell its state", what)
+					return Output{}, refutedBy("NeighbourUnknown", "%s: the kernel does not tell its state", what)
 				case n.State == "none":
-					return Output{}, netRefuted("NeighbourUnknown", "%s: no entry, so nothing was sent there of late", what)
+					return Output{}, refutedBy("NeighbourUnknown", "%s: no entry, so nothing was sent there of late", what)
 				case n.Known && !n.Trying && (n.State != "PROBE" && n.State != "DELAY" || waited >= window):
-					return Output{}, netRefuted("NeighbourPresent", "%s: %s, %s", what, n.State, n.Address)
+					return Output{}, refutedBy("NeighbourPresent", "%s: %s, %s", what, n.State, n.Address)
 				}
-				if err := netWait(ctx, netLookEvery); err != nil {
+				if err := pauseFor(ctx, netLookEvery); err != nil {
 					return Output{}, err
 				}
 			}

@@ -34,7 +34,7 @@ func CheckNoListener(h Host) Builtin {
 			}
 			where := netWhere(call.Parameters)
 			if l := t.listening; l != nil {
-				return Output{}, netRefuted("ListenerPresent", "%s listens at %s, queue %d/%d", t.owners[l.Inode], l.Local, l.RQueue, l.WQueue)
+				return Output{}, refutedBy("ListenerPresent", "%s listens at %s, queue %d/%d", t.owners[l.Inode], l.Local, l.RQueue, l.WQueue)
 			}
 			if !t.whole {
 				return Output{}, errNetManySockets
@@ -46,11 +46,11 @@ func CheckNoListener(h Host) Builtin {
 			r := newNetReport(&p)
 			const shown = 8
 			list := netList(others, shown)
-			r.set("listeners", list)
+			r.text("listeners", list)
 			if list == "" {
 				list = "nothing"
 			}
-			return r.output(netVerdict("NoListener", "nothing listens at %s in %s; what listens there: %s", where, &p, list)), nil
+			return r.output(verdictOf("NoListener", "nothing listens at %s in %s; what listens there: %s", where, &p, list)), nil
 		},
 	}
 }

@@ -19,10 +19,10 @@ func CheckNoRoute(h Host) Builtin {
 			}
 			defer p.close()
 			if p.route.Errno == 0 {
-				return Output{}, netRefuted("RoutePresent", "%s in %s: %s, table %s", p.to, &p.place, p.route.String(), netTable(p.route.Table))
+				return Output{}, refutedBy("RoutePresent", "%s in %s: %s, table %s", p.to, &p.place, p.route.String(), netTable(p.route.Table))
 			}
 			p.report(r)
-			return r.output(netVerdict("NoRoute", "%s in %s: %s", p.to, &p.place, p.route.String())), nil
+			return r.output(verdictOf("NoRoute", "%s in %s: %s", p.to, &p.place, p.route.String())), nil
 		},
 	}
 }

@@ -51,23 +51,23 @@ func CheckProbeRecovers(h Host) Builtin {
 					failed++
 				}
 				if row < want && made < most {
-					if err := netWait(ctx, v.Duration("period")-time.Since(began)); err != nil {
+					if err := pauseFor(ctx, v.Duration("period")-time.Since(began)); err != nil {
 						return Output{}, err
 					}
 				}
 			}
 			r := newNetReport(target)
-			r.count("attempted", uint64(made))
-			r.count("failed", uint64(failed))
-			r.set("totalTime", last.took.Round(time.Microsecond).String())
+			r.uint("attempted", uint64(made))
+			r.uint("failed", uint64(failed))
+			r.text("totalTime", last.took.Round(time.Microsecond).String())
 			what := event.SafeText(fmt.Sprintf("%s probe of %s", p.protocol, p.to), netMaxName)
 			if row < want {
-				return Output{}, netRefuted("ProbeStillFails", "%s: %d of %d failed, at most %d in a row had to succeed; the last failure: %s", what, failed, made, want, lastFailure)
+				return Output{}, refutedBy("ProbeStillFails", "%s: %d of %d failed, at most %d in a row had to succeed; the last failure: %s", what, failed, made, want, lastFailure)
 			}
 			if failed > 0 {
-				r.set("lastError", lastFailure)
+				r.text("lastError", lastFailure)
 			}
-			return r.output(netVerdict("ProbeRecovered", "%s: the last %d of %d succeeded (%s); %s", what, want, made, last, lastFailure)), nil
+			return r.output(verdictOf("ProbeRecovered", "%s: the last %d of %d succeeded (%s); %s", what, want, made, last, lastFailure)), nil
 		},
 	}
 }

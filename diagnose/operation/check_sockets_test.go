@@ -72,11 +72,11 @@ func TestCheckSYNDropped(t *testing.T) {
 
 func TestNetMessagesAreBounded(t *testing.T) {
 	long := strings.Repeat("x\x1b", 5000)
-	if m := netVerdict("R", "%s", long).Message; len(m) > 4*netMaxMessage || strings.Contains(m, "\x1b") {
+	if m := verdictOf("R", "%s", long).Message; len(m) > 4*maxVerdict || strings.Contains(m, "\x1b") {
 		t.Errorf("%d bytes", len(m))
 	}
 	r := newNetReport(nil)
-	r.set("a", long)
+	r.text("a", long)
 	for range 100 {
 		r.note("%s", long)
 	}

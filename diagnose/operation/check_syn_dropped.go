@@ -55,20 +55,20 @@ func CheckSYNDropped(h Host) Builtin {
 				return Output{}, err
 			}
 			r := newNetReport(&p)
-			r.count("drops", grew["TcpExt.ListenDrops"])
-			r.count("overflows", grew["TcpExt.ListenOverflows"])
-			r.count("synQueueFull", grew["TcpExt.TCPReqQFullDrop"])
+			r.uint("drops", grew["TcpExt.ListenDrops"])
+			r.uint("overflows", grew["TcpExt.ListenOverflows"])
+			r.uint("synQueueFull", grew["TcpExt.TCPReqQFullDrop"])
 			half := uint64(0)
 			for i := range t.list {
 				if t.list[i].State == netlook.SynRecv {
 					half++
 				}
 			}
-			r.count("synReceived", half)
+			r.uint("synReceived", half)
 			at := fmt.Sprintf("nothing listens at %s", netWhere(call.Parameters))
 			if l := t.listening; l != nil {
-				r.count("queue", uint64(l.RQueue))
-				r.count("queueMax", uint64(l.WQueue))
+				r.uint("queue", uint64(l.RQueue))
+				r.uint("queueMax", uint64(l.WQueue))
 				at = fmt.Sprintf("listener at %s: queue %d/%d, %d handshakes under way, owner %s", l.Local, l.RQueue, l.WQueue, half, t.owners[l.Inode])
 			}
 			var dropped []string
@@ -78,9 +78,9 @@ func CheckSYNDropped(h Host) Builtin {
 				}
 			}
 			if len(dropped) == 0 {
-				return Output{}, netRefuted("NoSYNDropped", "listeners of %s dropped nothing in %s; %s", &p, window, at)
+				return Output{}, refutedBy("NoSYNDropped", "listeners of %s dropped nothing in %s; %s", &p, window, at)
 			}
-			return r.output(netVerdict("SYNDropped", "in %s in %s: %s; %s", window, &p, strings.Join(dropped, ", "), at)), nil
+			return r.output(verdictOf("SYNDropped", "in %s in %s: %s; %s", window, &p, strings.Join(dropped, ", "), at)), nil
 		},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,14 +33,15 @@ func noteResult() Result {
 type finding struct {
 	results map[string]string
 	notes   []string
+	shown   int // bytes of a text
 }
 
-func newFinding() *finding { return &finding{results: map[string]string{}} }
+func newFinding() *finding { return &finding{results: map[string]string{}, shown: maxShown} }
 
 // text sets a result, made fit to be shown; an empty one is left out.
 func (f *finding) text(name, value string) {
 	if value != "" {
-		f.results[name] = event.SafeText(value, maxShown)
+		f.results[name] = event.SafeText(value, f.shown)
 	}
 }
 
@@ -69,10 +71,10 @@ func (f *finding) output(v *Verdict) Output {
 }
 
 // page is an artifact that is being written. What goes wrong is told at its end.
-type page struct{ w *bufio.Writer }
+type page struct{ io.Writer }
 
 func (p *page) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(p.w, format, args...) // the writer keeps its first error
+	_, _ = fmt.Fprintf(p, format, args...) // the writer keeps its first error
 }
 
 // artifact writes a file of the running node. One that does not fit the disk budget

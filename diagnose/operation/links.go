@@ -3,7 +3,6 @@ package operation
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"text/tabwriter"
 )
@@ -38,7 +37,7 @@ func Links(h Host) Builtin {
 			if err != nil {
 				return Output{}, err
 			}
-			if err := netWait(ctx, call.Parameters.Duration("window")); err != nil {
+			if err := pauseFor(ctx, call.Parameters.Duration("window")); err != nil {
 				return Output{}, err
 			}
 			after, err := netLinks(view, r)
@@ -64,11 +63,11 @@ func Links(h Host) Builtin {
 				grown = append(grown, g.String())
 			}
 			const shown = 8
-			r.count("linkCount", uint64(len(after)))
-			r.set("links", netList(slices.Concat(bad, good), shown))
-			r.set("faults", netList(bad, shown))
-			r.set("linkDrops", netList(grown, shown))
-			err = r.artifact(call, "links.txt", func(w io.Writer) {
+			r.uint("linkCount", uint64(len(after)))
+			r.text("links", netList(slices.Concat(bad, good), shown))
+			r.text("faults", netList(bad, shown))
+			r.text("linkDrops", netList(grown, shown))
+			err = r.artifact(call, "links.txt", func(w *page) {
 				tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 				netPrintf(tab, "LINK\tRX-PACKETS\tRX-DROPPED\tRX-ERRORS\tRX-MISSED\tTX-PACKETS\tTX-DROPPED\tTX-ERRORS\tTX-CARRIER\tQDISC-DROPS\n")
 				for i := range after {

@@ -3,7 +3,6 @@ package operation
 import (
 	"context"
 	"errors"
-	"io"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -41,8 +40,8 @@ func Neighbours(h Host) Builtin {
 				if !n.Known {
 					r.note("the kernel does not tell the state of %s", p.route.Via)
 				}
-				r.set("nextHopState", n.State)
-				r.set("linkAddress", n.Address)
+				r.text("nextHopState", n.State)
+				r.text("linkAddress", n.Address)
 			}
 			list, err := p.view.Netlink().NeighList(0, p.family())
 			if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -52,8 +51,8 @@ func Neighbours(h Host) Builtin {
 			for i := range list {
 				states[netlook.NeighborState(list[i].State)]++
 			}
-			r.set("entries", netCounts(states))
-			err = r.artifact(call, "neighbours.txt", func(w io.Writer) {
+			r.text("entries", netCounts(states))
+			err = r.artifact(call, "neighbours.txt", func(w *page) {
 				for i := range list {
 					n := &list[i]
 					ip, _ := netip.AddrFromSlice(n.IP)

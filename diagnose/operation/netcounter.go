@@ -17,7 +17,7 @@ func (h Host) netGrowth(ctx context.Context, p *netPlace, window time.Duration, 
 		return nil, 0, err
 	}
 	for {
-		if err := netWait(ctx, min(netReadEvery, window-time.Since(began))); err != nil {
+		if err := pauseFor(ctx, min(netReadEvery, window-time.Since(began))); err != nil {
 			return nil, 0, err
 		}
 		after, err := h.FS.NetCounters(p.pid)

@@ -28,7 +28,7 @@ type netLink struct {
 }
 
 // netLinks lists the devices of a namespace, by index, with what their qdiscs dropped.
-func netLinks(view *netlook.View, r *netReport) ([]netLink, error) {
+func netLinks(view *netlook.View, r *finding) ([]netLink, error) {
 	list, err := view.Netlink().LinkList()
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
 		r.note("devices changed meanwhile: some may be missing")

@@ -34,12 +34,12 @@ func (p *netPath) close() { p.view.Close() }
 
 // netPath opens the namespace that the parameters name, and asks for the route. The
 // caller must close it.
-func (h Host) netPath(v Values, r *netReport) (*netPath, error) {
+func (h Host) netPath(v Values, r *finding) (*netPath, error) {
 	place, err := h.netPlace(v)
 	if err != nil {
 		return nil, err
 	}
-	r.set("targetNetNS", strconv.FormatUint(uint64(place.inode), 10))
+	r.text("targetNetNS", strconv.FormatUint(uint64(place.inode), 10))
 	view, err := h.netOpen(&place)
 	if err != nil {
 		return nil, err
@@ -71,22 +71,22 @@ func netRouteResults(own ...Result) []Result {
 }
 
 // report keeps what the route is.
-func (p *netPath) report(r *netReport) {
-	r.set("route", p.route.String())
-	r.set("routeError", hostfs.ErrnoName(int32(p.route.Errno)))
+func (p *netPath) report(r *finding) {
+	r.text("route", p.route.String())
+	r.text("routeError", hostfs.ErrnoName(int32(p.route.Errno)))
 	if p.route.Errno != 0 {
 		return
 	}
-	r.set("link", p.route.Dev)
+	r.text("link", p.route.Dev)
 	if !p.route.Local {
-		r.set("nextHop", p.route.Via.String())
+		r.text("nextHop", p.route.Via.String())
 	}
 	if p.route.Source.IsValid() {
-		r.set("routeSource", p.route.Source.String())
+		r.text("routeSource", p.route.Source.String())
 	}
-	r.set("table", netTable(p.route.Table))
+	r.text("table", netTable(p.route.Table))
 	if p.route.MTU > 0 {
-		r.count("routeMTU", uint64(p.route.MTU))
+		r.uint("routeMTU", uint64(p.route.MTU))
 	}
 }
 

@@ -41,7 +41,7 @@ func NetworkDrops(h Host) Builtin {
 			if err != nil {
 				return Output{}, err
 			}
-			if err := netWait(ctx, window); err != nil {
+			if err := pauseFor(ctx, window); err != nil {
 				return Output{}, err
 			}
 			after, err := h.netSample(&p, r)
@@ -50,7 +50,7 @@ func NetworkDrops(h Host) Builtin {
 			}
 			grew := after.since(before)
 			grew.report(r, &after)
-			err = r.artifact(call, "network-drops.txt", func(w io.Writer) { grew.write(w, &after, window) })
+			err = r.artifact(call, "network-drops.txt", func(w *page) { grew.write(w, &after, window) })
 			return r.output(nil), err
 		},
 	}
@@ -65,7 +65,7 @@ type netSample struct {
 	conntrack         *netConntrack
 }
 
-func (h Host) netSample(p *netPlace, r *netReport) (s netSample, err error) {
+func (h Host) netSample(p *netPlace, r *finding) (s netSample, err error) {
 	if s.counters, err = h.FS.NetCounters(p.pid); err != nil {
 		return s, fmt.Errorf("counters of %s: %w", p, err)
 	}
@@ -120,22 +120,22 @@ func (s *netSample) since(before netSample) netLosses {
 	return l
 }
 
-func (l *netLosses) report(r *netReport, now *netSample) {
+func (l *netLosses) report(r *finding, now *netSample) {
 	const shown, shownLinks = 12, 8
-	r.set("counters", netList(netGrown(l.counters, true), shown))
+	r.text("counters", netList(netGrown(l.counters, true), shown))
 	var links []string
 	for _, g := range l.links {
 		links = append(links, g.String())
 	}
-	r.set("linkDrops", netList(links, shownLinks))
+	r.text("linkDrops", netList(links, shownLinks))
 	if now.softnet {
-		r.count("softnetDropped", l.dropped)
-		r.count("softnetSqueezed", l.squeezed)
+		r.uint("softnetDropped", l.dropped)
+		r.uint("softnetSqueezed", l.squeezed)
 	}
 	if now.conntrack != nil {
-		r.set("conntrack", now.conntrack.String())
-		r.count("conntrackDropped", l.conntrack.drop)
-		r.count("conntrackInsertFailed", l.conntrack.insertFailed)
+		r.text("conntrack", now.conntrack.String())
+		r.uint("conntrackDropped", l.conntrack.drop)
+		r.uint("conntrackInsertFailed", l.conntrack.insertFailed)
 	}
 }
 

@@ -142,7 +142,7 @@ func (h Host) netCaptureOf(v Values) (*netCapture, error) {
 }
 
 // run captures into the artifact.
-func (c *netCapture) run(ctx context.Context, call *Call, r *netReport) (err error) {
+func (c *netCapture) run(ctx context.Context, call *Call, r *finding) (err error) {
 	var out io.Writer = io.Discard
 	if call.Artifacts == nil {
 		r.note("capture.pcapng was not kept: no artifacts are taken")
@@ -180,7 +180,7 @@ func (c *netCapture) run(ctx context.Context, call *Call, r *netReport) (err err
 
 // budget makes an end of a capture that has no more disk to write to: what it has is
 // told.
-func (c *netCapture) budget(err error, r *netReport) error {
+func (c *netCapture) budget(err error, r *finding) error {
 	if errors.Is(err, ErrArtifactBudget) {
 		c.stopped = "budget"
 		r.note("capture.pcapng is cut: %s", ErrArtifactBudget)
@@ -193,12 +193,12 @@ func (c *netCapture) budget(err error, r *netReport) error {
 }
 
 // report keeps the results.
-func (c *netCapture) report(r *netReport) {
-	r.count("packets", uint64(c.sum.packets))
-	r.count("kernelDropped", uint64(c.dropped))
-	r.set("stoppedBy", c.stopped)
-	r.set("filter", c.filter.String())
-	r.count("flowCount", uint64(len(c.sum.order)))
+func (c *netCapture) report(r *finding) {
+	r.uint("packets", uint64(c.sum.packets))
+	r.uint("kernelDropped", uint64(c.dropped))
+	r.text("stoppedBy", c.stopped)
+	r.text("filter", c.filter.String())
+	r.uint("flowCount", uint64(len(c.sum.order)))
 	if c.sum.overFlows > 0 {
 		r.note("%d packets are of more conversations than the %d that are told apart", c.sum.overFlows, netMaxFlows)
 	}
@@ -218,14 +218,14 @@ func (c *netCapture) report(r *netReport) {
 		handshake = max(handshake, f.handshake())
 	}
 	const shown = 6
-	r.set("flows", netLines(flows, shown))
-	r.set("firstPackets", netLines(c.sum.lines, netMaxLines))
+	r.text("flows", netLines(flows, shown))
+	r.text("firstPackets", netLines(c.sum.lines, netMaxLines))
 	for name, n := range map[string]uint64{
 		"syn": syn, "synAck": synAck, "unansweredSYN": unanswered, "rst": rst, "retransmitted": again, "icmpErrors": uint64(c.sum.icmpErrs),
 	} {
-		r.count(name, n)
+		r.uint(name, n)
 	}
 	if handshake > 0 {
-		r.set("handshake", handshake.Round(time.Microsecond).String())
+		r.text("handshake", handshake.Round(time.Microsecond).String())
 	}
 }

@@ -192,20 +192,20 @@ func netPhase(phase string) string {
 }
 
 // report keeps the results. The probe has ended.
-func (r *netProbed) report(to *netReport, p *netProbe) {
-	to.set("succeeded", strconv.FormatBool(r.err == nil))
-	to.set("phase", r.phase)
-	to.set("probed", p.to.String())
-	to.set("status", r.status)
-	to.set("redirect", r.redirect)
+func (r *netProbed) report(to *finding, p *netProbe) {
+	to.text("succeeded", strconv.FormatBool(r.err == nil))
+	to.text("phase", r.phase)
+	to.text("probed", p.to.String())
+	to.text("status", r.status)
+	to.text("redirect", r.redirect)
 	if r.err != nil {
-		to.set("error", r.err.Error())
+		to.text("error", r.err.Error())
 	}
 	for name, d := range map[string]time.Duration{
 		"connectTime": r.connect, "tlsTime": r.tls, "firstByteTime": r.firstByte, "totalTime": r.took,
 	} {
 		if d > 0 {
-			to.set(name, d.Round(time.Microsecond).String())
+			to.text(name, d.Round(time.Microsecond).String())
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -42,7 +41,7 @@ func Routes(h Host) Builtin {
 			p.report(r)
 			if p.route.Errno == 0 {
 				if l, err := p.view.Netlink().LinkByIndex(p.route.Index); err == nil {
-					r.count("linkMTU", uint64(max(0, l.Attrs().MTU)))
+					r.uint("linkMTU", uint64(max(0, l.Attrs().MTU)))
 				}
 			}
 			rules, err := p.rules()
@@ -50,7 +49,7 @@ func Routes(h Host) Builtin {
 				r.note("no rules: %v", err) // a kernel without policy routing
 			}
 			const shown = 12
-			r.set("rules", netList(rules, shown))
+			r.text("rules", netList(rules, shown))
 			routes, err := p.routes()
 			if err != nil {
 				r.note("routes: %v", err)
@@ -59,10 +58,10 @@ func Routes(h Host) Builtin {
 			for i := range routes {
 				byDefault = byDefault || routes[i].Table == unix.RT_TABLE_MAIN && netIsDefault(&routes[i])
 			}
-			r.count("routes", uint64(len(routes)))
-			r.set("defaultRoute", strconv.FormatBool(byDefault))
+			r.uint("routes", uint64(len(routes)))
+			r.text("defaultRoute", strconv.FormatBool(byDefault))
 			names := p.linkNames()
-			err = r.artifact(call, "routes.txt", func(w io.Writer) {
+			err = r.artifact(call, "routes.txt", func(w *page) {
 				netPrintf(w, "to %s in %s: %s\n\nrules\n", p.to, &p.place, p.route.String())
 				for _, rule := range rules {
 					netPrintf(w, "  %s\n", rule)

@@ -55,15 +55,15 @@ func Sockets(h Host) Builtin {
 				}
 				r.note("no counters of the listeners: %v", err)
 			} else {
-				r.count("overflows", n.Overflows)
-				r.count("drops", n.Drops)
+				r.uint("overflows", n.Overflows)
+				r.uint("drops", n.Drops)
 			}
 			s, err := h.netSockets(ctx, &p, call.Parameters, true)
 			if err != nil {
 				return Output{}, err
 			}
 			s.report(r)
-			err = r.artifact(call, "sockets.txt", s.write)
+			err = r.artifact(call, "sockets.txt", func(w *page) { s.write(w) })
 			return r.output(nil), err
 		},
 	}
@@ -131,21 +131,21 @@ func (h Host) netSockets(ctx context.Context, p *netPlace, v Values, confine boo
 	return t, nil
 }
 
-func (t *netSocketTable) report(r *netReport) {
+func (t *netSocketTable) report(r *finding) {
 	if t.port != 0 {
-		r.set("listening", strconv.FormatBool(t.listening != nil))
+		r.text("listening", strconv.FormatBool(t.listening != nil))
 	}
 	if l := t.listening; l != nil {
-		r.set("listener", l.Local.String())
-		r.count("queue", uint64(l.RQueue))
-		r.count("queueMax", uint64(l.WQueue))
+		r.text("listener", l.Local.String())
+		r.uint("queue", uint64(l.RQueue))
+		r.uint("queueMax", uint64(l.WQueue))
 		if o, ok := t.owners[l.Inode]; ok {
-			r.count("ownerPID", uint64(o.pid))
-			r.set("ownerComm", o.comm)
+			r.uint("ownerPID", uint64(o.pid))
+			r.text("ownerComm", o.comm)
 		}
 	}
 	const shown = 8
-	r.set("listeners", netList(t.listeners(), shown))
+	r.text("listeners", netList(t.listeners(), shown))
 	states := map[netlook.State]uint64{}
 	var unacked, retransmits, retransmitting uint64
 	var rto time.Duration
@@ -162,13 +162,13 @@ func (t *netSocketTable) report(r *netReport) {
 		}
 		rto = max(rto, time.Duration(s.Info.Rto)*time.Microsecond)
 	}
-	r.set("states", netStates(states))
-	r.count("synReceived", states[netlook.SynRecv])
-	r.count("retransmitting", retransmitting)
-	r.count("retransmits", retransmits)
-	r.count("unacked", unacked)
+	r.text("states", netStates(states))
+	r.uint("synReceived", states[netlook.SynRecv])
+	r.uint("retransmitting", retransmitting)
+	r.uint("retransmits", retransmits)
+	r.uint("unacked", unacked)
 	if rto > 0 {
-		r.set("maxRTO", rto.String())
+		r.text("maxRTO", rto.String())
 	}
 	if !t.whole {
 		r.note("there are more sockets than are listed")
@@ -231,7 +231,7 @@ func (h Host) netListenStats(ctx context.Context, p *netPlace, window time.Durat
 	if err != nil {
 		return before, err
 	}
-	if err := netWait(ctx, window); err != nil {
+	if err := pauseFor(ctx, window); err != nil {
 		return before, err
 	}
 	after, err := h.FS.ListenStats(p.pid)
