@@ -162,7 +162,7 @@ func parseAnswer(b []byte) (map[string]string, error) {
 		if !ok {
 			return nil, fmt.Errorf("value of %s is %s, want a string", key, jsonKind(value))
 		}
-		results[key] = plainLines(text)
+		results[key] = PlainLines(text)
 	}
 	if _, err := d.Token(); err != nil {
 		return nil, brokenJSON(err)

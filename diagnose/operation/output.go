@@ -30,7 +30,7 @@ func (b *Builtin) Do(ctx context.Context, call *Call) (Output, error) {
 	out, err := b.Run(ctx, call)
 	if err != nil {
 		if refuted, ok := errors.AsType[*Refuted](err); ok {
-			refuted.Message, _ = cutText(refuted.Message, MaxMessage)
+			refuted.Message, _ = CutText(refuted.Message, MaxMessage)
 		}
 		return Output{}, err
 	}
@@ -51,7 +51,7 @@ func (o *Output) bound() {
 		left -= len(key)
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.Results)) {
-		value, cut := cutText(o.Results[key], max(0, min(MaxResult, left)))
+		value, cut := CutText(o.Results[key], max(0, min(MaxResult, left)))
 		if cut {
 			o.Results[key] = value
 			o.Truncated = true
@@ -60,14 +60,14 @@ func (o *Output) bound() {
 	}
 	if o.Verdict != nil && len(o.Verdict.Message) > MaxMessage {
 		v := *o.Verdict
-		v.Message, _ = cutText(v.Message, MaxMessage)
+		v.Message, _ = CutText(v.Message, MaxMessage)
 		o.Verdict, o.Truncated = &v, true
 	}
 }
 
-// cutText returns at most limit bytes of text, with "…" at the end where something of
+// CutText returns at most limit bytes of text, with "…" at the end where something of
 // it is missing and there is room for that.
-func cutText(text string, limit int) (short string, cut bool) {
+func CutText(text string, limit int) (short string, cut bool) {
 	const mark = "…"
 	if len(text) <= limit {
 		return text, false
@@ -82,9 +82,9 @@ func cutText(text string, limit int) (short string, cut bool) {
 	return text[:end] + mark, true
 }
 
-// plainLines makes text of others fit to be shown and kept, but for line breaks and
+// PlainLines makes text of others fit to be shown and kept, but for line breaks and
 // tabs, which results of web servers and scripts may have.
-func plainLines(text string) string {
+func PlainLines(text string) string {
 	var b strings.Builder
 	rest := text
 	for {

@@ -51,7 +51,7 @@ func TestPlainLines(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "a\n\tb\n": "a\n\tb\n", "\x1b[0m\r\nä\xff": `\x1b[0m\r` + "\n" + `ä\xff`, "\u202e": `\u202e`,
 	} {
-		if got := plainLines(in); got != want {
+		if got := PlainLines(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}

@@ -102,7 +102,7 @@ func (s *Scripts) Run(ctx context.Context, p *Script, call *Call) (Output, error
 	failure := scriptFailure(ctx, &o)
 	out := Output{}
 	if p.ResultKey != "" {
-		out.Results = map[string]string{p.key("output"): plainLines(string(o.Merged)), p.key("error"): ""}
+		out.Results = map[string]string{p.key("output"): PlainLines(string(o.Merged)), p.key("error"): ""}
 		if failure != nil {
 			out.Results[p.key("error")] = failure.Error()
 		}

@@ -7,12 +7,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
 // What is kept of one node.
 const (
-	MaxResult  = 2 << 10 // bytes of a value
-	MaxResults = 8 << 10 // bytes of all keys and values
 	maxKeys    = 64
 	maxKey     = 128
 	maxMessage = 1024
@@ -25,7 +24,7 @@ func bound(results map[string]string) (out map[string]string, truncated bool) {
 	if len(results) == 0 {
 		return nil, false
 	}
-	out, left := map[string]string{}, MaxResults
+	out, left := map[string]string{}, operation.MaxResults
 	for _, key := range sortedKeys(results) {
 		name := event.SafeText(key, maxKey)
 		if len(out) == maxKeys || len(key) > maxKey || name == "" || len(name) > left {
@@ -33,11 +32,11 @@ func bound(results map[string]string) (out map[string]string, truncated bool) {
 			continue
 		}
 		value := results[key]
-		if most := min(MaxResult, left-len(name)); len(value) > most {
+		if most := min(operation.MaxResult, left-len(name)); len(value) > most {
 			value, truncated = cut(value, most), true
 		}
-		value = lines(value)
-		if most := min(MaxResult, left-len(name)); len(value) > most { // escapes are longer
+		value = operation.PlainLines(value)
+		if most := min(operation.MaxResult, left-len(name)); len(value) > most { // escapes are longer
 			value, truncated = cut(value, most), true
 		}
 		out[name] = value
@@ -48,7 +47,11 @@ func bound(results map[string]string) (out map[string]string, truncated bool) {
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// cut returns at most limit bytes, whole characters.
+// oneLine is a message as it is kept, its escapes counted.
+func oneLine(s string) string { return short(event.SafeText(s, maxMessage), maxMessage) }
+
+// cut returns at most limit bytes, whole characters, without a mark: the node says that
+// its results are truncated.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -59,32 +62,10 @@ func cut(s string, limit int) string {
 	return s[:limit]
 }
 
-// lines makes text of others safe to keep and show, but for line breaks and tabs.
-func lines(s string) string {
-	var b strings.Builder
-	for {
-		i := strings.IndexAny(s, "\n\t")
-		if i < 0 {
-			break
-		}
-		b.WriteString(event.SafeText(s[:i], i))
-		b.WriteByte(s[i])
-		s = s[i+1:]
-	}
-	b.WriteString(event.SafeText(s, len(s)))
-	return b.String()
-}
-
-// oneLine is a message as it is kept, its escapes counted.
-func oneLine(s string) string { return short(event.SafeText(s, maxMessage), maxMessage) }
-
-// short cuts what is safe already, and marks the cut.
+// short is a text in which a cut is marked.
 func short(s string, limit int) string {
-	const mark = "…"
-	if len(s) <= limit {
-		return s
-	}
-	return cut(s, limit-len(mark)) + mark
+	s, _ = operation.CutText(s, limit)
+	return s
 }
 
 // word is a reason that the API takes: letters and digits, a letter first.

@@ -166,11 +166,11 @@ func TestResultsAreBounded(t *testing.T) {
 	total := 0
 	for k, v := range rec.Results {
 		total += len(k) + len(v)
-		if len(v) > runner.MaxResult {
+		if len(v) > operation.MaxResult {
 			t.Errorf("%s has %d bytes", k, len(v))
 		}
 	}
-	if !rec.Truncated || total > runner.MaxResults || sortedKeys(rec.Results) != "a b c d e" {
+	if !rec.Truncated || total > operation.MaxResults || sortedKeys(rec.Results) != "a b c d e" {
 		t.Errorf("%d bytes of %s, truncated %v", total, sortedKeys(rec.Results), rec.Truncated)
 	}
 	if len(rec.Results["a"]) != 2048 || rec.Results["b"] != "two\nlines\tand \\x1b[31m\\xff" {

@@ -27,7 +27,7 @@ type Record struct {
 	Reason    string               `json:"reason,omitempty"`
 	Message   string               `json:"message,omitempty"` // one line
 	Verdict   *operation.Verdict   `json:"verdict,omitempty"`
-	// Results are at most MaxResult bytes each and MaxResults together; Truncated says
+	// Results are bounded by operation.MaxResult and operation.MaxResults; Truncated says
 	// that they were more.
 	Results   map[string]string `json:"results,omitempty"`
 	Truncated bool              `json:"truncated,omitempty"`
