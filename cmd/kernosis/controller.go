@@ -7,10 +7,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
 
@@ -47,18 +49,38 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	klog.SetSlogLogger(log)
 	log.Info("controller starts", "version", version, "namespace", cfg.Namespace, "leader_elect", cfg.LeaderElect)
-	err = liveness.Run(ctx, to, liveness.Config{
+	speak := liveness.Config{
 		Namespace: cfg.Namespace, Pods: cfg.AgentPods, Types: cfg.ConditionTypes,
 		Silent: cfg.SilentAfter, Draining: cfg.DrainingGrace, StartUp: cfg.StartUpGrace,
-		Workers: cfg.Workers, SlowRate: cfg.SlowWrites,
-		Election: liveness.Election{
-			Enabled: cfg.LeaderElect, Lease: cfg.LeaseDuration, Renew: cfg.RenewDeadline, Retry: cfg.RetryPeriod,
-		},
-		MetricsListen: cfg.MetricsListen, HealthListen: cfg.HealthListen,
-		Metrics: ctrlmetrics.Registry, Log: log,
-	})
+		Workers: cfg.Workers, SlowRate: cfg.SlowWrites, Metrics: ctrlmetrics.Registry, Log: log,
+	}
+	err = lead(ctx, to, cfg, speak, log)
 	if err == nil {
 		log.Info("controller ends")
 	}
 	return failed(err)
+}
+
+// lead runs the parts of the controller, as one of several processes.
+func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak liveness.Config, log *slog.Logger) error {
+	kinds, err := speak.ByObject()
+	if err != nil {
+		return err
+	}
+	m, err := leader.New(to, leader.Config{
+		Namespace: cfg.Namespace, ByObject: kinds, Log: log,
+		Election: leader.Election{
+			Enabled: cfg.LeaderElect, Lease: cfg.LeaseDuration, Renew: cfg.RenewDeadline, Retry: cfg.RetryPeriod,
+		},
+		MetricsListen: cfg.MetricsListen, HealthListen: cfg.HealthListen,
+	})
+	if err != nil {
+		return err
+	}
+	remove, err := liveness.Add(m, speak)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	return m.Start(ctx)
 }

@@ -30,8 +30,11 @@ type Builtin struct {
 	// TenantSafe: a user of one namespace may have it run on a pod of that namespace. It
 	// tells of nothing but that pod.
 	TenantSafe bool
-	Parameters []Parameter
-	Results    []Result
+	// ByController: it changes objects of the API, which the controller alone does. Run is
+	// nil, and a run on a node takes over what came of it there.
+	ByController bool
+	Parameters   []Parameter
+	Results      []Result
 	// Run returns what it found, or why it could not look; ctx bounds it.
 	Run func(ctx context.Context, call *Call) (Output, error)
 }

@@ -109,9 +109,22 @@ type DiagnosisStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Artifacts []Artifact `json:"artifacts,omitempty"`
 
-	// plan is what would be repaired, where an approval is needed for it.
+	// problem says whether what the Diagnosis was made for lasts, as the node's agent sees
+	// it. Absent: nothing tells.
+	// +optional
+	Problem *Problem `json:"problem,omitempty"`
+
+	// plan is the repair that is due.
 	// +optional
 	Plan *Plan `json:"plan,omitempty"`
+
+	// remediations say what the controller has decided of each repair that was due, and
+	// what it has done itself.
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=32
+	Remediations []Remediation `json:"remediations,omitempty"`
 
 	// checkpoint is what a run goes on from after an interruption.
 	// +optional

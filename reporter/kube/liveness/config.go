@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
@@ -34,7 +33,7 @@ const (
 
 // Config is what the controller is told. Namespace is required.
 type Config struct {
-	Namespace string // of the agents, their Leases, and the Lease of the election
+	Namespace string // of the agents, and their Leases
 	Pods      string // label selector of the agents' pods; empty: [DefaultPods]
 	// Types are the conditions of agents that have never reported; empty: those that
 	// most reporting agents list.
@@ -46,31 +45,14 @@ type Config struct {
 	Workers  int           // 0: [DefaultWorkers]
 	SlowRate float64       // writes a second in a zone that is slowed; 0: [DefaultSlowRate]
 
-	Election Election
-	// MetricsListen and HealthListen are addresses; empty: none. Health is at
-	// /healthz and /readyz.
-	MetricsListen, HealthListen string
-
 	// Metrics is where the controller's own are registered; nil: nowhere.
 	Metrics prometheus.Registerer
 	Log     *slog.Logger // nil: none
 }
 
-// Election is of one controller among several.
-type Election struct {
-	Enabled bool
-	// Identity is of this process; empty: the host's name and a random text.
-	Identity string
-	// Zero: 15 s, 10 s, 2 s.
-	Lease, Renew, Retry time.Duration
-}
-
-// ElectionName is that of the Lease of the election. It can't be one of an agent.
-const ElectionName = "controller.kernosis.io"
-
-func (c *Config) setDefaults() (labels.Selector, error) {
+func (c *Config) setDefaults() error {
 	if c.Namespace == "" {
-		return nil, errors.New("liveness: no namespace")
+		return errors.New("liveness: no namespace")
 	}
 	for _, d := range []struct {
 		name  string
@@ -78,18 +60,16 @@ func (c *Config) setDefaults() (labels.Selector, error) {
 		other time.Duration
 	}{
 		{"silent", &c.Silent, DefaultSilent}, {"draining", &c.Draining, DefaultDraining}, {"start-up", &c.StartUp, DefaultStartUp},
-		{"lease of the election", &c.Election.Lease, 15 * time.Second}, {"renewal of the election", &c.Election.Renew, 10 * time.Second},
-		{"retry of the election", &c.Election.Retry, 2 * time.Second},
 	} {
 		if *d.value < 0 {
-			return nil, fmt.Errorf("liveness: %s: %s is negative", d.name, *d.value)
+			return fmt.Errorf("liveness: %s: %s is negative", d.name, *d.value)
 		}
 		if *d.value == 0 {
 			*d.value = d.other
 		}
 	}
 	if c.Workers < 0 || !(c.SlowRate >= 0) {
-		return nil, fmt.Errorf("liveness: %d workers, slow rate %v: want no negative number", c.Workers, c.SlowRate)
+		return fmt.Errorf("liveness: %d workers, slow rate %v: want no negative number", c.Workers, c.SlowRate)
 	}
 	if c.Workers == 0 {
 		c.Workers = DefaultWorkers
@@ -100,19 +80,15 @@ func (c *Config) setDefaults() (labels.Selector, error) {
 	if c.Pods == "" {
 		c.Pods = DefaultPods
 	}
-	selector, err := labels.Parse(c.Pods)
-	if err != nil {
-		return nil, fmt.Errorf("liveness: pods: %w", err)
-	}
 	for _, t := range c.Types {
 		if err := conditions.CheckType(t); err != nil {
-			return nil, fmt.Errorf("liveness: %w", err)
+			return fmt.Errorf("liveness: %w", err)
 		}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return selector, nil
+	return nil
 }
 
 func (c *Config) periods() periods {

@@ -27,5 +27,5 @@
 // A Lease whose Node is gone is left to the garbage collector: the Node owns it.
 //
 // It needs the rights to list and watch Nodes, Leases and pods (the latter two in the
-// agents' namespace), to patch nodes/status, and what leader election takes.
+// agents' namespace), and to patch nodes/status.
 package liveness

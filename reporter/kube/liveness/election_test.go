@@ -9,20 +9,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
 func (b *bench) leader() string {
-	l, err := b.client.CoordinationV1().Leases(b.namespace).Get(context.Background(), ElectionName, metav1.GetOptions{})
+	l, err := b.client.CoordinationV1().Leases(b.namespace).Get(context.Background(), leader.ElectionName, metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil {
 		return ""
 	}
 	return *l.Spec.HolderIdentity
 }
 
-func elected(identity string) func(*Config) {
-	return func(c *Config) {
-		c.Election = Election{Enabled: true, Identity: identity, Lease: 4 * time.Second, Renew: 3 * time.Second, Retry: 250 * time.Millisecond}
-	}
+func elected(identity string) leader.Election {
+	return leader.Election{Enabled: true, Identity: identity, Lease: 4 * time.Second, Renew: 3 * time.Second, Retry: 250 * time.Millisecond}
 }
 
 func TestSecondControllerTakesOver(t *testing.T) {
@@ -31,9 +30,9 @@ func TestSecondControllerTakesOver(t *testing.T) {
 			b := newBench(t)
 			node := b.server.Node(t)
 			a := b.agent(node, cond("A", problem.True, "Broken"))
-			first := b.control(elected("first"))
+			first := b.controlIn(elected("first"), nil)
 			b.waitFor("the first leads", func() bool { return b.leader() == "first" })
-			second := b.control(elected("second"))
+			second := b.controlIn(elected("second"), nil)
 			b.waitFor("the first has seen all", func() bool { return first.count(t, "kernosis_controller_nodes", "state", "reporting") == 1 })
 			a.set(true)
 			b.waitHas(node, "A", silentAs)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
@@ -130,6 +131,12 @@ type running struct {
 
 func (b *bench) control(change func(*Config)) *running {
 	b.t.Helper()
+	return b.controlIn(leader.Election{}, change)
+}
+
+// controlIn runs a controller that takes part in an election.
+func (b *bench) controlIn(election leader.Election, change func(*Config)) *running {
+	b.t.Helper()
 	r := &running{link: &link{}, registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1)}
 	c := Config{
 		Namespace: b.namespace, Pods: "app=agent", Silent: quiet, Draining: 3 * quiet, StartUp: quiet, Metrics: r.registry,
@@ -141,9 +148,27 @@ func (b *bench) control(change func(*Config)) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	to := r.config(b.server.Admin())
-	go func() { r.ended <- Run(ctx, to, c); close(r.ended) }()
+	go func() { r.ended <- run(ctx, to, c, election); close(r.ended) }()
 	b.t.Cleanup(func() { r.stop() })
 	return r
+}
+
+// run runs a controller in a manager of its own.
+func run(ctx context.Context, to *rest.Config, c Config, election leader.Election) error {
+	kinds, err := c.ByObject()
+	if err != nil {
+		return err
+	}
+	m, err := leader.New(to, leader.Config{Namespace: c.Namespace, Election: election, ByObject: kinds, Log: c.Log})
+	if err != nil {
+		return err
+	}
+	remove, err := Add(m, c)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	return m.Start(ctx)
 }
 
 func (r *running) stop() error {

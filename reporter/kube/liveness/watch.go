@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -19,11 +20,10 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// cacheOptions keep of the cluster what is looked at: a Node has its names, zone and
-// conditions, some 2 KiB in place of 20.
-func cacheOptions(namespace string, pods labels.Selector) cache.Options {
+// byObject keeps of the cluster what is looked at.
+func byObject(namespace string, pods labels.Selector) map[client.Object]cache.ByObject {
 	agents := labels.SelectorFromSet(labels.Set{lease.LabelComponent: lease.ComponentAgent})
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+	return map[client.Object]cache.ByObject{
 		&corev1.Node{}: {Transform: trimNode},
 		&coordinationv1.Lease{}: {
 			Namespaces: map[string]cache.Config{namespace: {LabelSelector: agents}}, Transform: trimLease,
@@ -31,22 +31,27 @@ func cacheOptions(namespace string, pods labels.Selector) cache.Options {
 		&corev1.Pod{}: {
 			Namespaces: map[string]cache.Config{namespace: {LabelSelector: pods}}, Transform: trimPod,
 		},
-	}}
+	}
 }
 
+// trimNode keeps of a Node its names, labels, conditions, whether it takes pods, and our
+// own annotations: some 4 KiB in place of 20. The manager's other controllers use it too.
 func trimNode(object any) (any, error) {
 	n, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil
 	}
-	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: map[string]string{}}}
-	for _, l := range []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone} {
-		if v, ok := n.Labels[l]; ok {
-			out.Labels[l] = v
+	out := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels},
+		Spec:       corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints},
+	}
+	for key, value := range n.Annotations {
+		if strings.HasPrefix(key, ownAnnotations) {
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
 		}
 	}
 	for _, c := range n.Status.Conditions {
-		kept := corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
+		kept := corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime}
 		if c.Reason == lease.ReasonUnknown || c.Reason == lease.ReasonNeverUpdated {
 			kept.Message = c.Message // other messages are not looked at
 		}
@@ -54,6 +59,9 @@ func trimNode(object any) (any, error) {
 	}
 	return out, nil
 }
+
+// ownAnnotations begins the names of annotations that are Kernosis'.
+const ownAnnotations = "kernosis.io/"
 
 func trimLease(object any) (any, error) {
 	if l, ok := object.(*coordinationv1.Lease); ok {

@@ -1,0 +1,146 @@
+// Package leader makes the manager that the parts of the controller run in: one of several
+// processes works, and what they watch is held once for all parts.
+package leader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+// ElectionName is that of the Lease of the election. It can't be one of an agent.
+const ElectionName = "controller.kernosis.io"
+
+// stopWithin is how long writes that are under way may take at the end.
+const stopWithin = 10 * time.Second
+
+// Config is what a manager is told.
+type Config struct {
+	Namespace string // of the Lease of the election
+	Election  Election
+	// MetricsListen and HealthListen are addresses; empty: none. Health is at /healthz and
+	// /readyz.
+	MetricsListen, HealthListen string
+	// Scheme knows the kinds that are watched; nil: Kubernetes' own.
+	Scheme *runtime.Scheme
+	// ByObject says what is kept of the kinds that are watched.
+	ByObject map[client.Object]cache.ByObject
+	Log      *slog.Logger // nil: none
+}
+
+// Election is of one controller among several.
+type Election struct {
+	Enabled bool
+	// Identity is of this process; empty: the host's name and a random text.
+	Identity string
+	// Zero: 15 s, 10 s, 2 s.
+	Lease, Renew, Retry time.Duration
+}
+
+// New returns a manager. Its Start runs what was added until its context ends, and
+// returns nil then. Where it takes part in an election, it waits until it is elected;
+// Start returns an error when it is no more.
+func New(to *rest.Config, c Config) (manager.Manager, error) {
+	m, err := c.manager(to)
+	if err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	return m, nil
+}
+
+func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
+	if c.Namespace == "" {
+		return nil, errors.New("no namespace")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	o := manager.Options{
+		Scheme:                 c.Scheme,
+		Cache:                  cache.Options{ByObject: c.ByObject},
+		Logger:                 logr.FromSlogHandler(c.Log.Handler()),
+		Metrics:                metricsserver.Options{BindAddress: orNone(c.MetricsListen)},
+		HealthProbeBindAddress: orNone(c.HealthListen),
+	}
+	stop := stopWithin
+	o.GracefulShutdownTimeout = &stop
+	if c.Election.Enabled {
+		if err := c.Election.setDefaults(); err != nil {
+			return nil, err
+		}
+		lock, err := c.Election.lock(to, c.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		o.LeaderElection, o.LeaderElectionResourceLockInterface = true, lock
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &c.Election.Lease, &c.Election.Renew, &c.Election.Retry
+		// Nothing is written after Start has returned: the process ends.
+		o.LeaderElectionReleaseOnCancel = true
+	}
+	m, err := manager.New(to, o)
+	if err != nil {
+		return nil, err
+	}
+	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("caches", synced(m.GetCache())))
+}
+
+func (e *Election) setDefaults() error {
+	if e.Lease < 0 || e.Renew < 0 || e.Retry < 0 {
+		return fmt.Errorf("election: lease %s, renewal %s, retry %s: want none negative", e.Lease, e.Renew, e.Retry)
+	}
+	e.Lease, e.Renew, e.Retry = cmp.Or(e.Lease, 15*time.Second), cmp.Or(e.Renew, 10*time.Second), cmp.Or(e.Retry, 2*time.Second)
+	return nil
+}
+
+// lock returns the Lease of the election. It has a client of its own, so that what
+// waits for a client's limit of requests does not cost the leadership.
+func (e *Election) lock(to *rest.Config, namespace string) (resourcelock.Interface, error) {
+	identity := e.Identity
+	if identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, err
+		}
+		identity = host + "_" + string(uuid.NewUUID())
+	}
+	return resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, ElectionName,
+		resourcelock.ResourceLockConfig{Identity: identity}, to, e.Renew)
+}
+
+// synced is ready when what is watched has been listed. One that waits to be elected
+// watches nothing, and is ready to.
+func synced(c cache.Cache) healthz.Checker {
+	return func(request *http.Request) error {
+		ctx, cancel := context.WithTimeout(request.Context(), 100*time.Millisecond)
+		defer cancel()
+		if !c.WaitForCacheSync(ctx) {
+			return errors.New("not all that is watched has been listed")
+		}
+		return nil
+	}
+}
+
+// orNone is an address as controller-runtime has it, to which an empty one is its own
+// default.
+func orNone(address string) string {
+	if address == "" {
+		return "0"
+	}
+	return address
+}
