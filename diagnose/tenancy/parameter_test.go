@@ -58,9 +58,11 @@ func TestParameters(t *testing.T) {
 // never given.
 func TestWhatTenantsMayGiveToBuiltins(t *testing.T) {
 	want := map[string][]string{
-		"cgroup-memory": {"window"},
-		"re-probe":      {"headers", "host", "path", "port", "protocol", "service", "timeout"},
-		"sockets":       {"port", "window"},
+		"cgroup-memory":    {"window"},
+		"container-detail": {},
+		"pod-detail":       {},
+		"re-probe":         {"headers", "host", "path", "port", "protocol", "service", "timeout"},
+		"sockets":          {"port", "window"},
 	}
 	have := map[string][]string{}
 	for _, b := range operation.All(operation.Host{}) {
