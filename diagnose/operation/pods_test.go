@@ -14,13 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// podsOf are the pods of a node without an API server; package reporter/kube/pods is
+// knownPods are the pods of a node without an API server; package reporter/kube/pods is
 // tested with one.
-type podsOf []corev1.Pod
+type knownPods []corev1.Pod
 
-func (p podsOf) All(context.Context) ([]corev1.Pod, error) { return append([]corev1.Pod(nil), p...), nil }
+func (p knownPods) All(context.Context) ([]corev1.Pod, error) {
+	return append([]corev1.Pod(nil), p...), nil
+}
 
-func (p podsOf) Pod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+func (p knownPods) Pod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 	for i := range p {
 		if p[i].Namespace == namespace && p[i].Name == name {
 			return &p[i], nil
@@ -118,7 +120,7 @@ func sortedValues(out Output) (values []string) {
 }
 
 func TestPodDetail(t *testing.T) {
-	h := Host{Pods: podsOf{secretPod(), webPod()}}
+	h := Host{Pods: knownPods{secretPod(), webPod()}}
 	for _, p := range []map[string]string{{"podUID": webUID}, {"podNamespace": "shop", "podName": "web-0"}, {"podNamespace": "shop", "podName": "web-0", "podUID": webUID}} {
 		out, _ := succeed(t, PodDetail(h), p)
 		wantResults(t, out, map[string]string{
@@ -132,7 +134,7 @@ func TestPodDetail(t *testing.T) {
 }
 
 func TestContainerDetail(t *testing.T) {
-	h := Host{Pods: podsOf{webPod()}}
+	h := Host{Pods: knownPods{webPod()}}
 	for _, p := range []map[string]string{{}, {"container": "main"}, {"containerID": strings.Repeat("a", 64)}, {"containerID": strings.Repeat("b", 64)}} {
 		p["podUID"] = webUID
 		out, _ := succeed(t, ContainerDetail(h), p)
@@ -161,7 +163,7 @@ func TestPodList(t *testing.T) {
 	static.Namespace, static.Name, static.UID = "kube-system", "etcd-n7", "m"
 	static.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "0123456789abcdef0123456789abcdef"}
 	static.Status.Phase = corev1.PodSucceeded
-	b := PodList(Host{Pods: podsOf{static, webPod(), secretPod()}})
+	b := PodList(Host{Pods: knownPods{static, webPod(), secretPod()}})
 	out, files := succeed(t, b, nil)
 	wantResults(t, out, map[string]string{
 		"pods": "3", "podNames": "bank/vault-0 shop/web-0 kube-system/etcd-n7", "claims": "shop/data shop/web-0-tmp",
@@ -185,7 +187,7 @@ func TestPodsThatAreNotKnown(t *testing.T) {
 			t.Errorf("%s: %v", b.Name, err)
 		}
 	}
-	b := PodDetail(Host{Pods: podsOf{webPod(), secretPod()}})
+	b := PodDetail(Host{Pods: knownPods{webPod(), secretPod()}})
 	for want, p := range map[string]map[string]string{
 		"is required":              {"podName": "web-0"},
 		"is gone: the one of that": {"podNamespace": "shop", "podName": "web-0", "podUID": secretUID},
@@ -200,7 +202,7 @@ func TestPodsThatAreNotKnown(t *testing.T) {
 
 // A tenant's run is given all three names of its pod: none of them leads to another.
 func TestATenantsPodIsItsOwn(t *testing.T) {
-	h := Host{Pods: podsOf{webPod(), secretPod()}}
+	h := Host{Pods: knownPods{webPod(), secretPod()}}
 	for _, b := range []Builtin{PodDetail(h), ContainerDetail(h)} {
 		for name, p := range map[string]map[string]string{
 			"UID":  {"podNamespace": "shop", "podName": "web-0", "podUID": secretUID},
