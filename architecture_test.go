@@ -81,6 +81,10 @@ var mayImport = map[string][]string{
 	// Definitions of the API's kinds, made from diagnose/api.
 	"deploy/crds": {},
 
+	// Manifests of a cluster: who may do what.
+	"deploy/admission": {},
+	"deploy/rbac":      {},
+
 	// Only tests import these.
 	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/journal"},
 	"reporter/kubetest":      {},
