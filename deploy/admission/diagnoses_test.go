@@ -78,7 +78,7 @@ func TestAgentsDiagnoses(t *testing.T) {
 	outcome(t, "of no node", own.Create(t.Context(), func() *v1alpha1.Diagnosis { d := podDiagnosis(system); return d }()), ofNode)
 	outside := nodeDiagnosis(node)
 	outside.Namespace, outside.Spec.PodReference = ns, &v1alpha1.PodReference{Name: "web-0"}
-	outcome(t, "in another namespace", own.Create(t.Context(), outside), "in the system's namespace alone")
+	outcome(t, "in another namespace, which two policies refuse", own.Create(t.Context(), outside), "denied request")
 	approved := nodeDiagnosis(node)
 	outcome(t, "with a spec", own.Patch(t.Context(), mine.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"cancel":true}}`))), writes)
 	outcome(t, "with labels", own.Patch(t.Context(), mine.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"a":"b"}}}`))), writes)

@@ -77,7 +77,7 @@ func clientOf(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-// apply makes all objects of manifests.
+// apply makes all objects of manifests that are not there yet.
 func apply(t *testing.T, c client.Client, files fs.FS) {
 	t.Helper()
 	names, err := fs.Glob(files, "*.yaml")
@@ -96,7 +96,7 @@ func apply(t *testing.T, c client.Client, files fs.FS) {
 			} else if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if err := c.Create(t.Context(), &o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			if err := c.Create(t.Context(), &o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}

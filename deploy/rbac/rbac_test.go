@@ -56,7 +56,7 @@ func apply(t *testing.T, c client.Client) (roles []unstructured.Unstructured) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Create(t.Context(), &o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+		if err := c.Create(t.Context(), &o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
 		if o.GetKind() == "ClusterRole" {
@@ -126,7 +126,7 @@ func TestPeople(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := &v1alpha1.OperationSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "why"},
+		ObjectMeta: metav1.ObjectMeta{Name: "why-" + rand.String(6)},
 		Spec:       v1alpha1.OperationSetSpec{AdjacencyList: []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "sockets"}}},
 	}
 	if err := admin.Create(t.Context(), set); err != nil {
@@ -181,10 +181,8 @@ func TestAdministratorsAndApprovers(t *testing.T) {
 	server := cluster.Server(t)
 	server.CRDs(t)
 	admin, namespace := clientOf(t, server.Admin()), server.Namespace(t)
+	apply(t, admin)
 	for who, role := range map[string]string{"operator": "kernosis-admin", "approver": "kernosis-approver"} {
-		if err := admin.Get(t.Context(), client.ObjectKey{Name: role}, &rbacv1.ClusterRole{}); apierrors.IsNotFound(err) {
-			apply(t, admin)
-		}
 		b := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "b-" + rand.String(8)},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},

@@ -1,6 +1,7 @@
 package tenancy_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -70,5 +71,29 @@ func TestWhatATenantsDiagnosisMayBeAbout(t *testing.T) {
 	d.Spec.PodReference = nil
 	if tenancy.Target(d) == nil || tenancy.Check(c, s, d) == nil {
 		t.Error("a Diagnosis without a pod")
+	}
+}
+
+// A run that goes on has the parameters that it began with, or none.
+func TestPlanWantsThePodsParameters(t *testing.T) {
+	c, s := read(t, set("memory")+op("memory", "{tenantSafe: true, processor: {builtin: {name: cgroup-memory}}}"), operation.All(operation.Host{}))
+	own, err := tenancy.Parameters(nil, web())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := tenancy.Plan(c, s, diagnosis(nil), own); err != nil || p.Graph.Len() != 2 {
+		t.Errorf("%v", err)
+	}
+	for _, name := range []string{"podUID", "podNamespace", "address"} {
+		less := maps.Clone(own)
+		delete(less, name)
+		if _, err := tenancy.Plan(c, s, diagnosis(nil), less); err == nil {
+			t.Errorf("without %s", name)
+		}
+	}
+	other := diagnosis(nil)
+	other.Namespace = "bank"
+	if _, err := tenancy.Plan(c, s, other, own); err == nil {
+		t.Error("the parameters of another namespace's pod")
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Resolve is [resolve.Set] for a tenant's Diagnosis about a pod: what it returns can look
 // at nothing else. It returns the parameters that the Diagnosis is to be run with, too. The
-// error is [Refusals], or that of [resolve.Set].
+// error is [Refusals], with all reasons, or that of [resolve.Set].
 func Resolve(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, pod Pod) (*resolve.Plan, map[string]string, error) {
 	var r Refusals
 	r.target(d)
@@ -25,13 +25,26 @@ func Resolve(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis
 	if err := r.err(); err != nil {
 		return nil, nil, err
 	}
+	plan, err := Plan(c, set, d, parameters)
+	return plan, parameters, err
+}
+
+// Plan is the part of [Resolve] that needs no pod: the parameters are those that
+// [Parameters] returned for it, at an earlier time maybe. A run that goes on after a restart
+// keeps those it has begun with.
+func Plan(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, parameters map[string]string) (*resolve.Plan, error) {
+	var r Refusals
+	r.target(d)
+	r.operations(&c, set)
+	if parameters["podUID"] == "" || parameters["podNamespace"] != d.Namespace || parameters["address"] == "" {
+		r.add("the parameters are not those of a pod of namespace %s", shown(d.Namespace))
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
 	c.Builtins = Builtins(c.Builtins, parameters)
 	c.Scripts, c.Secret, c.AllowLinkLocal = nil, nil, false
-	plan, err := resolve.Set(c, set)
-	if err != nil {
-		return nil, nil, err
-	}
-	return plan, parameters, nil
+	return resolve.Set(c, set)
 }
 
 // pod holds the pod that was found against the one that was asked for.
