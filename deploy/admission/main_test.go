@@ -144,6 +144,7 @@ func inForce(t *testing.T, server *kubetest.Server) {
 			d.Namespace = "default"
 			return admin.Create(t.Context(), d, client.DryRunAll)
 		},
+		"kernosis-agent-leases": func() error { return unbound.Create(t.Context(), leaseOf("n1"), client.DryRunAll) },
 		"kernosis-agent-nodes": func() error {
 			return unbound.Status().Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(client.Merge.Type(), []byte(`{}`)), client.DryRunAll)
 		},

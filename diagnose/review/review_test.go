@@ -95,7 +95,7 @@ func TestManifests(t *testing.T) {
 		},
 		"Triggers": {
 			head + "Trigger\nmetadata: {name: t}\nspec:\n  operationSet: s\n  parameters: {windw: 2s, type: XYZ}\n  sourceTemplate:\n    problemTemplate:\n      rules: [oom-kill, oomkill]\n      conditions: [Deadlock]\n      reasons: [OOMKilling, Oops]\n---\n" +
-				head + "Trigger\nmetadata: {name: u}\nspec:\n  operationSet: shiped\n  nodeName: n1\n  sourceTemplate: {cronTemplate: {schedule: \"0 0 31 2 *\"}}\n---\n" +
+				head + "Trigger\nmetadata: {name: u}\nspec:\n  operationSet: shippd\n  nodeName: n1\n  sourceTemplate: {cronTemplate: {schedule: \"0 0 31 2 *\"}}\n---\n" +
 				head + "Trigger\nmetadata: {name: v}\nspec:\n  operationSet: shipped\n  parameters: {lines: many}\n  sourceTemplate:\n    prometheusAlertTemplate:\n      regexp: {alertName: A}\n      nodeNameReferenceLabel: node\n      parameterInjectionLabels: [lines, severity]\n---\n" +
 				head + "OperationSet\nmetadata: {name: s}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: dns-lookup}]}\n",
 			[]string{
@@ -105,7 +105,7 @@ func TestManifests(t *testing.T) {
 				`warning unknown-rule f.yaml:9:25: spec.sourceTemplate.problemTemplate.rules[1]: no shipped or given rule is named "oomkill", did you mean "oom-kill"?`,
 				`warning unknown-rule f.yaml:10:20: spec.sourceTemplate.problemTemplate.conditions[0]: no shipped or given rule has a condition "Deadlock", did you mean "KernelDeadlock"?`,
 				`warning unknown-rule f.yaml:11:29: spec.sourceTemplate.problemTemplate.reasons[1]: no shipped or given rule has a reason "Oops"`,
-				`warning unknown-operationset f.yaml:17:3: spec.operationSet: no file has an OperationSet "shiped", did you mean "shipped"?`,
+				`warning unknown-operationset f.yaml:17:3: spec.operationSet: no file has an OperationSet "shippd", did you mean "shipped"?`,
 				`error InvalidSchedule f.yaml:19:35: spec.sourceTemplate.cronTemplate.schedule: "0 0 31 2 *": never comes`,
 				`error bad-parameter f.yaml:26:16: spec.parameters.lines: node 1 (shipped-log) of shipped can't take it: "many" is no whole number`,
 				`warning unused-parameter f.yaml:31:41: spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels[1]: no operation of shipped takes a parameter "severity"`,
@@ -138,10 +138,10 @@ func TestManifests(t *testing.T) {
 
 // What is found is told once, though several sets use it.
 func TestFindingsAreToldOnce(t *testing.T) {
-	text := head + "Operation\nmetadata: {name: o}\nspec: {processor: {builtin: {name: none}}}\n"
-	for _, name := range []string{"a", "b"} {
-		text += "---\n" + head + "OperationSet\nmetadata: {name: " + name + "}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: o}]}\n"
+	set := func(name string) string {
+		return "---\n" + head + "OperationSet\nmetadata: {name: " + name + "}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: o}]}\n"
 	}
+	text := head + "Operation\nmetadata: {name: o}\nspec: {processor: {builtin: {name: none}}}\n" + set("a") + set("b")
 	if found := lines(review.Manifests(read(t, text), known(t))); len(found) != 1 || !strings.Contains(found[0], "UnknownBuiltin") {
 		t.Errorf("%q", found)
 	}

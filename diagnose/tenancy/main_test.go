@@ -3,6 +3,7 @@ package tenancy_test
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func set(operations ...string) string {
 			to = fmt.Sprintf(", to: [%d]", i+2)
 		}
 		for j := range before {
-			before[j] = fmt.Sprint(j + 1)
+			before[j] = strconv.Itoa(j + 1)
 		}
 		fmt.Fprintf(&b, "  - {id: %d, operation: %s%s, dependences: [%s]}\n", i+1, o, to, strings.Join(before, ", "))
 	}

@@ -110,7 +110,7 @@ func TestNothingLeadsToAnotherPod(t *testing.T) {
 		}
 		return m
 	}
-	for range 2000 {
+	for range 300 {
 		pod := web()
 		if r.IntN(2) == 0 {
 			pod.Addresses, pod.Container, pod.ContainerID = nil, "main", strings.Repeat("a", 64)
