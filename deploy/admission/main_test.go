@@ -164,6 +164,12 @@ func inForce(t *testing.T, server *kubetest.Server) {
 // bound returns a client of the agent of a node.
 func bound(t *testing.T, server *kubetest.Server, node string) client.Client {
 	t.Helper()
+	return clientOf(t, boundConfig(t, server, node))
+}
+
+// boundConfig is that of a client with the token of an agent's pod.
+func boundConfig(t *testing.T, server *kubetest.Server, node string) *rest.Config {
+	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "agent-" + rand.String(8)},
 		Spec: corev1.PodSpec{
@@ -174,7 +180,7 @@ func bound(t *testing.T, server *kubetest.Server, node string) client.Client {
 	if err := clientOf(t, server.Admin()).Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	return clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent, Pod: pod.Name})))
+	return server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent, Pod: pod.Name}))
 }
 
 const digest v1alpha1.Digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
