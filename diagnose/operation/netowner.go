@@ -133,7 +133,12 @@ func (h Host) netShared(p *netPlace) bool {
 		return true
 	}
 	own := h.netInPod(p.pod)
+	// A thread of the agent may be there to look around; the agent does not live there.
+	self, _ := os.Readlink(h.FS.Path("/proc/self"))
 	for _, pid := range pids {
+		if strconv.Itoa(pid) == self {
+			continue
+		}
 		if inode, err := h.FS.NetNS(pid); err != nil || inode != p.inode || own(pid) {
 			continue
 		}
