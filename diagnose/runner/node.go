@@ -134,7 +134,7 @@ func (e *execution) note(rec *Record) {
 		panic(fmt.Sprintf("runner: %v", err)) // the node is the one that Next named
 	}
 	e.r.count(func(s *Stats) { s.Operations[string(rec.State)]++ })
-	e.log.Info("operation ended", "id", rec.ID, "operation", rec.Operation, "state", string(rec.State), "reason", rec.Reason, "duration", rec.Duration)
+	e.log.Debug("operation ended", "id", rec.ID, "operation", rec.Operation, "state", string(rec.State), "reason", rec.Reason, "duration", rec.Duration)
 	e.dirty = true
 	if rec.Repairs {
 		e.save()

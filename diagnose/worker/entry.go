@@ -30,6 +30,8 @@ type saved struct {
 	End        *end              `json:"end,omitempty"`     // nil: it goes on
 	Told       bool              `json:"told,omitempty"`    // the store has the end
 	Gone       bool              `json:"gone,omitempty"`    // it was deleted
+	// Repaired: a repair of it may have been made. Its verification goes on behind the end.
+	Repaired bool `json:"repaired,omitempty"`
 }
 
 // end is how it ended.

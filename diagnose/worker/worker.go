@@ -141,11 +141,12 @@ func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
 	tick := time.NewTicker(lockAgain)
 	defer tick.Stop()
 	for told := false; ; {
-		unlock, err = Lock(w.c.Dir)
+		unlock, err = Lock(w.c.Dir, Agent)
+		_, locked := errors.AsType[*LockedError](err)
 		switch {
 		case err == nil:
 			return unlock, nil
-		case !errors.Is(err, ErrLocked):
+		case !locked:
 			w.log.Warn("diagnoses run without a lock of their folder", "error", err)
 			return func() {}, nil
 		case !told:
