@@ -65,7 +65,7 @@ func drills(dir string) []drill {
 			cause: func(ev *event.Event) string { return ev.Mount.FSType + " " + ev.Mount.Reason },
 		},
 		{
-			fault: "hung-task", args: []string{"--duration", "6s"}, rule: "task-hung",
+			fault: "hung-task", args: []string{"--duration", "9s"}, rule: "task-hung",
 			match: func(ev *event.Event, _ int) bool { return strings.HasPrefix(ev.Task.Comm, "kn-hang") },
 			cause: func(ev *event.Event) string {
 				if ev.HungTask.Holder == nil {
