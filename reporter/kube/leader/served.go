@@ -1,0 +1,134 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// DefaultServedEvery is one request for a small list.
+const DefaultServedEvery = 10 * time.Second
+
+// Served are kinds that an API server need not serve, such as those of definitions that
+// are not installed yet.
+type Served struct {
+	Group schema.GroupVersion
+	Kinds []string
+	Every time.Duration // between looks; 0: [DefaultServedEvery]
+	// Missing is told once which of them there are not. May be nil.
+	Missing func(kinds []string)
+	Log     *slog.Logger // nil: none
+}
+
+// Part adds a part of the controller to a manager that runs already. What it has
+// registered elsewhere is there until remove is called.
+type Part func() (remove func(), err error)
+
+// WhenServed adds parts to a manager once the API server serves what they watch, and this
+// process leads: a watch of a kind that is not there would end the manager. An error of a
+// part ends it too. remove is for after the manager's end, and may be called at any time.
+func WhenServed(m manager.Manager, s Served, parts ...Part) (remove func(), err error) {
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	if s.Every == 0 {
+		s.Every = DefaultServedEvery
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	w := &served{Served: s, api: api, parts: parts}
+	if err := m.Add(manager.RunnableFunc(w.run)); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	return w.remove, nil
+}
+
+// served waits for its kinds.
+type served struct {
+	Served
+	api   discovery.DiscoveryInterface
+	parts []Part
+
+	mu      sync.Mutex
+	removed bool
+	removes []func()
+}
+
+// run returns when the parts are added.
+func (w *served) run(ctx context.Context) error {
+	told := false
+	for {
+		missing, err := w.missing()
+		switch {
+		case err != nil:
+			w.Log.Warn("what the API server serves is not known", "group", w.Group.String(), "err", err)
+		case len(missing) == 0:
+			return w.add()
+		case !told && w.Missing != nil:
+			told = true
+			w.Missing(missing)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(w.Every):
+		}
+	}
+}
+
+// missing returns the kinds that are not served.
+func (w *served) missing() ([]string, error) {
+	list, err := w.api.ServerResourcesForGroupVersion(w.Group.String())
+	if apierrors.IsNotFound(err) {
+		return w.Kinds, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(w.Kinds), func(kind string) bool {
+		for i := range list.APIResources {
+			if list.APIResources[i].Kind == kind {
+				return true
+			}
+		}
+		return false
+	}), nil
+}
+
+func (w *served) add() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.removed {
+		return nil // the manager has ended
+	}
+	var errs []error
+	for _, part := range w.parts {
+		remove, err := part()
+		errs = append(errs, err)
+		if err == nil {
+			w.removes = append(w.removes, remove)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (w *served) remove() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.removed = true
+	for _, remove := range w.removes {
+		remove()
+	}
+	w.removes = nil
+}
