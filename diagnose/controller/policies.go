@@ -25,7 +25,7 @@ func (p *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	reason, message := v1alpha1.ReasonAccepted, "the policy is in force"
 	err := policy.New(object).Err()
 	if err != nil {
-		reason, message = v1alpha1.ReasonInvalid, bounded(err.Error())
+		reason, message = v1alpha1.ReasonInvalid, bounded("spec." + err.Error())
 	}
 	next := object.DeepCopy()
 	accept(&next.Status.Conditions, next.Generation, err == nil, reason, message)
