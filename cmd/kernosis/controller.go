@@ -84,7 +84,7 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 		return err
 	}
 	m, err := leader.New(to, leader.Config{
-		Namespace: cfg.Namespace, ByObject: kinds, Scheme: scheme, Log: log,
+		Namespace: cfg.Namespace, ByObject: kinds, Scheme: scheme, Kinds: controller.Mapper(), Log: log,
 		Election: leader.Election{
 			Enabled: cfg.LeaderElect, Lease: cfg.LeaseDuration, Renew: cfg.RenewDeadline, Retry: cfg.RetryPeriod,
 		},

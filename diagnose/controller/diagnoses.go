@@ -35,7 +35,8 @@ func (r *diagnoses) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if d.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	return settled(r.look(ctx, d))
+	result, err := r.look(ctx, d)
+	return settled(ctx, result, err)
 }
 
 func (r *diagnoses) look(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.Result, error) {

@@ -210,7 +210,11 @@ func TestOutsideTheSystemNamespace(t *testing.T) {
 		"not safe":      {own(facts), v1alpha1.ReasonNotAllowed, "kernel-facts"},
 		"no set":        {own("no-such-set"), v1alpha1.ReasonOperationSetNotFound, "no-such-set"},
 		"node with pod": {func() v1alpha1.DiagnosisSpec { s := own(allowed); s.NodeName = name; return s }(), v1alpha1.ReasonNotAllowed, "spec.nodeName"},
-		"parameter":     {func() v1alpha1.DiagnosisSpec { s := own(allowed); s.Parameters = v1alpha1.Parameters{"cgroup": "/"}; return s }(), v1alpha1.ReasonNotAllowed, "cgroup"},
+		"parameter": {func() v1alpha1.DiagnosisSpec {
+			s := own(allowed)
+			s.Parameters = v1alpha1.Parameters{"cgroup": "/"}
+			return s
+		}(), v1alpha1.ReasonNotAllowed, "cgroup"},
 	} {
 		d := b.newDx(c.spec)
 		d.Namespace = tenant
@@ -295,7 +299,9 @@ func TestEventsAndMetrics(t *testing.T) {
 		s.Verdict = &v1alpha1.Verdict{Reason: "DiskStalled", Message: "nvme1n1: 14 in flight"}
 	})
 	b.waitFor("the end is told", func() bool { return len(b.events(d)) == 2 })
-	b.write(d, func(s *v1alpha1.DiagnosisStatus) { s.Problem = &v1alpha1.Problem{State: v1alpha1.ProblemGone, Since: metav1.NowMicro()} })
+	b.write(d, func(s *v1alpha1.DiagnosisStatus) {
+		s.Problem = &v1alpha1.Problem{State: v1alpha1.ProblemGone, Since: metav1.NowMicro()}
+	})
 	b.waitFor("the refusal is told", func() bool { return len(b.events(refused)) == 1 })
 	if have := fmt.Sprint(b.events(d)); have != fmt.Sprintf("[Normal DiagnosisStarted runs the OperationSet hung-task on node %s Normal DiagnosisSucceeded DiskStalled: nvme1n1: 14 in flight]", name) {
 		t.Error(have)

@@ -109,14 +109,21 @@ func (b *bench) controlAs(h how) *running {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	go func() { r.ended <- r.run(ctx, h, c); close(r.ended) }()
+	go func() {
+		err := r.run(ctx, h, c)
+		if err != nil && ctx.Err() == nil {
+			b.t.Errorf("the controller ended: %v", err)
+		}
+		r.ended <- err
+		close(r.ended)
+	}()
 	b.t.Cleanup(func() { _ = r.stop() })
 	return r
 }
 
 // run runs the parts as the command does.
 func (r *running) run(ctx context.Context, h how, c controller.Config) error {
-	speak := liveness.Config{Namespace: c.Namespace, Pods: "app=agent", Log: c.Log}
+	speak := liveness.Config{Namespace: c.Namespace, Pods: "app=agent", Silent: c.Silent, Log: c.Log}
 	kinds, err := speak.ByObject()
 	if err != nil {
 		return err
@@ -128,7 +135,7 @@ func (r *running) run(ctx context.Context, h how, c controller.Config) error {
 	if err != nil {
 		return err
 	}
-	m, err := leader.New(h.to, leader.Config{Namespace: c.Namespace, Election: h.election, ByObject: kinds, Scheme: scheme, Log: c.Log})
+	m, err := leader.New(h.to, leader.Config{Namespace: c.Namespace, Election: h.election, ByObject: kinds, Scheme: scheme, Kinds: controller.Mapper(), Log: c.Log})
 	if err != nil {
 		return err
 	}

@@ -25,10 +25,10 @@ func (p *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	reason, message := v1alpha1.ReasonAccepted, "the policy is in force"
 	err := policy.New(object).Err()
 	if err != nil {
-		reason, message = v1alpha1.ReasonInvalid, bounded("spec." + err.Error())
+		reason, message = v1alpha1.ReasonInvalid, bounded("spec."+err.Error())
 	}
 	next := object.DeepCopy()
 	accept(&next.Status.Conditions, next.Generation, err == nil, reason, message)
 	_, err = writeStatus(ctx, p.client, object, next)
-	return settled(reconcile.Result{}, err)
+	return settled(ctx, reconcile.Result{}, err)
 }

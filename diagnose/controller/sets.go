@@ -36,7 +36,7 @@ func (s *sets) Reconcile(ctx context.Context, request reconcile.Request) (reconc
 	next.Status = setStatus(c, next)
 	next.TypeMeta = set.TypeMeta
 	_, err = writeStatus(ctx, s.client, set, next)
-	return settled(reconcile.Result{}, err)
+	return settled(ctx, reconcile.Result{}, err)
 }
 
 // operationHandler is for changes of Operations: they matter to the sets that name them.

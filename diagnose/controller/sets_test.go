@@ -73,7 +73,7 @@ func TestEveryRefusalShowsInTheStatus(t *testing.T) {
 	)
 	for reason, c := range map[string]struct {
 		nodes   []v1alpha1.Node
-		byAPI   bool // refused by the definition
+		byAPI   bool   // refused by the definition
 		as      string // the reason of another mistake that always comes with it
 		message string
 	}{

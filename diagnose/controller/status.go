@@ -31,8 +31,10 @@ func writeStatus[T client.Object](ctx context.Context, c client.Client, was, nex
 
 // settled says when an object is looked at again after an error: of a conflict and of an
 // object that is gone a change comes anyway.
-func settled(result reconcile.Result, err error) (reconcile.Result, error) {
+func settled(ctx context.Context, result reconcile.Result, err error) (reconcile.Result, error) {
 	switch {
+	case ctx.Err() != nil:
+		return reconcile.Result{}, nil // the controller ends
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: afterConflict}, nil
 	case apierrors.IsNotFound(err):

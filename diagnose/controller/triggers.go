@@ -32,7 +32,7 @@ func (t *triggers) Reconcile(ctx context.Context, request reconcile.Request) (re
 	next := object.DeepCopy()
 	accept(&next.Status.Conditions, next.Generation, reason == v1alpha1.ReasonAccepted, reason, message)
 	_, err = writeStatus(ctx, t.client, object, next)
-	return settled(reconcile.Result{}, err)
+	return settled(ctx, reconcile.Result{}, err)
 }
 
 // check returns the condition Accepted. A Trigger is accepted when what it makes can run.
