@@ -19,7 +19,7 @@ import (
 const (
 	// What failed is tried again after firstRetry, then twice as long, at most lastRetry.
 	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
-	// syncTimeout is for ever: where a right is missing, what else the process does must
+	// syncTimeout is for ever: where a right is taken away, what else the process does must
 	// go on. It is logged, and the process isn't ready.
 	syncTimeout = 365 * 24 * time.Hour
 )

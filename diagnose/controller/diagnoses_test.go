@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -308,6 +309,9 @@ func TestEventsAndMetrics(t *testing.T) {
 	}
 	if have := fmt.Sprint(b.events(refused)); have != "[Warning DiagnosisRefused NodeNotFound; no node is named no-such-node]" {
 		t.Error(have)
+	}
+	if wrong, err := testutil.GatherAndLint(r.registry); err != nil || len(wrong) > 0 {
+		t.Errorf("metrics: %v, %v", wrong, err)
 	}
 	b.waitFor("the metrics tell", func() bool {
 		return r.count(t, "kernosis_controller_diagnoses", "phase", "Succeeded") >= 1 && r.count(t, "kernosis_controller_diagnoses", "phase", "Failed") >= 1

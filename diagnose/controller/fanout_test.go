@@ -234,7 +234,9 @@ func TestCrashBetweenTargets(t *testing.T) {
 		t.Fatalf("%d are made, targets %+v", n, b.get(d).Status.Targets)
 	}
 	began := time.Now()
-	b.control(nil)
+	slow := b.server.Admin() // as the command is by default
+	slow.QPS, slow.Burst = 50, 100
+	b.controlAs(how{to: slow})
 	b.waitFor("the second goes on", func() bool { return targets(b.get(d)).Created == 500 })
 	t.Logf("300 more after %s", time.Since(began).Round(time.Millisecond))
 	seen := map[string]bool{}

@@ -143,7 +143,7 @@ func (r *running) run(ctx context.Context, h how, c controller.Config) error {
 		return err
 	}
 	served := controller.Served()
-	served.Every = 200 * time.Millisecond
+	served.Every, served.Log = 200*time.Millisecond, c.Log
 	served.Missing = func(kinds []string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()

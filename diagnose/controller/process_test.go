@@ -85,7 +85,7 @@ func (w *writer) String() string {
 }
 
 // grant makes the roles of docs/controller.md and gives them to a service account.
-func (b *bench) grant(account string) {
+func (b *bench) grant(account string, allowed func(rbacv1.PolicyRule) bool) {
 	b.t.Helper()
 	text, err := os.ReadFile("../../docs/controller.md")
 	if err != nil {
@@ -99,6 +99,11 @@ func (b *bench) grant(account string) {
 		if err := yaml.UnmarshalStrict([]byte(part), &role); err != nil {
 			b.t.Fatal(err)
 		}
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return !allowed(r) })
+		if len(role.Rules) == 0 {
+			continue
+		}
+		role.Name = b.name(role.Name)
 		ref, meta := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role.Kind, Name: role.Name}, metav1.ObjectMeta{Name: role.Name}
 		if role.Kind == "ClusterRole" {
 			b.create(&role, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject})
@@ -115,7 +120,7 @@ func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 	server := kubetest.New(t, kubetest.Options{Flags: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"}})
 	b := benchOn(t, server)
 	server.ServiceAccount(t, b.namespace, "controller")
-	b.grant("controller")
+	b.grant("controller", func(rbacv1.PolicyRule) bool { return true })
 	log := &writer{}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -195,6 +200,33 @@ func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 	if strings.Contains(log.String(), "forbidden") {
 		t.Error("a right is missing")
 	}
+}
+
+// A controller that lacks the rights for diagnoses, as after an upgrade, speaks for silent
+// agents all the same.
+func TestRightsThatAreMissing(t *testing.T) {
+	b := newBench(t)
+	b.server.ServiceAccount(t, b.namespace, "controller")
+	b.grant("controller", func(r rbacv1.PolicyRule) bool { return !slices.Contains(r.APIGroups, v1alpha1.Group) })
+	log := &writer{}
+	b.controlAs(how{
+		to: b.server.WithToken(b.server.Token(t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "controller"})),
+		change: func(c *controller.Config) {
+			quick(c)
+			c.Log = slog.New(slog.NewTextHandler(log, nil))
+		},
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	b.waitFor("liveness works", b.silentAgentIsSpokenFor(b.server.Node(t)))
+	if n := strings.Count(log.String(), "can't be listed"); n != 5 {
+		t.Errorf("it is told %d times that rights are missing, want once a kind", n)
+	}
+	b.grant("controller", func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, v1alpha1.Group) })
+	b.waitIs(b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"}), "Failed True "+v1alpha1.ReasonNodeNotFound)
 }
 
 // silentAgentIsSpokenFor has an agent fall silent that has a condition.

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -33,9 +35,10 @@ type Served struct {
 // registered elsewhere is there until remove is called.
 type Part func() (remove func(), err error)
 
-// WhenServed adds parts to a manager once the API server serves what they watch, and this
-// process leads: a watch of a kind that is not there would end the manager. An error of a
-// part ends it too. remove is for after the manager's end, and may be called at any time.
+// WhenServed adds parts to a manager once the API server serves what they watch, this
+// process may list it, and leads: a watch of what is not there, or not allowed, would keep
+// all that the manager does from beginning. An error of a part ends the manager. remove is
+// for after its end, and may be called at any time.
 func WhenServed(m manager.Manager, s Served, parts ...Part) (remove func(), err error) {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
 	if err != nil {
@@ -47,7 +50,7 @@ func WhenServed(m manager.Manager, s Served, parts ...Part) (remove func(), err 
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	w := &served{Served: s, api: api, parts: parts}
+	w := &served{Served: s, api: api, reader: m.GetAPIReader(), parts: parts, refused: map[string]bool{}}
 	if err := m.Add(manager.RunnableFunc(w.run)); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
@@ -57,8 +60,10 @@ func WhenServed(m manager.Manager, s Served, parts ...Part) (remove func(), err 
 // served waits for its kinds.
 type served struct {
 	Served
-	api   discovery.DiscoveryInterface
-	parts []Part
+	api     discovery.DiscoveryInterface
+	reader  client.Reader
+	parts   []Part
+	refused map[string]bool // kinds of which it was told that they can't be listed
 
 	mu      sync.Mutex
 	removed bool
@@ -73,8 +78,9 @@ func (w *served) run(ctx context.Context) error {
 		switch {
 		case err != nil:
 			w.Log.Warn("what the API server serves is not known", "group", w.Group.String(), "err", err)
-		case len(missing) == 0:
+		case len(missing) == 0 && w.allowed(ctx):
 			return w.add()
+		case len(missing) == 0:
 		case !told && w.Missing != nil:
 			told = true
 			w.Missing(missing)
@@ -104,6 +110,25 @@ func (w *served) missing() ([]string, error) {
 		}
 		return false
 	}), nil
+}
+
+// allowed reports whether all kinds can be listed, and tells once of each that can't.
+func (w *served) allowed(ctx context.Context) bool {
+	all := true
+	for _, kind := range w.Kinds {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(w.Group.WithKind(kind + "List"))
+		err := w.reader.List(ctx, list, client.Limit(1))
+		if err == nil {
+			continue
+		}
+		all = false
+		if !w.refused[kind] && ctx.Err() == nil {
+			w.refused[kind] = true
+			w.Log.Warn("nothing is done for kinds that can't be listed", "kind", kind, "err", err)
+		}
+	}
+	return all
 }
 
 func (w *served) add() error {
