@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 	"diagnose/worker":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/runner", "diagnose/tenancy", "diagnose/trigger", "diagnose/yamldoc", "detector/mistake"},
 	"diagnose/tenancy":    {"collector/event", "diagnose/api", "diagnose/operation", "diagnose/resolve"},
 	"diagnose/alerts":     {"collector/event", "diagnose/api", "diagnose/trigger"},
-	"diagnose/controller": {"collector/event", "detector/problem", "diagnose/api", "diagnose/graph", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger", "diagnose/alerts"},
+	"diagnose/controller": {"collector/event", "detector/problem", "diagnose/api", "diagnose/graph", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger", "diagnose/alerts", "reporter/kube/leader", "reporter/kube/lease"},
 	"diagnose/trigger":    {"collector/event", "detector/problem", "diagnose/api"},
 	"diagnose/runner":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
