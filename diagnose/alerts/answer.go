@@ -12,7 +12,7 @@ type answer struct {
 	code    int
 	after   time.Duration // when to try again
 	headers map[string]string
-	// close ends the connection: the next try may come to another process.
+	// close ends the connection.
 	close bool
 	body
 }

@@ -183,9 +183,9 @@ func TestOneSenderAmongSeveral(t *testing.T) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	codes := map[int]int{}
-	for range 8 {
+	for range 80 {
 		all.Go(func() {
-			for range 40 {
+			for range 4 {
 				r, err := s.send(c, PathV2, strings.NewReader("[]"))
 				if err != nil {
 					t.Error(err)

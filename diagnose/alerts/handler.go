@@ -29,7 +29,11 @@ func (s *Server) Handler() http.Handler {
 		}
 		w.WriteHeader(http.StatusOK)
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Only those who are known may keep their connections: there are only so many.
+		w.Header().Set("Connection", "close")
+		mux.ServeHTTP(w, r)
+	})
 }
 
 func (s *Server) respond(w http.ResponseWriter, a *answer) {
@@ -45,9 +49,7 @@ func (s *Server) ready() *answer {
 	if err == nil {
 		return nil
 	}
-	a := unavailable(err)
-	a.close = true
-	return a
+	return unavailable(err) // and the next try may come to another process
 }
 
 // unavailable is the answer for an error of the Taker.
@@ -67,6 +69,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string, de
 	if refused != nil {
 		return refused
 	}
+	w.Header().Del("Connection")
 	if after := turn(r.Context(), s.senders.of(who)); after > 0 {
 		return later(http.StatusTooManyRequests, fmt.Sprintf("more than %d requests a second", requestRate), after)
 	}

@@ -15,7 +15,7 @@ import (
 func (s *stand) serial() int64 {
 	s.t.Helper()
 	c := s.known()
-	c.Timeout = 5 * time.Second
+	defer c.CloseIdleConnections()
 	r, err := c.Get(s.url(PathReady))
 	if err != nil {
 		s.t.Fatal(err)

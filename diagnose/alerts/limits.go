@@ -11,7 +11,7 @@ import (
 
 // Bounds of what senders may take of this process.
 const (
-	maxConnections = 256
+	maxConnections = 512
 	// maxRequests at once hold a body each, of up to 4 MiB, and what it is decoded to.
 	maxRequests = 16
 	// A sender has few groups of alerts, and Prometheus sends 64 alerts at a time: of 4096

@@ -65,6 +65,9 @@ func TestWhoMaySend(t *testing.T) {
 			if taken := s.taker.count() - before; taken != map[bool]int{true: 1}[c.code == 200] {
 				t.Errorf("%d alerts are taken", taken)
 			}
+			if got.close != (c.code != 200) {
+				t.Error("only those who are known keep their connections")
+			}
 			if c.code == 401 && got.header.Get("WWW-Authenticate") == "" {
 				t.Error("401 without a way to authenticate")
 			}
