@@ -146,7 +146,7 @@ func (q *queue) wait(ctx context.Context, ok func() bool) bool {
 }
 
 // waitFor waits for all that have one of these causes, also those of an earlier request,
-// and returns how many are left.
+// and returns how many are left. Those that wait for another try have it now.
 func (q *queue) waitFor(ctx context.Context, causes map[string]bool) (left int) {
 	q.mu.Lock()
 	var all []*item
@@ -156,6 +156,9 @@ func (q *queue) waitFor(ctx context.Context, causes map[string]bool) (left int) 
 		}
 	}
 	q.mu.Unlock()
+	for _, it := range all {
+		q.work.Add(it.dx.Name)
+	}
 	for i, it := range all {
 		select {
 		case <-it.done:
