@@ -67,8 +67,12 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 	if err != nil {
 		return err
 	}
+	scheme, err := controllerScheme()
+	if err != nil {
+		return err
+	}
 	m, err := leader.New(to, leader.Config{
-		Namespace: cfg.Namespace, ByObject: kinds, Log: log,
+		Namespace: cfg.Namespace, ByObject: kinds, Scheme: scheme, Log: log,
 		Election: leader.Election{
 			Enabled: cfg.LeaderElect, Lease: cfg.LeaseDuration, Renew: cfg.RenewDeadline, Retry: cfg.RetryPeriod,
 		},
@@ -82,5 +86,10 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 		return err
 	}
 	defer remove()
+	removeStarts, err := addStarts(m, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer removeStarts()
 	return m.Start(ctx)
 }

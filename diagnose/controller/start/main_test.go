@@ -186,7 +186,20 @@ func (b *bench) control(change func(*Config)) *running {
 	return r
 }
 
+// controlBy runs one as another user than the administrator.
+func (b *bench) controlBy(to *rest.Config) *running {
+	b.t.Helper()
+	r := b.controlAs(to, leader.Election{}, nil)
+	waitFor(b.t, "the controller is ready", func() bool { return r.Ready() == nil })
+	return r
+}
+
 func (b *bench) controlIn(election leader.Election, change func(*Config)) *running {
+	b.t.Helper()
+	return b.controlAs(b.server.Admin(), election, change)
+}
+
+func (b *bench) controlAs(as *rest.Config, election leader.Election, change func(*Config)) *running {
 	b.t.Helper()
 	r := &running{link: &link{}, t: b.t, registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1), log: &logged{}}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
@@ -197,7 +210,7 @@ func (b *bench) controlIn(election leader.Election, change func(*Config)) *runni
 	if change != nil {
 		change(&c)
 	}
-	to := r.config(b.server.Admin())
+	to := r.config(as)
 	m, err := leader.New(to, leader.Config{Namespace: b.namespace, Election: election, Scheme: scheme(b.t), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.t.Fatal(err)
