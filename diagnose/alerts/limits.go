@@ -12,8 +12,9 @@ import (
 // Bounds of what senders may take of this process.
 const (
 	maxConnections = 512
-	// maxRequests at once hold a body each, of up to 4 MiB, and what it is decoded to.
-	maxRequests = 16
+	// maxRequests at once hold a body each, of up to 4 MiB, and several times that while it
+	// is decoded.
+	maxRequests = 8
 	// A sender has few groups of alerts, and Prometheus sends 64 alerts at a time: of 4096
 	// it makes 64 requests.
 	requestRate, requestBurst = 20, 100

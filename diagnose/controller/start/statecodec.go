@@ -14,16 +14,17 @@ const (
 	// maxState is how many bytes the state has at most, compressed: a ConfigMap may have
 	// 1 MiB.
 	maxState = 900 << 10
-	// maxStateText is how much is read of what it decompresses to.
-	maxStateText = 64 << 20
+	// maxStateText is how many bytes of text that may be.
+	maxStateText = 16 << 20
 )
 
 // encodeState returns a state of at most limit bytes, and how many memories had to be left
 // out for that: the oldest first.
 func encodeState(s *trigger.State, limit int) (data []byte, forgotten int, err error) {
 	for {
-		data, err = compress(s)
-		if err != nil || len(data) <= limit {
+		var text int
+		data, text, err = compress(s)
+		if err != nil || len(data) <= limit && text <= maxStateText {
 			return data, forgotten, err
 		}
 		before := forgotten
@@ -45,16 +46,21 @@ func encodeState(s *trigger.State, limit int) (data []byte, forgotten int, err e
 	}
 }
 
-func compress(s *trigger.State) ([]byte, error) {
+// compress returns a state compressed, and how long its text is.
+func compress(s *trigger.State) (data []byte, length int, err error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, 0, fmt.Errorf("trigger state: %w", err)
+	}
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	if err := json.NewEncoder(w).Encode(s); err != nil {
-		return nil, fmt.Errorf("trigger state: %w", err)
+	if _, err := w.Write(text); err != nil {
+		return nil, 0, fmt.Errorf("trigger state: %w", err)
 	}
 	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("trigger state: %w", err)
+		return nil, 0, fmt.Errorf("trigger state: %w", err)
 	}
-	return b.Bytes(), nil
+	return b.Bytes(), len(text), nil
 }
 
 // decodeState reads what encodeState returned.
