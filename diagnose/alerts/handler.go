@@ -23,11 +23,11 @@ func (s *Server) Handler() http.Handler {
 		})
 	}
 	mux.HandleFunc("GET "+PathReady, func(w http.ResponseWriter, _ *http.Request) {
-		if a := s.ready(); a != nil {
-			s.respond(w, a)
-			return
+		a := s.ready()
+		if a == nil {
+			a = &answer{code: http.StatusOK}
 		}
-		w.WriteHeader(http.StatusOK)
+		s.write(w, a) // not counted: whoever looks sends no alerts
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Only those who are known may keep their connections: there are only so many.
@@ -38,6 +38,10 @@ func (s *Server) Handler() http.Handler {
 
 func (s *Server) respond(w http.ResponseWriter, a *answer) {
 	s.counts.answered(a.code)
+	s.write(w, a)
+}
+
+func (s *Server) write(w http.ResponseWriter, a *answer) {
 	if err := a.write(w); err != nil {
 		s.cfg.Log.Debug("alerts: answer not sent", "error", err)
 	}

@@ -6,15 +6,19 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
+
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 // Server takes alerts. Its methods may be called by several goroutines.
@@ -27,7 +31,7 @@ type Server struct {
 	counts  *counts
 	address atomic.Pointer[string]
 	body    time.Duration // within which a request must have come
-	tell    struct{ malformed, partial, unknown rate.Sometimes }
+	tell    struct{ malformed, partial, unknown, connection rate.Sometimes }
 }
 
 // New returns a server that does not listen yet. Its metrics are registered until Close.
@@ -52,7 +56,7 @@ func newServer(c Config) (*Server, error) {
 	}
 	s := &Server{cfg: c, slots: semaphore.NewWeighted(maxRequests), body: readWithin}
 	// A sender that goes on doing wrong is told of now and then; the metrics count.
-	for _, t := range []*rate.Sometimes{&s.tell.malformed, &s.tell.partial, &s.tell.unknown} {
+	for _, t := range []*rate.Sometimes{&s.tell.malformed, &s.tell.partial, &s.tell.unknown, &s.tell.connection} {
 		*t = rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	}
 	var err error
@@ -81,6 +85,17 @@ func (s *Server) Close() {
 	if s.cfg.Metrics != nil {
 		s.cfg.Metrics.Unregister(s.counts)
 	}
+}
+
+// connectionLog tells of connections that come to nothing, as one whose sender does not
+// believe the certificate: now and then, for anybody can make such.
+type connectionLog Server
+
+func (l *connectionLog) Write(line []byte) (int, error) {
+	l.tell.connection.Do(func() {
+		l.cfg.Log.Warn("alerts: a connection has failed", "error", event.SafeText(strings.TrimSpace(string(line)), 512))
+	})
+	return len(line), nil
 }
 
 // NeedLeaderElection makes the controller's manager run the server in each of several
@@ -123,7 +138,7 @@ func (s *Server) serve(ctx context.Context) error {
 		Handler: s.Handler(), Protocols: &protocols,
 		ReadHeaderTimeout: headerWithin, ReadTimeout: s.body, WriteTimeout: writeWithin, IdleTimeout: idleWithin,
 		MaxHeaderBytes: maxHeader,
-		ErrorLog:       slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug), // handshakes that fail, by anybody
+		ErrorLog:       log.New((*connectionLog)(s), "", 0),
 	}
 	s.cfg.Log.Info("alerts are taken", "address", address, "tls", s.keys != nil, "client_certificates", s.cfg.ClientCAFile != "", "audience", s.cfg.Audience)
 	ended := make(chan error, 1)
@@ -138,6 +153,8 @@ func (s *Server) serve(ctx context.Context) error {
 	if err := server.Shutdown(stop); err != nil {
 		_ = server.Close()
 	}
-	<-ended
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
 	return nil
 }

@@ -82,6 +82,7 @@ func TestWhoMaySend(t *testing.T) {
 			t.Errorf("%v tokens are %s, want %v", got, outcome, want)
 		}
 	}
+	waitFor(t, "that is told", func() bool { return strings.Contains(s.log.String(), "a connection has failed") })
 	if log := s.log.String(); strings.Count(log, "a sender is turned away") != 1 || strings.Contains(log, "garbage") {
 		t.Errorf("it is told once, and never the token:\n%s", log)
 	}

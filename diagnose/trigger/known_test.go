@@ -1,6 +1,7 @@
 package trigger_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,12 +24,7 @@ func podsOf(pods ...*trigger.Pod) trigger.Known {
 // nodesOf knows these nodes, and that there are no others.
 func nodesOf(nodes ...string) trigger.Known {
 	return trigger.Known{Node: func(name string) bool {
-		for _, n := range nodes {
-			if n == name {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(nodes, name)
 	}}
 }
 

@@ -2,7 +2,7 @@ package start
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -96,7 +96,7 @@ func TestManyAlerts(t *testing.T) {
 	r.inForce(1)
 	list := make([]*trigger.Alert, 4096)
 	for i := range list {
-		list[i] = alert(time.Now(), "i", fmt.Sprint(i), "namespace", b.namespace, "pod", "db-0")
+		list[i] = alert(time.Now(), "i", strconv.Itoa(i), "namespace", b.namespace, "pod", "db-0")
 	}
 	began := time.Now()
 	if err := r.take(list...); err != nil {
@@ -159,7 +159,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	r.creates.Store(true)
 	list := make([]*trigger.Alert, 2000)
 	for i := range list {
-		list[i] = alert(time.Now(), "i", fmt.Sprint(i))
+		list[i] = alert(time.Now(), "i", strconv.Itoa(i))
 	}
 	u := (*alerts.Unavailable)(nil)
 	if err := r.take(list...); !errors.As(err, &u) || !strings.Contains(u.Why, "1024 Diagnoses wait") {

@@ -2,6 +2,7 @@ package start
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -105,7 +106,7 @@ func TestTooManyEventsAreToldOf(t *testing.T) {
 	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace}, Reason: "FailedMount"}
 	// Nobody takes them while the workers wait for a full queue.
 	for range maxQueue {
-		r.queue.add("test", []*v1alpha1.Diagnosis{{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(r.queue.tail())}}}, time.Now())
+		r.queue.add("test", []*v1alpha1.Diagnosis{{ObjectMeta: metav1.ObjectMeta{Name: strconv.FormatUint(r.queue.tail(), 10)}}}, time.Now())
 	}
 	for range maxEvents + eventWorkers + 50 {
 		r.hear(ev)

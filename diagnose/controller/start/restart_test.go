@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -129,7 +130,7 @@ func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
 	first.inForce(1)
 	second.inForce(1)
 	for i := range 3 {
-		if err := first.take(alert(time.Now(), "node", node, "i", fmt.Sprint(i))); err != nil {
+		if err := first.take(alert(time.Now(), "node", node, "i", strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +156,7 @@ func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
 		if err := harm(); err != nil {
 			t.Fatal(err)
 		}
-		if err := second.take(alert(time.Now(), "node", node, "more", fmt.Sprint(i))); err != nil {
+		if err := second.take(alert(time.Now(), "node", node, "more", strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
 		waitFor(t, "the second saves again", func() bool {
@@ -230,7 +231,7 @@ func TestTheStateIsBounded(t *testing.T) {
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 300 {
 		now = now.Add(time.Duration(i*i) % 997 * time.Millisecond)
-		e.Alert(alert(now, "i", fmt.Sprint(i)), trigger.Known{}, now)
+		e.Alert(alert(now, "i", strconv.Itoa(i)), trigger.Known{}, now)
 	}
 	full, forgotten, err := encodeState(e.State(), maxState)
 	if err != nil || forgotten > 0 {
