@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"diagnose/sets":       {},
 	"diagnose/worker":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/runner", "diagnose/tenancy", "diagnose/trigger"},
 	"diagnose/tenancy":    {"diagnose/api", "diagnose/operation", "diagnose/resolve"},
-	"diagnose/alerts":     {"collector/event", "diagnose/trigger"},
+	"diagnose/alerts":     {"collector/event", "diagnose/api", "diagnose/trigger"},
 	"diagnose/controller": {"collector/event", "detector/problem", "diagnose/api", "diagnose/graph", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger", "diagnose/alerts"},
 	"diagnose/trigger":    {"collector/event", "detector/problem", "diagnose/api"},
 	"diagnose/runner":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
