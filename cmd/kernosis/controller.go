@@ -104,12 +104,20 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 	served.Missing = func(kinds []string) {
 		log.Warn("nothing is done for diagnoses until their kinds are installed: kubectl apply -f deploy/crds", "missing", strings.Join(kinds, ","))
 	}
+	installed := make(chan struct{})
 	remove, err = leader.WhenServed(m, served,
 		func() (func(), error) { return controller.Add(m, look) },
+		func() (func(), error) { close(installed); return func() {}, nil },
 	)
 	if err != nil {
 		return err
 	}
 	defer remove()
+	// Its door is open before: who knocks at an instance that does not lead is told so.
+	removeStarts, err := addStarts(m, cfg, installed, log)
+	if err != nil {
+		return err
+	}
+	defer removeStarts()
 	return m.Start(ctx)
 }

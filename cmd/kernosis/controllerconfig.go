@@ -49,6 +49,7 @@ type controllerConfig struct {
 	MetricsListen  string        `mapstructure:"metrics-listen" yaml:"metrics-listen"`
 	HealthListen   string        `mapstructure:"health-listen" yaml:"health-listen"`
 	LogLevel       string        `mapstructure:"log-level" yaml:"log-level"`
+	Alerts         alertsConfig  `mapstructure:",squash" yaml:",inline"`
 }
 
 func controllerFlags(fs *pflag.FlagSet) {
@@ -75,6 +76,7 @@ func controllerFlags(fs *pflag.FlagSet) {
 	fs.String("metrics-listen", "127.0.0.1:20258", "`address` of /metrics; empty: none")
 	fs.String("health-listen", "127.0.0.1:20259", "`address` of /healthz and /readyz; empty: none")
 	fs.String("log-level", "info", "debug, info, warn or error")
+	alertsFlags(fs)
 }
 
 // loadController merges flags, environment and file, and checks the result.
@@ -160,6 +162,7 @@ func (c *controllerConfig) validate() error {
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, c.Alerts.check())
 	return errors.Join(errs...)
 }
 
