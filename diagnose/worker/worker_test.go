@@ -1,8 +1,10 @@
 package worker_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,11 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
@@ -256,6 +261,63 @@ func TestRefusedDiagnoses(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		want(t, r.api.in("shop", "foreign"), "Failed NotAllowed [] ")
+	})
+}
+
+// A Diagnosis outside the system namespace looks at a pod of its namespace, whatever it
+// says, and runs only what is made for that.
+func TestTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tenants := set("tenants", v1alpha1.Node{ID: 1, Operation: "pod-look"})
+		known := objects(looks(), tenants)
+		known.Operations = []*v1alpha1.Operation{{
+			ObjectMeta: metav1.ObjectMeta{Name: "pod-look"},
+			Spec:       v1alpha1.OperationSpec{TenantSafe: true, Processor: v1alpha1.Processor{Builtin: &v1alpha1.Builtin{Name: "look"}}},
+		}}
+		r := newRig(t, known)
+		var asked int
+		r.conf.TenantPod = func(_ context.Context, d *v1alpha1.Diagnosis) (tenancy.Pod, error) {
+			asked++
+			switch {
+			case asked == 1:
+				return tenancy.Pod{}, worker.ErrAway
+			case d.Spec.PodReference.Name == "none":
+				return tenancy.Pod{}, worker.ErrGone
+			}
+			return tenancy.Pod{Namespace: d.Namespace, Name: d.Spec.PodReference.Name, UID: "pod-1", Node: "n7", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7")}}, nil
+		}
+		var given operation.Values
+		r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
+			"look": func(_ context.Context, c *operation.Call) (operation.Output, error) {
+				given = c.Parameters
+				return operation.Output{}, nil
+			},
+		}
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		tenant := func(name, operationSet, pod string) {
+			d := person(name, operationSet)
+			d.Namespace, d.Spec.PodReference = "shop", &v1alpha1.PodReference{Name: pod}
+			d.CreationTimestamp = metav1.Now()
+			r.api.add(d)
+		}
+		tenant("good", "tenants", "db-0")
+		tenant("wide", "looks", "db-0")
+		tenant("lost", "tenants", "none")
+		tenant("unknown", "no-such", "db-0")
+		nothing := person("nothing", "tenants")
+		nothing.Namespace = "shop"
+		r.api.add(nothing)
+		time.Sleep(time.Minute)
+		want(t, r.api.in("shop", "good"), "Succeeded PathSucceeded [1] 1 Succeeded")
+		if given["podUID"] != "pod-1" {
+			t.Errorf("%v", given)
+		}
+		want(t, r.api.in("shop", "wide"), "Failed NotAllowed [] ")
+		want(t, r.api.in("shop", "lost"), "Failed PodNotFound [] ")
+		want(t, r.api.in("shop", "unknown"), "Failed OperationSetNotFound [] ")
+		want(t, r.api.in("shop", "nothing"), "Failed NotAllowed [] ")
 	})
 }
 
