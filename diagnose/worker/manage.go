@@ -87,7 +87,7 @@ func (w *Worker) persist() {
 		}
 		w.mu.Lock()
 		if err == nil {
-			e.never = false
+			e.never, e.saveAt = false, time.Time{}
 		} else {
 			// A disk that is full or read-only is one to diagnose: the run goes on.
 			e.unsaved, e.saveAt = true, time.Now().Add(saveAgain)

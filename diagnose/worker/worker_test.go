@@ -457,3 +457,27 @@ func TestTheFolderIsLocked(t *testing.T) {
 		t.Errorf("%q, %v", raw, err)
 	}
 }
+
+// A disk that takes nothing stops no run, and memory does not grow for it.
+func TestTheDiskIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.conf.Keep = 1
+		for _, name := range []string{"taken", "checkpoints", "artifacts"} { // which can't be folders then
+			if err := os.WriteFile(filepath.Join(r.dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		for _, name := range []string{"a", "b", "c"} {
+			r.api.add(person(name, "looks"))
+			time.Sleep(time.Minute)
+			want(t, r.api.get(name), wellDone)
+		}
+		if s := r.w.Stats(); s.Unsaved == 0 || s.Ended[v1alpha1.PhaseSucceeded] != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
