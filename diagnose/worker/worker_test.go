@@ -233,8 +233,8 @@ func TestCancelled(t *testing.T) {
 		}
 		r.api.person(types.NamespacedName{Namespace: system, Name: "a"}, func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = true })
 		time.Sleep(time.Second)
-		want(t, r.api.get("a"), "Cancelled Cancelled [] ")
-		want(t, r.api.get("b"), "Cancelled Cancelled [] ")
+		want(t, r.api.get("a"), string(v1alpha1.PhaseCancelled)+" "+v1alpha1.ReasonCancelled+" [] ")
+		want(t, r.api.get("b"), string(v1alpha1.PhaseCancelled)+" "+v1alpha1.ReasonCancelled+" [] ")
 	})
 }
 
