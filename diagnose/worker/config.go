@@ -46,6 +46,10 @@ type Config struct {
 	// nil: none is known. They are asked with locks held, and must not block.
 	Pod    func(uid string) *trigger.Pod
 	PodUID func(namespace, name string) string
+	// PodsKnown reports whether Pod knows of the pods that there are, which it does not
+	// for the first moments of a start: until then problems wait, ten seconds at most. nil:
+	// there is nothing to wait for.
+	PodsKnown func() bool
 	// TenantPod asks the API server for the pod of a Diagnosis outside the system namespace;
 	// nil: none of these runs. Errors: [ErrAway]; [ErrGone], there is no such pod; any other
 	// says why it may not be looked at.
@@ -88,6 +92,9 @@ func (c *Config) complete() error {
 	}
 	if c.Pod == nil {
 		c.Pod = func(string) *trigger.Pod { return nil }
+	}
+	if c.PodsKnown == nil {
+		c.PodsKnown = func() bool { return true }
 	}
 	if c.PodUID == nil {
 		c.PodUID = func(string, string) string { return "" }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
@@ -480,4 +482,57 @@ func TestTheDiskIsFull(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// At a start problems wait for the pods of the node, over another restart too, but not for
+// an API server that is away.
+func TestPodsComeLater(t *testing.T) {
+	for name, comes := range map[string]bool{"they come": true, "they don't": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, objects(looks()))
+				r.api.objects.Triggers[0].Spec.SourceTemplate.ProblemTemplate.Namespaces = []string{"shop"}
+				var known atomic.Bool
+				r.conf.PodsKnown = known.Load
+				r.conf.Pod = func(uid string) *trigger.Pod {
+					if !known.Load() {
+						return nil
+					}
+					return &trigger.Pod{Namespace: "shop", Name: "db-0", UID: uid, Node: "n7"}
+				}
+				r.make(nil)
+				of := hung(began(), problem.Firing)
+				of[0].Problem.Pod = "pod-1"
+				r.w.Observe(of, time.Now())
+				of[0].Problem.Evidence = nil // as the agent does
+				r.start()
+				time.Sleep(time.Second)
+				state, err := r.w.State()
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.stop()
+				r.make(state)
+				r.start()
+				defer r.stop()
+				time.Sleep(time.Second)
+				if n, _ := r.api.known(); n != 0 {
+					t.Fatal("it did not wait")
+				}
+				known.Store(comes)
+				time.Sleep(20 * time.Second)
+				if !comes {
+					if s := r.w.Stats(); s.Triggers["hung"].Withheld[trigger.WithheldUnknownPod] != 1 {
+						t.Errorf("%+v", s)
+					}
+					return
+				}
+				d := r.api.only(t)
+				want(t, d, wellDone)
+				if p := d.Spec.PodReference; p == nil || p.Name != "db-0" || d.Status.Subject != "shop/db-0" || d.Spec.Parameters["pid"] != "811" {
+					t.Errorf("%+v", d.Spec)
+				}
+			})
+		})
+	}
 }
