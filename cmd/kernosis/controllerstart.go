@@ -6,14 +6,11 @@ import (
 	"log/slog"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kernosis/kernosis/diagnose/alerts"
-	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/start"
 )
 
@@ -61,15 +58,10 @@ func (c *alertsConfig) server() alerts.Config {
 	}
 }
 
-// controllerScheme knows all kinds that the controller reads and writes.
-func controllerScheme() (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	return s, errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s))
-}
-
-// addStarts adds what makes Diagnoses of alerts, Events and times, and takes alerts.
-func addStarts(m manager.Manager, cfg controllerConfig, log *slog.Logger) (remove func(), err error) {
-	part, remove, err := start.Add(m, start.Config{Namespace: cfg.Namespace, Metrics: ctrlmetrics.Registry, Log: log})
+// addStarts adds what makes Diagnoses of alerts, Events and times, once their kinds are
+// installed, and takes alerts.
+func addStarts(m manager.Manager, cfg controllerConfig, installed <-chan struct{}, log *slog.Logger) (remove func(), err error) {
+	part, remove, err := start.Add(m, start.Config{Namespace: cfg.Namespace, Installed: installed, Metrics: ctrlmetrics.Registry, Log: log})
 	if err != nil || cfg.Alerts.Listen == "" {
 		return remove, err
 	}

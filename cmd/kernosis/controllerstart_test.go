@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
@@ -63,7 +64,7 @@ func TestControllerTakesAlerts(t *testing.T) {
 	server := apiServer.Server(t)
 	server.CRDs(t)
 	namespace, node := server.Namespace(t), server.Node(t)
-	scheme, err := controllerScheme()
+	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

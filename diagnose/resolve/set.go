@@ -25,12 +25,16 @@ type Config struct {
 	// Scripts runs scripts; nil: each fails, as scripts are off.
 	Scripts *operation.Scripts
 	// Secret returns what a Secret of the system namespace has (tls.crt, tls.key, ca.crt);
-	// nil: there is no cluster.
+	// nil: there is no cluster. [ErrSecretUnread] is no mistake.
 	Secret func(name string) (map[string][]byte, error)
 	// AllowLinkLocal lets web servers have link-local addresses, where metadata services
 	// of clouds are.
 	AllowLinkLocal bool
 }
+
+// ErrSecretUnread is what [Config].Secret returns where Secrets are not read: whether there
+// is one shows where the operation runs.
+var ErrSecretUnread = errors.New("Secrets are not read here")
 
 // Of returns a Config with the Operations of manifests.
 func Of(m *manifest.Set, builtins []operation.Builtin) Config {
@@ -101,6 +105,19 @@ func (c *Config) Effect(name string) string {
 		return string(b.Effect)
 	}
 	return ""
+}
+
+// Spec returns what an operation is: that of its object, or for a built-in without one the
+// least that names it. Whoever makes a plan of a repair takes it from here, so that agent
+// and controller come to the same digest. nil: nothing has the name.
+func (c *Config) Spec(name string) *v1alpha1.OperationSpec {
+	if op := c.object(name); op != nil {
+		return &op.Spec
+	}
+	if _, ok := operation.Lookup(c.Builtins, name); ok {
+		return &v1alpha1.OperationSpec{Processor: v1alpha1.Processor{Builtin: &v1alpha1.Builtin{Name: name}}}
+	}
+	return nil
 }
 
 // Set resolves an OperationSet. Its error is [Faults].

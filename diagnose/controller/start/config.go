@@ -36,6 +36,8 @@ const (
 // Config is what the part is told. Namespace is required.
 type Config struct {
 	Namespace string // the system namespace
+	// Installed is closed once the API server serves the kinds of diagnoses; nil: it does.
+	Installed <-chan struct{}
 	// SaveEvery is how often the state is saved at most; 0: every 5 s.
 	SaveEvery time.Duration
 	// Now is the clock, whose location is the time zone of schedules that name none; nil:

@@ -93,6 +93,14 @@ func add(m manager.Manager, c Config) (*Part, error) {
 
 // Start runs the part until the context ends. The manager calls it when it leads.
 func (p *Part) Start(ctx context.Context) error {
+	if p.cfg.Installed != nil {
+		p.notLed.Store(&alerts.Unavailable{Why: "the kinds of diagnoses are not installed", After: 10 * time.Second})
+		select {
+		case <-p.cfg.Installed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	p.notLed.Store(&alerts.Unavailable{Why: "the controller starts", After: time.Second})
 	triggers, ok := p.watchTriggers(ctx)
 	if !ok {
