@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 		"agent reports, not begun":           {pending(), alive, 3599, ""},
 		"agent reports, not begun for long":  {pending(), alive, 3600, "Failed NodeSilent"},
 		"cancelled, agent reports":           {pending(cancel), alive, 10, ""},
-		"cancelled, agent silent":            {pending(cancel), silent, 200, "Cancelled Cancelled"},
+		"cancelled, agent silent":            {pending(cancel), silent, 200, string(v1alpha1.PhaseCancelled) + " " + v1alpha1.ReasonCancelled},
 		"runs":                               {pending(told(50)), alive, 60, ""},
 		"runs, agent silent":                 {pending(told(50)), silent, 3699, ""},
 		"runs, agent silent for long":        {pending(told(50)), silent, 3700, "Failed NodeSilent"},
