@@ -71,7 +71,7 @@ func judge(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
 func judgePending(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
 	node := d.Spec.NodeName
 	if a.alive {
-		left := d.CreationTimestamp.Add(p.running).Sub(now)
+		left := lastTold(d, now).Add(p.running).Sub(now) // it may be in its queue
 		if left <= 0 {
 			return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and has not begun within %s", node, p.running))
 		}
@@ -115,7 +115,7 @@ func silence(node string, a agent) string {
 	return fmt.Sprintf("the agent of node %s has not reported since %s", node, a.last.UTC().Format(time.RFC3339))
 }
 
-// lastTold returns when an agent last wrote of a run. Its clock may be ahead of ours.
+// lastTold returns when an agent last wrote of a Diagnosis, or else when that was made. Its clock may be ahead of ours.
 func lastTold(d *v1alpha1.Diagnosis, now time.Time) time.Time {
 	last := d.CreationTimestamp.Time
 	if s := d.Status.StartTime; s != nil {

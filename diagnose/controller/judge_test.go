@@ -51,6 +51,7 @@ func TestJudge(t *testing.T) {
 		"agent silent for long":              {pending(), silent, 700, "Failed NodeSilent"},
 		"agent reports, not begun":           {pending(), alive, 3599, ""},
 		"agent reports, not begun for long":  {pending(), alive, 3600, "Failed NodeSilent"},
+		"in the agent's queue":               {pending(told(3000), func(d *v1alpha1.Diagnosis) { d.Status.Phase = v1alpha1.PhasePending }), alive, 6599, ""},
 		"cancelled, agent reports":           {pending(cancel), alive, 10, ""},
 		"cancelled, agent silent":            {pending(cancel), silent, 200, string(v1alpha1.PhaseCancelled) + " " + v1alpha1.ReasonCancelled},
 		"runs":                               {pending(told(50)), alive, 60, ""},
