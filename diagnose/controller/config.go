@@ -88,5 +88,5 @@ func (c *Config) setDefaults() error {
 }
 
 func (c *Config) periods() periods {
-	return periods{pending: c.PendingSilent, running: c.RunningSilent}
+	return periods{silent: c.Silent, pending: c.PendingSilent, running: c.RunningSilent}
 }

@@ -70,12 +70,15 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 		if st.Subject == "" {
 			st.Subject = event.SafeText(subject(d), 250)
 		}
-		complete(d, metav1.ConditionTrue, s.reason, s.message)
+		complete(d, metav1.ConditionTrue, s.reason, s.message, now)
 	case s.waits():
 		if st.Phase == "" {
 			st.Phase = v1alpha1.PhasePending
 		}
-		complete(d, metav1.ConditionFalse, s.reason, s.message)
+		if c := apimeta.FindStatusCondition(st.Conditions, v1alpha1.ConditionComplete); c != nil && c.Reason != s.reason {
+			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete) // it is since now that this is waited for
+		}
+		complete(d, metav1.ConditionFalse, s.reason, s.message, now)
 	default:
 		if st.Phase == "" {
 			st.Phase = v1alpha1.PhasePending
@@ -88,9 +91,10 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 	}
 }
 
-func complete(d *v1alpha1.Diagnosis, status metav1.ConditionStatus, reason, message string) {
+func complete(d *v1alpha1.Diagnosis, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	apimeta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionComplete, Status: status, Reason: reason, Message: bounded(message), ObservedGeneration: d.Generation,
+		LastTransitionTime: metav1.NewTime(now),
 	})
 }
 
