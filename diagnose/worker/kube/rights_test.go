@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -84,8 +85,16 @@ func TestRightsAsDocumented(t *testing.T) {
 	system, tenant, node := server.Namespace(t), server.Namespace(t), unique(t, "node")
 	everywhere, ofSystem := documented(t)
 	as := userWith(t, server, unique(t, "user"), system, everywhere, ofSystem)
-	r := start(t, as, func(c *Config) { c.Node = node })
+	// An API server that does not stream lists, as that of Kubernetes 1.31, is listed.
+	p, through := newProxy(t, server, as)
+	p.do(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.URL.Query().Get("sendInitialEvents") == "true" && answer(w, http.StatusUnprocessableEntity, "Invalid")
+	})
+	r := start(t, through, func(c *Config) { c.Node = node })
 	r.synced()
+	if n := r.logs.count("level=WARN"); n != 0 {
+		t.Errorf("logged:\n%s", r.logs)
+	}
 	set := create(t, c, setOf(unique(t, "s"), "kernel-facts"))
 	waitFor(t, "a set", func() bool { return r.set(set.Name) != nil })
 	running := func(s *v1alpha1.DiagnosisStatus) { s.Phase = v1alpha1.PhaseRunning }
