@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 	"diagnose/operation":  {"collector/event", "collector/hostfs", "collector/netlook", "collector/process"},
 	"diagnose/resolve":    {"detector/mistake", "diagnose/api", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/runner", "diagnose/yamldoc"},
 	"diagnose/sets":       {},
-	"diagnose/worker":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/runner", "diagnose/tenancy", "diagnose/trigger"},
+	"diagnose/worker":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/runner", "diagnose/tenancy", "diagnose/trigger", "diagnose/yamldoc", "detector/mistake"},
 	"diagnose/tenancy":    {"diagnose/api", "diagnose/operation", "diagnose/resolve"},
 	"diagnose/alerts":     {"collector/event", "diagnose/api", "diagnose/trigger"},
 	"diagnose/controller": {"collector/event", "detector/problem", "diagnose/api", "diagnose/graph", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger", "diagnose/alerts"},

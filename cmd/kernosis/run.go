@@ -133,6 +133,14 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if cfg.Output == "json" {
 		a.out = console.NewJSON(stdout)
 	}
+	causes, err := openDiagnoses(cfg, a, log)
+	if err != nil {
+		return err
+	}
+	defer causes.close()
+	if causes != nil {
+		a.causes = causes.worker
+	}
 	if err := a.restore(); err != nil {
 		return failed(err)
 	}
@@ -203,6 +211,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	startNPD(ctx, g, checks, stats, log)
 	reports.start(ctx, g, a.observe)
 	a.cluster.start(ctx, g)
+	causes.start(ctx, g)
 	g.Go(func() error { return smallFootprint(ctx, log) })
 	g.Go(func() error { return mutes.watch(ctx) })
 	g.Go(func() error { return a.run(ctx) })

@@ -103,6 +103,19 @@ func (c *Config) Effect(name string) string {
 	return ""
 }
 
+// Spec returns what an operation is: that of its object, or for a built-in without one the
+// least that names it. Whoever makes a plan of a repair takes it from here, so that agent
+// and controller come to the same digest. nil: nothing has the name.
+func (c *Config) Spec(name string) *v1alpha1.OperationSpec {
+	if op := c.object(name); op != nil {
+		return &op.Spec
+	}
+	if _, ok := operation.Lookup(c.Builtins, name); ok {
+		return &v1alpha1.OperationSpec{Processor: v1alpha1.Processor{Builtin: &v1alpha1.Builtin{Name: name}}}
+	}
+	return nil
+}
+
 // Set resolves an OperationSet. Its error is [Faults].
 func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 	r := &resolver{c: c, set: set, done: map[string]resolved{}}
