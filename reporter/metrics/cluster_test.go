@@ -26,7 +26,7 @@ func TestCluster(t *testing.T) {
 # HELP kernosis_api_last_acknowledged_timestamp_seconds When the API server last took a write, by object.
 # TYPE kernosis_api_last_acknowledged_timestamp_seconds gauge
 kernosis_api_last_acknowledged_timestamp_seconds{node="n1",object="condition"} 1000.5
-# HELP kernosis_api_writes_total Requests that write to the API server, by object (condition, event, lease) and outcome.
+# HELP kernosis_api_writes_total Requests that write to the API server, by object (condition, event, lease, diagnosis) and outcome.
 # TYPE kernosis_api_writes_total counter
 kernosis_api_writes_total{node="n1",object="condition",outcome="written"} 3
 kernosis_api_writes_total{node="n1",object="event",outcome="created"} 2

@@ -17,6 +17,9 @@ type Request struct {
 	Outcome        Outcome
 }
 
+// Writes reports whether it changes something.
+func (q Request) Writes() bool { return q.Verb == verbCreate || q.Verb == verbPatch }
+
 // Stats are counted since the Store was made.
 type Stats struct {
 	Requests map[Request]uint64
@@ -42,6 +45,9 @@ func (s *Store) Stats() Stats {
 // account counts requests, and tells of a trouble when it begins and when it is over.
 type account struct {
 	log *slog.Logger
+	// served is closed when the API server has answered for the kinds.
+	served chan struct{}
+	once   sync.Once
 
 	mu      sync.Mutex
 	kept    Stats
@@ -53,7 +59,7 @@ type account struct {
 
 func newAccount(log *slog.Logger) *account {
 	return &account{
-		log: log, kept: Stats{Requests: make(map[Request]uint64), Watches: make(map[string]uint64)},
+		log: log, served: make(chan struct{}), kept: Stats{Requests: make(map[Request]uint64), Watches: make(map[string]uint64)},
 		missing: make(map[string]bool), denied: make(map[[2]string]bool), garbled: make(map[string]bool),
 	}
 }
@@ -115,6 +121,9 @@ func (a *account) reach(outcome Outcome, err error) {
 
 // defined tells whether the kinds are known there. It is one trouble for all of them.
 func (a *account) defined(resource string, outcome Outcome) {
+	if outcome == Done || outcome == Forbidden {
+		a.once.Do(func() { close(a.served) })
+	}
 	switch {
 	case outcome == KindMissing:
 		if len(a.missing) == 0 {

@@ -24,6 +24,9 @@ type Config struct {
 	REST *rest.Config
 	Node string // whose Diagnoses are watched
 	Dir  string // folder of what was known last; made where it is missing
+	// Builtin says whether a node of an OperationSet needs no Operation of that name; nil:
+	// each does.
+	Builtin func(name string) bool
 	// Timeout is of one request; 0: 5 s. A Create or a Write is given up after three times
 	// that.
 	Timeout time.Duration
@@ -70,6 +73,9 @@ func New(c Config) (*Store, error) {
 	}
 	if c.MaxSaved <= 0 {
 		c.MaxSaved = defaultMaxSaved
+	}
+	if c.Builtin == nil {
+		c.Builtin = func(string) bool { return false }
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

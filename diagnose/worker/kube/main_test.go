@@ -63,6 +63,8 @@ type rig struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 
+	onDiagnosis func(*v1alpha1.Diagnosis) // nil: nothing; called with the lock held
+
 	mu      sync.Mutex
 	changes int
 	told    []string // "NAME VERSION" and "gone NAME UID", in order
@@ -121,6 +123,9 @@ func (r *rig) Diagnosis(d *v1alpha1.Diagnosis) {
 	defer r.mu.Unlock()
 	r.told = append(r.told, d.Name+" "+string(d.UID))
 	r.newest[d.Name] = d
+	if r.onDiagnosis != nil {
+		r.onDiagnosis(d)
+	}
 }
 
 func (r *rig) Gone(k worker.Key) {

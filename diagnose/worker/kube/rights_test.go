@@ -92,8 +92,8 @@ func TestRightsAsDocumented(t *testing.T) {
 	})
 	r := start(t, through, func(c *Config) { c.Node = node })
 	r.synced()
-	if n := r.logs.count("level=WARN"); n != 0 {
-		t.Errorf("logged:\n%s", r.logs)
+	if n := r.count(verbWatch, triggers, Refused); n == 0 || r.logs.count("refused") != 0 {
+		t.Errorf("%d refusals, logged:\n%s", n, r.logs)
 	}
 	set := create(t, c, setOf(unique(t, "s"), "kernel-facts"))
 	waitFor(t, "a set", func() bool { return r.set(set.Name) != nil })
@@ -117,6 +117,13 @@ func TestRightsAsDocumented(t *testing.T) {
 	if n := r.logs.count("right is missing"); n != 0 {
 		t.Errorf("rights are missing:\n%s", r.logs)
 	}
+
+	// What is not known is asked for.
+	unknown, unready := diagnosisOf(system, "unknown", node), diagnosisOf(system, "unready", node)
+	unready.Spec.OperationSet = create(t, c, setOf(unique(t, "s3"), "there-is-none")).Name
+	create(t, c, unknown)
+	create(t, c, unready)
+	waitFor(t, "they are told", func() bool { return r.last("unknown") != nil && r.last("unready") != nil })
 
 	used := map[[2]string]bool{}
 	for q := range r.Stats().Requests {
@@ -169,7 +176,9 @@ func TestRightsThatAreMissing(t *testing.T) {
 	var some []rbacv1.PolicyRule
 	for _, rule := range everywhere {
 		rule.Resources = slices.DeleteFunc(slices.Clone(rule.Resources), func(r string) bool { return r == triggers })
-		some = append(some, rule)
+		if len(rule.Resources) > 0 {
+			some = append(some, rule)
+		}
 	}
 	user := unique(t, "user")
 	as := userWith(t, server, user, system, some, ofSystem)

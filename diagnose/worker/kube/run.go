@@ -29,6 +29,11 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 		follow(ctx, s.api, operations, "", &v1alpha1.OperationList{}, &v1alpha1.Operation{},
 			objectsFeed(s.operations, trimOperation, news))
 	})
+	// Where the kinds are not defined, one question at a time is enough: a fleet asks.
+	if !await(ctx, s.account.served) {
+		all.Wait()
+		return nil
+	}
 	all.Go(func() {
 		follow(ctx, s.api, operationSets, "", &v1alpha1.OperationSetList{}, &v1alpha1.OperationSet{},
 			objectsFeed(s.sets, trimSet, news))
@@ -41,7 +46,10 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 		if !await(ctx, s.operations.synced, s.sets.synced) {
 			return
 		}
-		t := &teller{known: s.diagnoses, h: handler, told: make(map[types.NamespacedName]lastTold)}
+		t := &teller{
+			known: s.diagnoses, h: handler, told: make(map[types.NamespacedName]lastTold),
+			lookUp: func(d *v1alpha1.Diagnosis) { s.lookUp(ctx, d, news) },
+		}
 		follow(ctx, s.api, diagnoses, ofNode(s.config.Node), &v1alpha1.DiagnosisList{}, &v1alpha1.Diagnosis{}, t.feed())
 	})
 	all.Wait()

@@ -15,7 +15,9 @@ import (
 type teller struct {
 	known *mirror[*v1alpha1.Diagnosis]
 	h     worker.Handler
-	told  map[types.NamespacedName]lastTold
+	// lookUp sees to it that what a Diagnosis needs is known.
+	lookUp func(d *v1alpha1.Diagnosis)
+	told   map[types.NamespacedName]lastTold
 }
 
 // lastTold is what the worker has heard of last.
@@ -58,6 +60,10 @@ func (t *teller) changed(d *v1alpha1.Diagnosis) {
 	}
 	if known && last.uid != d.UID {
 		t.gone(name)
+		known = false
+	}
+	if !known && !ended(d) {
+		t.lookUp(d)
 	}
 	t.told[name] = lastTold{d.UID, d.ResourceVersion}
 	t.h.Diagnosis(d)

@@ -218,3 +218,46 @@ func TestTooOld(t *testing.T) {
 		t.Error("no watch was refused")
 	}
 }
+
+// A Diagnosis that comes before its set and their operations does not come without them.
+func TestDiagnosisBeforeItsSet(t *testing.T) {
+	server, c := served(t)
+	ns, node, name := server.Namespace(t), unique(t, "node"), unique(t, "x")
+	p, through := newProxy(t, server, server.Admin())
+	r := newStore(t, through, func(c *Config) {
+		c.Node = node
+		c.Builtin = func(name string) bool { return name == "kernel-facts" }
+	})
+	var known []string
+	r.onDiagnosis = func(d *v1alpha1.Diagnosis) {
+		o := r.Objects()
+		if slices.ContainsFunc(o.OperationSets, func(s *v1alpha1.OperationSet) bool { return s.Name == name }) {
+			known = append(known, d.Name+" set")
+		}
+		if slices.ContainsFunc(o.Operations, func(o *v1alpha1.Operation) bool { return o.Name == name }) {
+			known = append(known, d.Name+" operation")
+		}
+	}
+	r.run()
+	r.synced()
+	// The watches of what runs are made of stand still from here on.
+	p.do(func(w http.ResponseWriter, req *http.Request) bool {
+		return req.URL.Query().Get("watch") != "" && !strings.Contains(req.URL.Path, diagnoses) && answer(w, http.StatusInternalServerError, "InternalError")
+	})
+	p.CloseClientConnections()
+	create(t, c, operationOf(name))
+	create(t, c, setOf(name, "kernel-facts", name, "there-is-none"))
+	d := diagnosisOf(ns, "first", node)
+	d.Spec.OperationSet = name
+	told := r.changed()
+	create(t, c, d)
+	waitFor(t, "it is told", func() bool { return r.last("first") != nil })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if want := []string{"first set", "first operation"}; !slices.Equal(known, want) {
+		t.Errorf("known was %q, want %q", known, want)
+	}
+	if r.changes == told {
+		t.Error("the handler was not told of them")
+	}
+}
