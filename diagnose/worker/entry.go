@@ -29,6 +29,7 @@ type saved struct {
 	Local      bool              `json:"local,omitempty"`   // the store has refused it, for good
 	End        *end              `json:"end,omitempty"`     // nil: it goes on
 	Told       bool              `json:"told,omitempty"`    // the store has the end
+	Shown      bool              `json:"shown,omitempty"`   // Ended was told
 	Gone       bool              `json:"gone,omitempty"`    // it was deleted
 	// Repaired: a repair of it may have been made. Its verification goes on behind the end.
 	Repaired bool `json:"repaired,omitempty"`
@@ -77,7 +78,6 @@ type entry struct {
 	held      time.Time // until then what it is made of may come to be known
 	again     bool      // what it waits for may have changed
 	askAt     time.Time // when it is executed again though nothing has changed
-	ended     bool      // Ended was told
 	swept     bool      // checkpoint and artifacts are removed
 
 	version   uint64 // of what there is to tell

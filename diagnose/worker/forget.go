@@ -29,7 +29,7 @@ func (w *Worker) forget() {
 			continue
 		case e.Gone && (!e.Own || now.Sub(e.Taken) > remembered):
 			over = append(over, e)
-		case !e.Gone && e.End != nil && (e.Told || e.Local) && e.ended:
+		case !e.Gone && e.End != nil && (e.Told || e.Local) && e.Shown:
 			e.report, e.plan, e.repair = nil, nil, nil // the checkpoint has it
 			if !e.Repaired {
 				e.latest = nil
@@ -93,11 +93,11 @@ func (w *Worker) discard(e *entry) {
 func (w *Worker) tellEnded() {
 	for _, e := range w.all() {
 		w.mu.Lock()
-		if e.ended || e.End == nil || e.Gone || e.active || e.unsaved && !time.Now().Before(e.saveAt) {
+		if e.Shown || e.End == nil || e.Gone || e.active || e.unsaved && !time.Now().Before(e.saveAt) {
 			w.mu.Unlock()
 			continue
 		}
-		e.ended = true
+		e.Shown, e.unsaved = true, true
 		now := w.snapshot(e)
 		out := &Ended{ID: e.ID, Diagnosis: e.Diagnosis, Reason: e.End.Reason, Message: e.End.Message, Status: &v1alpha1.DiagnosisStatus{}}
 		if e.Problem != nil {

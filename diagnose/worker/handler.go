@@ -103,7 +103,7 @@ func (w *Worker) endedElsewhere(e *entry, d *v1alpha1.Diagnosis) {
 	if e.End == nil {
 		c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
 		e.finish(d.Status.Phase, c.Reason, c.Message)
-		e.ended = true // whoever ended it has told
+		e.Shown = true // whoever ended it has told
 		e.cancel = "it was ended elsewhere: " + c.Reason
 	}
 	wake(w.moved)

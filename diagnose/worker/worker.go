@@ -72,7 +72,7 @@ func New(c Config) (*Worker, error) {
 		e := w.add(s)
 		e.changed(true) // what has changed since is not known
 		if s.End != nil && s.Told {
-			e.ended, e.written = true, e.version
+			e.written = e.version
 		}
 	}
 	return w, nil
