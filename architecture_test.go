@@ -85,7 +85,7 @@ var mayImport = map[string][]string{
 	"deploy/crds": {},
 
 	// Only tests import these.
-	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/journal"},
+	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/console", "reporter/journal"},
 	"reporter/kubetest":      {},
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
 	"vmtest/guest":           {},

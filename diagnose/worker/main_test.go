@@ -106,6 +106,20 @@ func (a *api) Write(_ context.Context, k worker.Key, change func(*v1alpha1.Diagn
 	return d.DeepCopy(), nil
 }
 
+// written is how often a status was written.
+func (a *api) written() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.writes)
+}
+
+// known is how many Diagnoses there are, and made how many were created.
+func (a *api) known() (n, made int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.all), a.creates
+}
+
 // person changes a Diagnosis as another does, and the worker is told.
 func (a *api) person(name types.NamespacedName, change func(*v1alpha1.Diagnosis)) {
 	a.mu.Lock()
@@ -160,10 +174,12 @@ func (a *api) only(t *testing.T) *v1alpha1.Diagnosis {
 	return nil
 }
 
-func (a *api) get(name string) *v1alpha1.Diagnosis {
+func (a *api) get(name string) *v1alpha1.Diagnosis { return a.in(system, name) }
+
+func (a *api) in(namespace, name string) *v1alpha1.Diagnosis {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.all[types.NamespacedName{Namespace: system, Name: name}].DeepCopy()
+	return a.all[types.NamespacedName{Namespace: namespace, Name: name}].DeepCopy()
 }
 
 // ops are the operations of a test: what each does, and how often it ran.

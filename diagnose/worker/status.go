@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,9 +20,9 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// maxSubject bounds the subject, in bytes. Escaped it may have four times as many
-// characters, and one for the cut: the API takes 256.
-const maxSubject = 63
+// maxSubject is how many characters the API takes of a subject. Escaped a byte may be four,
+// and a cut adds one.
+const maxSubject = 256
 
 // Reasons of the condition Complete while it is False.
 const (
@@ -156,7 +157,11 @@ func subjectOf(d *v1alpha1.Diagnosis, node string) string {
 	default:
 		text = cmp.Or(p["device"], p["mountPoint"], p["cgroup"], node)
 	}
-	return event.SafeText(text, maxSubject)
+	short := event.SafeText(text, maxSubject-1)
+	if utf8.RuneCountInString(short) > maxSubject {
+		short = event.SafeText(text, maxSubject/4-1)
+	}
+	return short
 }
 
 // artifactsOf are those of which all is known. Their names begin with the node of the

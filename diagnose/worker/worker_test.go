@@ -45,8 +45,8 @@ func TestAProblemIsDiagnosedOnce(t *testing.T) {
 		// Told again, and of another subject within the episode: nothing is made.
 		r.w.Observe(hung(at, problem.Firing), time.Now())
 		synctest.Wait()
-		if r.ops.count("look") != 1 || r.api.creates != 1 {
-			t.Errorf("%d runs, %d made", r.ops.count("look"), r.api.creates)
+		if _, made := r.api.known(); r.ops.count("look") != 1 || made != 1 {
+			t.Errorf("%d runs, %d made", r.ops.count("look"), made)
 		}
 		s := r.w.Stats()
 		if s.Made != 1 || s.Ended[v1alpha1.PhaseSucceeded] != 1 || s.Triggers["hung"].Started != 1 || s.Writes["taken"] == 0 || s.Running+s.Waiting+s.Untold != 0 {
@@ -95,8 +95,9 @@ func TestKilledAndReplayed(t *testing.T) {
 				defer r.stop()
 				time.Sleep(time.Minute)
 				want(t, r.api.only(t), wellDone)
-				if n := r.ops.count("look"); n != 1 || r.api.creates != 1 || len(r.told()) != 1 {
-					t.Errorf("%d runs, %d made, %d told", n, r.api.creates, len(r.told()))
+				_, made := r.api.known()
+				if n := r.ops.count("look"); n != 1 || made != 1 || len(r.told()) != 1 {
+					t.Errorf("%d runs, %d made, %d told", n, made, len(r.told()))
 				}
 			})
 		})
@@ -153,8 +154,8 @@ func TestTheAPIServerIsAway(t *testing.T) {
 		r.start()
 		defer r.stop()
 		time.Sleep(time.Minute)
-		if s := r.w.Stats(); s.Untold != 1 || len(r.api.all) != 0 {
-			t.Errorf("%+v", s)
+		if n, _ := r.api.known(); n != 0 || r.w.Stats().Untold != 1 {
+			t.Errorf("%d known, %+v", n, r.w.Stats())
 		}
 		r.api.setAway(false)
 		time.Sleep(time.Minute)
@@ -254,7 +255,7 @@ func TestRefusedDiagnoses(t *testing.T) {
 		if c := r.api.get("unready").Status.Conditions[0]; !strings.Contains(c.Message, `named "no-such"`) {
 			t.Errorf("%+v", c)
 		}
-		want(t, r.api.all[types.NamespacedName{Namespace: "shop", Name: "foreign"}], "Failed NotAllowed [] ")
+		want(t, r.api.in("shop", "foreign"), "Failed NotAllowed [] ")
 	})
 }
 
@@ -321,12 +322,12 @@ func TestWriteRate(t *testing.T) {
 		defer r.stop()
 		r.api.add(person("a", "looks"))
 		time.Sleep(29 * time.Second)
-		n := len(r.api.writes)
+		n := r.api.written()
 		if n > 5 {
 			t.Errorf("%d writes", n)
 		}
 		time.Sleep(time.Minute)
-		if more := len(r.api.writes) - n; more < 2 || more > 3 {
+		if more := r.api.written() - n; more < 2 || more > 3 {
 			t.Errorf("%d writes in a minute in which nothing has changed", more)
 		}
 	})

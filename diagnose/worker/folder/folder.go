@@ -15,6 +15,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -147,6 +149,15 @@ func (s *Store) Write(_ context.Context, k worker.Key, change func(*v1alpha1.Dia
 func (s *Store) read() ([]yamldoc.File, error) {
 	if s.c.Dir == "" {
 		return nil, nil
+	}
+	entries, err := os.ReadDir(s.c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("manifests of diagnoses: %w", err)
+	}
+	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name()))
+	}) {
+		return nil, nil // which a person who names it on a command line would hardly mean
 	}
 	files, err := yamldoc.ReadFiles([]string{s.c.Dir}, nil)
 	if err != nil {
