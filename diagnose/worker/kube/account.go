@@ -84,6 +84,9 @@ func (a *account) answered(ctx context.Context, verb, resource string, err error
 		return
 	}
 	outcome := outcomeOf(err)
+	if err != nil {
+		err = &requestError{err: err} // bounded
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.kept.Requests[Request{verb, resource, outcome}]++
@@ -103,6 +106,13 @@ func (a *account) answered(ctx context.Context, verb, resource string, err error
 	a.defined(resource, outcome)
 	a.permit(verb, resource, outcome, err)
 	a.read(resource, outcome, err)
+}
+
+// heard takes that a watch or a list has brought something.
+func (a *account) heard() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.reach(Done, nil)
 }
 
 // reach tells whether anybody answers.

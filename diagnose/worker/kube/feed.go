@@ -16,10 +16,13 @@ import (
 // feed is what a reflector fills with a kind's objects. Its methods are called by one
 // goroutine.
 type feed[T object] struct {
+	heard    func()    // the API server has said something
 	trim     func(T)   // of what a run does not need, before anybody sees it
 	changed  func(o T) // it is new, or another than before
 	gone     func(o T)
 	replaced func(list []T, version string) // all of them
+	// denied: the API server has none to show, for want of the kind or of the right.
+	denied func(Outcome)
 }
 
 // Add implements cache.ReflectorStore.
@@ -47,6 +50,7 @@ func (f *feed[T]) Delete(o any) error {
 
 // Replace implements cache.ReflectorStore.
 func (f *feed[T]) Replace(list []any, version string) error {
+	f.heard()
 	all := make([]T, 0, len(list))
 	for _, o := range list {
 		t, err := f.trimmed(o)
@@ -76,6 +80,7 @@ func (f *feed[T]) Transformer() cache.TransformFunc {
 }
 
 func (f *feed[T]) trimmed(o any) (T, error) {
+	f.heard()
 	t, ok := o.(T)
 	if !ok {
 		return t, fmt.Errorf("%T where %T is watched", o, t)
@@ -90,14 +95,19 @@ const lastRetry = 15 * time.Second
 
 // follow keeps a feed as the API server has a resource, until ctx ends.
 func follow[T object](ctx context.Context, a *api, resource, selector string, list runtime.Object, example T, f *feed[T]) {
+	f.heard = a.account.heard
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = selector
 			into := list.DeepCopyObject()
-			if err := a.list(ctx, resource, o, into); err != nil {
-				return nil, err
+			err := a.list(ctx, resource, o, into)
+			switch outcome := outcomeOf(err); outcome {
+			case Done:
+				return into, nil
+			case KindMissing, Forbidden:
+				f.denied(outcome)
 			}
-			return into, nil
+			return nil, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = selector

@@ -14,9 +14,10 @@ import (
 type mirror[T object] struct {
 	mu     sync.RWMutex
 	byName map[types.NamespacedName]entry[T]
-	// synced is closed when all objects have been seen once.
-	synced chan struct{}
-	once   sync.Once
+	// synced is closed when all objects have been seen once; settled then too, or when the
+	// API server has said that it has none to show: what is known stays in force.
+	synced, settled   chan struct{}
+	syncing, settling sync.Once
 }
 
 type entry[T object] struct {
@@ -27,7 +28,7 @@ type entry[T object] struct {
 }
 
 func newMirror[T object]() *mirror[T] {
-	return &mirror[T]{byName: make(map[types.NamespacedName]entry[T]), synced: make(chan struct{})}
+	return &mirror[T]{byName: make(map[types.NamespacedName]entry[T]), synced: make(chan struct{}), settled: make(chan struct{})}
 }
 
 func nameOf(o object) types.NamespacedName {
@@ -105,7 +106,15 @@ func (m *mirror[T]) replace(list []T, version string) (first bool) {
 		}
 	}
 	m.byName = next
-	m.once.Do(func() { close(m.synced); first = true })
+	m.syncing.Do(func() { close(m.synced); first = true })
+	m.settle()
+	return first
+}
+
+// settle notes that the API server has answered for the kind. It reports whether it is the
+// first time.
+func (m *mirror[T]) settle() (first bool) {
+	m.settling.Do(func() { close(m.settled); first = true })
 	return first
 }
 

@@ -104,6 +104,11 @@ func objectsFeed[T object](m *mirror[T], trim func(T), news func()) *feed[T] {
 				news()
 			}
 		},
+		denied: func(Outcome) {
+			if m.settle() {
+				news()
+			}
+		},
 	}
 }
 

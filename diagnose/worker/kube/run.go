@@ -25,9 +25,18 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 	news := func() { s.news(handler) }
 	var all sync.WaitGroup
 	all.Go(func() { s.save(ctx.Done()) })
+	first := objectsFeed(s.operations, trimOperation, news)
+	first.denied = func(o Outcome) {
+		if o == KindMissing { // one for all
+			s.sets.settle()
+			s.triggers.settle()
+		}
+		if s.operations.settle() {
+			news()
+		}
+	}
 	all.Go(func() {
-		follow(ctx, s.api, operations, "", &v1alpha1.OperationList{}, &v1alpha1.Operation{},
-			objectsFeed(s.operations, trimOperation, news))
+		follow(ctx, s.api, operations, "", &v1alpha1.OperationList{}, &v1alpha1.Operation{}, first)
 	})
 	// Where the kinds are not defined, one question at a time is enough: a fleet asks.
 	if !await(ctx, s.account.served) {
@@ -56,15 +65,16 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 	return nil
 }
 
-// news takes that objects have changed. The worker is told of them once all kinds are
-// known: a trigger that it hears of a moment later would find its problem gone by.
+// news takes that objects have changed. The worker is told of them once the API server has
+// answered for each kind: a trigger that it hears of a moment later would find its problem
+// gone by.
 func (s *Store) news(h worker.Handler) {
 	s.rebuild()
 	select {
 	case s.unsaved <- struct{}{}:
 	default:
 	}
-	for _, known := range []<-chan struct{}{s.operations.synced, s.sets.synced, s.triggers.synced} {
+	for _, known := range []<-chan struct{}{s.operations.settled, s.sets.settled, s.triggers.settled} {
 		select {
 		case <-known:
 		default:

@@ -49,6 +49,7 @@ func (t *teller) feed() *feed[*v1alpha1.Diagnosis] {
 			m.replace(short, version)
 			t.replaced(list)
 		},
+		denied: func(Outcome) {},
 	}
 }
 
