@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,18 +178,11 @@ func TestKillDuringAnOperation(t *testing.T) {
 		fmt.Fprintf(w, `{"seen": %q}`, r.URL.Path)
 	}))
 	t.Cleanup(web.Close)
-	u, err := url.Parse(web.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(u.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := portOf(t, web)
 	server := func(name, path string) *v1alpha1.Operation {
 		o := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + a.node}}
 		o.Spec.Effect = v1alpha1.EffectCollect
-		o.Spec.Processor.HTTPServer = &v1alpha1.HTTPServer{Port: int32(port), Path: path}
+		o.Spec.Processor.HTTPServer = &v1alpha1.HTTPServer{Port: port, Path: path}
 		return o
 	}
 	set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "killed-" + a.node}}
@@ -239,6 +233,62 @@ func TestKillDuringAnOperation(t *testing.T) {
 		t.Errorf("%s is called again", <-calls)
 	}
 	a.Stop()
+}
+
+// Two agents of one node, as while one takes over from the other: one runs it.
+func TestTwoAgentsOfOneNode(t *testing.T) {
+	a := newAgent(t, cluster.Server(t))
+	b := a.another()
+	var calls atomic.Int32
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		fmt.Fprint(w, `{"seen": "yes"}`)
+	}))
+	t.Cleanup(web.Close)
+	op := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: "two-" + a.node}}
+	op.Spec.Effect = v1alpha1.EffectCollect
+	op.Spec.Processor.HTTPServer = &v1alpha1.HTTPServer{Port: portOf(t, web)}
+	set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: op.Name}}
+	set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: op.Name}}
+	a.apply(op, set)
+	a.Start()
+	b.Start()
+	a.WaitSources(0)
+	b.In(t)
+	b.WaitSources(0)
+	const n = 20
+	for i := range n {
+		d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: fmt.Sprintf("two-%02d", i)}}
+		d.Spec.OperationSet, d.Spec.NodeName = set.Name, a.node
+		a.apply(d)
+	}
+	holders := map[string]int{}
+	for i := range n {
+		d := a.awaitEnd(time.Minute, named(fmt.Sprintf("two-%02d", i)))
+		if d.Status.Phase != v1alpha1.PhaseSucceeded || d.Status.Checkpoint == nil {
+			t.Fatalf("status %+v", d.Status)
+		}
+		holders[d.Status.Checkpoint.Holder]++
+	}
+	t.Logf("run by %v", holders)
+	if c := calls.Load(); c != n {
+		t.Errorf("%d operations ran in %d Diagnoses", c, n)
+	}
+	a.Stop()
+	b.Stop()
+}
+
+func portOf(t *testing.T, s *httptest.Server) int32 {
+	t.Helper()
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int32(port)
 }
 
 // endedIn returns the runs of a folder of checkpoints that have ended.

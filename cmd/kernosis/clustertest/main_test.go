@@ -37,7 +37,7 @@ var (
 	folder  string
 	program = sync.OnceValues(func() (string, error) {
 		path := filepath.Join(folder, "kernosis")
-		out, err := exec.Command("go", "build", "-o", path, "github.com/kernosis/kernosis/cmd/kernosis").CombinedOutput()
+		out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", path, "github.com/kernosis/kernosis/cmd/kernosis").CombinedOutput()
 		if err != nil {
 			return "", fmt.Errorf("build kernosis: %w\n%s", err, out)
 		}
@@ -63,10 +63,11 @@ func TestMain(m *testing.M) {
 type agent struct {
 	*agenttest.Agent
 
-	t         testing.TB
-	people    client.Client // may do everything
-	node      string
-	namespace string
+	t               testing.TB
+	people          client.Client // may do everything
+	path            string        // of the program
+	kubeconfig      string
+	node, namespace string
 }
 
 func newAgent(t testing.TB, server *kubetest.Server) *agent {
@@ -87,11 +88,24 @@ func newAgent(t testing.TB, server *kubetest.Server) *agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{t: t, people: people, node: server.Node(t), namespace: server.Namespace(t)}
-	a.Agent = agenttest.New(t, path, "--kubeconfig", server.Kubeconfig(t, server.Admin()), "--node-name", a.node, "--namespace", a.namespace,
-		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", "127.0.0.1:0")
-	a.Command = "agent"
+	a := &agent{t: t, people: people, path: path, node: server.Node(t), namespace: server.Namespace(t)}
+	a.kubeconfig = server.Kubeconfig(t, withRights(t, server, a.namespace))
+	a.Agent = a.another()
 	return a
+}
+
+// another returns one more agent of the node, with folders of its own.
+func (a *agent) another() *agenttest.Agent {
+	a.t.Helper()
+	other := agenttest.New(a.t, a.path, "--kubeconfig", a.kubeconfig, "--node-name", a.node, "--namespace", a.namespace,
+		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", "127.0.0.1:0")
+	other.Command = "agent"
+	a.t.Cleanup(func() {
+		if text := other.Log.String(); strings.Contains(text, "outcome=forbidden") || strings.Contains(text, "right is missing") {
+			a.t.Errorf("the documented rights are not enough:\n%s", text)
+		}
+	})
+	return other
 }
 
 // apply makes objects known, those that are there already too.

@@ -45,6 +45,9 @@ func (s *Store) Stats() Stats {
 // account counts requests, and tells of a trouble when it begins and when it is over.
 type account struct {
 	log *slog.Logger
+	// settle is for how long after it was away an API server is not believed that a right
+	// is missing: one that has just started does not know its roles yet.
+	settle time.Duration
 	// served is closed when the API server has answered for the kinds.
 	served chan struct{}
 	once   sync.Once
@@ -52,14 +55,15 @@ type account struct {
 	mu      sync.Mutex
 	kept    Stats
 	since   time.Time          // nothing was answered from then on; zero: it was
+	doubt   time.Time          // when it was seen to be away last, or the Store was made
 	missing map[string]bool    // resources that are not defined
 	denied  map[[2]string]bool // verb and resource
 	garbled map[string]bool    // resources whose answer can't be read
 }
 
-func newAccount(log *slog.Logger) *account {
+func newAccount(log *slog.Logger, settle time.Duration) *account {
 	return &account{
-		log: log, served: make(chan struct{}), kept: Stats{Requests: make(map[Request]uint64), Watches: make(map[string]uint64)},
+		log: log, settle: settle, doubt: time.Now(), served: make(chan struct{}), kept: Stats{Requests: make(map[Request]uint64), Watches: make(map[string]uint64)},
 		missing: make(map[string]bool), denied: make(map[[2]string]bool), garbled: make(map[string]bool),
 	}
 }
@@ -115,9 +119,22 @@ func (a *account) heard() {
 	a.reach(Done, nil)
 }
 
+// final reports whether an outcome is not to be tried again.
+func (a *account) final(o Outcome) bool {
+	if o == Forbidden {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return time.Since(a.doubt) >= a.settle
+	}
+	return !o.away()
+}
+
 // reach tells whether anybody answers.
 func (a *account) reach(outcome Outcome, err error) {
 	away := outcome.away() && outcome != KindMissing && outcome != TooOld
+	if away {
+		a.doubt = time.Now()
+	}
 	switch {
 	case away && a.since.IsZero():
 		a.since = time.Now()
@@ -153,7 +170,7 @@ func (a *account) defined(resource string, outcome Outcome) {
 func (a *account) permit(verb, resource string, outcome Outcome, err error) {
 	right := [2]string{verb, resource}
 	switch {
-	case outcome == Forbidden && !a.denied[right]:
+	case outcome == Forbidden && !a.denied[right] && time.Since(a.doubt) >= a.settle:
 		a.denied[right] = true
 		a.log.Warn("right is missing", "verb", verb, "resource", resource, "api_group", v1alpha1.Group, "error", err)
 	case outcome == Done && a.denied[right]:

@@ -132,6 +132,6 @@ func (e *requestError) Is(target error) bool { return e.away && target == worker
 
 // explain makes of a request's error one of the Store's. ctx is that of the caller: where
 // it ended nothing is known of the answer.
-func explain(ctx context.Context, what string, err error) error {
-	return fmt.Errorf("%s: %w", what, &requestError{err: err, away: ctx.Err() != nil || outcomeOf(err).away()})
+func (s *Store) explain(ctx context.Context, what string, err error) error {
+	return fmt.Errorf("%s: %w", what, &requestError{err: err, away: ctx.Err() != nil || !s.account.final(outcomeOf(err))})
 }

@@ -30,6 +30,9 @@ type Config struct {
 	// Timeout is of one request; 0: 5 s. A Create or a Write is given up after three times
 	// that.
 	Timeout time.Duration
+	// Settle is for how long after it was away an API server is not believed that a right
+	// is missing; 0: 30 s.
+	Settle time.Duration
 	// MaxSaved bounds the file of what was known last, in bytes; 0: 16 MiB.
 	MaxSaved int
 	Log      *slog.Logger // nil: none
@@ -38,6 +41,9 @@ type Config struct {
 const (
 	// defaultTimeout is long for a server that answers, and short for a worker that waits.
 	defaultTimeout = 5 * time.Second
+	// defaultSettle is several times what an API server needs to know its roles, once it
+	// listens.
+	defaultSettle = 30 * time.Second
 	// defaultMaxSaved has room for 2000 sets of 50 nodes.
 	defaultMaxSaved = 16 << 20
 	// savedFile is the name of the file of what was known last.
@@ -71,6 +77,9 @@ func New(c Config) (*Store, error) {
 	if c.Timeout <= 0 {
 		c.Timeout = defaultTimeout
 	}
+	if c.Settle <= 0 {
+		c.Settle = defaultSettle
+	}
 	if c.MaxSaved <= 0 {
 		c.MaxSaved = defaultMaxSaved
 	}
@@ -84,7 +93,7 @@ func New(c Config) (*Store, error) {
 		return nil, fmt.Errorf("diagnoses by the API: %w", err)
 	}
 	s := &Store{
-		config: c, account: newAccount(c.Log), unsaved: make(chan struct{}, 1),
+		config: c, account: newAccount(c.Log, c.Settle), unsaved: make(chan struct{}, 1),
 		file:       outbox.File{Path: filepath.Join(c.Dir, savedFile), Max: c.MaxSaved},
 		operations: newMirror[*v1alpha1.Operation](), sets: newMirror[*v1alpha1.OperationSet](),
 		triggers: newMirror[*v1alpha1.Trigger](), diagnoses: newMirror[*v1alpha1.Diagnosis](),

@@ -39,5 +39,5 @@ func (s *Store) Create(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Di
 		}
 		return made, nil
 	}
-	return nil, explain(ctx, "create Diagnosis "+nameOf(d).String(), err)
+	return nil, s.explain(ctx, "create Diagnosis "+nameOf(d).String(), err)
 }

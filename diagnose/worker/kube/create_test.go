@@ -73,7 +73,7 @@ func endedStatus() v1alpha1.DiagnosisStatus {
 
 // What the API server refuses for good is told from what may be taken later.
 func TestCreateRefused(t *testing.T) {
-	server, c := served(t)
+	server, _ := served(t)
 	ns := server.Namespace(t)
 	going := server.Namespace(t)
 	if err := server.Client().CoreV1().Namespaces().Delete(t.Context(), going, metav1.DeleteOptions{}); err != nil {
@@ -102,7 +102,7 @@ func TestCreateRefused(t *testing.T) {
 		})
 	}
 	t.Run("forbidden", func(t *testing.T) {
-		r := newStore(t, server.Config(t, "nobody"), nil)
+		r := newStore(t, server.Config(t, "nobody"), func(c *Config) { c.Settle = time.Nanosecond })
 		for range 3 {
 			_, err := r.Create(t.Context(), diagnosisOf(ns, "forbidden", "n1"))
 			if err == nil || errors.Is(err, worker.ErrAway) || !strings.Contains(err.Error(), `User "nobody" cannot create resource "diagnoses"`) {
@@ -113,7 +113,26 @@ func TestCreateRefused(t *testing.T) {
 			t.Errorf("told %d times:\n%s", n, r.logs)
 		}
 	})
-	_ = c
+	t.Run("forbidden by one that has just started", func(t *testing.T) {
+		p, through := newProxy(t, server, server.Admin())
+		r := newStore(t, through, func(c *Config) { c.Settle = 300 * time.Millisecond })
+		p.do(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) })
+		_, err := r.Create(t.Context(), diagnosisOf(ns, "started", "n1"))
+		is(t, err, worker.ErrAway)
+		p.do(func(w http.ResponseWriter, _ *http.Request) bool { return answer(w, http.StatusForbidden, "Forbidden") })
+		_, err = r.Create(t.Context(), diagnosisOf(ns, "started", "n1"))
+		is(t, err, worker.ErrAway)
+		if n := r.logs.count("right is missing"); n != 0 {
+			t.Errorf("told of rights:\n%s", r.logs)
+		}
+		waitFor(t, "it is believed", func() bool {
+			_, err := r.Create(t.Context(), diagnosisOf(ns, "started", "n1"))
+			return !errors.Is(err, worker.ErrAway)
+		})
+		if n := r.logs.count("right is missing"); n != 1 {
+			t.Errorf("told %d times:\n%s", n, r.logs)
+		}
+	})
 }
 
 func TestCreateWhileAway(t *testing.T) {

@@ -105,7 +105,9 @@ func follow[T object](ctx context.Context, a *api, resource, selector string, li
 			case Done:
 				return into, nil
 			case KindMissing, Forbidden:
-				f.denied(outcome)
+				if outcome == KindMissing || a.account.final(outcome) {
+					f.denied(outcome)
+				}
 			}
 			return nil, err
 		},

@@ -65,6 +65,15 @@ func TestAServersLife(t *testing.T) {
 		return len(names(s.Objects())) == 3
 	})
 
+	missed := func() (n uint64) {
+		for q, times := range r.Stats().Requests {
+			if q.Outcome == KindMissing {
+				n += times
+			}
+		}
+		return n
+	}
+	before := missed()
 	for name, c := range map[string]struct{ away, back func(testing.TB) }{
 		"stopped": {server.Stop, server.Start},
 		"killed":  {server.Kill, server.Start},
@@ -125,6 +134,11 @@ func TestAServersLife(t *testing.T) {
 				t.Error(got, err)
 			}
 		})
+	}
+
+	// One that starts does not say that it has no such kinds.
+	if n := missed(); n != before || r.logs.count("cluster does not know the kinds") != 1 {
+		t.Errorf("the kinds were missed %d times:\n%s", n-before, r.logs)
 	}
 
 	// Empty is not away.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -91,7 +92,7 @@ func TestRightsAsDocumented(t *testing.T) {
 	p.do(func(w http.ResponseWriter, r *http.Request) bool {
 		return r.URL.Query().Get("sendInitialEvents") == "true" && answer(w, http.StatusUnprocessableEntity, "Invalid")
 	})
-	r := start(t, through, func(c *Config) { c.Node = node })
+	r := start(t, through, func(c *Config) { c.Node, c.Settle = node, time.Nanosecond })
 	r.synced()
 	if n := r.count(verbWatch, triggers, Refused); n == 0 || r.logs.count("refused") != 0 {
 		t.Errorf("%d refusals, logged:\n%s", n, r.logs)
@@ -185,7 +186,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	as := userWith(t, server, user, system, some, ofSystem)
 	set := create(t, c, setOf(unique(t, "s"), "kernel-facts"))
 	create(t, c, diagnosisOf(system, "by-hand", node))
-	r := start(t, as, func(c *Config) { c.Node = node })
+	r := start(t, as, func(c *Config) { c.Node, c.Settle = node, time.Nanosecond })
 	waitFor(t, "what can be read is", func() bool { return r.set(set.Name) != nil && r.last("by-hand") != nil })
 	waitFor(t, "the list was tried again", func() bool { return r.count(verbList, triggers, Forbidden) > 1 })
 	if r.changed() == 0 {

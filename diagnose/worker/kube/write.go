@@ -26,7 +26,7 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 		if try > 0 || !known || base.UID != key.UID || ended(base) {
 			var err error
 			if base, err = s.read(bounded, key); err != nil {
-				return nil, gone(ctx, what, err)
+				return nil, s.gone(ctx, what, err)
 			}
 		}
 		next := base.Status.DeepCopy()
@@ -51,7 +51,7 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 			s.diagnoses.forget(key.NamespacedName, key.UID)
 			return nil, fmt.Errorf("%s: %w", what, worker.ErrGone)
 		default:
-			return nil, explain(ctx, what, err)
+			return nil, s.explain(ctx, what, err)
 		}
 	}
 	return nil, fmt.Errorf("%s: others have changed it %d times meanwhile: %w", what, maxTries, &requestError{err: conflict, away: true})
@@ -74,11 +74,11 @@ func (s *Store) read(ctx context.Context, key worker.Key) (*v1alpha1.Diagnosis, 
 }
 
 // gone leaves ErrGone as it is, and explains the rest.
-func gone(ctx context.Context, what string, err error) error {
+func (s *Store) gone(ctx context.Context, what string, err error) error {
 	if err == worker.ErrGone { //nolint:errorlint // read returns it as it is
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return explain(ctx, what, err)
+	return s.explain(ctx, what, err)
 }
 
 // statusPatch returns what makes a Diagnosis' status another, for the version that is
