@@ -25,6 +25,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 )
@@ -64,6 +65,9 @@ func demo(ctx context.Context, out, errOut io.Writer) error {
 	}
 	defer remove(dir)
 	if err := writeQuickRules(filepath.Join(dir, "rules")); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	if err := writeDemoTriggers(filepath.Join(dir, "diagnose-dir")); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	fmt.Fprintf(out, "Kernel %s, BTF %s. Faults run in control groups, network namespaces and loop files\nof their own. Quiet times of the rules are cut to 5 s, to see problems clear.\n\n", kernelRelease(), haveBTF())
@@ -106,6 +110,21 @@ func writeQuickRules(dir string) error {
 		}
 		return os.WriteFile(filepath.Join(dir, path), text, 0o600)
 	})
+}
+
+// writeDemoTriggers copies the manifests about disks, so that they look at the drill alone:
+// the loop device may have had errors for an earlier one.
+func writeDemoTriggers(dir string) error {
+	f, err := shippedFile("disk-error")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	const of = "  operationSet: disk-error\n"
+	text := strings.ReplaceAll(string(f.Data), of, of+"  parameters: {maxAge: 2s}\n")
+	return os.WriteFile(filepath.Join(dir, f.Name), []byte(text), 0o600)
 }
 
 // quicker cuts the times that a rule file's rules wait: before they fire, and
@@ -158,7 +177,7 @@ func (d *demoRun) start(ctx context.Context) error {
 		return err
 	}
 	d.cmd = exec.CommandContext(ctx, self, "run", "-o", "json",
-		"--state-dir", filepath.Join(d.dir, "state"), "--rules-dir", filepath.Join(d.dir, "rules"),
+		"--state-dir", filepath.Join(d.dir, "state"), "--rules-dir", filepath.Join(d.dir, "rules"), "--diagnose-dir", filepath.Join(d.dir, "diagnose-dir"),
 		"--targets-dir", filepath.Join(d.dir, "targets.d"), "--pin-root", d.pins,
 		// The kernel's log may tell of the machine's own faults, before the demo.
 		"--log", "none",
@@ -326,8 +345,11 @@ func (d *demoRun) verdict(o *outcome) string {
 			continue
 		}
 		found = dx.Phase
-		if dx.Verdict != nil {
+		switch {
+		case dx.Verdict != nil:
 			found = dx.Verdict.Reason
+		case dx.Reason == v1alpha1.ReasonNoPathSucceeded:
+			found = "none"
 		}
 	}
 	return found
