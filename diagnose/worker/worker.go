@@ -30,6 +30,8 @@ type Worker struct {
 	mu        sync.Mutex
 	engine    *trigger.Engine
 	installed bool
+	begun     time.Time // Run
+	heard     bool      // the store has said what there is, since then
 	restored  bool
 	waiting   []observation // until triggers are known
 	entries   map[string]*entry
@@ -188,7 +190,7 @@ func (w *Worker) begin() error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.holder, w.artifacts = holder, store
+	w.holder, w.artifacts, w.begun = holder, store, time.Now()
 	w.pool = runner.NewPool(runner.PoolConfig{Workers: w.c.Workers, Queue: w.c.MaxOpen, Execute: w.runner.Execute, Done: w.ran})
 	w.recall()
 	return nil

@@ -64,7 +64,10 @@ type Store struct {
 
 	building sync.Mutex // of objects
 	objects  atomic.Pointer[worker.Objects]
-	unsaved  chan struct{} // told when objects are not as in the file
+
+	saving  sync.Mutex
+	dirty   atomic.Bool   // objects are not as in the file
+	unsaved chan struct{} // told of that
 
 	running atomic.Bool
 }

@@ -49,18 +49,13 @@ func preload[T object](m *mirror[T], list []T) {
 // saveAfter gathers changes that come together: kubectl applies a folder one by one.
 const saveAfter = time.Second
 
-// save keeps the file as the objects are, until done is closed, and then once more if
-// need be.
+// save keeps the file as the objects are, until done is closed.
 func (s *Store) save(done <-chan struct{}) {
 	for {
 		select {
 		case <-s.unsaved:
 		case <-done:
-			select {
-			case <-s.unsaved:
-				s.saveNow()
-			default:
-			}
+			s.saveNow()
 			return
 		}
 		timer := time.NewTimer(saveAfter)
@@ -73,9 +68,14 @@ func (s *Store) save(done <-chan struct{}) {
 	}
 }
 
-// saveNow writes the file. Where it can't, the one before stays: it is told, and tried
-// again with the next change.
+// saveNow writes the file, where it is not as it should be. Where it can't, the one before
+// stays: it is told, and tried again with the next change.
 func (s *Store) saveNow() {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if !s.dirty.Swap(false) {
+		return
+	}
 	o := s.Objects()
 	err := s.file.Save(saved{Operations: o.Operations, OperationSets: o.OperationSets, Triggers: o.Triggers})
 	if err != nil {

@@ -57,7 +57,11 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 		}
 		t := &teller{
 			known: s.diagnoses, h: handler, told: make(map[types.NamespacedName]lastTold),
-			lookUp: func(d *v1alpha1.Diagnosis) { s.lookUp(ctx, d, news) },
+			prepare: func(d *v1alpha1.Diagnosis) {
+				s.lookUp(ctx, d, news)
+				// An agent that is killed now goes on with the same set.
+				s.saveNow()
+			},
 		}
 		follow(ctx, s.api, diagnoses, ofNode(s.config.Node), &v1alpha1.DiagnosisList{}, &v1alpha1.Diagnosis{}, t.feed())
 	})
@@ -70,6 +74,7 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 // gone by.
 func (s *Store) news(h worker.Handler) {
 	s.rebuild()
+	s.dirty.Store(true)
 	select {
 	case s.unsaved <- struct{}{}:
 	default:

@@ -15,9 +15,9 @@ import (
 type teller struct {
 	known *mirror[*v1alpha1.Diagnosis]
 	h     worker.Handler
-	// lookUp sees to it that what a Diagnosis needs is known.
-	lookUp func(d *v1alpha1.Diagnosis)
-	told   map[types.NamespacedName]lastTold
+	// prepare sees to it that what a new Diagnosis needs is known, and stays so.
+	prepare func(d *v1alpha1.Diagnosis)
+	told    map[types.NamespacedName]lastTold
 }
 
 // lastTold is what the worker has heard of last.
@@ -64,7 +64,7 @@ func (t *teller) changed(d *v1alpha1.Diagnosis) {
 		known = false
 	}
 	if !known && !ended(d) {
-		t.lookUp(d)
+		t.prepare(d)
 	}
 	t.told[name] = lastTold{d.UID, d.ResourceVersion}
 	t.h.Diagnosis(d)

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,7 +70,7 @@ func TestNothingIsLostBetweenTwoWriters(t *testing.T) {
 				now.Status.Targets.Created++
 				apimeta.SetStatusCondition(&now.Status.Conditions, metav1.Condition{
 					Type: v1alpha1.ConditionRemediationAllowed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonObserveOnly,
-					Message: fmt.Sprint(now.Status.Targets.Created),
+					Message: strconv.Itoa(int(now.Status.Targets.Created)),
 				})
 				err := c.Status().Update(t.Context(), &now)
 				if err == nil {
