@@ -247,7 +247,7 @@ kind: Operation
 metadata: {name: hello}
 spec:
   effect: Collect
-  processor: {scriptRunner: {script: 'echo "hello $1"; id -u', argKeys: [who], operationResultKey: x}}
+  processor: {scriptRunner: {argKeys: [who], operationResultKey: x, script: 'echo "hello $1"; while read key uid rest; do [ $key != Uid: ] || echo $uid; done </proc/self/status'}}
 `)
 	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", t.TempDir(), "--allow-scripts", "-p", "who=world")
 	if strings.Contains(out, "control groups of their own") {

@@ -134,6 +134,7 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (
 		}
 		return &trigger.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Labels: p.Labels, Node: c.Node}
 	}
+	c.PodsKnown = known.Synced
 	c.PodUID = func(namespace, name string) string {
 		p, _ := known.Named(namespace, name)
 		return p.UID

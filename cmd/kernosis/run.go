@@ -107,6 +107,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	cfg.tellWarnings(log)
+	collectGarbage(startPercent)
 
 	ruleSet, monitors, err := cfg.npd.rules(cfg)
 	if err != nil {
