@@ -11,12 +11,14 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/diagnose/worker/folder"
@@ -70,11 +72,9 @@ func openDiagnoses(cfg config, a *agent, known *pods.Watch, log *slog.Logger) (*
 	if !cfg.Diagnose.On {
 		return nil, nil
 	}
-	root := hostfs.New(cfg.HostRoot)
 	c := worker.Config{
 		Namespace: cmp.Or(cfg.Kube.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem),
 		Dir:       dirsOf(cfg.StateDir).root, Keep: cfg.Diagnose.Keep,
-		Builtins:  operation.All(operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)}),
 		Artifacts: artifact.Config{Budget: cfg.Diagnose.ArtifactsMiB << 20}, Log: log,
 	}
 	d := &diagnoses{agent: a}
@@ -100,6 +100,12 @@ func openDiagnoses(cfg config, a *agent, known *pods.Watch, log *slog.Logger) (*
 	return d, nil
 }
 
+// hostOf is the machine that is looked at; pods are its, nil where nobody knows of any.
+func hostOf(cfg config, pods operation.Pods) operation.Host {
+	root := hostfs.New(cfg.HostRoot)
+	return operation.Host{FS: root, Symbols: hostfs.NewSymbols(root), Pods: pods}
+}
+
 // alone is without a cluster: manifests are files, and nobody decides on repairs.
 func (d *diagnoses) alone(c *worker.Config, cfg config) (err error) {
 	if c.Node, _, err = cfg.Kube.nodeName(cfg.origins); err != nil {
@@ -108,6 +114,7 @@ func (d *diagnoses) alone(c *worker.Config, cfg config) (err error) {
 		c.Node = "localhost"
 	}
 	c.Observe = true
+	c.Builtins = operation.All(hostOf(cfg, nil))
 	c.Store, err = openFolder(cfg, c.Builtins, c.Log)
 	return err
 }
@@ -118,6 +125,15 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (
 		c.Log.Warn("manifests of the folder are not read, in a cluster the API server has them", "diagnose_dir", cfg.Diagnose.Dir)
 	}
 	c.Node = cfg.kube.node
+	client, err := kubernetes.NewForConfig(cfg.kube.rest)
+	if err != nil {
+		return err
+	}
+	reader, err := pods.NewReader(client, c.Node)
+	if err != nil {
+		return err
+	}
+	c.Builtins = operation.All(hostOf(cfg, reader))
 	builtin := make(map[string]bool, len(c.Builtins))
 	for i := range c.Builtins {
 		builtin[c.Builtins[i].Name] = true
@@ -126,7 +142,17 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (
 		REST: cfg.kube.rest, Node: c.Node, Dir: c.Dir, Log: c.Log,
 		Builtin: func(name string) bool { return builtin[name] },
 	})
+	if err != nil {
+		return err
+	}
 	c.Store = d.cluster
+	c.TenantPod = func(ctx context.Context, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
+		p, err := reader.Pod(ctx, of.Namespace, of.Spec.PodReference.Name)
+		if err != nil {
+			return tenancy.Pod{}, d.cluster.Explain(ctx, "pod of the Diagnosis", err)
+		}
+		return tenancy.PodOf(p, of.Spec.PodReference)
+	}
 	c.Pod = func(uid string) *trigger.Pod {
 		p, ok := known.Pod(uid)
 		if !ok {
@@ -143,7 +169,7 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (
 	c.Secret = func(name string) (map[string][]byte, error) {
 		return nil, errors.New("the Secret " + name + " is not given to agents")
 	}
-	return err
+	return nil
 }
 
 // api is the store over the API server; nil: there is none.

@@ -130,6 +130,15 @@ func (e *requestError) Unwrap() error { return e.err }
 
 func (e *requestError) Is(target error) bool { return e.away && target == worker.ErrAway }
 
+// Explain makes of the error of a request for something else one that the worker knows:
+// worker.ErrGone where the object is not there, worker.ErrAway where nobody answers.
+func (s *Store) Explain(ctx context.Context, what string, err error) error {
+	if outcomeOf(err) == NotFound {
+		return fmt.Errorf("%s: %w", what, worker.ErrGone)
+	}
+	return s.explain(ctx, what, err)
+}
+
 // explain makes of a request's error one of the Store's. ctx is that of the caller: where
 // it ended nothing is known of the answer.
 func (s *Store) explain(ctx context.Context, what string, err error) error {
