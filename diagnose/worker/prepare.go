@@ -66,12 +66,17 @@ func setOf(known *Objects, name string) *v1alpha1.OperationSet {
 }
 
 // withoutSet ends a Diagnosis whose OperationSet is not there, or waits where nobody has
-// said yet which there are. The lock is held.
+// said yet which there are: what the agent before this knew may be older than the set. The
+// lock is held.
 func (w *Worker) withoutSet(e *entry, known *Objects, now time.Time) {
-	unknown := known == nil || len(known.OperationSets) == 0
+	unknown := known == nil || len(known.OperationSets) == 0 || !w.heard
+	since := e.Taken
+	if w.started.After(since) {
+		since = w.started
+	}
 	switch {
-	case unknown && e.held.IsZero() && now.Sub(e.Taken) < holdFor:
-		e.held = e.Taken.Add(holdFor)
+	case unknown && e.held.IsZero() && now.Sub(since) < holdFor:
+		e.held = since.Add(holdFor)
 	case unknown && now.Before(e.held):
 	default:
 		w.refuse(e, v1alpha1.ReasonOperationSetNotFound, errors.New("there is no OperationSet "+e.Diagnosis.Spec.OperationSet))

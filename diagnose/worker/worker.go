@@ -31,6 +31,7 @@ type Worker struct {
 	engine    *trigger.Engine
 	installed bool
 	restored  bool
+	heard     bool // the store has said what there is, since Run began
 	podsKnown bool
 	started   time.Time     // when Run began; zero: it has not
 	waiting   []observation // until triggers and pods are known
