@@ -8,6 +8,7 @@ import (
 // All returns the built-in operations, sorted by name.
 func All(h Host) []Builtin {
 	all := []Builtin{
+		AnnotateNode(h),
 		BlockedStacks(h),
 		CgroupMemory(h),
 		CheckAcceptQueueFull(h),
@@ -32,11 +33,16 @@ func All(h Host) []Builtin {
 		CheckRuntimeUnhealthy(h),
 		CheckSYNDropped(h),
 		CheckUnitFailed(h),
+		Cordon(h),
 		DNSLookup(h),
+		DeletePod(h),
 		DiskErrors(h),
 		DiskIdentity(h),
+		Drain(h),
+		EvictPod(h),
 		KernelFacts(h),
 		KmsgTail(h),
+		LabelNode(h),
 		Links(h),
 		Mounts(h),
 		Neighbours(h),
@@ -53,6 +59,9 @@ func All(h Host) []Builtin {
 		Smart(h),
 		Sockets(h),
 		SystemdUnit(h),
+		Taint(h),
+		Uncordon(h),
+		Untaint(h),
 		Webhook(h),
 	}
 	slices.SortFunc(all, func(a, b Builtin) int { return cmp.Compare(a.Name, b.Name) })

@@ -48,6 +48,8 @@ type Plan struct {
 	Steps []runner.Step
 	// Scripts are the nodes that run a script.
 	Scripts []int
+	// ByController are the nodes whose operation the controller of a cluster makes.
+	ByController []int
 	// Notes are settings that are taken and have no effect here.
 	Notes Faults
 
@@ -103,6 +105,18 @@ func (c *Config) Effect(name string) string {
 	return ""
 }
 
+// Spec returns what an operation is, as plans of repairs have it: the spec of its object,
+// or for a built-in that has none one that names it; nil: it is not known.
+func (c *Config) Spec(name string) *v1alpha1.OperationSpec {
+	if op := c.object(name); op != nil {
+		return &op.Spec
+	}
+	if _, ok := operation.Lookup(c.Builtins, name); ok {
+		return &v1alpha1.OperationSpec{Processor: v1alpha1.Processor{Builtin: &v1alpha1.Builtin{Name: name}}}
+	}
+	return nil
+}
+
 // Set resolves an OperationSet. Its error is [Faults].
 func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 	r := &resolver{c: c, set: set, done: map[string]resolved{}}
@@ -123,6 +137,9 @@ func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 		p.Steps[i], p.inputs[i] = o.step, o.input
 		if o.script {
 			p.Scripts = append(p.Scripts, i)
+		}
+		if b := o.input.builtin; b != nil && b.ByController {
+			p.ByController = append(p.ByController, i)
 		}
 	}
 	if len(r.faults) > 0 {
