@@ -105,8 +105,9 @@ func (c *Config) Effect(name string) string {
 	return ""
 }
 
-// Spec returns what an operation is, as plans of repairs have it: the spec of its object,
-// or for a built-in that has none one that names it; nil: it is not known.
+// Spec returns what an operation is: that of its object, or for a built-in without one the
+// least that names it. Whoever makes a plan of a repair takes it from here, so that agent
+// and controller come to the same digest. nil: nothing has the name.
 func (c *Config) Spec(name string) *v1alpha1.OperationSpec {
 	if op := c.object(name); op != nil {
 		return &op.Spec

@@ -152,7 +152,7 @@ func (r *reconciler) note(key types.NamespacedName, i interest) {
 }
 
 // concerned returns the Diagnoses to which a change of a node may matter.
-func (r *reconciler) concerned(node string) []reconcile.Request {
+func (r *reconciler) concerned(_ context.Context, node string) []reconcile.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []reconcile.Request
@@ -165,12 +165,13 @@ func (r *reconciler) concerned(node string) []reconcile.Request {
 }
 
 // waiting returns the Diagnoses whose repair waits.
-func (r *reconciler) waiting() []reconcile.Request { return r.concerned("") }
+func (r *reconciler) waiting() []reconcile.Request { return r.concerned(context.Background(), "") }
 
-// allPolicies returns the policies: a node's change may matter to each.
-func (r *reconciler) allPolicies(string) []reconcile.Request {
+// allPolicies returns the policies: a node's change may matter to each. It waits until they
+// are listed, or ctx ends.
+func (r *reconciler) allPolicies(ctx context.Context, _ string) []reconcile.Request {
 	var list v1alpha1.RemediationPolicyList
-	if err := r.client.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		r.config.Log.Warn("policies can't be listed", "error", err) // they are looked at now and then
 		return nil
 	}

@@ -21,6 +21,9 @@ const maxRemediations = 32
 // decide decides on the repair that a result waits with, and begins it where the
 // controller makes it.
 func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
+	if rem := remediation(&l.d.Status, int(res.ID)); rem != nil && rem.Outcome != nil {
+		return nil // it was made, and is never made again: the node's agent takes it over
+	}
 	l.interest = interest{node: l.d.Spec.NodeName, waits: true}
 	u, err := l.due(ctx, l.d, int(res.ID))
 	if wrong, ok := errors.AsType[*unplanned](err); ok {

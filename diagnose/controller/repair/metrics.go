@@ -2,6 +2,7 @@ package repair
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,8 +62,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 // slots returns how many slots of each policy are in use, as the cache has it. A
 // controller that is not the leader has none to tell of.
 func (r *reconciler) slots() map[string]int {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
 	var list v1alpha1.RemediationPolicyList
-	if !r.running.Load() || r.client.List(context.Background(), &list, client.UnsafeDisableDeepCopy) != nil {
+	if !r.running.Load() || r.client.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
 		return nil
 	}
 	out := map[string]int{}

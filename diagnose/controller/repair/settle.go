@@ -59,7 +59,9 @@ func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1
 		f.Node = nil
 		return f
 	case err != nil:
-		r.config.Log.Warn("a slot's node can't be read", "node", slot.Node, "error", err)
+		if ctx.Err() == nil {
+			r.config.Log.Warn("a slot's node can't be read", "node", slot.Node, "error", err)
+		}
 		return f
 	default:
 		node := policy.NodeOf(n)

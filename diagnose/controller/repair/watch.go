@@ -47,20 +47,20 @@ func onAny[T client.Object](of func() []reconcile.Request) handler.TypedEventHan
 
 // onNode asks for what of returns where a node comes, goes, or changes in what decisions
 // and verifications go by. Nodes change often in what they do not.
-func onNode(of func(node string) []reconcile.Request) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
-	add := func(n *corev1.Node, q queue) {
-		for _, request := range of(n.Name) {
+func onNode(of func(ctx context.Context, node string) []reconcile.Request) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	add := func(ctx context.Context, n *corev1.Node, q queue) {
+		for _, request := range of(ctx, n.Name) {
 			q.Add(request)
 		}
 	}
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { add(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { add(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
 			if matters(e.ObjectOld, e.ObjectNew) {
-				add(e.ObjectNew, q)
+				add(ctx, e.ObjectNew, q)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { add(e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { add(ctx, e.Object, q) },
 	}
 }
 
