@@ -25,6 +25,8 @@ type agents struct {
 	// repair makes a repair of the node itself; nil: it succeeds.
 	repair func(d *v1alpha1.Diagnosis, operation string) v1alpha1.ResultState
 	made   []string // repairs of nodes themselves, as node:operation
+
+	stop func() // they are away
 }
 
 func newAgents(b *bench) *agents {
@@ -32,7 +34,8 @@ func newAgents(b *bench) *agents {
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() { a.run(ctx) })
-	b.Cleanup(func() { cancel(); ended.Wait() })
+	a.stop = func() { cancel(); ended.Wait() }
+	b.Cleanup(a.stop)
 	return a
 }
 
