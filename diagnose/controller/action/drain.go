@@ -95,6 +95,10 @@ func (p *pods) stayed() string {
 // podsToEnd lists the node's pods. It refuses where one of them must neither be evicted
 // nor stay. The rules are those of kubectl drain, but for pods of Kernosis, and for those
 // of a DaemonSet that is gone, which are left to the garbage collector.
+//
+// They are not taken from k8s.io/kubectl/pkg/drain: it evicts by name, and all of kubectl
+// behind it makes the binary, which nodes run too, 36 MB larger (Go 1.26, stripped: 25 to
+// 61 MB with client-go alone; 37 MiB more resident from its start on).
 func (a *Actions) podsToEnd(ctx context.Context, c *Call) (*pods, error) {
 	out := &pods{}
 	var daemonSets, emptyDirs, bare []string

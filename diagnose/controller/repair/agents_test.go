@@ -20,6 +20,8 @@ import (
 type agents struct {
 	b     *bench
 	built []operation.Builtin
+	known map[string]*v1alpha1.Operation    // by name; nil: there is none
+	sets  map[string]*v1alpha1.OperationSet // by name
 
 	mu sync.Mutex
 	// repair makes a repair of the node itself; nil: it succeeds.
@@ -30,7 +32,7 @@ type agents struct {
 }
 
 func newAgents(b *bench) *agents {
-	a := &agents{b: b, built: operation.All(operation.Host{})}
+	a := &agents{b: b, built: operation.All(operation.Host{}), known: map[string]*v1alpha1.Operation{}, sets: map[string]*v1alpha1.OperationSet{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() { a.run(ctx) })
@@ -61,9 +63,13 @@ func (a *agents) step(ctx context.Context, d *v1alpha1.Diagnosis) {
 	if meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionComplete) {
 		return
 	}
-	set := &v1alpha1.OperationSet{}
-	if a.b.client.Get(ctx, client.ObjectKey{Name: d.Spec.OperationSet}, set) != nil {
-		return
+	set := a.sets[d.Spec.OperationSet]
+	if set == nil {
+		set = &v1alpha1.OperationSet{}
+		if a.b.client.Get(ctx, client.ObjectKey{Name: d.Spec.OperationSet}, set) != nil {
+			return
+		}
+		a.sets[d.Spec.OperationSet] = set
 	}
 	if a.advance(ctx, d, set) {
 		_ = a.b.client.Status().Update(ctx, d) // else at the next look
@@ -73,10 +79,14 @@ func (a *agents) step(ctx context.Context, d *v1alpha1.Diagnosis) {
 // advance does one thing.
 func (a *agents) advance(ctx context.Context, d *v1alpha1.Diagnosis, set *v1alpha1.OperationSet) bool {
 	c := resolve.Config{Builtins: a.built, Operation: func(name string) *v1alpha1.Operation {
+		if o, ok := a.known[name]; ok {
+			return o
+		}
 		o := &v1alpha1.Operation{}
 		if a.b.client.Get(ctx, client.ObjectKey{Name: name}, o) != nil {
-			return nil
+			o = nil
 		}
+		a.known[name] = o
 		return o
 	}}
 	s := &d.Status
