@@ -7,15 +7,46 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/action"
+	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
 // goOn goes on with a repair whose outcome is noted as Running: one that takes several
 // passes, or one whose end nobody has seen.
+//
+// The status alone is not believed: nodes' agents write it too. The slot says that the
+// controller has begun the repair, and only it can have taken that.
 func (l *look) goOn(ctx context.Context, id int) error {
+	if l.d.Namespace != l.config.Namespace {
+		return nil
+	}
+	if l.d.Status.Phase.Ended() {
+		// A cache may have let go of what an ended run has found, which is part of the plan.
+		d := &v1alpha1.Diagnosis{}
+		if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), d); err != nil {
+			return err
+		}
+		l.d = d
+	}
 	rem := remediation(&l.d.Status, id)
+	if rem == nil || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultRunning {
+		return nil // by now
+	}
+	v, err := l.view(ctx)
+	if err != nil {
+		return err
+	}
+	n := v.node(l.d.Spec.NodeName)
+	if n == nil {
+		n = &policy.Node{Name: l.d.Spec.NodeName}
+	}
+	unheld := l.budget.Verify(ctx, v.names, n, l.d.UID)
+	if unheld != nil && !errors.Is(unheld, policy.ErrNotHeld) {
+		return unheld
+	}
 	u, err := l.due(ctx, l.d, id)
 	if wrong, ok := errors.AsType[*unplanned](err); ok {
 		return l.end(ctx, &due{id: id, operation: "repair"}, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, and what it was to do can't be told any more: " + wrong.Error()})
@@ -24,6 +55,8 @@ func (l *look) goOn(ctx context.Context, id int) error {
 		return err
 	}
 	switch {
+	case unheld != nil:
+		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it is not gone on with: " + unheld.Error() + "; " + rem.Outcome.Message, Values: rem.Outcome.Values})
 	case u.builtin == nil || u.invalid != nil || u.digest != rem.PlanDigest:
 		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, and what was allowed is not what it would do by now: the Operation, or what it is given, has changed"})
 	case l.d.Spec.Cancel && rem.Outcome.Message != "":

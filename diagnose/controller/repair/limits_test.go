@@ -237,3 +237,29 @@ func TestSlotOfADrainThatDidNotHelp(t *testing.T) {
 	b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, `{"spec":{"unschedulable":null}}`)
 	b.waitIs("slots", "", func() string { return b.slots(p) })
 }
+
+// A status that says that a repair is under way is not enough to have it made: nodes'
+// agents write it too.
+func TestARepairThatNobodyAllowed(t *testing.T) {
+	b := newBench(t)
+	b.agents.stop()
+	node := b.nodes(1)[0]
+	b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeApprove })
+	b.control(nil)
+	d := b.diagnose(node, b.set("cordon"), nil)
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		s.Phase = v1alpha1.PhaseRunning
+		s.Results = []v1alpha1.Result{{ID: 1, Operation: "cordon", State: v1alpha1.ResultAwaitingApproval}}
+	})
+	b.waitDecision(d, 1, "Wait AwaitingApproval")
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		s.Remediations[0].Verb = v1alpha1.RemediationRun
+		s.Remediations[0].Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: metav1.NowMicro()}
+	})
+	b.waitFor("it is not believed", func() bool {
+		return remediation(&b.get(d).Status, 1).Outcome.State == v1alpha1.ResultUnknown
+	})
+	if b.node(node).Spec.Unschedulable {
+		t.Error("it was made")
+	}
+}
