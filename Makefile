@@ -30,7 +30,7 @@ demo: build setup ## as root: inject real kernel faults, show each one detected 
 	$(BIN) demo
 
 .PHONY: test
-test: setup kube-tools promtool ## run all tests; as root also those on the real kernel
+test: setup kube-tools promtool prometheus ## run all tests; as root also those on the real kernel
 	@if [ "$$(id -u)" != 0 ]; then echo "not root: the tests on the real kernel are skipped"; fi
 	# One package at a time: they count faults of the one kernel they share, and on
 	# some machines a busy host hides single ones (docs/kernel-quirks.md).
@@ -52,6 +52,20 @@ promtool: ## fetch promtool into bin, where it is not installed (Debian and its 
 	dpkg-deb --fsys-tarfile "$$d"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$$d/promtool" && \
 	install -m 755 "$$d/promtool" bin/promtool || \
 	{ rm -f bin/promtool; echo "no promtool (package prometheus): the test that needs it is skipped"; }
+
+# Likewise. Debian's alertmanager needs files of its package, so that is built.
+.PHONY: prometheus
+prometheus: ## fetch prometheus (Debian and its kin) and build alertmanager into bin, where they are not
+	@[ -x bin/alertmanager ] || go -C .tools/alertmanager build -o $(CURDIR)/bin/alertmanager github.com/prometheus/alertmanager/cmd/alertmanager || \
+	echo "no alertmanager: the test that needs it is skipped"
+	@if [ -x bin/prometheus ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then echo "missing: prometheus: the test that needs it is skipped"; exit 0; fi; \
+	[ "$$(id -u)" != 0 ] || apt-get update -qq; \
+	d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && chmod 755 "$$d" && mkdir -p bin && \
+	(cd "$$d" && apt-get download -qq -o APT::Sandbox::User=root prometheus) && \
+	dpkg-deb --fsys-tarfile "$$d"/prometheus_*.deb | tar -xO ./usr/bin/prometheus >"$$d/prometheus" && \
+	install -m 755 "$$d/prometheus" bin/prometheus || \
+	{ rm -f bin/prometheus; echo "no prometheus: the test that needs it is skipped"; }
 
 ##@ Quality
 

@@ -71,18 +71,23 @@ var mayImport = map[string][]string{
 	"diagnose/operation":  {"collector/event", "collector/hostfs", "collector/netlook", "collector/process"},
 	"diagnose/resolve":    {"detector/mistake", "diagnose/api", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/runner", "diagnose/yamldoc"},
 	"diagnose/sets":       {},
-	"diagnose/worker":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/runner", "diagnose/tenancy", "diagnose/trigger"},
-	"diagnose/tenancy":    {"diagnose/api", "diagnose/operation", "diagnose/resolve"},
+	"diagnose/review":     {"detector/mistake", "diagnose/api", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger"},
+	"diagnose/worker":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/runner", "diagnose/tenancy", "diagnose/trigger", "diagnose/yamldoc", "detector/mistake"},
+	"diagnose/tenancy":    {"collector/event", "diagnose/api", "diagnose/operation", "diagnose/resolve"},
 	"diagnose/alerts":     {"collector/event", "diagnose/api", "diagnose/trigger"},
-	"diagnose/controller": {"collector/event", "detector/problem", "diagnose/api", "diagnose/graph", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger", "diagnose/alerts"},
+	"diagnose/controller": {"collector/event", "detector/problem", "diagnose/api", "diagnose/graph", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger", "diagnose/alerts", "reporter/kube/leader", "reporter/kube/lease"},
 	"diagnose/trigger":    {"collector/event", "detector/problem", "diagnose/api"},
 	"diagnose/runner":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
 	// Definitions of the API's kinds, made from diagnose/api.
 	"deploy/crds": {},
 
+	// Manifests of a cluster: who may do what.
+	"deploy/admission": {},
+	"deploy/rbac":      {},
+
 	// Only tests import these.
-	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/journal"},
+	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/console", "reporter/journal"},
 	"reporter/kubetest":      {},
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
 	"vmtest/guest":           {},

@@ -64,7 +64,7 @@ func kernelHZ() (uint64, error) {
 func frozenFlag(k *Kernel) uint32 {
 	const pfFrozen = 0x00010000
 	var fn *btf.Func
-	if k.spec.TypeByName("__set_task_frozen", &fn) == nil {
+	if k.typeByName("__set_task_frozen", &fn) == nil {
 		return 0
 	}
 	return pfFrozen

@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/cilium/ebpf/btf"
 )
@@ -10,7 +11,8 @@ import (
 // Kernel answers what the running kernel looks like, from its BTF. It is read
 // once and never changes.
 type Kernel struct {
-	spec *btf.Spec
+	mu    sync.Mutex
+	types *btf.Cache
 }
 
 // ErrNoBTF: the kernel has no type information (CONFIG_DEBUG_INFO_BTF), so no
@@ -20,11 +22,35 @@ var ErrNoBTF = errors.New("kernel has no BTF (/sys/kernel/btf/vmlinux, CONFIG_DE
 // OpenKernel loads the kernel's BTF. The error wraps [ErrNoBTF] where there is
 // none.
 func OpenKernel() (*Kernel, error) {
-	spec, err := btf.LoadKernelSpec()
-	if err != nil {
+	k := &Kernel{types: btf.NewCache()}
+	if _, err := k.types.Kernel(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoBTF, err)
 	}
-	return &Kernel{spec: spec}, nil
+	return k, nil
+}
+
+// cache returns the types as programs that are loaded share them.
+func (k *Kernel) cache() *btf.Cache {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.types
+}
+
+// Forget gives back the memory that the types take: a MiB and a half, besides the pages
+// of the kernel's own that were looked at. The next question reads them again.
+func (k *Kernel) Forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.types = btf.NewCache()
+}
+
+// typeByName finds a type of the kind that t points to.
+func (k *Kernel) typeByName(name string, t any) error {
+	spec, err := k.cache().Kernel()
+	if err != nil {
+		return err
+	}
+	return spec.TypeByName(name, t)
 }
 
 // TracepointArgs returns the types of the arguments that a tracepoint hands to
@@ -32,7 +58,7 @@ func OpenKernel() (*Kernel, error) {
 // or the module that has it is missing, or the module has no BTF (5.10).
 func (k *Kernel) TracepointArgs(name string) (args []btf.FuncParam, ok bool) {
 	var def *btf.Typedef
-	if err := k.spec.TypeByName("btf_trace_"+name, &def); err != nil {
+	if err := k.typeByName("btf_trace_"+name, &def); err != nil {
 		return nil, false
 	}
 	ptr, ok := def.Type.(*btf.Pointer)
@@ -49,13 +75,13 @@ func (k *Kernel) TracepointArgs(name string) (args []btf.FuncParam, ok bool) {
 // HasStruct reports whether the kernel has a struct of this name.
 func (k *Kernel) HasStruct(name string) bool {
 	var s *btf.Struct
-	return k.spec.TypeByName(name, &s) == nil
+	return k.typeByName(name, &s) == nil
 }
 
 // HasField reports whether the named struct has a direct member of this name.
 func (k *Kernel) HasField(structName, field string) bool {
 	var s *btf.Struct
-	if k.spec.TypeByName(structName, &s) != nil {
+	if k.typeByName(structName, &s) != nil {
 		return false
 	}
 	for _, m := range s.Members {
@@ -70,7 +96,7 @@ func (k *Kernel) HasField(structName, field string) bool {
 // reasons, whose numbers shift from release to release.
 func (k *Kernel) EnumNames(name string) (map[uint64]string, error) {
 	var e *btf.Enum
-	if err := k.spec.TypeByName(name, &e); err != nil {
+	if err := k.typeByName(name, &e); err != nil {
 		return nil, fmt.Errorf("enum %s: %w", name, err)
 	}
 	names := make(map[uint64]string, len(e.Values))

@@ -27,7 +27,7 @@ type Loaded struct {
 	reports   []VariantReport
 
 	stem   Stem
-	spec   *ebpf.CollectionSpec
+	spec   *ebpf.CollectionSpec // while it opens; later ones read it anew
 	kernel *Kernel
 	dir    string // of its pins; empty: not pinned
 
@@ -60,15 +60,13 @@ func Open(stem Stem, kernel *Kernel, pins *PinRoot) (*Loaded, error) {
 }
 
 func (l *Loaded) open(pins *PinRoot) error {
-	var err error
-	if l.spec, err = l.stem.spec(); err != nil {
-		return fmt.Errorf("parse object: %w", err)
+	spec, err := l.collection()
+	if err != nil {
+		return err
 	}
-	if l.stem.configure != nil {
-		if err := l.stem.configure(l.spec, l.kernel); err != nil {
-			return err
-		}
-	}
+	// It takes hundreds of KiB, and is wanted again by on-demand hooks at most.
+	l.spec = spec
+	defer func() { l.spec = nil }()
 	var others []string
 	if pins != nil {
 		if others, err = l.openPins(pins); err != nil {
@@ -91,6 +89,23 @@ func (l *Loaded) open(pins *PinRoot) error {
 		l.takeOver(pins, others)
 	}
 	return attachErr
+}
+
+// collection returns the stem's object, made to fit this kernel.
+func (l *Loaded) collection() (*ebpf.CollectionSpec, error) {
+	if l.spec != nil {
+		return l.spec, nil
+	}
+	spec, err := l.stem.spec()
+	if err != nil {
+		return nil, fmt.Errorf("parse object: %w", err)
+	}
+	if l.stem.configure != nil {
+		if err := l.stem.configure(spec, l.kernel); err != nil {
+			return nil, err
+		}
+	}
+	return spec, nil
 }
 
 // Names that every stem's object has (headers/ring.bpf.h).
@@ -165,13 +180,17 @@ func (l *Loaded) loadProgram(name string) error {
 	if l.programs[name] != nil {
 		return nil
 	}
-	spec := l.spec.Copy()
+	object, err := l.collection()
+	if err != nil {
+		return err
+	}
+	spec := object.Copy()
 	for p := range spec.Programs {
 		if p != name {
 			delete(spec.Programs, p)
 		}
 	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps.Clone(l.maps)})
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps.Clone(l.maps), Cache: l.kernel.cache()})
 	if err != nil {
 		return err
 	}

@@ -98,6 +98,7 @@ func openKernel(env *environment) (*kernelSource, error) {
 	for _, blueprint := range bpf.Stems() {
 		k.stems = append(k.stems, k.openStem(blueprint))
 	}
+	btf.Forget()
 	return k, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
@@ -35,6 +36,7 @@ type agent struct {
 	canary   func(*event.CanaryData)
 	patterns func(*logpattern.Set) // tells the logs what to look for
 	cluster  *clusterReporter      // nil: there is none
+	causes   *worker.Worker        // nil: none are looked for
 
 	mu     sync.Mutex
 	engine *detector.Engine
@@ -96,6 +98,7 @@ func (a *agent) replace(rules *detector.RuleSet) {
 // record writes one step to journal, metrics and output. The journal is first:
 // what was printed is never forgotten.
 func (a *agent) record(e journal.Entry) {
+	a.causes.Observe(e.Transitions, e.Now)
 	for _, t := range e.Transitions {
 		if t.Problem != nil {
 			t.Problem.Evidence = nil // the journal has the events themselves
@@ -209,6 +212,7 @@ type state struct {
 	BootID string          `json:"bootID"` // problems of an earlier boot are gone with it
 	Seq    uint64          `json:"seq"`    // the journal entry up to which Engine has seen
 	Engine json.RawMessage `json:"engine"`
+	Causes json.RawMessage `json:"causes,omitempty"` // the worker's, likewise
 }
 
 func (a *agent) statePath() string { return filepath.Join(a.stateDir, "engine.json") }
@@ -216,12 +220,13 @@ func (a *agent) statePath() string { return filepath.Join(a.stateDir, "engine.js
 func (a *agent) save() error {
 	a.mu.Lock()
 	snapshot, err := a.engine.Snapshot()
+	causes, causesErr := a.causes.State()
 	seq := a.journal.Seq()
 	a.mu.Unlock()
-	if err != nil {
+	if err := errors.Join(err, causesErr); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
-	raw, err := json.Marshal(state{BootID: bootID(), Seq: seq, Engine: snapshot})
+	raw, err := json.Marshal(state{BootID: bootID(), Seq: seq, Engine: snapshot, Causes: causes})
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
@@ -251,6 +256,7 @@ func (a *agent) restore() error {
 			st = state{BootID: bootID()}
 		}
 	}
+	a.causes.Restore(st.Causes)
 	if st.BootID != "" && st.BootID != bootID() {
 		a.started()
 		return nil
@@ -269,7 +275,7 @@ func (a *agent) restore() error {
 		if e.Event == nil {
 			a.again(e)
 		} else if !a.engine.Seen(e.Event) {
-			a.engine.Observe(e.Event, e.Now)
+			a.causes.Observe(a.engine.Observe(e.Event, e.Now), e.Now)
 		}
 		return nil
 	})

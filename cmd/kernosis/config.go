@@ -33,6 +33,8 @@ type config struct {
 	Log           []string      `mapstructure:"log" yaml:"log"`
 	ReportSocket  string        `mapstructure:"report-socket" yaml:"report-socket"`
 
+	Diagnose diagnoseSettings `mapstructure:",squash" yaml:",inline"`
+
 	// Of the file alone.
 	Logs    []logConfig    `mapstructure:"-" yaml:"logs"`
 	Reports []reportConfig `mapstructure:"-" yaml:"reports"`
@@ -66,6 +68,7 @@ func runFlags(fs *pflag.FlagSet) {
 	fs.String("targets-dir", "/run/kernosis/targets.d", "`folder` of files with probe targets, read again when they change")
 	fs.StringSlice("log", nil, "log to read, `kmsg, journald, file:/path` or none, with \"name=\" before it if need be; may be repeated (default kmsg)")
 	fs.String("report-socket", "", "unix `socket` where problem daemons of the configuration (reports:) report; empty: none")
+	diagnoseFlags(fs)
 	fs.Int64("journal-mib", 64, "bound of the journal in `MiB`")
 }
 
@@ -93,7 +96,7 @@ func (c *config) validate() error {
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		wrong("log-level", "%w", err)
 	}
-	errs = append(errs, c.checkReports())
+	errs = append(errs, c.checkReports(), c.Diagnose.check(c.origins))
 	if c.isAgent {
 		errs = append(errs, c.Kube.check(c.origins), c.NPD.check(c.origins))
 	}

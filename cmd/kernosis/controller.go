@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -12,6 +14,9 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/diagnose/controller/repair"
+	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
@@ -19,9 +24,11 @@ import (
 func newController() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
-		Short: "Speak for agents that have gone silent: one or two a cluster",
+		Short: "Speak for silent agents, look after Diagnoses: one or two a cluster",
 		Long: `Sets the node conditions of an agent that no longer renews its Lease to Unknown,
-so that nobody trusts what it said last. See docs/controller.md.`,
+so that nobody trusts what it said last. Where the kinds of diagnoses are installed, it
+checks OperationSets, Triggers and RemediationPolicies, looks after Diagnoses that no
+agent runs or that have ended, and decides on repairs. See docs/controller.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadController(cmd)
@@ -54,7 +61,12 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 		Silent: cfg.SilentAfter, Draining: cfg.DrainingGrace, StartUp: cfg.StartUpGrace,
 		Workers: cfg.Workers, SlowRate: cfg.SlowWrites, Metrics: ctrlmetrics.Registry, Log: log,
 	}
-	err = lead(ctx, to, cfg, speak, log)
+	look := controller.Config{
+		Namespace: cfg.Namespace, Builtins: operation.All(operation.Host{}), Silent: cfg.SilentAfter, PodWait: cfg.PodWait,
+		PendingSilent: cfg.PendingSilent, RunningSilent: cfg.RunningSilent, MaxEnded: cfg.MaxEnded,
+		Workers: cfg.Workers, Metrics: ctrlmetrics.Registry, Log: log,
+	}
+	err = lead(ctx, to, cfg, speak, look, log)
 	if err == nil {
 		log.Info("controller ends")
 	}
@@ -62,13 +74,18 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 }
 
 // lead runs the parts of the controller, as one of several processes.
-func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak liveness.Config, log *slog.Logger) error {
+func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak liveness.Config, look controller.Config, log *slog.Logger) error {
 	kinds, err := speak.ByObject()
 	if err != nil {
 		return err
 	}
+	maps.Copy(kinds, controller.ByObject())
+	scheme, err := controller.Scheme()
+	if err != nil {
+		return err
+	}
 	m, err := leader.New(to, leader.Config{
-		Namespace: cfg.Namespace, ByObject: kinds, Log: log,
+		Namespace: cfg.Namespace, ByObject: kinds, Scheme: scheme, Kinds: controller.Mapper(), Log: log,
 		Election: leader.Election{
 			Enabled: cfg.LeaderElect, Lease: cfg.LeaseDuration, Renew: cfg.RenewDeadline, Retry: cfg.RetryPeriod,
 		},
@@ -82,5 +99,29 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 		return err
 	}
 	defer remove()
+	// What is of diagnoses begins once their kinds are installed.
+	served := controller.Served()
+	served.Log = log
+	served.Missing = func(kinds []string) {
+		log.Warn("nothing is done for diagnoses until their kinds are installed: kubectl apply -f deploy/crds", "missing", strings.Join(kinds, ","))
+	}
+	installed := make(chan struct{})
+	remove, err = leader.WhenServed(m, served,
+		func() (func(), error) { return controller.Add(m, look) },
+		func() (func(), error) {
+			return repair.Add(m, repair.Config{Namespace: cfg.Namespace, Pods: cfg.AgentPods, Metrics: ctrlmetrics.Registry, Log: log})
+		},
+		func() (func(), error) { close(installed); return func() {}, nil },
+	)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	// Its door is open before: who knocks at an instance that does not lead is told so.
+	removeStarts, err := addStarts(m, cfg, installed, log)
+	if err != nil {
+		return err
+	}
+	defer removeStarts()
 	return m.Start(ctx)
 }

@@ -40,22 +40,35 @@ func TestControllerConfiguration(t *testing.T) {
 		check   func(controllerConfig) bool
 	}{
 		"defaults": {check: func(c controllerConfig) bool {
-			return c.SilentAfter == 50*time.Second && c.DrainingGrace == 5*time.Minute && c.StartUpGrace == 2*time.Minute && c.Namespace == "kube-system" && c.LeaderElect
+			return c.MaxEnded == 2000 && c.PodWait == 5*time.Minute && c.PendingSilent == 10*time.Minute && c.RunningSilent == time.Hour && c.SilentAfter == 50*time.Second && c.DrainingGrace == 5*time.Minute && c.StartUpGrace == 2*time.Minute && c.Namespace == "kube-system" && c.LeaderElect
 		}},
 		"file": {args: []string{"--config", write("silent-after: 70s\ncondition-types: [A, B]\nleader-elect: false\n")}, check: func(c controllerConfig) bool {
 			return c.SilentAfter == 70*time.Second && len(c.ConditionTypes) == 2 && !c.LeaderElect
 		}},
-		"environment":      {env: "61s", args: []string{"--config", write("silent-after: 70s\n")}, check: func(c controllerConfig) bool { return c.SilentAfter == 61*time.Second }},
-		"flag":             {env: "61s", args: []string{"--silent-after", "62s"}, check: func(c controllerConfig) bool { return c.SilentAfter == 62*time.Second }},
-		"unknown key":      {args: []string{"--config", write("namespace: x\nsilent: 70s\n")}, mistake: "line 2"},
-		"kubelet's type":   {args: []string{"--condition-types", "A,Ready"}, mistake: "condition-types: condition type Ready is Kubernetes' own"},
-		"selector":         {args: []string{"--agent-pods", "a in"}, mistake: "agent-pods: "},
-		"all pods":         {args: []string{"--agent-pods", ""}, mistake: "agent-pods: must select"},
-		"period":           {args: []string{"--silent-after", "0s"}, mistake: "silent-after: 0s"},
-		"rate":             {args: []string{"--slow-writes", "NaN"}, mistake: "slow-writes: NaN"},
-		"namespace":        {args: []string{"--namespace", "No"}, mistake: "namespace: \"No\""},
+		"environment":    {env: "61s", args: []string{"--config", write("silent-after: 70s\n")}, check: func(c controllerConfig) bool { return c.SilentAfter == 61*time.Second }},
+		"flag":           {env: "61s", args: []string{"--silent-after", "62s"}, check: func(c controllerConfig) bool { return c.SilentAfter == 62*time.Second }},
+		"unknown key":    {args: []string{"--config", write("namespace: x\nsilent: 70s\n")}, mistake: "line 2"},
+		"kubelet's type": {args: []string{"--condition-types", "A,Ready"}, mistake: "condition-types: condition type Ready is Kubernetes' own"},
+		"selector":       {args: []string{"--agent-pods", "a in"}, mistake: "agent-pods: "},
+		"all pods":       {args: []string{"--agent-pods", ""}, mistake: "agent-pods: must select"},
+		"period":         {args: []string{"--silent-after", "0s"}, mistake: "silent-after: 0s"},
+		"rate":           {args: []string{"--slow-writes", "NaN"}, mistake: "slow-writes: NaN"},
+		"namespace":      {args: []string{"--namespace", "No"}, mistake: "namespace: \"No\""},
+		"diagnoses": {args: []string{"--pod-wait", "1m", "--pending-silent", "2m", "--running-silent", "3m", "--max-ended-diagnoses", "5"}, check: func(c controllerConfig) bool {
+			return c.PodWait == time.Minute && c.PendingSilent == 2*time.Minute && c.RunningSilent == 3*time.Minute && c.MaxEnded == 5
+		}},
+		"diagnoses' time":  {args: []string{"--running-silent", "-1s"}, mistake: "running-silent: -1s"},
+		"ended diagnoses":  {args: []string{"--max-ended-diagnoses", "0"}, mistake: "max-ended-diagnoses: 0"},
 		"election":         {args: []string{"--leader-elect-lease-duration", "5s"}, mistake: "leader-elect-lease-duration: 5s"},
 		"election's tries": {args: []string{"--leader-elect-retry-period", "9s"}, mistake: "leader-elect-renew-deadline: 10s"},
+		"alerts": {args: []string{"--config", write("alerts-listen: 127.0.0.1:20260\nalerts-plain-http: true\n")}, check: func(c controllerConfig) bool {
+			return c.Alerts.Listen == "127.0.0.1:20260" && c.Alerts.PlainHTTP && c.Alerts.Audience == "kernosis"
+		}},
+		"alerts' names":         {args: []string{"--alerts-listen", ":1", "--alerts-cert-file", "c", "--alerts-key-file", "k", "--alerts-client-ca-file", "ca", "--alerts-client-names", "a,b"}, check: func(c controllerConfig) bool { return len(c.Alerts.ClientNames) == 2 }},
+		"alerts without TLS":    {args: []string{"--alerts-listen", ":1", "--alerts-plain-http"}, mistake: "alerts-plain-http: alerts-listen :1 is no loopback address"},
+		"no certificate":        {args: []string{"--alerts-listen", ":1"}, mistake: "alerts-listen: needs alerts-cert-file"},
+		"alerts without a port": {args: []string{"--alerts-cert-file", "c"}, mistake: "alerts-listen: is empty"},
+		"no audience":           {args: []string{"--alerts-listen", "127.0.0.1:1", "--alerts-plain-http", "--alerts-audience", ""}, mistake: "alerts-audience: is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.env != "" {
@@ -245,6 +258,9 @@ func TestControllerProcesses(t *testing.T) {
 	}
 	if err := second.Wait(); err != nil {
 		t.Errorf("the second ended with %v", err)
+	}
+	if log := second.said(); strings.Count(log, "kubectl apply -f deploy/crds") != 1 {
+		t.Error("that the kinds of diagnoses are missing is not told once")
 	}
 	if log := second.said(); !strings.Contains(log, "controller ends") || strings.Contains(log, "forbidden") {
 		t.Error("the log does not tell of an end in order, or that a right is missing")

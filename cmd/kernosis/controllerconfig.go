@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
@@ -35,6 +36,10 @@ type controllerConfig struct {
 	SilentAfter    time.Duration `mapstructure:"silent-after" yaml:"silent-after"`
 	DrainingGrace  time.Duration `mapstructure:"draining-grace" yaml:"draining-grace"`
 	StartUpGrace   time.Duration `mapstructure:"start-up-grace" yaml:"start-up-grace"`
+	PodWait        time.Duration `mapstructure:"pod-wait" yaml:"pod-wait"`
+	PendingSilent  time.Duration `mapstructure:"pending-silent" yaml:"pending-silent"`
+	RunningSilent  time.Duration `mapstructure:"running-silent" yaml:"running-silent"`
+	MaxEnded       int           `mapstructure:"max-ended-diagnoses" yaml:"max-ended-diagnoses"`
 	Workers        int           `mapstructure:"workers" yaml:"workers"`
 	SlowWrites     float64       `mapstructure:"slow-writes" yaml:"slow-writes"`
 	LeaderElect    bool          `mapstructure:"leader-elect" yaml:"leader-elect"`
@@ -44,6 +49,7 @@ type controllerConfig struct {
 	MetricsListen  string        `mapstructure:"metrics-listen" yaml:"metrics-listen"`
 	HealthListen   string        `mapstructure:"health-listen" yaml:"health-listen"`
 	LogLevel       string        `mapstructure:"log-level" yaml:"log-level"`
+	Alerts         alertsConfig  `mapstructure:",squash" yaml:",inline"`
 }
 
 func controllerFlags(fs *pflag.FlagSet) {
@@ -57,7 +63,11 @@ func controllerFlags(fs *pflag.FlagSet) {
 	fs.Duration("silent-after", liveness.DefaultSilent, "how long after its last renewal an agent is spoken for")
 	fs.Duration("draining-grace", liveness.DefaultDraining, "the same, for one that said it ends")
 	fs.Duration("start-up-grace", liveness.DefaultStartUp, "how long a new pod of the agent may take to report")
-	fs.Int("workers", liveness.DefaultWorkers, "nodes that are written at once")
+	fs.Duration("pod-wait", controller.DefaultPodWait, "how long a Diagnosis waits for its pod to be on a node")
+	fs.Duration("pending-silent", controller.DefaultPendingSilent, "how long a Diagnosis that has not begun waits for an agent that is silent")
+	fs.Duration("running-silent", controller.DefaultRunningSilent, "the same, for one that runs; and how long one may wait for an agent that reports")
+	fs.Int("max-ended-diagnoses", controller.DefaultMaxEnded, "ended Diagnoses that the namespace keeps; those that ended first are deleted")
+	fs.Int("workers", liveness.DefaultWorkers, "nodes that are written at once, and Diagnoses that are looked at")
 	fs.Float64("slow-writes", liveness.DefaultSlowRate, "nodes written a second in a zone most of whose agents are silent")
 	fs.Bool("leader-elect", true, "be one of several, of which one works")
 	fs.Duration("leader-elect-lease-duration", 15*time.Second, "how long after a leader's last renewal another may lead")
@@ -66,6 +76,7 @@ func controllerFlags(fs *pflag.FlagSet) {
 	fs.String("metrics-listen", "127.0.0.1:20258", "`address` of /metrics; empty: none")
 	fs.String("health-listen", "127.0.0.1:20259", "`address` of /healthz and /readyz; empty: none")
 	fs.String("log-level", "info", "debug, info, warn or error")
+	alertsFlags(fs)
 }
 
 // loadController merges flags, environment and file, and checks the result.
@@ -120,7 +131,8 @@ func (c *controllerConfig) validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"silent-after", c.SilentAfter}, {"draining-grace", c.DrainingGrace}, {"start-up-grace", c.StartUpGrace}, {"leader-elect-retry-period", c.RetryPeriod}} {
+	}{{"silent-after", c.SilentAfter}, {"draining-grace", c.DrainingGrace}, {"start-up-grace", c.StartUpGrace},
+		{"pod-wait", c.PodWait}, {"pending-silent", c.PendingSilent}, {"running-silent", c.RunningSilent}, {"leader-elect-retry-period", c.RetryPeriod}} {
 		if d.value < 100*time.Millisecond {
 			wrong("%s: %s, want at least 100ms", d.name, d.value)
 		}
@@ -131,6 +143,9 @@ func (c *controllerConfig) validate() error {
 	}
 	if float64(c.RenewDeadline) <= 1.2*float64(c.RetryPeriod) {
 		wrong("leader-elect-renew-deadline: %s, want more than 1.2 times leader-elect-retry-period %s", c.RenewDeadline, c.RetryPeriod)
+	}
+	if c.MaxEnded < 1 {
+		wrong("max-ended-diagnoses: %d, want at least 1", c.MaxEnded)
 	}
 	if c.Workers < 1 {
 		wrong("workers: %d, want at least 1", c.Workers)
@@ -147,6 +162,7 @@ func (c *controllerConfig) validate() error {
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, c.Alerts.check())
 	return errors.Join(errs...)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 )
@@ -64,6 +65,9 @@ func demo(ctx context.Context, out, errOut io.Writer) error {
 	}
 	defer remove(dir)
 	if err := writeQuickRules(filepath.Join(dir, "rules")); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	if err := writeDemoTriggers(filepath.Join(dir, "diagnose-dir")); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	fmt.Fprintf(out, "Kernel %s, BTF %s. Faults run in control groups, network namespaces and loop files\nof their own. Quiet times of the rules are cut to 5 s, to see problems clear.\n\n", kernelRelease(), haveBTF())
@@ -108,6 +112,21 @@ func writeQuickRules(dir string) error {
 	})
 }
 
+// writeDemoTriggers copies the manifests about disks, so that they look at the drill alone:
+// the loop device may have had errors for an earlier one.
+func writeDemoTriggers(dir string) error {
+	f, err := shippedFile("disk-error")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	const of = "  operationSet: disk-error\n"
+	text := strings.ReplaceAll(string(f.Data), of, of+"  parameters: {maxAge: 2s}\n")
+	return os.WriteFile(filepath.Join(dir, f.Name), []byte(text), 0o600)
+}
+
 // quicker cuts the times that a rule file's rules wait: before they fire, and
 // before they clear for want of new faults.
 func quicker(text []byte) ([]byte, error) {
@@ -132,13 +151,19 @@ func quicker(text []byte) ([]byte, error) {
 	return yaml.Marshal(file)
 }
 
+// demoStep is a line of the agent: a journal entry, or a diagnosis that has ended.
+type demoStep struct {
+	journal.Entry
+	Diagnosis *console.Diagnosis `json:"diagnosis"`
+}
+
 // demoRun is the agent that the demo watches.
 type demoRun struct {
 	out, errOut io.Writer
 	dir, pins   string
 	cmd         *exec.Cmd
-	steps       chan journal.Entry
-	seen        []journal.Entry
+	steps       chan demoStep
+	seen        []demoStep
 	lines       console.Writer
 	lost        uint64
 	// fsErrors are the times of the latest filesystem error by device: a mount's
@@ -152,7 +177,7 @@ func (d *demoRun) start(ctx context.Context) error {
 		return err
 	}
 	d.cmd = exec.CommandContext(ctx, self, "run", "-o", "json",
-		"--state-dir", filepath.Join(d.dir, "state"), "--rules-dir", filepath.Join(d.dir, "rules"),
+		"--state-dir", filepath.Join(d.dir, "state"), "--rules-dir", filepath.Join(d.dir, "rules"), "--diagnose-dir", filepath.Join(d.dir, "diagnose-dir"),
 		"--targets-dir", filepath.Join(d.dir, "targets.d"), "--pin-root", d.pins,
 		// The kernel's log may tell of the machine's own faults, before the demo.
 		"--log", "none",
@@ -168,20 +193,20 @@ func (d *demoRun) start(ctx context.Context) error {
 		return err
 	}
 	d.lines, d.fsErrors = console.NewText(d.out), map[string]time.Time{}
-	d.steps = make(chan journal.Entry, 1024)
+	d.steps = make(chan demoStep, 1024)
 	go func() {
 		defer close(d.steps)
 		s := bufio.NewScanner(pipe)
 		s.Buffer(nil, 4<<20)
 		for s.Scan() {
-			var e journal.Entry
-			if json.Unmarshal(s.Bytes(), &e) == nil {
-				d.steps <- e
+			var step demoStep
+			if json.Unmarshal(s.Bytes(), &step) == nil {
+				d.steps <- step
 			}
 		}
 	}()
 	up := map[string]bool{}
-	return d.await(ctx, 30*time.Second, "the agent's sources", func(e journal.Entry) bool {
+	return d.await(ctx, 30*time.Second, "the agent's sources", func(e demoStep) bool {
 		if e.Event != nil && e.Event.Kind == event.Source {
 			up[e.Event.SourceUp.Stem] = true
 			if !e.Event.SourceUp.Up {
@@ -198,7 +223,7 @@ func (d *demoRun) start(ctx context.Context) error {
 }
 
 // await reads steps until one satisfies done.
-func (d *demoRun) await(ctx context.Context, within time.Duration, what string, done func(journal.Entry) bool) error {
+func (d *demoRun) await(ctx context.Context, within time.Duration, what string, done func(demoStep) bool) error {
 	timeout := time.NewTimer(within)
 	defer timeout.Stop()
 	for {
@@ -221,7 +246,7 @@ func (d *demoRun) await(ctx context.Context, within time.Duration, what string, 
 }
 
 // show prints what an operator would see; the sources' own start is left out.
-func (d *demoRun) show(e journal.Entry) {
+func (d *demoRun) show(e demoStep) {
 	if e.Event != nil && e.Event.Lost != nil {
 		d.lost += e.Event.Lost.Count
 	}
@@ -231,7 +256,11 @@ func (d *demoRun) show(e journal.Entry) {
 	if e.Event != nil && e.Event.Kind == event.Source {
 		return
 	}
-	if err := d.lines.Write(e); err != nil {
+	err := d.lines.Write(e.Entry)
+	if e.Diagnosis != nil {
+		err = d.lines.Diagnosis(e.Now, e.Diagnosis)
+	}
+	if err != nil {
 		fmt.Fprintln(d.errOut, err)
 	}
 }
@@ -267,7 +296,7 @@ func (d *demoRun) drill(ctx context.Context, o *outcome) {
 	o.injector = cmd.Process.Pid
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	if err := d.await(ctx, detectWithin, "detection", func(e journal.Entry) bool { return o.detected(e, d.fsErrors) }); err != nil {
+	if err := d.await(ctx, detectWithin, "detection", func(e demoStep) bool { return o.detected(e.Entry, d.fsErrors) }); err != nil {
 		o.err = err
 	}
 	if err := <-ended; err != nil {
@@ -291,7 +320,7 @@ func (d *demoRun) awaitClear(ctx context.Context, outcomes []*outcome) {
 		return
 	}
 	fmt.Fprintf(d.out, "--- waiting for problems to clear\n")
-	if err := d.await(ctx, clearWithin, "clearing", func(journal.Entry) bool { return settle() }); err != nil {
+	if err := d.await(ctx, clearWithin, "clearing", func(demoStep) bool { return settle() }); err != nil {
 		fmt.Fprintln(d.errOut, "demo:", err)
 	}
 }
@@ -307,20 +336,39 @@ func (d *demoRun) resolved(o *outcome) bool {
 	return false
 }
 
+// verdict is what the latest diagnosis of the drill's subject has found.
+func (d *demoRun) verdict(o *outcome) string {
+	found := "none"
+	for _, e := range d.seen {
+		dx := e.Diagnosis
+		if dx == nil || dx.Subject != o.problem.Subject || e.Now.Before(o.event.Time) {
+			continue
+		}
+		found = dx.Phase
+		switch {
+		case dx.Verdict != nil:
+			found = dx.Verdict.Reason
+		case dx.Reason == v1alpha1.ReasonNoPathSucceeded:
+			found = "none"
+		}
+	}
+	return found
+}
+
 func (d *demoRun) table(outcomes []*outcome) error {
 	fmt.Fprintln(d.out)
 	tw := tabwriter.NewWriter(d.out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tw, "FAULT\tDETECTED\tAFTER\tATTRIBUTED TO\tCAUSE\tCLEARED")
+	fmt.Fprintln(tw, "FAULT\tDETECTED\tAFTER\tATTRIBUTED TO\tCAUSE\tVERDICT\tCLEARED")
 	detected, possible := 0, 0
 	var missed []error
 	for _, o := range outcomes {
 		if o.refused != "" {
-			fmt.Fprintf(tw, "%s\tn/a\t\t\t%s\t\n", o.fault, o.refused)
+			fmt.Fprintf(tw, "%s\tn/a\t\t\t%s\t\t\n", o.fault, o.refused)
 			continue
 		}
 		possible++
 		if o.problem == nil || o.err != nil {
-			fmt.Fprintf(tw, "%s\tNO\t\t\t\t\n", o.fault)
+			fmt.Fprintf(tw, "%s\tNO\t\t\t\t\t\n", o.fault)
 			missed = append(missed, fmt.Errorf("%s: %w", o.fault, o.err))
 			continue
 		}
@@ -330,7 +378,7 @@ func (d *demoRun) table(outcomes []*outcome) error {
 			cleared = "NO"
 			missed = append(missed, fmt.Errorf("%s: detected, but did not clear", o.fault))
 		}
-		fmt.Fprintf(tw, "%s\tyes\t%s\t%s\t%s\t%s\n", o.fault, roundLatency(o.after), attributedTo(o), o.cause(o.event), cleared)
+		fmt.Fprintf(tw, "%s\tyes\t%s\t%s\t%s\t%s\t%s\n", o.fault, roundLatency(o.after), attributedTo(o), o.cause(o.event), d.verdict(o), cleared)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

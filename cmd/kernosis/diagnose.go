@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -124,14 +123,6 @@ func shippedSet(name string) (*manifest.Set, error) {
 func thisHost() operation.Host {
 	root := hostfs.New("/")
 	return operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)}
-}
-
-// diagnoseDirs are the folders of diagnoses below the state-dir.
-type diagnoseDirs struct{ root, checkpoints, artifacts string }
-
-func dirsOf(stateDir string) diagnoseDirs {
-	root := filepath.Join(stateDir, "diagnose")
-	return diagnoseDirs{root, filepath.Join(root, "checkpoints"), filepath.Join(root, "artifacts")}
 }
 
 func stateDirFlag(f *pflag.FlagSet, dir *string) {

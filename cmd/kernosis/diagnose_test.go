@@ -247,7 +247,7 @@ kind: Operation
 metadata: {name: hello}
 spec:
   effect: Collect
-  processor: {scriptRunner: {script: 'echo "hello $1"; id -u', argKeys: [who], operationResultKey: x}}
+  processor: {scriptRunner: {argKeys: [who], operationResultKey: x, script: 'echo "hello $1"; while read key uid rest; do [ $key != Uid: ] || echo $uid; done </proc/self/status'}}
 `)
 	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", t.TempDir(), "--allow-scripts", "-p", "who=world")
 	if strings.Contains(out, "control groups of their own") {
@@ -321,7 +321,7 @@ spec:
 `)
 	state := t.TempDir()
 	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state, "--allow-repairs")
-	if code != exitUsage || !strings.Contains(errs, "node 2 (cordon) changes objects of the API: the controller of a cluster makes it") {
+	if code != exitInput || !strings.Contains(errs, "node 2 (cordon) changes objects of the API: the controller of a cluster makes it") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, out, errs = diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state)

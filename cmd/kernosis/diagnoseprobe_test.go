@@ -128,6 +128,11 @@ func TestProbeFailureSet(t *testing.T) {
 	if err := connect(t, "10.96.0.2:80"); err == nil {
 		t.Fatal("10.96.0.2 answers")
 	}
+	name, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	comm := strings.TrimSpace(string(name))
 	for name, c := range map[string]struct {
 		address         string
 		port            int
@@ -136,7 +141,7 @@ func TestProbeFailureSet(t *testing.T) {
 		excluded        string
 	}{
 		"refused":           {"127.0.0.1", 80, "NoListener", "nothing listens at 127.0.0.1:80", "re-probe check-no-listener", "RoutePresent NoNextHop"},
-		"accept queue full": {"127.0.0.1", 81, "AcceptQueueFull", "queue 2/1 on 127.0.0.1:81, owner kernosis.test[1]", "re-probe check-accept-queue-full sockets", "RoutePresent ListenerPresent"},
+		"accept queue full": {"127.0.0.1", 81, "AcceptQueueFull", "queue 2/1 on 127.0.0.1:81, owner " + comm + "[1]", "re-probe check-accept-queue-full sockets", "RoutePresent ListenerPresent"},
 		"silent":            {"127.0.0.1", 82, "AppSilent", "127.0.0.1:82", "re-probe check-app-silent sockets", "ListenerPresent AcceptQueueNotFull"},
 		"no route":          {"10.95.0.2", 80, "NoRoute", "10.95.0.2", "check-no-route", ""},
 		"dead neighbour":    {"10.96.0.2", 80, "NeighbourFailed", "10.96.0.2", "check-neighbour-failed", "RoutePresent"},

@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
 // diagnoseRun is what the command was told.
@@ -108,7 +108,12 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	if len(plan.Notes) > 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), resolve.In(m, plan.Notes))
 	}
-	d, err := c.diagnosis(set.Name, plan)
+	dirs, unlock, err := lockDiagnoses(c.stateDir, c.id)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	defer unlock()
+	d, err := c.diagnosis(set.Name, plan, dirs)
 	if err != nil {
 		return err
 	}
@@ -116,11 +121,11 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	for id := range effects {
 		effects[id] = plan.Effect(id)
 	}
-	return c.execute(cmd, &diagnosisView{Dirs: dirsOf(c.stateDir), Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, personGate{c.allowRepairs, plan.ByController}, log)
+	return c.execute(cmd, &diagnosisView{Dirs: dirs, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, personGate{c.allowRepairs, plan.ByController}, log)
 }
 
 // diagnosis puts together what is executed.
-func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan) (*runner.Diagnosis, error) {
+func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dirs diagnoseDirs) (*runner.Diagnosis, error) {
 	given, err := parseParameters(c.parameters)
 	if err != nil {
 		return nil, err
@@ -139,7 +144,7 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan) (*runner.Diagnos
 		d.ID = newDiagnosisID(set)
 	}
 	// A run that goes on has its parameters, and they are not changed on the way.
-	saved, err := runner.ReadSaved(dirsOf(c.stateDir).checkpoints, d.ID)
+	saved, err := runner.ReadSaved(dirs.checkpoints, d.ID)
 	_, damaged := errors.AsType[*runner.CheckpointError](err)
 	switch {
 	case err == nil && len(c.parameters) == 0:
@@ -191,11 +196,6 @@ func newDiagnosisID(set string) string {
 // execute runs the diagnosis and tells of it.
 func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner.Diagnosis, gate personGate, log *slog.Logger) error {
 	dirs := view.Dirs
-	unlock, err := lockDiagnoses(dirs.root)
-	if err != nil {
-		return fmt.Errorf("run: %w", err)
-	}
-	defer unlock()
 	store, err := artifact.Open(artifact.Config{Dir: dirs.artifacts}, log)
 	if err != nil {
 		return failed(fmt.Errorf("run: %w", err))
@@ -262,23 +262,6 @@ func (g personGate) Allow(_ context.Context, a *runner.Action) (runner.Decision,
 	return runner.Decision{Verb: runner.WouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "--allow-repairs lets it run"}, nil
 }
 
-// lockDiagnoses makes sure that no other process has the folder, which it makes where it
-// is missing.
-func lockDiagnoses(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("%w; --state-dir names another folder", err)
-	}
-	f, err := os.OpenFile(dir+"/lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("%w; --state-dir names another folder", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close() //nolint:errcheck // nothing was written
-		return nil, fmt.Errorf("another diagnosis runs with %s; --state-dir names another folder", dir)
-	}
-	return func() { f.Close() }, nil //nolint:errcheck // that gives the lock up
-}
-
 // forgetOld removes the oldest of the runs that have ended.
 func forgetOld(r *runner.Runner, store *artifact.Store, dirs diagnoseDirs, keep int) error {
 	views, err := readDiagnoses(dirs)
@@ -287,6 +270,8 @@ func forgetOld(r *runner.Runner, store *artifact.Store, dirs diagnoseDirs, keep 
 	}
 	ended := slices.DeleteFunc(views, func(v *diagnosisView) bool { return v.Err != nil || !v.Report.Phase.Ended() })
 	var errs []error
+	// An agent's runs are its own to forget: it may not have told of them yet.
+	ended = slices.DeleteFunc(ended, func(v *diagnosisView) bool { return worker.Taken(dirs.root, v.Report.ID) })
 	for _, v := range ended[:max(0, len(ended)-keep)] { // the oldest come first
 		errs = append(errs, r.Forget(v.Report.ID), store.Remove(v.Report.ID))
 	}

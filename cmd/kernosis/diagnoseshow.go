@@ -35,15 +35,14 @@ Exit code: 0 shown, 2 there is no such run.`,
 			if !slices.Contains(outputs, output) {
 				return fmt.Errorf("output %q: want one of %s", output, strings.Join(outputs, ", "))
 			}
-			dirs := dirsOf(stateDir)
 			if len(args) == 1 {
-				v, err := readDiagnosis(dirs, args[0])
+				v, err := findDiagnosis(stateDir, args[0])
 				if err != nil {
 					return err
 				}
 				return failed(v.show(cmd.OutOrStdout(), output))
 			}
-			views, err := readDiagnoses(dirs)
+			views, err := readDiagnoses(allDirs(stateDir)...)
 			if err != nil {
 				return err
 			}
@@ -61,13 +60,23 @@ Exit code: 0 shown, 2 there is no such run.`,
 	return cmd
 }
 
-// readDiagnosis reads a run of the state folder.
+// findDiagnosis reads a run of the state folder, wherever it is.
+func findDiagnosis(stateDir, id string) (*diagnosisView, error) {
+	var known []string
+	for _, dirs := range allDirs(stateDir) {
+		v, err := readDiagnosis(dirs, id)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return v, err
+		}
+		ids, _ := runner.SavedIDs(dirs.checkpoints) // for the hint alone
+		known = append(known, ids...)
+	}
+	return nil, fmt.Errorf("show: no run %.140q in %s%s", id, dirsOf(stateDir).root, mistake.Near(id, known))
+}
+
+// readDiagnosis reads a run of a folder.
 func readDiagnosis(dirs diagnoseDirs, id string) (*diagnosisView, error) {
 	saved, err := runner.ReadSaved(dirs.checkpoints, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		ids, _ := runner.SavedIDs(dirs.checkpoints) // for the hint alone
-		return nil, fmt.Errorf("show: no run %.140q in %s%s", id, dirs.root, mistake.Near(id, ids))
-	}
 	if err != nil {
 		return nil, fmt.Errorf("show: %w", err)
 	}
@@ -79,18 +88,20 @@ func readDiagnosis(dirs diagnoseDirs, id string) (*diagnosisView, error) {
 }
 
 // readDiagnoses reads all runs, the oldest first. Those that can't be read are first.
-func readDiagnoses(dirs diagnoseDirs) ([]*diagnosisView, error) {
-	ids, err := runner.SavedIDs(dirs.checkpoints)
-	if err != nil {
-		return nil, err
-	}
+func readDiagnoses(all ...diagnoseDirs) ([]*diagnosisView, error) {
 	var views []*diagnosisView
-	for _, id := range ids {
-		v, err := readDiagnosis(dirs, id)
+	for _, dirs := range all {
+		ids, err := runner.SavedIDs(dirs.checkpoints)
 		if err != nil {
-			v = &diagnosisView{Dirs: dirs, Report: &runner.Report{ID: id}, Err: err}
+			return nil, err
 		}
-		views = append(views, v)
+		for _, id := range ids {
+			v, err := readDiagnosis(dirs, id)
+			if err != nil {
+				v = &diagnosisView{Dirs: dirs, Report: &runner.Report{ID: id}, Err: err}
+			}
+			views = append(views, v)
+		}
 	}
 	slices.SortStableFunc(views, func(a, b *diagnosisView) int { return a.Report.Started.Compare(b.Report.Started) })
 	return views, nil

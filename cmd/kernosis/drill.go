@@ -44,14 +44,16 @@ func drills(dir string) []drill {
 	}
 	return []drill{
 		{
-			fault: "oom", rule: "oom-kill",
+			// Its group stays until the diagnosis has looked at it.
+			fault: "oom", args: []string{"--duration", "4s"}, rule: "oom-kill",
 			match: func(ev *event.Event, injector int) bool {
 				return ev.Task.Comm == "kn-oom-child" && ev.Cgroup != nil && strings.Contains(ev.Cgroup.Path, fmt.Sprintf("-%d-", injector))
 			},
 			cause: func(ev *event.Event) string { return fmt.Sprintf("limit %d MiB", ev.OOMKill.Limit>>20) },
 		},
 		{
-			fault: "disk-error", rule: "disk-io-error",
+			// The next one has the same loop device: what failed here is to be of before.
+			fault: "disk-error", args: []string{"--duration", "3s"}, rule: "disk-io-error",
 			match: onOurLoop,
 			cause: func(ev *event.Event) string {
 				return fmt.Sprintf("%s, %s @%d", ev.DiskIO.Error, ev.DiskIO.Op, ev.DiskIO.Sector)
@@ -63,7 +65,7 @@ func drills(dir string) []drill {
 			cause: func(ev *event.Event) string { return ev.Mount.FSType + " " + ev.Mount.Reason },
 		},
 		{
-			fault: "hung-task", args: []string{"--duration", "6s"}, rule: "task-hung",
+			fault: "hung-task", args: []string{"--duration", "9s"}, rule: "task-hung",
 			match: func(ev *event.Event, _ int) bool { return strings.HasPrefix(ev.Task.Comm, "kn-hang") },
 			cause: func(ev *event.Event) string {
 				if ev.HungTask.Holder == nil {
@@ -72,7 +74,8 @@ func drills(dir string) []drill {
 				return ev.HungTask.Lock + " held by " + ev.HungTask.Holder.String()
 			},
 		},
-		{fault: "probe-refused", rule: "probe-target-refused", match: target("probe-refused"), cause: verdict},
+		// The third refusal is diagnosed, and finds the fault still there.
+		{fault: "probe-refused", args: []string{"--count", "4"}, rule: "probe-target-refused", match: target("probe-refused"), cause: verdict},
 		{fault: "probe-reset", rule: "probe-target-reset", match: target("probe-reset"), cause: verdict},
 		{fault: "accept-queue-full", rule: "probe-target-accept-queue-full", match: target("accept-queue-full"), cause: verdict},
 		{fault: "probe-timeout", rule: "probe-target-timeout", match: target("probe-timeout"), cause: verdict},

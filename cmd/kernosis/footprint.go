@@ -18,17 +18,24 @@ const (
 	// gcPercent has the collector run at half the garbage it would by default: an
 	// agent makes little, and sits on each node for its memory, not for its speed.
 	gcPercent = 50
+	// startPercent holds while the agent starts, which makes six times the garbage that
+	// stays: what the heap has grown to then it never gives back whole.
+	startPercent = 25
 	// settled is when what only the start needed is behind: rules compiled, kernel
 	// types read, programs loaded, informers filled.
 	settled = 15 * time.Second
 )
 
+// collectGarbage sets the collector's pace; whoever sets GOGC knows better.
+func collectGarbage(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
+}
+
 // smallFootprint gives back what only the start needed, once. See
 // docs/performance.md.
 func smallFootprint(ctx context.Context, log *slog.Logger) error {
-	if os.Getenv("GOGC") == "" { // whoever sets it knows better
-		debug.SetGCPercent(gcPercent)
-	}
 	timer := time.NewTimer(settled)
 	defer timer.Stop()
 	select {
@@ -36,6 +43,7 @@ func smallFootprint(ctx context.Context, log *slog.Logger) error {
 		return nil
 	case <-timer.C:
 	}
+	collectGarbage(gcPercent)
 	debug.FreeOSMemory()
 	if err := forgetPages("/proc/self/maps"); err != nil {
 		log.Debug("pages of the program are kept", "error", err)

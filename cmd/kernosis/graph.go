@@ -27,7 +27,8 @@ func newGraph() *cobra.Command {
 
 Files are manifests (YAML or JSON) with an OperationSet; where they have several, name
 one. Operations in the same files, and built-in ones, tell what their nodes may change.
-See docs/diagnose.md for how a graph is run.
+See docs/diagnose.md for how a graph is run. What names in it stand for nothing is told
+beside the drawing; kernosis lint tells more of the files.
 
 Exit code: 0 drawn, 2 a file or graph that is not valid: each mistake with file and line.`,
 		Args: cobra.MaximumNArgs(1),
@@ -43,6 +44,10 @@ Exit code: 0 drawn, 2 a file or graph that is not valid: each mistake with file 
 			g, err := resolve.Graph(c, set)
 			if err != nil {
 				return resolve.In(m, err)
+			}
+			// What can't be run can be drawn: its Operations may be in the cluster.
+			if _, err := resolve.Set(c, set); err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s\nit is drawn, and can't be run as it is here\n", resolve.In(m, err))
 			}
 			return failed(writeGraph(cmd.OutOrStdout(), drawing(&c, set.Name, g), output))
 		},

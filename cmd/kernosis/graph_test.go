@@ -50,6 +50,7 @@ func graphCommand(t *testing.T, stdin string, args ...string) (code int, stdout,
 	root.SetArgs(append([]string{"graph"}, args...))
 	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&out)
+	root.SetErr(&errs)
 	code = exitCode(root.ExecuteContext(t.Context()), &errs)
 	return code, out.String(), errs.String()
 }
@@ -129,5 +130,21 @@ func TestGraphTellsMistakesWithTheirPlace(t *testing.T) {
 				t.Errorf("%v: no %q in\n%s", c.args, want, errs)
 			}
 		}
+	}
+}
+
+// What can't be run is drawn all the same, and said to be so.
+func TestGraphOfUnknownOperations(t *testing.T) {
+	path := writeSet(t, "set.yaml", `apiVersion: kernosis.io/v1alpha1
+kind: OperationSet
+metadata: {name: s}
+spec:
+  adjacencyList:
+  - {id: 0, to: [1]}
+  - {id: 1, operation: socket}
+`)
+	code, out, errs := graphCommand(t, "", "-f", path)
+	if code != exitOK || !strings.Contains(out, "socket") || !strings.Contains(errs, path+":7:") || !strings.Contains(errs, `did you mean "sockets"?`) || !strings.Contains(errs, "can't be run as it is here") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }

@@ -22,13 +22,14 @@ func newLint() *cobra.Command {
 	var kernels, output string
 	cmd := &cobra.Command{
 		Use:   "lint [FILE|DIR]…",
-		Short: "Find patterns and alerts that can't match what kernels write",
-		Long: `Find patterns that match no line of today's kernels, and say what those write.
+		Short: "Find what can't work in patterns, alerts and manifests",
+		Long: `Find patterns that match no line of today's kernels, and say what those write; and
+what can't be run, or is hardly meant, in manifests of kernosis.io.
 
-Files are node-problem-detector's configurations (*.json) and rule files (*.yaml);
-of a folder all files in it and below it are read. Alerts are Prometheus rule files,
-whose names of conditions and reasons are looked for in the files and the shipped
-rules.
+Files are node-problem-detector's configurations (*.json), rule files (*.yaml) and
+manifests (either); of a folder all files in it and below it are read. Alerts are
+Prometheus rule files, whose names of conditions and reasons are looked for in the
+files and the shipped rules, as are those that Triggers name.
 
 Exit code: 0 nothing found (what is marked info is no finding), 1 findings,
 2 a file that can't be read.`,
@@ -88,6 +89,10 @@ func lintFiles(paths, alerts []string, k lint.Kernels) ([]lint.Finding, error) {
 	var found []lint.Finding
 	var errs []error
 	var configs []*npd.File
+	files, manifests, err := splitManifests(files)
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range files {
 		if filepath.Ext(f.path) != ".json" {
 			continue
@@ -103,7 +108,12 @@ func lintFiles(paths, alerts []string, k lint.Kernels) ([]lint.Finding, error) {
 		found = append(found, lintWarnings(config)...)
 	}
 	in.FromNPD(configs)
-	errs = append(errs, addRules(&in, files))
+	rules, err := addRules(&in, files)
+	errs = append(errs, err)
+	if rules != nil {
+		list, err := lintManifests(manifests, rules, &in)
+		errs, found = append(errs, err), append(found, list...)
+	}
 	for _, path := range alerts {
 		data, err := readFile(path)
 		if err != nil {

@@ -158,3 +158,40 @@ func TestLintOfBadInput(t *testing.T) {
 		}
 	}
 }
+
+// Manifests are looked at with the rules of the other files, in the same run.
+func TestLintOfManifests(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "rules.yaml", `apiVersion: rules.kernosis.io/v1
+rules:
+- {name: own, events: [log], logs: [kmsg], pattern: 'EXT4-fs error \(device (?P<dev>\w+)\)', groupBy: [match.dev], reason: Ext4Error, message: "${log.text}"}
+`)
+	trigger := func(rule string) string {
+		return "apiVersion: kernosis.io/v1alpha1\nkind: Trigger\nmetadata: {name: own}\nspec:\n  operationSet: disk-error\n  sourceTemplate: {problemTemplate: {rules: [" + rule + "]}}\n"
+	}
+	path := write(t, dir, "trigger.yaml", trigger("own, oom-kill"))
+	if out, code, err := runLint(t, dir); code != exitOK || err != nil || out != "" {
+		t.Errorf("exit %d: %v\n%s", code, err, out)
+	}
+	if out, code, err := runLint(t, path); code != exitFailed || err != nil ||
+		!strings.HasPrefix(out, path+`:6: warning: spec.sourceTemplate.problemTemplate.rules[0]: no shipped or given rule is named "own"`) {
+		t.Errorf("exit %d: %v\n%s", code, err, out)
+	}
+	out, code, _ := runLint(t, "-o", "json", path)
+	var f lint.Finding
+	if err := json.Unmarshal([]byte(out), &f); err != nil || code != exitFailed || f.Level != lint.Warning || f.Code != "unknown-rule" || f.Line != 6 {
+		t.Errorf("%v: %+v", err, f)
+	}
+	set := write(t, dir, "set.json", `{"apiVersion": "kernosis.io/v1alpha1", "kind": "OperationSet", "metadata": {"name": "s"}, "spec": {"adjacencyList": [{"id": 0, "to": [1]},
+ {"id": 1, "operation": "socket"}]}}`)
+	if out, code, err := runLint(t, set); code != exitFailed || err != nil || !strings.HasPrefix(out, set+`:2: error: spec.adjacencyList[1].operation: node 1: `) {
+		t.Errorf("exit %d: %v\n%s", code, err, out)
+	}
+	bad := write(t, dir, "bad.yaml", "apiVersion: kernosis.io/v1alpha1\nkind: Operation\nmetadata: {name: o}\nspec: {processor: {}}\n")
+	if _, code, err := runLint(t, bad); code != exitInput || err == nil || !strings.Contains(err.Error(), "bad.yaml:4:") {
+		t.Errorf("exit %d: %v", code, err)
+	}
+	if out, code, err := runLint(t, "../../diagnose/sets"); code != exitOK || err != nil {
+		t.Errorf("shipped sets: exit %d: %v\n%s", code, err, out)
+	}
+}

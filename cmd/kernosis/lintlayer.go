@@ -27,8 +27,8 @@ func readFile(path string) ([]byte, error) {
 }
 
 // addRules adds the rule files to what is looked at, all as one layer over the
-// shipped rules, which count for their names.
-func addRules(in *lint.Input, files []lintFile) error {
+// shipped rules, which count for their names. It returns the rules of both.
+func addRules(in *lint.Input, files []lintFile) (*detector.RuleSet, error) {
 	layer := make(fstest.MapFS)      // a map as a file system; it has nothing of a test
 	paths := make(map[string]string) // by the name in the layer, which has no folders
 	for i, f := range files {
@@ -37,7 +37,7 @@ func addRules(in *lint.Input, files []lintFile) error {
 		}
 		data, err := readFile(f.path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !f.named && !bytes.Contains(data, []byte("rules.kernosis.io/")) {
 			continue // some other YAML of the folder
@@ -52,10 +52,10 @@ func addRules(in *lint.Input, files []lintFile) error {
 				e.File = path
 			}
 		}
-		return list
+		return nil, list
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	in.FromRules(set, func(file string) bool { return paths[file] != "" })
 	for i := range in.Rules {
@@ -63,5 +63,5 @@ func addRules(in *lint.Input, files []lintFile) error {
 			in.Rules[i].File = path
 		}
 	}
-	return nil
+	return set, nil
 }

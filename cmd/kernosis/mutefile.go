@@ -124,10 +124,10 @@ func (a *agent) started() {
 func (a *agent) again(e journal.Entry) {
 	switch {
 	case e.Mutes != nil:
-		a.engine.SetMutes(*e.Mutes, e.Now)
+		a.causes.Observe(a.engine.SetMutes(*e.Mutes, e.Now), e.Now)
 	case e.Boot != "":
 		a.engine.Restarted(e.Now)
 	default:
-		a.engine.Tick(e.Now)
+		a.causes.Observe(a.engine.Tick(e.Now), e.Now)
 	}
 }

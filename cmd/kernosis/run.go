@@ -107,6 +107,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	cfg.tellWarnings(log)
+	collectGarbage(startPercent)
 
 	ruleSet, monitors, err := cfg.npd.rules(cfg)
 	if err != nil {
@@ -132,6 +133,14 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 	if cfg.Output == "json" {
 		a.out = console.NewJSON(stdout)
+	}
+	causes, err := openDiagnoses(cfg, a, log)
+	if err != nil {
+		return err
+	}
+	defer causes.close()
+	if causes != nil {
+		a.causes = causes.worker
 	}
 	if err := a.restore(); err != nil {
 		return failed(err)
@@ -203,6 +212,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	startNPD(ctx, g, checks, stats, log)
 	reports.start(ctx, g, a.observe)
 	a.cluster.start(ctx, g)
+	causes.start(ctx, g)
 	g.Go(func() error { return smallFootprint(ctx, log) })
 	g.Go(func() error { return mutes.watch(ctx) })
 	g.Go(func() error { return a.run(ctx) })

@@ -96,4 +96,5 @@ var ErrArtifactBudget = errors.New("artifact disk budget is used up")
 type Host struct {
 	FS      hostfs.FS       // the node's /proc, /sys and files
 	Symbols *hostfs.Symbols // the kernel's
+	Pods    Pods            // the node's; nil: nobody knows of any
 }

@@ -26,7 +26,7 @@ func CgroupMemory(h Host) Builtin {
 			{"workingSetBytes", "of it, without the page cache that goes first: what kubelet reports"},
 			{"peakBytes", "the most usage was"},
 			{"limitBytes", "its own limit; missing: none"},
-			{"effectiveLimitBytes", "smallest limit of it and the groups above; missing: none"},
+			{"effectiveLimitBytes", "smallest limit of it and the groups above, with podUID those of the pod; missing: none"},
 			{"limitCgroup", "whose limit that is"},
 			{"highBytes", "v2: above it its tasks are slowed down; missing: none"},
 			{"swapBytes", "its memory in swap"},
@@ -77,7 +77,8 @@ func (h Host) cgroupMemory(ctx context.Context, call *Call) (Output, error) {
 	f.owner(&g.owner)
 	first, last := &samples[0], &samples[len(samples)-1]
 	f.groupMemory(last)
-	if limit, group := h.effectiveLimit(ctx, &g); limit > 0 {
+	// With a podUID of the pod's groups only: what is above them tells of the node.
+	if limit, group := h.effectiveLimit(ctx, &g, call.Parameters["podUID"]); limit > 0 {
 		f.uint("effectiveLimitBytes", limit)
 		f.text("limitCgroup", group)
 	}

@@ -62,12 +62,12 @@ func (h Host) netSilence(ctx context.Context, p *netProbe, target *netPlace, tim
 	var mu sync.Mutex
 	var local netip.AddrPort
 	whose := p.connected
-	p.connected = func(at netip.AddrPort) error {
+	p.connected = func(to, at netip.AddrPort) error {
 		mu.Lock()
 		local = at
 		mu.Unlock()
 		if whose != nil {
-			return whose(at)
+			return whose(to, at)
 		}
 		return nil
 	}

@@ -41,7 +41,7 @@ func (h Host) checkLimitTooLow(ctx context.Context, call *Call) (Output, error) 
 	if err != nil {
 		return Output{}, err
 	}
-	limit, limitGroup := h.effectiveLimit(ctx, &g)
+	limit, limitGroup := h.effectiveLimit(ctx, &g, "")
 	if limit == 0 {
 		return Output{}, refutedBy("NoMemoryLimit", "%s has no memory limit, nor has a group above it", g.path)
 	}

@@ -66,7 +66,7 @@ func (h Host) checkMemoryLeak(ctx context.Context, call *Call) (Output, error) {
 		f.text("growingComm", list[0].comm)
 		text += fmt.Sprintf(", %s of it %s", size(uint64(list[0].bytes)), taskName(list[0].comm, list[0].pid))
 	}
-	if limit, _ := h.effectiveLimit(ctx, &g); limit > 0 {
+	if limit, _ := h.effectiveLimit(ctx, &g, ""); limit > 0 {
 		f.uint("limitBytes", limit)
 		if left := float64(limit) - float64(last.use.WorkingSet()); left > 0 {
 			until := time.Duration(min(left/rate, 1e9) * float64(time.Second)).Truncate(time.Second)

@@ -6,12 +6,12 @@ import "time"
 func EvictPod(Host) Builtin {
 	return Builtin{
 		Name: "evict-pod", Doc: "Evicts a pod of the Diagnosis' node as its PodDisruptionBudgets allow, and waits until it is gone. One that does not allow it is asked again until the time is up.",
-		Effect: Remediate, ByController: true, Parameters: podParameters(), Results: podResults(),
+		Effect: Remediate, ByController: true, Parameters: endedPodParameters(), Results: endedPodResults(),
 	}
 }
 
-// podParameters name the pod that is ended.
-func podParameters() []Parameter {
+// endedPodParameters name the pod that is ended.
+func endedPodParameters() []Parameter {
 	return []Parameter{
 		{Name: "podNamespace", Kind: String, Required: true, Max: 63, Doc: "namespace of the pod"},
 		{Name: "podName", Kind: String, Required: true, Max: 253, Doc: "the pod; neither a static pod, nor one of Kernosis"},
@@ -28,6 +28,6 @@ func gracePeriodParameter() Parameter {
 	}
 }
 
-func podResults() []Result {
+func endedPodResults() []Result {
 	return []Result{{"pod", "the pod that was ended, as `namespace/name`"}}
 }

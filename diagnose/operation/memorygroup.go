@@ -143,10 +143,13 @@ func (h Host) podGroups(l hostfs.CgroupLayout, fn func(group string, o *owner) b
 	return nil
 }
 
-// effectiveLimit is the smallest limit of the group and those above it, and whose it
-// is; 0: there is none.
-func (h Host) effectiveLimit(ctx context.Context, g *memoryGroup) (limit uint64, group string) {
+// effectiveLimit is the smallest limit of the group and those above it, of a pod as far as
+// they are the pod's, and whose it is; 0: there is none.
+func (h Host) effectiveLimit(ctx context.Context, g *memoryGroup, pod string) (limit uint64, group string) {
 	for p := g.path; ctx.Err() == nil; p = path.Dir(p) {
+		if pod != "" && ownerOfCgroup(p).container.PodUID != pod {
+			break
+		}
 		if m, err := h.FS.CgroupMemory(g.layout, p); err == nil && m.Limit > 0 && (limit == 0 || m.Limit < limit) {
 			limit, group = m.Limit, p
 		}

@@ -120,3 +120,32 @@ func (h Host) netInPod(uid string) func(pid int) bool {
 		return false
 	}
 }
+
+// netShared tells whether the namespace of a pod is also that of others: the node's, or
+// one with processes outside the pod. Where that can't be told of a process, for it has
+// ended, the others tell.
+func (h Host) netShared(p *netPlace) bool {
+	if p.node {
+		return true
+	}
+	pids, err := h.FS.PIDs()
+	if err != nil {
+		return true
+	}
+	own := h.netInPod(p.pod)
+	// A thread of the agent may be there to look around; the agent does not live there.
+	self, _ := os.Readlink(h.FS.Path("/proc/self"))
+	for _, pid := range pids {
+		if strconv.Itoa(pid) == self {
+			continue
+		}
+		if inode, err := h.FS.NetNS(pid); err != nil || inode != p.inode || own(pid) {
+			continue
+		}
+		// Read again: it may have ended between the two looks.
+		if inode, err := h.FS.NetNS(pid); err == nil && inode == p.inode {
+			return true
+		}
+	}
+	return false
+}

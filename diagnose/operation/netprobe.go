@@ -48,7 +48,7 @@ type netProbe struct {
 	service  string // of gRPC
 	// connected is called when a connection stands, if it is set. Its error ends the
 	// probe.
-	connected func(local netip.AddrPort) error
+	connected func(to, local netip.AddrPort) error
 }
 
 // netProbed is how a probe went.
@@ -123,7 +123,7 @@ func (p *netProbe) dial(ctx context.Context, r *netProbed, port uint16) (net.Con
 	r.mu.Unlock()
 	if local, ok := c.LocalAddr().(*net.TCPAddr); ok && p.connected != nil {
 		at := local.AddrPort()
-		if err := p.connected(netip.AddrPortFrom(at.Addr().Unmap(), at.Port())); err != nil {
+		if err := p.connected(netip.AddrPortFrom(p.to.Addr(), port), netip.AddrPortFrom(at.Addr().Unmap(), at.Port())); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}

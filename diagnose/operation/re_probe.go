@@ -87,6 +87,9 @@ func (h Host) netProbeOf(v Values) (*netProbe, *netPlace, error) {
 	if target.pod != "" && target.inode == from.inode {
 		return nil, nil, fmt.Errorf("pod %s uses the node's network: its addresses are the node's", event.SafeText(target.pod, netMaxName))
 	}
+	if target.pod != "" && h.netShared(&target) {
+		return nil, nil, fmt.Errorf("pod %s shares its network with processes outside of it: its addresses are theirs too", event.SafeText(target.pod, netMaxName))
+	}
 	address := netAddress(v, "address")
 	if !address.IsValid() {
 		if address, err = h.netFirstAddress(&target); err != nil {
@@ -109,7 +112,7 @@ func (h Host) netProbeOf(v Values) (*netProbe, *netPlace, error) {
 		path: path, hostName: v["host"], headers: headers, service: v["service"],
 	}
 	if target.pod != "" {
-		p.connected = func(local netip.AddrPort) error { return h.netIsTarget(&target, p.to, local) }
+		p.connected = func(to, local netip.AddrPort) error { return h.netIsTarget(&target, to, local) }
 	}
 	return p, &target, nil
 }

@@ -240,7 +240,7 @@ func TestScriptIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer off.Close()
-	if _, err := off.Run(t.Context(), &Script{Script: "true"}, &Call{}); !errors.Is(err, ErrScriptsOff) || !strings.Contains(err.Error(), "diagnose.scripts.enabled") {
+	if _, err := off.Run(t.Context(), &Script{Script: "true"}, &Call{}); !errors.Is(err, ErrScriptsOff) || !strings.Contains(err.Error(), "diagnose-scripts") {
 		t.Error(err)
 	}
 	none, err := OpenScripts(ScriptConfig{Enabled: true, Cgroup: t.TempDir() + "/no"}, nil)

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrScriptsOff is the answer of an agent that runs no scripts.
-var ErrScriptsOff = errors.New("scripts are off on this node: diagnose.scripts.enabled of the agent's configuration turns them on")
+var ErrScriptsOff = errors.New("scripts are off on this node: diagnose-scripts in the configuration turns them on")
 
 // Nobody is the user and group that scripts have unless configured: nobody's.
 const Nobody = 65534

@@ -47,8 +47,8 @@ func Sockets(h Host) Builtin {
 				return Output{}, err
 			}
 			r := newNetReport(&p)
-			if shared := p.pod != "" && p.node; shared {
-				r.note("the pod uses the node's network: what its listeners dropped can't be told from the others'")
+			if shared := p.pod != "" && h.netShared(&p); shared {
+				r.note("the pod shares its network: what its listeners dropped can't be told from the others'")
 			} else if n, err := h.netListenStats(ctx, &p, call.Parameters.Duration("window")); err != nil {
 				if ctx.Err() != nil {
 					return Output{}, err
@@ -82,8 +82,8 @@ type netSocketTable struct {
 }
 
 // netSockets lists the sockets of a port, or of all, with the processes of listeners and
-// of accepted connections. Confined, in a namespace that the pod shares with the node,
-// only those of the pod's processes are listed.
+// of accepted connections. Confined to a pod no process of others is named, and in a
+// namespace that the pod shares with others only sockets of the pod's are listed.
 func (h Host) netSockets(ctx context.Context, p *netPlace, v Values, confine bool) (*netSocketTable, error) {
 	view, err := h.netOpen(p)
 	if err != nil {
@@ -109,9 +109,10 @@ func (h Host) netSockets(ctx context.Context, p *netPlace, v Values, confine boo
 		return nil, err
 	}
 	var only func(int) bool
-	shared := confine && p.pod != "" && p.node
-	if shared {
-		only = h.netInPod(p.pod)
+	confine = confine && p.pod != ""
+	shared := confine && h.netShared(p)
+	if confine {
+		only = h.netInPod(p.pod) // a socket may have been handed to a process elsewhere
 	}
 	t.owners, t.searched = h.netOwners(ctx, p, inodes, only)
 	if shared {
@@ -177,7 +178,7 @@ func (t *netSocketTable) report(r *finding) {
 		r.note("not all descriptors were searched for the sockets' processes")
 	}
 	if t.hidden > 0 {
-		r.note("%d sockets of the node's namespace are not those of processes of pod %s, and left out", t.hidden, t.pod)
+		r.note("%d sockets of the namespace, which others share, are not those of processes of pod %s, and left out", t.hidden, t.pod)
 	}
 }
 
@@ -235,6 +236,10 @@ func (h Host) netListenStats(ctx context.Context, p *netPlace, window time.Durat
 		return before, err
 	}
 	after, err := h.FS.ListenStats(p.pid)
+	// The process may have ended, and its number be that of one elsewhere.
+	if inode, gone := h.FS.NetNS(p.pid); err == nil && (gone != nil || inode != p.inode) {
+		return before, fmt.Errorf("process %d has left the network namespace", p.pid)
+	}
 	return hostfs.ListenStats{
 		Overflows: netIncrease(before.Overflows, after.Overflows), Drops: netIncrease(before.Drops, after.Drops),
 	}, err

@@ -59,7 +59,7 @@ func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *res
 		r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".caBundle", "%s", err)
 	}
 	if s := p.ClientCertificateSecret; s != nil {
-		if err := r.secret(s.Name, &h.TLS); err != nil {
+		if err := r.secret(s.Name, &h.TLS); err != nil && !errors.Is(err, ErrSecretUnread) {
 			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".clientCertificateSecret", "%s", err)
 		}
 	}

@@ -25,12 +25,16 @@ type Config struct {
 	// Scripts runs scripts; nil: each fails, as scripts are off.
 	Scripts *operation.Scripts
 	// Secret returns what a Secret of the system namespace has (tls.crt, tls.key, ca.crt);
-	// nil: there is no cluster.
+	// nil: there is no cluster. [ErrSecretUnread] is no mistake.
 	Secret func(name string) (map[string][]byte, error)
 	// AllowLinkLocal lets web servers have link-local addresses, where metadata services
 	// of clouds are.
 	AllowLinkLocal bool
 }
+
+// ErrSecretUnread is what [Config].Secret returns where Secrets are not read: whether there
+// is one shows where the operation runs.
+var ErrSecretUnread = errors.New("Secrets are not read here")
 
 // Of returns a Config with the Operations of manifests.
 func Of(m *manifest.Set, builtins []operation.Builtin) Config {

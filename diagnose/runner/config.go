@@ -138,7 +138,7 @@ func (r *Runner) count(f func(*Stats)) {
 type observer struct{}
 
 func (observer) Allow(context.Context, *Action) (Decision, error) {
-	return Decision{WouldRun, "NoPolicy", "no remediation policy"}, nil
+	return Decision{Verb: WouldRun, Reason: "NoPolicy", Message: "no remediation policy"}, nil
 }
 
 // slot lets one repair of a node run at a time.

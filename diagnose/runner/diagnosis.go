@@ -45,6 +45,9 @@ type builtin struct {
 func (b *builtin) Effect() operation.Effect { return b.b.Effect }
 
 func (b *builtin) Run(ctx context.Context, in *Inputs) (operation.Output, error) {
+	if b.b.Run == nil {
+		return operation.Output{}, fmt.Errorf("%s: it changes objects of the API, which the controller alone does", b.b.Name)
+	}
 	values, err := b.b.Fill(b.fixed, in.Parameters, in.Results)
 	if err != nil {
 		return operation.Output{}, err

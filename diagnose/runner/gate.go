@@ -1,6 +1,11 @@
 package runner
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
 
 // Gate decides on repairs. It is asked before each, never for what only collects or
 // checks, and again where a run goes on after a wait or a restart.
@@ -31,6 +36,9 @@ const (
 	WouldRun Verb = "WouldRun" // only observed: it counts as done without effect
 	Withheld Verb = "Withheld" // not allowed now, for good in this run; counts like WouldRun
 	Wait     Verb = "Wait"     // the run pauses, and is asked again when it is executed again
+	// Made: it was made elsewhere, and has ended. What came of it is noted as the node's,
+	// and nothing runs.
+	Made Verb = "Made"
 )
 
 // Decision is what a [Gate] says.
@@ -38,4 +46,38 @@ type Decision struct {
 	Verb    Verb
 	Reason  string // a word, as in the condition RemediationAllowed: "ObserveOnly"
 	Message string // "policy default: Observe"
+	// Outcome is what came of a repair that was made elsewhere, of [Made] alone. Without
+	// one that has ended the run waits.
+	Outcome *Outcome
+}
+
+// Outcome is what came of a repair that another has made: the controller, of those that
+// change objects of the API.
+type Outcome struct {
+	State   v1alpha1.ResultState // Succeeded, Failed or Unknown
+	Message string
+	Results map[string]string
+	Start   time.Time
+	End     time.Time
+}
+
+// ended reports whether nothing more comes of it.
+func (o *Outcome) ended() bool {
+	return o != nil && (o.State == v1alpha1.ResultSucceeded || o.State == v1alpha1.ResultFailed || o.State == v1alpha1.ResultUnknown)
+}
+
+// into notes an outcome as the node's. It is kept to the same bounds as an operation's.
+func (o *Outcome) into(rec *Record) {
+	rec.State, rec.Message, rec.Attempts = o.State, oneLine(o.Message), 1
+	rec.Results, rec.Truncated = bound(o.Results)
+	if o.State != v1alpha1.ResultSucceeded {
+		rec.Reason = string(o.State)
+	}
+	if !o.Start.IsZero() {
+		rec.Start = o.Start
+	}
+	rec.Duration = max(0, o.End.Sub(rec.Start))
+	if o.End.IsZero() {
+		rec.Duration = 0
+	}
 }

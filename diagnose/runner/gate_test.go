@@ -176,3 +176,53 @@ func TestOneRepairOfANodeAtATime(t *testing.T) {
 		<-ended
 	})
 }
+
+// A repair that was made elsewhere is noted with what came of it, and nothing runs here.
+func TestARepairMadeElsewhere(t *testing.T) {
+	began := time.Now().Add(-time.Minute).Round(0)
+	for _, c := range []struct {
+		outcome *runner.Outcome
+		phase   v1alpha1.Phase
+		reason  string
+		records string
+	}{
+		{&runner.Outcome{State: v1alpha1.ResultSucceeded}, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded"},
+		{&runner.Outcome{State: v1alpha1.ResultFailed}, v1alpha1.PhaseFailed, v1alpha1.ReasonNoPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Failed"},
+		{&runner.Outcome{State: v1alpha1.ResultUnknown}, v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Unknown"},
+		{&runner.Outcome{State: v1alpha1.ResultRunning}, v1alpha1.PhaseRunning, "", "1 Succeeded, 2 Refuted, 3 Succeeded, 4 AwaitingApproval"},
+		{nil, v1alpha1.PhaseRunning, "", "1 Succeeded, 2 Refuted, 3 Succeeded, 4 AwaitingApproval"},
+	} {
+		if o := c.outcome; o != nil {
+			o.Message, o.Results = "n7 is\ncordoned", map[string]string{"node": "n7", "changed": "true"}
+			o.Start, o.End = began, began.Add(2*time.Second)
+		}
+		var s script
+		told := 0
+		conf := runner.Config{
+			Dir:    t.TempDir(),
+			Gate:   &gate{Decision: runner.Decision{Verb: runner.Made, Outcome: c.outcome}},
+			Intent: func(context.Context, *runner.Action) error { told++; return nil },
+		}
+		d := s.diagnosis(t, "a", hungTask()...)
+		rep := execute(t, newRunner(t, conf), d)
+		want(t, rep, c.phase, c.reason, c.records)
+		wantRuns := "[1 2 3]"
+		if c.phase == v1alpha1.PhaseSucceeded {
+			wantRuns = "[1 2 3 5]"
+		}
+		if got := fmt.Sprint(s.runs()); got != wantRuns || told != 0 {
+			t.Errorf("ran %s, want %s; %d intents", got, wantRuns, told)
+		}
+		if c.phase == v1alpha1.PhaseRunning {
+			continue
+		}
+		rec := record(rep, 4)
+		if rec.Message != `n7 is\ncordoned` || rec.Results["changed"] != "true" || !rec.Start.Equal(began) || rec.Duration != 2*time.Second || !rec.Repairs {
+			t.Errorf("%+v", rec)
+		}
+		// It is on the disk: an agent that is killed now finds it there, and does not ask.
+		conf.Gate = &gate{err: errors.New("is not to be asked")}
+		rep = execute(t, newRunner(t, conf), d)
+		want(t, rep, c.phase, c.reason, c.records)
+	}
+}

@@ -134,7 +134,7 @@ func (e *execution) note(rec *Record) {
 		panic(fmt.Sprintf("runner: %v", err)) // the node is the one that Next named
 	}
 	e.r.count(func(s *Stats) { s.Operations[string(rec.State)]++ })
-	e.log.Info("operation ended", "id", rec.ID, "operation", rec.Operation, "state", string(rec.State), "reason", rec.Reason, "duration", rec.Duration)
+	e.log.Debug("operation ended", "id", rec.ID, "operation", rec.Operation, "state", string(rec.State), "reason", rec.Reason, "duration", rec.Duration)
 	e.dirty = true
 	if rec.Repairs {
 		e.save()
@@ -167,10 +167,17 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		return false // whatever it says: the loop sees why
 	}
 	if err != nil {
-		d = Decision{Wait, "GateFailed", err.Error()}
+		d = Decision{Verb: Wait, Reason: "GateFailed", Message: err.Error()}
+	}
+	if d.Verb == Made && !d.Outcome.ended() {
+		d.Verb = Wait
 	}
 	switch d.Verb {
 	case Allowed:
+	case Made:
+		d.Outcome.into(rec)
+		e.note(rec)
+		return false
 	case WouldRun, Withheld:
 		rec.State, rec.Reason, rec.Message = v1alpha1.ResultState(d.Verb), word(d.Reason, string(d.Verb)), oneLine(d.Message)
 		e.note(rec)

@@ -1,6 +1,7 @@
 // Package sets holds the OperationSets that are part of Kernosis, with the Operations that
-// they need besides built-ins: one file each, named after its set. They are manifests, to
-// be read by package manifest, run without a cluster, or applied to one.
+// they need besides built-ins, and the Triggers that start them: one file each, named after
+// its set. They are manifests, to be read by package manifest, run without a cluster, or
+// applied to one.
 package sets
 
 import "embed"

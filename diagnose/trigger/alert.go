@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -119,15 +120,13 @@ const maxAhead = 5 * time.Minute
 
 // Alert returns what is wanted because of an alert. One that is sent again and again is
 // decided about once; from its labels and its beginning it is known to be the same. One
-// whose sender doesn't tell when it began, begins each time.
-func (e *Engine) Alert(a *Alert, now time.Time) []*v1alpha1.Diagnosis {
+// whose sender doesn't tell when it began, begins each time. known has the pods of
+// [Engine.PodsOfAlert].
+func (e *Engine) Alert(a *Alert, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	if a.resolved(now) || len(a.Labels) == 0 {
 		return nil
 	}
-	episode := a.StartsAt
-	if episode.IsZero() {
-		episode = now
-	}
+	episode := a.began(now)
 	var wanted []*v1alpha1.Diagnosis
 	identity := ""
 	for _, m := range e.matchers {
@@ -142,14 +141,46 @@ func (e *Engine) Alert(a *Alert, now time.Time) []*v1alpha1.Diagnosis {
 			identity = a.identity()
 		}
 		if e.begins(idOf(string(SourceAlert), m.name, identity), episode) {
-			wanted = e.decide(wanted, ofAlert(m, a, identity, episode), now)
+			wanted = e.decide(wanted, ofAlert(m, a, identity, episode, known), known, now)
 		}
 	}
 	return wanted
 }
 
+// began returns when the alert's episode began.
+func (a *Alert) began(now time.Time) time.Time {
+	if a.StartsAt.IsZero() {
+		return now
+	}
+	return a.StartsAt
+}
+
+// PodsOfAlert returns the pods that a decision about an alert asks for: nothing of it is
+// remembered. There are none where it is decided about, or withheld whatever they are.
+func (e *Engine) PodsOfAlert(a *Alert, now time.Time) []PodName {
+	if a.resolved(now) || len(a.Labels) == 0 || a.began(now).Sub(now) > maxAhead {
+		return nil
+	}
+	var asked []PodName
+	identity := ""
+	for _, m := range e.matchers {
+		if m.alert == nil || m.alert.podName == "" || !m.alert.matches(a) {
+			continue
+		}
+		if identity == "" {
+			identity = a.identity()
+		}
+		key := idOf(string(SourceAlert), m.name, identity)
+		if s, seen := e.streams.Peek(key); seen && !a.began(now).After(s.Episode) {
+			continue
+		}
+		asked = e.ask(asked, ofAlert(m, a, identity, a.began(now), Known{}), now)
+	}
+	return asked
+}
+
 // ofAlert is what a Diagnosis of an alert is made of.
-func ofAlert(m *Matcher, a *Alert, identity string, episode time.Time) *occurrence {
+func ofAlert(m *Matcher, a *Alert, identity string, episode time.Time, known Known) *occurrence {
 	t := m.alert
 	o := &occurrence{
 		matcher: m, subject: "alert " + identity, episode: episode, cooldown: true,
@@ -157,13 +188,20 @@ func ofAlert(m *Matcher, a *Alert, identity string, episode time.Time) *occurren
 		about: "alert " + a.Name(), target: target{node: a.Labels[t.node]},
 	}
 	p := &parameters{values: v1alpha1.Parameters{}}
-	p.exact("node", o.target.node)
 	// Of a namespace or a name alone nothing is found.
 	if ns, name := a.Labels[t.podNamespace], a.Labels[t.podName]; t.podName != "" && ns != "" && name != "" {
-		o.target.pod = &v1alpha1.PodReference{Namespace: ns, Name: name, Container: a.Labels[t.container]}
+		pod := Pod{Namespace: ns, Name: name, Container: a.Labels[t.container]}
+		o.target.pod = &v1alpha1.PodReference{Namespace: ns, Name: name, Container: pod.Container}
 		o.about = ns + "/" + name
-		p.pod(&Pod{Namespace: ns, Name: name, Container: a.Labels[t.container]})
+		there, gone := known.pod(ns, name)
+		if there != nil {
+			// Labels may be those of an exporter on another node.
+			pod.UID, o.target.node = there.UID, cmp.Or(there.Node, o.target.node)
+		}
+		o.podGone = gone
+		p.pod(&pod)
 	}
+	p.exact("node", o.target.node)
 	for _, label := range t.inject {
 		value, ok := a.Labels[label]
 		if !ok {

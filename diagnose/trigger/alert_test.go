@@ -56,7 +56,7 @@ func TestWhichAlertsAreChosen(t *testing.T) {
 		`alertName: Node, labels: {severity: critical}, annotations: {summary: "^Inode"}`: false,
 	} {
 		e := engineWith(t, `{operationSet: s, nodeName: n1, sourceTemplate: {prometheusAlertTemplate: {regexp: {`+regexp+`}}}}`)
-		if got := e.Alert(full(t), start); (len(got) == 1) != want {
+		if got := e.Alert(full(t), trigger.Known{}, start); (len(got) == 1) != want {
 			t.Errorf("%s: %v", regexp, names(got))
 		}
 	}
@@ -67,7 +67,7 @@ const diskFull = `{operationSet: disk-full, cooldown: 0s, parameters: {mountpoin
 
 func TestWhatADiagnosisOfAnAlertSays(t *testing.T) {
 	e := engineWith(t, diskFull)
-	dx := only(t, e.Alert(full(t), start))
+	dx := only(t, e.Alert(full(t), trigger.Known{}, start))
 	want := v1alpha1.DiagnosisSpec{
 		OperationSet: "disk-full", NodeName: "n7",
 		Parameters: v1alpha1.Parameters{"node": "n7", "mountpoint": "/var/lib/containerd", "device": "/dev/nvme0n1p2", "top": "5"},
@@ -94,15 +94,15 @@ func TestAlertOfAPod(t *testing.T) {
 	const spec = `{operationSet: s, sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: KubePodCrashLooping},
 		podNamespaceReferenceLabel: namespace, podNameReferenceLabel: pod, containerReferenceLabel: container}}}`
 	e := engineWith(t, spec)
-	dx := only(t, e.Alert(a.Alerts[0], start))
+	dx := only(t, e.Alert(a.Alerts[0], trigger.Known{}, start))
 	if diff := cmp.Diff(&v1alpha1.PodReference{Namespace: "shop", Name: "db-0", Container: "pg"}, dx.Spec.PodReference); diff != "" || dx.Spec.NodeName != "" {
 		t.Error(diff, dx.Spec.NodeName)
 	}
 	if dx.Annotations[trigger.AnnotationSubject] != "shop/db-0" || dx.Spec.Parameters["podName"] != "db-0" {
 		t.Errorf("%+v", dx)
 	}
-	none(t, e.Alert(a.Alerts[1], start)) // it has ended
-	running := only(t, engineWith(t, spec).Alert(a.Alerts[1], start.Add(-5*time.Minute)))
+	none(t, e.Alert(a.Alerts[1], trigger.Known{}, start)) // it has ended
+	running := only(t, engineWith(t, spec).Alert(a.Alerts[1], trigger.Known{}, start.Add(-5*time.Minute)))
 	if running.Spec.PodReference.Container != "" {
 		t.Error("an empty label is a label")
 	}
@@ -135,10 +135,10 @@ func TestTargetsOfAlerts(t *testing.T) {
 			e := engineWith(t, `{operationSet: s, `+test.more+`sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: X}, `+test.template+`}}}`)
 			a := &trigger.Alert{Labels: map[string]string{"alertname": "X"}, StartsAt: start}
 			maps.Copy(a.Labels, test.labels)
-			got := e.Alert(a, start)
+			got := e.Alert(a, trigger.Known{}, start)
 			if test.why != "" {
 				none(t, got)
-				none(t, e.Alert(a, start)) // told once
+				none(t, e.Alert(a, trigger.Known{}, start)) // told once
 				counts(t, e, "t0", 0, map[string]uint64{test.why: 1})
 				return
 			}
@@ -158,31 +158,31 @@ func TestTargetsOfAlerts(t *testing.T) {
 func TestAlertThatGoesOn(t *testing.T) {
 	matchers := matchersOf(t, diskFull)
 	e := engineOf(t, matchers...)
-	first := only(t, e.Alert(full(t), start))
+	first := only(t, e.Alert(full(t), trigger.Known{}, start))
 	for i := range 100 {
 		a := full(t)
 		a.EndsAt = after(time.Duration(i+4) * time.Minute)
 		a.Annotations["description"] = "another figure"
-		none(t, e.Alert(a, after(time.Duration(i)*time.Minute)))
+		none(t, e.Alert(a, trigger.Known{}, after(time.Duration(i)*time.Minute)))
 	}
 	e = restarted(t, e, matchers)
-	none(t, e.Alert(full(t), start))
+	none(t, e.Alert(full(t), trigger.Known{}, start))
 	counts(t, e, "t0", 0, nil)
 	anew := full(t)
 	anew.StartsAt = after(time.Hour)
-	second := only(t, e.Alert(anew, after(time.Hour)))
+	second := only(t, e.Alert(anew, trigger.Known{}, after(time.Hour)))
 	if second.Name == first.Name {
 		t.Error(first.Name)
 	}
 	// The one of a pair that noticed earlier, and tells later.
 	anew.StartsAt = after(59 * time.Minute)
-	none(t, e.Alert(anew, after(time.Hour)))
+	none(t, e.Alert(anew, trigger.Known{}, after(time.Hour)))
 	// A clock that is ahead must not hide what comes.
 	anew.StartsAt = after(48 * time.Hour)
-	none(t, e.Alert(anew, after(2*time.Hour)))
+	none(t, e.Alert(anew, trigger.Known{}, after(2*time.Hour)))
 	counts(t, e, "t0", 1, map[string]uint64{trigger.WithheldFuture: 1})
 	anew.StartsAt = after(3 * time.Hour)
-	only(t, e.Alert(anew, after(3*time.Hour)))
+	only(t, e.Alert(anew, trigger.Known{}, after(3*time.Hour)))
 }
 
 // By labels and not by fingerprint: which is short enough to be met on purpose.
@@ -192,7 +192,7 @@ func TestAlertsAreKnownByTheirLabels(t *testing.T) {
 	for _, labels := range []map[string]string{
 		{"alertname": "X"}, {"alertname": "X", "a": "b"}, {"alertname": "X", "a": `b"c"d`}, {"alertname": "X", "a": "b", "c": "d"}, {"alertname": "XX"},
 	} {
-		seen[only(t, e.Alert(&trigger.Alert{Labels: labels, StartsAt: start}, start)).Name] = true
+		seen[only(t, e.Alert(&trigger.Alert{Labels: labels, StartsAt: start}, trigger.Known{}, start)).Name] = true
 	}
 	if len(seen) != 5 {
 		t.Error(seen)
@@ -202,7 +202,7 @@ func TestAlertsAreKnownByTheirLabels(t *testing.T) {
 // Text of others is no parameter of an operation as it is.
 func TestLabelsThatAreNoText(t *testing.T) {
 	e := engineWith(t, `{operationSet: s, nodeName: n1, sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: X}, parameterInjectionLabels: [a, b]}}}`)
-	dx := only(t, e.Alert(&trigger.Alert{Labels: map[string]string{"alertname": "X", "a": "x\x1b[31m", "b": "fine"}, StartsAt: start}, start))
+	dx := only(t, e.Alert(&trigger.Alert{Labels: map[string]string{"alertname": "X", "a": "x\x1b[31m", "b": "fine"}, StartsAt: start}, trigger.Known{}, start))
 	if _, has := dx.Spec.Parameters["a"]; has || dx.Spec.Parameters["b"] != "fine" || dx.Annotations[trigger.AnnotationOmitted] != "a" {
 		t.Errorf("%+v", dx)
 	}

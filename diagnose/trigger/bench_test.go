@@ -40,7 +40,7 @@ func BenchmarkAlertThatGoesOn(b *testing.B) {
 	a := full(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		e.Alert(a, start)
+		e.Alert(a, trigger.Known{}, start)
 	}
 }
 

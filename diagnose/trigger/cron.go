@@ -14,7 +14,7 @@ const setBack = time.Hour
 // Tick returns what is wanted because of times that have come. Of those that were missed
 // the latest is made up for. Schedules without a time zone are in that of now. Cooldown is
 // not for these: a schedule says itself how often.
-func (e *Engine) Tick(now time.Time) []*v1alpha1.Diagnosis {
+func (e *Engine) Tick(known Known, now time.Time) []*v1alpha1.Diagnosis {
 	now = now.Round(0)
 	var wanted []*v1alpha1.Diagnosis
 	for _, m := range e.matchers {
@@ -28,10 +28,11 @@ func (e *Engine) Tick(now time.Time) []*v1alpha1.Diagnosis {
 		at = at.UTC()
 		st, before := e.triggers[m.name], len(wanted)
 		st.Scheduled = at
+		e.changes++
 		wanted = e.decide(wanted, &occurrence{
 			matcher: m, subject: "schedule", episode: at, about: "schedule",
 			cause: fmt.Sprintf("schedule %s at %s", m.cron.text, at.Format(time.RFC3339)),
-		}, now)
+		}, known, now)
 		if len(wanted) > before {
 			st.Ran = at
 		}
@@ -81,6 +82,7 @@ func (e *Engine) scheduled(m *Matcher, now time.Time) time.Time {
 			base = m.created
 		}
 		st.Schedule, st.Scheduled = m.cron.text, base.Round(0).UTC()
+		e.changes++
 	}
 	if m.lastScheduled.After(st.Scheduled) { // by another controller
 		st.Scheduled = m.lastScheduled.Round(0).UTC()

@@ -24,14 +24,14 @@ func at(hour, minute int) time.Time { return time.Date(2026, 3, 1, hour, minute,
 func TestCron(t *testing.T) {
 	m := cronMatcher(t, "0 * * * *", at(0, 30), time.Time{})
 	e := engineOf(t, m)
-	none(t, e.Tick(at(0, 59)))
+	none(t, e.Tick(trigger.Known{}, at(0, 59)))
 	if last, ok := e.LastSchedule("nightly"); ok {
 		t.Error(last)
 	}
 	if next, ok := e.NextTick(at(0, 59)); !ok || !next.Equal(at(1, 0)) {
 		t.Error(next, ok)
 	}
-	first := only(t, e.Tick(at(1, 0)))
+	first := only(t, e.Tick(trigger.Known{}, at(1, 0)))
 	if first.Spec.TargetSelector == nil || first.Spec.NodeName != "" || first.Annotations[trigger.AnnotationEpisode] != "2026-03-01T01:00:00Z" ||
 		first.Annotations[trigger.AnnotationTriggeredBy] != "schedule 0 * * * * at 2026-03-01T01:00:00Z" {
 		t.Errorf("%+v", first)
@@ -39,18 +39,18 @@ func TestCron(t *testing.T) {
 	if last, ok := e.LastSchedule("nightly"); !ok || !last.Equal(at(1, 0)) {
 		t.Error(last, ok)
 	}
-	none(t, e.Tick(at(1, 0)))
-	none(t, e.Tick(at(1, 59)))
+	none(t, e.Tick(trigger.Known{}, at(1, 0)))
+	none(t, e.Tick(trigger.Known{}, at(1, 59)))
 	// Down for hours: one is made up for, the latest.
-	if dx := only(t, e.Tick(at(9, 45))); dx.Annotations[trigger.AnnotationEpisode] != "2026-03-01T09:00:00Z" {
+	if dx := only(t, e.Tick(trigger.Known{}, at(9, 45))); dx.Annotations[trigger.AnnotationEpisode] != "2026-03-01T09:00:00Z" {
 		t.Error(dx.Annotations)
 	}
-	none(t, e.Tick(at(9, 46)))
+	none(t, e.Tick(trigger.Known{}, at(9, 46)))
 	// With its state, and with the Trigger's status alone.
-	none(t, restarted(t, e, []*trigger.Matcher{m}).Tick(at(9, 50)))
-	none(t, engineOf(t, cronMatcher(t, "0 * * * *", at(0, 30), at(9, 0))).Tick(at(9, 50)))
+	none(t, restarted(t, e, []*trigger.Matcher{m}).Tick(trigger.Known{}, at(9, 50)))
+	none(t, engineOf(t, cronMatcher(t, "0 * * * *", at(0, 30), at(9, 0))).Tick(trigger.Known{}, at(9, 50)))
 	// With neither the latest is made again, by the same name.
-	again := only(t, engineOf(t, m).Tick(at(1, 20)))
+	again := only(t, engineOf(t, m).Tick(trigger.Known{}, at(1, 20)))
 	if again.Name != first.Name {
 		t.Error(again.Name, first.Name)
 	}
@@ -59,43 +59,43 @@ func TestCron(t *testing.T) {
 // A schedule that is changed begins then: the new one has missed nothing.
 func TestScheduleThatIsChanged(t *testing.T) {
 	e := engineOf(t, cronMatcher(t, "0 2 * * *", at(0, 0), time.Time{}))
-	only(t, e.Tick(at(2, 0)))
+	only(t, e.Tick(trigger.Known{}, at(2, 0)))
 	if err := e.Install([]*trigger.Matcher{cronMatcher(t, "*/10 * * * *", at(0, 0), at(2, 0))}); err != nil {
 		t.Fatal(err)
 	}
-	none(t, e.Tick(at(14, 5)))
-	only(t, e.Tick(at(14, 10)))
+	none(t, e.Tick(trigger.Known{}, at(14, 5)))
+	only(t, e.Tick(trigger.Known{}, at(14, 10)))
 }
 
 // Another controller has been the leader meanwhile.
 func TestScheduleThatAnotherSawTo(t *testing.T) {
 	e := engineOf(t, cronMatcher(t, "0 * * * *", at(0, 30), time.Time{}))
-	only(t, e.Tick(at(1, 0)))
+	only(t, e.Tick(trigger.Known{}, at(1, 0)))
 	if err := e.Install([]*trigger.Matcher{cronMatcher(t, "0 * * * *", at(0, 30), at(5, 0))}); err != nil {
 		t.Fatal(err)
 	}
-	none(t, e.Tick(at(5, 59)))
-	only(t, e.Tick(at(6, 0)))
+	none(t, e.Tick(trigger.Known{}, at(5, 59)))
+	only(t, e.Tick(trigger.Known{}, at(6, 0)))
 }
 
 // A clock that was a year ahead does not stop a schedule for a year.
 func TestScheduleOfAClockThatIsSetBack(t *testing.T) {
 	e := engineOf(t, cronMatcher(t, "0 * * * *", at(0, 30), time.Time{}))
-	only(t, e.Tick(at(1, 0).AddDate(1, 0, 0)))
-	none(t, e.Tick(at(1, 30)))
-	only(t, e.Tick(at(2, 0)))
+	only(t, e.Tick(trigger.Known{}, at(1, 0).AddDate(1, 0, 0)))
+	none(t, e.Tick(trigger.Known{}, at(1, 30)))
+	only(t, e.Tick(trigger.Known{}, at(2, 0)))
 }
 
 // Neither the Trigger's default cooldown nor the time before it was made count.
 func TestEvery(t *testing.T) {
 	tr := newTrigger(t, "often", `{operationSet: s, nodeName: n7, sourceTemplate: {cronTemplate: {schedule: "@every 5m"}}}`)
 	e := engineOf(t, compile(t, tr))
-	none(t, e.Tick(at(0, 0)))
+	none(t, e.Tick(trigger.Known{}, at(0, 0)))
 	for i := 5; i <= 30; i += 5 {
 		if next, ok := e.NextTick(at(0, i-1)); !ok || !next.Equal(at(0, i)) {
 			t.Error(next, ok)
 		}
-		dx := only(t, e.Tick(at(0, i)))
+		dx := only(t, e.Tick(trigger.Known{}, at(0, i)))
 		if dx.Spec.NodeName != "n7" || dx.Spec.Parameters["node"] != "n7" {
 			t.Errorf("%+v", dx.Spec)
 		}

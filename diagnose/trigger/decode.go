@@ -34,6 +34,8 @@ type Alerts struct {
 	// Refused says what is wrong with those that can't be taken, each with its place. Of
 	// many the first are told, and how many there are more.
 	Refused []error
+	// RefusedCount is how many those are.
+	RefusedCount int
 	// Omitted is how many Alertmanager has left out of a webhook's request, by its own
 	// max_alerts.
 	Omitted int
@@ -95,7 +97,6 @@ func (a *Alerts) read(data []byte, hook bool) error {
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
 		return errors.New("alerts: want a list")
 	}
-	refused := 0
 	for i := 0; d.More(); i++ {
 		if i == maxAlerts {
 			return fmt.Errorf("alerts: more than %d", maxAlerts)
@@ -109,12 +110,12 @@ func (a *Alerts) read(data []byte, hook bool) error {
 			a.Alerts = append(a.Alerts, alert)
 			continue
 		}
-		if refused++; refused <= maxRefused {
+		if a.RefusedCount++; a.RefusedCount <= maxRefused {
 			a.Refused = append(a.Refused, fmt.Errorf("alerts[%d]: %w", i, err))
 		}
 	}
-	if refused > maxRefused {
-		a.Refused = append(a.Refused, fmt.Errorf("and %d more", refused-maxRefused))
+	if a.RefusedCount > maxRefused {
+		a.Refused = append(a.Refused, fmt.Errorf("and %d more", a.RefusedCount-maxRefused))
 	}
 	if _, err := d.Token(); err != nil {
 		return fmt.Errorf("alerts: %w", err)

@@ -127,10 +127,10 @@ func fuzzAlerts(f *testing.F, decode func([]byte) (*trigger.Alerts, error)) {
 			if len(alert.Labels) == 0 || len(alert.Labels) > 64 || len(alert.Annotations) > 64 {
 				t.Errorf("%d labels, %d annotations", len(alert.Labels), len(alert.Annotations))
 			}
-			for _, dx := range e.Alert(alert, start) {
+			for _, dx := range e.Alert(alert, trigger.Known{}, start) {
 				acceptable(t, dx)
 			}
-			none(t, e.Alert(alert, start))
+			none(t, e.Alert(alert, trigger.Known{}, start))
 			if _, err := json.Marshal(e.State()); err != nil {
 				t.Error(err)
 			}

@@ -55,7 +55,7 @@ func TestTheDocsNameAll(t *testing.T) {
 	text := readPage(t, "triggers.md")
 	all := []string{
 		trigger.WithheldCooldown, trigger.WithheldRateLimit, trigger.WithheldSame, trigger.WithheldMuted, trigger.WithheldSuppressed,
-		trigger.WithheldUnknownPod, trigger.WithheldNoTarget, trigger.WithheldInvalidTarget, trigger.WithheldOld, trigger.WithheldFuture,
+		trigger.WithheldUnknownPod, trigger.WithheldUnknownNode, trigger.WithheldNoTarget, trigger.WithheldInvalidTarget, trigger.WithheldOld, trigger.WithheldFuture,
 		trigger.LabelSource, trigger.AnnotationTriggeredBy, trigger.AnnotationSubject, trigger.AnnotationEpisode, trigger.AnnotationOmitted,
 	}
 	for _, word := range all {

@@ -44,6 +44,7 @@ type Engine struct {
 	stats    map[string]*Counts
 	now      time.Time // of the latest decision
 	early    uint64
+	changes  uint64
 }
 
 // stream is one problem, alert or Event: what is told again and again.
@@ -138,6 +139,7 @@ func (e *Engine) begins(key id, episode time.Time) bool {
 		return false
 	}
 	e.streams.Add(key, stream{ID: key, Episode: episode.Round(0).UTC()})
+	e.changes++
 	return true
 }
 
@@ -150,6 +152,7 @@ type occurrence struct {
 	cause      string // what happened, for people
 	episode    time.Time
 	target     target
+	podGone    bool // there is no pod as the source names it
 	parameters v1alpha1.Parameters
 	omitted    []string
 	cooldown   bool
@@ -163,32 +166,27 @@ type target struct {
 
 // decide adds the Diagnosis of an occurrence, unless something is against it. Either is
 // final.
-func (e *Engine) decide(wanted []*v1alpha1.Diagnosis, o *occurrence, now time.Time) []*v1alpha1.Diagnosis {
+func (e *Engine) decide(wanted []*v1alpha1.Diagnosis, o *occurrence, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	m := o.matcher
 	now = now.Round(0)
 	e.now = now
 	o.episode = o.episode.Round(0).UTC()
+	key := o.key()
+	e.subjects.Get(key) // it was heard of
 	dx, why := e.diagnosis(o)
+	if why == "" {
+		why = e.against(o, now)
+	}
+	if why == "" {
+		why = known.lacks(o, dx)
+	}
 	if why != "" {
 		e.withhold(m, why)
 		return wanted
 	}
-	key := idOf(m.name, string(m.source), o.subject)
-	last, known := e.subjects.Get(key)
-	switch {
-	case known && last.Episode.Equal(o.episode): // two problems that began with one event
-		e.withhold(m, WithheldSame)
-		return wanted
-	case known && o.cooldown && near(now, last.Started, m.cooldown):
-		e.withhold(m, WithheldCooldown)
-		return wanted
-	}
+	e.changes++
 	st := e.triggers[m.name]
 	st.Started = slices.DeleteFunc(st.Started, func(t time.Time) bool { return !near(now, t, m.within) })
-	if len(st.Started) >= m.count {
-		e.withhold(m, WithheldRateLimit)
-		return wanted
-	}
 	st.Started = append(st.Started, now.UTC())
 	s := subject{ID: key, Episode: o.episode, Started: now.UTC()}
 	if o.cooldown {
@@ -198,6 +196,36 @@ func (e *Engine) decide(wanted []*v1alpha1.Diagnosis, o *occurrence, now time.Ti
 	e.stats[m.name].Started++
 	return append(wanted, dx)
 }
+
+// against returns which of the bounds keeps a Diagnosis from being made; empty: none. It
+// changes nothing.
+func (e *Engine) against(o *occurrence, now time.Time) (why string) {
+	m := o.matcher
+	last, known := e.subjects.Peek(o.key())
+	switch {
+	case known && last.Episode.Equal(o.episode): // two problems that began with one event
+		return WithheldSame
+	case known && o.cooldown && near(now, last.Started, m.cooldown):
+		return WithheldCooldown
+	}
+	started := 0
+	for _, t := range e.triggers[m.name].Started {
+		if near(now, t, m.within) {
+			started++
+		}
+	}
+	if started >= m.count {
+		return WithheldRateLimit
+	}
+	return ""
+}
+
+// key is by what the subject is remembered.
+func (o *occurrence) key() id { return idOf(o.matcher.name, string(o.matcher.source), o.subject) }
+
+// Changes returns a number that rises whenever what is remembered changes, but for the
+// order in which it was heard of: only then a state is worth saving.
+func (e *Engine) Changes() uint64 { return e.changes }
 
 // near reports whether two times are less than d apart. A time that is to come is the
 // clock's fault, which was set back: it must not hold for longer than one that has been.

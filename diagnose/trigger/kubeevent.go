@@ -45,10 +45,10 @@ func component(ev *corev1.Event) string { return cmp.Or(ev.Source.Component, ev.
 const maxEventAge = 10 * time.Minute
 
 // KubeEvent returns what is wanted because of an Event of the cluster, new or changed. An
-// Event that goes on counting is decided about once. pod is the one that the Event is
-// about, nil where it isn't known: its node is believed before what the Event says, which
-// whoever may write Events in a namespace has made up.
-func (e *Engine) KubeEvent(ev *corev1.Event, pod *Pod, now time.Time) []*v1alpha1.Diagnosis {
+// Event that goes on counting is decided about once. known has the pod of
+// [Engine.PodsOfEvent]: its node is believed before what the Event says, which whoever may
+// write Events in a namespace has made up.
+func (e *Engine) KubeEvent(ev *corev1.Event, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	var wanted []*v1alpha1.Diagnosis
 	for _, m := range e.matchers {
 		if m.event == nil || !m.event.matches(ev) {
@@ -56,7 +56,7 @@ func (e *Engine) KubeEvent(ev *corev1.Event, pod *Pod, now time.Time) []*v1alpha
 		}
 		first, last := eventTimes(ev, now)
 		key := idOf(string(SourceEvent), m.name, ev.Namespace, ev.Name, string(ev.UID))
-		if s, known := e.streams.Get(key); known && !first.After(s.Episode) {
+		if s, seen := e.streams.Get(key); seen && !first.After(s.Episode) {
 			continue
 		}
 		switch {
@@ -65,11 +65,33 @@ func (e *Engine) KubeEvent(ev *corev1.Event, pod *Pod, now time.Time) []*v1alpha
 		case first.Sub(now) > maxAhead:
 			e.withhold(m, WithheldFuture)
 		case e.begins(key, first):
-			wanted = e.decide(wanted, ofEvent(m, ev, pod, first), now)
+			wanted = e.decide(wanted, ofEvent(m, ev, known, first), known, now)
 		}
 	}
 	return wanted
 }
+
+// PodsOfEvent returns the pod that a decision about an Event asks for, as
+// [Engine.PodsOfAlert] does.
+func (e *Engine) PodsOfEvent(ev *corev1.Event, now time.Time) []PodName {
+	var asked []PodName
+	for _, m := range e.matchers {
+		if m.event == nil || !m.event.matches(ev) {
+			continue
+		}
+		first, last := eventTimes(ev, now)
+		s, seen := e.streams.Peek(idOf(string(SourceEvent), m.name, ev.Namespace, ev.Name, string(ev.UID)))
+		if seen && !first.After(s.Episode) || now.Sub(last) > maxEventAge || first.Sub(now) > maxAhead {
+			continue
+		}
+		asked = e.ask(asked, ofEvent(m, ev, Known{}, first), now)
+	}
+	return asked
+}
+
+// MatchesEvent reports whether the Trigger is about an Event. Unlike the engine's methods
+// it may be called by several goroutines.
+func (m *Matcher) MatchesEvent(ev *corev1.Event) bool { return m.event != nil && m.event.matches(ev) }
 
 // eventTimes returns when the object was made, which is when its episode began, and when
 // the Event last happened. An Event that is made anew after its time to live has the
@@ -100,7 +122,7 @@ func eventTimes(ev *corev1.Event, now time.Time) (first, last time.Time) {
 }
 
 // ofEvent is what a Diagnosis of an Event is made of.
-func ofEvent(m *Matcher, ev *corev1.Event, pod *Pod, first time.Time) *occurrence {
+func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurrence {
 	of := &ev.InvolvedObject
 	about := of.Kind + " " + of.Name
 	if of.Namespace != "" {
@@ -117,13 +139,16 @@ func ofEvent(m *Matcher, ev *corev1.Event, pod *Pod, first time.Time) *occurrenc
 		// Components disagree on what a Node's UID is.
 		o.subject, o.target.node = "node "+of.Name, of.Name
 	case core && of.Kind == "Pod" && of.Namespace != "" && of.Name != "":
-		known := Pod{Namespace: of.Namespace, Name: of.Name, UID: string(of.UID), Node: ev.Source.Host, Container: containerOf(of.FieldPath)}
-		if pod != nil && pod.Node != "" && (pod.UID == "" || of.UID == "" || pod.UID == known.UID) {
-			known.Node, known.UID = pod.Node, cmp.Or(known.UID, pod.UID)
+		pod := Pod{Namespace: of.Namespace, Name: of.Name, UID: string(of.UID), Node: ev.Source.Host, Container: containerOf(of.FieldPath)}
+		there, gone := known.pod(pod.Namespace, pod.Name)
+		if there != nil && there.Node != "" && (there.UID == "" || of.UID == "" || there.UID == pod.UID) {
+			pod.Node, pod.UID = there.Node, cmp.Or(pod.UID, there.UID)
 		}
-		o.target = target{node: known.Node, pod: &v1alpha1.PodReference{Namespace: known.Namespace, Name: known.Name, Container: known.Container}}
-		o.about = known.Namespace + "/" + known.Name
-		p.pod(&known)
+		// What has ended on a node that is told of can still be looked into.
+		o.podGone = gone && pod.Node == ""
+		o.target = target{node: pod.Node, pod: &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name, Container: pod.Container}}
+		o.about = pod.Namespace + "/" + pod.Name
+		p.pod(&pod)
 	default:
 		o.target.node = ev.Source.Host
 	}

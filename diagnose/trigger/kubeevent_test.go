@@ -44,14 +44,14 @@ func TestWhichEventsAreChosen(t *testing.T) {
 		`reason: Mount, source: {host: n7}`: false,
 	} {
 		e := engineWith(t, `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {`+regexp+`}}}}`)
-		if got := e.KubeEvent(mount(start), nil, start); (len(got) == 1) != want {
+		if got := e.KubeEvent(mount(start), trigger.Known{}, start); (len(got) == 1) != want {
 			t.Errorf("%s: %v", regexp, names(got))
 		}
 	}
 	// Those of events.k8s.io have no source, but who reports.
 	ev := mount(start)
 	ev.Source, ev.ReportingController = corev1.EventSource{}, "kubelet"
-	only(t, engineWith(t, failedMount).KubeEvent(ev, nil, start))
+	only(t, engineWith(t, failedMount).KubeEvent(ev, trigger.Known{}, start))
 }
 
 // An Event that is told of again is the same one; one that is made anew is another.
@@ -59,48 +59,48 @@ func TestEventThatGoesOn(t *testing.T) {
 	matchers := matchersOf(t, failedMount)
 	e := engineOf(t, matchers...)
 	ev := mount(start)
-	first := only(t, e.KubeEvent(ev, nil, start))
+	first := only(t, e.KubeEvent(ev, trigger.Known{}, start))
 	for i := range 100 {
 		ev.Count++
 		ev.LastTimestamp = metav1.NewTime(after(time.Duration(i) * time.Minute))
-		none(t, e.KubeEvent(ev, nil, ev.LastTimestamp.Time))
+		none(t, e.KubeEvent(ev, trigger.Known{}, ev.LastTimestamp.Time))
 	}
 	e = restarted(t, e, matchers)
-	none(t, e.KubeEvent(ev, nil, ev.LastTimestamp.Time))
-	if again := only(t, engineOf(t, matchers...).KubeEvent(ev, nil, ev.LastTimestamp.Time)); again.Name != first.Name {
+	none(t, e.KubeEvent(ev, trigger.Known{}, ev.LastTimestamp.Time))
+	if again := only(t, engineOf(t, matchers...).KubeEvent(ev, trigger.Known{}, ev.LastTimestamp.Time)); again.Name != first.Name {
 		t.Error(again.Name, first.Name)
 	}
 	anew := mount(after(24 * time.Hour))
 	anew.FirstTimestamp = metav1.NewTime(start) // client-go goes on with its own
-	second := only(t, e.KubeEvent(anew, nil, after(24*time.Hour)))
+	second := only(t, e.KubeEvent(anew, trigger.Known{}, after(24*time.Hour)))
 	if first.Name == second.Name {
 		t.Error(first.Name)
 	}
 	// An older Event of the same pod that comes late is one of its own.
 	late := mount(after(23*time.Hour + 55*time.Minute))
-	only(t, e.KubeEvent(late, nil, after(24*time.Hour)))
-	none(t, e.KubeEvent(anew, nil, after(24*time.Hour)))
+	only(t, e.KubeEvent(late, trigger.Known{}, after(24*time.Hour)))
+	none(t, e.KubeEvent(anew, trigger.Known{}, after(24*time.Hour)))
 }
 
 // A controller that starts is shown the Events of the last hour.
 func TestEventsOfLongAgo(t *testing.T) {
 	e := engineWith(t, failedMount)
-	none(t, e.KubeEvent(mount(start), nil, after(11*time.Minute)))
+	none(t, e.KubeEvent(mount(start), trigger.Known{}, after(11*time.Minute)))
 	counts(t, e, "t0", 0, map[string]uint64{trigger.WithheldOld: 1})
 	again := mount(start)
 	again.LastTimestamp = metav1.NewTime(after(20 * time.Minute)) // it happens again
-	only(t, e.KubeEvent(again, nil, after(21*time.Minute)))
+	only(t, e.KubeEvent(again, trigger.Known{}, after(21*time.Minute)))
 	series := mount(after(time.Second))
 	series.Name = "of-a-series"
 	series.Series = &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(after(20 * time.Minute))}
-	only(t, e.KubeEvent(series, nil, after(21*time.Minute)))
-	none(t, e.KubeEvent(mount(after(time.Hour)), nil, after(21*time.Minute)))
+	only(t, e.KubeEvent(series, trigger.Known{}, after(21*time.Minute)))
+	none(t, e.KubeEvent(mount(after(time.Hour)), trigger.Known{}, after(21*time.Minute)))
 	counts(t, e, "t0", 2, map[string]uint64{trigger.WithheldOld: 1, trigger.WithheldFuture: 1})
 }
 
 func TestWhatADiagnosisOfAnEventSays(t *testing.T) {
 	e := engineWith(t, failedMount)
-	dx := only(t, e.KubeEvent(mount(start), &trigger.Pod{Namespace: "shop", Name: "db-0", UID: db.UID, Node: "n4"}, start))
+	dx := only(t, e.KubeEvent(mount(start), podsOf(&trigger.Pod{Namespace: "shop", Name: "db-0", UID: db.UID, Node: "n4"}), start))
 	want := v1alpha1.DiagnosisSpec{
 		OperationSet: "s", NodeName: "n4", PodReference: &v1alpha1.PodReference{Namespace: "shop", Name: "db-0", Container: "pg"},
 		Parameters: v1alpha1.Parameters{
@@ -142,10 +142,10 @@ func TestTargetsOfEvents(t *testing.T) {
 			e := engineWith(t, spec)
 			ev := mount(start)
 			ev.InvolvedObject, ev.Source.Host = test.of, test.host
-			got := e.KubeEvent(ev, nil, start)
+			got := e.KubeEvent(ev, trigger.Known{}, start)
 			if test.why != "" {
 				none(t, got)
-				none(t, e.KubeEvent(ev, nil, start)) // told once
+				none(t, e.KubeEvent(ev, trigger.Known{}, start)) // told once
 				counts(t, e, "t0", 0, map[string]uint64{test.why: 1})
 				return
 			}

@@ -21,6 +21,10 @@ const (
 	maxText = 1000
 )
 
+// CommonParameters returns the names of the parameters that a source may set besides those
+// of the Trigger, in no order.
+func CommonParameters(s Source) []string { return commonParameters(s) }
+
 // commonParameters returns the names that a source may set.
 func commonParameters(s Source) []string {
 	pod := []string{"node", "podUID", "podNamespace", "podName", "container"}

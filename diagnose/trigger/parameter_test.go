@@ -42,10 +42,10 @@ func TestSourcesSetWhatTheySay(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "n", Name: "p", UID: "uid", FieldPath: "spec.initContainers{c}"},
 		Reason:         "R", Message: "m", Source: corev1.EventSource{Host: "n7"},
 	}
-	have[SourceEvent] = slices.Collect(maps.Keys(ofEvent(&Matcher{}, ev, nil, time.Unix(1, 0)).parameters))
+	have[SourceEvent] = slices.Collect(maps.Keys(ofEvent(&Matcher{}, ev, Known{}, time.Unix(1, 0)).parameters))
 	alert := &Alert{Labels: map[string]string{"alertname": "A", "node": "n7", "ns": "n", "pod": "p", "c": "c"}}
 	m := &Matcher{alert: &alertMatcher{node: "node", podNamespace: "ns", podName: "pod", container: "c"}}
-	have[SourceAlert] = append(slices.Collect(maps.Keys(ofAlert(m, alert, "", time.Unix(1, 0)).parameters)), "podUID") // of Events only
+	have[SourceAlert] = slices.Collect(maps.Keys(ofAlert(m, alert, "", time.Unix(1, 0), Known{Pod: func(string, string) (*Pod, bool) { return pod, true }}).parameters))
 	have[SourceCron] = []string{"node"}
 	docs, err := os.ReadFile("../../docs/triggers.md")
 	if err != nil {

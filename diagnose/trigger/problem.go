@@ -167,6 +167,7 @@ func (e *Engine) Problem(p *problem.Problem, pod *Pod, now time.Time) []*v1alpha
 		s.Hidden = true
 	}
 	e.streams.Add(key, s)
+	e.changes++
 	var wanted []*v1alpha1.Diagnosis
 	for _, m := range e.matchers {
 		if m.problem == nil || m.problem.lowest <= low || m.problem.lowest > high {
@@ -180,7 +181,7 @@ func (e *Engine) Problem(p *problem.Problem, pod *Pod, now time.Time) []*v1alpha
 		case hidden != "":
 			e.withhold(m, hidden)
 		default:
-			wanted = e.decide(wanted, e.ofProblem(m, p, pod), now)
+			wanted = e.decide(wanted, e.ofProblem(m, p, pod), Known{}, now)
 		}
 	}
 	return wanted

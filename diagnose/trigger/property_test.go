@@ -125,7 +125,7 @@ func randomInputs(rnd *rand.Rand, n int) []input {
 				alerts[name] = now
 			}
 			a := &trigger.Alert{Labels: map[string]string{"alertname": name, "node": "n9"}, StartsAt: alerts[name]}
-			inputs = append(inputs, input{now, func(e *trigger.Engine, at time.Time) []*v1alpha1.Diagnosis { return e.Alert(a, at) }})
+			inputs = append(inputs, input{now, func(e *trigger.Engine, at time.Time) []*v1alpha1.Diagnosis { return e.Alert(a, trigger.Known{}, at) }})
 		case 2:
 			name := fmt.Sprintf("e%d", rnd.IntN(6))
 			if events[name].IsZero() || rnd.IntN(4) == 0 {
@@ -133,7 +133,9 @@ func randomInputs(rnd *rand.Rand, n int) []input {
 			}
 			ev := mount(events[name])
 			ev.Name, ev.InvolvedObject.Name, ev.LastTimestamp = name, name, metav1.NewTime(now)
-			inputs = append(inputs, input{now, func(e *trigger.Engine, at time.Time) []*v1alpha1.Diagnosis { return e.KubeEvent(ev, nil, at) }})
+			inputs = append(inputs, input{now, func(e *trigger.Engine, at time.Time) []*v1alpha1.Diagnosis {
+				return e.KubeEvent(ev, trigger.Known{}, at)
+			}})
 		default:
 			inputs = append(inputs, transition(rnd, current, now))
 		}
@@ -142,7 +144,7 @@ func randomInputs(rnd *rand.Rand, n int) []input {
 }
 
 func tick(now time.Time) input {
-	return input{now, func(e *trigger.Engine, at time.Time) []*v1alpha1.Diagnosis { return e.Tick(at) }}
+	return input{now, func(e *trigger.Engine, at time.Time) []*v1alpha1.Diagnosis { return e.Tick(trigger.Known{}, at) }}
 }
 
 // transition is the next one of some problem.

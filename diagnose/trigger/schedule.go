@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	_ "time/tzdata" // what a schedule means does not depend on the image that the controller is in
 	"unicode"
 
 	"github.com/robfig/cron/v3"

@@ -9,7 +9,8 @@ const (
 	WithheldSame          = "sameEpisode"   // the subject's episode has one
 	WithheldMuted         = "muted"         // the problem is; counted once an episode
 	WithheldSuppressed    = "suppressed"    // the problem is hidden by its cause; counted once an episode
-	WithheldUnknownPod    = "unknownPod"    // namespace and labels of the pod are not known
+	WithheldUnknownPod    = "unknownPod"    // there is no such pod, or namespace and labels of the pod are not known
+	WithheldUnknownNode   = "unknownNode"   // there is no such node
 	WithheldNoTarget      = "noTarget"      // neither source nor trigger name a node or pod
 	WithheldInvalidTarget = "invalidTarget" // what the source names can be no node or pod
 	WithheldOld           = "old"           // an Event of long ago

@@ -32,7 +32,8 @@ type Store interface {
 	// Write changes the status of a Diagnosis and returns it as it is then. change is
 	// called with the newest status known, and again where somebody else has written
 	// meanwhile; it changes the node's own part alone, never plan and remediations.
-	// ErrGone: there is none of the UID any more.
+	// ErrGone: there is none of the UID any more. A store that keeps no Diagnoses returns
+	// name and status alone.
 	Write(ctx context.Context, d Key, change func(*v1alpha1.DiagnosisStatus)) (*v1alpha1.Diagnosis, error)
 }
 

@@ -12,9 +12,11 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// Writer writes journal entries. It is not safe for concurrent use.
+// Writer writes journal entries, and what diagnoses have found. It is not safe for concurrent use.
 type Writer interface {
 	Write(journal.Entry) error
+	// Diagnosis writes one that has ended.
+	Diagnosis(now time.Time, d *Diagnosis) error
 }
 
 // NewText returns a Writer of lines for people. Entries without

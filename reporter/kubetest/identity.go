@@ -65,6 +65,8 @@ type TokenFor struct {
 	// Pod or Node is the object that the token is bound to, if any: it ends with
 	// it. That of a pod says on which node the pod is.
 	Pod, Node string
+	// Audience is who it is for; empty: the API server.
+	Audience string
 	// Lifetime is an hour when zero; the API server gives no less than ten minutes.
 	Lifetime time.Duration
 }
@@ -85,6 +87,9 @@ func (s *Server) token(ctx context.Context, of TokenFor) (string, error) {
 	}
 	seconds := int64(of.Lifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	if of.Audience != "" {
+		request.Spec.Audiences = []string{of.Audience}
+	}
 	switch {
 	case of.Pod != "":
 		pod, err := s.client.CoreV1().Pods(of.Namespace).Get(ctx, of.Pod, metav1.GetOptions{})

@@ -22,6 +22,7 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
@@ -43,6 +44,7 @@ type Agent struct {
 	mu      sync.Mutex
 	current testing.TB // whose failure an agent's is
 	entries []journal.Entry
+	causes  []*console.Diagnosis
 	changed chan struct{} // closed, and replaced, with each entry
 	ended   chan struct{} // closed at the test's end
 }
@@ -148,13 +150,20 @@ func (a *Agent) read(r io.Reader) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
-		var e journal.Entry
-		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
+		var line struct {
+			journal.Entry
+			Diagnosis *console.Diagnosis `json:"diagnosis"`
+		}
+		if err := json.Unmarshal(s.Bytes(), &line); err != nil {
 			a.t().Errorf("line is no entry: %v: %s", err, s.Text())
 			continue
 		}
 		a.mu.Lock()
-		a.entries = append(a.entries, e)
+		if line.Diagnosis != nil {
+			a.causes = append(a.causes, line.Diagnosis)
+		} else {
+			a.entries = append(a.entries, line.Entry)
+		}
 		close(a.changed)
 		a.changed = make(chan struct{})
 		a.mu.Unlock()
@@ -193,6 +202,28 @@ func (a *Agent) WaitIn(t testing.TB, what string, within time.Duration, ok func(
 			t.Fatalf("no %s within %s", what, within)
 		}
 	}
+}
+
+// Diagnoses returns those that have ended, over all its starts.
+func (a *Agent) Diagnoses() []*console.Diagnosis {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.causes)
+}
+
+// WaitDiagnosis returns the first Diagnosis that has ended and for which of holds. The
+// test t fails when there is none within the time.
+func (a *Agent) WaitDiagnosis(t testing.TB, what string, within time.Duration, of func(*console.Diagnosis) bool) *console.Diagnosis {
+	t.Helper()
+	var found *console.Diagnosis
+	a.WaitIn(t, "diagnosis of "+what, within, func([]journal.Entry) bool {
+		all := a.Diagnoses()
+		if i := slices.IndexFunc(all, of); i >= 0 {
+			found = all[i]
+		}
+		return found != nil
+	})
+	return found
 }
 
 // WaitSources waits until every stem has told that it sees, in the entries from

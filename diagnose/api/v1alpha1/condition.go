@@ -11,6 +11,9 @@ const (
 	ConditionRemediationAllowed = "RemediationAllowed"
 	// ConditionVerified of a Diagnosis that has repaired: the problem was gone in time.
 	ConditionVerified = "Verified"
+	// ConditionPlaced of a Diagnosis: the controller has found the node of its pod, and has
+	// set spec.nodeName to it.
+	ConditionPlaced = "Placed"
 	// ConditionPaused of a RemediationPolicy: nothing is repaired at present.
 	ConditionPaused = "Paused"
 )
@@ -36,14 +39,15 @@ const (
 	ReasonDependenceNotOnAPath = "DependenceNotOnAPath" // some path to the node passes it by
 
 	// Of what it names.
-	ReasonUnknownOperation = "UnknownOperation" // no Operation has the name
-	ReasonUnknownBuiltin   = "UnknownBuiltin"
-	ReasonInvalidParameter = "InvalidParameter"
-	ReasonInvalidSchedule  = "InvalidSchedule"
-	ReasonInvalidRegexp    = "InvalidRegexp"
+	ReasonUnknownOperation    = "UnknownOperation" // no Operation has the name
+	ReasonUnknownBuiltin      = "UnknownBuiltin"
+	ReasonUnknownOperationSet = "UnknownOperationSet" // no OperationSet has the name
+	ReasonInvalidParameter    = "InvalidParameter"
+	ReasonInvalidSchedule     = "InvalidSchedule"
+	ReasonInvalidRegexp       = "InvalidRegexp"
 )
 
-// Reasons of ConditionComplete.
+// Reasons of ConditionComplete where it is True.
 const (
 	ReasonPathSucceeded         = "PathSucceeded"
 	ReasonNoPathSucceeded       = "NoPathSucceeded"
@@ -58,7 +62,19 @@ const (
 	ReasonNotAllowed            = "NotAllowed"        // outside the system namespace
 	ReasonOutcomeUnknown        = "OutcomeUnknown"    // of a Remediate operation, after a crash
 	ReasonRemediationIncomplete = "RemediationFailed" // one had repaired, a later one on its path failed
+	ReasonTargetsSucceeded      = "TargetsSucceeded"  // of those that targetSelector chose, one at least has
+	ReasonNoTargetSucceeded     = "NoTargetSucceeded"
 )
+
+// Reasons of ConditionComplete where it is False: what is waited for.
+const (
+	ReasonAgentSilent     = "AgentSilent"     // the node's agent, which has not begun
+	ReasonPodNotScheduled = "PodNotScheduled" // its pod is on no node yet
+	ReasonTargetsRun      = "TargetsRun"      // the Diagnoses that it owns
+)
+
+// ReasonNodeOfPod is that of ConditionPlaced.
+const ReasonNodeOfPod = "NodeOfPod"
 
 // ReasonAllowed is that of ConditionRemediationAllowed where it is True.
 const ReasonAllowed = "Allowed"

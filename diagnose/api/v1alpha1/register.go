@@ -24,6 +24,10 @@ const (
 // LabelTrigger is the label of a Diagnosis with the name of the Trigger that made it.
 const LabelTrigger = Group + "/trigger"
 
+// LabelParent is the label of a Diagnosis that a targetSelector led to, with the UID of the
+// Diagnosis that has it.
+const LabelParent = Group + "/parent"
+
 // GroupVersion returns the group and version of all kinds here.
 func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Group: Group, Version: Version} }
 

@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -39,6 +41,9 @@ type Config struct {
 	MetricsListen, HealthListen string
 	// Scheme knows the kinds that are watched; nil: Kubernetes' own.
 	Scheme *runtime.Scheme
+	// Kinds are those of the scheme that the API server need not serve yet; see
+	// [WhenServed]. nil: none.
+	Kinds meta.RESTMapper
 	// ByObject says what is kept of the kinds that are watched.
 	ByObject map[client.Object]cache.ByObject
 	Log      *slog.Logger // nil: none
@@ -80,6 +85,12 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 	}
 	stop := stopWithin
 	o.GracefulShutdownTimeout = &stop
+	if c.Kinds != nil {
+		o.MapperProvider = func(to *rest.Config, client *http.Client) (meta.RESTMapper, error) {
+			served, err := apiutil.NewDynamicRESTMapper(to, client)
+			return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{c.Kinds, served}}, err
+		}
+	}
 	if c.Election.Enabled {
 		if err := c.Election.setDefaults(); err != nil {
 			return nil, err

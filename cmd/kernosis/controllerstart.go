@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kernosis/kernosis/diagnose/alerts"
+	"github.com/kernosis/kernosis/diagnose/controller/start"
+)
+
+// alertsConfig is how the controller takes alerts.
+type alertsConfig struct {
+	Listen       string   `mapstructure:"alerts-listen" yaml:"alerts-listen"`
+	CertFile     string   `mapstructure:"alerts-cert-file" yaml:"alerts-cert-file"`
+	KeyFile      string   `mapstructure:"alerts-key-file" yaml:"alerts-key-file"`
+	Audience     string   `mapstructure:"alerts-audience" yaml:"alerts-audience"`
+	ClientCAFile string   `mapstructure:"alerts-client-ca-file" yaml:"alerts-client-ca-file"`
+	ClientNames  []string `mapstructure:"alerts-client-names" yaml:"alerts-client-names"`
+	PlainHTTP    bool     `mapstructure:"alerts-plain-http" yaml:"alerts-plain-http"`
+}
+
+func alertsFlags(fs *pflag.FlagSet) {
+	fs.String("alerts-listen", "", "`address` at which Alertmanager and Prometheus send alerts, as :20260; empty: none")
+	fs.String("alerts-cert-file", "", "`file` with the certificate for that, in PEM; read again when it changes")
+	fs.String("alerts-key-file", "", "`file` with its key")
+	fs.String("alerts-audience", alerts.DefaultAudience, "audience of the tokens that senders show")
+	fs.String("alerts-client-ca-file", "", "`file` with the authorities of senders' certificates; empty: only tokens count")
+	fs.StringSlice("alerts-client-names", nil, "`names` of these certificates: common name, DNS name or URI")
+	fs.Bool("alerts-plain-http", false, "take alerts without TLS: on a loopback address only")
+}
+
+// check returns everything that is wrong.
+func (c *alertsConfig) check() error {
+	if c.Listen == "" {
+		if c.CertFile != "" || c.KeyFile != "" || c.ClientCAFile != "" || len(c.ClientNames) > 0 || c.PlainHTTP {
+			return errors.New("alerts-listen: is empty, and other settings of alerts are given")
+		}
+		return nil
+	}
+	var errs []error
+	if c.Audience == "" {
+		errs = append(errs, errors.New("alerts-audience: is empty"))
+	}
+	server := c.server()
+	return errors.Join(append(errs, server.Check())...)
+}
+
+func (c *alertsConfig) server() alerts.Config {
+	return alerts.Config{
+		Listen: c.Listen, Audience: c.Audience, CertFile: c.CertFile, KeyFile: c.KeyFile, Plain: c.PlainHTTP,
+		ClientCAFile: c.ClientCAFile, ClientNames: c.ClientNames,
+	}
+}
+
+// addStarts adds what makes Diagnoses of alerts, Events and times, once their kinds are
+// installed, and takes alerts.
+func addStarts(m manager.Manager, cfg controllerConfig, installed <-chan struct{}, log *slog.Logger) (remove func(), err error) {
+	part, remove, err := start.Add(m, start.Config{Namespace: cfg.Namespace, Installed: installed, Metrics: ctrlmetrics.Registry, Log: log})
+	if err != nil || cfg.Alerts.Listen == "" {
+		return remove, err
+	}
+	api, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
+	if err != nil {
+		remove()
+		return nil, fmt.Errorf("alerts: %w", err)
+	}
+	c := cfg.Alerts.server()
+	c.Taker, c.API, c.Metrics, c.Log = part, api, ctrlmetrics.Registry, log
+	server, err := alerts.New(c)
+	if err != nil {
+		remove()
+		return nil, err
+	}
+	removeAll := func() { server.Close(); remove() }
+	if err := m.Add(server); err != nil {
+		removeAll()
+		return nil, err
+	}
+	return removeAll, nil
+}

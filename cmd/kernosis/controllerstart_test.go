@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+// The process takes alerts where it is told to, and makes Diagnoses of them.
+func TestControllerTakesAlerts(t *testing.T) {
+	server := apiServer.Server(t)
+	server.CRDs(t)
+	namespace, node := server.Namespace(t), server.Node(t)
+	scheme, err := controller.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := client.New(server.Admin(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trigger := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: v1alpha1.TriggerSpec{
+		OperationSet: "s", SourceTemplate: v1alpha1.SourceTemplate{PrometheusAlertTemplate: &v1alpha1.PrometheusAlertTemplate{
+			Regexp: v1alpha1.PrometheusAlertTemplateRegexp{AlertName: "^A$"}, NodeNameReferenceLabel: "node",
+		}},
+	}}
+	if err := objects.Create(t.Context(), trigger); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), trigger) })
+	server.ServiceAccount(t, namespace, "sender")
+	rbac := server.Client().RbacV1()
+	meta := metav1.ObjectMeta{Name: namespace}
+	if _, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/api/v2/alerts"}, Verbs: []string{"post"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "sender"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	address := freeAddress(t)
+	t.Setenv("KERNOSIS_ALERTS_LISTEN", address)
+	t.Setenv("KERNOSIS_ALERTS_PLAIN_HTTP", "true")
+	t.Setenv("KERNOSIS_ALERTS_AUDIENCE", "pager")
+	p := startController(t, server.Kubeconfig(t, server.Admin()), namespace)
+	post := func(audience string) (code int, answer string) {
+		text := fmt.Sprintf(`[{"labels":{"alertname":"A","node":%q}}]`, node)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/api/v2/alerts", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+server.Token(t, kubetest.TokenFor{Namespace: namespace, ServiceAccount: "sender", Audience: audience}))
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, err.Error() // it does not listen yet
+		}
+		defer resp.Body.Close()
+		raw, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(raw)
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	code, answer := post("pager")
+	for until := time.Now().Add(time.Minute); code == 0 || code == http.StatusServiceUnavailable; code, answer = post("pager") {
+		if time.Now().After(until) {
+			t.Fatal(answer)
+		}
+		<-tick.C
+	}
+	if code != http.StatusOK || !strings.Contains(answer, `"received":1`) {
+		t.Fatalf("%d %s", code, answer)
+	}
+	var list v1alpha1.DiagnosisList
+	if err := objects.List(t.Context(), &list, client.InNamespace(namespace)); err != nil || len(list.Items) != 1 || list.Items[0].Spec.NodeName != node {
+		t.Errorf("%+v, %v", list.Items, err)
+	}
+	if code, answer := post("kernosis"); code != http.StatusUnauthorized {
+		t.Errorf("%d %s", code, answer)
+	}
+	m := awaitMetrics(t, "http://"+p.metrics+"/metrics", "kernosis_alerts_received_total", "kernosis_trigger_ready", "kernosis_triggers")
+	if !strings.Contains(m, "\nkernosis_trigger_ready 1") {
+		t.Errorf("metrics:\n%s", m)
+	}
+}

@@ -1,0 +1,165 @@
+package diagnosetest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// slow takes its time with the second operation, in place of what is shipped.
+const slow = `apiVersion: kernosis.io/v1alpha1
+kind: OperationSet
+metadata: {name: slow}
+spec:
+  adjacencyList:
+  - {id: 0, to: [1]}
+  - {id: 1, operation: kernel-facts, to: [2]}
+  - {id: 2, operation: slow-memory, to: [3]}
+  - {id: 3, operation: check-limit-too-low}
+---
+apiVersion: kernosis.io/v1alpha1
+kind: Operation
+metadata: {name: slow-memory}
+spec: {processor: {builtin: {name: cgroup-memory, parameters: {window: 3s}}}}
+---
+apiVersion: kernosis.io/v1alpha1
+kind: Trigger
+metadata: {name: oom-kill}
+spec:
+  operationSet: slow
+  parameters: {window: 200ms}
+  sourceTemplate: {problemTemplate: {rules: [oom-kill]}}
+`
+
+// killed starts an agent with the slow set, has a process killed for memory, and returns
+// the fault.
+func killed(t *testing.T) (*agenttest.Agent, *inject.OOM) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "slow.yaml"), []byte(slow), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := newAgent(t, "--diagnose-dir", dir)
+	fault := &inject.OOM{StateDir: t.TempDir()}
+	if err := fault.Start(t.Context()); err != nil {
+		refusedHere(t, err)
+	}
+	t.Cleanup(func() { fault.Close() })
+	a.Start()
+	a.WaitSources(0)
+	if _, err := fault.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return a, fault
+}
+
+// ended waits for the Diagnosis of a fault and checks that there is one alone, which has
+// gone well.
+func ended(t *testing.T, a *agenttest.Agent, fault *inject.OOM) *runner.Saved {
+	t.Helper()
+	d := a.WaitDiagnosis(t, "oom", 40*time.Second, func(d *console.Diagnosis) bool { return strings.Contains(d.Subject, base(fault.Cgroup())) })
+	if got := strings.Join(d.Path, " "); d.Phase != "Succeeded" || d.Verdict == nil || d.Verdict.Reason != "LimitTooLow" || got != "kernel-facts slow-memory check-limit-too-low" {
+		t.Errorf("%+v by %s", d, got)
+	}
+	root := filepath.Join(a.State, "diagnose")
+	ids, err := runner.SavedIDs(worker.Checkpoints(root))
+	if err != nil || len(ids) != 1 || ids[0] != d.Name || len(a.Diagnoses()) != 1 {
+		t.Errorf("runs %v (%v), %d told", ids, err, len(a.Diagnoses()))
+	}
+	saved, err := runner.ReadSaved(worker.Checkpoints(root), d.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return saved
+}
+
+// An agent that is killed while an operation runs goes on with that operation: what has
+// ended is kept, and there is one Diagnosis.
+func TestKilledDuringAnOperation(t *testing.T) {
+	a, fault := killed(t)
+	checkpoints := worker.Checkpoints(filepath.Join(a.State, "diagnose"))
+	var first time.Time
+	for deadline := time.Now().Add(20 * time.Second); first.IsZero(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the slow operation does not begin")
+		}
+		ids, _ := runner.SavedIDs(checkpoints)
+		for _, id := range ids {
+			if s, err := runner.ReadSaved(checkpoints, id); err == nil && s.Report.Running == 2 {
+				first = s.Report.Records[0].Start
+			}
+		}
+	}
+	a.Kill()
+	if n := len(a.Diagnoses()); n != 0 {
+		t.Fatalf("%d have ended", n)
+	}
+	a.Start()
+	saved := ended(t, a, fault)
+	if r := saved.Report.Records[0]; !r.Start.Equal(first) {
+		t.Errorf("the first operation ran again: %s, then %s", first, r.Start)
+	}
+}
+
+// An agent that is killed at a moment between the fault and the first operation makes one
+// Diagnosis: what it had not written down is replayed from the journal.
+func TestKilledAtOnce(t *testing.T) {
+	for name, await := range map[string]func(t *testing.T, a *agenttest.Agent){
+		"anywhere": func(*testing.T, *agenttest.Agent) {},
+		"as soon as the problem is told": func(t *testing.T, a *agenttest.Agent) {
+			a.WaitIn(t, "kill", 20*time.Second, func(entries []journal.Entry) bool {
+				return len(agenttest.States(entries, "oom-kill", func(*problem.Problem) bool { return true })) > 0
+			})
+		},
+		"as soon as the diagnosis is on the disk": func(t *testing.T, a *agenttest.Agent) {
+			pattern := filepath.Join(a.State, "diagnose", "taken", "*.json")
+			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+				if found, _ := filepath.Glob(pattern); len(found) > 0 {
+					return
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("it is not written down")
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, fault := killed(t)
+			await(t, a)
+			a.Kill()
+			a.Start()
+			ended(t, a, fault)
+			a.Stop()
+		})
+	}
+}
+
+// While an agent runs a person can run diagnoses too, and sees those of both.
+func TestRunByHandBesideAnAgent(t *testing.T) {
+	a, fault := killed(t)
+	code, out := kernosis(t, "diagnose", "run", "--shipped", "disk-error", "--id", "by-hand", "--state-dir", a.State)
+	if code > 1 || !strings.Contains(out, "run by-hand\n") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	ended(t, a, fault)
+	own := a.Diagnoses()[0].ID
+	if code, out := kernosis(t, "diagnose", "show", "--state-dir", a.State); code != 0 || !strings.Contains(out, "by-hand ") || !strings.Contains(out, own+" ") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if code, out := kernosis(t, "diagnose", "show", own, "--state-dir", a.State); code != 0 || !strings.Contains(out, "VERDICT   LimitTooLow: ") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if code, out := kernosis(t, "diagnose", "run", "--shipped", "disk-error", "--id", own, "--state-dir", a.State); code != 2 || !strings.Contains(out, "is with the agent, which runs") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/lint"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/review"
+	"github.com/kernosis/kernosis/diagnose/sets"
+	"github.com/kernosis/kernosis/diagnose/yamldoc"
+)
+
+// splitManifests parts the files that have objects of kernosis.io from the others.
+func splitManifests(files []lintFile) (others []lintFile, manifests []yamldoc.File, err error) {
+	group := []byte(v1alpha1.GroupVersion().String())
+	for _, f := range files {
+		data, err := readFile(f.path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if bytes.Contains(data, group) {
+			manifests = append(manifests, yamldoc.File{Name: f.path, Data: data})
+		} else {
+			others = append(others, f)
+		}
+	}
+	return others, manifests, nil
+}
+
+// lintManifests looks at manifests. The rules are the shipped and the given ones; in has
+// those of node-problem-detector's files too.
+func lintManifests(files []yamldoc.File, rules *detector.RuleSet, in *lint.Input) ([]lint.Finding, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	r, err := manifest.NewReader()
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.Parse(files...)
+	if err != nil {
+		return nil, err
+	}
+	known, err := reviewed(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range rules.Rules() {
+		known.Rules = append(known.Rules, rule.Name)
+		known.Reasons = append(known.Reasons, rule.Reason)
+	}
+	for _, c := range rules.Conditions() {
+		known.Conditions = append(known.Conditions, c.Type)
+	}
+	for i := range in.Rules {
+		known.Reasons = append(known.Reasons, in.Rules[i].Reason)
+		known.Conditions = append(known.Conditions, in.Rules[i].Condition)
+	}
+	return lintFindings(review.Manifests(m, known)), nil
+}
+
+// reviewed is what manifests may name without having it.
+func reviewed(r *manifest.Reader) (review.Known, error) {
+	known := review.Known{Builtins: operation.All(operation.Host{})}
+	names, err := fs.Glob(sets.Files, "*.yaml")
+	if err != nil {
+		return known, err
+	}
+	var files []yamldoc.File
+	for _, name := range names {
+		data, err := sets.Files.ReadFile(name)
+		if err != nil {
+			return known, err
+		}
+		files = append(files, yamldoc.File{Name: name, Data: data})
+	}
+	known.Shipped, err = r.Parse(files...)
+	return known, err
+}
+
+// lintFindings are those of a review, as lint tells its own.
+func lintFindings(found []review.Finding) []lint.Finding {
+	var out []lint.Finding
+	for _, f := range found {
+		msg := f.Place.Msg
+		if f.Place.Field != "" {
+			msg = f.Place.Field + ": " + msg
+		}
+		out = append(out, lint.Finding{File: f.Place.File, Line: f.Place.Line, Level: lint.Level(f.Level), Code: f.Code, Message: msg})
+	}
+	return out
+}

@@ -1,0 +1,160 @@
+package admission_test
+
+import (
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+func user(name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: name}
+}
+
+func TestApproval(t *testing.T) {
+	server := installedServer(t)
+	admin := clientOf(t, server.Admin())
+	may := func(verbs []string, names ...string) client.Client {
+		t.Helper()
+		name := "writer-" + rand.String(6)
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{v1alpha1.Group}, Resources: []string{"diagnoses"}, Verbs: []string{"get", "create", "update", "patch"}},
+			{APIGroups: []string{v1alpha1.Group}, Resources: []string{"diagnoses"}, Verbs: verbs, ResourceNames: names},
+		}}
+		must(t, admin, role)
+		grant(t, admin, user(name), system, name)
+		return clientOf(t, server.Config(t, name))
+	}
+	d := nodeDiagnosis("n1")
+	must(t, admin, d)
+	writer, approver, other := may([]string{"get"}), may([]string{"approve"}, d.Name), may([]string{"approve"}, "another")
+	approve := func(c client.Client, of *v1alpha1.Diagnosis, value string) error {
+		return c.Patch(t.Context(), of.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"approval":`+value+`}}`)))
+	}
+	const (
+		first, second = `{"planDigest":"` + string(digest) + `"}`, `{"planDigest":"1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`
+		refused       = "may not approve diagnoses"
+	)
+	outcome(t, "set by who may write", approve(writer, d, first), refused)
+	outcome(t, "set by who may approve another", approve(other, d, first), refused)
+	outcome(t, "set by who may approve", approve(approver, d, first), "")
+	outcome(t, "changed by who may write", approve(writer, d, second), refused)
+	outcome(t, "taken away by who may write", approve(writer, d, "null"), refused)
+	cancel := client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"cancel":true}}`))
+	outcome(t, "another field by who may write", writer.Patch(t.Context(), d.DeepCopy(), cancel), "")
+	outcome(t, "taken away by who may approve", approve(approver, d, "null"), "")
+
+	fresh := nodeDiagnosis("n1")
+	outcome(t, "made by who may write", writer.Create(t.Context(), fresh.DeepCopy()), "")
+	fresh = nodeDiagnosis("n1")
+	fresh.Spec.Approval = &v1alpha1.Approval{PlanDigest: digest}
+	outcome(t, "made with an approval by who may write", writer.Create(t.Context(), fresh.DeepCopy()), refused)
+	outcome(t, "made with an approval by who may approve another", approver.Create(t.Context(), fresh.DeepCopy()), refused)
+	outcome(t, "made with an approval by an administrator", admin.Create(t.Context(), fresh.DeepCopy()), "")
+	fresh.Name, fresh.GenerateName = "", d.Name
+	outcome(t, "of a name that is made up", approver.Create(t.Context(), fresh.DeepCopy()), refused)
+}
+
+func TestAgentsDiagnoses(t *testing.T) {
+	server := installedServer(t)
+	node, elsewhere, ns := server.Node(t), server.Node(t), server.Namespace(t)
+	admin, own := clientOf(t, server.Admin()), bound(t, server, node)
+	const (
+		ofNode  = "an agent has Diagnoses of its own node alone"
+		unbound = "the agent's token is not bound to a node"
+		writes  = "an agent makes Diagnoses and writes their status"
+	)
+	mine, theirs := nodeDiagnosis(node), nodeDiagnosis(elsewhere)
+	outcome(t, "of its node", own.Create(t.Context(), mine), "")
+	outcome(t, "of another node", own.Create(t.Context(), theirs.DeepCopy()), ofNode)
+	must(t, admin, theirs)
+	tenants := podDiagnosis(ns)
+	outcome(t, "of no node", own.Create(t.Context(), func() *v1alpha1.Diagnosis { d := podDiagnosis(system); return d }()), ofNode)
+	outside := nodeDiagnosis(node)
+	outside.Namespace, outside.Spec.PodReference = ns, &v1alpha1.PodReference{Name: "web-0"}
+	outcome(t, "in another namespace, which two policies refuse", own.Create(t.Context(), outside), "denied request")
+	approved := nodeDiagnosis(node)
+	outcome(t, "with a spec", own.Patch(t.Context(), mine.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"cancel":true}}`))), writes)
+	outcome(t, "with labels", own.Patch(t.Context(), mine.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"a":"b"}}}`))), writes)
+	outcome(t, "deleted", own.Delete(t.Context(), mine.DeepCopy()), "kernosis-agent-diagnoses")
+	loose := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
+	outcome(t, "by an unbound token", loose.Create(t.Context(), approved), unbound)
+
+	// What it runs for a tenant is in the tenant's namespace; the controller has found the node.
+	must(t, admin, tenants)
+	found := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
+	if err := found.Patch(t.Context(), tenants, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"nodeName":"`+node+`"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")
+	condition := func(kind, status string) string {
+		return `{"type":"` + kind + `","status":"` + status + `","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}`
+	}
+	status := func(c client.Client, of *v1alpha1.Diagnosis, patch string) error {
+		return c.Status().Patch(t.Context(), of.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"status":`+patch+`}`)))
+	}
+	for _, d := range []*v1alpha1.Diagnosis{mine, tenants} {
+		outcome(t, "its status", status(own, d, `{"phase":"Running","conditions":[`+condition("Complete", "False")+`],"problem":{"state":"Lasts","since":"`+now+`"}}`), "")
+		outcome(t, "a decision", status(own, d, `{"remediations":[{"id":1,"planDigest":"`+string(digest)+`","verb":"Run","time":"`+now+`"}]}`), "status.remediations")
+		outcome(t, "a plan", status(own, d, `{"plan":{"digest":"`+string(digest)+`","steps":[{"id":1,"operation":"cordon"}]}}`), "status.plan")
+		outcome(t, "that it may", status(own, d, `{"conditions":[`+condition("Complete", "False")+`,`+condition("RemediationAllowed", "True")+`]}`), "RemediationAllowed and Verified")
+		outcome(t, "that it has helped", status(own, d, `{"conditions":[`+condition("Verified", "True")+`]}`), "RemediationAllowed and Verified")
+		outcome(t, "a decision by the controller", status(found, d, `{"remediations":[{"id":1,"planDigest":"`+string(digest)+`","verb":"WouldRun","time":"`+now+`"}],"conditions":[`+
+			condition("Complete", "False")+`,`+condition("RemediationAllowed", "False")+`]}`), "")
+		outcome(t, "its status beside a decision", status(own, d, `{"phase":"Succeeded"}`), "")
+		outcome(t, "a decision that is taken back", status(own, d, `{"remediations":null}`), "status.remediations")
+		outcome(t, "a condition that is taken back", status(own, d, `{"conditions":[`+condition("Complete", "True")+`]}`), "RemediationAllowed and Verified")
+	}
+	outcome(t, "another node's status", status(own, theirs, `{"phase":"Running"}`), ofNode)
+	outcome(t, "a status by an unbound token", status(loose, mine, `{"phase":"Running"}`), unbound)
+}
+
+func TestTenantsDiagnoses(t *testing.T) {
+	server := installedServer(t)
+	ns, name := server.Namespace(t), "tenant-"+rand.String(6)
+	admin := clientOf(t, server.Admin())
+	grant(t, admin, user(name), ns, "test-writer")
+	grant(t, admin, user(name), system, "test-writer") // for what differs there
+	tenant := clientOf(t, server.Config(t, name))
+	control := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
+	change := func(f func(*v1alpha1.DiagnosisSpec)) *v1alpha1.Diagnosis {
+		d := podDiagnosis(ns)
+		f(&d.Spec)
+		return d
+	}
+	for what, c := range map[string]struct {
+		d    *v1alpha1.Diagnosis
+		want string
+	}{
+		"its own pod":                {podDiagnosis(ns), ""},
+		"its own pod, in full":       {change(func(s *v1alpha1.DiagnosisSpec) { s.PodReference.Namespace = ns }), ""},
+		"a pod of another namespace": {change(func(s *v1alpha1.DiagnosisSpec) { s.PodReference.Namespace = "kube-system" }), "spec.podReference.namespace"},
+		"a node":                     {change(func(s *v1alpha1.DiagnosisSpec) { s.PodReference, s.NodeName = nil, "n1" }), "spec.nodeName: outside"},
+		"its own pod on a node":      {change(func(s *v1alpha1.DiagnosisSpec) { s.NodeName = "n1" }), "spec.nodeName: outside"},
+		"many": {change(func(s *v1alpha1.DiagnosisSpec) {
+			s.PodReference, s.TargetSelector = nil, &v1alpha1.TargetSelector{NodeNames: []string{"n1"}}
+		}), "spec.targetSelector"},
+		"a node, in the system's":     {nodeDiagnosis("n1"), ""},
+		"any pod, in the system's":    {func() *v1alpha1.Diagnosis { d := podDiagnosis(system); d.Spec.PodReference.Namespace = ns; return d }(), ""},
+		"an administrator is no more": {nil, "spec.nodeName: outside"},
+	} {
+		by, d := tenant, c.d
+		if d == nil {
+			by, d = admin, change(func(s *v1alpha1.DiagnosisSpec) { s.NodeName = "n1" })
+		}
+		outcome(t, what, by.Create(t.Context(), d), c.want)
+	}
+	d := podDiagnosis(ns)
+	must(t, tenant, d)
+	node := client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"nodeName":"n1"}}`))
+	outcome(t, "nodeName by the tenant", tenant.Patch(t.Context(), d.DeepCopy(), node), "spec.nodeName: outside")
+	outcome(t, "nodeName by the controller", control.Patch(t.Context(), d.DeepCopy(), node), "")
+	outcome(t, "the end", tenant.Patch(t.Context(), d.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"cancel":true}}`))), "")
+	outcome(t, "its deletion", tenant.Delete(t.Context(), d), "")
+}

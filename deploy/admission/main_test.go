@@ -1,0 +1,221 @@
+package admission_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clientgo "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/deploy/admission"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+// The names that the policies have.
+const (
+	system     = "kernosis"
+	agent      = "kernosis-agent"
+	controller = "kernosis-controller"
+)
+
+var (
+	cluster   kubetest.Shared
+	installed sync.Once
+)
+
+func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+
+// installedServer is the server with the kinds and the policies, in force.
+func installedServer(t *testing.T) *kubetest.Server {
+	t.Helper()
+	server := cluster.Server(t)
+	server.CRDs(t)
+	installed.Do(func() {
+		if _, err := server.Client().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		admin := clientOf(t, server.Admin())
+		for _, account := range []string{agent, controller} {
+			server.ServiceAccount(t, system, account)
+			// They may do everything, so that what is refused is refused by the policies.
+			grant(t, admin, rbacv1.Subject{Kind: "ServiceAccount", Namespace: system, Name: account}, "", "cluster-admin")
+		}
+		apply(t, admin, admission.Files)
+		inForce(t, server)
+	})
+	return server
+}
+
+func clientOf(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgo.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// apply makes all objects of manifests that are not there yet.
+func apply(t *testing.T, c client.Client, files fs.FS) {
+	t.Helper()
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no manifests", err)
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+			var o unstructured.Unstructured
+			if err := d.Decode(&o); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if err := c.Create(t.Context(), &o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// grant lets somebody do what a ClusterRole says, in a namespace, or in all.
+func grant(t *testing.T, admin client.Client, to rbacv1.Subject, namespace, role string) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: "test-" + rand.String(8), Namespace: namespace}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+	var o client.Object = &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{to}}
+	if namespace != "" {
+		o = &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{to}}
+	}
+	if err := admin.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inForce waits until each policy refuses what it is there for: the API server learns of
+// them by watches.
+func inForce(t *testing.T, server *kubetest.Server) {
+	t.Helper()
+	unbound := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
+	admin, node := clientOf(t, server.Admin()), server.Node(t)
+	somebody := server.Config(t, "somebody")
+	grant(t, admin, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}, system, "admin")
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-writer"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.Group}, Resources: []string{"diagnoses"}, Verbs: []string{"get", "list", "create", "update", "patch", "delete"}},
+	}}
+	if err := admin.Create(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, admin, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}, system, role.Name)
+	for what, try := range map[string]func() error{
+		"kernosis-approval": func() error {
+			d := nodeDiagnosis("n1")
+			d.Spec.Approval = &v1alpha1.Approval{PlanDigest: digest}
+			return clientOf(t, somebody).Create(t.Context(), d, client.DryRunAll)
+		},
+		"kernosis-agent-diagnoses": func() error { return unbound.Create(t.Context(), nodeDiagnosis("n1"), client.DryRunAll) },
+		"kernosis-tenants": func() error {
+			d := nodeDiagnosis("n1")
+			d.Namespace = "default"
+			return admin.Create(t.Context(), d, client.DryRunAll)
+		},
+		"kernosis-agent-leases": func() error { return unbound.Create(t.Context(), leaseOf("n1"), client.DryRunAll) },
+		"kernosis-agent-nodes": func() error {
+			return unbound.Status().Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(client.Merge.Type(), []byte(`{}`)), client.DryRunAll)
+		},
+	} {
+		var err error
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			if err = try(); err != nil && strings.Contains(err.Error(), what) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s is not in force: %v", what, err)
+			}
+		}
+	}
+}
+
+// bound returns a client of the agent of a node.
+func bound(t *testing.T, server *kubetest.Server, node string) client.Client {
+	t.Helper()
+	return clientOf(t, boundConfig(t, server, node))
+}
+
+// boundConfig is that of a client with the token of an agent's pod.
+func boundConfig(t *testing.T, server *kubetest.Server, node string) *rest.Config {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "agent-" + rand.String(8)},
+		Spec: corev1.PodSpec{
+			NodeName: node, ServiceAccountName: agent, AutomountServiceAccountToken: new(bool),
+			Containers: []corev1.Container{{Name: "main", Image: "kubetest.invalid/none:1"}},
+		},
+	}
+	if err := clientOf(t, server.Admin()).Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	return server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent, Pod: pod.Name}))
+}
+
+const digest v1alpha1.Digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// nodeDiagnosis is one of a node, in the system's namespace.
+func nodeDiagnosis(node string) *v1alpha1.Diagnosis {
+	return &v1alpha1.Diagnosis{
+		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "dx-" + rand.String(8)},
+		Spec:       v1alpha1.DiagnosisSpec{OperationSet: "hung-task", NodeName: node},
+	}
+}
+
+// podDiagnosis is one of a pod, in the pod's namespace.
+func podDiagnosis(namespace string) *v1alpha1.Diagnosis {
+	return &v1alpha1.Diagnosis{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dx-" + rand.String(8)},
+		Spec:       v1alpha1.DiagnosisSpec{OperationSet: "why", PodReference: &v1alpha1.PodReference{Name: "web-0"}},
+	}
+}
+
+// outcome checks an answer: want is a part of the refusal, empty where there is none.
+func outcome(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("%s: %v", what, err)
+	case want != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want)):
+		t.Errorf("%s: %v, want %q", what, err, want)
+	}
+}
+
+// must makes an object.
+func must(t *testing.T, c client.Client, o client.Object) {
+	t.Helper()
+	if err := c.Create(context.WithoutCancel(t.Context()), o); err != nil {
+		t.Fatal(err)
+	}
+}

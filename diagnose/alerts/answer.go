@@ -1,0 +1,56 @@
+package alerts
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// answer is what a sender is told.
+type answer struct {
+	code    int
+	after   time.Duration // when to try again
+	headers map[string]string
+	// close ends the connection.
+	close bool
+	body
+}
+
+// body is the same as JSON.
+type body struct {
+	// Error says why nothing was taken.
+	Error string `json:"error,omitempty"`
+	// Received is how many alerts were taken.
+	Received int `json:"received"`
+	// Refused are those that were left out, each with its place and the reason. Of many
+	// the first are told.
+	Refused []string `json:"refused,omitempty"`
+	// Omitted is how many Alertmanager itself has left out.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+func refuse(code int, why string) *answer { return &answer{code: code, body: body{Error: why}} }
+
+func later(code int, why string, after time.Duration) *answer {
+	a := refuse(code, why)
+	a.after = max(after, time.Second)
+	return a
+}
+
+func (a *answer) write(w http.ResponseWriter) error {
+	h := w.Header()
+	for n, v := range a.headers {
+		h.Set(n, v)
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	if a.after > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((a.after+time.Second-1)/time.Second)))
+	}
+	if a.close {
+		h.Set("Connection", "close")
+	}
+	w.WriteHeader(a.code)
+	return json.NewEncoder(w).Encode(a.body)
+}

@@ -1,0 +1,108 @@
+package alerts
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// checkEvery is how often the files are looked at, when connections come.
+const checkEvery = time.Second
+
+// keys are the server's certificate and the authorities of its clients, as the files have
+// them. controller-runtime's certwatcher knows no authorities. A change that can't be used
+// is told, and what was there before stays in use: files are written one after the other.
+type keys struct {
+	cert, key, ca string
+	log           *slog.Logger
+	tell          rate.Sometimes
+
+	mu      sync.Mutex
+	looked  time.Time
+	read    [3][]byte // what the files had
+	config  *tls.Config
+	expires time.Time
+	failed  uint64 // changes that could not be used
+}
+
+func newKeys(c *Config) (*keys, error) {
+	k := &keys{cert: c.CertFile, key: c.KeyFile, ca: c.ClientCAFile, log: c.Log, tell: rate.Sometimes{First: 1, Interval: time.Minute}}
+	if err := k.load(); err != nil {
+		return nil, err
+	}
+	k.looked = time.Now()
+	return k, nil
+}
+
+// server returns the configuration of a listener.
+func (k *keys) server() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return k.current(time.Now()), nil }}
+}
+
+// current returns what new connections use.
+func (k *keys) current(now time.Time) *tls.Config {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now.Sub(k.looked).Abs() >= checkEvery {
+		k.looked = now
+		if err := k.load(); err != nil {
+			k.failed++
+			k.tell.Do(func() { k.log.Error("alerts: certificates can't be read again, the former stay in use", "error", err) })
+		}
+	}
+	return k.config
+}
+
+// state returns until when the certificate is valid, and how many changes failed.
+func (k *keys) state() (expires time.Time, failed uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.expires, k.failed
+}
+
+// load reads the files, and takes what they have where it is new.
+func (k *keys) load() error {
+	var read [3][]byte
+	for i, name := range []string{k.cert, k.key, k.ca} {
+		if name == "" {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		read[i] = text
+	}
+	if k.config != nil && bytes.Equal(read[0], k.read[0]) && bytes.Equal(read[1], k.read[1]) && bytes.Equal(read[2], k.read[2]) {
+		return nil
+	}
+	pair, err := tls.X509KeyPair(read[0], read[1])
+	if err != nil {
+		return fmt.Errorf("%s, %s: %w", k.cert, k.key, err)
+	}
+	if pair.Leaf == nil {
+		return fmt.Errorf("%s: no certificate", k.cert)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
+	if k.ca != "" {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(read[2]) {
+			return fmt.Errorf("%s: %w", k.ca, errors.New("no certificate in PEM"))
+		}
+		// Those without one may show a token.
+		config.ClientCAs, config.ClientAuth = pool, tls.VerifyClientCertIfGiven
+	}
+	if k.config != nil {
+		k.log.Info("alerts: certificates are read again", "expires", pair.Leaf.NotAfter)
+	}
+	k.read, k.config, k.expires = read, config, pair.Leaf.NotAfter
+	return nil
+}

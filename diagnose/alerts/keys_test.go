@@ -1,0 +1,98 @@
+package alerts
+
+import (
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// serial returns that of the certificate that the server shows.
+func (s *stand) serial() int64 {
+	s.t.Helper()
+	c := s.known()
+	defer c.CloseIdleConnections()
+	r, err := c.Get(s.url(PathReady))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	return r.TLS.PeerCertificates[0].SerialNumber.Int64()
+}
+
+func TestCertificatesAreReadAgain(t *testing.T) {
+	s := newStand(t, nil)
+	path := func(name string) string { return filepath.Join(s.dir, name) }
+	if n := s.serial(); n != 2 {
+		t.Fatal(n)
+	}
+	cert, key := s.ca.issue("kernosis-alerts", 3, x509.ExtKeyUsageServerAuth)
+	// One without the other can't be used, and what was there stays.
+	write(t, path("tls.crt"), cert)
+	waitFor(t, "the change is seen", func() bool { s.serial(); return s.metric("kernosis_alert_certificate_failed_reloads_total") > 0 })
+	if n := s.serial(); n != 2 {
+		t.Error(n)
+	}
+	write(t, path("tls.key"), key)
+	waitFor(t, "the new one is shown", func() bool { return s.serial() == 3 })
+	// So are the authorities of senders.
+	others := newAuthority(t, "others")
+	former := s.clients.client("alertmanager")
+	write(t, path("ca.crt"), others.pem)
+	waitFor(t, "the former authority does not count", func() bool {
+		_, err := s.send(s.client(former), PathV2, strings.NewReader("[]"))
+		return err != nil
+	})
+	if r := s.post(s.client(others.client("alertmanager")), PathV2, "[]"); r.code != 200 {
+		t.Errorf("%+v", r)
+	}
+	if err := os.Remove(path("ca.crt")); err != nil {
+		t.Fatal(err)
+	}
+	failed := s.metric("kernosis_alert_certificate_failed_reloads_total")
+	probe := s.client(others.client("alertmanager"))
+	waitFor(t, "the loss is seen", func() bool {
+		probe.CloseIdleConnections()
+		s.post(probe, PathV2, "[]") // goes on
+		return s.metric("kernosis_alert_certificate_failed_reloads_total") > failed
+	})
+	if ends := s.metric("kernosis_alert_certificate_expiry_timestamp_seconds"); ends < float64(time.Now().Unix()) {
+		t.Error(ends)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	ok := Config{Listen: ":20260", CertFile: "c", KeyFile: "k"}
+	for name, c := range map[string]struct {
+		change  func(*Config)
+		mistake string
+	}{
+		"good":             {func(*Config) {}, ""},
+		"plain":            {func(c *Config) { *c = Config{Listen: "127.0.0.1:1", Plain: true} }, ""},
+		"plain IPv6":       {func(c *Config) { *c = Config{Listen: "[::1]:1", Plain: true} }, ""},
+		"plain everywhere": {func(c *Config) { *c = Config{Listen: ":1", Plain: true} }, "alerts-plain-http: alerts-listen :1 is no loopback address"},
+		"plain elsewhere":  {func(c *Config) { *c = Config{Listen: "10.0.0.1:1", Plain: true} }, "no loopback address"},
+		"plain and TLS":    {func(c *Config) { c.Plain, c.Listen = true, "127.0.0.1:1" }, "excludes alerts-cert-file"},
+		"no certificate":   {func(c *Config) { c.CertFile, c.KeyFile = "", "" }, "needs alerts-cert-file and alerts-key-file"},
+		"no key":           {func(c *Config) { c.KeyFile = "" }, "alerts-cert-file and alerts-key-file go together"},
+		"no port":          {func(c *Config) { c.Listen = "127.0.0.1" }, "alerts-listen: "},
+		"no names":         {func(c *Config) { c.ClientCAFile = "ca" }, "alerts-client-ca-file and alerts-client-names go together"},
+		"no authority":     {func(c *Config) { c.ClientNames = []string{"a"} }, "go together"},
+		"empty name":       {func(c *Config) { c.ClientCAFile, c.ClientNames = "ca", []string{"a", " "} }, "alerts-client-names: one is empty"},
+	} {
+		cfg := ok
+		c.change(&cfg)
+		if err := cfg.Check(); (err == nil) != (c.mistake == "") || err != nil && !strings.Contains(err.Error(), c.mistake) {
+			t.Errorf("%s: %v, want %q", name, err, c.mistake)
+		}
+	}
+	cfg := ok
+	cfg.Taker, cfg.API, cfg.CertFile, cfg.KeyFile = &taker{}, fake.NewClientset(), filepath.Join(t.TempDir(), "none"), "none"
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "alerts: open ") {
+		t.Error(err)
+	}
+}

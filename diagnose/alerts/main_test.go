@@ -1,0 +1,389 @@
+package alerts
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) {
+	code := cluster.Run(m)
+	if code == 0 {
+		http.DefaultClient.CloseIdleConnections()
+		if err := goleak.Find(goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop")); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// taker notes what it is given.
+type taker struct {
+	mu     sync.Mutex
+	got    []*trigger.Alert
+	ready  error
+	err    error
+	hold   chan struct{} // when not nil, Take waits for it
+	inside atomic.Int32
+}
+
+func (t *taker) Take(ctx context.Context, list []*trigger.Alert) error {
+	t.inside.Add(1)
+	defer t.inside.Add(-1)
+	if t.hold != nil {
+		select {
+		case <-t.hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.got = append(t.got, list...)
+	}
+	return t.err
+}
+
+func (t *taker) Ready() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ready
+}
+
+func (t *taker) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.got)
+}
+
+// authority issues certificates.
+type authority struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newAuthority(t testing.TB, name string) *authority {
+	t.Helper()
+	a := &authority{t: t}
+	a.key = newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return a
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// issue returns a certificate and its key, in PEM.
+func (a *authority) issue(name string, serial int64, use x509.ExtKeyUsage) (cert, key []byte) {
+	a.t.Helper()
+	k := newKey(a.t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{use}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &k.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+}
+
+// client returns a certificate of a sender.
+func (a *authority) client(name string) *tls.Certificate {
+	a.t.Helper()
+	pair, err := tls.X509KeyPair(a.issue(name, 7, x509.ExtKeyUsageClientAuth))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return &pair
+}
+
+func write(t testing.TB, path string, text []byte) string {
+	t.Helper()
+	// As a volume of a pod does it: never half of a file.
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// stand is a server that listens, with senders.
+type stand struct {
+	*Server
+	t        testing.TB
+	taker    *taker
+	ca       *authority
+	clients  *authority
+	dir      string
+	registry *prometheus.Registry
+	asked    *asked
+	log      *logged
+}
+
+// asked counts what the API server is asked.
+type asked struct {
+	tokens, access atomic.Int32
+	fail           atomic.Bool
+}
+
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func newStand(t testing.TB, change func(*Server)) *stand {
+	t.Helper()
+	s := &stand{
+		t: t, taker: &taker{}, ca: newAuthority(t, "servers"), clients: newAuthority(t, "clients"), dir: t.TempDir(),
+		registry: prometheus.NewPedanticRegistry(), asked: &asked{}, log: &logged{},
+	}
+	to := cluster.Server(t).Admin()
+	to.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if s.asked.fail.Load() {
+				return nil, fmt.Errorf("the network is cut")
+			}
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
+				s.asked.tokens.Add(1)
+			case strings.HasSuffix(r.URL.Path, "/subjectaccessreviews"):
+				s.asked.access.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	api, err := kubernetes.NewForConfig(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key := s.ca.issue("kernosis-alerts", 2, x509.ExtKeyUsageServerAuth)
+	s.Server, err = New(Config{
+		Listen: "127.0.0.1:0", Taker: s.taker, API: api,
+		CertFile: write(t, filepath.Join(s.dir, "tls.crt"), cert), KeyFile: write(t, filepath.Join(s.dir, "tls.key"), key),
+		ClientCAFile: write(t, filepath.Join(s.dir, "ca.crt"), s.clients.pem), ClientNames: []string{"alertmanager"},
+		Metrics: s.registry, Log: slog.New(slog.NewTextHandler(s.log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(s.Server)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		s.Close()
+	})
+	waitFor(t, "it listens", func() bool { return s.Address() != "" })
+	return s
+}
+
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(until) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// client returns one with a certificate, or nil.
+func (s *stand) client(cert *tls.Certificate) *http.Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(s.ca.cert)
+	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10} //nolint:gosec // the server is to refuse it
+	if cert != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: config, DisableCompression: true}
+	s.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+}
+
+func (s *stand) url(path string) string { return "https://" + s.Address() + path }
+
+// reply is an answer that was read.
+type reply struct {
+	code   int
+	header http.Header
+	close  bool
+	body
+}
+
+// post sends a body. Headers are names and values.
+func (s *stand) post(c *http.Client, path, text string, headers ...string) reply {
+	s.t.Helper()
+	r, err := s.send(c, path, strings.NewReader(text), headers...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+func (s *stand) send(c *http.Client, path string, text io.Reader, headers ...string) (reply, error) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url(path), text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer resp.Body.Close()
+	out := reply{code: resp.StatusCode, header: resp.Header, close: resp.Close}
+	if err := json.NewDecoder(resp.Body).Decode(&out.body); err != nil {
+		return out, fmt.Errorf("%s: %w", resp.Status, err)
+	}
+	return out, nil
+}
+
+// known returns a client that may send.
+func (s *stand) known() *http.Client { return s.client(s.clients.client("alertmanager")) }
+
+// metric returns the sum of a family over the labels that are given.
+func (s *stand) metric(name string, labels ...string) (sum float64) {
+	s.t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			sum += kubetest.Metrics{name: f}.Sum(name, labels...)
+		}
+	}
+	return sum
+}
+
+// sender makes a service account, with the role of the documentation or without.
+func sender(t testing.TB, role bool) kubetest.TokenFor {
+	t.Helper()
+	server := cluster.Server(t)
+	ns := server.Namespace(t)
+	server.ServiceAccount(t, ns, "sender")
+	if role {
+		rbac := server.Client().RbacV1()
+		name := "kernosis-alert-sender-" + ns
+		cluster := documentedRole(t)
+		cluster.Name = name
+		if _, err := rbac.ClusterRoles().Create(t.Context(), cluster, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: "sender"}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return kubetest.TokenFor{Namespace: ns, ServiceAccount: "sender"}
+}
+
+func token(t testing.TB, of kubetest.TokenFor, audience string) string {
+	t.Helper()
+	of.Audience = audience
+	return cluster.Server(t).Token(t, of)
+}
+
+// alertsJSON returns a list of n alerts, as Prometheus posts it.
+func alertsJSON(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"labels":{"alertname":"A","i":"%d"},"startsAt":"2026-03-01T12:00:00Z"}`, i)
+	}
+	return "[" + b.String() + "]"
+}
+
+func webhookJSON(n int) string {
+	return `{"version":"4","alerts":` + strings.ReplaceAll(alertsJSON(n), `{"labels"`, `{"status":"firing","labels"`) + `}`
+}

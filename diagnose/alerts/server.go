@@ -1,0 +1,160 @@
+package alerts
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// Server takes alerts. Its methods may be called by several goroutines.
+type Server struct {
+	cfg     Config
+	keys    *keys // nil: plain
+	tokens  *tokens
+	senders *limiters
+	slots   *semaphore.Weighted
+	counts  *counts
+	address atomic.Pointer[string]
+	body    time.Duration // within which a request must have come
+	tell    struct{ malformed, partial, unknown, connection rate.Sometimes }
+}
+
+// New returns a server that does not listen yet. Its metrics are registered until Close.
+func New(c Config) (*Server, error) {
+	s, err := newServer(c)
+	if err != nil {
+		return nil, fmt.Errorf("alerts: %w", err)
+	}
+	return s, nil
+}
+
+func newServer(c Config) (*Server, error) {
+	if c.Taker == nil || c.API == nil {
+		return nil, errors.New("no taker, or no API server")
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	c.Audience = cmp.Or(c.Audience, DefaultAudience)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{cfg: c, slots: semaphore.NewWeighted(maxRequests), body: readWithin}
+	// A sender that goes on doing wrong is told of now and then; the metrics count.
+	for _, t := range []*rate.Sometimes{&s.tell.malformed, &s.tell.partial, &s.tell.unknown, &s.tell.connection} {
+		*t = rate.Sometimes{First: 1, Interval: 10 * time.Second}
+	}
+	var err error
+	if s.senders, err = newLimiters(maxSenders, requestRate, requestBurst); err != nil {
+		return nil, err
+	}
+	if s.tokens, err = newTokens(&c); err != nil {
+		return nil, err
+	}
+	if !c.Plain {
+		if s.keys, err = newKeys(&c); err != nil {
+			return nil, err
+		}
+	}
+	s.counts = newCounts(s.keys)
+	if c.Metrics != nil {
+		if err := c.Metrics.Register(s.counts); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Close takes the metrics away. It does not end Start.
+func (s *Server) Close() {
+	if s.cfg.Metrics != nil {
+		s.cfg.Metrics.Unregister(s.counts)
+	}
+}
+
+// connectionLog tells of connections that come to nothing, as one whose sender does not
+// believe the certificate: now and then, for anybody can make such.
+type connectionLog Server
+
+func (l *connectionLog) Write(line []byte) (int, error) {
+	l.tell.connection.Do(func() {
+		l.cfg.Log.Warn("alerts: a connection has failed", "error", event.SafeText(strings.TrimSpace(string(line)), 512))
+	})
+	return len(line), nil
+}
+
+// NeedLeaderElection makes the controller's manager run the server in each of several
+// processes: one that does not lead says so to senders.
+func (s *Server) NeedLeaderElection() bool { return false }
+
+// Address returns where the server listens; empty: it does not yet.
+func (s *Server) Address() string {
+	if a := s.address.Load(); a != nil {
+		return *a
+	}
+	return ""
+}
+
+// Start serves until the context ends, and gives requests that are under way some seconds
+// then.
+func (s *Server) Start(ctx context.Context) error {
+	if err := s.serve(ctx); err != nil {
+		return fmt.Errorf("alerts: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) serve(ctx context.Context) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	address := l.Addr().String()
+	s.address.Store(&address)
+	defer s.address.Store(nil)
+	l = netutil.LimitListener(l, maxConnections)
+	if s.keys != nil {
+		l = tls.NewListener(l, s.keys.server())
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true) // one request a connection at a time, so that connections bound them
+	server := &http.Server{
+		Handler: s.Handler(), Protocols: &protocols,
+		ReadHeaderTimeout: headerWithin, ReadTimeout: s.body, WriteTimeout: writeWithin, IdleTimeout: idleWithin,
+		MaxHeaderBytes: maxHeader,
+		ErrorLog:       log.New((*connectionLog)(s), "", 0),
+	}
+	s.cfg.Log.Info("alerts are taken", "address", address, "tls", s.keys != nil, "client_certificates", s.cfg.ClientCAFile != "", "audience", s.cfg.Audience)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeWithin)
+	defer cancel()
+	if err := server.Shutdown(stop); err != nil {
+		_ = server.Close()
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

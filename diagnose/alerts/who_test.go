@@ -1,0 +1,150 @@
+package alerts
+
+import (
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// documentedRole is the one that senders are to be given.
+func documentedRole(t testing.TB) *rbacv1.ClusterRole {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/triggers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		for part := range strings.SplitSeq(block[1], "---\n") {
+			var role rbacv1.ClusterRole
+			if err := yaml.Unmarshal([]byte(part), &role); err == nil && role.Kind == "ClusterRole" {
+				return &role
+			}
+		}
+	}
+	t.Fatal("docs/triggers.md has no ClusterRole")
+	return nil
+}
+
+func TestWhoMaySend(t *testing.T) {
+	s := newStand(t, nil)
+	with, without := sender(t, true), sender(t, false)
+	bearer := func(token string) []string { return []string{"Authorization", "Bearer " + token} }
+	anybody := s.client(nil)
+	for name, c := range map[string]struct {
+		client  *http.Client
+		headers []string
+		code    int
+		says    string
+	}{
+		"role and audience":         {code: 200, headers: bearer(token(t, with, "kernosis"))},
+		"another audience":          {code: 401, headers: bearer(token(t, with, "prometheus")), says: "audience kernosis"},
+		"the API server's audience": {code: 401, headers: bearer(token(t, with, "")), says: "audience kernosis"},
+		"no role":                   {code: 403, headers: bearer(token(t, without, "kernosis")), says: "user system:serviceaccount:" + without.Namespace + ":sender may not post to " + PathV2},
+		"garbage":                   {code: 401, headers: bearer("garbage")},
+		"nothing":                   {code: 401, says: "no bearer token"},
+		"a password":                {code: 401, headers: []string{"Authorization", "Basic YTpi"}, says: "no bearer token"},
+		"much too long":             {code: 401, headers: bearer(strings.Repeat("x", maxToken+1))},
+		"certificate":               {code: 200, client: s.known()},
+		"certificate of another":    {code: 403, client: s.client(s.clients.client("grafana")), says: "certificate of grafana"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.client == nil {
+				c.client = anybody
+			}
+			before := s.taker.count()
+			got := s.post(c.client, PathV2, alertsJSON(1), c.headers...)
+			if got.code != c.code || !strings.Contains(got.Error, c.says) {
+				t.Errorf("%d %q, want %d %q", got.code, got.Error, c.code, c.says)
+			}
+			if taken := s.taker.count() - before; taken != map[bool]int{true: 1}[c.code == 200] {
+				t.Errorf("%d alerts are taken", taken)
+			}
+			if got.close != (c.code != 200) {
+				t.Error("only those who are known keep their connections")
+			}
+			if c.code == 401 && got.header.Get("WWW-Authenticate") == "" {
+				t.Error("401 without a way to authenticate")
+			}
+		})
+	}
+	stranger := s.client(newAuthority(t, "strangers").client("alertmanager"))
+	if r, err := s.send(stranger, PathV2, strings.NewReader(alertsJSON(1))); err == nil {
+		t.Errorf("a certificate of another authority: %d", r.code)
+	}
+	for outcome, want := range map[string]float64{outcomeAllowed: 1, outcomeForbidden: 1, outcomeUnknown: 3} {
+		if got := s.metric("kernosis_alert_authentications_total", "method", "token", "outcome", outcome); got != want {
+			t.Errorf("%v tokens are %s, want %v", got, outcome, want)
+		}
+	}
+	waitFor(t, "that is told", func() bool { return strings.Contains(s.log.String(), "a connection has failed") })
+	if log := s.log.String(); strings.Count(log, "a sender is turned away") != 1 || strings.Contains(log, "garbage") {
+		t.Errorf("it is told once, and never the token:\n%s", log)
+	}
+}
+
+func TestVerdictsAreRemembered(t *testing.T) {
+	s := newStand(t, nil)
+	c, header := s.client(nil), "Bearer "+token(t, sender(t, true), "kernosis")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 5 {
+				if r, err := s.send(c, PathWebhook, strings.NewReader(webhookJSON(1)), "Authorization", header); err != nil || r.code != 200 {
+					t.Errorf("%d %v", r.code, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if tokens, access := s.asked.tokens.Load(), s.asked.access.Load(); tokens != 1 || access != 1 {
+		t.Errorf("%d token reviews, %d access reviews for 40 requests", tokens, access)
+	}
+	// A verdict is for one path.
+	s.post(c, PathV1, alertsJSON(1), "Authorization", header)
+	if access := s.asked.access.Load(); access != 2 {
+		t.Errorf("%d access reviews for two paths", access)
+	}
+	if n := s.taker.count(); n != 41 {
+		t.Errorf("%d alerts", n)
+	}
+}
+
+// Whoever tries tokens costs the API server little, and those that are known nothing.
+func TestAFloodOfUnknownTokens(t *testing.T) {
+	s := newStand(t, nil)
+	c, known := s.client(nil), "Bearer "+token(t, sender(t, true), "kernosis")
+	s.post(c, PathV2, alertsJSON(1), "Authorization", known)
+	codes := map[int]int{}
+	for i := range 60 {
+		r := s.post(c, PathV2, alertsJSON(1), "Authorization", "Bearer guess"+strings.Repeat("x", i))
+		codes[r.code]++
+		if r.code == http.StatusTooManyRequests && r.header.Get("Retry-After") == "" {
+			t.Fatal("429 without Retry-After")
+		}
+	}
+	if codes[429] < 20 || codes[401] < 10 || codes[429]+codes[401] != 60 {
+		t.Errorf("%v", codes)
+	}
+	if r := s.post(c, PathV2, alertsJSON(1), "Authorization", known); r.code != 200 {
+		t.Errorf("the known sender is told %d", r.code)
+	}
+}
+
+func TestTheAPIServerCannotBeAsked(t *testing.T) {
+	s := newStand(t, nil)
+	c, header := s.client(nil), "Bearer "+token(t, sender(t, true), "kernosis")
+	s.asked.fail.Store(true)
+	if r := s.post(c, PathV2, alertsJSON(1), "Authorization", header); r.code != 503 || r.header.Get("Retry-After") == "" {
+		t.Errorf("%+v", r)
+	}
+	s.asked.fail.Store(false) // and that is not remembered
+	if r := s.post(c, PathV2, alertsJSON(1), "Authorization", header); r.code != 200 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,132 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+const (
+	// What failed is tried again after firstRetry, then twice as long, at most lastRetry.
+	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
+	// syncTimeout is for ever: where a right is taken away, what else the process does must
+	// go on. It is logged, and the process isn't ready.
+	syncTimeout = 365 * 24 * time.Hour
+)
+
+// Add adds the controller to a manager that runs, and whose API server serves the kinds of
+// [Served]: see [leader.WhenServed]. Its metrics are there until remove is called.
+func Add(m manager.Manager, c Config) (remove func(), err error) {
+	if err := c.setDefaults(); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	counts := newCounts()
+	if err := add(m, &c, counts); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	if c.Metrics == nil {
+		return func() {}, nil
+	}
+	collector := newCollector(counts, m.GetCache())
+	if err := c.Metrics.Register(collector); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	return func() { c.Metrics.Unregister(collector) }, nil
+}
+
+func add(m manager.Manager, c *Config, counts *counts) error {
+	if err := index(m.GetFieldIndexer()); err != nil {
+		return err
+	}
+	names := &names{client: m.GetClient(), api: m.GetAPIReader(), builtins: c.Builtins}
+	d := &diagnoses{
+		config: c, client: m.GetClient(), api: m.GetAPIReader(), agents: newAgents(c.Silent),
+		counts: counts, names: names, tell: &teller{recorder: m.GetEventRecorder(recorderName)},
+	}
+	h := &history{config: c, client: m.GetClient(), counts: counts}
+	sets, triggers, policies := &sets{client: m.GetClient(), names: names}, &triggers{client: m.GetClient(), names: names}, &policies{client: m.GetClient()}
+	kinds := m.GetCache()
+	return errors.Join(
+		run(m, "operationsets", 1, sets,
+			source.Kind(kinds, &v1alpha1.OperationSet{}, itself[*v1alpha1.OperationSet]()),
+			source.Kind(kinds, &v1alpha1.Operation{}, sets.operationHandler())),
+		run(m, "triggers", 1, triggers,
+			source.Kind(kinds, &v1alpha1.Trigger{}, itself[*v1alpha1.Trigger]()),
+			source.Kind(kinds, &v1alpha1.OperationSet{}, triggers.setHandler())),
+		run(m, "remediationpolicies", 1, policies,
+			source.Kind(kinds, &v1alpha1.RemediationPolicy{}, itself[*v1alpha1.RemediationPolicy]())),
+		run(m, "diagnoses", c.Workers, d, d.sources(kinds)...),
+		run(m, "diagnosishistory", 1, h, h.sources(kinds)...),
+	)
+}
+
+// run adds a reconciler with what it watches. Nothing is looked at before all of that was
+// listed, and so it is added last.
+func run(m manager.Manager, name string, workers int, r reconcile.Reconciler, watched ...source.Source) error {
+	twice := true // controllers of a process are told apart by nobody but tests
+	options := controller.Options{
+		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &twice, CacheSyncTimeout: syncTimeout,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+	}
+	options.DefaultFromConfig(m.GetControllerOptions())
+	work, err := controller.NewUnmanaged(name, options)
+	if err != nil {
+		return err
+	}
+	for _, s := range watched {
+		if err := work.Watch(s); err != nil {
+			return err
+		}
+	}
+	return m.Add(work)
+}
+
+// Names of the indexes of cached Diagnoses.
+const (
+	indexNode   = "controller/node"   // of those that have not ended: spec.nodeName
+	indexParent = "controller/parent" // UID of the Diagnosis that has it
+	indexEnded  = "controller/ended"  // of those that have ended, and no other has: the Trigger's name
+)
+
+// index makes the indexes.
+func index(to client.FieldIndexer) error {
+	of := func(name string, value func(*v1alpha1.Diagnosis) []string) error {
+		return to.IndexField(context.Background(), &v1alpha1.Diagnosis{}, name, func(o client.Object) []string {
+			d, ok := o.(*v1alpha1.Diagnosis)
+			if !ok {
+				return nil
+			}
+			return value(d)
+		})
+	}
+	return errors.Join(
+		of(indexNode, func(d *v1alpha1.Diagnosis) []string {
+			if _, ended := completed(d); ended || d.Spec.NodeName == "" {
+				return nil
+			}
+			return []string{d.Spec.NodeName}
+		}),
+		of(indexParent, func(d *v1alpha1.Diagnosis) []string {
+			if parent := parentOf(d); parent != nil {
+				return []string{string(parent.UID)}
+			}
+			return nil
+		}),
+		of(indexEnded, func(d *v1alpha1.Diagnosis) []string {
+			if _, ended := completed(d); !ended || parentOf(d) != nil {
+				return nil
+			}
+			return []string{triggerOf(d), anyTrigger}
+		}),
+	)
+}

@@ -1,0 +1,115 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+)
+
+// agents knows which nodes' agents report, by their Leases. Its methods may be called by
+// several goroutines.
+type agents struct {
+	silent time.Duration
+
+	mu    sync.Mutex
+	heard map[string]*sign
+}
+
+// sign is what was seen of a Lease.
+type sign struct {
+	renewTime time.Time     // what it says, by the node's clock
+	seen      time.Time     // when it was first seen, or last seen to change, by ours
+	last      time.Time     // the agent's last sign of life, as far as known
+	lasts     time.Duration // how long it says that it counts
+}
+
+// agent is what is known of one.
+type agent struct {
+	known bool // it has, or had, a Lease
+	alive bool // it renews it
+	last  time.Time
+}
+
+// maxLasts is the longest that an agent is waited for because its Lease says so.
+const maxLasts = time.Hour
+
+func newAgents(silent time.Duration) *agents {
+	return &agents{silent: silent, heard: map[string]*sign{}}
+}
+
+// see takes a Lease as it is. It returns whether its agent was silent before.
+func (a *agents) see(node string, l *coordinationv1.Lease, now time.Time) (back bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	says := time.Time{}
+	if l.Spec.RenewTime != nil {
+		says = l.Spec.RenewTime.Time
+	}
+	s := a.heard[node]
+	switch {
+	case s == nil:
+		// Nobody has seen it change. It counts as alive for a period; what it says
+		// itself is the best guess at when it was renewed.
+		s = &sign{renewTime: says, seen: now, last: earlier(says, now)}
+		a.heard[node] = s
+		back = true
+	case !says.Equal(s.renewTime):
+		back = !s.alive(now, a.silent)
+		s.renewTime, s.seen, s.last = says, now, now
+	}
+	s.lasts = 0
+	if l.Spec.LeaseDurationSeconds != nil {
+		s.lasts = min(max(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second, 0), maxLasts)
+	}
+	return back
+}
+
+// of returns what is known of a node's agent. That its Lease was deleted changes nothing:
+// it isn't renewed any more.
+func (a *agents) of(node string, now time.Time) agent {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.heard[node]
+	if s == nil {
+		return agent{}
+	}
+	return agent{known: true, alive: s.alive(now, a.silent), last: s.last}
+}
+
+// forget is for a node that is gone.
+func (a *agents) forget(node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.heard, node)
+}
+
+// alive gives an agent a quarter more than its Lease says, as package liveness does.
+func (s *sign) alive(now time.Time, silent time.Duration) bool {
+	return now.Sub(s.seen) < max(silent, s.lasts+s.lasts/4)
+}
+
+// nodeOf returns whose agent's a Lease is; empty: none's.
+func nodeOf(l *coordinationv1.Lease) string {
+	node, ok := lease.NodeOf(l)
+	if !ok {
+		return ""
+	}
+	return node
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,179 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
+)
+
+// diagnoses looks after Diagnoses, one at a time each.
+type diagnoses struct {
+	config *Config
+	client client.Client // reads from the cache
+	api    client.Reader // asks the API server
+	agents *agents
+	names  *names
+	counts *counts
+	tell   *teller
+}
+
+// Reconcile looks at one Diagnosis.
+func (r *diagnoses) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	d := &v1alpha1.Diagnosis{}
+	if err := r.client.Get(ctx, request.NamespacedName, d); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if d.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	result, err := r.look(ctx, d)
+	return settled(ctx, result, err)
+}
+
+func (r *diagnoses) look(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.Result, error) {
+	if gone, err := r.orphaned(ctx, d); err != nil || gone {
+		return reconcile.Result{}, err
+	}
+	if at, ended := completed(d); ended {
+		return r.keep(ctx, d, at)
+	}
+	if tenancy.Applies(d, r.config.Namespace) {
+		if no, err := r.refusal(ctx, d); err != nil || no != (refused{}) {
+			return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseFailed, no.reason, no.message, err)
+		}
+	}
+	switch {
+	case d.Spec.TargetSelector != nil:
+		return r.fanOut(ctx, d)
+	case d.Spec.NodeName == "":
+		return r.place(ctx, d)
+	}
+	return r.onNode(ctx, d)
+}
+
+// onNode looks at a Diagnosis that has a node.
+func (r *diagnoses) onNode(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.Result, error) {
+	if why, err := r.contradiction(ctx, d); err != nil || why != "" {
+		return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseFailed, v1alpha1.ReasonPodNotFound, why, err)
+	}
+	there, err := r.nodeExists(ctx, d.Spec.NodeName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	s := ends(d, v1alpha1.ReasonNodeNotFound, "no node is named "+d.Spec.NodeName)
+	if there {
+		s = judge(d, r.agents.of(d.Spec.NodeName, time.Now()), r.config.periods(), time.Now())
+	}
+	return reconcile.Result{RequeueAfter: s.again}, r.write(ctx, d, &s)
+}
+
+// nodeExists asks the API server where the cache has no such Node: it may have been made a
+// moment ago.
+func (r *diagnoses) nodeExists(ctx context.Context, name string) (bool, error) {
+	key := client.ObjectKey{Name: name}
+	err := r.client.Get(ctx, key, &corev1.Node{}, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		err = r.api.Get(ctx, key, &corev1.Node{})
+	}
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// write writes a step into the status of d, which is as it was read.
+func (r *diagnoses) write(ctx context.Context, d *v1alpha1.Diagnosis, s *step) error {
+	next := d.DeepCopy()
+	apply(next, s, time.Now())
+	_, err := writeStatus(ctx, r.client, d, next)
+	return err
+}
+
+// end ends a Diagnosis, unless err says that it isn't known whether it must.
+func (r *diagnoses) end(ctx context.Context, d *v1alpha1.Diagnosis, phase v1alpha1.Phase, reason, message string, err error) error {
+	if err != nil {
+		return err
+	}
+	s := step{phase: phase, reason: reason, message: message}
+	if phase == v1alpha1.PhaseFailed {
+		s = ends(d, reason, message)
+	}
+	return r.write(ctx, d, &s)
+}
+
+// keep deletes a Diagnosis that has ended, once its time has come. What another one has
+// goes with that.
+func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.Time) (reconcile.Result, error) {
+	if parentOf(d) != nil {
+		return reconcile.Result{}, nil
+	}
+	now := time.Now()
+	if left := expires(d, ended).Sub(now); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	slots, err := slotHolders(ctx, r.client)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if held(d, ended, slots, now) {
+		return reconcile.Result{RequeueAfter: min(heldAgain, ended.Add(heldAtMost).Sub(now)+time.Millisecond)}, nil
+	}
+	return reconcile.Result{}, remove(ctx, r.client, r.counts, d, deletedTTL)
+}
+
+// orphaned deletes a Diagnosis whose parent is gone. The garbage collector does too, later.
+func (r *diagnoses) orphaned(ctx context.Context, d *v1alpha1.Diagnosis) (bool, error) {
+	parent := parentOf(d)
+	if parent == nil {
+		return false, nil
+	}
+	key, owner := client.ObjectKey{Namespace: d.Namespace, Name: parent.Name}, &v1alpha1.Diagnosis{}
+	err := r.client.Get(ctx, key, owner, client.UnsafeDisableDeepCopy)
+	if err == nil && owner.UID == parent.UID {
+		return false, nil
+	}
+	owner = &v1alpha1.Diagnosis{}
+	err = r.api.Get(ctx, key, owner)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, err
+	}
+	if err == nil && owner.UID == parent.UID {
+		return false, nil
+	}
+	return true, remove(ctx, r.client, r.counts, d, deletedParent)
+}
+
+// parentOf returns the Diagnosis that has this one; nil: none has.
+func parentOf(d *v1alpha1.Diagnosis) *metav1.OwnerReference {
+	o := metav1.GetControllerOfNoCopy(d)
+	if o == nil || o.Kind != v1alpha1.KindDiagnosis || o.APIVersion != v1alpha1.GroupVersion().String() {
+		return nil
+	}
+	return o
+}
+
+// slotHolders returns the UIDs of Diagnoses that hold a slot of a policy.
+func slotHolders(ctx context.Context, from client.Reader) (map[types.UID]bool, error) {
+	var list v1alpha1.RemediationPolicyList
+	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	out := map[types.UID]bool{}
+	for i := range list.Items {
+		for _, r := range list.Items[i].Status.Repairs {
+			if r.EndTime == nil {
+				out[r.Diagnosis] = true
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,270 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+)
+
+const (
+	// defaultTargets is the API's.
+	defaultTargets = 50
+	// makeWithin is for how long making the Diagnoses of targets is tried, where a quota
+	// or an admission policy refuses them.
+	makeWithin = 10 * time.Minute
+	// countEvery is how often at most the targets that have ended are counted, and at
+	// least, should a change have been missed.
+	countEvery, countAgain = time.Second, time.Minute
+)
+
+// fanOut looks at a Diagnosis that has others: it makes them, and counts what becomes of
+// them. While status.targets is absent they are not all made, and it is gone on with.
+func (r *diagnoses) fanOut(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.Result, error) {
+	if d.Status.Targets == nil {
+		return r.makeTargets(ctx, d)
+	}
+	var list v1alpha1.DiagnosisList
+	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{indexParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, err
+	}
+	if d.Spec.Cancel {
+		if err := r.cancel(ctx, list.Items); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	t := tally(list.Items)
+	missing := int(d.Status.Targets.Created) - len(list.Items)
+	if t.running == 0 && missing > 0 {
+		// The cache may not have them yet; else somebody has deleted them.
+		var err error
+		if list.Items, err = r.children(ctx, d); err != nil {
+			return reconcile.Result{}, err
+		}
+		t = tally(list.Items)
+		t.gone = max(0, int(d.Status.Targets.Created)-len(list.Items))
+	}
+	next := d.DeepCopy()
+	next.Status.Targets.Succeeded, next.Status.Targets.Failed = int32(t.succeeded), int32(t.failed+t.cancelled+t.unknown+t.gone)
+	if t.running > 0 || missing > 0 && t.sum() < int(d.Status.Targets.Created) {
+		_, err := writeStatus(ctx, r.client, d, next)
+		return reconcile.Result{RequeueAfter: countAgain}, err
+	}
+	apply(next, t.end(d), time.Now())
+	_, err := writeStatus(ctx, r.client, d, next)
+	return reconcile.Result{}, err
+}
+
+// makeTargets makes the Diagnoses of a targetSelector.
+func (r *diagnoses) makeTargets(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.Result, error) {
+	existing, err := r.children(ctx, d) // by a controller that has ended half way
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if d.Spec.Cancel && len(existing) == 0 {
+		return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, "cancelled before it began", nil)
+	}
+	var all chosen
+	if !d.Spec.Cancel {
+		if no, err := r.setRefusal(ctx, d); err != nil || no != (refused{}) {
+			return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseFailed, no.reason, no.message, err)
+		}
+		if all, err = r.choose(ctx, d); err != nil {
+			return reconcile.Result{}, err
+		}
+		if len(all.targets)+len(existing) == 0 {
+			return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseFailed, v1alpha1.ReasonNoTargets, join("targetSelector chooses nothing", all.left()), nil)
+		}
+	}
+	if d, err = r.begin(ctx, d); err != nil {
+		return reconcile.Result{}, err
+	}
+	made, matched, why, err := r.makeAll(ctx, d, all.targets, existing)
+	if err != nil {
+		if time.Since(d.Status.StartTime.Time) < makeWithin {
+			return reconcile.Result{}, err
+		}
+		why = join(why, fmt.Sprintf("not all could be made: %v", err))
+	}
+	next := d.DeepCopy()
+	next.Status.Targets = &v1alpha1.Targets{Matched: int32(matched), Created: int32(made)}
+	s := &step{reason: v1alpha1.ReasonTargetsRun, message: join(all.left(), why)}
+	if made == 0 {
+		s = &step{phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonNoTargetSucceeded, message: s.message}
+	}
+	apply(next, s, time.Now())
+	_, err = writeStatus(ctx, r.client, d, next)
+	return reconcile.Result{RequeueAfter: countEvery}, err
+}
+
+// begin says in the status that the Diagnosis runs.
+func (r *diagnoses) begin(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagnosis, error) {
+	if d.Status.Phase == v1alpha1.PhaseRunning && d.Status.StartTime != nil {
+		return d, nil
+	}
+	next, now := d.DeepCopy(), metav1.NowMicro()
+	next.Status.Phase, next.Status.StartTime, next.Status.ObservedGeneration = v1alpha1.PhaseRunning, &now, d.Generation
+	_, err := writeStatus(ctx, r.client, d, next)
+	return next, err
+}
+
+// setRefusal says where the Diagnoses of all targets would fail for their OperationSet.
+func (r *diagnoses) setRefusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused, error) {
+	set, err := r.names.set(ctx, d.Spec.OperationSet)
+	if err != nil {
+		return refused{}, err
+	}
+	if set == nil {
+		return noSet(d), nil
+	}
+	c, err := r.names.config(ctx)
+	if err != nil {
+		return refused{}, err
+	}
+	if reason, message, ok := checkSet(c, set); !ok {
+		return refused{v1alpha1.ReasonOperationSetNotReady, reason + ": " + message}, nil
+	}
+	return refused{}, nil
+}
+
+// makeAll makes Diagnoses of targets until there are maxTargets, those that exist counted.
+// It returns how many there are, how many targets there would be without a bound, and what
+// is wrong with targets that can't have one. An error may go away.
+func (r *diagnoses) makeAll(ctx context.Context, d *v1alpha1.Diagnosis, targets []target, existing []v1alpha1.Diagnosis) (made, matched int, wrong string, err error) {
+	most := int(d.Spec.TargetSelector.MaxTargets)
+	if most == 0 {
+		most = defaultTargets
+	}
+	there := make(map[string]bool, len(existing))
+	for i := range existing {
+		there[existing[i].Name] = true
+	}
+	made, matched = len(existing), len(existing)
+	bad := 0
+	for i := range targets {
+		c := child(d, &targets[i])
+		if there[c.Name] {
+			continue
+		}
+		matched++
+		if made >= most || err != nil {
+			continue
+		}
+		switch e := r.client.Create(ctx, c, client.FieldOwner(lease.Controller)); {
+		case e == nil, apierrors.IsAlreadyExists(e):
+			made++
+		case apierrors.IsInvalid(e):
+			if bad++; bad == 1 {
+				wrong = e.Error()
+			}
+		default:
+			err = e
+		}
+	}
+	if bad > 0 {
+		wrong = fmt.Sprintf("%d can be no target: %s", bad, wrong)
+	}
+	return made, matched, wrong, err
+}
+
+// children asks the API server for the Diagnoses of a targetSelector.
+func (r *diagnoses) children(ctx context.Context, d *v1alpha1.Diagnosis) ([]v1alpha1.Diagnosis, error) {
+	var all []v1alpha1.Diagnosis
+	page := ""
+	for {
+		var list v1alpha1.DiagnosisList
+		if err := r.api.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingLabels{v1alpha1.LabelParent: string(d.UID)},
+			client.Limit(podPage), client.Continue(page)); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if p := parentOf(&list.Items[i]); p != nil && p.UID == d.UID {
+				all = append(all, list.Items[i])
+			}
+		}
+		if page = list.Continue; page == "" {
+			return all, nil
+		}
+	}
+}
+
+// cancel cancels those that have not ended.
+func (r *diagnoses) cancel(ctx context.Context, list []v1alpha1.Diagnosis) error {
+	for i := range list {
+		if _, ended := completed(&list[i]); ended || list[i].Spec.Cancel {
+			continue
+		}
+		next := list[i].DeepCopy()
+		next.Spec.Cancel = true
+		// It can't be taken back: whatever else has changed meanwhile does not matter.
+		if err := r.client.Patch(ctx, next, client.MergeFrom(&list[i]), client.FieldOwner(lease.Controller)); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended counts how Diagnoses have ended.
+type ended struct {
+	running, succeeded, failed, cancelled, unknown, gone int
+}
+
+func (e *ended) sum() int { return e.succeeded + e.failed + e.cancelled + e.unknown + e.gone }
+
+func tally(list []v1alpha1.Diagnosis) *ended {
+	var e ended
+	for i := range list {
+		if _, ok := completed(&list[i]); !ok {
+			e.running++
+			continue
+		}
+		switch list[i].Status.Phase {
+		case v1alpha1.PhaseSucceeded:
+			e.succeeded++
+		case v1alpha1.PhaseCancelled:
+			e.cancelled++
+		case v1alpha1.PhaseUnknown:
+			e.unknown++
+		default:
+			e.failed++
+		}
+	}
+	return &e
+}
+
+// end returns how a Diagnosis ends whose targets all have.
+func (e *ended) end(d *v1alpha1.Diagnosis) *step {
+	message := fmt.Sprintf("%d of %d targets have succeeded", e.succeeded, e.sum())
+	if more := d.Status.Targets.Matched - d.Status.Targets.Created; more > 0 {
+		message = join(message, fmt.Sprintf("%d more were chosen and got no Diagnosis", more))
+	}
+	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete); c != nil && c.Reason == v1alpha1.ReasonTargetsRun {
+		message = join(message, c.Message)
+	}
+	s := &step{phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonNoTargetSucceeded, message: message}
+	switch {
+	case d.Spec.Cancel:
+		s.phase, s.reason = v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled
+	case e.succeeded > 0:
+		s.phase, s.reason = v1alpha1.PhaseSucceeded, v1alpha1.ReasonTargetsSucceeded
+	case e.unknown > 0:
+		s.phase, s.reason = v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown
+	}
+	return s
+}
+
+// join joins sentences of which some may be empty.
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}

@@ -1,0 +1,64 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+const (
+	// heldAtMost is the longest that a repair may take to be verified (verifyWithin has at
+	// most 24h): what is not verified by then never is.
+	heldAtMost = 25 * time.Hour
+	// heldAgain is how often a slot that keeps a Diagnosis is looked at.
+	heldAgain = 5 * time.Minute
+)
+
+// expires returns when a Diagnosis that has ended is to be deleted.
+func expires(d *v1alpha1.Diagnosis, ended time.Time) time.Time {
+	return ended.Add(cmp.Or(d.Spec.TTL.Duration, v1alpha1.DefaultTTL))
+}
+
+// held reports whether a Diagnosis that has ended is still needed by a repair of it: that is
+// being verified, or holds a slot of a policy, by whose UIDs slots are. It ends.
+func held(d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now time.Time) bool {
+	return now.Sub(ended) < heldAtMost && (slots[d.UID] || unverified(d))
+}
+
+// unverified reports whether a repair was made, and nobody has said whether it helped.
+func unverified(d *v1alpha1.Diagnosis) bool {
+	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified); c != nil && c.Status != metav1.ConditionUnknown {
+		return false
+	}
+	for i := range d.Status.Remediations {
+		if d.Status.Remediations[i].Verb == v1alpha1.RemediationRun {
+			return true
+		}
+	}
+	return false
+}
+
+// Why Diagnoses are deleted.
+const (
+	deletedTTL     = "ttl"
+	deletedHistory = "history" // of their Trigger
+	deletedCap     = "cap"     // of all
+	deletedParent  = "parent"  // that they belong to is gone
+)
+
+// remove deletes a Diagnosis as it was read, and counts it. One that has changed meanwhile
+// stays, with the error of a conflict.
+func remove(ctx context.Context, c client.Client, counts *counts, d *v1alpha1.Diagnosis, reason string) error {
+	err := c.Delete(ctx, d, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err == nil {
+		counts.deleted.WithLabelValues(reason).Inc()
+	}
+	return err
+}

@@ -1,0 +1,178 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+const (
+	// anyTrigger stands for all ended Diagnoses; noTrigger for those that none has made.
+	// Neither can be a Trigger's name.
+	anyTrigger, noTrigger = "*", "-"
+	// defaultHistory is the API's.
+	defaultHistory = 100
+	// historyAfter is for how long ends are gathered before they are counted.
+	historyAfter = time.Second
+)
+
+// history deletes ended Diagnoses of the system namespace of which there are too many: of a
+// Trigger, and of all. A request is the name of a Trigger, or [anyTrigger].
+type history struct {
+	config *Config
+	client client.Client
+	counts *counts
+}
+
+// Reconcile deletes what is too much.
+func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	most, reason := h.config.MaxEnded, deletedCap
+	if request.Name != anyTrigger {
+		var err error
+		if most, err = h.limit(ctx, request.Name); err != nil {
+			return reconcile.Result{}, err
+		}
+		reason = deletedHistory
+	}
+	var list v1alpha1.DiagnosisList
+	if err := h.client.List(ctx, &list, client.InNamespace(h.config.Namespace), client.MatchingFields{indexEnded: request.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, err
+	}
+	weigh := func(*v1alpha1.Diagnosis) int { return 1 }
+	if request.Name == anyTrigger {
+		sizes, err := h.sizes(ctx)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		weigh = func(d *v1alpha1.Diagnosis) int { return 1 + sizes[string(d.UID)] }
+	}
+	slots, err := slotHolders(ctx, h.client)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := time.Now()
+	needed := func(d *v1alpha1.Diagnosis) bool {
+		at, _ := completed(d)
+		return d.DeletionTimestamp != nil || held(d, at, slots, now)
+	}
+	old, kept := surplus(list.Items, most, weigh, needed)
+	var errs []error
+	again := time.Duration(0)
+	for _, d := range old {
+		switch err := remove(ctx, h.client, h.counts, d, reason); {
+		case apierrors.IsConflict(err):
+			again = historyAfter
+		case client.IgnoreNotFound(err) != nil:
+			errs = append(errs, err)
+		}
+	}
+	if again == 0 && kept {
+		again = heldAgain
+	}
+	return reconcile.Result{RequeueAfter: again}, errors.Join(errs...)
+}
+
+// limit returns how many ended Diagnoses a Trigger keeps. One that is gone has the default.
+func (h *history) limit(ctx context.Context, name string) (int, error) {
+	t := &v1alpha1.Trigger{}
+	err := h.client.Get(ctx, client.ObjectKey{Name: name}, t)
+	if client.IgnoreNotFound(err) != nil {
+		return 0, err
+	}
+	if err != nil || t.Spec.HistoryLimit == nil {
+		return defaultHistory, nil
+	}
+	return int(*t.Spec.HistoryLimit), nil
+}
+
+// sizes returns how many Diagnoses each has, by its UID.
+func (h *history) sizes(ctx context.Context) (map[string]int, error) {
+	var all v1alpha1.DiagnosisList
+	if err := h.client.List(ctx, &all, client.InNamespace(h.config.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	out := map[string]int{}
+	for i := range all.Items {
+		if parent := parentOf(&all.Items[i]); parent != nil {
+			out[string(parent.UID)]++
+		}
+	}
+	return out, nil
+}
+
+// surplus returns which of the ended Diagnoses are to be deleted, so that their weights are
+// not more than most: those that ended first, but for those that are needed. It returns
+// whether because of these there are more than may be.
+func surplus(list []v1alpha1.Diagnosis, most int, weigh func(*v1alpha1.Diagnosis) int, needed func(*v1alpha1.Diagnosis) bool) (out []*v1alpha1.Diagnosis, kept bool) {
+	byEnd := make([]*v1alpha1.Diagnosis, len(list))
+	total := 0
+	for i := range list {
+		byEnd[i] = &list[i]
+		total += weigh(&list[i])
+	}
+	slices.SortFunc(byEnd, func(a, b *v1alpha1.Diagnosis) int {
+		endA, _ := completed(a)
+		endB, _ := completed(b)
+		return cmp.Or(endA.Compare(endB), cmp.Compare(a.Name, b.Name))
+	})
+	for _, d := range byEnd {
+		if total <= most {
+			break
+		}
+		if needed(d) {
+			continue
+		}
+		total -= weigh(d)
+		out = append(out, d)
+	}
+	return out, total > most
+}
+
+// triggerOf returns the name of the Trigger that made a Diagnosis, or [noTrigger].
+func triggerOf(d *v1alpha1.Diagnosis) string {
+	return cmp.Or(d.Labels[v1alpha1.LabelTrigger], noTrigger)
+}
+
+// sources are what the history depends on: ends of Diagnoses, and what Triggers keep.
+func (h *history) sources(kinds cache.Cache) []source.Source {
+	add := func(q queue, name string) { q.AddAfter(request("", name), historyAfter) }
+	seen := func(q queue, was, d *v1alpha1.Diagnosis) {
+		_, ended := completed(d)
+		if !ended || parentOf(d) != nil || d.Namespace != h.config.Namespace {
+			return
+		}
+		if was != nil {
+			if _, before := completed(was); before && unverified(was) == unverified(d) {
+				return
+			}
+		}
+		add(q, anyTrigger)
+		if name := triggerOf(d); name != noTrigger {
+			add(q, name)
+		}
+	}
+	diagnoses := handler.TypedFuncs[*v1alpha1.Diagnosis, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.Diagnosis], q queue) {
+			seen(q, nil, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.Diagnosis], q queue) {
+			seen(q, e.ObjectOld, e.ObjectNew)
+		},
+	}
+	return []source.Source{
+		source.Kind[*v1alpha1.Diagnosis](kinds, &v1alpha1.Diagnosis{}, diagnoses),
+		source.Kind(kinds, &v1alpha1.Trigger{}, itself[*v1alpha1.Trigger]()),
+	}
+}

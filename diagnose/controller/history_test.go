@@ -1,0 +1,171 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
+)
+
+// old makes a Diagnosis that has ended some time ago.
+func (b *bench) old(ago time.Duration, ttl time.Duration, labels ...string) *v1alpha1.Diagnosis {
+	b.t.Helper()
+	d := b.dx(v1alpha1.DiagnosisSpec{NodeName: "n1", TTL: metav1.Duration{Duration: ttl}}, labels...)
+	b.write(d, finish(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, time.Now().Add(-ago)))
+	return d
+}
+
+// repaired makes it one whose repair nobody has verified.
+func repaired(s *v1alpha1.DiagnosisStatus) {
+	s.Remediations = []v1alpha1.Remediation{{ID: 1, PlanDigest: v1alpha1.Digest(strings.Repeat("a", 64)), Verb: v1alpha1.RemediationRun, Time: metav1.NowMicro()}}
+}
+
+func verified(s *v1alpha1.DiagnosisStatus) {
+	s.Conditions = append(s.Conditions, metav1.Condition{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionTrue, Reason: "Helped", LastTransitionTime: metav1.Now()})
+}
+
+// left returns the names of a namespace's Diagnoses.
+func (b *bench) left() map[string]bool {
+	b.t.Helper()
+	var list v1alpha1.DiagnosisList
+	if err := b.client.List(context.Background(), &list, client.InNamespace(b.namespace)); err != nil {
+		b.t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for i := range list.Items {
+		out[list.Items[i].Name] = true
+	}
+	return out
+}
+
+func TestTTL(t *testing.T) {
+	b := newBench(t)
+	over, stays := b.old(time.Hour, time.Minute), b.old(time.Hour, 2*time.Hour)
+	kept, slot := b.old(time.Hour, time.Minute), b.old(time.Hour, time.Minute)
+	b.write(kept, repaired)
+	given := b.old(26*time.Hour, time.Minute)
+	b.write(given, repaired)
+	p := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: b.name("p")}}
+	b.create(p)
+	p.Status.Repairs = []v1alpha1.Repair{{Node: "n1", Diagnosis: b.get(slot).UID, Operation: "drain", StartTime: metav1.Now()}}
+	if err := b.client.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	soon := b.old(56*time.Second, time.Minute)
+	due := time.Now().Add(4 * time.Second)
+	r := b.control(nil)
+	b.waitIs(over, "gone")
+	b.waitIs(given, "gone")
+	if time.Now().Before(due.Add(-time.Second)) && b.get(soon) == nil {
+		t.Error("it went before its time")
+	}
+	b.waitIs(soon, "gone")
+	if late := time.Since(due); late < -200*time.Millisecond || late > 5*time.Second {
+		t.Errorf("it went %s after its time", late)
+	}
+	for what, d := range map[string]*v1alpha1.Diagnosis{"not due": stays, "not verified": kept, "holds a slot": slot} {
+		if b.get(d) == nil {
+			t.Errorf("%s: it is gone", what)
+		}
+	}
+	b.write(kept, verified)
+	b.waitIs(kept, "gone")
+	if n := r.count(t, "kernosis_controller_diagnoses_deleted_total", "reason", "ttl"); n != 4 {
+		t.Errorf("%v were counted", n)
+	}
+}
+
+func TestHistoryOfATrigger(t *testing.T) {
+	b := newBench(t)
+	limit := int32(3)
+	trigger := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("t-%d", time.Now().UnixNano())}, Spec: v1alpha1.TriggerSpec{
+		OperationSet: "any", NodeName: "n1", HistoryLimit: &limit, SourceTemplate: v1alpha1.SourceTemplate{CronTemplate: &v1alpha1.CronTemplate{Schedule: "0 2 * * *"}},
+	}}
+	b.create(trigger)
+	r := b.control(nil)
+	var made []*v1alpha1.Diagnosis
+	for i := range 6 { // the first has ended last
+		made = append(made, b.old(time.Duration(i+1)*time.Minute, time.Hour, v1alpha1.LabelTrigger, trigger.Name))
+		if i == 5 {
+			b.write(made[i], repaired)
+		}
+	}
+	others := b.old(time.Hour, 2*time.Hour, v1alpha1.LabelTrigger, "another")
+	// The oldest is kept: its repair is not verified.
+	want := []*v1alpha1.Diagnosis{made[0], made[1], made[5], others}
+	b.waitFor("three are left", func() bool { return len(b.left()) == len(want) })
+	for _, d := range want {
+		if b.get(d) == nil {
+			t.Errorf("%s is gone", d.Name)
+		}
+	}
+	b.waitFor("the limit is changed", func() bool {
+		if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(trigger), trigger); err != nil {
+			t.Fatal(err)
+		}
+		one := int32(1)
+		trigger.Spec.HistoryLimit = &one
+		return b.client.Update(t.Context(), trigger) == nil
+	})
+	b.waitIs(made[0], "gone")
+	b.waitIs(made[1], "gone")
+	b.holds("the one that is needed stays", time.Second, func() bool { return b.get(made[5]) != nil })
+	if n := r.count(t, "kernosis_controller_diagnoses_deleted_total", "reason", "history"); n != 5 {
+		t.Errorf("%v were counted", n)
+	}
+}
+
+// No set of triggers fills the API server: what has ended is bounded, and what belongs to a
+// Diagnosis counts and goes with it.
+func TestCap(t *testing.T) {
+	b := newBench(t)
+	r := b.control(func(c *controller.Config) { c.MaxEnded = 4 })
+	label := b.name("pool")
+	b.nodes(label, 2)
+	parent := b.dx(v1alpha1.DiagnosisSpec{OperationSet: b.set(), TargetSelector: selectNodes(label, 0)})
+	b.waitFor("they are made", func() bool { return targets(b.get(parent)).Created == 2 })
+	children := b.children(parent)
+	for i := range children {
+		b.write(&children[i], finish(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, time.Now()))
+	}
+	b.waitIs(parent, "Succeeded True "+v1alpha1.ReasonTargetsSucceeded)
+	runs := b.dx(v1alpha1.DiagnosisSpec{NodeName: b.server.Node(t)})
+	b.write(runs, begin)
+	oldest := b.old(time.Hour, 2*time.Hour, v1alpha1.LabelTrigger, "a")
+	b.holds("four stay", 2*time.Second, func() bool { return len(b.left()) == 5 && b.get(oldest) != nil })
+	newer := b.old(0, 2*time.Hour, v1alpha1.LabelTrigger, "b")
+	b.waitIs(oldest, "gone")
+	b.old(0, 2*time.Hour, v1alpha1.LabelTrigger, "c")
+	b.waitIs(parent, "gone") // and with it three
+	for i := range children {
+		b.waitIs(&children[i], "gone")
+	}
+	if b.get(newer) == nil || b.get(runs) == nil {
+		t.Error("one that was to stay is gone")
+	}
+	if n, of := r.count(t, "kernosis_controller_diagnoses_deleted_total", "reason", "cap"), r.count(t, "kernosis_controller_diagnoses_deleted_total", "reason", "parent"); n != 2 || of != 2 {
+		t.Errorf("%v and %v were counted", n, of)
+	}
+}
+
+// One that ended while the controller was away, and whose parent is gone, goes too.
+func TestOrphan(t *testing.T) {
+	b := newBench(t)
+	parent := b.dx(v1alpha1.DiagnosisSpec{TargetSelector: &v1alpha1.TargetSelector{NodeNames: []string{"n1"}}})
+	d := b.newDx(v1alpha1.DiagnosisSpec{NodeName: "n1"})
+	d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(b.get(parent), v1alpha1.GroupVersion().WithKind(v1alpha1.KindDiagnosis))}
+	b.create(d)
+	b.delete(parent)
+	again := b.newDx(v1alpha1.DiagnosisSpec{TargetSelector: &v1alpha1.TargetSelector{NodeNames: []string{"n1"}}, OperationSet: "no-such-set"})
+	again.Name = parent.Name
+	b.create(again)
+	b.control(nil)
+	b.waitIs(d, "gone")
+}

@@ -1,0 +1,151 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// periods are for how long an agent may be silent. Both are more than zero.
+type periods struct {
+	pending, running time.Duration
+}
+
+// step is what becomes of a Diagnosis now. The zero one: nothing.
+type step struct {
+	phase           v1alpha1.Phase // the end; empty: it has not ended
+	reason, message string         // of the condition Complete
+	again           time.Duration  // when to look again; 0: when something changes
+}
+
+// waits reports whether the step says what is waited for.
+func (s *step) waits() bool { return s.phase == "" && s.reason != "" }
+
+// ends returns the step that ends a Diagnosis which no agent ends any more. What it may
+// have repaired is for a person to find out.
+func ends(d *v1alpha1.Diagnosis, reason, message string) step {
+	if node, ok := repairs(d); ok {
+		return step{phase: v1alpha1.PhaseUnknown, reason: v1alpha1.ReasonOutcomeUnknown,
+			message: fmt.Sprintf("the outcome of the repair %s (node %d) is not known: %s", node.Operation, node.ID, message)}
+	}
+	return step{phase: v1alpha1.PhaseFailed, reason: reason, message: message}
+}
+
+// repairs returns the repair that a Diagnosis had begun and not ended.
+func repairs(d *v1alpha1.Diagnosis) (v1alpha1.PlanStep, bool) {
+	if c := d.Status.Checkpoint; c != nil && c.Intent != nil {
+		return v1alpha1.PlanStep{ID: c.Intent.ID, Operation: c.Intent.Operation}, true
+	}
+	for i := range d.Status.Remediations {
+		r := &d.Status.Remediations[i]
+		if r.Outcome != nil && r.Outcome.State == v1alpha1.ResultRunning {
+			return v1alpha1.PlanStep{ID: r.ID, Operation: operationOf(d, r.ID)}, true
+		}
+	}
+	return v1alpha1.PlanStep{}, false
+}
+
+// operationOf returns the name of the operation of a graph's node, as the status has it.
+func operationOf(d *v1alpha1.Diagnosis, id int32) string {
+	for i := range d.Status.Results {
+		if d.Status.Results[i].ID == id {
+			return d.Status.Results[i].Operation
+		}
+	}
+	return ""
+}
+
+// judge says what becomes of a Diagnosis that has a node which exists.
+func judge(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
+	if d.Status.Phase == "" || d.Status.Phase == v1alpha1.PhasePending {
+		return judgePending(d, a, p, now)
+	}
+	return judgeRunning(d, a, p, now)
+}
+
+func judgePending(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
+	node := d.Spec.NodeName
+	if a.alive {
+		left := d.CreationTimestamp.Add(p.running).Sub(now)
+		if left <= 0 {
+			return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and has not begun within %s", node, p.running))
+		}
+		return step{again: again(left, p.pending)}
+	}
+	if d.Spec.Cancel {
+		return step{phase: v1alpha1.PhaseCancelled, reason: v1alpha1.ReasonCancelled, message: "cancelled before it began"}
+	}
+	why := silence(node, a)
+	left := later(d.CreationTimestamp.Time, a.last).Add(p.pending).Sub(now)
+	if left <= 0 {
+		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("%s; waited for %s", why, p.pending))
+	}
+	return step{reason: v1alpha1.ReasonAgentSilent, message: why, again: again(left, p.pending)}
+}
+
+func judgeRunning(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
+	node, told := d.Spec.NodeName, lastTold(d, now)
+	if a.alive && waitsForRepair(d) {
+		return step{again: again(p.running, p.running)} // for days, where nobody approves
+	}
+	since := told
+	if !a.alive {
+		since = later(told, a.last)
+	}
+	left := since.Add(p.running).Sub(now)
+	switch {
+	case left > 0:
+		return step{again: again(left, p.running)}
+	case a.alive:
+		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and has told nothing of the run for %s", node, p.running))
+	}
+	return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("%s; waited for %s", silence(node, a), p.running))
+}
+
+// silence says of an agent that it is silent.
+func silence(node string, a agent) string {
+	if !a.known {
+		return fmt.Sprintf("no agent of node %s reports", node)
+	}
+	return fmt.Sprintf("the agent of node %s has not reported since %s", node, a.last.UTC().Format(time.RFC3339))
+}
+
+// lastTold returns when an agent last wrote of a run. Its clock may be ahead of ours.
+func lastTold(d *v1alpha1.Diagnosis, now time.Time) time.Time {
+	last := d.CreationTimestamp.Time
+	if s := d.Status.StartTime; s != nil {
+		last = later(last, s.Time)
+	}
+	if c := d.Status.Checkpoint; c != nil {
+		last = later(last, c.Time.Time)
+	}
+	return earlier(last, now)
+}
+
+// waitsForRepair reports whether the run waits for leave to repair.
+func waitsForRepair(d *v1alpha1.Diagnosis) bool {
+	return slices.ContainsFunc(d.Status.Results, func(r v1alpha1.Result) bool { return r.State == v1alpha1.ResultAwaitingApproval })
+}
+
+// again returns when to look again at what ends in some time: whether an agent has gone
+// silent, or is back, is not told by anything that happens.
+func again(left, period time.Duration) time.Duration {
+	return min(left, max(period/20, 100*time.Millisecond))
+}
+
+// completed reports whether a Diagnosis has ended, and when.
+func completed(d *v1alpha1.Diagnosis) (at time.Time, ok bool) {
+	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return time.Time{}, false
+	}
+	if t := d.Status.CompletionTime; t != nil {
+		return t.Time, true
+	}
+	return c.LastTransitionTime.Time, true
+}

@@ -1,0 +1,395 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/reporter/kube/liveness"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	os.Exit(cluster.Run(m))
+}
+
+// deadline is for what takes seconds at most on an idle machine.
+const deadline = 90 * time.Second
+
+// bench is a system namespace. Tests of the package run one after the other: a controller
+// looks after all Diagnoses of the cluster.
+type bench struct {
+	t         testing.TB
+	server    *kubetest.Server
+	client    client.Client
+	namespace string
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	server := cluster.Server(t)
+	server.CRDs(t)
+	return benchOn(t, server)
+}
+
+func benchOn(t testing.TB, server *kubetest.Server) *bench {
+	t.Helper()
+	return &bench{t: t, server: server, client: clientFor(t, server.Admin()), namespace: server.Namespace(t)}
+}
+
+func clientFor(t testing.TB, to *rest.Config) client.Client {
+	t.Helper()
+	scheme, err := controller.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(to, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// running is a controller that runs.
+type running struct {
+	registry *prometheus.Registry
+	cancel   context.CancelFunc
+	ended    chan error
+	mu       sync.Mutex
+	missing  []string // told
+}
+
+// how is how a controller runs.
+type how struct {
+	to       *rest.Config
+	election leader.Election
+	change   func(*controller.Config)
+}
+
+func (b *bench) control(change func(*controller.Config)) *running {
+	b.t.Helper()
+	return b.controlAs(how{change: change})
+}
+
+func (b *bench) controlAs(h how) *running {
+	b.t.Helper()
+	r := &running{registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1)}
+	c := controller.Config{
+		Namespace: b.namespace, Builtins: operation.All(operation.Host{}), Metrics: r.registry,
+		Log: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	if h.change != nil {
+		h.change(&c)
+	}
+	if h.to == nil {
+		h.to = b.server.Admin()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	go func() {
+		err := r.run(ctx, h, c)
+		if err != nil && ctx.Err() == nil {
+			b.t.Errorf("the controller ended: %v", err)
+		}
+		r.ended <- err
+		close(r.ended)
+	}()
+	b.t.Cleanup(func() { _ = r.stop() })
+	return r
+}
+
+// run runs the parts as the command does.
+func (r *running) run(ctx context.Context, h how, c controller.Config) error {
+	speak := liveness.Config{Namespace: c.Namespace, Pods: "app=agent", Silent: c.Silent, Log: c.Log}
+	kinds, err := speak.ByObject()
+	if err != nil {
+		return err
+	}
+	for o, by := range controller.ByObject() {
+		kinds[o] = by
+	}
+	scheme, err := controller.Scheme()
+	if err != nil {
+		return err
+	}
+	m, err := leader.New(h.to, leader.Config{Namespace: c.Namespace, Election: h.election, ByObject: kinds, Scheme: scheme, Kinds: controller.Mapper(), Log: c.Log})
+	if err != nil {
+		return err
+	}
+	if _, err := liveness.Add(m, speak); err != nil {
+		return err
+	}
+	served := controller.Served()
+	served.Every, served.Log = 200*time.Millisecond, c.Log
+	served.Missing = func(kinds []string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.missing = append(r.missing, kinds...)
+	}
+	remove, err := leader.WhenServed(m, served, func() (func(), error) { return controller.Add(m, c) })
+	if err != nil {
+		return err
+	}
+	defer remove()
+	return m.Start(ctx)
+}
+
+func (r *running) stop() error {
+	r.cancel()
+	return <-r.ended
+}
+
+// count returns the sum of a metric over the label values that are given.
+func (r *running) count(t testing.TB, name string, labels ...string) (sum float64) {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			sum += kubetest.Metrics{name: f}.Sum(name, labels...)
+		}
+	}
+	return sum
+}
+
+func (b *bench) waitFor(what string, ok func() bool) {
+	b.t.Helper()
+	b.waitWithin(deadline, what, ok)
+}
+
+func (b *bench) waitWithin(within time.Duration, what string, ok func() bool) {
+	b.t.Helper()
+	for until := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) { // between looks at the API
+		if time.Now().After(until) {
+			b.t.Fatalf("not within %s: %s", within, what)
+		}
+	}
+}
+
+// holds fails when something does not hold for a while.
+func (b *bench) holds(what string, lasts time.Duration, ok func() bool) {
+	b.t.Helper()
+	for until := time.Now().Add(lasts); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		if !ok() {
+			b.t.Fatalf("it does not hold that %s", what)
+		}
+	}
+}
+
+// create makes objects.
+func (b *bench) create(list ...client.Object) {
+	b.t.Helper()
+	for _, o := range list {
+		if err := b.client.Create(context.Background(), o); err != nil {
+			b.t.Fatalf("%T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+// remove deletes an object that is there until the test's end otherwise.
+func (b *bench) delete(o client.Object) {
+	b.t.Helper()
+	if err := b.client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// set makes an OperationSet that can be run, and returns its name.
+func (b *bench) set(operations ...string) string {
+	b.t.Helper()
+	name := b.name("set")
+	if len(operations) == 0 {
+		operations = []string{"kernel-facts"}
+	}
+	b.create(newSet(name, operations...))
+	return name
+}
+
+// newSet is a row of operations.
+func newSet(name string, operations ...string) *v1alpha1.OperationSet {
+	s := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	s.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}}
+	for i, o := range operations {
+		n := v1alpha1.Node{ID: int32(i + 1), Operation: o}
+		if i+1 < len(operations) {
+			n.To = []int32{int32(i + 2)}
+		}
+		s.Spec.AdjacencyList = append(s.Spec.AdjacencyList, n)
+	}
+	return s
+}
+
+// name returns one that nothing else of the server has.
+func (b *bench) name(prefix string) string {
+	return fmt.Sprintf("%s-%s-%d", prefix, b.namespace, time.Now().UnixNano())
+}
+
+// dx makes a Diagnosis in the system namespace.
+func (b *bench) dx(spec v1alpha1.DiagnosisSpec, labels ...string) *v1alpha1.Diagnosis {
+	b.t.Helper()
+	d := b.newDx(spec, labels...)
+	b.create(d)
+	return d
+}
+
+func (b *bench) newDx(spec v1alpha1.DiagnosisSpec, labels ...string) *v1alpha1.Diagnosis {
+	if spec.OperationSet == "" {
+		spec.OperationSet = "any"
+	}
+	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: b.name("dx"), Labels: map[string]string{}}, Spec: spec}
+	for i := 0; i+1 < len(labels); i += 2 {
+		d.Labels[labels[i]] = labels[i+1]
+	}
+	return d
+}
+
+// get returns a Diagnosis as it is; nil: it is gone.
+func (b *bench) get(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
+	b.t.Helper()
+	out := &v1alpha1.Diagnosis{}
+	err := b.client.Get(context.Background(), client.ObjectKeyFromObject(d), out)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+// is returns phase, and the reason of the condition Complete.
+func is(d *v1alpha1.Diagnosis) string {
+	if d == nil {
+		return "gone"
+	}
+	out := string(d.Status.Phase)
+	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete); c != nil {
+		out += " " + string(c.Status) + " " + c.Reason
+	}
+	return out
+}
+
+// waitIs waits until a Diagnosis is as said, and returns the message of its condition.
+func (b *bench) waitIs(d *v1alpha1.Diagnosis, want string) string {
+	b.t.Helper()
+	last := ""
+	for until := time.Now().Add(deadline); ; time.Sleep(20 * time.Millisecond) {
+		have := b.get(d)
+		if last = is(have); last == want {
+			if have == nil {
+				return ""
+			}
+			if c := apimeta.FindStatusCondition(have.Status.Conditions, v1alpha1.ConditionComplete); c != nil {
+				return c.Message
+			}
+			return ""
+		}
+		if time.Now().After(until) {
+			b.t.Fatalf("%s is %q, want %q", d.Name, last, want)
+		}
+	}
+}
+
+// write writes a status as the node's agent does.
+func (b *bench) write(d *v1alpha1.Diagnosis, change func(*v1alpha1.DiagnosisStatus)) {
+	b.t.Helper()
+	for {
+		have := b.get(d)
+		if have == nil {
+			b.t.Fatalf("%s is gone", d.Name)
+		}
+		next := have.DeepCopy()
+		change(&next.Status)
+		err := b.client.Status().Patch(context.Background(), next, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}))
+		if err == nil {
+			return
+		}
+		if !apierrors.IsConflict(err) {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// begin begins a run, as an agent.
+func begin(s *v1alpha1.DiagnosisStatus) {
+	now := metav1.NowMicro()
+	s.Phase, s.StartTime = v1alpha1.PhaseRunning, &now
+	s.Checkpoint = &v1alpha1.Checkpoint{Holder: "agent", Time: now}
+}
+
+// finish ends one, as an agent.
+func finish(phase v1alpha1.Phase, reason string, at time.Time) func(*v1alpha1.DiagnosisStatus) {
+	return func(s *v1alpha1.DiagnosisStatus) {
+		t := metav1.NewMicroTime(at)
+		s.Phase, s.CompletionTime = phase, &t
+		if s.StartTime == nil {
+			s.StartTime = &t
+		}
+		apimeta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(at)})
+	}
+}
+
+// agent reports, on a Node, until stop is called.
+func (b *bench) agent(node string) (stop func()) {
+	b.t.Helper()
+	api, err := kubernetes.NewForConfig(b.server.Admin())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	k, err := lease.New(lease.Config{
+		Client: api, Namespace: b.namespace, Node: node, Interval: 200 * time.Millisecond, Duration: time.Second, StartJitter: -1, DrainTimeout: time.Nanosecond,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = k.Run(ctx) })
+	stop = func() { cancel(); ended.Wait() }
+	b.t.Cleanup(stop)
+	b.waitFor("the agent reports", func() bool { return !k.Stats().LastRenewed.IsZero() })
+	return stop
+}
+
+// accepted returns status and reason of a condition Accepted, and its message.
+func accepted(list []metav1.Condition) (is, message string) {
+	c := apimeta.FindStatusCondition(list, v1alpha1.ConditionAccepted)
+	if c == nil {
+		return "", ""
+	}
+	return string(c.Status) + " " + c.Reason, c.Message
+}
+
+func contains(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%q does not have %q", text, p)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package controller
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+)
+
+// names finds what the names of OperationSets and Operations stand for.
+type names struct {
+	client   client.Reader // the cache
+	api      client.Reader
+	builtins []operation.Builtin
+}
+
+// config returns what OperationSets are resolved with: all Operations as they are.
+func (n *names) config(ctx context.Context) (resolve.Config, error) {
+	var list v1alpha1.OperationList
+	if err := n.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return resolve.Config{}, err
+	}
+	byName := make(map[string]*v1alpha1.Operation, len(list.Items))
+	c := resolve.Config{
+		Builtins:  n.builtins,
+		Operation: func(name string) *v1alpha1.Operation { return byName[name] },
+		// Whoever runs an operation reads its Secret.
+		Secret: func(string) (map[string][]byte, error) { return nil, resolve.ErrSecretUnread },
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		o.TypeMeta = typeOf(v1alpha1.KindOperation) // mistakes are told with it
+		byName[o.Name] = o
+		c.Names = append(c.Names, o.Name)
+	}
+	return c, nil
+}
+
+// set returns an OperationSet; nil: there is none. Where the cache has none, the API server
+// is asked: both may have been made a moment ago.
+func (n *names) set(ctx context.Context, name string) (*v1alpha1.OperationSet, error) {
+	set, key := &v1alpha1.OperationSet{}, client.ObjectKey{Name: name}
+	err := n.client.Get(ctx, key, set)
+	if apierrors.IsNotFound(err) {
+		err = n.api.Get(ctx, key, set)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // that there is none is an answer
+	}
+	set.TypeMeta = typeOf(v1alpha1.KindOperationSet)
+	return set, err
+}
+
+func typeOf(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: kind}
+}

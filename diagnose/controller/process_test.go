@@ -1,0 +1,261 @@
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+func elected(identity string) leader.Election {
+	return leader.Election{Enabled: true, Identity: identity, Lease: 4 * time.Second, Renew: 3 * time.Second, Retry: 250 * time.Millisecond}
+}
+
+// Of two controllers one works, and the other goes on where it has ended.
+func TestSecondControllerTakesOver(t *testing.T) {
+	b := newBench(t)
+	leads := func() string {
+		l, err := b.server.Client().CoordinationV1().Leases(b.namespace).Get(context.Background(), leader.ElectionName, metav1.GetOptions{})
+		if err != nil || l.Spec.HolderIdentity == nil {
+			return ""
+		}
+		return *l.Spec.HolderIdentity
+	}
+	first := b.controlAs(how{election: elected("first")})
+	b.waitFor("the first leads", func() bool { return leads() == "first" })
+	second := b.controlAs(how{election: elected("second")})
+	name := b.server.Node(t)
+	b.agent(name)
+	label := b.name("pool")
+	b.nodes(label, 3)
+	d, parent := b.dx(v1alpha1.DiagnosisSpec{NodeName: name}), b.dx(v1alpha1.DiagnosisSpec{OperationSet: b.set(), TargetSelector: selectNodes(label, 0)})
+	b.waitIs(d, "Pending")
+	b.waitFor("they are made", func() bool { return targets(b.get(parent)).Created == 3 })
+	if n := second.count(t, "kernosis_controller_diagnoses"); n != 0 {
+		t.Errorf("the second tells of %v Diagnoses", n)
+	}
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range b.children(parent) {
+		b.write(&c, finish(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, time.Now()))
+	}
+	b.waitFor("the second leads", func() bool { return leads() == "second" })
+	b.waitIs(parent, "Succeeded True "+v1alpha1.ReasonTargetsSucceeded)
+	b.waitIs(b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"}), "Failed True "+v1alpha1.ReasonNodeNotFound)
+	if is(b.get(d)) != "Pending" {
+		t.Errorf("it is %s", is(b.get(d)))
+	}
+}
+
+// writer is a log.
+type writer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.Write(b)
+}
+
+func (w *writer) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.String()
+}
+
+// grant makes the roles of docs/controller.md and gives them to a service account.
+func (b *bench) grant(account string, allowed func(rbacv1.PolicyRule) bool) {
+	b.t.Helper()
+	text, err := os.ReadFile("../../docs/controller.md")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "## Rights\n\n```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: b.namespace, Name: account}}
+	for part := range strings.SplitSeq(block, "---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.UnmarshalStrict([]byte(part), &role); err != nil {
+			b.t.Fatal(err)
+		}
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return !allowed(r) })
+		if len(role.Rules) == 0 {
+			continue
+		}
+		role.Name = b.name(role.Name)
+		ref, meta := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role.Kind, Name: role.Name}, metav1.ObjectMeta{Name: role.Name}
+		if role.Kind == "ClusterRole" {
+			b.create(&role, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject})
+			continue
+		}
+		meta.Namespace = b.namespace
+		b.create(&rbacv1.Role{ObjectMeta: meta, Rules: role.Rules}, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject})
+	}
+}
+
+// Where the kinds of diagnoses are not installed, that is told once and the rest goes on;
+// once they are, all works with the rights that the documentation names and no others.
+func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
+	server := kubetest.New(t, kubetest.Options{Flags: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"}})
+	b := benchOn(t, server)
+	server.ServiceAccount(t, b.namespace, "controller")
+	b.grant("controller", func(rbacv1.PolicyRule) bool { return true })
+	log := &writer{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	name := server.Node(t)
+	r := b.controlAs(how{
+		to:       server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "controller"})),
+		election: elected("it"),
+		change: func(c *controller.Config) {
+			quick(c)
+			c.Log = slog.New(slog.NewTextHandler(log, nil))
+		},
+	})
+	b.waitFor("it is told", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.missing) > 0
+	})
+	b.waitFor("liveness goes on", b.silentAgentIsSpokenFor(name))
+	r.mu.Lock()
+	slices.Sort(r.missing)
+	if want := []string{"Diagnosis", "Operation", "OperationSet", "RemediationPolicy", "Trigger"}; !slices.Equal(r.missing, want) {
+		t.Errorf("missing %v, want each once", r.missing)
+	}
+	r.mu.Unlock()
+
+	server.CRDs(t)
+	set := b.set()
+	b.waitSet(set, "True "+v1alpha1.ReasonAccepted)
+	b.agent(name)
+	trigger := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: "t"}, Spec: v1alpha1.TriggerSpec{
+		OperationSet: set, NodeName: name, SourceTemplate: v1alpha1.SourceTemplate{CronTemplate: &v1alpha1.CronTemplate{Schedule: "0 2 * * *"}},
+	}}
+	policy := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	b.create(trigger, policy)
+	b.waitFor("trigger and policy are accepted", func() bool {
+		for _, o := range []client.Object{trigger, policy} {
+			if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ofTrigger, _ := accepted(trigger.Status.Conditions)
+		ofPolicy, _ := accepted(policy.Status.Conditions)
+		return ofTrigger == "True Accepted" && ofPolicy == "True Accepted"
+	})
+	web := map[string]string{"app": "web"}
+	b.running(b.podIn(b.namespace, "web", name, web))
+	d := b.dx(about("web"))
+	b.waitFor("it is placed", func() bool { return b.get(d).Spec.NodeName == name })
+	parent := b.dx(v1alpha1.DiagnosisSpec{OperationSet: set, TargetSelector: &v1alpha1.TargetSelector{PodSelector: &v1alpha1.LabelSelector{MatchLabels: web}}})
+	b.waitFor("they are made", func() bool { return targets(b.get(parent)).Created == 1 })
+	for _, c := range b.children(parent) {
+		b.write(&c, finish(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, time.Now()))
+	}
+	b.waitIs(parent, "Succeeded True "+v1alpha1.ReasonTargetsSucceeded)
+	cancelled := b.dx(v1alpha1.DiagnosisSpec{OperationSet: set, TargetSelector: &v1alpha1.TargetSelector{NodeNames: []string{name}}})
+	b.waitFor("they are made", func() bool { return targets(b.get(cancelled)).Created == 1 })
+	b.waitFor("it is cancelled", func() bool {
+		have := b.get(cancelled)
+		have.Spec.Cancel = true
+		return b.client.Update(t.Context(), have) == nil
+	})
+	b.waitFor("what it has is cancelled", func() bool { return b.children(cancelled)[0].Spec.Cancel })
+	b.waitIs(b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"}), "Failed True "+v1alpha1.ReasonNodeNotFound)
+	tenant := server.Namespace(t)
+	refused := b.newDx(v1alpha1.DiagnosisSpec{NodeName: name})
+	refused.Namespace = tenant
+	b.create(refused)
+	b.waitIs(refused, "Failed True "+v1alpha1.ReasonNotAllowed)
+	b.waitFor("the refusal is told", func() bool { return len(b.events(refused)) == 1 })
+	b.waitIs(b.old(time.Hour, time.Minute), "gone")
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(log.String(), "forbidden") {
+		t.Error("a right is missing")
+	}
+}
+
+// A controller that lacks the rights for diagnoses, as after an upgrade, speaks for silent
+// agents all the same.
+func TestRightsThatAreMissing(t *testing.T) {
+	b := newBench(t)
+	b.server.ServiceAccount(t, b.namespace, "controller")
+	b.grant("controller", func(r rbacv1.PolicyRule) bool { return !slices.Contains(r.APIGroups, v1alpha1.Group) })
+	log := &writer{}
+	b.controlAs(how{
+		to: b.server.WithToken(b.server.Token(t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "controller"})),
+		change: func(c *controller.Config) {
+			quick(c)
+			c.Log = slog.New(slog.NewTextHandler(log, nil))
+		},
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	b.waitFor("liveness works", b.silentAgentIsSpokenFor(b.server.Node(t)))
+	if n := strings.Count(log.String(), "can't be listed"); n != 5 {
+		t.Errorf("it is told %d times that rights are missing, want once a kind", n)
+	}
+	b.grant("controller", func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, v1alpha1.Group) })
+	b.waitIs(b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"}), "Failed True "+v1alpha1.ReasonNodeNotFound)
+}
+
+// silentAgentIsSpokenFor has an agent fall silent that has a condition.
+func (b *bench) silentAgentIsSpokenFor(node string) func() bool {
+	b.t.Helper()
+	api, err := kubernetes.NewForConfig(b.server.Admin())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	k, err := lease.New(lease.Config{
+		Client: api, Namespace: b.namespace, Node: node, Interval: 200 * time.Millisecond, Duration: time.Second, StartJitter: -1, DrainTimeout: time.Nanosecond,
+		Types: func() []string { return []string{"A"} },
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = k.Run(ctx) })
+	b.waitFor("the agent reports", func() bool { return !k.Stats().LastRenewed.IsZero() })
+	cancel()
+	ended.Wait()
+	return func() bool {
+		n := &corev1.Node{}
+		if err := b.client.Get(context.Background(), client.ObjectKey{Name: node}, n); err != nil {
+			b.t.Fatal(err)
+		}
+		return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == "A" && c.Status == corev1.ConditionUnknown
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package start
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
+	b := newBench(t)
+	node, other := b.server.Node(t), b.server.Node(t)
+	pod := b.server.Pod(t, b.namespace, "db-0", node)
+	b.trigger("failed-mount", b.mounts())
+	r := b.control(nil)
+	r.inForce(1)
+	waitFor(t, "Events are watched", func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
+	ev := b.event(pod, "FailedMount", other) // whoever writes Events may say anything
+	b.event(pod, "Pulled", node)
+	waitFor(t, "a Diagnosis is made", func() bool { return len(b.diagnoses()) > 0 })
+	dx := b.only()
+	if dx.Spec.NodeName != node || dx.Spec.PodReference.Name != "db-0" || dx.Spec.Parameters["podUID"] != string(pod.UID) || dx.Labels[trigger.LabelSource] != "event" {
+		t.Errorf("%+v", dx.Spec)
+	}
+	// That it goes on counting makes nothing more, and no look-up.
+	looked := r.podsSeen.Load()
+	for i := range 5 {
+		patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, i+2, time.Now().UTC().Format(time.RFC3339))
+		if _, err := b.server.Client().CoreV1().Events(b.namespace).Patch(t.Context(), ev.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, "all are heard", func() bool { return r.metric("kernosis_trigger_events_matched_total") == 6 && len(r.events) == 0 })
+	b.only()
+	if n := r.podsSeen.Load(); n != looked || looked != 1 {
+		t.Errorf("%d look-ups, then %d", looked, n)
+	}
+	// Nor does a restart, which lists it again.
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := b.control(nil)
+	waitFor(t, "it is heard again", func() bool {
+		return second.metric("kernosis_trigger_events_matched_total") == 1 && len(second.events) == 0
+	})
+	b.only()
+}
+
+func TestEventsAreWatchedWhileATriggerAsks(t *testing.T) {
+	b := newBench(t)
+	pod := b.server.Pod(t, b.namespace, "db-0", b.server.Node(t))
+	r := b.control(nil)
+	if r.metric("kernosis_trigger_event_watch") != 0 {
+		t.Error("they are watched for nobody")
+	}
+	for range 2 {
+		tr := b.trigger("failed-mount", b.mounts())
+		waitFor(t, "Events are watched", func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
+		if err := b.objects.Delete(t.Context(), tr); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "they are not watched", func() bool { return r.metric("kernosis_trigger_event_watch") == 0 })
+	}
+	b.event(pod, "FailedMount", "")
+	if n := len(b.diagnoses()); n != 0 {
+		t.Errorf("%d Diagnoses", n)
+	}
+	// What happened while a controller was away is seen to by the next.
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.trigger("failed-mount", b.mounts())
+	b.control(nil)
+	waitFor(t, "a Diagnosis is made", func() bool { return len(b.diagnoses()) == 1 })
+}
+
+func TestAnEventWhosePodCannotBeLookedUp(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	pod := b.server.Pod(t, b.namespace, "db-0", node)
+	b.trigger("failed-mount", b.mounts())
+	r := b.control(nil)
+	r.inForce(1)
+	r.pods.Store(true)
+	b.event(pod, "FailedMount", node)
+	waitFor(t, "a Diagnosis is made", func() bool { return len(b.diagnoses()) == 1 })
+	if n := r.podsSeen.Load(); n != podTries {
+		t.Errorf("%d tries", n)
+	}
+}
+
+func TestTooManyEventsAreToldOf(t *testing.T) {
+	b := newBench(t)
+	b.trigger("failed-mount", b.mounts())
+	r := b.control(nil)
+	r.inForce(1)
+	r.creates.Store(true)
+	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace}, Reason: "FailedMount"}
+	// Nobody takes them while the workers wait for a full queue.
+	for range maxQueue {
+		r.queue.add("test", []*v1alpha1.Diagnosis{{ObjectMeta: metav1.ObjectMeta{Name: strconv.FormatUint(r.queue.tail(), 10)}}}, time.Now())
+	}
+	for range maxEvents + eventWorkers + 50 {
+		r.hear(ev)
+	}
+	if n := r.metric("kernosis_trigger_events_dropped_total"); n < 50 || n > 50+eventWorkers {
+		t.Errorf("%v are dropped", n)
+	}
+}
+
+func TestTimes(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.trigger("nightly", `{operationSet: s, nodeName: `+node+`, sourceTemplate: {cronTemplate: {schedule: "CRON_TZ=Asia/Kathmandu 0 2 * * *"}}}`)
+	r := b.control(nil)
+	r.inForce(1)
+	if n := len(b.diagnoses()); n != 0 {
+		t.Fatalf("%d Diagnoses before the time", n)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	// Three nights pass without a controller: the last is made up for.
+	b.control(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(72 * time.Hour) } })
+	waitFor(t, "a Diagnosis is made", func() bool { return len(b.diagnoses()) > 0 })
+	zone, err := time.LoadLocation("Asia/Kathmandu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	due, err := time.Parse(time.RFC3339, b.only().Annotations[trigger.AnnotationEpisode])
+	if local := due.In(zone); err != nil || local.Hour() != 2 || local.Minute() != 0 || time.Until(due) < 47*time.Hour {
+		t.Errorf("%s %v", local, err)
+	}
+	tr := &v1alpha1.Trigger{}
+	waitFor(t, "the Trigger says when", func() bool {
+		return b.objects.Get(t.Context(), client.ObjectKey{Name: "nightly"}, tr) == nil && tr.Status.LastScheduleTime != nil
+	})
+	if !tr.Status.LastScheduleTime.Time.Equal(due) {
+		t.Errorf("%s, want %s", tr.Status.LastScheduleTime, due)
+	}
+	// With the state lost the status tells.
+	if err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), StateName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEverySecond(t *testing.T) {
+	b := newBench(t)
+	b.trigger("often", `{operationSet: s, nodeName: `+b.server.Node(t)+`, rateLimit: {count: 2, within: 1h}, sourceTemplate: {cronTemplate: {schedule: "@every 1s"}}}`)
+	r := b.control(nil)
+	waitFor(t, "the third is withheld", func() bool {
+		return r.metric("kernosis_trigger_withheld_total", "trigger", "often", "reason", trigger.WithheldRateLimit) > 0
+	})
+	if n := len(b.diagnoses()); n != 2 {
+		t.Errorf("%d Diagnoses", n)
+	}
+}

@@ -1,0 +1,99 @@
+package start
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// What becomes of a Diagnosis that is wanted.
+const (
+	outcomeMade    = "made"
+	outcomeExists  = "exists" // made before: by an earlier leader, or before a restart
+	outcomeRefused = "refused"
+	outcomeGivenUp = "given_up"
+)
+
+// makeAll makes Diagnoses until the queue is closed.
+func (p *Part) makeAll(ctx context.Context) {
+	for {
+		it := p.queue.next()
+		if it == nil {
+			return
+		}
+		outcome, err := p.make(ctx, it)
+		name := it.dx.Labels[v1alpha1.LabelTrigger]
+		switch {
+		case outcome == "" && ctx.Err() != nil:
+			p.queue.again(it) // nobody is told that it is made
+			continue
+		case outcome == "":
+			p.counts.retries.Inc()
+			p.cfg.Log.Debug("diagnosis not made yet", "trigger", name, "diagnosis", it.dx.Name, "error", err)
+			p.queue.again(it)
+			continue
+		case err != nil:
+			p.cfg.Log.Error("diagnosis can't be made, it is left out", "trigger", name, "diagnosis", it.dx.Name, "outcome", outcome, "error", err)
+		default:
+			p.cfg.Log.Info("diagnosis made", "trigger", name, "diagnosis", it.dx.Name, "node", it.dx.Spec.NodeName, "outcome", outcome)
+		}
+		p.counts.diagnoses.WithLabelValues(name, outcome).Inc()
+		p.queue.settle(it)
+	}
+}
+
+// make tries to make one. Without an outcome it is to be tried again.
+func (p *Part) make(ctx context.Context, it *item) (outcome string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, makeWithin)
+	defer cancel()
+	err = p.objects.Create(ctx, it.dx.DeepCopy())
+	switch {
+	case err == nil:
+		return outcomeMade, nil
+	case apierrors.IsAlreadyExists(err):
+		return outcomeExists, nil
+	case final(err):
+		return outcomeRefused, err
+	case p.cfg.Now().Sub(it.since) > giveUpAfter:
+		return outcomeGivenUp, err
+	}
+	return "", err
+}
+
+// final reports whether an error of the API server is about the object itself. That a right
+// or a definition is missing is not: somebody may see to it.
+func final(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// tick makes what times start.
+func (p *Part) tick(ctx context.Context) {
+	for {
+		now := p.cfg.Now()
+		nap := longestNap
+		p.look(func(e *trigger.Engine) {
+			if next, ok := e.NextTick(now); ok {
+				nap = max(min(nap, next.Sub(now)), 0)
+			}
+		})
+		t := time.NewTimer(nap)
+		select {
+		case <-t.C:
+		case <-p.changed:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+		t.Stop()
+		if !p.queue.room(ctx) {
+			return
+		}
+		p.want("cron", func(e *trigger.Engine) []*v1alpha1.Diagnosis { return e.Tick(p.known(nil), p.cfg.Now()) })
+	}
+}

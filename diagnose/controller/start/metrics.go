@@ -1,0 +1,147 @@
+package start
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// counts are the part's counters.
+type counts struct {
+	diagnoses                          *prometheus.CounterVec // by trigger and outcome
+	retries, matched, dropped, damaged prometheus.Counter
+	forgotten, scheduleFailed          prometheus.Counter
+	saves                              *prometheus.CounterVec // by outcome
+	watches, stateBytes, stateSaved    prometheus.Gauge
+	inUse, notInUse                    *prometheus.GaugeVec // by source, by reason
+
+	mu    sync.Mutex
+	names map[string]bool // of the triggers in force
+}
+
+func newCounts() *counts {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	c := &counts{
+		diagnoses: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_trigger_diagnoses_total", Help: "Diagnoses that were wanted, by what became of them. exists: it was made before, refused: by the API server, given_up: it could not be made for an hour.",
+		}, []string{"trigger", "outcome"}),
+		retries:        counter("kernosis_trigger_retries_total", "Times that a Diagnosis could not be made and was to be tried again."),
+		matched:        counter("kernosis_trigger_events_matched_total", "Events of the cluster that a Trigger is about, each time they were told."),
+		dropped:        counter("kernosis_trigger_events_dropped_total", "Of these, those that were dropped because too many waited."),
+		damaged:        counter("kernosis_trigger_state_damaged_total", "Times that what triggers remember could not be read and was begun anew."),
+		forgotten:      counter("kernosis_trigger_state_left_out_total", "Memories of triggers that were not saved because there was no room."),
+		scheduleFailed: counter("kernosis_trigger_schedule_status_failures_total", "Times that the latest time of a schedule could not be written to its Trigger."),
+		saves: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_trigger_state_saves_total", Help: "Times that what triggers remember was to be saved. superseded: another controller leads.",
+		}, []string{"outcome"}),
+		watches:    gauge("kernosis_trigger_event_watch", "1 while the cluster's Events are watched: some Trigger is about Events."),
+		stateBytes: gauge("kernosis_trigger_state_bytes", "Size of what triggers remember, as it is saved."),
+		stateSaved: gauge("kernosis_trigger_state_saved_timestamp_seconds", "When what triggers remember was saved last."),
+		inUse: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kernosis_triggers", Help: "Triggers in force at the controller, by source.",
+		}, []string{"source"}),
+		notInUse: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kernosis_triggers_left_out", Help: "Triggers of the controller that are not in force. invalid: their status says why, too_many: more than can be.",
+		}, []string{"reason"}),
+	}
+	for _, o := range []string{"saved", "failed", "superseded"} {
+		c.saves.WithLabelValues(o)
+	}
+	return c
+}
+
+func (c *counts) all() []prometheus.Collector {
+	return []prometheus.Collector{
+		c.diagnoses, c.retries, c.matched, c.dropped, c.damaged, c.forgotten, c.scheduleFailed, c.saves, c.watches, c.stateBytes, c.stateSaved, c.inUse, c.notInUse,
+	}
+}
+
+// installed tells what is in force. Of Triggers that are gone nothing is told any more.
+func (c *counts) installed(all []*trigger.Matcher, refused, over int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names, sources := make(map[string]bool, len(all)), map[trigger.Source]int{}
+	for _, m := range all {
+		names[m.Name()] = true
+		sources[m.Source()]++
+	}
+	for name := range c.names {
+		if !names[name] {
+			c.diagnoses.DeletePartialMatch(prometheus.Labels{"trigger": name})
+		}
+	}
+	c.names = names
+	for _, s := range []trigger.Source{trigger.SourceAlert, trigger.SourceEvent, trigger.SourceCron} {
+		c.inUse.WithLabelValues(string(s)).Set(float64(sources[s]))
+	}
+	c.notInUse.WithLabelValues("invalid").Set(float64(refused))
+	c.notInUse.WithLabelValues("too_many").Set(float64(over))
+}
+
+// collector tells the counters, and what the engine has counted when it is asked.
+type collector struct {
+	part                                                  *Part
+	wanted, withheld, queue, remembered, forgotten, ready *prometheus.Desc
+}
+
+func newCollector(p *Part) *collector {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &collector{
+		part:       p,
+		wanted:     d("kernosis_trigger_wanted_total", "Diagnoses that a Trigger wanted.", "trigger"),
+		withheld:   d("kernosis_trigger_withheld_total", "Diagnoses that a Trigger asked for and that were not made, by reason.", "trigger", "reason"),
+		queue:      d("kernosis_trigger_queue_length", "Diagnoses that wait to be made."),
+		remembered: d("kernosis_trigger_remembered", "What is remembered: streams are alerts and Events, subjects are what Diagnoses were about.", "kind"),
+		forgotten:  d("kernosis_trigger_forgotten_early_total", "Subjects that were forgotten for want of room while their cooldown lasted."),
+		ready:      d("kernosis_trigger_ready", "1 while alerts, Events and times start Diagnoses here: this instance leads."),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, v := range c.part.counts.all() {
+		v.Describe(out)
+	}
+	for _, d := range []*prometheus.Desc{c.wanted, c.withheld, c.queue, c.remembered, c.forgotten, c.ready} {
+		out <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	for _, v := range c.part.counts.all() {
+		v.Collect(out)
+	}
+	var s trigger.Stats
+	c.part.look(func(e *trigger.Engine) { s = e.Stats() })
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	counter := func(d *prometheus.Desc, value uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+	}
+	for name, t := range s.Triggers {
+		counter(c.wanted, t.Started, name)
+		for reason, n := range t.Withheld {
+			counter(c.withheld, n, name, reason)
+		}
+	}
+	counter(c.forgotten, s.ForgottenEarly)
+	gauge(c.queue, float64(c.part.queue.length()))
+	gauge(c.remembered, float64(s.Streams), "streams")
+	gauge(c.remembered, float64(s.Subjects), "subjects")
+	ready := 0.0
+	if c.part.Ready() == nil {
+		ready = 1
+	}
+	gauge(c.ready, ready)
+}

@@ -1,0 +1,164 @@
+package start
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kernosis/kernosis/diagnose/alerts"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// Part is what makes Diagnoses. It is an [alerts.Taker].
+type Part struct {
+	cfg     Config
+	cache   cache.Cache
+	api     kubernetes.Interface
+	objects client.Client
+	counts  *counts
+	queue   *queue
+	state   *store
+	notLed  atomic.Pointer[alerts.Unavailable] // nil: alerts can be taken
+
+	mu     sync.Mutex
+	engine *trigger.Engine
+
+	matchers atomic.Pointer[[]*trigger.Matcher] // those about Events
+	events   chan *corev1.Event
+	changed  chan struct{} // the triggers are others
+	compiled map[string]compiled
+	tell     struct{ dropped, pods rate.Sometimes }
+}
+
+// Add adds the part to a manager, which runs it where it leads. The manager's scheme must
+// know the API's kinds. Metrics are there until remove is called.
+func Add(m manager.Manager, c Config) (p *Part, remove func(), err error) {
+	p, err = add(m, c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("start: %w", err)
+	}
+	if p.cfg.Metrics == nil {
+		return p, func() {}, nil
+	}
+	collector := newCollector(p)
+	if err := p.cfg.Metrics.Register(collector); err != nil {
+		return nil, nil, fmt.Errorf("start: %w", err)
+	}
+	return p, func() { p.cfg.Metrics.Unregister(collector) }, nil
+}
+
+func add(m manager.Manager, c Config) (*Part, error) {
+	if err := c.setDefaults(); err != nil {
+		return nil, err
+	}
+	for _, kind := range []string{v1alpha1.KindTrigger, v1alpha1.KindDiagnosis} {
+		gv := v1alpha1.GroupVersion()
+		if kind := (schema.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: kind}); !m.GetScheme().Recognizes(kind) {
+			return nil, fmt.Errorf("the manager does not know %s", kind)
+		}
+	}
+	to := rest.CopyConfig(m.GetConfig())
+	// Events come in great numbers.
+	to.ContentType, to.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	api, err := kubernetes.NewForConfigAndClient(to, m.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	engine, err := trigger.NewEngine(trigger.Config{Namespace: c.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	p := &Part{
+		cfg: c, cache: m.GetCache(), api: api, objects: m.GetClient(), engine: engine, counts: newCounts(), queue: newQueue(),
+		events: make(chan *corev1.Event, maxEvents), changed: make(chan struct{}, 1), compiled: map[string]compiled{},
+	}
+	p.tell.dropped, p.tell.pods = rate.Sometimes{First: 1, Interval: 10 * time.Second}, rate.Sometimes{First: 1, Interval: 10 * time.Second}
+	p.state = newStore(p)
+	p.notLed.Store(&alerts.Unavailable{Why: "this instance of the controller does not lead", After: time.Second})
+	return p, m.Add(p)
+}
+
+// Start runs the part until the context ends. The manager calls it when it leads.
+func (p *Part) Start(ctx context.Context) error {
+	if p.cfg.Installed != nil {
+		p.notLed.Store(&alerts.Unavailable{Why: "the kinds of diagnoses are not installed", After: 10 * time.Second})
+		select {
+		case <-p.cfg.Installed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	p.notLed.Store(&alerts.Unavailable{Why: "the controller starts", After: time.Second})
+	triggers, ok := p.watchTriggers(ctx)
+	if !ok {
+		return nil // it ended before there were any
+	}
+	if !p.state.open(ctx) {
+		return nil
+	}
+	p.install(ctx)
+	p.cfg.Log.Info("alerts, Events and times start diagnoses", "triggers", p.inUse())
+	p.notLed.Store(nil)
+	var parts sync.WaitGroup
+	for range makers {
+		parts.Go(func() { p.makeAll(ctx) })
+	}
+	for range eventWorkers {
+		parts.Go(func() { p.hearAll(ctx) })
+	}
+	parts.Go(func() { p.tick(ctx) })
+	parts.Go(func() { p.state.keep(ctx) })
+	watch := &eventWatch{part: p}
+	watch.set(ctx, p.wantsEvents())
+	for {
+		select {
+		case <-triggers:
+			p.install(ctx)
+			watch.set(ctx, p.wantsEvents())
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	p.notLed.Store(&alerts.Unavailable{Why: "the controller ends", After: time.Second})
+	p.queue.close()
+	watch.stop()
+	parts.Wait()
+	return nil
+}
+
+// Ready implements [alerts.Taker].
+func (p *Part) Ready() error {
+	if u := p.notLed.Load(); u != nil {
+		return u
+	}
+	return nil
+}
+
+// want runs the engine, and takes what it wants into the queue. cause is by what those that
+// follow from the same can be found there.
+func (p *Part) want(cause string, decide func(*trigger.Engine) []*v1alpha1.Diagnosis) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// Under the lock, so that no state is taken between the two.
+	p.queue.add(cause, decide(p.engine), p.cfg.Now())
+}
+
+// look reads from the engine.
+func (p *Part) look(f func(*trigger.Engine)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(p.engine)
+}

@@ -1,0 +1,279 @@
+package start
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/alerts"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/reporter/kube/leader"
+)
+
+func TestRestarts(t *testing.T) {
+	for name, end := range map[string]func(*running){
+		"in order": func(r *running) {
+			if err := r.stop(); err != nil {
+				r.t.Error(err)
+			}
+		},
+		"killed": (*running).kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			node := b.server.Node(t)
+			b.trigger("disk", onNode)
+			first := b.control(func(c *Config) { c.SaveEvery = time.Hour }) // saved at the end, or never
+			first.inForce(1)
+			a := alert(time.Now(), "node", node)
+			if err := first.take(a); err != nil {
+				t.Fatal(err)
+			}
+			end(first)
+			second := b.control(nil)
+			second.inForce(1)
+			if err := second.take(a); err != nil {
+				t.Fatal(err)
+			}
+			b.only()
+			exists := second.metric("kernosis_trigger_diagnoses_total", "outcome", outcomeExists)
+			if wanted := second.metric("kernosis_trigger_wanted_total"); wanted != exists || (wanted == 0) != (name == "in order") {
+				t.Errorf("%v are wanted again, %v exist", wanted, exists)
+			}
+		})
+	}
+}
+
+func TestCooldownAndRateLimitOutlastTheProcess(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.trigger("disk", "{cooldown: 1h, rateLimit: {count: 2, within: 24h}, "+onNode[1:])
+	first := b.control(nil)
+	first.inForce(1)
+	now := time.Now()
+	if err := first.take(alert(now, "node", node), alert(now, "node", node, "i", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := b.control(nil)
+	second.inForce(1)
+	if err := second.take(alert(now.Add(time.Minute), "node", node), alert(now, "node", node, "i", "2")); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.diagnoses()); n != 2 {
+		t.Errorf("%d Diagnoses", n)
+	}
+	for _, reason := range []string{trigger.WithheldCooldown, trigger.WithheldRateLimit} {
+		if n := second.metric("kernosis_trigger_withheld_total", "reason", reason); n != 1 {
+			t.Errorf("%s: %v", reason, n)
+		}
+	}
+	m, err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Get(t.Context(), StateName, metav1.GetOptions{})
+	if err != nil || float64(len(m.BinaryData[stateKey])) != second.metric("kernosis_trigger_state_bytes") {
+		t.Errorf("%v, %d bytes", err, len(m.BinaryData[stateKey]))
+	}
+}
+
+func elected(identity string) leader.Election {
+	return leader.Election{Enabled: true, Identity: identity, Lease: 4 * time.Second, Renew: 3 * time.Second, Retry: 250 * time.Millisecond}
+}
+
+func TestAnotherComesToLead(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.trigger("disk", onNode)
+	first := b.controlIn(elected("first"), nil)
+	waitFor(t, "the first leads", func() bool { return first.Ready() == nil })
+	first.inForce(1)
+	second := b.controlIn(elected("second"), nil)
+	a := alert(time.Now(), "node", node)
+	u := (*alerts.Unavailable)(nil)
+	if err := second.take(a); !errors.As(err, &u) || !strings.Contains(u.Why, "does not lead") {
+		t.Fatal(err)
+	}
+	if err := first.take(a); err != nil {
+		t.Fatal(err)
+	}
+	first.all.Store(true) // it is cut off, and does not know yet that another leads
+	waitFor(t, "the second leads", func() bool { return second.Ready() == nil })
+	second.inForce(1)
+	if err := second.take(a, alert(time.Now(), "node", node, "i", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.diagnoses()); n != 2 {
+		t.Errorf("%d Diagnoses", n)
+	}
+	if err := <-first.ended; err == nil {
+		t.Error("the first has not ended with an error")
+	}
+}
+
+// A process that leads no more, and does not know yet, can't undo what the next one saves.
+func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.trigger("disk", "{rateLimit: {count: 1000, within: 1h}, "+onNode[1:])
+	first := b.control(nil)
+	second := b.control(nil)
+	first.inForce(1)
+	second.inForce(1)
+	for i := range 3 {
+		if err := first.take(alert(time.Now(), "node", node, "i", strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, "the first is superseded", func() bool { return first.metric("kernosis_trigger_state_saves_total", "outcome", "superseded") == 1 })
+	if err := second.take(alert(time.Now(), "node", node)); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the second saves", func() bool { return second.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
+	// A person may delete it, or edit it: it is the leader's still.
+	maps := b.server.Client().CoreV1().ConfigMaps(b.namespace)
+	for i, harm := range []func() error{
+		func() error { return maps.Delete(t.Context(), StateName, metav1.DeleteOptions{}) },
+		func() error {
+			m, err := maps.Get(t.Context(), StateName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			m.BinaryData = nil
+			_, err = maps.Update(t.Context(), m, metav1.UpdateOptions{})
+			return err
+		},
+	} {
+		if err := harm(); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.take(alert(time.Now(), "node", node, "more", strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the second saves again", func() bool {
+			return second.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == float64(2+i)
+		})
+	}
+	m, err := maps.Get(t.Context(), StateName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := decodeState(m.BinaryData[stateKey])
+	if err != nil || len(s.Streams) != 3 {
+		t.Errorf("%v, %d streams", err, len(s.Streams))
+	}
+}
+
+func TestADamagedStateIsBegunAnew(t *testing.T) {
+	var bomb, version bytes.Buffer
+	for text, to := range map[string]*bytes.Buffer{strings.Repeat(" ", maxStateText+1): &bomb, `{"version":99}`: &version} {
+		z := gzip.NewWriter(to)
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, data := range map[string][]byte{"garbage": []byte("garbage"), "bomb": bomb.Bytes(), "version": version.Bytes(), "cut": version.Bytes()[:20]} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			node := b.server.Node(t)
+			b.trigger("disk", onNode)
+			if _, err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: StateName}, BinaryData: map[string][]byte{stateKey: data},
+			}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			r := b.control(nil)
+			r.inForce(1)
+			if r.metric("kernosis_trigger_state_damaged_total") != 1 || !strings.Contains(r.log.String(), "is damaged and begun anew") {
+				t.Error("it is not told")
+			}
+			if err := r.take(alert(time.Now(), "node", node)); err != nil {
+				t.Fatal(err)
+			}
+			b.only()
+			waitFor(t, "a good one is saved", func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
+		})
+	}
+}
+
+// However much there is to remember, it fits into an object, and is not written for nothing.
+func TestTheStateIsBounded(t *testing.T) {
+	e, err := trigger.NewEngine(trigger.Config{Namespace: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*trigger.Matcher
+	for i := range 40 {
+		m, err := trigger.Compile(&v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("t%d", i)}, Spec: v1alpha1.TriggerSpec{
+			OperationSet: "s", NodeName: "n", RateLimit: v1alpha1.RateLimit{Count: 1000},
+			SourceTemplate: v1alpha1.SourceTemplate{PrometheusAlertTemplate: &v1alpha1.PrometheusAlertTemplate{Regexp: v1alpha1.PrometheusAlertTemplateRegexp{AlertName: "A"}}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	if err := e.Install(all); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 300 {
+		now = now.Add(time.Duration(i*i) % 997 * time.Millisecond)
+		e.Alert(alert(now, "i", strconv.Itoa(i)), trigger.Known{}, now)
+	}
+	full, forgotten, err := encodeState(e.State(), maxState)
+	if err != nil || forgotten > 0 {
+		t.Fatal(err, forgotten)
+	}
+	t.Logf("4096 alerts and subjects, 12000 starts: %d bytes", len(full))
+	for limit := len(full) - 1; limit > 8<<10; limit /= 2 {
+		data, forgotten, err := encodeState(e.State(), limit)
+		if err != nil || forgotten == 0 || len(data) > limit {
+			t.Fatal(limit, len(data), forgotten, err)
+		}
+		s, err := decodeState(data)
+		if err != nil || e.Restore(s) != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := encodeState(e.State(), 10); err == nil {
+		t.Error("names can't be left out")
+	}
+}
+
+func TestTriggersThatAreWrongAreLeftAside(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.trigger("good", onNode)
+	wrong := b.trigger("wrong", `{operationSet: s, nodeName: `+node+`, sourceTemplate: {cronTemplate: {schedule: "0 5-2 * * *"}}}`)
+	b.trigger("problem", `{operationSet: s, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`) // the agents'
+	r := b.control(nil)
+	r.inForce(1)
+	if n := r.metric("kernosis_triggers_left_out", "reason", "invalid"); n != 1 {
+		t.Errorf("%v are left out", n)
+	}
+	if err := b.objects.Get(t.Context(), client.ObjectKeyFromObject(wrong), wrong); err != nil {
+		t.Fatal(err)
+	}
+	wrong.Spec.SourceTemplate.CronTemplate.Schedule = "0 2-5 * * *"
+	if err := b.objects.Update(t.Context(), wrong); err != nil {
+		t.Fatal(err)
+	}
+	r.inForce(2)
+	if err := b.objects.Delete(t.Context(), wrong); err != nil {
+		t.Fatal(err)
+	}
+	r.inForce(1)
+}

@@ -1,0 +1,322 @@
+package start
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/diagnose/alerts"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+// program returns one that "make prometheus" fetches, or that is installed.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	for _, path := range []string{"../../../bin/" + name, name} {
+		if found, err := exec.LookPath(path); err == nil {
+			found, err = filepath.Abs(found)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found
+		}
+	}
+	t.Skipf("no %s, neither in bin nor installed: make prometheus", name)
+	return ""
+}
+
+// blocks returns the manifests of a page of the documentation.
+func blocks(t testing.TB, page string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		all = append(all, block[1])
+	}
+	return all
+}
+
+// grant gives a service account the roles that a page names.
+func (b *bench) grant(page, account string) {
+	b.t.Helper()
+	rbac, ctx, meta := b.server.Client().RbacV1(), b.t.Context(), metav1.ObjectMeta{Name: b.namespace + "-" + account}
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: b.namespace, Name: account}}
+	for _, block := range blocks(b.t, page) {
+		for part := range strings.SplitSeq(block, "---\n") {
+			var role rbacv1.ClusterRole
+			err := yaml.Unmarshal([]byte(part), &role)
+			ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role.Kind, Name: meta.Name}
+			switch {
+			case err != nil:
+				b.t.Fatal(err)
+			case role.Kind == "ClusterRole":
+				_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: role.Rules}, metav1.CreateOptions{})
+				if err == nil {
+					_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+				}
+			case role.Kind == "Role":
+				_, err = rbac.Roles(b.namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: role.Rules}, metav1.CreateOptions{})
+				if err == nil {
+					_, err = rbac.RoleBindings(b.namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+				}
+			}
+			if err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// door is a server of alerts.
+type door struct {
+	*alerts.Server
+	dir      string // has ca.crt, and the token of a sender that may send
+	registry *prometheus.Registry
+}
+
+// gate is what the server hands alerts to; while it is shut nobody leads.
+type gate struct {
+	alerts.Taker
+	shut chan struct{}
+}
+
+func (g *gate) Ready() error {
+	select {
+	case <-g.shut:
+		return g.Taker.Ready()
+	default:
+		return &alerts.Unavailable{Why: "does not lead", After: time.Second}
+	}
+}
+
+// open takes alerts for a part.
+func (b *bench) open(r *running, taker alerts.Taker) *door {
+	b.t.Helper()
+	b.server.ServiceAccount(b.t, b.namespace, "alertmanager")
+	b.grant("triggers.md", "alertmanager")
+	d := &door{dir: b.t.TempDir(), registry: prometheus.NewPedanticRegistry()}
+	write := func(name, text string) string {
+		path := filepath.Join(d.dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			b.t.Fatal(err)
+		}
+		return path
+	}
+	write("token", b.server.Token(b.t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "alertmanager", Audience: alerts.DefaultAudience}))
+	// One for 127.0.0.1, which is its own authority.
+	pair := httptest.NewTLSServer(nil)
+	pair.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(pair.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	cert := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}))
+	write("ca.crt", cert)
+	d.Server, err = alerts.New(alerts.Config{
+		Listen: "127.0.0.1:0", Taker: taker, API: r.api, Metrics: d.registry, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		CertFile: write("tls.crt", cert), KeyFile: write("tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))),
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Start(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.t.Error(err)
+		}
+	})
+	waitFor(b.t, "alerts are taken", func() bool { return d.Address() != "" })
+	return d
+}
+
+func (d *door) answered(t *testing.T, code string) float64 {
+	t.Helper()
+	families, err := d.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		sum += kubetest.Metrics{f.GetName(): f}.Sum("kernosis_alert_requests_total", "code", code)
+	}
+	return sum
+}
+
+// documented returns a snippet of the documentation, for a server on this machine.
+func (d *door) documented(t *testing.T, beginsWith string) string {
+	t.Helper()
+	for _, block := range blocks(t, "triggers.md") {
+		if strings.HasPrefix(block, beginsWith) {
+			return strings.NewReplacer("kernosis-alerts.kernosis.svc:20260", d.Address(), "/etc/kernosis/", d.dir+"/").Replace(block)
+		}
+	}
+	t.Fatalf("the documentation has no %q", beginsWith)
+	return ""
+}
+
+// run runs a program until the test ends, and returns its address.
+func run(t *testing.T, path string, args ...string) string {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, append(args, "--web.listen-address="+address)...)
+	log := &logged{}
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, t.TempDir()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(log)
+		}
+	})
+	waitFor(t, path+" is ready", func() bool {
+		resp, err := http.Get("http://" + address + "/-/ready")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return address
+}
+
+// The real Alertmanager, with the documented configuration: it tries again until somebody
+// leads, and what it repeats makes nothing.
+func TestAlertmanager(t *testing.T) {
+	path := program(t, "alertmanager")
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.trigger("disk", onNode)
+	r := b.control(nil)
+	r.inForce(1)
+	g := &gate{Taker: r.Part, shut: make(chan struct{})}
+	d := b.open(r, g)
+	config := filepath.Join(d.dir, "alertmanager.yml")
+	text := strings.Replace(d.documented(t, "route:"), "  receiver: kernosis", "  receiver: kernosis\n  group_wait: 10ms\n  group_interval: 1s\n  repeat_interval: 1s", 1)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := run(t, path, "--config.file="+config, "--storage.path="+t.TempDir(), "--cluster.listen-address=")
+	alert := fmt.Sprintf(`[{"labels":{"alertname":"A","node":%q},"annotations":{"summary":"full"}}]`, node)
+	resp, err := http.Post("http://"+address+"/api/v2/alerts", "application/json", strings.NewReader(alert))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	waitFor(t, "it tries several times", func() bool { return d.answered(t, "503") >= 3 })
+	if n := len(b.diagnoses()); n != 0 {
+		t.Errorf("%d Diagnoses while nobody leads", n)
+	}
+	close(g.shut)
+	waitFor(t, "it sends, and sends again", func() bool { return d.answered(t, "200") >= 2 })
+	if dx := b.only(); dx.Spec.NodeName != node || !strings.Contains(dx.Annotations[trigger.AnnotationTriggeredBy], "alert A with fingerprint") {
+		t.Errorf("%+v", dx)
+	}
+}
+
+// The real Prometheus, which sends as to an Alertmanager.
+func TestPrometheus(t *testing.T) {
+	path := program(t, "prometheus")
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.trigger("disk", onNode)
+	r := b.control(nil)
+	r.inForce(1)
+	d := b.open(r, r.Part)
+	files := map[string]string{
+		"prometheus.yml": "global: {evaluation_interval: 200ms}\nrule_files: [rules.yml]\n" + d.documented(t, "alerting:"),
+		"rules.yml":      "groups: [{name: g, rules: [{alert: A, expr: vector(1), labels: {node: " + node + "}}]}]\n",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, path, "--config.file="+filepath.Join(d.dir, "prometheus.yml"), "--storage.tsdb.path="+t.TempDir(), "--rules.alert.resend-delay=300ms")
+	waitFor(t, "it sends, and sends again", func() bool { return d.answered(t, "200") >= 3 })
+	if dx := b.only(); dx.Spec.NodeName != node {
+		t.Errorf("%+v", dx)
+	}
+}
+
+// All works with the rights that the documentation names.
+func TestTheDocumentedRightsSuffice(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	pod := b.server.Pod(t, b.namespace, "db-0", node)
+	b.server.ServiceAccount(t, b.namespace, "controller")
+	b.grant("controller.md", "controller")
+	token := b.server.Token(t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "controller"})
+	b.trigger("failed-mount", b.mounts())
+	b.trigger("disk", onNode)
+	b.trigger("often", `{operationSet: s, nodeName: `+node+`, rateLimit: {count: 1}, sourceTemplate: {cronTemplate: {schedule: "@every 1s"}}}`)
+	r := b.controlBy(b.server.WithToken(token))
+	d := b.open(r, r.Part)
+	b.event(pod, "FailedMount", node)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+d.Address()+alerts.PathV2, strings.NewReader(fmt.Sprintf(`[{"labels":{"alertname":"A","node":%q}}]`, node)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender, err := os.ReadFile(filepath.Join(d.dir, "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(&rest.Config{BearerToken: string(sender), TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(d.dir, "ca.crt")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	resp, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Error(resp.Status)
+	}
+	waitFor(t, "three Diagnoses are made", func() bool { return len(b.diagnoses()) == 3 })
+	waitFor(t, "the state is saved", func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") > 0 })
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if r.metric("kernosis_trigger_schedule_status_failures_total") > 0 || strings.Contains(r.log.String(), "forbidden") {
+		t.Error("a right is missing")
+	}
+}

@@ -1,0 +1,215 @@
+package start
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+const (
+	stateKey = "state.json.gz"
+	// annotationHolder says who writes it: the one that came to lead last.
+	annotationHolder = v1alpha1.Group + "/trigger-state-holder"
+
+	stateWithin = 10 * time.Second
+	// lastSaveWithin is for the end; the manager gives its parts 10 s.
+	lastSaveWithin = 3 * time.Second
+	openAgain      = time.Second
+)
+
+// store keeps what the engine remembers in a ConfigMap.
+//
+// Whoever comes to lead writes its name into it before it begins. An earlier leader that
+// does not know yet that it leads no more finds its write refused, sees the name, and
+// writes no more.
+type store struct {
+	part   *Part
+	maps   corev1client.ConfigMapInterface
+	holder string
+	log    *slog.Logger
+
+	object     *corev1.ConfigMap // as it was written or read last
+	saved      uint64            // changes of the engine
+	superseded bool
+	// scheduled are the times that the status of Triggers has.
+	scheduled map[string]time.Time
+}
+
+func newStore(p *Part) *store {
+	return &store{
+		part: p, maps: p.api.CoreV1().ConfigMaps(p.cfg.Namespace), holder: string(uuid.NewUUID()),
+		log: p.cfg.Log.With("config_map", p.cfg.Namespace+"/"+StateName), scheduled: map[string]time.Time{},
+	}
+}
+
+// open reads what there is and takes it over, and tries until that is done; false: the
+// context has ended.
+func (s *store) open(ctx context.Context) bool {
+	for told := false; ; {
+		err := s.take(ctx)
+		if err == nil {
+			s.restore()
+			return true
+		}
+		if !told && ctx.Err() == nil && !apierrors.IsConflict(err) {
+			s.log.Error("what triggers remember can't be read or taken over, nothing is diagnosed for alerts, Events and times", "error", err)
+			told = true
+		}
+		select {
+		case <-time.After(openAgain):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// take makes the object ours.
+func (s *store) take(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stateWithin)
+	defer cancel()
+	object, err := s.maps.Get(ctx, StateName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		object, err = s.maps.Create(ctx, s.fresh(), metav1.CreateOptions{})
+		s.object = object
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&object.ObjectMeta, annotationHolder, s.holder)
+	object, err = s.maps.Update(ctx, object, metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	s.object = object
+	return nil
+}
+
+func (s *store) fresh() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: StateName, Namespace: s.part.cfg.Namespace, Annotations: map[string]string{annotationHolder: s.holder},
+		Labels: map[string]string{"app.kubernetes.io/managed-by": "kernosis"},
+	}}
+}
+
+// restore hands the engine what was read. What can't be read is told, and begun anew.
+func (s *store) restore() {
+	data := s.object.BinaryData[stateKey]
+	if len(data) == 0 {
+		return
+	}
+	state, err := decodeState(data)
+	if err == nil {
+		s.part.look(func(e *trigger.Engine) { err = e.Restore(state) })
+	}
+	if err != nil {
+		s.part.counts.damaged.Inc()
+		s.log.Error("what triggers remember is damaged and begun anew: cooldowns and rate limits begin now", "error", err)
+		return
+	}
+	s.part.counts.stateBytes.Set(float64(len(data)))
+	s.part.look(func(e *trigger.Engine) { s.saved = e.Changes() })
+}
+
+// keep saves what has changed, until the context ends, and then once more.
+func (s *store) keep(ctx context.Context) {
+	t := time.NewTicker(s.part.cfg.SaveEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			s.save(ctx)
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveWithin)
+			defer cancel()
+			s.save(ctx)
+			return
+		}
+	}
+}
+
+// save saves the state behind what was made: it waits until all that was wanted before is.
+func (s *store) save(ctx context.Context) {
+	var state *trigger.State
+	var changes, seq uint64
+	s.part.look(func(e *trigger.Engine) {
+		if changes = e.Changes(); changes != s.saved {
+			state, seq = e.State(), s.part.queue.tail()
+		}
+	})
+	if state == nil || s.superseded || !s.part.queue.settled(ctx, seq) {
+		return
+	}
+	ran := map[string]time.Time{}
+	for _, t := range state.Triggers {
+		if !t.Ran.IsZero() {
+			ran[t.Name] = t.Ran
+		}
+	}
+	data, forgotten, err := encodeState(state, maxState)
+	if err == nil {
+		if forgotten > 0 {
+			s.part.counts.forgotten.Add(float64(forgotten))
+			s.log.Error("what triggers remember does not fit, the oldest is left out", "left_out", forgotten, "most_bytes", maxState)
+		}
+		err = s.write(ctx, data)
+	}
+	switch {
+	case s.superseded:
+		s.part.counts.saves.WithLabelValues("superseded").Inc()
+		s.log.Warn("another controller leads, what triggers remember is its own now")
+		return
+	case err != nil:
+		s.part.counts.saves.WithLabelValues("failed").Inc()
+		s.log.Error("what triggers remember can't be saved, it is tried again", "error", err)
+		return
+	}
+	s.saved = changes
+	s.part.counts.saves.WithLabelValues("saved").Inc()
+	s.part.counts.stateBytes.Set(float64(len(data)))
+	s.part.counts.stateSaved.Set(float64(s.part.cfg.Now().Unix()))
+	s.tellScheduled(ctx, ran)
+}
+
+// write writes the object, if nobody else has taken it over.
+func (s *store) write(ctx context.Context, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, stateWithin)
+	defer cancel()
+	object := s.object.DeepCopy()
+	for {
+		metav1.SetMetaDataAnnotation(&object.ObjectMeta, annotationHolder, s.holder)
+		object.BinaryData = map[string][]byte{stateKey: data}
+		written, err := s.maps.Update(ctx, object, metav1.UpdateOptions{})
+		switch {
+		case err == nil:
+			s.object = written
+			return nil
+		case apierrors.IsNotFound(err):
+			object = s.fresh()
+			object.BinaryData = map[string][]byte{stateKey: data}
+			if s.object, err = s.maps.Create(ctx, object, metav1.CreateOptions{}); err != nil {
+				s.object = object
+			}
+			return err
+		case !apierrors.IsConflict(err):
+			return err
+		}
+		if object, err = s.maps.Get(ctx, StateName, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		// One that a person has edited is ours still.
+		if holder := object.Annotations[annotationHolder]; holder != "" && holder != s.holder {
+			s.superseded = true
+			return nil
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package start
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/alerts"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+func TestTheStateIsNotWrittenForNothing(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.trigger("disk", "{cooldown: 0s, "+onNode[1:])
+	r := b.control(nil)
+	r.inForce(1)
+	began := time.Now()
+	saved := func(n float64) {
+		t.Helper()
+		waitFor(t, "the state is saved", func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == n })
+	}
+	if err := r.take(alert(began, "node", node)); err != nil {
+		t.Fatal(err)
+	}
+	saved(1)
+	for range 20 {
+		if err := r.take(alert(began, "node", node)); err != nil { // sent again
+			t.Fatal(err)
+		}
+	}
+	r.all.Store(true) // and it is tried again
+	r.want("test", func(e *trigger.Engine) []*v1alpha1.Diagnosis {
+		e.Alert(alert(began.Add(time.Second), "node", node), trigger.Known{}, time.Now())
+		return nil
+	})
+	waitFor(t, "it can't be saved", func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "failed") > 0 })
+	r.all.Store(false)
+	saved(2)
+	if failed, n := r.metric("kernosis_trigger_state_saves_total", "outcome", "failed"), float64(r.writes.Load()); n != 2+failed {
+		t.Errorf("%v writes for 2 changes and %v failures", n, failed)
+	}
+}
+
+// Where the kinds are not installed, nothing else of the controller ends, and all begins
+// when they are.
+func TestKindsThatAreInstalledLater(t *testing.T) {
+	server := kubetest.New(t, kubetest.Options{})
+	b := &bench{t: t, server: server, namespace: server.Namespace(t)}
+	r := b.controlIn(leader.Election{}, nil)
+	waitFor(t, "it is told", func() bool { return strings.Contains(r.log.String(), "triggers can't be watched") })
+	if err := r.take(alert(time.Now())); err == nil || err.Error() != "the controller starts" {
+		t.Error(err)
+	}
+	server.CRDs(t)
+	waitFor(t, "it is ready", func() bool { return r.Ready() == nil })
+	if n := strings.Count(r.log.String(), "triggers can't be watched"); n != 1 {
+		t.Errorf("it is told %d times", n)
+	}
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if u, ok := r.Ready().(*alerts.Unavailable); !ok || u.Why != "the controller ends" { //nolint:errorlint // the method's own
+		t.Error(u)
+	}
+}
+
+func TestANamespaceThatEnds(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.trigger("disk", onNode)
+	r := b.control(nil)
+	r.inForce(1)
+	if err := b.server.Client().CoreV1().Namespaces().Delete(t.Context(), b.namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.take(alert(time.Now(), "node", node)); err != nil {
+		t.Fatal(err) // it would be refused again
+	}
+	if n := r.metric("kernosis_trigger_diagnoses_total", "trigger", "disk", "outcome", outcomeRefused); n != 1 || !strings.Contains(r.log.String(), "it is left out") {
+		t.Errorf("%v are refused", n)
+	}
+}
+
+// Of a Trigger that is gone nothing is told any more.
+func TestMetricsOfTriggersThatAreGone(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	disk := b.trigger("disk", onNode)
+	r := b.control(nil)
+	r.inForce(1)
+	if err := r.take(alert(time.Now(), "node", node)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.objects.Delete(t.Context(), disk, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	r.inForce(0)
+	for _, name := range []string{"kernosis_trigger_diagnoses_total", "kernosis_trigger_wanted_total", "kernosis_trigger_withheld_total"} {
+		if n := r.metric(name); n != 0 {
+			t.Errorf("%s is %v", name, n)
+		}
+	}
+}
+
+func FuzzState(f *testing.F) {
+	e, err := trigger.NewEngine(trigger.Config{Namespace: "n"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	good, _, err := encodeState(e.State(), maxState)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	for _, text := range []string{`{"version":1,"streams":[{"id":"00"}]}`, `{"version":1,"triggers":[{"name":"a","started":[null]}]}`, `[]`} {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if _, err := fmt.Fprint(z, text); err != nil {
+			f.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := decodeState(data)
+		if err != nil {
+			return
+		}
+		e, err := trigger.NewEngine(trigger.Config{Namespace: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Restore(s); err != nil {
+			return
+		}
+		again, _, err := encodeState(e.State(), maxState)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := decodeState(again); err != nil || e.Restore(s) != nil {
+			t.Fatal(err)
+		}
+	})
+}

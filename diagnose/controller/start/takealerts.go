@@ -1,0 +1,51 @@
+package start
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/alerts"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// Take implements [alerts.Taker]. What is sent again because it could not be settled in
+// time waits for what the first request has begun.
+func (p *Part) Take(ctx context.Context, list []*trigger.Alert) error {
+	causes := make(map[string]bool, len(list))
+	for _, a := range list {
+		if err := p.Ready(); err != nil {
+			return err
+		}
+		if p.queue.full() {
+			return &alerts.Unavailable{Why: fmt.Sprintf("%d Diagnoses wait to be made", p.queue.length()), After: 5 * time.Second}
+		}
+		known, err := p.podsOfAlert(ctx, a)
+		if err != nil {
+			p.tell.pods.Do(func() { p.cfg.Log.Error("pods of alerts can't be looked up, they are to be sent again", "error", err) })
+			return &alerts.Unavailable{Why: "the pods of alerts can't be looked up", After: 5 * time.Second}
+		}
+		cause := "alert " + a.Fingerprint() + " " + a.StartsAt.Format(time.RFC3339Nano)
+		causes[cause] = true
+		p.want(cause, func(e *trigger.Engine) []*v1alpha1.Diagnosis { return e.Alert(a, known, p.cfg.Now()) })
+	}
+	if left := p.queue.waitFor(ctx, causes); left > 0 {
+		return &alerts.Unavailable{Why: fmt.Sprintf("%d Diagnoses are not made yet", left), After: 5 * time.Second}
+	}
+	return p.Ready() // what was wanted while it ended may be lost
+}
+
+func (p *Part) podsOfAlert(ctx context.Context, a *trigger.Alert) (trigger.Known, error) {
+	var asked []trigger.PodName
+	p.look(func(e *trigger.Engine) { asked = e.PodsOfAlert(a, p.cfg.Now()) })
+	pods := make(map[trigger.PodName]*trigger.Pod, len(asked))
+	for _, name := range asked {
+		pod, err := p.pod(ctx, name)
+		if err != nil {
+			return trigger.Known{}, err
+		}
+		pods[name] = pod
+	}
+	return p.known(pods), nil
+}

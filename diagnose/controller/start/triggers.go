@@ -1,0 +1,164 @@
+package start
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// maxTriggers is how many an engine takes.
+const maxTriggers = 4096
+
+// askAgain is how often the API server is asked for the kinds where it does not know them.
+const askAgain = 5 * time.Second
+
+// compiled is a Trigger as it was when it was compiled.
+type compiled struct {
+	uid        string
+	generation int64
+	matcher    *trigger.Matcher
+	err        error
+}
+
+// watchTriggers returns a channel on which it is told that Triggers have changed. It waits
+// until they, and the Nodes, are listed; false: the context has ended.
+func (p *Part) watchTriggers(ctx context.Context) (changes <-chan struct{}, ok bool) {
+	told := false
+	for {
+		c, err := p.watchOnce(ctx)
+		if err == nil {
+			return c, true
+		}
+		if ctx.Err() != nil {
+			return nil, false
+		}
+		if !told {
+			p.cfg.Log.Error("triggers can't be watched, nothing is diagnosed for alerts, Events and times", "error", err)
+			told = true
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}
+
+func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
+	if _, err := p.cache.GetInformer(ctx, &corev1.Node{}); err != nil {
+		return nil, err
+	}
+	informer, err := p.cache.GetInformer(ctx, &v1alpha1.Trigger{})
+	if err != nil {
+		return nil, err
+	}
+	changes := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case changes <- struct{}{}:
+		default: // it is told already
+		}
+	}
+	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { tell() },
+		UpdateFunc: func(was, is any) {
+			a, ok := was.(*v1alpha1.Trigger)
+			b, ok2 := is.(*v1alpha1.Trigger)
+			// What is written to the status changes nothing.
+			if !ok || !ok2 || a.Generation != b.Generation || a.UID != b.UID || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() {
+				tell()
+			}
+		},
+		DeleteFunc: func(any) { tell() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
+		return nil, errors.New("the Triggers are not listed")
+	}
+	return changes, nil
+}
+
+// install puts the Triggers in force that can be. What is wrong with the others is told in
+// their status, by another part.
+func (p *Part) install(ctx context.Context) {
+	var list v1alpha1.TriggerList
+	if err := p.cache.List(ctx, &list); err != nil {
+		if ctx.Err() == nil {
+			p.cfg.Log.Error("triggers can't be listed, the former stay in force", "error", err)
+		}
+		return
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.Trigger) int { return strings.Compare(a.Name, b.Name) })
+	var all, events []*trigger.Matcher
+	now := make(map[string]compiled, len(list.Items))
+	refused, over := 0, 0
+	for i := range list.Items {
+		t := &list.Items[i]
+		if !t.DeletionTimestamp.IsZero() || t.Spec.SourceTemplate.ProblemTemplate != nil {
+			continue // those of problems are the agents'
+		}
+		c := p.compile(t)
+		now[t.Name] = c
+		switch {
+		case c.err != nil:
+			refused++
+		case len(all) == maxTriggers:
+			over++
+		default:
+			all = append(all, c.matcher)
+			if c.matcher.Source() == trigger.SourceEvent {
+				events = append(events, c.matcher)
+			}
+		}
+	}
+	if over > 0 {
+		p.cfg.Log.Error("too many triggers, the last by name are not in force", "most", maxTriggers, "left_out", over)
+	}
+	p.compiled = now
+	var err error
+	p.look(func(e *trigger.Engine) { err = e.Install(all) })
+	if err != nil {
+		p.cfg.Log.Error("triggers can't be put in force, the former stay", "error", err)
+		return
+	}
+	p.matchers.Store(&events)
+	p.counts.installed(all, refused, over)
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// compile compiles a Trigger, unless it is as it was.
+func (p *Part) compile(t *v1alpha1.Trigger) compiled {
+	if c, ok := p.compiled[t.Name]; ok && c.uid == string(t.UID) && c.generation == t.Generation {
+		return c
+	}
+	m, err := trigger.Compile(t)
+	if err != nil {
+		p.cfg.Log.Warn("trigger is not in use", "trigger", t.Name, "error", err)
+	}
+	return compiled{uid: string(t.UID), generation: t.Generation, matcher: m, err: err}
+}
+
+// inUse returns how many are in force.
+func (p *Part) inUse() (n int) {
+	p.look(func(e *trigger.Engine) { n = len(e.Stats().Triggers) })
+	return n
+}
+
+// wantsEvents reports whether a Trigger is about Events.
+func (p *Part) wantsEvents() bool {
+	m := p.matchers.Load()
+	return m != nil && len(*m) > 0
+}

@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+)
+
+// afterConflict is time for the cache to have what is newer.
+const afterConflict = 200 * time.Millisecond
+
+// writeStatus writes what next differs in from was, where nobody has written since was was
+// read. It returns whether there was anything to write; next is then as the API has it.
+func writeStatus[T client.Object](ctx context.Context, c client.Client, was, next T) (bool, error) {
+	if equality.Semantic.DeepEqual(was, next) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
+	return true, c.Status().Patch(ctx, next, patch, client.FieldOwner(lease.Controller))
+}
+
+// settled says when an object is looked at again after an error: of a conflict and of an
+// object that is gone a change comes anyway.
+func settled(ctx context.Context, result reconcile.Result, err error) (reconcile.Result, error) {
+	switch {
+	case ctx.Err() != nil:
+		return reconcile.Result{}, nil // the controller ends
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: afterConflict}, nil
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	}
+	return result, err
+}
+
+// accept sets the condition Accepted; an empty message is that of one that is accepted.
+func accept(conditions *[]metav1.Condition, generation int64, ok bool, reason, message string) {
+	status := metav1.ConditionFalse
+	if ok {
+		status = metav1.ConditionTrue
+	}
+	apimeta.SetStatusCondition(conditions, metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason, Message: message, ObservedGeneration: generation,
+	})
+}
+
+// bounded makes a text fit for a message. Lines stay lines.
+func bounded(text string) string {
+	return event.SafeText(text, v1alpha1.MaxMessageBytes-len("…"))
+}
+
+// apply writes a step into the status.
+func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
+	st := &d.Status
+	switch {
+	case s.phase != "":
+		at := metav1.NewMicroTime(now)
+		st.Phase, st.CompletionTime, st.ObservedGeneration = s.phase, &at, d.Generation
+		if st.Subject == "" {
+			st.Subject = event.SafeText(subject(d), 250)
+		}
+		complete(d, metav1.ConditionTrue, s.reason, s.message)
+	case s.waits():
+		if st.Phase == "" {
+			st.Phase = v1alpha1.PhasePending
+		}
+		complete(d, metav1.ConditionFalse, s.reason, s.message)
+	default:
+		if st.Phase == "" {
+			st.Phase = v1alpha1.PhasePending
+		}
+		// What was waited for is there.
+		c := apimeta.FindStatusCondition(st.Conditions, v1alpha1.ConditionComplete)
+		if c != nil && (c.Reason == v1alpha1.ReasonAgentSilent || c.Reason == v1alpha1.ReasonPodNotScheduled) {
+			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete)
+		}
+	}
+}
+
+func complete(d *v1alpha1.Diagnosis, status metav1.ConditionStatus, reason, message string) {
+	apimeta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionComplete, Status: status, Reason: reason, Message: bounded(message), ObservedGeneration: d.Generation,
+	})
+}
+
+// subject names for people what a Diagnosis is about.
+func subject(d *v1alpha1.Diagnosis) string {
+	if p := podOf(d); p.Name != "" {
+		return p.String()
+	}
+	return d.Spec.NodeName
+}

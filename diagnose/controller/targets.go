@@ -1,0 +1,159 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// podPage is how many pods are read at once: some MiB.
+const podPage = 500
+
+// target is what a Diagnosis of a targetSelector is about.
+type target struct {
+	node string                 // empty, of a pod: the controller finds it
+	pod  *v1alpha1.PodReference // nil: it is about the node
+}
+
+// key orders targets and tells them apart.
+func (t *target) key() string {
+	if t.pod != nil {
+		return "pod/" + t.pod.Namespace + "/" + t.pod.Name + "/" + t.pod.Container
+	}
+	return "node/" + t.node
+}
+
+// chosen is what a targetSelector chooses.
+type chosen struct {
+	targets []target // sorted, each once
+	// Pods that match, and can't be looked at.
+	notRunning, onNoNode int
+}
+
+// left says which pods were left out; empty: none.
+func (c *chosen) left() string {
+	if c.notRunning+c.onNoNode == 0 {
+		return ""
+	}
+	var parts []string
+	if c.notRunning > 0 {
+		parts = append(parts, fmt.Sprintf("%d not running", c.notRunning))
+	}
+	if c.onNoNode > 0 {
+		parts = append(parts, fmt.Sprintf("%d on no node", c.onNoNode))
+	}
+	return "pods left out: " + strings.Join(parts, ", ")
+}
+
+// choose returns what a Diagnosis' targetSelector chooses now. Nodes and pods that are
+// named are targets, whether they exist or not: that shows in their Diagnoses.
+func (r *diagnoses) choose(ctx context.Context, d *v1alpha1.Diagnosis) (chosen, error) {
+	s, by, out := d.Spec.TargetSelector, map[string]target{}, chosen{}
+	add := func(t target) { by[t.key()] = t }
+	for _, name := range s.NodeNames {
+		add(target{node: name})
+	}
+	if s.NodeSelector != nil {
+		selector, err := s.NodeSelector.Selector()
+		if err != nil {
+			return out, err
+		}
+		var nodes corev1.NodeList
+		if err := r.client.List(ctx, &nodes, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+			return out, err
+		}
+		for i := range nodes.Items {
+			add(target{node: nodes.Items[i].Name})
+		}
+	}
+	if s.PodSelector != nil {
+		namespaces := s.Namespaces
+		if len(namespaces) == 0 {
+			namespaces = []string{d.Namespace}
+		}
+		for _, namespace := range namespaces {
+			if err := r.choosePods(ctx, s.PodSelector, namespace, &out, add); err != nil {
+				return out, err
+			}
+		}
+	}
+	for _, p := range s.PodReferences {
+		p.Namespace = cmp.Or(p.Namespace, d.Namespace)
+		add(target{pod: &p})
+	}
+	for _, key := range slices.Sorted(maps.Keys(by)) {
+		out.targets = append(out.targets, by[key])
+	}
+	return out, nil
+}
+
+// choosePods reads the pods of a namespace from the API server, page by page.
+func (r *diagnoses) choosePods(ctx context.Context, by *v1alpha1.LabelSelector, namespace string, out *chosen, add func(target)) error {
+	selector, err := by.Selector()
+	if err != nil {
+		return err
+	}
+	page := ""
+	for {
+		var pods corev1.PodList
+		if err := r.api.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector},
+			client.Limit(podPage), client.Continue(page)); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			switch p := &pods.Items[i]; {
+			case p.Spec.NodeName == "":
+				out.onNoNode++
+			case p.Status.Phase != corev1.PodRunning:
+				out.notRunning++
+			default:
+				add(target{node: p.Spec.NodeName, pod: &v1alpha1.PodReference{Namespace: p.Namespace, Name: p.Name}})
+			}
+		}
+		if page = pods.Continue; page == "" {
+			return nil
+		}
+	}
+}
+
+// child returns the Diagnosis of a target. Its name follows from the parent and the target,
+// so that one that was made already is not made again.
+func child(parent *v1alpha1.Diagnosis, t *target) *v1alpha1.Diagnosis {
+	d := &v1alpha1.Diagnosis{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: parent.Namespace, Name: childName(parent, t),
+			Labels: map[string]string{}, Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(parent, v1alpha1.GroupVersion().WithKind(v1alpha1.KindDiagnosis))},
+		},
+		Spec: v1alpha1.DiagnosisSpec{
+			OperationSet: parent.Spec.OperationSet, NodeName: t.node, PodReference: t.pod,
+			Parameters: maps.Clone(parent.Spec.Parameters), TTL: parent.Spec.TTL,
+		},
+	}
+	maps.Copy(d.Labels, parent.Labels)
+	for key, value := range parent.Annotations {
+		if strings.HasPrefix(key, v1alpha1.Group+"/") {
+			d.Annotations[key] = value
+		}
+	}
+	d.Labels[v1alpha1.LabelParent] = string(parent.UID)
+	return d
+}
+
+func childName(parent *v1alpha1.Diagnosis, t *target) string {
+	const longest, digits = 253, 16
+	sum := sha256.Sum256([]byte(string(parent.UID) + "\n" + t.key()))
+	start := parent.Name[:min(len(parent.Name), longest-1-digits)]
+	return strings.TrimRight(start, "-.") + "-" + hex.EncodeToString(sum[:])[:digits]
+}

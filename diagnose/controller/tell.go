@@ -1,0 +1,87 @@
+package controller
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// recorderName is who tells of Events.
+const recorderName = "kernosis-controller"
+
+// Reasons of Events on Diagnoses.
+const (
+	EventStarted   = "DiagnosisStarted"
+	EventSucceeded = "DiagnosisSucceeded"
+	EventFailed    = "DiagnosisFailed" // no path succeeded
+	EventCancelled = "DiagnosisCancelled"
+	EventUnknown   = "DiagnosisUnknown" // a person must look
+	EventRefused   = "DiagnosisRefused" // it can't run
+)
+
+// eventAction is what the Events are about.
+const eventAction = "Diagnose"
+
+// maxNote is what an Event may say.
+const maxNote = 1024
+
+// teller makes Events of what becomes of Diagnoses. What had become of them before the
+// controller began to watch is not told.
+type teller struct {
+	recorder events.EventRecorder
+}
+
+// changed tells what has changed.
+func (t *teller) changed(was, is *v1alpha1.Diagnosis) {
+	if is.UID != was.UID {
+		return
+	}
+	started := func(d *v1alpha1.Diagnosis) bool { return d.Status.StartTime != nil }
+	if started(is) && !started(was) {
+		where := "on node " + is.Spec.NodeName
+		if is.Spec.TargetSelector != nil {
+			where = "on its targets"
+		}
+		t.say(is, corev1.EventTypeNormal, EventStarted, fmt.Sprintf("runs the OperationSet %s %s", is.Spec.OperationSet, where))
+	}
+	_, before := completed(was)
+	if _, now := completed(is); now && !before {
+		kind, reason, note := ending(is)
+		t.say(is, kind, reason, note)
+	}
+}
+
+func (t *teller) say(d *v1alpha1.Diagnosis, kind, reason, note string) {
+	// The object is the cache's: the recorder only reads its reference.
+	t.recorder.Eventf(d, nil, kind, reason, eventAction, "%s", event.SafeText(note, maxNote-len("…")))
+}
+
+// ending returns the Event of a Diagnosis that has ended.
+func ending(d *v1alpha1.Diagnosis) (kind, reason, note string) {
+	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
+	note = join(c.Reason, c.Message)
+	if v := d.Status.Verdict; v != nil {
+		note = v.Reason
+		if v.Message != "" {
+			note += ": " + v.Message
+		}
+	}
+	switch d.Status.Phase {
+	case v1alpha1.PhaseSucceeded:
+		return corev1.EventTypeNormal, EventSucceeded, note
+	case v1alpha1.PhaseCancelled:
+		return corev1.EventTypeNormal, EventCancelled, note
+	case v1alpha1.PhaseUnknown:
+		return corev1.EventTypeWarning, EventUnknown, note
+	}
+	switch c.Reason {
+	case v1alpha1.ReasonNoPathSucceeded, v1alpha1.ReasonRemediationIncomplete, v1alpha1.ReasonNoTargetSucceeded:
+		return corev1.EventTypeWarning, EventFailed, note
+	}
+	return corev1.EventTypeWarning, EventRefused, note
+}

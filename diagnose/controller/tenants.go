@@ -1,0 +1,64 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
+)
+
+// refused says why a Diagnosis does not run. The zero one: it may.
+type refused struct {
+	reason, message string
+}
+
+// refusal says why a Diagnosis of a namespace's user may not run, before its pod is looked
+// for.
+func (r *diagnoses) refusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused, error) {
+	if err := tenancy.Target(d); err != nil {
+		return refused{v1alpha1.ReasonNotAllowed, err.Error()}, nil
+	}
+	if d.Spec.NodeName != "" && !placed(d) {
+		return refused{v1alpha1.ReasonNotAllowed, "spec.nodeName: outside the system namespace only the controller sets it"}, nil
+	}
+	if d.Spec.NodeName != "" {
+		return refused{}, nil // it was looked at before it was placed
+	}
+	set, err := r.names.set(ctx, d.Spec.OperationSet)
+	if err != nil {
+		return refused{}, err
+	}
+	if set == nil {
+		return noSet(d), nil
+	}
+	c, err := r.names.config(ctx)
+	if err != nil {
+		return refused{}, err
+	}
+	if err := tenancy.Check(c, set, d); err != nil {
+		return refused{v1alpha1.ReasonNotAllowed, err.Error()}, nil
+	}
+	return refused{}, nil
+}
+
+// refusalOfPod says the same, once the pod is known.
+func (r *diagnoses) refusalOfPod(d *v1alpha1.Diagnosis, pod *corev1.Pod) refused {
+	if !tenancy.Applies(d, r.config.Namespace) {
+		return refused{}
+	}
+	known, err := tenancy.PodOf(pod, d.Spec.PodReference)
+	if err != nil {
+		return refused{v1alpha1.ReasonPodNotFound, err.Error()}
+	}
+	if _, err := tenancy.Parameters(d.Spec.Parameters, known); err != nil {
+		return refused{v1alpha1.ReasonNotAllowed, err.Error()}
+	}
+	return refused{}
+}
+
+func noSet(d *v1alpha1.Diagnosis) refused {
+	return refused{v1alpha1.ReasonOperationSetNotFound, fmt.Sprintf("no OperationSet is named %q", d.Spec.OperationSet)}
+}

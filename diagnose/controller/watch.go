@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// queue takes what is to be looked at.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}
+}
+
+// sources are what Diagnoses depend on.
+func (r *diagnoses) sources(kinds cache.Cache) []source.Source {
+	return []source.Source{
+		source.Kind(kinds, &v1alpha1.Diagnosis{}, r.diagnosisHandler()),
+		source.Kind(kinds, &corev1.Node{}, r.nodeHandler()),
+		source.Kind(kinds, &coordinationv1.Lease{}, r.leaseHandler()),
+	}
+}
+
+// diagnosisHandler is for changes of Diagnoses. It tells of them too: here is known what
+// has changed.
+func (r *diagnoses) diagnosisHandler() handler.TypedEventHandler[*v1alpha1.Diagnosis, reconcile.Request] {
+	add := func(q queue, d *v1alpha1.Diagnosis) { q.Add(request(d.Namespace, d.Name)) }
+	parent := func(q queue, d *v1alpha1.Diagnosis) {
+		if p := parentOf(d); p != nil {
+			q.AddAfter(request(d.Namespace, p.Name), countEvery)
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.Diagnosis, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.Diagnosis], q queue) { add(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.Diagnosis], q queue) {
+			r.tell.changed(e.ObjectOld, e.ObjectNew)
+			add(q, e.ObjectNew)
+			_, before := completed(e.ObjectOld)
+			if _, now := completed(e.ObjectNew); now && !before {
+				parent(q, e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1alpha1.Diagnosis], q queue) {
+			parent(q, e.Object)
+			r.addListed(ctx, q, client.InNamespace(e.Object.Namespace), client.MatchingFields{indexParent: string(e.Object.UID)})
+		},
+	}
+}
+
+// nodeHandler is for Nodes that come and go.
+func (r *diagnoses) nodeHandler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	on := func(ctx context.Context, q queue, node string) {
+		r.addListed(ctx, q, client.MatchingFields{indexNode: node})
+	}
+	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) {
+			r.agents.forget(e.Object.Name)
+			on(ctx, q, e.Object.Name)
+		},
+	}
+}
+
+// leaseHandler is for agents that report.
+func (r *diagnoses) leaseHandler() handler.TypedEventHandler[*coordinationv1.Lease, reconcile.Request] {
+	see := func(ctx context.Context, q queue, l *coordinationv1.Lease) {
+		if node := nodeOf(l); node != "" && r.agents.see(node, l, time.Now()) {
+			r.addListed(ctx, q, client.MatchingFields{indexNode: node})
+		}
+	}
+	return handler.TypedFuncs[*coordinationv1.Lease, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*coordinationv1.Lease], q queue) {
+			see(ctx, q, e.Object)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*coordinationv1.Lease], q queue) {
+			see(ctx, q, e.ObjectNew)
+		},
+	}
+}
+
+// addListed has Diagnoses looked at that are in the cache. Whoever makes it list before the
+// cache has all of them loses nothing: each is looked at when it is first seen.
+func (r *diagnoses) addListed(ctx context.Context, q queue, which ...client.ListOption) {
+	var list v1alpha1.DiagnosisList
+	if err := r.client.List(ctx, &list, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
+		return // the cache is ending
+	}
+	for i := range list.Items {
+		q.Add(request(list.Items[i].Namespace, list.Items[i].Name))
+	}
+}

@@ -1,0 +1,48 @@
+package convert
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	builtins "github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// What KubeDiag's processors become is there, and so is what is advised instead.
+func TestCounterpartsAreBuiltins(t *testing.T) {
+	all := builtins.All(builtins.Host{})
+	// Repairs of API objects, which the controller makes.
+	controllers := []string{"cordon", "delete-pod"}
+	is := func(name string) bool {
+		_, ok := builtins.Lookup(all, name)
+		return ok || slices.Contains(controllers, name)
+	}
+	names := counterparts()
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		c := names[name]
+		if c.builtin != "" && !is(c.builtin) {
+			t.Errorf("%s becomes %s, which is no built-in", name, c.builtin)
+		}
+		for _, rest := range strings.Split(c.note, "the built-in ")[1:] {
+			if advised, _, _ := strings.Cut(rest, " "); !is(advised) {
+				t.Errorf("%s: %s is advised, which is no built-in", name, advised)
+			}
+		}
+		if c.builtin == "" && c.note == "" {
+			t.Errorf("%s has no counterpart, and no advice", name)
+		}
+	}
+	// What every operation got there has a parameter here.
+	taken := map[string]bool{"node": true} // of the Diagnosis; no built-in needs it
+	for i := range all {
+		for _, p := range all[i].Parameters {
+			taken[p.Name] = true
+		}
+	}
+	for theirs, ours := range parameterNames() {
+		if !taken[ours] {
+			t.Errorf("%s becomes %s, which no built-in takes", theirs, ours)
+		}
+	}
+}

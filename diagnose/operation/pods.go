@@ -1,0 +1,153 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Pods knows the pods of this node, as the API server has them. Its methods may be called
+// by several goroutines at once; what they return is the caller's.
+type Pods interface {
+	// Pod returns a pod of this node. One that is not there, or on another node, is an
+	// error.
+	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	// All returns all pods of this node.
+	All(ctx context.Context) ([]corev1.Pod, error)
+}
+
+// errNoPods is returned where there is nobody to ask.
+var errNoPods = errors.New("nothing is known of pods: there is no API server")
+
+// podParameters name a pod.
+func podParameters() []Parameter {
+	return []Parameter{
+		{Name: "podNamespace", Doc: "namespace of the pod", Kind: String, Max: 63},
+		{Name: "podName", Doc: "name of the pod", Kind: String, Max: 253},
+		{Name: "podUID", Doc: "UID of the pod: with a name another pod of that name is refused, alone the node's pods are searched for it", Kind: String, Max: 64},
+	}
+}
+
+// podResults are those that finding.pod sets.
+func podResults() []Result {
+	return []Result{
+		{"podNamespace", "namespace of the pod"},
+		{"podName", "name of the pod"},
+		{"podUID", "UID of the pod"},
+	}
+}
+
+func (f *finding) pod(p *corev1.Pod) {
+	f.text("podNamespace", p.Namespace)
+	f.text("podName", p.Name)
+	f.text("podUID", string(p.UID))
+}
+
+// pod returns the pod that the parameters name.
+func (h Host) pod(ctx context.Context, v Values) (*corev1.Pod, error) {
+	if h.Pods == nil {
+		return nil, errNoPods
+	}
+	namespace, name, uid := v["podNamespace"], v["podName"], v["podUID"]
+	if namespace != "" && name != "" {
+		p, err := h.Pods.Pod(ctx, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if uid != "" && !slices.Contains(podUIDs(p), uid) {
+			return nil, fmt.Errorf("pod %s/%s is gone: the one of that name now has the UID %s", quoted(namespace), quoted(name), p.UID)
+		}
+		return p, nil
+	}
+	if uid == "" {
+		return nil, errors.New("parameter podUID, or podNamespace and podName, is required")
+	}
+	all, err := h.Pods.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if slices.Contains(podUIDs(&all[i]), uid) {
+			return &all[i], nil
+		}
+	}
+	return nil, fmt.Errorf("this node has no pod with the UID %s", quoted(uid))
+}
+
+// podUIDs are those under which kubelet's control groups and mounts name a pod: of a static
+// pod they have its manifest's hash, with dashes where a reader of control groups put them
+// in.
+func podUIDs(p *corev1.Pod) []string {
+	uids := []string{string(p.UID)}
+	if hash := p.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
+		uids = append(uids, hash)
+		if len(hash) == 32 {
+			uids = append(uids, hash[:8]+"-"+hash[8:12]+"-"+hash[12:16]+"-"+hash[16:20]+"-"+hash[20:])
+		}
+	}
+	return uids
+}
+
+// claims are the PersistentVolumeClaims of a pod, with its namespace. An ephemeral
+// volume's claim has the pod's name before its own.
+func claims(p *corev1.Pod) []string {
+	var out []string
+	for i := range p.Spec.Volumes {
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			out = append(out, p.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			out = append(out, p.Namespace+"/"+p.Name+"-"+v.Name)
+		}
+	}
+	return out
+}
+
+// podOwner is the object that made a pod: "ReplicaSet web-5d9c"; empty: nothing did.
+func podOwner(p *corev1.Pod) string {
+	for i := range p.OwnerReferences {
+		if o := &p.OwnerReferences[i]; o.Controller != nil && *o.Controller {
+			return o.Kind + " " + o.Name
+		}
+	}
+	return ""
+}
+
+// podReady tells whether a pod takes traffic.
+func podReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// podRestarts counts those of all containers.
+func podRestarts(p *corev1.Pod) (n int64) {
+	for _, s := range containerStatuses(p) {
+		n += int64(s.RestartCount)
+	}
+	return n
+}
+
+// containerStatuses are those of all containers, the usual ones first.
+func containerStatuses(p *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses)
+}
+
+// stateText is a container's state on a line: "running", "waiting CrashLoopBackOff",
+// "terminated OOMKilled (exit code 137)".
+func stateText(s *corev1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "running"
+	case s.Terminated != nil:
+		return strings.TrimSpace("terminated "+s.Terminated.Reason) + " (exit code " + strconv.Itoa(int(s.Terminated.ExitCode)) + ")"
+	case s.Waiting != nil:
+		return strings.TrimSpace("waiting " + s.Waiting.Reason)
+	}
+	return "unknown"
+}

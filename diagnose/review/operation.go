@@ -1,0 +1,102 @@
+package review
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// one looks at an Operation by itself: a set may use it or not.
+func (r *review) one(op *v1alpha1.Operation) {
+	alone := &v1alpha1.OperationSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindOperationSet},
+		ObjectMeta: metav1.ObjectMeta{Name: op.Name},
+		Spec:       v1alpha1.OperationSetSpec{AdjacencyList: []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: op.Name}}},
+	}
+	config := r.config
+	config.Operation = func(name string) *v1alpha1.Operation {
+		found := r.operation(name)
+		if found != nil && len(found.Spec.Dependences) > 0 {
+			found = found.DeepCopy()
+			found.Spec.Dependences = nil // whether they have run is the set's matter
+		}
+		return found
+	}
+	plan, err := resolve.Set(config, alone)
+	r.faults(Error, err)
+	if plan != nil {
+		r.faults(Info, plan.Notes)
+	}
+	for i, name := range op.Spec.Dependences {
+		if r.config.Effect(name) == "" {
+			r.tell(Warning, v1alpha1.ReasonUnknownOperation, op, "spec.dependences["+itoa(i)+"]",
+				"no Operation and no built-in is named %.80q%s", name, mistake.Near(name, r.names()))
+		}
+	}
+	if !op.Spec.TenantSafe || err != nil {
+		return
+	}
+	pod := &v1alpha1.Diagnosis{Spec: v1alpha1.DiagnosisSpec{PodReference: &v1alpha1.PodReference{Name: "any"}}}
+	if err := tenancy.Check(config, alone, pod); err != nil {
+		r.tell(Warning, NotTenantSafe, op, "spec.tenantSafe", "no Diagnosis outside the system namespace can run it: %s", err)
+	}
+}
+
+// names are those of all operations.
+func (r *review) names() []string {
+	names := slices.Clone(r.config.Names)
+	for i := range r.k.Builtins {
+		names = append(names, r.k.Builtins[i].Name)
+	}
+	return names
+}
+
+// set looks at an OperationSet of the manifests.
+func (r *review) set(s *v1alpha1.OperationSet) {
+	plan, _ := r.plan(s.Name)
+	if plan == nil {
+		return // told
+	}
+	common := trigger.CommonParameters(trigger.SourceProblem)
+	for id := 1; id < plan.Graph.Len(); id++ {
+		inputs := plan.Inputs(id)
+		for i := range inputs {
+			name := inputs[i].Name
+			// Of a name that a Diagnosis usually has, an earlier result is but another way.
+			if plan.Depends(id, name) || slices.Contains(common, name) {
+				continue
+			}
+			if from := giver(plan, id, name); from != 0 && inputs[i].Default == "" {
+				r.tell(Warning, Undeclared, s, "spec.adjacencyList["+itoa(id)+"]",
+					"node %d (%s) takes %s, which node %d (%s) has: it is handed over only where it is among the dependences",
+					id, plan.Graph.Node(id).Operation, name, from, plan.Graph.Node(from).Operation)
+			} else if inputs[i].Required && !r.triggered(s.Name) {
+				r.tell(Info, NoInput, s, "spec.adjacencyList["+itoa(id)+"]",
+					"node %d (%s) requires %s: a Diagnosis has to give it", id, plan.Graph.Node(id).Operation, name)
+			}
+		}
+	}
+}
+
+// giver is a node that always runs before another and may have a result of the name; 0:
+// there is none.
+func giver(p *resolve.Plan, id int, name string) int {
+	for _, before := range slices.Backward(p.Graph.AlwaysBefore(id)) {
+		if p.Declares(before, name) {
+			return before
+		}
+	}
+	return 0
+}
+
+// triggered reports whether a Trigger of the manifests starts a set: then what it lacks is
+// told there.
+func (r *review) triggered(set string) bool {
+	return slices.ContainsFunc(r.m.Triggers, func(t *v1alpha1.Trigger) bool { return t.Spec.OperationSet == set })
+}

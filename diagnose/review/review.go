@@ -1,0 +1,166 @@
+package review
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+)
+
+// Level is how bad a finding is.
+type Level string
+
+// Levels. An error can't be run; a warning is run, and does not do what it seems to; an
+// info is no finding.
+const (
+	Error   Level = "error"
+	Warning Level = "warning"
+	Info    Level = "info"
+)
+
+// Codes of findings. They are API: scripts select by them. Errors have the reason of the
+// condition Accepted instead: UnknownOperation.
+const (
+	Undeclared    = "undeclared-dependence" // an earlier node has the input, and does not hand it over
+	NoInput       = "missing-input"         // nothing gives a required input
+	Unused        = "unused-parameter"      // no operation takes it
+	BadParameter  = "bad-parameter"         // the operation that takes it refuses the value
+	UnknownSet    = "unknown-operationset"  // no file has it
+	UnknownRule   = "unknown-rule"          // neither a shipped nor a given rule has the name
+	NoEffect      = "no-effect"             // a setting that is taken and changes nothing
+	NotTenantSafe = "not-tenant-safe"       // marked tenantSafe, and never run for a tenant
+)
+
+// Finding is one thing to be told.
+type Finding struct {
+	Place *mistake.Error // with the message
+	Level Level
+	Code  string
+}
+
+// Known is what there is besides the manifests.
+type Known struct {
+	Builtins []operation.Builtin // of [operation.All]
+	// Shipped are OperationSets and Operations that the manifests may name; nil: none.
+	Shipped *manifest.Set
+	// Rules, Conditions and Reasons are those of the detector's rules.
+	Rules, Conditions, Reasons []string
+}
+
+// Manifests returns what is to be told of manifests, in the order of files and lines.
+func Manifests(m *manifest.Set, k Known) []Finding {
+	if k.Shipped == nil {
+		k.Shipped = &manifest.Set{}
+	}
+	r := &review{m: m, k: k, told: map[string]bool{}, plans: map[string]*resolve.Plan{}}
+	r.config = resolve.Config{Builtins: k.Builtins, Operation: r.operation}
+	for _, o := range slices.Concat(m.Operations, k.Shipped.Operations) {
+		r.config.Names = append(r.config.Names, o.Name)
+	}
+	for _, o := range m.Operations {
+		r.one(o)
+	}
+	for _, s := range m.OperationSets {
+		r.set(s)
+	}
+	for _, t := range m.Triggers {
+		r.trigger(t)
+	}
+	for _, d := range m.Diagnoses {
+		r.diagnosis(d)
+	}
+	for _, p := range m.RemediationPolicies {
+		r.policy(p)
+	}
+	slices.SortStableFunc(r.found, func(a, b Finding) int {
+		if c := strings.Compare(a.Place.File, b.Place.File); c != 0 {
+			return c
+		}
+		return a.Place.Line - b.Place.Line
+	})
+	return r.found
+}
+
+type review struct {
+	m      *manifest.Set
+	k      Known
+	config resolve.Config
+	found  []Finding
+	told   map[string]bool
+	plans  map[string]*resolve.Plan // by the set's name; nil: it can't be resolved
+}
+
+// tell notes a finding once.
+func (r *review) tell(level Level, code string, o manifest.Object, field, format string, args ...any) {
+	f := Finding{Place: r.m.At(o, field, format, args...), Level: level, Code: code}
+	if key := f.Place.Error(); !r.told[key] {
+		r.told[key] = true
+		r.found = append(r.found, f)
+	}
+}
+
+// operation returns an Operation as it can be resolved here: a Secret is a cluster's, and
+// no mistake.
+func (r *review) operation(name string) *v1alpha1.Operation {
+	op := r.m.Operation(name)
+	if op == nil {
+		op = r.k.Shipped.Operation(name)
+	}
+	if op == nil || op.Spec.Processor.HTTPServer == nil || op.Spec.Processor.HTTPServer.ClientCertificateSecret == nil {
+		return op
+	}
+	op = op.DeepCopy()
+	op.Spec.Processor.HTTPServer.ClientCertificateSecret = nil
+	return op
+}
+
+// faults tells what package resolve has found wrong.
+func (r *review) faults(level Level, err error) {
+	faults, ok := errors.AsType[resolve.Faults](err)
+	if !ok {
+		return
+	}
+	for _, f := range faults {
+		code := f.Reason
+		if level != Error {
+			code = NoEffect
+		}
+		r.tell(level, code, f.Object, f.Field, "%s", f.Message)
+	}
+}
+
+// plan resolves a set of the manifests, or a shipped one; nil: it is not valid. known is
+// false where there is none of the name.
+func (r *review) plan(name string) (p *resolve.Plan, known bool) {
+	set := r.m.OperationSet(name)
+	if set == nil {
+		set = r.k.Shipped.OperationSet(name)
+	}
+	if set == nil {
+		return nil, false
+	}
+	if p, ok := r.plans[name]; ok {
+		return p, true
+	}
+	p, err := resolve.Set(r.config, set)
+	if err != nil {
+		p = nil
+		r.faults(Error, err)
+	}
+	r.plans[name] = p
+	return p, true
+}
+
+// sets are the names of all OperationSets.
+func (r *review) sets() []string {
+	var names []string
+	for _, s := range slices.Concat(r.m.OperationSets, r.k.Shipped.OperationSets) {
+		names = append(names, s.Name)
+	}
+	return names
+}

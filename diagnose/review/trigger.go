@@ -1,0 +1,145 @@
+package review
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func (r *review) trigger(t *v1alpha1.Trigger) {
+	m, err := trigger.Compile(t)
+	if wrong, ok := errors.AsType[trigger.Errors](err); ok {
+		for _, e := range wrong {
+			r.tell(Error, e.Reason, t, e.Field, "%s", e.Msg)
+		}
+	}
+	if m != nil {
+		for _, e := range m.Warnings() {
+			r.tell(Warning, NoEffect, t, e.Field, "%s", e.Msg)
+		}
+	}
+	r.problems(t)
+	plan, known := r.plan(t.Spec.OperationSet)
+	if !known {
+		r.tell(Warning, UnknownSet, t, "spec.operationSet", "no file has an OperationSet %.80q%s", t.Spec.OperationSet, mistake.Near(t.Spec.OperationSet, r.sets()))
+	}
+	if plan == nil || m == nil {
+		return
+	}
+	given := map[string]bool{}
+	for _, name := range trigger.CommonParameters(m.Source()) {
+		given[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Spec.Parameters)) {
+		given[name] = true
+		r.parameter(t, "spec.parameters."+name, plan, name, t.Spec.Parameters[name])
+	}
+	if a := t.Spec.SourceTemplate.PrometheusAlertTemplate; a != nil {
+		for i, label := range a.ParameterInjectionLabels {
+			given[string(label)] = true
+			r.parameter(t, "spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels["+itoa(i)+"]", plan, string(label), "")
+		}
+	}
+	r.required(t, plan, given)
+}
+
+// parameter looks at one that a Trigger sets.
+func (r *review) parameter(t *v1alpha1.Trigger, field string, plan *resolve.Plan, name, value string) {
+	if !plan.Takes(name) {
+		r.tell(Warning, Unused, t, field, "no operation of %s takes a parameter %.80q%s", t.Spec.OperationSet, name, mistake.Near(name, plan.Parameters()))
+	}
+	for id := 1; id < plan.Graph.Len(); id++ {
+		inputs := plan.Inputs(id)
+		i := slices.IndexFunc(inputs, func(p operation.Parameter) bool { return p.Name == name })
+		if i < 0 || inputs[i].Kind == "" { // a script takes any text
+			continue
+		}
+		if err := inputs[i].Check(value); err != nil {
+			r.tell(Error, BadParameter, t, field, "node %d (%s) of %s can't take it: %s", id, plan.Graph.Node(id).Operation, t.Spec.OperationSet, err)
+		}
+	}
+}
+
+// required tells what the set's operations require and a Trigger's Diagnoses never have.
+func (r *review) required(t *v1alpha1.Trigger, plan *resolve.Plan, given map[string]bool) {
+	for id := 1; id < plan.Graph.Len(); id++ {
+		for _, p := range plan.Inputs(id) {
+			if p.Required && !given[p.Name] && !plan.Depends(id, p.Name) {
+				r.tell(Warning, NoInput, t, "spec.operationSet", "node %d (%s) of %s requires %s, which neither the Trigger nor a dependence gives",
+					id, plan.Graph.Node(id).Operation, t.Spec.OperationSet, p.Name)
+			}
+		}
+	}
+}
+
+// problems looks for the names by which a Trigger chooses problems.
+func (r *review) problems(t *v1alpha1.Trigger) {
+	p := t.Spec.SourceTemplate.ProblemTemplate
+	if p == nil {
+		return
+	}
+	for _, c := range []struct {
+		field, noun   string
+		wanted, known []string
+	}{
+		{"rules", "rule is named", p.Rules, r.k.Rules},
+		{"conditions", "rule has a condition", p.Conditions, r.k.Conditions},
+		{"reasons", "rule has a reason", p.Reasons, r.k.Reasons},
+	} {
+		for i, name := range c.wanted {
+			if !slices.Contains(c.known, name) {
+				r.tell(Warning, UnknownRule, t, "spec.sourceTemplate.problemTemplate."+c.field+"["+itoa(i)+"]",
+					"no shipped or given %s %.80q%s", c.noun, name, mistake.Near(name, c.known))
+			}
+		}
+	}
+}
+
+// diagnosis looks at a Diagnosis, which may be applied as it is.
+func (r *review) diagnosis(d *v1alpha1.Diagnosis) {
+	plan, known := r.plan(d.Spec.OperationSet)
+	if !known {
+		r.tell(Warning, UnknownSet, d, "spec.operationSet", "no file has an OperationSet %.80q%s", d.Spec.OperationSet, mistake.Near(d.Spec.OperationSet, r.sets()))
+	}
+	if plan == nil {
+		return
+	}
+	if err := plan.CheckParameters(d.Spec.Parameters); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			r.tell(Warning, BadParameter, d, "spec.parameters", "%s", line)
+		}
+	}
+}
+
+// policy looks at a RemediationPolicy.
+func (r *review) policy(p *v1alpha1.RemediationPolicy) {
+	if err := policy.New(p.DeepCopy()).Err(); err != nil {
+		field, msg, ok := strings.Cut(err.Error(), ": ")
+		if !ok {
+			field, msg = "", err.Error()
+		}
+		r.tell(Error, v1alpha1.ReasonInvalid, p, strings.TrimSuffix("spec."+field, "."), "%s", msg)
+	}
+	for i := range p.Spec.Escalation {
+		name := p.Spec.Escalation[i].Operation
+		field := "spec.escalation[" + itoa(i) + "].operation"
+		switch effect := r.config.Effect(name); effect {
+		case "":
+			r.tell(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation and no built-in is named %.80q%s", name, mistake.Near(name, r.names()))
+		case string(operation.Remediate):
+		default:
+			r.tell(Warning, NoEffect, p, field, "%s repairs nothing: its effect is %s", name, effect)
+		}
+	}
+}

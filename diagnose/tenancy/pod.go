@@ -1,0 +1,66 @@
+package tenancy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// Pod is the pod that a Diagnosis is about, as the API server knows it.
+type Pod struct {
+	Namespace, Name string
+	UID             string // that by which control groups go: of a static pod, kubelet's
+	Node            string // where it is; "": nowhere yet
+	Addresses       []netip.Addr
+	Container       string // that the Diagnosis names, if any
+	ContainerID     string // the runtime's id of it, without its scheme; "": it has none yet
+}
+
+// PodOf returns what is to be known of a pod, and of the container that a reference names.
+func PodOf(p *corev1.Pod, ref *v1alpha1.PodReference) (Pod, error) {
+	out := Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName}
+	if hash := p.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
+		out.UID = hash
+		if len(hash) == 32 { // as a reader of control groups writes it
+			out.UID = hash[:8] + "-" + hash[8:12] + "-" + hash[12:16] + "-" + hash[16:20] + "-" + hash[20:]
+		}
+	}
+	for _, ip := range append([]corev1.PodIP{{IP: p.Status.PodIP}}, p.Status.PodIPs...) {
+		if a, err := netip.ParseAddr(ip.IP); err == nil && !slices.Contains(out.Addresses, a.Unmap()) {
+			out.Addresses = append(out.Addresses, a.Unmap())
+		}
+	}
+	if ref == nil || ref.Container == "" {
+		return out, nil
+	}
+	out.Container = ref.Container
+	if !slices.Contains(containers(p), ref.Container) {
+		return out, fmt.Errorf("pod %s/%s has no container %s", p.Namespace, p.Name, shown(ref.Container))
+	}
+	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses) {
+		if s.Name == ref.Container {
+			_, id, _ := strings.Cut(s.ContainerID, "://")
+			out.ContainerID = id
+		}
+	}
+	return out, nil
+}
+
+func containers(p *corev1.Pod) []string {
+	var names []string
+	for i := range p.Spec.Containers {
+		names = append(names, p.Spec.Containers[i].Name)
+	}
+	for i := range p.Spec.InitContainers {
+		names = append(names, p.Spec.InitContainers[i].Name)
+	}
+	for i := range p.Spec.EphemeralContainers {
+		names = append(names, p.Spec.EphemeralContainers[i].Name)
+	}
+	return names
+}

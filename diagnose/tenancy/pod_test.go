@@ -1,0 +1,47 @@
+package tenancy_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
+)
+
+func TestPodOf(t *testing.T) {
+	id := strings.Repeat("a", 64)
+	p := &corev1.Pod{}
+	p.Namespace, p.Name, p.UID = "shop", "web-0", ownUID
+	p.Spec.NodeName = "n7"
+	p.Spec.Containers = []corev1.Container{{Name: "main"}, {Name: "late"}}
+	p.Status.PodIP = "10.1.2.3"
+	p.Status.PodIPs = []corev1.PodIP{{IP: "10.1.2.3"}, {IP: "fd00::3"}, {IP: "none"}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + id}}
+	want := tenancy.Pod{
+		Namespace: "shop", Name: "web-0", UID: ownUID, Node: "n7",
+		Addresses: []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("fd00::3")},
+	}
+	equal := func(ref *v1alpha1.PodReference) {
+		t.Helper()
+		got, err := tenancy.PodOf(p, ref)
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); err != nil || diff != "" {
+			t.Errorf("%v\n%s", err, diff)
+		}
+	}
+	equal(nil)
+	want.Container, want.ContainerID = "main", id
+	equal(&v1alpha1.PodReference{Name: "web-0", Container: "main"})
+	want.Container, want.ContainerID = "late", ""
+	equal(&v1alpha1.PodReference{Name: "web-0", Container: "late"})
+	if _, err := tenancy.PodOf(p, &v1alpha1.PodReference{Name: "web-0", Container: "none"}); err == nil {
+		t.Error("a container that the pod does not have")
+	}
+	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "0f6d5b2e7c1a4e0b9a532f1c8e4d7b60"}
+	p.UID = others
+	want.Container, want.UID = "", ownUID
+	equal(nil)
+}

@@ -1,0 +1,59 @@
+package trigger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// Known says which of the nodes and pods there are that alerts, Events and Triggers name:
+// a Diagnosis about none is not made. What a function is missing for is not checked, and
+// names are taken as they are. They are called while a decision is made, and must answer
+// at once: the pods are to be looked up before.
+type Known struct {
+	// Pod returns the pod of a name; nil: there is none. known is false for one that was
+	// not looked up.
+	Pod func(namespace, name string) (pod *Pod, known bool)
+	// Node reports whether there is a node of a name.
+	Node func(name string) bool
+}
+
+// PodName is that of a pod.
+type PodName struct{ Namespace, Name string }
+
+// pod returns a pod, and whether it is known that there is none.
+func (k Known) pod(namespace, name string) (pod *Pod, gone bool) {
+	if k.Pod == nil {
+		return nil, false
+	}
+	pod, known := k.Pod(namespace, name)
+	return pod, known && pod == nil
+}
+
+// lacks returns why there is nothing that a Diagnosis could be about; empty: there is.
+func (k Known) lacks(o *occurrence, dx *v1alpha1.Diagnosis) (why string) {
+	switch {
+	case o.podGone:
+		return WithheldUnknownPod
+	case dx.Spec.NodeName != "" && k.Node != nil && !k.Node(dx.Spec.NodeName):
+		return WithheldUnknownNode
+	}
+	return ""
+}
+
+// ask adds the pod of an occurrence, unless nothing follows from it anyway.
+func (e *Engine) ask(asked []PodName, o *occurrence, now time.Time) []PodName {
+	pod := o.target.pod
+	if pod == nil {
+		return asked
+	}
+	o.episode = o.episode.Round(0).UTC()
+	if _, why := e.diagnosis(o); why != "" || e.against(o, now.Round(0)) != "" {
+		return asked
+	}
+	if name := (PodName{pod.Namespace, pod.Name}); !slices.Contains(asked, name) {
+		asked = append(asked, name)
+	}
+	return asked
+}

@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// remembered is for how long the name of a Diagnosis that is over is known at least: the
+// agent's state is saved more often, and what is observed anew after a restart began
+// behind that.
+const remembered = 10 * time.Minute
+
+// forget removes the runs that nobody wants any more: those of Diagnoses that were
+// deleted, and of those that have ended, and whose end the store has, the oldest beyond
+// the number that is kept.
+func (w *Worker) forget() {
+	now := time.Now()
+	var over, ended []*entry
+	for _, e := range w.all() {
+		w.mu.Lock()
+		switch {
+		case e.active || e.unsaved:
+		case e.Gone && !e.swept:
+			w.mu.Unlock()
+			w.sweep(e)
+			continue
+		case e.Gone && (!e.Own || now.Sub(e.Taken) > remembered):
+			over = append(over, e)
+		case !e.Gone && e.End != nil && (e.Told || e.Local) && e.Shown:
+			e.report, e.plan, e.repair = nil, nil, nil // the checkpoint has it
+			if !e.Repaired {
+				e.latest = nil
+			}
+			ended = append(ended, e)
+		}
+		w.mu.Unlock()
+	}
+	slices.SortStableFunc(ended, func(a, b *entry) int { return a.End.At.Compare(b.End.At) })
+	for _, e := range ended[:max(0, len(ended)-w.c.Keep)] {
+		if e.Own && now.Sub(e.Taken) <= remembered {
+			continue
+		}
+		w.sweep(e)
+		over = append(over, e)
+	}
+	for _, e := range over {
+		if err := w.ledger.remove(e.ID); err != nil {
+			w.log.Warn("an old diagnosis is not forgotten", "diagnosis", e.ID, "error", err)
+		}
+		w.mu.Lock()
+		w.discard(e)
+		w.mu.Unlock()
+	}
+}
+
+// sweep removes checkpoint and artifacts of a run.
+func (w *Worker) sweep(e *entry) {
+	if err := w.runner.Forget(e.ID); err != nil {
+		w.log.Warn("checkpoint of an old diagnosis is not removed", "diagnosis", e.ID, "error", err)
+	}
+	if w.artifacts != nil {
+		if err := w.artifacts.Remove(e.ID); err != nil {
+			w.log.Warn("artifacts of an old diagnosis are not removed", "diagnosis", e.ID, "error", err)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.swept, e.report = true, nil
+}
+
+// discard takes an entry out. The lock is held.
+func (w *Worker) discard(e *entry) {
+	delete(w.entries, e.ID)
+	if w.names[e.name()] == e.ID {
+		delete(w.names, e.name())
+	}
+	if e.Problem == nil {
+		return
+	}
+	key := problemKey{e.Problem.Rule, e.Problem.Group}
+	left := slices.DeleteFunc(w.problems[key], func(o *entry) bool { return o == e })
+	if len(left) == 0 {
+		delete(w.problems, key)
+	} else {
+		w.problems[key] = left
+	}
+}
+
+// tellEnded tells of those that have ended, once the ledger says so.
+func (w *Worker) tellEnded() {
+	for _, e := range w.all() {
+		w.mu.Lock()
+		if e.Shown || e.End == nil || e.Gone || e.active || e.unsaved && !time.Now().Before(e.saveAt) {
+			w.mu.Unlock()
+			continue
+		}
+		e.Shown, e.unsaved = true, true
+		now := w.snapshot(e)
+		out := &Ended{ID: e.ID, Diagnosis: e.Diagnosis, Reason: e.End.Reason, Message: e.End.Message, Status: &v1alpha1.DiagnosisStatus{}}
+		if e.Problem != nil {
+			out.After = max(0, e.End.At.Sub(e.Taken))
+		}
+		w.counts.ended[e.End.Phase]++
+		w.mu.Unlock()
+		now.apply(out.Status)
+		for i := range now.artifacts {
+			out.Files = append(out.Files, filepath.Join(Artifacts(w.c.Dir), e.ID, now.artifacts[i].Name))
+		}
+		w.c.Ended(out)
+	}
+}

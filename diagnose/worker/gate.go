@@ -1,0 +1,178 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+// gate asks what the controller has decided of a repair: the Diagnosis' status says it.
+type gate struct{ w *Worker }
+
+// Reasons of a wait that are the node's own.
+const (
+	reasonAway    = "APIServerAway"     // only what looks is run without one
+	reasonUndone  = "AwaitingDecision"  // the controller has not decided of this plan yet
+	reasonRepairs = "ControllerRepairs" // it makes the repair itself
+	reasonHeld    = "HeldByAnother"     // another agent runs the Diagnosis
+)
+
+// Allow implements runner.Gate.
+func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, error) {
+	w := g.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.c.Observe {
+		return runner.Decision{Verb: runner.WouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "without a cluster repairs are only told"}, nil
+	}
+	e := w.entries[a.Diagnosis]
+	if e == nil || e.Gone || e.End != nil {
+		return runner.Decision{}, errors.New("the Diagnosis is not known any more")
+	}
+	if wait := w.mayNotRepair(e); wait != nil {
+		return *wait, nil
+	}
+	digest, wait := e.digest(a.ID, a.Operation)
+	if wait != nil {
+		return *wait, nil
+	}
+	decided := decisionOf(e.latest, a.ID, digest)
+	if decided == nil {
+		return runner.Decision{Verb: runner.Wait, Reason: reasonUndone, Message: "plan " + string(digest)}, nil
+	}
+	out := runner.Decision{Reason: decided.Reason, Message: decided.Message}
+	switch {
+	case decided.Verb == v1alpha1.RemediationWouldRun:
+		out.Verb = runner.WouldRun
+	case decided.Verb == v1alpha1.RemediationWithheld:
+		out.Verb = runner.Withheld
+	case decided.Verb != v1alpha1.RemediationRun:
+		out.Verb = runner.Wait
+	case !e.repair[a.Operation].byController:
+		out.Verb = runner.Allowed
+	default:
+		out.Verb, out.Reason, out.Outcome = runner.Made, reasonRepairs, outcomeOf(decided.Outcome)
+	}
+	return out, nil
+}
+
+// mayNotRepair says why no repair of a Diagnosis can be made now, whatever was decided.
+// The lock is held.
+func (w *Worker) mayNotRepair(e *entry) *runner.Decision {
+	if !e.made() || e.latest == nil {
+		return &runner.Decision{Verb: runner.Wait, Reason: reasonAway, Message: "the API server does not have the Diagnosis yet"}
+	}
+	if held(&e.latest.Status, w.holder, time.Now()) {
+		return &runner.Decision{Verb: runner.Wait, Reason: reasonHeld, Message: "it is run by " + e.latest.Status.Checkpoint.Holder}
+	}
+	return nil
+}
+
+// digest returns that of the plan of a repair, made of what the API has and nothing else.
+// The lock is held.
+func (e *entry) digest(id int, operation string) (v1alpha1.Digest, *runner.Decision) {
+	dependences := e.plan.Graph.Node(id).Dependences
+	for _, dependence := range dependences {
+		if !slices.ContainsFunc(e.latest.Status.Results, func(r v1alpha1.Result) bool {
+			return int(r.ID) == dependence && r.State != v1alpha1.ResultRunning
+		}) {
+			return "", &runner.Decision{Verb: runner.Wait, Reason: reasonUndone, Message: fmt.Sprintf("the API server does not have the results of node %d yet", dependence)}
+		}
+	}
+	r := e.repair[operation]
+	if r.spec == nil {
+		return "", &runner.Decision{Verb: runner.Withheld, Reason: v1alpha1.ReasonInvalid, Message: "nothing is known of operation " + operation}
+	}
+	plan, err := policy.PlanOf(e.latest, id, operation, r.spec, dependences)
+	var digest v1alpha1.Digest
+	if err == nil {
+		digest, err = plan.Digest()
+	}
+	if err != nil { // it never gets better: what was cut stays cut
+		return "", &runner.Decision{Verb: runner.Withheld, Reason: v1alpha1.ReasonInvalid, Message: err.Error()}
+	}
+	return digest, nil
+}
+
+// decisionOf returns what was decided of a plan; nil: nothing yet.
+func decisionOf(d *v1alpha1.Diagnosis, id int, digest v1alpha1.Digest) *v1alpha1.Remediation {
+	for i := range d.Status.Remediations {
+		if r := &d.Status.Remediations[i]; int(r.ID) == id && r.PlanDigest == digest {
+			return r
+		}
+	}
+	return nil
+}
+
+func outcomeOf(o *v1alpha1.RemediationOutcome) *runner.Outcome {
+	if o == nil {
+		return nil
+	}
+	out := &runner.Outcome{State: o.State, Message: o.Message, Results: o.Values, Start: o.StartTime.Time}
+	if o.CompletionTime != nil {
+		out.End = o.CompletionTime.Time
+	}
+	return out
+}
+
+// intent tells the API server that a repair of this node begins: without its word none
+// does.
+func (g *gate) intent(ctx context.Context, a *runner.Action) error {
+	w := g.w
+	w.mu.Lock()
+	e := w.entries[a.Diagnosis]
+	if e == nil || e.Gone || e.latest == nil {
+		w.mu.Unlock()
+		return errors.New("the Diagnosis is not known any more")
+	}
+	key := e.key()
+	digest, wait := e.digest(a.ID, a.Operation)
+	w.mu.Unlock()
+	if wait != nil {
+		return errors.New(wait.Message)
+	}
+	var refused error
+	d, err := w.c.Store.Write(ctx, key, func(s *v1alpha1.DiagnosisStatus) {
+		now := time.Now()
+		decided := decisionOf(&v1alpha1.Diagnosis{Status: *s}, a.ID, digest)
+		switch refused = nil; {
+		case complete(s):
+			refused = errors.New("the Diagnosis has ended meanwhile")
+		case held(s, w.holder, now):
+			refused = errors.New("another agent runs the Diagnosis")
+		case decided == nil || decided.Verb != v1alpha1.RemediationRun:
+			refused = errors.New("the repair is not allowed any more")
+		default:
+			id := int32(a.ID) //nolint:gosec // a node of a graph of 256
+			at := metav1.NewMicroTime(now)
+			s.Checkpoint = &v1alpha1.Checkpoint{
+				Holder: w.holder, Time: at, Running: &id,
+				Intent: &v1alpha1.Intent{ID: id, Operation: a.Operation, Time: at},
+			}
+		}
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wrote(e, d, err)
+	if err != nil {
+		return err
+	}
+	return refused
+}
+
+// heldFor is how long the word of an agent counts that it runs a Diagnosis.
+const heldFor = 2 * time.Minute
+
+// held reports whether another agent runs it.
+func held(s *v1alpha1.DiagnosisStatus, holder string, now time.Time) bool {
+	c := s.Checkpoint
+	return c != nil && c.Holder != holder && now.Sub(c.Time.Time) < heldFor
+}

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// handler is what the store tells of changes.
+type handler struct{ w *Worker }
+
+// ObjectsChanged implements Handler.
+func (h handler) ObjectsChanged() {
+	known := h.w.c.Store.Objects()
+	if known == nil {
+		known = &Objects{}
+	}
+	h.w.install(known)
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	for _, e := range h.w.entries {
+		e.held = time.Time{} // it is looked at again
+	}
+	wake(h.w.moved)
+}
+
+// Diagnosis implements Handler.
+func (h handler) Diagnosis(d *v1alpha1.Diagnosis) {
+	if d.Spec.NodeName != h.w.c.Node || d.Spec.TargetSelector != nil || d.UID == "" {
+		return
+	}
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	h.w.known(d)
+	h.w.wakeBoth()
+}
+
+// Gone implements Handler.
+func (h handler) Gone(k Key) {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	if e := h.w.byName(k.NamespacedName); e != nil && e.Diagnosis.UID == k.UID {
+		h.w.gone(e)
+	}
+}
+
+// byName returns the newest of a name; nil: there is none. The lock is held.
+func (w *Worker) byName(name types.NamespacedName) *entry {
+	id, ok := w.names[name]
+	if !ok {
+		return nil
+	}
+	return w.entries[id]
+}
+
+// known takes a Diagnosis that the store has. The lock is held.
+func (w *Worker) known(d *v1alpha1.Diagnosis) {
+	e := w.byName(types.NamespacedName{Namespace: d.Namespace, Name: d.Name})
+	switch {
+	case e != nil && e.Diagnosis.UID == d.UID && !e.Gone:
+		e.take(d)
+		w.endedElsewhere(e, d)
+		return
+	case e != nil && e.Diagnosis.UID == d.UID:
+		return // it was deleted meanwhile
+	case e != nil && e.Own && e.Diagnosis.UID == "" && !e.Gone && !e.Local:
+		w.made(e, d) // by an earlier try whose answer was lost
+		return
+	case e != nil:
+		w.gone(e) // and made anew under its name
+	}
+	if complete(&d.Status) {
+		return
+	}
+	if w.open() >= w.c.MaxOpen {
+		w.drop(dropFull, "a Diagnosis, as there are too many whose end is not reported", d.Namespace+"/"+d.Name)
+		return
+	}
+	w.counts.taken++
+	n := w.add(&saved{ID: string(d.UID), Diagnosis: slim(d), Taken: time.Now()})
+	n.unsaved, n.never = true, true
+	n.take(d)
+	n.changed(true)
+}
+
+// made notes that the store has a Diagnosis of ours. The lock is held.
+func (w *Worker) made(e *entry, d *v1alpha1.Diagnosis) {
+	w.counts.made++
+	e.take(d)
+	e.changed(true)
+	w.endedElsewhere(e, d)
+}
+
+// endedElsewhere takes the word of another that it has ended. The lock is held.
+func (w *Worker) endedElsewhere(e *entry, d *v1alpha1.Diagnosis) {
+	if !complete(&d.Status) || e.Told {
+		return
+	}
+	e.Told, e.unsaved = true, true
+	if e.End == nil {
+		c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
+		e.finish(d.Status.Phase, c.Reason, c.Message)
+		e.Shown = true // whoever ended it has told
+		e.cancel = "it was ended elsewhere: " + c.Reason
+	}
+	wake(w.moved)
+}
+
+// gone notes that a Diagnosis was deleted: it is ended and forgotten. The lock is held.
+func (w *Worker) gone(e *entry) {
+	if e.Gone {
+		return
+	}
+	e.Gone, e.unsaved = true, true
+	e.cancel = "it was deleted"
+	w.wakeBoth()
+}
+
+// complete reports whether a status is final.
+func complete(s *v1alpha1.DiagnosisStatus) bool {
+	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionComplete)
+}

@@ -1,0 +1,33 @@
+package worker
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func takenIn(dir string) string { return filepath.Join(dir, takenDir) }
+
+// identity returns who holds the runs of a folder: the node and a number that is kept
+// there, so that an agent that was restarted is the same holder, and another agent of the
+// node is not. Where it can't be kept there is one all the same.
+func identity(dir, node string) (string, error) {
+	path := filepath.Join(dir, "holder")
+	raw, err := os.ReadFile(path)
+	if id := strings.TrimSpace(string(raw)); err == nil && len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" {
+		return node + "/" + id, nil
+	}
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // it does not fail
+	id := hex.EncodeToString(random[:])
+	if err := os.WriteFile(path+".new", []byte(id+"\n"), 0o600); err != nil {
+		return node + "/" + id, fmt.Errorf("keep identity: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return node + "/" + id, fmt.Errorf("keep identity: %w", err)
+	}
+	return node + "/" + id, nil
+}

@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ledger keeps what was taken, a file each, so that neither the end of the agent nor an
+// API server that is away loses one.
+type ledger struct{ dir string }
+
+// takenDir is the ledger's folder below the worker's.
+const takenDir = "taken"
+
+const ledgerSuffix = ".json"
+
+// Taken reports whether a run of the folder is a worker's: its checkpoint is not another's
+// to remove.
+func Taken(dir, id string) bool {
+	_, err := os.Stat(filepath.Join(dir, takenDir, id+ledgerSuffix))
+	return err == nil
+}
+
+// load reads all. What can't be read is put aside, and told.
+func (l ledger) load() (all []*saved, damaged []error) {
+	entries, err := os.ReadDir(l.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, []error{err}
+	}
+	for _, f := range entries {
+		id, ok := strings.CutSuffix(f.Name(), ledgerSuffix)
+		if !ok {
+			continue
+		}
+		path := filepath.Join(l.dir, f.Name())
+		s, err := readSaved(path, id)
+		if err != nil {
+			damaged = append(damaged, fmt.Errorf("%s: %w", path, err))
+			if err := os.Rename(path, path+".damaged"); err != nil {
+				damaged = append(damaged, err)
+			}
+			continue
+		}
+		all = append(all, s)
+	}
+	return all, damaged
+}
+
+func readSaved(path, id string) (*saved, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var s saved
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	if s.ID != id || s.Diagnosis == nil || s.Diagnosis.Name == "" {
+		return nil, errors.New("it is none of the ledger's")
+	}
+	return &s, nil
+}
+
+// write replaces an entry: a kill or a power failure leaves the old or the new one.
+func (l ledger) write(id string, raw []byte) error {
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(l.dir, id+ledgerSuffix)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(raw)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path+".new")) // a disk that is full needs the room
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	d, err := os.Open(l.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// remove forgets an entry.
+func (l ledger) remove(id string) error {
+	if err := os.Remove(filepath.Join(l.dir, id+ledgerSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

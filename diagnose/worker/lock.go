@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// LockedError is returned where another process has the folder.
+type LockedError struct {
+	Dir string
+	Who string // what it has called itself; empty: not known
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("%s: another process (%s) runs diagnoses with it", e.Dir, e.Who)
+}
+
+// Agent is what a [Worker] calls itself when it locks its folder.
+const Agent = "agent"
+
+// Lock makes sure that no other process runs diagnoses with a folder, which it makes where
+// it is missing. who is told to those who come later. Its error may be a [*LockedError].
+func Lock(dir, who string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		name, _ := io.ReadAll(io.LimitReader(f, 64)) // for the message alone
+		err = &LockedError{Dir: dir, Who: string(name)}
+	}
+	if err == nil {
+		_, err = f.WriteAt([]byte(who), 0)
+	}
+	if err == nil {
+		err = f.Truncate(int64(len(who)))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { f.Close() }, nil //nolint:errcheck // that gives the lock up
+}

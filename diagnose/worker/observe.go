@@ -1,0 +1,211 @@
+package worker
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+const (
+	// maxWaiting bounds the transitions that wait for triggers to be known.
+	maxWaiting = 1000
+	// staleAfter is how long ago a transition may be that is replayed without a state of
+	// before: all that the journal has is replayed then, and was diagnosed long ago.
+	staleAfter = 10 * time.Minute
+)
+
+// observation is a transition that waits until triggers are known.
+type observation struct {
+	problem *problem.Problem
+	at      time.Time
+}
+
+// Observe takes what the detector has reported, with its evidence, and when it did. What
+// is given again after a restart makes the same Diagnoses, by the same names. It does not
+// block: nothing is written and nothing asked.
+func (w *Worker) Observe(transitions []problem.Transition, at time.Time) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range transitions {
+		if p := transitions[i].Problem; p != nil {
+			w.observe(p, at)
+		}
+	}
+}
+
+// observe is about one problem. The lock is held.
+func (w *Worker) observe(p *problem.Problem, at time.Time) {
+	if !w.installed {
+		if len(w.waiting) == maxWaiting {
+			w.drop(dropUnknown, "a problem's transition, while triggers are not known", p.Rule)
+			return
+		}
+		kept := *p // whoever has reported it may strip it
+		w.waiting = append(w.waiting, observation{&kept, at})
+		return
+	}
+	w.lasts(p)
+	var pod *trigger.Pod
+	if p.Pod != "" && p.Group != "" {
+		pod = w.c.Pod(p.Pod)
+	}
+	for _, d := range w.engine.Problem(p, pod, at) {
+		w.want(d, p, at)
+	}
+}
+
+// want takes a Diagnosis of a trigger. The lock is held.
+func (w *Worker) want(d *v1alpha1.Diagnosis, p *problem.Problem, at time.Time) {
+	e := &saved{
+		ID: d.Name, Own: true, Diagnosis: d, Taken: at,
+		Problem: &problemRef{Rule: p.Rule, Group: p.Group, State: v1alpha1.ProblemLasts, Since: p.FirstSeen},
+	}
+	name := (&entry{saved: *e}).name()
+	_, known := w.names[name]
+	switch {
+	case known: // by the run of the agent before this
+	case !w.restored && time.Since(at) > staleAfter:
+		w.drop(dropStale, "a Diagnosis of long ago", d.Name)
+	case w.open() >= w.c.MaxOpen:
+		w.drop(dropFull, "a Diagnosis, as there are too many whose end is not reported", d.Name)
+	default:
+		w.counts.taken++
+		added := w.add(e)
+		added.unsaved, added.never = true, true
+		added.changed(true)
+		w.wakeBoth()
+	}
+}
+
+// lasts notes how the problem is in the Diagnoses that were made for it. The lock is held.
+func (w *Worker) lasts(p *problem.Problem) {
+	state, since := v1alpha1.ProblemLasts, p.FirstSeen
+	switch p.State {
+	case problem.Firing:
+	case problem.Resolved:
+		state, since = v1alpha1.ProblemGone, p.Since
+	default:
+		return
+	}
+	for _, e := range w.problems[keyOf(p)] {
+		if e.Problem.State == state {
+			continue
+		}
+		e.Problem.State, e.Problem.Since = state, since
+		e.unsaved = true
+		e.changed(false)
+		w.wakeBoth()
+	}
+}
+
+// state is what a restart needs besides the ledger, the journal entries behind it and the
+// store.
+type state struct {
+	Trigger *trigger.State `json:"trigger"`
+	// Wanted are Diagnoses that the ledger does not have yet.
+	Wanted []saved `json:"wanted,omitempty"`
+}
+
+// State returns what [Worker.Restore] takes after a restart. It belongs to the detector's
+// state of the same moment: what was observed behind that is to be observed again.
+func (w *Worker) State() (json.RawMessage, error) {
+	if w == nil {
+		return nil, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := state{Trigger: w.engine.State()}
+	for _, e := range w.sorted() {
+		if e.never {
+			s.Wanted = append(s.Wanted, e.saved)
+		}
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("state of the diagnoses: %w", err)
+	}
+	return raw, nil
+}
+
+// Restore comes once, before anything is observed: with what State returned, or nil. A
+// state that can't be read is told, and is none.
+func (w *Worker) Restore(raw json.RawMessage) {
+	if w == nil {
+		return
+	}
+	if len(raw) > 0 {
+		if err := w.restore(raw); err != nil {
+			w.log.Warn("state of the diagnoses is unreadable; what triggers remember begins anew", "error", err)
+		}
+	}
+	if known := w.c.Store.Objects(); known != nil && len(known.OperationSets)+len(known.Triggers) > 0 {
+		w.install(known)
+	}
+}
+
+func (w *Worker) restore(raw json.RawMessage) error {
+	var s state
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.Trigger != nil {
+		if err := w.engine.Restore(s.Trigger); err != nil {
+			return err
+		}
+	}
+	w.restored = true
+	for i := range s.Wanted {
+		one := &s.Wanted[i]
+		if one.Diagnosis == nil || w.entries[one.ID] != nil {
+			continue
+		}
+		e := w.add(one)
+		e.unsaved, e.never = true, true
+		e.changed(true)
+	}
+	return nil
+}
+
+// install puts triggers in force. Those that are wrong are told, once, and left aside.
+func (w *Worker) install(known *Objects) {
+	var matchers []*trigger.Matcher
+	wrong := map[string]string{}
+	for _, t := range known.Triggers {
+		if t.Spec.SourceTemplate.ProblemTemplate == nil {
+			continue // the controller's
+		}
+		m, err := trigger.Compile(t)
+		if err != nil {
+			wrong[t.Name] = err.Error()
+			continue
+		}
+		matchers = append(matchers, m)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, why := range wrong {
+		if w.refused[name] != why {
+			w.log.Warn("trigger is left aside", "trigger", name, "error", why)
+		}
+	}
+	w.refused = wrong
+	if err := w.engine.Install(matchers); err != nil {
+		w.log.Error("triggers are not put in force, those of before stay", "error", err)
+		return
+	}
+	w.installed = true
+	waiting := w.waiting
+	w.waiting = nil
+	for _, o := range waiting {
+		w.observe(o.problem, o.at)
+	}
+}

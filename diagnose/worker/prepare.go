@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+// prepare returns what is executed. nil: it can't be now, or never: then it has ended. The
+// lock is held.
+func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
+	known := w.c.Store.Objects()
+	set := setOf(known, e.Diagnosis.Spec.OperationSet)
+	if set == nil {
+		w.withoutSet(e, known, now)
+		return nil
+	}
+	config := w.resolver(known)
+	plan, err := resolve.Set(config, set)
+	if err != nil {
+		w.refuse(e, v1alpha1.ReasonOperationSetNotReady, err)
+		return nil
+	}
+	if err := w.allowed(e.Diagnosis, plan); err != nil {
+		w.refuse(e, v1alpha1.ReasonNotAllowed, err)
+		return nil
+	}
+	if e.Parameters == nil {
+		e.Parameters = w.parameters(e.Diagnosis, plan)
+		e.unsaved = true
+	}
+	e.plan, e.repair = plan, repairsOf(&config, plan)
+	return &runner.Diagnosis{
+		ID: e.ID, Node: w.c.Node, Graph: plan.Graph, Steps: plan.Steps, Parameters: maps.Clone(e.Parameters),
+		Intended: intended(e.latest, plan),
+	}
+}
+
+// allowed is the one place that says what may run outside the system namespace.
+func (w *Worker) allowed(d *v1alpha1.Diagnosis, plan *resolve.Plan) error {
+	if d.Namespace == w.c.Namespace {
+		return nil
+	}
+	return w.c.Allowed(d, plan)
+}
+
+func setOf(known *Objects, name string) *v1alpha1.OperationSet {
+	if known == nil {
+		return nil
+	}
+	for _, s := range known.OperationSets {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// withoutSet ends a Diagnosis whose OperationSet is not there, or waits where nobody has
+// said yet which there are. The lock is held.
+func (w *Worker) withoutSet(e *entry, known *Objects, now time.Time) {
+	unknown := known == nil || len(known.OperationSets) == 0
+	switch {
+	case unknown && e.held.IsZero() && now.Sub(e.Taken) < holdFor:
+		e.held = e.Taken.Add(holdFor)
+	case unknown && now.Before(e.held):
+	default:
+		w.refuse(e, v1alpha1.ReasonOperationSetNotFound, errors.New("there is no OperationSet "+e.Diagnosis.Spec.OperationSet))
+	}
+}
+
+// refuse ends a Diagnosis that can't be run. The lock is held.
+func (w *Worker) refuse(e *entry, reason string, err error) {
+	w.log.Warn("diagnosis is refused", "diagnosis", e.name().String(), "reason", reason, "error", err)
+	e.finish(v1alpha1.PhaseFailed, reason, err.Error())
+	wake(w.told)
+}
+
+func (w *Worker) resolver(known *Objects) resolve.Config {
+	byName := make(map[string]*v1alpha1.Operation, len(known.Operations))
+	c := resolve.Config{
+		Builtins: w.c.Builtins, Scripts: w.c.Scripts, Secret: w.c.Secret, AllowLinkLocal: w.c.AllowLinkLocal,
+		Operation: func(name string) *v1alpha1.Operation { return byName[name] },
+	}
+	for _, o := range known.Operations {
+		byName[o.Name] = o
+		c.Names = append(c.Names, o.Name)
+	}
+	return c
+}
+
+// parameters are those of the Diagnosis, with the node's and pod's own where operations
+// take them.
+func (w *Worker) parameters(d *v1alpha1.Diagnosis, plan *resolve.Plan) map[string]string {
+	out := maps.Clone(map[string]string(d.Spec.Parameters))
+	if out == nil {
+		out = map[string]string{}
+	}
+	taken := plan.Parameters()
+	give := func(name, value string) {
+		if out[name] == "" && value != "" && slices.Contains(taken, name) {
+			out[name] = value
+		}
+	}
+	give("node", w.c.Node)
+	if pod := d.Spec.PodReference; pod != nil {
+		namespace := pod.Namespace
+		if namespace == "" {
+			namespace = d.Namespace
+		}
+		give("podNamespace", namespace)
+		give("podName", pod.Name)
+		give("container", pod.Container)
+		give("podUID", w.c.PodUID(namespace, pod.Name))
+	}
+	return out
+}
+
+// intended are the repairs that an earlier run of the Diagnosis, whose checkpoint this
+// node does not have, has begun or made: they are not made again.
+func intended(latest *v1alpha1.Diagnosis, plan *resolve.Plan) []int {
+	if latest == nil {
+		return nil
+	}
+	var out []int
+	add := func(id int) {
+		if id > 0 && id < plan.Graph.Len() && repairs(plan, id) && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	for _, r := range latest.Status.Results {
+		switch r.State {
+		case v1alpha1.ResultRunning, v1alpha1.ResultSucceeded, v1alpha1.ResultFailed, v1alpha1.ResultUnknown:
+			add(int(r.ID))
+		}
+	}
+	if c := latest.Status.Checkpoint; c != nil && c.Intent != nil {
+		add(int(c.Intent.ID))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// repairsOf returns what the gate has to know of the plan's repairs, by operation.
+func repairsOf(c *resolve.Config, plan *resolve.Plan) map[string]repairOf {
+	out := map[string]repairOf{}
+	for id := 1; id < plan.Graph.Len(); id++ {
+		name := plan.Graph.Node(id).Operation
+		if !repairs(plan, id) {
+			continue
+		}
+		spec := c.Spec(name)
+		r := repairOf{spec: spec}
+		if spec != nil && spec.Processor.Builtin != nil {
+			if b, ok := operation.Lookup(c.Builtins, spec.Processor.Builtin.Name); ok {
+				r.byController = b.ByController
+			}
+		}
+		out[name] = r
+	}
+	return out
+}

@@ -1,0 +1,311 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+func microNow() metav1.MicroTime { return metav1.NewMicroTime(time.Now()) }
+
+// blocks has an operation wait until its run is ended.
+func blocks(name string) map[string]func(context.Context, *operation.Call) (operation.Output, error) {
+	return map[string]func(context.Context, *operation.Call) (operation.Output, error){
+		name: func(ctx context.Context, _ *operation.Call) (operation.Output, error) {
+			<-ctx.Done()
+			return operation.Output{}, ctx.Err()
+		},
+	}
+}
+
+// decide writes what the controller has decided of the plan that waits.
+func decide(t *testing.T, r *rig, name, repair string, verb v1alpha1.RemediationVerb, outcome *v1alpha1.RemediationOutcome) {
+	t.Helper()
+	d := r.api.get(name)
+	spec := &v1alpha1.OperationSpec{Processor: v1alpha1.Processor{Builtin: &v1alpha1.Builtin{Name: repair}}}
+	plan, err := policy.PlanOf(d, 3, repair, spec, []int{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := plan.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.api.person(types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, func(d *v1alpha1.Diagnosis) {
+		d.Status.Remediations = []v1alpha1.Remediation{{ID: 3, PlanDigest: digest, Verb: verb, Reason: "Because", Time: microNow(), Outcome: outcome}}
+	})
+}
+
+const awaits = "Running [] 1 Succeeded, 2 Succeeded, 3 AwaitingApproval"
+
+func TestARepairOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		var during *v1alpha1.Checkpoint
+		r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
+			"mend": func(context.Context, *operation.Call) (operation.Output, error) {
+				during = r.api.get("a").Status.Checkpoint
+				return operation.Output{}, nil
+			},
+		}
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "mends"))
+		time.Sleep(time.Second)
+		want(t, r.api.get("a"), awaits)
+		writes := r.api.written()
+		time.Sleep(20 * time.Second) // it is asked again, and nothing has changed
+		if n := r.api.written() - writes; n > 1 {
+			t.Errorf("%d writes", n)
+		}
+		decide(t, r, "a", "mend", v1alpha1.RemediationWait, nil)
+		time.Sleep(time.Second)
+		if r.ops.count("mend") != 0 {
+			t.Fatal("repaired")
+		}
+		decide(t, r, "a", "mend", v1alpha1.RemediationRun, nil)
+		time.Sleep(time.Second)
+		want(t, r.api.get("a"), "Succeeded PathSucceeded IsB [1 2 3] 1 Succeeded, 2 Succeeded, 3 Succeeded")
+		if during == nil || during.Intent == nil || during.Intent.ID != 3 || during.Intent.Operation != "mend" {
+			t.Errorf("checkpoint during the repair: %+v", during)
+		}
+		s := r.api.get("a").Status
+		if s.Checkpoint.Intent != nil || s.Action != "mend" || len(s.Remediations) != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestDecisions(t *testing.T) {
+	for verb, state := range map[v1alpha1.RemediationVerb]string{v1alpha1.RemediationWouldRun: "WouldRun", v1alpha1.RemediationWithheld: "Withheld"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, objects(mends("mend")))
+			r.make(nil)
+			r.start()
+			defer r.stop()
+			r.api.add(person("a", "mends"))
+			time.Sleep(time.Second)
+			decide(t, r, "a", "mend", verb, nil)
+			time.Sleep(time.Second)
+			want(t, r.api.get("a"), "Succeeded PathSucceeded IsB [1 2 3] 1 Succeeded, 2 Succeeded, 3 "+state)
+			if r.ops.count("mend") != 0 {
+				t.Error("repaired")
+			}
+		})
+	}
+}
+
+// A decision of another plan is none.
+func TestADecisionOfAnotherPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "mends"))
+		time.Sleep(time.Second)
+		r.api.person(types.NamespacedName{Namespace: system, Name: "a"}, func(d *v1alpha1.Diagnosis) {
+			d.Status.Remediations = []v1alpha1.Remediation{{ID: 3, PlanDigest: v1alpha1.Digest(strings.Repeat("0", 64)), Verb: v1alpha1.RemediationRun, Time: microNow()}}
+		})
+		time.Sleep(5 * time.Minute)
+		want(t, r.api.get("a"), awaits)
+	})
+}
+
+// Without the API server's word no repair begins, whatever was decided.
+func TestNoRepairWithoutTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "mends"))
+		time.Sleep(time.Second)
+		r.api.setAway(true)
+		decide(t, r, "a", "mend", v1alpha1.RemediationRun, nil)
+		time.Sleep(5 * time.Minute)
+		if r.ops.count("mend") != 0 {
+			t.Fatal("repaired")
+		}
+		r.api.setAway(false)
+		time.Sleep(time.Minute)
+		want(t, r.api.get("a"), "Succeeded PathSucceeded IsB [1 2 3] 1 Succeeded, 2 Succeeded, 3 Succeeded")
+		if r.ops.count("mend") != 1 {
+			t.Errorf("%d repairs", r.ops.count("mend"))
+		}
+	})
+}
+
+// A repair of the controller's is waited for, and its outcome taken over.
+func TestARepairOfTheController(t *testing.T) {
+	for state, then := range map[v1alpha1.ResultState]string{
+		v1alpha1.ResultSucceeded: "Succeeded PathSucceeded IsB [1 2 3] 1 Succeeded, 2 Succeeded, 3 Succeeded",
+		v1alpha1.ResultFailed:    "Failed NoPathSucceeded [] 1 Succeeded, 2 Succeeded, 3 Failed",
+		v1alpha1.ResultUnknown:   "Unknown OutcomeUnknown [] 1 Succeeded, 2 Succeeded, 3 Unknown",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, objects(mends("cordon")))
+			r.make(nil)
+			r.start()
+			defer r.stop()
+			r.api.add(person("a", "mends"))
+			time.Sleep(time.Second)
+			decide(t, r, "a", "cordon", v1alpha1.RemediationRun, nil)
+			time.Sleep(time.Minute)
+			began := microNow()
+			decide(t, r, "a", "cordon", v1alpha1.RemediationRun, &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: began})
+			time.Sleep(time.Minute)
+			want(t, r.api.get("a"), awaits)
+			ended := microNow()
+			decide(t, r, "a", "cordon", v1alpha1.RemediationRun, &v1alpha1.RemediationOutcome{
+				State: state, Message: "n7 cordoned", StartTime: began, CompletionTime: &ended, Values: map[string]string{"node": "n7"},
+			})
+			time.Sleep(time.Second)
+			want(t, r.api.get("a"), then)
+			last := r.api.get("a").Status.Results[2]
+			if last.Message != "n7 cordoned" || last.Values["node"] != "n7" || last.Duration.Duration != time.Minute {
+				t.Errorf("%+v", last)
+			}
+		})
+	}
+}
+
+// A repair that an earlier run has made, of which this node knows nothing any more, is not
+// made again, though the decision still says so.
+func TestTheDiskWasLost(t *testing.T) {
+	for name, was := range map[string]func(*v1alpha1.DiagnosisStatus){
+		"intended": func(s *v1alpha1.DiagnosisStatus) {
+			s.Checkpoint.Intent = &v1alpha1.Intent{ID: 3, Operation: "mend", Time: microNow()}
+		},
+		"made": func(s *v1alpha1.DiagnosisStatus) {
+			s.Results = []v1alpha1.Result{{ID: 3, Operation: "mend", State: v1alpha1.ResultSucceeded}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, objects(mends("mend")))
+				d := person("a", "mends")
+				d.Status.Checkpoint = &v1alpha1.Checkpoint{Holder: "n7/other", Time: metav1.NewMicroTime(time.Now().Add(-time.Hour))}
+				was(&d.Status)
+				r.make(nil)
+				r.start()
+				defer r.stop()
+				r.api.add(d)
+				time.Sleep(time.Minute)
+				want(t, r.api.get("a"), "Unknown OutcomeUnknown [] 1 Succeeded, 2 Succeeded, 3 Unknown")
+				if r.ops.count("mend") != 0 {
+					t.Error("repaired")
+				}
+			})
+		})
+	}
+}
+
+// Without a cluster each repair is told as one that would run.
+func TestObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		r.conf.Observe = true
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		synctest.Wait()
+		want(t, r.api.only(t), "Succeeded PathSucceeded IsB [1 2 3] 1 Succeeded, 2 Succeeded, 3 WouldRun")
+		if a := r.api.only(t).Status.Action; a != "mend (would)" {
+			t.Error(a)
+		}
+	})
+}
+
+// The state of the problem is told behind the end while a repair is to be verified, over a
+// restart too, and no longer.
+func TestTheProblemIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		r.make(nil)
+		r.start()
+		at := began()
+		r.w.Observe(hung(at, problem.Firing), time.Now())
+		synctest.Wait()
+		name := r.api.only(t).Name
+		decide(t, r, name, "mend", v1alpha1.RemediationRun, nil)
+		time.Sleep(time.Minute)
+		state, err := r.w.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.stop()
+		r.make(state)
+		r.start()
+		defer r.stop()
+		gone := time.Now()
+		r.w.Observe(hung(gone, problem.Resolved), time.Now())
+		time.Sleep(10 * time.Second)
+		d := r.api.only(t)
+		if p := d.Status.Problem; p == nil || p.State != v1alpha1.ProblemGone || !p.Since.Time.Equal(gone) {
+			t.Errorf("%+v", p)
+		}
+		want(t, d, "Succeeded PathSucceeded IsB [1 2 3] 1 Succeeded, 2 Succeeded, 3 Succeeded")
+		r.api.person(types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, func(d *v1alpha1.Diagnosis) {
+			meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionTrue, Reason: "Helped"})
+		})
+		writes := r.api.written()
+		r.w.Observe(hung(at, problem.Firing), time.Now())
+		time.Sleep(time.Minute)
+		if n := r.api.written() - writes; n != 0 {
+			t.Errorf("%d writes after the verification", n)
+		}
+	})
+}
+
+// A status stays within its bound, whatever runs find and others put into it.
+func TestStatusIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wide := set("wide")
+		wide.Spec.AdjacencyList[0].To = nil
+		for id := int32(1); id < 200; id++ {
+			wide.Spec.AdjacencyList[id-1].To = []int32{id}
+			wide.Spec.AdjacencyList = append(wide.Spec.AdjacencyList, v1alpha1.Node{ID: id, Operation: "look"})
+		}
+		r := newRig(t, objects(wide))
+		r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
+			"look": func(context.Context, *operation.Call) (operation.Output, error) {
+				return operation.Output{Results: map[string]string{"found": strings.Repeat("<", 2000)}}, nil
+			},
+		}
+		d := person("a", "wide")
+		for i := range 8 {
+			d.Status.Remediations = append(d.Status.Remediations, v1alpha1.Remediation{ID: int32(i), Message: strings.Repeat("<", 1024), Time: microNow(),
+				Outcome: &v1alpha1.RemediationOutcome{Message: strings.Repeat("<", 1024), StartTime: microNow()}})
+		}
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(d)
+		time.Sleep(10 * time.Second)
+		got := r.api.get("a")
+		if got.Status.Phase != v1alpha1.PhaseSucceeded || len(got.Status.Results) != 199 || len(got.Status.Remediations) != 8 {
+			t.Errorf("%s, %d results", got.Status.Phase, len(got.Status.Results))
+		}
+		if n := jsonSize(t, got.Status); n > v1alpha1.MaxStatusBytes || n < v1alpha1.MaxStatusBytes/2 {
+			t.Errorf("%d bytes", n)
+		}
+		if !got.Status.Results[198].Truncated {
+			t.Error("what was left out is not marked: " + fmt.Sprint(got.Status.Results[198]))
+		}
+	})
+}

@@ -1,0 +1,223 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+const (
+	// writeEvery is how often a Diagnosis is written, but for what is urgent.
+	writeEvery = 5 * time.Second
+	// heldAgain is how often it is written that it is run by us: others wait two minutes.
+	heldAgain = 25 * time.Second
+	// storeTimeout bounds a question to the store.
+	storeTimeout = 30 * time.Second
+	// What is waited after a failure, doubled from one to the next.
+	firstPause, lastPause = time.Second, 30 * time.Second
+)
+
+// report tells the store of Diagnoses until ctx ends: one thing at a time.
+func (w *Worker) report(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		e, due := w.nextToTell()
+		if now := time.Now(); e != nil && !due.After(now) {
+			w.tell(ctx, e)
+			continue
+		}
+		timer.Reset(time.Until(due))
+		select {
+		case <-ctx.Done():
+		case <-w.told:
+		case <-timer.C:
+		}
+	}
+}
+
+// nextToTell returns what is to be told first, and when.
+func (w *Worker) nextToTell() (first *entry, due time.Time) {
+	due = time.Now().Add(time.Minute)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.sorted() {
+		at, ok := e.due()
+		if !ok {
+			continue
+		}
+		if at.Before(w.awayUntil) {
+			at = w.awayUntil
+		}
+		if at.Before(due) {
+			first, due = e, at
+		}
+	}
+	return first, due
+}
+
+// due returns when there is something to tell of a Diagnosis. The lock is held.
+func (e *entry) due() (at time.Time, ok bool) {
+	at = e.retryAt
+	later := func(t time.Time) {
+		if t.After(at) {
+			at = t
+		}
+	}
+	changed := e.version != e.written
+	switch {
+	case e.Gone || e.Local:
+		return at, false
+	case e.Told:
+		if !e.tellsProblem() {
+			return at, false
+		}
+		later(e.lastWrite.Add(writeEvery))
+		return at, true
+	case e.Own && e.Diagnosis.UID == "", e.End != nil, changed && e.urgent, !e.Claimed:
+		return at, true
+	case changed:
+		later(e.lastWrite.Add(writeEvery))
+		return at, true
+	default:
+		later(e.lastWrite.Add(heldAgain))
+		return at, true
+	}
+}
+
+// tellsProblem reports whether the store is to know of the problem behind the end: as
+// long as a repair is to be verified. The lock is held.
+func (e *entry) tellsProblem() bool {
+	return e.Problem != nil && e.Problem.Told != e.Problem.State && e.Repaired && !e.verified()
+}
+
+// tell creates or writes a Diagnosis.
+func (w *Worker) tell(ctx context.Context, e *entry) {
+	asking, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	w.mu.Lock()
+	if e.Own && e.Diagnosis.UID == "" {
+		wanted := e.Diagnosis.DeepCopy()
+		w.mu.Unlock()
+		d, err := w.c.Store.Create(asking, wanted)
+		if ctx.Err() != nil && err != nil {
+			return
+		}
+		w.created(e, d, err)
+		return
+	}
+	now := w.snapshot(e)
+	key := e.key()
+	w.mu.Unlock()
+	var res applied
+	d, err := w.c.Store.Write(asking, key, func(s *v1alpha1.DiagnosisStatus) { res = now.apply(s) })
+	if ctx.Err() != nil && err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.wrote(e, d, err) {
+		return
+	}
+	switch res {
+	case appliedAll:
+		e.written = now.version
+		e.urgent = e.urgent && e.version != now.version
+		if !e.Claimed {
+			e.Claimed, e.unsaved = true, true
+			wake(w.moved)
+		}
+		if now.end != nil && !e.Told {
+			e.Told, e.unsaved = true, true
+			wake(w.moved)
+		}
+		e.tellProblem(now.problem)
+	case appliedProblem: // it is final
+		w.endedElsewhere(e, d)
+		e.tellProblem(now.problem)
+	case appliedNothing: // another agent has it
+		w.counts.yielded++
+		e.retryAt = d.Status.Checkpoint.Time.Add(heldFor)
+	}
+}
+
+// tellProblem notes that the store knows how the problem was. The lock is held.
+func (e *entry) tellProblem(was problemRef) {
+	if e.Problem != nil && was.State != "" && e.Problem.Told != was.State {
+		e.Problem.Told, e.unsaved = was.State, true
+	}
+}
+
+// created takes the store's answer to Create.
+func (w *Worker) created(e *entry, d *v1alpha1.Diagnosis, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.wakeBoth()
+	switch {
+	case err == nil:
+		w.answers()
+		if e.Diagnosis.UID == "" { // else its Handler was told first
+			w.made(e, d)
+		}
+	case errors.Is(err, ErrAway):
+		w.isAway(err)
+	default:
+		w.answers()
+		w.drop(dropRefused, "a Diagnosis, which the store refuses: "+err.Error(), e.ID)
+		e.Local, e.unsaved = true, true
+		if e.End != nil {
+			e.Told = true
+		}
+	}
+}
+
+// wrote takes the store's answer to Write, and reports whether it has taken it. The lock is
+// held.
+func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
+	e.lastWrite = time.Now()
+	switch {
+	case err == nil:
+		w.counts.writes[writeTaken]++
+		w.answers()
+		e.pause = 0
+		e.take(d)
+		if e.again {
+			wake(w.moved)
+		}
+		return true
+	case errors.Is(err, ErrAway):
+		w.counts.writes[writeAway]++
+		w.isAway(err)
+	case errors.Is(err, ErrGone):
+		w.counts.writes[writeGone]++
+		w.answers()
+		w.gone(e)
+	default:
+		w.counts.writes[writeFailed]++
+		if e.pause == 0 {
+			w.log.Warn("status of a diagnosis is not taken", "diagnosis", e.ID, "error", err)
+		}
+		e.pause = min(max(2*e.pause, firstPause), lastPause)
+		e.retryAt = time.Now().Add(e.pause)
+	}
+	return false
+}
+
+// isAway waits for a store that does not answer. The lock is held.
+func (w *Worker) isAway(err error) {
+	if w.away == 0 {
+		w.log.Warn("diagnoses are told later", "error", err)
+	}
+	w.away = min(max(2*w.away, firstPause), lastPause)
+	w.awayUntil = time.Now().Add(w.away)
+}
+
+// answers notes that the store does. The lock is held.
+func (w *Worker) answers() {
+	if w.away > 0 {
+		w.log.Info("diagnoses are told again")
+	}
+	w.away, w.awayUntil = 0, time.Time{}
+}

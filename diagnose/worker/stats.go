@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"maps"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// Why a Diagnosis is dropped.
+const (
+	dropFull    = "full"    // too many have not ended, or their end is not told
+	dropStale   = "stale"   // it is of long ago, and nobody knows what was made then
+	dropRefused = "refused" // the store has refused it; its run is known to this node alone
+	dropUnknown = "unknown" // a transition, as triggers were not known for too long
+)
+
+// What became of a write.
+const (
+	writeTaken  = "taken"
+	writeAway   = "away"
+	writeGone   = "gone"
+	writeFailed = "failed"
+)
+
+// Stats are what a Worker has counted since it was made.
+type Stats struct {
+	Triggers map[string]trigger.Counts // by name
+	Refused  int                       // triggers that are left aside
+	Taken    uint64                    // Diagnoses to be run, of own triggers and of the store
+	Made     uint64                    // of own triggers, that the store has
+	Dropped  map[string]uint64         // by reason
+	Ended    map[v1alpha1.Phase]uint64
+	Writes   map[string]uint64 // of the status, by outcome
+	Yielded  uint64            // writes that were left to another agent
+	Unsaved  uint64            // writes of the ledger that have failed
+	Damaged  uint64            // of the ledger, at the start
+	Waiting  int               // that wait for a worker, the store or a decision
+	Running  int
+	Untold   int // that have ended, and the store does not know
+}
+
+// counts are guarded by the worker's lock.
+type counts struct {
+	taken, made, yielded, unsaved, damaged uint64
+
+	dropped map[string]uint64
+	ended   map[v1alpha1.Phase]uint64
+	writes  map[string]uint64
+}
+
+func newCounts() counts {
+	return counts{dropped: map[string]uint64{}, ended: map[v1alpha1.Phase]uint64{}, writes: map[string]uint64{}}
+}
+
+// drop counts and tells what is not done. The lock is held.
+func (w *Worker) drop(reason, what, name string) {
+	w.counts.dropped[reason]++
+	w.log.Warn("dropped "+what, "reason", reason, "name", name)
+}
+
+// Stats returns what was counted.
+func (w *Worker) Stats() Stats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := &w.counts
+	s := Stats{
+		Triggers: w.engine.Stats().Triggers, Refused: len(w.refused),
+		Taken: c.taken, Made: c.made, Yielded: c.yielded, Unsaved: c.unsaved, Damaged: c.damaged,
+		Dropped: maps.Clone(c.dropped), Ended: maps.Clone(c.ended), Writes: maps.Clone(c.writes),
+	}
+	for _, e := range w.entries {
+		switch {
+		case e.Gone:
+		case e.End != nil && !e.Told && !e.Local:
+			s.Untold++
+		case e.End != nil:
+		case e.report != nil && e.report.Running > 0:
+			s.Running++
+		default:
+			s.Waiting++
+		}
+	}
+	return s
+}

@@ -1,0 +1,215 @@
+package worker
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/artifact"
+	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// maxSubject is how many characters the API takes of a subject. Escaped a byte may be four,
+// and a cut adds one.
+const maxSubject = 256
+
+// Reasons of the condition Complete while it is False.
+const (
+	reasonPending = "Pending"
+	reasonRunning = "Running"
+	reasonWaiting = "Waiting"
+)
+
+// snapshot is what there is to tell of a Diagnosis at a moment.
+type snapshot struct {
+	diagnosis *v1alpha1.Diagnosis
+	report    *runner.Report
+	end       *end
+	artifacts []artifact.Artifact
+	problem   problemRef
+	node      string
+	holder    string
+	version   uint64
+}
+
+// snapshot is taken with the lock held.
+func (w *Worker) snapshot(e *entry) *snapshot {
+	s := &snapshot{diagnosis: e.Diagnosis, report: e.report, node: w.c.Node, holder: w.holder, version: e.version}
+	if e.End != nil {
+		ended := *e.End
+		s.end = &ended
+	}
+	if e.Problem != nil {
+		s.problem = *e.Problem
+	}
+	if w.artifacts != nil {
+		s.artifacts = w.artifacts.List(e.ID)
+	}
+	return s
+}
+
+// applied is what a snapshot has changed of a status.
+type applied int
+
+const (
+	appliedNothing applied = iota // another agent runs it
+	appliedProblem                // it is final but for the problem
+	appliedAll
+)
+
+// apply changes the node's part of a status.
+func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
+	now := time.Now()
+	switch {
+	case complete(s):
+		n.applyProblem(s)
+		return appliedProblem
+	case held(s, n.holder, now):
+		return appliedNothing
+	}
+	s.ObservedGeneration = n.diagnosis.Generation
+	s.Subject = subjectOf(n.diagnosis, n.node)
+	if n.report != nil {
+		n.report.Status(s)
+	} else {
+		s.Phase = v1alpha1.PhaseRunning
+	}
+	s.Artifacts = artifactsOf(n.artifacts, n.node)
+	n.applyProblem(s)
+	n.checkpoint(s, now)
+	n.condition(s, now)
+	fit(s)
+	return appliedAll
+}
+
+func (n *snapshot) applyProblem(s *v1alpha1.DiagnosisStatus) {
+	if n.problem.State != "" {
+		s.Problem = &v1alpha1.Problem{State: n.problem.State, Since: metav1.NewMicroTime(n.problem.Since)}
+	}
+}
+
+// checkpoint says who runs it. An intent stays until the outcome of its repair is told.
+func (n *snapshot) checkpoint(s *v1alpha1.DiagnosisStatus, now time.Time) {
+	c := &v1alpha1.Checkpoint{Holder: n.holder, Time: metav1.NewMicroTime(now)}
+	if n.report != nil && n.report.Running > 0 {
+		id := int32(n.report.Running) //nolint:gosec // a node of a graph of 256
+		c.Running = &id
+	}
+	if old := s.Checkpoint; old != nil && old.Intent != nil && !n.outcomeKnown(int(old.Intent.ID)) {
+		c.Intent = old.Intent
+	}
+	s.Checkpoint = c
+}
+
+func (n *snapshot) outcomeKnown(id int) bool {
+	if n.end != nil {
+		return true
+	}
+	return n.report != nil && slices.ContainsFunc(n.report.Records, func(r runner.Record) bool {
+		return r.ID == id && r.State != v1alpha1.ResultRunning && r.State != v1alpha1.ResultAwaitingApproval
+	})
+}
+
+// condition says whether it has ended, and how.
+func (n *snapshot) condition(s *v1alpha1.DiagnosisStatus, now time.Time) {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: reasonRunning,
+		ObservedGeneration: n.diagnosis.Generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	switch {
+	case n.end != nil:
+		s.Phase = n.end.Phase
+		if s.CompletionTime == nil {
+			at := metav1.NewMicroTime(n.end.At)
+			s.CompletionTime = &at
+		}
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, n.end.Reason, n.end.Message
+	case n.report == nil:
+		s.Phase, c.Reason = v1alpha1.PhasePending, reasonPending
+	case n.report.Waiting != nil:
+		c.Reason, c.Message = reasonWaiting, "node "+strconv.Itoa(n.report.Waiting.ID)+": "+n.report.Waiting.Reason
+	}
+	c.Message = event.SafeText(c.Message, v1alpha1.MaxMessageBytes)
+	meta.SetStatusCondition(&s.Conditions, c)
+}
+
+// subjectOf names for people what a Diagnosis is about.
+func subjectOf(d *v1alpha1.Diagnosis, node string) string {
+	text := d.Annotations[trigger.AnnotationSubject]
+	p := d.Spec.Parameters
+	switch pod := d.Spec.PodReference; {
+	case pod != nil:
+		text = cmp.Or(pod.Namespace, d.Namespace) + "/" + pod.Name
+	case text != "":
+	case p["address"] != "" && p["port"] != "":
+		text = p["address"] + ":" + p["port"]
+	default:
+		text = cmp.Or(p["device"], p["mountPoint"], p["cgroup"], node)
+	}
+	short := event.SafeText(text, maxSubject-1)
+	if utf8.RuneCountInString(short) > maxSubject {
+		short = event.SafeText(text, maxSubject/4-1)
+	}
+	return short
+}
+
+// artifactsOf are those of which all is known. Their names begin with the node of the
+// graph that has made them.
+func artifactsOf(list []artifact.Artifact, node string) []v1alpha1.Artifact {
+	var out []v1alpha1.Artifact
+	for i := range list {
+		a := &list[i]
+		number, _, _ := strings.Cut(a.Name, "-")
+		id, err := strconv.ParseUint(number, 10, 8)
+		if err != nil || a.SHA256 == "" || len(out) == v1alpha1.MaxArtifacts {
+			continue
+		}
+		out = append(out, v1alpha1.Artifact{
+			Name: a.Name, ID: int32(id), Node: node, Size: *resource.NewQuantity(a.Size, resource.BinarySI),
+			SHA256: v1alpha1.Digest(a.SHA256), Truncated: a.Truncated,
+		})
+	}
+	return out
+}
+
+// fit keeps a status within its bound, whatever others have put into it: values of results
+// go first, those of the last nodes before, then messages, artifacts and failed paths. What
+// goes is marked, as far as there is a mark.
+func fit(s *v1alpha1.DiagnosisStatus) {
+	over := func() bool { return bytesOf(s) > v1alpha1.MaxStatusBytes }
+	for i := len(s.Results) - 1; i >= 0 && over(); i-- {
+		if r := &s.Results[i]; len(r.Values) > 0 {
+			r.Values, r.Truncated = nil, true
+		}
+	}
+	for i := len(s.Results) - 1; i >= 0 && over(); i-- {
+		if r := &s.Results[i]; r.Message != "" {
+			r.Message, r.Truncated = "", true
+		}
+	}
+	if over() {
+		s.FailedPaths = nil // failedPathCount stays
+	}
+	if over() {
+		s.Artifacts = nil
+	}
+}
+
+func bytesOf(s *v1alpha1.DiagnosisStatus) int {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return 0 // nothing here can't be marshalled
+	}
+	return len(raw)
+}

@@ -1,0 +1,223 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/artifact"
+	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// Worker makes and runs the Diagnoses of one node. Its methods may be called by several
+// goroutines at once; those of a nil Worker, which is switched off, do nothing.
+type Worker struct {
+	c      Config
+	log    *slog.Logger
+	ledger ledger
+	gate   *gate
+
+	moved chan struct{} // tells manage that there is something to do
+	told  chan struct{} // tells report that there is something to tell
+
+	mu        sync.Mutex
+	engine    *trigger.Engine
+	installed bool
+	restored  bool
+	waiting   []observation // until triggers are known
+	entries   map[string]*entry
+	names     map[types.NamespacedName]string // id of the newest of a name
+	problems  map[problemKey][]*entry
+	refused   map[string]string // triggers that are left aside, and why
+	counts    counts
+	holder    string
+	away      time.Duration // how long is waited for a store that is away; 0: it answers
+	awayUntil time.Time
+
+	// Of Run.
+	runner    *runner.Runner
+	pool      *runner.Pool
+	artifacts *artifact.Store // nil: none can be kept
+}
+
+// New returns a worker that knows what was taken before. It runs nothing before [Worker.Run].
+func New(c Config) (*Worker, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	engine, err := trigger.NewEngine(trigger.Config{Node: c.Node, Namespace: c.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		c: c, log: c.Log, engine: engine, ledger: ledger{dir: takenIn(c.Dir)},
+		moved: make(chan struct{}, 1), told: make(chan struct{}, 1),
+		entries: map[string]*entry{}, names: map[types.NamespacedName]string{}, problems: map[problemKey][]*entry{},
+		refused: map[string]string{}, counts: newCounts(),
+	}
+	w.gate = &gate{w}
+	all, damaged := w.ledger.load()
+	for _, err := range damaged {
+		w.counts.damaged++
+		w.log.Warn("what was taken can't be read", "error", err)
+	}
+	for _, s := range all {
+		e := w.add(s)
+		e.changed(true) // what has changed since is not known
+		if s.End != nil && s.Told {
+			e.written = e.version
+		}
+	}
+	return w, nil
+}
+
+// add takes an entry in. The lock is held, or nobody else has the worker yet.
+func (w *Worker) add(s *saved) *entry {
+	e := &entry{saved: *s}
+	w.entries[s.ID] = e
+	w.names[e.name()] = s.ID
+	if s.Problem != nil {
+		key := problemKey{s.Problem.Rule, s.Problem.Group}
+		w.problems[key] = append(w.problems[key], e)
+	}
+	return e
+}
+
+// open counts what has not ended, or whose end is not told. The lock is held.
+func (w *Worker) open() int {
+	n := 0
+	for _, e := range w.entries {
+		if e.open() {
+			n++
+		}
+	}
+	return n
+}
+
+// Run runs Diagnoses and tells the store of them until ctx ends.
+func (w *Worker) Run(ctx context.Context) error {
+	unlock, err := w.lock(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // ctx has ended
+	}
+	defer unlock()
+	if err := w.begin(); err != nil {
+		return err
+	}
+	if w.artifacts != nil {
+		defer w.artifacts.Close()
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return untilDone(w.c.Store.Run(ctx, handler{w})) })
+	g.Go(func() error { w.pool.Run(ctx); return nil })
+	g.Go(func() error { w.manage(ctx); return nil })
+	g.Go(func() error { w.report(ctx); return nil })
+	err = g.Wait()
+	w.persist() // what came of the last
+	return err
+}
+
+// untilDone takes the end of a context for no error.
+func untilDone(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// lockAgain is how often a folder that another has is asked for.
+const lockAgain = time.Second
+
+// lock waits until no other process has the folder. A disk that can't be written to has
+// nobody else on it, and is one to diagnose.
+func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
+	tick := time.NewTicker(lockAgain)
+	defer tick.Stop()
+	for told := false; ; {
+		unlock, err = Lock(w.c.Dir, Agent)
+		_, locked := errors.AsType[*LockedError](err)
+		switch {
+		case err == nil:
+			return unlock, nil
+		case !locked:
+			w.log.Warn("diagnoses run without a lock of their folder", "error", err)
+			return func() {}, nil
+		case !told:
+			told = true
+			w.log.Warn("diagnoses wait for another process to end", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// begin opens what runs need.
+func (w *Worker) begin() error {
+	holder, err := identity(w.c.Dir, w.c.Node)
+	if err != nil {
+		w.log.Warn("who runs diagnoses is not kept: after a restart it is another", "error", err)
+	}
+	bounds := w.c.Artifacts
+	bounds.Dir = Artifacts(w.c.Dir)
+	store, err := artifact.Open(bounds, w.log)
+	if err != nil {
+		w.log.Warn("operations can't keep artifacts", "error", err)
+		store = nil
+	}
+	w.runner, err = runner.New(runner.Config{
+		Dir: Checkpoints(w.c.Dir), Gate: w.gate, Intent: w.gate.intent, Changed: w.changed, Log: w.log,
+		Artifacts: func(id string) (runner.Artifacts, error) {
+			if store == nil {
+				return nil, errors.New("there is no folder for them")
+			}
+			return store.Begin(id)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holder, w.artifacts = holder, store
+	w.pool = runner.NewPool(runner.PoolConfig{Workers: w.c.Workers, Queue: w.c.MaxOpen, Execute: w.runner.Execute, Done: w.ran})
+	w.recall()
+	return nil
+}
+
+// recall reads the reports of runs whose end is not told. The lock is held.
+func (w *Worker) recall() {
+	for _, e := range w.entries {
+		if e.End == nil || e.Told || !e.End.Ran {
+			continue
+		}
+		kept, err := runner.ReadSaved(Checkpoints(w.c.Dir), e.ID)
+		if err != nil {
+			w.log.Warn("what a run has found is gone before it was told", "diagnosis", e.ID, "error", err)
+			continue
+		}
+		e.report = kept.Report
+	}
+}
+
+// wake tells of something to do or to tell.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is told already
+	}
+}
+
+func (w *Worker) wakeBoth() {
+	wake(w.moved)
+	wake(w.told)
+}

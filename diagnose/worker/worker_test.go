@@ -1,0 +1,397 @@
+package worker_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
+)
+
+const wellDone = "Succeeded PathSucceeded IsB [1 3] 1 Succeeded, 2 Refuted, 3 Succeeded"
+
+func TestAProblemIsDiagnosedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		at := began()
+		r.w.Observe(hung(at, problem.Firing), time.Now())
+		synctest.Wait()
+		d := r.api.only(t)
+		want(t, d, wellDone)
+		if d.Labels[v1alpha1.LabelTrigger] != "hung" || d.Status.Subject != "pg[811]" || d.Spec.Parameters["pid"] != "811" ||
+			d.Status.ObservedGeneration != 1 || d.Status.Problem == nil || d.Status.Problem.State != v1alpha1.ProblemLasts {
+			t.Errorf("%+v\n%+v", d, d.Status.Problem)
+		}
+		ended := r.told()
+		if len(ended) != 1 || ended[0].ID != d.Name || ended[0].Status.Verdict.Reason != "IsB" || ended[0].After < 0 {
+			t.Fatalf("%+v", ended)
+		}
+		if saved, err := runner.ReadSaved(worker.Checkpoints(r.dir), d.Name); err != nil || saved.Parameters["node"] != "n7" || !worker.Taken(r.dir, d.Name) {
+			t.Errorf("%+v, %v", saved, err)
+		}
+		// Told again, and of another subject within the episode: nothing is made.
+		r.w.Observe(hung(at, problem.Firing), time.Now())
+		synctest.Wait()
+		if _, made := r.api.known(); r.ops.count("look") != 1 || made != 1 {
+			t.Errorf("%d runs, %d made", r.ops.count("look"), made)
+		}
+		s := r.w.Stats()
+		if s.Made != 1 || s.Ended[v1alpha1.PhaseSucceeded] != 1 || s.Triggers["hung"].Started != 1 || s.Writes["taken"] == 0 || s.Running+s.Waiting+s.Untold != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// An agent that is killed at any moment: what it has observed since its state was saved is
+// observed anew, and one Diagnosis comes of it, which runs to its end.
+func TestKilledAndReplayed(t *testing.T) {
+	stages := map[string]func(r *rig, at time.Time){
+		"before it was observed": func(*rig, time.Time) {},
+		"before it was on the disk": func(r *rig, at time.Time) {
+			r.w.Observe(hung(at, problem.Firing), time.Now())
+		},
+		"before it was made": func(r *rig, at time.Time) {
+			r.api.setAway(true)
+			r.start()
+			r.w.Observe(hung(at, problem.Firing), time.Now())
+			synctest.Wait()
+			r.stop()
+			r.api.setAway(false)
+		},
+		"after all": func(r *rig, at time.Time) {
+			r.start()
+			r.w.Observe(hung(at, problem.Firing), time.Now())
+			synctest.Wait()
+			r.stop()
+		},
+	}
+	for name, stage := range stages {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, objects(looks()))
+				r.make(nil)
+				at := began()
+				state, err := r.w.State()
+				if err != nil {
+					t.Fatal(err)
+				}
+				stage(r, at)
+				r.make(state)
+				r.w.Observe(hung(at, problem.Firing), time.Now())
+				r.start()
+				defer r.stop()
+				time.Sleep(time.Minute)
+				want(t, r.api.only(t), wellDone)
+				_, made := r.api.known()
+				if n := r.ops.count("look"); n != 1 || made != 1 || len(r.told()) != 1 {
+					t.Errorf("%d runs, %d made, %d told", n, made, len(r.told()))
+				}
+			})
+		})
+	}
+}
+
+// What is wanted and not on the disk is in the state.
+func TestStateHasWhatIsWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.make(nil)
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		state, err := r.w.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.make(state) // nothing is observed anew
+		r.start()
+		defer r.stop()
+		synctest.Wait()
+		want(t, r.api.only(t), wellDone)
+	})
+}
+
+// Without a state the whole journal is replayed: what is of long ago is not diagnosed.
+func TestLongAgo(t *testing.T) {
+	r := newRig(t, objects(looks()))
+	for _, state := range []json.RawMessage{nil, json.RawMessage(`{`), json.RawMessage(`{"trigger":{"version":99}}`)} {
+		r.make(state)
+		old := time.Now().Add(-time.Hour)
+		r.w.Observe(hung(old, problem.Firing), old)
+		if s := r.w.Stats(); s.Dropped["stale"] != 1 || s.Waiting != 0 {
+			t.Errorf("%s: %+v", state, s)
+		}
+	}
+}
+
+// An API server that is away stops no run of own triggers' Diagnoses, over a restart too.
+// It is told when it is back.
+func TestTheAPIServerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.api.setAway(true)
+		r.make(nil)
+		r.start()
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		synctest.Wait()
+		if ended := r.told(); len(ended) != 1 || ended[0].Status.Verdict.Reason != "IsB" {
+			t.Errorf("%+v", ended)
+		}
+		time.Sleep(10 * time.Minute)
+		r.stop()
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		time.Sleep(time.Minute)
+		if n, _ := r.api.known(); n != 0 || r.w.Stats().Untold != 1 {
+			t.Errorf("%d known, %+v", n, r.w.Stats())
+		}
+		r.api.setAway(false)
+		time.Sleep(time.Minute)
+		want(t, r.api.only(t), wellDone)
+		if r.ops.count("look") != 1 || len(r.told()) != 1 {
+			t.Errorf("%d runs, %d told", r.ops.count("look"), len(r.told()))
+		}
+	})
+}
+
+func TestRefusedForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.api.refuse = errors.New("admission webhook denied the request")
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		time.Sleep(time.Hour)
+		if s := r.w.Stats(); s.Dropped["refused"] != 1 || s.Untold != 0 || s.Ended[v1alpha1.PhaseSucceeded] != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestDeletedAndMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		synctest.Wait()
+		d := r.api.only(t)
+		name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
+		r.api.remove(name)
+		synctest.Wait()
+		if _, err := os.Stat(filepath.Join(worker.Checkpoints(r.dir), d.Name+".checkpoint")); err == nil {
+			t.Error("the checkpoint is kept")
+		}
+		again := d.DeepCopy()
+		again.Status = v1alpha1.DiagnosisStatus{}
+		r.api.add(again)
+		time.Sleep(time.Minute)
+		want(t, r.api.only(t), wellDone)
+		if n := r.ops.count("look"); n != 2 {
+			t.Errorf("ran %d times", n)
+		}
+		// Nobody has deleted this one; its object is gone when it is written to.
+		if s := r.w.Stats(); s.Waiting+s.Running+s.Untold != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.ops.do = blocks("look")
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "looks"))
+		waits := person("b", "looks")
+		waits.Spec.Cancel = true
+		r.api.add(waits)
+		time.Sleep(time.Second)
+		if d := r.api.get("a"); d.Status.Phase != v1alpha1.PhaseRunning || d.Status.Checkpoint == nil || d.Status.Checkpoint.Running == nil || *d.Status.Checkpoint.Running != 1 {
+			t.Errorf("%+v", d.Status)
+		}
+		r.api.person(types.NamespacedName{Namespace: system, Name: "a"}, func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = true })
+		time.Sleep(time.Second)
+		want(t, r.api.get("a"), "Cancelled Cancelled [] ")
+		want(t, r.api.get("b"), "Cancelled Cancelled [] ")
+	})
+}
+
+func TestRefusedDiagnoses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := set("bad", v1alpha1.Node{ID: 1, Operation: "no-such"})
+		r := newRig(t, objects(looks(), bad))
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("unknown", "none"))
+		r.api.add(person("unready", "bad"))
+		foreign := person("foreign", "looks")
+		foreign.Namespace = "shop"
+		r.api.add(foreign)
+		other := person("other", "looks")
+		other.Spec.NodeName = "n8"
+		r.api.add(other)
+		time.Sleep(time.Second)
+		want(t, r.api.get("unknown"), "Failed OperationSetNotFound [] ")
+		want(t, r.api.get("unready"), "Failed OperationSetNotReady [] ")
+		want(t, r.api.get("other"), " [] ")
+		if c := r.api.get("unready").Status.Conditions[0]; !strings.Contains(c.Message, `named "no-such"`) {
+			t.Errorf("%+v", c)
+		}
+		want(t, r.api.in("shop", "foreign"), "Failed NotAllowed [] ")
+	})
+}
+
+// Sets that nobody has told of yet are waited for, and not for ever.
+func TestObjectsComeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.make(nil)
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "looks"))
+		time.Sleep(time.Minute)
+		r.api.mu.Lock()
+		r.api.objects = objects(looks())
+		h := r.api.h
+		r.api.mu.Unlock()
+		h.ObjectsChanged()
+		time.Sleep(10 * time.Second)
+		want(t, r.api.get("a"), wellDone)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &worker.Objects{})
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "looks"))
+		time.Sleep(time.Minute)
+		want(t, r.api.get("a"), "Pending [] ")
+		time.Sleep(2 * time.Minute)
+		want(t, r.api.get("a"), "Failed OperationSetNotFound [] ")
+	})
+}
+
+// A Diagnosis that another agent has is left to it while it gives signs of life.
+func TestAnotherAgentHasIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		d := person("a", "looks")
+		d.Status.Checkpoint = &v1alpha1.Checkpoint{Holder: "n7/other", Time: microNow()}
+		r.api.add(d)
+		time.Sleep(time.Minute)
+		r.api.person(types.NamespacedName{Namespace: system, Name: "a"}, func(d *v1alpha1.Diagnosis) { d.Status.Checkpoint.Time = microNow() })
+		time.Sleep(110 * time.Second)
+		if r.ops.count("look") != 0 || r.api.get("a").Status.Checkpoint.Holder != "n7/other" {
+			t.Errorf("ran %d times, held by %s", r.ops.count("look"), r.api.get("a").Status.Checkpoint.Holder)
+		}
+		time.Sleep(30 * time.Second)
+		want(t, r.api.get("a"), wellDone)
+	})
+}
+
+// A status is written every five seconds at most while it only goes on, and often enough
+// for others to see that it does.
+func TestWriteRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.ops.do = blocks("is-a")
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "looks"))
+		time.Sleep(29 * time.Second)
+		n := r.api.written()
+		if n > 5 {
+			t.Errorf("%d writes", n)
+		}
+		time.Sleep(time.Minute)
+		if more := r.api.written() - n; more < 2 || more > 3 {
+			t.Errorf("%d writes in a minute in which nothing has changed", more)
+		}
+	})
+}
+
+func TestEndedRunsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.conf.Keep = 2
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		for _, name := range []string{"a", "b", "c", "d"} {
+			r.api.add(person(name, "looks"))
+			time.Sleep(time.Minute)
+			want(t, r.api.get(name), wellDone)
+		}
+		time.Sleep(2 * time.Minute)
+		ids, err := runner.SavedIDs(worker.Checkpoints(r.dir))
+		if err != nil || strings.Join(ids, " ") != string(r.api.get("c").UID+" "+r.api.get("d").UID) {
+			t.Errorf("%v, %v", ids, err)
+		}
+		if files, _ := filepath.Glob(filepath.Join(r.dir, "taken", "*")); len(files) != 2 {
+			t.Errorf("%v", files)
+		}
+	})
+}
+
+func TestTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.conf.MaxOpen = 1
+		r.ops.do = blocks("look")
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "looks"))
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		synctest.Wait()
+		if s := r.w.Stats(); s.Dropped["full"] != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Two processes never run diagnoses with one folder.
+func TestTheFolderIsLocked(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := worker.Lock(dir, "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = worker.Lock(dir, "second")
+	locked, ok := errors.AsType[*worker.LockedError](err)
+	if !ok || locked.Who != "first" || locked.Dir != dir {
+		t.Errorf("%v", err)
+	}
+	unlock()
+	unlock, err = worker.Lock(dir, "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if raw, err := os.ReadFile(filepath.Join(dir, "lock")); err != nil || string(raw) != "2" {
+		t.Errorf("%q, %v", raw, err)
+	}
+}

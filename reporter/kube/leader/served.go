@@ -1,0 +1,159 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// DefaultServedEvery is one request for a small list.
+const DefaultServedEvery = 10 * time.Second
+
+// Served are kinds that an API server need not serve, such as those of definitions that
+// are not installed yet.
+type Served struct {
+	Group schema.GroupVersion
+	Kinds []string
+	Every time.Duration // between looks; 0: [DefaultServedEvery]
+	// Missing is told once which of them there are not. May be nil.
+	Missing func(kinds []string)
+	Log     *slog.Logger // nil: none
+}
+
+// Part adds a part of the controller to a manager that runs already. What it has
+// registered elsewhere is there until remove is called.
+type Part func() (remove func(), err error)
+
+// WhenServed adds parts to a manager once the API server serves what they watch, this
+// process may list it, and leads: a watch of what is not there, or not allowed, would keep
+// all that the manager does from beginning. An error of a part ends the manager. remove is
+// for after its end, and may be called at any time.
+func WhenServed(m manager.Manager, s Served, parts ...Part) (remove func(), err error) {
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	if s.Every == 0 {
+		s.Every = DefaultServedEvery
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	w := &served{Served: s, api: api, reader: m.GetAPIReader(), parts: parts, refused: map[string]bool{}}
+	if err := m.Add(manager.RunnableFunc(w.run)); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	return w.remove, nil
+}
+
+// served waits for its kinds.
+type served struct {
+	Served
+	api     discovery.DiscoveryInterface
+	reader  client.Reader
+	parts   []Part
+	refused map[string]bool // kinds of which it was told that they can't be listed
+
+	mu      sync.Mutex
+	removed bool
+	removes []func()
+}
+
+// run returns when the parts are added.
+func (w *served) run(ctx context.Context) error {
+	told := false
+	for {
+		missing, err := w.missing()
+		switch {
+		case err != nil:
+			w.Log.Warn("what the API server serves is not known", "group", w.Group.String(), "err", err)
+		case len(missing) == 0 && w.allowed(ctx):
+			return w.add()
+		case len(missing) == 0:
+		case !told && w.Missing != nil:
+			told = true
+			w.Missing(missing)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(w.Every):
+		}
+	}
+}
+
+// missing returns the kinds that are not served.
+func (w *served) missing() ([]string, error) {
+	list, err := w.api.ServerResourcesForGroupVersion(w.Group.String())
+	if apierrors.IsNotFound(err) {
+		return w.Kinds, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(w.Kinds), func(kind string) bool {
+		for i := range list.APIResources {
+			if list.APIResources[i].Kind == kind {
+				return true
+			}
+		}
+		return false
+	}), nil
+}
+
+// allowed reports whether all kinds can be listed, and tells once of each that can't.
+func (w *served) allowed(ctx context.Context) bool {
+	all := true
+	for _, kind := range w.Kinds {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(w.Group.WithKind(kind + "List"))
+		err := w.reader.List(ctx, list, client.Limit(1))
+		if err == nil {
+			continue
+		}
+		all = false
+		if !w.refused[kind] && ctx.Err() == nil {
+			w.refused[kind] = true
+			w.Log.Warn("nothing is done for kinds that can't be listed", "kind", kind, "err", err)
+		}
+	}
+	return all
+}
+
+func (w *served) add() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.removed {
+		return nil // the manager has ended
+	}
+	var errs []error
+	for _, part := range w.parts {
+		remove, err := part()
+		errs = append(errs, err)
+		if err == nil {
+			w.removes = append(w.removes, remove)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (w *served) remove() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.removed = true
+	for _, remove := range w.removes {
+		remove()
+	}
+	w.removes = nil
+}
