@@ -3,6 +3,7 @@ package action
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,7 +77,7 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 		return Progress{State: v1alpha1.ResultSucceeded, Message: fmt.Sprintf("node %s is cordoned and drained; staying: %s", c.node(), left.stayed()), Values: values}, nil
 	}
 	message := fmt.Sprintf("%d of the pods of node %s are left: %s", len(waits), c.node(), list(waits))
-	if _, refused := failed.(*Refused); refused {
+	if _, refused := errors.AsType[*Refused](failed); refused {
 		return Progress{State: v1alpha1.ResultFailed, Message: message, Values: values}, nil
 	}
 	return a.later(c, message, values), nil

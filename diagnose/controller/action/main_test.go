@@ -2,6 +2,7 @@ package action
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func again(c *Call, p Progress) *Call {
 func (b *bench) refuses(c *Call, why string) {
 	b.Helper()
 	err := b.actions.Check(b.Context(), c)
-	if refused, ok := err.(*Refused); !ok || !strings.Contains(refused.Why, why) {
+	if refused, ok := errors.AsType[*Refused](err); !ok || !strings.Contains(refused.Why, why) {
 		b.Errorf("%s: %v, want a refusal: %s", c.Builtin, err, why)
 	}
 }

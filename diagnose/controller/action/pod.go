@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -165,12 +166,12 @@ func (a *Actions) end(ctx context.Context, c *Call, p *corev1.Pod) (gone bool, b
 // refusal returns what the API server says of a pod that must not be evicted now, with
 // the PodDisruptionBudget that it names.
 func refusal(err error) string {
-	text := err.Error()
+	text := []string{err.Error()}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {
-			text += " " + cause.Message
+			text = append(text, cause.Message)
 		}
 	}
-	return text
+	return strings.Join(text, " ")
 }

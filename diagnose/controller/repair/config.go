@@ -14,7 +14,8 @@ import (
 
 // Defaults of a [Config].
 const (
-	// DefaultWorkers repairs are looked at at once. Few are made at once: budgets are small.
+	// DefaultWorkers is how many Diagnoses are looked at side by side. Few repairs are made
+	// at a time: budgets are small.
 	DefaultWorkers = 4
 	// DefaultEvery is how often slots are looked at though nothing was told to have changed.
 	DefaultEvery = 30 * time.Second

@@ -104,7 +104,7 @@ func TestThePageHasAllEvents(t *testing.T) {
 	}
 	_, table, _ := strings.Cut(page(t, "remediation.md"), "## Events")
 	table, _, _ = strings.Cut(table, "\n## ")
-	for _, row := range regexp.MustCompile("(?m)^\\|(.*?)\\| (Normal|Warning) \\|").FindAllStringSubmatch(table, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\|(.*?)\| (Normal|Warning) \|`).FindAllStringSubmatch(table, -1) {
 		for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
 			told = append(told, m[1])
 		}

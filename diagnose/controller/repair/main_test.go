@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 	"github.com/kernosis/kernosis/reporter/kubetest"
@@ -309,9 +311,8 @@ func (b *bench) waitPhase(d *v1alpha1.Diagnosis, want v1alpha1.Phase) {
 
 func (b *bench) waitIs(what, want string, is func() string) {
 	b.Helper()
-	have := ""
 	until := time.Now().Add(deadline)
-	for have = is(); have != want; have = is() {
+	for have := is(); have != want; have = is() {
 		if time.Now().After(until) {
 			b.Fatalf("%s: %q, want %q", what, have, want)
 		}
@@ -463,18 +464,20 @@ func (b *bench) controlLink(l *link, change func(*Config)) *running {
 	return r
 }
 
-// run runs a controller in a manager of its own.
+// run runs a controller in a manager as the command makes it: it is added once the kinds
+// are served, and what is kept of objects is what all parts agree on.
 func run(ctx context.Context, to *rest.Config, c Config, known *runtime.Scheme) error {
 	speak := liveness.Config{Namespace: c.Namespace}
 	kinds, err := speak.ByObject()
 	if err != nil {
 		return err
 	}
-	m, err := leader.New(to, leader.Config{Namespace: c.Namespace, ByObject: kinds, Scheme: known, Log: slog.New(slog.DiscardHandler)})
+	maps.Copy(kinds, controller.ByObject())
+	m, err := leader.New(to, leader.Config{Namespace: c.Namespace, ByObject: kinds, Scheme: known, Kinds: controller.Mapper(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
-	remove, err := Add(m, c)
+	remove, err := leader.WhenServed(m, controller.Served(), func() (func(), error) { return Add(m, c) })
 	if err != nil {
 		return err
 	}

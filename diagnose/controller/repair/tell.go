@@ -25,7 +25,7 @@ type teller struct{ recorder events.EventRecorder }
 
 // decided tells of a decision that is new.
 func (t *teller) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision policy.Decision) {
-	kind, reason := normal, ""
+	kind, reason := normal, "RepairWithheld"
 	switch decision.Verb {
 	case policy.Run:
 		reason = "RepairAllowed"
@@ -36,7 +36,7 @@ func (t *teller) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision
 	case policy.Wait:
 		reason = "RepairWaits"
 	default:
-		kind, reason = warning, "RepairWithheld"
+		kind = warning
 	}
 	t.tell(d, n, kind, reason, u.operation, fmt.Sprintf("%s of %s: %s: %s", u.operation, u.target, decision.Reason, decision.Message))
 }
