@@ -170,14 +170,16 @@ func (r *reconciler) waiting() []reconcile.Request { return r.concerned(context.
 // allPolicies returns the policies: a node's change may matter to each. It waits until they
 // are listed, or ctx ends.
 func (r *reconciler) allPolicies(ctx context.Context, _ string) []reconcile.Request {
-	var list v1alpha1.RemediationPolicyList
-	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		r.config.Log.Warn("policies can't be listed", "error", err) // they are looked at now and then
+	all, err := r.policies(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.config.Log.Warn("policies can't be listed", "error", err) // they are looked at now and then
+		}
 		return nil
 	}
 	var out []reconcile.Request
-	for i := range list.Items {
-		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+	for _, p := range all {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: p.Name}})
 	}
 	return out
 }

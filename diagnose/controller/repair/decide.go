@@ -223,7 +223,7 @@ func overtaken(d *v1alpha1.Diagnosis, v *view) string {
 // giveBack gives back slots that were taken for a repair that isn't made after all, where
 // the Diagnosis has made none.
 func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) error {
-	if len(begun(allowedRepairs(d))) > 0 || !l.tookOne() && len(v.held(d)) == 0 {
+	if len(begun(allowedRepairs(d))) > 0 || !l.tookOne() && len(held(v.objects, d)) == 0 {
 		return nil
 	}
 	if err := l.budget.Release(ctx, v.names, d.Spec.NodeName, d.UID, policy.Remove); err != nil {

@@ -5,9 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
 // counts are the controller's counters.
@@ -64,13 +61,15 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 func (r *reconciler) slots() map[string]int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	var list v1alpha1.RemediationPolicyList
-	if !r.running.Load() || r.client.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
+	if !r.running.Load() {
+		return nil
+	}
+	all, err := r.policies(ctx)
+	if err != nil {
 		return nil
 	}
 	out := map[string]int{}
-	for i := range list.Items {
-		p := &list.Items[i]
+	for _, p := range all {
 		out[p.Name] = 0
 		for _, slot := range p.Status.Repairs {
 			if slot.EndTime == nil {

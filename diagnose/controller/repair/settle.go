@@ -20,13 +20,16 @@ func (l *look) settle(ctx context.Context) error {
 	if !l.d.Status.Phase.Ended() {
 		return nil
 	}
-	v, err := l.view(ctx)
+	all, err := l.policies(ctx)
 	if err != nil {
 		return err
 	}
-	names := v.held(l.d)
+	names := held(all, l.d)
 	if l.tookOne() {
-		names = v.names // the cache may not show it yet
+		names = nil // the cache may not show it yet
+		for _, p := range all {
+			names = append(names, p.Name)
+		}
 	}
 	for _, name := range names {
 		if err := l.sweep(ctx, name, l.d); err != nil {

@@ -36,18 +36,28 @@ func (r *reconciler) view(ctx context.Context) (*view, error) {
 		v.nodes[nodes.Items[i].Name] = &nodes.Items[i]
 	}
 	slices.SortFunc(v.cluster.Nodes, func(a, b policy.Node) int { return cmp.Compare(a.Name, b.Name) })
-	var policies v1alpha1.RemediationPolicyList
-	if err := r.client.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("policies: %w", err)
+	var err error
+	if v.objects, err = r.policies(ctx); err != nil {
+		return nil, err
 	}
-	for i := range policies.Items {
-		v.objects = append(v.objects, &policies.Items[i])
-	}
-	slices.SortFunc(v.objects, func(a, b *v1alpha1.RemediationPolicy) int { return cmp.Compare(a.Name, b.Name) })
 	for _, p := range v.objects {
 		v.policies, v.names = append(v.policies, policy.New(p)), append(v.names, p.Name)
 	}
 	return v, nil
+}
+
+// policies returns the cache's, by name. They must not be changed.
+func (r *reconciler) policies(ctx context.Context) ([]*v1alpha1.RemediationPolicy, error) {
+	var list v1alpha1.RemediationPolicyList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("policies: %w", err)
+	}
+	var out []*v1alpha1.RemediationPolicy
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	slices.SortFunc(out, func(a, b *v1alpha1.RemediationPolicy) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
 }
 
 // node returns a node as policies see it; nil: there is none.
@@ -60,10 +70,10 @@ func (v *view) node(name string) *policy.Node {
 	return &out
 }
 
-// held returns the names of the policies of which a Diagnosis holds a slot.
-func (v *view) held(d *v1alpha1.Diagnosis) []string {
+// held returns the names of those policies of which a Diagnosis holds a slot.
+func held(policies []*v1alpha1.RemediationPolicy, d *v1alpha1.Diagnosis) []string {
 	var names []string
-	for _, p := range v.objects {
+	for _, p := range policies {
 		if slices.ContainsFunc(p.Status.Repairs, func(r v1alpha1.Repair) bool { return r.Diagnosis == d.UID && r.EndTime == nil }) {
 			names = append(names, p.Name)
 		}
