@@ -79,6 +79,9 @@ var mayImport = map[string][]string{
 	"diagnose/trigger":    {"collector/event", "detector/problem", "diagnose/api"},
 	"diagnose/runner":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
+	// Where a node's worker knows of Diagnoses in a cluster.
+	"diagnose/worker/kube": {"collector/event", "diagnose/api", "diagnose/worker", "reporter/kube/conditions", "reporter/kube/outbox"},
+
 	// Definitions of the API's kinds, made from diagnose/api.
 	"deploy/crds": {},
 

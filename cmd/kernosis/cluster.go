@@ -18,6 +18,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
@@ -31,6 +32,7 @@ const (
 	objectCondition = "condition"
 	objectEvent     = "event"
 	objectLease     = "lease"
+	objectDiagnosis = "diagnosis"
 )
 
 // clusterReporter tells the API server what the agent concludes. A nil one, and a nil
@@ -42,6 +44,7 @@ type clusterReporter struct {
 	events     *events.Sink
 	pods       *pods.Watch
 	lease      *lease.Keeper
+	diagnoses  *kube.Store
 
 	mu    sync.Mutex
 	since map[string]time.Time // kernel's time of what changed a condition, until the API has it
@@ -55,13 +58,26 @@ func (c *cluster) nodeLabel() string {
 	return c.node
 }
 
+// openPods makes what knows the node's pods, where there is a cluster and somebody needs
+// them; nil: else.
+func openPods(cfg config) (*pods.Watch, error) {
+	if cfg.kube == nil || !cfg.Kube.WriteEvents && !cfg.Diagnose.On {
+		return nil, nil
+	}
+	meta, err := metadata.NewForConfig(unlimited(cfg.kube.rest))
+	if err != nil {
+		return nil, err
+	}
+	return pods.New(pods.Config{Client: meta, Node: cfg.kube.node})
+}
+
 // openCluster makes what reports to the API server, where there is one. It does not
 // connect.
-func openCluster(cfg config, a *agent, log *slog.Logger) (*clusterReporter, error) {
+func openCluster(cfg config, a *agent, known *pods.Watch, causes *kube.Store, log *slog.Logger) (*clusterReporter, error) {
 	if cfg.kube == nil {
 		return nil, nil
 	}
-	r := &clusterReporter{log: log, since: make(map[string]time.Time), acked: make(map[string]time.Time)}
+	r := &clusterReporter{log: log, pods: known, diagnoses: causes, since: make(map[string]time.Time), acked: make(map[string]time.Time)}
 	if cfg.Kube.WriteConditions {
 		// The patcher keeps to a write a second by itself.
 		client, err := kubernetes.NewForConfig(unlimited(cfg.kube.rest))
@@ -112,13 +128,6 @@ func (r *clusterReporter) openEvents(cfg config, a *agent) error {
 	if err != nil {
 		return err
 	}
-	meta, err := metadata.NewForConfig(unlimited(cfg.kube.rest))
-	if err != nil {
-		return err
-	}
-	if r.pods, err = pods.New(pods.Config{Client: meta, Node: cfg.kube.node}); err != nil {
-		return err
-	}
 	r.events, err = events.New(events.Config{
 		Node: cfg.kube.node, Namespace: cfg.Kube.EventNamespace, Client: client, Pods: r.pods,
 		Dir: cfg.StateDir, JournalDir: filepath.Join(cfg.StateDir, journalDir), JournalSeq: a.journal.Seq(),
@@ -145,8 +154,10 @@ func (r *clusterReporter) start(ctx context.Context, g *errgroup.Group) {
 	if r.lease != nil {
 		g.Go(func() error { return untilDone(r.lease.Run(ctx)) })
 	}
-	if r.events != nil {
+	if r.pods != nil {
 		g.Go(func() error { return r.pods.Run(ctx) })
+	}
+	if r.events != nil {
 		g.Go(func() error { return r.events.Run(ctx) })
 	}
 }

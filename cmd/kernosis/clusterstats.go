@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 
+	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
@@ -38,7 +39,32 @@ func (r *clusterReporter) stats() metrics.ClusterStats {
 		}
 		s.Events = eventStats(&e)
 	}
+	if r.diagnoses != nil {
+		r.diagnosisStats(&s)
+	}
 	return s
+}
+
+// diagnosisStats adds the requests for Diagnoses.
+func (r *clusterReporter) diagnosisStats(s *metrics.ClusterStats) {
+	st := r.diagnoses.Stats()
+	s.Diagnoses = &metrics.DiagnosisRequests{Watches: st.Watches}
+	writes := map[string]uint64{}
+	for _, o := range kube.Outcomes() {
+		writes[string(o)] = 0
+	}
+	for q, n := range st.Requests {
+		s.Diagnoses.Requests = append(s.Diagnoses.Requests, metrics.APIRequests{
+			Verb: q.Verb, Resource: q.Resource, Outcome: string(q.Outcome), Count: n,
+		})
+		if q.Writes() {
+			writes[string(q.Outcome)] += n
+		}
+	}
+	for outcome, n := range writes {
+		s.Writes = append(s.Writes, metrics.APIWrites{Object: objectDiagnosis, Outcome: outcome, Count: n})
+	}
+	s.LastAcked[objectDiagnosis] = st.LastAcked
 }
 
 func eventStats(e *events.Stats) *metrics.EventStats {

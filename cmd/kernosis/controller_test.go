@@ -61,14 +61,6 @@ func TestControllerConfiguration(t *testing.T) {
 		"ended diagnoses":  {args: []string{"--max-ended-diagnoses", "0"}, mistake: "max-ended-diagnoses: 0"},
 		"election":         {args: []string{"--leader-elect-lease-duration", "5s"}, mistake: "leader-elect-lease-duration: 5s"},
 		"election's tries": {args: []string{"--leader-elect-retry-period", "9s"}, mistake: "leader-elect-renew-deadline: 10s"},
-		"alerts": {args: []string{"--config", write("alerts-listen: 127.0.0.1:20260\nalerts-plain-http: true\n")}, check: func(c controllerConfig) bool {
-			return c.Alerts.Listen == "127.0.0.1:20260" && c.Alerts.PlainHTTP && c.Alerts.Audience == "kernosis"
-		}},
-		"alerts' names":         {args: []string{"--alerts-listen", ":1", "--alerts-cert-file", "c", "--alerts-key-file", "k", "--alerts-client-ca-file", "ca", "--alerts-client-names", "a,b"}, check: func(c controllerConfig) bool { return len(c.Alerts.ClientNames) == 2 }},
-		"alerts without TLS":    {args: []string{"--alerts-listen", ":1", "--alerts-plain-http"}, mistake: "alerts-plain-http: alerts-listen :1 is no loopback address"},
-		"no certificate":        {args: []string{"--alerts-listen", ":1"}, mistake: "alerts-listen: needs alerts-cert-file"},
-		"alerts without a port": {args: []string{"--alerts-cert-file", "c"}, mistake: "alerts-listen: is empty"},
-		"no audience":           {args: []string{"--alerts-listen", "127.0.0.1:1", "--alerts-plain-http", "--alerts-audience", ""}, mistake: "alerts-audience: is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.env != "" {

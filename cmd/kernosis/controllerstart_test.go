@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,45 @@ import (
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
+
+func TestAlertsConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("alerts-listen: 127.0.0.1:20260\nalerts-plain-http: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args    []string
+		mistake string
+		check   func(alertsConfig) bool
+	}{
+		"none": {check: func(c alertsConfig) bool { return c.Listen == "" }},
+		"file": {args: []string{"--config", file}, check: func(c alertsConfig) bool {
+			return c.Listen == "127.0.0.1:20260" && c.PlainHTTP && c.Audience == "kernosis"
+		}},
+		"certificates": {
+			args:  []string{"--alerts-listen", ":1", "--alerts-cert-file", "c", "--alerts-key-file", "k", "--alerts-client-ca-file", "ca", "--alerts-client-names", "a,b"},
+			check: func(c alertsConfig) bool { return len(c.ClientNames) == 2 && c.ClientCAFile == "ca" },
+		},
+		"without TLS":    {args: []string{"--alerts-listen", ":1", "--alerts-plain-http"}, mistake: "alerts-plain-http: alerts-listen :1 is no loopback address"},
+		"no certificate": {args: []string{"--alerts-listen", ":1"}, mistake: "alerts-listen: needs alerts-cert-file"},
+		"no address":     {args: []string{"--alerts-cert-file", "c"}, mistake: "alerts-listen: is empty"},
+		"no audience":    {args: []string{"--alerts-listen", "127.0.0.1:1", "--alerts-plain-http", "--alerts-audience", ""}, mistake: "alerts-audience: is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := newController()
+			if err := cmd.ParseFlags(c.args); err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := loadController(cmd)
+			switch {
+			case c.mistake == "" && (err != nil || !c.check(cfg.Alerts)):
+				t.Errorf("got %+v, %v", cfg.Alerts, err)
+			case c.mistake != "" && (err == nil || !strings.Contains(err.Error(), c.mistake)):
+				t.Errorf("got %v, want %q", err, c.mistake)
+			}
+		})
+	}
+}
 
 // The process takes alerts where it is told to, and makes Diagnoses of them.
 func TestControllerTakesAlerts(t *testing.T) {

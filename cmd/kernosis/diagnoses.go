@@ -11,16 +11,21 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/diagnose/worker/folder"
+	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
 	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
@@ -58,42 +63,121 @@ type diagnoses struct {
 	scripts *operation.Scripts
 	metrics *metrics.Diagnoses
 	agent   *agent
+	cluster *kube.Store // nil: there is none
 }
 
-// openDiagnoses makes what finds causes. What is wrong with manifests is told here.
-func openDiagnoses(cfg config, a *agent, log *slog.Logger) (*diagnoses, error) {
-	if !cfg.Diagnose.On || cfg.kube != nil { // in a cluster the API server has the Diagnoses
+// openDiagnoses makes what finds causes; known are the node's pods, nil without a cluster.
+// What is wrong with manifests is told here.
+func openDiagnoses(cfg config, a *agent, known *pods.Watch, log *slog.Logger) (*diagnoses, error) {
+	if !cfg.Diagnose.On {
 		return nil, nil
 	}
-	node, _, err := cfg.Kube.nodeName(cfg.origins)
-	if err != nil {
-		// It only names what nobody else sees.
-		log.Warn("diagnoses call this node localhost", "error", err)
-		node = "localhost"
+	c := worker.Config{
+		Namespace: cmp.Or(cfg.Kube.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem),
+		Dir:       dirsOf(cfg.StateDir).root, Keep: cfg.Diagnose.Keep,
+		Artifacts: artifact.Config{Budget: cfg.Diagnose.ArtifactsMiB << 20}, Log: log,
 	}
-	root := hostfs.New(cfg.HostRoot)
-	builtins := operation.All(operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)})
-	store, err := openFolder(cfg, builtins, log)
+	d := &diagnoses{agent: a}
+	c.Ended = d.ended
+	var err error
+	if cfg.kube == nil {
+		err = d.alone(&c, cfg)
+	} else {
+		err = d.inCluster(&c, cfg, known)
+	}
 	if err != nil {
 		return nil, err
 	}
-	d := &diagnoses{agent: a}
-	if d.scripts, err = operation.OpenScripts(operation.ScriptConfig{Enabled: cfg.Diagnose.Scripts}, log); err != nil {
+	if c.Scripts, err = operation.OpenScripts(operation.ScriptConfig{Enabled: cfg.Diagnose.Scripts}, log); err != nil {
 		return nil, cfg.origins.errorf("diagnose-scripts", "%w", err)
 	}
-	d.worker, err = worker.New(worker.Config{
-		Node: node, Namespace: cmp.Or(cfg.Kube.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem),
-		Dir: dirsOf(cfg.StateDir).root, Store: store, Observe: true,
-		Builtins: builtins, Scripts: d.scripts, Keep: cfg.Diagnose.Keep,
-		Artifacts: artifact.Config{Budget: cfg.Diagnose.ArtifactsMiB << 20},
-		Ended:     d.ended, Log: log,
-	})
-	if err != nil {
+	d.scripts = c.Scripts
+	if d.worker, err = worker.New(c); err != nil {
 		d.scripts.Close()
 		return nil, err
 	}
 	d.metrics = a.metrics.Diagnoses(d.stats)
 	return d, nil
+}
+
+// hostOf is the machine that is looked at; pods are its, nil where nobody knows of any.
+func hostOf(cfg config, pods operation.Pods) operation.Host {
+	root := hostfs.New(cfg.HostRoot)
+	return operation.Host{FS: root, Symbols: hostfs.NewSymbols(root), Pods: pods}
+}
+
+// alone is without a cluster: manifests are files, and nobody decides on repairs.
+func (d *diagnoses) alone(c *worker.Config, cfg config) (err error) {
+	if c.Node, _, err = cfg.Kube.nodeName(cfg.origins); err != nil {
+		// It only names what nobody else sees.
+		c.Log.Warn("diagnoses call this node localhost", "error", err)
+		c.Node = "localhost"
+	}
+	c.Observe = true
+	c.Builtins = operation.All(hostOf(cfg, nil))
+	c.Store, err = openFolder(cfg, c.Builtins, c.Log)
+	return err
+}
+
+// inCluster has manifests and Diagnoses from the API server.
+func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (err error) {
+	if cfg.Diagnose.Dir != "" {
+		c.Log.Warn("manifests of the folder are not read, in a cluster the API server has them", "diagnose_dir", cfg.Diagnose.Dir)
+	}
+	c.Node = cfg.kube.node
+	client, err := kubernetes.NewForConfig(cfg.kube.rest)
+	if err != nil {
+		return err
+	}
+	reader, err := pods.NewReader(client, c.Node)
+	if err != nil {
+		return err
+	}
+	c.Builtins = operation.All(hostOf(cfg, reader))
+	builtin := make(map[string]bool, len(c.Builtins))
+	for i := range c.Builtins {
+		builtin[c.Builtins[i].Name] = true
+	}
+	d.cluster, err = kube.New(kube.Config{
+		REST: cfg.kube.rest, Node: c.Node, Dir: c.Dir, Log: c.Log,
+		Builtin: func(name string) bool { return builtin[name] },
+	})
+	if err != nil {
+		return err
+	}
+	c.Store = d.cluster
+	c.TenantPod = func(ctx context.Context, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
+		p, err := reader.Pod(ctx, of.Namespace, of.Spec.PodReference.Name)
+		if err != nil {
+			return tenancy.Pod{}, d.cluster.Explain(ctx, "pod of the Diagnosis", err)
+		}
+		return tenancy.PodOf(p, of.Spec.PodReference)
+	}
+	c.Pod = func(uid string) *trigger.Pod {
+		p, ok := known.Pod(uid)
+		if !ok {
+			return nil
+		}
+		return &trigger.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Labels: p.Labels, Node: c.Node}
+	}
+	c.PodsKnown = known.Synced
+	c.PodUID = func(namespace, name string) string {
+		p, _ := known.Named(namespace, name)
+		return p.UID
+	}
+	// An agent that may read Secrets could read all of its namespace.
+	c.Secret = func(name string) (map[string][]byte, error) {
+		return nil, errors.New("the Secret " + name + " is not given to agents")
+	}
+	return nil
+}
+
+// api is the store over the API server; nil: there is none.
+func (d *diagnoses) api() *kube.Store {
+	if d == nil {
+		return nil
+	}
+	return d.cluster
 }
 
 // openFolder reads the shipped manifests and the operator's over them.

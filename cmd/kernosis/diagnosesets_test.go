@@ -10,6 +10,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/sets"
+	"github.com/kernosis/kernosis/diagnose/worker/folder"
+	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 // What is shipped can be run: it is what the API takes, each graph holds, each name is
@@ -79,7 +81,7 @@ func TestDiagnoseDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, example, _ := strings.Cut(string(doc), "```yaml\n")
+	_, example, _ := strings.Cut(string(doc), "\n## Write one\n\n```yaml\n")
 	example, _, ok := strings.Cut(example, "```")
 	path := writeSet(t, "set.yaml", example)
 	if code, out, errs := graphCommand(t, "", "-f", path); !ok || code != exitOK || !strings.Contains(out, "Remediate") {
@@ -95,6 +97,56 @@ func TestDiagnoseDocs(t *testing.T) {
 	for _, name := range shippedSets() {
 		if !strings.Contains(string(doc), "\n| `"+name+"` | ") {
 			t.Errorf("there is no row of %s", name)
+		}
+	}
+}
+
+// Shipped Triggers are for rules and conditions that are shipped, and the docs name them.
+func TestShippedTriggers(t *testing.T) {
+	var files []yamldoc.File
+	for _, name := range shippedSets() {
+		f, err := shippedFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	known, err := folder.Load(files, nil, operation.All(operation.Host{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := loadRules("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, conditions := map[string]bool{}, map[string]bool{}
+	for _, r := range set.Rules() {
+		rules[r.Name], conditions[r.Condition] = true, true
+	}
+	doc, err := os.ReadFile("../../docs/diagnose.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, tr := range known.Triggers {
+		used[tr.Spec.OperationSet] = true
+		for _, name := range tr.Spec.SourceTemplate.ProblemTemplate.Rules {
+			if !rules[name] {
+				t.Errorf("%s: there is no rule %s", tr.Name, name)
+			}
+		}
+		for _, name := range tr.Spec.SourceTemplate.ProblemTemplate.Conditions {
+			if !conditions[name] {
+				t.Errorf("%s: no rule has the condition %s", tr.Name, name)
+			}
+		}
+		if !strings.Contains(string(doc), "\n| `"+tr.Name+"` | `"+tr.Spec.OperationSet+"` | ") {
+			t.Errorf("docs/diagnose.md has no row of Trigger %s", tr.Name)
+		}
+	}
+	for _, name := range shippedSets() {
+		if !used[name] {
+			t.Errorf("no Trigger starts %s", name)
 		}
 	}
 }

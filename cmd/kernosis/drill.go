@@ -76,7 +76,8 @@ func drills(dir string) []drill {
 		},
 		// The third refusal is diagnosed, and finds the fault still there.
 		{fault: "probe-refused", args: []string{"--count", "4"}, rule: "probe-target-refused", match: target("probe-refused"), cause: verdict},
-		{fault: "probe-reset", rule: "probe-target-reset", match: target("probe-reset"), cause: verdict},
+		// The next ones have the same address: the diagnosis is to have ended before.
+		{fault: "probe-reset", args: []string{"--count", "6"}, rule: "probe-target-reset", match: target("probe-reset"), cause: verdict},
 		{fault: "accept-queue-full", rule: "probe-target-accept-queue-full", match: target("accept-queue-full"), cause: verdict},
 		{fault: "probe-timeout", rule: "probe-target-timeout", match: target("probe-timeout"), cause: verdict},
 	}

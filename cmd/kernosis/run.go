@@ -134,7 +134,11 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if cfg.Output == "json" {
 		a.out = console.NewJSON(stdout)
 	}
-	causes, err := openDiagnoses(cfg, a, log)
+	known, err := openPods(cfg)
+	if err != nil {
+		return failed(err)
+	}
+	causes, err := openDiagnoses(cfg, a, known, log)
 	if err != nil {
 		return err
 	}
@@ -146,7 +150,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		return failed(err)
 	}
 	// Behind the restore: what that journals again was told by the last run.
-	if a.cluster, err = openCluster(cfg, a, log); err != nil {
+	if a.cluster, err = openCluster(cfg, a, known, causes.api(), log); err != nil {
 		return failed(err)
 	}
 	a.tellConditions()

@@ -23,14 +23,16 @@ type sign struct {
 	renewTime time.Time     // what it says, by the node's clock
 	seen      time.Time     // when it was first seen, or last seen to change, by ours
 	last      time.Time     // the agent's last sign of life, as far as known
+	since     time.Time     // when it was first heard, or heard again after a silence
 	lasts     time.Duration // how long it says that it counts
 }
 
 // agent is what is known of one.
 type agent struct {
-	known bool // it has, or had, a Lease
-	alive bool // it renews it
-	last  time.Time
+	known bool      // it has, or had, a Lease
+	alive bool      // it renews it
+	last  time.Time // sign of life
+	since time.Time // since when it is heard without a pause, by our clock
 }
 
 // maxLasts is the longest that an agent is waited for because its Lease says so.
@@ -53,11 +55,13 @@ func (a *agents) see(node string, l *coordinationv1.Lease, now time.Time) (back 
 	case s == nil:
 		// Nobody has seen it change. It counts as alive for a period; what it says
 		// itself is the best guess at when it was renewed.
-		s = &sign{renewTime: says, seen: now, last: earlier(says, now)}
+		s = &sign{renewTime: says, seen: now, last: earlier(says, now), since: now}
 		a.heard[node] = s
 		back = true
 	case !says.Equal(s.renewTime):
-		back = !s.alive(now, a.silent)
+		if back = !s.alive(now, a.silent); back {
+			s.since = now
+		}
 		s.renewTime, s.seen, s.last = says, now, now
 	}
 	s.lasts = 0
@@ -76,7 +80,7 @@ func (a *agents) of(node string, now time.Time) agent {
 	if s == nil {
 		return agent{}
 	}
-	return agent{known: true, alive: s.alive(now, a.silent), last: s.last}
+	return agent{known: true, alive: s.alive(now, a.silent), last: s.last, since: s.since}
 }
 
 // forget is for a node that is gone.

@@ -46,7 +46,7 @@ type Config struct {
 	// MaxEnded is how many ended Diagnoses the system namespace may have; 0:
 	// [DefaultMaxEnded].
 	MaxEnded int
-	Workers  int // Diagnoses looked at at once; 0: [DefaultWorkers]
+	Workers  int // how many Diagnoses are looked at together; 0: [DefaultWorkers]
 
 	// Metrics is where the controller's own are registered; nil: nowhere.
 	Metrics prometheus.Registerer
@@ -88,5 +88,5 @@ func (c *Config) setDefaults() error {
 }
 
 func (c *Config) periods() periods {
-	return periods{pending: c.PendingSilent, running: c.RunningSilent}
+	return periods{silent: c.Silent, pending: c.PendingSilent, running: c.RunningSilent}
 }

@@ -32,9 +32,13 @@ func held(d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now 
 	return now.Sub(ended) < heldAtMost && (slots[d.UID] || unverified(d))
 }
 
+// moot is the reason of a condition Verified that is Unknown for good.
+const moot = "Moot"
+
 // unverified reports whether a repair was made, and nobody has said whether it helped.
 func unverified(d *v1alpha1.Diagnosis) bool {
-	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified); c != nil && c.Status != metav1.ConditionUnknown {
+	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
+	if c != nil && (c.Status != metav1.ConditionUnknown || c.Reason == moot) {
 		return false
 	}
 	for i := range d.Status.Remediations {

@@ -87,11 +87,10 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 // limit returns how many ended Diagnoses a Trigger keeps. One that is gone has the default.
 func (h *history) limit(ctx context.Context, name string) (int, error) {
 	t := &v1alpha1.Trigger{}
-	err := h.client.Get(ctx, client.ObjectKey{Name: name}, t)
-	if client.IgnoreNotFound(err) != nil {
+	if err := h.client.Get(ctx, client.ObjectKey{Name: name}, t); client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
-	if err != nil || t.Spec.HistoryLimit == nil {
+	if t.Spec.HistoryLimit == nil {
 		return defaultHistory, nil
 	}
 	return int(*t.Spec.HistoryLimit), nil

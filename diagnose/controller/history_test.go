@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +29,7 @@ func repaired(s *v1alpha1.DiagnosisStatus) {
 }
 
 func verified(s *v1alpha1.DiagnosisStatus) {
-	s.Conditions = append(s.Conditions, metav1.Condition{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionTrue, Reason: "Helped", LastTransitionTime: metav1.Now()})
+	apimeta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionTrue, Reason: "Helped"})
 }
 
 // left returns the names of a namespace's Diagnoses.
@@ -50,6 +51,14 @@ func TestTTL(t *testing.T) {
 	over, stays := b.old(time.Hour, time.Minute), b.old(time.Hour, 2*time.Hour)
 	kept, slot := b.old(time.Hour, time.Minute), b.old(time.Hour, time.Minute)
 	b.write(kept, repaired)
+	settled := b.old(time.Hour, time.Minute)
+	b.write(settled, func(s *v1alpha1.DiagnosisStatus) {
+		repaired(s)
+		s.Conditions = append(s.Conditions, metav1.Condition{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: "Moot", LastTransitionTime: metav1.Now()})
+	})
+	b.write(kept, func(s *v1alpha1.DiagnosisStatus) {
+		s.Conditions = append(s.Conditions, metav1.Condition{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: "Verifying", LastTransitionTime: metav1.Now()})
+	})
 	given := b.old(26*time.Hour, time.Minute)
 	b.write(given, repaired)
 	p := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: b.name("p")}}
@@ -63,6 +72,7 @@ func TestTTL(t *testing.T) {
 	r := b.control(nil)
 	b.waitIs(over, "gone")
 	b.waitIs(given, "gone")
+	b.waitIs(settled, "gone")
 	if time.Now().Before(due.Add(-time.Second)) && b.get(soon) == nil {
 		t.Error("it went before its time")
 	}
@@ -77,7 +87,7 @@ func TestTTL(t *testing.T) {
 	}
 	b.write(kept, verified)
 	b.waitIs(kept, "gone")
-	if n := r.count(t, "kernosis_controller_diagnoses_deleted_total", "reason", "ttl"); n != 4 {
+	if n := r.count(t, "kernosis_controller_diagnoses_deleted_total", "reason", "ttl"); n != 5 {
 		t.Errorf("%v were counted", n)
 	}
 }

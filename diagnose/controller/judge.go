@@ -11,9 +11,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// periods are for how long an agent may be silent. Both are more than zero.
+// periods are for how long is waited. All are more than zero.
 type periods struct {
-	pending, running time.Duration
+	silent           time.Duration // for an agent, before it is called silent
+	pending, running time.Duration // for one that is
 }
 
 // step is what becomes of a Diagnosis now. The zero one: nothing.
@@ -69,42 +70,47 @@ func judge(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
 }
 
 func judgePending(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
-	node := d.Spec.NodeName
 	if a.alive {
-		left := d.CreationTimestamp.Add(p.running).Sub(now)
-		if left <= 0 {
-			return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and has not begun within %s", node, p.running))
-		}
-		return step{again: again(left, p.pending)}
+		return judgeLeft(d, a, p, now, "has not begun within")
 	}
 	if d.Spec.Cancel {
 		return step{phase: v1alpha1.PhaseCancelled, reason: v1alpha1.ReasonCancelled, message: "cancelled before it began"}
 	}
-	why := silence(node, a)
-	left := later(d.CreationTimestamp.Time, a.last).Add(p.pending).Sub(now)
-	if left <= 0 {
-		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("%s; waited for %s", why, p.pending))
-	}
-	return step{reason: v1alpha1.ReasonAgentSilent, message: why, again: again(left, p.pending)}
+	return judgeSilent(d, a, p, p.pending, later(d.CreationTimestamp.Time, a.last), now)
 }
 
 func judgeRunning(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
-	node, told := d.Spec.NodeName, lastTold(d, now)
-	if a.alive && waitsForRepair(d) {
+	switch {
+	case !a.alive:
+		return judgeSilent(d, a, p, p.running, later(lastTold(d, now), a.last), now)
+	case waitsForRepair(d):
 		return step{again: again(p.running, p.running)} // for days, where nobody approves
 	}
-	since := told
-	if !a.alive {
-		since = later(told, a.last)
+	return judgeLeft(d, a, p, now, "has told nothing of the run for")
+}
+
+// judgeLeft is for a Diagnosis of which an agent says nothing that reports. After an outage
+// of the API it has as long again to tell what it did meanwhile.
+func judgeLeft(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time, what string) step {
+	left := later(lastTold(d, now), a.since).Add(p.running).Sub(now)
+	if left <= 0 {
+		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and %s %s", d.Spec.NodeName, what, p.running))
 	}
-	left := since.Add(p.running).Sub(now)
-	switch {
-	case left > 0:
-		return step{again: again(left, p.running)}
-	case a.alive:
-		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and has told nothing of the run for %s", node, p.running))
+	return step{again: again(left, min(p.pending, p.running))}
+}
+
+// judgeSilent is for one whose agent is silent since some time. Before it ends, its status
+// has said so for a while: the API was there, and with it the agent's way to be heard.
+func judgeSilent(d *v1alpha1.Diagnosis, a agent, p periods, wait time.Duration, since, now time.Time) step {
+	why, said := silence(d.Spec.NodeName, a), time.Duration(0)
+	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete); c != nil && c.Reason == v1alpha1.ReasonAgentSilent {
+		said = now.Sub(c.LastTransitionTime.Time)
 	}
-	return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("%s; waited for %s", silence(node, a), p.running))
+	left := max(since.Add(wait).Sub(now), p.silent-said)
+	if left <= 0 {
+		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("%s; waited for %s", why, wait))
+	}
+	return step{reason: v1alpha1.ReasonAgentSilent, message: why, again: again(left, wait)}
 }
 
 // silence says of an agent that it is silent.
@@ -115,7 +121,7 @@ func silence(node string, a agent) string {
 	return fmt.Sprintf("the agent of node %s has not reported since %s", node, a.last.UTC().Format(time.RFC3339))
 }
 
-// lastTold returns when an agent last wrote of a run. Its clock may be ahead of ours.
+// lastTold returns when an agent last wrote of a Diagnosis, or else when that was made. Its clock may be ahead of ours.
 func lastTold(d *v1alpha1.Diagnosis, now time.Time) time.Time {
 	last := d.CreationTimestamp.Time
 	if s := d.Status.StartTime; s != nil {

@@ -18,7 +18,7 @@ func at(seconds int) time.Time {
 
 func TestJudge(t *testing.T) {
 	p := periods{pending: 600 * time.Second, running: 3600 * time.Second}
-	alive, silent, none := agent{known: true, alive: true, last: at(0)}, agent{known: true, last: at(100)}, agent{}
+	alive, silent, none := agent{known: true, alive: true, last: at(0), since: at(0)}, agent{known: true, last: at(100)}, agent{}
 	pending := func(change ...func(*v1alpha1.Diagnosis)) *v1alpha1.Diagnosis {
 		d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at(0))}, Spec: v1alpha1.DiagnosisSpec{NodeName: "n1"}}
 		for _, c := range change {
@@ -37,6 +37,13 @@ func TestJudge(t *testing.T) {
 	intent := func(d *v1alpha1.Diagnosis) {
 		d.Status.Checkpoint.Intent = &v1alpha1.Intent{ID: 1, Operation: "reboot"}
 	}
+	back := agent{known: true, alive: true, last: at(3700), since: at(3700)}
+	said := func(seconds int) func(*v1alpha1.Diagnosis) {
+		return func(d *v1alpha1.Diagnosis) {
+			complete(d, metav1.ConditionFalse, v1alpha1.ReasonAgentSilent, "", at(seconds))
+		}
+	}
+	p.silent = 50 * time.Second
 	cancel := func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = true }
 	for name, c := range map[string]struct {
 		d     *v1alpha1.Diagnosis
@@ -46,24 +53,31 @@ func TestJudge(t *testing.T) {
 	}{
 		"new":                                {pending(), alive, 1, ""},
 		"agent never reported":               {pending(), none, 1, "AgentSilent"},
-		"agent never reported, for long":     {pending(), none, 600, "Failed NodeSilent"},
+		"agent never reported, for long":     {pending(said(500)), none, 600, "Failed NodeSilent"},
+		"silent for long, and not said":      {pending(), none, 600, "AgentSilent"},
+		"silent for long, and said just now": {pending(said(560)), none, 600, "AgentSilent"},
+		"runs, silent for long, not said":    {pending(told(50)), silent, 3700, "AgentSilent"},
+		"runs, agent back after long":        {pending(told(50), said(200)), back, 3701, ""},
+		"not begun, agent back after long":   {pending(said(200)), back, 3701, ""},
+		"runs, agent back, nothing told":     {pending(told(50)), back, 7300, "Failed NodeSilent"},
 		"agent silent":                       {pending(), silent, 699, "AgentSilent"},
-		"agent silent for long":              {pending(), silent, 700, "Failed NodeSilent"},
+		"agent silent for long":              {pending(said(600)), silent, 700, "Failed NodeSilent"},
 		"agent reports, not begun":           {pending(), alive, 3599, ""},
 		"agent reports, not begun for long":  {pending(), alive, 3600, "Failed NodeSilent"},
+		"in the agent's queue":               {pending(told(3000), func(d *v1alpha1.Diagnosis) { d.Status.Phase = v1alpha1.PhasePending }), alive, 6599, ""},
 		"cancelled, agent reports":           {pending(cancel), alive, 10, ""},
-		"cancelled, agent silent":            {pending(cancel), silent, 200, "Cancelled Cancelled"},
+		"cancelled, agent silent":            {pending(cancel), silent, 200, string(v1alpha1.PhaseCancelled) + " " + v1alpha1.ReasonCancelled},
 		"runs":                               {pending(told(50)), alive, 60, ""},
-		"runs, agent silent":                 {pending(told(50)), silent, 3699, ""},
-		"runs, agent silent for long":        {pending(told(50)), silent, 3700, "Failed NodeSilent"},
-		"runs, told after the last renewal":  {pending(told(200)), silent, 3799, ""},
-		"runs, a clock that is ahead":        {pending(told(999999)), silent, 3700, ""},
-		"runs, and no Lease ever":            {pending(told(50)), none, 3650, "Failed NodeSilent"},
+		"runs, agent silent":                 {pending(told(50)), silent, 3699, "AgentSilent"},
+		"runs, agent silent for long":        {pending(told(50), said(3600)), silent, 3700, "Failed NodeSilent"},
+		"runs, told after the last renewal":  {pending(told(200), said(300)), silent, 3799, "AgentSilent"},
+		"runs, a clock that is ahead":        {pending(told(999999), said(300)), silent, 3700, "AgentSilent"},
+		"runs, and no Lease ever":            {pending(told(50), said(300)), none, 3650, "Failed NodeSilent"},
 		"runs, nothing told for long":        {pending(told(50)), alive, 3650, "Failed NodeSilent"},
 		"waits for leave":                    {pending(told(50), waits), alive, 999999, ""},
-		"waits for leave, agent silent long": {pending(told(50), waits), silent, 3700, "Failed NodeSilent"},
-		"repairs, agent silent for long":     {pending(told(50), intent), silent, 3700, "Unknown OutcomeUnknown"},
-		"runs, cancelled, agent silent":      {pending(told(50), cancel), silent, 200, ""},
+		"waits for leave, agent silent long": {pending(told(50), waits, said(300)), silent, 3700, "Failed NodeSilent"},
+		"repairs, agent silent for long":     {pending(told(50), intent, said(300)), silent, 3700, "Unknown OutcomeUnknown"},
+		"runs, cancelled, agent silent":      {pending(told(50), cancel), silent, 200, "AgentSilent"},
 	} {
 		s := judge(c.d, c.agent, p, at(c.now))
 		if have := strings.TrimSpace(string(s.phase) + " " + s.reason); have != c.want {
@@ -77,7 +91,7 @@ func TestJudge(t *testing.T) {
 
 // Whatever happens, a Diagnosis whose agent says nothing has ended after some time.
 func TestNothingLastsForEver(t *testing.T) {
-	p := periods{pending: time.Minute, running: time.Hour}
+	p := periods{silent: 50 * time.Second, pending: time.Minute, running: time.Hour}
 	for _, phase := range []v1alpha1.Phase{"", v1alpha1.PhasePending, v1alpha1.PhaseRunning} {
 		for _, a := range []agent{{}, {known: true, last: at(10)}} {
 			d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at(0))}}
@@ -88,6 +102,7 @@ func TestNothingLastsForEver(t *testing.T) {
 				if s.phase != "" {
 					break
 				}
+				apply(d, &s, now)
 				if now = now.Add(s.again); now.After(at(0).Add(2*p.running)) || looks > 10000 {
 					t.Fatalf("%q %+v: has not ended by %s, after %d looks", phase, a, now, looks)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -128,9 +129,7 @@ func (r *running) run(ctx context.Context, h how, c controller.Config) error {
 	if err != nil {
 		return err
 	}
-	for o, by := range controller.ByObject() {
-		kinds[o] = by
-	}
+	maps.Copy(kinds, controller.ByObject())
 	scheme, err := controller.Scheme()
 	if err != nil {
 		return err
@@ -297,10 +296,10 @@ func is(d *v1alpha1.Diagnosis) string {
 // waitIs waits until a Diagnosis is as said, and returns the message of its condition.
 func (b *bench) waitIs(d *v1alpha1.Diagnosis, want string) string {
 	b.t.Helper()
-	last := ""
 	for until := time.Now().Add(deadline); ; time.Sleep(20 * time.Millisecond) {
 		have := b.get(d)
-		if last = is(have); last == want {
+		last := is(have)
+		if last == want {
 			if have == nil {
 				return ""
 			}

@@ -50,7 +50,7 @@ func (n *names) set(ctx context.Context, name string) (*v1alpha1.OperationSet, e
 		err = n.api.Get(ctx, key, set)
 	}
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // that there is none is an answer
+		return nil, nil
 	}
 	set.TypeMeta = typeOf(v1alpha1.KindOperationSet)
 	return set, err

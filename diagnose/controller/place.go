@@ -84,9 +84,11 @@ func waitForNode(d *v1alpha1.Diagnosis, pod *corev1.Pod, wait time.Duration, now
 
 // contradiction says where a Diagnosis that has not begun names a node which isn't its
 // pod's. One that an agent has made for a problem knows better: the pod was there when it
-// was hit, and another of its name may be elsewhere by now.
+// was hit, and another of its name may be elsewhere by now. What a targetSelector led to has
+// the node from the pod.
 func (r *diagnoses) contradiction(ctx context.Context, d *v1alpha1.Diagnosis) (string, error) {
-	if d.Spec.PodReference == nil || d.Status.Phase != "" || d.Labels[trigger.LabelSource] == string(trigger.SourceProblem) || placed(d) {
+	if d.Spec.PodReference == nil || d.Status.Phase != "" || parentOf(d) != nil || placed(d) ||
+		d.Labels[trigger.LabelSource] == string(trigger.SourceProblem) {
 		return "", nil
 	}
 	pod, err := r.pod(ctx, podOf(d))
@@ -102,7 +104,7 @@ func (r *diagnoses) pod(ctx context.Context, key types.NamespacedName) (*corev1.
 	pod := &corev1.Pod{}
 	err := r.api.Get(ctx, key, pod)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // that there is none is an answer
+		return nil, nil
 	}
 	return pod, err
 }

@@ -19,7 +19,7 @@ import (
 // afterConflict is time for the cache to have what is newer.
 const afterConflict = 200 * time.Millisecond
 
-// writeStatus writes what next differs in from was, where nobody has written since was was
+// writeStatus writes what next differs in from was, where nobody has written since that was
 // read. It returns whether there was anything to write; next is then as the API has it.
 func writeStatus[T client.Object](ctx context.Context, c client.Client, was, next T) (bool, error) {
 	if equality.Semantic.DeepEqual(was, next) {
@@ -33,15 +33,16 @@ func writeStatus[T client.Object](ctx context.Context, c client.Client, was, nex
 // object that is gone a change comes anyway.
 func settled(ctx context.Context, result reconcile.Result, err error) (reconcile.Result, error) {
 	switch {
-	case ctx.Err() != nil:
-		return reconcile.Result{}, nil // the controller ends
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: afterConflict}, nil
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), over(ctx):
 		return reconcile.Result{}, nil
 	}
 	return result, err
 }
+
+// over reports whether the controller ends.
+func over(ctx context.Context) bool { return ctx.Err() != nil }
 
 // accept sets the condition Accepted; an empty message is that of one that is accepted.
 func accept(conditions *[]metav1.Condition, generation int64, ok bool, reason, message string) {
@@ -69,12 +70,15 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 		if st.Subject == "" {
 			st.Subject = event.SafeText(subject(d), 250)
 		}
-		complete(d, metav1.ConditionTrue, s.reason, s.message)
+		complete(d, metav1.ConditionTrue, s.reason, s.message, now)
 	case s.waits():
 		if st.Phase == "" {
 			st.Phase = v1alpha1.PhasePending
 		}
-		complete(d, metav1.ConditionFalse, s.reason, s.message)
+		if c := apimeta.FindStatusCondition(st.Conditions, v1alpha1.ConditionComplete); c != nil && c.Reason != s.reason {
+			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete) // it is since now that this is waited for
+		}
+		complete(d, metav1.ConditionFalse, s.reason, s.message, now)
 	default:
 		if st.Phase == "" {
 			st.Phase = v1alpha1.PhasePending
@@ -87,9 +91,10 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 	}
 }
 
-func complete(d *v1alpha1.Diagnosis, status metav1.ConditionStatus, reason, message string) {
+func complete(d *v1alpha1.Diagnosis, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	apimeta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionComplete, Status: status, Reason: reason, Message: bounded(message), ObservedGeneration: d.Generation,
+		LastTransitionTime: metav1.NewTime(now),
 	})
 }
 

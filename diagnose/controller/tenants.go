@@ -18,8 +18,8 @@ type refused struct {
 // refusal says why a Diagnosis of a namespace's user may not run, before its pod is looked
 // for.
 func (r *diagnoses) refusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused, error) {
-	if err := tenancy.Target(d); err != nil {
-		return refused{v1alpha1.ReasonNotAllowed, err.Error()}, nil
+	if why := tenancy.Target(d); why != nil {
+		return notAllowed(why), nil
 	}
 	if d.Spec.NodeName != "" && !placed(d) {
 		return refused{v1alpha1.ReasonNotAllowed, "spec.nodeName: outside the system namespace only the controller sets it"}, nil
@@ -38,10 +38,15 @@ func (r *diagnoses) refusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused
 	if err != nil {
 		return refused{}, err
 	}
-	if err := tenancy.Check(c, set, d); err != nil {
-		return refused{v1alpha1.ReasonNotAllowed, err.Error()}, nil
+	return notAllowed(tenancy.Check(c, set, d)), nil
+}
+
+// notAllowed is for a reason of package tenancy; nil: there is none.
+func notAllowed(why error) refused {
+	if why == nil {
+		return refused{}
 	}
-	return refused{}, nil
+	return refused{v1alpha1.ReasonNotAllowed, why.Error()}
 }
 
 // refusalOfPod says the same, once the pod is known.
@@ -53,10 +58,8 @@ func (r *diagnoses) refusalOfPod(d *v1alpha1.Diagnosis, pod *corev1.Pod) refused
 	if err != nil {
 		return refused{v1alpha1.ReasonPodNotFound, err.Error()}
 	}
-	if _, err := tenancy.Parameters(d.Spec.Parameters, known); err != nil {
-		return refused{v1alpha1.ReasonNotAllowed, err.Error()}
-	}
-	return refused{}
+	_, why := tenancy.Parameters(d.Spec.Parameters, known)
+	return notAllowed(why)
 }
 
 func noSet(d *v1alpha1.Diagnosis) refused {

@@ -34,7 +34,7 @@ type Config struct {
 
 // ErrSecretUnread is what [Config].Secret returns where Secrets are not read: whether there
 // is one shows where the operation runs.
-var ErrSecretUnread = errors.New("Secrets are not read here")
+var ErrSecretUnread = errors.New("no Secret is read here")
 
 // Of returns a Config with the Operations of manifests.
 func Of(m *manifest.Set, builtins []operation.Builtin) Config {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
@@ -45,9 +46,14 @@ type Config struct {
 	// nil: none is known. They are asked with locks held, and must not block.
 	Pod    func(uid string) *trigger.Pod
 	PodUID func(namespace, name string) string
-	// Allowed says whether a Diagnosis outside the system namespace may run this plan; nil:
-	// none may.
-	Allowed func(d *v1alpha1.Diagnosis, plan *resolve.Plan) error
+	// PodsKnown reports whether Pod knows of the pods that there are, which it does not
+	// for the first moments of a start: until then problems wait, ten seconds at most. nil:
+	// there is nothing to wait for.
+	PodsKnown func() bool
+	// TenantPod asks the API server for the pod of a Diagnosis outside the system namespace;
+	// nil: none of these runs. Errors: [ErrAway]; [ErrGone], there is no such pod; any other
+	// says why it may not be looked at.
+	TenantPod func(ctx context.Context, d *v1alpha1.Diagnosis) (tenancy.Pod, error)
 
 	Workers int // Diagnoses that run at a time; 0: 4
 	Keep    int // runs that have ended and are kept, the newest; 0: 100
@@ -87,12 +93,15 @@ func (c *Config) complete() error {
 	if c.Pod == nil {
 		c.Pod = func(string) *trigger.Pod { return nil }
 	}
+	if c.PodsKnown == nil {
+		c.PodsKnown = func() bool { return true }
+	}
 	if c.PodUID == nil {
 		c.PodUID = func(string, string) string { return "" }
 	}
-	if c.Allowed == nil {
-		c.Allowed = func(*v1alpha1.Diagnosis, *resolve.Plan) error {
-			return errors.New("Diagnoses outside the system namespace are not run here")
+	if c.TenantPod == nil {
+		c.TenantPod = func(context.Context, *v1alpha1.Diagnosis) (tenancy.Pod, error) {
+			return tenancy.Pod{}, errors.New("what is outside the system namespace is not run here")
 		}
 	}
 	if c.Ended == nil {

@@ -22,7 +22,7 @@ func (w *Worker) forget() {
 	for _, e := range w.all() {
 		w.mu.Lock()
 		switch {
-		case e.active || e.unsaved:
+		case e.active || e.unsaved && e.saveAt.IsZero(): // a disk that takes nothing is not waited for
 		case e.Gone && !e.swept:
 			w.mu.Unlock()
 			w.sweep(e)

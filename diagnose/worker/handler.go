@@ -21,6 +21,7 @@ func (h handler) ObjectsChanged() {
 	h.w.install(known)
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
+	h.w.heard = true
 	for _, e := range h.w.entries {
 		e.held = time.Time{} // it is looked at again
 	}

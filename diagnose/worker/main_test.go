@@ -203,7 +203,7 @@ func (o *ops) builtins() []operation.Builtin {
 		"cordon": operation.Remediate, "is-a": operation.Check, "is-b": operation.Check, "look": operation.Collect, "mend": operation.Remediate,
 	} {
 		b := operation.Builtin{
-			Name: name, Effect: effect, ByController: name == "cordon",
+			Name: name, Effect: effect, ByController: name == "cordon", TenantSafe: name == "look",
 			Parameters: []operation.Parameter{{Name: "node"}, {Name: "podUID"}, {Name: "podName"}, {Name: "pid"}},
 			Results:    []operation.Result{{Name: "found"}, {Name: "node"}},
 		}

@@ -37,6 +37,7 @@ func (w *Worker) manage(ctx context.Context) {
 		case <-w.moved:
 		case <-timer.C:
 		}
+		w.lookAgain()
 		w.persist()
 		for _, e := range w.all() {
 			w.advance(e)
@@ -45,6 +46,15 @@ func (w *Worker) manage(ctx context.Context) {
 		w.tellEnded()
 		w.forget()
 		timer.Reset(time.Until(w.nextLook()))
+	}
+}
+
+// lookAgain sees to what has waited for triggers and pods.
+func (w *Worker) lookAgain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.waiting) > 0 && w.ready() {
+		w.catchUp()
 	}
 }
 
@@ -87,7 +97,7 @@ func (w *Worker) persist() {
 		}
 		w.mu.Lock()
 		if err == nil {
-			e.never = false
+			e.never, e.saveAt = false, time.Time{}
 		} else {
 			// A disk that is full or read-only is one to diagnose: the run goes on.
 			e.unsaved, e.saveAt = true, time.Now().Add(saveAgain)
@@ -104,6 +114,9 @@ func (w *Worker) nextLook() time.Time {
 	next := time.Now().Add(time.Minute)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.waiting) > 0 && w.installed {
+		next = time.Now().Add(podsAgain)
+	}
 	for _, e := range w.entries {
 		for _, at := range []time.Time{e.held, e.askAt} {
 			if !at.IsZero() && at.Before(next) && e.End == nil && !e.active && !e.Gone {

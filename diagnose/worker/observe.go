@@ -11,17 +11,22 @@ import (
 )
 
 const (
-	// maxWaiting bounds the transitions that wait for triggers to be known.
+	// maxWaiting bounds the transitions that wait for triggers and pods to be known.
 	maxWaiting = 1000
 	// staleAfter is how long ago a transition may be that is replayed without a state of
 	// before: all that the journal has is replayed then, and was diagnosed long ago.
 	staleAfter = 10 * time.Minute
+	// podsWait is how long the pods of the node may stay unknown: an API server that is
+	// away must not hold back diagnoses.
+	podsWait = 10 * time.Second
+	// podsAgain is how often they are asked for meanwhile.
+	podsAgain = 100 * time.Millisecond
 )
 
-// observation is a transition that waits until triggers are known.
+// observation is a transition that waits until triggers and pods are known.
 type observation struct {
-	problem *problem.Problem
-	at      time.Time
+	Problem *problem.Problem `json:"problem"`
+	At      time.Time        `json:"at"`
 }
 
 // Observe takes what the detector has reported, with its evidence, and when it did. What
@@ -42,15 +47,41 @@ func (w *Worker) Observe(transitions []problem.Transition, at time.Time) {
 
 // observe is about one problem. The lock is held.
 func (w *Worker) observe(p *problem.Problem, at time.Time) {
-	if !w.installed {
+	if !w.ready() {
 		if len(w.waiting) == maxWaiting {
-			w.drop(dropUnknown, "a problem's transition, while triggers are not known", p.Rule)
+			w.drop(dropUnknown, "a problem's transition, while triggers or pods are not known", p.Rule)
 			return
 		}
 		kept := *p // whoever has reported it may strip it
 		w.waiting = append(w.waiting, observation{&kept, at})
+		wake(w.moved)
 		return
 	}
+	w.catchUp()
+	w.decide(p, at)
+}
+
+// ready reports whether triggers are known, and the pods that they may ask for. The lock
+// is held.
+func (w *Worker) ready() bool {
+	if !w.podsKnown {
+		late := !w.started.IsZero() && time.Since(w.started) >= podsWait
+		w.podsKnown = late || w.c.PodsKnown()
+	}
+	return w.installed && w.podsKnown
+}
+
+// catchUp sees to what has waited. The lock is held.
+func (w *Worker) catchUp() {
+	waiting := w.waiting
+	w.waiting = nil
+	for _, o := range waiting {
+		w.decide(o.Problem, o.At)
+	}
+}
+
+// decide has the triggers decide about a problem. The lock is held.
+func (w *Worker) decide(p *problem.Problem, at time.Time) {
 	w.lasts(p)
 	var pod *trigger.Pod
 	if p.Pod != "" && p.Group != "" {
@@ -111,6 +142,8 @@ type state struct {
 	Trigger *trigger.State `json:"trigger"`
 	// Wanted are Diagnoses that the ledger does not have yet.
 	Wanted []saved `json:"wanted,omitempty"`
+	// Waiting are transitions that triggers have not been asked about yet.
+	Waiting []observation `json:"waiting,omitempty"`
 }
 
 // State returns what [Worker.Restore] takes after a restart. It belongs to the detector's
@@ -121,7 +154,7 @@ func (w *Worker) State() (json.RawMessage, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := state{Trigger: w.engine.State()}
+	s := state{Trigger: w.engine.State(), Waiting: w.waiting}
 	for _, e := range w.sorted() {
 		if e.never {
 			s.Wanted = append(s.Wanted, e.saved)
@@ -163,6 +196,11 @@ func (w *Worker) restore(raw json.RawMessage) error {
 		}
 	}
 	w.restored = true
+	for _, o := range s.Waiting {
+		if o.Problem != nil && len(w.waiting) < maxWaiting {
+			w.waiting = append(w.waiting, o)
+		}
+	}
 	for i := range s.Wanted {
 		one := &s.Wanted[i]
 		if one.Diagnosis == nil || w.entries[one.ID] != nil {
@@ -203,9 +241,7 @@ func (w *Worker) install(known *Objects) {
 		return
 	}
 	w.installed = true
-	waiting := w.waiting
-	w.waiting = nil
-	for _, o := range waiting {
-		w.observe(o.problem, o.at)
+	if w.ready() {
+		w.catchUp()
 	}
 }

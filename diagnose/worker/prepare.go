@@ -10,6 +10,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
 // prepare returns what is executed. nil: it can't be now, or never: then it has ended. The
@@ -22,13 +23,15 @@ func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 		return nil
 	}
 	config := w.resolver(known)
-	plan, err := resolve.Set(config, set)
-	if err != nil {
-		w.refuse(e, v1alpha1.ReasonOperationSetNotReady, err)
-		return nil
+	var plan *resolve.Plan
+	var err error
+	if tenancy.Applies(e.Diagnosis, w.c.Namespace) {
+		plan, err = tenancy.Plan(config, set, e.Diagnosis, e.Parameters)
+	} else {
+		plan, err = resolve.Set(config, set)
 	}
-	if err := w.allowed(e.Diagnosis, plan); err != nil {
-		w.refuse(e, v1alpha1.ReasonNotAllowed, err)
+	if err != nil {
+		w.refuse(e, reasonOf(err), err)
 		return nil
 	}
 	if e.Parameters == nil {
@@ -42,12 +45,12 @@ func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 	}
 }
 
-// allowed is the one place that says what may run outside the system namespace.
-func (w *Worker) allowed(d *v1alpha1.Diagnosis, plan *resolve.Plan) error {
-	if d.Namespace == w.c.Namespace {
-		return nil
+// reasonOf is why a set can't be run.
+func reasonOf(err error) string {
+	if _, tenant := errors.AsType[tenancy.Refusals](err); tenant {
+		return v1alpha1.ReasonNotAllowed
 	}
-	return w.c.Allowed(d, plan)
+	return v1alpha1.ReasonOperationSetNotReady
 }
 
 func setOf(known *Objects, name string) *v1alpha1.OperationSet {
@@ -63,12 +66,17 @@ func setOf(known *Objects, name string) *v1alpha1.OperationSet {
 }
 
 // withoutSet ends a Diagnosis whose OperationSet is not there, or waits where nobody has
-// said yet which there are. The lock is held.
+// said yet which there are: what the agent before this knew may be older than the set. The
+// lock is held.
 func (w *Worker) withoutSet(e *entry, known *Objects, now time.Time) {
-	unknown := known == nil || len(known.OperationSets) == 0
+	unknown := known == nil || len(known.OperationSets) == 0 || !w.heard
+	since := e.Taken
+	if w.started.After(since) {
+		since = w.started
+	}
 	switch {
-	case unknown && e.held.IsZero() && now.Sub(e.Taken) < holdFor:
-		e.held = e.Taken.Add(holdFor)
+	case unknown && e.held.IsZero() && now.Sub(since) < holdFor:
+		e.held = since.Add(holdFor)
 	case unknown && now.Before(e.held):
 	default:
 		w.refuse(e, v1alpha1.ReasonOperationSetNotFound, errors.New("there is no OperationSet "+e.Diagnosis.Spec.OperationSet))

@@ -108,6 +108,11 @@ func (w *Worker) tell(ctx context.Context, e *entry) {
 		w.created(e, d, err)
 		return
 	}
+	if w.asksForPod(e) {
+		w.mu.Unlock()
+		w.askForPod(asking, e)
+		return
+	}
 	now := w.snapshot(e)
 	key := e.key()
 	w.mu.Unlock()

@@ -56,7 +56,7 @@ func newCounts() counts {
 // drop counts and tells what is not done. The lock is held.
 func (w *Worker) drop(reason, what, name string) {
 	w.counts.dropped[reason]++
-	w.log.Warn("dropped "+what, "reason", reason, "name", name)
+	w.log.Warn("dropped", "what", what, "reason", reason, "name", name)
 }
 
 // Stats returns what was counted.

@@ -31,7 +31,10 @@ type Worker struct {
 	engine    *trigger.Engine
 	installed bool
 	restored  bool
-	waiting   []observation // until triggers are known
+	heard     bool // the store has said what there is, since Run began
+	podsKnown bool
+	started   time.Time     // when Run began; zero: it has not
+	waiting   []observation // until triggers and pods are known
 	entries   map[string]*entry
 	names     map[types.NamespacedName]string // id of the newest of a name
 	problems  map[problemKey][]*entry
@@ -188,7 +191,7 @@ func (w *Worker) begin() error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.holder, w.artifacts = holder, store
+	w.holder, w.artifacts, w.started = holder, store, time.Now()
 	w.pool = runner.NewPool(runner.PoolConfig{Workers: w.c.Workers, Queue: w.c.MaxOpen, Execute: w.runner.Execute, Done: w.ran})
 	w.recall()
 	return nil

@@ -1,20 +1,27 @@
 package worker_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
@@ -228,8 +235,8 @@ func TestCancelled(t *testing.T) {
 		}
 		r.api.person(types.NamespacedName{Namespace: system, Name: "a"}, func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = true })
 		time.Sleep(time.Second)
-		want(t, r.api.get("a"), "Cancelled Cancelled [] ")
-		want(t, r.api.get("b"), "Cancelled Cancelled [] ")
+		want(t, r.api.get("a"), string(v1alpha1.PhaseCancelled)+" "+v1alpha1.ReasonCancelled+" [] ")
+		want(t, r.api.get("b"), string(v1alpha1.PhaseCancelled)+" "+v1alpha1.ReasonCancelled+" [] ")
 	})
 }
 
@@ -256,6 +263,63 @@ func TestRefusedDiagnoses(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		want(t, r.api.in("shop", "foreign"), "Failed NotAllowed [] ")
+	})
+}
+
+// A Diagnosis outside the system namespace looks at a pod of its namespace, whatever it
+// says, and runs only what is made for that.
+func TestTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tenants := set("tenants", v1alpha1.Node{ID: 1, Operation: "pod-look"})
+		known := objects(looks(), tenants)
+		known.Operations = []*v1alpha1.Operation{{
+			ObjectMeta: metav1.ObjectMeta{Name: "pod-look"},
+			Spec:       v1alpha1.OperationSpec{TenantSafe: true, Processor: v1alpha1.Processor{Builtin: &v1alpha1.Builtin{Name: "look"}}},
+		}}
+		r := newRig(t, known)
+		var asked int
+		r.conf.TenantPod = func(_ context.Context, d *v1alpha1.Diagnosis) (tenancy.Pod, error) {
+			asked++
+			switch {
+			case asked == 1:
+				return tenancy.Pod{}, worker.ErrAway
+			case d.Spec.PodReference.Name == "none":
+				return tenancy.Pod{}, worker.ErrGone
+			}
+			return tenancy.Pod{Namespace: d.Namespace, Name: d.Spec.PodReference.Name, UID: "pod-1", Node: "n7", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7")}}, nil
+		}
+		var given operation.Values
+		r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
+			"look": func(_ context.Context, c *operation.Call) (operation.Output, error) {
+				given = c.Parameters
+				return operation.Output{}, nil
+			},
+		}
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		tenant := func(name, operationSet, pod string) {
+			d := person(name, operationSet)
+			d.Namespace, d.Spec.PodReference = "shop", &v1alpha1.PodReference{Name: pod}
+			d.CreationTimestamp = metav1.Now()
+			r.api.add(d)
+		}
+		tenant("good", "tenants", "db-0")
+		tenant("wide", "looks", "db-0")
+		tenant("lost", "tenants", "none")
+		tenant("unknown", "no-such", "db-0")
+		nothing := person("nothing", "tenants")
+		nothing.Namespace = "shop"
+		r.api.add(nothing)
+		time.Sleep(time.Minute)
+		want(t, r.api.in("shop", "good"), "Succeeded PathSucceeded [1] 1 Succeeded")
+		if given["podUID"] != "pod-1" {
+			t.Errorf("%v", given)
+		}
+		want(t, r.api.in("shop", "wide"), "Failed NotAllowed [] ")
+		want(t, r.api.in("shop", "lost"), "Failed PodNotFound [] ")
+		want(t, r.api.in("shop", "unknown"), "Failed OperationSetNotFound [] ")
+		want(t, r.api.in("shop", "nothing"), "Failed NotAllowed [] ")
 	})
 }
 
@@ -393,5 +457,82 @@ func TestTheFolderIsLocked(t *testing.T) {
 	unlock()
 	if raw, err := os.ReadFile(filepath.Join(dir, "lock")); err != nil || string(raw) != "2" {
 		t.Errorf("%q, %v", raw, err)
+	}
+}
+
+// A disk that takes nothing stops no run, and memory does not grow for it.
+func TestTheDiskIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.conf.Keep = 1
+		for _, name := range []string{"taken", "checkpoints", "artifacts"} { // which can't be folders then
+			if err := os.WriteFile(filepath.Join(r.dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		for _, name := range []string{"a", "b", "c"} {
+			r.api.add(person(name, "looks"))
+			time.Sleep(time.Minute)
+			want(t, r.api.get(name), wellDone)
+		}
+		if s := r.w.Stats(); s.Unsaved == 0 || s.Ended[v1alpha1.PhaseSucceeded] != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// At a start problems wait for the pods of the node, over another restart too, but not for
+// an API server that is away.
+func TestPodsComeLater(t *testing.T) {
+	for name, comes := range map[string]bool{"they come": true, "they don't": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, objects(looks()))
+				r.api.objects.Triggers[0].Spec.SourceTemplate.ProblemTemplate.Namespaces = []string{"shop"}
+				var known atomic.Bool
+				r.conf.PodsKnown = known.Load
+				r.conf.Pod = func(uid string) *trigger.Pod {
+					if !known.Load() {
+						return nil
+					}
+					return &trigger.Pod{Namespace: "shop", Name: "db-0", UID: uid, Node: "n7"}
+				}
+				r.make(nil)
+				of := hung(began(), problem.Firing)
+				of[0].Problem.Pod = "pod-1"
+				r.w.Observe(of, time.Now())
+				of[0].Problem.Evidence = nil // as the agent does
+				r.start()
+				time.Sleep(time.Second)
+				state, err := r.w.State()
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.stop()
+				r.make(state)
+				r.start()
+				defer r.stop()
+				time.Sleep(time.Second)
+				if n, _ := r.api.known(); n != 0 {
+					t.Fatal("it did not wait")
+				}
+				known.Store(comes)
+				time.Sleep(20 * time.Second)
+				if !comes {
+					if s := r.w.Stats(); s.Triggers["hung"].Withheld[trigger.WithheldUnknownPod] != 1 {
+						t.Errorf("%+v", s)
+					}
+					return
+				}
+				d := r.api.only(t)
+				want(t, d, wellDone)
+				if p := d.Spec.PodReference; p == nil || p.Name != "db-0" || d.Status.Subject != "shop/db-0" || d.Spec.Parameters["pid"] != "811" {
+					t.Errorf("%+v", d.Spec)
+				}
+			})
+		})
 	}
 }

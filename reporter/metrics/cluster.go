@@ -14,12 +14,13 @@ type ClusterStats struct {
 	Writes     []APIWrites
 	Conditions *ConditionStats
 	Events     *EventStats
+	Diagnoses  *DiagnosisRequests
 	LastAcked  map[string]time.Time // by object; zero: nothing was taken yet
 }
 
 // APIWrites counts the requests that write one kind of object.
 type APIWrites struct {
-	Object  string // condition, event or lease
+	Object  string // condition, event, lease or diagnosis
 	Outcome string
 	Count   uint64
 }
@@ -47,6 +48,18 @@ type EventRule struct {
 	Untold   map[string]uint64 // on its pod, though on the Node; by reason
 }
 
+// DiagnosisRequests is of the requests for Diagnoses and for what they are made of.
+type DiagnosisRequests struct {
+	Requests []APIRequests
+	Watches  map[string]uint64 // that were opened, by resource
+}
+
+// APIRequests counts requests of a kind that have ended in one way.
+type APIRequests struct {
+	Verb, Resource, Outcome string
+	Count                   uint64
+}
+
 // Cluster observes what the API server has acknowledged. It is safe for concurrent
 // use.
 type Cluster struct {
@@ -66,7 +79,9 @@ func (m *Metrics) Cluster(stats func() ClusterStats) *Cluster {
 	}
 	m.Own.MustRegister(c.latency, &clusterCollector{
 		stats:     stats,
-		writes:    desc("kernosis_api_writes_total", "Requests that write to the API server, by object (condition, event, lease) and outcome.", "object", "outcome"),
+		writes:    desc("kernosis_api_writes_total", "Requests that write to the API server, by object (condition, event, lease, diagnosis) and outcome.", "object", "outcome"),
+		requests:  desc("kernosis_diagnosis_api_requests_total", "Requests for Diagnoses and what they are made of, by verb, resource and outcome.", "verb", "resource", "outcome"),
+		watches:   desc("kernosis_diagnosis_api_watches_total", "Watches that the API server has opened, by resource. Each but the first follows one that has ended.", "resource"),
 		acked:     desc("kernosis_api_last_acknowledged_timestamp_seconds", "When the API server last took a write, by object.", "object"),
 		bytes:     desc("kernosis_api_condition_bytes_total", "Bytes of the patches of conditions."),
 		flips:     desc("kernosis_condition_flips_total", "Conditions of the agent that other clients wrote over or removed."),
@@ -97,14 +112,14 @@ type clusterCollector struct {
 	stats func() ClusterStats
 
 	writes, acked, bytes, flips, contested, yielded, removed, refused, trimmed, pending *prometheus.Desc
-	happened, dropped, untold, lost, series, waiting                                    *prometheus.Desc
+	happened, dropped, untold, lost, series, waiting, requests, watches                 *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
 func (c *clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.writes, c.acked, c.bytes, c.flips, c.contested, c.yielded, c.removed, c.refused, c.trimmed, c.pending,
-		c.happened, c.dropped, c.untold, c.lost, c.series, c.waiting,
+		c.happened, c.dropped, c.untold, c.lost, c.series, c.waiting, c.requests, c.watches,
 	} {
 		ch <- d
 	}
@@ -136,6 +151,14 @@ func (c *clusterCollector) Collect(ch chan<- prometheus.Metric) {
 		counter(c.refused, k.Refused)
 		counter(c.trimmed, k.Trimmed)
 		gauge(c.pending, boolean(k.Pending))
+	}
+	if d := s.Diagnoses; d != nil {
+		for _, r := range d.Requests {
+			counter(c.requests, r.Count, r.Verb, r.Resource, r.Outcome)
+		}
+		for resource, n := range d.Watches {
+			counter(c.watches, n, resource)
+		}
 	}
 	if e := s.Events; e != nil {
 		for _, rule := range slices.Sorted(maps.Keys(e.Rules)) {

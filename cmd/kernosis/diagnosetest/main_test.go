@@ -38,6 +38,7 @@ func newAgent(t *testing.T, args ...string) *agenttest.Agent {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
 	program.once.Do(func() {
+		//nolint:usetesting // it outlives the test that builds it
 		if program.dir, program.err = os.MkdirTemp("", "kernosis-diagnosetest-"); program.err != nil {
 			return
 		}

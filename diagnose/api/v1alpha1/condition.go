@@ -68,7 +68,7 @@ const (
 
 // Reasons of ConditionComplete where it is False: what is waited for.
 const (
-	ReasonAgentSilent     = "AgentSilent"     // the node's agent, which has not begun
+	ReasonAgentSilent     = "AgentSilent"     // the node's agent
 	ReasonPodNotScheduled = "PodNotScheduled" // its pod is on no node yet
 	ReasonTargetsRun      = "TargetsRun"      // the Diagnoses that it owns
 )

@@ -203,3 +203,22 @@ func TestWhatTheAPIServerRefusesIsToldAndLeft(t *testing.T) {
 		t.Errorf("%s %v", outcome, err)
 	}
 }
+
+// How long a sender waits for the answer that tells of a Diagnosis that is made.
+func BenchmarkAlert(b *testing.B) {
+	s := newBench(b)
+	node := s.server.Node(b)
+	s.trigger("all", "{cooldown: 0s, rateLimit: {count: 1000, within: 1s}, "+onNode[1:])
+	r := s.control(nil)
+	r.inForce(1)
+	began, i := time.Now(), 0
+	for b.Loop() {
+		i++
+		if err := r.take(alert(began, "node", node, "i", strconv.Itoa(i))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if n := int(r.metric("kernosis_trigger_diagnoses_total", "outcome", outcomeMade)); n != i {
+		b.Errorf("%d are made, of %d", n, i)
+	}
+}

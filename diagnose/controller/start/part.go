@@ -27,6 +27,7 @@ type Part struct {
 	cache   cache.Cache
 	api     kubernetes.Interface
 	objects client.Client
+	live    client.Reader // asks the API server itself
 	counts  *counts
 	queue   *queue
 	state   *store
@@ -81,7 +82,7 @@ func add(m manager.Manager, c Config) (*Part, error) {
 		return nil, err
 	}
 	p := &Part{
-		cfg: c, cache: m.GetCache(), api: api, objects: m.GetClient(), engine: engine, counts: newCounts(), queue: newQueue(),
+		cfg: c, cache: m.GetCache(), api: api, objects: m.GetClient(), live: m.GetAPIReader(), engine: engine, counts: newCounts(), queue: newQueue(),
 		events: make(chan *corev1.Event, maxEvents), changed: make(chan struct{}, 1), compiled: map[string]compiled{},
 	}
 	p.tell.dropped, p.tell.pods = rate.Sometimes{First: 1, Interval: 10 * time.Second}, rate.Sometimes{First: 1, Interval: 10 * time.Second}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -53,6 +54,11 @@ func (p *Part) watchTriggers(ctx context.Context) (changes <-chan struct{}, ok b
 }
 
 func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
+	// A watch of what is not there, or not allowed, would never be ready, and keep the
+	// whole process from being it.
+	if err := p.live.List(ctx, &v1alpha1.TriggerList{}, client.Limit(1)); err != nil {
+		return nil, err
+	}
 	if _, err := p.cache.GetInformer(ctx, &corev1.Node{}); err != nil {
 		return nil, err
 	}

@@ -10,11 +10,13 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -41,8 +43,8 @@ type Config struct {
 	MetricsListen, HealthListen string
 	// Scheme knows the kinds that are watched; nil: Kubernetes' own.
 	Scheme *runtime.Scheme
-	// Kinds are those of the scheme that the API server need not serve yet; see
-	// [WhenServed]. nil: none.
+	// Kinds are those of ByObject that the API server need not serve yet; see [WhenServed].
+	// nil: none.
 	Kinds meta.RESTMapper
 	// ByObject says what is kept of the kinds that are watched.
 	ByObject map[client.Object]cache.ByObject
@@ -85,10 +87,12 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 	}
 	stop := stopWithin
 	o.GracefulShutdownTimeout = &stop
+	var early earlyMapper
 	if c.Kinds != nil {
 		o.MapperProvider = func(to *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 			served, err := apiutil.NewDynamicRESTMapper(to, client)
-			return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{c.Kinds, served}}, err
+			early.RESTMapper, early.kinds = served, c.Kinds
+			return &early, err
 		}
 	}
 	if c.Election.Enabled {
@@ -108,7 +112,27 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	early.made.Store(true)
 	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("caches", synced(m.GetCache())))
+}
+
+// earlyMapper knows kinds that are not served, while the manager is made: its cache wants to
+// know then which have namespaces. After that only the API server's word counts, so that a
+// watch of a kind that is not served is an error, and nothing waits for it.
+type earlyMapper struct {
+	meta.RESTMapper
+	kinds meta.RESTMapper
+	made  atomic.Bool
+}
+
+// RESTMapping implements [meta.RESTMapper].
+func (m *earlyMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if !m.made.Load() {
+		if known, err := m.kinds.RESTMapping(kind, versions...); err == nil {
+			return known, nil
+		}
+	}
+	return m.RESTMapper.RESTMapping(kind, versions...)
 }
 
 func (e *Election) setDefaults() error {

@@ -13,6 +13,8 @@ import (
 // leaves the old value or the new one.
 type File struct {
 	Path string
+	// Max bounds the value, in bytes; 0: nothing does. What is larger is not saved.
+	Max int
 	// Written is called when the new value is on the disk, but not yet in the
 	// place of the old one; nil: nothing is. For tests.
 	Written func()
@@ -38,6 +40,9 @@ func (f File) Save(v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
+	}
+	if f.Max > 0 && len(raw) > f.Max {
+		return fmt.Errorf("save state: %s: %d bytes, at most %d are kept", f.Path, len(raw), f.Max)
 	}
 	tmp := f.Path + ".new"
 	if err := writeSynced(tmp, raw); err != nil {

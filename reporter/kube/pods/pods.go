@@ -103,6 +103,19 @@ func (w *Watch) Pod(uid string) (Pod, bool) {
 	return w.gone.find(uid, time.Now())
 }
 
+// Named returns the pod of a name, where it is there now.
+func (w *Watch) Named(namespace, name string) (Pod, bool) {
+	found, ok, err := w.informer.GetStore().GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
+	if err != nil || !ok {
+		return Pod{}, false
+	}
+	m, ok := found.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return Pod{}, false
+	}
+	return podOf(m), true
+}
+
 // Gone returns how many deleted pods are remembered.
 func (w *Watch) Gone() int { return w.gone.size() }
 

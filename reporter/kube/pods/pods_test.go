@@ -54,6 +54,12 @@ func TestPodsOfTheNode(t *testing.T) {
 	if p, ok := w.Pod(string(before.UID)); !ok || p.Namespace != ns || p.Name != "before" || p.Labels["app"] != "before" || p.UID != string(before.UID) {
 		t.Errorf("%+v, %v", p, ok)
 	}
+	if p, ok := w.Named(ns, "before"); !ok || p.UID != string(before.UID) {
+		t.Errorf("by its name: %+v, %v", p, ok)
+	}
+	if p, ok := w.Named(ns, "there-is-none"); ok {
+		t.Errorf("by no pod's name: %+v", p)
+	}
 	elsewhere := server.Pod(t, ns, "elsewhere", other)
 	after := server.Pod(t, ns, "after", node)
 	known := func(p *corev1.Pod) bool { _, ok := w.Pod(string(p.UID)); return ok }

@@ -1,0 +1,224 @@
+// Package clustertest_test runs the agent as a process against a real API server and real
+// faults, from the fault to the Diagnosis. It is apart from the command's own tests, which
+// take long enough.
+package clustertest_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
+	"github.com/kernosis/kernosis/diagnose/sets"
+	"github.com/kernosis/kernosis/diagnose/yamldoc"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+var cluster kubetest.Shared
+
+// program is built by the first test that asks for it, into folder.
+var (
+	folder  string
+	program = sync.OnceValues(func() (string, error) {
+		path := filepath.Join(folder, "kernosis")
+		out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", path, "github.com/kernosis/kernosis/cmd/kernosis").CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("build kernosis: %w\n%s", err, out)
+		}
+		return path, nil
+	})
+)
+
+func TestMain(m *testing.M) {
+	if inject.RunChild(os.Args) {
+		return
+	}
+	var err error
+	if folder, err = os.MkdirTemp("", "kernosis-clustertest-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := cluster.Run(m)
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// agent is one of a node, with a system namespace of its own.
+type agent struct {
+	*agenttest.Agent
+
+	t               testing.TB
+	people          client.Client // may do everything
+	path            string        // of the program
+	kubeconfig      string
+	node, namespace string
+}
+
+func newAgent(t testing.TB, server *kubetest.Server) *agent {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: loads programs and provokes real faults")
+	}
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.CRDs(t)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	people, err := client.New(server.Admin(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{t: t, people: people, path: path, node: server.Node(t), namespace: server.Namespace(t)}
+	a.kubeconfig = server.Kubeconfig(t, withRights(t, server, a.namespace))
+	a.Agent = a.another()
+	return a
+}
+
+// another returns one more agent of the node, with folders of its own.
+func (a *agent) another() *agenttest.Agent {
+	a.t.Helper()
+	other := agenttest.New(a.t, a.path, "--kubeconfig", a.kubeconfig, "--node-name", a.node, "--namespace", a.namespace,
+		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", "127.0.0.1:0")
+	other.Command = "agent"
+	a.t.Cleanup(func() {
+		if text := other.Log.String(); strings.Contains(text, "outcome=forbidden") || strings.Contains(text, "right is missing") {
+			a.t.Errorf("the documented rights are not enough:\n%s", text)
+		}
+	})
+	return other
+}
+
+// apply makes objects known, those that are there already too.
+func (a *agent) apply(objects ...client.Object) {
+	a.t.Helper()
+	for _, o := range objects {
+		if err := a.people.Create(a.t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
+			a.t.Fatal(err)
+		}
+	}
+}
+
+// shipped applies the manifests of a shipped set.
+func (a *agent) shipped(name string) {
+	a.t.Helper()
+	text, err := sets.Files.ReadFile(name + ".yaml")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	r, err := manifest.NewReader()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	all, err := r.Parse(yamldoc.File{Name: name + ".yaml", Data: text})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for _, o := range all.Objects() {
+		a.apply(o.(client.Object))
+	}
+}
+
+// knows waits until the agent has a Trigger: its file of what was known last says so.
+func (a *agent) knows(trigger string) {
+	a.t.Helper()
+	a.await("trigger "+trigger, time.Minute, func(context.Context) (bool, string, error) {
+		text, err := os.ReadFile(filepath.Join(a.State, "diagnose", "objects.json"))
+		if err != nil {
+			return false, "", err
+		}
+		var known struct {
+			Triggers []v1alpha1.Trigger `json:"triggers"`
+		}
+		err = json.Unmarshal(text, &known)
+		has := slices.ContainsFunc(known.Triggers, func(t v1alpha1.Trigger) bool { return t.Name == trigger })
+		return has, fmt.Sprintf("%d triggers", len(known.Triggers)), err
+	})
+}
+
+// await waits until something holds; what was last seen is told otherwise.
+func (a *agent) await(what string, within time.Duration, ok func(ctx context.Context) (bool, string, error)) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), within)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	last := "nothing"
+	for {
+		is, shown, err := ok(ctx)
+		if is {
+			return
+		}
+		if err == nil {
+			last = shown
+		} else if ctx.Err() == nil {
+			last = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			a.t.Fatalf("no %s within %v; last: %s", what, within, last)
+		case <-tick.C:
+		}
+	}
+}
+
+// diagnoses returns those of the system namespace for which of holds.
+func (a *agent) diagnoses(ctx context.Context, of func(*v1alpha1.Diagnosis) bool) ([]v1alpha1.Diagnosis, error) {
+	var list v1alpha1.DiagnosisList
+	if err := a.people.List(ctx, &list, client.InNamespace(a.namespace)); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(d v1alpha1.Diagnosis) bool { return !of(&d) }), nil
+}
+
+// awaitEnd waits until there is one Diagnosis for which of holds, and it has ended.
+func (a *agent) awaitEnd(within time.Duration, of func(*v1alpha1.Diagnosis) bool) *v1alpha1.Diagnosis {
+	a.t.Helper()
+	var list []v1alpha1.Diagnosis
+	a.await("end of the diagnosis", within, func(ctx context.Context) (bool, string, error) {
+		var err error
+		list, err = a.diagnoses(ctx, of)
+		if len(list) > 1 {
+			a.t.Fatalf("%d Diagnoses: %s", len(list), summary(list))
+		}
+		return len(list) == 1 && complete(&list[0]), summary(list), err
+	})
+	return &list[0]
+}
+
+func named(name string) func(*v1alpha1.Diagnosis) bool {
+	return func(d *v1alpha1.Diagnosis) bool { return d.Name == name }
+}
+
+func complete(d *v1alpha1.Diagnosis) bool {
+	return apimeta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionComplete)
+}
+
+// summary is what a failure shows.
+func summary(list []v1alpha1.Diagnosis) string {
+	var b strings.Builder
+	for i := range list {
+		text, err := json.Marshal(&list[i].Status)
+		fmt.Fprintf(&b, "%s: %s %v\n", list[i].Name, text, err)
+	}
+	return b.String()
+}

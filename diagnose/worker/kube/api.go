@@ -1,0 +1,130 @@
+package kube
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// Resources, as requests name them.
+const (
+	operations    = "operations"
+	operationSets = "operationsets"
+	triggers      = "triggers"
+	diagnoses     = "diagnoses"
+	// statusOf is the subresource that an agent writes.
+	statusOf = "diagnoses/status"
+)
+
+// Verbs, as RBAC has them.
+const (
+	verbGet    = "get"
+	verbList   = "list"
+	verbWatch  = "watch"
+	verbCreate = "create"
+	verbPatch  = "patch"
+)
+
+// fieldManager is how the API names the writer.
+const fieldManager = "kernosis-agent"
+
+// object is a pointer to one of our kinds.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// api makes the requests. Each is bounded in time and counted. client-go's own tries are
+// off: who asks knows better whether to ask again.
+type api struct {
+	rest    rest.Interface
+	params  runtime.ParameterCodec
+	timeout time.Duration
+	account *account
+}
+
+func newAPI(to *rest.Config, timeout time.Duration, a *account) (*api, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c := rest.CopyConfig(to)
+	group := v1alpha1.GroupVersion()
+	c.GroupVersion, c.APIPath = &group, "/apis"
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	// Custom resources have no other form.
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, err
+	}
+	return &api{rest: client, params: runtime.NewParameterCodec(scheme), timeout: timeout, account: a}, nil
+}
+
+// listFor is the time of a list in relation to that of another request: it has all.
+const listFor = 6
+
+// list reads a page of a resource of all namespaces.
+func (a *api) list(ctx context.Context, resource string, o metav1.ListOptions, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, listFor*a.timeout)
+	defer cancel()
+	err := a.rest.Get().Resource(resource).VersionedParams(&o, a.params).Timeout(listFor * a.timeout).MaxRetries(0).Do(ctx).Into(into)
+	a.account.answered(ctx, verbList, resource, err)
+	return err
+}
+
+// watch follows a resource of all namespaces.
+func (a *api) watch(ctx context.Context, resource string, o metav1.ListOptions) (watch.Interface, error) {
+	o.Watch = true
+	r := a.rest.Get().Resource(resource).VersionedParams(&o, a.params).MaxRetries(0)
+	if o.TimeoutSeconds != nil {
+		r = r.Timeout(time.Duration(*o.TimeoutSeconds) * time.Second)
+	}
+	w, err := r.Watch(ctx)
+	a.account.answered(ctx, verbWatch, resource, err)
+	return w, err
+}
+
+// get reads an object as the API server has it now, not as it has cached it.
+func (a *api) get(ctx context.Context, resource string, of types.NamespacedName, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	err := a.rest.Get().NamespaceIfScoped(of.Namespace, of.Namespace != "").Resource(resource).Name(of.Name).
+		Timeout(a.timeout).MaxRetries(0).Do(ctx).Into(into)
+	a.account.answered(ctx, verbGet, resource, err)
+	return err
+}
+
+func (a *api) create(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagnosis, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	out := &v1alpha1.Diagnosis{}
+	err := a.rest.Post().Namespace(d.Namespace).Resource(diagnoses).Param("fieldManager", fieldManager).
+		Timeout(a.timeout).MaxRetries(0).Body(d).Do(ctx).Into(out)
+	a.account.answered(ctx, verbCreate, diagnoses, err)
+	return out, err
+}
+
+func (a *api) patchStatus(ctx context.Context, of types.NamespacedName, patch []byte) (*v1alpha1.Diagnosis, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	out := &v1alpha1.Diagnosis{}
+	err := a.rest.Patch(types.MergePatchType).Namespace(of.Namespace).Resource(diagnoses).Name(of.Name).SubResource("status").
+		Param("fieldManager", fieldManager).Timeout(a.timeout).MaxRetries(0).Body(patch).Do(ctx).Into(out)
+	a.account.answered(ctx, verbPatch, statusOf, err)
+	return out, err
+}
+
+// ofNode selects the Diagnoses of a node.
+func ofNode(node string) string {
+	return fields.OneTermEqualSelector("spec.nodeName", node).String()
+}

@@ -1,0 +1,43 @@
+package kube
+
+import (
+	"context"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+const (
+	// patience is after how many times the time of a request a Create or a Write is given
+	// up, whatever it waits for.
+	patience = 3
+	// maxTries is how often it begins anew because somebody else was faster. The
+	// controller and people are the only others.
+	maxTries = 8
+)
+
+// Create implements [worker.Store].
+func (s *Store) Create(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagnosis, error) {
+	bounded, cancel := context.WithTimeout(ctx, patience*s.config.Timeout)
+	defer cancel()
+	var err error
+	for range maxTries {
+		var made *v1alpha1.Diagnosis
+		made, err = s.api.create(bounded, d)
+		if outcomeOf(err) == Exists {
+			made = &v1alpha1.Diagnosis{}
+			err = s.api.get(bounded, diagnoses, nameOf(d), made)
+			if outcomeOf(err) == NotFound {
+				continue // deleted in between
+			}
+		}
+		if err != nil {
+			break
+		}
+		trimDiagnosis(made)
+		if made.Spec.NodeName == s.config.Node {
+			s.diagnoses.learn(kept(made))
+		}
+		return made, nil
+	}
+	return nil, s.explain(ctx, "create Diagnosis "+nameOf(d).String(), err)
+}

@@ -1,0 +1,46 @@
+package kube
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// lookUp asks for what a new Diagnosis needs and is not known. The watches of the kinds are
+// not in step: of a file with a set and a Diagnosis of it, the latter may come first, and
+// would fail for the want of the former. news is called where something was found.
+func (s *Store) lookUp(ctx context.Context, d *v1alpha1.Diagnosis, news func()) {
+	name := types.NamespacedName{Name: d.Spec.OperationSet}
+	set, known := s.sets.get(name)
+	if !known {
+		set = &v1alpha1.OperationSet{}
+		if s.api.get(ctx, operationSets, name, set) != nil {
+			return // none, which the run will say; what else is wrong the account does
+		}
+		trimSet(set)
+		s.sets.learn(set)
+	}
+	found := !known
+	asked := make(map[string]bool)
+	for i := range set.Spec.AdjacencyList {
+		name := types.NamespacedName{Name: set.Spec.AdjacencyList[i].Operation}
+		if _, known := s.operations.get(name); known || name.Name == "" || asked[name.Name] || s.config.Builtin(name.Name) {
+			continue
+		}
+		asked[name.Name] = true
+		o := &v1alpha1.Operation{}
+		if err := s.api.get(ctx, operations, name, o); outcomeOf(err).away() {
+			break
+		} else if err != nil {
+			continue
+		}
+		trimOperation(o)
+		s.operations.learn(o)
+		found = true
+	}
+	if found {
+		news()
+	}
+}

@@ -1,0 +1,63 @@
+package kube
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// heap returns the bytes that are in use after all garbage is collected.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A cluster with 200 sets of 50 nodes each, all with a status as the controller writes it,
+// takes less than two MiB of a node.
+func TestMemoryOfManySets(t *testing.T) {
+	server, c := served(t)
+	const sets, nodes = 200, 50
+	prefix := unique(t, "s")
+	for i := range sets {
+		var list []string
+		for n := range nodes {
+			list = append(list, fmt.Sprintf("operation-%d", n))
+		}
+		s := create(t, c, setOf(fmt.Sprintf("%s-%d", prefix, i), list...))
+		s.Status.Ready, s.Status.PathCount = true, "100"
+		for p := range 100 {
+			s.Status.Paths = append(s.Status.Paths, make([]int32, 50)[:p/2+1])
+		}
+		if err := c.Status().Update(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() { // other tests share the server
+		for i := range sets {
+			remove(t, c, setOf(fmt.Sprintf("%s-%d", prefix, i)))
+		}
+	}()
+	before := heap()
+	r := start(t, server.Admin(), nil)
+	r.synced()
+	known := 0
+	for i := range sets {
+		if _, ok := r.sets.get(types.NamespacedName{Name: fmt.Sprintf("%s-%d", prefix, i)}); ok {
+			known++
+		}
+	}
+	if known != sets {
+		t.Fatalf("%d sets are known", known)
+	}
+	taken := heap() - before
+	t.Logf("%d sets of %d nodes: %d KiB, %d bytes a node", sets, nodes, taken>>10, taken/(sets*nodes))
+	if taken > 2<<20 && !underRace {
+		t.Errorf("%d KiB", taken>>10)
+	}
+	runtime.KeepAlive(r)
+}

@@ -1,0 +1,151 @@
+package kube
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// mirror is what is known of a kind's objects. They must not be changed. It is safe for
+// concurrent use.
+type mirror[T object] struct {
+	mu     sync.RWMutex
+	byName map[types.NamespacedName]entry[T]
+	// synced is closed when all objects have been seen once; settled then too, or when the
+	// API server has said that it has none to show: what is known stays in force.
+	synced, settled   chan struct{}
+	syncing, settling sync.Once
+}
+
+type entry[T object] struct {
+	object T
+	// ahead: it is the answer to a request, and the watch has not come so far. What the
+	// watch says of earlier times is left aside.
+	ahead bool
+}
+
+func newMirror[T object]() *mirror[T] {
+	return &mirror[T]{byName: make(map[types.NamespacedName]entry[T]), synced: make(chan struct{}), settled: make(chan struct{})}
+}
+
+func nameOf(o object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// older reports whether a version of a resource is before another.
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+func (m *mirror[T]) get(name types.NamespacedName) (T, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	e, ok := m.byName[name]
+	return e.object, ok
+}
+
+func (m *mirror[T]) size() int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.byName)
+}
+
+// all returns the objects by name.
+func (m *mirror[T]) all() []T {
+	m.mu.RLock()
+	list := make([]T, 0, len(m.byName))
+	for _, e := range m.byName {
+		list = append(list, e.object)
+	}
+	m.mu.RUnlock()
+	slices.SortFunc(list, func(a, b T) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return list
+}
+
+// take takes an object that the watch has seen. It reports whether it is news: not older
+// than what is known.
+func (m *mirror[T]) take(o T) (was T, had, news bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, had := m.byName[nameOf(o)]
+	if had && e.ahead && older(o.GetResourceVersion(), e.object.GetResourceVersion()) {
+		return e.object, had, false
+	}
+	m.byName[nameOf(o)] = entry[T]{object: o}
+	return e.object, had, true
+}
+
+// drop takes that the watch has seen an object's end.
+func (m *mirror[T]) drop(o T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.byName[nameOf(o)]
+	if ok && (!e.ahead || e.object.GetUID() == o.GetUID()) {
+		delete(m.byName, nameOf(o))
+	}
+}
+
+// replace takes all objects as they are at a version, and reports whether it is the first
+// time.
+func (m *mirror[T]) replace(list []T, version string) (first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := make(map[types.NamespacedName]entry[T], len(list))
+	for _, o := range list {
+		next[nameOf(o)] = entry[T]{object: o}
+	}
+	for name, e := range m.byName {
+		if e.ahead && older(version, e.object.GetResourceVersion()) {
+			next[name] = e
+		}
+	}
+	m.byName = next
+	m.syncing.Do(func() { close(m.synced); first = true })
+	m.settle()
+	return first
+}
+
+// settle notes that the API server has answered for the kind. It reports whether it is the
+// first time.
+func (m *mirror[T]) settle() (first bool) {
+	m.settling.Do(func() { close(m.settled); first = true })
+	return first
+}
+
+// learn takes an object that a request has answered with. A watch that is slower than the
+// answer does not take it back.
+func (m *mirror[T]) learn(o T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.byName[nameOf(o)]
+	if ok && !older(e.object.GetResourceVersion(), o.GetResourceVersion()) {
+		return
+	}
+	m.byName[nameOf(o)] = entry[T]{object: o, ahead: true}
+}
+
+// update is learn of what is known already: the end of another may have been seen before
+// the answer came.
+func (m *mirror[T]) update(o T) {
+	m.mu.RLock()
+	e, ok := m.byName[nameOf(o)]
+	m.mu.RUnlock()
+	if ok && e.object.GetUID() == o.GetUID() {
+		m.learn(o)
+	}
+}
+
+// forget drops what a request has found to be gone.
+func (m *mirror[T]) forget(name types.NamespacedName, uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e, ok := m.byName[name]; ok && e.object.GetUID() == uid {
+		delete(m.byName, name)
+	}
+}

@@ -1,0 +1,78 @@
+package kube
+
+import (
+	"strconv"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+func version(uid string, n int) *v1alpha1.Diagnosis {
+	d := diagnosisOf("ns", "d", "n1")
+	d.UID, d.ResourceVersion = types.UID(uid), strconv.Itoa(n)
+	return d
+}
+
+// Answers to requests and the watch come in any order: what is known never goes back.
+func TestWhatIsKnownDoesNotGoBack(t *testing.T) {
+	name := nameOf(diagnosisOf("ns", "d", "n1"))
+	for what, c := range map[string]struct {
+		do   func(m *mirror[*v1alpha1.Diagnosis])
+		want string // UID and version; empty: nothing is known
+	}{
+		"an answer, then an older change": {func(m *mirror[*v1alpha1.Diagnosis]) {
+			m.take(version("a", 1))
+			m.update(version("a", 9))
+			if _, _, news := m.take(version("a", 5)); news {
+				t.Error("an older change is news")
+			}
+		}, "a 9"},
+		"an answer, then its own change": {func(m *mirror[*v1alpha1.Diagnosis]) {
+			m.learn(version("a", 9))
+			if _, _, news := m.take(version("a", 9)); !news {
+				t.Error("the handler does not hear of it")
+			}
+		}, "a 9"},
+		"an answer that is older than the watch": {func(m *mirror[*v1alpha1.Diagnosis]) {
+			m.take(version("a", 10))
+			m.update(version("a", 9))
+		}, "a 10"},
+		"made anew, then the end of the first": {func(m *mirror[*v1alpha1.Diagnosis]) {
+			m.take(version("a", 1))
+			m.learn(version("b", 9))
+			m.drop(version("a", 8))
+		}, "b 9"},
+		"made, then a list from before": {func(m *mirror[*v1alpha1.Diagnosis]) {
+			m.learn(version("a", 9))
+			m.replace(nil, "8")
+		}, "a 9"},
+		"made, then a list without it": {func(m *mirror[*v1alpha1.Diagnosis]) {
+			m.learn(version("a", 9))
+			m.replace(nil, "12")
+		}, ""},
+		"its end, then an answer from before": {func(m *mirror[*v1alpha1.Diagnosis]) {
+			m.take(version("a", 1))
+			m.drop(version("a", 10))
+			m.update(version("a", 9))
+		}, ""},
+		"an etcd that was put back to an earlier day": {func(m *mirror[*v1alpha1.Diagnosis]) {
+			m.take(version("a", 90))
+			m.replace([]*v1alpha1.Diagnosis{version("a", 5)}, "6")
+			m.take(version("a", 7))
+		}, "a 7"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := newMirror[*v1alpha1.Diagnosis]()
+			c.do(m)
+			got := ""
+			if d, ok := m.get(name); ok {
+				got = string(d.UID) + " " + d.ResourceVersion
+			}
+			if got != c.want {
+				t.Errorf("%q is known, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+package kube
+
+import (
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/worker"
+)
+
+// Objects implements [worker.Store].
+func (s *Store) Objects() *worker.Objects { return s.objects.Load() }
+
+// rebuild makes Objects of what is known of each kind.
+func (s *Store) rebuild() {
+	s.building.Lock()
+	defer s.building.Unlock()
+	s.objects.Store(&worker.Objects{
+		Operations: s.operations.all(), OperationSets: s.sets.all(), Triggers: s.triggers.all(),
+	})
+}
+
+// saved is the file of what was known last.
+type saved struct {
+	Operations    []*v1alpha1.Operation    `json:"operations"`
+	OperationSets []*v1alpha1.OperationSet `json:"operationSets"`
+	Triggers      []*v1alpha1.Trigger      `json:"triggers"`
+}
+
+// load begins with what the last run knew. A file that can't be read is one that is not
+// there: the API server has it all.
+func (s *Store) load() {
+	var last saved
+	if found, err := s.file.Load(&last); err != nil {
+		s.config.Log.Warn("what was known last of diagnoses can't be read, nothing is diagnosed before the API server answers", "error", err)
+	} else if found {
+		preload(s.operations, last.Operations)
+		preload(s.sets, last.OperationSets)
+		preload(s.triggers, last.Triggers)
+	}
+	s.rebuild()
+}
+
+func preload[T object](m *mirror[T], list []T) {
+	for _, o := range list {
+		m.take(o)
+	}
+}
+
+// saveAfter gathers changes that come together: kubectl applies a folder one by one.
+const saveAfter = time.Second
+
+// save keeps the file as the objects are, until done is closed.
+func (s *Store) save(done <-chan struct{}) {
+	for {
+		select {
+		case <-s.unsaved:
+		case <-done:
+			s.saveNow()
+			return
+		}
+		timer := time.NewTimer(saveAfter)
+		select {
+		case <-timer.C:
+		case <-done:
+			timer.Stop()
+		}
+		s.saveNow()
+	}
+}
+
+// saveNow writes the file, where it is not as it should be. Where it can't, the one before
+// stays: it is told, and tried again with the next change.
+func (s *Store) saveNow() {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if !s.dirty.Swap(false) {
+		return
+	}
+	o := s.Objects()
+	err := s.file.Save(saved{Operations: o.Operations, OperationSets: o.OperationSets, Triggers: o.Triggers})
+	if err != nil {
+		s.account.notSaved()
+		s.config.Log.Warn("what diagnoses are made of is not kept for a start without the API server", "error", err)
+	}
+}
+
+// objectsFeed returns what a reflector fills with one of the kinds that a run is made of.
+// news is called after a change that matters.
+func objectsFeed[T object](m *mirror[T], trim func(T), news func()) *feed[T] {
+	return &feed[T]{
+		trim: trim,
+		changed: func(o T) {
+			if was, had, ok := m.take(o); ok && (!had || !same(was, o)) {
+				news()
+			}
+		},
+		gone: func(o T) {
+			m.drop(o)
+			news()
+		},
+		replaced: func(list []T, version string) {
+			before := m.all()
+			if first := m.replace(list, version); first || !sameAll(before, m.all()) {
+				news()
+			}
+		},
+		denied: func(Outcome) {
+			if m.settle() {
+				news()
+			}
+		},
+	}
+}
+
+// same reports whether a run is made of two objects in the same way: a status that has
+// changed is none of its business.
+func same[T object](a, b T) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
+}
+
+func sameAll[T object](a, b []T) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if nameOf(a[i]) != nameOf(b[i]) || !same(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// trimMeta drops what no run needs of an object's metadata.
+func trimMeta(o object) {
+	o.SetManagedFields(nil)
+	o.SetAnnotations(nil) // kubectl's copy of the whole object among them
+	o.SetOwnerReferences(nil)
+	o.SetFinalizers(nil)
+}
+
+func trimOperation(o *v1alpha1.Operation) { trimMeta(o) }
+
+// The status of a set has up to 100 paths. Whether it is valid is found where it is used,
+// so that nothing stops where no controller says so.
+func trimSet(o *v1alpha1.OperationSet) {
+	trimMeta(o)
+	o.Status = v1alpha1.OperationSetStatus{}
+}
+
+func trimTrigger(o *v1alpha1.Trigger) {
+	trimMeta(o)
+	o.Status = v1alpha1.TriggerStatus{}
+}

@@ -1,0 +1,178 @@
+package kube
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+func names(o *worker.Objects) (list []string) {
+	for _, x := range o.Operations {
+		list = append(list, "operation "+x.Name)
+	}
+	for _, x := range o.OperationSets {
+		list = append(list, "set "+x.Name)
+	}
+	for _, x := range o.Triggers {
+		list = append(list, "trigger "+x.Name)
+	}
+	return list
+}
+
+// One server, from its first minute: without the kinds, with them, away, back, empty.
+func TestAServersLife(t *testing.T) {
+	server := kubetest.New(t, kubetest.Options{})
+	dir := t.TempDir()
+	inDir := func(c *Config) { c.Dir, c.Timeout = dir, time.Second }
+	r := start(t, server.Admin(), inDir)
+
+	// Without the kinds.
+	waitFor(t, "the kinds are missed", func() bool { return r.count(verbList, operations, KindMissing) > 1 })
+	if n := r.logs.count("cluster does not know the kinds", "kubectl apply -f deploy/crds"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, r.logs)
+	}
+	if n := r.logs.count("API server does not answer"); n != 0 {
+		t.Errorf("the server is there:\n%s", r.logs)
+	}
+	_, err := r.Create(t.Context(), diagnosisOf("default", "early", "n1"))
+	is(t, err, worker.ErrAway)
+	if o := r.Objects(); len(names(o)) != 0 {
+		t.Errorf("objects %v", names(o))
+	}
+	if n := r.changed(); n != 1 { // that there is nothing
+		t.Errorf("told of %d changes", n)
+	}
+
+	// With them.
+	server.CRDs(t)
+	r.synced()
+	waitFor(t, "it is told", func() bool { return r.logs.count("cluster knows the kinds now") == 1 })
+	c := people(t, server)
+	create(t, c, operationOf("o1"))
+	set := create(t, c, setOf("s1", "o1"))
+	create(t, c, triggerOf("t1", "s1"))
+	d := create(t, c, diagnosisOf("default", "first", "n1"))
+	waitFor(t, "all is known", func() bool { return len(names(r.Objects())) == 3 && r.last("first") != nil })
+	waitFor(t, "all is on the disk", func() bool {
+		s := newStore(t, server.Admin(), inDir)
+		return len(names(s.Objects())) == 3
+	})
+
+	missed := func() (n uint64) {
+		for q, times := range r.Stats().Requests {
+			if q.Outcome == KindMissing {
+				n += times
+			}
+		}
+		return n
+	}
+	before := missed()
+	for name, c := range map[string]struct{ away, back func(testing.TB) }{
+		"stopped": {server.Stop, server.Start},
+		"killed":  {server.Kill, server.Start},
+		"hanging": {server.Pause, server.Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.away(t)
+			back := false
+			defer func() {
+				if !back {
+					c.back(t)
+				}
+			}()
+			// A process that is told to stop does so a moment later.
+			waitFor(t, "nobody answers", func() bool {
+				_, err := r.Write(t.Context(), keyOf(d), func(s *v1alpha1.DiagnosisStatus) { s.Subject = time.Now().String() })
+				return err != nil
+			})
+			began := time.Now()
+			_, err := r.Create(t.Context(), diagnosisOf("default", "while-"+name, "n1"))
+			is(t, err, worker.ErrAway)
+			_, err = r.Write(t.Context(), keyOf(d), func(s *v1alpha1.DiagnosisStatus) { s.Subject = name })
+			is(t, err, worker.ErrAway)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("the worker was held up for %s", took)
+			}
+			if got := names(r.Objects()); !slices.Equal(got, []string{"operation o1", "set s1", "trigger t1"}) {
+				t.Errorf("objects %v", got)
+			}
+			if r.last("first") == nil {
+				t.Error("told that a Diagnosis is gone")
+			}
+			// A start without it.
+			s := newStore(t, server.Admin(), inDir)
+			if got := names(s.Objects()); !slices.Equal(got, []string{"operation o1", "set s1", "trigger t1"}) {
+				t.Errorf("objects after a start %v", got)
+			}
+			if o := s.Objects().OperationSets[0]; o.UID != set.UID || o.Generation != 1 || len(o.Spec.AdjacencyList) != 2 {
+				t.Errorf("set after a start: %+v", o)
+			}
+			s.run()
+			if name != "hanging" { // there the connection's own time is waited for, 45 s
+				waitFor(t, "the start misses it", func() bool { return s.Stats().Away })
+			}
+			s.stop() // at once, though it waits
+			c.back(t)
+			back = true
+			waitFor(t, "a Diagnosis is made", func() bool {
+				_, err := r.Create(t.Context(), diagnosisOf("default", "while-"+name, "n1"))
+				if err != nil && !errors.Is(err, worker.ErrAway) {
+					t.Fatal(err)
+				}
+				return err == nil
+			})
+			waitFor(t, "it is told", func() bool { return r.last("while-"+name) != nil })
+			got, err := r.Write(t.Context(), keyOf(d), func(s *v1alpha1.DiagnosisStatus) { s.Subject = name })
+			if err != nil || got.Status.Subject != name {
+				t.Error(got, err)
+			}
+		})
+	}
+
+	// One that starts does not say that it has no such kinds.
+	if n := missed(); n != before || r.logs.count("cluster does not know the kinds") != 1 {
+		t.Errorf("the kinds were missed %d times:\n%s", n-before, r.logs)
+	}
+
+	// Empty is not away.
+	for _, o := range r.Objects().Operations {
+		remove(t, c, o.DeepCopy())
+	}
+	remove(t, c, setOf("s1"))
+	remove(t, c, triggerOf("t1", ""))
+	waitFor(t, "nothing is left", func() bool { return len(names(r.Objects())) == 0 })
+	r.stop()
+	server.Stop(t)
+	s := newStore(t, server.Admin(), inDir)
+	if got := names(s.Objects()); len(got) != 0 {
+		t.Errorf("objects after a start %v", got)
+	}
+}
+
+// A file that can't be read or written is told, and is none.
+func TestTheFile(t *testing.T) {
+	server, c := served(t)
+	s := create(t, c, setOf(unique(t, "s"), "kernel-facts"))
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, savedFile), []byte(`{"operations": [tor`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, server.Admin(), func(c *Config) { c.Dir, c.MaxSaved = dir, 20 })
+	if r.logs.count("can't be read") != 1 || len(names(r.Objects())) != 0 {
+		t.Errorf("objects %v:\n%s", names(r.Objects()), r.logs)
+	}
+	r.synced()
+	if r.set(s.Name) == nil {
+		t.Error("the set is not known")
+	}
+	waitFor(t, "the bound is told", func() bool {
+		return r.Stats().Unsaved > 0 && r.logs.count("is not kept", "at most 20 are kept") > 0
+	})
+}

@@ -1,0 +1,126 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/worker"
+)
+
+// Run implements [worker.Store]. It may be called once, and ends without an error when ctx
+// does.
+func (s *Store) Run(ctx context.Context, h worker.Handler) error {
+	if s.running.Swap(true) {
+		return errors.New("diagnoses by the API: the store runs already")
+	}
+	// What goes wrong is told by the account, once.
+	ctx = klog.NewContext(ctx, logr.Discard())
+	handler := &oneAtATime{to: h}
+	news := func() { s.news(handler) }
+	var all sync.WaitGroup
+	all.Go(func() { s.save(ctx.Done()) })
+	first := objectsFeed(s.operations, trimOperation, news)
+	first.denied = func(o Outcome) {
+		if o == KindMissing { // one for all
+			s.sets.settle()
+			s.triggers.settle()
+		}
+		if s.operations.settle() {
+			news()
+		}
+	}
+	all.Go(func() {
+		follow(ctx, s.api, operations, "", &v1alpha1.OperationList{}, &v1alpha1.Operation{}, first)
+	})
+	// Where the kinds are not defined, one question at a time is enough: a fleet asks.
+	if !await(ctx, s.account.served) {
+		all.Wait()
+		return nil
+	}
+	all.Go(func() {
+		follow(ctx, s.api, operationSets, "", &v1alpha1.OperationSetList{}, &v1alpha1.OperationSet{},
+			objectsFeed(s.sets, trimSet, news))
+	})
+	all.Go(func() {
+		follow(ctx, s.api, triggers, "", &v1alpha1.TriggerList{}, &v1alpha1.Trigger{},
+			objectsFeed(s.triggers, trimTrigger, news))
+	})
+	all.Go(func() {
+		if !await(ctx, s.operations.synced, s.sets.synced) {
+			return
+		}
+		t := &teller{
+			known: s.diagnoses, h: handler, told: make(map[types.NamespacedName]lastTold),
+			prepare: func(d *v1alpha1.Diagnosis) {
+				s.lookUp(ctx, d, news)
+				// An agent that is killed now goes on with the same set.
+				s.saveNow()
+			},
+		}
+		follow(ctx, s.api, diagnoses, ofNode(s.config.Node), &v1alpha1.DiagnosisList{}, &v1alpha1.Diagnosis{}, t.feed())
+	})
+	all.Wait()
+	return nil
+}
+
+// news takes that objects have changed. The worker is told of them once the API server has
+// answered for each kind: a trigger that it hears of a moment later would find its problem
+// gone by.
+func (s *Store) news(h worker.Handler) {
+	s.rebuild()
+	s.dirty.Store(true)
+	select {
+	case s.unsaved <- struct{}{}:
+	default:
+	}
+	for _, known := range []<-chan struct{}{s.operations.settled, s.sets.settled, s.triggers.settled} {
+		select {
+		case <-known:
+		default:
+			return
+		}
+	}
+	h.ObjectsChanged()
+}
+
+// oneAtATime is a Handler that is told by one goroutine at a time.
+type oneAtATime struct {
+	mu sync.Mutex
+	to worker.Handler
+}
+
+func (h *oneAtATime) ObjectsChanged() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.to.ObjectsChanged()
+}
+
+func (h *oneAtATime) Diagnosis(d *v1alpha1.Diagnosis) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.to.Diagnosis(d)
+}
+
+func (h *oneAtATime) Gone(k worker.Key) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.to.Gone(k)
+}
+
+// await waits until all are closed, and reports false where ctx ends before.
+func await(ctx context.Context, all ...<-chan struct{}) bool {
+	for _, one := range all {
+		select {
+		case <-one:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}

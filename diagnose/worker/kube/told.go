@@ -1,0 +1,120 @@
+package kube
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/worker"
+)
+
+// teller tells the worker of the node's Diagnoses, each state once.
+type teller struct {
+	known *mirror[*v1alpha1.Diagnosis]
+	h     worker.Handler
+	// prepare sees to it that what a new Diagnosis needs is known, and stays so.
+	prepare func(d *v1alpha1.Diagnosis)
+	told    map[types.NamespacedName]lastTold
+}
+
+// lastTold is what the worker has heard of last.
+type lastTold struct {
+	uid     types.UID
+	version string
+}
+
+func (t *teller) feed() *feed[*v1alpha1.Diagnosis] {
+	m := t.known
+	return &feed[*v1alpha1.Diagnosis]{
+		trim: trimDiagnosis,
+		changed: func(d *v1alpha1.Diagnosis) {
+			if _, _, news := m.take(kept(d)); news {
+				t.changed(d)
+			}
+		},
+		gone: func(d *v1alpha1.Diagnosis) {
+			m.drop(d)
+			if last, ok := t.told[nameOf(d)]; ok && last.uid == d.UID {
+				t.gone(nameOf(d))
+			}
+		},
+		replaced: func(list []*v1alpha1.Diagnosis, version string) {
+			short := make([]*v1alpha1.Diagnosis, len(list))
+			for i, d := range list {
+				short[i] = kept(d)
+			}
+			m.replace(short, version)
+			t.replaced(list)
+		},
+		denied: func(Outcome) {},
+	}
+}
+
+func (t *teller) changed(d *v1alpha1.Diagnosis) {
+	name := nameOf(d)
+	last, known := t.told[name]
+	if known && last.uid == d.UID && last.version == d.ResourceVersion {
+		return
+	}
+	if known && last.uid != d.UID {
+		t.gone(name)
+		known = false
+	}
+	if !known && !ended(d) {
+		t.prepare(d)
+	}
+	t.told[name] = lastTold{d.UID, d.ResourceVersion}
+	t.h.Diagnosis(d)
+}
+
+func (t *teller) gone(name types.NamespacedName) {
+	key := worker.Key{NamespacedName: name, UID: t.told[name].uid}
+	delete(t.told, name)
+	t.h.Gone(key)
+}
+
+// replaced tells what became of all while nobody watched.
+func (t *teller) replaced(list []*v1alpha1.Diagnosis) {
+	there := make(map[types.NamespacedName]types.UID, len(list))
+	for _, d := range list {
+		there[nameOf(d)] = d.UID
+	}
+	for name, last := range t.told {
+		if there[name] != last.uid {
+			t.gone(name)
+		}
+	}
+	// The order in which they were made is the one in which they are run.
+	slices.SortStableFunc(list, func(a, b *v1alpha1.Diagnosis) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	for _, d := range list {
+		t.changed(d)
+	}
+}
+
+// ended reports whether a run has ended for good.
+func ended(d *v1alpha1.Diagnosis) bool {
+	return apimeta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionComplete)
+}
+
+// trimDiagnosis drops what nobody needs of one.
+func trimDiagnosis(d *v1alpha1.Diagnosis) {
+	d.ManagedFields = nil
+	delete(d.Annotations, corev1.LastAppliedConfigAnnotation)
+}
+
+// kept is what is remembered of a Diagnosis: of one that has ended not what it has found,
+// which is most of it. To write one that has ended, it is read again.
+func kept(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
+	if !ended(d) {
+		return d
+	}
+	short := *d
+	short.Spec.Parameters = nil
+	short.Status = v1alpha1.DiagnosisStatus{Conditions: d.Status.Conditions, Phase: d.Status.Phase}
+	return &short
+}

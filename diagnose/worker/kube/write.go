@@ -1,0 +1,117 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/worker"
+)
+
+// Write implements [worker.Store]: a merge patch of what has changed, for the version that
+// it was changed of. What others have written is never written over.
+func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1.DiagnosisStatus)) (*v1alpha1.Diagnosis, error) {
+	bounded, cancel := context.WithTimeout(ctx, patience*s.config.Timeout)
+	defer cancel()
+	what := "write Diagnosis " + key.String()
+	var conflict error
+	for try := range maxTries {
+		base, known := s.diagnoses.get(key.NamespacedName)
+		// Of one that has ended not everything is kept here.
+		if try > 0 || !known || base.UID != key.UID || ended(base) {
+			var err error
+			if base, err = s.read(bounded, key); err != nil {
+				return nil, s.gone(ctx, what, err)
+			}
+		}
+		next := base.Status.DeepCopy()
+		change(next)
+		patch, err := statusPatch(base, next)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		if patch == nil {
+			return base, nil
+		}
+		out, err := s.api.patchStatus(bounded, key.NamespacedName, patch)
+		switch outcomeOf(err) {
+		case Done:
+			trimDiagnosis(out)
+			s.diagnoses.update(kept(out))
+			return out, nil
+		case Conflict:
+			conflict = err
+			pause(bounded, try)
+		case NotFound:
+			s.diagnoses.forget(key.NamespacedName, key.UID)
+			return nil, fmt.Errorf("%s: %w", what, worker.ErrGone)
+		default:
+			return nil, s.explain(ctx, what, err)
+		}
+	}
+	return nil, fmt.Errorf("%s: others have changed it %d times meanwhile: %w", what, maxTries, &requestError{err: conflict, away: true})
+}
+
+// read returns a Diagnosis as the API server has it, or worker.ErrGone.
+func (s *Store) read(ctx context.Context, key worker.Key) (*v1alpha1.Diagnosis, error) {
+	d := &v1alpha1.Diagnosis{}
+	err := s.api.get(ctx, diagnoses, key.NamespacedName, d)
+	if outcomeOf(err) == NotFound || err == nil && d.UID != key.UID {
+		s.diagnoses.forget(key.NamespacedName, key.UID)
+		return nil, worker.ErrGone
+	}
+	if err != nil {
+		return nil, err
+	}
+	trimDiagnosis(d)
+	s.diagnoses.update(kept(d))
+	return d, nil
+}
+
+// gone leaves ErrGone as it is, and explains the rest.
+func (s *Store) gone(ctx context.Context, what string, err error) error {
+	if err == worker.ErrGone { //nolint:errorlint // read returns it as it is
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return s.explain(ctx, what, err)
+}
+
+// statusPatch returns what makes a Diagnosis' status another, for the version that is
+// given; nil: it is so already.
+func statusPatch(d *v1alpha1.Diagnosis, next *v1alpha1.DiagnosisStatus) ([]byte, error) {
+	was, err := json.Marshal(&d.Status)
+	if err != nil {
+		return nil, err
+	}
+	is, err := json.Marshal(next)
+	if err != nil {
+		return nil, err
+	}
+	difference, err := jsonpatch.CreateMergePatch(was, is)
+	if err != nil {
+		return nil, err
+	}
+	if string(difference) == "{}" {
+		return nil, nil
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]string{"resourceVersion": d.ResourceVersion},
+		"status":   json.RawMessage(difference),
+	})
+}
+
+// pause waits a little more from try to try, by chance, so that two who write at the same
+// pace don't meet each time.
+func pause(ctx context.Context, try int) {
+	timer := time.NewTimer(rand.N(5 * time.Millisecond << try))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
