@@ -103,13 +103,14 @@ func TestAgentsDiagnoses(t *testing.T) {
 		outcome(t, "its status", status(own, d, `{"phase":"Running","conditions":[`+condition("Complete", "False")+`],"problem":{"state":"Lasts","since":"`+now+`"}}`), "")
 		outcome(t, "a decision", status(own, d, `{"remediations":[{"id":1,"planDigest":"`+string(digest)+`","verb":"Run","time":"`+now+`"}]}`), "status.remediations")
 		outcome(t, "a plan", status(own, d, `{"plan":{"digest":"`+string(digest)+`","steps":[{"id":1,"operation":"cordon"}]}}`), "status.plan")
-		outcome(t, "that it may", status(own, d, `{"conditions":[`+condition("Complete", "False")+`,`+condition("RemediationAllowed", "True")+`]}`), "RemediationAllowed and Verified")
-		outcome(t, "that it has helped", status(own, d, `{"conditions":[`+condition("Verified", "True")+`]}`), "RemediationAllowed and Verified")
+		outcome(t, "that it may", status(own, d, `{"conditions":[`+condition("Complete", "False")+`,`+condition("RemediationAllowed", "True")+`]}`), "Placed, RemediationAllowed and Verified")
+		outcome(t, "that it is placed", status(own, d, `{"conditions":[`+condition("Complete", "False")+`,`+condition("Placed", "True")+`]}`), "Placed, RemediationAllowed and Verified")
+		outcome(t, "that it has helped", status(own, d, `{"conditions":[`+condition("Verified", "True")+`]}`), "Placed, RemediationAllowed and Verified")
 		outcome(t, "a decision by the controller", status(found, d, `{"remediations":[{"id":1,"planDigest":"`+string(digest)+`","verb":"WouldRun","time":"`+now+`"}],"conditions":[`+
 			condition("Complete", "False")+`,`+condition("RemediationAllowed", "False")+`]}`), "")
 		outcome(t, "its status beside a decision", status(own, d, `{"phase":"Succeeded"}`), "")
 		outcome(t, "a decision that is taken back", status(own, d, `{"remediations":null}`), "status.remediations")
-		outcome(t, "a condition that is taken back", status(own, d, `{"conditions":[`+condition("Complete", "True")+`]}`), "RemediationAllowed and Verified")
+		outcome(t, "a condition that is taken back", status(own, d, `{"conditions":[`+condition("Complete", "True")+`]}`), "Placed, RemediationAllowed and Verified")
 	}
 	outcome(t, "another node's status", status(own, theirs, `{"phase":"Running"}`), ofNode)
 	outcome(t, "a status by an unbound token", status(loose, mine, `{"phase":"Running"}`), unbound)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 // diagnoses looks after Diagnoses, one at a time each.
@@ -71,9 +73,34 @@ func (r *diagnoses) onNode(ctx context.Context, d *v1alpha1.Diagnosis) (reconcil
 	}
 	s := ends(d, v1alpha1.ReasonNodeNotFound, "no node is named "+d.Spec.NodeName)
 	if there {
-		s = judge(d, r.agents.of(d.Spec.NodeName, time.Now()), r.config.periods(), time.Now())
+		if s, err = r.judge(ctx, d); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	return reconcile.Result{RequeueAfter: s.again}, r.write(ctx, d, &s)
+}
+
+// judge says what becomes of a Diagnosis whose node exists. Before it ends for a silent
+// agent, the API server is asked for the Lease: after an outage the cache may be late.
+func (r *diagnoses) judge(ctx context.Context, d *v1alpha1.Diagnosis) (step, error) {
+	node, now := d.Spec.NodeName, time.Now()
+	a := r.agents.of(node, now)
+	s := judge(d, a, r.config.periods(), now)
+	if s.phase == "" || a.alive {
+		return s, nil
+	}
+	l := &coordinationv1.Lease{}
+	err := r.api.Get(ctx, client.ObjectKey{Namespace: r.config.Namespace, Name: lease.Name(node)}, l)
+	if apierrors.IsNotFound(err) {
+		return s, nil
+	}
+	if err != nil {
+		return step{}, err
+	}
+	if nodeOf(l) == node && r.agents.see(node, l, now) {
+		s = judge(d, r.agents.of(node, now), r.config.periods(), now)
+	}
+	return s, nil
 }
 
 // nodeExists asks the API server where the cache has no such Node: it may have been made a

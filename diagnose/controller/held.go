@@ -32,13 +32,10 @@ func held(d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now 
 	return now.Sub(ended) < heldAtMost && (slots[d.UID] || unverified(d))
 }
 
-// moot is the reason of a condition Verified that is Unknown for good.
-const moot = "Moot"
-
 // unverified reports whether a repair was made, and nobody has said whether it helped.
 func unverified(d *v1alpha1.Diagnosis) bool {
 	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
-	if c != nil && (c.Status != metav1.ConditionUnknown || c.Reason == moot) {
+	if c != nil && (c.Status != metav1.ConditionUnknown || c.Reason == v1alpha1.ReasonMoot) {
 		return false
 	}
 	for i := range d.Status.Remediations {

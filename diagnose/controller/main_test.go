@@ -309,7 +309,7 @@ func (b *bench) waitIs(d *v1alpha1.Diagnosis, want string) string {
 			return ""
 		}
 		if time.Now().After(until) {
-			b.t.Fatalf("%s is %q, want %q", d.Name, last, want)
+			b.t.Fatalf("%s is %q, want %q: %+v", d.Name, last, want, have.Status.Conditions)
 		}
 	}
 }

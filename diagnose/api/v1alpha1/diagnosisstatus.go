@@ -41,8 +41,9 @@ func (p Phase) Ended() bool {
 
 // DiagnosisStatus is what came of a Diagnosis.
 type DiagnosisStatus struct {
-	// conditions are authoritative. Complete says whether it has ended and how,
-	// RemediationAllowed whether it may repair, Verified whether a repair helped.
+	// conditions are authoritative. Complete says whether it has ended and how, Placed
+	// that the controller has found the node of its pod, RemediationAllowed whether it may
+	// repair, Verified whether a repair helped.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
