@@ -12,12 +12,7 @@ import (
 // What KubeDiag's processors become is there, and so is what is advised instead.
 func TestCounterpartsAreBuiltins(t *testing.T) {
 	all := builtins.All(builtins.Host{})
-	// Repairs of API objects, which the controller makes.
-	controllers := []string{"cordon", "delete-pod"}
-	is := func(name string) bool {
-		_, ok := builtins.Lookup(all, name)
-		return ok || slices.Contains(controllers, name)
-	}
+	is := func(name string) bool { _, ok := builtins.Lookup(all, name); return ok }
 	names := counterparts()
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		c := names[name]

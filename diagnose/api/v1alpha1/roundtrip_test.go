@@ -157,6 +157,13 @@ func TestStatusesComeBack(t *testing.T) {
 			Holder: "kernosis-x7k2p/3f", Time: micro, Running: new(int32(4)),
 			Intent: &v1alpha1.Intent{ID: 4, Operation: "cordon", Time: micro},
 		},
+		Problem: &v1alpha1.Problem{State: v1alpha1.ProblemLasts, Since: micro},
+		Remediations: []v1alpha1.Remediation{{
+			ID: 4, PlanDigest: digest, Verb: v1alpha1.RemediationRun, Reason: v1alpha1.ReasonAllowed, Message: "policy default: Enforce", Time: micro,
+			Outcome: &v1alpha1.RemediationOutcome{
+				State: v1alpha1.ResultSucceeded, Message: "node n7 is cordoned", StartTime: micro, CompletionTime: &micro, Values: map[string]string{"changed": "true"},
+			},
+		}},
 		Targets: &v1alpha1.Targets{Matched: 4, Created: 3, Succeeded: 2, Failed: 1},
 	}
 	set.Status = v1alpha1.OperationSetStatus{Conditions: conditions, Ready: true, Paths: []v1alpha1.Path{{1}}, PathCount: "1"}

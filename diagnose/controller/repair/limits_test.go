@@ -263,3 +263,26 @@ func TestARepairThatNobodyAllowed(t *testing.T) {
 		t.Error("it was made")
 	}
 }
+
+// What is allowed is what was looked at: an Operation that is changed while its drain is
+// under way ends it.
+func TestAnOperationThatIsChangedOnTheWay(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	b.policy(nil)
+	b.control(nil)
+	drain := b.operation("drain", map[string]string{"force": "true"})
+	b.server.Pod(t, b.system, "a", node)
+	d := b.diagnose(node, b.set(drain), nil)
+	state := func() v1alpha1.ResultState {
+		if rem := remediation(&b.get(d).Status, 1); rem != nil && rem.Outcome != nil && rem.Outcome.Message != "" {
+			return rem.Outcome.State
+		}
+		return ""
+	}
+	b.waitFor("it is under way", func() bool { return state() == v1alpha1.ResultRunning })
+	b.patch(&v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: drain}}, `{"spec":{"processor":{"builtin":{"parameters":{"deleteEmptyDirData":"true"}}}}}`)
+	b.waitFor("it ends", func() bool { return state() == v1alpha1.ResultUnknown })
+	b.waitPhase(d, v1alpha1.PhaseRunning) // its node's agent asks for another plan
+	b.waitEvents(d.UID, "RepairBegun", "RepairUnknown")
+}
