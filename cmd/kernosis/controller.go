@@ -15,6 +15,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/diagnose/controller/repair"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
@@ -26,8 +27,8 @@ func newController() *cobra.Command {
 		Short: "Speak for silent agents, look after Diagnoses: one or two a cluster",
 		Long: `Sets the node conditions of an agent that no longer renews its Lease to Unknown,
 so that nobody trusts what it said last. Where the kinds of diagnoses are installed, it
-checks OperationSets, Triggers and RemediationPolicies, and looks after Diagnoses that no
-agent runs or that have ended. See docs/controller.md.`,
+checks OperationSets, Triggers and RemediationPolicies, looks after Diagnoses that no
+agent runs or that have ended, and decides on repairs. See docs/controller.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadController(cmd)
@@ -107,6 +108,9 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 	installed := make(chan struct{})
 	remove, err = leader.WhenServed(m, served,
 		func() (func(), error) { return controller.Add(m, look) },
+		func() (func(), error) {
+			return repair.Add(m, repair.Config{Namespace: cfg.Namespace, Pods: cfg.AgentPods, Metrics: ctrlmetrics.Registry, Log: log})
+		},
 		func() (func(), error) { close(installed); return func() {}, nil },
 	)
 	if err != nil {

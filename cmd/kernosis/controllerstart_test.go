@@ -122,7 +122,8 @@ func TestControllerTakesAlerts(t *testing.T) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	code, answer := post("pager")
-	for until := time.Now().Add(time.Minute); code == 0 || code == http.StatusServiceUnavailable; code, answer = post("pager") {
+	// Until it leads, and until the API server has seen the role.
+	for until := time.Now().Add(time.Minute); code == 0 || code == http.StatusServiceUnavailable || code == http.StatusForbidden; code, answer = post("pager") {
 		if time.Now().After(until) {
 			t.Fatal(answer)
 		}

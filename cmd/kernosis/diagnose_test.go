@@ -307,3 +307,28 @@ func TestProgressIsInTheOrderOfTheRun(t *testing.T) {
 		t.Errorf("%s\n%s", diff, &out)
 	}
 }
+
+// What changes objects of the API is told, and refused where it was to be made.
+func TestDiagnoseRunMakesNothingOfTheController(t *testing.T) {
+	path := writeSet(t, "set.yaml", `apiVersion: kernosis.io/v1alpha1
+kind: OperationSet
+metadata: {name: stop}
+spec:
+  adjacencyList:
+  - {id: 0, to: [1]}
+  - {id: 1, operation: kernel-facts, to: [2]}
+  - {id: 2, operation: cordon}
+`)
+	state := t.TempDir()
+	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state, "--allow-repairs")
+	if code != exitInput || !strings.Contains(errs, "node 2 (cordon) changes objects of the API: the controller of a cluster makes it") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	code, out, errs = diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state)
+	if code != exitOK || !strings.Contains(out, "WOULD RUN cordon: only the controller of a cluster makes it") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	if code, out, errs := graphCommand(t, "", "-f", path); code != exitOK || !strings.Contains(out, "Remediate") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}

@@ -49,7 +49,8 @@ files that were kept. Most operations need root.
 Nothing is changed on the machine: an operation that repairs is told as one that would
 run. With --allow-repairs those of the graph DO RUN, HERE AND AT ONCE, with nobody asked
 again: units are restarted, web servers called, scripts run. There is no policy, budget
-or cooldown without a cluster.
+or cooldown without a cluster. A graph with an operation that changes objects of the API,
+as cordon does, is refused then: the controller of a cluster makes those.
 
 Ctrl-C interrupts a run: what has ended is kept, and the same command with --id goes on
 from there. A run that has ended is only told again.
@@ -100,6 +101,10 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 			return fmt.Errorf("run: node %d (%s) is a script: --allow-scripts lets it run", id, plan.Graph.Node(id).Operation)
 		}
 	}
+	if c.allowRepairs && len(plan.ByController) > 0 {
+		id := plan.ByController[0]
+		return fmt.Errorf("run: node %d (%s) changes objects of the API: the controller of a cluster makes it, no command does; without --allow-repairs the run tells where it would", id, plan.Graph.Node(id).Operation)
+	}
 	if len(plan.Notes) > 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), resolve.In(m, plan.Notes))
 	}
@@ -116,7 +121,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	for id := range effects {
 		effects[id] = plan.Effect(id)
 	}
-	return c.execute(cmd, &diagnosisView{Dirs: dirs, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, log)
+	return c.execute(cmd, &diagnosisView{Dirs: dirs, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, personGate{c.allowRepairs, plan.ByController}, log)
 }
 
 // diagnosis puts together what is executed.
@@ -189,7 +194,7 @@ func newDiagnosisID(set string) string {
 }
 
 // execute runs the diagnosis and tells of it.
-func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner.Diagnosis, log *slog.Logger) error {
+func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner.Diagnosis, gate personGate, log *slog.Logger) error {
 	dirs := view.Dirs
 	store, err := artifact.Open(artifact.Config{Dir: dirs.artifacts}, log)
 	if err != nil {
@@ -202,7 +207,7 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 		changed = nil
 	}
 	r, err := runner.New(runner.Config{
-		Dir: dirs.checkpoints, Gate: personGate{c.allowRepairs}, Changed: changed, Log: log,
+		Dir: dirs.checkpoints, Gate: gate, Changed: changed, Log: log,
 		Artifacts: func(id string) (runner.Artifacts, error) { return store.Begin(id) },
 	})
 	if err != nil {
@@ -242,9 +247,15 @@ func (c *diagnoseRun) exit(ctx context.Context, rep *runner.Report) error {
 }
 
 // personGate decides on repairs where a person runs the command and there is no policy.
-type personGate struct{ allow bool }
+type personGate struct {
+	allow        bool
+	byController []int // nodes whose operation only the controller of a cluster makes
+}
 
-func (g personGate) Allow(context.Context, *runner.Action) (runner.Decision, error) {
+func (g personGate) Allow(_ context.Context, a *runner.Action) (runner.Decision, error) {
+	if slices.Contains(g.byController, a.ID) {
+		return runner.Decision{Verb: runner.WouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "only the controller of a cluster makes it"}, nil
+	}
 	if g.allow {
 		return runner.Decision{Verb: runner.Allowed}, nil
 	}

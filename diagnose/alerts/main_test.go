@@ -27,6 +27,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -362,6 +363,15 @@ func sender(t testing.TB, role bool) kubetest.TokenFor {
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		// The API server's authoriser sees it a moment later.
+		waitFor(t, "the role counts", func() bool {
+			r, err := server.Client().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: "system:serviceaccount:" + ns + ":sender", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: PathV1, Verb: verb},
+				},
+			}, metav1.CreateOptions{})
+			return err == nil && r.Status.Allowed
+		})
 	}
 	return kubetest.TokenFor{Namespace: ns, ServiceAccount: "sender"}
 }

@@ -41,7 +41,7 @@ func document(all []Builtin) string {
 	b.WriteString("\n| operation | effect | tenant-safe | |\n|---|---|---|---|\n")
 	for i := range all {
 		o := &all[i]
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", o.Name, o.Name, o.Effect, yes(o.TenantSafe), cell(o.Doc))
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", o.Name, o.Name, effect(o), yes(o.TenantSafe), cell(o.Doc))
 	}
 	for i := range all {
 		o := &all[i]
@@ -60,6 +60,14 @@ func document(all []Builtin) string {
 		}
 	}
 	return b.String()
+}
+
+// effect tells who makes a repair where it is not the node.
+func effect(o *Builtin) string {
+	if o.ByController {
+		return string(o.Effect) + ", by the controller"
+	}
+	return string(o.Effect)
 }
 
 func yes(b bool) string {

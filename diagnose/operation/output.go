@@ -26,7 +26,12 @@ const (
 // Do runs the built-in with values of [Builtin.Fill]. A result that it doesn't declare is
 // a defect of it and an error. Values that are too long are cut, and [Output.Truncated]
 // says so; the messages of a verdict or [*Refuted] are cut at [MaxMessage].
+//
+// One that is [Builtin.ByController] is not made here.
 func (b *Builtin) Do(ctx context.Context, call *Call) (Output, error) {
+	if b.ByController {
+		return Output{}, fmt.Errorf("%s changes objects of the API: the controller of a cluster makes it, and no node", b.Name)
+	}
 	out, err := b.Run(ctx, call)
 	if err != nil {
 		if refuted, ok := errors.AsType[*Refuted](err); ok {

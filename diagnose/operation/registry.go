@@ -8,6 +8,7 @@ import (
 // All returns the built-in operations, sorted by name.
 func All(h Host) []Builtin {
 	all := []Builtin{
+		AnnotateNode(h),
 		BlockedStacks(h),
 		CgroupMemory(h),
 		CheckAcceptQueueFull(h),
@@ -33,11 +34,16 @@ func All(h Host) []Builtin {
 		CheckSYNDropped(h),
 		CheckUnitFailed(h),
 		ContainerDetail(h),
+		Cordon(h),
 		DNSLookup(h),
+		DeletePod(h),
 		DiskErrors(h),
 		DiskIdentity(h),
+		Drain(h),
+		EvictPod(h),
 		KernelFacts(h),
 		KmsgTail(h),
+		LabelNode(h),
 		Links(h),
 		Mounts(h),
 		Neighbours(h),
@@ -56,6 +62,9 @@ func All(h Host) []Builtin {
 		Smart(h),
 		Sockets(h),
 		SystemdUnit(h),
+		Taint(h),
+		Uncordon(h),
+		Untaint(h),
 		Webhook(h),
 	}
 	slices.SortFunc(all, func(a, b Builtin) int { return cmp.Compare(a.Name, b.Name) })

@@ -42,8 +42,11 @@ func problems(b *Builtin) []string {
 	if (b.Effect == Check) != strings.HasPrefix(b.Name, "check-") {
 		add("a Check is named check-, and nothing else")
 	}
-	if b.Run == nil {
-		add("does nothing")
+	if (b.Run == nil) != b.ByController {
+		add("does nothing, or what the controller does")
+	}
+	if b.ByController && b.Effect != Remediate {
+		add("the controller makes repairs alone")
 	}
 	names := map[string]bool{}
 	for _, p := range b.Parameters {

@@ -73,7 +73,7 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 			if i := indexOf(obj, w.Node); i >= 0 {
 				before = obj.Status.Repairs[i].DeepCopy()
 			} else if len(obj.Status.Repairs) >= maxRepairs {
-				one = Decision{Verb: Wait, Reason: v1alpha1.ReasonBudgetExhausted, Message: fmt.Sprintf("policy %s: %d repairs are under way or in their cooldown, it can hold no more", name, maxRepairs)}
+				one = Decision{Verb: Wait, Reason: v1alpha1.ReasonBudgetExhausted, Policy: name, Message: fmt.Sprintf("policy %s: %d repairs are under way or in their cooldown, it can hold no more", name, maxRepairs)}
 				return false
 			}
 			if before != nil && holds(before, w.Diagnosis) && before.Operation == w.Operation {

@@ -29,6 +29,8 @@ type Decision struct {
 	// Again is, of a Wait, when asking again may bring another answer; zero: when the
 	// cluster, the policy or an approval has changed.
 	Again time.Time
+	// Policy has the name of the one whose word it is; empty: it holds whatever they say.
+	Policy string
 }
 
 // ProblemState is what is known of the problem that a diagnosis is about.

@@ -33,7 +33,7 @@ func (p *Policy) decide(c *Cluster, n *Node, w *Want, now time.Time) Decision {
 	if d.Verb == "" {
 		d = Decision{Verb: Run, Reason: v1alpha1.ReasonAllowed, Message: string(p.spec.Mode)}
 	}
-	d.Message = bound(fmt.Sprintf("policy %s: %s", p.name, d.Message), v1alpha1.MaxMessageBytes)
+	d.Policy, d.Message = p.name, bound(fmt.Sprintf("policy %s: %s", p.name, d.Message), v1alpha1.MaxMessageBytes)
 	return d
 }
 

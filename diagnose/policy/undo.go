@@ -83,18 +83,23 @@ func Do(n *corev1.Node, a Act) (changed bool, err error) {
 // diagnosis has done too. It returns what it has taken back, and whether the node has
 // changed: marks go also where there is nothing to take back any more.
 func Undo(n *corev1.Node, diagnosis types.UID) (undone []Act, changed bool, err error) {
+	return UndoEach(n, func(a Act) bool { return a.Diagnosis == diagnosis })
+}
+
+// UndoEach does as Undo with those acts that which names, of whichever diagnoses.
+func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool, err error) {
 	acts, changed, err := Acts(n)
 	if err != nil {
 		return nil, false, err
 	}
 	var rest []Act
 	for _, a := range acts {
-		if a.Diagnosis != diagnosis {
+		if !which(a) {
 			rest = append(rest, a)
 		}
 	}
 	for _, a := range acts {
-		if a.Diagnosis != diagnosis || slices.ContainsFunc(rest, a.same) {
+		if !which(a) || slices.ContainsFunc(rest, a.same) || slices.ContainsFunc(undone, a.same) {
 			continue
 		}
 		undone = append(undone, a)

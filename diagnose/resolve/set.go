@@ -52,6 +52,8 @@ type Plan struct {
 	Steps []runner.Step
 	// Scripts are the nodes that run a script.
 	Scripts []int
+	// ByController are the nodes whose operation the controller of a cluster makes.
+	ByController []int
 	// Notes are settings that are taken and have no effect here.
 	Notes Faults
 
@@ -140,6 +142,9 @@ func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 		p.Steps[i], p.inputs[i] = o.step, o.input
 		if o.script {
 			p.Scripts = append(p.Scripts, i)
+		}
+		if b := o.input.builtin; b != nil && b.ByController {
+			p.ByController = append(p.ByController, i)
 		}
 	}
 	if len(r.faults) > 0 {

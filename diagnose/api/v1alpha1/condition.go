@@ -95,4 +95,18 @@ const (
 	ReasonAttemptsExhausted   = "AttemptsExhausted" // it has not helped often enough
 	ReasonProblemResolved     = "ProblemResolved"   // before the repair
 	ReasonWaitedTooLong       = "WaitedTooLong"     // nothing tells whether the problem lasts
+	ReasonRefused             = "Refused"           // it can't be made of the objects as they are
 )
+
+// Reasons of ConditionVerified, which is of the repair that was allowed last. It is Unknown
+// until its end, True where it has helped, and False where it has not.
+const (
+	ReasonRepairing = "Repairing" // it is allowed, and has not ended
+	ReasonVerifying = "Verifying" // it has ended, and may help yet
+	ReasonHelped    = "Helped"
+	ReasonNotHelped = "NotHelped"
+	ReasonMoot      = "Moot" // nothing was proven: the problem, or the node, was gone already
+)
+
+// ReasonNotPaused is that of ConditionPaused where it is False.
+const ReasonNotPaused = "NotPaused"

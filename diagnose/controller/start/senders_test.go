@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -84,8 +85,30 @@ func (b *bench) grant(page, account string) {
 			if err != nil {
 				b.t.Fatal(err)
 			}
+			for _, rule := range role.Rules {
+				waitFor(b.t, "the role counts", func() bool { return b.may(account, rule) })
+			}
 		}
 	}
+}
+
+// may reports whether the API server's authoriser has seen a rule: it does a moment after
+// it was made.
+func (b *bench) may(account string, rule rbacv1.PolicyRule) bool {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + b.namespace + ":" + account}
+	if len(rule.NonResourceURLs) > 0 {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: rule.NonResourceURLs[0], Verb: rule.Verbs[0]}
+	} else {
+		resource, sub, _ := strings.Cut(rule.Resources[0], "/")
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Namespace: b.namespace, Group: rule.APIGroups[0], Resource: resource, Subresource: sub, Verb: rule.Verbs[0],
+		}
+		if len(rule.ResourceNames) > 0 {
+			spec.ResourceAttributes.Name = rule.ResourceNames[0]
+		}
+	}
+	r, err := b.server.Client().AuthorizationV1().SubjectAccessReviews().Create(b.t.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	return err == nil && r.Status.Allowed
 }
 
 // door is a server of alerts.

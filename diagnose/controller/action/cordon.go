@@ -1,0 +1,15 @@
+package action
+
+import (
+	"context"
+
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+func (a *Actions) cordon(ctx context.Context, c *Call) (Progress, error) {
+	return a.perform(ctx, c, policy.Act{}, "is cordoned", "was cordoned already")
+}
+
+func (a *Actions) uncordon(ctx context.Context, c *Call) (Progress, error) {
+	return a.takeBack(ctx, c, func(act policy.Act) bool { return act.Taint == nil }, "cordon")
+}

@@ -1,0 +1,200 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+
+// bench is a namespace with a node.
+type bench struct {
+	*testing.T
+	server  *kubetest.Server
+	api     *kubernetes.Clientset
+	actions *Actions
+	system  string // the system's namespace
+	shop    string // another
+	name    string // of the node
+	now     time.Time
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{T: t, server: cluster.Server(t), now: time.Now()}
+	b.api, b.system, b.shop, b.name = b.server.Client(), b.server.Namespace(t), b.server.Namespace(t), b.server.Node(t)
+	own, err := labels.Parse(OwnPods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.actions, err = New(Config{Client: b.api, Namespace: b.system, Own: []labels.Selector{own}, Now: func() time.Time { return b.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// call returns a repair of the bench's node by a Diagnosis of now.
+func (b *bench) call(builtin, uid string, given map[string]string) *Call {
+	b.Helper()
+	blueprint, ok := operation.Lookup(operation.All(operation.Host{}), builtin)
+	if !ok || !blueprint.ByController {
+		b.Fatalf("%s is not the controller's", builtin)
+	}
+	values, err := blueprint.Fill(given)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &Call{Builtin: builtin, Values: values, Began: b.now, Diagnosis: &v1alpha1.Diagnosis{
+		ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: b.system, UID: types.UID(uid), CreationTimestamp: metav1.NewTime(b.now.Add(2 * time.Second))},
+		Spec:       v1alpha1.DiagnosisSpec{NodeName: b.name},
+	}}
+}
+
+// does makes a pass and checks its outcome, and that it has results that are declared.
+func (b *bench) does(c *Call, state v1alpha1.ResultState, message string) Progress {
+	b.Helper()
+	p, err := b.actions.Do(b.Context(), c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if p.State != state || !strings.Contains(p.Message, message) {
+		b.Fatalf("%s: %+v, want %s: %s", c.Builtin, p, state, message)
+	}
+	blueprint, _ := operation.Lookup(operation.All(operation.Host{}), c.Builtin)
+	for key := range p.Values {
+		declared := false
+		for _, r := range blueprint.Results {
+			declared = declared || r.Name == key
+		}
+		if !declared {
+			b.Errorf("%s: result %s is not declared", c.Builtin, key)
+		}
+	}
+	return p
+}
+
+// again is the call of the pass behind one that left p.
+func again(c *Call, p Progress) *Call {
+	out := *c
+	out.Before = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, Message: p.Message, Values: p.Values}
+	return &out
+}
+
+// refuses checks that a repair can't be made, and changes nothing.
+func (b *bench) refuses(c *Call, why string) {
+	b.Helper()
+	err := b.actions.Check(b.Context(), c)
+	if refused, ok := errors.AsType[*Refused](err); !ok || !strings.Contains(refused.Why, why) {
+		b.Errorf("%s: %v, want a refusal: %s", c.Builtin, err, why)
+	}
+}
+
+func (b *bench) allows(c *Call) {
+	b.Helper()
+	if err := b.actions.Check(b.Context(), c); err != nil {
+		b.Error(err)
+	}
+}
+
+func (b *bench) node() *corev1.Node {
+	b.Helper()
+	n, err := b.api.CoreV1().Nodes().Get(b.Context(), b.name, metav1.GetOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+func (b *bench) patch(body string) {
+	b.Helper()
+	if _, err := b.api.CoreV1().Nodes().Patch(b.Context(), b.name, types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// pod makes a pod of a ReplicaSet on the node.
+func (b *bench) pod(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
+	b.Helper()
+	yes := true
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"app": name},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "r", Controller: &yes}},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: b.name, AutomountServiceAccountToken: new(bool),
+			Containers: []corev1.Container{{Name: "main", Image: "kubetest.invalid/none:1"}},
+		},
+	}
+	if change != nil {
+		change(p)
+	}
+	p, err := b.api.CoreV1().Pods(namespace).Create(b.Context(), p, metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		now := int64(0)
+		_ = b.api.CoreV1().Pods(namespace).Delete(context.WithoutCancel(b.Context()), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	})
+	// Kubelet's part: a pod that never ran ends at once.
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if p, err = b.api.CoreV1().Pods(namespace).UpdateStatus(b.Context(), p, metav1.UpdateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+// gone is kubelet's part of a pod's end.
+func (b *bench) gone(namespace, name string) {
+	b.Helper()
+	b.server.DeletePod(b.T, namespace, name)
+}
+
+// ending reports whether a pod's end was asked for.
+func (b *bench) ending(namespace, name string) bool {
+	b.Helper()
+	p, err := b.api.CoreV1().Pods(namespace).Get(b.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p.DeletionTimestamp != nil
+}
+
+// budget makes a PodDisruptionBudget that lets no pod of an app go.
+func (b *bench) budget(app string) {
+	b.Helper()
+	all := intstr.FromString("100%")
+	pdb, err := b.api.PolicyV1().PodDisruptionBudgets(b.shop).Create(b.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: app},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	// The disruption controller's part.
+	pdb.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: pdb.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1}
+	if _, err := b.api.PolicyV1().PodDisruptionBudgets(b.shop).UpdateStatus(b.Context(), pdb, metav1.UpdateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -1,0 +1,163 @@
+package action
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+// get returns the Diagnosis' node as it is now.
+func (a *Actions) get(ctx context.Context, c *Call) (*corev1.Node, error) {
+	n, err := a.c.Client.CoreV1().Nodes().Get(ctx, c.node(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, refuse("there is no node %s", c.node())
+	case err != nil:
+		return nil, fmt.Errorf("node %s: %w", c.node(), err)
+	case c.newer(n):
+		return nil, refuse("node %s was made anew after the Diagnosis", n.Name)
+	}
+	return n, nil
+}
+
+func (a *Actions) checkNode(ctx context.Context, c *Call) error {
+	n, err := a.get(ctx, c)
+	if err != nil {
+		return err
+	}
+	return marks(n)
+}
+
+// marks refuses a node whose marks can't be read: nobody could tell whose its cordon is.
+func marks(n *corev1.Node) error {
+	if _, _, err := policy.Acts(n); err != nil {
+		return refuse("%s", err)
+	}
+	return nil
+}
+
+// Pauses between tries to write a node.
+const (
+	firstPause = 10 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// change reads the node, lets f change it, and writes it as it was read. Where somebody
+// has written meanwhile, or nobody knows whether the write was taken, all over again:
+// a write that comes late is of another resourceVersion then, and is refused.
+func (a *Actions) change(ctx context.Context, c *Call, f func(*corev1.Node) (bool, error)) (*corev1.Node, error) {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		n, err := a.get(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		before := n.DeepCopy()
+		if changed, err := f(n); err != nil || !changed {
+			return n, err
+		}
+		err = a.write(ctx, before, n)
+		if err == nil {
+			return n, nil
+		}
+		if definite(err) {
+			return nil, refuse("node %s: %s", n.Name, err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("node %s: %w", n.Name, err)
+		}
+	}
+}
+
+func (a *Actions) write(ctx context.Context, before, after *corev1.Node) error {
+	body, err := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
+	if err != nil {
+		return err
+	}
+	_, err = a.c.Client.CoreV1().Nodes().Patch(ctx, after.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+	return err
+}
+
+// definite reports whether an error is the API server's no, which it will repeat.
+func definite(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) ||
+		apierrors.IsMethodNotSupported(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// perform does something that can be taken back, and says what has come of it.
+func (a *Actions) perform(ctx context.Context, c *Call, do policy.Act, done, already string) (Progress, error) {
+	do.Diagnosis = c.Diagnosis.UID
+	changed, marked := false, false
+	n, err := a.change(ctx, c, func(n *corev1.Node) (bool, error) {
+		before := n.DeepCopy()
+		write, err := policy.Do(n, do)
+		if err != nil {
+			return false, refuse("%s", err)
+		}
+		acts, _, err := policy.Acts(n)
+		if err != nil {
+			return false, refuse("%s", err)
+		}
+		marked = slices.ContainsFunc(acts, func(have policy.Act) bool { return have.Diagnosis == do.Diagnosis && have.String() == do.String() })
+		changed = changed || before.Spec.Unschedulable != n.Spec.Unschedulable || len(before.Spec.Taints) != len(n.Spec.Taints)
+		return write, nil
+	})
+	switch {
+	case err != nil:
+		return Progress{}, err
+	case !marked:
+		return made(false, "node %s %s, by somebody else, and stays so", n.Name, already), nil
+	default:
+		return made(changed || c.Before != nil, "node %s %s", n.Name, done), nil
+	}
+}
+
+// takeBack undoes those of our acts that which names.
+func (a *Actions) takeBack(ctx context.Context, c *Call, which func(policy.Act) bool, what string) (Progress, error) {
+	mine := func(act policy.Act) bool {
+		return which(act) && (c.Values["of"] == operation.OwnersAll || act.Diagnosis == c.Diagnosis.UID)
+	}
+	var undone []policy.Act
+	others := false
+	n, err := a.change(ctx, c, func(n *corev1.Node) (bool, error) {
+		did, changed, err := policy.UndoEach(n, mine)
+		if err != nil {
+			return false, refuse("%s", err)
+		}
+		undone = append(undone, did...)
+		acts, _, err := policy.Acts(n)
+		others = slices.ContainsFunc(acts, which)
+		return changed, err
+	})
+	switch {
+	case err != nil:
+		return Progress{}, err
+	case len(undone) > 0 || c.Before != nil:
+		return made(true, "node %s: %s taken back", n.Name, what), nil
+	case others:
+		return made(false, "node %s: the %s stays, another Diagnosis asked for it", n.Name, what), nil
+	default:
+		return made(false, "node %s has no %s of Kernosis to take back", n.Name, what), nil
+	}
+}
+
+// made is the end of a change of the node.
+func made(changed bool, format string, args ...any) Progress {
+	p := Progress{State: v1alpha1.ResultSucceeded, Message: fmt.Sprintf(format, args...), Values: map[string]string{"changed": "false"}}
+	if changed {
+		p.Values["changed"] = "true"
+	}
+	return p
+}

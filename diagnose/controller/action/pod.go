@@ -1,0 +1,177 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+func (a *Actions) checkPod(ctx context.Context, c *Call) error {
+	p, err := a.pod(ctx, c)
+	if err == nil && p == nil {
+		return refuse("pod %s is gone", podName(c))
+	}
+	return err
+}
+
+func podName(c *Call) string { return c.Values["podNamespace"] + "/" + c.Values["podName"] }
+
+// pod returns the pod that the Diagnosis is about, as it is now, or nil where it is gone,
+// also where another has its name now.
+func (a *Actions) pod(ctx context.Context, c *Call) (*corev1.Pod, error) {
+	namespace, name, uid := c.Values["podNamespace"], c.Values["podName"], types.UID(c.Values["podUID"])
+	if about := c.Diagnosis.Spec.PodReference; about != nil {
+		of := about.Namespace
+		if of == "" {
+			of = c.Diagnosis.Namespace
+		}
+		if of != namespace || about.Name != name {
+			return nil, refuse("the Diagnosis is about pod %s/%s, and not about %s", of, about.Name, podName(c))
+		}
+	}
+	p, err := a.c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("pod %s: %w", podName(c), err)
+	case uid != "" && p.UID != uid, uid == "" && !p.CreationTimestamp.Time.Before(c.Diagnosis.CreationTimestamp.Time):
+		if c.Before != nil {
+			return nil, nil
+		}
+		return nil, refuse("pod %s was made anew: it is not the one that the Diagnosis is about", podName(c))
+	case p.Spec.NodeName != c.node():
+		return nil, refuse("pod %s is on %s, and not on the Diagnosis' node %s", podName(c), onNode(p), c.node())
+	}
+	if why := a.untouchable(p); why != "" {
+		return nil, refuse("pod %s %s", podName(c), why)
+	}
+	return p, nil
+}
+
+func onNode(p *corev1.Pod) string {
+	if p.Spec.NodeName == "" {
+		return "no node"
+	}
+	return "node " + p.Spec.NodeName
+}
+
+// untouchable says why a pod is never ended; empty: it may be.
+func (a *Actions) untouchable(p *corev1.Pod) string {
+	if mirror(p) {
+		return "is static: the node runs it from a file"
+	}
+	if a.own(p) {
+		return "is of Kernosis itself"
+	}
+	return ""
+}
+
+func mirror(p *corev1.Pod) bool {
+	_, ok := p.Annotations[corev1.MirrorPodAnnotationKey]
+	return ok
+}
+
+func (a *Actions) own(p *corev1.Pod) bool {
+	if p.Namespace != a.c.Namespace {
+		return false
+	}
+	for _, s := range a.c.Own {
+		if s.Matches(labels.Set(p.Labels)) {
+			return true
+		}
+	}
+	return false
+}
+
+// endPod evicts or deletes the pod, and waits until it is gone.
+func (a *Actions) endPod(ctx context.Context, c *Call) (Progress, error) {
+	done := Progress{State: v1alpha1.ResultSucceeded, Message: "pod " + podName(c) + " is gone", Values: map[string]string{"pod": podName(c)}}
+	p, err := a.pod(ctx, c)
+	switch {
+	case err != nil:
+		return Progress{}, err
+	case p == nil && c.Before == nil:
+		return Progress{}, refuse("pod %s was gone before the repair began", podName(c))
+	case p == nil:
+		return done, nil
+	}
+	waits := "pod " + podName(c) + " is ending"
+	if p.DeletionTimestamp == nil {
+		gone, blocked, err := a.end(ctx, c, p)
+		switch {
+		case err != nil:
+			return Progress{}, err
+		case gone:
+			return done, nil
+		case blocked != "":
+			waits = "pod " + podName(c) + ": " + blocked
+		}
+	}
+	return a.later(c, waits, nil), nil
+}
+
+// later goes on with another pass, or ends where the time is up.
+func (a *Actions) later(c *Call, waits string, values map[string]string) Progress {
+	timeout := c.Values.Duration("timeout")
+	left := c.Began.Add(timeout).Sub(a.c.Now())
+	if left <= 0 {
+		return Progress{State: v1alpha1.ResultFailed, Message: fmt.Sprintf("not done after %s: %s", timeout, waits), Values: values}
+	}
+	return Progress{State: v1alpha1.ResultRunning, Message: waits, Values: values, Again: min(a.c.Look, max(left, time.Millisecond))}
+}
+
+// end evicts a pod, or deletes it for delete-pod: the one that was looked at, and no
+// other that has its name by now. blocked says why it may not be ended now.
+func (a *Actions) end(ctx context.Context, c *Call, p *corev1.Pod) (gone bool, blocked string, err error) {
+	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))}
+	if grace := c.Values.Duration("gracePeriod"); grace > 0 {
+		seconds := int64((grace + time.Second - 1) / time.Second)
+		options.GracePeriodSeconds = &seconds
+	}
+	if c.Builtin == "delete-pod" {
+		err = a.c.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, options)
+	} else {
+		err = a.c.Client.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
+			ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace}, DeleteOptions: &options,
+		})
+	}
+	switch {
+	case err == nil:
+		return false, "", nil
+	case apierrors.IsNotFound(err):
+		return true, "", nil
+	case apierrors.IsConflict(err):
+		return false, "it has changed meanwhile", nil // another UID, perhaps: the next look tells
+	case apierrors.IsTooManyRequests(err):
+		return false, refusal(err), nil
+	case definite(err):
+		return false, "", refuse("pod %s/%s: %s", p.Namespace, p.Name, err)
+	default:
+		return false, "", fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+}
+
+// refusal returns what the API server says of a pod that must not be evicted now, with
+// the PodDisruptionBudget that it names.
+func refusal(err error) string {
+	text := []string{err.Error()}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			text = append(text, cause.Message)
+		}
+	}
+	return strings.Join(text, " ")
+}

@@ -1,0 +1,149 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller/action"
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+// goOn goes on with a repair whose outcome is noted as Running: one that takes several
+// passes, or one whose end nobody has seen.
+//
+// The status alone is not believed: nodes' agents write it too. The slot says that the
+// controller has begun the repair, and only it can have taken that.
+func (l *look) goOn(ctx context.Context, id int) error {
+	if l.d.Namespace != l.config.Namespace {
+		return nil
+	}
+	if l.d.Status.Phase.Ended() {
+		// A cache may have let go of what an ended run has found, which is part of the plan.
+		d := &v1alpha1.Diagnosis{}
+		if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), d); err != nil {
+			return err
+		}
+		l.d = d
+	}
+	rem := remediation(&l.d.Status, id)
+	if rem == nil || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultRunning {
+		return nil // by now
+	}
+	v, err := l.view(ctx)
+	if err != nil {
+		return err
+	}
+	n := v.node(l.d.Spec.NodeName)
+	if n == nil {
+		n = &policy.Node{Name: l.d.Spec.NodeName}
+	}
+	unheld := l.budget.Verify(ctx, v.names, n, l.d.UID)
+	if unheld != nil && !errors.Is(unheld, policy.ErrNotHeld) {
+		return unheld
+	}
+	u, err := l.due(ctx, l.d, id)
+	if wrong, ok := errors.AsType[*unplanned](err); ok {
+		return l.end(ctx, &due{id: id, operation: "repair"}, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, and what it was to do can't be told any more: " + wrong.Error()})
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case unheld != nil:
+		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it is not gone on with: " + unheld.Error() + "; " + rem.Outcome.Message, Values: rem.Outcome.Values})
+	case u.builtin == nil || u.invalid != nil || u.digest != rem.PlanDigest:
+		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, and what was allowed is not what it would do by now: the Operation, or what it is given, has changed"})
+	case l.d.Spec.Cancel && rem.Outcome.Message != "":
+		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultFailed, Message: "cancelled: " + rem.Outcome.Message, Values: rem.Outcome.Values})
+	}
+	return l.pass(ctx, u, rem.Outcome)
+}
+
+// patience is how long the API server is asked, beyond the time that the repair itself
+// has, where it does not answer.
+const patience = time.Minute
+
+// pass makes a pass of a repair, and notes what has come of it. before is what the pass
+// before it has left.
+func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOutcome) error {
+	o := remediation(&l.d.Status, u.id)
+	if o == nil || o.Outcome == nil {
+		return errors.New("the repair's beginning could not be noted: the status is full")
+	}
+	call := u.call(l.d, o.Outcome, before.DeepCopy())
+	p, err := l.actions.Do(ctx, call)
+	if err != nil {
+		if l.config.Now().Before(call.Began.Add(u.values.Duration("timeout") + patience)) {
+			return err // it is tried again
+		}
+		p = action.Progress{State: v1alpha1.ResultUnknown, Message: "given up, and whether it was made is not known: " + err.Error()}
+	}
+	if p.State != v1alpha1.ResultRunning {
+		return l.end(ctx, u, p)
+	}
+	l.interest = interest{node: l.d.Spec.NodeName}
+	l.again = max(p.Again, time.Millisecond)
+	first := o.Outcome.Message == ""
+	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
+		o := remediation(s, u.id).Outcome
+		o.Message, o.Values = safe(p.Message, v1alpha1.MaxMessageBytes), bounded(p.Values)
+	}); err != nil {
+		return err
+	}
+	if first {
+		l.teller.tell(l.d, l.nodeOf(ctx), normal, "RepairBegun", u.operation, u.operation+": "+p.Message)
+	}
+	return nil
+}
+
+// end notes the outcome of a repair, and begins its verification.
+func (l *look) end(ctx context.Context, u *due, p action.Progress) error {
+	now := metav1.NewMicroTime(l.config.Now())
+	err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
+		o := remediation(s, u.id).Outcome
+		o.State, o.Message, o.Values, o.CompletionTime = p.State, safe(p.Message, v1alpha1.MaxMessageBytes), bounded(p.Values), &now
+		l.condition(s, v1alpha1.ConditionVerified, metav1.ConditionUnknown, v1alpha1.ReasonVerifying, u.operation+" has ended, and may help yet")
+	})
+	if err != nil {
+		return err
+	}
+	l.tellEnd(ctx, u.operation, u.kind.Done, p.State, p.Message)
+	if err := l.verify(ctx); err != nil {
+		return err
+	}
+	return l.settle(ctx)
+}
+
+// tellEnd tells and counts the outcome of a repair.
+func (l *look) tellEnd(ctx context.Context, operation, done string, state v1alpha1.ResultState, message string) {
+	l.counts.repairs.WithLabelValues(operation, string(state)).Inc()
+	kind, reason := normal, done
+	switch {
+	case state == v1alpha1.ResultUnknown:
+		kind, reason = warning, "RepairUnknown"
+	case state != v1alpha1.ResultSucceeded:
+		kind, reason = warning, "RepairFailed"
+	case reason == "":
+		reason = "Repaired"
+	}
+	l.teller.tell(l.d, l.nodeOf(ctx), kind, reason, operation, operation+": "+message)
+	l.config.Log.Info("repair ended", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", operation, "state", string(state), "message", message)
+}
+
+// maxValues is how many results an outcome has room for.
+const maxValues = 16
+
+// bounded cuts results to what an outcome may have.
+func bounded(values map[string]string) map[string]v1alpha1.ResultValue {
+	out := maps.Clone(values)
+	for key, value := range out {
+		out[key] = safe(value, v1alpha1.MaxResultBytes/maxValues)
+	}
+	return out
+}

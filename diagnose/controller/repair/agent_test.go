@@ -1,0 +1,83 @@
+package repair
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/diagnose/worker/kube"
+)
+
+// agent runs the real worker of a node's agent, over the API server.
+func (b *bench) agent(node string) {
+	b.Helper()
+	b.agents.stop()
+	root := hostfs.New("/")
+	all := operation.All(operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)})
+	log := slog.New(slog.NewTextHandler(b.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	dir := b.TempDir()
+	store, err := kube.New(kube.Config{
+		REST: b.server.Admin(), Node: node, Dir: dir, Log: log,
+		Builtin: func(name string) bool { _, ok := operation.Lookup(all, name); return ok },
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w, err := worker.New(worker.Config{Node: node, Namespace: b.system, Dir: dir, Store: store, Builtins: all, Log: log})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := w.Run(ctx); err != nil && ctx.Err() == nil {
+			b.Error(err)
+		}
+	})
+	b.Cleanup(func() { cancel(); ended.Wait() })
+}
+
+// The real worker and the controller come to the same plans, and bring a Diagnosis to its
+// end in each mode.
+func TestWithTheAgentsWorker(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	label := b.operation("label-node", map[string]string{"key": "example.org/state", "value": "sick"})
+	set := b.set("kernel-facts", label, "cordon", "uncordon")
+	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeObserve })
+	b.agent(node)
+	b.control(nil)
+	observed := b.diagnose(node, set, nil)
+	b.waitPhase(observed, v1alpha1.PhaseSucceeded)
+	for id := 2; id <= 4; id++ {
+		if res := result(b.get(observed), id); res == nil || res.State != v1alpha1.ResultWouldRun {
+			t.Errorf("node %d: %+v", id, res)
+		}
+	}
+	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeApprove })
+	d := b.diagnose(node, set, nil)
+	for id := 2; id <= 4; id++ {
+		b.waitDecision(d, id, "Wait AwaitingApproval")
+		b.approve(d, b.get(d).Status.Plan.Digest)
+	}
+	b.waitPhase(d, v1alpha1.PhaseSucceeded)
+	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeEnforce })
+	b.problem(d, v1alpha1.ProblemGone)
+	b.waitIs("slots", "", func() string { return b.slots(p) })
+	d = b.diagnose(node, set, nil)
+	b.waitPhase(d, v1alpha1.PhaseSucceeded)
+	got := b.get(d)
+	for id := 2; id <= 4; id++ {
+		if res := result(got, id); res == nil || res.State != v1alpha1.ResultSucceeded {
+			t.Errorf("node %d: %+v", id, res)
+		}
+	}
+	if n := b.node(node); n.Spec.Unschedulable || n.Labels["example.org/state"] != "sick" {
+		t.Errorf("%+v", n)
+	}
+}

@@ -1,0 +1,261 @@
+package repair
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+// watcher sees each version of the bench's nodes and of a policy, and remembers the most
+// nodes that were cordoned by Kernosis, and that had a slot, at any of them.
+type watcher struct {
+	mu        sync.Mutex
+	cordoned  sets.Set[string]
+	slots     sets.Set[string]
+	most      int // cordoned
+	mostSlots int
+	mostAll   int // either
+	ever      sets.Set[string]
+}
+
+func (b *bench) watch(name string) *watcher {
+	b.Helper()
+	w := &watcher{cordoned: sets.New[string](), slots: sets.New[string](), ever: sets.New[string]()}
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	b.Cleanup(func() { cancel(); ended.Wait() })
+	nodes, err := b.client.Watch(ctx, &corev1.NodeList{}, client.MatchingLabels{"bench": b.system})
+	if err != nil {
+		b.Fatal(err)
+	}
+	policies, err := b.client.Watch(ctx, &v1alpha1.RemediationPolicyList{}, client.MatchingFields{"metadata.name": name})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ended.Go(func() {
+		for e := range nodes.ResultChan() {
+			if n, ok := e.Object.(*corev1.Node); ok {
+				w.seeNode(n)
+			}
+		}
+	})
+	ended.Go(func() {
+		for e := range policies.ResultChan() {
+			if p, ok := e.Object.(*v1alpha1.RemediationPolicy); ok {
+				w.seePolicy(p)
+			}
+		}
+	})
+	b.Cleanup(func() { nodes.Stop(); policies.Stop() })
+	return w
+}
+
+func (w *watcher) seeNode(n *corev1.Node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cordoned.Delete(n.Name)
+	if n.Spec.Unschedulable {
+		w.cordoned.Insert(n.Name)
+		w.ever.Insert(n.Name)
+	}
+	w.measure()
+}
+
+func (w *watcher) seePolicy(p *v1alpha1.RemediationPolicy) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slots = sets.New[string]()
+	for _, r := range p.Status.Repairs {
+		if r.EndTime == nil {
+			w.slots.Insert(r.Node)
+		}
+	}
+	w.measure()
+}
+
+func (w *watcher) measure() {
+	w.most, w.mostSlots = max(w.most, len(w.cordoned)), max(w.mostSlots, len(w.slots))
+	w.mostAll = max(w.mostAll, len(w.cordoned.Union(w.slots)))
+}
+
+func (w *watcher) had() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.ever)
+}
+
+// Fifty nodes fail at once, and two controllers work on them, which no election keeps from
+// each other; one is killed. Each node is cordoned, mended and taken back, never more than
+// the budget at once.
+func TestBudgetOfFiftyNodes(t *testing.T) {
+	const nodes, budget = 50, 5
+	b := newBench(t)
+	names := b.nodes(nodes)
+	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) {
+		most := int32(budget)
+		p.Budget.MaxNodes = &most
+	})
+	w := b.watch(p)
+	set := b.set("cordon", "restart-unit", "uncordon")
+	// The repair of the node itself helps.
+	b.agents.repair = func(d *v1alpha1.Diagnosis, _ string) v1alpha1.ResultState { return v1alpha1.ResultSucceeded }
+	fast := func(c *Config) { c.Every = 200 * time.Millisecond }
+	first := b.control(fast)
+	b.control(fast)
+	var all []*v1alpha1.Diagnosis
+	for _, n := range names {
+		all = append(all, b.diagnose(n, set, func(d *v1alpha1.Diagnosis) { d.Spec.Parameters = v1alpha1.Parameters{"unit": "kubelet"} }))
+	}
+	began := time.Now()
+	gone := sets.New[string]()
+	killed := false
+	for len(gone) < nodes {
+		if time.Since(began) > 6*deadline {
+			t.Fatalf("%d of %d repaired; slots %q", len(gone), nodes, b.slots(p))
+		}
+		if !killed && len(gone) >= nodes/3 {
+			first.kill()
+			killed = true
+		}
+		var list v1alpha1.DiagnosisList
+		if err := b.client.List(t.Context(), &list, client.InNamespace(b.system)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			d := &list.Items[i]
+			if d.Status.Phase.Ended() && !gone.Has(d.Name) {
+				if d.Status.Phase != v1alpha1.PhaseSucceeded {
+					t.Fatalf("%s: %+v", d.Name, d.Status)
+				}
+				b.problem(d, v1alpha1.ProblemGone)
+				gone.Insert(d.Name)
+			}
+		}
+		time.Sleep(20 * time.Millisecond) // between looks at the API
+	}
+	t.Logf("%d nodes in %s", nodes, time.Since(began).Round(time.Millisecond))
+	for _, d := range all {
+		b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
+	}
+	b.waitIs("slots", "", func() string { return b.slots(p) })
+	if w.had() != nodes || w.most > budget || w.mostSlots > budget || w.mostAll > budget {
+		t.Errorf("%d were cordoned; at once %d cordoned, %d slots, %d of either: the budget is %d", w.had(), w.most, w.mostSlots, w.mostAll, budget)
+	}
+	for _, n := range names {
+		if n := b.node(n); n.Spec.Unschedulable || n.Annotations[policy.AnnotationActs] != "" {
+			t.Errorf("%s is left cordoned", n.Name)
+		}
+	}
+	if len(b.agents.made) != nodes {
+		t.Errorf("%d repairs of nodes themselves: %v", len(b.agents.made), b.agents.made)
+	}
+}
+
+// Nodes that stay cordoned use the budget up, though their slots are given back.
+func TestCordonedNodesUseUpTheBudget(t *testing.T) {
+	b := newBench(t)
+	names := b.nodes(5)
+	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) {
+		two := int32(2)
+		p.Budget.MaxNodes, p.VerifyWithin = &two, metav1.Duration{Duration: time.Second}
+	})
+	w := b.watch(p)
+	b.control(nil)
+	set := b.set("cordon")
+	var all []*v1alpha1.Diagnosis
+	for _, n := range names {
+		all = append(all, b.diagnose(n, set, nil))
+	}
+	helpless := func() (n int) {
+		for _, d := range all {
+			if b.condition(d, v1alpha1.ConditionVerified) == "False NotHelped" {
+				n++
+			}
+		}
+		return n
+	}
+	b.waitFor("two have not helped", func() bool { return helpless() == 2 })
+	b.waitIs("slots", "", func() string { return b.slots(p) })
+	b.holds("the others wait", 3*time.Second, func() bool { return w.had() == 2 })
+	for _, d := range all {
+		if rem := remediation(&b.get(d).Status, 1); rem.Verb == v1alpha1.RemediationWait && (rem.Reason != v1alpha1.ReasonBudgetExhausted || !strings.Contains(rem.Message, "(cordoned)")) {
+			t.Errorf("%+v", rem)
+		}
+	}
+	// A person takes one back: there is room for another.
+	for _, n := range names {
+		if b.node(n).Spec.Unschedulable {
+			b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n}}, `{"spec":{"unschedulable":null}}`)
+			b.waitFor("the mark is taken away", func() bool { return b.node(n).Annotations[policy.AnnotationActs] == "" })
+			break
+		}
+	}
+	b.waitFor("another is cordoned", func() bool { return w.had() == 3 })
+	if w.mostAll > 2 {
+		t.Errorf("%d at once", w.mostAll)
+	}
+}
+
+// A controller dies at each of its writes, before it is taken or with its answer lost. The
+// next one brings the repair to its end, and nothing is made twice.
+func TestControllerDiesAtEachWrite(t *testing.T) {
+	b := newBench(t)
+	set := b.set("uncordon", "cordon")
+	p := b.policy(nil)
+	for _, after := range []bool{false, true} {
+		died := true
+		for n := 0; died; n++ {
+			name := fmt.Sprintf("write %d, taken %v", n, after)
+			node := b.nodes(1)[0]
+			d := b.diagnose(node, set, nil)
+			first := b.controlLink(&link{left: n, after: after, dead: make(chan struct{})}, nil)
+			b.waitFor(name+": it dies, or all is done", func() bool {
+				select {
+				case <-first.dead:
+					return true
+				default:
+					return b.get(d).Status.Phase.Ended() && b.condition(d, v1alpha1.ConditionVerified) == "Unknown Verifying"
+				}
+			})
+			select {
+			case <-first.dead:
+			default:
+				died = false // it has no more writes
+			}
+			first.cancel()
+			<-first.ended
+			second := b.control(nil)
+			b.waitPhase(d, v1alpha1.PhaseSucceeded)
+			got := b.node(node)
+			if !got.Spec.Unschedulable || strings.Count(got.Annotations[policy.AnnotationActs], string(d.UID)) != 1 {
+				t.Errorf("%s: %+v", name, got.Annotations)
+			}
+			for id, want := range map[int]string{1: "take", 2: "is cordoned"} {
+				if rem := remediation(&b.get(d).Status, id); rem == nil || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultSucceeded || !strings.Contains(rem.Outcome.Message, want) {
+					t.Errorf("%s: node %d: %+v", name, id, rem)
+				}
+			}
+			b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, `{"spec":{"unschedulable":null}}`)
+			b.problem(d, v1alpha1.ProblemGone)
+			b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
+			b.waitIs(name+": slots", "", func() string { return b.slots(p) })
+			if err := second.stop(); err != nil {
+				t.Log(err) // on a busy machine it takes its time
+			}
+			if n > 40 {
+				t.Fatal("it never ends")
+			}
+		}
+	}
+}

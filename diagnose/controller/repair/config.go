@@ -1,0 +1,75 @@
+package repair
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kernosis/kernosis/diagnose/controller/action"
+)
+
+// Defaults of a [Config].
+const (
+	// DefaultWorkers is how many Diagnoses are looked at side by side. Few repairs are made
+	// at a time: budgets are small.
+	DefaultWorkers = 4
+	// DefaultEvery is how often slots are looked at though nothing was told to have changed.
+	DefaultEvery = 30 * time.Second
+)
+
+// Config is what the controller is told. Namespace is required.
+type Config struct {
+	Namespace string // of the system; Diagnoses of others repair nothing
+	Pods      string // label selector of the agents' pods, besides [action.OwnPods]
+	Workers   int    // 0: [DefaultWorkers]
+	// Every is how often slots and waiting repairs are looked at anew; 0: [DefaultEvery].
+	Every time.Duration
+	// Look is how soon pods that end are looked at again; 0: as package action has it.
+	Look time.Duration
+	Now  func() time.Time // nil: [time.Now]
+	// Metrics is where the controller's own are registered; nil: nowhere.
+	Metrics prometheus.Registerer
+	Log     *slog.Logger // nil: none
+}
+
+func (c *Config) setDefaults() error {
+	switch {
+	case c.Namespace == "":
+		return errors.New("no namespace")
+	case c.Workers < 0 || c.Every < 0 || c.Look < 0:
+		return fmt.Errorf("%d workers, every %s, look %s: want none negative", c.Workers, c.Every, c.Look)
+	}
+	if c.Workers == 0 {
+		c.Workers = DefaultWorkers
+	}
+	if c.Every == 0 {
+		c.Every = DefaultEvery
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// own returns the selectors of Kernosis' own pods.
+func (c *Config) own() ([]labels.Selector, error) {
+	var out []labels.Selector
+	for _, text := range []string{action.OwnPods, c.Pods} {
+		if text == "" {
+			continue // it would select all
+		}
+		s, err := labels.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("pods: %w", err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}

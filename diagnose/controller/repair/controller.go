@@ -1,0 +1,185 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller/action"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+const (
+	// name of the reporting controller in Events.
+	name = "kernosis-controller"
+	// What failed is tried again after firstRetry, then twice as long, at most lastRetry.
+	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
+	// byNode is the index of Diagnoses by their node.
+	byNode = "repair.spec.nodeName"
+)
+
+// Add adds the controller to a manager, which runs it where it leads. The manager's scheme
+// knows v1alpha1, and its cache keeps of Nodes at least what package liveness does. The
+// metrics are there until remove is called.
+func Add(m manager.Manager, c Config) (remove func(), err error) {
+	if err := c.setDefaults(); err != nil {
+		return nil, fmt.Errorf("repair: %w", err)
+	}
+	r, err := add(m, &c)
+	if err != nil {
+		return nil, fmt.Errorf("repair: %w", err)
+	}
+	if c.Metrics == nil {
+		return func() {}, nil
+	}
+	collector := &collector{counts: r.counts, slots: r.slots}
+	if err := c.Metrics.Register(collector); err != nil {
+		return nil, fmt.Errorf("repair: %w", err)
+	}
+	return func() { c.Metrics.Unregister(collector) }, nil
+}
+
+func add(m manager.Manager, c *Config) (*reconciler, error) {
+	api, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	own, err := c.own()
+	if err != nil {
+		return nil, err
+	}
+	actions, err := action.New(action.Config{Client: api, Namespace: c.Namespace, Own: own, Look: c.Look, Now: c.Now})
+	if err != nil {
+		return nil, err
+	}
+	r := &reconciler{
+		config: c, client: m.GetClient(), live: m.GetAPIReader(), api: api, actions: actions,
+		builtins: operation.All(operation.Host{}), counts: newCounts(),
+		teller:   &teller{recorder: m.GetEventRecorder(name)},
+		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{},
+		budget: &policy.Budget{Store: &policy.Objects{Reader: m.GetAPIReader(), Writer: m.GetClient().Status()}, Now: c.Now},
+	}
+	index := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
+	if err := m.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Diagnosis{}, byNode, index); err != nil {
+		return nil, err
+	}
+	return r, r.watch(m)
+}
+
+// watch makes the three reconcilers: of Diagnoses, of policies and of nodes' marks.
+func (r *reconciler) watch(m manager.Manager) error {
+	twice := true // controllers of a process are told apart by nobody but tests
+	options := func(do reconcile.Func, workers int) controller.Options {
+		return controller.Options{
+			Reconciler: do, MaxConcurrentReconciles: workers, SkipNameValidation: &twice,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}
+	}
+	diagnoses, err := controller.New("repair", m, options(r.Reconcile, r.config.Workers))
+	if err != nil {
+		return err
+	}
+	policies, err := controller.New("repair-policies", m, options(r.reconcilePolicy, 1))
+	if err != nil {
+		return err
+	}
+	nodes, err := controller.New("repair-marks", m, options(r.reconcileNode, 1))
+	if err != nil {
+		return err
+	}
+	c := m.GetCache()
+	return errors.Join(
+		diagnoses.Watch(source.Kind(c, &v1alpha1.Diagnosis{}, each[*v1alpha1.Diagnosis]())),
+		diagnoses.Watch(source.Kind(c, &corev1.Node{}, onNode(r.concerned))),
+		diagnoses.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, onAny[*v1alpha1.RemediationPolicy](r.waiting))),
+		diagnoses.Watch(source.Kind(c, &v1alpha1.OperationSet{}, onAny[*v1alpha1.OperationSet](r.waiting))),
+		diagnoses.Watch(source.Kind(c, &v1alpha1.Operation{}, onAny[*v1alpha1.Operation](r.waiting))),
+		policies.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, each[*v1alpha1.RemediationPolicy]())),
+		policies.Watch(source.Kind(c, &corev1.Node{}, onNode(r.allPolicies))),
+		nodes.Watch(source.Kind(c, &corev1.Node{}, each[*corev1.Node]())),
+	)
+}
+
+// reconciler does all. Several goroutines do, for an object one at a time.
+type reconciler struct {
+	config   *Config
+	client   client.Client // reads the cache
+	live     client.Reader // asks the server
+	api      kubernetes.Interface
+	actions  *action.Actions
+	builtins []operation.Builtin
+	budget   *policy.Budget
+	teller   *teller
+	counts   *counts
+	running  atomic.Bool // it leads, and has seen what is watched
+
+	mu       sync.Mutex
+	interest map[types.NamespacedName]interest
+	// took are Diagnoses that were given a slot: whether a policy in the cache shows that
+	// already is not known.
+	took map[types.UID]bool
+}
+
+// interest says what a Diagnosis is to be looked at again for.
+type interest struct {
+	node  string // a change of it
+	waits bool   // any change: a repair of it waits
+}
+
+func (r *reconciler) note(key types.NamespacedName, i interest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i == (interest{}) {
+		delete(r.interest, key)
+		return
+	}
+	r.interest[key] = i
+}
+
+// concerned returns the Diagnoses to which a change of a node may matter.
+func (r *reconciler) concerned(_ context.Context, node string) []reconcile.Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []reconcile.Request
+	for key, i := range r.interest {
+		if i.waits || i.node == node {
+			out = append(out, reconcile.Request{NamespacedName: key})
+		}
+	}
+	return out
+}
+
+// waiting returns the Diagnoses whose repair waits.
+func (r *reconciler) waiting() []reconcile.Request { return r.concerned(context.Background(), "") }
+
+// allPolicies returns the policies: a node's change may matter to each. It waits until they
+// are listed, or ctx ends.
+func (r *reconciler) allPolicies(ctx context.Context, _ string) []reconcile.Request {
+	all, err := r.policies(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.config.Log.Warn("policies can't be listed", "error", err) // they are looked at now and then
+		}
+		return nil
+	}
+	var out []reconcile.Request
+	for _, p := range all {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: p.Name}})
+	}
+	return out
+}

@@ -1,0 +1,290 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller/action"
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+// maxRemediations is how many decisions a status has room for.
+const maxRemediations = 32
+
+// decide decides on the repair that a result waits with, and begins it where the
+// controller makes it.
+func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
+	if rem := remediation(&l.d.Status, int(res.ID)); rem != nil && rem.Outcome != nil {
+		return nil // it was made, and is never made again: the node's agent takes it over
+	}
+	l.interest = interest{node: l.d.Spec.NodeName, waits: true}
+	u, err := l.due(ctx, l.d, int(res.ID))
+	if wrong, ok := errors.AsType[*unplanned](err); ok {
+		return l.unplanned(ctx, wrong)
+	}
+	if err != nil {
+		return err
+	}
+	had := remediation(&l.d.Status, u.id)
+	if had != nil && had.PlanDigest != u.digest {
+		had = nil
+	}
+	if c := l.d.Status.Checkpoint; c != nil && c.Intent != nil && int(c.Intent.ID) == u.id {
+		return nil // the node's agent has begun it
+	}
+	v, err := l.view(ctx)
+	if err != nil {
+		return err
+	}
+	w, err := l.want(ctx, u, res, had)
+	if err != nil {
+		return err
+	}
+	decision := policy.Decide(v.policies, v.cluster, w, l.now)
+	if l.d.Namespace != l.config.Namespace {
+		// Whoever may make Diagnoses there is not meant to have nodes changed.
+		decision = policy.Decision{Verb: policy.Withheld, Reason: v1alpha1.ReasonNotAllowed, Message: "a Diagnosis outside the namespace " + l.config.Namespace + " repairs nothing"}
+	}
+	if decision, err = l.check(ctx, u, had, decision); err != nil {
+		return err
+	}
+	if decision.Verb == policy.Run && (had == nil || had.Verb != v1alpha1.RemediationRun) {
+		if decision, err = l.acquire(ctx, v, w); err != nil {
+			return err
+		}
+	}
+	if decision.Verb == policy.Wait {
+		l.waits(w, decision.Again)
+	}
+	return l.decided(ctx, u, had, v, decision)
+}
+
+// waits asks for another look while a repair waits.
+func (l *look) waits(w *policy.Want, again time.Time) {
+	l.at(again)
+	if w.Problem == policy.ProblemUnknown {
+		l.at(l.now.Add(time.Minute)) // it waits an hour at most
+	}
+}
+
+// want is the repair as policies see it.
+func (l *look) want(ctx context.Context, u *due, res *v1alpha1.Result, had *v1alpha1.Remediation) (*policy.Want, error) {
+	w := &policy.Want{
+		Diagnosis: l.d.UID, Node: l.d.Spec.NodeName, Operation: u.operation, Effect: v1alpha1.EffectRemediate,
+		Digest: u.digest, Approval: l.d.Spec.Approval, Due: l.now, Problem: problemOf(l.d),
+	}
+	if had != nil && had.Time.Time.Before(w.Due) {
+		w.Due = had.Time.Time
+	}
+	if res.StartTime != nil && res.StartTime.Time.Before(w.Due) {
+		w.Due = res.StartTime.Time
+	}
+	var err error
+	w.Attempts, err = l.attempts(ctx, l.d)
+	return w, err
+}
+
+func problemOf(d *v1alpha1.Diagnosis) policy.ProblemState {
+	if p := d.Status.Problem; p != nil {
+		return policy.ProblemState(p.State)
+	}
+	return policy.ProblemUnknown
+}
+
+// check looks, where the decision is new, whether the repair could be made at all: nobody
+// is to approve, and no slot to be taken for, what can't be.
+func (l *look) check(ctx context.Context, u *due, had *v1alpha1.Remediation, decision policy.Decision) (policy.Decision, error) {
+	if u.builtin == nil || decision.Verb == policy.Withheld || had != nil && same(had, decision) {
+		return decision, nil
+	}
+	err := u.invalid
+	if err == nil {
+		err = l.actions.Check(ctx, u.call(l.d, nil, nil))
+		if _, refused := errors.AsType[*action.Refused](err); err != nil && !refused {
+			return decision, fmt.Errorf("%s: %w", u.operation, err)
+		}
+	}
+	if err != nil {
+		decision = policy.Decision{Verb: policy.Withheld, Reason: v1alpha1.ReasonRefused, Message: err.Error()}
+	}
+	return decision, nil
+}
+
+// same reports whether a decision has been noted already, but for its message.
+func same(had *v1alpha1.Remediation, d policy.Decision) bool {
+	return string(had.Verb) == string(d.Verb) && had.Reason == d.Reason
+}
+
+// acquire takes the slots of a repair that is allowed. What the cache did not show yet may
+// refuse it: before, and once more where it has them, so that no two that were taken at
+// once go past what is cordoned.
+func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Decision, error) {
+	cluster, err := l.cordoned(ctx, v.cluster)
+	if err != nil {
+		return policy.Decision{}, err
+	}
+	l.took(true)
+	d, err := l.budget.Acquire(ctx, v.names, cluster, w)
+	if err != nil || d.Verb != policy.Run {
+		return d, err
+	}
+	if cluster, err = l.cordoned(ctx, v.cluster); err != nil {
+		return policy.Decision{}, err
+	}
+	var now []*policy.Policy
+	for _, name := range v.names {
+		p, err := l.budget.Store.Get(ctx, name)
+		if errors.Is(err, policy.ErrNoPolicy) {
+			continue
+		}
+		if err != nil {
+			return policy.Decision{}, fmt.Errorf("policy %s: %w", name, err)
+		}
+		now = append(now, policy.New(p))
+	}
+	if again := policy.Decide(now, cluster, w, l.config.Now()); again.Verb != policy.Run {
+		return again, nil // decided gives the slots back
+	}
+	return d, l.budget.Verify(ctx, v.names, v.node(w.Node), w.Diagnosis)
+}
+
+func (l *look) took(yes bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if yes {
+		l.reconciler.took[l.d.UID] = true
+		return
+	}
+	delete(l.reconciler.took, l.d.UID)
+}
+
+func (l *look) tookOne() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reconciler.took[l.d.UID]
+}
+
+// decided notes a decision, tells of it where it is new, and begins the repair.
+func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v *view, decision policy.Decision) error {
+	begins := decision.Verb == policy.Run && u.builtin != nil
+	changed := had == nil || !same(had, decision)
+	before, step := l.d, ""
+	if decision.Verb == policy.Run && changed {
+		step = overtaken(l.d, v)
+	}
+	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) { l.put(s, u, had, decision, begins) }); err != nil {
+		return err
+	}
+	if step != "" {
+		l.counts.verifications.WithLabelValues(step, string(policy.NotHelped)).Inc()
+		l.teller.tell(l.d, v.nodes[l.d.Spec.NodeName], warning, "RepairDidNotHelp", step, step+" had its time; the next step is "+u.operation)
+	}
+	if changed {
+		l.counts.decisions.WithLabelValues(decision.Policy, string(decision.Verb), decision.Reason).Inc()
+		if !begins {
+			l.teller.decided(l.d, v.nodes[l.d.Spec.NodeName], u, decision)
+		}
+		l.config.Log.Info("decided on a repair", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", u.operation, "verb", string(decision.Verb), "reason", decision.Reason, "policy", decision.Policy)
+	}
+	if begins {
+		return l.pass(ctx, u, nil)
+	}
+	if decision.Verb != policy.Run {
+		return l.giveBack(ctx, before, v)
+	}
+	return nil
+}
+
+// overtaken returns the step of an escalation whose verification has not ended, as the next
+// step comes sooner than that; empty: there is none.
+func overtaken(d *v1alpha1.Diagnosis, v *view) string {
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
+	started := begun(allowedRepairs(d))
+	n := v.node(d.Spec.NodeName)
+	if c == nil || c.Reason != v1alpha1.ReasonVerifying || len(started) == 0 || n == nil {
+		return ""
+	}
+	last := started[len(started)-1].operation
+	for i, p := range v.policies {
+		if p.Selects(n) && slices.ContainsFunc(v.objects[i].Spec.Escalation, func(s v1alpha1.EscalationStep) bool { return s.Operation == last }) {
+			return last
+		}
+	}
+	return ""
+}
+
+// giveBack gives back slots that were taken for a repair that isn't made after all, where
+// the Diagnosis has made none.
+func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) error {
+	if len(begun(allowedRepairs(d))) > 0 || !l.tookOne() && len(held(v.objects, d)) == 0 {
+		return nil
+	}
+	if err := l.budget.Release(ctx, v.names, d.Spec.NodeName, d.UID, policy.Remove); err != nil {
+		return err
+	}
+	l.took(false)
+	return nil
+}
+
+// put writes a decision into a status.
+func (l *look) put(s *v1alpha1.DiagnosisStatus, u *due, had *v1alpha1.Remediation, decision policy.Decision, begins bool) {
+	now := metav1.NewMicroTime(l.config.Now())
+	s.Plan = &v1alpha1.Plan{Digest: u.digest, Steps: []v1alpha1.PlanStep{{ID: int32(u.id), Operation: u.operation, Target: u.target}}}
+	rem := v1alpha1.Remediation{
+		ID: int32(u.id), PlanDigest: u.digest, Verb: v1alpha1.RemediationVerb(decision.Verb), Reason: decision.Reason,
+		Message: safe(decision.Message, v1alpha1.MaxMessageBytes), Time: now,
+	}
+	if had != nil && had.Verb == rem.Verb {
+		rem.Time = had.Time // since when it is so
+	}
+	if begins {
+		rem.Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: now}
+	}
+	i := slices.IndexFunc(s.Remediations, func(r v1alpha1.Remediation) bool { return r.ID == rem.ID })
+	switch {
+	case i >= 0:
+		s.Remediations[i] = rem
+	case len(s.Remediations) < maxRemediations:
+		s.Remediations = append(s.Remediations, rem)
+	}
+	status := metav1.ConditionFalse
+	if decision.Verb == policy.Run {
+		status = metav1.ConditionTrue
+	}
+	l.condition(s, v1alpha1.ConditionRemediationAllowed, status, decision.Reason, rem.Message)
+	switch {
+	case decision.Verb == policy.Run && (had == nil || had.Verb != v1alpha1.RemediationRun):
+		l.condition(s, v1alpha1.ConditionVerified, metav1.ConditionUnknown, v1alpha1.ReasonRepairing, u.operation+" is allowed")
+	case decision.Verb != policy.Run && had != nil && had.Verb == v1alpha1.RemediationRun:
+		// It is taken back before it has begun: nothing is to be verified of it.
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionVerified)
+	}
+}
+
+func (l *look) condition(s *v1alpha1.DiagnosisStatus, kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: l.d.Generation,
+		LastTransitionTime: metav1.NewTime(l.config.Now()),
+	})
+}
+
+// unplanned tells why nothing can be decided.
+func (l *look) unplanned(ctx context.Context, why *unplanned) error {
+	message := safe(why.Error(), v1alpha1.MaxMessageBytes)
+	had := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionRemediationAllowed)
+	told := had != nil && had.Reason == v1alpha1.ReasonInvalid && had.Message == message
+	err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
+		l.condition(s, v1alpha1.ConditionRemediationAllowed, metav1.ConditionFalse, v1alpha1.ReasonInvalid, message)
+	})
+	if err == nil && !told {
+		l.teller.tell(l.d, nil, warning, "RepairWithheld", "plan", message)
+	}
+	return err
+}

@@ -1,0 +1,128 @@
+package repair
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller/action"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+)
+
+// due is a repair that a Diagnosis waits with, or makes.
+type due struct {
+	id        int
+	operation string // its name
+	spec      *v1alpha1.OperationSpec
+	digest    v1alpha1.Digest
+	target    string // what it changes, for people
+
+	builtin *operation.Builtin // that the controller makes; nil: the node's agent does
+	kind    action.Kind
+	values  operation.Values
+	invalid error // why the values are none
+}
+
+// unplanned says why nothing can be decided of a repair: what it is can't be told.
+type unplanned struct{ err error }
+
+func (u *unplanned) Error() string { return u.err.Error() }
+
+// due returns a repair of a node of the graph. An error is an [*unplanned], or says that
+// it can't be told now.
+func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*due, error) {
+	set := &v1alpha1.OperationSet{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: d.Spec.OperationSet}, set); err != nil {
+		if apierrors.IsNotFound(err) {
+			err = &unplanned{fmt.Errorf("there is no OperationSet %s", d.Spec.OperationSet)}
+		}
+		return nil, err
+	}
+	var failed error
+	c := resolve.Config{Builtins: r.builtins, Operation: func(name string) *v1alpha1.Operation {
+		op := &v1alpha1.Operation{}
+		switch err := r.client.Get(ctx, client.ObjectKey{Name: name}, op); {
+		case err == nil:
+			return op
+		case !apierrors.IsNotFound(err):
+			failed = err
+		}
+		return nil
+	}}
+	g, err := resolve.Graph(c, set)
+	switch {
+	case failed != nil:
+		return nil, failed
+	case err != nil:
+		return nil, &unplanned{err}
+	case id < 1 || id >= g.Len():
+		return nil, &unplanned{fmt.Errorf("OperationSet %s has no node %d", set.Name, id)}
+	}
+	node := g.Node(id)
+	out := &due{id: id, operation: node.Operation, spec: c.Spec(node.Operation)}
+	effect := c.Effect(node.Operation)
+	switch {
+	case failed != nil:
+		return nil, failed
+	case out.spec == nil:
+		return nil, &unplanned{fmt.Errorf("no Operation and no built-in is named %.80q", node.Operation)}
+	case effect != string(v1alpha1.EffectRemediate):
+		return nil, &unplanned{fmt.Errorf("operation %s is no repair: its effect is %.20q", node.Operation, effect)}
+	}
+	plan, err := policy.PlanOf(d, id, node.Operation, out.spec, node.Dependences)
+	if err != nil {
+		return nil, &unplanned{err}
+	}
+	if out.digest, err = plan.Digest(); err != nil {
+		return nil, &unplanned{err}
+	}
+	r.fill(d, out, &plan.Steps[0])
+	return out, nil
+}
+
+// fill finds what the controller makes, and its values.
+func (r *reconciler) fill(d *v1alpha1.Diagnosis, out *due, step *policy.Step) {
+	out.target = "node " + d.Spec.NodeName
+	given := out.spec.Processor.Builtin
+	if given == nil {
+		return
+	}
+	b, ok := operation.Lookup(r.builtins, given.Name)
+	if !ok || !b.ByController {
+		return
+	}
+	out.builtin = b
+	out.kind, _ = action.KindOf(b.Name)
+	about := map[string]string{}
+	if p := d.Spec.PodReference; p != nil {
+		about["podNamespace"], about["podName"] = p.Namespace, p.Name
+		if p.Namespace == "" {
+			about["podNamespace"] = d.Namespace
+		}
+	}
+	out.values, out.invalid = b.Fill(given.Parameters, step.Parameters, step.Results, about)
+	out.target = safe(out.kind.Target(d.Spec.NodeName, out.values), maxTarget)
+}
+
+const maxTarget = 256 // of a plan's step
+
+// safe makes a text of others fit to be shown, and short enough.
+func safe(text string, most int) string {
+	text, _ = operation.CutText(event.SafeText(text, len(text)), most)
+	return text
+}
+
+// call returns the repair as package action makes it.
+func (u *due) call(d *v1alpha1.Diagnosis, o, before *v1alpha1.RemediationOutcome) *action.Call {
+	c := &action.Call{Builtin: u.builtin.Name, Values: u.values, Diagnosis: d, Before: before}
+	if o != nil {
+		c.Began = o.StartTime.Time
+	}
+	return c
+}

@@ -1,0 +1,265 @@
+package repair
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// paused returns a policy's condition Paused as "Status Reason".
+func (b *bench) paused(name string) string {
+	b.Helper()
+	p := &v1alpha1.RemediationPolicy{}
+	if err := b.client.Get(b.Context(), client.ObjectKey{Name: name}, p); err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1alpha1.ConditionPaused {
+			return string(c.Status) + " " + c.Reason
+		}
+	}
+	return ""
+}
+
+func TestPauseAndMaintenanceWindow(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Pause = true })
+	// It is noon: the window is at night.
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	r := b.control(func(c *Config) { c.Now = func() time.Time { return now } })
+	d := b.diagnose(node, b.set("cordon"), nil)
+	b.waitDecision(d, 1, "Wait Paused")
+	b.waitIs("condition", "True Paused", func() string { return b.paused(p) })
+	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) {
+		p.Pause = false
+		p.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: 6 * time.Hour}, TimeZone: "UTC"}}
+	})
+	b.waitDecision(d, 1, "Wait OutsideMaintenanceWindow")
+	b.waitIs("condition", "True OutsideMaintenanceWindow", func() string { return b.paused(p) })
+	if b.slots(p) != "" || b.node(node).Spec.Unschedulable {
+		t.Error("it was repaired")
+	}
+	b.waitEvents(d.UID, "RepairWaits", "RepairWaits")
+	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) {
+		p.MaintenanceWindows[0].Schedule = "0 11 * * *"
+	})
+	b.waitFor("it is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
+	b.waitIs("condition", "False NotPaused", func() string { return b.paused(p) })
+	if problems, err := testutil.GatherAndLint(r.registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+}
+
+// The first step does not help, the second does: it has waited for the first, and not for
+// the cooldown.
+func TestEscalation(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	restart := b.operation("restart-unit", map[string]string{"unit": "kubelet"})
+	cordon := b.operation("cordon", nil)
+	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) {
+		p.CooldownPerNode = &metav1.Duration{Duration: time.Hour}
+		p.VerifyWithin = metav1.Duration{Duration: 3 * time.Second}
+		p.Escalation = []v1alpha1.EscalationStep{{Operation: restart, Order: 1, Attempts: 1}, {Operation: cordon, Order: 2, Attempts: 1}}
+	})
+	b.control(nil)
+	both := b.set(restart, cordon)
+	d := b.diagnose(node, both, nil)
+	b.waitDecision(d, 2, "Wait EscalationOrder")
+	if b.node(node).Spec.Unschedulable {
+		t.Error("the second step has not waited")
+	}
+	b.waitDecision(d, 2, "Run Allowed")
+	b.waitPhase(d, v1alpha1.PhaseSucceeded)
+	if !b.node(node).Spec.Unschedulable || len(b.agents.made) != 1 {
+		t.Errorf("%v", b.agents.made)
+	}
+	b.problem(d, v1alpha1.ProblemGone)
+	b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
+	b.waitIs("slots", node+":"+cordon+"+", func() string { return b.slots(p) })
+	b.waitEvents(d.UID, "RepairAllowed", "Repaired", "RepairWaits", "RepairDidNotHelp", "Cordoned", "RepairVerified")
+}
+
+// Attempts count for one episode of a problem, whichever Diagnosis has made them.
+func TestAttemptsOfOtherDiagnoses(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	restart := b.operation("restart-unit", map[string]string{"unit": "kubelet"})
+	b.policy(func(p *v1alpha1.RemediationPolicySpec) {
+		p.VerifyWithin = metav1.Duration{Duration: 2 * time.Second}
+		p.Escalation = []v1alpha1.EscalationStep{{Operation: restart, Order: 1, Attempts: 1}}
+	})
+	b.control(nil)
+	set := b.set(restart)
+	of := func(episode string) func(*v1alpha1.Diagnosis) {
+		return func(d *v1alpha1.Diagnosis) {
+			d.Labels = map[string]string{trigger.LabelSource: "problem"}
+			d.Annotations = map[string]string{trigger.AnnotationSubject: "kubelet", trigger.AnnotationEpisode: episode}
+		}
+	}
+	first := b.diagnose(node, set, of("2026-11-21T12:00:00Z"))
+	b.waitCondition(first, v1alpha1.ConditionVerified, "False NotHelped")
+	b.waitDecision(b.diagnose(node, set, of("2026-11-21T12:00:00Z")), 1, "Withheld AttemptsExhausted")
+	b.waitDecision(b.diagnose(node, set, of("2026-11-22T12:00:00Z")), 1, "Run Allowed")
+}
+
+// What was allowed and has not begun is taken back, where it is no longer: the node's agent
+// may be away for hours.
+func TestAGrantIsTakenBack(t *testing.T) {
+	b := newBench(t)
+	b.agents.stop() // they are away
+	node := b.nodes(1)[0]
+	p := b.policy(nil)
+	b.control(nil)
+	d := b.diagnose(node, b.set("restart-unit"), nil)
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		s.Phase = v1alpha1.PhaseRunning
+		s.Results = []v1alpha1.Result{{ID: 1, Operation: "restart-unit", State: v1alpha1.ResultAwaitingApproval}}
+	})
+	b.waitDecision(d, 1, "Run Allowed")
+	b.waitIs("slots", node+":restart-unit", func() string { return b.slots(p) })
+	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.Pause = true })
+	b.waitDecision(d, 1, "Wait Paused")
+	b.waitIs("slots", "", func() string { return b.slots(p) })
+	if got := b.condition(d, v1alpha1.ConditionVerified); got != "" {
+		t.Error(got)
+	}
+	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.Pause = false })
+	b.waitDecision(d, 1, "Run Allowed")
+	// It has begun: nobody takes it back.
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		now := metav1.NowMicro()
+		s.Checkpoint = &v1alpha1.Checkpoint{Holder: "agent", Time: now, Intent: &v1alpha1.Intent{ID: 1, Operation: "restart-unit", Time: now}}
+	})
+	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.Pause = true })
+	b.holds("it stays allowed", 2*time.Second, func() bool { return b.decision(d, 1) == "Run Allowed" })
+	// The run is given up before its end is told: the node is in service.
+	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.VerifyWithin = metav1.Duration{Duration: time.Second} })
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) { end(s, v1alpha1.PhaseUnknown) })
+	b.waitIs("slots", "", func() string { return b.slots(p) })
+}
+
+func TestWhatCantBeMadeIsRefusedBefore(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeApprove })
+	b.control(nil)
+	elsewhere := b.server.Node(t)
+	pod := b.server.Pod(t, b.system, "db-0", elsewhere)
+	d := b.diagnose(node, b.set("evict-pod"), func(d *v1alpha1.Diagnosis) {
+		d.Spec.PodReference = &v1alpha1.PodReference{Name: "db-0"}
+		d.Spec.Parameters = v1alpha1.Parameters{"podUID": string(pod.UID)}
+	})
+	b.waitDecision(d, 1, "Withheld Refused")
+	if m := remediation(&b.get(d).Status, 1).Message; !strings.Contains(m, "is on node "+elsewhere) {
+		t.Error(m)
+	}
+	b.waitDecision(b.diagnose(node, b.set("label-node"), nil), 1, "Withheld Refused") // it lacks a key
+	if b.slots(p) != "" {
+		t.Error("a slot was taken")
+	}
+	b.waitEvents(d.UID, "RepairWithheld")
+	// Nothing can be planned.
+	odd := b.diagnose(node, b.set("restart-unit", "cordon"), nil)
+	b.waitDecision(odd, 1, "Wait AwaitingApproval")
+	if err := b.client.Delete(t.Context(), &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: odd.Spec.OperationSet}}); err != nil {
+		t.Fatal(err)
+	}
+	b.waitCondition(odd, v1alpha1.ConditionRemediationAllowed, "False Invalid")
+}
+
+// A drain goes on under the next controller, and is cancelled.
+func TestDrainGoesOn(t *testing.T) {
+	b := newBench(t)
+	nodes := b.nodes(2)
+	p := b.policy(nil)
+	first := b.control(nil)
+	drain := b.operation("drain", map[string]string{"force": "true"})
+	b.server.Pod(t, b.system, "a", nodes[0])
+	set := b.set(drain)
+	d := b.diagnose(nodes[0], set, nil)
+	left := func(d *v1alpha1.Diagnosis) string {
+		if rem := remediation(&b.get(d).Status, 1); rem != nil && rem.Outcome != nil {
+			return string(rem.Outcome.State) + " " + rem.Outcome.Message
+		}
+		return ""
+	}
+	b.waitFor("it is under way", func() bool { return strings.HasPrefix(left(d), "Running 1 of the pods") })
+	b.waitEvents(d.UID, "RepairBegun")
+	first.kill()
+	first.cancel()
+	<-first.ended
+	b.server.DeletePod(t, b.system, "a")
+	b.control(nil)
+	b.waitPhase(d, v1alpha1.PhaseSucceeded)
+	if !strings.HasPrefix(left(d), "Succeeded node "+nodes[0]+" is cordoned and drained") {
+		t.Error(left(d))
+	}
+	b.waitEvents(d.UID, "RepairBegun", "Drained")
+	// It did not help: the node is out of service, and its slot stays taken.
+	b.waitIs("slots", nodes[0]+":"+drain, func() string { return b.slots(p) })
+	b.problem(d, v1alpha1.ProblemGone)
+	b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
+	b.waitIs("slots", "", func() string { return b.slots(p) })
+	b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodes[0]}}, `{"spec":{"unschedulable":null}}`)
+
+	b.server.Pod(t, b.system, "b", nodes[1])
+	d = b.diagnose(nodes[1], set, nil)
+	b.waitFor("it is under way", func() bool { return strings.HasPrefix(left(d), "Running 1 of the pods") })
+	b.patch(&v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}}, `{"spec":{"cancel":true}}`)
+	b.waitFor("it has ended", func() bool { return strings.HasPrefix(left(d), "Failed cancelled: 1 of the pods") })
+	b.waitEvents(d.UID, "RepairBegun", "RepairFailed")
+}
+
+// The slot of a drain that has not helped is held until the node is in service again, also
+// where the Diagnosis is gone.
+func TestSlotOfADrainThatDidNotHelp(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.VerifyWithin = metav1.Duration{Duration: time.Second} })
+	b.control(nil)
+	d := b.diagnose(node, b.set("drain"), nil)
+	b.waitCondition(d, v1alpha1.ConditionVerified, "False NotHelped")
+	b.holds("the slot is held", 3*time.Second, func() bool { return b.slots(p) == node+":drain" })
+	if err := b.client.Delete(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	b.holds("the slot is held", 3*time.Second, func() bool { return b.slots(p) == node+":drain" })
+	b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, `{"spec":{"unschedulable":null}}`)
+	b.waitIs("slots", "", func() string { return b.slots(p) })
+}
+
+// A status that says that a repair is under way is not enough to have it made: nodes'
+// agents write it too.
+func TestARepairThatNobodyAllowed(t *testing.T) {
+	b := newBench(t)
+	b.agents.stop()
+	node := b.nodes(1)[0]
+	b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeApprove })
+	b.control(nil)
+	d := b.diagnose(node, b.set("cordon"), nil)
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		s.Phase = v1alpha1.PhaseRunning
+		s.Results = []v1alpha1.Result{{ID: 1, Operation: "cordon", State: v1alpha1.ResultAwaitingApproval}}
+	})
+	b.waitDecision(d, 1, "Wait AwaitingApproval")
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		s.Remediations[0].Verb = v1alpha1.RemediationRun
+		s.Remediations[0].Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: metav1.NowMicro()}
+	})
+	b.waitFor("it is not believed", func() bool {
+		return remediation(&b.get(d).Status, 1).Outcome.State == v1alpha1.ResultUnknown
+	})
+	if b.node(node).Spec.Unschedulable {
+		t.Error("it was made")
+	}
+}

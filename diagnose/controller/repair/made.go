@@ -1,0 +1,173 @@
+package repair
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+)
+
+// made is a repair of a Diagnosis that was allowed.
+type made struct {
+	id        int
+	operation string
+	allowed   time.Time
+	begun     time.Time // zero: it has not begun, as far as anybody has told
+	ended     time.Time // zero: it has not ended
+	state     v1alpha1.ResultState
+	message   string
+	here      bool // the controller makes it
+}
+
+// allowedRepairs returns the repairs that were allowed, in that order.
+func allowedRepairs(d *v1alpha1.Diagnosis) []made {
+	var out []made
+	for i := range d.Status.Remediations {
+		rem := &d.Status.Remediations[i]
+		if rem.Verb != v1alpha1.RemediationRun {
+			continue
+		}
+		m := made{id: int(rem.ID), allowed: rem.Time.Time}
+		res := result(d, m.id)
+		if res != nil {
+			m.operation = res.Operation
+		}
+		if plan := d.Status.Plan; m.operation == "" && plan != nil && len(plan.Steps) > 0 && plan.Steps[0].ID == rem.ID {
+			m.operation = plan.Steps[0].Operation
+		}
+		if o := rem.Outcome; o != nil {
+			m.here, m.begun, m.state, m.message = true, o.StartTime.Time, o.State, o.Message
+			if o.CompletionTime != nil {
+				m.ended = o.CompletionTime.Time
+			}
+		} else {
+			m.byNode(d, res)
+		}
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b made) int { return cmp.Or(a.allowed.Compare(b.allowed), cmp.Compare(a.id, b.id)) })
+	return out
+}
+
+// byNode fills in what the node's agent tells of a repair that it makes.
+func (m *made) byNode(d *v1alpha1.Diagnosis, res *v1alpha1.Result) {
+	if c := d.Status.Checkpoint; c != nil && c.Intent != nil && int(c.Intent.ID) == m.id {
+		m.begun, m.state, m.operation = c.Intent.Time.Time, v1alpha1.ResultRunning, c.Intent.Operation
+	}
+	if res == nil {
+		return
+	}
+	switch res.State {
+	case v1alpha1.ResultRunning, v1alpha1.ResultSucceeded, v1alpha1.ResultFailed, v1alpha1.ResultUnknown:
+	default:
+		return // it waits, or was never made
+	}
+	m.state, m.message = res.State, res.Message
+	if m.begun.IsZero() {
+		m.begun = m.allowed
+	}
+	// The agent's record of the node begins before the gate was asked for good.
+	if res.StartTime != nil && res.StartTime.After(m.begun) {
+		m.begun = res.StartTime.Time
+	}
+	if res.State == v1alpha1.ResultRunning {
+		return
+	}
+	m.ended = m.begun
+	if res.Duration != nil {
+		m.ended = m.begun.Add(res.Duration.Duration)
+	}
+}
+
+func result(d *v1alpha1.Diagnosis, id int) *v1alpha1.Result {
+	i := slices.IndexFunc(d.Status.Results, func(r v1alpha1.Result) bool { return int(r.ID) == id })
+	if i < 0 {
+		return nil
+	}
+	return &d.Status.Results[i]
+}
+
+func remediation(s *v1alpha1.DiagnosisStatus, id int) *v1alpha1.Remediation {
+	i := slices.IndexFunc(s.Remediations, func(r v1alpha1.Remediation) bool { return int(r.ID) == id })
+	if i < 0 {
+		return nil
+	}
+	return &s.Remediations[i]
+}
+
+// begun returns those of the repairs that have begun.
+func begun(all []made) []made {
+	return slices.DeleteFunc(slices.Clone(all), func(m made) bool { return m.begun.IsZero() })
+}
+
+// verified returns the condition Verified where it has its last word on the repair that
+// was allowed last.
+func verified(d *v1alpha1.Diagnosis) *metav1.Condition {
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
+	if c == nil || c.Reason == v1alpha1.ReasonRepairing || c.Reason == v1alpha1.ReasonVerifying {
+		return nil
+	}
+	return c
+}
+
+// attemptsOf returns the repairs that a Diagnosis has begun. One behind which another was
+// allowed has had its time.
+func attemptsOf(d *v1alpha1.Diagnosis) []policy.Attempt {
+	all := allowedRepairs(d)
+	var out []policy.Attempt
+	for i := range all {
+		if all[i].begun.IsZero() {
+			continue
+		}
+		a := policy.Attempt{Diagnosis: d.UID, Operation: all[i].operation, Started: all[i].begun}
+		if i+1 < len(all) {
+			a.Ended = all[i+1].allowed
+		} else if c := verified(d); c != nil {
+			a.Ended, a.Helped = c.LastTransitionTime.Time, c.Status == metav1.ConditionTrue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// attempts returns the repairs that were begun of the Diagnosis' node in the episode of
+// its problem, by whichever Diagnosis.
+func (r *reconciler) attempts(ctx context.Context, d *v1alpha1.Diagnosis) ([]policy.Attempt, error) {
+	out := attemptsOf(d)
+	if episode(d) == (problemKey{}) {
+		return out, nil
+	}
+	var list v1alpha1.DiagnosisList
+	err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{byNode: d.Spec.NodeName}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("diagnoses of node %s: %w", d.Spec.NodeName, err)
+	}
+	for i := range list.Items {
+		if other := &list.Items[i]; other.UID != d.UID && episode(other) == episode(d) {
+			out = append(out, attemptsOf(other)...)
+		}
+	}
+	slices.SortFunc(out, func(a, b policy.Attempt) int { return a.Started.Compare(b.Started) })
+	return out, nil
+}
+
+// problemKey names an episode of a problem. It is empty where a person has made the
+// Diagnosis.
+type problemKey struct{ source, subject, episode string }
+
+func episode(d *v1alpha1.Diagnosis) problemKey {
+	k := problemKey{d.Labels[trigger.LabelSource], d.Annotations[trigger.AnnotationSubject], d.Annotations[trigger.AnnotationEpisode]}
+	if k.episode == "" {
+		return problemKey{}
+	}
+	return k
+}

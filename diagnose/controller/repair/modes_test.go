@@ -1,0 +1,148 @@
+package repair
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+func TestObserve(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeObserve })
+	r := b.control(nil)
+	d := b.diagnose(node, b.set("kmsg-tail", "cordon"), nil)
+	b.waitPhase(d, v1alpha1.PhaseSucceeded)
+	if got := b.condition(d, v1alpha1.ConditionRemediationAllowed); got != "False ObserveOnly" {
+		t.Error(got)
+	}
+	s := b.get(d).Status
+	if s.Results[1].State != v1alpha1.ResultWouldRun || !strings.Contains(s.Results[1].Message, "Observe") || s.Plan == nil || s.Plan.Steps[0].Target != "node "+node {
+		t.Errorf("%+v", s)
+	}
+	n := b.node(node)
+	if n.Spec.Unschedulable || n.Annotations[policy.AnnotationActs] != "" {
+		t.Error("the node was changed")
+	}
+	b.waitEvents(d.UID, "WouldCordon")
+	b.waitEvents(n.UID, "WouldCordon")
+	if got := r.count(t, "kernosis_remediation_decisions_total", "verb", "WouldRun", "reason", "ObserveOnly"); got != 1 {
+		t.Errorf("%v decisions", got)
+	}
+}
+
+func TestNoPolicyAndForeignNamespace(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	b.control(nil)
+	set := b.set("cordon")
+	d := b.diagnose(node, set, nil)
+	b.waitDecision(d, 1, "WouldRun NoPolicy")
+	b.policy(nil)
+	other := b.server.Namespace(t)
+	foreign := b.diagnose(node, set, func(d *v1alpha1.Diagnosis) { d.Namespace = other })
+	b.status(foreign, func(s *v1alpha1.DiagnosisStatus) {
+		s.Results = []v1alpha1.Result{{ID: 1, Operation: "cordon", State: v1alpha1.ResultAwaitingApproval}}
+	})
+	b.waitDecision(foreign, 1, "Withheld NotAllowed")
+	b.holds("nothing is done", time.Second, func() bool { return !b.node(node).Spec.Unschedulable })
+}
+
+func TestApprove(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeApprove })
+	b.control(nil)
+	d := b.diagnose(node, b.set("cordon"), nil)
+	b.waitDecision(d, 1, "Wait AwaitingApproval")
+	plan := b.get(d).Status.Plan
+	b.approve(d, v1alpha1.Digest(strings.Repeat("0", 64)))
+	b.waitFor("the message tells of the other digest", func() bool {
+		return strings.Contains(remediation(&b.get(d).Status, 1).Message, "approved is another")
+	})
+	if b.node(node).Spec.Unschedulable || b.slots(p) != "" {
+		t.Error("another plan was approved")
+	}
+	b.approve(d, plan.Digest)
+	b.waitFor("the node is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
+	b.waitPhase(d, v1alpha1.PhaseSucceeded)
+	b.waitEvents(d.UID, "RepairWaits", "Cordoned")
+}
+
+func TestEnforce(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.CooldownPerNode = &metav1.Duration{Duration: time.Hour} })
+	r := b.control(nil)
+	set := b.set("cordon")
+	d := b.diagnose(node, set, nil)
+	b.waitPhase(d, v1alpha1.PhaseSucceeded)
+	n := b.node(node)
+	if !n.Spec.Unschedulable || n.Annotations[policy.AnnotationActs] != `[{"diagnosis":"`+string(d.UID)+`"}]` {
+		t.Errorf("%+v", n.Annotations)
+	}
+	o := remediation(&b.get(d).Status, 1).Outcome
+	if o.State != v1alpha1.ResultSucceeded || o.Values["changed"] != "true" || !strings.Contains(o.Message, "is cordoned") || o.CompletionTime == nil {
+		t.Errorf("%+v", o)
+	}
+	b.waitCondition(d, v1alpha1.ConditionVerified, "Unknown Verifying")
+	if got := b.slots(p); got != node+":cordon" {
+		t.Errorf("the slot is not held: %q", got)
+	}
+	b.waitFor("the metric has the slot", func() bool { return r.count(t, "kernosis_remediation_slots", "policy", p) == 1 })
+	b.problem(d, v1alpha1.ProblemGone)
+	b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
+	b.waitIs("slots", node+":cordon+", func() string { return b.slots(p) })
+	b.waitEvents(d.UID, "Cordoned", "RepairVerified")
+	b.waitEvents(n.UID, "Cordoned", "RepairVerified")
+	for name, labels := range map[string][]string{
+		"kernosis_remediation_decisions_total":     {"policy", p, "verb", "Run", "reason", "Allowed"},
+		"kernosis_remediation_repairs_total":       {"operation", "cordon", "outcome", "Succeeded"},
+		"kernosis_remediation_verifications_total": {"operation", "cordon", "result", "Helped"},
+	} {
+		if got := r.count(t, name, labels...); got != 1 {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+	// Its cooldown lasts.
+	again := b.diagnose(node, set, nil)
+	b.waitDecision(again, 1, "Wait Cooldown")
+	b.problem(again, v1alpha1.ProblemGone)
+	b.waitDecision(again, 1, "Withheld ProblemResolved")
+	b.waitEvents(again.UID, "RepairWaits", "RepairWithheld")
+}
+
+func TestNotHelped(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.VerifyWithin = metav1.Duration{Duration: 2 * time.Second} })
+	b.control(nil)
+	d := b.diagnose(node, b.set("cordon"), nil)
+	b.waitCondition(d, v1alpha1.ConditionVerified, "False NotHelped")
+	b.waitIs("a gentle repair's slot", "", func() string { return b.slots(p) }) // its cooldown is zero
+	b.waitEvents(d.UID, "Cordoned", "RepairDidNotHelp")
+}
+
+func TestControlPlaneIsSkipped(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
+	p := b.policy(nil)
+	b.control(nil)
+	set := b.set("cordon")
+	d := b.diagnose(node, set, nil)
+	b.waitDecision(d, 1, "Withheld ControlPlaneSkipped")
+	b.waitPhase(d, v1alpha1.PhaseSucceeded)
+	if b.node(node).Spec.Unschedulable || b.slots(p) != "" {
+		t.Error("it was cordoned")
+	}
+	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.IncludeControlPlane = true })
+	b.waitPhase(b.diagnose(node, set, nil), v1alpha1.PhaseSucceeded)
+	b.waitFor("it is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
+}

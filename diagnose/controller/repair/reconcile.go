@@ -1,0 +1,112 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// afterConflict is time for the cache to have what is newer.
+const afterConflict = 100 * time.Millisecond
+
+// passTimeout bounds what one look at a Diagnosis may take.
+const passTimeout = 30 * time.Second
+
+// Reconcile looks at one Diagnosis.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	d := &v1alpha1.Diagnosis{}
+	if err := r.client.Get(ctx, request.NamespacedName, d); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.note(request.NamespacedName, interest{})
+			err = nil // its slot, if it has one, is swept
+		}
+		return reconcile.Result{}, err
+	}
+	l := &look{reconciler: r, d: d, now: r.config.Now()}
+	err := l.look(ctx)
+	r.note(request.NamespacedName, l.interest)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: afterConflict + rand.N(afterConflict)}, nil
+	}
+	if errors.Is(err, errGone) {
+		return reconcile.Result{}, nil // its event comes
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: l.again}, nil
+}
+
+// look is one look at a Diagnosis.
+type look struct {
+	*reconciler
+	d        *v1alpha1.Diagnosis // as last read or written
+	now      time.Time
+	again    time.Duration // until the next look; 0: when something changes
+	interest interest
+}
+
+// at asks for another look at a time.
+func (l *look) at(t time.Time) {
+	if t.IsZero() {
+		return
+	}
+	if wait := max(t.Sub(l.now), time.Millisecond); l.again == 0 || wait < l.again {
+		l.again = wait
+	}
+}
+
+func (l *look) look(ctx context.Context) error {
+	if l.d.Spec.NodeName == "" || len(l.d.Status.Results) == 0 && len(l.d.Status.Remediations) == 0 {
+		return nil
+	}
+	// What is under way comes first, then what is due; both at once are not.
+	for i := range l.d.Status.Remediations {
+		rem := &l.d.Status.Remediations[i]
+		if o := rem.Outcome; o != nil && o.State == v1alpha1.ResultRunning {
+			return l.goOn(ctx, int(rem.ID))
+		}
+	}
+	i := slices.IndexFunc(l.d.Status.Results, func(r v1alpha1.Result) bool { return r.State == v1alpha1.ResultAwaitingApproval })
+	if i >= 0 && !l.d.Status.Phase.Ended() && !l.d.Spec.Cancel {
+		if err := l.decide(ctx, &l.d.Status.Results[i]); err != nil {
+			return err
+		}
+	}
+	if err := l.verify(ctx); err != nil {
+		return err
+	}
+	return l.settle(ctx)
+}
+
+// write changes the Diagnosis' status, if it is still as it was looked at.
+func (l *look) write(ctx context.Context, change func(*v1alpha1.DiagnosisStatus)) error {
+	after := l.d.DeepCopy()
+	change(&after.Status)
+	if equality.Semantic.DeepEqual(&l.d.Status, &after.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(l.d, client.MergeFromWithOptimisticLock{})
+	if err := l.client.Status().Patch(ctx, after, patch, client.FieldOwner(name)); err != nil {
+		if apierrors.IsNotFound(err) {
+			return errGone
+		}
+		return err
+	}
+	l.d = after
+	return nil
+}
+
+// errGone ends a look at a Diagnosis that was deleted meanwhile.
+var errGone = errors.New("the Diagnosis was deleted meanwhile")

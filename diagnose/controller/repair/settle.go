@@ -1,0 +1,168 @@
+package repair
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller/action"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+// settle settles the slots that a Diagnosis holds once it has ended.
+func (l *look) settle(ctx context.Context) error {
+	if !l.d.Status.Phase.Ended() {
+		return nil
+	}
+	all, err := l.policies(ctx)
+	if err != nil {
+		return err
+	}
+	names := held(all, l.d)
+	if l.tookOne() {
+		names = nil // the cache may not show it yet
+		for _, p := range all {
+			names = append(names, p.Name)
+		}
+	}
+	for _, name := range names {
+		if err := l.sweep(ctx, name, l.d); err != nil {
+			return err
+		}
+	}
+	l.took(false)
+	return nil
+}
+
+// sweep settles the slots of a policy. known is a Diagnosis that the caller has newer than
+// the cache; nil: none.
+func (r *reconciler) sweep(ctx context.Context, name string, known *v1alpha1.Diagnosis) error {
+	given, err := r.budget.Sweep(ctx, name, func(slot *v1alpha1.Repair) policy.Facts { return r.facts(ctx, slot, known) })
+	if errors.Is(err, policy.ErrNoPolicy) {
+		return nil
+	}
+	for i := range given {
+		r.config.Log.Info("slot given back", "policy", name, "node", given[i].Node, "operation", given[i].Operation, "diagnosis_uid", string(given[i].Diagnosis))
+	}
+	return err
+}
+
+// facts looks at the node and the Diagnosis of a slot. What can't be told leaves it held.
+func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1alpha1.Diagnosis) policy.Facts {
+	f := policy.Facts{Now: r.config.Now(), Node: &policy.Node{Name: slot.Node}, Holder: policy.HolderRuns}
+	// As it is now: a cordon that the cache does not have yet is no service.
+	switch n, err := r.api.CoreV1().Nodes().Get(ctx, slot.Node, metav1.GetOptions{}); {
+	case apierrors.IsNotFound(err):
+		f.Node = nil
+		return f
+	case err != nil:
+		if ctx.Err() == nil {
+			r.config.Log.Warn("a slot's node can't be read", "node", slot.Node, "error", err)
+		}
+		return f
+	default:
+		node := policy.NodeOf(n)
+		f.Node = &node
+	}
+	d := known
+	if d == nil || d.UID != slot.Diagnosis {
+		var err error
+		if d, err = r.diagnosis(ctx, slot); err != nil {
+			r.config.Log.Warn("a slot's Diagnosis can't be read", "node", slot.Node, "error", err)
+			return f
+		}
+	}
+	if d == nil {
+		f.Holder, f.Gentle = policy.HolderLost, r.gentle(ctx, slot.Operation, nil)
+		return f
+	}
+	started := begun(allowedRepairs(d))
+	f.Holder, f.Gentle = policy.HolderOf(d, len(started) > 0), true
+	if unfinished(d) {
+		f.Holder = policy.HolderRuns
+	}
+	if d.Status.CompletionTime != nil {
+		f.HolderEnded = d.Status.CompletionTime.Time
+	}
+	for i := range started {
+		f.Gentle = f.Gentle && r.gentle(ctx, started[i].operation, d.Spec.Parameters)
+		if started[i].ended.After(f.HolderEnded) {
+			f.HolderEnded = started[i].ended
+		}
+	}
+	return f
+}
+
+// unfinished reports whether a repair of a Diagnosis is made by the controller, or is
+// verified, however the run itself has ended.
+func unfinished(d *v1alpha1.Diagnosis) bool {
+	for i := range d.Status.Remediations {
+		if o := d.Status.Remediations[i].Outcome; o != nil && o.State == v1alpha1.ResultRunning {
+			return true
+		}
+	}
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
+	return c != nil && c.Reason == v1alpha1.ReasonVerifying
+}
+
+// diagnosis returns the one that holds a slot; nil: there is none. It asks the server
+// where the cache has none.
+func (r *reconciler) diagnosis(ctx context.Context, slot *v1alpha1.Repair) (*v1alpha1.Diagnosis, error) {
+	find := func(list *v1alpha1.DiagnosisList) *v1alpha1.Diagnosis {
+		for i := range list.Items {
+			if list.Items[i].UID == slot.Diagnosis {
+				return &list.Items[i]
+			}
+		}
+		return nil
+	}
+	var list v1alpha1.DiagnosisList
+	err := r.client.List(ctx, &list, client.InNamespace(r.config.Namespace), client.MatchingFields{byNode: slot.Node}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, err
+	}
+	if d := find(&list); d != nil {
+		return d, nil
+	}
+	list = v1alpha1.DiagnosisList{}
+	if err := r.live.List(ctx, &list, client.InNamespace(r.config.Namespace), client.MatchingFields{"spec.nodeName": slot.Node}); err != nil {
+		return nil, err
+	}
+	return find(&list), nil
+}
+
+// gentle reports whether an operation is, as far as its fixed parameters and those given
+// tell.
+func (r *reconciler) gentle(ctx context.Context, name string, given map[string]string) bool {
+	op := &v1alpha1.Operation{}
+	var fixed map[string]string
+	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, op); err == nil {
+		if op.Spec.Processor.Builtin == nil {
+			return false
+		}
+		name, fixed = op.Spec.Processor.Builtin.Name, op.Spec.Processor.Builtin.Parameters
+	} else if !apierrors.IsNotFound(err) {
+		return false
+	}
+	b, ok := operation.Lookup(r.builtins, name)
+	if !ok {
+		return false
+	}
+	values := map[string]string{}
+	for i := range b.Parameters {
+		p := &b.Parameters[i]
+		for _, value := range []string{fixed[p.Name], given[p.Name], p.Default} {
+			if value != "" {
+				values[p.Name] = value
+				break
+			}
+		}
+	}
+	return action.Gentle(name, values)
+}

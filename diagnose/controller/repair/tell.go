@@ -1,0 +1,53 @@
+package repair
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+// Types of Events.
+const (
+	normal  = corev1.EventTypeNormal
+	warning = corev1.EventTypeWarning
+)
+
+// maxAction is how long the action of an Event may be.
+const maxAction = 128
+
+// teller tells of repairs by Events, each on the Diagnosis and on its node.
+type teller struct{ recorder events.EventRecorder }
+
+// decided tells of a decision that is new.
+func (t *teller) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision policy.Decision) {
+	kind, reason := normal, "RepairWithheld"
+	switch decision.Verb {
+	case policy.Run:
+		reason = "RepairAllowed"
+	case policy.WouldRun:
+		if reason = u.kind.Would; reason == "" {
+			reason = "WouldRepair"
+		}
+	case policy.Wait:
+		reason = "RepairWaits"
+	default:
+		kind = warning
+	}
+	t.tell(d, n, kind, reason, u.operation, fmt.Sprintf("%s of %s: %s: %s", u.operation, u.target, decision.Reason, decision.Message))
+}
+
+// tell makes the Events. A node that is gone has none.
+func (t *teller) tell(d *v1alpha1.Diagnosis, n *corev1.Node, kind, reason, action, message string) {
+	action, message = safe(action, maxAction), safe(message, v1alpha1.MaxMessageBytes)
+	var related runtime.Object
+	if n != nil {
+		related = n
+		t.recorder.Eventf(n, d, kind, reason, action, "%s", safe(message+" (diagnosis "+d.Name+")", v1alpha1.MaxMessageBytes))
+	}
+	t.recorder.Eventf(d, related, kind, reason, action, "%s", message)
+}

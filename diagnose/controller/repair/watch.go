@@ -1,0 +1,82 @@
+package repair
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// each asks for the object itself.
+func each[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] {
+	add := func(o T, q queue) {
+		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}})
+	}
+	return handler.TypedFuncs[T, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], q queue) { add(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], q queue) { add(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], q queue) { add(e.Object, q) },
+	}
+}
+
+// onAny asks, at any change of an object, for what of returns.
+func onAny[T client.Object](of func() []reconcile.Request) handler.TypedEventHandler[T, reconcile.Request] {
+	add := func(q queue) {
+		for _, request := range of() {
+			q.Add(request)
+		}
+	}
+	return handler.TypedFuncs[T, reconcile.Request]{
+		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[T], q queue) { add(q) },
+		UpdateFunc: func(_ context.Context, _ event.TypedUpdateEvent[T], q queue) { add(q) },
+		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[T], q queue) { add(q) },
+	}
+}
+
+// onNode asks for what of returns where a node comes, goes, or changes in what decisions
+// and verifications go by. Nodes change often in what they do not.
+func onNode(of func(ctx context.Context, node string) []reconcile.Request) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	add := func(ctx context.Context, n *corev1.Node, q queue) {
+		for _, request := range of(ctx, n.Name) {
+			q.Add(request)
+		}
+	}
+	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { add(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+			if matters(e.ObjectOld, e.ObjectNew) {
+				add(ctx, e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { add(ctx, e.Object, q) },
+	}
+}
+
+func matters(before, after *corev1.Node) bool {
+	a, b := policy.NodeOf(before), policy.NodeOf(after)
+	return a.Ready != b.Ready || a.Cordoned != b.Cordoned || a.ControlPlane != b.ControlPlane || !maps.Equal(a.Labels, b.Labels) ||
+		!readySince(before).Equal(readySince(after))
+}
+
+// readySince returns since when a node is ready; zero: it is not.
+func readySince(n *corev1.Node) time.Time {
+	i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	if i < 0 {
+		return time.Time{}
+	}
+	return n.Status.Conditions[i].LastTransitionTime.Time
+}
