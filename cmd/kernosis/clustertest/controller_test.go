@@ -74,7 +74,7 @@ func TestAFaultLeadsToARepairByTheController(t *testing.T) {
 			// A rule of its own: the machine may have other kills, and each would be one more
 			// Diagnosis that wants to repair the node.
 			rules := t.TempDir()
-			rule := fmt.Sprintf("rules:\n- {name: killed-here, events: [oomkill], when: cgroup.path.endsWith(%q), reason: KilledHere, message: killed}\n", filepath.Base(o.Cgroup()))
+			rule := fmt.Sprintf("apiVersion: rules.kernosis.io/v1\nrules:\n- {name: killed-here, events: [oomkill], when: cgroup.path.endsWith(%q), reason: KilledHere, message: killed}\n", filepath.Base(o.Cgroup()))
 			if err := os.WriteFile(filepath.Join(rules, "here.yaml"), []byte(rule), 0o600); err != nil {
 				t.Fatal(err)
 			}

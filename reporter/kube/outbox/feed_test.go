@@ -197,6 +197,20 @@ func TestFileKeepsTheOldValueUntilTheNewOneIsWhole(t *testing.T) {
 	}
 }
 
+func TestFileKeepsToItsBound(t *testing.T) {
+	f := outbox.File{Path: filepath.Join(t.TempDir(), "state.json"), Max: 7}
+	if err := f.Save("small"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Save("too large"); err == nil {
+		t.Error("a value beyond the bound is saved")
+	}
+	var got string
+	if found, err := f.Load(&got); !found || err != nil || got != "small" {
+		t.Error(found, got, err)
+	}
+}
+
 func BenchmarkEntry(b *testing.B) {
 	f := outbox.NewFeed(b.TempDir(), 0)
 	if _, _, err := f.Drain(nil); err != nil {
