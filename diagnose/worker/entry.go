@@ -146,9 +146,14 @@ func mayHaveRepaired(rep *runner.Report) bool {
 	})
 }
 
-// verified reports whether the verification of its repair has ended.
+// verified reports whether the verification of its repair has ended: the condition is
+// there, and Unknown, from when the repair is allowed.
 func (e *entry) verified() bool {
-	return e.latest != nil && meta.FindStatusCondition(e.latest.Status.Conditions, v1alpha1.ConditionVerified) != nil
+	if e.latest == nil {
+		return false
+	}
+	c := meta.FindStatusCondition(e.latest.Status.Conditions, v1alpha1.ConditionVerified)
+	return c != nil && c.Reason != v1alpha1.ReasonRepairing && c.Reason != v1alpha1.ReasonVerifying
 }
 
 // decidedAlike reports whether the controller's part of two states is the same.

@@ -244,6 +244,14 @@ func TestTheProblemIsTold(t *testing.T) {
 		name := r.api.only(t).Name
 		decide(t, r, name, "mend", v1alpha1.RemediationRun, nil)
 		time.Sleep(time.Minute)
+		verified := func(status metav1.ConditionStatus, reason string) {
+			d := r.api.only(t)
+			r.api.person(types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, func(d *v1alpha1.Diagnosis) {
+				meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionVerified, Status: status, Reason: reason})
+			})
+			synctest.Wait()
+		}
+		verified(metav1.ConditionUnknown, v1alpha1.ReasonVerifying)
 		state, err := r.w.State()
 		if err != nil {
 			t.Fatal(err)
@@ -260,9 +268,7 @@ func TestTheProblemIsTold(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		want(t, d, "Succeeded PathSucceeded IsB [1 2 3] 1 Succeeded, 2 Succeeded, 3 Succeeded")
-		r.api.person(types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, func(d *v1alpha1.Diagnosis) {
-			meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionTrue, Reason: "Helped"})
-		})
+		verified(metav1.ConditionTrue, v1alpha1.ReasonHelped)
 		writes := r.api.written()
 		r.w.Observe(hung(at, problem.Firing), time.Now())
 		time.Sleep(time.Minute)

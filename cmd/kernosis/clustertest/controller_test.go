@@ -71,10 +71,16 @@ func TestAFaultLeadsToARepairByTheController(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			a := newAgent(t, server)
 			o, _ := oom(t)
-			// A rule of its own: the machine may have other kills, and each would be one more
-			// Diagnosis that wants to repair the node.
+			// A rule of its own: the machine may have other kills, the cluster other triggers, and
+			// each Diagnosis more would want to repair the node too.
+			killed := "killed-" + strings.ToLower(string(mode))
 			rules := t.TempDir()
-			rule := fmt.Sprintf("apiVersion: rules.kernosis.io/v1\nrules:\n- {name: killed-here, events: [oomkill], when: cgroup.path.endsWith(%q), reason: KilledHere, message: killed}\n", filepath.Base(o.Cgroup()))
+			rule := fmt.Sprintf(`apiVersion: rules.kernosis.io/v1
+conditions:
+  KillsHere: {healthyReason: NoKillsHere, healthyMessage: none}
+rules:
+- {name: %s, events: [oomkill], when: cgroup.path.endsWith(%q), condition: KillsHere, reason: KilledHere, message: killed, clearAfter: 10s}
+`, killed, filepath.Base(o.Cgroup()))
 			if err := os.WriteFile(filepath.Join(rules, "here.yaml"), []byte(rule), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +96,7 @@ func TestAFaultLeadsToARepairByTheController(t *testing.T) {
 			}
 			on := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: "cordon-" + a.node}}
 			on.Spec.OperationSet = set.Name
-			on.Spec.SourceTemplate.ProblemTemplate = &v1alpha1.ProblemTemplate{Rules: []string{"killed-here"}}
+			on.Spec.SourceTemplate.ProblemTemplate = &v1alpha1.ProblemTemplate{Rules: []string{killed}}
 			policy := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "of-" + a.node}}
 			policy.Spec.Mode = mode
 			policy.Spec.NodeSelector.MatchLabels = map[string]string{"repaired": a.node}

@@ -145,7 +145,7 @@ func TestStatusesComeBack(t *testing.T) {
 			Duration: &metav1.Duration{Duration: 41 * time.Millisecond}, Attempts: 1, Values: map[string]string{"tasks": "3"}, Truncated: true,
 		}},
 		Artifacts: []v1alpha1.Artifact{{Name: "stacks.txt", ID: 1, Node: "n7", Size: resource.MustParse("18Ki"), SHA256: digest, Truncated: true}},
-		Plan: &v1alpha1.Plan{Digest: digest, Steps: []v1alpha1.PlanStep{{ID: 4, Operation: "cordon", Target: "node n7"}}},
+		Plan:      &v1alpha1.Plan{Digest: digest, Steps: []v1alpha1.PlanStep{{ID: 4, Operation: "cordon", Target: "node n7"}}},
 		Checkpoint: &v1alpha1.Checkpoint{
 			Holder: "kernosis-x7k2p/3f", Time: micro, Running: new(int32(4)),
 			Intent: &v1alpha1.Intent{ID: 4, Operation: "cordon", Time: micro},
