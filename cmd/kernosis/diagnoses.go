@@ -165,9 +165,13 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (
 		p, _ := known.Named(namespace, name)
 		return p.UID
 	}
-	// An agent that may read Secrets could read all of its namespace.
-	c.Secret = func(name string) (map[string][]byte, error) {
-		return nil, errors.New("the Secret " + name + " is not given to agents")
+	secrets := client.CoreV1().Secrets(c.Namespace)
+	c.Secret = func(ctx context.Context, name string) (map[string][]byte, error) {
+		s, err := secrets.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return s.Data, nil
 	}
 	return nil
 }

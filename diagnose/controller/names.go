@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,8 +30,8 @@ func (n *names) config(ctx context.Context) (resolve.Config, error) {
 	c := resolve.Config{
 		Builtins:  n.builtins,
 		Operation: func(name string) *v1alpha1.Operation { return byName[name] },
-		// Whoever runs an operation reads its Secret.
-		Secret: func(string) (map[string][]byte, error) { return nil, resolve.ErrSecretUnread },
+		// Agents read it, when the operation runs; nothing runs here.
+		Secret: func(context.Context, string) (map[string][]byte, error) { return nil, errors.ErrUnsupported },
 	}
 	for i := range list.Items {
 		o := &list.Items[i]

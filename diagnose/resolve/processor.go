@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -58,20 +59,26 @@ func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *res
 	if err := h.TLS.Check(); err != nil {
 		r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".caBundle", "%s", err)
 	}
+	run := h.Run
 	if s := p.ClientCertificateSecret; s != nil {
-		if err := r.secret(s.Name, &h.TLS); err != nil && !errors.Is(err, ErrSecretUnread) {
-			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".clientCertificateSecret", "%s", err)
+		read := r.c.Secret
+		if read == nil {
+			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".clientCertificateSecret", "the Secret %s can't be had without a cluster", s.Name)
+		}
+		run = func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			with := *h
+			if err := withSecret(ctx, read, s.Name, &with.TLS); err != nil {
+				return operation.Output{}, fmt.Errorf("clientCertificateSecret: %w", err)
+			}
+			return with.Run(ctx, call)
 		}
 	}
-	o.step.Operation, o.input = runner.Func(effect(op), nil, h.Run), input{all: true}
+	o.step.Operation, o.input = runner.Func(effect(op), nil, run), input{all: true}
 }
 
-// secret adds what a Secret of the type kubernetes.io/tls has.
-func (r *resolver) secret(name string, t *operation.TLS) error {
-	if r.c.Secret == nil {
-		return errors.New("the Secret " + name + " can't be had without a cluster")
-	}
-	data, err := r.c.Secret(name)
+// withSecret adds what a Secret of the type kubernetes.io/tls has.
+func withSecret(ctx context.Context, read func(context.Context, string) (map[string][]byte, error), name string, t *operation.TLS) error {
+	data, err := read(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -160,9 +160,17 @@ func TestASecretOfTheCluster(t *testing.T) {
 		"garbage": {map[string][]byte{"tls.crt": []byte("x"), "tls.key": []byte("y")}, nil, "client certificate: "},
 	} {
 		c := Of(m, builtins())
-		c.Secret = func(name string) (map[string][]byte, error) { return want.data, want.err }
-		if _, err := Set(c, m.OperationSets[0]); err == nil || !strings.Contains(err.Error(), want.want) {
-			t.Errorf("%s: %v", what, err)
+		asked := ""
+		c.Secret = func(_ context.Context, name string) (map[string][]byte, error) {
+			asked = name
+			return want.data, want.err
+		}
+		plan, err := Set(c, m.OperationSets[0])
+		if err != nil || asked != "" {
+			t.Fatalf("%s: %v, asked for %q before it runs", what, err, asked)
+		}
+		if _, err := plan.Steps[1].Operation.Run(t.Context(), &runner.Inputs{}); err == nil || !strings.Contains(err.Error(), "clientCertificateSecret: ") || !strings.Contains(err.Error(), want.want) || asked != "pager" {
+			t.Errorf("%s: %v, asked for %q", what, err, asked)
 		}
 	}
 }

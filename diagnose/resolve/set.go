@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,17 +25,14 @@ type Config struct {
 	Names     []string
 	// Scripts runs scripts; nil: each fails, as scripts are off.
 	Scripts *operation.Scripts
-	// Secret returns what a Secret of the system namespace has (tls.crt, tls.key, ca.crt);
-	// nil: there is no cluster. [ErrSecretUnread] is no mistake.
-	Secret func(name string) (map[string][]byte, error)
+	// Secret returns what a Secret of the system namespace has (tls.crt, tls.key, ca.crt).
+	// It is asked each time that an operation runs, so that what was renewed is taken; nil:
+	// there is no cluster.
+	Secret func(ctx context.Context, name string) (map[string][]byte, error)
 	// AllowLinkLocal lets web servers have link-local addresses, where metadata services
 	// of clouds are.
 	AllowLinkLocal bool
 }
-
-// ErrSecretUnread is what [Config].Secret returns where Secrets are not read: whether there
-// is one shows where the operation runs.
-var ErrSecretUnread = errors.New("no Secret is read here")
 
 // Of returns a Config with the Operations of manifests.
 func Of(m *manifest.Set, builtins []operation.Builtin) Config {

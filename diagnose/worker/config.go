@@ -38,7 +38,7 @@ type Config struct {
 	Builtins []operation.Builtin // of [operation.All]
 	// Scripts, Secret and AllowLinkLocal are as in [resolve.Config].
 	Scripts        *operation.Scripts
-	Secret         func(name string) (map[string][]byte, error)
+	Secret         func(ctx context.Context, name string) (map[string][]byte, error)
 	AllowLinkLocal bool
 
 	// Pod returns the pod of this node that a control group names, nil where it is not

@@ -1,0 +1,139 @@
+package clustertest_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
+
+// told returns when the agent told of a rule's problem first.
+func (a *agent) told(rule string) time.Time {
+	a.t.Helper()
+	for _, e := range a.Entries() {
+		for _, t := range e.Transitions {
+			if t.Problem != nil && t.Problem.Rule == rule && t.Problem.State == problem.Firing {
+				return e.Now
+			}
+		}
+	}
+	a.t.Fatalf("no problem of %s was told", rule)
+	return time.Time{}
+}
+
+// leads waits for the Diagnosis of a fault, and checks what it says.
+func (a *agent) leads(t *testing.T, verdict string, path []string, ofIt func(*v1alpha1.Diagnosis) bool) {
+	t.Helper()
+	a.In(t)
+	d := a.awaitEnd(time.Minute, ofIt)
+	took := time.Since(a.told(d.Spec.Parameters["rule"]))
+	t.Logf("%s, in the API %s after the problem was told: %+v", d.Name, took.Round(time.Millisecond), d.Status.Verdict)
+	if d.Status.Phase != v1alpha1.PhaseSucceeded || d.Status.Verdict == nil || d.Status.Verdict.Reason != verdict {
+		t.Errorf("want the verdict %s: %+v", verdict, d.Status)
+	}
+	var way []string
+	for _, id := range d.Status.SucceededPath {
+		i := slices.IndexFunc(d.Status.Results, func(r v1alpha1.Result) bool { return r.ID == id })
+		if i < 0 {
+			t.Fatalf("no result of node %d", id)
+		}
+		way = append(way, d.Status.Results[i].Operation)
+	}
+	if !slices.Equal(way, path) {
+		t.Errorf("path %q, want %q", way, path)
+	}
+	if took > within {
+		t.Errorf("the API has it %s after the problem was told", took)
+	}
+}
+
+// refusedHere skips where the machine lacks what a fault needs; any other error is one.
+func refusedHere(t *testing.T, err error) {
+	t.Helper()
+	if refused, ok := errors.AsType[*inject.Refused](err); ok {
+		t.Skip(refused)
+	}
+	t.Fatal(err)
+}
+
+// Each family of faults leads by its shipped trigger to a Diagnosis in the API that has its
+// cause; OOM kills have a test of their own.
+func TestFaultsLeadToTheirCauses(t *testing.T) {
+	a := newAgent(t, cluster.Server(t))
+	for _, set := range []string{"disk-error", "hung-task", "probe-failure"} {
+		a.shipped(set)
+	}
+	a.Args = append(a.Args, "--hung-task-after", "2s")
+	a.Start()
+	a.WaitSources(0)
+	for _, name := range []string{"disk-error", "hung-task", "probe-failure"} {
+		a.knows(name)
+	}
+	of := func(trigger, parameter, value string) func(*v1alpha1.Diagnosis) bool {
+		return func(d *v1alpha1.Diagnosis) bool {
+			return d.Labels[v1alpha1.LabelTrigger] == trigger && d.Spec.Parameters[parameter] == value
+		}
+	}
+
+	t.Run("disk error", func(t *testing.T) {
+		fault := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir()}
+		if err := fault.Start(t.Context()); err != nil {
+			refusedHere(t, err)
+		}
+		defer fault.Close()
+		for range 4 {
+			if _, ioErr, err := fault.Fail(); ioErr == nil || err != nil {
+				t.Fatal(ioErr, err)
+			}
+		}
+		device, _ := fault.Device()
+		a.leads(t, "DiskFailing", []string{"disk-errors", "disk-identity", "smart", "check-disk-failing"}, of("disk-error", "device", device))
+	})
+	t.Run("hung task", func(t *testing.T) {
+		fault := &inject.FSFreeze{StateDir: t.TempDir()}
+		hang, err := fault.Start(t.Context())
+		if err != nil {
+			refusedHere(t, err)
+		}
+		defer fault.Close()
+		a.leads(t, "FilesystemFrozen", []string{"blocked-stacks", "kmsg-tail", "check-filesystem-frozen"}, of("hung-task", "pid", strconv.Itoa(int(hang.Waiter.TID))))
+	})
+	t.Run("accept queue full", func(t *testing.T) {
+		fault, ok := inject.Find(string(inject.ProbeQueueFull))
+		if !ok {
+			t.Fatal("there is no such fault")
+		}
+		watched := func(ctx context.Context, netns uint32, addr netip.AddrPort) error {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				if ok, err := bpf.WatchedBy(a.Pins, netns, addr); ok || err != nil && ctx.Err() != nil {
+					return err
+				}
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-tick.C:
+				}
+			}
+		}
+		if _, err := fault.Run(t.Context(), inject.Env{Count: 4, TargetsDir: a.Targets, StateDir: t.TempDir(), WaitTarget: watched}); err != nil {
+			refusedHere(t, err)
+		}
+		a.leads(t, "AcceptQueueFull", []string{"re-probe", "check-accept-queue-full", "sockets"}, func(d *v1alpha1.Diagnosis) bool {
+			return d.Labels[v1alpha1.LabelTrigger] == "probe-failure" && strings.Contains(d.Spec.Parameters["message"], "accept-queue-full")
+		})
+	})
+	a.Stop()
+}
