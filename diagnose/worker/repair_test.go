@@ -234,6 +234,13 @@ func TestObserved(t *testing.T) {
 // The state of the problem is told behind the end while a repair is to be verified, over a
 // restart too, and no longer.
 func TestTheProblemIsTold(t *testing.T) {
+	for name, restarted := range map[string]bool{"at once": false, "after a restart": true} {
+		t.Run(name, func(t *testing.T) { theProblemIsTold(t, restarted) })
+	}
+}
+
+func theProblemIsTold(t *testing.T, restarted bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))
 		r.make(nil)
@@ -252,13 +259,15 @@ func TestTheProblemIsTold(t *testing.T) {
 			synctest.Wait()
 		}
 		verified(metav1.ConditionUnknown, v1alpha1.ReasonVerifying)
-		state, err := r.w.State()
-		if err != nil {
-			t.Fatal(err)
+		if restarted {
+			state, err := r.w.State()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.stop()
+			r.make(state)
+			r.start()
 		}
-		r.stop()
-		r.make(state)
-		r.start()
 		defer r.stop()
 		gone := time.Now()
 		r.w.Observe(hung(gone, problem.Resolved), time.Now())
