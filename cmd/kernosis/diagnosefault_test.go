@@ -33,7 +33,7 @@ func diagnosed(t *testing.T, state, set string, parameters ...string) *diagnosis
 		t.Errorf("exit code %d, %s\n%s", code, d.Status.Phase, errs)
 	}
 	for _, r := range d.Status.Results {
-		t.Log(r.ID, r.Operation, r.State, r.Duration.Duration, r.Reason, r.Message)
+		t.Log(r.ID, r.Operation, r.State, r.Duration, r.Reason, r.Message) // what would run takes no time
 	}
 	return &d
 }
@@ -122,7 +122,7 @@ func TestDiskErrorSetOnFailedWrites(t *testing.T) {
 		}
 	}
 	d := diagnosed(t, t.TempDir(), "disk-error", "device="+device)
-	d.found(t, "DiskFailing", device+": ", "disk-errors disk-identity smart check-disk-failing")
+	d.found(t, "DiskFailing", device+": ", "disk-errors disk-identity smart check-disk-failing cordon")
 	for _, r := range d.Status.Results {
 		if r.Operation == "check-disk-failing" && !strings.Contains(r.Values["mountPoints"], dir) {
 			t.Errorf("%v", r.Values)

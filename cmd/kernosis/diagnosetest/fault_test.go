@@ -78,7 +78,7 @@ func TestFaultsAreDiagnosed(t *testing.T) {
 			}
 		}
 		device, _ := fault.Device()
-		expect(t, a, "disk-error", device, "DiskFailing", "disk-errors disk-identity smart check-disk-failing")
+		expect(t, a, "disk-error", device, "DiskFailing", "disk-errors disk-identity smart check-disk-failing cordon")
 	})
 	t.Run("OOM kill", func(t *testing.T) {
 		fault := &inject.OOM{StateDir: t.TempDir()}
