@@ -110,7 +110,7 @@ func TestFaultsLeadToTheirCauses(t *testing.T) {
 			refusedHere(t, err)
 		}
 		defer fault.Close()
-		a.leads(t, "FilesystemFrozen", []string{"blocked-stacks", "kmsg-tail", "check-filesystem-frozen"}, of("hung-task", "pid", strconv.Itoa(int(hang.Waiter.TID))))
+		a.leads(t, "FilesystemFrozen", []string{"blocked-stacks", "kmsg-tail", "check-filesystem-frozen"}, of("hung-task", "pid", strconv.Itoa(hang.Waiter.TID)))
 	})
 	t.Run("accept queue full", func(t *testing.T) {
 		fault, ok := inject.Find(string(inject.ProbeQueueFull))
