@@ -61,12 +61,13 @@ func blocks(t testing.TB, page string) (all []string) {
 // grant gives a service account the roles that a page names.
 func (b *bench) grant(page, account string) {
 	b.t.Helper()
-	rbac, ctx, meta := b.server.Client().RbacV1(), b.t.Context(), metav1.ObjectMeta{Name: b.namespace + "-" + account}
+	rbac, ctx := b.server.Client().RbacV1(), b.t.Context()
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: b.namespace, Name: account}}
-	for _, block := range blocks(b.t, page) {
+	for i, block := range blocks(b.t, page) {
 		for part := range strings.SplitSeq(block, "---\n") {
 			var role rbacv1.ClusterRole
 			err := yaml.Unmarshal([]byte(part), &role)
+			meta := metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-%d-%s", b.namespace, account, i, role.Name)}
 			ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role.Kind, Name: meta.Name}
 			switch {
 			case err != nil:

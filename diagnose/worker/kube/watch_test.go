@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -199,22 +200,20 @@ func TestTooOld(t *testing.T) {
 	p, through := newProxy(t, server, server.Admin())
 	r := start(t, through, func(c *Config) { c.Node = node })
 	r.synced()
-	old := 0
+	var old atomic.Int32
 	p.do(func(w http.ResponseWriter, req *http.Request) bool {
 		// A watch that goes on from what is known, and not one that begins with a list.
 		q := req.URL.Query()
 		if q.Get("watch") == "" || q.Get("resourceVersion") == "" || q.Get("resourceVersion") == "0" {
 			return false
 		}
-		old++
+		old.Add(1)
 		return answer(w, http.StatusGone, "Expired")
 	})
 	p.CloseClientConnections()
 	create(t, c, diagnosisOf(ns, "after", node))
 	waitFor(t, "it is told", func() bool { return r.last("after") != nil })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if old == 0 {
+	if old.Load() == 0 {
 		t.Error("no watch was refused")
 	}
 }
