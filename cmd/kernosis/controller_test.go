@@ -18,8 +18,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
@@ -134,36 +132,11 @@ func startController(t *testing.T, kubeconfig, namespace string) *controllerProc
 }
 
 // grant makes the roles of docs/controller.md and gives them to a service account.
-func grant(t *testing.T, client kubernetes.Interface, namespace, account string) {
+func grant(t *testing.T, server *kubetest.Server, namespace, account string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/controller.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, _ := strings.Cut(string(text), "```yaml\n")
-	block, _, _ = strings.Cut(block, "```")
-	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account}}
-	for part := range strings.SplitSeq(block, "---\n") {
-		var cluster rbacv1.ClusterRole
-		if err := yaml.UnmarshalStrict([]byte(part), &cluster); err != nil {
-			t.Fatal(err)
-		}
-		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: cluster.Kind, Name: cluster.Name}
-		meta := metav1.ObjectMeta{Name: cluster.Name}
-		if cluster.Kind == "ClusterRole" {
-			_, err = client.RbacV1().ClusterRoles().Create(t.Context(), &cluster, metav1.CreateOptions{})
-			if err == nil {
-				_, err = client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject}, metav1.CreateOptions{})
-			}
-		} else {
-			_, err = client.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: cluster.Rules}, metav1.CreateOptions{})
-			if err == nil {
-				_, err = client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject}, metav1.CreateOptions{})
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
+	for _, role := range kubetest.Roles(t, "../../docs/controller.md") {
+		server.Grant(t, to, namespace, role.Name, &role)
 	}
 }
 
@@ -173,7 +146,7 @@ func TestControllerProcesses(t *testing.T) {
 	server := kubetest.New(t, kubetest.Options{})
 	client, namespace, node := server.Client(), server.Namespace(t), server.Node(t)
 	server.ServiceAccount(t, namespace, "controller")
-	grant(t, client, namespace, "controller")
+	grant(t, server, namespace, "controller")
 	kubeconfig := server.Kubeconfig(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: namespace, ServiceAccount: "controller"})))
 	const broken = `{"status":{"conditions":[{"type":"A","status":"True","reason":"Broken"}]}}`
 	set := func() {

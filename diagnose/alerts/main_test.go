@@ -27,9 +27,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -329,18 +327,9 @@ func (s *stand) send(c *http.Client, path string, text io.Reader, headers ...str
 func (s *stand) known() *http.Client { return s.client(s.clients.client("alertmanager")) }
 
 // metric returns the sum of a family over the labels that are given.
-func (s *stand) metric(name string, labels ...string) (sum float64) {
+func (s *stand) metric(name string, labels ...string) float64 {
 	s.t.Helper()
-	families, err := s.registry.Gather()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			sum += kubetest.Metrics{name: f}.Sum(name, labels...)
-		}
-	}
-	return sum
+	return kubetest.Sum(s.t, s.registry, name, labels...)
 }
 
 // sender makes a service account, with the role of the documentation or without.
@@ -350,28 +339,7 @@ func sender(t testing.TB, role bool) kubetest.TokenFor {
 	ns := server.Namespace(t)
 	server.ServiceAccount(t, ns, "sender")
 	if role {
-		rbac := server.Client().RbacV1()
-		name := "kernosis-alert-sender-" + ns
-		cluster := documentedRole(t)
-		cluster.Name = name
-		if _, err := rbac.ClusterRoles().Create(t.Context(), cluster, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: "sender"}},
-		}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		// The API server's authoriser sees it a moment later.
-		waitFor(t, "the role counts", func() bool {
-			r, err := server.Client().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
-				Spec: authorizationv1.SubjectAccessReviewSpec{
-					User: "system:serviceaccount:" + ns + ":sender", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: PathV1, Verb: verb},
-				},
-			}, metav1.CreateOptions{})
-			return err == nil && r.Status.Allowed
-		})
+		server.Grant(t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "sender"}, ns, "kernosis-alert-sender-"+ns, documentedRole(t))
 	}
 	return kubetest.TokenFor{Namespace: ns, ServiceAccount: "sender"}
 }

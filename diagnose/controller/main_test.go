@@ -162,18 +162,9 @@ func (r *running) stop() error {
 }
 
 // count returns the sum of a metric over the label values that are given.
-func (r *running) count(t testing.TB, name string, labels ...string) (sum float64) {
+func (r *running) count(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			sum += kubetest.Metrics{name: f}.Sum(name, labels...)
-		}
-	}
-	return sum
+	return kubetest.Sum(t, r.registry, name, labels...)
 }
 
 func (b *bench) waitFor(what string, ok func() bool) {

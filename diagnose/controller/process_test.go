@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
@@ -87,30 +85,12 @@ func (w *writer) String() string {
 // grant makes the roles of docs/controller.md and gives them to a service account.
 func (b *bench) grant(account string, allowed func(rbacv1.PolicyRule) bool) {
 	b.t.Helper()
-	text, err := os.ReadFile("../../docs/controller.md")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	_, block, _ := strings.Cut(string(text), "## Rights\n\n```yaml\n")
-	block, _, _ = strings.Cut(block, "```")
-	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: b.namespace, Name: account}}
-	for part := range strings.SplitSeq(block, "---\n") {
-		var role rbacv1.ClusterRole
-		if err := yaml.UnmarshalStrict([]byte(part), &role); err != nil {
-			b.t.Fatal(err)
-		}
+	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: b.namespace, Name: account}
+	for _, role := range kubetest.Roles(b.t, "../../docs/controller.md") {
 		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return !allowed(r) })
-		if len(role.Rules) == 0 {
-			continue
+		if len(role.Rules) > 0 {
+			b.server.Grant(b.t, to, b.namespace, b.name(role.Name), &role)
 		}
-		role.Name = b.name(role.Name)
-		ref, meta := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role.Kind, Name: role.Name}, metav1.ObjectMeta{Name: role.Name}
-		if role.Kind == "ClusterRole" {
-			b.create(&role, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject})
-			continue
-		}
-		meta.Namespace = b.namespace
-		b.create(&rbacv1.Role{ObjectMeta: meta, Rules: role.Rules}, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject})
 	}
 }
 

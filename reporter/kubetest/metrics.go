@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -28,6 +29,21 @@ func (m Metrics) Sum(name string, labels ...string) float64 {
 		}
 		sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + metric.GetUntyped().GetValue() +
 			float64(metric.GetHistogram().GetSampleCount())
+	}
+	return sum
+}
+
+// Sum is [Metrics.Sum] of a metric of this process.
+func Sum(tb testing.TB, from prometheus.Gatherer, name string, labels ...string) (sum float64) {
+	tb.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			sum += Metrics{name: f}.Sum(name, labels...)
+		}
 	}
 	return sum
 }

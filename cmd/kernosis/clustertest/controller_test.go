@@ -1,7 +1,6 @@
 package clustertest_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,32 +16,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
-// said is what a process has written.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
 // controls runs a controller of the agent's namespace until the test ends.
 func (a *agent) controls(server *kubetest.Server) {
 	a.t.Helper()
-	log := &said{}
+	log := &agenttest.Log{}
 	c := exec.Command(a.path, "controller", "--kubeconfig", server.Kubeconfig(a.t, server.Admin()), "--namespace", a.namespace,
 		"--metrics-listen", "", "--health-listen", "")
 	c.Stderr = log

@@ -1,7 +1,6 @@
 package clustertest_test
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -21,19 +20,9 @@ func withRights(t testing.TB, server *kubetest.Server, namespace string) *rest.C
 	t.Helper()
 	everywhere, inNamespace := documented(t)
 	user := "agent-of-" + namespace
-	rbac, meta := server.Client().RbacV1(), metav1.ObjectMeta{Name: user}
-	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
-	_, err1 := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: everywhere}, metav1.CreateOptions{})
-	_, err2 := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-	}, metav1.CreateOptions{})
-	_, err3 := rbac.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: inNamespace}, metav1.CreateOptions{})
-	_, err4 := rbac.RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
-	}, metav1.CreateOptions{})
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	to := rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
+	server.Grant(t, to, "", user, &rbacv1.ClusterRole{Rules: everywhere})
+	server.Grant(t, to, namespace, user, &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: inNamespace})
 	return server.Config(t, user)
 }
 

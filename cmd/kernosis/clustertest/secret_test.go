@@ -89,31 +89,15 @@ func TestAClientCertificateOfASecret(t *testing.T) {
 		return d.Status.Results[0]
 	}
 	a.Start()
-	if r := run("refused"); r.State != v1alpha1.ResultFailed || !strings.Contains(r.Message, `secrets "pager" is forbidden`) {
-		t.Errorf("%+v", r)
+	if refused := run("refused"); refused.State != v1alpha1.ResultFailed || !strings.Contains(refused.Message, `secrets "pager" is forbidden`) {
+		t.Errorf("%+v", refused)
 	}
 
-	rbac := server.Client().RbacV1()
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "pager"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"pager"}, Verbs: []string{"get"}},
-	}}
-	if _, err := rbac.Roles(a.namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "pager"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "pager"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "agent-of-" + a.namespace}},
-	}
-	if _, err := rbac.RoleBindings(a.namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	// The API server takes a moment to know of a role.
-	var r v1alpha1.Result
-	for i := range 20 {
-		if r = run(fmt.Sprintf("allowed-%d", i)); !strings.Contains(r.Message, "forbidden") {
-			break
-		}
-	}
+	server.Grant(t, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "agent-of-" + a.namespace}, a.namespace, "pager",
+		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"pager"}, Verbs: []string{"get"}},
+		}})
+	r := run("allowed")
 	if r.State != v1alpha1.ResultSucceeded || r.Values["seen"] != "kernosis" {
 		t.Errorf("%+v", r)
 	}

@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
@@ -82,29 +81,16 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// grant makes the roles of docs/controller.md.
+// grant makes the roles of docs/controller.md, but those of the election, which is tested
+// elsewhere.
 func (b *bench) grant() {
 	b.Helper()
-	text, err := os.ReadFile("../../../docs/controller.md")
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, block, _ := strings.Cut(string(text), "```yaml\n")
-	block, _, _ = strings.Cut(block, "```")
+	to := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
 	roles.Do(func() {
-		for part := range strings.SplitSeq(block, "---\n") {
-			var role rbacv1.ClusterRole
-			if err := yaml.UnmarshalStrict([]byte(part), &role); err != nil {
-				b.Fatal(err)
+		for _, role := range kubetest.Roles(b, "../../../docs/controller.md") {
+			if role.Kind == "ClusterRole" {
+				b.server.Grant(b, to, "", role.Name, &role)
 			}
-			if role.Kind != "ClusterRole" {
-				continue // of the election, which is tested elsewhere
-			}
-			b.create(&role)
-			b.create(&rbacv1.ClusterRoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-			})
 		}
 	})
 }
@@ -491,16 +477,7 @@ func (r *running) stop() error {
 }
 
 // count returns the sum of a metric over the label values that are given, name by name.
-func (r *running) count(t testing.TB, name string, labels ...string) (sum float64) {
+func (r *running) count(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			sum += kubetest.Metrics{name: f}.Sum(name, labels...)
-		}
-	}
-	return sum
+	return kubetest.Sum(t, r.registry, name, labels...)
 }

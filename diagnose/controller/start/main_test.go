@@ -243,18 +243,9 @@ func (r *running) kill() {
 	_ = r.stop()
 }
 
-func (r *running) metric(name string, labels ...string) (sum float64) {
+func (r *running) metric(name string, labels ...string) float64 {
 	r.t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			sum += kubetest.Metrics{name: f}.Sum(name, labels...)
-		}
-	}
-	return sum
+	return kubetest.Sum(r.t, r.registry, name, labels...)
 }
 
 func (r *running) inForce(n int) {

@@ -18,11 +18,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -61,55 +58,10 @@ func blocks(t testing.TB, page string) (all []string) {
 // grant gives a service account the roles that a page names.
 func (b *bench) grant(page, account string) {
 	b.t.Helper()
-	rbac, ctx := b.server.Client().RbacV1(), b.t.Context()
-	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: b.namespace, Name: account}}
-	for i, block := range blocks(b.t, page) {
-		for part := range strings.SplitSeq(block, "---\n") {
-			var role rbacv1.ClusterRole
-			err := yaml.Unmarshal([]byte(part), &role)
-			meta := metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-%d-%s", b.namespace, account, i, role.Name)}
-			ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role.Kind, Name: meta.Name}
-			switch {
-			case err != nil:
-				b.t.Fatal(err)
-			case role.Kind == "ClusterRole":
-				_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: role.Rules}, metav1.CreateOptions{})
-				if err == nil {
-					_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
-				}
-			case role.Kind == "Role":
-				_, err = rbac.Roles(b.namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: role.Rules}, metav1.CreateOptions{})
-				if err == nil {
-					_, err = rbac.RoleBindings(b.namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
-				}
-			}
-			if err != nil {
-				b.t.Fatal(err)
-			}
-			for _, rule := range role.Rules {
-				waitFor(b.t, "the role counts", func() bool { return b.may(account, rule) })
-			}
-		}
+	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: b.namespace, Name: account}
+	for _, role := range kubetest.Roles(b.t, filepath.Join("../../../docs", page)) {
+		b.server.Grant(b.t, to, b.namespace, b.namespace+"-"+account+"-"+role.Name, &role)
 	}
-}
-
-// may reports whether the API server's authoriser has seen a rule: it does a moment after
-// it was made.
-func (b *bench) may(account string, rule rbacv1.PolicyRule) bool {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + b.namespace + ":" + account}
-	if len(rule.NonResourceURLs) > 0 {
-		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: rule.NonResourceURLs[0], Verb: rule.Verbs[0]}
-	} else {
-		resource, sub, _ := strings.Cut(rule.Resources[0], "/")
-		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Namespace: b.namespace, Group: rule.APIGroups[0], Resource: resource, Subresource: sub, Verb: rule.Verbs[0],
-		}
-		if len(rule.ResourceNames) > 0 {
-			spec.ResourceAttributes.Name = rule.ResourceNames[0]
-		}
-	}
-	r, err := b.server.Client().AuthorizationV1().SubjectAccessReviews().Create(b.t.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-	return err == nil && r.Status.Allowed
 }
 
 // door is a server of alerts.
@@ -179,15 +131,7 @@ func (b *bench) open(r *running, taker alerts.Taker) *door {
 
 func (d *door) answered(t *testing.T, code string) float64 {
 	t.Helper()
-	families, err := d.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.0
-	for _, f := range families {
-		sum += kubetest.Metrics{f.GetName(): f}.Sum("kernosis_alert_requests_total", "code", code)
-	}
-	return sum
+	return kubetest.Sum(t, d.registry, "kernosis_alert_requests_total", "code", code)
 }
 
 // documented returns a snippet of the documentation, for a server on this machine.

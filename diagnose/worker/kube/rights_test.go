@@ -64,19 +64,9 @@ func documented(t testing.TB) (everywhere, ofSystem []rbacv1.PolicyRule) {
 // userWith returns the configuration of a user with rights.
 func userWith(t testing.TB, server *kubetest.Server, user, system string, everywhere, ofSystem []rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	rbac, meta := server.Client().RbacV1(), metav1.ObjectMeta{Name: user}
-	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
-	_, err1 := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: everywhere}, metav1.CreateOptions{})
-	_, err2 := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-	}, metav1.CreateOptions{})
-	_, err3 := rbac.Roles(system).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: ofSystem}, metav1.CreateOptions{})
-	_, err4 := rbac.RoleBindings(system).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
-	}, metav1.CreateOptions{})
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	to := rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
+	server.Grant(t, to, "", user, &rbacv1.ClusterRole{Rules: everywhere})
+	server.Grant(t, to, system, user, &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: ofSystem})
 	return server.Config(t, user)
 }
 

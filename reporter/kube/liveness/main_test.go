@@ -178,18 +178,9 @@ func (r *running) stop() error {
 
 // count returns the sum of a metric over the label values that are given, name by
 // name.
-func (r *running) count(t testing.TB, name string, labels ...string) (sum float64) {
+func (r *running) count(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			sum += kubetest.Metrics{name: f}.Sum(name, labels...)
-		}
-	}
-	return sum
+	return kubetest.Sum(t, r.registry, name, labels...)
 }
 
 // daemon is what an agent tells the API server, on a Node of its own.

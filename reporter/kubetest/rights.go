@@ -1,0 +1,105 @@
+package kubetest
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Kinds of roles.
+const (
+	clusterRole = "ClusterRole"
+	role        = "Role"
+)
+
+// Roles returns the roles that a page of the documentation has in its YAML, as
+// ClusterRoles: the kind says which are a namespace's.
+func Roles(tb testing.TB, page string) []rbacv1.ClusterRole {
+	tb.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var all []rbacv1.ClusterRole
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1) {
+		for part := range strings.SplitSeq(string(block[1]), "---\n") {
+			var kind metav1.TypeMeta
+			if err := yaml.Unmarshal([]byte(part), &kind); err != nil || kind.Kind != clusterRole && kind.Kind != role {
+				continue // something else
+			}
+			var r rbacv1.ClusterRole
+			if err := yaml.UnmarshalStrict([]byte(part), &r); err != nil {
+				tb.Fatalf("%s: %v", page, err)
+			}
+			all = append(all, r)
+		}
+	}
+	if len(all) == 0 {
+		tb.Fatalf("%s has no roles", page)
+	}
+	return all
+}
+
+// Grant makes a role of a name and gives it to a user or service account: in the
+// namespace if its kind is Role, else in the cluster. It returns once the API server
+// goes by it, which is a moment later.
+func (s *Server) Grant(tb testing.TB, to rbacv1.Subject, namespace, name string, r *rbacv1.ClusterRole) {
+	tb.Helper()
+	rbac, ctx, meta := s.client.RbacV1(), tb.Context(), metav1.ObjectMeta{Name: name}
+	subjects, ref := []rbacv1.Subject{to}, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: clusterRole, Name: name}
+	var err error
+	if r.Kind == role {
+		ref.Kind = role
+		if _, err = rbac.Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: r.Rules}, metav1.CreateOptions{}); err == nil {
+			_, err = rbac.RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+		}
+	} else if _, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: r.Rules}, metav1.CreateOptions{}); err == nil {
+		_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tick, deadline := time.NewTicker(10*time.Millisecond), time.After(30*time.Second)
+	defer tick.Stop()
+	for i := range r.Rules {
+		for !s.may(tb, to, namespace, &r.Rules[i]) {
+			select {
+			case <-tick.C:
+			case <-deadline:
+				tb.Fatalf("the API server does not go by the role %s", name)
+			}
+		}
+	}
+}
+
+// may reports whether the API server's authoriser has seen a rule.
+func (s *Server) may(tb testing.TB, who rbacv1.Subject, namespace string, rule *rbacv1.PolicyRule) bool {
+	tb.Helper()
+	spec := authorizationv1.SubjectAccessReviewSpec{User: who.Name}
+	if who.Kind == rbacv1.ServiceAccountKind {
+		spec.User = "system:serviceaccount:" + who.Namespace + ":" + who.Name
+	}
+	if len(rule.NonResourceURLs) > 0 {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: rule.NonResourceURLs[0], Verb: rule.Verbs[0]}
+	} else {
+		resource, sub, _ := strings.Cut(rule.Resources[0], "/")
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Group: rule.APIGroups[0], Resource: resource, Subresource: sub, Verb: rule.Verbs[0],
+		}
+		if len(rule.ResourceNames) > 0 {
+			spec.ResourceAttributes.Name = rule.ResourceNames[0]
+		}
+	}
+	answer, err := s.client.AuthorizationV1().SubjectAccessReviews().Create(tb.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return answer.Status.Allowed
+}
