@@ -3,6 +3,8 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -20,14 +22,18 @@ func (l *Loaded) attachHooks() error {
 	}
 	var errs []error
 	for _, h := range l.stem.hooks {
-		if l.adopt(h, pinned[h.name]) || h.onDemand {
-			if h.onDemand && l.links[h.name] == nil {
-				l.report(h, h.variants[0], OnDemand, nil, false)
+		switch {
+		case l.adopt(h, pinned[h.name]):
+		case h.onDemand && h.optional:
+			l.report(h, h.variants[0], OnDemand, nil, false)
+		default:
+			err := l.attachHook(h)
+			switch {
+			case err != nil && !h.optional:
+				errs = append(errs, err)
+			case err == nil && h.onDemand: // it is possible
+				errs = append(errs, l.Detach(h.name))
 			}
-			continue
-		}
-		if err := l.attachHook(h); err != nil && !h.optional {
-			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
@@ -44,9 +50,10 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 		if err != nil {
 			continue
 		}
-		prog, err := programOf(lk)
+		prog, err := l.programOf(lk, v.program)
 		if err != nil {
-			_ = lk.Close()
+			// It must not go on beside the one that is attached in its place.
+			_ = errors.Join(lk.Unpin(), lk.Close())
 			continue
 		}
 		l.links[h.name], l.programs[v.program] = lk, prog
@@ -65,12 +72,44 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 	return false
 }
 
-func programOf(lk link.Link) (*ebpf.Program, error) {
+// programOf returns the program of a link that was pinned: by its own pin, for to ask for
+// a program by its number takes CAP_SYS_ADMIN.
+func (l *Loaded) programOf(lk link.Link, name string) (*ebpf.Program, error) {
 	info, err := lk.Info()
 	if err != nil {
 		return nil, fmt.Errorf("link info: %w", err)
 	}
+	if p, err := ebpf.LoadPinnedProgram(programPin(l.dir, name), nil); err == nil {
+		if of, err := p.Info(); err == nil {
+			if id, ok := of.ID(); ok && id == info.Program {
+				return p, nil
+			}
+		}
+		_ = p.Close()
+	}
 	return ebpf.NewProgramFromID(info.Program)
+}
+
+// pin keeps a hook's link and program for the next agent, and reports whether it could.
+func (l *Loaded) pin(h hook, v variant) bool {
+	if l.dir == "" {
+		return false
+	}
+	path, program := programPin(l.dir, v.program), l.programs[v.program]
+	// What is there is this one's, for another hook or from before a Detach, or that of an
+	// earlier run whose link could not be adopted.
+	if err := program.Unpin(); err != nil {
+		return false
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if err := program.Pin(path); err != nil {
+		return false
+	}
+	// perf-event links (kprobes) can be pinned from 5.15 on only; the report says when
+	// one is not.
+	return l.links[h.name].Pin(linkPin(l.dir, h.name, v.program)) == nil
 }
 
 // attachHook tries the variants in order and stops at the first that works.
@@ -92,13 +131,7 @@ func (l *Loaded) attachHook(h hook) error {
 		}
 		done = true
 		l.links[h.name] = lk
-		pinned := false
-		if l.dir != "" {
-			// perf-event links (kprobes) can be pinned from 5.15 on only; the
-			// report says when one is not.
-			pinned = lk.Pin(linkPin(l.dir, h.name, v.program)) == nil
-		}
-		l.report(h, v, Attached, nil, pinned)
+		l.report(h, v, Attached, nil, l.pin(h, v))
 	}
 	if !done {
 		return fmt.Errorf("hook %s: no variant works: %w", h.name, errors.Join(errs...))
@@ -164,8 +197,13 @@ func (l *Loaded) Detach(hookName string) error {
 	delete(l.links, hookName)
 	l.dropReports(hookName)
 	l.report(h, h.variants[0], OnDemand, nil, false)
-	// Unpin is a no-op for a link that is not pinned.
-	return errors.Join(lk.Unpin(), lk.Close())
+	// Unpin is a no-op for a link that is not pinned, and not supported where there are
+	// no links: kprobes before 5.15.
+	err = lk.Unpin()
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		err = nil
+	}
+	return errors.Join(err, lk.Close())
 }
 
 // hopeless tells whether all variants of a hook have been tried, with a

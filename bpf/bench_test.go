@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -279,15 +280,11 @@ func enterBenchNet(b *testing.B) (inode uint32) {
 
 func watchBench(b *testing.B, l *Loaded, keys ...SockTargetKey) {
 	b.Helper()
-	want := map[SockTargetKey]uint32{}
-	for _, k := range keys {
-		want[k] = k.ID()
-	}
-	if err := l.WatchTargets(want); err != nil {
+	if err := l.WatchTargets(targetsOf(keys...)); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		if err := l.WatchTargets(nil); err != nil {
+		if err := l.WatchTargets(SockTargets{}); err != nil {
 			b.Error(err)
 		}
 	})
@@ -426,6 +423,8 @@ func BenchmarkNetwork(b *testing.B) {
 			{name: "another target", load: true, targets: func(n uint32) []SockTargetKey {
 				return []SockTargetKey{NewSockTargetKey(n, elsewhere, benchPort)}
 			}},
+			{name: "200 targets of other ports", for1: "connection", load: true, targets: func(n uint32) []SockTargetKey { return nodeTargets(n, 8000) }},
+			{name: "200 targets, some of its port", for1: "connection", load: true, targets: func(n uint32) []SockTargetKey { return nodeTargets(n, benchPort-5) }},
 			// The most look-ups there can be: one for each class of wildcard but
 			// "anything", which no connection misses. Packets are looked up without
 			// the namespace, so the last one stands for each of them.
@@ -456,7 +455,8 @@ func BenchmarkNetwork(b *testing.B) {
 					l = benchStem(b, sockfail())
 					programs = l.Programs()
 				case c.name == "empty program":
-					programs = map[string]*ebpf.Program{"empty": emptyProgram(b, "inet_sock_set_state")}
+					empty, _ := emptyProgram(b, "inet_sock_set_state")
+					programs = map[string]*ebpf.Program{"empty": empty}
 				}
 				n := enterBenchNet(b)
 				if c.targets != nil {
@@ -488,8 +488,9 @@ func BenchmarkNetwork(b *testing.B) {
 	}
 }
 
-// emptyProgram does nothing: what the statistics say of it is their own cost.
-func emptyProgram(b *testing.B, tracepoint string) *ebpf.Program {
+// emptyProgram does nothing: what the statistics say of it is their own cost. It is
+// attached until the returned function, or the benchmark, ends.
+func emptyProgram(b *testing.B, tracepoint string) (p *ebpf.Program, detach func()) {
 	b.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.RawTracepoint, License: "Dual BSD/GPL",
@@ -498,13 +499,13 @@ func emptyProgram(b *testing.B, tracepoint string) *ebpf.Program {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { p.Close() })
 	lk, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: p})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { lk.Close() })
-	return p
+	detach = sync.OnceFunc(func() { lk.Close(); p.Close() })
+	b.Cleanup(detach)
+	return p, detach
 }
 
 // What it takes to read records out of the ring and give them back. An operation

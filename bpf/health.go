@@ -41,36 +41,53 @@ type Losses struct {
 // RingFull returns how many records found the ring full since it was made.
 func (l *Loaded) RingFull() (uint64, error) { return l.lostElement(lostRingFull) }
 
-// Skipped returns how many runs of the stem's programs the kernel skipped since
-// they were loaded, but for those that another program stands in for.
-func (l *Loaded) Skipped() (sum uint64, err error) {
-	for name, p := range l.programs {
-		if l.stoodInFor(name) {
-			continue
-		}
-		stats, err := p.Stats()
-		if err != nil {
-			return 0, fmt.Errorf("statistics of %s: %w", name, err)
-		}
-		sum += stats.RecursionMisses
-	}
-	return sum, nil
+// Skips are runs of one program that the kernel skipped since it was loaded.
+type Skips struct {
+	Program string
+	Runs    uint64
+	// Harmless: no record is lost by it. The program only adds to what others tell.
+	Harmless bool
 }
 
-// stoodInFor tells whether a hook whose programs are never skipped sees what this
-// program does. One on demand that nobody asked for counts: then there is nothing
-// to see.
-func (l *Loaded) stoodInFor(program string) bool {
+// Skips returns what was skipped of each program.
+func (l *Loaded) Skips() ([]Skips, error) {
+	all := make([]Skips, 0, len(l.programs))
+	for name, p := range l.programs {
+		stats, err := p.Stats()
+		if err != nil {
+			return nil, fmt.Errorf("statistics of %s: %w", name, err)
+		}
+		all = append(all, Skips{Program: name, Runs: stats.RecursionMisses, Harmless: l.harmless(name)})
+	}
+	return all, nil
+}
+
+// Skipped returns how many runs of the stem's programs the kernel skipped since
+// they were loaded, but for harmless ones.
+func (l *Loaded) Skipped() (sum uint64, err error) {
+	all, err := l.Skips()
+	for _, s := range all {
+		if !s.Harmless {
+			sum += s.Runs
+		}
+	}
+	return sum, err
+}
+
+// harmless tells whether no record is lost where the kernel skips a program: what it
+// serves only adds to other hooks.
+func (l *Loaded) harmless(program string) bool {
+	adds := false
 	for _, h := range l.stem.hooks {
-		serves := func(v variant) bool { return v.program == program }
-		if h.standIn == "" || !slices.ContainsFunc(h.variants, serves) {
+		if !slices.ContainsFunc(h.variants, func(v variant) bool { return v.program == program }) {
 			continue
 		}
-		return slices.ContainsFunc(l.Reports(), func(r VariantReport) bool {
-			return r.Hook == h.standIn && (r.State == Attached || r.State == Adopted || r.State == OnDemand)
-		})
+		if !h.adds && l.serves(h.name, program) {
+			return false
+		}
+		adds = adds || h.adds
 	}
-	return false
+	return adds
 }
 
 // Losses returns what was lost since the last [Loaded.ToldLosses], of this run

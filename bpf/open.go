@@ -31,7 +31,8 @@ type Loaded struct {
 	kernel *Kernel
 	dir    string // of its pins; empty: not pinned
 
-	ring *Ring
+	ring    *Ring
+	sockOps sockOpsPrograms
 	// since is the boot time from which on this stem's records count: earlier
 	// ones are in the predecessor's ring too.
 	since       uint64
@@ -52,6 +53,7 @@ func Open(stem Stem, kernel *Kernel, pins *PinRoot) (*Loaded, error) {
 		maps:     map[string]*ebpf.Map{},
 		programs: map[string]*ebpf.Program{},
 		links:    map[string]link.Link{},
+		sockOps:  sockOpsPrograms{others: map[ebpf.ProgramID]bool{}},
 	}
 	if err := l.open(pins); err != nil {
 		return l, fmt.Errorf("attach %s: %w", stem.Name, err)

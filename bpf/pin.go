@@ -14,7 +14,8 @@ import (
 // DefaultPinRoot is where maps and links of a running agent are pinned:
 //
 //	<root>/<stem>/<id>/map_<name>
-//	<root>/<stem>/<id>/link_<hook>.<program>
+//	<root>/<stem>/<id>/link_<hook>-<program>
+//	<root>/<stem>/<id>/prog_<program>
 //
 // id names the build of the object, so that an upgrade finds what its
 // predecessor left and takes over from it.
@@ -49,6 +50,23 @@ func OpenPinRoot(path string) (*PinRoot, error) {
 		return nil, errors.Join(fmt.Errorf("pin root %s: %w", path, err), lock.Close())
 	}
 	return &PinRoot{path: path, lock: lock}, nil
+}
+
+// CheckPinRoot says why [OpenPinRoot] could not be, without making anything; nil: as far
+// as can be told it could.
+func CheckPinRoot(path string) error {
+	dir := filepath.Dir(path)
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("stat %s: %w", dir, err)
+	}
+	if st.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("%s is not a BPF filesystem", dir)
+	}
+	if err := unix.Access(dir, unix.W_OK); err != nil {
+		return fmt.Errorf("write %s: %w", dir, err)
+	}
+	return nil
 }
 
 // Close gives up the lock; what is pinned stays. It may be called more than once.
@@ -89,7 +107,8 @@ func (r *PinRoot) dir(stem, id string) string { return filepath.Join(r.path, ste
 
 // File names in a version's folder. Program and hook names have no dots: a BPF
 // filesystem allows them in no other place than ours.
-func mapPin(dir, name string) string { return filepath.Join(dir, "map_"+name) }
+func mapPin(dir, name string) string     { return filepath.Join(dir, "map_"+name) }
+func programPin(dir, name string) string { return filepath.Join(dir, "prog_"+name) }
 func linkPin(dir, hook, program string) string {
 	return filepath.Join(dir, "link_"+hook+"-"+program)
 }

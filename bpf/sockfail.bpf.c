@@ -16,9 +16,10 @@
  * (fexit, kretprobe) tells so at once, else user space finds it.
  *
  * Cost without targets: a comparison of states, and on the ones of interest an
- * array look-up; the packet and connect hooks are not attached. With targets: a
- * few more reads and 1 to 8 look-ups when a connection opens (one for each
- * class of wildcard in use), one look-up when it ends. Kernels 5.10 and later.
+ * array look-up; the packet and connect hooks are not attached. With targets the
+ * same for connections to ports that no target has (sockfail_filter.bpf.h). To such
+ * a port: a few reads and 1 to 8 look-ups when a connection opens (one for each
+ * class of wildcard in use). Kernels 5.10 and later.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_helpers.h>
@@ -52,10 +53,12 @@ struct target_key {
 
 struct target {
 	__u32 id;
+	__u32 slow_ms; /* after which answers are slow; 0: never */
+	__u32 openers; /* bit i: those of config.openers[i] alone; 0: of anybody */
 	__u32 pad;
 };
 
-/* 10,000 targets, each for sockets and for packets; 2 MiB. */
+/* 10,000 targets, each for sockets and for packets; 2.2 MiB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 20000);
@@ -63,11 +66,15 @@ struct {
 	__type(value, struct target);
 } targets SEC(".maps");
 
+#define OPENERS 8
+
 /* Bit i of classes: there are targets in which port (i & 1), netns (i & 2) and
  * address (i & 4) are any. */
 struct config {
 	__u32 classes;        /* by the opener's netns */
 	__u32 packet_classes; /* netns is ANY_SIDE, bit 1 unused */
+	char openers[OPENERS][16]; /* names of processes, filled up with NUL */
+	__u64 ports[65536 / 64];   /* bit by bit: whether a target has it */
 };
 
 struct {
@@ -96,7 +103,8 @@ struct conn {
 	__u8 icmp_origin;
 	__u8 icmp_type;
 	__u8 icmp_code;
-	__u8 pad[5];
+	__u8 pad;
+	__u32 slow_ms; /* the target's, if it is for this opener */
 };
 
 #define HALF_CLOSED (1 << 16) /* we shut down sending, and may still receive */
@@ -198,6 +206,9 @@ struct {
 	__type(value, struct group);
 } no_group SEC(".maps");
 
+#include "sockfail_filter.bpf.h"
+#include "sockfail_outcome.bpf.h"
+
 static __always_inline struct config *active_config(void)
 {
 	__u32 zero = 0;
@@ -268,6 +279,18 @@ static __always_inline struct target *find_target(const struct target_key *dst, 
 	return NULL;
 }
 
+/* The thread that connects, under the name of its process: a thread may have one of
+ * its own, and who asks for kubelet's connections means the process. */
+static __always_inline void fill_opener(struct kn_task *out, struct task_struct *t)
+{
+	struct task_struct___leader *leader = (void *)t;
+
+	fill_task(out, t);
+	leader = BPF_CORE_READ(leader, group_leader);
+	__builtin_memset(out->comm, 0, sizeof(out->comm)); /* no kernel clears the rest */
+	BPF_CORE_READ_STR_INTO(&out->comm, leader, comm);
+}
+
 static __always_inline void note_groups(struct task_struct *task, __u64 *memory, __u64 *dfl)
 {
 	struct cgroup_subsys_state *css = memory_css(task);
@@ -316,6 +339,7 @@ static __always_inline void emit_never_sent(struct pending *p, __u32 err)
 
 	__builtin_memcpy(dst.addr, p->addr, sizeof(dst.addr));
 	bpf_map_update_elem(&failing, &dst, &p->target, BPF_ANY);
+	count_outcome(p->target, p->start_ns, true, 0);
 	r = reserve_record(struct kn_sockfail, KN_SOCKFAIL);
 	if (!r)
 		return;
@@ -334,6 +358,7 @@ static __always_inline void emit_never_sent(struct pending *p, __u32 err)
 	r->drop_reason = r->drops = r->retransmits = 0;
 	r->err = err;
 	r->err_soft = 0;
+	r->rtt_us = r->limit_ms = 0;
 	r->icmp_type = r->icmp_code = 0;
 	r->icmp_origin = r->pad[0] = r->pad[1] = 0;
 	fill_groups(r, p->memory_id, p->dfl_id);
@@ -346,6 +371,7 @@ struct outcome {
 	__u64 received;
 	__u32 unacked;
 	__u32 err;
+	__u32 rtt_us;
 };
 
 static __always_inline void emit(__u16 kind, struct sock *sk, const struct conn *c,
@@ -382,6 +408,8 @@ static __always_inline void emit(__u16 kind, struct sock *sk, const struct conn 
 	r->unacked = o->unacked;
 	r->retransmits = BPF_CORE_READ(tp, total_retrans);
 	r->err = o->err;
+	r->rtt_us = o->rtt_us;
+	r->limit_ms = c->slow_ms;
 	r->err_soft = BPF_CORE_READ(sk, sk_err_soft);
 	r->drop_location = 0;
 	r->drop_reason = r->drops = 0;
@@ -420,14 +448,22 @@ static __always_inline void handle_open(struct sock *sk, struct config *cfg)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct tcp_sock *tp = (void *)sk;
-	__u32 tid = BPF_CORE_READ(task, pid);
 	struct target_key dst;
 	struct conn_key key = {};
 	struct conn c = {};
 	struct target *t;
+	__u32 tid;
 
 	/* Whatever the address is by now: other programs may have changed it. */
-	bpf_map_delete_elem(&pending, &tid);
+	if (maybe_pending()) {
+		tid = BPF_CORE_READ(task, pid);
+		forget_pending(&tid);
+	}
+	if (!watches_port(cfg, bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport))))
+		return;
+	/* MPTCP reports its own socket's states beside its subflows'. */
+	if (BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return;
 	fill_destination(&dst, sk);
 	t = find_target(&dst, cfg->classes);
 	if (!t)
@@ -435,12 +471,13 @@ static __always_inline void handle_open(struct sock *sk, struct config *cfg)
 	c.target = t->id;
 	c.start_ns = bpf_ktime_get_boot_ns();
 	c.segs_out = BPF_CORE_READ(tp, segs_out);
-	fill_task(&c.opener, task);
+	fill_opener(&c.opener, task);
+	c.slow_ms = slow_after(t, cfg, c.opener.comm);
 	note_groups(task, &c.memory_id, &c.dfl_id);
 	key.sk = (__u64)sk;
 	key.netns = dst.netns;
 	key.dport = dst.port;
-	bpf_map_update_elem(&conns, &key, &c, BPF_ANY);
+	remember_conn(sk, &key, &c);
 }
 
 /*
@@ -448,7 +485,8 @@ static __always_inline void handle_open(struct sock *sk, struct config *cfg)
  * end after we had shut down sending. What counts as failed:
  * - it left SYN_SENT for anything but ESTABLISHED;
  * - a reset or another error ended it;
- * - we closed for good, or the peer did, when data was sent and none came back.
+ * - we closed for good, or the peer did, when data was sent and none came back;
+ * - we closed when the answer had taken too long (is_slow).
  */
 static __always_inline void handle_end(struct sock *sk, int old, int new)
 {
@@ -459,7 +497,7 @@ static __always_inline void handle_end(struct sock *sk, int old, int new)
 	struct conn *c;
 	__u32 flags, *was;
 	__u64 none = 0;
-	bool failed, sent;
+	bool failed, sent, broken;
 
 	key.sk = (__u64)sk;
 	key.netns = netns_of(sk);
@@ -505,13 +543,18 @@ static __always_inline void handle_end(struct sock *sk, int old, int new)
 			if (BPF_CORE_READ(sk, sk_shutdown) & RCV_SHUTDOWN)
 				none = 1; /* the peer's FIN counts too, if it came */
 		}
-		failed = (flags & KN_SOCK_RESET) || o.err || (sent && o.received <= none);
+		o.rtt_us = BPF_CORE_READ(tp, srtt_us) >> 3;
+		broken = (flags & KN_SOCK_RESET) || o.err;
+		if (!broken && is_slow(c, o.received, old, new))
+			flags |= KN_SOCK_SLOW;
+		failed = broken || flags & KN_SOCK_SLOW || (sent && o.received <= none);
 	}
 
 	fill_destination(&dst, sk);
 	was = bpf_map_lookup_elem(&failing, &dst);
 	if (failed && flags & TOLD)
 		goto forget;
+	count_outcome(c->target, c->start_ns, failed, o.rtt_us);
 	if (failed) {
 		if (!was || *was != c->target)
 			bpf_map_update_elem(&failing, &dst, &c->target, BPF_ANY);
@@ -521,11 +564,11 @@ static __always_inline void handle_end(struct sock *sk, int old, int new)
 		emit(KN_SOCKFAIL_RECOVERED, sk, c, &dst, &o, flags, old, new);
 	}
 forget:
-	bpf_map_delete_elem(&conns, &key);
+	forget_conn(sk, &key);
 }
 
-/* Called twice for a change that both programs see: what the first has done makes
- * the second do nothing. */
+/* Called twice for a change where both programs are attached: what the first has done
+ * makes the second do nothing. */
 static __always_inline void handle_state(struct sock *sk, int old, int new)
 {
 	bool opens = old == TCP_CLOSE && new == TCP_SYN_SENT;
@@ -534,9 +577,10 @@ static __always_inline void handle_state(struct sock *sk, int old, int new)
 	if (!opens && old != TCP_SYN_SENT && old != TCP_ESTABLISHED &&
 	    (new != TCP_CLOSE || old == TCP_LISTEN || old == TCP_SYN_RECV))
 		return;
+	if (!opens && !maybe_followed(sk))
+		return;
 	cfg = active_config();
-	/* MPTCP reports its own socket's states beside its subflows'. */
-	if (!cfg || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+	if (!cfg)
 		return;
 	if (opens)
 		handle_open(sk, cfg);
@@ -555,7 +599,8 @@ static __always_inline struct conn *find_conn(struct sock *sk)
 {
 	struct conn_key key = {};
 
-	if (!active_config() || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+	if (!maybe_followed(sk) || !active_config() ||
+	    BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
 		return NULL;
 	key.sk = (__u64)sk;
 	key.netns = netns_of(sk);
@@ -587,12 +632,11 @@ int resend_raw(__u64 *ctx)
 	struct target_key dst;
 	struct conn *c;
 
-	if (BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_SYN_SENT)
-		return 0;
 	c = find_conn(sk);
-	if (!c || c->flags & TOLD)
+	if (!c || c->flags & TOLD || BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_SYN_SENT)
 		return 0;
 	c->flags |= TOLD;
+	count_outcome(c->target, c->start_ns, true, 0);
 	o.err = c->err;
 	fill_destination(&dst, sk);
 	bpf_map_update_elem(&failing, &dst, &c->target, BPF_ANY);
@@ -641,7 +685,11 @@ int error_raw(__u64 *ctx)
 SEC("fentry/sock_queue_err_skb")
 int BPF_PROG(error_fentry, struct sock *sk, struct sk_buff *skb)
 {
-	return handle_error(sk, skb);
+	struct sock *volatile typed = sk;
+	struct sock *number = NULL;
+
+	bpf_probe_read_kernel(&number, sizeof(number), (void *)&typed); /* see conn_hint */
+	return handle_error(number, skb);
 }
 
 SEC("kprobe/sock_queue_err_skb")

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +19,7 @@ import (
 const StemSockFail = "sockfail"
 
 func sockfail() Stem {
+	stateTracepoint := variant{program: SockfailProgStateRaw, attach: rawTracepoint("inet_sock_set_state")}
 	return Stem{
 		Name:   StemSockFail,
 		object: _SockfailBytes,
@@ -29,29 +28,31 @@ func sockfail() Stem {
 			return spec.Variables[SockfailVarDropReasons].Set(faultReasons(k))
 		},
 		hooks: []hook{
-			{name: hookState, standIn: hookFollow, variants: []variant{
-				{program: SockfailProgStateRaw, attach: rawTracepoint("inet_sock_set_state")},
+			// The tracepoint is passed ten times by every connection of the machine, and
+			// its program may be skipped (docs/adr/0016).
+			{name: hookState, onDemand: true, variants: []variant{
+				{program: SockfailProgFollowOps, attach: cgroupRoot(ebpf.AttachCGroupSockOps)},
+				stateTracepoint,
 			}},
+			{name: hookStateToo, optional: true, onDemand: true, adds: true, variants: []variant{stateTracepoint}},
 			{name: "reset", variants: []variant{
 				{program: SockfailProgResetRaw, attach: rawTracepoint("tcp_receive_reset")},
 			}},
-			// The others see every packet dropped, or every connect(): they
-			// are attached while there are targets.
-			{name: hookFollow, optional: true, onDemand: true, variants: []variant{
-				{program: SockfailProgFollowOps, attach: cgroupRoot(ebpf.AttachCGroupSockOps)},
-			}},
-			{name: hookResend, optional: true, onDemand: true, variants: []variant{
+			// These see every packet dropped, or every connect(). What resend tells early is told
+			// at the connection's end as well, what return4 and 6 tell is found by
+			// the sweep.
+			{name: hookResend, optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgResendRaw, attach: rawTracepoint("tcp_retransmit_skb")},
 			}},
-			{name: hookError, optional: true, onDemand: true, variants: []variant{
+			{name: hookError, optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgErrorRaw, attach: rawTracepoint("inet_sk_error_report"), usable: hasTracepoint("inet_sk_error_report", 1)}, // v5.14
 				{program: SockfailProgErrorFentry, attach: tracing()},
 				{program: SockfailProgErrorKp, attach: kprobe("sock_queue_err_skb")},
 			}},
-			{name: hookDrop, optional: true, onDemand: true, variants: []variant{
+			{name: hookDrop, optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgDropRaw, attach: rawTracepoint("kfree_skb"), usable: hasTracepoint("kfree_skb", 3)}, // the reason: v5.17
 			}},
-			{name: hookICMP, optional: true, onDemand: true, variants: []variant{
+			{name: hookICMP, optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgIcmpRaw, attach: rawTracepoint("icmp_send"), usable: hasTracepoint("icmp_send", 3)}, // v6.0
 			}},
 			{name: hookConnect4, optional: true, onDemand: true, variants: []variant{
@@ -60,11 +61,11 @@ func sockfail() Stem {
 			{name: hookConnect6, optional: true, onDemand: true, variants: []variant{
 				{program: SockfailProgConnect6Cg, attach: cgroupRoot(ebpf.AttachCGroupInet6Connect)},
 			}},
-			{name: hookReturn4, optional: true, onDemand: true, variants: []variant{
+			{name: hookReturn4, optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgReturn4Fexit, attach: tracing()},
 				{program: SockfailProgReturn4Kp, attach: kretprobe("tcp_v4_connect")},
 			}},
-			{name: hookReturn6, optional: true, onDemand: true, variants: []variant{
+			{name: hookReturn6, optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgReturn6Fexit, attach: tracing()},
 				{program: SockfailProgReturn6Kp, attach: kretprobe("tcp_v6_connect")},
 			}},
@@ -75,7 +76,7 @@ func sockfail() Stem {
 
 const (
 	hookState    = "state"
-	hookFollow   = "follow"
+	hookStateToo = "state-too"
 	hookResend   = "resend"
 	hookError    = "error"
 	hookDrop     = "drop"
@@ -86,9 +87,10 @@ const (
 	hookReturn6  = "return6"
 )
 
-// SockFailTargetHooks are the hooks to attach while there are targets.
+// SockFailTargetHooks are the hooks to attach while there are targets. Without them
+// connections cost nothing but where they are reset.
 func SockFailTargetHooks() []string {
-	return []string{hookFollow, hookResend, hookError, hookDrop, hookICMP, hookConnect4, hookConnect6, hookReturn4, hookReturn6}
+	return []string{hookState, hookResend, hookError, hookDrop, hookICMP, hookConnect4, hookConnect6, hookReturn4, hookReturn6}
 }
 
 func hasTracepoint(name string, args int) func(*Kernel) error {
@@ -204,6 +206,7 @@ const (
 	SockEstablished = 1 << 4
 	SockDropped     = 1 << 5
 	SockICMP        = 1 << 6
+	SockSlow        = 1 << 7
 )
 
 // SockFail is struct kn_sockfail, of [KindSockFail] and [KindSockFailRecovered].
@@ -234,37 +237,12 @@ type SockFail struct {
 	ICMPCode      uint8
 	ICMPOrigin    uint8 // SO_EE_ORIGIN_*, received by the socket; 0: seen being sent
 	Pad           [2]uint8
+	RTTMicros     uint32 // smoothed; 0: never established
+	LimitMS       uint32 // after which answers are slow; 0: never
 	MemoryID      uint64
 	DefaultID     uint64
 	Memory        Chain
 	Default       Chain
-}
-
-// SockTargetKey is struct target_key: what is watched. Zero fields are "any".
-type SockTargetKey struct {
-	_     structs.HostLayout
-	Addr  [16]byte // IPv4 as ::ffff:a.b.c.d
-	NetNS uint32
-	Port  uint16
-	Pad   uint16
-}
-
-// SockTargetAnySide is the NetNS of a key by which packets are recognised, in
-// whatever namespace they are seen.
-const SockTargetAnySide = ^uint32(0)
-
-// SockTarget is struct target.
-type SockTarget struct {
-	_   structs.HostLayout
-	ID  uint32
-	Pad uint32
-}
-
-// SockConfig is struct config.
-type SockConfig struct {
-	_             structs.HostLayout
-	Classes       uint32
-	PacketClasses uint32
 }
 
 // SockPending is struct pending: a connect() that has not been seen to send.
@@ -279,130 +257,6 @@ type SockPending struct {
 	Target    uint32
 	Port      uint16
 	Pad       [3]uint16
-}
-
-// NewSockTargetKey returns the key of a target; the invalid address and zeros
-// are "any".
-func NewSockTargetKey(netns uint32, addr netip.Addr, port uint16) SockTargetKey {
-	k := SockTargetKey{NetNS: netns, Port: port}
-	if addr.IsValid() {
-		k.Addr = addr.As16() // IPv4 in its v4-mapped form
-	}
-	return k
-}
-
-// Class returns the bit of SockConfig.Classes that the key belongs to.
-func (k SockTargetKey) Class() uint32 {
-	i := 0
-	if k.Port == 0 {
-		i |= 1
-	}
-	if k.NetNS == 0 {
-		i |= 2
-	}
-	if k.Addr == ([16]byte{}) {
-		i |= 4
-	}
-	return 1 << i
-}
-
-// ID returns a number for the key that stays the same across restarts, so that
-// records made for an earlier run of the agent still name their target. It is
-// never 0; who uses it handles collisions.
-func (k SockTargetKey) ID() uint32 {
-	h := fnv.New32a()
-	b := append(make([]byte, 0, 24), k.Addr[:]...)
-	b = binary.BigEndian.AppendUint32(b, k.NetNS)
-	b = binary.BigEndian.AppendUint16(b, k.Port)
-	h.Write(b)
-	return max(h.Sum32(), 1)
-}
-
-// WatchTargets makes the programs watch exactly these targets, by key with the
-// number that their records will have, and attaches what is needed only while
-// there are any. When it returns, every connection opened from now on counts.
-func (l *Loaded) WatchTargets(want map[SockTargetKey]uint32) error {
-	targets, config := l.maps[SockfailMapTargets], l.maps[SockfailMapConfig]
-	// What is not attached shows in the reports, and costs evidence only.
-	for _, hook := range SockFailTargetHooks() {
-		if len(want) > 0 {
-			_ = l.Attach(hook)
-		}
-	}
-	all := make(map[SockTargetKey]SockTarget, 2*len(want))
-	var next SockConfig
-	for k, id := range want {
-		all[k] = SockTarget{ID: id}
-		next.Classes |= k.Class()
-		k.NetNS = SockTargetAnySide
-		all[k] = SockTarget{ID: id}
-		next.PacketClasses |= k.Class()
-	}
-	var now SockConfig
-	if err := config.Lookup(uint32(0), &now); err != nil {
-		return fmt.Errorf("read watched classes: %w", err)
-	}
-	stale, err := staleTargets(targets, all)
-	if err != nil {
-		return err
-	}
-	// Who finds a socket's key there (WatchedBy) may rely on it: the classes are in
-	// use already, and packets are looked at.
-	var errs []error
-	setConfig := func(c SockConfig) {
-		if c == now {
-			return
-		}
-		if err := config.Put(uint32(0), &c); err != nil {
-			errs = append(errs, fmt.Errorf("set watched classes: %w", err))
-		}
-		now = c
-	}
-	setConfig(SockConfig{Classes: now.Classes | next.Classes, PacketClasses: now.PacketClasses | next.PacketClasses})
-	// First out, then in: the map has no room for both.
-	for _, k := range stale {
-		if err := targets.Delete(&k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			errs = append(errs, fmt.Errorf("unwatch target: %w", err))
-		}
-	}
-	for _, packets := range []bool{true, false} {
-		for k, v := range all {
-			if (k.NetNS == SockTargetAnySide) != packets {
-				continue
-			}
-			if err := targets.Put(&k, &v); err != nil {
-				errs = append(errs, fmt.Errorf("watch target: %w", err))
-			}
-		}
-	}
-	setConfig(next)
-	if len(want) == 0 {
-		for _, hook := range SockFailTargetHooks() {
-			errs = append(errs, l.Detach(hook))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// staleTargets returns the keys in m that are not wanted. Keys of m that are
-// wanted with the number they have are taken out of want.
-func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) ([]SockTargetKey, error) {
-	var stale []SockTargetKey
-	var k SockTargetKey
-	var v SockTarget
-	it := m.Iterate()
-	for it.Next(&k, &v) {
-		switch w, ok := want[k]; {
-		case !ok:
-			stale = append(stale, k)
-		case w == v:
-			delete(want, k)
-		}
-	}
-	if err := it.Err(); err != nil {
-		return nil, fmt.Errorf("list watched targets: %w", err)
-	}
-	return stale, nil
 }
 
 // SweepNeverSent has the kernel write a record for each connect() to a target
@@ -428,51 +282,4 @@ func (l *Loaded) SweepNeverSent(before time.Duration) error {
 		return fmt.Errorf("sweep connects: %w", err)
 	}
 	return nil
-}
-
-// WatchedBy tells whether the programs pinned under pinRoot watch connections
-// from the given namespace to addr, be it through a wildcard. They are those of
-// the agent that runs, or of one that will find what they recorded when it is
-// started again. false without an error: nothing is pinned there, or no target
-// of this kind.
-func WatchedBy(pinRoot string, netns uint32, addr netip.AddrPort) (bool, error) {
-	pins, err := filepath.Glob(filepath.Join(pinRoot, StemSockFail, "*", "map_"+SockfailMapTargets))
-	if err != nil {
-		return false, fmt.Errorf("look for targets: %w", err)
-	}
-	for _, pin := range pins {
-		found, err := watchedIn(pin, netns, addr)
-		if found || err != nil {
-			return found, err
-		}
-	}
-	return false, nil
-}
-
-func watchedIn(pin string, netns uint32, addr netip.AddrPort) (bool, error) {
-	m, err := ebpf.LoadPinnedMap(pin, &ebpf.LoadPinOptions{ReadOnly: true})
-	if err != nil {
-		return false, fmt.Errorf("look for targets: %w", err)
-	}
-	defer m.Close()
-	for class := range 8 {
-		k := NewSockTargetKey(netns, addr.Addr(), addr.Port())
-		if class&1 != 0 {
-			k.Port = 0
-		}
-		if class&2 != 0 {
-			k.NetNS = 0
-		}
-		if class&4 != 0 {
-			k.Addr = [16]byte{}
-		}
-		var v SockTarget
-		switch err := m.Lookup(&k, &v); {
-		case err == nil:
-			return true, nil
-		case !errors.Is(err, ebpf.ErrKeyNotExist):
-			return false, fmt.Errorf("look for targets: %w", err)
-		}
-	}
-	return false, nil
 }

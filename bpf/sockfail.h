@@ -13,6 +13,7 @@ enum kn_sock_flags {
 	KN_SOCK_ESTABLISHED = 1 << 4, /* the handshake was complete */
 	KN_SOCK_DROPPED = 1 << 5,    /* drop_* are set */
 	KN_SOCK_ICMP = 1 << 6,       /* icmp_* are set */
+	KN_SOCK_SLOW = 1 << 7,       /* bytes came, and the opener closed after limit_ms */
 };
 
 /* One connection's outcome. Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d,
@@ -43,12 +44,14 @@ struct kn_sockfail {
 	__u8 icmp_code;
 	__u8 icmp_origin; /* SO_EE_ORIGIN_*, received by the socket; 0: seen being sent */
 	__u8 pad[2];
+	__u32 rtt_us;   /* smoothed round trip, once established */
+	__u32 limit_ms; /* from when on the target's answers are slow; 0: never */
 	__u64 memory_id; /* ids of the opener's leaf groups, should the chains be empty */
 	__u64 dfl_id;
 	struct kn_chain memory;
 	struct kn_chain dfl;
 };
-_Static_assert(sizeof(struct kn_sockfail) == 24 + 40 + 32 + 16 + 5 * 8 + 5 * 4 + 4 + 2 * 8 +
+_Static_assert(sizeof(struct kn_sockfail) == 24 + 40 + 32 + 16 + 5 * 8 + 5 * 4 + 4 + 2 * 4 + 2 * 8 +
 						     2 * sizeof(struct kn_chain),
 	       "wire");
 

@@ -21,9 +21,11 @@ const (
 	SockfailMapEvents        = "events"
 	SockfailMapFailing       = "failing"
 	SockfailMapGroups        = "groups"
+	SockfailMapHints         = "hints"
 	SockfailMapLost          = "lost"
 	SockfailMapMarks         = "marks"
 	SockfailMapNoGroup       = "no_group"
+	SockfailMapOutcomes      = "outcomes"
 	SockfailMapPending       = "pending"
 	SockfailMapTargets       = "targets"
 	SockfailProgCanary       = "canary"
@@ -111,16 +113,18 @@ type SockfailProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SockfailMapSpecs struct {
-	Config  *ebpf.MapSpec `ebpf:"config"`
-	Conns   *ebpf.MapSpec `ebpf:"conns"`
-	Events  *ebpf.MapSpec `ebpf:"events"`
-	Failing *ebpf.MapSpec `ebpf:"failing"`
-	Groups  *ebpf.MapSpec `ebpf:"groups"`
-	Lost    *ebpf.MapSpec `ebpf:"lost"`
-	Marks   *ebpf.MapSpec `ebpf:"marks"`
-	NoGroup *ebpf.MapSpec `ebpf:"no_group"`
-	Pending *ebpf.MapSpec `ebpf:"pending"`
-	Targets *ebpf.MapSpec `ebpf:"targets"`
+	Config   *ebpf.MapSpec `ebpf:"config"`
+	Conns    *ebpf.MapSpec `ebpf:"conns"`
+	Events   *ebpf.MapSpec `ebpf:"events"`
+	Failing  *ebpf.MapSpec `ebpf:"failing"`
+	Groups   *ebpf.MapSpec `ebpf:"groups"`
+	Hints    *ebpf.MapSpec `ebpf:"hints"`
+	Lost     *ebpf.MapSpec `ebpf:"lost"`
+	Marks    *ebpf.MapSpec `ebpf:"marks"`
+	NoGroup  *ebpf.MapSpec `ebpf:"no_group"`
+	Outcomes *ebpf.MapSpec `ebpf:"outcomes"`
+	Pending  *ebpf.MapSpec `ebpf:"pending"`
+	Targets  *ebpf.MapSpec `ebpf:"targets"`
 }
 
 // SockfailVariableSpecs contains global variables before they are loaded into the kernel.
@@ -150,16 +154,18 @@ func (o *SockfailObjects) Close() error {
 //
 // It can be passed to LoadSockfailObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SockfailMaps struct {
-	Config  *ebpf.Map `ebpf:"config"`
-	Conns   *ebpf.Map `ebpf:"conns"`
-	Events  *ebpf.Map `ebpf:"events"`
-	Failing *ebpf.Map `ebpf:"failing"`
-	Groups  *ebpf.Map `ebpf:"groups"`
-	Lost    *ebpf.Map `ebpf:"lost"`
-	Marks   *ebpf.Map `ebpf:"marks"`
-	NoGroup *ebpf.Map `ebpf:"no_group"`
-	Pending *ebpf.Map `ebpf:"pending"`
-	Targets *ebpf.Map `ebpf:"targets"`
+	Config   *ebpf.Map `ebpf:"config"`
+	Conns    *ebpf.Map `ebpf:"conns"`
+	Events   *ebpf.Map `ebpf:"events"`
+	Failing  *ebpf.Map `ebpf:"failing"`
+	Groups   *ebpf.Map `ebpf:"groups"`
+	Hints    *ebpf.Map `ebpf:"hints"`
+	Lost     *ebpf.Map `ebpf:"lost"`
+	Marks    *ebpf.Map `ebpf:"marks"`
+	NoGroup  *ebpf.Map `ebpf:"no_group"`
+	Outcomes *ebpf.Map `ebpf:"outcomes"`
+	Pending  *ebpf.Map `ebpf:"pending"`
+	Targets  *ebpf.Map `ebpf:"targets"`
 }
 
 func (m *SockfailMaps) Close() error {
@@ -169,9 +175,11 @@ func (m *SockfailMaps) Close() error {
 		m.Events,
 		m.Failing,
 		m.Groups,
+		m.Hints,
 		m.Lost,
 		m.Marks,
 		m.NoGroup,
+		m.Outcomes,
 		m.Pending,
 		m.Targets,
 	)

@@ -13,18 +13,24 @@ static __always_inline int handle_connect(struct bpf_sock_addr *ctx, struct targ
 	struct config *cfg = active_config();
 	struct pending p = {}, *before;
 	struct target *t;
+	bool watched;
 	__u32 tid;
 
 	if (!cfg || ctx->protocol != IPPROTO_TCP)
+		return 1;
+	dst->port = bpf_ntohs(ctx->user_port);
+	watched = watches_port(cfg, dst->port);
+	if (!watched && !maybe_pending())
 		return 1;
 	tid = BPF_CORE_READ(task, pid);
 	before = bpf_map_lookup_elem(&pending, &tid);
 	if (before) {
 		emit_never_sent(before, 0);
-		bpf_map_delete_elem(&pending, &tid);
+		forget_pending(&tid);
 	}
+	if (!watched)
+		return 1;
 	dst->netns = BPF_CORE_READ(task_net, nsproxy, net_ns, ns.inum);
-	dst->port = bpf_ntohs(ctx->user_port);
 	t = find_target(dst, cfg->classes);
 	if (!t)
 		return 1;
@@ -33,9 +39,9 @@ static __always_inline int handle_connect(struct bpf_sock_addr *ctx, struct targ
 	p.port = dst->port;
 	__builtin_memcpy(p.addr, dst->addr, sizeof(p.addr));
 	p.start_ns = bpf_ktime_get_boot_ns();
-	fill_task(&p.opener, task);
+	fill_opener(&p.opener, task);
 	note_groups(task, &p.memory_id, &p.dfl_id);
-	bpf_map_update_elem(&pending, &tid, &p, BPF_ANY);
+	remember_pending(&tid, &p);
 	return 1;
 }
 
@@ -64,6 +70,8 @@ static __always_inline int handle_return(int ret)
 	struct pending *p;
 	__u32 tid;
 
+	if (!maybe_pending())
+		return 0;
 	tid = BPF_CORE_READ(task, pid);
 	p = bpf_map_lookup_elem(&pending, &tid);
 	if (p) {
@@ -71,7 +79,7 @@ static __always_inline int handle_return(int ret)
 		 * program that runs on the CPU already. */
 		if (ret < 0)
 			emit_never_sent(p, -ret);
-		bpf_map_delete_elem(&pending, &tid);
+		forget_pending(&tid);
 	}
 	return 0;
 }
@@ -122,7 +130,7 @@ int sweep(__u64 *ctx)
 
 	if (p && p->start_ns == ctx[1]) {
 		emit_never_sent(p, 0);
-		bpf_map_delete_elem(&pending, &tid);
+		forget_pending(&tid);
 	}
 	return 0;
 }

@@ -90,6 +90,7 @@ struct tcp_sock {
 	u32 write_seq;
 	u32 snd_una;
 	u32 total_retrans;
+	u32 srtt_us; /* eight times the smoothed round trip */
 	u64 bytes_received;
 	u64 bytes_acked;
 };
@@ -126,6 +127,11 @@ struct task_struct___net {
 	struct nsproxy *nsproxy;
 };
 
+struct task_struct___leader {
+	struct task_struct___leader *group_leader;
+	char comm[16];
+};
+
 struct pt_regs___x86_si {
 	unsigned long si;
 };
@@ -152,7 +158,9 @@ struct bpf_sock;
 struct bpf_sock_ops {
 	__u32 op;
 	__u32 args[4];
-	__u32 addresses[14]; /* family to is_fullsock */
+	__u32 addresses[11]; /* family to local_ip6 */
+	__u32 remote_port;   /* network order */
+	__u32 local[2];	     /* local_port, is_fullsock */
 	__u32 snd_cwnd;
 	__u32 srtt_us;
 	__u32 bpf_sock_ops_cb_flags;
@@ -161,6 +169,7 @@ struct bpf_sock_ops {
 	__u64 bytes_acked;
 	struct bpf_sock *sk;
 };
+_Static_assert(__builtin_offsetof(struct bpf_sock_ops, remote_port) == 64, "ABI");
 _Static_assert(__builtin_offsetof(struct bpf_sock_ops, bpf_sock_ops_cb_flags) == 84, "ABI");
 _Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "ABI");
 

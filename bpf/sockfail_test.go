@@ -122,13 +122,18 @@ func watch(t *testing.T, k *Kernel, keys ...SockTargetKey) *Loaded {
 	return l
 }
 
+// targetsOf returns targets whose answers are never slow.
+func targetsOf(keys ...SockTargetKey) SockTargets {
+	want := SockTargets{Keys: map[SockTargetKey]SockTarget{}}
+	for _, key := range keys {
+		want.Keys[key] = SockTarget{ID: key.ID()}
+	}
+	return want
+}
+
 func rewatch(t *testing.T, l *Loaded, keys ...SockTargetKey) {
 	t.Helper()
-	want := map[SockTargetKey]uint32{}
-	for _, key := range keys {
-		want[key] = key.ID()
-	}
-	if err := l.WatchTargets(want); err != nil {
+	if err := l.WatchTargets(targetsOf(keys...)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -274,20 +279,27 @@ func TestSockFailRecovers(t *testing.T) {
 	}
 }
 
-// TestSockFailMidStream has connections end in each way, seen by both programs
-// that follow states, and by either alone: the kernel may skip one.
+// TestSockFailMidStream has connections end in each way, seen by either program that
+// follows states, and by both.
 func TestSockFailMidStream(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
-	for _, by := range []struct{ name, without string }{
-		{"both", ""},
-		{"tracepoint", hookFollow},
-		{"sock_ops", hookState},
+	for _, by := range []struct {
+		name  string
+		hooks map[string]bool // attached
+	}{
+		{"sock_ops", map[string]bool{hookState: true}},
+		{"tracepoint", map[string]bool{hookStateToo: true}},
+		{"both", map[string]bool{hookState: true, hookStateToo: true}},
 	} {
 		t.Run(by.name, func(t *testing.T) {
 			l := watch(t, k, NewSockTargetKey(n.inode, netip.Addr{}, 0))
-			if by.without != "" {
-				if err := l.Detach(by.without); err != nil {
+			for _, hook := range []string{hookState, hookStateToo} {
+				change := l.Detach
+				if by.hooks[hook] {
+					change = l.Attach
+				}
+				if err := change(hook); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -539,8 +551,10 @@ func TestSockFailPortsExhausted(t *testing.T) {
 		t.Fatalf("%d records, want 3 failures and 1 recovery: %+v", len(got), got)
 	}
 	for _, r := range got[:3] {
-		if r.H.Kind != KindSockFail || r.Flags != SockNotSent || r.SrcPort != 0 {
-			t.Errorf("record %+v", r)
+		// Where no program follows the tracepoint, connect()'s return tells why.
+		told := r.Flags == SockNotSent || r.Flags == SockNotSent|SockNoState && r.Err == uint32(syscall.EADDRNOTAVAIL)
+		if r.H.Kind != KindSockFail || !told || r.SrcPort != 0 {
+			t.Errorf("kind %d, flags %#x, error %d, port %d", r.H.Kind, r.Flags, r.Err, r.SrcPort)
 		}
 	}
 }
@@ -612,12 +626,13 @@ func TestSockFailCost(t *testing.T) {
 				n.dial(t, at, nil)
 			}
 			for name, p := range l.Programs() {
-				if len(c.keys) == 0 && name != SockfailProgStateRaw && name != SockfailProgResetRaw && name != canaryProgram && name != SockfailProgSweep {
-					t.Errorf("%s is there without a target", name)
-				}
 				s, err := p.Stats()
 				if err != nil {
 					t.Fatal(err)
+				}
+				// Somebody else's connection may be reset.
+				if len(c.keys) == 0 && s.RunCount > 0 && name != SockfailProgResetRaw {
+					t.Errorf("%s: %d runs without a target", name, s.RunCount)
 				}
 				if s.RunCount > 0 {
 					t.Logf("%s: %d runs, %v each, %v a connection", name, s.RunCount, s.Runtime/time.Duration(s.RunCount), s.Runtime/500)

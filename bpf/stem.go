@@ -28,11 +28,13 @@ type Stem struct {
 type hook struct {
 	name     string
 	optional bool // the stem is complete without it
-	onDemand bool // attached by Loaded.Attach only
+	// onDemand: attached by Loaded.Attach only. One that the stem can't do without is
+	// tried when it opens.
+	onDemand bool
 	variants []variant
-	// standIn is a hook that sees the same by programs which the kernel never
-	// skips: where it works, runs of this one's that were skipped lose nothing.
-	standIn string
+	// adds: its programs add to what other hooks tell, or have it told sooner: runs
+	// that were skipped lose no record.
+	adds bool
 }
 
 // variant is one program that can serve a hook, best first in the hook's list.

@@ -9,7 +9,7 @@ import (
 )
 
 // WireVersion is the version of the record layouts below (KN_WIRE_VERSION).
-const WireVersion = 1
+const WireVersion = 2
 
 // Limits of the wire format, as in headers/wire.h.
 const (

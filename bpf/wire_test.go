@@ -29,6 +29,7 @@ var wireTypes = []struct {
 	{StemSockFail, "target_key", reflect.TypeFor[SockTargetKey]()},
 	{StemSockFail, "target", reflect.TypeFor[SockTarget]()},
 	{StemSockFail, "config", reflect.TypeFor[SockConfig]()},
+	{StemSockFail, "target_outcome", reflect.TypeFor[SockOutcome]()},
 	{StemSockFail, "pending", reflect.TypeFor[SockPending]()},
 }
 

@@ -11,7 +11,7 @@
 #ifndef KERNOSIS_WIRE_H
 #define KERNOSIS_WIRE_H
 
-#define KN_WIRE_VERSION 1
+#define KN_WIRE_VERSION 2
 
 /* Levels of a control group path that are captured: enough for a service in a
  * systemd container in a pod (foo.service, system.slice, container, pod, QoS,

@@ -1,0 +1,290 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"path/filepath"
+	"structs"
+
+	"github.com/cilium/ebpf"
+)
+
+// SockTargetKey is struct target_key: what is watched. Zero fields are "any".
+type SockTargetKey struct {
+	_     structs.HostLayout
+	Addr  [16]byte // IPv4 as ::ffff:a.b.c.d
+	NetNS uint32
+	Port  uint16
+	Pad   uint16
+}
+
+// SockTargetAnySide is the NetNS of a key by which packets are recognised, in
+// whatever namespace they are seen.
+const SockTargetAnySide = ^uint32(0)
+
+// SockTarget is struct target: what is known of a watched key.
+type SockTarget struct {
+	_ structs.HostLayout
+	// ID is the number that the target's records have.
+	ID uint32
+	// SlowMS is after how many milliseconds an answer that is not complete is slow;
+	// 0: never.
+	SlowMS uint32
+	// Openers has bit i set where that holds for connections of processes with the
+	// i-th name only; 0: for all.
+	Openers uint32
+	Pad     uint32
+}
+
+// MaxSockOpeners is how many names of processes there may be, and their length.
+const (
+	MaxSockOpeners    = 8
+	MaxSockOpenerName = 15
+)
+
+// SockConfig is struct config.
+type SockConfig struct {
+	_             structs.HostLayout
+	Classes       uint32
+	PacketClasses uint32
+	Openers       [MaxSockOpeners][MaxSockOpenerName + 1]byte
+	Ports         [1 << 16 / 64]uint64
+}
+
+// SockTargets are what [Loaded.WatchTargets] has the programs watch.
+type SockTargets struct {
+	Keys map[SockTargetKey]SockTarget
+	// Openers are names of processes as /proc/PID/comm has them, at most
+	// MaxSockOpeners.
+	Openers []string
+}
+
+// NewSockTargetKey returns the key of a target; the invalid address and zeros
+// are "any".
+func NewSockTargetKey(netns uint32, addr netip.Addr, port uint16) SockTargetKey {
+	k := SockTargetKey{NetNS: netns, Port: port}
+	if addr.IsValid() {
+		k.Addr = addr.As16() // IPv4 in its v4-mapped form
+	}
+	return k
+}
+
+// Class returns the bit of SockConfig.Classes that the key belongs to.
+func (k SockTargetKey) Class() uint32 {
+	i := 0
+	if k.Port == 0 {
+		i |= 1
+	}
+	if k.NetNS == 0 {
+		i |= 2
+	}
+	if k.Addr == ([16]byte{}) {
+		i |= 4
+	}
+	return 1 << i
+}
+
+// ID returns a number for the key that stays the same across restarts, so that
+// records made for an earlier run of the agent still name their target. It is
+// never 0; who uses it handles collisions.
+func (k SockTargetKey) ID() uint32 {
+	h := fnv.New32a()
+	b := append(make([]byte, 0, 24), k.Addr[:]...)
+	b = binary.BigEndian.AppendUint32(b, k.NetNS)
+	b = binary.BigEndian.AppendUint16(b, k.Port)
+	h.Write(b)
+	return max(h.Sum32(), 1)
+}
+
+// config returns what goes with the targets.
+func (t *SockTargets) config() (*SockConfig, error) {
+	c := &SockConfig{}
+	if len(t.Openers) > MaxSockOpeners {
+		return nil, fmt.Errorf("%d names of openers are too many: at most %d", len(t.Openers), MaxSockOpeners)
+	}
+	for i, name := range t.Openers {
+		if name == "" || len(name) > MaxSockOpenerName {
+			return nil, fmt.Errorf("opener %q: a name has 1 to %d bytes", name, MaxSockOpenerName)
+		}
+		copy(c.Openers[i][:], name)
+	}
+	for k := range t.Keys {
+		c.Classes |= k.Class()
+		c.Ports[k.Port/64] |= 1 << (k.Port % 64)
+		k.NetNS = SockTargetAnySide
+		c.PacketClasses |= k.Class()
+	}
+	return c, nil
+}
+
+// joined returns a config by which what either one watches is watched. The openers
+// are c's.
+func (c *SockConfig) joined(other *SockConfig) *SockConfig {
+	j := *c
+	j.Classes |= other.Classes
+	j.PacketClasses |= other.PacketClasses
+	for i, ports := range other.Ports {
+		j.Ports[i] |= ports
+	}
+	return &j
+}
+
+// WatchTargets makes the programs watch exactly these targets, and attaches what is
+// needed only while there are any. When it returns, every connection opened from now
+// on counts. The outcomes of a target that was watched before, with the same ID, go
+// on counting.
+func (l *Loaded) WatchTargets(want SockTargets) error {
+	targets, config := l.maps[SockfailMapTargets], l.maps[SockfailMapConfig]
+	next, err := want.config()
+	if err != nil {
+		return err
+	}
+	if len(want.Keys) > 0 {
+		if err := l.attachForTargets(); err != nil {
+			return err
+		}
+	}
+	all := make(map[SockTargetKey]SockTarget, 2*len(want.Keys))
+	ids := make(map[uint32]bool, len(want.Keys))
+	for k, t := range want.Keys {
+		all[k], ids[t.ID] = t, true
+		k.NetNS = SockTargetAnySide
+		all[k] = SockTarget{ID: t.ID}
+	}
+	now := &SockConfig{}
+	if err := config.Lookup(uint32(0), now); err != nil {
+		return fmt.Errorf("read watched classes: %w", err)
+	}
+	stale, moved, err := staleTargets(targets, all)
+	if err != nil {
+		return err
+	}
+	// Who finds a socket's key there (WatchedBy) may rely on it: the classes are in
+	// use already, packets are looked at, and outcomes are counted.
+	var errs []error
+	setConfig := func(c *SockConfig) {
+		if *c == *now {
+			return
+		}
+		if err := config.Put(uint32(0), c); err != nil {
+			errs = append(errs, fmt.Errorf("set watched classes: %w", err))
+		}
+		now = c
+	}
+	setConfig(next.joined(now))
+	// First out, then in: the maps have no room for both.
+	for _, k := range stale {
+		if err := targets.Delete(&k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			errs = append(errs, fmt.Errorf("unwatch target: %w", err))
+		}
+	}
+	errs = append(errs, l.countOutcomes(ids, moved))
+	for _, packets := range []bool{true, false} {
+		for k, v := range all {
+			if (k.NetNS == SockTargetAnySide) != packets {
+				continue
+			}
+			if err := targets.Put(&k, &v); err != nil {
+				errs = append(errs, fmt.Errorf("watch target: %w", err))
+			}
+		}
+	}
+	setConfig(next)
+	if len(want.Keys) == 0 {
+		for _, hook := range append(SockFailTargetHooks(), hookStateToo) {
+			errs = append(errs, l.Detach(hook))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// attachForTargets attaches what is needed while there are targets. What can't be and is
+// optional shows in the reports, and costs evidence only.
+func (l *Loaded) attachForTargets() error {
+	for _, name := range SockFailTargetHooks() {
+		h, err := l.hook(name)
+		if err != nil {
+			return err
+		}
+		if err := l.Attach(name); err != nil && !h.optional {
+			return err
+		}
+	}
+	return l.CheckFollowers()
+}
+
+// staleTargets returns the keys in m that are not wanted, and the IDs of those that
+// are wanted with another one. Keys of m that are wanted just so are taken out of
+// want.
+func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockTargetKey, moved map[uint32]bool, err error) {
+	moved = map[uint32]bool{}
+	var k SockTargetKey
+	var v SockTarget
+	it := m.Iterate()
+	for it.Next(&k, &v) {
+		w, ok := want[k]
+		switch {
+		case !ok:
+			stale = append(stale, k)
+			moved[v.ID] = true // and may be given to another
+		case w == v:
+			delete(want, k)
+		case w.ID != v.ID:
+			moved[v.ID] = true
+		}
+	}
+	if err := it.Err(); err != nil {
+		return nil, nil, fmt.Errorf("list watched targets: %w", err)
+	}
+	return stale, moved, nil
+}
+
+// WatchedBy tells whether the programs pinned under pinRoot watch connections
+// from the given namespace to addr, be it through a wildcard. They are those of
+// the agent that runs, or of one that will find what they recorded when it is
+// started again. false without an error: nothing is pinned there, or no target
+// of this kind.
+func WatchedBy(pinRoot string, netns uint32, addr netip.AddrPort) (bool, error) {
+	pins, err := filepath.Glob(filepath.Join(pinRoot, StemSockFail, "*", "map_"+SockfailMapTargets))
+	if err != nil {
+		return false, fmt.Errorf("look for targets: %w", err)
+	}
+	for _, pin := range pins {
+		found, err := watchedIn(pin, netns, addr)
+		if found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+func watchedIn(pin string, netns uint32, addr netip.AddrPort) (bool, error) {
+	m, err := ebpf.LoadPinnedMap(pin, &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return false, fmt.Errorf("look for targets: %w", err)
+	}
+	defer m.Close()
+	for class := range 8 {
+		k := NewSockTargetKey(netns, addr.Addr(), addr.Port())
+		if class&1 != 0 {
+			k.Port = 0
+		}
+		if class&2 != 0 {
+			k.NetNS = 0
+		}
+		if class&4 != 0 {
+			k.Addr = [16]byte{}
+		}
+		var v SockTarget
+		switch err := m.Lookup(&k, &v); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, ebpf.ErrKeyNotExist):
+			return false, fmt.Errorf("look for targets: %w", err)
+		}
+	}
+	return false, nil
+}
