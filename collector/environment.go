@@ -25,15 +25,17 @@ type environment struct {
 	finder     *hostfs.CgroupFinder // nil where groups can't be found by id
 	symbols    *hostfs.Symbols
 	devices    *hostfs.Devices
+	targets    *Targets
+	outcomes   *bpf.SockOutcomes // of the targets; nil where they are not watched
 	// kernel is nil where it has no BTF.
 	kernel *bpf.Kernel
 	// memcgOOM is the code that is on the stack of an OOM kill exactly when a
 	// control group's limit was hit; empty where its address is not to be had.
 	// Finding it takes a pass over kallsyms, begun at the start.
 	memcgOOM func() []hostfs.Range
-	// fsError is told the device of each filesystem error, and whether the
+	// fsError is told the device and time of each filesystem error, and whether the
 	// filesystem takes no writes from then on, whatever its options are.
-	fsError func(dev uint32, ends bool)
+	fsError func(dev uint32, at time.Time, ends bool)
 }
 
 // attributed is how many control groups are remembered: a node has some hundred
@@ -41,10 +43,14 @@ type environment struct {
 const attributed = 4096
 
 func newEnvironment(cfg Config, log *slog.Logger) *environment {
-	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32, bool) {}}
+	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32, time.Time, bool) {}}
 	env.clock = hostfs.NewClock()
 	env.symbols = hostfs.NewSymbols(env.fs)
 	env.devices = hostfs.NewDevices(env.fs)
+	env.targets = newTargets()
+	if err := env.targets.Set("configuration", cfg.Targets); err != nil {
+		log.Error("targets refused", "error", err)
+	}
 	find := func(uint64) (string, error) { return "", errors.ErrUnsupported }
 	finder, err := env.fs.OpenCgroupFinder()
 	if err != nil {
@@ -66,10 +72,15 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 }
 
 func (env *environment) close() error {
-	if env.finder == nil {
-		return nil
+	var errs []error
+	env.targets.count(nil)
+	if env.outcomes != nil {
+		errs = append(errs, env.outcomes.Close())
 	}
-	return env.finder.Close()
+	if env.finder != nil {
+		errs = append(errs, env.finder.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // now stamps an event that does not come from a kernel record.

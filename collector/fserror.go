@@ -46,7 +46,7 @@ func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 	f.subject(ev, &r.Memory, &r.Default)
 
 	major, minor := hostfs.SplitKernelDev(r.Dev)
-	f.device = f.env.devices.Device(major, minor)
+	f.device = f.env.devices.DeviceAt(major, minor, ev.Time)
 	if id := bpf.CString(r.ID[:]); isNumber(f.device.Name) && len(id) > 0 {
 		f.device.Name = event.SafeText(string(id), 64)
 	}
@@ -54,7 +54,7 @@ func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 
 	f.data = event.FSErrorData{FSType: f.names.comm(r.FSType), Function: f.function(r), Line: r.Line}
 	ev.FSError = &f.data
-	f.env.fsError(r.Dev, endsWriting(r.What, &f.data))
+	f.env.fsError(r.Dev, ev.Time, endsWriting(r.What, &f.data))
 	return true, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
@@ -27,7 +28,7 @@ func TestDecodeFSError(t *testing.T) {
 	f := testFSError(t)
 	var told []uint32
 	var ends []bool
-	f.env.fsError = func(dev uint32, end bool) { told, ends = append(told, dev), append(ends, end) }
+	f.env.fsError = func(dev uint32, _ time.Time, end bool) { told, ends = append(told, dev), append(ends, end) }
 	decode := func(r *bpf.FSError) (ev event.Event) {
 		t.Helper()
 		if ok, err := f.decode(&r.H, rawOf(r), &ev); !ok || err != nil {

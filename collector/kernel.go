@@ -42,6 +42,8 @@ type kernelSource struct {
 	env   *environment
 	pins  *bpf.PinRoot
 	stems []*stem
+	// noPins is why nothing is pinned that is to be.
+	noPins error
 }
 
 // stem is one running fault family.
@@ -65,13 +67,15 @@ type stem struct {
 const lossEvery = 5 * time.Second
 
 // A storm is when records follow each other within stormWithin. They are then read at
-// most every stormGather: each wake-up of a quiet process costs several times what the
-// record does. The delay is far from what a person notices, and a ring holds what comes
-// in it; one with stormMost records at a time is read without a pause, and so is a stem
-// that looks for a fault's cause while it can be seen.
+// most every stormGather, and the longer it lasts the more seldom, down to every
+// stormSeldom: each wake-up of a quiet process costs several times what the record does.
+// The delay is far from what a person notices, and a ring holds what comes in it; one with
+// stormMost records at a time is read without a pause, and so is a stem that looks for a
+// fault's cause while it can be seen.
 const (
 	stormWithin = 100 * time.Millisecond
 	stormGather = 50 * time.Millisecond
+	stormSeldom = 200 * time.Millisecond
 	stormMost   = 32
 )
 
@@ -92,6 +96,7 @@ func openKernel(env *environment) (*kernelSource, error) {
 		case errors.Is(err, bpf.ErrPinRootBusy):
 			return nil, err
 		case err != nil:
+			k.noPins = err
 			env.log.Warn("faults during a restart will be missed: nothing can be pinned", "error", err)
 		}
 	}
@@ -128,6 +133,12 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 	case bpf.StemFSError:
 		return newFSError(env, l), nil
 	case bpf.StemSockFail:
+		outcomes, err := l.SockOutcomes()
+		if err != nil {
+			return nil, err
+		}
+		env.outcomes = outcomes
+		env.targets.count(outcomes.Of)
 		return newSockFail(env, l), nil
 	}
 	return nil, fmt.Errorf("stem %s has no decoder", l.Stem)
@@ -180,7 +191,7 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 
 	looks, _ := s.decoder.(poller)
 	var nextLook, nextLoss, nextCanary, latest time.Time
-	gather := time.NewTimer(0)
+	gather, gathering := time.NewTimer(0), stormGather
 	defer gather.Stop()
 	for {
 		n, err := s.loaded.Drain(func(raw []byte) { s.handle(raw, emit) })
@@ -190,11 +201,14 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 		now := time.Now()
 		if n > 0 {
 			if looks == nil && n < stormMost && now.Sub(latest) < stormWithin {
-				gather.Reset(stormGather)
+				gather.Reset(gathering)
 				select {
 				case <-gather.C:
 				case <-ctx.Done():
 				}
+				now, gathering = time.Now(), min(2*gathering, stormSeldom)
+			} else {
+				gathering = stormGather
 			}
 			latest = now
 		}

@@ -2,11 +2,8 @@ package collector
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"os"
+	"maps"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +24,8 @@ type mountSource struct {
 
 	mu       sync.Mutex
 	suspects map[fsKey]suspect
-	wake     chan struct{} // holds one token while suspects has new ones
+	gone     map[fsKey]time.Time // when what was unmounted was seen to be, for lateFor
+	wake     chan struct{}       // holds one token while suspects has new ones
 
 	// Of Run's goroutine.
 	last       []hostfs.Mount      // what the next table is compared with
@@ -38,6 +36,7 @@ type mountSource struct {
 
 // refusing is a filesystem that was reported.
 type refusing struct {
+	told   time.Time
 	device event.Device
 	data   event.MountData
 }
@@ -52,6 +51,8 @@ const (
 	// suspectFor is how long the kernel may take from the error to its visible
 	// end. What does not show by then does not show at all.
 	suspectFor = time.Second
+	// lateFor is how late an error may be heard of.
+	lateFor = time.Minute
 	// maxSuspects bounds the devices waited for, and maxRefusing those that were
 	// reported: more at once is one fault of what is below them.
 	maxSuspects = 64
@@ -60,32 +61,36 @@ const (
 
 func newMountSource(env *environment) *mountSource {
 	return &mountSource{
-		env: env, suspects: map[fsKey]suspect{}, wake: make(chan struct{}, 1), reported: map[fsKey]*refusing{},
+		env: env, suspects: map[fsKey]suspect{}, gone: map[fsKey]time.Time{}, wake: make(chan struct{}, 1), reported: map[fsKey]*refusing{},
 	}
 }
 
 // suspect is a filesystem that has met an error.
 type suspect struct {
-	since time.Time // of the first one
+	since time.Time // when the first one was told of
+	last  time.Time // of the latest one, by the kernel's clock
 	ends  bool      // one of them ends writing, whatever the policy is
 }
 
 // Notify tells that the filesystem on a device (the kernel's own dev_t) has met
-// an error, and whether it takes no writes from then on. It does not block, and
-// is safe for concurrent use.
-func (m *mountSource) Notify(dev uint32, ends bool) {
+// an error at a time, and whether it takes no writes from then on. It does not block,
+// and is safe for concurrent use.
+func (m *mountSource) Notify(dev uint32, at time.Time, ends bool) {
 	major, minor := hostfs.SplitKernelDev(dev)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := fsKey{major, minor}
+	if at.Before(m.gone[key]) {
+		return // of a mount that is no more
+	}
 	if s, ok := m.suspects[key]; ok {
-		s.ends = s.ends || ends
+		s.ends, s.last = s.ends || ends, at
 		m.suspects[key] = s
 		return
 	} else if len(m.suspects) >= maxSuspects {
 		return
 	}
-	m.suspects[key] = suspect{since: time.Now(), ends: ends}
+	m.suspects[key] = suspect{since: time.Now(), last: at, ends: ends}
 	select {
 	case m.wake <- struct{}{}:
 	default: // it will look anyway
@@ -168,6 +173,7 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 		m.apply(c, emit)
 	}
 	m.last, m.held = keep(m.last, mounts, held), held
+	m.renewed(emit)
 	ripe, soon := m.takeSuspects(now)
 	if len(ripe) > 0 {
 		m.question(ripe, emit)
@@ -175,14 +181,31 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 	return sooner(again, soon)
 }
 
+// renewed finds what shows nothing, and was unmounted and mounted again, as for a repair,
+// between two looks: the tables are the same then.
+func (m *mountSource) renewed(emit Emit) {
+	for key, r := range m.reported {
+		if r.data.Reason != reasonErrorPolicy {
+			continue
+		}
+		// The error was at least suspectFor before it was told, so it is of an earlier
+		// second than what came after that.
+		mounted, err := m.env.fs.Ext4MountedAt(r.device.Name)
+		if err == nil && mounted.Unix() > r.told.Add(-suspectFor).Unix() {
+			m.acquit(key, mounted)
+			m.apply(change{key: key, reason: reasonRemounted}, emit)
+		}
+	}
+}
+
 func (m *mountSource) apply(c change, emit Emit) {
 	if c.reason == reasonUnmounted {
-		m.acquit(c.key)
+		m.acquit(c.key, time.Now())
 	}
 	known := m.reported[c.key]
 	switch {
 	case c.faulty && known == nil && len(m.reported) < maxRefusing:
-		known = &refusing{device: m.device(&c.mount), data: event.MountData{
+		known = &refusing{told: time.Now(), device: m.device(&c.mount), data: event.MountData{
 			FSType: event.SafeText(c.mount.FSType, 64),
 			Path:   event.SafeText(c.mount.Path, 1024),
 			Reason: c.reason,
@@ -198,12 +221,15 @@ func (m *mountSource) apply(c change, emit Emit) {
 	}
 }
 
-// acquit forgets the error of a filesystem that is no longer mounted: what is
-// mounted there next, as after a repair, has met none.
-func (m *mountSource) acquit(key fsKey) {
+// acquit forgets the errors, until a time, of a filesystem that is no longer mounted: what
+// is mounted there next, as after a repair, has met none.
+func (m *mountSource) acquit(key fsKey, before time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.suspects, key)
+	now := time.Now()
+	maps.DeleteFunc(m.gone, func(_ fsKey, at time.Time) bool { return now.Sub(at) > lateFor })
+	m.gone[key] = before
 }
 
 func (m *mountSource) tell(kind event.Kind, r *refusing, reason string, emit Emit) {
@@ -234,7 +260,7 @@ func (m *mountSource) takeSuspects(now time.Time) (ripe map[fsKey]suspicion, aga
 	ripe = make(map[fsKey]suspicion, len(m.suspects))
 	for key, s := range m.suspects {
 		age := now.Sub(s.since)
-		ripe[key] = suspicion{late: age >= suspectFor, ends: s.ends}
+		ripe[key] = suspicion{late: age >= suspectFor, ends: s.ends, last: s.last}
 		wait := suspectFor - age
 		switch {
 		case age >= suspectFor:
@@ -252,6 +278,7 @@ func (m *mountSource) takeSuspects(now time.Time) (ripe map[fsKey]suspicion, aga
 type suspicion struct {
 	late bool // it had the time to show that it refuses writes
 	ends bool // see [suspect]
+	last time.Time
 }
 
 // question decides on filesystems that met an error but don't show that they
@@ -272,6 +299,9 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 		case s.late && fs.visible() == "" && !fs.first().MountReadOnly && (s.ends || m.remountsReadOnly(fs.first())):
 			// ext4 since d3476f3dad4a (v6.12, and back-ports to 6.1) refuses
 			// writes without showing it, until v6.15.
+			if m.mountedSince(fs.first(), s.last) {
+				continue // the error is that of the mount before
+			}
 			reason = reasonErrorPolicy
 		default:
 			continue
@@ -280,36 +310,24 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 	}
 }
 
-// remountsReadOnly tells whether an error ends writing. mountinfo leaves out a
-// policy that is the filesystem's default; ext4 tells all options elsewhere.
+// mountedSince tells whether a filesystem was mounted after a time, in a later second.
+func (m *mountSource) mountedSince(mount *hostfs.Mount, at time.Time) bool {
+	if mount.FSType != "ext4" {
+		return false
+	}
+	mounted, err := m.env.fs.Ext4MountedAt(m.env.devices.Device(mount.Major, mount.Minor).Name)
+	return err == nil && mounted.Unix() > at.Unix()
+}
+
+// remountsReadOnly tells whether an error ends writing.
 func (m *mountSource) remountsReadOnly(mount *hostfs.Mount) bool {
 	if mount.ErrorsPolicy != "" || mount.FSType != "ext4" {
 		return mount.ErrorsPolicy == "remount-ro"
 	}
 	name := m.env.devices.Device(mount.Major, mount.Minor).Name
-	options, err := m.readExt4Options(name)
+	ends, err := m.env.fs.Ext4RemountsReadOnly(name)
 	if err != nil {
 		m.env.log.Debug("policy of a filesystem can't be read", "device", name, "error", err)
-		return false
 	}
-	for line := range strings.Lines(options) {
-		if strings.TrimSpace(line) == "errors=remount-ro" {
-			return true
-		}
-	}
-	return false
-}
-
-func (m *mountSource) readExt4Options(device string) (string, error) {
-	name := strings.ReplaceAll(device, "/", "!")
-	if name == "" || strings.HasPrefix(name, ".") {
-		return "", fmt.Errorf("device %q: %w", device, hostfs.ErrPath)
-	}
-	file, err := os.Open(m.env.fs.Path("/proc/fs/ext4/" + name + "/options"))
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, 8<<10)) // one option a line, some 40 lines
-	return string(text), err
+	return ends
 }

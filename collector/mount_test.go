@@ -225,7 +225,7 @@ func TestMountHalfRemounted(t *testing.T) {
 					time.Sleep(s.after)
 					n.mounts(s.mounts...)
 					if s.errs {
-						n.source.Notify(8<<20, false)
+						n.source.Notify(8<<20, time.Now(), false)
 					}
 					n.look()
 				}
@@ -258,8 +258,8 @@ func TestMountErrorPolicy(t *testing.T) {
 					n.write("/proc/fs/ext4/sda/options", tt.options)
 				}
 				n.look()
-				n.source.Notify(dev, false)
-				n.source.Notify(dev, false)
+				n.source.Notify(dev, time.Now(), false)
+				n.source.Notify(dev, time.Now(), false)
 				looks := 0
 				for again := n.look(); again > 0; again = n.look() {
 					time.Sleep(again)
@@ -285,7 +285,7 @@ func TestMountSuspectShows(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",errors=remount-ro")
 		n.look()
-		n.source.Notify(8<<20, false)
+		n.source.Notify(8<<20, time.Now(), false)
 		time.Sleep(n.look())
 		n.expect()
 		n.mounts(healthyExt4 + ",errors=remount-ro,emergency_ro")
@@ -300,7 +300,7 @@ func TestMountSuspectShows(t *testing.T) {
 func TestMountSuspectsAreBounded(t *testing.T) {
 	n := newMountNode(t)
 	for minor := range uint32(10 * maxSuspects) {
-		n.source.Notify(8<<20|minor, false)
+		n.source.Notify(8<<20|minor, time.Now(), false)
 	}
 	if len(n.source.suspects) != maxSuspects {
 		t.Errorf("%d suspects", len(n.source.suspects))

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"encoding/binary"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,7 @@ func TestMountAnewIsNoSuspect(t *testing.T) {
 			n := newMountNode(t)
 			n.mounts(mount)
 			n.look()
-			n.source.Notify(8<<20, false)
+			n.source.Notify(8<<20, time.Now(), false)
 			n.mounts()
 			n.look()
 			n.got = nil // an xfs may have been told
@@ -34,11 +35,88 @@ func TestMountErrorThatEndsWriting(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",errors=continue")
 		n.look()
-		n.source.Notify(8<<20, false)
-		n.source.Notify(8<<20, true)
+		n.source.Notify(8<<20, time.Now(), false)
+		n.source.Notify(8<<20, time.Now(), true)
 		for again := n.look(); again > 0; again = n.look() {
 			time.Sleep(again)
 		}
+		n.expect("mount.readonly ext4 sda at /data: error-policy")
+	})
+}
+
+// superblock is the beginning of an ext4 that was mounted at a time.
+func superblock(mounted time.Time) string {
+	device := make([]byte, 2048)
+	binary.LittleEndian.PutUint32(device[1024+0x2c:], uint32(mounted.Unix()))
+	binary.LittleEndian.PutUint16(device[1024+0x38:], 0xef53)
+	return string(device)
+}
+
+// An error that is heard of late may be that of the mount before: 5.10 under load.
+func TestMountLateErrorOfTheMountBefore(t *testing.T) {
+	for name, tt := range map[string]struct {
+		mounted time.Duration // after the error
+		want    []string
+	}{
+		"of the one before": {3 * time.Second, nil},
+		"of this one":       {-3 * time.Second, []string{"mount.readonly ext4 sda at /data: error-policy"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newMountNode(t)
+				n.mounts(healthyExt4 + ",errors=remount-ro")
+				n.write("/dev/sda", superblock(time.Now().Add(tt.mounted)))
+				n.look()
+				at := time.Now()
+				time.Sleep(5 * time.Second)
+				n.source.Notify(8<<20, at, false)
+				time.Sleep(2 * suspectFor)
+				n.look()
+				n.expect(tt.want...)
+			})
+		})
+	}
+}
+
+// What shows nothing may be unmounted, repaired and mounted again between two looks.
+func TestMountRenewedUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		n.mounts(healthyExt4 + ",errors=remount-ro")
+		n.write("/dev/sda", superblock(time.Now()))
+		n.look()
+		n.source.Notify(8<<20, time.Now(), false)
+		time.Sleep(2 * suspectFor)
+		n.look()
+		n.expect("mount.readonly ext4 sda at /data: error-policy")
+		n.look()
+		n.expect()
+		n.write("/dev/sda", superblock(time.Now()))
+		n.look()
+		n.expect("mount.writable ext4 sda at /data: remounted")
+	})
+}
+
+// It may also be mounted anew within the second of the error, where it was seen to be gone.
+func TestMountLateErrorOfTheSameSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		n.mounts(healthyExt4 + ",errors=remount-ro")
+		n.look()
+		at := time.Now()
+		time.Sleep(time.Millisecond)
+		n.mounts()
+		n.look()
+		n.mounts(healthyExt4 + ",errors=remount-ro")
+		n.write("/dev/sda", superblock(time.Now()))
+		n.look()
+		n.source.Notify(8<<20, at, false)
+		time.Sleep(2 * suspectFor)
+		n.look()
+		n.expect()
+		n.source.Notify(8<<20, time.Now(), false)
+		time.Sleep(2 * suspectFor)
+		n.look()
 		n.expect("mount.readonly ext4 sda at /data: error-policy")
 	})
 }

@@ -57,12 +57,9 @@ type sockfail struct {
 func newSockFail(env *environment, l *bpf.Loaded) *sockfail {
 	s := &sockfail{
 		env: env, loaded: l, attribution: attribution{attributor: env.attributor},
-		targets: newTargets(), prober: newProber(env.fs), drops: readDropReasons(env.kernel),
+		targets: env.targets, prober: newProber(env.fs), drops: readDropReasons(env.kernel),
 	}
 	s.dir = newTargetDir(env.cfg.TargetsDir, s.targets, env.log)
-	if err := s.targets.Set("configuration", env.cfg.Targets); err != nil {
-		env.log.Error("targets refused", "error", err)
-	}
 	return s
 }
 
@@ -71,7 +68,7 @@ func (s *sockfail) decode(h *bpf.Header, raw []byte, ev *event.Event) (bool, err
 	if err != nil {
 		return false, err
 	}
-	s.names.task(&s.opener, &r.Opener)
+	s.names.task(&s.opener, &r.Opener) // the thread, by the name of its process
 	ev.Task = &s.opener
 	s.subject(ev, &r.Memory, &r.Default)
 	s.conn = event.Conn{
@@ -83,6 +80,8 @@ func (s *sockfail) decode(h *bpf.Header, raw []byte, ev *event.Event) (bool, err
 		Target:      s.targetName(target.Name),
 		Phase:       phase(r),
 		Duration:    event.Duration(h.BootNS - min(r.StartNS, h.BootNS)),
+		RTT:         event.Duration(time.Duration(r.RTTMicros) * time.Microsecond),
+		Received:    r.BytesReceived,
 		Retransmits: r.Retransmits,
 	}
 	ev.SockFail = &s.data
@@ -128,6 +127,10 @@ func (s *sockfail) fill(r *bpf.SockFail) {
 		duration:    time.Duration(s.data.Duration),
 		unacked:     r.Unacked,
 		received:    r.BytesReceived,
+		rtt:         time.Duration(s.data.RTT),
+	}
+	if r.Flags&bpf.SockSlow != 0 {
+		s.facts.slowAfter = time.Duration(r.LimitMS) * time.Millisecond
 	}
 	if r.BytesAcked > 1 {
 		s.facts.acked = r.BytesAcked - 1 // the SYN
@@ -173,9 +176,9 @@ func (s *sockfail) targetName(name string) string {
 // poll keeps the kernel's targets as they should be, and finds the connects
 // that never became packets.
 func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)) (time.Duration, error) {
-	errs := []error{s.dir.look(ctx), s.targets.reconcile(func(keys map[bpf.SockTargetKey]uint32) error {
+	errs := []error{s.dir.look(ctx), s.targets.reconcile(func(watched bpf.SockTargets) error {
 		s.prober.renew()
-		return s.loaded.WatchTargets(keys)
+		return s.loaded.WatchTargets(watched)
 	})}
 	if n := s.prober.over; n != s.notLooked {
 		s.env.log.Warn("failed connections not looked into: too many at once", "count", n-s.notLooked)
@@ -184,7 +187,7 @@ func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)
 	if s.targets.len() == 0 {
 		return pollIdle, errors.Join(errs...)
 	}
-	errs = append(errs, s.loaded.SweepNeverSent(hostfs.BootTime()-neverSentAfter))
+	errs = append(errs, s.loaded.CheckFollowers(), s.loaded.SweepNeverSent(hostfs.BootTime()-neverSentAfter))
 	s.prober.sample(now, s.targets.list)
 	return pollTargets, errors.Join(errs...)
 }

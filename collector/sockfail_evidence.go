@@ -2,7 +2,9 @@ package collector
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -28,6 +30,9 @@ const (
 	// they met. maxShared places are remembered.
 	sharedFor = time.Second
 	maxShared = 256
+	// maxListening is how many addresses are named where something else listens: a pod
+	// has one or two.
+	maxListening = 8
 )
 
 // looked is what a look at the kernel after a failure found. Its zero value is
@@ -43,6 +48,8 @@ type looked struct {
 	child     netlook.ChildState
 	overflows uint64 // of home's accept queues, in the time overflowsIn
 	overIn    time.Duration
+	listening string            // what listens in the home of who refused, in words
+	conntrack netlook.Conntrack // of the opener's namespace
 }
 
 // question is what a look-up needs to know of a failure.
@@ -143,6 +150,9 @@ func (p *prober) lookNow(q *question, end time.Time) (l looked) {
 			l.neighbor = opener.Neighbor(&l.route)
 		}
 	}
+	if !q.established && !q.reset {
+		l.conntrack = p.namespaces.Conntrack(q.netns, int(q.pid))
+	}
 	if q.notSent || time.Now().After(end) {
 		return l
 	}
@@ -159,9 +169,25 @@ func (p *prober) lookNow(q *question, end time.Time) (l looked) {
 	if time.Now().Before(end) {
 		l.listener = target.Listener(q.dst)
 	}
+	if q.reset && l.home != q.netns && l.listener.Known && !l.listener.Present && time.Now().Before(end) {
+		l.listening = listeningText(target.ListeningAt(q.dst.Addr(), maxListening))
+	}
 	if q.established && q.src.Port() != 0 && time.Now().Before(end) {
 		l.child = target.Child(q.dst, q.src)
 	}
 	l.overflows, l.overIn = p.overflowsSince(l.home, q.started)
 	return l
+}
+
+// listeningText says what listens in a namespace where nothing listens at the target.
+func listeningText(l netlook.Listening) string {
+	switch {
+	case !l.Known:
+		return ""
+	case len(l.At) == 0:
+		return "nothing listens there at all"
+	case l.More > 0:
+		return fmt.Sprintf("listens on %s, and %d more", strings.Join(l.At, ", "), l.More)
+	}
+	return "listens on " + strings.Join(l.At, ", ")
 }

@@ -72,6 +72,18 @@ func TestSockFailJudge(t *testing.T) {
 		{"last ACK ignored", facts{established: true, unacked: 4, looked: looked{child: netlook.ChildHalfOpen, listener: listens(2, 1)}}, event.VerdictAcceptQueueFull, "2/1", ""},
 		{"request lost", facts{established: true, unacked: 4, errno: unix.ETIMEDOUT}, event.VerdictSilent, "not acknowledged: 4 bytes", ""},
 
+		{"slow", facts{established: true, acked: 4, received: 10, duration: 1002 * time.Millisecond, slowAfter: time.Second, rtt: 210 * time.Microsecond, looked: looked{child: netlook.ChildAccepted}},
+			event.VerdictSlow, "closed after 1.002s, before the answer was complete; its limit is 1s", "network RTT 0.21 ms"},
+		{"slow by the network", facts{established: true, acked: 4, received: 10, duration: time.Second, slowAfter: time.Second, rtt: 230 * time.Millisecond},
+			event.VerdictSlow, "network RTT 230 ms", ""},
+		{"silent, and the network is well", facts{established: true, acked: 4, duration: time.Second, rtt: 45 * time.Microsecond}, event.VerdictSilent, "no byte", "network RTT 0.045 ms"},
+		{"not accepted in a well network", facts{established: true, duration: time.Second, rtt: time.Millisecond, looked: looked{child: netlook.ChildWaiting}}, event.VerdictNotAccepted, "not accepted", "network RTT 1 ms"},
+		{"refused, and another port listens", facts{reset: true, looked: looked{listener: netlook.Listener{Known: true}, listening: "listens on :8081"}}, event.VerdictRefused, "listens on :8081", ""},
+		{"no place to track", facts{looked: looked{conntrack: netlook.Conntrack{Known: true, Count: 262143, Max: 262144}}}, event.VerdictTimeout, "connection tracking is full: 262143 of 262144", ""},
+		{"no place to track what is sent", facts{noState: true, errno: unix.EPERM, looked: looked{conntrack: netlook.Conntrack{Known: true, Count: 8, Max: 8}}}, event.VerdictLocalDrop, "tracking is full", ""},
+		{"no ports, no place", facts{notSent: true, looked: looked{conntrack: netlook.Conntrack{Known: true, Count: 8, Max: 8}}}, event.VerdictPortsExhausted, "tracking is full", ""},
+		{"room to track", facts{looked: looked{conntrack: netlook.Conntrack{Known: true, Count: 200, Max: 262144}}}, event.VerdictTimeout, "no answer", ""},
+
 		{"too many at once", facts{reset: true, looked: looked{skipped: true}}, event.VerdictRefused, "not looked into", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -102,10 +114,13 @@ func testSockFail(t testing.TB) *sockfail {
 	env := &environment{
 		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(), symbols: hostfs.NewSymbols(fs),
 		attributor: hostfs.NewAttributor(64, nil),
-		cfg:        Config{Targets: []Target{{Name: "web", Address: netip.MustParseAddr("10.0.0.2"), Port: 80}}},
+		targets:    newTargets(),
+	}
+	if err := env.targets.Set("configuration", []Target{{Name: "web", Address: netip.MustParseAddr("10.0.0.2"), Port: 80}}); err != nil {
+		t.Fatal(err)
 	}
 	s := newSockFail(env, nil)
-	if err := s.targets.reconcile(func(map[bpf.SockTargetKey]uint32) error { return nil }); err != nil {
+	if err := s.targets.reconcile(func(bpf.SockTargets) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -28,9 +28,11 @@ type facts struct {
 	acked       uint64 // bytes of the request
 	unacked     uint64
 	received    uint64
-	dropReason  string // why this node dropped a packet; empty: none is known
-	dropAt      string // function
-	icmp        string // what an ICMP error said; empty: none is known
+	rtt         time.Duration // of the network; zero: not known
+	slowAfter   time.Duration // the time that was over when the opener closed; zero: it was not
+	dropReason  string        // why this node dropped a packet; empty: none is known
+	dropAt      string        // function
+	icmp        string        // what an ICMP error said; empty: none is known
 	looked
 }
 
@@ -41,6 +43,10 @@ const (
 	// neighborPatience is how long an unresolved next hop is not yet a dead
 	// one: the kernel asks three times, a second apart.
 	neighborPatience = 500 * time.Millisecond
+	// longRoundTrip is the part of a connection's time from which on a round trip is
+	// no longer ruled out as the cause: it takes one to connect and one for the answer,
+	// two more with TLS.
+	longRoundTrip = 10
 )
 
 // reasons is a bounded list of short texts.
@@ -101,10 +107,12 @@ func (j *judgement) neverSent(f *facts) {
 	case f.errno == unix.EPERM:
 		j.verdict = event.VerdictLocalDrop
 	}
+	j.tracking(f)
 }
 
 // unsent: the socket was about to send, and could not.
 func (j *judgement) unsent(f *facts) {
+	defer j.tracking(f)
 	if f.route.Known && f.route.Errno != 0 {
 		j.verdict = event.VerdictNoRoute
 		j.evidence.add(f.route.String())
@@ -129,6 +137,7 @@ func (j *judgement) refused(f *facts) {
 		j.evidence.addf("yet there is a listener: %s: it began since, or a firewall answered", f.listener.String())
 	case f.listener.Known:
 		j.evidence.addf("no listener on %s", f.dst)
+		j.evidence.add(f.listening)
 	}
 }
 
@@ -181,7 +190,16 @@ func (j *judgement) unanswered(f *facts) {
 			j.evidence.add(f.route.String())
 		}
 	}
+	j.tracking(f)
 	j.exclude(f)
+}
+
+// tracking: packets of a connection that finds no place among those tracked are
+// dropped.
+func (j *judgement) tracking(f *facts) {
+	if f.conntrack.Full() {
+		j.evidence.addf("connection tracking is full: %s", f.conntrack.String())
+	}
 }
 
 func (j *judgement) overflowed(f *facts) {
@@ -226,6 +244,11 @@ func (j *judgement) broken(f *facts) {
 		j.traffic(f)
 	default:
 		j.verdict = event.VerdictSilent
+		if f.slowAfter > 0 {
+			j.verdict = event.VerdictSlow
+			j.evidence.addf("the opener closed after %s, before the answer was complete; its limit is %s",
+				f.duration.Round(time.Millisecond), f.slowAfter)
+		}
 		j.traffic(f)
 		if f.peerClosed {
 			j.evidence.add("the peer closed the connection")
@@ -236,6 +259,21 @@ func (j *judgement) broken(f *facts) {
 		if f.listener.Present {
 			j.excluded.add("listener present: " + f.listener.String())
 		}
+	}
+	if !f.reset {
+		j.network(f)
+	}
+}
+
+// network tells of the round trip that the connection itself has shown.
+func (j *judgement) network(f *facts) {
+	text := fmt.Sprintf("network RTT %.3g ms", float64(f.rtt)/float64(time.Millisecond))
+	switch {
+	case f.rtt <= 0:
+	case f.rtt > f.duration/longRoundTrip:
+		j.evidence.add(text)
+	default:
+		j.excluded.add(text)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,9 +53,17 @@ func newSockAgent(t *testing.T, targets ...Target) *sockAgent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.s = newSockFail(sockEnvironment(k, targets), a.l)
+	env := sockEnvironment(t, k, targets)
+	d, err := newDecoder(env, a.l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.s = d.(*sockfail)
 	t.Cleanup(func() {
-		if err := a.l.WatchTargets(nil); err != nil {
+		if err := env.close(); err != nil {
+			t.Error(err)
+		}
+		if err := a.l.WatchTargets(bpf.SockTargets{}); err != nil {
 			t.Error(err)
 		}
 		a.l.Close()
@@ -63,12 +72,17 @@ func newSockAgent(t *testing.T, targets ...Target) *sockAgent {
 	return a
 }
 
-func sockEnvironment(k *bpf.Kernel, targets []Target) *environment {
+func sockEnvironment(t *testing.T, k *bpf.Kernel, targets []Target) *environment {
+	t.Helper()
 	fs := hostfs.New("/")
-	return &environment{
+	env := &environment{
 		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(), symbols: hostfs.NewSymbols(fs),
-		attributor: hostfs.NewAttributor(64, nil), kernel: k, cfg: Config{HostRoot: "/", Targets: targets},
+		attributor: hostfs.NewAttributor(64, nil), kernel: k, cfg: Config{HostRoot: "/"}, targets: newTargets(),
 	}
+	if err := env.targets.Set("configuration", targets); err != nil {
+		t.Fatal(err)
+	}
+	return env
 }
 
 func (a *sockAgent) poll() {
@@ -127,23 +141,42 @@ func contains(list []string, part string) bool {
 // which of the resolution's end and the SYN's retransmission comes first.
 const anyErrno = "any"
 
-// Each fault is made for real, and told by its name.
+// provoked is how often each fault is made.
+const provoked = 23
+
+// sockCase is one way for connections to fail.
+type sockCase struct {
+	name     string
+	needs    string // a program
+	count    int    // how often, where a router does not answer more of a burst; 0: provoked
+	setUp    func(prober, target *netlab.Net)
+	to       string
+	timeout  time.Duration
+	request  string
+	whole    bool // the prober waits for the whole answer
+	verdict  string
+	phase    string
+	errno    string
+	evidence string
+	excluded string
+	queueMax uint32 // of the listener
+}
+
+const shortProbe = 150 * time.Millisecond
+
+// Each fault is made for real, and told by its name each time.
 func TestSockFailVerdicts(t *testing.T) {
-	const short = 150 * time.Millisecond
-	for _, c := range []struct {
-		name     string
-		setUp    func(prober, target *netlab.Net)
-		to       string
-		timeout  time.Duration
-		request  string
-		verdict  string
-		phase    string
-		errno    string
-		evidence string
-		excluded string
-		queue    [2]uint32
-	}{
+	for _, c := range []sockCase{
 		{name: "refused", to: "10.97.31.2:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on 10.97.31.2:81"},
+		{
+			name: "refused, something else listens", to: "10.97.31.2:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED",
+			setUp: func(_, target *netlab.Net) {
+				for _, at := range []string{"127.0.0.1:81", "10.97.31.2:8081", "[::]:9090"} {
+					target.Listen(at, 1)
+				}
+			},
+			evidence: "listens on 127.0.0.1:81, :8081, :9090",
+		},
 		{name: "refused, IPv6", to: "[fd97:31::2]:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on [fd97:31::2]:81"},
 		{
 			name: "blackhole", to: "10.97.31.50:80", verdict: event.VerdictTimeout,
@@ -157,15 +190,15 @@ func TestSockFailVerdicts(t *testing.T) {
 		},
 		{
 			name: "accept queue full", to: "10.97.31.2:80", verdict: event.VerdictAcceptQueueFull,
-			setUp: fillQueue("10.97.31.2:80"), evidence: "1/0", excluded: "via probe0", queue: [2]uint32{1, 0},
+			setUp: fillQueue("10.97.31.2:80"), evidence: "1/0", excluded: "via probe0",
 		},
 		{
 			name: "accept queue full, any address", to: "10.97.31.2:80", verdict: event.VerdictAcceptQueueFull,
-			setUp: fillQueue("[::]:80"), evidence: "1/0", queue: [2]uint32{1, 0},
+			setUp: fillQueue("[::]:80"), evidence: "1/0",
 		},
 		{
 			name: "accept queue full, IPv6", to: "[fd97:31::2]:80", verdict: event.VerdictAcceptQueueFull,
-			setUp: fillQueue("[fd97:31::2]:80"), evidence: "1/0", queue: [2]uint32{1, 0},
+			setUp: fillQueue("[fd97:31::2]:80"), evidence: "1/0",
 		},
 		{
 			name: "reset", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictReset, phase: "established", errno: "ECONNRESET",
@@ -180,19 +213,29 @@ func TestSockFailVerdicts(t *testing.T) {
 		{
 			name: "connected, silent", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictSilent, phase: "established",
 			setUp: func(_, target *netlab.Net) {
-				target.Serve("10.97.31.2:80", func(c net.Conn) { io.ReadAll(c); time.Sleep(time.Second) })
+				target.Serve("10.97.31.2:80", func(c net.Conn) { hang(c) })
 			},
 			evidence: "acknowledged: 4 bytes", excluded: "a process has the connection",
 		},
 		{
+			name: "slow", to: "10.97.31.2:80", request: "ping", whole: true, verdict: event.VerdictSlow, phase: "established",
+			setUp:    begins("10.97.31.2:80"),
+			evidence: "5 bytes came back", excluded: "network RTT",
+		},
+		{
+			name: "slow, IPv6", to: "[fd97:31::2]:80", request: "ping", whole: true, verdict: event.VerdictSlow, phase: "established",
+			setUp:    begins("[fd97:31::2]:80"),
+			evidence: "its limit is 150ms", excluded: "a process has the connection",
+		},
+		{
 			name: "not accepted", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictNotAccepted, phase: "established",
-			setUp:    func(_, target *netlab.Net) { target.Listen("10.97.31.2:80", 5) },
-			evidence: "queue 1/5", queue: [2]uint32{1, 5},
+			setUp:    func(_, target *netlab.Net) { target.Listen("10.97.31.2:80", 2*provoked) },
+			evidence: "/46", queueMax: 46,
 		},
 		{
 			name: "not accepted, IPv6", to: "[fd97:31::2]:80", request: "ping", verdict: event.VerdictNotAccepted, phase: "established",
-			setUp:    func(_, target *netlab.Net) { target.Listen("[::]:80", 5) },
-			evidence: "queue 1/5", queue: [2]uint32{1, 5},
+			setUp:    func(_, target *netlab.Net) { target.Listen("[::]:80", 2*provoked) },
+			evidence: "/46", queueMax: 46,
 		},
 		{name: "no route", to: "10.99.0.1:80", verdict: event.VerdictNoRoute, errno: "ENETUNREACH", evidence: "route: none"},
 		{name: "blackhole route", to: "10.11.0.1:80", verdict: event.VerdictNoRoute, errno: "EINVAL", evidence: "route: blackhole", setUp: routeTo("10.11.0.0/24", netlab.Blackhole)},
@@ -212,7 +255,7 @@ func TestSockFailVerdicts(t *testing.T) {
 			verdict: event.VerdictNeighborFailed, errno: anyErrno, evidence: "neighbor fd97:31::77: ",
 		},
 		{
-			name: "ICMP", to: "10.10.0.1:80", verdict: event.VerdictUnreachable, errno: "EHOSTUNREACH",
+			name: "ICMP", count: 2, to: "10.10.0.1:80", verdict: event.VerdictUnreachable, errno: "EHOSTUNREACH",
 			setUp: func(prober, target *netlab.Net) {
 				target.AddRoute("10.10.0.0/24", netlab.Unreachable)
 				prober.AddRouteVia("10.10.0.0/24", "10.97.31.2")
@@ -222,6 +265,7 @@ func TestSockFailVerdicts(t *testing.T) {
 		{
 			name: "ICMP, IPv6", to: "[fd10::1]:80", verdict: event.VerdictUnreachable,
 			setUp: func(prober, target *netlab.Net) {
+				target.Sysctl("net/ipv6/icmp/ratelimit", "0")
 				target.AddRoute("fd10::/64", netlab.Unreachable)
 				prober.AddRouteVia("fd10::/64", "fd97:31::2")
 			},
@@ -244,41 +288,113 @@ func TestSockFailVerdicts(t *testing.T) {
 			},
 			evidence: "no free local port",
 		},
+		{
+			name: "firewall drops", to: "10.97.31.2:80", verdict: event.VerdictLocalDrop, needs: "nft",
+			setUp:    firewall("10.97.31.2:80", "drop"),
+			evidence: "NETFILTER_DROP", excluded: "listener present",
+		},
+		{
+			name: "firewall resets", to: "10.97.31.2:80", verdict: event.VerdictLocalDrop, errno: "ECONNREFUSED", needs: "nft",
+			setUp:    firewall("10.97.31.2:80", "reject with tcp reset"),
+			evidence: "NETFILTER_DROP", excluded: "listener present",
+		},
+		{
+			name: "firewall rejects", to: "10.97.31.2:80", verdict: event.VerdictUnreachable, errno: anyErrno, needs: "nft",
+			setUp: func(prober, target *netlab.Net) {
+				target.Sysctl("net/ipv4/icmp_ratelimit", "0")
+				firewall("10.97.31.2:80", "reject with icmpx host-unreachable")(prober, target)
+			},
+			evidence: "ICMP host unreachable",
+		},
+		{
+			name: "firewall rejects, IPv6", to: "[fd97:31::2]:80", verdict: event.VerdictUnreachable, errno: anyErrno, needs: "nft",
+			setUp: func(prober, target *netlab.Net) {
+				target.Sysctl("net/ipv6/icmp/ratelimit", "0")
+				firewall("[fd97:31::2]:80", "reject with icmpx port-unreachable")(prober, target)
+			},
+			evidence: "ECONNREFUSED",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.needs != "" {
+				if _, err := exec.LookPath(c.needs); err != nil {
+					t.Skip("needs a program:", err)
+				}
+			}
 			if c.timeout == 0 {
-				c.timeout = short
+				c.timeout = shortProbe
 			}
-			prober, target := netlab.Pair(t)
-			if c.setUp != nil {
-				c.setUp(prober, target)
+			if c.count == 0 {
+				c.count = provoked
 			}
-			dst := netip.MustParseAddrPort(c.to)
-			a := newSockAgent(t, Target{Name: "the target", Address: dst.Addr(), Port: dst.Port(), NetNS: prober.Inode})
-			err := prober.Probe(c.to, c.timeout, c.request)
-			if err == nil {
-				t.Fatal("the probe succeeded")
-			}
-			t.Log("probe:", err)
-			ev := a.events(1)[0]
-			d := ev.SockFail
-			t.Logf("%s %s %s after %s\nevidence %q\nexcluded %q", d.Verdict, d.Phase, d.Errno, d.Duration, d.Evidence, d.Excluded)
 			if c.phase == "" {
 				c.phase = "connect"
 			}
-			if ev.Kind != event.SockFail || d.Verdict != c.verdict || d.Phase != c.phase || c.errno != anyErrno && d.Errno != c.errno || d.Target != "the target" {
-				t.Errorf("want %s %s %q", c.verdict, c.phase, c.errno)
-			}
-			if !contains(d.Evidence, c.evidence) || c.excluded != "" && !contains(d.Excluded, c.excluded) {
-				t.Errorf("want evidence %q, excluded %q", c.evidence, c.excluded)
-			}
-			if (c.queue != [2]uint32{}) && (d.QueueLen != c.queue[0] || d.QueueMax != c.queue[1]) {
-				t.Errorf("queue %d/%d, want %v", d.QueueLen, d.QueueMax, c.queue)
-			}
-			if ev.Conn.Dst != dst || ev.Conn.NetNS != prober.Inode || ev.Task.TGID != uint32(os.Getpid()) {
-				t.Errorf("connection %+v of %+v", ev.Conn, ev.Task)
-			}
+			c.run(t)
 		})
+	}
+}
+
+// run provokes the fault.
+func (c *sockCase) run(t *testing.T) {
+	prober, target := netlab.Pair(t)
+	if c.setUp != nil {
+		c.setUp(prober, target)
+	}
+	dst := netip.MustParseAddrPort(c.to)
+	a := newSockAgent(t, Target{Name: "the target", Address: dst.Addr(), Port: dst.Port(), NetNS: prober.Inode, SlowAfter: shortProbe})
+	probes := prober.Probes
+	if c.whole {
+		probes = prober.Requests
+	}
+	errs, err := probes(c.count, c.to, c.timeout, c.request)
+	if err != nil || slices.Contains(errs, nil) {
+		t.Fatalf("some probes succeeded: %v (%v)", errs, err)
+	}
+	evs := a.events(c.count)
+	d := evs[0].SockFail
+	t.Logf("probe: %v\n%s %s %s after %s\nevidence %q\nexcluded %q", errs[0], d.Verdict, d.Phase, d.Errno, d.Duration, d.Evidence, d.Excluded)
+	if len(evs) != c.count {
+		t.Errorf("%d events of %d faults", len(evs), c.count)
+	}
+	for i, ev := range evs {
+		d := ev.SockFail
+		switch {
+		case ev.Kind != event.SockFail || d.Verdict != c.verdict || d.Phase != c.phase || c.errno != anyErrno && d.Errno != c.errno || d.Target != "the target":
+			t.Errorf("%d: %s of %s %s %s %q, want %s %s %q", i, ev.Kind, d.Target, d.Verdict, d.Phase, d.Errno, c.verdict, c.phase, c.errno)
+		case !contains(d.Evidence, c.evidence) || c.excluded != "" && !contains(d.Excluded, c.excluded):
+			t.Errorf("%d: want evidence %q, excluded %q, got %q, %q", i, c.evidence, c.excluded, d.Evidence, d.Excluded)
+		case c.queueMax != 0 && (d.QueueLen == 0 || d.QueueMax != c.queueMax):
+			t.Errorf("%d: queue %d/%d, want it of %d", i, d.QueueLen, d.QueueMax, c.queueMax)
+		case ev.Conn.Dst != dst || ev.Conn.NetNS != prober.Inode || ev.Task.TGID != uint32(os.Getpid()):
+			t.Errorf("%d: connection %+v of %+v", i, ev.Conn, ev.Task)
+		}
+	}
+}
+
+// begins makes a server that begins an answer and does not end it.
+func begins(at string) func(prober, target *netlab.Net) {
+	return func(_, target *netlab.Net) {
+		target.Serve(at, func(c net.Conn) {
+			c.Read(make([]byte, 4))
+			io.WriteString(c, "begun")
+			hang(c)
+		})
+	}
+}
+
+// hang does what a process that hangs does: it keeps the connection though the prober
+// has left, for longer than a look at it takes.
+func hang(c net.Conn) {
+	io.ReadAll(c)
+	time.Sleep(time.Second)
+}
+
+// firewall makes a listener that a rule of its namespace keeps packets from.
+func firewall(at, rule string) func(prober, target *netlab.Net) {
+	return func(_, target *netlab.Net) {
+		target.Listen(at, 2)
+		target.Command("nft", "table inet fault { chain fault { type filter hook input priority 0; tcp dport 80 "+rule+"; }; }")
 	}
 }
 

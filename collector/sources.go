@@ -18,6 +18,7 @@ import (
 type Sources struct {
 	kernel    *kernelSource // nil where no program can be loaded
 	kernelErr error
+	memlock   error // why the limit of locked memory could not be raised
 	mounts    *mountSource
 	stalls    *diskStallSource
 	env       *environment
@@ -34,7 +35,7 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	env.fsError = s.mounts.Notify
 	// Kernels before 5.11 charge programs and maps to RLIMIT_MEMLOCK. Where
 	// raising it is not permitted, loading says so itself.
-	memlockErr := rlimit.RemoveMemlock()
+	s.memlock = rlimit.RemoveMemlock()
 	s.kernel, s.kernelErr = openKernel(env)
 	if errors.Is(s.kernelErr, bpf.ErrPinRootBusy) {
 		return nil, s.kernelErr
@@ -46,8 +47,8 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 		if env.fs.LockedDown() {
 			log.Error("kernel faults can't be seen: the kernel is locked down (lockdown=confidentiality forbids reading its memory)")
 		}
-		if memlockErr != nil {
-			log.Warn("RLIMIT_MEMLOCK could not be raised; kernels before 5.11 need it", "error", memlockErr)
+		if s.memlock != nil {
+			log.Warn("RLIMIT_MEMLOCK could not be raised; kernels before 5.11 need it", "error", s.memlock)
 		}
 	}
 	if s.kernelErr != nil {
@@ -105,8 +106,87 @@ func (s *Sources) AttachAll() {
 	}
 }
 
+// Stem is a fault family of kernel programs.
+type Stem struct {
+	Name string
+	Err  error // why it can't see its faults; nil: it sees them
+}
+
+// Stems returns all, with what came of each at Open.
+func (s *Sources) Stems() []Stem {
+	var all []Stem
+	if s.kernel == nil {
+		for _, b := range bpf.Stems() {
+			all = append(all, Stem{b.Name, s.kernelErr})
+		}
+		return all
+	}
+	for _, st := range s.kernel.stems {
+		all = append(all, Stem{st.name, st.err})
+	}
+	return all
+}
+
+// NoPins says why programs and rings do not outlast the agent; nil: they do, or are not
+// to.
+func (s *Sources) NoPins() error {
+	if s.kernel == nil {
+		return nil // there is nothing to pin
+	}
+	return s.kernel.noPins
+}
+
+// NoMemlock says why the limit of locked memory could not be raised; nil: it could.
+func (s *Sources) NoMemlock() error { return s.memlock }
+
 // Err says why no program can be loaded; nil: programs can be.
 func (s *Sources) Err() error { return s.kernelErr }
+
+// SetTargets replaces the targets of one source, whose name is neither
+// "configuration" nor a path; an empty list removes it. It may be called at any time,
+// also where no program can be loaded: the targets are kept then. They are watched
+// within a second while Run runs. With an error nothing has changed.
+func (s *Sources) SetTargets(source string, t []Target) error { return s.env.targets.Set(source, t) }
+
+// Outcomes returns how connections to the targets of a source went, in the order that
+// SetTargets was given; it is for asking now and then, by any goroutine. The error says
+// that they can't be seen on this machine, or can't be read.
+func (s *Sources) Outcomes(source string) ([]TargetOutcome, error) {
+	out, err := s.env.targets.outcomesOf(source, s.env.clock.Wall)
+	if errors.Is(err, errNotCounted) && s.kernelErr != nil {
+		err = fmt.Errorf("%w: %w", err, s.kernelErr)
+	}
+	return out, err
+}
+
+// Skips are runs of one program that the kernel skipped, because it was running on that
+// CPU already.
+type Skips struct {
+	Stem string
+	bpf.Skips
+}
+
+// Skips returns them for all programs, since these were loaded. Those that are not
+// harmless are told as lost records too.
+func (s *Sources) Skips() (all []Skips) {
+	if s.kernel == nil {
+		return nil
+	}
+	for _, st := range s.kernel.stems {
+		if st.err != nil {
+			continue
+		}
+		skips, err := st.loaded.Skips()
+		if err != nil {
+			st.log.Debug("skipped runs of programs can't be read", "error", err)
+			continue
+		}
+		for _, of := range skips {
+			all = append(all, Skips{Stem: st.name, Skips: of})
+		}
+	}
+	return all
+}
 
 // CanarySeen notes that a canary has passed the engine.
 func (s *Sources) CanarySeen(c *event.CanaryData) {
@@ -116,10 +196,11 @@ func (s *Sources) CanarySeen(c *event.CanaryData) {
 }
 
 // Check says what keeps the agent from seeing faults that this machine lets it
-// see.
+// see. What it does not let it see is no failure of the agent, which a restart would
+// mend: [Sources.Stems] has that.
 func (s *Sources) Check(now time.Time) error {
 	if s.kernel == nil {
-		return s.kernelErr
+		return nil
 	}
 	return s.kernel.check(now)
 }

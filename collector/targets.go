@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
@@ -20,6 +22,17 @@ type Target struct {
 	Port        uint16
 	NetNS       uint32 // inode of the namespace that connections come from
 	TargetNetNS uint32 // inode of the one they go to; 0: found by its address
+
+	// SlowAfter is after how long an answer that is not complete is a failure: of a
+	// connection that got bytes and that its opener closes then or later, before the
+	// peer does; 0: never. It counts from the connect(): who gives up by a clock that
+	// was started earlier needs a little less than his time-out here. In whole
+	// milliseconds, rounded up.
+	SlowAfter time.Duration
+	// SlowOpeners are the names of the processes (as in /proc/PID/comm, separated by
+	// commas) for whose connections SlowAfter is; empty: for all. Others may well keep
+	// a connection to the same place open for hours, and close it when it is idle.
+	SlowOpeners string
 }
 
 const (
@@ -28,6 +41,8 @@ const (
 	maxTargets = 10_000
 	// maxTargetName bounds what is shown of a name.
 	maxTargetName = 200
+	// maxSlowAfter is what the kernel's side has room for, with much to spare.
+	maxSlowAfter = 24 * time.Hour
 )
 
 // errNoTarget: a target without any field would be every connection.
@@ -48,21 +63,41 @@ func (t Target) check() (Target, error) {
 	if t.NetNS == bpf.SockTargetAnySide {
 		return t, fmt.Errorf("netns %d: no such inode", t.NetNS)
 	}
+	if t.SlowAfter < 0 || t.SlowAfter > maxSlowAfter {
+		return t, fmt.Errorf("slow after %s: must be 0 to %s", t.SlowAfter, maxSlowAfter)
+	}
+	if t.SlowAfter == 0 && t.SlowOpeners != "" {
+		return t, errors.New("openers whose connections are slow, but not after how long")
+	}
+	for _, name := range t.slowOpeners() {
+		if name == "" || len(name) > bpf.MaxSockOpenerName || strings.ContainsRune(name, 0) {
+			return t, fmt.Errorf("opener %q: the name of a process has 1 to %d bytes", name, bpf.MaxSockOpenerName)
+		}
+	}
 	t.Name = event.SafeText(t.Name, maxTargetName)
 	return t, nil
+}
+
+func (t *Target) slowOpeners() []string {
+	if t.SlowOpeners == "" {
+		return nil
+	}
+	return strings.Split(t.SlowOpeners, ",")
 }
 
 func (t *Target) key() bpf.SockTargetKey { return bpf.NewSockTargetKey(t.NetNS, t.Address, t.Port) }
 
 // Targets is the set of targets from all sources. It is safe for concurrent
 // use; what changes in it reaches the kernel with the next look of the
-// collector, within pollTargets.
+// collector, within pollTargets, or pollIdle where there were none.
 type Targets struct {
-	mu      sync.Mutex
-	sources map[string][]Target
-	total   int
-	byID    map[uint32]Target
-	changed bool
+	mu       sync.Mutex
+	sources  map[string][]Target
+	total    int
+	byID     map[uint32]Target // those in force
+	byKey    map[bpf.SockTargetKey]uint32
+	changed  bool
+	outcomes func(id uint32) (bpf.SockOutcome, bool, error) // nil: nothing is watched
 }
 
 func newTargets() *Targets {
@@ -93,6 +128,9 @@ func (t *Targets) Set(source string, targets []Target) error {
 	if slices.Equal(t.sources[source], checked) {
 		return nil
 	}
+	if err := t.checkOpeners(source, checked); err != nil {
+		return err
+	}
 	t.total, t.changed = total, true
 	if t.sources[source] = checked; len(checked) == 0 {
 		delete(t.sources, source)
@@ -100,44 +138,102 @@ func (t *Targets) Set(source string, targets []Target) error {
 	return nil
 }
 
+// checkOpeners tells whether there is room for the names of all openers once a source
+// has these targets.
+func (t *Targets) checkOpeners(source string, targets []Target) error {
+	names := map[string]bool{}
+	add := func(list []Target) {
+		for i := range list {
+			for _, name := range list[i].slowOpeners() {
+				names[name] = true
+			}
+		}
+	}
+	add(targets)
+	for other, list := range t.sources {
+		if other != source {
+			add(list)
+		}
+	}
+	if len(names) > bpf.MaxSockOpeners {
+		return fmt.Errorf("%d names of openers in all are too many: at most %d", len(names), bpf.MaxSockOpeners)
+	}
+	return nil
+}
+
 // reconcile hands the set to the kernel when it has changed.
-func (t *Targets) reconcile(watch func(map[bpf.SockTargetKey]uint32) error) error {
+func (t *Targets) reconcile(watch func(bpf.SockTargets) error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.changed {
 		return nil
 	}
-	keys, byID := number(t.sources)
-	if err := watch(keys); err != nil {
+	watched, byID := number(t.sources)
+	if err := watch(watched); err != nil {
 		return err // tried again at the next look
+	}
+	t.byKey = make(map[bpf.SockTargetKey]uint32, len(watched.Keys))
+	for k, target := range watched.Keys {
+		t.byKey[k] = target.ID
 	}
 	t.byID, t.changed = byID, false
 	return nil
 }
 
-// number gives each distinct target its id. Of targets that differ only in name
-// or namespace of the destination the first source by name counts.
-func number(sources map[string][]Target) (keys map[bpf.SockTargetKey]uint32, byID map[uint32]Target) {
-	keys, byID = map[bpf.SockTargetKey]uint32{}, map[uint32]Target{}
+// number gives each distinct target its id. Of targets that differ only in name or
+// namespace of the destination the first source by name counts; of several times after
+// which answers are slow the shortest, for the openers of all of them.
+func number(sources map[string][]Target) (watched bpf.SockTargets, byID map[uint32]Target) {
+	watched.Keys, byID = map[bpf.SockTargetKey]bpf.SockTarget{}, map[uint32]Target{}
 	names := make([]string, 0, len(sources))
 	for name := range sources {
 		names = append(names, name)
 	}
 	slices.SortFunc(names, cmp.Compare)
+	anybody := map[uint32]bool{} // whose connections may be slow, whoever opens them
 	for _, name := range names {
 		for _, target := range sources[name] {
 			k := target.key()
-			if _, dup := keys[k]; dup {
-				continue
+			w, dup := watched.Keys[k]
+			if !dup {
+				w.ID = k.ID()
+				for _, taken := byID[w.ID]; taken || w.ID == 0; _, taken = byID[w.ID] {
+					w.ID++
+				}
+				byID[w.ID] = target
 			}
-			id := k.ID()
-			for _, taken := byID[id]; taken || id == 0; _, taken = byID[id] {
-				id++
+			if target.SlowAfter > 0 {
+				ms := uint32((target.SlowAfter + time.Millisecond - 1) / time.Millisecond)
+				if w.SlowMS == 0 || ms < w.SlowMS {
+					w.SlowMS = ms
+				}
+				w.Openers |= openerBits(&watched.Openers, target.slowOpeners())
+				anybody[w.ID] = anybody[w.ID] || target.SlowOpeners == ""
 			}
-			keys[k], byID[id] = id, target
+			watched.Keys[k] = w
 		}
 	}
-	return keys, byID
+	for k, w := range watched.Keys {
+		if anybody[w.ID] {
+			w.Openers = 0
+			watched.Keys[k] = w
+		}
+	}
+	return watched, byID
+}
+
+// openerBits returns a set of names by their places in all, to which it adds those that
+// are missing.
+func openerBits(all *[]string, names []string) (bits uint32) {
+	for _, name := range names {
+		i := slices.Index(*all, name)
+		if i < 0 {
+			i = len(*all)
+			*all = append(*all, name)
+		}
+		bits |= 1 << i
+	}
+	return bits
 }
 
 // byRecord returns the target that a record names. It is not found when it has

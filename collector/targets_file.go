@@ -37,6 +37,8 @@ type targetEntry struct {
 	Port        uint16 `yaml:"port"`
 	NetNS       uint32 `yaml:"netns"`
 	TargetNetNS uint32 `yaml:"targetNetns"`
+	SlowAfter   string `yaml:"slowAfter"`
+	SlowOpeners string `yaml:"slowOpeners"`
 }
 
 // parseTargets reads a file of targets. Its errors name file and line; keys
@@ -78,11 +80,17 @@ func parseTarget(node *yaml.Node) (Target, error) {
 	if err := node.Load(&e, yaml.WithKnownFields()); err != nil {
 		return Target{}, err
 	}
-	t := Target{Name: e.Name, Port: e.Port, NetNS: e.NetNS, TargetNetNS: e.TargetNetNS}
+	t := Target{Name: e.Name, Port: e.Port, NetNS: e.NetNS, TargetNetNS: e.TargetNetNS, SlowOpeners: e.SlowOpeners}
 	if e.Address != "" {
 		var err error
 		if t.Address, err = netip.ParseAddr(e.Address); err != nil {
 			return Target{}, fmt.Errorf("address: %w", err)
+		}
+	}
+	if e.SlowAfter != "" {
+		var err error
+		if t.SlowAfter, err = time.ParseDuration(e.SlowAfter); err != nil {
+			return Target{}, fmt.Errorf("slowAfter: %w", err)
 		}
 	}
 	return t.check()

@@ -30,11 +30,13 @@ targets:
 - address: ::ffff:10.9.0.3
 - name: "any\u202e"
   port: 443
+  slowAfter: 950ms
+  slowOpeners: kubelet,k3s-agent
 `))
 	want := []Target{
 		{Name: "web", Address: netip.MustParseAddr("10.9.0.2"), Port: 80, NetNS: 7, TargetNetNS: 8},
 		{Address: netip.MustParseAddr("10.9.0.3")},
-		{Name: `any\u202e`, Port: 443},
+		{Name: `any\u202e`, Port: 443, SlowAfter: 950 * time.Millisecond, SlowOpeners: "kubelet,k3s-agent"},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %+v (%v)", got, err)
@@ -57,6 +59,8 @@ func TestParseTargetsErrors(t *testing.T) {
 		"targets:\n- address: fe80::1%eth0\n":             "zones",
 		"targets:\n- port: 1\n  netns: 4294967295\n":      "no such inode",
 		"targets:\n- port: 1\n---\ntargets:\n- port: 2\n": "more than one document",
+		"targets:\n- {port: 1, slowAfter: soon}\n":        "slowAfter",
+		"targets:\n- {port: 1, slowAfter: -1s}\n":         "slow after -1s",
 		"targets: [":            "t.yaml",
 		"targets: {port: 80}\n": "t.yaml",
 	} {
@@ -69,12 +73,11 @@ func TestParseTargetsErrors(t *testing.T) {
 // watched returns what the kernel would be told.
 func watched(t *testing.T, targets *Targets) map[bpf.SockTargetKey]uint32 {
 	t.Helper()
-	var got map[bpf.SockTargetKey]uint32
 	targets.changed = true
-	if err := targets.reconcile(func(keys map[bpf.SockTargetKey]uint32) error { got = keys; return nil }); err != nil {
+	if err := targets.reconcile(func(bpf.SockTargets) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	return got
+	return targets.byKey
 }
 
 func TestTargetsSet(t *testing.T) {
@@ -141,7 +144,7 @@ func TestTargetsReconcileAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls, broken := 0, errors.New("broken")
-	watch := func(map[bpf.SockTargetKey]uint32) error {
+	watch := func(bpf.SockTargets) error {
 		if calls++; calls == 1 {
 			return broken
 		}

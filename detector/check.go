@@ -175,7 +175,7 @@ func (r *loadedRule) checkClearing() {
 	}
 	for i, k := range r.Events {
 		if levelEnd(k) == "" && slices.Contains(event.Kinds(), k) {
-			r.item("events", i, "for needs level signals (diskstall, hungtask, mount.readonly, sockfail), %s has no end", k)
+			r.item("events", i, "for needs level signals (diskstall, hungtask, mount.readonly, probe, sockfail), %s has no end", k)
 		}
 	}
 	if r.keys["clearWhen"] == nil {
@@ -195,6 +195,7 @@ func (r *loadedRule) compileWhen(c *compiler) {
 	if r.when != nil {
 		r.checkCarried("when", r.when.fields, r.Events)
 		r.nameChecks(c)
+		r.nameServices(c)
 	}
 }
 

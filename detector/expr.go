@@ -23,6 +23,7 @@ type expr struct {
 	out     *cel.Type
 	kinds   []literal // texts compared with event.kind
 	checks  []literal // texts compared with event.check
+	targets []literal // texts compared with event.target
 }
 
 // literal is a text that an expression compares with a field.
@@ -144,6 +145,8 @@ func (x *expr) inspect(c *compiler, a *ast.AST) {
 			x.kinds = append(x.kinds, l)
 		case checkField:
 			x.checks = append(x.checks, l)
+		case targetField:
+			x.targets = append(x.targets, l)
 		}
 	}
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

@@ -29,6 +29,11 @@ func full() *event.Event {
 		Mount:   &event.MountData{FSType: "ext4", Path: "/m", Reason: "r"},
 		SockFail: &event.SockFailData{Target: "t", Verdict: "v", Phase: "p", Errno: "E", Duration: 1, Retransmits: 1,
 			Evidence: []string{"a", "b"}, Excluded: []string{"c"}, QueueLen: 1, QueueMax: 1},
+		Probe: &event.ProbeData{Name: "n c", Probe: "liveness", Namespace: "ns", Pod: "p", Container: "c", Handler: "http", Endpoint: "e",
+			Timeout: 1, Period: 2, Failures: 2, Threshold: 3, Over: true, ProbeOutcome: event.ProbeOutcome{
+				Feed: "observed", Verdict: "refused", Cause: "why", Phase: "connect", Errno: "E", Duration: 1, FirstByte: 1, RTT: 1, Retransmits: 1,
+				Status: "503", Said: "s", QueueLen: 1, QueueMax: 1, Throttled: 82, ThrottledIn: 10, Evidence: []string{"a"}, Excluded: []string{"b"},
+			}},
 		DiskStall: &event.DiskStallData{InFlight: 1, StalledFor: 1},
 		Log:       &event.LogData{Log: "kmsg", Origin: "kernel", Unit: "u", Priority: "err", Text: "a"},
 		Lost:      &event.LostData{Stem: "s", Count: 1, Reason: "r"}, SourceUp: &event.SourceData{Stem: "s", Up: true, Reason: "r"},
@@ -68,6 +73,26 @@ func TestFieldsInCEL(t *testing.T) {
 				t.Errorf("%s of the full event is %q: the wrong part is read", f.Name, bare)
 			}
 		}
+	}
+}
+
+// TestProbeFields: what a probe shares with a connection is read from it.
+func TestProbeFields(t *testing.T) {
+	ev := &event.Event{Kind: event.Probe, Probe: full().Probe}
+	for name, want := range map[string]string{
+		"event.target": "n c", "event.verdict": "refused", "event.phase": "connect", "event.errno": "E", "event.duration": "1ns",
+		"event.retransmits": "1", "event.queueLen": "1", "event.queueMax": "1", "event.evidence": "a", "event.excluded": "b",
+		"event.status": "503", "event.progress": "liveness 2 of 3 towards restart", "event.cause": "why",
+	} {
+		f := fieldByName(name)
+		v := f.read(ev)
+		if got := string(v.appendText(nil, f.Type)); got != want || !f.CarriedBy(event.Probe) || !f.CarriedBy(event.ProbeRecovered) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	ev.Probe.Cause = ""
+	if v := fieldByName("event.cause").read(ev); v.text != "refused" {
+		t.Errorf("without words the cause is %q", v.text)
 	}
 }
 

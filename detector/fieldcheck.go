@@ -9,14 +9,16 @@ func checkFields() []*Field {
 			read: part(of, func(d *event.CheckData) value { return text(d.Check) })},
 		{Name: "event.message", Type: String, Kinds: kinds(event.Check), Doc: "what the check says to its status",
 			read: part(of, func(d *event.CheckData) value { return text(d.Message) })},
-		{Name: "event.status", Type: String, Kinds: kinds(event.Check, event.DiskIO), few: true,
-			Doc: "check: ok, problem, unknown; diskio: blk_status name where the kernel has one: IOERR, MEDIUM, TIMEOUT …",
+		{Name: "event.status", Type: String, Kinds: kinds(event.Check, event.DiskIO, event.Probe, event.ProbeRecovered), few: true,
+			Doc: "check: ok, problem, unknown; diskio: blk_status name where the kernel has one: IOERR, MEDIUM, TIMEOUT …; probe: what was answered: 503, NOT_SERVING, exit 1",
 			read: func(e *event.Event) value {
 				switch {
 				case e.Check != nil:
 					return text(e.Check.Status)
 				case e.DiskIO != nil:
 					return text(e.DiskIO.Status)
+				case e.Probe != nil:
+					return text(e.Probe.Status)
 				}
 				return value{}
 			}},

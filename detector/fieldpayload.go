@@ -97,27 +97,6 @@ func diskFields() []*Field {
 	}
 }
 
-func sockFailFields() []*Field {
-	of := func(e *event.Event) *event.SockFailData { return e.SockFail }
-	field := func(name string, t Type, few bool, doc string, read func(*event.SockFailData) value) *Field {
-		return &Field{Name: "event." + name, Type: t, Kinds: kinds(event.SockFail, event.SockFailRecovered),
-			Doc: doc, few: few, read: part(of, read)}
-	}
-	list := func(l []string) value { return value{list: l[:min(len(l), maxList)]} }
-	return []*Field{
-		field("target", String, false, "the target's configured name, else address:port", func(s *event.SockFailData) value { return text(s.Target) }),
-		field("verdict", String, true, "refused, syn-unanswered, accept-queue-full, reset, connected-silent, not-accepted, no-route, ports-exhausted, icmp-unreachable, local-drop, neighbor-failed", func(s *event.SockFailData) value { return text(s.Verdict) }),
-		field("phase", String, true, "connect or established", func(s *event.SockFailData) value { return text(s.Phase) }),
-		field("errno", String, true, "errno name seen by the socket", func(s *event.SockFailData) value { return text(s.Errno) }),
-		field("duration", Duration, false, "from connect to the failure", func(s *event.SockFailData) value { return duration(s.Duration) }),
-		field("retransmits", Int, false, "segments sent again", func(s *event.SockFailData) value { return number(s.Retransmits) }),
-		field("queueLen", Int, false, "accept queue of the listener, where it was read", func(s *event.SockFailData) value { return number(s.QueueLen) }),
-		field("queueMax", Int, false, "limit of that queue", func(s *event.SockFailData) value { return number(s.QueueMax) }),
-		field("evidence", StringList, false, "facts behind the verdict", func(s *event.SockFailData) value { return list(s.Evidence) }),
-		field("excluded", StringList, false, "causes ruled out, with why", func(s *event.SockFailData) value { return list(s.Excluded) }),
-	}
-}
-
 func sourceFields() []*Field {
 	return []*Field{
 		{Name: "event.stem", Type: String, Kinds: kinds(event.Lost, event.Source, event.Canary), few: true, Doc: "family of kinds it is about, of one log or check with its name: log/kmsg",

@@ -28,7 +28,7 @@ var (
 
 func sortedFields() []*Field {
 	all := slices.Concat(commonFields(), subjectFields(), hungTaskFields(), oomKillFields(),
-		diskFields(), sockFailFields(), logFields(), checkFields(), sourceFields())
+		diskFields(), connectionFields(), probeFields(), logFields(), checkFields(), sourceFields())
 	for _, f := range all {
 		slices.Sort(f.Kinds)
 	}
@@ -56,7 +56,7 @@ func commonFields() []*Field {
 			read: func(e *event.Event) value { return text(e.OwnerAfter(" in ")) }},
 		{Name: "owner", Type: String, Kinds: all(), Doc: "whom the task or I/O belongs to: pod, container, unit or cgroup; empty: nothing but the root cgroup is known",
 			read: func(e *event.Event) value { return text(e.Owner()) }},
-		{Name: "subject", Type: String, Kinds: all(), Doc: "what it is about, most telling first: pod or container, target, device, unit, cgroup, task, writer of a log, check",
+		{Name: "subject", Type: String, Kinds: all(), Doc: "what it is about, most telling first: what is probed, pod or container, target, device, unit, cgroup, task, writer of a log, check",
 			read: func(e *event.Event) value { return text(e.Subject()) }},
 	}
 }
@@ -69,7 +69,9 @@ func subjectFields() []*Field {
 	devices := func() []event.Kind {
 		return kinds(event.DiskIO, event.DiskStalled, event.DiskResumed, event.FSError, event.MountReadOnly, event.MountWritable)
 	}
-	conns := func() []event.Kind { return kinds(event.SockFail, event.SockFailRecovered) }
+	conns := func() []event.Kind {
+		return kinds(event.SockFail, event.SockFailRecovered, event.Probe, event.ProbeRecovered)
+	}
 	task := func(name string, t Type, doc string, read func(*event.Task) value) *Field {
 		return &Field{Name: "task." + name, Type: t, Kinds: tasks(), Doc: doc, read: part(taskOf, read)}
 	}
@@ -78,7 +80,7 @@ func subjectFields() []*Field {
 			read: part(func(e *event.Event) *event.Cgroup { return e.Cgroup }, read)}
 	}
 	container := func(name string, few bool, doc string, read func(*event.Container) value) *Field {
-		return &Field{Name: "container." + name, Type: String, Kinds: tasks(), few: few, Doc: doc,
+		return &Field{Name: "container." + name, Type: String, Kinds: append(tasks(), event.Probe, event.ProbeRecovered), few: few, Doc: doc,
 			read: part(func(e *event.Event) *event.Container { return e.Container }, read)}
 	}
 	device := func(name string, t Type, doc string, read func(*event.Device) value) *Field {

@@ -103,6 +103,9 @@ func identity(ev *event.Event) (uint64, bool) {
 	if ev.Check != nil {
 		h = h.text(ev.Check.Check)
 	}
+	if ev.Probe != nil {
+		h = h.text(ev.Probe.Name).text(ev.Probe.Probe)
+	}
 	if ev.Conn != nil {
 		h = h.number(uint64(ev.Conn.Src.Port())<<16 | uint64(ev.Conn.Dst.Port()))
 	}

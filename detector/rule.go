@@ -117,6 +117,8 @@ func levelEnd(k event.Kind) event.Kind {
 		return event.MountWritable
 	case event.SockFail:
 		return event.SockFailRecovered
+	case event.Probe:
+		return event.ProbeRecovered
 	}
 	return ""
 }

@@ -32,6 +32,7 @@ type Event struct {
 	FSError   *FSErrorData   `json:"fsError,omitempty"`
 	Mount     *MountData     `json:"mount,omitempty"`
 	SockFail  *SockFailData  `json:"sockFail,omitempty"`
+	Probe     *ProbeData     `json:"probe,omitempty"`
 	Log       *LogData       `json:"log,omitempty"`
 	Check     *CheckData     `json:"check,omitempty"`
 	Lost      *LostData      `json:"lost,omitempty"`
@@ -68,6 +69,11 @@ func (e *Event) Clone() *Event {
 	if c.SockFail != nil {
 		c.SockFail.Evidence = slices.Clone(e.SockFail.Evidence)
 		c.SockFail.Excluded = slices.Clone(e.SockFail.Excluded)
+	}
+	c.Probe = clone(e.Probe)
+	if c.Probe != nil {
+		c.Probe.Evidence = slices.Clone(e.Probe.Evidence)
+		c.Probe.Excluded = slices.Clone(e.Probe.Excluded)
 	}
 	c.Log = clone(e.Log)
 	if c.Log != nil {
@@ -111,11 +117,13 @@ func (e *Event) OwnerAfter(prefix string) string {
 }
 
 // Subject names what the event is about in the terms an operator uses, most
-// telling first: pod or container, connection target, device, systemd unit,
+// telling first: what is probed, pod or container, connection target, device, systemd unit,
 // control group, task, writer of a log, check. Empty where the event has none of
 // them.
 func (e *Event) Subject() string {
 	switch {
+	case e.Probe != nil:
+		return e.Probe.Name
 	case e.Container != nil:
 		return e.Owner()
 	case e.SockFail != nil:

@@ -177,6 +177,7 @@ func TestSubject(t *testing.T) {
 		{"pod u container 0123456789ab", Event{Task: task, Container: &Container{ID: "0123456789abcdef", PodUID: "u"}}},
 		{"pod u", Event{Task: task, Container: &Container{PodUID: "u"}}},
 		{"container abc", Event{Task: task, Container: &Container{ID: "abc"}}},
+		{"shop/web-1 app", Event{Container: &Container{ID: "abc", PodUID: "u"}, Probe: &ProbeData{Name: "shop/web-1 app"}}},
 		{"web", Event{Task: task, SockFail: &SockFailData{Target: "web"}}},
 		{"sda1 at /", Event{Task: task, Device: &Device{Name: "sda1", Mounts: []Mount{{Path: "/"}}}}},
 		{"sda", Event{Task: task, Device: &Device{Name: "sda"}}},
@@ -194,6 +195,22 @@ func TestSubject(t *testing.T) {
 	for _, tt := range tests {
 		if got := tt.ev.Subject(); got != tt.want {
 			t.Errorf("subject %q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	for want, d := range map[string]ProbeData{
+		"liveness 2 of 3 towards restart":                  {Probe: "liveness", Failures: 2, Threshold: 3},
+		"liveness 3 of 3: kubelet restarts the container":  {Probe: "liveness", Failures: 3, Threshold: 3},
+		"startup 30 of 30: kubelet restarts the container": {Probe: "startup", Failures: 31, Threshold: 30},
+		"readiness 1 of 3 towards not ready":               {Probe: "readiness", Failures: 1, Threshold: 3},
+		"readiness 3 of 3: not ready":                      {Probe: "readiness", Failures: 4000000000, Threshold: 3},
+		"service 1 of 2":                                   {Probe: ProbeService, Failures: 1, Threshold: 2},
+		"liveness":                                         {Probe: "liveness", Failures: 1},
+	} {
+		if got := d.Progress(); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

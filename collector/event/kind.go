@@ -38,6 +38,11 @@ const (
 	SockFail Kind = "sockfail"
 	// SockFailRecovered: a connection to a target reported by SockFail succeeded.
 	SockFailRecovered Kind = "sockfail.recovered"
+	// Probe: a probe of a container or of a service of the node failed, with how many
+	// failures in a row it is. Of containers these are kubelet's probes.
+	Probe Kind = "probe"
+	// ProbeRecovered: a probe reported by Probe succeeded, or is no longer made.
+	ProbeRecovered Kind = "probe.recovered"
 	// Log: a line of a log that a rule's pattern matches, with the lines before it
 	// that the pattern spans.
 	Log Kind = "log"
@@ -57,7 +62,7 @@ const (
 func Kinds() []Kind {
 	k := []Kind{
 		HungTask, HungTaskResumed, OOMKill, DiskIO, DiskStalled, DiskResumed, FSError, MountReadOnly, MountWritable,
-		SockFail, SockFailRecovered, Log, Check, Lost, Source, Canary,
+		SockFail, SockFailRecovered, Probe, ProbeRecovered, Log, Check, Lost, Source, Canary,
 	}
 	slices.Sort(k)
 	return k

@@ -70,6 +70,8 @@ type SockFailData struct {
 	Phase       string   `json:"phase"`           // connect or established
 	Errno       string   `json:"errno,omitempty"` // errno name seen by the socket
 	Duration    Duration `json:"duration"`        // from connect to the failure
+	RTT         Duration `json:"rtt,omitempty"`   // smoothed round trip; zero where it was never established
+	Received    uint64   `json:"received,omitempty"`
 	Retransmits uint32   `json:"retransmits"`
 	Evidence    []string `json:"evidence,omitempty"` // facts behind the verdict, bounded
 	Excluded    []string `json:"excluded,omitempty"` // causes ruled out, with why, bounded

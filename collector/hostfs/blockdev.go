@@ -2,6 +2,7 @@ package hostfs
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -95,9 +96,19 @@ const (
 type Devices struct {
 	fs     FS
 	mounts atomic.Pointer[MountTable]
-	mu     sync.Mutex // guards the entries' fields
+	mu     sync.Mutex // guards the entries' fields, and gone
 	cache  *lru.Cache[uint64, *deviceEntry]
+	gone   map[uint64]goneMounts
 }
+
+// goneMounts are where a device was mounted until it was seen not to be.
+type goneMounts struct {
+	mounts []event.Mount
+	seen   time.Time
+}
+
+// goneFor is how late an event may be asked about with [Devices.DeviceAt].
+const goneFor = time.Minute
 
 type deviceEntry struct {
 	device  event.Device
@@ -113,11 +124,35 @@ func NewDevices(f FS) *Devices {
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &Devices{fs: f, cache: cache}
+	return &Devices{fs: f, cache: cache, gone: map[uint64]goneMounts{}}
 }
 
-// SetMounts takes a new mount table (see [MountWatcher]).
-func (d *Devices) SetMounts(t *MountTable) { d.mounts.Store(t) }
+// SetMounts takes a new mount table (see [MountWatcher]), which was read just now.
+func (d *Devices) SetMounts(t *MountTable) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(d.gone, func(_ uint64, g goneMounts) bool { return now.Sub(g.seen) > goneFor })
+	if old := d.mounts.Swap(t); old != nil {
+		for key, mounts := range old.byDevice {
+			if len(t.byDevice[key]) == 0 {
+				d.gone[key] = goneMounts{mounts, now}
+			}
+		}
+	}
+}
+
+// DeviceAt is [Devices.Device] for what happened on a mounted filesystem at a time, which
+// may have been unmounted since.
+func (d *Devices) DeviceAt(major, minor uint32, at time.Time) event.Device {
+	device := d.Device(major, minor)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if g, ok := d.gone[devKey(major, minor)]; ok && at.Before(g.seen) {
+		device.Mounts = g.mounts
+	}
+	return device
+}
 
 // Device names a block device and where it is mounted. Mounts is shared and
 // must not be changed.

@@ -23,6 +23,13 @@ func capNames() []string {
 	}
 }
 
+// CapNumber returns the number of a capability ("CAP_BPF"); false: there is none of that
+// name.
+func CapNumber(name string) (int, bool) {
+	i := slices.Index(capNames(), strings.TrimPrefix(strings.ToUpper(name), "CAP_"))
+	return i, i >= 0
+}
+
 // EffectiveCaps returns what this process may do. It says nothing of a seccomp
 // filter or LSM that forbids more.
 func (f FS) EffectiveCaps() (Caps, error) {
@@ -50,11 +57,9 @@ func parseCapEff(s string) (Caps, error) {
 // Missing returns those of the named capabilities ("CAP_BPF") that the set does
 // not have, in the order asked; an unknown name is missing.
 func (c Caps) Missing(names ...string) []string {
-	all := capNames()
 	var missing []string
 	for _, name := range names {
-		i := slices.Index(all, strings.TrimPrefix(strings.ToUpper(name), "CAP_"))
-		if i < 0 || c&(1<<i) == 0 {
+		if i, ok := CapNumber(name); !ok || c&(1<<i) == 0 {
 			missing = append(missing, name)
 		}
 	}

@@ -24,6 +24,7 @@ type ProcStatus struct {
 	Switches, ForcedSwitches   uint64 // it left the CPU to wait; it was made to
 	KernelThread               bool   // no memory of its own
 	CapEff                     Caps
+	Killed                     bool // SIGKILL waits for it
 }
 
 // ParseProcStatus reads the text of /proc/PID/status. Keys that a kernel does not
@@ -44,6 +45,10 @@ func ParseProcStatus(s string) (p ProcStatus, err error) {
 				return ProcStatus{}, fmt.Errorf("status: CapEff: %w", err)
 			}
 			p.CapEff = Caps(n)
+			continue
+		case "SigPnd", "ShdPnd": // the thread's, the process'
+			n, _ = strconv.ParseUint(fields[0], 16, 64)
+			p.Killed = p.Killed || n&(1<<(9-1)) != 0
 			continue
 		case "NSpid":
 			n, _ = strconv.ParseUint(fields[len(fields)-1], 10, 31)

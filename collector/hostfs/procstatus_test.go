@@ -24,6 +24,14 @@ func TestParseProcStatus(t *testing.T) {
 	if err != nil || !got.KernelThread {
 		t.Errorf("%+v, %v", got, err)
 	}
+	for text, want := range map[string]bool{
+		"SigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n": true, "SigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n": true,
+		"SigPnd:\t0000000000000000\nShdPnd:\t0000000000004000\n": false,
+	} {
+		if got, err = ParseProcStatus("Threads:\t1\n" + text); err != nil || got.Killed != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
 	if _, err := ParseProcStatus("Name: x\n"); err == nil {
 		t.Error("a status without threads")
 	}

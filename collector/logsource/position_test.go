@@ -207,7 +207,7 @@ func TestKernelLog(t *testing.T) {
 // are of one kernel.
 func TestKernelLogOfTheHost(t *testing.T) {
 	root := t.TempDir()
-	if got := kmsgPath(root, ""); got != "/dev/kmsg" {
+	if got := KMsgPath(root, ""); got != "/dev/kmsg" {
 		t.Errorf("without one below the root: %s", got)
 	}
 	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o700); err != nil {
@@ -216,7 +216,7 @@ func TestKernelLogOfTheHost(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "dev/kmsg"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := kmsgPath(root, ""); got != filepath.Join(root, "dev/kmsg") {
+	if got := KMsgPath(root, ""); got != filepath.Join(root, "dev/kmsg") {
 		t.Errorf("with one below the root: %s", got)
 	}
 }

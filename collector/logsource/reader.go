@@ -28,7 +28,7 @@ func openReader(l *source, position logs.Position, status func(error)) (reader, 
 	switch c.Plugin {
 	case KMsg:
 		return kmsg.New(kmsg.Config{
-			Path: kmsgPath(l.o.HostRoot, c.Path), Position: position, Lookback: lookback, Status: status,
+			Path: KMsgPath(l.o.HostRoot, c.Path), Position: position, Lookback: lookback, Status: status,
 		}), nil
 	case Journald:
 		return journald.New(journald.Config{
@@ -46,9 +46,9 @@ func openReader(l *source, position logs.Position, status func(error)) (reader, 
 // thisBoot cuts a lookback to this boot.
 func thisBoot(lookback, uptime time.Duration) time.Duration { return max(0, min(lookback, uptime)) }
 
-// kmsgPath returns the device below the host's root, or else a container's own:
+// KMsgPath returns the device below the host's root, or else a container's own:
 // where there is one it is of the same kernel.
-func kmsgPath(root, path string) string {
+func KMsgPath(root, path string) string {
 	if path == "" {
 		path = "/dev/kmsg"
 	}

@@ -1,7 +1,10 @@
 package netlook
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -115,4 +118,22 @@ func (n *Namespaces) Home(addr netip.Addr, end time.Time) Home {
 	}
 	h.Whole = true
 	return h
+}
+
+// NodeNamespace is the network namespace of the node's init, with a process in it: 1, or
+// where that may not be looked at, this process, as an agent on the host network has it.
+func NodeNamespace(fs hostfs.FS) (inode uint32, pid int, err error) {
+	if inode, err = fs.NetNS(1); err == nil {
+		return inode, 1, nil
+	}
+	// Of the node's /proc: the agent may have other numbers in its own.
+	self, selfErr := os.Readlink(fs.Path("/proc/self"))
+	pid, numErr := strconv.Atoi(self)
+	if selfErr != nil || numErr != nil {
+		return 0, 0, fmt.Errorf("network namespace of process 1: %w", err)
+	}
+	if inode, err = fs.NetNS(pid); err != nil {
+		return 0, 0, err
+	}
+	return inode, pid, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -104,6 +105,55 @@ func TestSockets(t *testing.T) {
 	}
 	if own == nil || own.Inode == 0 || own.Remote.Port() != 80 {
 		t.Errorf("the prober's end %+v", own)
+	}
+}
+
+// What listens where a connection is refused: once each, loopback told apart, bounded.
+func TestListeningAt(t *testing.T) {
+	_, target := netlab.PairIn(t, 32)
+	at := netip.MustParseAddr("10.97.32.2")
+	v := view(t, target)
+	if l := v.ListeningAt(at, 8); !l.Known || len(l.At) != 0 {
+		t.Errorf("nothing listens: %+v", l)
+	}
+	for _, addr := range []string{"[::]:9090", "10.97.32.2:81", "127.0.0.1:80", "[::1]:80", "[fd97:32::2]:7", "10.97.32.2:443"} {
+		target.Listen(addr, 1)
+	}
+	want := []string{"127.0.0.1:80", "[::1]:80", ":81", ":443", ":9090"}
+	if l := v.ListeningAt(at, 8); !l.Known || !slices.Equal(l.At, want) || l.More != 0 {
+		t.Errorf("%+v, want %v", l, want)
+	}
+	if l := v.ListeningAt(at, 2); !slices.Equal(l.At, want[:2]) || l.More != 3 {
+		t.Errorf("two of them: %+v", l)
+	}
+	if l := v.ListeningAt(netip.MustParseAddr("fd97:32::2"), 8); !slices.Equal(l.At, []string{":7", "127.0.0.1:80", "[::1]:80", ":9090"}) {
+		t.Errorf("by IPv6: %+v", l)
+	}
+}
+
+func TestConntrack(t *testing.T) {
+	fs := hostfs.New(t.TempDir())
+	own, err := hostfs.New("/").NetNS(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := NewNamespaces(fs, answers)
+	if c := n.Conntrack(own, 0); c.Known || c.Full() {
+		t.Errorf("nothing is tracked: %+v", c)
+	}
+	dir := fs.Path("/proc/sys/net/netfilter")
+	for count, full := range map[string]bool{"259000": false, "260000": true, "262150": true} {
+		if err := errors.Join(os.MkdirAll(dir, 0o755),
+			os.WriteFile(filepath.Join(dir, "nf_conntrack_count"), []byte(count+"\n"), 0o600),
+			os.WriteFile(filepath.Join(dir, "nf_conntrack_max"), []byte("262144\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if c := n.Conntrack(own, 0); !c.Known || c.Full() != full || c.String() != count+" of 262144 connections tracked" {
+			t.Errorf("%s: %+v", count, c)
+		}
+	}
+	if c := n.Conntrack(own+1, os.Getpid()); c.Known {
+		t.Errorf("of a namespace without a process: %+v", c)
 	}
 }
 

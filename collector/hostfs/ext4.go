@@ -1,0 +1,66 @@
+package hostfs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Ext4RemountsReadOnly tells whether the mounted ext4 on a device, by its kernel name,
+// takes no writes after an error. mountinfo leaves that out where it is the
+// filesystem's default; ext4 tells all options elsewhere.
+func (f FS) Ext4RemountsReadOnly(device string) (bool, error) {
+	name, err := sysBlockName(device)
+	if err != nil {
+		return false, err
+	}
+	file, err := os.Open(f.Path("/proc/fs/ext4/" + name + "/options"))
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, 8<<10)) // one option a line, some 40 lines
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.TrimSpace(line) == "errors=remount-ro" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Of struct ext4_super_block in fs/ext4/ext4.h, which is on disk.
+const (
+	ext4Super   = 1024 // where it begins
+	ext4MTime   = 0x2c // s_mtime, seconds
+	ext4Magic   = 0x38 // s_magic, 0xef53
+	ext4MTimeHi = 0x274
+)
+
+// Ext4MountedAt returns when the ext4 on a device, by its kernel name, was last mounted
+// for writing, in whole seconds. It reads the device.
+func (f FS) Ext4MountedAt(device string) (time.Time, error) {
+	if _, err := sysBlockName(device); err != nil {
+		return time.Time{}, err
+	}
+	file, err := os.OpenFile(f.Path("/dev/"+device), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer file.Close()
+	var super [1024]byte
+	if _, err := file.ReadAt(super[:], ext4Super); err != nil {
+		return time.Time{}, fmt.Errorf("read superblock: %w", err)
+	}
+	if magic := binary.LittleEndian.Uint16(super[ext4Magic:]); magic != 0xef53 {
+		return time.Time{}, fmt.Errorf("/dev/%s has no ext4", device)
+	}
+	seconds := int64(super[ext4MTimeHi])<<32 | int64(binary.LittleEndian.Uint32(super[ext4MTime:]))
+	return time.Unix(seconds, 0), nil
+}

@@ -1,0 +1,154 @@
+package probe
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// Prober makes probes. It is used by several goroutines.
+type Prober interface {
+	// Probe makes one probe, within its timeout. An error says that it could not be
+	// made, which is no failure: it is tried three times.
+	Probe(ctx context.Context, r *Request) (Outcome, error)
+}
+
+// Request is a probe to be made. What it points to must not be changed.
+type Request struct {
+	Key       Key
+	Pod       *Pod
+	Container *Container
+	Spec      *Spec
+}
+
+// tries is how often a probe that can't be made is tried, as in kubelet.
+const tries = 3
+
+// launch starts the goroutine of an active worker, once the Manager runs; mu is held.
+func (m *Manager) launch(w *worker) {
+	if m.run == nil || m.ended || w.ended || w.stop != nil || w.feed != event.ProbeActive {
+		return
+	}
+	ctx, stop := context.WithCancel(m.run)
+	w.stop = stop
+	m.running.Go(func() {
+		defer stop()
+		m.drive(ctx, w)
+	})
+}
+
+// drive probes at each tick, and when triggered.
+func (m *Manager) drive(ctx context.Context, w *worker) {
+	period := w.course.spec.Period
+	if period <= 0 {
+		period = DefaultPeriod
+	}
+	// After a restart of the agent all would be made at the same time.
+	if period > time.Since(m.cfg.Start) {
+		first := time.NewTimer(rand.N(period))
+		defer first.Stop()
+		select {
+		case <-ctx.Done():
+			return
+		case <-first.C:
+		}
+	}
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for m.once(ctx, w) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-w.trigger:
+			tick.Reset(period)
+		}
+	}
+}
+
+// once makes the probe if it is due. It reports whether there may be another one.
+func (m *Manager) once(ctx context.Context, w *worker) bool {
+	switch m.look(w, time.Now()) {
+	case stepEnd:
+		return false
+	case stepWait:
+		return true
+	}
+	m.mu.Lock()
+	pod, id := w.entry.pod, w.id
+	c := w.entry.container(w.key.Container)
+	m.mu.Unlock()
+	if c == nil {
+		return true
+	}
+	r := Request{Key: w.key, Pod: pod, Container: c, Spec: w.course.spec}
+	var o Outcome
+	var err error
+	for range tries {
+		if o, err = m.cfg.Prober.Probe(ctx, &r); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return false // what was not ended says nothing
+	}
+	if err != nil {
+		m.notMade(w, err)
+		return true
+	}
+	m.outcome(w, &o, id)
+	return true
+}
+
+// notMade counts a probe that could not be made, and tells the first of several.
+func (m *Manager) notMade(w *worker, err error) {
+	m.mu.Lock()
+	first := !w.erring
+	w.erring = true
+	m.bump(w, Unknown)
+	pod := w.entry.pod
+	m.mu.Unlock()
+	if first {
+		m.cfg.Log.Warn("probe can't be made", "namespace", pod.Namespace, "pod", pod.Name,
+			"container", w.key.Container, "probe", string(w.key.Kind), "error", err)
+	}
+}
+
+// Trigger makes a probe at once, whose next one then is a period later. False: there is
+// no such active worker.
+func (m *Manager) Trigger(k Key) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.workers[k]
+	if w == nil || w.feed != event.ProbeActive {
+		return false
+	}
+	w.hasten()
+	return true
+}
+
+// hasten makes the readiness probe of a container at once, if that has started and is
+// not ready; mu is held.
+func (m *Manager) hasten(e *entry, c *Container) {
+	if !e.pod.Active || !m.started(e.pod, c) {
+		return
+	}
+	if result, ok := m.results[Readiness].Get(c.ID); ok && result == Success {
+		return
+	}
+	if w := m.workers[Key{PodUID: e.pod.UID, Container: c.Name, Kind: Readiness}]; w != nil {
+		w.hasten()
+	}
+}
+
+func (w *worker) hasten() {
+	if w.trigger == nil {
+		return
+	}
+	select {
+	case w.trigger <- struct{}{}:
+	default: // one is coming
+	}
+}

@@ -1,0 +1,133 @@
+package active
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kernosis/kernosis/collector/cri"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/process"
+)
+
+const (
+	// execGrace is how long the runtime may take to say that a command's time was over.
+	execGrace = 2 * time.Second
+	// maxOutput is how much of a program's output is kept.
+	maxOutput = 1 << 10
+)
+
+// Command runs a command in a container, by its ID with the runtime's name
+// ("containerd://8a1f…"), as kubelet's exec probes do. That the runtime does not run it is an
+// error and no failure.
+func (p *Prober) Command(ctx context.Context, container string, command []string, timeout time.Duration) (probe.Outcome, error) {
+	_, id, ok := strings.Cut(container, "://")
+	if !ok || id == "" {
+		return probe.Outcome{}, fmt.Errorf("container ID %q names no container", event.SafeText(container, 128))
+	}
+	socket := cmp.Or(p.cfg.Socket, cri.Find(p.cfg.FS))
+	if socket == "" {
+		return probe.Outcome{}, errors.New("no container runtime found")
+	}
+	within, cancel := context.WithTimeout(ctx, timeout+execGrace)
+	defer cancel()
+	began := time.Now()
+	got, err := cri.ExecSync(within, p.cfg.FS.Path(socket), id, command, timeout)
+	took := time.Since(began)
+	if ctx.Err() != nil {
+		return probe.Outcome{}, ctx.Err()
+	}
+	e := execution{what: commandText(command), took: took, timeout: timeout, code: int(got.ExitCode), output: string(got.Stdout) + string(got.Stderr)}
+	switch s := status.Convert(err); {
+	case err == nil:
+	case s.Code() == codes.DeadlineExceeded && took < timeout:
+		return probe.Outcome{}, fmt.Errorf("exec in %s: %s", container, s.Message())
+	case s.Code() == codes.DeadlineExceeded:
+		e.late = true
+	default:
+		return probe.Outcome{}, fmt.Errorf("exec in container %s over %s: %s", id[:min(len(id), 12)], socket, event.SafeText(s.Message(), maxCause))
+	}
+	return e.outcome(), nil
+}
+
+// Program runs a program of the node. That it can't be started is an error and no failure.
+func (p *Prober) Program(ctx context.Context, program process.Program) (probe.Outcome, error) {
+	program.KeepMerged = maxOutput
+	o := program.Run(ctx)
+	if ctx.Err() != nil {
+		return probe.Outcome{}, ctx.Err()
+	}
+	e := execution{
+		what: commandText(append([]string{path.Base(program.Path)}, program.Args...)),
+		took: o.Duration, timeout: program.Timeout, output: string(o.Merged),
+	}
+	switch {
+	case errors.Is(o.Err, process.ErrStuck):
+		e.late, e.stuck = true, true
+	case errors.Is(o.Err, process.ErrTimeout):
+		e.late = true
+	case errors.Is(o.Err, process.ErrProcesses):
+		e.killed = "it started too many processes"
+	case o.Err != nil:
+		return probe.Outcome{}, o.Err
+	case o.State.Exited():
+		e.code = o.State.ExitCode()
+	default:
+		e.killed = "it ended in another way"
+		if w, ok := o.State.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+			e.killed = "it was ended by " + unix.SignalName(w.Signal())
+		}
+	}
+	return e.outcome(), nil
+}
+
+// execution is how a program or command ended.
+type execution struct {
+	what          string
+	took, timeout time.Duration
+	code          int
+	late, stuck   bool
+	killed        string
+	output        string
+}
+
+func (e *execution) outcome() probe.Outcome {
+	d := probe.Detail{Feed: event.ProbeActive, Duration: event.Duration(e.took), Phase: "answer", Said: event.SafeText(strings.TrimSpace(e.output), maxSaid)}
+	switch {
+	case e.late:
+		d.Verdict = event.VerdictExecSlow
+		d.Cause = fmt.Sprintf("%s did not end within %s", e.what, short(e.timeout))
+		if e.stuck {
+			d.Cause += ", and can't be killed: it is in uninterruptible sleep"
+		}
+	case e.killed != "":
+		d.Verdict, d.Cause = event.VerdictExecFailed, fmt.Sprintf("%s failed after %s: %s", e.what, short(e.took), e.killed)
+	case e.code != 0:
+		d.Verdict, d.Status = event.VerdictExecFailed, fmt.Sprintf("exit %d", e.code)
+		d.Cause = fmt.Sprintf("%s ended with exit code %d after %s", e.what, e.code, short(e.took))
+	default:
+		d.Phase = ""
+		return probe.Outcome{At: time.Now(), OK: true, Detail: d}
+	}
+	if said := firstLine(strings.TrimSpace(e.output)); said != "" {
+		d.Cause += ": " + said
+	}
+	d.Cause = event.SafeText(d.Cause, maxCause)
+	return probe.Outcome{At: time.Now(), Detail: d}
+}
+
+// commandText is a command line, bounded.
+func commandText(command []string) string {
+	const most = 80
+	return event.SafeText(strings.Join(command, " "), most)
+}

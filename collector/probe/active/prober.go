@@ -1,0 +1,209 @@
+package active
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/collector/netprobe"
+	"github.com/kernosis/kernosis/collector/probe"
+)
+
+// Config says where probes are made from.
+type Config struct {
+	FS hostfs.FS
+	// Socket is the container runtime's, below FS's root; empty: the first known one that
+	// is there.
+	Socket string
+}
+
+// Prober makes probes. It is safe for concurrent use.
+type Prober struct {
+	cfg  Config
+	look *looker
+
+	mu    sync.Mutex
+	inode uint32 // the node's network namespace; 0: not found yet
+	pid   int    // in it
+}
+
+// New returns a Prober that has started nothing.
+func New(cfg Config) *Prober { return &Prober{cfg: cfg, look: newLooker(cfg.FS)} }
+
+// Probe makes the probe of a container. It implements probe.Prober.
+func (p *Prober) Probe(ctx context.Context, r *probe.Request) (probe.Outcome, error) {
+	switch r.Spec.Handler {
+	case probe.Exec:
+		return p.Command(ctx, r.Container.ID, r.Spec.Command, r.Spec.Timeout)
+	case probe.HTTP, probe.HTTPS, probe.TCP, probe.GRPC:
+		return p.Network(ctx, Target{
+			Protocol: string(r.Spec.Handler), Host: cmp.Or(r.Spec.Host, firstAddress(r.Pod)), Port: r.Spec.Port,
+			Path: r.Spec.Path, Headers: headers(r.Spec.Headers), Service: r.Spec.Service,
+		}, r.Spec.Timeout)
+	}
+	return probe.Outcome{}, fmt.Errorf("handler %q is not known", r.Spec.Handler)
+}
+
+func firstAddress(p *probe.Pod) string {
+	if len(p.Addresses) == 0 {
+		return ""
+	}
+	return p.Addresses[0].String()
+}
+
+func headers(list []probe.Header) http.Header {
+	h := http.Header{}
+	for _, e := range list {
+		h.Add(e.Name, e.Value)
+	}
+	return h
+}
+
+// Target is what a probe over the network goes to.
+type Target struct {
+	Protocol string // of package netprobe
+	Host     string // address or name
+	Port     uint16
+	Path     string
+	Headers  http.Header
+	Service  string      // of gRPC
+	TLS      *tls.Config // nil: certificates are not verified
+}
+
+// Network makes a probe over the network from the node's network namespace.
+func (p *Prober) Network(ctx context.Context, t Target, timeout time.Duration) (probe.Outcome, error) {
+	began := time.Now()
+	within, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	addr, name, err := resolve(within, t.Host)
+	if ctx.Err() != nil {
+		return probe.Outcome{}, ctx.Err()
+	}
+	if err != nil {
+		if _, ok := errors.AsType[*net.DNSError](err); !ok {
+			return probe.Outcome{}, err
+		}
+		return unresolved(t.Host, err, time.Since(began)), nil
+	}
+	inode, pid, err := p.node()
+	if err != nil {
+		return probe.Outcome{}, err
+	}
+	what := &netprobe.Probe{
+		Protocol: t.Protocol, To: netip.AddrPortFrom(addr, t.Port), Name: name, Path: t.Path, Headers: t.Headers,
+		Service: t.Service, TLS: t.TLS,
+		From: func(connect func() error) error { return netlook.Within(p.cfg.FS, inode, pid, connect) },
+	}
+	r := what.RunWithin(ctx, timeout-time.Since(began))
+	if r.Err == nil {
+		return probe.Outcome{At: time.Now(), OK: true, Detail: detail(&r)}, nil
+	}
+	if ctx.Err() != nil {
+		return probe.Outcome{}, ctx.Err()
+	}
+	if err := notMade(&r); err != nil {
+		return probe.Outcome{}, err
+	}
+	f := facts{protocol: t.Protocol, to: what.To, timeout: timeout, Result: r}
+	if f.open() {
+		f.seen = p.look.look(ctx, inode, pid, &f)
+	}
+	d := detail(&r)
+	f.judge(&d)
+	return probe.Outcome{At: time.Now(), Detail: d}, nil
+}
+
+// node returns the node's network namespace. It is looked for once: it does not change, and
+// where init may not be looked at, a thread of this process may just be elsewhere.
+func (p *Prober) node() (inode uint32, pid int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inode == 0 {
+		if p.inode, p.pid, err = netlook.NodeNamespace(p.cfg.FS); err != nil {
+			return 0, 0, err
+		}
+	}
+	return p.inode, p.pid, nil
+}
+
+// InNode calls a function on a thread in the node's network namespace; see netlook.Within.
+func (p *Prober) InNode(fn func() error) error {
+	inode, pid, err := p.node()
+	if err != nil {
+		return err
+	}
+	return netlook.Within(p.cfg.FS, inode, pid, fn)
+}
+
+// resolve returns the address of a host, and its name where it is one.
+func resolve(ctx context.Context, host string) (netip.Addr, string, error) {
+	if host == "" {
+		return netip.Addr{}, "", errors.New("there is no address to probe")
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap(), "", nil
+	}
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.Addr{}, "", err
+	}
+	return all[0].Unmap(), host, nil // one that has none is an error
+}
+
+func unresolved(host string, err error, took time.Duration) probe.Outcome {
+	return probe.Outcome{At: time.Now(), Detail: probe.Detail{
+		Feed: event.ProbeActive, Verdict: event.VerdictName, Phase: netprobe.PhaseConnect, Duration: event.Duration(took),
+		Cause: event.SafeText(fmt.Sprintf("the name %s does not resolve: %v", host, err), maxCause),
+	}}
+}
+
+// notMade returns why a probe could not be made: what failed is on this side.
+func notMade(r *netprobe.Result) error {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS} {
+		if errors.Is(r.Err, e) {
+			return r.Err
+		}
+	}
+	_, dialed := errors.AsType[*net.OpError](r.Err)
+	_, late := errors.AsType[*netprobe.TimeoutError](r.Err)
+	if r.Phase == netprobe.PhaseConnect && !dialed && !late && !r.Conn.Remote.IsValid() {
+		return r.Err
+	}
+	return nil
+}
+
+// detail is what needs no judgement.
+func detail(r *netprobe.Result) probe.Detail {
+	d := probe.Detail{
+		Feed: event.ProbeActive, Duration: event.Duration(r.Took), FirstByte: event.Duration(r.FirstByte),
+		RTT: event.Duration(r.Conn.RTT), Retransmits: r.Conn.Retransmits,
+		Said: event.SafeText(strings.TrimSpace(r.Body), maxSaid),
+	}
+	if r.Status != "" {
+		d.Status, _, _ = strings.Cut(event.SafeText(r.Status, 64), " ")
+	}
+	switch r.Phase {
+	case netprobe.PhaseRequest:
+		d.Phase = "established"
+	case netprobe.PhaseDone:
+	default:
+		d.Phase = r.Phase
+	}
+	if errno, ok := errors.AsType[unix.Errno](r.Err); ok {
+		d.Errno = hostfs.ErrnoName(int32(errno))
+	}
+	return d
+}

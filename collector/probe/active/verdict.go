@@ -1,0 +1,264 @@
+package active
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/status"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/collector/netprobe"
+	"github.com/kernosis/kernosis/collector/probe"
+)
+
+const (
+	// maxCause bounds a cause, maxFact one entry of evidence, maxSaid what the other end
+	// says, in bytes.
+	maxCause = 300
+	maxFact  = 160
+	maxSaid  = 256
+	// neighborPatience is how long an unresolved next hop is not yet a dead one: the kernel
+	// asks three times, a second apart.
+	neighborPatience = 500 * time.Millisecond
+)
+
+// facts are all that is known of a failed probe over the network.
+type facts struct {
+	netprobe.Result
+	protocol string
+	to       netip.AddrPort
+	timeout  time.Duration
+	seen
+}
+
+// late tells whether the probe's time was over.
+func (f *facts) late() bool {
+	_, ok := errors.AsType[*netprobe.TimeoutError](f.Err)
+	return ok || errors.Is(f.Err, unix.ETIMEDOUT)
+}
+
+// errIs looks at the probe's error and at that of its connection, which gRPC hides.
+func (f *facts) errIs(all ...error) bool {
+	for _, e := range all {
+		if errors.Is(f.Err, e) || errors.Is(f.Conn.Err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// open tells whether the error alone leaves the cause open: a look may tell.
+func (f *facts) open() bool {
+	return f.Phase == netprobe.PhaseConnect || f.late() && f.Conn.Received == 0
+}
+
+// judge fills in the verdict. It is pure: what it says depends on f alone.
+func (f *facts) judge(d *probe.Detail) {
+	switch {
+	case f.Phase == netprobe.PhaseConnect:
+		f.judgeConnect(d)
+	case f.errIs(unix.ECONNRESET, unix.EPIPE):
+		d.Verdict = event.VerdictReset
+		d.Cause = fmt.Sprintf("the connection to %s was reset during the %s, %s after it stood; %s", f.to, f.part(), short(f.Took-f.Connect), f.traffic())
+	case f.late():
+		f.judgeLate(d)
+	case f.Phase == netprobe.PhaseTLS:
+		d.Verdict = event.VerdictTLS
+		d.Cause = fmt.Sprintf("TLS handshake with %s failed: %s", f.to, f.tlsText())
+	case f.Status != "":
+		d.Verdict = event.VerdictStatus
+		d.Cause = f.statusText()
+	case errors.Is(f.Err, netprobe.ErrNoHealth), errors.Is(f.Err, netprobe.ErrRedirects):
+		d.Verdict = event.VerdictStatus
+		d.Cause = fmt.Sprintf("%s: %v", f.to, f.Err)
+	case f.Conn.Received == 0:
+		d.Verdict = event.VerdictSilent
+		d.Cause = fmt.Sprintf("%s took the connection and closed it without a byte, %s after it stood", f.to, short(f.Took-f.Connect))
+	case f.errIs(io.EOF, io.ErrUnexpectedEOF):
+		d.Verdict = event.VerdictStatus
+		d.Cause = fmt.Sprintf("%s closed the connection within its answer, behind %d bytes", f.to, f.Conn.Received)
+	default:
+		d.Verdict = event.VerdictStatus
+		d.Cause = fmt.Sprintf("%s gives no %s answer: %s", f.to, strings.ToUpper(f.protocol), status.Convert(f.Err).Message())
+	}
+	f.exclude(d)
+	if f.skipped {
+		add(&d.Evidence, "not looked into: too many failures at once")
+	}
+	if f.listener.Present {
+		d.QueueLen, d.QueueMax = f.listener.Queue, f.listener.Max
+	}
+	d.Cause = event.SafeText(d.Cause, maxCause)
+}
+
+// judgeConnect: no connection stood.
+func (f *facts) judgeConnect(d *probe.Detail) {
+	switch {
+	case f.errIs(unix.EADDRNOTAVAIL):
+		d.Verdict = event.VerdictPortsExhausted
+		d.Cause = fmt.Sprintf("no local port is free to connect to %s: nothing was sent", f.to)
+	case f.errIs(unix.ECONNREFUSED):
+		d.Verdict = event.VerdictRefused
+		d.Cause = fmt.Sprintf("nothing listens at %s: the SYN was refused after %s", f.to, short(f.Took))
+		if f.listener.Present {
+			d.Cause = fmt.Sprintf("%s refused the SYN after %s, yet there is a listener: it began since, or a firewall answered", f.to, short(f.Took))
+		} else if f.listener.Known {
+			add(&d.Evidence, "no listener at "+f.to.String())
+		}
+	case f.route.Known && f.route.Errno != 0:
+		d.Verdict = event.VerdictNoRoute
+		d.Cause = fmt.Sprintf("no way to %s: %s", f.to, f.route.String())
+	case f.errIs(unix.ENETUNREACH, unix.EINVAL):
+		d.Verdict = event.VerdictNoRoute
+		d.Cause = fmt.Sprintf("no way to %s: %s", f.to, d.Errno)
+	case f.errIs(unix.EPERM, unix.EACCES):
+		d.Verdict = event.VerdictLocalDrop
+		d.Cause = fmt.Sprintf("this node does not let packets to %s out: %s", f.to, d.Errno)
+	case f.neighbor.Failed, f.neighbor.Trying && f.Took >= neighborPatience:
+		d.Verdict = event.VerdictNeighborFailed
+		d.Cause = fmt.Sprintf("the next hop %s to %s does not answer: neighbour %s", f.route.Via, f.to, f.neighbor.State)
+		add(&d.Evidence, f.route.String())
+	case f.errIs(unix.EHOSTUNREACH, unix.EHOSTDOWN, unix.ENOPROTOOPT, unix.EPROTO, unix.EOPNOTSUPP, unix.ENONET):
+		d.Verdict = event.VerdictUnreachable
+		d.Cause = fmt.Sprintf("an ICMP error answered the SYN to %s: %s", f.to, d.Errno)
+	case !f.late():
+		d.Verdict = event.VerdictOther
+		d.Cause = fmt.Sprintf("no connection to %s: %v", f.to, f.Err)
+	case f.listener.Full():
+		d.Verdict = event.VerdictAcceptQueueFull
+		d.Cause = fmt.Sprintf("accept queue full %d/%d on :%d: its process does not call accept; no answer to the SYN in %s", f.listener.Queue, f.listener.Max, f.to.Port(), short(f.Took))
+	default:
+		d.Verdict = event.VerdictTimeout
+		d.Cause = fmt.Sprintf("no answer to the SYN to %s in %s", f.to, short(f.Took))
+		if f.listener.Known && !f.listener.Present {
+			add(&d.Evidence, fmt.Sprintf("no listener at %s, and no reset either", f.to))
+		}
+	}
+}
+
+// judgeLate: a connection stood, and the probe's time was over.
+func (f *facts) judgeLate(d *probe.Detail) {
+	stood := fmt.Sprintf("SYN answered in %s", short(f.Connect))
+	switch {
+	case f.Conn.Received == 0 && f.child == netlook.ChildWaiting:
+		d.Verdict = event.VerdictNotAccepted
+		d.Cause = fmt.Sprintf("%s, but the connection waits in the accept queue (%d/%d) of :%d and was not accepted in %s", stood, f.listener.Queue, f.listener.Max, f.to.Port(), short(f.Took))
+	case f.Conn.Received == 0 && f.Conn.Acked < f.Conn.Sent && f.listener.Full():
+		d.Verdict = event.VerdictAcceptQueueFull
+		d.Cause = fmt.Sprintf("accept queue full %d/%d on :%d: the end of the handshake and the request are ignored", f.listener.Queue, f.listener.Max, f.to.Port())
+	case f.Conn.Received == 0:
+		d.Verdict = event.VerdictSilent
+		d.Cause = fmt.Sprintf("%s, %s, no byte back in %s", stood, f.traffic(), short(f.timeout))
+		if f.child == netlook.ChildAccepted {
+			add(&d.Excluded, "not accepted: a process has the connection")
+		}
+	case f.Phase == netprobe.PhaseTLS:
+		d.Verdict = event.VerdictTLS
+		d.Cause = fmt.Sprintf("%s, but the TLS handshake did not end in %s: %d bytes came", stood, short(f.timeout), f.Conn.Received)
+	case f.FirstByte == 0 && f.protocol != netprobe.GRPC:
+		d.Verdict = event.VerdictSilent
+		d.Cause = fmt.Sprintf("%s, %s, no byte of the answer in %s", stood, f.traffic(), short(f.timeout))
+	case f.FirstByte > 0:
+		d.Verdict = event.VerdictSlow
+		d.Cause = fmt.Sprintf("%s, first byte after %s, the answer was not complete in %s: %d bytes came", stood, short(f.FirstByte), short(f.timeout), f.Conn.Received)
+	default: // the server speaks HTTP/2, and its health service says nothing
+		d.Verdict = event.VerdictSlow
+		d.Cause = fmt.Sprintf("%s, the gRPC connection stands (%d bytes came), no answer of the health service in %s", stood, f.Conn.Received, short(f.timeout))
+	}
+}
+
+// exclude lists what was looked at, or went well, and so is not the cause.
+func (f *facts) exclude(d *probe.Detail) {
+	if f.Connect > 0 {
+		fact := "network: TCP connect took " + short(f.Connect)
+		if f.Conn.RTT > 0 {
+			fact += ", RTT " + short(f.Conn.RTT)
+		}
+		add(&d.Excluded, fact)
+	}
+	if f.TLS > 0 {
+		add(&d.Excluded, "TLS: the handshake took "+short(f.TLS))
+	}
+	if f.listener.Present && !f.listener.Full() && d.Verdict != event.VerdictNotAccepted && d.Verdict != event.VerdictRefused {
+		add(&d.Excluded, "listener present: "+f.listener.String())
+	}
+	if f.Connect > 0 {
+		return
+	}
+	if f.route.Known && f.route.Errno == 0 && d.Verdict != event.VerdictNeighborFailed {
+		add(&d.Excluded, f.route.String())
+	}
+	if f.neighbor.Known && !f.neighbor.Failed && !f.neighbor.Trying && f.neighbor.State != "none" {
+		add(&d.Excluded, fmt.Sprintf("neighbour %s: %s", f.route.Via, f.neighbor.State))
+	}
+}
+
+// traffic is what passed, in words.
+func (f *facts) traffic() string {
+	switch {
+	case f.Conn.Sent == 0:
+		return "nothing was sent"
+	case f.Conn.Acked >= f.Conn.Sent:
+		return fmt.Sprintf("request acked (%d bytes)", f.Conn.Sent)
+	}
+	return fmt.Sprintf("request not acked (%d of %d bytes)", f.Conn.Acked, f.Conn.Sent)
+}
+
+func (f *facts) part() string {
+	if f.Phase == netprobe.PhaseTLS {
+		return "TLS handshake"
+	}
+	return "probe"
+}
+
+func (f *facts) tlsText() string {
+	if f.errIs(io.EOF) {
+		return "the peer closed the connection"
+	}
+	return strings.TrimPrefix(f.Err.Error(), "tls: ")
+}
+
+// statusText is the answer that is a failure.
+func (f *facts) statusText() string {
+	text := fmt.Sprintf("HTTP status %s from %s after %s", f.Status, f.to, short(f.Took))
+	if f.protocol == netprobe.GRPC {
+		text = fmt.Sprintf("gRPC health at %s: %s after %s", f.to, f.Status, short(f.Took))
+	}
+	if said := strings.TrimSpace(f.Body); said != "" {
+		text += ": " + event.SafeText(firstLine(said), maxFact)
+	}
+	return text
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return strings.TrimSpace(line)
+}
+
+// maxEvidence entries are kept of each list.
+const maxEvidence = 8
+
+func add(to *[]string, fact string) {
+	if fact != "" && len(*to) < maxEvidence {
+		*to = append(*to, event.SafeText(fact, maxFact))
+	}
+}
+
+// short is a duration with three digits that count.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < 100*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	case d < 10*time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

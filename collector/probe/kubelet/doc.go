@@ -1,0 +1,3 @@
+// Package kubelet reads from kubelet itself how often each probe has failed and succeeded:
+// /metrics/probes, over HTTPS, on this node. The right to it is "get nodes/metrics".
+package kubelet

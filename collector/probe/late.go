@@ -1,0 +1,72 @@
+package probe
+
+import (
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// former is the container before the present one, for failures that are heard of late:
+// the one that has kubelet restart it is seldom known before it does.
+type former struct {
+	id   string // empty: there was none
+	run  int    // failures in a row
+	over bool   // the run has had its effect
+}
+
+func formerOf(c *course) former {
+	run, _ := c.inARow()
+	return former{c.id, run, c.onHold}
+}
+
+// late counts a failure of a container that has ended since. It reports whether there is
+// one that it can be of; the turn is held.
+func (m *Manager) late(w *worker, o *Outcome) bool {
+	if o.OK || o.Unsure || w.feed != event.ProbeObserved {
+		return false
+	}
+	m.mu.Lock()
+	c := w.entry.container(w.key.Container)
+	f := &w.former
+	switch {
+	case w.ended || c == nil:
+		m.mu.Unlock()
+		return false
+	case o.Container != "" && o.Container == w.id && c.ID == w.id && c.State != Running && !w.onHold:
+		// It does not run any more, and there is no other yet.
+		failures, _ := m.count(w, o)
+		m.mu.Unlock()
+		m.tell(w, event.Probe, w.id, o, failures)
+		return true
+	case f.id == "" || f.over || o.Container != f.id && (o.Container != "" || !o.At.Before(c.StartedAt)):
+		m.mu.Unlock()
+		return false
+	}
+	f.run++
+	f.over = w.kind != Readiness && f.run >= w.spec.FailureThreshold
+	m.bump(w, Failure)
+	if !w.touched {
+		// The run goes on with the present container, unless it was that which restarted it.
+		w.last, w.course.run, w.whole = Failure, f.run, w.whole || f.over
+		if f.over {
+			w.course.run = 0
+		}
+	}
+	id, failures, ends := f.id, f.run, !w.told && (f.over || !o.More)
+	m.mu.Unlock()
+	m.tell(w, event.Probe, id, o, failures)
+	if ends {
+		m.tellOver(w, id, time.Now())
+	}
+	return true
+}
+
+// unsure tells of a failure that kubelet may not count; the turn is held.
+func (m *Manager) unsure(w *worker, o *Outcome) {
+	m.mu.Lock()
+	w.latest, w.erring, w.told = o.At, false, true
+	m.bump(w, Unknown)
+	failures, _ := w.inARow()
+	m.mu.Unlock()
+	m.tell(w, event.Probe, w.id, o, failures)
+}

@@ -1,0 +1,264 @@
+package probe
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// Config is what a Manager works with.
+type Config struct {
+	// Tell takes each failure and recovery, those of one probe in their order, from
+	// several goroutines. The event is the callee's for the call only. Tell may ask the
+	// Manager what it knows; it must not add, remove or observe.
+	Tell func(*event.Event)
+	// Prober makes the probes of pods that are Active; nil: all are only looked at.
+	Prober Prober
+	Log    *slog.Logger
+	// Start is when the agent's process began: as long as it is younger than a probe's
+	// period, the probe's first run comes after a random part of the period.
+	Start time.Time
+	// Failing reports whether a failure of the probe was told by an earlier process,
+	// and not its end, so that the end is told by this one. It is asked when a worker
+	// begins; nil: there is none.
+	Failing func(Key) bool
+}
+
+// maxPods is ten times what kubelet takes by default.
+const maxPods = 1100
+
+// Manager has the workers of all pods. It is safe for concurrent use.
+type Manager struct {
+	cfg     Config
+	results map[Kind]*Results
+	desc    descriptions
+
+	// change is held while pods are added and removed, a worker's turn while an outcome
+	// is counted and told, mu for what all of them read and write; in this order.
+	change  sync.Mutex
+	mu      sync.Mutex
+	pods    map[string]*entry
+	workers map[Key]*worker
+	figures figures
+	run     context.Context // nil: not running
+	ended   bool
+	running sync.WaitGroup
+}
+
+var _ prometheus.Collector = (*Manager)(nil)
+
+// entry is a pod, and its workers: those that have ended as well, so that none is made
+// anew when the pod's status comes again.
+type entry struct {
+	pod     *Pod
+	workers []*worker
+}
+
+// New returns a Manager without pods.
+func New(cfg Config) *Manager {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Tell == nil {
+		cfg.Tell = func(*event.Event) {}
+	}
+	m := &Manager{
+		cfg: cfg, results: map[Kind]*Results{}, desc: describe(),
+		pods: map[string]*entry{}, workers: map[Key]*worker{},
+	}
+	for _, k := range Kinds() {
+		m.results[k] = newResults()
+	}
+	return m
+}
+
+// Run makes the probes of the active pods until ctx ends; then all workers end. Nothing
+// is told of those that were failing: the next process goes on with them. Pods may be
+// added before. It may be called once.
+func (m *Manager) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m.mu.Lock()
+	m.run = ctx
+	for _, w := range m.workers {
+		m.launch(w)
+	}
+	m.mu.Unlock()
+	<-ctx.Done()
+	m.mu.Lock()
+	m.ended = true
+	for _, w := range m.workers {
+		m.finish(w)
+	}
+	m.mu.Unlock()
+	m.running.Wait()
+	return nil
+}
+
+// AddPod adds the pod, or what is new of it. It keeps p, which must not be changed.
+// Workers whose probe has changed begin anew.
+func (m *Manager) AddPod(p *Pod) {
+	m.change.Lock()
+	defer m.change.Unlock()
+	e, before, ok := m.admit(p)
+	if !ok {
+		return
+	}
+	now := time.Now()
+	var fresh []*worker
+	for _, w := range m.unwanted(e) {
+		m.remove(w, now)
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		for _, k := range Kinds() {
+			if spec := c.Probe(k); spec != nil {
+				if w := m.hire(e, Key{PodUID: p.UID, Container: c.Name, Kind: k}, spec); w != nil {
+					fresh = append(fresh, w)
+				}
+			}
+		}
+	}
+	for _, w := range e.workers {
+		m.look(w, now)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range fresh {
+		m.launch(w)
+	}
+	// kubelet looks at readiness at once when something of the pod has changed.
+	if before != nil && p.Active && !reflect.DeepEqual(before, p) {
+		for i := range p.Containers {
+			m.hasten(e, &p.Containers[i])
+		}
+	}
+}
+
+// admit puts a pod's newest state in force.
+func (m *Manager) admit(p *Pod) (e *entry, before *Pod, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended {
+		return nil, nil, false
+	}
+	e = m.pods[p.UID]
+	if e == nil {
+		if len(m.pods) >= maxPods {
+			if m.figures.refusedPods == 0 {
+				m.cfg.Log.Warn("probes: too many pods, some are not looked at", "at_most", maxPods, "namespace", p.Namespace, "pod", p.Name)
+			}
+			m.figures.refusedPods++
+			return nil, nil, false
+		}
+		e = &entry{}
+		m.pods[p.UID] = e
+	}
+	before, e.pod = e.pod, p
+	return e, before, true
+}
+
+// unwanted takes the workers from an entry whose probe the pod has no more, or another.
+func (m *Manager) unwanted(e *entry) (gone []*worker) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var kept []*worker
+	for _, w := range e.workers {
+		c := e.container(w.key.Container)
+		if c == nil || w.feed != m.feed(e.pod) || !reflect.DeepEqual(c.Probe(w.key.Kind), w.course.spec) {
+			gone = append(gone, w)
+			continue
+		}
+		kept = append(kept, w)
+	}
+	e.workers = kept
+	return gone
+}
+
+// hire makes a worker, if there was none yet.
+func (m *Manager) hire(e *entry, k Key, spec *Spec) *worker {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range e.workers {
+		if w.key == k {
+			return nil
+		}
+	}
+	feed := m.feed(e.pod)
+	w := &worker{
+		key: k, entry: e, feed: feed,
+		course: course{kind: k.Kind, spec: spec, own: feed == event.ProbeActive},
+		told:   m.cfg.Failing != nil && m.cfg.Failing(k),
+	}
+	if feed == event.ProbeActive {
+		w.trigger = make(chan struct{}, 1)
+	}
+	w.shown = m.figures.admit()
+	e.workers = append(e.workers, w)
+	m.workers[k] = w
+	return w
+}
+
+// feed says where the outcomes of a pod's probes come from.
+func (m *Manager) feed(p *Pod) string {
+	if p.Active && m.cfg.Prober != nil {
+		return event.ProbeActive
+	}
+	return event.ProbeObserved
+}
+
+// RemovePod ends the workers of a pod, and forgets it.
+func (m *Manager) RemovePod(uid string) {
+	m.change.Lock()
+	defer m.change.Unlock()
+	m.forget(uid)
+}
+
+// CleanupPods ends the workers of all pods but the desired ones, and forgets them.
+func (m *Manager) CleanupPods(desired map[string]struct{}) {
+	m.change.Lock()
+	defer m.change.Unlock()
+	m.mu.Lock()
+	var gone []string
+	for uid := range m.pods {
+		if _, ok := desired[uid]; !ok {
+			gone = append(gone, uid)
+		}
+	}
+	m.mu.Unlock()
+	for _, uid := range gone {
+		m.forget(uid)
+	}
+}
+
+func (m *Manager) forget(uid string) {
+	m.mu.Lock()
+	e := m.pods[uid]
+	m.mu.Unlock()
+	if e == nil {
+		return
+	}
+	now := time.Now()
+	for _, w := range e.workers {
+		m.remove(w, now)
+	}
+	m.mu.Lock()
+	delete(m.pods, uid)
+	m.mu.Unlock()
+}
+
+// container returns one of the pod's by its name, or nil.
+func (e *entry) container(name string) *Container {
+	for i := range e.pod.Containers {
+		if c := &e.pod.Containers[i]; c.Name == name {
+			return c
+		}
+	}
+	return nil
+}

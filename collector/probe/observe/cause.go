@@ -1,0 +1,99 @@
+package observe
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// portText is the port as people write it: ":8080".
+func portText(at netip.AddrPort) string { return ":" + strconv.Itoa(int(at.Port())) }
+
+// span writes a duration as in a sentence: "250 ms", "1 s", "2.5 s".
+func span(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return strconv.FormatInt(d.Microseconds(), 10) + " µs"
+	case d < 995*time.Millisecond:
+		return strconv.FormatInt(d.Round(time.Millisecond).Milliseconds(), 10) + " ms"
+	}
+	return strconv.FormatFloat(d.Round(100*time.Millisecond).Seconds(), 'f', -1, 64) + " s"
+}
+
+// causeOf is the verdict of a connection in words, with its figures.
+func causeOf(s *event.SockFailData, c *event.Conn, timeout time.Duration) string {
+	port, took := portText(c.Dst), time.Duration(s.Duration)
+	if timedOut(s.Verdict) && took > timeout-timeoutLess && took < timeout+timeoutMore {
+		took = timeout // as it was meant: the sentence stays the same
+	}
+	switch s.Verdict {
+	case event.VerdictRefused:
+		return "RST: nothing listens on " + port + other(s.Evidence)
+	case event.VerdictTimeout:
+		if full := first(s.Evidence, "connection tracking is full", ""); full != "" {
+			return full
+		}
+		if s.Retransmits == 0 {
+			return "SYN unanswered for " + span(took)
+		}
+		return fmt.Sprintf("SYN unanswered for %s, sent %d times", span(took), s.Retransmits+1)
+	case event.VerdictAcceptQueueFull:
+		if s.QueueMax == 0 && s.QueueLen == 0 {
+			return "accept queue full on " + port
+		}
+		return fmt.Sprintf("accept queue full %d/%d on %s", s.QueueLen, s.QueueMax, port)
+	case event.VerdictNotAccepted:
+		return fmt.Sprintf("connected, but not accepted in %s: it waits in the accept queue of %s", span(took), port)
+	case event.VerdictSilent:
+		return "SYN answered, request acked, no byte back in " + span(took)
+	case event.VerdictSlow:
+		return "the answer began to come, and was not complete in " + span(took)
+	case event.VerdictReset:
+		if s.Received > 0 {
+			return "connection to " + port + " reset in the middle of the answer"
+		}
+		return "connection to " + port + " reset after it stood"
+	case event.VerdictNoRoute:
+		return "no route to " + c.Dst.Addr().String() + bracket(s.Errno)
+	case event.VerdictNeighborFailed:
+		return "the next hop to " + c.Dst.Addr().String() + " does not resolve"
+	case event.VerdictUnreachable:
+		return first(s.Evidence, "ICMP", "an ICMP error came back")
+	case event.VerdictLocalDrop:
+		return first(s.Evidence, "dropped", "this node dropped the packet")
+	case event.VerdictPortsExhausted:
+		return "no local port is free to connect to " + c.Dst.String()
+	}
+	return s.Verdict
+}
+
+func bracket(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+// first returns the first fact that has a word in it.
+func first(evidence []string, word, otherwise string) string {
+	for _, e := range evidence {
+		if strings.Contains(e, word) {
+			return e
+		}
+	}
+	return otherwise
+}
+
+// other is what listens instead, where that was looked for.
+func other(evidence []string) string {
+	for _, e := range evidence {
+		if strings.HasPrefix(e, "listens on ") {
+			return " (container " + e + ")"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,280 @@
+package observe
+
+import (
+	"context"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/unhealthy"
+)
+
+const (
+	// confirmAfter is how long after kubelet's counts a failed connection may still be on
+	// its way: the look after it takes two seconds at most.
+	confirmAfter = 2500 * time.Millisecond
+	// confirmNone is the same where there is no connection: kubelet's words take a moment.
+	confirmNone = 500 * time.Millisecond
+	// wordsRate and wordsBurst bound questions to the API server, a second and at once: a
+	// node whose pods all fail asks as often as one that renews its Lease four times.
+	wordsRate, wordsBurst = 0.25, 10
+	// wordsSlack: Events have whole seconds, and are from another clock reading.
+	wordsSlack = 2 * time.Second
+	// maxTold failures of one probe are told at a time: one a second for one interval.
+	maxTold = 15
+)
+
+// bucket bounds how often something is done: rate times a second, burst at once.
+type bucket struct {
+	rate, burst float64
+	tokens      float64
+	filled      time.Time
+}
+
+// ready reports whether it may be done now.
+func (b *bucket) ready(now time.Time) bool {
+	if b.filled.IsZero() {
+		b.tokens = b.burst
+	} else {
+		b.tokens = min(b.burst, b.tokens+b.rate*now.Sub(b.filled).Seconds())
+	}
+	b.filled = now
+	return b.tokens >= 1
+}
+
+func (b *bucket) take(now time.Time) bool {
+	if !b.ready(now) {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// missed is failures of a probe that kubelet has counted and no socket has shown.
+type missed struct {
+	course
+	one   *course
+	n     uint64
+	until time.Time // with from of the course: between these two polls
+}
+
+// confirmAt is when what kubelet counts more is told.
+func (c *course) confirmAt() time.Time {
+	if !c.at.IsValid() {
+		return c.missing.Add(confirmNone)
+	}
+	return c.missing.Add(confirmAfter)
+}
+
+// belong says whose the failures are that kubelet counts more: its counts are of a
+// container's name. What it counted while the container became another one brought that
+// about, if the probe is one for which kubelet restarts containers.
+func (c *course) belong(now, from time.Time) {
+	c.missing, c.from, c.owners = now, from, [2]string{c.container.ID, ""}
+	if c.was != "" && c.changed.After(from) {
+		c.owners = [2]string{c.was, c.container.ID}
+		if c.key.Kind == probe.Readiness {
+			c.owners = [2]string{c.container.ID, c.was}
+		}
+	}
+}
+
+// owner is the container of a connection that failed at a time. A start is known in whole
+// seconds; within that one, the failure for which kubelet restarts is the earlier one's.
+func (c *course) owner(at time.Time) string {
+	begun := c.container.StartedAt
+	switch {
+	case c.was == "" || !at.Before(c.changed):
+		return ""
+	case at.Before(begun),
+		at.Before(begun.Add(time.Second)) && c.key.Kind != probe.Readiness && c.wasRun == c.spec.FailureThreshold-1:
+		return c.was
+	}
+	return ""
+}
+
+// confirm tells of failures that only kubelet's counts have.
+func (r *runner) confirm(ctx context.Context, now time.Time) {
+	r.mu.Lock()
+	var list []missed
+	for _, one := range r.index.courses {
+		if one.missing.IsZero() || now.Before(one.confirmAt()) {
+			continue
+		}
+		if n := one.excess(); n > 0 {
+			list = append(list, missed{course: *one, one: one, n: n, until: one.missing})
+		}
+		one.missing = time.Time{}
+	}
+	r.mu.Unlock()
+	if len(list) == 0 {
+		return
+	}
+	counts, err := r.cfg.Sockets.Counts()
+	if err != nil {
+		counts = nil
+	}
+	words := map[string][]Unhealthy{} // by pod, asked once
+	for i := range list {
+		m := &list[i]
+		said, asked := words[m.key.PodUID]
+		if !asked {
+			said = r.ask(ctx, m, now)
+			words[m.key.PodUID] = said
+		}
+		out := r.unseen(m, said, counts, now)
+		r.mu.Lock()
+		r.count(m, out)
+		r.mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// count hands failures on.
+func (o *Observer) count(m *missed, out probe.Outcome) {
+	m.one.accounted += m.n
+	owners := m.owners
+	if now := m.one.container.ID; owners[1] == "" && owners[0] != now {
+		owners[1] = now
+	}
+	for n := min(m.n, maxTold); n > 0; n-- {
+		out.At, out.More = m.until.Add(-time.Duration(n-1)*m.spec.Period), n > 1
+		taken := false
+		for _, out.Container = range owners {
+			if taken = out.Container != "" && o.cfg.Manager.Observe(m.key, out); taken {
+				break
+			}
+			out.At = m.until // the other one may have begun since
+		}
+		if !taken {
+			o.stats.Refused++
+			continue
+		}
+		o.stats.Counted++
+		if out.Container == m.one.container.ID {
+			m.one.failing, m.one.ended = true, out.At
+			m.one.run++
+		}
+	}
+}
+
+// ask returns kubelet's words about a pod's probes, where they may be asked for now.
+func (r *runner) ask(ctx context.Context, m *missed, now time.Time) []Unhealthy {
+	if r.cfg.Words == nil {
+		return nil
+	}
+	if !r.tokens.take(now) {
+		r.mu.Lock()
+		r.stats.Unasked++
+		r.mu.Unlock()
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	said, err := r.cfg.Words.Unhealthy(ctx, m.pod.Namespace, m.key.PodUID)
+	r.mu.Lock()
+	r.stats.Asked++
+	r.mu.Unlock()
+	if ctx.Err() == nil {
+		r.tell(PartEvents, err)
+	}
+	return said
+}
+
+// unseen makes the outcome of a failure that no socket has shown.
+func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Time) probe.Outcome {
+	if h := m.doubt; h != nil && h.ev.Time.After(m.from.Add(-wordsSlack)) {
+		// kubelet was asked before it had counted it.
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		out := r.outcome(h.ev, m.one, judged{why: h.why, counted: true})
+		r.looked = looked{}
+		r.stats.Uncounted--
+		m.one.doubt = nil
+		out.BootTime, out.CPU = 0, 0 // it is of kubelet's counts
+		return *out
+	}
+	d := probe.Detail{Feed: event.ProbeObserved, Verdict: event.VerdictOther, Cause: "kubelet counts a failure, and nothing seen says why"}
+	d.Evidence = append(d.Evidence, "kubelet's own count of failures")
+	watched, connected := r.connected(m, counts)
+	if w := latest(said, m); w != nil {
+		if msg, ok := unhealthy.Parse(m.spec.Handler, w.Message); ok {
+			d.Verdict, d.Phase, d.Errno, d.Status, d.Said = msg.Verdict, msg.Phase, msg.Errno, msg.Status, msg.Said
+			if msg.Cause != "" {
+				d.Cause = msg.Cause
+			} else if msg.Said != "" {
+				d.Cause = "kubelet says: " + event.SafeText(msg.Said, 200)
+			}
+			d.Evidence = append(d.Evidence, "kubelet's Event says so")
+		}
+	}
+	switch {
+	case watched && !connected && d.Phase != "answer" && d.Phase != "tls":
+		d.Verdict = event.VerdictProberLate
+		d.Cause = "kubelet opened no connection to " + portText(m.at) + " for it"
+		d.Evidence = append(d.Evidence, "no connection from kubelet to "+m.at.String()+" began in the "+span(m.until.Sub(m.from))+" before")
+	case watched && connected && d.Verdict == event.VerdictOther && d.Said == "":
+		d.Cause = "kubelet counts a failure, and its connection was answered: a status that is none of success, or TLS"
+		d.Excluded = append(d.Excluded, "the connection: it was opened, and answered")
+	case m.spec.Handler == probe.Exec && d.Verdict == event.VerdictOther:
+		d.Verdict, d.Cause = event.VerdictExecFailed, "the program failed, or did not end in time"
+	}
+	if d.Verdict == event.VerdictProberLate {
+		r.kubeletFacts(&d, now)
+	} else if id := bareID(m.owners[0]); id != "" {
+		f := r.cfg.Vitals.Look(id, now)
+		f.Fill(&d, "container")
+	}
+	return probe.Outcome{At: m.until, Detail: d}
+}
+
+// kubeletFacts adds how kubelet itself is.
+func (r *runner) kubeletFacts(d *probe.Detail, now time.Time) {
+	f := r.cfg.Vitals.Look("", now)
+	f.Fill(d, "kubelet")
+	d.Throttled, d.ThrottledIn = 0, 0 // those are the container's
+	if p, err := r.cfg.FS.Pressure("cpu"); err == nil && p.Some.Avg10 >= 10 {
+		d.Evidence = append(d.Evidence, pressureText(&p))
+	}
+}
+
+func pressureText(p *hostfs.Pressure) string {
+	return "tasks of the node waited for a CPU in " + span(time.Duration(p.Some.Avg10*float64(100*time.Millisecond))) + " of the last 10 s"
+}
+
+// connected reports whether connections of a probe are watched, and one of them began
+// while it failed.
+func (r *runner) connected(m *missed, counts []Count) (watched, connected bool) {
+	if !m.at.IsValid() || counts == nil {
+		return false, false
+	}
+	r.mu.Lock()
+	p := r.index.places[m.at]
+	r.mu.Unlock()
+	if p == nil {
+		return false, false
+	}
+	for i := range counts {
+		if counts[i].Name == p.name {
+			watched = true
+			connected = connected || counts[i].Started.After(m.from.Add(-m.spec.Timeout-wordsSlack))
+		}
+	}
+	return watched, connected
+}
+
+// latest returns the newest Event about a probe that is of the time in which it failed.
+func latest(said []Unhealthy, m *missed) *Unhealthy {
+	var found *Unhealthy
+	for i := range said {
+		u := &said[i]
+		if u.Container == m.key.Container && u.Kind == m.key.Kind && !u.At.Before(m.from.Add(-wordsSlack)) &&
+			(found == nil || u.At.After(found.At)) {
+			found = u
+		}
+	}
+	return found
+}

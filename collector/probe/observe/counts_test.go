@@ -1,0 +1,272 @@
+package observe
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/probe"
+)
+
+// cut is a connection that was reset behind a whole header.
+func (w *world) cut() *event.Event {
+	ev := w.fail(event.VerdictReset, 50*time.Millisecond)
+	ev.SockFail.Phase, ev.SockFail.Received = "established", 52
+	return ev
+}
+
+func asked(w *world, c *Config, _ *probe.Pod) { c.Kubelet = w }
+
+// An answer that was cut off waits for kubelet's counts, also where they were read just
+// before; what kubelet does not count is not told.
+func TestACutAnswerWaitsForKubeletsCounts(t *testing.T) {
+	in(t, asked, func(w *world) {
+		time.Sleep(time.Second)
+		for range 3 { // kubelet tries three times
+			w.o.Take(w.cut())
+		}
+		time.Sleep(20 * time.Second)
+		w.wantTold()
+		if s := w.o.Stats(); s.Uncounted != 3 || s.Taken != 0 {
+			t.Errorf("%+v", s)
+		}
+		w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: 1} })
+		w.o.Take(w.cut())
+		time.Sleep(10 * time.Second)
+		w.wantTold("liveness reset 1/3")
+	})
+}
+
+// kubelet may have been asked before it had counted the failure.
+func TestACutAnswerThatKubeletCountsLate(t *testing.T) {
+	in(t, asked, func(w *world) {
+		time.Sleep(6 * time.Second)
+		w.o.Take(w.cut())
+		time.Sleep(time.Second)
+		w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: 1} })
+		time.Sleep(15 * time.Second)
+		w.wantTold("liveness reset 1/3")
+		if s := w.o.Stats(); s.Uncounted != 0 || s.Counted != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Where kubelet's counts can't be had it is told, and counts for nothing.
+func TestACutAnswerWithoutKubeletsCounts(t *testing.T) {
+	in(t, nil, func(w *world) {
+		for range 4 {
+			w.o.Take(w.cut())
+			time.Sleep(10 * time.Second)
+		}
+		ev := w.all()[3].Probe
+		if !strings.HasSuffix(ev.Cause, "; kubelet may not count it") || !strings.Contains(strings.Join(ev.Evidence, "\n"), "its counts can't be had") {
+			t.Errorf("%+v", ev)
+		}
+		w.wantTold("liveness reset 0/3", "liveness reset 0/3", "liveness reset 0/3", "liveness reset 0/3")
+		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
+		w.wantTold("liveness refused 1/3")
+		if s := w.o.Stats(); s.Unsure != 4 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A connection that went well may have brought a bad status: kubelet's counts say whether
+// the run is over.
+func TestAnAnswerIsNoSuccessYet(t *testing.T) {
+	in(t, asked, func(w *world) {
+		results := func(failed, succeeded uint64) {
+			w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: failed, Succeeded: succeeded} })
+		}
+		time.Sleep(time.Second)
+		results(1, 0)
+		w.o.Take(w.fail(event.VerdictSilent, time.Second))
+		w.wantTold("liveness connected-silent 1/3")
+		time.Sleep(10 * time.Second)
+		results(2, 0)
+		w.o.Take(w.recovered())
+		w.change(func() {
+			w.counts["shop/web-1:8080"] = &Count{Name: "shop/web-1:8080", Succeeded: 1, Started: time.Now()}
+		})
+		time.Sleep(9 * time.Second)
+		w.wantTold("liveness unexplained 2/3")
+		time.Sleep(time.Second)
+		results(2, 1)
+		w.o.Take(w.recovered())
+		time.Sleep(9 * time.Second)
+		w.wantTold("liveness recovered")
+	})
+}
+
+// Successes that kubelet has counted since it was asked before may be older than a failure
+// that it has not counted yet.
+func TestSuccessesBeforeTheFailure(t *testing.T) {
+	in(t, func(w *world, c *Config, p *probe.Pod) {
+		c.Kubelet = w
+		p.Containers[0].Liveness.Period = time.Second
+	}, func(w *world) {
+		time.Sleep(6 * time.Second)
+		w.change(func() { w.results[key(probe.Liveness)] = Results{Succeeded: 5} })
+		w.o.Take(w.fail(event.VerdictSilent, time.Second))
+		w.o.poke() // as any other that waits does
+		time.Sleep(500 * time.Millisecond)
+		w.change(func() { w.results[key(probe.Liveness)] = Results{Succeeded: 5, Failed: 1} })
+		time.Sleep(5 * time.Second)
+		w.wantTold("liveness connected-silent 1/3")
+		w.change(func() { w.results[key(probe.Liveness)] = Results{Succeeded: 6, Failed: 1} })
+		time.Sleep(10 * time.Second)
+		w.wantTold("liveness recovered")
+	})
+}
+
+// restarted gives the container a new ID.
+func (w *world) restarted(id string) {
+	p, _ := w.manager.Pod("u1")
+	next := *p
+	next.Containers = slices.Clone(p.Containers)
+	next.Containers[0].ID, next.Containers[0].StartedAt = "containerd://"+id, time.Now()
+	w.manager.AddPod(&next)
+	w.o.Changed()
+}
+
+// ids returns the containers of the failures told since.
+func (w *world) ids() (ids []string) {
+	for _, ev := range w.all() {
+		if ev.Kind == event.Probe {
+			ids = append(ids, ev.Container.ID)
+		}
+	}
+	return ids
+}
+
+// The failure for which kubelet restarts the container is that container's, though another
+// one runs when it is heard of.
+func TestTheLastFailureIsOfTheContainerThatHadIt(t *testing.T) {
+	in(t, asked, func(w *world) {
+		fails := func(n uint64) {
+			w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: n} })
+		}
+		time.Sleep(time.Second)
+		fails(1)
+		time.Sleep(10 * time.Second)
+		fails(2)
+		time.Sleep(10 * time.Second)
+		fails(3)
+		w.restarted("9b2e")
+		time.Sleep(15 * time.Second)
+		if got := w.ids(); !slices.Equal(got, []string{"8a1f", "8a1f", "8a1f"}) {
+			t.Errorf("of the containers %q", got)
+		}
+		got := w.told()
+		var failed []string
+		for _, s := range got {
+			if !strings.HasSuffix(s, "recovered") {
+				failed = append(failed, s[strings.LastIndex(s, " ")+1:])
+			}
+		}
+		if !slices.Equal(failed, []string{"1/3", "2/3", "3/3"}) || !strings.HasSuffix(got[len(got)-1], "recovered") {
+			t.Errorf("told %q", got)
+		}
+		// The new one begins at the first.
+		fails(4)
+		time.Sleep(15 * time.Second)
+		if got := w.ids(); !slices.Equal(got, []string{"9b2e"}) {
+			t.Errorf("of the containers %q", got)
+		}
+		if got := w.told(); len(got) != 1 || !strings.HasSuffix(got[0], "1/3") {
+			t.Errorf("told %q", got)
+		}
+		if s := w.o.Stats(); s.Counted != 4 || s.Refused != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A whole run between two questions to kubelet, the restart included: what is beyond the
+// threshold is the new container's.
+func TestMoreFailuresThanTheThreshold(t *testing.T) {
+	in(t, asked, func(w *world) {
+		time.Sleep(time.Second)
+		w.restarted("9b2e")
+		w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: 4} })
+		time.Sleep(15 * time.Second)
+		if got := w.ids(); !slices.Equal(got, []string{"8a1f", "8a1f", "8a1f", "9b2e"}) {
+			t.Errorf("of the containers %q", got)
+		}
+	})
+}
+
+// While a probe fails kubelet is asked as often as it makes it, within bounds.
+func TestKubeletIsAskedSoonerWhileAProbeFails(t *testing.T) {
+	in(t, func(w *world, c *Config, p *probe.Pod) {
+		c.Kubelet = w
+		p.Containers[0].Liveness.Period = time.Second
+		p.Containers[0].Liveness.FailureThreshold = 1000
+	}, func(w *world) {
+		time.Sleep(30 * time.Second)
+		count := func(d time.Duration) int {
+			w.mu.Lock()
+			before := w.asked
+			w.mu.Unlock()
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+				w.change(func() {
+					r := w.results[key(probe.Liveness)]
+					r.Failed++
+					w.results[key(probe.Liveness)] = r
+				})
+				w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.asked - before
+		}
+		if n := count(10 * time.Second); n < 8 || n > 11 {
+			t.Errorf("asked %d times in 10 s", n)
+		}
+		count(time.Minute)
+		if n := count(time.Minute); n > 30 {
+			t.Errorf("asked %d times in a minute of a probe that goes on failing", n)
+		}
+	})
+}
+
+// A look at a container that is on its end does not change what the failures before were
+// found to be.
+func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
+	gone := func(w *world) *event.Event {
+		ev := w.fail(event.VerdictTimeout, time.Second)
+		ev.SockFail.Evidence = []string{"no answer to the SYN", "no listener on 10.0.0.7:8080, and no reset either"}
+		return ev
+	}
+	in(t, nil, func(w *world) {
+		w.o.Take(gone(w)) // nothing is made up for a first one
+		w.wantTold("liveness syn-unanswered 1/3")
+		w.o.Take(w.recovered())
+		w.told()
+		for range 2 {
+			time.Sleep(10 * time.Second)
+			ev := w.fail(event.VerdictAcceptQueueFull, time.Second)
+			ev.SockFail.QueueLen, ev.SockFail.QueueMax = 2, 1
+			w.o.Take(ev)
+		}
+		time.Sleep(10 * time.Second)
+		w.o.Take(gone(w))
+		d := w.all()[2].Probe
+		if d.Cause != "accept queue full 2/1 on :8080" || d.QueueMax != 1 || !strings.Contains(strings.Join(d.Evidence, "\n"), "ending at the look (its listener is gone)") {
+			t.Errorf("%+v", d)
+		}
+		w.wantTold("liveness accept-queue-full 1/3", "liveness accept-queue-full 2/3", "liveness accept-queue-full 3/3")
+	})
+	// A container whose listener is there is not ending.
+	in(t, nil, func(w *world) {
+		w.o.Take(w.fail(event.VerdictAcceptQueueFull, time.Second))
+		time.Sleep(10 * time.Second)
+		w.o.Take(w.fail(event.VerdictTimeout, time.Second))
+		time.Sleep(10 * time.Second)
+		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
+		w.wantTold("liveness accept-queue-full 1/3", "liveness syn-unanswered 2/3", "liveness refused 3/3")
+	})
+}

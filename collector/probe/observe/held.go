@@ -1,0 +1,163 @@
+package observe
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+const (
+	// holdFor is how long an outcome waits for kubelet's counts at most; what it would be
+	// good for is an Event in time.
+	holdFor = time.Second
+	// maxHeld outcomes wait: a node's probes that share a port, all failing at once.
+	maxHeld = 128
+	// settle is how long after a connection's end kubelet has counted it.
+	settle = 150 * time.Millisecond
+)
+
+// held is a connection whose probe could not be told, or of which it is not sure that
+// kubelet counts it.
+type held struct {
+	ev    *event.Event
+	of    []*course
+	guess int
+	why   string // it is sure whose it was, but not that it counts
+	conn  connection
+	ok    bool
+	maybe bool      // it may not be for kubelet what it looks like
+	from  time.Time // kubelet has counted it by then
+	until time.Time
+}
+
+// hold keeps a connection until kubelet's counts are there. It reports false where they
+// can't be there in time. What kubelet may not count waits for them however long they take.
+func (o *Observer) hold(ev *event.Event, of []*course, guess int, why string, c *connection, ok, maybe bool, now time.Time) bool {
+	if !o.polling {
+		return false
+	}
+	from, until := now.Add(settle), now.Add(holdFor)
+	at := later(from, o.soonest(now, of[guess]))
+	if maybe {
+		until = at.Add(2 * askFor)
+	} else if at.After(until.Add(-settle)) {
+		// Be there for the next one.
+		next := later(c.started.Add(of[guess].spec.Period+c.duration+2*settle), o.polled.Add(o.cfg.PollAtMost))
+		if next.Before(o.polled.Add(o.cfg.Poll * 3 / 2)) {
+			o.pollAt = next
+		}
+		return false
+	}
+	if len(o.held) >= maxHeld {
+		o.stats.Overflowed++
+		return maybe // if it counts, kubelet's counts tell
+	}
+	o.held = append(o.held, &held{ev.Clone(), of, guess, why, *c, ok, maybe, from, until})
+	o.stats.Held++
+	if at.Before(o.pollAt) {
+		o.pollAt = at
+	}
+	o.poke()
+	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// release decides on what is held: all of it behind new counts of kubelet, else what has
+// waited long enough.
+func (o *Observer) release(now time.Time, counted bool) {
+	var left []*held
+	waiting := o.held
+	o.held = nil
+	for _, h := range waiting {
+		fresh := counted && !now.Before(h.from)
+		if !fresh && now.Before(h.until) {
+			left = append(left, h)
+			continue
+		}
+		o.settle(h, fresh)
+	}
+	o.held = append(left, o.held...)
+	for _, h := range left {
+		if at := later(h.from, o.soonest(now, h.of[h.guess])); at.Before(o.pollAt) {
+			o.pollAt = at
+		}
+	}
+}
+
+const (
+	// fastest is how often kubelet's counts are asked for at most while a probe fails, and
+	// fastRate and fastBurst what of it is more often than usual: a second and at once.
+	fastest             = time.Second
+	fastRate, fastBurst = 0.25, 20
+)
+
+// soonest is when kubelet's counts may be asked for next, with these failing besides.
+func (o *Observer) soonest(now time.Time, also ...*course) time.Time {
+	return o.polled.Add(min(o.cfg.PollAtMost, o.pace(now, also...)))
+}
+
+// pace is how often kubelet's counts are asked for: while something fails, as often as it
+// is probed, so that its last failure is known before its container is another.
+func (o *Observer) pace(now time.Time, also ...*course) time.Duration {
+	every := o.cfg.Poll
+	for _, one := range also {
+		every = min(every, max(one.spec.Period, fastest))
+	}
+	for _, one := range o.index.courses {
+		if one.failing || !one.missing.IsZero() {
+			every = min(every, max(one.spec.Period, fastest))
+		}
+	}
+	if every < o.cfg.PollAtMost && !o.fast.ready(now) {
+		return o.cfg.PollAtMost
+	}
+	return every
+}
+
+// settle hands on what was held.
+func (o *Observer) settle(h *held, counted bool) {
+	if counted && !h.ok {
+		var more []*course
+		for _, one := range h.of {
+			if one.known && one.excess() > 0 {
+				more = append(more, one)
+			}
+		}
+		switch {
+		case len(more) == 0 && h.maybe:
+			o.stats.Uncounted++
+			h.of[h.guess].doubt = h
+			return // kubelet made nothing of it
+		case len(more) == 1:
+			h.guess, h.why = slices.Index(h.of, more[0]), "kubelet has counted its failure"
+		case len(more) > 1 && !slices.Contains(more, h.of[h.guess]):
+			h.guess = slices.Index(h.of, more[0])
+		}
+	}
+	if counted && h.ok && h.maybe && !slices.ContainsFunc(h.of, func(c *course) bool { return c.succeededNow }) {
+		o.stats.Uncounted++
+		return // it was answered with a failure, or its success is counted later and told then
+	}
+	if counted && h.ok && h.why == "" {
+		// Whose success it was matters only for those that failed.
+		for i, one := range h.of {
+			if one.failing && one.succeededNow {
+				h.guess, h.why = i, "kubelet has counted its success"
+				break
+			}
+		}
+	}
+	if h.why == "" {
+		o.stats.Guessed++
+	}
+	order := append([]*course{h.of[h.guess]}, slices.Delete(slices.Clone(h.of), h.guess, h.guess+1)...)
+	o.handFirst(h.ev, order, judged{h.ok, h.why, counted && h.maybe}, h.conn.started)
+	o.looked = looked{}
+}

@@ -1,0 +1,134 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// findKubeletEvery is how often the processes of the node are gone through for kubelet's
+// while it is not known, at first; each time it is not found doubles that, up to
+// findKubeletAtLeast.
+const (
+	findKubeletEvery   = 5 * time.Second
+	findKubeletAtLeast = time.Minute
+	maxKubelets        = 4 // several nodes on one machine, in tests
+)
+
+// process is one of kubelet's.
+type process struct {
+	pid   int
+	start time.Duration
+	netns uint32
+}
+
+// kubelets finds the processes that make the probes. It belongs to one goroutine.
+type kubelets struct {
+	fs    hostfs.FS
+	comms []string
+	inPod func(uid string) bool
+	found []process
+	tried time.Time // when processes were gone through last
+	wait  time.Duration
+	next  time.Time
+}
+
+// hurry has the processes gone through as at first: there may be something to find now.
+func (k *kubelets) hurry(now time.Time) {
+	k.wait = 0
+	k.next = later(now, k.tried.Add(findKubeletEvery))
+}
+
+// look returns the processes, and whether they have changed.
+func (k *kubelets) look(now time.Time) (changed bool, err error) {
+	there := slices.DeleteFunc(slices.Clone(k.found), func(p process) bool {
+		st, err := k.fs.Stat(p.pid)
+		if err != nil || st.StartTime != p.start || !slices.Contains(k.comms, st.Comm) {
+			return true
+		}
+		netns, err := k.fs.NetNS(p.pid)
+		return err != nil || netns != p.netns
+	})
+	if len(there) > 0 && len(there) == len(k.found) || now.Before(k.next) && len(k.found) == 0 {
+		return false, k.missing(len(k.found))
+	}
+	k.tried, k.wait = now, min(max(2*k.wait, findKubeletEvery), findKubeletAtLeast)
+	k.next = now.Add(k.wait)
+	found, err := k.find()
+	if err != nil {
+		return false, err
+	}
+	changed = !slices.Equal(found, k.found)
+	if k.found = found; len(found) > 0 {
+		k.wait = 0
+	}
+	return changed, k.missing(len(found))
+}
+
+func (k *kubelets) missing(n int) error {
+	if n == 0 {
+		return fmt.Errorf("no process is named as one of %v", k.comms)
+	}
+	return nil
+}
+
+// find goes through the processes.
+func (k *kubelets) find() ([]process, error) {
+	pids, err := k.fs.PIDs()
+	if err != nil {
+		return nil, fmt.Errorf("find kubelet: %w", err)
+	}
+	var found []process
+	for _, pid := range pids {
+		st, err := k.fs.Stat(pid)
+		if err != nil || !slices.Contains(k.comms, st.Comm) || k.podOf(pid) {
+			continue
+		}
+		netns, err := k.fs.NetNS(pid)
+		if err != nil {
+			return nil, fmt.Errorf("network namespace of %s: %w", event.SafeText(st.Comm, 64), err)
+		}
+		found = append(found, process{pid, st.StartTime, netns})
+		if len(found) == maxKubelets {
+			break
+		}
+	}
+	return found, nil
+}
+
+// podOf reports whether a process is in a pod of this node: it may call itself what it
+// likes.
+func (k *kubelets) podOf(pid int) bool {
+	groups, err := k.fs.ProcCgroups(pid)
+	if err != nil {
+		return false // it has ended
+	}
+	for _, g := range groups {
+		if a, ok := hostfs.ParseCgroupPath(g.Path); ok && a.Container.PodUID != "" && k.inPod(a.Container.PodUID) {
+			return true
+		}
+	}
+	return false
+}
+
+// namespaces returns where the processes are, each once.
+func (k *kubelets) namespaces() []uint32 {
+	var out []uint32
+	for _, p := range k.found {
+		if !slices.Contains(out, p.netns) {
+			out = append(out, p.netns)
+		}
+	}
+	return out
+}
+
+// pid returns one of them; 0: none.
+func (k *kubelets) pid() int {
+	if len(k.found) == 0 {
+		return 0
+	}
+	return k.found[0].pid
+}

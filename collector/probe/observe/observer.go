@@ -1,0 +1,309 @@
+package observe
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/vitals"
+)
+
+// Observer turns failed connections of kubelet into outcomes of probes.
+type Observer struct {
+	cfg  Config
+	wake chan struct{} // pods have changed, or something waits
+	pods atomic.Bool   // it is pods
+
+	mu      sync.Mutex
+	index   *index
+	before  *index // the one before, until beforeBy
+	upTo    time.Time
+	held    []*held
+	stats   Stats
+	looked  looked
+	polling bool      // kubelet's counts can be had
+	polled  time.Time // last
+	pollAt  time.Time // next
+	// everPolled: kubelet's counts were read before.
+	everPolled   bool
+	polledBefore time.Time // the poll before the last that was answered
+	answered     time.Time
+	fast         bucket // of polls that are sooner than usual
+}
+
+// looked is the latest look at a container, for the same connection's other probe.
+type looked struct {
+	ev    *event.Event
+	id    string
+	facts vitals.Facts
+}
+
+const (
+	defaultPoll       = 10 * time.Second
+	defaultPollAtMost = 5 * time.Second
+)
+
+// New returns an Observer that sees nothing until it runs.
+func New(cfg Config) *Observer {
+	if cfg.Poll <= 0 {
+		cfg.Poll = defaultPoll
+	}
+	if cfg.PollAtMost <= 0 {
+		cfg.PollAtMost = defaultPollAtMost
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.State == nil {
+		cfg.State = func(string, error) {}
+	}
+	if cfg.Vitals == nil {
+		cfg.Vitals = vitals.New(cfg.FS)
+	}
+	return &Observer{cfg: cfg, wake: make(chan struct{}, 1), index: newIndex(nil, nil), before: newIndex(nil, nil), fast: bucket{rate: fastRate, burst: fastBurst}}
+}
+
+// Changed says that pods of the Manager have changed. It does not block.
+func (o *Observer) Changed() {
+	o.pods.Store(true)
+	o.poke()
+}
+
+// poke wakes the goroutine of Run. It does not block.
+func (o *Observer) poke() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats returns what became of what was seen.
+func (o *Observer) Stats() Stats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.stats
+	s.Targets, s.Unwatched = len(o.index.places), o.index.unwatched
+	return s
+}
+
+// Take takes an event that tells of a connection to where a pod is probed, and reports
+// whether it was one: it is told as a probe's then, or not at all where somebody else
+// than kubelet has opened it. Other events it leaves to the caller. It is called from the
+// goroutine of the source, and keeps nothing of the event.
+func (o *Observer) Take(ev *event.Event) bool {
+	if ev.Kind == event.OOMKill {
+		o.cfg.Vitals.OOMKilled(ev)
+		return false
+	}
+	if ev.SockFail == nil || ev.Conn == nil {
+		return false
+	}
+	at := netip.AddrPortFrom(ev.Conn.Dst.Addr().Unmap(), ev.Conn.Dst.Port())
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.index.places[at]
+	if p == nil || p.name != ev.SockFail.Target {
+		// The pod may have gone since.
+		p = o.before.places[at]
+		if p == nil || p.name != ev.SockFail.Target || time.Now().After(o.upTo) {
+			return false
+		}
+		o.stats.Late++
+		return true
+	}
+	if !o.kubelets(ev) {
+		o.stats.Others++
+		return true
+	}
+	o.take(ev, p)
+	o.looked = looked{} // the event is its owner's again
+	return true
+}
+
+// kubelets reports whether kubelet has opened the connection.
+func (o *Observer) kubelets(ev *event.Event) bool {
+	if ev.Task == nil || !slices.Contains(o.cfg.Comms, ev.Task.Comm) {
+		return false
+	}
+	if ev.Container == nil || ev.Container.PodUID == "" {
+		return true
+	}
+	// A node may itself be a pod of another cluster; what is in a pod of this one is not
+	// kubelet, whatever it calls itself.
+	_, here := o.cfg.Manager.Pod(ev.Container.PodUID)
+	return !here
+}
+
+// take finds out whose connection it was, and hands the outcome on, or holds it.
+func (o *Observer) take(ev *event.Event, p *place) {
+	now := time.Now()
+	s := ev.SockFail
+	c := connection{
+		started: ev.Time.Add(-time.Duration(s.Duration)), duration: time.Duration(s.Duration),
+		timedOut: timedOut(s.Verdict) && s.Errno == "",
+	}
+	ok := ev.Kind == event.SockFailRecovered
+	// As long as a container has not started, only its startup probe is made.
+	for _, one := range p.probes {
+		const why = "the startup probe comes first"
+		if one.key.Kind != probe.Startup {
+			continue
+		}
+		if !ok && !one.container.Started && meaning(one.spec.Handler, s) == countsMaybe && o.hold(ev, []*course{one}, 0, why, &c, false, true, now) {
+			return
+		}
+		if o.hand(one, o.outcome(ev, one, judged{ok: ok, why: why}), c.started) {
+			return
+		}
+	}
+	rest := slices.DeleteFunc(slices.Clone(p.probes), func(c *course) bool { return c.key.Kind == probe.Startup })
+	if len(rest) == 0 {
+		o.stats.Refused++
+		return
+	}
+	if !ok && o.repeated(rest, &c) {
+		o.stats.Repeated++
+		return
+	}
+	views := make([]candidate, len(rest))
+	for i, one := range rest {
+		views[i] = candidate{one.spec.Timeout, one.spec.Period, one.started}
+	}
+	n, why := decide(views, &c)
+	maybe := !ok && meaning(rest[n].spec.Handler, s) == countsMaybe ||
+		ok && rest[n].failing && answers(rest[n].spec.Handler) // with what status is not seen
+	if (why == "" || maybe) && o.hold(ev, rest, n, why, &c, ok, maybe, now) {
+		return
+	}
+	if why == "" {
+		o.stats.Guessed++
+	}
+	order := append([]*course{rest[n]}, slices.Delete(slices.Clone(rest), n, n+1)...)
+	o.handFirst(ev, order, judged{ok: ok, why: why}, c.started)
+}
+
+// handFirst hands the outcome to the first probe whose worker takes one now.
+func (o *Observer) handFirst(ev *event.Event, order []*course, j judged, started time.Time) {
+	for _, one := range order {
+		if o.hand(one, o.outcome(ev, one, j), started) {
+			return
+		}
+		j.why = "no other probe here is made now"
+	}
+	o.stats.Refused++
+	if !j.ok && (j.counted || meaning(order[0].spec.Handler, ev.SockFail) != countsMaybe) {
+		order[0].accounted++ // kubelet counts it, perhaps
+	}
+}
+
+// repeated reports whether a connection is another try of a probe that has failed just
+// before: kubelet tries three times where a probe could not be made.
+func (o *Observer) repeated(of []*course, c *connection) bool {
+	for _, one := range of {
+		if one.failing && !one.ended.IsZero() && c.started.Sub(one.started) < one.spec.Period/2 &&
+			c.started.Sub(one.ended).Abs() < timeoutLess && len(of) == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// hand tells the Manager. It reports whether a worker took it.
+func (o *Observer) hand(one *course, out *probe.Outcome, started time.Time) bool {
+	if !out.OK {
+		o.between(one, started)
+	}
+	if !o.cfg.Manager.Observe(one.key, *out) {
+		return false
+	}
+	o.stats.Taken++
+	if out.Unsure {
+		o.stats.Unsure++
+		return true
+	}
+	if out.Container != "" { // of the one before: the present one has not failed
+		one.accounted++
+		return true
+	}
+	one.note(out.OK, started, out.At)
+	if !out.OK {
+		one.succeeded = o.succeeded(one)
+	}
+	return true
+}
+
+// note keeps what is known of a probe.
+func (c *course) note(ok bool, started, ended time.Time) {
+	if !started.IsZero() {
+		c.started, c.ended = started, ended
+	}
+	if c.failing = !ok; ok {
+		c.run, c.kept = 0, nil
+		return
+	}
+	c.accounted++
+	c.run++
+	c.kept = c.draft
+}
+
+// between tells of successes that nobody saw: of a probe that is made every ten seconds
+// and failed twice within thirty, one in between has succeeded, if its place counts one.
+func (o *Observer) between(one *course, started time.Time) {
+	if !one.failing || started.Sub(one.started) < one.spec.Period*3/2 {
+		return
+	}
+	if o.polling && answers(one.spec.Handler) {
+		return // kubelet's counts tell, whatever the status was
+	}
+	n := o.succeeded(one)
+	if n <= one.succeeded {
+		return
+	}
+	one.succeeded = n
+	at := one.started.Add(one.spec.Period)
+	if o.cfg.Manager.Observe(one.key, probe.Outcome{At: at, OK: true, Detail: probe.Detail{Feed: event.ProbeObserved}}) {
+		one.failing, one.run, one.kept = false, 0, nil
+	}
+}
+
+// succeeded returns how many connections to the probe's place have succeeded.
+func (o *Observer) succeeded(one *course) (n uint64) {
+	p := o.index.places[one.at]
+	if p == nil {
+		return 0
+	}
+	counts, err := o.cfg.Sockets.Counts()
+	if err != nil {
+		return 0
+	}
+	for i := range counts {
+		if counts[i].Name == p.name {
+			n += counts[i].Succeeded
+		}
+	}
+	return n
+}
+
+// bareID is a container's ID without the runtime.
+func bareID(id string) string {
+	_, bare := probe.SplitID(id)
+	return bare
+}
+
+// Run follows the Manager's pods, kubelet's process and its counts until ctx ends.
+func (o *Observer) Run(ctx context.Context) error {
+	return o.runner().run(ctx)
+}
+
+func (o *Observer) runner() *runner {
+	return &runner{Observer: o, kubelet: kubelets{fs: o.cfg.FS, comms: o.cfg.Comms, inPod: func(uid string) bool {
+		_, ok := o.cfg.Manager.Pod(uid)
+		return ok
+	}}, tokens: bucket{rate: wordsRate, burst: wordsBurst}}
+}

@@ -1,0 +1,122 @@
+package observe
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/vitals"
+)
+
+// judged is what was decided of a connection.
+type judged struct {
+	ok      bool
+	why     string // it is sure whose it was; empty: a guess
+	counted bool   // kubelet has counted the failure
+}
+
+// kept is what the latest failure of a run was found to be.
+type kept struct {
+	detail probe.Detail // without evidence
+	frozen bool
+}
+
+// outcome makes what the Manager is told of a connection.
+func (o *Observer) outcome(ev *event.Event, one *course, j judged) *probe.Outcome {
+	s := ev.SockFail
+	out := &probe.Outcome{At: ev.Time, OK: j.ok, Conn: ev.Conn, BootTime: ev.BootTime, CPU: ev.CPU}
+	out.Detail = probe.Detail{Feed: event.ProbeObserved, Phase: s.Phase, Duration: s.Duration, RTT: s.RTT}
+	counts := meaning(one.spec.Handler, s)
+	if !j.ok && counts == countsSuccess {
+		out.OK = true
+	}
+	if out.OK {
+		return out
+	}
+	d := &out.Detail
+	d.Verdict, d.Errno, d.Retransmits, d.QueueLen, d.QueueMax = s.Verdict, s.Errno, s.Retransmits, s.QueueLen, s.QueueMax
+	d.Cause = causeOf(s, ev.Conn, one.spec.Timeout)
+	d.Evidence, d.Excluded = slices.Clone(s.Evidence), slices.Clone(s.Excluded)
+	if j.why == "" {
+		d.Evidence = append(d.Evidence, "which of the probes of "+portText(ev.Conn.Dst)+" it was is a guess")
+	}
+	out.Container = one.owner(ev.Time)
+	frozen := o.look(ev, one, out)
+	one.draft = &kept{*d, frozen}
+	one.draft.detail.Evidence, one.draft.detail.Excluded = nil, nil
+	if counts == countsMaybe && !j.counted {
+		out.Unsure = true
+		d.Cause += "; kubelet may not count it"
+		d.Evidence = append(d.Evidence, "an answer had begun to come: kubelet takes that for an error that it does not count where the header was whole, and its counts can't be had")
+	}
+	return out
+}
+
+// look adds how the container is. It reports whether it is frozen.
+func (o *Observer) look(ev *event.Event, one *course, out *probe.Outcome) bool {
+	d := &out.Detail
+	if d.Verdict == event.VerdictPortsExhausted || d.Verdict == event.VerdictNoRoute {
+		return false // nothing of the container is to blame
+	}
+	id := bareID(one.container.ID)
+	if out.Container != "" {
+		id = bareID(out.Container)
+	}
+	if o.looked.ev != ev || o.looked.id != id {
+		o.looked = looked{ev, id, o.cfg.Vitals.Look(id, time.Now())}
+	}
+	facts := o.looked.facts
+	why := one.ending(out, &facts)
+	if why == "" {
+		facts.Fill(d, "container")
+		return facts.Frozen
+	}
+	// What a look finds then is of the end, not of the failure.
+	was := &one.kept.detail
+	d.Evidence = append(d.Evidence, "the container was ending at the look ("+why+"): the verdict is that of the failure before; by itself this one looks as "+d.Verdict)
+	d.Verdict, d.Cause, d.QueueLen, d.QueueMax = was.Verdict, was.Cause, was.QueueLen, was.QueueMax
+	d.Throttled, d.ThrottledIn = was.Throttled, was.ThrottledIn
+	return one.kept.frozen
+}
+
+// ending says why a look came too late to tell what the failure was; empty: it did not,
+// or there is no failure before in the run whose verdict could stand for it.
+func (c *course) ending(out *probe.Outcome, f *vitals.Facts) string {
+	d := &out.Detail
+	if c.kept == nil || !byLook(d.Verdict) || !byLook(c.kept.detail.Verdict) || connected(d.Verdict) && !connected(c.kept.detail.Verdict) {
+		return ""
+	}
+	same := d.Verdict == c.kept.detail.Verdict
+	last := c.key.Kind != probe.Readiness && c.run+1 >= c.spec.FailureThreshold
+	switch {
+	case f.Ending != "":
+		return f.Ending
+	case f.Frozen && !c.kept.frozen && last:
+		return "it was frozen meanwhile"
+	case same:
+		return ""
+	case c.pod.Deleting:
+		return "the pod is being deleted"
+	case out.Container != "", c.container.State != probe.Running:
+		return "it does not run any more"
+	case d.Verdict == event.VerdictTimeout && first(d.Evidence, "no listener on", "") != "":
+		return "its listener is gone"
+	}
+	return ""
+}
+
+// byLook tells verdicts that a look after the failure decides on: what came over the wire
+// is the same whatever has become of the container.
+func byLook(verdict string) bool {
+	switch verdict {
+	case event.VerdictTimeout, event.VerdictAcceptQueueFull, event.VerdictSilent, event.VerdictNotAccepted:
+		return true
+	}
+	return false
+}
+
+// connected tells verdicts of connections that stood for who opened them.
+func connected(verdict string) bool {
+	return verdict == event.VerdictSilent || verdict == event.VerdictNotAccepted
+}

@@ -1,0 +1,310 @@
+package observe
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/vitals"
+)
+
+const (
+	// lookEvery is how often kubelet's process is looked at, and what has waited.
+	lookEvery = time.Second
+	// gather is how long changes of pods are gathered before they are put in force: an
+	// agent that starts hears of a hundred pods at once.
+	gather = 50 * time.Millisecond
+	// askFor bounds one question to kubelet or the API server.
+	askFor = 3 * time.Second
+)
+
+// runner is the part of an Observer that belongs to Run's goroutine.
+type runner struct {
+	*Observer
+	kubelet kubelets
+	state   map[string]string
+	stale   bool // the targets are not those of the index
+	tokens  bucket
+}
+
+func (r *runner) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.cfg.Vitals.Run(ctx) })
+	g.Go(func() error {
+		r.follow(ctx)
+		return nil
+	})
+	return g.Wait()
+}
+
+func (r *runner) follow(ctx context.Context) {
+	r.state = map[string]string{}
+	r.stale = true
+	r.mu.Lock()
+	r.pollAt = time.Now()
+	r.mu.Unlock()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	nextLook := time.Time{}
+	changed := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+			changed = r.pods.Swap(false) || changed
+		case <-timer.C:
+		}
+		now := time.Now()
+		if changed && r.refresh(now) {
+			nextLook = now
+			r.kubelet.hurry(now)
+		}
+		changed = false
+		if r.idle() {
+			// Nothing is to be seen until there are pods with probes.
+			timer.Stop()
+			nextLook = now
+			if r.state[PartSockets] != "" {
+				r.tell(PartSockets, nil)
+			}
+			continue
+		}
+		if !now.Before(nextLook) {
+			moved, err := r.kubelet.look(now)
+			r.stale = r.stale || moved
+			if r.stale {
+				r.watch()
+			}
+			r.see(err)
+			nextLook = now.Add(lookEvery)
+			if err != nil {
+				nextLook = later(nextLook, r.kubelet.next)
+			}
+			r.overdue(now)
+		}
+		r.poll(ctx, now)
+		r.confirm(ctx, time.Now())
+		timer.Reset(max(time.Until(r.next(nextLook)), gather))
+	}
+}
+
+// idle reports whether there is nothing to watch, and nothing waits.
+func (r *runner) idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.index.courses) == 0 && len(r.held) == 0
+}
+
+// next is when something is to be done; what has waited is handed on.
+func (r *runner) next(look time.Time) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.release(now, false)
+	next := look
+	sooner := func(at time.Time) {
+		if at.Before(next) {
+			next = at
+		}
+	}
+	for _, one := range r.index.courses {
+		if !one.missing.IsZero() {
+			sooner(one.confirmAt())
+		}
+		if one.failing {
+			sooner(now.Add(lookEvery)) // its success may be overdue
+		}
+	}
+	if r.cfg.Kubelet != nil {
+		sooner(r.pollAt)
+		sooner(later(r.polled.Add(r.pace(now)), now.Add(gather)))
+	}
+	for _, h := range r.held {
+		sooner(h.until)
+	}
+	return next
+}
+
+// tell tells a part's state when it has changed.
+func (r *runner) tell(part string, err error) {
+	text := "up"
+	if err != nil {
+		text = err.Error()
+	}
+	if r.state[part] != text {
+		r.state[part] = text
+		r.cfg.State(part, err)
+	}
+}
+
+// see tells whether kubelet's connections are seen.
+func (r *runner) see(err error) {
+	if err != nil || !r.stale {
+		r.tell(PartSockets, err)
+	}
+}
+
+// refresh puts the Manager's pods in force. It reports whether there are others with
+// probes than before.
+func (r *runner) refresh(now time.Time) bool {
+	pods := r.cfg.Manager.Pods()
+	r.mu.Lock()
+	next := newIndex(pods, r.index.courses)
+	others := len(next.courses) != len(r.index.courses)
+	for key := range next.courses {
+		others = others || r.index.courses[key] == nil
+	}
+	r.before, r.upTo, r.index = r.index, now.Add(goneFor), next
+	r.mu.Unlock()
+	r.watch()
+	return others
+}
+
+// watch has the probes' connections and containers watched.
+func (r *runner) watch() {
+	r.mu.Lock()
+	x := r.index
+	targets := x.targets(r.kubelet.namespaces())
+	r.mu.Unlock()
+	pid := r.kubelet.pid()
+	if len(x.courses) == 0 {
+		pid = 0
+	}
+	r.cfg.Vitals.Set(containers(x), pid)
+	if err := r.cfg.Sockets.Set(targets); err != nil {
+		r.stale = true
+		r.tell(PartSockets, err)
+		return
+	}
+	r.stale = false
+}
+
+// containers are those that have probes.
+func containers(x *index) []vitals.Container {
+	seen := map[string]bool{}
+	var out []vitals.Container
+	for _, c := range x.courses {
+		if id := bareID(c.container.ID); id != "" && !seen[id] {
+			seen[id] = true
+			out = append(out, vitals.Container{ID: id, Limited: c.container.CPULimit > 0})
+		}
+	}
+	return out
+}
+
+// overdue tells of successes of failing probes that nothing has told of.
+func (r *runner) overdue(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.index.courses {
+		if one.failing && one.at.IsValid() && !one.started.IsZero() {
+			r.between(one, now.Add(-one.spec.Timeout))
+		}
+	}
+}
+
+// poll asks kubelet for its counts, when that is due.
+func (r *runner) poll(ctx context.Context, now time.Time) {
+	r.mu.Lock()
+	due := false
+	if r.cfg.Kubelet != nil && len(r.index.courses) > 0 {
+		wanted := !now.Before(r.pollAt) || !now.Before(r.polled.Add(r.pace(now)))
+		soonest := r.soonest(now, r.waiting()...)
+		if due = wanted && !now.Before(soonest); wanted && !due {
+			r.pollAt = soonest
+		}
+	}
+	if due {
+		if now.Before(r.polled.Add(r.cfg.PollAtMost)) {
+			r.fast.take(now)
+		}
+		r.polled, r.pollAt = now, now.Add(r.cfg.Poll)
+		r.stats.Polls++
+	}
+	r.mu.Unlock()
+	if !due {
+		return
+	}
+	asked, cancel := context.WithTimeout(ctx, askFor)
+	results, err := r.cfg.Kubelet.Results(asked)
+	cancel()
+	if ctx.Err() != nil {
+		return
+	}
+	r.tell(PartResults, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.polling = err == nil; err != nil {
+		r.stats.PollErrors++
+		r.release(now, false)
+		return
+	}
+	r.compare(results, now)
+}
+
+// waiting are the probes of connections that are held.
+func (o *Observer) waiting() []*course {
+	var out []*course
+	for _, h := range o.held {
+		out = append(out, h.of[h.guess])
+	}
+	return out
+}
+
+// compare takes kubelet's counts into account.
+func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
+	fresh := map[*course]Results{} // since the last ones
+	o.polledBefore, o.answered = later(o.answered, now.Add(-2*o.cfg.Poll)), now
+	for key, one := range o.index.courses {
+		// A probe that kubelet has not made yet has no counts.
+		got := results[key]
+		switch {
+		case !one.known && !o.startedWith(key, results):
+			one.known, one.first, one.last = true, Results{}, Results{}
+		case !one.known, got.Failed < one.last.Failed || got.Succeeded < one.last.Succeeded:
+			// The first ones, or kubelet has started anew.
+			one.known, one.first, one.last, one.accounted = true, got, got, 0
+			one.missing = time.Time{}
+			continue
+		}
+		fresh[one] = Results{got.Failed - one.last.Failed, got.Succeeded - one.last.Succeeded}
+		one.last = got
+		one.succeededNow = fresh[one].Succeeded > 0
+	}
+	o.everPolled = true
+	o.release(now, true)
+	for one, d := range fresh {
+		one.succeededNow = false
+		counted := one.last.Failed - one.first.Failed
+		switch {
+		case one.excess() > 0:
+			if one.missing.IsZero() {
+				one.belong(now, o.polledBefore)
+			}
+		case one.accounted > counted && now.Sub(one.ended) > holdFor:
+			// What was told was no failure for kubelet.
+			o.stats.Uncounted += one.accounted - counted
+			one.accounted, one.missing = counted, time.Time{}
+		default:
+			one.missing = time.Time{}
+		}
+		// Successes since the counts before may be older than the failure.
+		since := !o.polledBefore.Before(one.ended)
+		if d.Succeeded > 0 && since && one.failing && one.missing.IsZero() && (d.Failed == 0 || now.Sub(one.ended) > one.spec.Period+one.spec.Timeout) {
+			if o.cfg.Manager.Observe(one.key, probe.Outcome{At: now, OK: true, Detail: probe.Detail{Feed: event.ProbeObserved}}) {
+				one.failing, one.run, one.kept = false, 0, nil
+			}
+		}
+	}
+}
+
+// startedWith reports whether the probe's counts may be older than this Observer: they are
+// there at the first time.
+func (o *Observer) startedWith(key probe.Key, results map[probe.Key]Results) bool {
+	_, there := results[key]
+	return there && !o.everPolled
+}

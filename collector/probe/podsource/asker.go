@@ -1,0 +1,68 @@
+package podsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// Asker asks kubelet for other pages than its pods. It belongs to one goroutine.
+type Asker struct {
+	cfg   KubeletConfig
+	base  *url.URL
+	trust transport
+}
+
+// NewAsker checks the configuration, of which Every, Sink and Log have no use.
+func NewAsker(cfg KubeletConfig) (*Asker, error) {
+	u, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	a := &Asker{cfg: cfg, base: u}
+	a.trust.cfg = &a.cfg
+	return a, nil
+}
+
+// Get asks for a page. The caller closes the body; an answer that is none of success is
+// an error.
+func (a *Asker) Get(ctx context.Context, page string) (*http.Response, error) {
+	client, err := a.trust.client()
+	if err != nil {
+		return nil, fmt.Errorf("kubelet: %w", err)
+	}
+	token, err := a.trust.token()
+	if err != nil {
+		return nil, fmt.Errorf("kubelet: token: %w", err)
+	}
+	at := a.base.JoinPath(page).String()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("kubelet: %w", err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if ue := (*url.Error)(nil); errors.As(err, &ue) {
+			err = ue.Err // without the address: it is said once
+		}
+		return nil, fmt.Errorf("ask kubelet %s: %w", at, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("ask kubelet %s: %s", at, event.SafeText(resp.Status, 100))
+	}
+	return resp, nil
+}
+
+// Close gives idle connections back.
+func (a *Asker) Close() { a.trust.close() }

@@ -1,0 +1,437 @@
+package podsource_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/podsource"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// sets keeps the sets of pods that came.
+type sets struct {
+	mu  sync.Mutex
+	all [][]*probe.Pod
+}
+
+func (s *sets) take(pods []*probe.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, pods)
+}
+
+func (s *sets) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+// names of the pods of the latest set.
+func (s *sets) names() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) == 0 {
+		return "none yet"
+	}
+	var names []string
+	for _, p := range s.all[len(s.all)-1] {
+		names = append(names, p.Namespace+"/"+p.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// text is a log that several goroutines write.
+type text struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *text) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *text) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *text) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not in time: " + what)
+		}
+	}
+}
+
+// list is an answer as kubelet encodes it.
+func list(t testing.TB, names ...string) []byte {
+	t.Helper()
+	l := &corev1.PodList{}
+	for _, name := range names {
+		p := corev1.Pod{}
+		p.Name, p.Namespace, p.UID = name, "shop", types.UID("uid-"+name)
+		p.Annotations = map[string]string{"big": strings.Repeat("x", 2000)}
+		p.Spec.Containers = []corev1.Container{{
+			Name: "web", Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("y", 2000)}},
+			Ports:         []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+			LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("http")}}},
+		}}
+		p.Status.PodIP = "10.0.0.7"
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", ContainerID: "containerd://" + name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		l.Items = append(l.Items, p)
+	}
+	data, err := runtime.Encode(scheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// kubelet is a server as kubelet's: TLS with a certificate that it signed itself, and a
+// token to be shown.
+type kubelet struct {
+	*httptest.Server
+	body  atomic.Pointer[[]byte]
+	token atomic.Pointer[string]
+	asked atomic.Int32
+}
+
+func serve(t *testing.T, body []byte) *kubelet {
+	t.Helper()
+	k := &kubelet{}
+	k.body.Store(&body)
+	k.token.Store(new(string))
+	k.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k.asked.Add(1)
+		want := ""
+		if token := *k.token.Load(); token != "" {
+			want = "Bearer " + token
+		}
+		switch {
+		case r.URL.Path != "/pods":
+			http.NotFound(w, r)
+		case r.Header.Get("Authorization") != want:
+			http.Error(w, "Unauthorized\x1b[2J", http.StatusUnauthorized)
+		default:
+			w.Write(*k.body.Load())
+		}
+	}))
+	k.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	k.StartTLS()
+	t.Cleanup(k.Close)
+	return k
+}
+
+func write(t *testing.T, path string, data []byte) string {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func certificate(k *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: k.Certificate().Raw})
+}
+
+func run(t *testing.T, source interface{ Run(context.Context) error }) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- source.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPodsOfKubelet(t *testing.T) {
+	k := serve(t, list(t, "web-0", "web-1"))
+	var got sets
+	var log text
+	dir := t.TempDir()
+	token := "first"
+	k.token.Store(&token)
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{
+		URL: k.URL, CertFile: write(t, filepath.Join(dir, "kubelet.crt"), certificate(k.Server)),
+		TokenFile: write(t, filepath.Join(dir, "token"), []byte("first\n")), Every: 5 * time.Millisecond, Sink: got.take, Log: log.log(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, src)
+	until(t, "two pods", func() bool { return got.names() == "shop/web-0 shop/web-1" })
+	p := got.all[0][0]
+	if c := p.Containers[0]; p.UID != "uid-web-0" || c.ID != "containerd://web-0" || c.Liveness == nil || c.Liveness.Port != 8080 || c.Liveness.Path != "/healthz" || p.Addresses[0].String() != "10.0.0.7" || p.Active {
+		t.Errorf("%+v", p)
+	}
+
+	renewed := "second"
+	k.token.Store(&renewed)
+	until(t, "the old token is told", func() bool { return strings.Contains(log.String(), "401 Unauthorized") })
+	write(t, filepath.Join(dir, "token"), []byte("second"))
+	until(t, "the new token works", func() bool { return strings.Contains(log.String(), "read again") })
+
+	bad := []byte(`{"kind":"PodList","items":[{"metadata":{"name":"web-0"`)
+	before := got.count()
+	k.body.Store(&bad)
+	until(t, "half an answer is told", func() bool { return strings.Contains(log.String(), "unexpected EOF") })
+	if got.names() != "shop/web-0 shop/web-1" {
+		t.Errorf("%s after an answer that could not be read", got.names())
+	}
+	good := list(t, "web-1")
+	k.body.Store(&good)
+	until(t, "one pod", func() bool { return got.count() > before && got.names() == "shop/web-1" })
+	f := src.Figures()
+	if f.Failures == 0 || f.Reads == 0 || f.Pods != 1 || f.At.IsZero() {
+		t.Errorf("%+v", f)
+	}
+	// What goes on is told once, however often kubelet was asked.
+	if n := strings.Count(log.String(), "401 Unauthorized"); n != 1 || strings.Contains(log.String(), "\x1b") {
+		t.Errorf("told %d times: %s", n, log.String())
+	}
+	if problems, err := testutil.CollectAndLint(src); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+func TestWhomToTrust(t *testing.T) {
+	k, other := serve(t, list(t, "web-0")), serve(t, list(t, "web-0"))
+	pair, err := tls.X509KeyPair(selfSigned(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := httptest.NewUnstartedServer(k.Config.Handler)
+	changed.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	changed.Config.ErrorLog = k.Config.ErrorLog
+	changed.StartTLS()
+	t.Cleanup(changed.Close)
+	dir := t.TempDir()
+	pinned := write(t, filepath.Join(dir, "kubelet.crt"), certificate(k.Server))
+	empty := write(t, filepath.Join(dir, "empty"), nil)
+	fifo := filepath.Join(dir, "folder")
+	if err := os.Mkdir(fifo, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		cfg  podsource.KubeletConfig
+		want string // of the error; empty: none
+	}{
+		"nobody":                     {podsource.KubeletConfig{URL: k.URL}, "certificate"},
+		"a CA":                       {podsource.KubeletConfig{URL: k.URL, CAFile: pinned}, ""},
+		"a CA, another name":         {podsource.KubeletConfig{URL: k.URL, CAFile: pinned, ServerName: "node-7"}, "node-7"},
+		"a CA, the name that it has": {podsource.KubeletConfig{URL: k.URL, CAFile: pinned, ServerName: "example.com"}, ""},
+		"this very certificate":      {podsource.KubeletConfig{URL: k.URL, CertFile: pinned, ServerName: "node-7"}, ""},
+		"another certificate":        {podsource.KubeletConfig{URL: changed.URL, CertFile: pinned}, "another certificate than that in " + pinned},
+		"the CA of another":          {podsource.KubeletConfig{URL: changed.URL, CAFile: pinned}, "certificate"},
+		"whoever answers":            {podsource.KubeletConfig{URL: changed.URL, Insecure: true}, ""},
+		"no certificate in the file": {podsource.KubeletConfig{URL: k.URL, CAFile: empty}, "has no certificate"},
+		"none to pin":                {podsource.KubeletConfig{URL: k.URL, CertFile: empty}, "does not begin with a certificate"},
+		"no file":                    {podsource.KubeletConfig{URL: k.URL, CAFile: filepath.Join(dir, "none")}, "no such file"},
+		"no regular file":            {podsource.KubeletConfig{URL: k.URL, CAFile: fifo}, "not a regular file"},
+		"an empty token":             {podsource.KubeletConfig{URL: k.URL, Insecure: true, TokenFile: empty}, "is empty"},
+		"nobody there":               {podsource.KubeletConfig{URL: "https://127.0.0.1:1", Insecure: true}, "refused"},
+		"another path":               {podsource.KubeletConfig{URL: other.URL + "/x", Insecure: true}, "404"},
+	} {
+		var got sets
+		tc.cfg.Sink = got.take
+		src, err := podsource.NewKubelet(tc.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = src.Read(t.Context())
+		switch {
+		case tc.want == "" && (err != nil || got.names() != "shop/web-0"):
+			t.Errorf("%s: %v, %s", name, err, got.names())
+		case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || got.count() != 0):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// selfSigned returns a certificate as kubelet makes it for itself.
+func selfSigned(t *testing.T) (certPEM, keyPEM []byte) {
+	t.Helper()
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("node-7", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certPEM, keyPEM
+}
+
+// The token is sent to kubelet alone.
+func TestARedirectIsNotFollowed(t *testing.T) {
+	k := serve(t, list(t, "web-0"))
+	there := httptest.NewServer(http.RedirectHandler(k.URL+"/pods", http.StatusFound))
+	t.Cleanup(there.Close)
+	var got sets
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: there.URL, Sink: got.take})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := src.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "302") || k.asked.Load() != 0 {
+		t.Errorf("%v, asked %d times", err, k.asked.Load())
+	}
+}
+
+func TestAddressesThatAreRefused(t *testing.T) {
+	type refused struct {
+		URL, CAFile, TokenFile string
+		Insecure               bool
+	}
+	for cfg, want := range map[refused]string{
+		{URL: ""}: "want https://", {URL: "10.0.0.1:10250"}: "kubelet's address", {URL: "ftp://x"}: "want https://",
+		{URL: "https://user@x"}: "want https://", {URL: "https://x?a"}: "want https://",
+		{URL: "http://10.0.0.1:10255"}: "only loopback", {URL: "http://localhost:10255", TokenFile: "t"}: "no token is sent",
+		{URL: "https://x", CAFile: "a", Insecure: true}: "exclude each other",
+	} {
+		_, err := podsource.NewKubelet(podsource.KubeletConfig{URL: cfg.URL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Insecure: cfg.Insecure, Sink: func([]*probe.Pod) {}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+	if _, err := podsource.NewKubelet(podsource.KubeletConfig{URL: "http://[::1]:10255", Sink: func([]*probe.Pod) {}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := podsource.NewKubelet(podsource.KubeletConfig{URL: "https://x"}); err == nil {
+		t.Error("no sink")
+	}
+}
+
+// An answer that never ends is not read to its end.
+func TestAnEndlessAnswer(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"kind":"PodList","items":[`)
+		chunk := []byte(`{"metadata":{"name":"a","namespace":"b","uid":"c"}},`)
+		for {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(srv.Close)
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod) { t.Error("pods") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := src.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 1100 pods") {
+		t.Error(err)
+	}
+}
+
+func TestAskedSoon(t *testing.T) {
+	k := serve(t, list(t, "web-0"))
+	var got sets
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Every: time.Hour, Sink: got.take})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, src)
+	until(t, "asked once", func() bool { return got.count() == 1 })
+	began := time.Now()
+	for range 100 {
+		src.Ask()
+	}
+	until(t, "asked again", func() bool { return got.count() == 2 })
+	if took := time.Since(began); took < 500*time.Millisecond {
+		t.Errorf("asked again after %s", took)
+	}
+}
+
+// One broken pod does not keep the others away.
+func TestABrokenPod(t *testing.T) {
+	body := bytes.Replace(list(t, "web-0", "web-1"), []byte(`"port":"http"`), []byte(`"port":"htpp"`), 1)
+	k := serve(t, body)
+	var got sets
+	var log text
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Every: 5 * time.Millisecond, Sink: got.take, Log: log.log()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, src)
+	until(t, "several reads", func() bool { return got.count() > 3 })
+	if got.names() != "shop/web-0 shop/web-1" || src.Figures().Faulty != 1 {
+		t.Errorf("%s, %+v", got.names(), src.Figures())
+	}
+	if n := strings.Count(log.String(), `no port named \"htpp\"`); n != 1 {
+		t.Errorf("told %d times: %s", n, log.String())
+	}
+}
+
+// A set replaces the one before in the Manager.
+func TestToAManager(t *testing.T) {
+	m := probe.New(probe.Config{})
+	sink := podsource.To(m)
+	for _, names := range [][]string{{"a", "b"}, {"b", "c"}, {}} {
+		k := serve(t, list(t, names...))
+		src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Sink: sink})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := src.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Pods()) != len(names) || len(m.Workers()) != len(names) {
+			t.Errorf("%v: %d pods, %d workers", names, len(m.Pods()), len(m.Workers()))
+		}
+		for _, name := range names {
+			if _, ok := m.Pod("uid-" + name); !ok {
+				t.Errorf("%v: no %s", names, name)
+			}
+		}
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	names := make([]string, 110)
+	for i := range names {
+		names[i] = fmt.Sprint("web-", i)
+	}
+	body := list(b, names...)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(body) }))
+	defer srv.Close()
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod) {}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := src.Read(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package podsource
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
+)
+
+// Bounds of kubelet's answer. A pod has 5 to 20 KiB there.
+const (
+	maxAnswer = 64 << 20
+	maxPods   = 1100 // ten times what kubelet takes by default
+)
+
+// listed is the part of a pod that is looked at. The rest, most of it, is read over
+// without being kept: environment, volumes, who manages which field.
+type listed struct {
+	Metadata struct {
+		Name              string       `json:"name"`
+		Namespace         string       `json:"namespace"`
+		UID               types.UID    `json:"uid"`
+		DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+		Annotations       struct {
+			Mirror string `json:"kubernetes.io/config.mirror"`
+		} `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		HostNetwork    bool                 `json:"hostNetwork"`
+		RestartPolicy  corev1.RestartPolicy `json:"restartPolicy"`
+		Containers     []listedContainer    `json:"containers"`
+		InitContainers []listedContainer    `json:"initContainers"`
+	} `json:"spec"`
+	Status struct {
+		Phase      corev1.PodPhase       `json:"phase"`
+		Conditions []corev1.PodCondition `json:"conditions"`
+		PodIP      string                `json:"podIP"`
+		PodIPs     []corev1.PodIP        `json:"podIPs"`
+		HostIP     string                `json:"hostIP"`
+		HostIPs    []corev1.HostIP       `json:"hostIPs"`
+		Containers []listedStatus        `json:"containerStatuses"`
+		Init       []listedStatus        `json:"initContainerStatuses"`
+	} `json:"status"`
+}
+
+type listedContainer struct {
+	Name               string                         `json:"name"`
+	Ports              []corev1.ContainerPort         `json:"ports"`
+	Resources          listedResources                `json:"resources"`
+	RestartPolicy      *corev1.ContainerRestartPolicy `json:"restartPolicy"`
+	RestartPolicyRules []corev1.ContainerRestartRule  `json:"restartPolicyRules"`
+	LivenessProbe      *corev1.Probe                  `json:"livenessProbe"`
+	ReadinessProbe     *corev1.Probe                  `json:"readinessProbe"`
+	StartupProbe       *corev1.Probe                  `json:"startupProbe"`
+}
+
+type listedStatus struct {
+	Name         string                `json:"name"`
+	State        corev1.ContainerState `json:"state"`
+	Ready        bool                  `json:"ready"`
+	RestartCount int32                 `json:"restartCount"`
+	ContainerID  string                `json:"containerID"`
+	Started      *bool                 `json:"started"`
+	Resources    *listedResources      `json:"resources"`
+}
+
+type listedResources struct {
+	Limits corev1.ResourceList `json:"limits"`
+}
+
+func (l *listed) pod() *corev1.Pod {
+	p := &corev1.Pod{}
+	p.Name, p.Namespace, p.UID = l.Metadata.Name, l.Metadata.Namespace, l.Metadata.UID
+	p.DeletionTimestamp = l.Metadata.DeletionTimestamp
+	if l.Metadata.Annotations.Mirror != "" {
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: l.Metadata.Annotations.Mirror}
+	}
+	p.Spec.HostNetwork, p.Spec.RestartPolicy = l.Spec.HostNetwork, l.Spec.RestartPolicy
+	p.Spec.Containers, p.Spec.InitContainers = containers(l.Spec.Containers), containers(l.Spec.InitContainers)
+	s := &l.Status
+	p.Status = corev1.PodStatus{
+		Phase: s.Phase, Conditions: s.Conditions, PodIP: s.PodIP, PodIPs: s.PodIPs, HostIP: s.HostIP, HostIPs: s.HostIPs,
+		ContainerStatuses: statuses(s.Containers), InitContainerStatuses: statuses(s.Init),
+	}
+	return p
+}
+
+func containers(list []listedContainer) []corev1.Container {
+	out := make([]corev1.Container, len(list))
+	for i, c := range list {
+		out[i] = corev1.Container{
+			Name: c.Name, Ports: c.Ports, Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits},
+			RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules,
+			LivenessProbe: c.LivenessProbe, ReadinessProbe: c.ReadinessProbe, StartupProbe: c.StartupProbe,
+		}
+	}
+	return out
+}
+
+func statuses(list []listedStatus) []corev1.ContainerStatus {
+	out := make([]corev1.ContainerStatus, len(list))
+	for i, s := range list {
+		out[i] = corev1.ContainerStatus{
+			Name: s.Name, State: s.State, Ready: s.Ready, RestartCount: s.RestartCount, ContainerID: s.ContainerID, Started: s.Started,
+		}
+		if s.Resources != nil {
+			out[i].Resources = &corev1.ResourceRequirements{Limits: s.Resources.Limits}
+		}
+	}
+	return out
+}
+
+// decode reads a PodList of at most limit bytes, one pod at a time. Faults are by pod what
+// of it can't be used.
+func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]string, err error) {
+	limited := &io.LimitedReader{R: r, N: limit + 1}
+	pods, faults, err = decodeList(json.NewDecoder(limited))
+	if limited.N <= 0 {
+		err = fmt.Errorf("more than %d bytes", limit)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return pods, faults, nil
+}
+
+func decodeList(dec *json.Decoder) (pods []*probe.Pod, faults map[string]string, err error) {
+	faults = map[string]string{}
+	if err := expect(dec, json.Delim('{')); err != nil {
+		return nil, nil, err
+	}
+	kind, items := "", false
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil, nil, err
+		}
+		switch key {
+		case "kind":
+			err = dec.Decode(&kind)
+		case "items":
+			items = true
+			pods, err = decodeItems(dec, faults)
+		default:
+			err = dec.Decode(&skipped{})
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%v: %w", key, err)
+		}
+	}
+	if err := expect(dec, json.Delim('}')); err != nil {
+		return nil, nil, err
+	}
+	if kind != "PodList" || !items {
+		return nil, nil, fmt.Errorf("the answer is no PodList (kind %q)", event.SafeText(kind, 50))
+	}
+	return pods, faults, nil
+}
+
+// skipped is a value that is read over.
+type skipped struct{}
+
+func (skipped) UnmarshalJSON([]byte) error { return nil }
+
+func expect(dec *json.Decoder, want json.Delim) error {
+	t, err := dec.Token()
+	switch {
+	case errors.Is(err, io.EOF):
+		return io.ErrUnexpectedEOF
+	case err != nil:
+		return err
+	case t != want:
+		return fmt.Errorf("want %s, have %v", want, t)
+	}
+	return nil
+}
+
+func decodeItems(dec *json.Decoder, faults map[string]string) ([]*probe.Pod, error) {
+	t, err := dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	if t == nil {
+		return nil, nil // null: there is none
+	}
+	if t != json.Delim('[') {
+		return nil, fmt.Errorf("want a list, have %v", t)
+	}
+	var pods []*probe.Pod
+	seen := map[string]bool{}
+	for i := 0; dec.More(); i++ {
+		if i == maxPods {
+			return nil, fmt.Errorf("more than %d pods", maxPods)
+		}
+		var l listed
+		if err := dec.Decode(&l); err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		pod, err := podspec.Pod(l.pod())
+		if err != nil {
+			faults[faultKey(&l, i)] = err.Error()
+		}
+		if pod == nil || seen[pod.UID] {
+			continue
+		}
+		seen[pod.UID] = true
+		pods = append(pods, pod)
+	}
+	return pods, expect(dec, json.Delim(']'))
+}
+
+// faultKey names a pod among the faults, also one without a name.
+func faultKey(l *listed, i int) string {
+	key := l.Metadata.Namespace + "/" + l.Metadata.Name + "/" + string(l.Metadata.UID)
+	if len(key) > 600 || !utf8.ValidString(key) {
+		return strconv.Itoa(i)
+	}
+	return key
+}

@@ -1,0 +1,71 @@
+package podsource
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// spaces never ends.
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+func TestAnAnswerIsReadUpToABound(t *testing.T) {
+	_, _, err := decode(io.MultiReader(strings.NewReader(`{"kind":"PodList",`), spaces{}), 1<<20)
+	if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+		t.Error(err)
+	}
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	for text, want := range map[string]string{
+		``:                                       "unexpected EOF",
+		`[]`:                                     "want {",
+		`{}`:                                     `no PodList (kind "")`,
+		`{"kind":"Status\u001b","items":[]}`:     `no PodList (kind "Status\\x1b")`,
+		`{"kind":"PodList"}`:                     "no PodList",
+		`{"kind":"PodList","items":{}}`:          "items: want a list",
+		`{"kind":"PodList","items":[1]}`:         "items: [0]: ",
+		`{"kind":"PodList","items":[{}`:          "unexpected EOF",
+		`{"kind":"PodList","items":[],"other":1`: "unexpected EOF",
+	} {
+		if pods, _, err := decode(strings.NewReader(text), maxAnswer); err == nil || !strings.Contains(err.Error(), want) || pods != nil {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	for _, text := range []string{
+		`{"kind":"PodList","apiVersion":"v1","metadata":{"a":[1]},"items":null}`,
+		`{"items":[],"kind":"PodList"}`,
+	} {
+		if pods, _, err := decode(strings.NewReader(text), maxAnswer); err != nil || len(pods) != 0 {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	// Two of one UID are one; one without is none.
+	pods, faults, err := decode(strings.NewReader(`{"kind":"PodList","items":[
+		{"metadata":{"name":"a","namespace":"n","uid":"u"}},{"metadata":{"name":"b","namespace":"n","uid":"u"}},{"metadata":{"name":"c","namespace":"n"}}]}`), maxAnswer)
+	if err != nil || len(pods) != 1 || pods[0].Name != "a" || len(faults) != 1 || !strings.Contains(faults["n/c/"], "metadata.uid") {
+		t.Errorf("%v, %v, %v", pods, faults, err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(`{"kind":"PodList","items":[{"metadata":{"name":"a","namespace":"n","uid":"u"},"spec":{"containers":[{"name":"c","livenessProbe":{"tcpSocket":{"port":80}}}]}}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		pods, _, err := decode(strings.NewReader(text), maxAnswer)
+		if err != nil && pods != nil {
+			t.Error("pods with an error")
+		}
+		for _, p := range pods {
+			if p.UID == "" || p.Namespace == "" || p.Name == "" {
+				t.Errorf("%+v", p)
+			}
+		}
+	})
+}

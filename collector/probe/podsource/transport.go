@@ -1,0 +1,162 @@
+package podsource
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Bounds of the files beside the address.
+const (
+	maxToken = 64 << 10
+	maxCerts = 1 << 20
+)
+
+// check refuses an address that would not be asked as it was meant.
+func (c *KubeletConfig) check() (*url.URL, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("kubelet's address: %w", err)
+	}
+	if u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("kubelet's address %q: want https://host:port", c.URL)
+	}
+	trust := 0
+	for _, set := range []bool{c.CAFile != "", c.CertFile != "", c.Insecure} {
+		if set {
+			trust++
+		}
+	}
+	if trust > 1 {
+		return nil, errors.New("kubelet: a CA, kubelet's own certificate, and none at all exclude each other")
+	}
+	switch u.Scheme {
+	case "https":
+	case "http":
+		if c.TokenFile != "" || trust > 0 {
+			return nil, fmt.Errorf("kubelet's address %q: without TLS no token is sent, and no certificate checked", c.URL)
+		}
+		if host := u.Hostname(); host != "localhost" {
+			if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+				return nil, fmt.Errorf("kubelet's address %q: without TLS only loopback is asked", c.URL)
+			}
+		}
+	default:
+		return nil, fmt.Errorf("kubelet's address %q: want https://host:port", c.URL)
+	}
+	return u, nil
+}
+
+// transport keeps the connection to kubelet, and renews it when the file of
+// certificates changes: kubelet renews its own. It belongs to one goroutine.
+type transport struct {
+	cfg   *KubeletConfig
+	certs []byte // that client trusts
+	http  *http.Client
+}
+
+func (t *transport) client() (*http.Client, error) {
+	path := t.cfg.CAFile + t.cfg.CertFile // one of them
+	var certs []byte
+	if path != "" {
+		var err error
+		if certs, err = readFile(path, maxCerts); err != nil {
+			return nil, err
+		}
+	}
+	if t.http != nil && bytes.Equal(certs, t.certs) {
+		return t.http, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.cfg.ServerName}
+	switch {
+	case t.cfg.CAFile != "":
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(certs) {
+			return nil, fmt.Errorf("%s has no certificate", path)
+		}
+	case t.cfg.CertFile != "":
+		block, _ := pem.Decode(certs)
+		if block == nil || block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("%s does not begin with a certificate", path)
+		}
+		// Not the usual check but a stricter one: it must be this very certificate.
+		conf.InsecureSkipVerify = true
+		conf.VerifyConnection = func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates) == 0 || !bytes.Equal(s.PeerCertificates[0].Raw, block.Bytes) {
+				return fmt.Errorf("kubelet shows another certificate than that in %s", path)
+			}
+			return nil
+		}
+	case t.cfg.Insecure:
+		conf.InsecureSkipVerify = true
+	}
+	t.close()
+	t.certs = certs
+	t.http = &http.Client{
+		Timeout: t.cfg.Timeout,
+		Transport: &http.Transport{
+			TLSClientConfig: conf, ForceAttemptHTTP2: true,
+			MaxIdleConns: 1, MaxConnsPerHost: 1, IdleConnTimeout: 2 * time.Minute, MaxResponseHeaderBytes: 64 << 10,
+		},
+		// The token is for kubelet alone.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return t.http, nil
+}
+
+func (t *transport) close() {
+	if t.http != nil {
+		t.http.CloseIdleConnections()
+	}
+}
+
+// token reads the token anew: it is renewed where it lies.
+func (t *transport) token() (string, error) {
+	if t.cfg.TokenFile == "" {
+		return "", nil
+	}
+	data, err := readFile(t.cfg.TokenFile, maxToken)
+	if err != nil {
+		return "", err
+	}
+	token := string(bytes.TrimSpace(data))
+	if token == "" {
+		return "", fmt.Errorf("%s is empty", t.cfg.TokenFile)
+	}
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] > '~' {
+			return "", fmt.Errorf("%s holds no token", t.cfg.TokenFile)
+		}
+	}
+	return token, nil
+}
+
+// readFile reads a regular file up to a size; a named pipe does not stop it.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", path))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return data, nil
+}

@@ -1,0 +1,192 @@
+package podspec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/probe"
+)
+
+// maxID bounds a container's ID: a runtime's name and 64 hex digits usually.
+const maxID = 256
+
+// containers adds the containers and the sidecars. Other init containers have no probes.
+func containers(pod *probe.Pod, p *corev1.Pod, at place) error {
+	if n := len(p.Spec.Containers) + len(p.Spec.InitContainers); n > maxContainers {
+		return at.wrong("spec.containers", "%d containers, at most %d are looked at", n, maxContainers)
+	}
+	all := allRestart(p)
+	// Containers may have policies and rules of their own; then it is decided for each.
+	ruled := func(c corev1.Container) bool { return len(c.RestartPolicyRules) > 0 }
+	own := func(c corev1.Container) bool { return c.RestartPolicy != nil || ruled(c) }
+	pod.RestartNever = p.Spec.RestartPolicy == corev1.RestartPolicyNever && !all &&
+		!slices.ContainsFunc(p.Spec.Containers, own) && !slices.ContainsFunc(p.Spec.InitContainers, ruled)
+	var errs []error
+	add := func(list string, i int, c *corev1.Container) {
+		at := at
+		at.container, at.path = c.Name, fmt.Sprintf("%s[%d]", list, i)
+		container, err := container(p, c, at, all)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if container == nil {
+			return
+		}
+		for j := range pod.Containers {
+			if pod.Containers[j].Name == container.Name {
+				errs = append(errs, at.wrong("name", "there is another container of this name"))
+				return
+			}
+		}
+		pod.Containers = append(pod.Containers, *container)
+	}
+	for i := range p.Spec.Containers {
+		add("spec.containers", i, &p.Spec.Containers[i])
+	}
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; isSidecar(c) {
+			add("spec.initContainers", i, c)
+		}
+	}
+	pod.Containers = slices.Clip(pod.Containers)
+	return errors.Join(errs...)
+}
+
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+func container(p *corev1.Pod, c *corev1.Container, at place, all bool) (*probe.Container, error) {
+	if why := validation.IsDNS1123Label(c.Name); len(why) > 0 {
+		return nil, at.wrong("name", "%s: %s", quoted(c.Name), why[0])
+	}
+	out := &probe.Container{Name: c.Name, State: probe.Waiting, CPULimit: c.Resources.Limits.Cpu().MilliValue()}
+	st := status(p.Status.ContainerStatuses, c.Name)
+	if slices.ContainsFunc(p.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.Name }) {
+		out.Sidecar = true
+		st = status(p.Status.InitContainerStatuses, c.Name)
+	}
+	var errs []error
+	if st != nil {
+		if len(st.ContainerID) > maxID || event.SafeText(st.ContainerID, maxID) != st.ContainerID {
+			return nil, at.wrong("", "%s is no container ID", quoted(st.ContainerID))
+		}
+		observe(out, st)
+		if st.State.Terminated != nil {
+			out.Final = !all && !restarts(p, c, st.State.Terminated.ExitCode)
+		}
+	}
+	for _, k := range []struct {
+		kind  probe.Kind
+		field string
+		from  *corev1.Probe
+		to    **probe.Spec
+	}{
+		{probe.Startup, "startupProbe", c.StartupProbe, &out.Startup},
+		{probe.Liveness, "livenessProbe", c.LivenessProbe, &out.Liveness},
+		{probe.Readiness, "readinessProbe", c.ReadinessProbe, &out.Readiness},
+	} {
+		if k.from == nil {
+			continue
+		}
+		at := at
+		at.probe, at.path = string(k.kind), at.path+"."+k.field
+		spec, err := spec(k.from, c, at)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		*k.to = spec
+	}
+	return out, errors.Join(errs...)
+}
+
+func status(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range statuses {
+		if statuses[i].Name == name {
+			return &statuses[i]
+		}
+	}
+	return nil
+}
+
+// observe takes what kubelet says of a container now.
+func observe(c *probe.Container, st *corev1.ContainerStatus) {
+	c.ID, c.Restarts, c.Ready = st.ContainerID, int(st.RestartCount), st.Ready
+	c.Started = st.Started != nil && *st.Started
+	switch {
+	case st.State.Running != nil:
+		c.State, c.StartedAt = probe.Running, st.State.Running.StartedAt.Time
+	case st.State.Terminated != nil:
+		c.State = probe.Ended
+	}
+	// The limit in force, which a resize in place has changed.
+	if st.Resources != nil {
+		if limit, ok := st.Resources.Limits[corev1.ResourceCPU]; ok {
+			c.CPULimit = limit.MilliValue()
+		}
+	}
+}
+
+// restarts reports whether kubelet restarts a container that has ended: by its own rules
+// and policy, else by the pod's.
+func restarts(p *corev1.Pod, c *corev1.Container, exitCode int32) bool {
+	policy := p.Spec.RestartPolicy
+	if c.RestartPolicy != nil {
+		if r := rule(c, exitCode); r != nil && (r.Action == corev1.ContainerRestartRuleActionRestart ||
+			r.Action == corev1.ContainerRestartRuleActionRestartAllContainers) {
+			return true
+		}
+		policy = corev1.RestartPolicy(*c.RestartPolicy)
+	}
+	switch policy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return exitCode != 0
+	}
+	return true
+}
+
+// rule is the first of the container's rules that an exit code meets, or nil.
+func rule(c *corev1.Container, exitCode int32) *corev1.ContainerRestartRule {
+	for i := range c.RestartPolicyRules {
+		r := &c.RestartPolicyRules[i]
+		if r.ExitCodes == nil {
+			continue
+		}
+		listed := slices.Contains(r.ExitCodes.Values, exitCode)
+		if listed && r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn ||
+			!listed && r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpNotIn {
+			return r
+		}
+	}
+	return nil
+}
+
+// allRestart reports whether one container's end restarts all of the pod.
+func allRestart(p *corev1.Pod) bool {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.AllContainersRestarting && c.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	ended := func(containers []corev1.Container, statuses []corev1.ContainerStatus) bool {
+		for i := range containers {
+			st := status(statuses, containers[i].Name)
+			if st == nil || st.State.Terminated == nil {
+				continue
+			}
+			if r := rule(&containers[i], st.State.Terminated.ExitCode); r != nil && r.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
+				return true
+			}
+		}
+		return false
+	}
+	return ended(p.Spec.Containers, p.Status.ContainerStatuses) || ended(p.Spec.InitContainers, p.Status.InitContainerStatuses)
+}

@@ -1,0 +1,63 @@
+package podspec_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+
+// A pod of a file has the defaults that the API server fills in.
+func TestDefaultsAreTheAPIServers(t *testing.T) {
+	server := cluster.Server(t)
+	written := podOf(t, `
+metadata: {name: defaults}
+spec:
+  automountServiceAccountToken: false
+  initContainers:
+  - name: sidecar
+    image: none.invalid/none:1
+    restartPolicy: Always
+    startupProbe: {httpGet: {port: 8080, path: "healthz?a=b"}}
+  containers:
+  - name: http
+    image: none.invalid/none:1
+    ports: [{name: web, containerPort: 8080}]
+    livenessProbe: {httpGet: {port: web}}
+    readinessProbe: {httpGet: {port: "web", scheme: HTTPS}, successThreshold: 2}
+    startupProbe: {exec: {command: ["true"]}, failureThreshold: 30, periodSeconds: 1}
+  - name: others
+    image: none.invalid/none:1
+    livenessProbe: {tcpSocket: {port: 5432}, timeoutSeconds: 5}
+    readinessProbe: {grpc: {port: 9090}, initialDelaySeconds: 3}
+`)
+	written.Namespace = server.Namespace(t)
+	written.Spec.NodeName = server.Node(t)
+	stored, err := server.Client().CoreV1().Pods(written.Namespace).Create(t.Context(), written, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored.Spec.Containers[0].LivenessProbe.PeriodSeconds == written.Spec.Containers[0].LivenessProbe.PeriodSeconds {
+		t.Fatal("the API server fills in nothing")
+	}
+	written.UID = stored.UID
+	var pods [2]*probe.Pod
+	if pods[0], err = podspec.Pod(written); err != nil {
+		t.Fatal(err)
+	}
+	if pods[1], err = podspec.Pod(stored); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(pods[1], pods[0]); diff != "" || len(pods[0].Containers) != 3 {
+		t.Errorf("%d containers; API server's -, ours +:\n%s", len(pods[0].Containers), diff)
+	}
+}

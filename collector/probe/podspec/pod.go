@@ -1,0 +1,108 @@
+package podspec
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/probe"
+)
+
+// Bounds of one pod.
+const (
+	maxUID        = 128
+	maxContainers = 100
+	maxAddresses  = 8 // dual stack has two
+)
+
+// Pod returns what is to be known of a pod to probe it; of p it shares texts alone. The
+// error joins an [*Error] for each thing that can't be used; the pod is nil where that is
+// the pod itself.
+func Pod(p *corev1.Pod) (*probe.Pod, error) {
+	at := place{namespace: p.Namespace, name: p.Name}
+	if err := names(p, at); err != nil {
+		return nil, err
+	}
+	pod := &probe.Pod{
+		UID:         uid(p),
+		Namespace:   p.Namespace,
+		Name:        p.Name,
+		HostNetwork: p.Spec.HostNetwork,
+		Terminated:  p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		Deleting:    p.DeletionTimestamp != nil,
+	}
+	var errs []error
+	if err := addresses(pod, p, at); err != nil {
+		errs = append(errs, err)
+	}
+	if err := containers(pod, p, at); err != nil {
+		errs = append(errs, err)
+	}
+	return pod, errors.Join(errs...)
+}
+
+// uid is the UID by which kubelet's control groups and Events name the pod: of a static
+// pod's mirror it is not the object's own.
+func uid(p *corev1.Pod) string {
+	if hash := p.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
+		return hash
+	}
+	return string(p.UID)
+}
+
+func names(p *corev1.Pod, at place) error {
+	id := uid(p)
+	switch {
+	case id == "":
+		return at.wrong("metadata.uid", "missing")
+	case len(id) > maxUID || event.SafeText(id, maxUID) != id:
+		return at.wrong("metadata.uid", "%s is no UID", quoted(id))
+	}
+	if why := validation.IsDNS1123Label(p.Namespace); len(why) > 0 {
+		return at.wrong("metadata.namespace", "%s: %s", quoted(p.Namespace), why[0])
+	}
+	if why := validation.IsDNS1123Subdomain(p.Name); len(why) > 0 {
+		return at.wrong("metadata.name", "%s: %s", quoted(p.Name), why[0])
+	}
+	return nil
+}
+
+// addresses are the pod's in its order: the first one is probed. A pod on the node's
+// network may come before kubelet has given it the node's.
+func addresses(pod *probe.Pod, p *corev1.Pod, at place) error {
+	texts, field := []string{}, "status.podIPs"
+	if p.Status.PodIP != "" {
+		texts = append(texts, p.Status.PodIP)
+	}
+	for _, ip := range p.Status.PodIPs {
+		texts = append(texts, ip.IP)
+	}
+	if len(texts) == 0 && p.Spec.HostNetwork {
+		field = "status.hostIPs"
+		if p.Status.HostIP != "" {
+			texts = append(texts, p.Status.HostIP)
+		}
+		for _, ip := range p.Status.HostIPs {
+			texts = append(texts, ip.IP)
+		}
+	}
+	if len(texts) > maxAddresses+1 {
+		return at.wrong(field, "%d addresses, at most %d are used", len(texts), maxAddresses)
+	}
+	var errs []error
+	for _, text := range texts {
+		ip, err := netip.ParseAddr(text)
+		if err != nil || ip.Zone() != "" {
+			errs = append(errs, at.wrong(field, "%s is no address", quoted(text)))
+			continue
+		}
+		if ip = ip.Unmap(); !slices.Contains(pod.Addresses, ip) {
+			pod.Addresses = append(pod.Addresses, ip)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,164 @@
+package podspec
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kernosis/kernosis/collector/probe"
+)
+
+// maxText bounds all texts of one probe together: path, headers, service, command. A
+// script that is longer belongs into a file.
+const maxText = 16 << 10
+
+// spec returns one probe with its defaults.
+func spec(p *corev1.Probe, c *corev1.Container, at place) (*probe.Spec, error) {
+	s := &probe.Spec{
+		InitialDelay:     time.Duration(p.InitialDelaySeconds) * time.Second,
+		Timeout:          seconds(p.TimeoutSeconds, probe.DefaultTimeout),
+		Period:           seconds(p.PeriodSeconds, probe.DefaultPeriod),
+		SuccessThreshold: number(p.SuccessThreshold, probe.DefaultSuccessThreshold),
+		FailureThreshold: number(p.FailureThreshold, probe.DefaultFailureThreshold),
+	}
+	for _, n := range []struct {
+		field string
+		value int32
+	}{
+		{"initialDelaySeconds", p.InitialDelaySeconds},
+		{"timeoutSeconds", p.TimeoutSeconds},
+		{"periodSeconds", p.PeriodSeconds},
+		{"successThreshold", p.SuccessThreshold},
+		{"failureThreshold", p.FailureThreshold},
+	} {
+		if n.value < 0 {
+			return nil, at.wrong(n.field, "%d is less than 0", n.value)
+		}
+	}
+	var err error
+	handlers := 0
+	if p.HTTPGet != nil {
+		handlers, err = handlers+1, httpGet(s, p.HTTPGet, c, at)
+	}
+	if p.TCPSocket != nil && err == nil {
+		s.Handler, s.Host = probe.TCP, p.TCPSocket.Host
+		handlers++
+		s.Port, err = port(p.TCPSocket.Port, c, "tcpSocket.port", at)
+	}
+	if p.GRPC != nil && err == nil {
+		s.Handler = probe.GRPC
+		handlers++
+		if p.GRPC.Service != nil {
+			s.Service = *p.GRPC.Service
+		}
+		s.Port, err = port(intstr.FromInt32(p.GRPC.Port), c, "grpc.port", at)
+	}
+	if p.Exec != nil && err == nil {
+		s.Handler = probe.Exec
+		handlers++
+		if len(p.Exec.Command) == 0 {
+			return nil, at.wrong("exec.command", "missing")
+		}
+		s.Command = slices.Clone(p.Exec.Command)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case handlers == 0:
+		return nil, at.wrong("", "no httpGet, tcpSocket, grpc or exec")
+	case handlers > 1:
+		return nil, at.wrong("", "more than one of httpGet, tcpSocket, grpc and exec")
+	}
+	if n := size(s); n > maxText {
+		return nil, at.wrong("", "%d bytes of text, at most %d are kept", n, maxText)
+	}
+	return s, nil
+}
+
+func seconds(n int32, otherwise time.Duration) time.Duration {
+	if n == 0 {
+		return otherwise
+	}
+	return time.Duration(n) * time.Second
+}
+
+func number(n int32, otherwise int) int {
+	if n == 0 {
+		return otherwise
+	}
+	return int(n)
+}
+
+func httpGet(s *probe.Spec, g *corev1.HTTPGetAction, c *corev1.Container, at place) error {
+	switch g.Scheme {
+	case corev1.URISchemeHTTP, "":
+		s.Handler = probe.HTTP
+	case corev1.URISchemeHTTPS:
+		s.Handler = probe.HTTPS
+	default:
+		return at.wrong("httpGet.scheme", "%s is neither HTTP nor HTTPS", quoted(string(g.Scheme)))
+	}
+	var err error
+	if s.Port, err = port(g.Port, c, "httpGet.port", at); err != nil {
+		return err
+	}
+	s.Host, s.Path = g.Host, path(g.Path)
+	for _, h := range g.HTTPHeaders {
+		s.Headers = append(s.Headers, probe.Header{Name: h.Name, Value: h.Value})
+	}
+	return nil
+}
+
+// path returns what kubelet asks for: path and query of what may be written as a URL,
+// escaped. What is none is taken as a path.
+func path(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Opaque != "" {
+		u = &url.URL{Path: text}
+	}
+	p := (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery, ForceQuery: u.ForceQuery}).RequestURI()
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	return p
+}
+
+// port returns a port's number; a name is one of the container's own ports.
+func port(p intstr.IntOrString, c *corev1.Container, field string, at place) (uint16, error) {
+	n := p.IntValue()
+	if p.Type == intstr.String {
+		n = -1
+		for i := range c.Ports {
+			if c.Ports[i].Name == p.StrVal {
+				n = int(c.Ports[i].ContainerPort)
+				break
+			}
+		}
+		if n == -1 {
+			var err error
+			if n, err = strconv.Atoi(p.StrVal); err != nil {
+				return 0, at.wrong(field, "the container has no port named %s", quoted(p.StrVal))
+			}
+		}
+	}
+	if n < 1 || n > 65535 {
+		return 0, at.wrong(field, "%d is no port", n)
+	}
+	return uint16(n), nil
+}
+
+func size(s *probe.Spec) int {
+	n := len(s.Host) + len(s.Path) + len(s.Service)
+	for _, h := range s.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	for _, arg := range s.Command {
+		n += len(arg)
+	}
+	return n
+}

@@ -1,0 +1,110 @@
+package probe
+
+import "sync"
+
+// Result is what a worker holds of its container, by the thresholds.
+type Result int
+
+// The results.
+const (
+	Unknown Result = iota
+	Success
+	Failure
+)
+
+// String returns the result as metrics have it.
+func (r Result) String() string {
+	switch r {
+	case Success:
+		return "successful"
+	case Failure:
+		return "failed"
+	}
+	return "unknown"
+}
+
+// initial is the result of a container that was not probed yet: it is taken for
+// alive, and for not ready.
+func (k Kind) initial() Result {
+	switch k {
+	case Liveness:
+		return Success
+	case Readiness:
+		return Failure
+	}
+	return Unknown
+}
+
+// Update is a result that has changed.
+type Update struct {
+	ContainerID string
+	Result      Result
+	PodUID      string
+}
+
+// maxUpdates is some seconds of changes on a node where everything fails at once: a
+// reader that is later than that looks at all results anyway.
+const maxUpdates = 256
+
+// Results has the results of one kind by container ID, as pods have it (with the
+// runtime). It is safe for concurrent use.
+type Results struct {
+	mu      sync.Mutex
+	byID    map[string]Result
+	updates chan Update // nil: nobody has asked
+	dropped uint64
+}
+
+func newResults() *Results { return &Results{byID: map[string]Result{}} }
+
+// Get returns the result of a container; false: there is none.
+func (r *Results) Get(containerID string) (Result, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result, ok := r.byID[containerID]
+	return result, ok
+}
+
+// Set keeps a result, and tells of it where it has changed. It reports whether it has.
+func (r *Results) Set(containerID string, result Result, podUID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if before, ok := r.byID[containerID]; ok && before == result {
+		return false
+	}
+	r.byID[containerID] = result
+	if r.updates == nil {
+		return true
+	}
+	select {
+	case r.updates <- Update{ContainerID: containerID, Result: result, PodUID: podUID}:
+	default:
+		r.dropped++
+	}
+	return true
+}
+
+// Remove forgets the result of a container, without an update.
+func (r *Results) Remove(containerID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byID, containerID)
+}
+
+// Updates returns the channel of changes from the first call on; there is one for all
+// callers. A change that does not fit into it is dropped and counted. It is never closed.
+func (r *Results) Updates() <-chan Update {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.updates == nil {
+		r.updates = make(chan Update, maxUpdates)
+	}
+	return r.updates
+}
+
+// Dropped returns how many updates did not fit into the channel.
+func (r *Results) Dropped() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dropped
+}

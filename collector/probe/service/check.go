@@ -1,0 +1,160 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/kernosis/kernosis/collector/dnsask"
+	"github.com/kernosis/kernosis/collector/probe"
+)
+
+// Bounds of services.
+const (
+	MaxServices = 32
+	minPeriod   = time.Second
+	// maxWait bounds how long a failure takes to count: a problem that was there before a
+	// restart of the agent is given up after five minutes unless it is seen again.
+	maxWait = 4 * time.Minute
+)
+
+// FieldError is a mistake in one field of a service.
+type FieldError struct {
+	Field string
+	Err   error
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// Check returns all that is wrong with a service that has its defaults, as *FieldErrors.
+// What the condition may be called is not looked at.
+func (s *Service) Check() []error {
+	var errs []error
+	wrong := func(field, format string, args ...any) {
+		errs = append(errs, &FieldError{Field: field, Err: fmt.Errorf(format, args...)})
+	}
+	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`).MatchString(s.Name) {
+		wrong("name", "%q is not lower case with dashes, at most 40 characters", s.Name)
+	}
+	s.checkHandler(wrong)
+	if s.Condition == "" {
+		wrong("condition", "is missing: the type of the node's condition that tells of the service")
+	}
+	if s.Period < minPeriod {
+		wrong("period", "%v, want at least %v", s.Period, minPeriod)
+	}
+	if s.Timeout <= 0 || s.Timeout > s.Period {
+		wrong("timeout", "%v, want more than 0 and at most the period %v", s.Timeout, s.Period)
+	}
+	for field, n := range map[string]int{"failureThreshold": s.FailureThreshold, "successThreshold": s.SuccessThreshold} {
+		if n < 1 || n > 100 {
+			wrong(field, "%d, want 1 to 100", n)
+		} else if s.Period*time.Duration(n) > maxWait {
+			wrong(field, "%d times the period %v is more than %v", n, s.Period, maxWait)
+		}
+	}
+	if !slices.Contains([]string{"info", "warning", "critical"}, s.Severity) {
+		wrong("severity", "%q is not info, warning or critical", s.Severity)
+	}
+	return errs
+}
+
+// checkHandler checks the fields of the handler, and that those of others are not set.
+func (s *Service) checkHandler(wrong func(field, format string, args ...any)) {
+	of := map[string][]string{
+		string(probe.HTTP):  {"address", "path", "headers", "accept"},
+		string(probe.HTTPS): {"address", "path", "headers", "ca", "accept"},
+		string(probe.TCP):   {"address"},
+		string(probe.GRPC):  {"address", "service"},
+		string(probe.Exec):  {"command"},
+		DNS:                 {"address", "query"},
+		CRI:                 {"socket"},
+	}
+	own, ok := of[s.Handler]
+	if !ok {
+		wrong("handler", "%q is not %s", s.Handler, strings.Join(slices.Sorted(maps.Keys(of)), ", "))
+		return
+	}
+	for field, set := range map[string]bool{
+		"address": s.Address != "", "path": s.Path != "", "headers": len(s.Headers) > 0, "ca": s.CA != "", "accept": len(s.Accept) > 0,
+		"service": s.Service != "", "command": len(s.Command) > 0, "query": s.Query != "", "socket": s.Socket != "",
+	} {
+		if set && !slices.Contains(own, field) {
+			wrong(field, "has no meaning with handler %s", s.Handler)
+		}
+	}
+	switch s.Handler {
+	case string(probe.Exec):
+		if len(s.Command) == 0 || !path.IsAbs(s.Command[0]) {
+			wrong("command", "want a program by its absolute path, and its arguments")
+		}
+	case CRI:
+		if s.Socket != "" && !path.IsAbs(s.Socket) {
+			wrong("socket", "%q is no absolute path", s.Socket)
+		}
+	case DNS:
+		if _, err := s.server(); err != nil {
+			wrong("address", "%w", err)
+		}
+		if _, err := dnsask.Name(s.Query, dnsmessage.TypeA); err != nil {
+			wrong("query", "%w", err)
+		}
+	default:
+		s.checkAddress(wrong)
+	}
+}
+
+func (s *Service) checkAddress(wrong func(field, format string, args ...any)) {
+	switch host, port, err := hostPort(s.Address); {
+	case s.Address == "":
+		wrong("address", "is missing: host:port")
+	case err != nil:
+		wrong("address", "%q is no host:port", s.Address)
+	case host == "" || port == 0:
+		wrong("address", "%q: want a host and a port above 0", s.Address)
+	default:
+		if _, err := netip.ParseAddr(host); err != nil && strings.ContainsAny(host, " /\\%@") {
+			wrong("address", "%q is no host", host)
+		}
+	}
+	if u, err := url.Parse(s.Path); s.Path != "" && (err != nil || !strings.HasPrefix(s.Path, "/") || u.Host != "") {
+		wrong("path", "%q is no path that begins with /", s.Path)
+	}
+	for _, status := range s.Accept {
+		if status < 400 || status > 599 {
+			wrong("accept", "%d, want a status from 400 to 599: others are a success by themselves", status)
+		}
+	}
+}
+
+// server is the name server that is asked; the zero value: the node's.
+func (s *Service) server() (netip.AddrPort, error) {
+	if s.Address == "" {
+		return netip.AddrPort{}, nil
+	}
+	host, port := s.Address, uint16(53)
+	if h, text, err := net.SplitHostPort(s.Address); err == nil {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || n == 0 {
+			return netip.AddrPort{}, fmt.Errorf("%q: port %q", s.Address, text)
+		}
+		host, port = h, uint16(n)
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.AddrPort{}, errors.New("a name server is an IP address, with or without a port")
+	}
+	return netip.AddrPortFrom(a.Unmap(), port), nil
+}

@@ -1,0 +1,245 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kernosis/kernosis/collector/cri"
+	"github.com/kernosis/kernosis/collector/dnsask"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/active"
+	"github.com/kernosis/kernosis/collector/process"
+)
+
+// maker makes the probes of services. It is safe for concurrent use.
+type maker struct {
+	fs     hostfs.FS
+	prober *active.Prober
+}
+
+// make makes one probe of a service. An error says that it could not be made.
+func (m *maker) make(ctx context.Context, s *Service, group *process.Group) (probe.Outcome, error) {
+	switch s.Handler {
+	case CRI:
+		return m.runtime(ctx, s)
+	case DNS:
+		return m.names(ctx, s)
+	case string(probe.Exec):
+		return m.prober.Program(ctx, process.Program{Path: s.Command[0], Args: s.Command[1:], Timeout: s.Timeout, Group: group})
+	}
+	host, port, err := hostPort(s.Address)
+	if err != nil {
+		return probe.Outcome{}, err
+	}
+	t := active.Target{Protocol: s.Handler, Host: host, Port: port, Path: s.Path, Service: s.Service, TLS: s.TLS, Headers: http.Header{}}
+	for name, value := range s.Headers {
+		t.Headers.Set(name, value)
+	}
+	if s.CA != "" {
+		if t.TLS, err = verified(s.CA); err != nil {
+			return probe.Outcome{}, err
+		}
+	}
+	o, err := m.prober.Network(ctx, t, s.Timeout)
+	if s.Fallback != "" && err == nil && o.Detail.Status == "404" {
+		t.Path = s.Fallback
+		o, err = m.prober.Network(ctx, t, s.Timeout)
+	}
+	if code, _ := strconv.Atoi(o.Detail.Status); err == nil && !o.OK && o.Detail.Verdict == event.VerdictStatus && slices.Contains(s.Accept, code) {
+		return success(o.Detail.Duration), nil
+	}
+	return o, err
+}
+
+// verified trusts the certificates of a file, which is read each time: they change.
+func verified(file string) (*tls.Config, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("ca: no certificate in %s", file)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}
+
+func success(took event.Duration) probe.Outcome {
+	return probe.Outcome{At: time.Now(), OK: true, Detail: probe.Detail{Feed: event.ProbeActive, Duration: took}}
+}
+
+// failure is an outcome that began at a time.
+func failure(began time.Time, verdict, phase, format string, args ...any) probe.Outcome {
+	const most = 300
+	return probe.Outcome{At: time.Now(), Detail: probe.Detail{
+		Feed: event.ProbeActive, Verdict: verdict, Phase: phase, Duration: event.Duration(time.Since(began)),
+		Cause: event.SafeText(fmt.Sprintf(format, args...), most),
+	}}
+}
+
+// runtime asks the container runtime for its status.
+func (m *maker) runtime(ctx context.Context, s *Service) (probe.Outcome, error) {
+	began := time.Now()
+	socket := cmp.Or(s.Socket, cri.Find(m.fs))
+	if socket == "" {
+		return failure(began, event.VerdictRefused, "connect", "no container runtime listens: none of %s is there", strings.Join(cri.Sockets(), ", ")), nil
+	}
+	within, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	o, stands := m.connects(within, socket)
+	if ctx.Err() != nil {
+		return o, ctx.Err()
+	}
+	if !stands {
+		return o, nil
+	}
+	h, err := cri.Ask(within, m.fs.Path(socket))
+	if ctx.Err() != nil {
+		return probe.Outcome{}, ctx.Err()
+	}
+	if err != nil {
+		switch said := status.Convert(err); {
+		case within.Err() != nil, said.Code() == codes.DeadlineExceeded:
+			o = failure(began, event.VerdictSilent, "established", "the container runtime at %s takes connections and does not answer within %s", socket, s.Timeout)
+		default:
+			o = failure(began, event.VerdictStatus, "answer", "the container runtime at %s answers %s: %s", socket, said.Code(), said.Message())
+			o.Detail.Status = said.Code().String()
+		}
+		return o, nil
+	}
+	for _, c := range h.Conditions {
+		if c.Name == criapi.RuntimeReady && !c.OK {
+			o = failure(began, event.VerdictStatus, "answer", "%s %s at %s: %s is false: %s", h.Name, h.Version, socket, c.Name, strings.TrimPrefix(c.Reason+": "+c.Message, ": "))
+			o.Detail.Status = c.Name + "=false"
+			return o, nil
+		}
+	}
+	return success(event.Duration(time.Since(began))), nil
+}
+
+// connects tells whether a unix socket takes connections, and if not, why.
+func (m *maker) connects(ctx context.Context, socket string) (probe.Outcome, bool) {
+	began := time.Now()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", m.fs.Path(socket))
+	if err == nil {
+		_ = c.Close() // nothing was sent
+		return probe.Outcome{}, true
+	}
+	var o probe.Outcome
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: there is no such socket", socket)
+	case errors.Is(err, unix.ECONNREFUSED):
+		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: whoever made the socket has ended", socket)
+	case errors.Is(err, unix.EAGAIN):
+		o = failure(began, event.VerdictAcceptQueueFull, "connect", "accept queue full at %s: its process does not call accept", socket)
+	default:
+		o = failure(began, event.VerdictOther, "connect", "no connection to %s: %v", socket, err)
+	}
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
+		o.Detail.Errno = hostfs.ErrnoName(int32(errno))
+	}
+	return o, false
+}
+
+// maxResolvConf bounds the file that names the node's name servers.
+const maxResolvConf = 64 << 10
+
+// names asks one name server after the other until one answers as it should. NXDOMAIN is an
+// answer like any other.
+func (m *maker) names(ctx context.Context, s *Service) (probe.Outcome, error) {
+	began := time.Now()
+	given, err := s.server()
+	if err != nil {
+		return probe.Outcome{}, err
+	}
+	servers := []netip.AddrPort{given}
+	if !given.IsValid() {
+		b, err := os.ReadFile(m.fs.Path(dnsask.ResolvConf))
+		if err != nil {
+			return probe.Outcome{}, fmt.Errorf("name servers of the node: %w", err)
+		}
+		servers = servers[:0]
+		for _, a := range dnsask.NameServers(string(b[:min(len(b), maxResolvConf)])) {
+			servers = append(servers, netip.AddrPortFrom(a, 53))
+		}
+	}
+	name, err := dnsask.Name(s.Query, dnsmessage.TypeA)
+	if err != nil {
+		return probe.Outcome{}, err
+	}
+	dial := func(ctx context.Context, network, address string) (c net.Conn, err error) {
+		err = m.prober.InNode(func() error {
+			var d net.Dialer
+			c, err = d.DialContext(ctx, network, address)
+			return err
+		})
+		return c, err
+	}
+	q := dnsmessage.Question{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}
+	share := s.Timeout / time.Duration(len(servers))
+	var first probe.Outcome
+	var told []string
+	for i, server := range servers {
+		o := ask(ctx, dial, server, q, share)
+		if ctx.Err() != nil {
+			return probe.Outcome{}, ctx.Err()
+		}
+		if o.OK {
+			return success(event.Duration(time.Since(began))), nil
+		}
+		if told = append(told, o.Detail.Cause); i == 0 {
+			first = o
+		}
+	}
+	first.At, first.Detail.Duration = time.Now(), event.Duration(time.Since(began))
+	if len(told) > 1 {
+		first.Detail.Evidence = told[1:]
+	}
+	return first, nil
+}
+
+// ask asks a name server once, by UDP, and by TCP where the answer does not fit.
+func ask(ctx context.Context, dial dnsask.Dial, server netip.AddrPort, q dnsmessage.Question, timeout time.Duration) probe.Outcome {
+	began := time.Now()
+	_, h, err := dnsask.Exchange(ctx, dial, "udp", server, q, timeout)
+	if err == nil && h.Truncated {
+		_, h, err = dnsask.Exchange(ctx, dial, "tcp", server, q, timeout)
+	}
+	switch late := net.Error(nil); {
+	case errors.Is(err, unix.ECONNREFUSED):
+		return failure(began, event.VerdictRefused, "answer", "no name server listens at %s: port unreachable", server)
+	case errors.As(err, &late) && late.Timeout():
+		return failure(began, event.VerdictNoAnswer, "answer", "name server %s does not answer within %s", server, timeout)
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return failure(began, event.VerdictNoRoute, "connect", "no way to name server %s: %v", server, err)
+	case err != nil:
+		return failure(began, event.VerdictOther, "answer", "name server %s: %v", server, err)
+	case h.RCode != dnsmessage.RCodeSuccess && h.RCode != dnsmessage.RCodeNameError:
+		o := failure(began, event.VerdictStatus, "answer", "name server %s answers %s to %s", server, dnsask.RCode(h.RCode), q.Name)
+		o.Detail.Status = dnsask.RCode(h.RCode)
+		return o
+	}
+	return success(event.Duration(time.Since(began)))
+}

@@ -1,0 +1,264 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/active"
+	"github.com/kernosis/kernosis/collector/process"
+)
+
+// Config is what a Runner works with.
+type Config struct {
+	FS     hostfs.FS
+	Prober *active.Prober
+	// Tell takes events, from several goroutines; the event is the callee's for the call.
+	Tell  func(*event.Event)
+	Log   *slog.Logger
+	Start time.Time // of the agent's process; see probe.Config
+	// Groups gives programs control groups of their own; nil: they have none.
+	Groups *process.Groups
+}
+
+// Runner probes services. Make one with New. It is safe for concurrent use.
+type Runner struct {
+	cfg     Config
+	maker   maker
+	manager *probe.Manager
+	updates <-chan probe.Update
+	desc    descriptions
+
+	adding sync.Mutex // held while services are added: the Manager asks back
+	mu     sync.Mutex
+	all    map[string]*state
+	order  []string
+}
+
+var _ prometheus.Collector = (*Runner)(nil)
+
+// state is one service at work; mu of the Runner is held.
+type state struct {
+	Service
+	group *process.Group
+
+	known, up bool   // what its source has said
+	why       string // it is down
+	failed    int    // times in a row that the probe could not be made
+	counts    map[string]uint64
+	took      time.Duration // of the latest probe
+}
+
+// podUID and containerID name what services are for the Manager: containers of one pod that
+// always runs, each with a readiness probe, for failures of that kind put nothing on hold.
+const podUID = "services"
+
+func containerID(service string) string { return "service://" + service }
+
+// tries is how often a probe that can't be made is tried at a time, see probe.Prober: the
+// next ones are made a period later.
+const tries = 3
+
+// New returns a Runner without services.
+func New(cfg Config) *Runner {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	r := &Runner{cfg: cfg, maker: maker{fs: cfg.FS, prober: cfg.Prober}, all: map[string]*state{}, desc: describe()}
+	r.manager = probe.New(probe.Config{Tell: r.told, Prober: r, Log: cfg.Log, Start: cfg.Start})
+	r.updates = r.manager.Results(probe.Readiness).Updates()
+	return r
+}
+
+// Add adds services, which have been checked. One whose name is there already is an error.
+func (r *Runner) Add(services ...Service) error {
+	r.adding.Lock()
+	defer r.adding.Unlock()
+	var errs []error
+	for _, s := range services {
+		errs = append(errs, r.add(s))
+	}
+	pod := &probe.Pod{UID: podUID, Name: "services", Active: true, HostNetwork: true}
+	r.mu.Lock()
+	for _, name := range r.order {
+		s := r.all[name]
+		pod.Containers = append(pod.Containers, probe.Container{
+			Name: name, ID: containerID(name), State: probe.Running,
+			Readiness: &probe.Spec{
+				Handler: probe.Handler(s.Handler), Timeout: s.Timeout, Period: s.Period,
+				FailureThreshold: s.FailureThreshold, SuccessThreshold: s.SuccessThreshold,
+			},
+		})
+	}
+	r.mu.Unlock()
+	r.manager.AddPod(pod)
+	return errors.Join(errs...)
+}
+
+func (r *Runner) add(s Service) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all[s.Name] != nil {
+		return fmt.Errorf("service %s is there already", s.Name)
+	}
+	st := &state{Service: s, counts: map[string]uint64{}}
+	if s.Handler == string(probe.Exec) && r.cfg.Groups != nil {
+		var err error
+		if st.group, err = r.cfg.Groups.Make(s.Name); err != nil {
+			return fmt.Errorf("control group of service %s: %w", s.Name, err)
+		}
+	}
+	r.all[s.Name] = st
+	r.order = append(r.order, s.Name)
+	return nil
+}
+
+// Run probes until ctx ends. It may be called once.
+func (r *Runner) Run(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.follow(ctx)
+	}()
+	err := r.manager.Run(ctx)
+	<-done
+	return err
+}
+
+// follow tells which services count as healthy again: those whose result has changed to
+// success, the first one after the start included, for what failed before is not known.
+func (r *Runner) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case u := <-r.updates:
+			if u.Result != probe.Success {
+				continue
+			}
+			r.mu.Lock()
+			var s *state
+			for _, one := range r.all {
+				if containerID(one.Name) == u.ContainerID {
+					s = one
+				}
+			}
+			r.mu.Unlock()
+			if s == nil {
+				continue
+			}
+			now := time.Now()
+			r.cfg.Tell(&event.Event{
+				Kind: event.ProbeRecovered, Time: now, BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: source,
+				Probe: s.data(event.ProbeOutcome{Feed: event.ProbeActive}),
+			})
+		}
+	}
+}
+
+// source is Event.Source.
+const source = "probe/" + event.ProbeService
+
+// data is what events say of the service.
+func (s *state) data(o event.ProbeOutcome) *event.ProbeData {
+	return &event.ProbeData{
+		Name: s.Name, Probe: event.ProbeService, Handler: s.Handler, Endpoint: s.Endpoint(),
+		Timeout: event.Duration(s.Timeout), Period: event.Duration(s.Period), Threshold: uint32(s.FailureThreshold), ProbeOutcome: o,
+	}
+}
+
+// told takes the Manager's events. That a service succeeds once is not its recovery yet:
+// see follow.
+func (r *Runner) told(ev *event.Event) {
+	if ev.Kind != event.Probe {
+		return
+	}
+	s := r.state(ev.Probe.Container)
+	if s == nil {
+		return
+	}
+	failures := ev.Probe.Failures
+	ev.Probe = s.data(ev.Probe.ProbeOutcome)
+	ev.Probe.Failures = failures
+	ev.Container, ev.Source = nil, source
+	if failures >= ev.Probe.Threshold {
+		r.sees(s, nil)
+	}
+	r.cfg.Tell(ev)
+}
+
+func (r *Runner) state(name string) *state {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[name]
+}
+
+// Probe makes a probe for the Manager. It implements probe.Prober.
+func (r *Runner) Probe(ctx context.Context, q *probe.Request) (probe.Outcome, error) {
+	s := r.state(q.Container.Name)
+	if s == nil {
+		return probe.Outcome{}, fmt.Errorf("service %q is not known", q.Container.Name)
+	}
+	o, err := r.maker.make(ctx, &s.Service, s.group)
+	if ctx.Err() != nil {
+		return o, ctx.Err()
+	}
+	r.mu.Lock()
+	switch {
+	case err != nil:
+		s.failed++
+	default:
+		s.failed, s.took = 0, time.Duration(o.Detail.Duration)
+	}
+	down := s.failed >= tries
+	if err == nil || s.failed%tries == 0 {
+		s.counts[result(o.OK, err)]++
+	}
+	r.mu.Unlock()
+	switch {
+	case down:
+		r.sees(s, err)
+	case err == nil && o.OK:
+		r.sees(s, nil)
+	}
+	return o, err
+}
+
+func result(ok bool, err error) string {
+	switch {
+	case err != nil:
+		return "unknown"
+	case ok:
+		return "successful"
+	}
+	return "failed"
+}
+
+// sees tells whether it is known how the service is: not before its first success or as
+// many failures as count, and not while the probe can't be made.
+func (r *Runner) sees(s *state, err error) {
+	why := ""
+	if err != nil {
+		const most = 200
+		why = event.SafeText("the probe can't be made: "+err.Error(), most)
+	}
+	r.mu.Lock()
+	same := s.known && s.up == (err == nil) && s.why == why
+	s.known, s.up, s.why = true, err == nil, why
+	r.mu.Unlock()
+	if same {
+		return
+	}
+	r.cfg.Tell(&event.Event{
+		Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: source,
+		SourceUp: &event.SourceData{Stem: event.NamedStem(event.ServiceStem, s.Name), Up: err == nil, Reason: why},
+	})
+}

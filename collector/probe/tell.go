@@ -1,0 +1,123 @@
+package probe
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// Bounds of what an event says of a probe and of what was found: texts of pods, and of
+// what they answer.
+const (
+	maxEndpoint = 200
+	maxCause    = 300
+	maxSaid     = 1000
+	maxFact     = 300
+	maxFacts    = 16
+)
+
+// source is Event.Source by the feed.
+const source = "probe/"
+
+// tell tells of one outcome; the worker's turn is held.
+func (m *Manager) tell(w *worker, kind event.Kind, containerID string, o *Outcome, failures int) {
+	ev, data := m.event(w, kind, containerID, o.At)
+	data.ProbeOutcome = bounded(&o.Detail)
+	data.Feed = w.feed
+	data.Failures = uint32(failures)
+	ev.Conn = o.Conn
+	if o.BootTime != 0 {
+		ev.BootTime, ev.CPU = o.BootTime, o.CPU
+	}
+	m.cfg.Tell(ev)
+}
+
+// tellOver tells that the probe of a container is no longer made; the turn is held.
+func (m *Manager) tellOver(w *worker, containerID string, at time.Time) {
+	ev, data := m.event(w, event.ProbeRecovered, containerID, at)
+	data.Feed, data.Over = w.feed, true
+	m.cfg.Tell(ev)
+}
+
+func (m *Manager) event(w *worker, kind event.Kind, containerID string, at time.Time) (*event.Event, *event.ProbeData) {
+	m.mu.Lock()
+	pod := w.entry.pod
+	m.mu.Unlock()
+	spec := w.course.spec
+	data := &event.ProbeData{
+		Name:      pod.Namespace + "/" + pod.Name + " " + w.key.Container,
+		Probe:     string(w.key.Kind),
+		Namespace: pod.Namespace, Pod: pod.Name, Container: w.key.Container,
+		Handler:   string(spec.Handler),
+		Endpoint:  spec.Endpoint(pod),
+		Timeout:   event.Duration(spec.Timeout),
+		Period:    event.Duration(spec.Period),
+		Threshold: uint32(max(spec.FailureThreshold, 1)),
+	}
+	runtime, id := SplitID(containerID)
+	now := time.Now()
+	return &event.Event{
+		Kind: kind, Time: at, BootTime: event.Duration(hostfs.BootTime() - now.Sub(at)), CPU: event.NoCPU,
+		Source:    source + w.feed,
+		Container: &event.Container{ID: id, Runtime: runtime, PodUID: w.key.PodUID},
+		Probe:     data,
+	}, data
+}
+
+// bounded returns what is told of a detail: what comes from pods is escaped and cut.
+func bounded(d *Detail) Detail {
+	b := *d
+	b.Cause = event.SafeText(d.Cause, maxCause)
+	b.Said = event.SafeText(d.Said, maxSaid)
+	b.Status = event.SafeText(d.Status, maxFact)
+	b.Evidence, b.Excluded = boundedFacts(d.Evidence), boundedFacts(d.Excluded)
+	return b
+}
+
+func boundedFacts(facts []string) []string {
+	if len(facts) == 0 {
+		return nil
+	}
+	out := make([]string, 0, min(len(facts), maxFacts+1))
+	for i, f := range facts {
+		if i == maxFacts {
+			out = append(out, "and "+strconv.Itoa(len(facts)-maxFacts)+" more")
+			break
+		}
+		out = append(out, event.SafeText(f, maxFact))
+	}
+	return out
+}
+
+// NoRuntime is the runtime in the ID of a container of which no runtime's is known.
+const NoRuntime = "none"
+
+// SplitID splits a container's ID as pods have it, "containerd://8a1f…". Both parts are
+// empty where the runtime's is not known.
+func SplitID(containerID string) (runtime, id string) {
+	runtime, id, ok := strings.Cut(containerID, "://")
+	switch {
+	case !ok:
+		return "", containerID
+	case runtime == NoRuntime:
+		return "", ""
+	}
+	return runtime, id
+}
+
+// Endpoint says where a pod's probe goes, "10.0.0.7:8080/healthz"; of Exec it is the
+// command line. It is bounded and escaped.
+func (s *Spec) Endpoint(p *Pod) string {
+	if s.Handler == Exec {
+		return event.SafeText(strings.Join(s.Command, " "), maxEndpoint)
+	}
+	host := s.Host
+	if host == "" && len(p.Addresses) > 0 {
+		host = p.Addresses[0].String()
+	}
+	return event.SafeText(net.JoinHostPort(host, strconv.Itoa(int(s.Port)))+s.Path, maxEndpoint)
+}

@@ -1,0 +1,114 @@
+package vitals
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// worthTelling is how much throttling, in percent, goes into the cause: with less than a
+// quarter of its time lost an answer may be slow, but is not kept from coming.
+const worthTelling = 25
+
+// Facts is what a look found. The zero value is "nothing known".
+type Facts struct {
+	Known       bool
+	Throttled   uint32        // percent of ThrottledIn in which the limit kept it from the CPU
+	ThrottledIn time.Duration // 0: not sampled, or no limit
+	Quota       time.Duration // of CPU time in Period; 0: not known
+	Period      time.Duration
+	Pressure    float64 // percent of the last 10 s in which a task waited for a CPU; < 0: not known
+	Frozen      bool
+	Ending      string // how it is seen that the container is being killed, or has ended; empty: it is not
+	Processes   int
+	Stopped     []string // processes that a signal has stopped, or a tracer
+	Blocked     []string // processes whose main thread is in uninterruptible sleep
+	InSleep     int      // threads in uninterruptible sleep
+	Threads     int
+	OOM         string // process that the OOM killer took; empty: none, lately
+	OOMAgo      time.Duration
+}
+
+// Cause is what of the facts goes into a sentence after a verdict, "container
+// CPU-throttled 82 % of the last 10 s"; empty: nothing that would explain a failure. who is
+// whose facts they are: "container", "kubelet".
+func (f *Facts) Cause(who string) string {
+	var parts []string
+	switch {
+	case f.Frozen:
+		parts = append(parts, who+" is frozen")
+	case len(f.Stopped) > 0:
+		parts = append(parts, "stopped: "+strings.Join(f.Stopped, ", "))
+	}
+	if f.Throttled >= worthTelling {
+		parts = append(parts, who+" "+f.throttled())
+	}
+	if len(f.Blocked) > 0 {
+		parts = append(parts, "blocked (state D): "+strings.Join(f.Blocked, ", "))
+	}
+	if f.OOM != "" {
+		parts = append(parts, fmt.Sprintf("OOM kill of %s %s before", f.OOM, f.OOMAgo.Round(100*time.Millisecond)))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (f *Facts) throttled() string {
+	return "CPU-throttled " + strconv.Itoa(int(f.Throttled)) + " % of the last " + strconv.Itoa(int(f.ThrottledIn.Round(time.Second)/time.Second)) + " s"
+}
+
+// Evidence returns what speaks for the container being the cause, and what speaks against
+// it.
+func (f *Facts) Evidence(who string) (evidence, excluded []string) {
+	if !f.Known {
+		return nil, nil
+	}
+	limit := ""
+	if f.Quota > 0 && f.Period > 0 {
+		limit = " (limit " + strconv.FormatInt(int64(f.Quota*1000/f.Period), 10) + "m)"
+	}
+	switch {
+	case f.Throttled > 0:
+		evidence = append(evidence, who+" "+f.throttled()+limit)
+	case f.ThrottledIn > 0:
+		excluded = append(excluded, fmt.Sprintf("%s not CPU-throttled in the last %d s%s", who, f.ThrottledIn.Round(time.Second)/time.Second, limit))
+	}
+	if f.Pressure >= worthTelling {
+		evidence = append(evidence, fmt.Sprintf("%s waited for a CPU in %.0f %% of the last 10 s", who, f.Pressure))
+	}
+	if f.Frozen {
+		evidence = append(evidence, who+" is frozen")
+	}
+	if f.Ending != "" {
+		evidence = append(evidence, who+" is ending: "+f.Ending)
+	}
+	if len(f.Stopped) > 0 {
+		evidence = append(evidence, who+" has stopped processes: "+strings.Join(f.Stopped, ", "))
+	}
+	if f.InSleep > 0 {
+		evidence = append(evidence, fmt.Sprintf("%s has %d of %d threads in uninterruptible sleep", who, f.InSleep, f.Threads))
+	}
+	if f.OOM != "" {
+		evidence = append(evidence, fmt.Sprintf("OOM killer took %s of the %s %s before", f.OOM, who, f.OOMAgo.Round(100*time.Millisecond)))
+	}
+	if f.Processes > 0 && !f.Frozen && len(f.Stopped) == 0 && f.InSleep == 0 {
+		excluded = append(excluded, fmt.Sprintf("no process of the %s is stopped or blocked (%d)", who, f.Processes))
+	}
+	return evidence, excluded
+}
+
+// Fill puts the facts into an outcome: figures, evidence, and the end of the cause.
+func (f *Facts) Fill(d *event.ProbeOutcome, who string) {
+	if !f.Known {
+		return
+	}
+	d.Throttled, d.ThrottledIn = f.Throttled, event.Duration(f.ThrottledIn)
+	evidence, excluded := f.Evidence(who)
+	d.Evidence = append(d.Evidence, evidence...)
+	d.Excluded = append(d.Excluded, excluded...)
+	if c := f.Cause(who); c != "" {
+		d.Cause += "; " + c
+	}
+}

@@ -1,0 +1,190 @@
+package vitals
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// Look returns how a container is, or with "" the process of Set. It takes lookLimit at
+// most, and nothing where it is asked too often: then only what was sampled is told.
+func (w *Watcher) Look(id string, now time.Time) Facts {
+	w.find(now, findNow)
+	layout, err := w.layout()
+	if err != nil {
+		return Facts{}
+	}
+	w.mu.Lock()
+	f := Facts{Pressure: -1}
+	if k, ok := w.oom[id]; ok && id != "" && now.Sub(k.at) < oomFor {
+		f.Known, f.OOM, f.OOMAgo = true, k.task, max(0, now.Sub(k.at))
+	}
+	c := w.watched[id]
+	if c == nil || c.groups == nil {
+		w.mu.Unlock()
+		return f
+	}
+	f.Known = true
+	if c.limited {
+		w.throttled(layout, c, now, &f)
+	}
+	g, allowed := *c.groups, w.take(now)
+	w.mu.Unlock()
+	if allowed {
+		w.state(layout, &g, time.Now().Add(lookLimit), &f)
+	}
+	return f
+}
+
+// take takes one token of the bucket.
+func (w *Watcher) take(now time.Time) bool {
+	w.tokens = min(lookBurst, w.tokens+lookRate*now.Sub(w.filled).Seconds())
+	w.filled = now
+	if w.tokens < 1 {
+		w.skipped++
+		return false
+	}
+	w.tokens--
+	return true
+}
+
+// throttled compares the counters with those of up to ten seconds ago.
+func (w *Watcher) throttled(layout hostfs.CgroupLayout, c *watched, now time.Time, f *Facts) {
+	if c.n == 0 {
+		return
+	}
+	cpu, err := w.fs.CgroupCPU(layout, c.groups.cpu)
+	if err != nil {
+		return
+	}
+	oldest := c.ring[max(0, c.n-samples)%samples]
+	for i := max(0, c.n-samples); i < c.n; i++ {
+		if s := c.ring[i%samples]; now.Sub(s.at) <= (samples-1)*every {
+			oldest = s
+			break
+		}
+	}
+	in := now.Sub(oldest.at)
+	if in < every/4 || cpu.Periods < oldest.Periods {
+		return
+	}
+	if limit, err := w.fs.CgroupCPULimit(layout, c.groups.cpu); err == nil {
+		f.Quota, f.Period = limit.Quota, limit.Period
+	}
+	if f.Quota == 0 {
+		return // the limit went
+	}
+	f.ThrottledIn = in
+	// The time is added up over CPUs, and the periods are whole ones in which it was kept
+	// from running at their end only: the smaller of both is no more than was.
+	waited := cpu.ThrottledTime - oldest.ThrottledTime
+	periods := time.Duration(cpu.Throttled-oldest.Throttled) * f.Period
+	f.Throttled = uint32(min(100, max(0, 100*min(waited, periods)/in)))
+}
+
+// state reads what is so just now.
+func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f *Facts) {
+	if p, err := w.fs.CgroupCPUPressure(layout, g.cpu); err == nil {
+		f.Pressure = p.Some.Avg10
+	}
+	if frozen, err := w.fs.CgroupFrozen(layout, g.freezer); err == nil {
+		f.Frozen = frozen
+	}
+	pids, _, err := w.fs.CgroupProcs(layout, g.memory, maxProcesses)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			f.Ending = "its cgroup is gone"
+		}
+		return
+	}
+	if f.Processes = len(pids); len(pids) == 0 {
+		f.Ending = "it has no process any more"
+		return
+	}
+	killed := 0
+	defer func() {
+		if killed == len(pids) {
+			f.Ending = "all of its processes are being killed"
+		}
+	}()
+	for _, pid := range pids {
+		if f.Threads >= maxThreads || time.Now().After(end) {
+			return
+		}
+		threads, err := w.fs.ThreadStates(pid, maxThreads-f.Threads)
+		if err != nil {
+			continue
+		}
+		gone := len(threads) > 0
+		for i := range threads {
+			f.thread(pid, &threads[i])
+			gone = gone && (threads[i].State == 'Z' || threads[i].State == 'X')
+		}
+		if !gone {
+			st, err := w.fs.ProcStatus(pid)
+			gone = err == nil && st.Killed
+		}
+		if gone {
+			killed++
+		}
+	}
+}
+
+// thread takes one into account.
+func (f *Facts) thread(pid int, t *hostfs.Stat) {
+	f.Threads++
+	main := int(t.PID) == pid
+	name := func(to *[]string) {
+		if main && len(*to) < maxNamed {
+			*to = append(*to, taskName(t))
+		}
+	}
+	switch t.State {
+	case 'T', 't':
+		name(&f.Stopped)
+	case 'D':
+		f.InSleep++
+		if !f.Frozen { // v1 shows frozen tasks so
+			name(&f.Blocked)
+		}
+	}
+}
+
+// groupsOf returns the groups of a process, and the container that they are of.
+func (w *Watcher) groupsOf(pid int) (*groups, string) {
+	layout, err := w.layout()
+	if err != nil {
+		return nil, ""
+	}
+	list, err := w.fs.ProcCgroups(pid)
+	if err != nil {
+		return nil, ""
+	}
+	path := func(controller string) (string, bool) {
+		_, v1 := layout.Controllers[controller]
+		for _, g := range list {
+			if v1 && slices.Contains(strings.Split(g.Controllers, ","), controller) || !v1 && g.Hierarchy == 0 {
+				return g.Path, true
+			}
+		}
+		return "", false
+	}
+	var g groups
+	id := ""
+	for controller, to := range map[string]*string{"cpu": &g.cpu, "memory": &g.memory, "freezer": &g.freezer} {
+		p, ok := path(controller)
+		if !ok {
+			continue
+		}
+		*to = p
+		// A container's own groups are below its; limits are the container's.
+		if top, of := containerTop(p); of != "" {
+			*to, id = top, of
+		}
+	}
+	return &g, id
+}

@@ -1,0 +1,232 @@
+package vitals
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+const (
+	podUID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
+	id     = "8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f"
+)
+
+// files makes a root with these files.
+func files(t *testing.T, of map[string]string) (hostfs.FS, func(path, text string)) {
+	t.Helper()
+	root := t.TempDir()
+	write := func(path, text string) {
+		t.Helper()
+		at := filepath.Join(root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, text := range of {
+		write(path, text)
+	}
+	return hostfs.New(root), write
+}
+
+func stat(pid int, comm string, state byte) string {
+	return fmt.Sprintf("%d (%s) %c 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 500 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n", pid, comm, state)
+}
+
+// cgroup v2, from files: what was so in the last ten seconds, and what is so now.
+func TestLookV2(t *testing.T) {
+	const group = "/kubepods.slice/kubepods-pod0f1e2d3c_4b5a_6978_8796_a5b4c3d2e1f0.slice/cri-containerd-" + id + ".scope"
+	const dir = "sys/fs/cgroup" + group
+	mounts := "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 none rw\n"
+	cpu := func(periods, throttled, usec int) string {
+		return fmt.Sprintf("usage_usec 1\nnr_periods %d\nnr_throttled %d\nthrottled_usec %d\n", periods, throttled, usec)
+	}
+	fs, write := files(t, map[string]string{
+		"proc/1/mountinfo": mounts, "proc/self/mountinfo": mounts,
+		"proc/811/cgroup": "0::" + group + "/inner\n", "proc/811/stat": stat(811, "app", 'S'),
+		"proc/811/task/811/stat": stat(811, "app", 'S'), "proc/811/task/812/stat": stat(812, "worker", 'D'),
+		dir + "/cpu.stat": cpu(1000, 100, 5_000_000), dir + "/cpu.max": "20000 100000\n",
+		dir + "/cpu.pressure":  "some avg10=61.50 avg60=1.00 avg300=0.00 total=1\nfull avg10=60.00 avg60=0.00 avg300=0.00 total=1\n",
+		dir + "/cgroup.events": "populated 1\nfrozen 0\n", dir + "/cgroup.procs": "811\n", dir + "/memory.current": "1\n",
+	})
+	w := New(fs)
+	w.Set([]Container{{ID: id, Limited: true}, {ID: strings.Repeat("b", 64), Limited: true}}, 0)
+	t0 := time.Unix(1000, 0)
+	if f := w.Look(strings.Repeat("c", 64), t0); f.Known {
+		t.Errorf("of a container that is not watched: %+v", f)
+	}
+	w.Sample(t0)
+	if g := w.Group(id); g != group {
+		t.Errorf("group %s", g)
+	}
+	write(dir+"/cpu.stat", cpu(1100, 190, 13_200_000))
+	f := w.Look(id, t0.Add(10*time.Second))
+	if f.Throttled != 82 || f.ThrottledIn != 10*time.Second || f.Pressure != 61.5 || f.InSleep != 1 || f.Threads != 2 || len(f.Blocked) != 0 {
+		t.Errorf("%+v", f)
+	}
+	d := event.ProbeOutcome{Cause: "no byte back in 1 s"}
+	f.Fill(&d, "container")
+	if d.Cause != "no byte back in 1 s; container CPU-throttled 82 % of the last 10 s" || d.Throttled != 82 || !slices.Contains(d.Evidence, "container CPU-throttled 82 % of the last 10 s (limit 200m)") {
+		t.Errorf("%+v", d)
+	}
+	// Fewer periods than the time that several CPUs waited: no more than was.
+	write(dir+"/cpu.stat", cpu(1200, 200, 99_000_000))
+	if f := w.Look(id, t0.Add(10*time.Second)); f.Throttled != 100 {
+		t.Errorf("%d %% in 100 of 100 periods", f.Throttled)
+	}
+	write(dir+"/cpu.stat", cpu(1200, 110, 99_000_000))
+	if f := w.Look(id, t0.Add(10*time.Second)); f.Throttled != 10 {
+		t.Errorf("%d %% in 10 of 100 periods", f.Throttled)
+	}
+	// A container that has begun anew under the same ID, and one without a limit.
+	write(dir+"/cpu.stat", cpu(5, 0, 0))
+	if f := w.Look(id, t0.Add(10*time.Second)); f.ThrottledIn != 0 {
+		t.Errorf("%+v", f)
+	}
+	write(dir+"/cpu.stat", cpu(2000, 100, 5_000_000))
+	write(dir+"/cpu.max", "max 100000\n")
+	if f := w.Look(id, t0.Add(10*time.Second)); f.ThrottledIn != 0 {
+		t.Errorf("%+v", f)
+	}
+	write(dir+"/cgroup.events", "populated 1\nfrozen 1\n")
+	write("proc/811/task/811/stat", stat(811, "app", 'T'))
+	f = w.Look(id, t0.Add(11*time.Second))
+	if !f.Frozen || len(f.Stopped) != 1 || !strings.Contains(f.Cause("container"), "container is frozen") {
+		t.Errorf("%+v", f)
+	}
+	w.OOMKilled(&event.Event{Time: t0.Add(10 * time.Second), Container: &event.Container{ID: id}, Task: &event.Task{PID: 9, Comm: "child"}})
+	if f = w.Look(id, t0.Add(12*time.Second)); f.OOM != "child[9]" || !strings.Contains(f.Cause("container"), "OOM kill of child[9] 2s before") {
+		t.Errorf("%+v", f)
+	}
+	if f = w.Look(id, t0.Add(3*time.Minute)); f.OOM != "" || f.Ending != "" {
+		t.Errorf("after a long time: %+v", f)
+	}
+	// It ends.
+	write("proc/811/status", "Threads:\t2\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n")
+	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "all of its processes are being killed" {
+		t.Errorf("%+v", f)
+	}
+	write(dir+"/cgroup.procs", "")
+	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "it has no process any more" {
+		t.Errorf("%+v", f)
+	}
+	if err := os.Remove(fs.Path("/" + dir + "/cgroup.procs")); err != nil {
+		t.Fatal(err)
+	}
+	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "its cgroup is gone" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Looks are bounded in rate; what was sampled is told all the same.
+func TestLookRate(t *testing.T) {
+	w := New(hostfs.New(t.TempDir()))
+	now := time.Unix(1000, 0)
+	allowed := 0
+	for range 2 * lookBurst {
+		if w.take(now) {
+			allowed++
+		}
+	}
+	if allowed != lookBurst || w.Skipped() != lookBurst {
+		t.Errorf("%d looks at once, %d skipped", allowed, w.Skipped())
+	}
+	if !w.take(now.Add(time.Second)) {
+		t.Error("none a second later")
+	}
+}
+
+// A real process in real control groups: it is throttled, then stopped, then frozen.
+func TestRealContainer(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes control groups")
+	}
+	fs := hostfs.New("/")
+	layout, err := fs.CgroupLayout()
+	if err != nil || layout.Controllers["cpu"] == "" || layout.Controllers["memory"] == "" || layout.Controllers["freezer"] == "" {
+		t.Skip("control groups v1 of cpu, memory and freezer are not here; v2 is tested with files")
+	}
+	path := fmt.Sprintf("/kernosis-vitals-%d/kubepods/pod%s/%s", os.Getpid(), podUID, id)
+	var dirs []string
+	for _, controller := range []string{"cpu", "memory", "freezer"} {
+		dir := layout.Controllers[controller] + path
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Skipf("control groups can't be made: %s", err)
+		}
+		dirs = append(dirs, dir)
+	}
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(dirs[0]+"/cpu.cfs_quota_us", "10000")
+	cmd := exec.Command("sh", "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = os.WriteFile(dirs[2]+"/freezer.state", []byte("THAWED"), 0)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		for _, dir := range dirs {
+			for range 4 {
+				_ = syscall.Rmdir(dir)
+				dir = filepath.Dir(dir)
+			}
+		}
+	})
+	for _, dir := range dirs {
+		write(dir+"/cgroup.procs", strconv.Itoa(cmd.Process.Pid))
+	}
+	w := New(fs)
+	w.Set([]Container{{ID: id, Limited: true}}, 0)
+	until := func(what string, ok func(*Facts) bool) Facts {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			f := w.Look(id, time.Now())
+			if ok(&f) {
+				return f
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("not %s: %+v", what, f)
+			}
+		}
+	}
+	w.Sample(time.Now())
+	f := until("throttled", func(f *Facts) bool { return f.Throttled >= worthTelling })
+	t.Log(f.Cause("container"))
+	if f.Processes != 1 || f.Quota != 10*time.Millisecond || f.Frozen || len(f.Stopped) != 0 {
+		t.Errorf("%+v", f)
+	}
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	f = until("stopped", func(f *Facts) bool { return len(f.Stopped) == 1 })
+	if f.Stopped[0] != fmt.Sprintf("sh[%d]", cmd.Process.Pid) {
+		t.Errorf("%+v", f)
+	}
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	write(dirs[2]+"/freezer.state", "FROZEN")
+	until("frozen", func(f *Facts) bool { return f.Frozen })
+	// The time of a look, for the docs.
+	began := time.Now()
+	const n = 50
+	for range n {
+		w.Look(id, time.Now())
+	}
+	t.Logf("a look takes %s", time.Since(began)/n)
+}

@@ -1,0 +1,187 @@
+package probe
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// worker counts the probes of one kind of one container. Its fields are the Manager's
+// mu's, but for those that stay as they are.
+type worker struct {
+	key     Key
+	entry   *entry
+	feed    string
+	trigger chan struct{} // of an active one: probe at once
+
+	turn sync.Mutex // held while an outcome is counted and told, so that order is kept
+
+	course
+	ended  bool
+	told   bool      // a failure was told, and no end of it
+	latest time.Time // outcome
+	counts [3]uint64 // by Result
+	shown  bool      // has series of its own
+	erring bool      // the probe could not be made, as is told already
+	stop   context.CancelFunc
+	former former
+	// touched: the present container has had an outcome.
+	touched bool
+}
+
+// Observe counts a probe that kubelet has made. False: there is no such worker, or it
+// takes none now: gated by startup or the initial delay, on hold, deleting, or the probe
+// was of an earlier container.
+func (m *Manager) Observe(k Key, o Outcome) bool {
+	m.mu.Lock()
+	w := m.workers[k]
+	m.mu.Unlock()
+	taken := w != nil && w.feed == event.ProbeObserved && m.outcome(w, &o, o.Container)
+	if !taken {
+		m.mu.Lock()
+		m.figures.ignored++
+		m.mu.Unlock()
+	}
+	return taken
+}
+
+// outcome counts and tells one outcome, if a probe is due for the container; of an active
+// probe, id is the one that was probed.
+func (m *Manager) outcome(w *worker, o *Outcome, id string) bool {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	if o.At.IsZero() {
+		o.At = time.Now()
+	}
+	next := m.sight(w, o.At, o, id)
+	if next != stepProbe {
+		return m.late(w, o)
+	}
+	if o.Unsure && !o.OK {
+		m.unsure(w, o)
+		return true
+	}
+	m.mu.Lock()
+	failures, tell := m.count(w, o)
+	m.mu.Unlock()
+	switch {
+	case !tell:
+	case o.OK:
+		m.tell(w, event.ProbeRecovered, w.id, o, 0)
+	default:
+		m.tell(w, event.Probe, w.id, o, failures)
+	}
+	return true
+}
+
+// count is the part of an outcome that changes the worker. It returns whether it is told.
+func (m *Manager) count(w *worker, o *Outcome) (failures int, tell bool) {
+	result := Failure
+	if o.OK {
+		result = Success
+	}
+	w.latest, w.erring, w.touched = o.At, false, true
+	m.bump(w, result)
+	run, reached := w.take(result)
+	if reached && m.results[w.key.Kind].Set(w.id, result, w.key.PodUID) {
+		// kubelet looks at the pod again.
+		if c := w.entry.container(w.key.Container); c != nil {
+			m.hasten(w.entry, c)
+		}
+	}
+	if result == Failure {
+		w.told = true
+		return run, true
+	}
+	tell, w.told = w.told, false
+	return 0, tell
+}
+
+// look brings a worker up to date with its pod.
+func (m *Manager) look(w *worker, now time.Time) step {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	return m.sight(w, now, nil, "")
+}
+
+// sight looks at the worker's container, with all effects; the turn is held. With an
+// outcome it says whether that is of a probe that was due.
+func (m *Manager) sight(w *worker, now time.Time, o *Outcome, id string) step {
+	m.mu.Lock()
+	before := w.id
+	next, over := m.advance(w, now)
+	if o != nil && next == stepProbe && (id != "" && id != w.id || o.At.Before(w.entry.container(w.key.Container).StartedAt)) {
+		next = stepWait // it is of the container before
+	}
+	m.mu.Unlock()
+	if over {
+		m.tellOver(w, before, now)
+	}
+	return next
+}
+
+// advance is what of sight is done under mu. Over: a failure was told, and of that
+// container nothing more is to be expected.
+func (m *Manager) advance(w *worker, now time.Time) (next step, over bool) {
+	if w.ended {
+		return stepEnd, false
+	}
+	c := w.entry.container(w.key.Container)
+	at := sight{pod: w.entry.pod, container: c, now: now}
+	if c != nil {
+		at.started = m.started(w.entry.pod, c)
+	}
+	earlier := w.course
+	next, e := w.course.look(&at)
+	if w.id != earlier.id {
+		w.former, w.touched = formerOf(&earlier), false
+	}
+	results := m.results[w.key.Kind]
+	if e.forget != "" {
+		results.Remove(e.forget)
+	}
+	for _, r := range e.set[:e.n] {
+		results.Set(w.id, r, w.key.PodUID)
+	}
+	if w.told && (next == stepEnd || e.forget != "") {
+		w.told, over = false, true
+	}
+	if next == stepEnd {
+		m.finish(w)
+	}
+	return next, over
+}
+
+// remove ends a worker because its pod or probe is gone.
+func (m *Manager) remove(w *worker, now time.Time) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	m.mu.Lock()
+	told, id := w.told && !w.ended, w.id
+	w.told = false
+	m.finish(w)
+	m.mu.Unlock()
+	if told {
+		m.tellOver(w, id, now)
+	}
+}
+
+// finish ends a worker; mu is held.
+func (m *Manager) finish(w *worker) {
+	if w.ended {
+		return
+	}
+	w.ended = true
+	if w.stop != nil {
+		w.stop()
+	}
+	if w.id != "" {
+		m.results[w.key.Kind].Remove(w.id)
+	}
+	m.figures.release(w.shown)
+	if m.workers[w.key] == w {
+		delete(m.workers, w.key)
+	}
+}

@@ -1,0 +1,273 @@
+package selfcheck
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// pins are kept on a BPF filesystem.
+func (c *Checker) pins() *Lack {
+	const unseen = "faults while the agent restarts"
+	switch dir := filepath.Dir(c.cfg.PinRoot); {
+	case c.cfg.PinRoot == "" || c.cfg.NoPins == nil:
+		return nil
+	case refused(c.cfg.NoPins) && isBPF(dir):
+		return lack("pins", MissingRights, "the right to write "+dir, c.cfg.NoPins, unseen)
+	default:
+		return lack("pins", MissingHostPath, dir+" (a BPF filesystem)", c.cfg.NoPins, unseen)
+	}
+}
+
+func isBPF(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Type == unix.BPF_FS_MAGIC
+}
+
+// initialPIDNamespace is its number on every kernel since 3.8 (PROC_PID_INIT_INO).
+const initialPIDNamespace = 0xEFFFFFFC
+
+// namespaceOfPIDs has to be the node's: else processes are called by other numbers.
+func (c *Checker) namespaceOfPIDs() *Lack {
+	const unseen = "how long hangs last, other processes, the pods that they are of"
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil {
+		return lack("processes", MissingHostPath, "/proc", err, unseen)
+	}
+	if st.Ino != initialPIDNamespace {
+		return lack("processes", MissingHostPath, "the node's PID namespace (hostPID)", errors.New("the agent is in another one"), unseen)
+	}
+	if _, err := os.Stat(c.fs.Path("/proc/1/stat")); err != nil {
+		return lack("processes", MissingHostPath, c.fs.Path("/proc")+" (the node's)", err, unseen)
+	}
+	return nil
+}
+
+// devices of the node are in its /sys.
+func (c *Checker) devices() *Lack {
+	if _, err := os.Stat(c.fs.Path("/sys/block")); err != nil {
+		return lack("devices", MissingHostPath, c.fs.Path("/sys")+" (the node's)", err, "stalled disks, names of disks, control groups")
+	}
+	return nil
+}
+
+// lookedAt is how many processes are tried.
+const lookedAt = 512
+
+// processes of others show their namespaces and files to who may trace them.
+func (c *Checker) processes(have func(...string) []string) *Lack {
+	without := have("CAP_SYS_PTRACE")
+	if len(without) == 0 {
+		return nil
+	}
+	pids, err := c.fs.PIDs()
+	if err != nil {
+		return nil // namespaceOfPIDs tells it
+	}
+	for _, pid := range pids[:min(len(pids), lookedAt)] {
+		if _, err := c.fs.NetNS(pid); refused(err) {
+			return lack("processes", MissingRights, without[0], err, "network namespaces and open files of other processes")
+		}
+	}
+	return nil
+}
+
+// namespaces of the network are entered to ask for listeners and their queues. To enter
+// the own one takes the same right.
+func (c *Checker) namespaces() *Lack {
+	if err := enterOwn(); err != nil {
+		return lack("namespaces", MissingRights, "CAP_SYS_ADMIN", err, "full accept queues and listeners of pods (told as unanswered)")
+	}
+	return nil
+}
+
+func enterOwn() error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			done <- fmt.Errorf("own network namespace: %w", err)
+			return
+		}
+		defer func() { _ = unix.Close(fd) }()
+		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("setns: %w", err)
+			return
+		}
+		done <- nil
+	}()
+	return <-done
+}
+
+// symbols give stacks their names. Where the kernel hides addresses from everybody
+// (kptr_restrict=2) no right helps.
+func (c *Checker) symbols(have func(...string) []string) *Lack {
+	without := have("CAP_SYSLOG")
+	if len(without) == 0 {
+		return nil
+	}
+	file, err := os.Open(c.fs.Path("/proc/kallsyms"))
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	line, err := bufio.NewReaderSize(file, 256).ReadString(' ')
+	if err != nil || strings.Trim(line, "0 ") != "" {
+		return nil
+	}
+	return lack("symbols", MissingRights, without[0], errors.New("addresses in /proc/kallsyms are 0"), "functions in kernel stacks")
+}
+
+// cgroups are found by the number that a record has.
+func (c *Checker) cgroups() *Lack {
+	finder, err := c.fs.OpenCgroupFinder()
+	if err != nil {
+		return nil // no such hierarchy
+	}
+	defer finder.Close()                        //nolint:errcheck // it was only read
+	if _, err := finder.Find(1); refused(err) { // the root's
+		return lack("cgroups", MissingRights, "CAP_DAC_READ_SEARCH", err, "pods in deep control groups")
+	}
+	return nil
+}
+
+// log tries to open one.
+func (c *Checker) log(l Log, have func(...string) []string) *Lack {
+	part, unseen := "log/"+l.Name, "the log "+l.Name
+	if l.Name == "kmsg" {
+		unseen = "the kernel's log"
+	}
+	switch l.Plugin {
+	case "kmsg":
+		fd, err := unix.Open(l.Path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err == nil {
+			_ = unix.Close(fd)
+			return nil
+		}
+		return open(part, l.Path, err, have("CAP_SYSLOG"), unseen)
+	case "journald":
+		return c.journal(part, l.Path, have, unseen)
+	}
+	if strings.ContainsAny(l.Path, "*?[") {
+		return nil // it may match nothing
+	}
+	file, err := os.Open(c.fs.Path(l.Path))
+	if err == nil {
+		_ = file.Close()
+		return nil
+	}
+	if dir := filepath.Dir(l.Path); errors.Is(err, fs.ErrNotExist) {
+		// A log that nobody has written yet is none that is lacking.
+		if _, err := os.Stat(c.fs.Path(dir)); err != nil {
+			return lack(part, MissingHostPath, c.fs.Path(dir), err, unseen)
+		}
+		return nil
+	}
+	return open(part, c.fs.Path(l.Path), err, have("CAP_DAC_READ_SEARCH"), unseen)
+}
+
+// open says why a path could not be opened.
+func open(part, path string, err error, without []string, unseen string) *Lack {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return lack(part, MissingHostPath, path, err, unseen)
+	case refused(err) && len(without) > 0:
+		return lack(part, MissingRights, strings.Join(without, ", "), err, unseen)
+	case refused(err):
+		return lack(part, MissingRights, "the right to read "+path, err, unseen)
+	}
+	return nil // something else, which its source tells
+}
+
+// journal is read by the host's journalctl.
+func (c *Checker) journal(part, folder string, have func(...string) []string, unseen string) *Lack {
+	found := false
+	for _, p := range []string{"/usr/bin/journalctl", "/bin/journalctl"} {
+		if _, err := os.Lstat(c.fs.Path(p)); err == nil {
+			found = true
+		}
+	}
+	if !found {
+		return lack(part, MissingHostPath, c.fs.Path("/usr/bin/journalctl"), fs.ErrNotExist, unseen)
+	}
+	folders := []string{folder}
+	if folder == "" {
+		folders = []string{"/var/log/journal", "/run/log/journal"}
+	}
+	err := fs.ErrNotExist
+	for _, p := range folders {
+		if _, err = os.Stat(c.fs.Path(p)); err == nil {
+			break
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return lack(part, MissingHostPath, c.fs.Path(folders[0]), err, unseen)
+	}
+	if c.fs != hostfs.New("") {
+		return missing(part, have("CAP_SYS_CHROOT"), unseen)
+	}
+	return nil
+}
+
+func (c *Checker) state() *Lack {
+	if c.cfg.NoState == nil {
+		return nil
+	}
+	return lack("state", MissingHostPath, c.cfg.StateDir+" (to be written)", c.cfg.NoState, "what was before a restart, and artifacts of diagnoses")
+}
+
+func (c *Checker) reports() *Lack {
+	if c.cfg.NoReports == nil {
+		return nil
+	}
+	return lack("reports", MissingHostPath, filepath.Dir(c.cfg.ReportSocket)+" (to be written)", c.cfg.NoReports, "reports of other problem daemons")
+}
+
+// runtime of containers: its socket is not there while it is down, the folder is.
+func (c *Checker) runtime() *Lack {
+	if len(c.cfg.Runtime) == 0 {
+		return nil
+	}
+	for _, dir := range c.cfg.Runtime {
+		if _, err := os.Stat(c.fs.Path(dir)); err == nil {
+			return nil
+		}
+	}
+	return lack("runtime", MissingHostPath, c.fs.Path(c.cfg.Runtime[0]), fs.ErrNotExist, "the container runtime")
+}
+
+// stacks of tasks in the kernel tell what they wait for.
+func (c *Checker) stacks() *Lack {
+	file, err := os.Open("/proc/self/stack")
+	if err == nil {
+		_, err = file.Read(make([]byte, 1))
+		_ = file.Close()
+	}
+	if !refused(err) {
+		return nil
+	}
+	return lack("stacks", MissingRights, "CAP_SYS_ADMIN", err, "kernel stacks of blocked tasks in diagnoses")
+}
+
+// captures of packets are made by diagnoses of connections.
+func (c *Checker) captures() *Lack {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	if !refused(err) {
+		return nil
+	}
+	return lack("captures", MissingRights, "CAP_NET_RAW", err, "packets in diagnoses")
+}
