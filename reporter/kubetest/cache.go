@@ -16,18 +16,14 @@ const (
 	// unfinished begins the names of folders that a build has not completed.
 	unfinished = "unfinished-"
 
-	// needSpace is what a build with a cold cache takes (2.4 GiB measured), the
-	// sources, the programs, and what is only there meanwhile, with some to spare.
-	needSpace = 6 << 30
-
 	// keepUnused is for how long a set stays that nobody runs: other branches of
 	// the checkout may have another version pinned.
 	keepUnused = 30 * 24 * time.Hour
 )
 
-// complete reports whether a folder has all programs.
-func complete(dir string) bool {
-	for _, p := range programs() {
+// complete reports whether a folder has all programs of a set.
+func complete(dir string, set set) bool {
+	for _, p := range set.all {
 		st, err := os.Stat(filepath.Join(dir, p.name))
 		if err != nil || !st.Mode().IsRegular() || st.Mode()&0o111 == 0 {
 			return false
@@ -38,7 +34,7 @@ func complete(dir string) bool {
 
 // use reports whether the set is there, and notes when it was last used.
 func (b *build) use() bool {
-	if !complete(b.dir) {
+	if !complete(b.dir, b.set) {
 		return false
 	}
 	now := time.Now()
@@ -72,24 +68,25 @@ func (b *build) checkSpace(ctx context.Context) error {
 		return err
 	}
 	for _, dir := range []string{buildCache, b.cache, os.TempDir()} {
-		if err := space(dir, needSpace); err != nil {
+		if err := space(dir, b.set.of.space, b.set.String()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func space(dir string, need uint64) error {
+// space returns an error where a folder has less than what building something needs.
+func space(dir string, need uint64, what string) error {
 	var st unix.Statfs_t
 	err := unix.Statfs(dir, &st)
 	if errors.Is(err, unix.ENOENT) && dir != filepath.Dir(dir) {
-		return space(filepath.Dir(dir), need) // it will be made
+		return space(filepath.Dir(dir), need, what) // it will be made
 	}
 	if err != nil {
 		return fmt.Errorf("free space of %s: %w", dir, err)
 	}
 	if free := st.Bavail * uint64(st.Bsize); free < need {
-		return fmt.Errorf("building etcd and kube-apiserver takes up to %d MiB in %s, which has %d MiB free", need>>20, dir, free>>20)
+		return fmt.Errorf("building %s takes up to %d MiB in %s, which has %d MiB free", what, need>>20, dir, free>>20)
 	}
 	return nil
 }

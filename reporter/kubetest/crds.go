@@ -34,11 +34,11 @@ func (s *Server) CRDs(tb testing.TB) {
 }
 
 func (s *Server) crds(ctx context.Context) error {
-	module, err := findModule()
+	root, err := checkout()
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(module, "../..", definitions)
+	dir := filepath.Join(root, definitions)
 	files, err := fs.Glob(os.DirFS(dir), "*.yaml")
 	if err != nil {
 		return err

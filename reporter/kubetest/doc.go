@@ -20,8 +20,8 @@
 //		…
 //	}
 //
-// There are no controllers: nothing schedules pods, expires nodes, or empties a
-// namespace that is being deleted.
+// Unless [Options.Controllers] asks for them there are no controllers: nothing schedules
+// pods, expires nodes, or empties a namespace that is being deleted.
 //
 // It must not be imported by anything but tests.
 package kubetest

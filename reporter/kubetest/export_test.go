@@ -5,5 +5,5 @@ func (s *Server) Dir() string { return s.dir }
 
 // Processes returns the numbers of etcd's process and of the API server's.
 func (s *Server) Processes() []int {
-	return []int{s.etcd.cmd.Process.Pid, s.api.cmd.Process.Pid}
+	return []int{s.etcd.PID(), s.api.PID()}
 }

@@ -2,7 +2,9 @@ package kubetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -26,14 +28,15 @@ func (s *Server) Client() *kubernetes.Clientset { return s.client }
 // "system:node:NAME" of the group "system:nodes".
 func (s *Server) Config(tb testing.TB, user string, groups ...string) *rest.Config {
 	tb.Helper()
-	c, err := s.config(user, groups...)
+	c, err := s.User(user, groups...)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return c
 }
 
-func (s *Server) config(user string, groups ...string) (*rest.Config, error) {
+// User is [Server.Config] outside of a test.
+func (s *Server) User(user string, groups ...string) (*rest.Config, error) {
 	cert, key, err := s.ca.client(user, groups)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of %s: %w", user, err)
@@ -111,10 +114,32 @@ func (s *Server) token(ctx context.Context, of TokenFor) (string, error) {
 	return answer.Status.Token, nil
 }
 
+// KubeletCertificate returns the certificate and key, PEM, that the kubelet of a node
+// serves with at an address.
+func (s *Server) KubeletCertificate(node string, at net.IP) (cert, key []byte, err error) {
+	cert, key, err = s.ca.kubelet(node, at)
+	if err != nil {
+		return nil, nil, fmt.Errorf("certificate of the kubelet of %s: %w", node, err)
+	}
+	return cert, key, nil
+}
+
 // Kubeconfig writes a configuration to a file that is there until the test ends,
 // and returns its path.
 func (s *Server) Kubeconfig(tb testing.TB, c *rest.Config) string {
 	tb.Helper()
+	file, err := os.CreateTemp(tb.TempDir(), "kubeconfig-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := errors.Join(file.Close(), WriteKubeconfig(file.Name(), c)); err != nil {
+		tb.Fatal(err)
+	}
+	return file.Name()
+}
+
+// WriteKubeconfig writes a configuration to a file, for its owner alone.
+func WriteKubeconfig(path string, c *rest.Config) error {
 	const name = "kubetest"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
@@ -123,19 +148,5 @@ func (s *Server) Kubeconfig(tb testing.TB, c *rest.Config) string {
 	}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name
-	text, err := clientcmd.Write(*config)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	file, err := os.CreateTemp(tb.TempDir(), "kubeconfig-")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := file.Write(text); err != nil {
-		tb.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	return file.Name()
+	return clientcmd.WriteToFile(*config, path)
 }

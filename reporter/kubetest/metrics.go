@@ -68,7 +68,7 @@ func (s *Server) APIMetrics(tb testing.TB) Metrics {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return parse(tb, text)
+	return ParseMetrics(tb, text)
 }
 
 // EtcdMetrics returns etcd's.
@@ -95,10 +95,11 @@ func (s *Server) EtcdMetrics(tb testing.TB) Metrics {
 	if answer.StatusCode != http.StatusOK {
 		tb.Fatalf("etcd's metrics: %s", answer.Status)
 	}
-	return parse(tb, text)
+	return ParseMetrics(tb, text)
 }
 
-func parse(tb testing.TB, text []byte) Metrics {
+// ParseMetrics reads what a program shows at /metrics.
+func ParseMetrics(tb testing.TB, text []byte) Metrics {
 	tb.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))

@@ -15,15 +15,20 @@ import (
 )
 
 // Namespace makes a namespace with a service account "default", and returns its
-// name. It stays until the server ends: nothing empties namespaces here.
+// name. It stays until the server ends: without [Options.Controllers] nothing empties
+// namespaces.
 func (s *Server) Namespace(tb testing.TB) string {
 	tb.Helper()
 	ns, err := s.client.CoreV1().Namespaces().Create(tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(tb)}}, metav1.CreateOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// Pods are refused without it, and there is no controller that makes it.
-	s.ServiceAccount(tb, ns.Name, "default")
+	// Pods are refused without it; a controller that makes it may not be there, or be first.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	_, err = s.client.CoreV1().ServiceAccounts(ns.Name).Create(tb.Context(), account, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		tb.Fatal(err)
+	}
 	return ns.Name
 }
 

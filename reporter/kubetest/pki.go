@@ -19,6 +19,9 @@ import (
 // validFor is longer than any test runs.
 const validFor = 48 * time.Hour
 
+// ServiceAddress is that of the service "kubernetes", which pods know the API server by.
+const ServiceAddress = "10.96.0.1"
+
 // authority signs the certificates of one server and of its clients.
 type authority struct {
 	cert *x509.Certificate
@@ -78,7 +81,18 @@ func (a *authority) server() (cert, key []byte, err error) {
 	}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(ServiceAddress)}
+	return a.sign(template)
+}
+
+// kubelet returns the certificate that a node's kubelet serves with.
+func (a *authority) kubelet(node string, at net.IP) (cert, key []byte, err error) {
+	template, err := certificate(pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}})
+	if err != nil {
+		return nil, nil, err
+	}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template.DNSNames, template.IPAddresses = []string{node}, []net.IP{at}
 	return a.sign(template)
 }
 

@@ -14,33 +14,84 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/kernosis/kernosis/reporter/kubetest/process"
 )
 
 // ProgramsEnv names the environment variable with a folder that has the programs
 // already; nothing is built then.
 const ProgramsEnv = "KERNOSIS_KUBE_PROGRAMS"
 
-// toolModule is the folder that pins the programs, from the root of the checkout.
-const toolModule = ".tools/kubernetes"
+// toolFolder has the modules that pin the programs, from the root of the checkout.
+const toolFolder = ".tools"
 
-// program is one that a server consists of.
+// tool is a module that pins programs.
+type tool struct {
+	name      string // of its folder, and of the one of its sets in the cache
+	versioned string // the module whose version the programs tell
+	space     uint64 // what a build with a cold cache takes, in bytes
+
+	// flags returns the value of -ldflags.
+	flags func(version string) string
+}
+
+// program is one of a tool module.
 type program struct {
 	name    string // of its file
 	pkg     string // what it is built from
 	builtAs string // the name that go build gives it
 }
 
-func programs() []program {
-	return []program{
-		{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", builtAs: "server"},
-		{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", builtAs: "kube-apiserver"},
+// set is some programs of a tool module, which have a folder of their own: who needs
+// others need not build them.
+type set struct {
+	of  tool
+	all []program
+}
+
+// kubernetesTool takes 2.4 GiB (measured), the sources, the programs, and what is only there
+// meanwhile, with some to spare.
+func kubernetesTool() tool {
+	return tool{name: "kubernetes", versioned: "k8s.io/kubernetes", space: 6 << 30, flags: linkerFlags}
+}
+
+func kubernetesSet(names ...string) set {
+	s := set{of: kubernetesTool()}
+	for _, name := range names {
+		s.all = append(s.all, program{name: name, pkg: "k8s.io/kubernetes/cmd/" + name, builtAs: name})
+	}
+	return s
+}
+
+// serverPrograms are what a [Server] consists of.
+func serverPrograms() set {
+	s := kubernetesSet("kube-apiserver")
+	s.all = append([]program{{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", builtAs: "server"}}, s.all...)
+	return s
+}
+
+// nodePrograms are what a node needs besides, for which the machine has no package.
+func nodePrograms() set { return kubernetesSet("kubelet") }
+
+// controllerPrograms are what a server with [Options.Controllers] runs besides.
+func controllerPrograms() set { return kubernetesSet("kube-controller-manager", "kube-scheduler") }
+
+func kubectlProgram() set { return kubernetesSet("kubectl") }
+
+func helmProgram() set {
+	const module = "helm.sh/helm/v4"
+	return set{
+		of: tool{name: "helm", versioned: module, space: 2 << 30, flags: func(version string) string {
+			return "-s -w -X " + module + "/internal/version.version=" + version
+		}},
+		all: []program{{name: "helm", pkg: module + "/cmd/helm", builtAs: "helm"}},
 	}
 }
 
 // buildFlags are those of go build that do not depend on the version.
 func buildFlags() []string { return []string{"-mod=readonly", "-trimpath"} }
 
-// linkerFlags returns the value of -ldflags. Without the version the server calls
+// linkerFlags are those of Kubernetes' programs. Without the version the server calls
 // itself v0.0.0-master, which clients can't parse.
 func linkerFlags(version string) string {
 	const pkg = "k8s.io/component-base/version"
@@ -56,21 +107,56 @@ func linkerFlags(version string) string {
 // from within the checkout. Several processes may call it at once: one builds, the
 // others wait.
 func Programs(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, serverPrograms())
+}
+
+// NodePrograms is [Programs] for kubelet, which has a folder of its own: who needs no
+// node need not build it.
+func NodePrograms(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, nodePrograms())
+}
+
+// ControllerPrograms is [Programs] for kube-controller-manager and kube-scheduler.
+func ControllerPrograms(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, controllerPrograms())
+}
+
+// KubectlProgram is [Programs] for kubectl.
+func KubectlProgram(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, kubectlProgram())
+}
+
+// HelmProgram is [Programs] for helm.
+func HelmProgram(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, helmProgram())
+}
+
+func programs(ctx context.Context, progress io.Writer, set set) (string, error) {
 	if dir := os.Getenv(ProgramsEnv); dir != "" {
-		if !complete(dir) {
-			return "", fmt.Errorf("%s: %s does not have all the programs", ProgramsEnv, dir)
+		if !complete(dir, set) {
+			return "", fmt.Errorf("%s: %s does not have %s", ProgramsEnv, dir, set)
 		}
 		return dir, nil
 	}
-	b, err := newBuild(ctx, progress)
+	b, err := newBuild(ctx, progress, set)
 	if err != nil {
 		return "", err
 	}
 	return b.ensure(ctx)
 }
 
+// String returns the programs' names, for people.
+func (s set) String() string {
+	var all []string
+	for _, p := range s.all {
+		all = append(all, p.name)
+	}
+	return strings.Join(all, " and ")
+}
+
 // build is the making of one set of programs.
 type build struct {
+	set      set
 	module   string // folder of the tool module
 	cache    string // folder of all sets
 	dir      string // folder of this one
@@ -80,16 +166,19 @@ type build struct {
 	make func(ctx context.Context, into string) error
 }
 
-func newBuild(ctx context.Context, progress io.Writer) (*build, error) {
-	module, err := findModule()
+func newBuild(ctx context.Context, progress io.Writer, set set) (*build, error) {
+	root, err := checkout()
 	if err != nil {
 		return nil, err
 	}
 	user, err := os.UserCacheDir()
 	if err != nil {
-		return nil, fmt.Errorf("folder for the Kubernetes programs: %w", err)
+		return nil, fmt.Errorf("folder for the programs of tests: %w", err)
 	}
-	b := &build{module: module, cache: filepath.Join(user, "kernosis", "kubernetes"), progress: progress}
+	b := &build{
+		set: set, module: filepath.Join(root, toolFolder, set.of.name),
+		cache: filepath.Join(user, "kernosis", set.of.name), progress: progress,
+	}
 	key, err := b.key(ctx)
 	if err != nil {
 		return nil, err
@@ -99,19 +188,18 @@ func newBuild(ctx context.Context, progress io.Writer) (*build, error) {
 	return b, nil
 }
 
-// findModule looks for the tool module in the folders above this one.
-func findModule() (string, error) {
+// checkout returns its root, which is this folder or one above.
+func checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for at := dir; ; at = filepath.Dir(at) {
-		module := filepath.Join(at, toolModule)
-		if _, err := os.Stat(filepath.Join(module, "go.mod")); err == nil {
-			return module, nil
+		if _, err := os.Stat(filepath.Join(at, toolFolder, kubernetesTool().name, "go.mod")); err == nil {
+			return at, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("%s is in no folder above %s: set %s, or run in the checkout", toolModule, dir, ProgramsEnv)
+			return "", fmt.Errorf("%s is in no folder above %s: set %s, or run in the checkout", toolFolder, dir, ProgramsEnv)
 		}
 	}
 }
@@ -130,7 +218,7 @@ func (b *build) key(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, _ = fmt.Fprintln(h, version, runtime.GOOS, runtime.GOARCH, buildFlags(), linkerFlags(""), programs())
+	_, _ = fmt.Fprintln(h, version, runtime.GOOS, runtime.GOARCH, buildFlags(), b.set.of.flags(""), b.set.all)
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
@@ -143,7 +231,7 @@ func (b *build) ensure(ctx context.Context) (string, error) {
 		return "", err
 	}
 	lock, err := lockFile(ctx, filepath.Join(b.cache, "lock"), func() {
-		b.say("waiting for another build of etcd and kube-apiserver")
+		b.say("waiting for another build of %s", b.set)
 	})
 	if err != nil {
 		return "", err
@@ -161,7 +249,7 @@ func (b *build) ensure(ctx context.Context) (string, error) {
 	if err := b.make(ctx, tmp); err != nil {
 		return "", err
 	}
-	if !complete(tmp) {
+	if !complete(tmp, b.set) {
 		return "", fmt.Errorf("go build in %s left programs out", b.module)
 	}
 	// Another user may run them: a folder of MkdirTemp is for its owner alone.
@@ -177,21 +265,21 @@ func (b *build) compile(ctx context.Context, into string) error {
 	if err := b.checkSpace(ctx); err != nil {
 		return err
 	}
-	version, err := b.goCommand(ctx, "list", "-mod=readonly", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	version, err := b.goCommand(ctx, "list", "-mod=readonly", "-m", "-f", "{{.Version}}", b.set.of.versioned)
 	if err != nil {
 		return err
 	}
-	b.say("building etcd and kube-apiserver %s into %s; the first time this takes about five minutes", version, b.dir)
+	b.say("building %s %s into %s; the first time this takes minutes", b.set, version, b.dir)
 	args := append([]string{"build"}, buildFlags()...)
-	args = append(args, "-ldflags", linkerFlags(version), "-o", into+string(filepath.Separator))
-	for _, p := range programs() {
+	args = append(args, "-ldflags", b.set.of.flags(version), "-o", into+string(filepath.Separator))
+	for _, p := range b.set.all {
 		args = append(args, p.pkg)
 	}
 	start := time.Now()
 	if _, err := b.goCommand(ctx, args...); err != nil {
 		return err
 	}
-	for _, p := range programs() {
+	for _, p := range b.set.all {
 		if err := os.Rename(filepath.Join(into, p.builtAs), filepath.Join(into, p.name)); err != nil {
 			return err
 		}
@@ -209,7 +297,7 @@ func (b *build) goCommand(ctx context.Context, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("go %s in %s: %w\n%s", args[0], b.module, err, lastLines(stderr.Bytes(), 20))
+		return "", fmt.Errorf("go %s in %s: %w\n%s", args[0], b.module, err, process.LastLines(stderr.Bytes(), 20))
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }

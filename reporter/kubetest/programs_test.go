@@ -16,10 +16,10 @@ import (
 // fakeBuild makes files in place of programs: what is tested is the cache.
 func fakeBuild(dir string, builds *atomic.Int32) *build {
 	return &build{
-		cache: dir, dir: filepath.Join(dir, "key"), progress: &bytes.Buffer{},
+		set: serverPrograms(), cache: dir, dir: filepath.Join(dir, "key"), progress: &bytes.Buffer{},
 		make: func(_ context.Context, into string) error {
 			builds.Add(1)
-			for _, p := range programs() {
+			for _, p := range serverPrograms().all {
 				if err := os.WriteFile(filepath.Join(into, p.name), nil, 0o755); err != nil {
 					return err
 				}
@@ -36,7 +36,7 @@ func TestOneOfManyBuilds(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			got, err := fakeBuild(dir, &builds).ensure(t.Context())
-			if err != nil || !complete(got) {
+			if err != nil || !complete(got, serverPrograms()) {
 				t.Errorf("ensure: %v", err)
 			}
 		})
@@ -118,7 +118,7 @@ func TestTheKeyChangesWithTheSources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := (&build{module: dir}).key(t.Context())
+		k, err := (&build{set: serverPrograms(), module: dir}).key(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestABuildErrorTellsWhatGoSaid(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module tools\n\ngo 1.26.8\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := &build{module: dir, cache: dir, dir: dir, progress: &bytes.Buffer{}}
+	b := &build{set: serverPrograms(), module: dir, cache: dir, dir: dir, progress: &bytes.Buffer{}}
 	err := b.compile(t.Context(), t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "k8s.io/kubernetes") {
 		t.Errorf("error: %v", err)
@@ -144,23 +144,11 @@ func TestABuildErrorTellsWhatGoSaid(t *testing.T) {
 
 func TestTooLittleSpaceIsToldWithTheFolder(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "not", "yet")
-	if err := space(missing, 0); err != nil {
+	if err := space(missing, 0, "it"); err != nil {
 		t.Error(err)
 	}
-	err := space(missing, 1<<62)
+	err := space(missing, 1<<62, "it")
 	if err == nil || !strings.Contains(err.Error(), filepath.Dir(filepath.Dir(missing))) || !strings.Contains(err.Error(), "MiB free") {
 		t.Errorf("error: %v", err)
-	}
-}
-
-func TestLastLines(t *testing.T) {
-	for _, c := range []struct {
-		text string
-		n    int
-		want string
-	}{{"", 2, ""}, {"a", 2, "a"}, {"a\nb\nc\n", 2, "b\nc"}, {"a\nb\n", 5, "a\nb"}} {
-		if got := string(lastLines([]byte(c.text), c.n)); got != c.want {
-			t.Errorf("last %d of %q: %q, want %q", c.n, c.text, got, c.want)
-		}
 	}
 }

@@ -7,20 +7,24 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/reporter/kubetest/process"
 )
 
 const (
 	// startFor is how long a start may take; alone on two cores it is 3 to 5 s.
 	startFor = 2 * time.Minute
 
-	// stopFor is how long the API server may take to end in order. With watches open
+	// stopFor is how long the API server may take to end in order, or to pause. With watches open
 	// it would take the minute that requests may.
 	stopFor = 5 * time.Second
 )
@@ -29,6 +33,10 @@ const (
 type Options struct {
 	// Flags are further ones of kube-apiserver, such as --event-ttl=5s.
 	Flags []string
+	// Controllers has kube-controller-manager and kube-scheduler run too: what is in pods is
+	// made, bound to nodes and deleted as in any cluster. The API server then reaches
+	// kubelets ([Server.Egress]), so that kubectl logs and exec work.
+	Controllers bool
 	// Progress is told about the programs being built; nil is os.Stderr.
 	Progress io.Writer
 }
@@ -39,15 +47,18 @@ type Server struct {
 	dir      string // state folder, for us alone
 	programs string // folder
 	flags    []string
-	port     int // of the API server, on 127.0.0.1
+	whole    bool // with controllers
+	port     int  // of the API server, on 127.0.0.1
 	ca       *authority
 	admin    *rest.Config
 	client   *kubernetes.Clientset
 	remove   func() error // the state folder
 
 	mu        sync.Mutex
-	etcd, api *process // api is nil while it is stopped
+	etcd, api *process.Process // api is nil while it is stopped
 	closed    bool
+
+	controllers []*process.Process // set by the start
 }
 
 // Start starts a server, built first where need be, and returns when it is ready.
@@ -62,13 +73,19 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var controllers string
+	if o.Controllers {
+		if controllers, err = ControllerPrograms(ctx, o.Progress); err != nil {
+			return nil, err
+		}
+	}
 	// A short path: the one of a unix socket has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "kernosis-kube-")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, programs: programs, flags: o.Flags}
-	if s.remove, err = removeAfter(dir); err != nil {
+	s := &Server{dir: dir, programs: programs, flags: o.Flags, whole: o.Controllers}
+	if s.remove, err = process.RemoveAfter(dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	defer func() {
@@ -85,7 +102,17 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err = s.startEtcd(); err != nil {
 		return nil, err
 	}
-	return s, s.startFirst(ctx)
+	if !s.whole {
+		return s, s.startFirst(ctx)
+	}
+	if err = s.writeEgress(); err != nil {
+		return nil, err
+	}
+	s.flags = append(s.egressFlags(), s.flags...)
+	if err = s.startFirst(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.startControllers(ctx, controllers)
 }
 
 // New starts a server for one test or benchmark, which is ended with it.
@@ -112,9 +139,9 @@ func (s *Server) Close() error {
 	}
 	s.closed = true
 	// The data is thrown away: nothing is gained by an orderly end.
-	for _, p := range []*process{s.api, s.etcd} {
+	for _, p := range append(slices.Clone(s.controllers), s.api, s.etcd) {
 		if p != nil {
-			p.stop(syscall.SIGKILL, 0)
+			p.Stop(syscall.SIGKILL, 0)
 		}
 	}
 	return errors.Join(os.RemoveAll(s.dir), s.remove())
@@ -134,7 +161,7 @@ func (s *Server) end(tb testing.TB, signal syscall.Signal) {
 	if s.api == nil {
 		tb.Fatal("the API server is stopped already")
 	}
-	s.api.stop(signal, stopFor)
+	s.api.Stop(signal, stopFor)
 	s.api = nil
 }
 
@@ -153,8 +180,20 @@ func (s *Server) Start(tb testing.TB) {
 }
 
 // Pause keeps the API server from running: connections to it are accepted by the
-// kernel, and nothing answers.
-func (s *Server) Pause(tb testing.TB) { tb.Helper(); s.signal(tb, syscall.SIGSTOP) }
+// kernel, and nothing answers. It returns when all its threads have stopped, which on a
+// busy machine is a while after the signal.
+func (s *Server) Pause(tb testing.TB) {
+	tb.Helper()
+	s.signal(tb, syscall.SIGSTOP)
+	ctx, cancel := context.WithTimeout(tb.Context(), stopFor)
+	defer cancel()
+	err := wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) {
+		return s.api.Stopped()
+	})
+	if err != nil {
+		tb.Fatalf("pause the API server: %v", err)
+	}
+}
 
 // Resume ends a pause.
 func (s *Server) Resume(tb testing.TB) { tb.Helper(); s.signal(tb, syscall.SIGCONT) }
@@ -166,7 +205,7 @@ func (s *Server) signal(tb testing.TB, signal syscall.Signal) {
 	if s.api == nil {
 		tb.Fatal("the API server is stopped")
 	}
-	if err := s.api.signal(signal); err != nil {
+	if err := s.api.Signal(signal); err != nil {
 		tb.Fatal(err)
 	}
 }

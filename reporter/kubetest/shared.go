@@ -19,9 +19,9 @@ type Shared struct {
 	err    error
 }
 
-// Run runs the tests of the package, ends the server, and returns what the process
-// exits with.
-func (s *Shared) Run(m *testing.M) int {
+// Run runs the tests of the package (a *testing.M), ends the server, and returns what
+// the process exits with.
+func (s *Shared) Run(m interface{ Run() int }) int {
 	code := m.Run()
 	if s.server == nil {
 		return code

@@ -8,12 +8,15 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/reporter/kubetest/process"
 )
 
 // poll is how often a starting server is asked whether it is ready.
@@ -29,7 +32,7 @@ func (e portTakenError) Error() string { return fmt.Sprintf("port %d is taken", 
 func (s *Server) startEtcd() (err error) {
 	// For show: they have to be a host and port, and nobody asks for them.
 	const shown = "http://127.0.0.1:1"
-	s.etcd, err = startProcess(filepath.Join(s.programs, "etcd"), "etcd", s.path("etcd.log"),
+	s.etcd, err = s.run("etcd",
 		"--name=kubetest", "--data-dir="+s.path("etcd"), "--log-level=warn",
 		"--listen-client-urls="+s.etcdURL(), "--advertise-client-urls="+shown,
 		"--listen-peer-urls=unix://"+s.path("peer.sock"), "--initial-advertise-peer-urls="+shown, "--initial-cluster=kubetest="+shown,
@@ -37,6 +40,12 @@ func (s *Server) startEtcd() (err error) {
 		"--unsafe-no-fsync",
 	)
 	return err
+}
+
+// run starts one of the programs; its log is in the state folder.
+func (s *Server) run(name string, args ...string) (*process.Process, error) {
+	//nolint:noctx // it outlives the call, and is ended by Stop
+	return process.Start(exec.Command(filepath.Join(s.programs, name), args...), name, s.path(name+".log"))
 }
 
 func (s *Server) etcdURL() string { return "unix://" + s.path("etcd.sock") }
@@ -51,7 +60,7 @@ func (s *Server) startFirst(ctx context.Context) error {
 			return err
 		}
 		s.port = port
-		if s.admin, err = s.config("kubetest-admin", "system:masters"); err != nil {
+		if s.admin, err = s.User("kubetest-admin", "system:masters"); err != nil {
 			return err
 		}
 		if s.client, err = kubernetes.NewForConfig(s.admin); err != nil {
@@ -80,7 +89,7 @@ func freePort(ctx context.Context) (int, error) {
 
 // startAPI starts the API server and waits until it is ready. The caller holds mu.
 func (s *Server) startAPI(ctx context.Context) error {
-	api, err := startProcess(filepath.Join(s.programs, "kube-apiserver"), "kube-apiserver", s.path("kube-apiserver.log"), append([]string{
+	api, err := s.run("kube-apiserver", append([]string{
 		"--etcd-servers=" + s.etcdURL(),
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.port),
 		// For show: no endpoints are kept. Without it the server looks for a default
@@ -100,33 +109,33 @@ func (s *Server) startAPI(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startFor, fmt.Errorf("not ready after %s", startFor))
 	defer cancel()
 	if err := s.waitReady(ctx, api); err != nil {
-		api.stop(syscall.SIGKILL, 0)
+		api.Stop(syscall.SIGKILL, 0)
 		return err
 	}
 	s.api = api
 	return nil
 }
 
-func (s *Server) waitReady(ctx context.Context, api *process) error {
+func (s *Server) waitReady(ctx context.Context, api *process.Process) error {
 	again := time.NewTicker(poll)
 	defer again.Stop()
 	for {
 		answer, err := s.client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(5 * time.Second).DoRaw(ctx)
 		// Another server on this port has another certificate, so err says so.
-		if err == nil && string(answer) == "ok" && api.running() {
+		if err == nil && string(answer) == "ok" && api.Running() {
 			return nil
 		}
 		select {
 		case <-again.C:
-		case <-api.done:
-			if text, err := os.ReadFile(api.log); err == nil && bytes.Contains(lastLines(text, 30), []byte("address already in use")) {
+		case <-api.Done():
+			if text, err := os.ReadFile(api.Log()); err == nil && bytes.Contains(process.LastLines(text, 30), []byte("address already in use")) {
 				return portTakenError{s.port}
 			}
-			return api.explain("ended while it was starting")
-		case <-s.etcd.done:
-			return s.etcd.explain("ended while the API server was starting")
+			return api.Explain("ended while it was starting")
+		case <-s.etcd.Done():
+			return s.etcd.Explain("ended while the API server was starting")
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", api.explain(context.Cause(ctx).Error()), ctx.Err())
+			return fmt.Errorf("%w: %w", api.Explain(context.Cause(ctx).Error()), ctx.Err())
 		}
 	}
 }

@@ -23,6 +23,7 @@ type Metrics struct {
 	firing      *prometheus.GaugeVec
 	condition   *prometheus.GaugeVec
 	sourceUp    *prometheus.GaugeVec
+	degraded    *prometheus.GaugeVec
 	latency     prometheus.Histogram
 	evaluation  prometheus.Histogram
 	ruleErrors  *prometheus.GaugeVec
@@ -58,6 +59,9 @@ func New(version, node string) *Metrics {
 		sourceUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_source_up", Help: "1 where a source sees its faults, 0 where it is blind.",
 		}, []string{"stem"}),
+		degraded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kernosis_degraded", Help: "1 for each part of the agent that lacks something, by reason (ProgramsNotLoaded, MissingHostPath, MissingRights).",
+		}, []string{"part", "reason"}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kernosis_detection_latency_seconds", Help: "Time from the kernel's stamp of a fault to the end of its handling.",
 			// 10 µs … 10 s: below is clock noise, above an outage.
@@ -86,7 +90,7 @@ func New(version, node string) *Metrics {
 	}, []string{"version"})
 	build.WithLabelValues(version).Set(1)
 	m.Own.MustRegister(
-		m.events, m.lost, m.problems, m.firing, m.condition, m.sourceUp, m.latency, m.evaluation,
+		m.events, m.lost, m.problems, m.firing, m.condition, m.sourceUp, m.degraded, m.latency, m.evaluation,
 		m.ruleErrors, m.groupsOver, m.outputError, build,
 	)
 	m.Registry.MustRegister(
@@ -161,6 +165,17 @@ func (m *Metrics) Firing(byRule map[string]int) {
 	m.firing.Reset()
 	for rule, n := range byRule {
 		m.firing.WithLabelValues(rule).Set(float64(n))
+	}
+}
+
+// Lack is a part of the agent that lacks something.
+type Lack struct{ Part, Reason string }
+
+// Degraded sets the parts that lack something; parts not named lack nothing.
+func (m *Metrics) Degraded(lacks []Lack) {
+	m.degraded.Reset()
+	for _, l := range lacks {
+		m.degraded.WithLabelValues(l.Part, l.Reason).Set(1)
 	}
 }
 

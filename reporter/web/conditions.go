@@ -23,7 +23,7 @@ type nodeCondition struct {
 // /debug/pprof/.
 func StatusHandler(healthy Check, conditions func() []problem.Condition) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", checkHandler(healthy))
+	mux.Handle("GET /healthz", checkHandler(healthy, nil))
 	mux.HandleFunc("GET /conditions", func(w http.ResponseWriter, _ *http.Request) {
 		list := []nodeCondition{}
 		for _, c := range conditions() {

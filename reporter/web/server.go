@@ -19,16 +19,17 @@ type Check func() error
 // Handler serves /metrics, /healthz and /readyz.
 //
 // /healthz answers 200 "ok" or 503 with the reason: whether the agent still
-// does its work. /readyz says whether it has begun to.
-func Handler(metrics prometheus.Gatherer, healthy, ready Check) http.Handler {
+// does its work. /readyz says whether it has begun to, and below that, a line each,
+// what notes returns: what is no reason to restart it. notes may be nil.
+func Handler(metrics prometheus.Gatherer, healthy, ready Check, notes func() []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", checkHandler(healthy))
-	mux.Handle("GET /readyz", checkHandler(ready))
+	mux.Handle("GET /healthz", checkHandler(healthy, nil))
+	mux.Handle("GET /readyz", checkHandler(ready, notes))
 	return mux
 }
 
-func checkHandler(check Check) http.Handler {
+func checkHandler(check Check, notes func() []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -38,6 +39,12 @@ func checkHandler(check Check) http.Handler {
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
+		if notes == nil {
+			return
+		}
+		for _, line := range notes() {
+			_, _ = fmt.Fprintln(w, line)
+		}
 	})
 }
 

@@ -17,7 +17,7 @@ func TestHandler(t *testing.T) {
 	healthy, ready := error(nil), errors.New("sources are not attached yet")
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kernosis_test"}, func() float64 { return 7 }))
-	h := Handler(reg, func() error { return healthy }, func() error { return ready })
+	h := Handler(reg, func() error { return healthy }, func() error { return ready }, func() []string { return []string{"degraded: log/kmsg", "degraded: pins"} })
 	get := func(method, path string) (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
@@ -30,13 +30,16 @@ func TestHandler(t *testing.T) {
 		}
 	}
 	check("GET", "/healthz", http.StatusOK, "ok")
+	if _, body := get("GET", "/healthz"); body != "ok" {
+		t.Errorf("healthz says %q", body)
+	}
 	check("GET", "/readyz", http.StatusServiceUnavailable, "sources are not attached yet")
 	check("GET", "/metrics", http.StatusOK, "kernosis_test 7")
 	check("POST", "/healthz", http.StatusMethodNotAllowed, "")
 	check("GET", "/other", http.StatusNotFound, "")
 	healthy, ready = errors.New("oomkill: the canary of 9s ago did not reach the engine"), nil
 	check("GET", "/healthz", http.StatusServiceUnavailable, "canary")
-	check("GET", "/readyz", http.StatusOK, "ok")
+	check("GET", "/readyz", http.StatusOK, "ok\ndegraded: log/kmsg\ndegraded: pins")
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {

@@ -52,7 +52,7 @@ type Config struct {
 	Timeout    time.Duration // of a request; 10 s
 	FlushFor   time.Duration // at the end of Run, for counts not sent yet; 3 s
 
-	MaxSeries int           // series at a time, each up to 2 KiB of memory; 1000
+	MaxSeries int           // series at a time, each up to 4 KiB of memory; 1000
 	Burst     int           // series that a rule may begin at once; 20
 	Refill    time.Duration // after which it may begin one more; 30 s
 }

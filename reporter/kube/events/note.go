@@ -63,6 +63,9 @@ func (s *series) contradicted(now time.Time) {
 func (k *Sink) took(w *write, now time.Time) (fault time.Time) {
 	s := w.s
 	s.Acked, s.AckedUntold = w.count, w.untold
+	if !s.dirty() {
+		s.Event = nil
+	}
 	if w.patch {
 		k.stats.Patched++
 	} else {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/facts"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
@@ -50,6 +51,7 @@ func (s *series) render(node, namespace string, find func(uid string) (pods.Pod,
 		e.Type = corev1.EventTypeNormal
 	}
 	e.Name = s.name(node)
+	e.Annotations = s.annotations()
 	if s.Pod != "" {
 		e.Namespace, e.Labels = s.Where.Namespace, boundedLabels(s.Where.Labels)
 		e.InvolvedObject = corev1.ObjectReference{
@@ -90,10 +92,26 @@ func (s *series) text(find func(uid string) (pods.Pod, bool)) string {
 	return cut(m, maxMessage-len(note)) + note
 }
 
-// patch is what changes in an Event while its series goes on.
+// annotations are the facts of the latest occurrence.
+func (s *series) annotations() map[string]string {
+	f := facts.Of(s.Event)
+	f.Doc = event.SafeText(s.Doc, maxReason)
+	return f.Annotations()
+}
+
+// patch is what changes in an Event while its series goes on. Facts of an earlier
+// occurrence go.
 func patch(e *corev1.Event) ([]byte, error) {
+	annotations := map[string]any{}
+	for _, key := range facts.Keys() {
+		annotations[key] = nil
+		if value, ok := e.Annotations[key]; ok {
+			annotations[key] = value
+		}
+	}
 	b, err := json.Marshal(map[string]any{
-		"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message, "type": e.Type, "reason": e.Reason,
+		"metadata": map[string]any{"annotations": annotations},
+		"count":    e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message, "type": e.Type, "reason": e.Reason,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("patch of an event: %w", err)

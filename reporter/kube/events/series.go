@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
@@ -37,6 +38,10 @@ type series struct {
 	Heard    time.Time        `json:"heard"` // of the latest entry
 	Count    uint64           `json:"count"`
 	Untold   uint64           `json:"untold,omitempty"` // of Count, not told on their pods
+	Doc      string           `json:"doc,omitempty"`    // page of the latest occurrence's rule
+	// Event is that of the latest occurrence, shared and not to be changed; nil: it has
+	// none, or the API server has what it says.
+	Event *event.Event `json:"event,omitempty"`
 
 	// Delivery.
 	Created     bool      `json:"created,omitempty"`

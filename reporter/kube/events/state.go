@@ -43,6 +43,9 @@ func (t *table) state(node string, seq uint64, now time.Time, idle time.Duration
 			where := *s.Where
 			c.Where = &where
 		}
+		if !s.dirty() {
+			c.Event = nil // the API server has what it says
+		}
 		st.Series = append(st.Series, c)
 	}
 	for name, r := range t.rules {

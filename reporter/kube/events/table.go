@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/outbox"
 )
@@ -63,6 +64,8 @@ type telling struct {
 	object      string
 	first, last time.Time
 	untold      bool
+	doc         string
+	event       *event.Event // nil: nothing is known but the message
 }
 
 // fold takes an entry into account.
@@ -87,7 +90,7 @@ func (t *table) problem(it *outbox.Item, p *problem.Problem) {
 	name, r := t.rule(p.Rule)
 	tell := telling{
 		item: it, severity: p.Severity, reason: p.Reason, message: p.Message,
-		object: part(p.Group), first: p.FirstSeen, last: p.LastSeen,
+		object: part(p.Group), first: p.FirstSeen, last: p.LastSeen, doc: p.Doc, event: eventOf(it, p),
 	}
 	if p.Condition == "" {
 		tell.first = p.LastSeen // each occurrence is told by itself
@@ -120,6 +123,15 @@ func (t *table) problem(it *outbox.Item, p *problem.Problem) {
 	if t.tell(r, k, &tell) == nil {
 		count(&r.Dropped, AstrayRoom, 1)
 	}
+}
+
+// eventOf returns the entry's event where it is the problem's latest: other problems may
+// have changed in the same step because of their time.
+func eventOf(it *outbox.Item, p *problem.Problem) *event.Event {
+	if it.Event == nil || !p.LastSeen.Equal(it.Event.Time) && !p.LastSeen.Equal(it.Now) {
+		return nil
+	}
+	return it.Event
 }
 
 // saidByCondition reports whether an Event of the same entry says on the Node what
@@ -160,6 +172,11 @@ func (t *table) condition(it *outbox.Item, c *problem.Condition) {
 		message: c.Type + " is now " + string(c.Status) + ": " + c.Message,
 		first:   c.LastTransition, last: c.LastTransition,
 	}
+	for i := range it.Transitions {
+		if p := it.Transitions[i].Problem; p != nil && c.Status == problem.True && p.Condition == c.Type && p.Reason == c.Reason && announced(p) {
+			tell.doc, tell.event = p.Doc, eventOf(it, p)
+		}
+	}
 	if t.tell(r, key{rule: name, part: string(c.Status)}, &tell) == nil {
 		count(&r.Dropped, AstrayRoom, 1)
 	}
@@ -191,6 +208,7 @@ func (t *table) tell(r *rule, k key, o *telling) *series {
 		}
 	}
 	s.Severity, s.Reason, s.Message, s.About = o.severity, reason(o.reason), bounded(o.message), o.about
+	s.Doc, s.Event = o.doc, o.event
 	s.Mixed = s.Mixed || s.Object != o.object
 	if s.Last.Before(o.last) {
 		s.Last = o.last

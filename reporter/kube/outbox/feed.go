@@ -19,6 +19,9 @@ type Item struct {
 	// the kernel's.
 	Kernel      bool
 	Transitions []problem.Transition
+	// Event is the entry's, where one of the transitions tells of a problem that fires;
+	// nil: else, or there is none. It is shared and must not be changed.
+	Event *event.Event
 }
 
 // MaxQueue bounds the entries that wait in memory, each of some hundred bytes and
@@ -51,7 +54,8 @@ func NewFeed(dir string, after uint64) *Feed {
 }
 
 // Entry takes an entry that was just appended. It does not block and keeps none of
-// the entry's memory but the problems and conditions that its transitions point to.
+// the entry's memory but the problems and conditions that its transitions point to; of
+// the event of a problem that fires it keeps a copy.
 func (f *Feed) Entry(e journal.Entry) {
 	f.mu.Lock()
 	if e.Seq > f.last {
@@ -65,7 +69,7 @@ func (f *Feed) Entry(e journal.Entry) {
 	case e.Seq == 0 || !f.missing && len(f.queue) < MaxQueue:
 		f.queue = append(f.queue, Item{
 			Seq: e.Seq, Now: e.Now, Transitions: slices.Clone(e.Transitions),
-			Kernel: e.Event != nil && e.Event.CPU != event.NoCPU,
+			Kernel: e.Event != nil && e.Event.CPU != event.NoCPU, Event: evidence(&e),
 		})
 	default:
 		f.missing = true
@@ -128,7 +132,10 @@ func (f *Feed) read(fold func(Item)) (lost uint64, err error) {
 		lost += e.Seq - f.seq - 1
 		f.seq = e.Seq
 		if len(e.Transitions) > 0 {
-			fold(Item{Seq: e.Seq, Now: e.Now, Transitions: e.Transitions, Kernel: e.Event != nil && e.Event.CPU != event.NoCPU})
+			fold(Item{
+				Seq: e.Seq, Now: e.Now, Transitions: e.Transitions,
+				Kernel: e.Event != nil && e.Event.CPU != event.NoCPU, Event: evidence(&e),
+			})
 		}
 		return nil
 	})
@@ -136,4 +143,18 @@ func (f *Feed) read(fold func(Item)) (lost uint64, err error) {
 		return lost, fmt.Errorf("catch up with the journal: %w", err)
 	}
 	return lost, nil
+}
+
+// evidence returns a copy of the event that makes a problem fire. Its source may use the
+// original again.
+func evidence(e *journal.Entry) *event.Event {
+	if e.Event == nil {
+		return nil
+	}
+	for i := range e.Transitions {
+		if p := e.Transitions[i].Problem; p != nil && p.State == problem.Firing {
+			return e.Event.Clone()
+		}
+	}
+	return nil
 }

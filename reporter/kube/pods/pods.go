@@ -30,6 +30,8 @@ type Pod struct {
 type Config struct {
 	Client metadata.Interface
 	Node   string
+	// Whole has pods watched whole, in place of their metadata; nil: nobody wants them.
+	Whole *Whole
 	// Remember is for how long a deleted pod is known; default 10 minutes.
 	Remember time.Duration
 	// MaxGone bounds the deleted pods that are remembered, the oldest go first;
@@ -41,6 +43,7 @@ type Config struct {
 type Watch struct {
 	informer cache.SharedIndexInformer
 	gone     *gone
+	whole    *Whole
 	once     sync.Once
 }
 
@@ -49,7 +52,7 @@ const byUID = "uid"
 
 // New returns a Watch that knows nothing until it runs.
 func New(cfg Config) (*Watch, error) {
-	if cfg.Client == nil || cfg.Node == "" {
+	if cfg.Client == nil && cfg.Whole == nil || cfg.Node == "" {
 		return nil, errors.New("watch pods: client and node are needed")
 	}
 	if cfg.Remember <= 0 {
@@ -58,23 +61,31 @@ func New(cfg Config) (*Watch, error) {
 	if cfg.MaxGone <= 0 {
 		cfg.MaxGone = 1000
 	}
-	w := &Watch{gone: newGone(cfg.Remember, cfg.MaxGone)}
-	ofNode := fields.OneTermEqualSelector("spec.nodeName", cfg.Node).String()
-	w.informer = metadatainformer.NewFilteredMetadataInformer(
-		cfg.Client, corev1.SchemeGroupVersion.WithResource("pods"), metav1.NamespaceAll, 0,
-		cache.Indexers{byUID: uidsOf},
-		func(o *metav1.ListOptions) { o.FieldSelector = ofNode },
-	).Informer()
-	if err := w.informer.SetTransform(trim); err != nil {
+	w := &Watch{gone: newGone(cfg.Remember, cfg.MaxGone), whole: cfg.Whole}
+	ofNode := func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", cfg.Node).String()
+	}
+	keep := trim
+	if cfg.Whole != nil {
+		w.informer, keep = cfg.Whole.informer(ofNode), cfg.Whole.trim
+	} else {
+		w.informer = metadatainformer.NewFilteredMetadataInformer(
+			cfg.Client, corev1.SchemeGroupVersion.WithResource("pods"), metav1.NamespaceAll, 0, indexers(), ofNode,
+		).Informer()
+	}
+	if err := w.informer.SetTransform(keep); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    w.changed,
 		DeleteFunc: w.deleted,
 		// A pod that is deleted and made anew while nobody watched shows as changed.
 		UpdateFunc: func(old, now any) {
-			if o, ok := old.(*metav1.PartialObjectMetadata); ok && o.UID != now.(*metav1.PartialObjectMetadata).UID {
-				w.deleted(o)
+			before, after := metaOf(old), metaOf(now)
+			if before != nil && after != nil && before.UID != after.UID {
+				w.deleted(old)
 			}
+			w.changed(now)
 		},
 	})
 	if err != nil {
@@ -82,6 +93,8 @@ func New(cfg Config) (*Watch, error) {
 	}
 	return w, nil
 }
+
+func indexers() cache.Indexers { return cache.Indexers{byUID: uidsOf} }
 
 // Run watches until ctx ends. It may be called once.
 func (w *Watch) Run(ctx context.Context) error {
@@ -96,7 +109,7 @@ func (w *Watch) Synced() bool { return w.informer.HasSynced() }
 func (w *Watch) Pod(uid string) (Pod, bool) {
 	found, err := w.informer.GetIndexer().ByIndex(byUID, uid)
 	if err == nil && len(found) > 0 {
-		if m, ok := found[0].(*metav1.PartialObjectMetadata); ok {
+		if m := metaOf(found[0]); m != nil {
 			return podOf(m), true
 		}
 	}
@@ -109,8 +122,8 @@ func (w *Watch) Named(namespace, name string) (Pod, bool) {
 	if err != nil || !ok {
 		return Pod{}, false
 	}
-	m, ok := found.(*metav1.PartialObjectMetadata)
-	if !ok {
+	m := metaOf(found)
+	if m == nil {
 		return Pod{}, false
 	}
 	return podOf(m), true
@@ -123,12 +136,14 @@ func (w *Watch) deleted(o any) {
 	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = last.Obj
 	}
-	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
-		uids, err := uidsOf(m)
-		if err == nil {
-			w.gone.add(uids, podOf(m), time.Now())
-		}
+	m := metaOf(o)
+	if m == nil {
+		return
 	}
+	if uids, err := uidsOf(o); err == nil {
+		w.gone.add(uids, podOf(m), time.Now())
+	}
+	w.removed(o)
 }
 
 // uidsOf returns the UIDs by which the pod's control groups may go. kubelet names
@@ -136,8 +151,8 @@ func (w *Watch) deleted(o any) {
 // annotation; 32 hex digits, with dashes as a UID's where a reader of control groups
 // put them in.
 func uidsOf(o any) ([]string, error) {
-	m, ok := o.(*metav1.PartialObjectMetadata)
-	if !ok {
+	m := metaOf(o)
+	if m == nil {
 		return nil, fmt.Errorf("index pods: %T is no metadata", o)
 	}
 	uids := []string{string(m.UID)}

@@ -1,0 +1,168 @@
+package events_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/facts"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kube/events"
+)
+
+// oomEvent is a kill with evidence.
+func oomEvent(limit uint64) *event.Event {
+	return &event.Event{
+		Kind: event.OOMKill, Time: time.Now(), CPU: 1, Task: &event.Task{PID: 7, Comm: "java"},
+		Container: &event.Container{ID: strings.Repeat("8a", 32)},
+		OOMKill:   &event.OOMKillData{Scope: "memcg", Limit: limit, Usage: limit, AnonRSS: limit / 2},
+	}
+}
+
+// tellOf tells of a problem that an event has made fire, and uses the event's memory again.
+func (a *agent) tellOf(ev *event.Event, uid string) {
+	a.tb.Helper()
+	tr := kill(uid)
+	tr.Problem.Doc = "problems/OOMKilling"
+	e := journal.Entry{Now: time.Now(), Event: ev, Transitions: []problem.Transition{tr}}
+	if ev != nil {
+		tr.Problem.LastSeen = ev.Time
+	}
+	seq, err := a.journal.Append(e)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	e.Seq = seq
+	a.sink.Entry(e)
+	if ev != nil {
+		*ev.OOMKill = event.OOMKillData{Scope: "overwritten"}
+	}
+}
+
+func (a *agent) factsOn(p *corev1.Pod) facts.Facts {
+	a.tb.Helper()
+	list := a.onPod(p)
+	if len(list) != 1 {
+		a.tb.Fatalf("%d Events", len(list))
+	}
+	return facts.FromAnnotations(list[0].Annotations)
+}
+
+// An Event carries the evidence of its latest occurrence, and nothing of an earlier one; what
+// others have written beside it stays.
+func TestEventsCarryTheirEvidence(t *testing.T) {
+	a := newAgent(t, nil)
+	p := a.pod(a.server.Namespace(t), "web-1")
+	uid := string(p.UID)
+	a.tellOf(oomEvent(32<<20), uid)
+	a.sent(1)
+	f := a.factsOn(p)
+	if f.Kind != event.OOMKill || f.Verdict != "memcg" || f.Doc != "problems/OOMKilling" || f.Container != "8a8a8a8a8a8a" ||
+		len(f.Evidence) < 2 || !strings.Contains(f.Evidence[0], "32 MiB") || len(f.Excluded) != 1 {
+		t.Errorf("%+v", f)
+	}
+	if onNode := a.onNode(); len(onNode) != 1 || onNode[0].Annotations[facts.AnnotationVerdict] != "memcg" {
+		t.Errorf("%+v", onNode)
+	}
+	e := a.onPod(p)[0]
+	e.Annotations["example.com/seen"] = "yes"
+	if _, err := a.client.CoreV1().Events(e.Namespace).Update(t.Context(), &e, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	writes := func() uint64 { st := a.sink.Stats(); return st.Created + st.Patched + st.Failed }
+	before := writes()
+	a.tellOf(oomEvent(64<<20), uid)
+	a.sent(2)
+	if f = a.factsOn(p); !strings.Contains(f.Evidence[0], "64 MiB") {
+		t.Errorf("%+v", f)
+	}
+	if n := writes() - before; n != 2 { // the pod's and the Node's counts
+		t.Errorf("%d writes", n)
+	}
+	if a.onPod(p)[0].Annotations["example.com/seen"] != "yes" {
+		t.Error("another's annotation is gone")
+	}
+	// What only time caused has no evidence.
+	a.tellOf(nil, uid)
+	a.sent(3)
+	if f = a.factsOn(p); f.Doc == "" || f.Kind != "" || f.Evidence != nil || f.Excluded != nil || f.Verdict != "" {
+		t.Errorf("%+v", f)
+	}
+	if a.onPod(p)[0].Annotations["example.com/seen"] != "yes" {
+		t.Error("another's annotation is gone")
+	}
+}
+
+// Evidence that the API server does not have outlasts a restart; what it has is not kept.
+func TestEvidenceOutlastsARestart(t *testing.T) {
+	a := newAgent(t, func(c *events.Config) { c.PodWait = time.Minute })
+	p := a.server.Pod(t, a.server.Namespace(t), "web-1", a.node) // not known yet
+	a.tellOf(oomEvent(32<<20), string(p.UID))
+	until(t, "the Event on the Node", func() bool { return len(a.onNode()) == 1 })
+	a.stop()
+	a.journal.Close()
+	var saved struct {
+		Series []struct {
+			Pod   string
+			Event json.RawMessage
+		}
+	}
+	a.saved(&saved)
+	for _, s := range saved.Series {
+		if has := len(s.Event) > 0; has != (s.Pod != "") {
+			t.Errorf("series of pod %q: evidence %s", s.Pod, s.Event)
+		}
+	}
+	a.pods.add(p)
+	a.start()
+	a.sent(1)
+	if f := a.factsOn(p); f.Verdict != "memcg" || len(f.Evidence) < 2 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// The turn of a condition has the evidence of the problem that turned it.
+func TestConditionsCarryTheirEvidence(t *testing.T) {
+	a := newAgent(t, nil)
+	ev := oomEvent(32 << 20)
+	now := time.Now()
+	tr := kill("")
+	tr.Problem.Condition, tr.Problem.Doc, tr.Problem.LastSeen = "FrequentOOMKilling", "problems/FrequentOOMKilling", ev.Time
+	e := journal.Entry{Now: now, Event: ev, Transitions: []problem.Transition{tr, {Condition: &problem.Condition{
+		Type: "FrequentOOMKilling", Status: problem.True, Reason: tr.Problem.Reason, Message: tr.Problem.Message, LastTransition: now,
+	}}}}
+	var err error
+	if e.Seq, err = a.journal.Append(e); err != nil {
+		t.Fatal(err)
+	}
+	a.sink.Entry(e)
+	a.sent(1)
+	list := a.onNode()
+	if len(list) != 1 || list[0].Annotations[facts.AnnotationVerdict] != "memcg" || list[0].Annotations[facts.AnnotationDoc] != "problems/FrequentOOMKilling" {
+		t.Errorf("%+v", list)
+	}
+}
+
+func (a *agent) saved(into any) {
+	a.tb.Helper()
+	raw := readFile(a.tb, a.dir+"/"+events.StateFile)
+	if err := json.Unmarshal(raw, into); err != nil {
+		a.tb.Fatal(err)
+	}
+}
+
+func readFile(tb testing.TB, path string) []byte {
+	tb.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return raw
+}

@@ -1,0 +1,80 @@
+package pods
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Whole is for who has to know more of pods than their metadata. Each pod is handed over
+// once for each of its changes, in order, by one goroutine; kept of it is what Trim leaves.
+type Whole struct {
+	Client kubernetes.Interface
+	// Trim takes of a pod what is wanted, and keeps nothing else of it; nil: nothing of
+	// this one.
+	Trim    func(*corev1.Pod) any
+	Changed func(any) // a pod is new, or has changed
+	Gone    func(any) // as it was last
+}
+
+// kept is a pod in the store: metadata, and what was trimmed.
+type kept struct {
+	*metav1.PartialObjectMetadata
+	trimmed any
+}
+
+// metaOf returns the metadata of what the store has, or nil.
+func metaOf(o any) *metav1.PartialObjectMetadata {
+	switch o := o.(type) {
+	case *metav1.PartialObjectMetadata:
+		return o
+	case *kept:
+		return o.PartialObjectMetadata
+	}
+	return nil
+}
+
+func (w *Whole) informer(of func(*metav1.ListOptions)) cache.SharedIndexInformer {
+	pods := w.Client.CoreV1().Pods(metav1.NamespaceAll)
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			of(&o)
+			return pods.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			of(&o)
+			return pods.Watch(ctx, o)
+		},
+	}, w.Client), &corev1.Pod{}, time.Duration(0), indexers())
+}
+
+// trim is the informer's transformation: it may come again for what it has made.
+func (w *Whole) trim(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	m, err := trim(&metav1.PartialObjectMetadata{ObjectMeta: p.ObjectMeta})
+	if err != nil {
+		return nil, err
+	}
+	return &kept{m.(*metav1.PartialObjectMetadata), w.Trim(p)}, nil
+}
+
+func (w *Watch) changed(o any) {
+	if k, ok := o.(*kept); ok && k.trimmed != nil {
+		w.whole.Changed(k.trimmed)
+	}
+}
+
+func (w *Watch) removed(o any) {
+	if k, ok := o.(*kept); ok && k.trimmed != nil {
+		w.whole.Gone(k.trimmed)
+	}
+}

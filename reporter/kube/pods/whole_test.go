@@ -1,0 +1,84 @@
+package pods_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+)
+
+// Whole pods are handed over once for each change, trimmed, and known as before.
+func TestWholePods(t *testing.T) {
+	server := cluster.Server(t)
+	node, other, ns := server.Node(t), server.Node(t), server.Namespace(t)
+	before := server.Pod(t, ns, "before", node)
+	server.Pod(t, ns, "elsewhere", other)
+	server.Pod(t, ns, "unwanted", node)
+	var mu sync.Mutex
+	var told []string
+	tell := func(what string) func(any) {
+		return func(trimmed any) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, what+" "+trimmed.(string))
+		}
+	}
+	w, err := pods.New(pods.Config{Node: node, Whole: &pods.Whole{
+		Client: server.Client(),
+		Trim: func(p *corev1.Pod) any {
+			if p.Name == "unwanted" {
+				return nil
+			}
+			return p.Name + " " + p.Spec.Containers[0].Name + " " + p.Status.PodIP
+		},
+		Changed: tell("changed"), Gone: tell("gone"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	hears := func(want ...string) {
+		t.Helper()
+		until(t, "it is told", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(told) >= len(want)
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+		told = nil
+	}
+	hears("changed before main ")
+	if p, ok := w.Pod(string(before.UID)); !ok || p.Name != "before" || p.Labels["app"] != "before" {
+		t.Errorf("%+v, %v", p, ok)
+	}
+	before.Status.PodIP, before.Status.PodIPs = "10.1.2.3", []corev1.PodIP{{IP: "10.1.2.3"}}
+	if _, err := server.Client().CoreV1().Pods(ns).UpdateStatus(t.Context(), before, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	hears("changed before main 10.1.2.3")
+	server.DeletePod(t, ns, "before")
+	// That it is going is a change of its own.
+	until(t, "the end is told", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(told) > 0 && told[len(told)-1] == "gone before main 10.1.2.3"
+	})
+	if p, ok := w.Pod(string(before.UID)); !ok || p.Name != "before" {
+		t.Errorf("forgotten: %+v, %v", p, ok)
+	}
+	if p, ok := w.Named(ns, "unwanted"); !ok || p.Name != "unwanted" {
+		t.Errorf("what nobody wants whole is not known: %+v, %v", p, ok)
+	}
+}

@@ -1,0 +1,94 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// pauseImage holds a pod's namespaces open.
+const pauseImage = "local.test/pause:1"
+
+// startContainerd starts the container runtime and returns when it can be asked.
+func (n *Node) startContainerd(ctx context.Context) (err error) {
+	path, err := find("containerd")
+	if err != nil {
+		return err
+	}
+	network := fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "test", "plugins": [
+  {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
+   "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+`, podNetwork)
+	// Root without CAP_SYS_RESOURCE may not have a process spared by the OOM killer, and
+	// no container would start: hence restrict_oom_score_adj. The plugins that are
+	// disabled look for what a node need not have.
+	config := fmt.Sprintf(`version = 2
+root = %q
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.internal.v1.opt", "io.containerd.tracing.processor.v1.otlp"]
+[grpc]
+  address = %q
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  restrict_oom_score_adj = true
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %q
+    conf_dir = %q
+`, n.path("containerd"), n.socket(), pauseImage, n.plugins, n.path("cni"))
+	if err := os.Mkdir(n.path("cni"), 0o755); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{"containerd.toml": config, "cni/10-test.conflist": network} {
+		if err := os.WriteFile(n.path(name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	//nolint:noctx // it outlives the call
+	if n.containerd, err = n.run(exec.Command(path, "--config", n.path("containerd.toml")), "containerd"); err != nil {
+		return err
+	}
+	return n.until(ctx, "containerd", func(ctx context.Context) error {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "unix", n.socket())
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+}
+
+// socket is containerd's.
+func (n *Node) socket() string { return n.path("containerd.sock") }
+
+// ctr runs containerd's own client.
+func (n *Node) ctr(ctx context.Context, args ...string) error {
+	path, err := find("ctr")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, append([]string{"-a", n.socket(), "-n", "k8s.io"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := n.Start(cmd); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("ctr %s: %w: %s", args[0], err, said.Bytes())
+	}
+	return nil
+}

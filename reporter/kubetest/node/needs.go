@@ -1,0 +1,69 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// packages have what a node needs, on Debian and its kin.
+const packages = "containerd runc containernetworking-plugins"
+
+// pluginDirs are where the network plugins may be.
+func pluginDirs() []string { return []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} }
+
+// searchPath is the PATH of the node's programs: that of root may lack folders that
+// only root needs.
+func searchPath() string {
+	return os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin"
+}
+
+// find returns the path of an installed program.
+func find(name string) (string, error) {
+	for _, dir := range filepath.SplitList(searchPath()) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed", name)
+}
+
+// installed returns the folder of the network plugins, or what is missing.
+func installed() (plugins string, err error) {
+	var missing []error
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
+		if _, err := find(name); err != nil {
+			missing = append(missing, err)
+		}
+	}
+	for _, dir := range pluginDirs() {
+		all := true
+		for _, name := range []string{"bridge", "host-local", "loopback"} {
+			_, err := exec.LookPath(filepath.Join(dir, name))
+			all = all && err == nil
+		}
+		if all {
+			plugins = dir
+			break
+		}
+	}
+	if plugins == "" {
+		missing = append(missing, fmt.Errorf("no network plugins in %s", strings.Join(pluginDirs(), ", ")))
+	}
+	if len(missing) > 0 {
+		return "", fmt.Errorf("install %s (make node-packages): %w", packages, errors.Join(missing...))
+	}
+	return plugins, nil
+}
+
+// Need skips a test for want of root: namespaces, cgroups and containers need it.
+func Need(tb testing.TB) {
+	tb.Helper()
+	if os.Geteuid() != 0 {
+		tb.Skip("needs root: runs a node with containers")
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func listen(port int) (net.Listener, error) {
+	var lc net.ListenConfig
+	return lc.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
+}
+
+// serveAt has the probed service at a port, and no longer where it was.
+func (s *server) serveAt(port int) error {
+	if err := s.unlisten(); err != nil {
+		return err
+	}
+	l, err := listen(port)
+	if err != nil {
+		return err
+	}
+	s.listener, s.at = l, port
+	go accept(l, s.plain)
+	return nil
+}
+
+// neglectAt listens at a port and accepts nothing. The queue takes backlog+1.
+func (s *server) neglectAt(port, backlog int) error {
+	if err := s.unlisten(); err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), "listener")
+	err = errors.Join(
+		os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)),
+		os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrInet4{Port: port})),
+		os.NewSyscallError("listen", unix.Listen(fd, backlog)))
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	s.listener = f
+	return nil
+}
+
+func (s *server) unlisten() error {
+	if s.listener == nil {
+		return nil
+	}
+	err := s.listener.Close()
+	s.listener, s.at = nil, 0
+	return err
+}
+
+// fill takes all the room in the accept queue of a port.
+func (s *server) fill(port int) error {
+	for range 16 {
+		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 200*time.Millisecond) //nolint:noctx // it has a time limit
+		if err != nil {
+			return nil //nolint:nilerr // full
+		}
+		s.kept = append(s.kept, c) // until the process ends
+	}
+	return errors.New("the accept queue takes 16")
+}
+
+// threadTime is the CPU time of this thread.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // which every kernel has
+	return time.Duration(t.Nano())
+}
+
+func selfSigned() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}

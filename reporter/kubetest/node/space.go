@@ -1,0 +1,97 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// space is a thread of this process with a network and a mount namespace of its own.
+// Programs that it starts are in them too.
+type space struct {
+	net   netns.NsHandle
+	calls chan call
+	end   chan struct{}
+	done  chan struct{}
+}
+
+type call struct {
+	fn  func() error
+	err chan<- error
+}
+
+// newSpace returns a space in which the mounts are the machine's, but changes reach
+// neither side.
+func newSpace() (*space, error) {
+	s := &space{calls: make(chan call), end: make(chan struct{}), done: make(chan struct{})}
+	made := make(chan error)
+	go func() {
+		defer close(s.done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err == nil {
+			s.net, err = netns.Get()
+		}
+		made <- err
+		for err == nil {
+			select {
+			case c := <-s.calls:
+				c.err <- c.fn()
+			case <-s.end:
+				return
+			}
+		}
+	}()
+	if err := <-made; err != nil {
+		return nil, fmt.Errorf("make namespaces: %w", err)
+	}
+	return s, nil
+}
+
+// do calls fn on the thread, one call at a time. Programs that fn starts may ask for a
+// signal when the thread ends, which is when the space is closed.
+func (s *space) do(fn func() error) error {
+	err := make(chan error, 1)
+	select {
+	case s.calls <- call{fn: fn, err: err}:
+		return <-err
+	case <-s.done:
+		return errors.New("the node has ended")
+	}
+}
+
+// dial connects from within the network namespace. Calls don't wait for each other.
+func (s *space) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	got := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread() // as above
+		if err := netns.Set(s.net); err != nil {
+			got <- result{err: fmt.Errorf("enter the node's network: %w", err)}
+			return
+		}
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, network, address)
+		got <- result{conn, err}
+	}()
+	r := <-got
+	return r.conn, r.err
+}
+
+// close ends the thread. The namespaces go when no program is in them any more.
+func (s *space) close() error {
+	close(s.end)
+	<-s.done
+	return s.net.Close()
+}

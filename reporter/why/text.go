@@ -1,0 +1,165 @@
+package why
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/width"
+)
+
+// label is the column of what a line is about.
+const label = 8
+
+// minWidth is below what lines are not broken: words would stand alone.
+const minWidth = 40
+
+// WriteJSON writes the answer as one object.
+func (a *Answer) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(a); err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	return nil
+}
+
+// WriteText writes the answer for people, in lines of so many cells at most; below 40 they
+// are as long as they are.
+func (a *Answer) WriteText(w io.Writer, cells int) error {
+	p := &page{cells: cells}
+	p.line("", a.head())
+	for i := range a.Causes {
+		a.cause(p, &a.Causes[i])
+	}
+	if a.MoreCauses > 0 {
+		p.line("", fmt.Sprintf("and %d more", a.MoreCauses))
+	}
+	if len(a.Causes) == 0 {
+		p.line("CAUSE", "none is known")
+	}
+	p.list("NODE", a.Node)
+	a.seen(p)
+	p.list("NOT", a.Not)
+	p.list("DO", a.Do)
+	p.list("HELD", a.Held)
+	p.list("BLIND", a.Blind)
+	p.list("UNREAD", a.Unread)
+	if len(a.Causes) == 0 {
+		p.list("READ", a.Read)
+	}
+	if _, err := io.WriteString(w, p.b.String()); err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	return nil
+}
+
+func (a *Answer) head() string {
+	text := a.Subject.String()
+	if a.Subject.Container != "" {
+		text += " container " + a.Subject.Container
+	}
+	return text + ": " + a.State
+}
+
+func (a *Answer) cause(p *page, c *Cause) {
+	text := c.Message
+	if !strings.Contains(text, c.Reason) {
+		text = c.Reason + ": " + text
+	}
+	b := builder{in: &Input{Now: a.At}}
+	switch {
+	case c.Lasts && !c.First.IsZero():
+		text += " (since " + b.clock(c.First) + ")"
+	case !c.Last.IsZero():
+		text += " (at " + b.clock(c.Last) + ")"
+	}
+	p.line("CAUSE", text)
+	if c.Muted != "" {
+		p.line("", c.Muted)
+	}
+	p.list("WHY", c.Why)
+	p.list("LED TO", c.Effects)
+}
+
+func (a *Answer) seen(p *page) {
+	b := builder{in: &Input{Now: a.At}}
+	label := "SEEN"
+	if a.Earlier > 0 {
+		p.line(label, fmt.Sprintf("… and %d before", a.Earlier))
+		label = ""
+	}
+	for _, m := range a.Seen {
+		at := b.clock(m.At)
+		p.hanging(label, at+" "+m.Text, cellsOf(at)+1)
+		for _, d := range m.Details {
+			p.hanging("", strings.Repeat(" ", cellsOf(at)+1)+d, cellsOf(at)+3)
+		}
+		label = ""
+	}
+}
+
+// page gathers lines.
+type page struct {
+	b     strings.Builder
+	cells int
+}
+
+func (p *page) list(label string, texts []string) {
+	for _, t := range texts {
+		p.line(label, t)
+		label = ""
+	}
+}
+
+// line writes a text behind its label; the head has none and begins at the left.
+func (p *page) line(label, text string) {
+	if p.b.Len() == 0 {
+		p.wrap("", text, 2)
+		return
+	}
+	p.hanging(label, text, 0)
+}
+
+// hanging writes a text behind its label, broken lines indented further.
+func (p *page) hanging(name, text string, further int) {
+	p.wrap(name+strings.Repeat(" ", label-len(name)), text, label+further)
+}
+
+// wrap breaks a text between words where it is too long.
+func (p *page) wrap(start, text string, indent int) {
+	line, at := start, cellsOf(start)
+	lead := text[:len(text)-len(strings.TrimLeft(text, " "))]
+	line, at = line+lead, at+len(lead)
+	empty := true
+	for word := range strings.FieldsSeq(text) {
+		n := cellsOf(word)
+		if !empty && p.cells >= minWidth && at+1+n > p.cells {
+			p.b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, at, empty = strings.Repeat(" ", indent), indent, true
+		}
+		if !empty {
+			line, at = line+" ", at+1
+		}
+		line, at, empty = line+word, at+n, false
+	}
+	p.b.WriteString(strings.TrimRight(line, " ") + "\n")
+}
+
+// cellsOf is how many cells of a terminal a text takes.
+func cellsOf(s string) int {
+	n := 0
+	for _, r := range s {
+		switch k := width.LookupRune(r).Kind(); {
+		case unicode.In(r, unicode.Mn, unicode.Me):
+		case k == width.EastAsianWide || k == width.EastAsianFullwidth:
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
+}
