@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/collector/netprobe"
 )
 
 // CheckAppSilent checks whether an application takes a probe's connection and says nothing.
@@ -46,7 +47,7 @@ func CheckAppSilent(h Host) Builtin {
 
 // netSilence is a probe that was looked at from its other end, unless it ended before.
 type netSilence struct {
-	probed *netProbed
+	probed netProbed // of one that has ended
 	ended  bool
 	waited time.Duration
 	phase  string
@@ -57,12 +58,12 @@ type netSilence struct {
 }
 
 // netSilence probes, and looks at the connection's other end when the time-out is over.
-func (h Host) netSilence(ctx context.Context, p *netProbe, target *netPlace, timeout time.Duration) (*netSilence, error) {
+func (h Host) netSilence(ctx context.Context, p *netprobe.Probe, target *netPlace, timeout time.Duration) (*netSilence, error) {
 	probing, cancel := context.WithCancel(ctx)
 	var mu sync.Mutex
 	var local netip.AddrPort
-	whose := p.connected
-	p.connected = func(to, at netip.AddrPort) error {
+	whose := p.Connected
+	p.Connected = func(to, at netip.AddrPort) error {
 		mu.Lock()
 		local = at
 		mu.Unlock()
@@ -71,12 +72,16 @@ func (h Host) netSilence(ctx context.Context, p *netProbe, target *netPlace, tim
 		}
 		return nil
 	}
-	s := &netSilence{probed: &netProbed{}, waited: timeout}
+	// A TCP probe has nothing to wait for: it keeps its connection until it is looked at.
+	p.Hold = timeout + netSearch
+	s := &netSilence{waited: timeout}
+	var progress netprobe.Progress
+	var probed netprobe.Result
 	done := make(chan struct{})
 	began := time.Now()
 	go func() {
 		defer close(done)
-		p.probeAndHold(probing, s.probed, timeout)
+		probed = p.Run(probing, &progress)
 	}()
 	defer func() { cancel(); <-done }()
 	t := time.NewTimer(timeout)
@@ -85,11 +90,11 @@ func (h Host) netSilence(ctx context.Context, p *netProbe, target *netPlace, tim
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-done:
-		s.ended, s.waited = true, time.Since(began)
+		s.probed, s.ended, s.waited = netProbed{probed}, true, time.Since(began)
 		return s, nil
 	case <-t.C:
 	}
-	s.phase = s.probed.at()
+	s.phase = progress.Phase()
 	mu.Lock()
 	remote := local
 	mu.Unlock()
@@ -102,18 +107,18 @@ func (h Host) netSilence(ctx context.Context, p *netProbe, target *netPlace, tim
 	}
 	defer view.Close()
 	inodes := map[uint32]bool{}
-	if _, err := view.Sockets(netlook.AllStates, p.to.Port(), true, func(c *netlook.Socket) {
+	if _, err := view.Sockets(netlook.AllStates, p.To.Port(), true, func(c *netlook.Socket) {
 		switch {
-		case c.State != netlook.Listen && c.Local == p.to && c.Remote == remote:
+		case c.State != netlook.Listen && c.Local == p.To && c.Remote == remote:
 			kept := *c
 			s.child = &kept
-		case c.State == netlook.Listen && c.Takes(p.to):
+		case c.State == netlook.Listen && c.Takes(p.To):
 			inodes[c.Inode] = true
 		}
 	}); err != nil {
 		return nil, err
 	}
-	s.queue = view.Listener(p.to)
+	s.queue = view.Listener(p.To)
 	if s.child != nil && s.child.Inode != 0 {
 		inodes = map[uint32]bool{s.child.Inode: true}
 	}
@@ -127,39 +132,20 @@ func (h Host) netSilence(ctx context.Context, p *netProbe, target *netPlace, tim
 	return s, nil
 }
 
-// probeAndHold is run, but a TCP probe, which has nothing to wait for, keeps its
-// connection for the time given or until ctx ends.
-func (p *netProbe) probeAndHold(ctx context.Context, r *netProbed, hold time.Duration) {
-	if p.protocol != "tcp" {
-		p.run(ctx, r)
-		return
-	}
-	began := time.Now()
-	r.enter("connect")
-	c, err := p.dial(ctx, r, p.to.Port())
-	if err == nil {
-		_ = pauseFor(ctx, hold+netSearch) // ends with ctx
-		err = c.Close()
-	}
-	r.mu.Lock()
-	r.err, r.took = err, time.Since(began)
-	r.mu.Unlock()
-}
-
 // judge says what it means.
-func (s *netSilence) judge(r *finding, p *netProbe) (Output, error) {
-	what := fmt.Sprintf("%s probe of %s", p.protocol, p.to)
+func (s *netSilence) judge(r *finding, p *netprobe.Probe) (Output, error) {
+	what := fmt.Sprintf("%s probe of %s", p.Protocol, p.To)
 	if s.ended {
-		if s.probed.err != nil && s.probed.phase == "connect" {
-			return Output{}, refutedBy("NotConnected", "%s %s", what, s.probed)
+		if s.probed.Err != nil && s.probed.Phase == netprobe.PhaseConnect {
+			return Output{}, refutedBy("NotConnected", "%s %s", what, &s.probed)
 		}
-		if s.probed.err != nil {
-			return Output{}, refutedBy("AppAnswers", "%s: not silent, but it %s", what, s.probed)
+		if s.probed.Err != nil {
+			return Output{}, refutedBy("AppAnswers", "%s: not silent, but it %s", what, &s.probed)
 		}
-		return Output{}, refutedBy("AppAnswers", "%s: %s", what, s.probed)
+		return Output{}, refutedBy("AppAnswers", "%s: %s", what, &s.probed)
 	}
 	r.text("phase", s.phase)
-	if s.phase == "connect" {
+	if s.phase == netprobe.PhaseConnect {
 		return Output{}, refutedBy("NotConnected", "%s: no connection within %s", what, s.waited)
 	}
 	c := s.child
@@ -186,7 +172,7 @@ func (s *netSilence) judge(r *finding, p *netProbe) (Output, error) {
 	case !accepted && c.State == netlook.Established:
 		return r.output(verdictOf("AppNotAccepting", "%s waits since %s in the accept queue (%s), %d bytes of it are there; %s does not accept it",
 			what, s.waited, &s.queue, c.RQueue, owner)), nil
-	case p.protocol == "tcp":
+	case p.Protocol == netprobe.TCP:
 		return Output{}, refutedBy("AppAnswers", "%s was accepted by %s; a TCP probe asks for no more", what, owner)
 	case c.Info.Bytes_received == 0 && c.RQueue == 0:
 		return Output{}, refutedBy("RequestNotDelivered", "%s was accepted by %s, but nothing of the request has come in %s", what, owner, s.waited)
@@ -194,5 +180,5 @@ func (s *netSilence) judge(r *finding, p *netProbe) (Output, error) {
 		return r.output(verdictOf("AppSilent", "%s was accepted by %s, which has not read %d bytes of it in %s", what, owner, c.RQueue, s.waited)), nil
 	}
 	return r.output(verdictOf("AppSilent", "%s was accepted by %s, which has read all of it (%d bytes) and does not answer since %s (%s)",
-		what, owner, c.Info.Bytes_received, s.waited, netPhase(s.phase))), nil
+		what, owner, c.Info.Bytes_received, s.waited, netprobe.PhaseText(s.phase))), nil
 }

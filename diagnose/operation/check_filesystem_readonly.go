@@ -10,7 +10,7 @@ func CheckFilesystemReadonly(h Host) Builtin {
 	patient := newPatience()
 	return bounded(Builtin{
 		Name: "check-filesystem-readonly",
-		Doc: "Succeeds if a filesystem that is to be written refuses writes, with verdict FilesystemReadOnly: it stopped after an error (emergency-ro, shutdown), " +
+		Doc: "Succeeds if a filesystem that is to be written refuses writes, with verdict FilesystemReadOnly: it stopped after an error (emergency-ro, shutdown, or by its policy, which some kernels don't show), " +
 			"is read-only and remembers errors, or its device is read-only. One that is read-only without such a sign is taken to be mounted so.",
 		Effect:     Check,
 		Parameters: filesystemParameters("any on a disk"),

@@ -40,11 +40,11 @@ func CheckProbeRecovers(h Host) Builtin {
 			lastFailure := "none failed"
 			for row < want && made < most {
 				began := time.Now()
-				if last, err = p.once(ctx, v.Duration("timeout")); err != nil {
+				if last, err = netProbeOnce(ctx, p, v.Duration("timeout")); err != nil {
 					return Output{}, err
 				}
 				made++
-				if last.err == nil {
+				if last.Err == nil {
 					row++
 				} else {
 					row, lastFailure = 0, last.String()
@@ -59,8 +59,8 @@ func CheckProbeRecovers(h Host) Builtin {
 			r := newNetReport(target)
 			r.uint("attempted", uint64(made))
 			r.uint("failed", uint64(failed))
-			r.text("totalTime", last.took.Round(time.Microsecond).String())
-			what := event.SafeText(fmt.Sprintf("%s probe of %s", p.protocol, p.to), netMaxName)
+			r.text("totalTime", last.Took.Round(time.Microsecond).String())
+			what := event.SafeText(fmt.Sprintf("%s probe of %s", p.Protocol, p.To), netMaxName)
 			if row < want {
 				return Output{}, refutedBy("ProbeStillFails", "%s: %d of %d failed, at most %d in a row had to succeed; the last failure: %s", what, failed, made, want, lastFailure)
 			}

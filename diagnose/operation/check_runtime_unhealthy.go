@@ -24,7 +24,7 @@ func CheckRuntimeUnhealthy(h Host) Builtin {
 			if v := r.verdict(call.Parameters.Duration("maxLatency")); v != nil {
 				return Output{Results: r.results(), Verdict: v}, nil
 			}
-			return Output{}, &Refuted{"RuntimeHealthy", fmt.Sprintf("%s %s at %s is ready and answers in %s", r.name, r.version, r.socket, r.latency.Round(10*time.Microsecond))}
+			return Output{}, &Refuted{"RuntimeHealthy", fmt.Sprintf("%s %s at %s is ready and answers in %s", r.Name, r.Version, r.socket, r.Latency.Round(10*time.Microsecond))}
 		},
 	}
 }

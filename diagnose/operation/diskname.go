@@ -48,16 +48,21 @@ func (h Host) diskOf(v Values) (string, error) {
 	return "", nil
 }
 
-// hardware returns the lowest devices that one is made of: those with nothing below.
+// hardware returns the lowest devices that one is made of: those with nothing below. There
+// is one at least.
 func (h Host) hardware(device string) ([]string, error) {
 	below, err := h.FS.Below(device)
 	if err != nil {
 		return nil, fmt.Errorf("look for device %q: %w", device, err)
 	}
-	return slices.DeleteFunc(below, func(name string) bool {
+	disks := slices.DeleteFunc(below, func(name string) bool {
 		lower, err := h.FS.Below(name)
 		return err != nil || len(lower) > 1
-	}), nil
+	})
+	if len(disks) == 0 { // what has nothing below is itself
+		return nil, fmt.Errorf("look for device %q: it went meanwhile", device)
+	}
+	return disks, nil
 }
 
 // allHardware returns all disks that are no volumes of others, nor loop or RAM disks,

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/kernosis/kernosis/collector/dnsask"
 )
 
-const (
-	resolvConf = "/etc/resolv.conf"
-	// maxServers is how many the C library asks.
-	maxServers = 3
-)
+const resolvConf = dnsask.ResolvConf
 
 // DNSLookup asks the node's name servers, or another, for a name.
 func DNSLookup(h Host) Builtin {
@@ -49,7 +47,7 @@ func DNSLookup(h Host) Builtin {
 func dnsLookup(ctx context.Context, h Host, call *Call) (Output, error) {
 	p := call.Parameters
 	kind := dnsType(p["type"])
-	name, err := dnsName(p["name"], kind)
+	name, err := dnsask.Name(p["name"], kind)
 	if err != nil {
 		return Output{}, err
 	}
@@ -59,7 +57,7 @@ func dnsLookup(ctx context.Context, h Host, call *Call) (Output, error) {
 		if err != nil {
 			return Output{}, fmt.Errorf("name servers of the node: %w", err)
 		}
-		servers = nameServers(string(b))
+		servers = dnsask.NameServers(string(b))
 	}
 	q := dnsmessage.Question{Name: name, Type: kind, Class: dnsmessage.ClassINET}
 	var first *dnsAnswer
@@ -87,23 +85,4 @@ func dnsLookup(ctx context.Context, h Host, call *Call) (Output, error) {
 		"answers": strings.Join(first.records, "; "), "addresses": strings.Join(first.addresses, ","), "ttl": strconv.FormatUint(uint64(first.ttl), 10),
 		"latency": first.latency.Round(10 * time.Microsecond).String(), "transport": transport, "servers": all,
 	}}, nil
-}
-
-// nameServers returns those of a resolv.conf, as the C library takes them: the first
-// three; where there are none, the one of this host.
-func nameServers(text string) []netip.Addr {
-	var all []netip.Addr
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 || fields[0] != "nameserver" || len(all) == maxServers {
-			continue
-		}
-		if a, err := parseAddress(fields[1]); err == nil {
-			all = append(all, a)
-		}
-	}
-	if len(all) == 0 {
-		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-	}
-	return all
 }

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +15,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/kernosis/kernosis/collector/dnsask"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -215,26 +214,6 @@ func TestDNSLookupAsksEachServer(t *testing.T) {
 	}
 }
 
-func TestReverseName(t *testing.T) {
-	for a, want := range map[string]string{
-		"10.0.2.1": "1.2.0.10.in-addr.arpa.", "::ffff:10.0.2.1": "1.2.0.10.in-addr.arpa.",
-		"fd00::a:1": "1.0.0.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa.",
-	} {
-		if got := reverseName(netip.MustParseAddr(a)); got != want {
-			t.Errorf("%s: %s", a, got)
-		}
-	}
-}
-
-func FuzzNameServers(f *testing.F) {
-	f.Add("nameserver 10.0.0.1\nnameserver ::1\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		if all := nameServers(text); len(all) == 0 || len(all) > maxServers || slices.ContainsFunc(all, func(a netip.Addr) bool { return !a.IsValid() }) {
-			t.Errorf("%v", all)
-		}
-	})
-}
-
 // FuzzDNSAnswer reads what a server may send.
 func FuzzDNSAnswer(f *testing.F) {
 	q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("all.x."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
@@ -253,7 +232,7 @@ func FuzzDNSAnswer(f *testing.F) {
 		if _, err := p.Start(b); err != nil {
 			return
 		}
-		if answers(&p, q.Questions[0]); p.SkipAllQuestions() != nil {
+		if dnsask.Answers(&p, q.Questions[0]); p.SkipAllQuestions() != nil {
 			return
 		}
 		var a dnsAnswer

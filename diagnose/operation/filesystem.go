@@ -152,8 +152,8 @@ func (h Host) filesystem(m hostfs.Mount) *filesystem {
 			f.btrfs = &e
 		}
 	}
-	f.readOnly = m.SuperReadOnly || m.EmergencyRO || m.Shutdown
 	f.refusing = h.refusesWrites(f)
+	f.readOnly = m.SuperReadOnly || f.refusing != ""
 	return f
 }
 
@@ -165,6 +165,8 @@ func (h Host) refusesWrites(f *filesystem) string {
 		return "emergency-ro"
 	case f.Shutdown:
 		return "shutdown"
+	case h.stoppedUnseen(f):
+		return "it met an error since it was mounted, and errors end writing"
 	case !f.SuperReadOnly:
 		return ""
 	case f.errors() > 0:
@@ -173,6 +175,23 @@ func (h Host) refusesWrites(f *filesystem) string {
 		return "its device is read-only"
 	}
 	return ""
+}
+
+// stoppedUnseen tells of an ext4 that takes no writes and does not show it: from
+// d3476f3dad4a (v6.12, and back-ports to 6.1) until v6.15.
+func (h Host) stoppedUnseen(f *filesystem) bool {
+	if f.FSType != "ext4" || f.SuperReadOnly || f.MountReadOnly || f.ext4 == nil || f.ext4.Count == 0 {
+		return false
+	}
+	ends := f.ErrorsPolicy == "remount-ro"
+	if f.ErrorsPolicy == "" {
+		ends, _ = h.FS.Ext4RemountsReadOnly(f.device) // not readable: then it is not known to
+	}
+	if !ends {
+		return false
+	}
+	mounted, err := h.FS.Ext4MountedAt(f.device)
+	return err == nil && !f.ext4.Last.Time.Before(mounted)
 }
 
 // seeShutdown finds out whether an XFS has shut down after an error: mountinfo does not

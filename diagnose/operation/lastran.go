@@ -25,7 +25,7 @@ func newLastRan(fs hostfs.FS) *lastRan { return &lastRan{fs: fs, now: map[int]ti
 // the kernel doesn't tell (/proc/PID/sched).
 func (l *lastRan) ago(tid, cpu int) (time.Duration, bool) {
 	then, err := l.fs.ExecStart(tid)
-	if err != nil || cpu < 0 {
+	if err != nil || cpu < 0 || then == 0 { // 0: moved to that CPU, and has not run there yet
 		return 0, false
 	}
 	now, ok := l.now[cpu]

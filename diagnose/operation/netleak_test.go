@@ -17,7 +17,7 @@ func TestNetLeavesNothingBehind(t *testing.T) {
 	pod.Listen("10.97.34.2:81", 0)
 	builtins := []Builtin{
 		Sockets(h), CheckNoListener(h), CheckAcceptQueueFull(h), CheckSYNDropped(h), CheckAppSilent(h), Routes(h), Neighbours(h), Links(h),
-		NetworkDrops(h), CheckNoRoute(h), CheckNeighbourFailed(h), CheckLinkDown(h), CheckConntrackFull(h), PacketCapture(h), ReProbe(h), CheckProbeRecovers(h),
+		NetworkDrops(h), CheckNoRoute(h), CheckNeighbourFailed(h), CheckLinkDown(h), CheckConntrackFull(h), PacketCapture(h), ReProbe(h), CheckProbeFails(h), CheckProbeRecovers(h),
 	}
 	params := map[string]string{
 		"netns": netInode(node), "address": "10.97.34.2", "window": "1ms", "duration": "10ms", "timeout": "50ms", "attempts": "1", "successes": "1",

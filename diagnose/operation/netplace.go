@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -103,20 +101,15 @@ func (h Host) netPlace(v Values) (netPlace, error) {
 // netNode is the namespace of the node's init, or where that may not be looked at, that
 // of this process, as an agent on the host network has it.
 func (h Host) netNode() (netPlace, error) {
-	inode, err := h.FS.NetNS(1)
-	if err == nil {
-		return netPlace{inode: inode, pid: 1, by: "the node's own", node: true}, nil
-	}
-	// Of the node's /proc: the agent may have other numbers in its own.
-	self, selfErr := os.Readlink(h.FS.Path("/proc/self"))
-	pid, numErr := strconv.Atoi(self)
-	if selfErr != nil || numErr != nil {
-		return netPlace{}, fmt.Errorf("network namespace of process 1: %w", err)
-	}
-	if inode, err = h.FS.NetNS(pid); err != nil {
+	inode, pid, err := netlook.NodeNamespace(h.FS)
+	if err != nil {
 		return netPlace{}, err
 	}
-	return netPlace{inode: inode, pid: pid, by: "the agent's own: process 1 may not be looked at", node: true}, nil
+	by := "the node's own"
+	if pid != 1 {
+		by = "the agent's own: process 1 may not be looked at"
+	}
+	return netPlace{inode: inode, pid: pid, by: by, node: true}, nil
 }
 
 func (h Host) netIsNode(inode uint32) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -26,11 +27,13 @@ const lookLimit = 2 * time.Second
 
 func newPatience() patience { return patience{make(chan struct{}, hangingLooks)} }
 
-// look runs fn for at most limit; 0: until ctx ends.
+// look runs fn for at most limit; 0: until ctx ends. Where fn panics, look does, so that
+// who runs operations can contain it; a look that was left behind is over by it.
 func look[T any](ctx context.Context, p patience, limit time.Duration, fn func() (T, error)) (T, error) {
 	type answer struct {
-		value T
-		err   error
+		value    T
+		err      error
+		panicked any // with where
 	}
 	var none T
 	select {
@@ -40,9 +43,15 @@ func look[T any](ctx context.Context, p patience, limit time.Duration, fn func()
 	}
 	done := make(chan answer, 1)
 	go func() {
-		value, err := fn()
-		<-p.slots // before the answer: who gets it may ask again at once
-		done <- answer{value, err}
+		var a answer
+		defer func() {
+			if r := recover(); r != nil {
+				a.panicked = fmt.Sprintf("%v\n%s", r, debug.Stack())
+			}
+			<-p.slots // before the answer: who gets it may ask again at once
+			done <- a
+		}()
+		a.value, a.err = fn()
 	}()
 	if limit > 0 {
 		var cancel func()
@@ -51,6 +60,9 @@ func look[T any](ctx context.Context, p patience, limit time.Duration, fn func()
 	}
 	select {
 	case a := <-done:
+		if a.panicked != nil {
+			panic(a.panicked)
+		}
 		return a.value, a.err
 	case <-ctx.Done():
 		return none, context.Cause(ctx)

@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,6 +33,25 @@ func TestBoundedRun(t *testing.T) {
 	close(stuck)
 	if err := <-ended; !errors.Is(err, errRunIsOver) || kept.files["early.txt"] != "" || len(kept.files) != 1 {
 		t.Errorf("%v, %q", err, kept.files)
+	}
+}
+
+// A panic is its caller's, who can contain it, and takes no place of those to come.
+func TestALookThatPanics(t *testing.T) {
+	b := bounded(Builtin{Name: "broken", Run: func(_ context.Context, call *Call) (Output, error) {
+		disks := strings.Fields(call.Parameters["disks"])
+		return Output{Results: map[string]string{"first": disks[0]}}, nil
+	}})
+	for range runsAtOnce + 1 {
+		func() {
+			defer func() {
+				if r := fmt.Sprint(recover()); !strings.Contains(r, "index out of range") || !strings.Contains(r, "TestALookThatPanics") {
+					t.Errorf("panic: %s", r)
+				}
+			}()
+			_, err := b.Run(t.Context(), &Call{})
+			t.Errorf("no panic, %v", err)
+		}()
 	}
 }
 

@@ -2,11 +2,9 @@ package operation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/collector/netprobe"
 )
 
 // ReProbe probes a pod again, as kubelet does.
@@ -45,7 +44,7 @@ func ReProbe(h Host) Builtin {
 			if err != nil {
 				return Output{}, err
 			}
-			probed, err := p.once(ctx, call.Parameters.Duration("timeout"))
+			probed, err := netProbeOnce(ctx, p, call.Parameters.Duration("timeout"))
 			if err != nil {
 				return Output{}, err
 			}
@@ -75,7 +74,7 @@ func netProbeParameters(more ...Parameter) []Parameter {
 
 // netProbeOf makes the probe that the parameters describe, and returns the namespace that
 // it goes to. It goes to an address of this node only.
-func (h Host) netProbeOf(v Values) (*netProbe, *netPlace, error) {
+func (h Host) netProbeOf(v Values) (*netprobe.Probe, *netPlace, error) {
 	target, err := h.netTarget(v, true)
 	if err != nil {
 		return nil, nil, err
@@ -107,12 +106,15 @@ func (h Host) netProbeOf(v Values) (*netProbe, *netPlace, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
-	p := &netProbe{
-		host: h, from: from, to: netip.AddrPortFrom(address, uint16(v.Int("port"))), protocol: v["protocol"],
-		path: path, hostName: v["host"], headers: headers, service: v["service"],
+	if v["host"] != "" {
+		headers.Set("Host", v["host"])
+	}
+	p := &netprobe.Probe{
+		From: h.netFrom(from), To: netip.AddrPortFrom(address, uint16(v.Int("port"))), Protocol: v["protocol"],
+		Path: path, Headers: headers, Service: v["service"],
 	}
 	if target.pod != "" {
-		p.connected = func(to, local netip.AddrPort) error { return h.netIsTarget(&target, to, local) }
+		p.Connected = func(to, local netip.AddrPort) error { return h.netIsTarget(&target, to, local) }
 	}
 	return p, &target, nil
 }
@@ -166,60 +168,4 @@ func (h Host) netFirstAddress(p *netPlace) (netip.Addr, error) {
 		return found, fmt.Errorf("%s has no address", p)
 	}
 	return found, nil
-}
-
-// once probes within a time. It fails only if the run has ended meanwhile.
-func (p *netProbe) once(ctx context.Context, timeout time.Duration) (*netProbed, error) {
-	bounded, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	r := &netProbed{}
-	p.run(bounded, r)
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
-	if r.err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
-		r.err = fmt.Errorf("no end of the %s within %s", netPhase(r.phase), timeout)
-	}
-	return r, nil
-}
-
-// netPhase is a phase in words.
-func netPhase(phase string) string {
-	switch phase {
-	case "connect":
-		return "TCP handshake"
-	case "tls":
-		return "TLS handshake"
-	}
-	return phase
-}
-
-// report keeps the results. The probe has ended.
-func (r *netProbed) report(to *finding, p *netProbe) {
-	to.text("succeeded", strconv.FormatBool(r.err == nil))
-	to.text("phase", r.phase)
-	to.text("probed", p.to.String())
-	to.text("status", r.status)
-	to.text("redirect", r.redirect)
-	if r.err != nil {
-		to.text("error", r.err.Error())
-	}
-	for name, d := range map[string]time.Duration{
-		"connectTime": r.connect, "tlsTime": r.tls, "firstByteTime": r.firstByte, "totalTime": r.took,
-	} {
-		if d > 0 {
-			to.text(name, d.Round(time.Microsecond).String())
-		}
-	}
-}
-
-// String is how the probe went, on a line.
-func (r *netProbed) String() string {
-	if r.err != nil {
-		return fmt.Sprintf("failed at %s after %s: %s", netPhase(r.phase), r.took.Round(time.Millisecond), event.SafeText(r.err.Error(), netMaxName*2))
-	}
-	if r.status != "" {
-		return fmt.Sprintf("%s in %s", event.SafeText(r.status, netMaxName), r.took.Round(time.Microsecond))
-	}
-	return fmt.Sprintf("connected in %s", r.took.Round(time.Microsecond))
 }

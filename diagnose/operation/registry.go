@@ -29,7 +29,7 @@ func All(h Host) []Builtin {
 		CheckNoListener(h),
 		CheckNoRoute(h),
 		CheckNodeOvercommitted(h),
-		CheckProbeRecovers(h),
+		CheckProbeFails(h), CheckProbeRecovers(h),
 		CheckRuntimeUnhealthy(h),
 		CheckSYNDropped(h),
 		CheckUnitFailed(h),

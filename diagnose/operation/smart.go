@@ -62,7 +62,7 @@ func (h Host) smart(ctx context.Context, patient patience, call *Call) (Output, 
 	if len(disks) > 1 {
 		f.note("%s is on %d disks; this is of the first", device, len(disks))
 	}
-	disk := disks[0] // there is always one: what has nothing below is itself
+	disk := disks[0]
 	f.text("disk", disk)
 	health, err := h.health(ctx, patient, disk)
 	if ctx.Err() != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -28,7 +29,10 @@ func (e *left) Unwrap() error { return e.why }
 // panicked is what an operation ended with.
 type panicked struct{ value any }
 
-func (e *panicked) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+func (e *panicked) Error() string {
+	what, _, _ := strings.Cut(fmt.Sprint(e.value), "\n") // what comes behind is for the log
+	return "panic: " + what
+}
 
 // errHanging is told where too many operations were left behind.
 var errHanging = errors.New("operations of earlier runs hang, no other is begun")

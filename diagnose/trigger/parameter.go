@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func commonParameters(s Source) []string {
 	case SourceProblem:
 		return append(pod, "rule", "reason", "message", "subject", "condition", "severity",
 			"pid", "tgid", "comm", "startTime", "cgroup", "containerID", "device", "deviceNumber", "mountPoint", "fsType",
-			"netns", "address", "port", "protocol", "source", "limitCgroup", "holderPID")
+			"netns", "address", "port", "protocol", "path", "timeout", "source", "limitCgroup", "holderPID")
 	case SourceEvent:
 		return append(pod, "reason", "message", "subject")
 	case SourceAlert:
@@ -105,6 +106,7 @@ func problemParameters(p *problem.Problem, node string, pod *Pod) (v1alpha1.Para
 	}
 	out.device(ev)
 	out.connection(ev)
+	out.probe(ev)
 	if p.Group != "" { // else who was hit last is only an example
 		out.task(ev)
 		out.cgroups(ev)
@@ -195,6 +197,40 @@ func (p *parameters) connection(ev *event.Event) {
 		p.values["address"] = c.Dst.Addr().Unmap().WithZone("").String()
 		p.number("port", uint32(c.Dst.Port()))
 		p.values["protocol"] = "tcp"
+	}
+}
+
+// probe sets how a probe was made. Who looks into a network is to look from where the probe
+// came, which is not the pod that it is about: its UID would say so, and is left out; its
+// names and its control group remain.
+func (p *parameters) probe(ev *event.Event) {
+	d := ev.Probe
+	if d == nil {
+		return
+	}
+	if d.Timeout > 0 {
+		p.values["timeout"] = seconds(time.Duration(d.Timeout))
+	}
+	switch d.Handler {
+	case "http", "https", "tcp", "grpc":
+	default:
+		return
+	}
+	p.values["protocol"] = d.Handler
+	if _, known := p.values["netns"]; known {
+		delete(p.values, "podUID")
+	}
+	if c := ev.Conn; c == nil {
+		// The endpoint is as kubelet was told; a name is not looked up here.
+		host, rest, _ := strings.Cut(d.Endpoint, "/")
+		if at, err := netip.ParseAddrPort(host); err == nil {
+			p.values["address"] = at.Addr().Unmap().WithZone("").String()
+			p.number("port", uint32(at.Port()))
+		}
+		d = &event.ProbeData{Handler: d.Handler, Endpoint: "/" + rest}
+	}
+	if _, path, ok := strings.Cut(d.Endpoint, "/"); ok && (d.Handler == "http" || d.Handler == "https") {
+		p.exact("path", "/"+path)
 	}
 }
 

@@ -37,6 +37,10 @@ func TestSourcesSetWhatTheySay(t *testing.T) {
 	if len(omitted) > 0 {
 		t.Error(omitted)
 	}
+	// A probe leaves the UID out where it says from where it came.
+	p.Evidence = []*event.Event{{Kind: event.Probe, Probe: &event.ProbeData{Handler: "http", Endpoint: "10.0.0.2:80/healthz", Timeout: event.Duration(time.Second)}}}
+	probed, _ := problemParameters(p, "n7", pod)
+	maps.Copy(values, probed)
 	have[SourceProblem] = slices.Collect(maps.Keys(values))
 	ev := &corev1.Event{
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "n", Name: "p", UID: "uid", FieldPath: "spec.initContainers{c}"},

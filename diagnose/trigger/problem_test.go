@@ -251,6 +251,23 @@ func TestParametersOfEvents(t *testing.T) {
 			&event.Event{Kind: event.SockFail, Conn: &event.Conn{Src: netip.MustParseAddrPort("0.0.0.0:0"), Dst: netip.MustParseAddrPort("[fe80::1%eth0]:1")}},
 			map[string]string{"address": "fe80::1", "port": "1", "protocol": "tcp"}, "",
 		},
+		"probe": {
+			&event.Event{
+				Kind: event.Probe, Conn: &event.Conn{Src: netip.MustParseAddrPort("10.0.0.1:4711"), Dst: netip.MustParseAddrPort("10.0.0.7:8080"), NetNS: 4026531840},
+				Cgroup: &event.Cgroup{Path: "/kubepods/c"}, Container: &event.Container{ID: "8a1f", PodUID: "u"},
+				Probe: &event.ProbeData{Handler: "http", Endpoint: "10.0.0.7:8080/healthz?full=1", Timeout: event.Duration(2 * time.Second)},
+			},
+			map[string]string{"netns": "4026531840", "source": "10.0.0.1", "address": "10.0.0.7", "port": "8080", "protocol": "http",
+				"path": "/healthz?full=1", "timeout": "2s", "cgroup": "/kubepods/c"}, "",
+		},
+		"probe without a connection": {
+			&event.Event{Kind: event.Probe, Probe: &event.ProbeData{Handler: "grpc", Endpoint: "[fd00::7]:50051", Timeout: event.Duration(1500 * time.Millisecond)}},
+			map[string]string{"address": "fd00::7", "port": "50051", "protocol": "grpc", "timeout": "1.5s"}, "",
+		},
+		"exec probe": {
+			&event.Event{Kind: event.Probe, Probe: &event.ProbeData{Handler: "exec", Endpoint: "cat /tmp/x", Timeout: event.Duration(time.Second)}},
+			map[string]string{"timeout": "1s"}, "",
+		},
 		"line of the kernel": {
 			&event.Event{Kind: event.Log, Log: &event.LogData{Log: "kmsg", Origin: "kernel", Captures: map[string]string{"pid": "5", "comm": "mv", "device": "sda", "port": "ata1"}}},
 			map[string]string{"pid": "5", "comm": "mv", "device": "sda"}, "",
