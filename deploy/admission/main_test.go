@@ -1,11 +1,8 @@
 package admission_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -19,12 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgo "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/deploy/admission"
+	"github.com/kernosis/kernosis/deploy/kustomize"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
@@ -58,7 +54,11 @@ func installedServer(t *testing.T) *kubetest.Server {
 			// They may do everything, so that what is refused is refused by the policies.
 			grant(t, admin, rbacv1.Subject{Kind: "ServiceAccount", Namespace: system, Name: account}, "", "cluster-admin")
 		}
-		apply(t, admin, admission.Files)
+		policies, err := kustomize.Objects("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(t, admin, policies...)
 		inForce(t, server)
 	})
 	return server
@@ -77,28 +77,15 @@ func clientOf(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-// apply makes all objects of manifests that are not there yet.
-func apply(t *testing.T, c client.Client, files fs.FS) {
+// apply makes all objects that are not there yet.
+func apply(t *testing.T, c client.Client, objects ...*unstructured.Unstructured) {
 	t.Helper()
-	names, err := fs.Glob(files, "*.yaml")
-	if err != nil || len(names) == 0 {
-		t.Fatal("no manifests", err)
+	if len(objects) == 0 {
+		t.Fatal("no manifests")
 	}
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-			var o unstructured.Unstructured
-			if err := d.Decode(&o); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if err := c.Create(t.Context(), &o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil && !apierrors.IsAlreadyExists(err) {
-				t.Fatalf("%s: %v", name, err)
-			}
+	for _, o := range objects {
+		if err := c.Create(t.Context(), o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,12 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/deploy/rbac"
+	"github.com/kernosis/kernosis/deploy/kustomize"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
@@ -41,7 +43,13 @@ func newTenantCluster(t *testing.T) *tenantCluster {
 	c := &tenantCluster{server: server, ns: server.Namespace(t), node: server.Node(t)}
 	c.own, c.other = server.Pod(t, c.ns, "web-0", c.node), server.Pod(t, server.Namespace(t), "vault-0", c.node)
 	admin, name := clientOf(t, server.Admin()), "tenant-"+rand.String(6)
-	apply(t, admin, rbac.Files)
+	people, err := kustomize.Objects("ClusterRole")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, admin, slices.DeleteFunc(people, func(o *unstructured.Unstructured) bool {
+		return o.GetName() != "kernosis-view" && o.GetName() != "kernosis-edit"
+	})...)
 	for _, role := range []string{"edit", "kernosis-view", "kernosis-edit"} {
 		grant(t, admin, user(name), c.ns, role)
 	}

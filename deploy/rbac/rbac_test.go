@@ -1,11 +1,10 @@
 package rbac_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
+	"strings"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -15,12 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgo "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/deploy/rbac"
+	"github.com/kernosis/kernosis/deploy/kustomize"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
@@ -42,27 +40,25 @@ func clientOf(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-// apply makes the shipped objects, and returns the ClusterRoles among them.
+// apply makes the objects for people, and returns the ClusterRoles among them.
 func apply(t *testing.T, c client.Client) (roles []unstructured.Unstructured) {
 	t.Helper()
-	text, err := rbac.Files.ReadFile("people.yaml")
+	all, err := kustomize.Objects("ClusterRole", "ClusterRoleBinding")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		var o unstructured.Unstructured
-		if err := d.Decode(&o); errors.Is(err, io.EOF) {
-			return roles
-		} else if err != nil {
-			t.Fatal(err)
+	for _, o := range all {
+		if strings.HasPrefix(o.GetName(), "kernosis-agent") || strings.HasPrefix(o.GetName(), "kernosis-controller") {
+			continue
 		}
-		if err := c.Create(t.Context(), &o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := c.Create(t.Context(), o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
 		if o.GetKind() == "ClusterRole" {
-			roles = append(roles, o)
+			roles = append(roles, *o)
 		}
 	}
+	return roles
 }
 
 // become binds somebody in a namespace to a role of Kubernetes, with what is aggregated to

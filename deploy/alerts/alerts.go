@@ -1,0 +1,241 @@
+package alerts
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// Defaults of [Config].
+const (
+	// DefaultRunbookBase is where the pages of docs are; a rule's doc follows it.
+	DefaultRunbookBase = "https://github.com/kernosis/kernosis/blob/main/docs/"
+	// The jobs of the chart's PodMonitors, which Prometheus' operator may put the
+	// namespace before.
+	DefaultAgentJob      = "(.*/)?kernosis-agent"
+	DefaultControllerJob = "(.*/)?kernosis-controller"
+)
+
+// Config says how alerts are written.
+type Config struct {
+	// RunbookBase is put before a rule's doc, and before "runbooks/<Alert>" for alerts
+	// on Kernosis itself. Empty: there is no runbook_url.
+	RunbookBase string
+	// AgentJob and ControllerJob match the label job of what is scraped.
+	AgentJob, ControllerJob string
+	// Doc returns the page of a rule; nil: what the rule says.
+	Doc func(*detector.Rule) string
+}
+
+func (c *Config) doc(r *detector.Rule) string {
+	if c.Doc == nil {
+		return r.Doc
+	}
+	return c.Doc(r)
+}
+
+// Of returns the alerts on what the rules find, and those on Kernosis itself.
+func Of(set *detector.RuleSet, cfg Config) (*File, error) {
+	own, err := ownGroups(cfg)
+	if err != nil {
+		return nil, err
+	}
+	rules := set.Rules()
+	conditions := conditionAlerts(rules, cfg)
+	f := &File{Groups: []Group{
+		{Name: "kernosis-conditions", Rules: append(conditions, otherConditions(set, cfg))},
+		{Name: "kernosis-problems", Rules: problemAlerts(rules, conditions, cfg)},
+	}}
+	f.Groups = append(f.Groups, own...)
+	f.Groups = slices.DeleteFunc(f.Groups, func(g Group) bool { return len(g.Rules) == 0 })
+	return f, nil
+}
+
+// level orders severities.
+func level(s problem.Severity) int {
+	return slices.Index([]problem.Severity{problem.Info, problem.Warning, problem.Critical}, s)
+}
+
+// runbook returns the page of a rule's doc. One that is a URL already stays.
+func (c *Config) runbook(doc string) string {
+	switch {
+	case doc == "" || c.RunbookBase == "":
+		return ""
+	case strings.Contains(doc, "://"):
+		return doc
+	}
+	return strings.TrimSuffix(c.RunbookBase, "/") + "/" + doc + ".md"
+}
+
+func annotations(summary, description, runbook string) map[string]string {
+	a := map[string]string{"summary": summary, "description": description}
+	if runbook != "" {
+		a["runbook_url"] = runbook
+	}
+	return a
+}
+
+// known is what rules tell under one name and severity.
+type known struct {
+	name     string // of the alert
+	severity problem.Severity
+	reasons  []string // of the condition
+	others   bool     // reasons that no rule names, too: those of checks
+	doc      string
+}
+
+func (k *known) labels() map[string]string { return map[string]string{"severity": string(k.severity)} }
+
+// matcher is what selects the reasons of a condition.
+func (k *known) matcher(all []*known) string {
+	if !k.others {
+		return fmt.Sprintf(", reason=~%q", strings.Join(k.reasons, "|"))
+	}
+	var not []string
+	for _, o := range all {
+		if o != k && o.name == k.name {
+			not = append(not, o.reasons...)
+		}
+	}
+	if len(not) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", reason!~%q", strings.Join(not, "|"))
+}
+
+// conditionAlerts returns an alert for each condition type and severity that its rules
+// have: one whose gauge is 1 for a reason of that severity. A reason that several rules
+// give counts as the gravest.
+func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
+	type key struct{ condition, reason string }
+	gravest := map[key]*detector.Rule{}
+	docs := map[string]string{} // of a condition, where the gravest rule of a reason has none
+	for _, r := range rules {
+		if r.Temporary() {
+			continue
+		}
+		k := key{r.Condition, r.Reason}
+		if old := gravest[k]; old == nil || level(old.Severity) < level(r.Severity) {
+			gravest[k] = r
+		}
+		docs[r.Condition] = cmp.Or(docs[r.Condition], cfg.doc(r))
+	}
+	var all []*known
+	for _, k := range slices.SortedFunc(maps.Keys(gravest), func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.condition, b.condition), cmp.Compare(a.reason, b.reason))
+	}) {
+		r := gravest[k]
+		i := slices.IndexFunc(all, func(o *known) bool { return o.name == k.condition && o.severity == r.Severity })
+		if i < 0 {
+			i = len(all)
+			all = append(all, &known{name: k.condition, severity: r.Severity, doc: cmp.Or(cfg.doc(r), docs[r.Condition])})
+		}
+		all[i].reasons = append(all[i].reasons, k.reason)
+		// What a check or a problem daemon gives for a reason stands in place of the rule's.
+		all[i].others = all[i].others || slices.Contains(r.Events, event.Check)
+	}
+	slices.SortStableFunc(all, func(a, b *known) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), -cmp.Compare(level(a.severity), level(b.severity)))
+	})
+	out := make([]Alert, 0, len(all))
+	for _, k := range all {
+		out = append(out, Alert{
+			Alert: k.name, For: lasts(k.severity), Labels: k.labels(),
+			// Without these an agent's next pod would be another alert.
+			Expr: fmt.Sprintf("max without (instance, pod, uid) (problem_gauge{type=%q%s}) == 1", k.name, k.matcher(all)),
+			Annotations: annotations(
+				"{{ $labels.node }}: "+k.name,
+				"The condition {{ $labels.type }} of node {{ $labels.node }} is True with reason {{ $labels.reason }}.",
+				cfg.runbook(k.doc)),
+		})
+	}
+	return out
+}
+
+// lasts is how long a condition has been so when its alert fires. Rules have thresholds
+// and periods of their own, so it only keeps what comes and goes from calling anybody.
+func lasts(s problem.Severity) string {
+	switch s {
+	case problem.Critical:
+		return "1m"
+	case problem.Warning:
+		return "5m"
+	}
+	return "15m"
+}
+
+// otherConditions is about those that no rule knows: of node-problem-detector's files, and
+// of problem daemons that report.
+func otherConditions(set *detector.RuleSet, cfg Config) Alert {
+	var types []string
+	for _, c := range set.Conditions() {
+		types = append(types, c.Type)
+	}
+	return Alert{
+		Alert: otherName, For: lasts(problem.Warning), Labels: map[string]string{"severity": string(problem.Warning)},
+		Expr: fmt.Sprintf("max without (instance, pod, uid) (problem_gauge{type!~%q}) == 1", strings.Join(types, "|")),
+		Annotations: annotations(
+			"{{ $labels.node }}: {{ $labels.type }}",
+			"The condition {{ $labels.type }} of node {{ $labels.node }}, which another problem daemon or a file of node-problem-detector has set, is True with reason {{ $labels.reason }}.",
+			cfg.runbook("runbooks/"+otherName)),
+	}
+}
+
+const otherName = "KernosisOtherCondition"
+
+// often is how many occurrences of a temporary problem are too many, and within which
+// time.
+func often(s problem.Severity) (more int, within string) {
+	switch s {
+	case problem.Critical:
+		return 0, "15m" // one is one too many
+	case problem.Warning:
+		return 4, "15m" // a single one is an Event on its pod; five in a row are the node's
+	}
+	return 19, "1h"
+}
+
+// problemAlerts returns an alert for each reason of temporary problems.
+func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
+	by := map[string]*known{}
+	for _, r := range rules {
+		if !r.Temporary() {
+			continue
+		}
+		k := by[r.Reason]
+		if k == nil {
+			k = &known{name: r.Reason, severity: r.Severity}
+			by[r.Reason] = k
+		}
+		k.doc = cmp.Or(k.doc, cfg.doc(r))
+		if level(r.Severity) > level(k.severity) {
+			k.severity = r.Severity
+		}
+	}
+	var out []Alert
+	for _, reason := range slices.Sorted(maps.Keys(by)) {
+		k := by[reason]
+		if slices.ContainsFunc(taken, func(a Alert) bool { return a.Alert == reason && a.Labels["severity"] == string(k.severity) }) {
+			k.name += "Repeated" // the condition of that name is an alert of its own
+		}
+		more, within := often(k.severity)
+		expr := fmt.Sprintf("sum without (instance, pod, uid) (increase(problem_counter{reason=%q}[%s])) > %d", reason, within, more)
+		if more == 0 {
+			expr += fmt.Sprintf("\nor\nsum without (instance, pod, uid) (problem_counter{reason=%[1]q} unless problem_counter{reason=%[1]q} offset %[2]s) > 0", reason, within)
+		}
+		out = append(out, Alert{
+			Alert: k.name, Labels: k.labels(), Expr: expr,
+			Annotations: annotations(
+				"{{ $labels.node }}: "+reason,
+				fmt.Sprintf("The problem {{ $labels.reason }} occurred {{ $value | humanize }} times within %s on node {{ $labels.node }}.", within),
+				cfg.runbook(k.doc)),
+		})
+	}
+	return out
+}

@@ -1,0 +1,205 @@
+package alerts_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/deploy/alerts"
+	"github.com/kernosis/kernosis/deploy/monitoringtest"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/rules"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/monitoring.md")
+
+const committed = "kernosis.rules.yaml"
+
+// shipped returns the committed file.
+func shipped(t testing.TB) *alerts.File {
+	t.Helper()
+	var f alerts.File
+	dec := yaml.NewDecoder(strings.NewReader(monitoringtest.Read(t, "deploy/alerts/"+committed)))
+	dec.KnownFields(true)
+	if err := dec.Decode(&f); err != nil {
+		t.Fatal(err)
+	}
+	return &f
+}
+
+func each(f *alerts.File, do func(group string, a *alerts.Alert)) {
+	for i := range f.Groups {
+		for j := range f.Groups[i].Rules {
+			do(f.Groups[i].Name, &f.Groups[i].Rules[j])
+		}
+	}
+}
+
+// Each alert has all that is asked of one, speaks of metrics and labels that there are, and
+// sends to a page that is there.
+func TestAlerts(t *testing.T) {
+	catalog := monitoringtest.Catalog(t)
+	seen := map[string]bool{}
+	each(shipped(t), func(group string, a *alerts.Alert) {
+		key := a.Alert + " " + a.Labels["severity"]
+		if seen[key] {
+			t.Errorf("%s: twice", key)
+		}
+		seen[key] = true
+		if !slices.Contains([]string{"info", "warning", "critical"}, a.Labels["severity"]) || len(a.Labels) != 1 {
+			t.Errorf("%s: labels %v", a.Alert, a.Labels)
+		}
+		if !regexp.MustCompile(`^[A-Z][A-Za-z0-9]+$`).MatchString(a.Alert) || !strings.HasPrefix(group, "kernosis-") {
+			t.Errorf("group %s, alert %s", group, a.Alert)
+		}
+		labels := monitoringtest.CheckUses(t, catalog, a.Alert, a.Expr)
+		for _, name := range []string{"summary", "description"} {
+			text := a.Annotations[name]
+			if text == "" || strings.Contains(text, "\n") {
+				t.Errorf("%s: %s %q", a.Alert, name, text)
+			}
+			for _, l := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
+				if !slices.Contains(labels, l[1]) && !strings.Contains(text, "with $labels."+l[1]) {
+					t.Errorf("%s: %s speaks of the label %s, which nothing in its expression has", a.Alert, name, l[1])
+				}
+			}
+		}
+		page, ok := strings.CutPrefix(a.Annotations["runbook_url"], alerts.DefaultRunbookBase)
+		if !ok {
+			t.Errorf("%s: runbook_url %q", a.Alert, a.Annotations["runbook_url"])
+			return
+		}
+		text := monitoringtest.Read(t, "docs/"+page)
+		if !strings.HasPrefix(text, "# "+strings.TrimSuffix(filepath.Base(page), ".md")+"\n") {
+			t.Errorf("docs/%s has another title", page)
+		}
+	})
+}
+
+// Prometheus reads the file, and finds nothing odd in it.
+func TestPromtoolReadsTheFile(t *testing.T) {
+	promtool := monitoringtest.Program(t, "promtool")
+	out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", "--lint=all", "--lint-fatal", committed).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// The same rules give the same text; another base, and none, is taken.
+func TestConfig(t *testing.T) {
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(cfg alerts.Config) []byte {
+		t.Helper()
+		f, err := alerts.Of(set, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := f.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	cfg := alerts.Config{RunbookBase: "https://wiki.example/kernosis", AgentJob: `a"b\d`, ControllerJob: "c"}
+	first := text(cfg)
+	if !bytes.Equal(first, text(cfg)) {
+		t.Error("the same rules give another text")
+	}
+	for _, want := range []string{"https://wiki.example/kernosis/problems/OOMKilling.md", "https://wiki.example/kernosis/runbooks/KernosisAgentDown.md", `job=~"a\"b\\d"`, `job=~"c"`} {
+		if !strings.Contains(string(first), want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if bytes.Contains(text(alerts.Config{}), []byte("runbook_url")) {
+		t.Error("a runbook_url without a base")
+	}
+}
+
+// What rules say decides what becomes of them.
+func TestAlertsOfRules(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "r.yaml"), `apiVersion: rules.kernosis.io/v1
+conditions:
+  Broken: {healthyReason: Whole, healthyMessage: whole}
+  Checked: {healthyReason: Fine, healthyMessage: fine}
+rules:
+- {name: bent, events: [oomkill], condition: Broken, reason: Bent, message: m, latched: true, severity: info, doc: problems/Broken}
+- {name: torn, events: [oomkill], condition: Broken, reason: Torn, message: m, latched: true, severity: critical}
+- {name: torn-too, events: [oomkill], condition: Broken, reason: Torn, message: m, latched: true, severity: warning}
+- {name: checked, events: [check], condition: Checked, reason: Failed, message: m, latched: true}
+- {name: checked-badly, events: [oomkill], condition: Checked, reason: Worse, message: m, latched: true, severity: critical}
+- {name: creaks, events: [oomkill], reason: Creaks, message: m, severity: info}
+- {name: creaks-too, events: [diskio], reason: Creaks, message: m, severity: warning, doc: "https://wiki.example/creaks"}
+- {name: again, events: [diskio], reason: Broken, message: m, severity: critical}
+`)
+	set, err := detector.LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := alerts.Of(set, alerts.Config{RunbookBase: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]alerts.Alert{}
+	for _, g := range f.Groups[:2] {
+		for _, a := range g.Rules {
+			got[a.Alert+" "+a.Labels["severity"]] = a
+		}
+	}
+	for name, want := range map[string]struct{ expr, lasts, runbook string }{
+		"Broken critical":                {`max without (instance, pod, uid) (problem_gauge{type="Broken", reason=~"Torn"}) == 1`, "1m", "b/problems/Broken.md"},
+		"Broken info":                    {`max without (instance, pod, uid) (problem_gauge{type="Broken", reason=~"Bent"}) == 1`, "15m", "b/problems/Broken.md"},
+		"Checked warning":                {`max without (instance, pod, uid) (problem_gauge{type="Checked", reason!~"Worse"}) == 1`, "5m", ""},
+		"Checked critical":               {`max without (instance, pod, uid) (problem_gauge{type="Checked", reason=~"Worse"}) == 1`, "1m", ""},
+		"BrokenRepeated critical":        {`sum without (instance, pod, uid) (increase(problem_counter{reason="Broken"}[15m])) > 0` + "\nor\n" + `sum without (instance, pod, uid) (problem_counter{reason="Broken"} unless problem_counter{reason="Broken"} offset 15m) > 0`, "", ""},
+		"Creaks warning":                 {`sum without (instance, pod, uid) (increase(problem_counter{reason="Creaks"}[15m])) > 4`, "", "https://wiki.example/creaks"},
+		"KernosisOtherCondition warning": {`max without (instance, pod, uid) (problem_gauge{type!~"Broken|Checked"}) == 1`, "5m", "b/runbooks/KernosisOtherCondition.md"},
+	} {
+		a, ok := got[name]
+		if !ok || a.Expr != want.expr || a.For != want.lasts || a.Annotations["runbook_url"] != want.runbook {
+			t.Errorf("%s: %+v", name, a)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		t.Errorf("%s is one too many", name)
+	}
+}
+
+// TestAlertTable holds the table of docs/monitoring.md to the file.
+func TestAlertTable(t *testing.T) {
+	const end = "<!-- end of alerts -->"
+	page := monitoringtest.Read(t, "docs/monitoring.md")
+	head, rest, begun := strings.Cut(page, "<!-- alerts")
+	mark, rest, marked := strings.Cut(rest, "-->\n")
+	_, tail, ended := strings.Cut(rest, end)
+	if !begun || !marked || !ended {
+		t.Fatal("docs/monitoring.md: no marks for the table")
+	}
+	var b strings.Builder
+	b.WriteString("| alert | severity | after | group |\n|---|---|---|---|\n")
+	each(shipped(t), func(group string, a *alerts.Alert) {
+		page := strings.TrimPrefix(a.Annotations["runbook_url"], alerts.DefaultRunbookBase)
+		b.WriteString("| [" + a.Alert + "](" + page + ") | " + a.Labels["severity"] + " | " + a.For + " | " + strings.TrimPrefix(group, "kernosis-") + " |\n")
+	})
+	want := head + "<!-- alerts" + mark + "-->\n" + b.String() + end + tail
+	if *update {
+		if err := os.WriteFile(filepath.Join(monitoringtest.Root(t), "docs/monitoring.md"), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != page {
+		t.Error("the table of docs/monitoring.md is old: run with -update")
+	}
+}

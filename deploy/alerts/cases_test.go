@@ -1,0 +1,279 @@
+package alerts_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/deploy/alerts"
+	"github.com/kernosis/kernosis/deploy/monitoringtest"
+)
+
+// oneCase is one of tests/kernosis.yaml: when an alert fires with some series.
+type oneCase struct {
+	Alert  string            `yaml:"alert"`
+	Labels map[string]string `yaml:"labels"`
+	Fires  []string          `yaml:"fires"`
+	Quiet  []string          `yaml:"quiet"`
+	Series map[string]string `yaml:"series"`
+
+	severity string // empty: any
+}
+
+// promtool's form of tests.
+type (
+	unitTests struct {
+		RuleFiles          []string   `yaml:"rule_files"`
+		EvaluationInterval string     `yaml:"evaluation_interval"`
+		Tests              []unitTest `yaml:"tests"`
+	}
+	unitTest struct {
+		Name        string      `yaml:"name"`
+		Interval    string      `yaml:"interval"`
+		InputSeries []series    `yaml:"input_series"`
+		Alerts      []alertTest `yaml:"alert_rule_test,omitempty"`
+		Queries     []queryTest `yaml:"promql_expr_test,omitempty"`
+	}
+	series struct {
+		Series string `yaml:"series"`
+		Values string `yaml:"values"`
+	}
+	alertTest struct {
+		EvalTime string     `yaml:"eval_time"`
+		Name     string     `yaml:"alertname"`
+		Expected []expected `yaml:"exp_alerts"`
+	}
+	expected struct {
+		Labels      map[string]string `yaml:"exp_labels"`
+		Annotations map[string]string `yaml:"exp_annotations"`
+	}
+	queryTest struct {
+		Expr     string   `yaml:"expr"`
+		EvalTime string   `yaml:"eval_time"`
+		Samples  []sample `yaml:"exp_samples"`
+	}
+	sample struct {
+		Labels string  `yaml:"labels"`
+		Value  float64 `yaml:"value"`
+	}
+)
+
+// unit makes a test of a case: the alert is there or not. What it says is left to the tests
+// of alerts that rules make, where it is the same for all.
+func (c *oneCase) unit() unitTest {
+	u := unitTest{Name: fmt.Sprint(c.Alert, " ", c.Labels), Interval: "1m"}
+	for _, s := range slices.Sorted(maps.Keys(c.Series)) {
+		u.InputSeries = append(u.InputSeries, series{s, c.Series[s]})
+	}
+	labels := fmt.Sprintf("alertname=%q, alertstate=\"firing\"", c.Alert)
+	if c.severity != "" {
+		labels += fmt.Sprintf(", severity=%q", c.severity)
+	}
+	every := fmt.Sprintf("sum by (alertname) (ALERTS{%s})", labels)
+	all := []string{labels}
+	for _, l := range slices.Sorted(maps.Keys(c.Labels)) {
+		all = append(all, fmt.Sprintf("%s=%q", l, c.Labels[l]))
+	}
+	labels = strings.Join(all, ", ")
+	is := []sample{{fmt.Sprintf("{alertname=%q}", c.Alert), 1}}
+	for _, at := range c.Fires {
+		u.Queries = append(u.Queries,
+			queryTest{fmt.Sprintf("sum by (alertname) (ALERTS{%s})", labels), at, is},
+			queryTest{every, at, is}) // and no other one
+	}
+	for _, at := range c.Quiet {
+		u.Queries = append(u.Queries, queryTest{every, at, []sample{}})
+	}
+	return u
+}
+
+// run has promtool run the tests of alerts, by the alerts' names: each on its own alerts
+// alone, as a hundred others would take a hundred times as long.
+func run(t *testing.T, tests map[string][]unitTest) {
+	t.Helper()
+	promtool, dir := monitoringtest.Program(t, "promtool"), t.TempDir()
+	encoded := func(v any) string {
+		text, err := yaml.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	args := []string{"test", "rules"}
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		group := alerts.Group{Name: "alerts"}
+		each(shipped(t), func(_ string, a *alerts.Alert) {
+			if a.Alert == name {
+				group.Rules = append(group.Rules, *a)
+			}
+		})
+		rules := filepath.Join(dir, name+".rules.yaml")
+		write(t, rules, encoded(alerts.File{Groups: []alerts.Group{group}}))
+		file := filepath.Join(dir, name+".yaml")
+		write(t, file, encoded(unitTests{RuleFiles: []string{rules}, EvaluationInterval: "1m", Tests: tests[name]}))
+		args = append(args, file)
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func ownCases(t *testing.T) []oneCase {
+	t.Helper()
+	var all []oneCase
+	dec := yaml.NewDecoder(bytes.NewReader([]byte(monitoringtest.Read(t, "deploy/alerts/tests/kernosis.yaml"))))
+	dec.KnownFields(true)
+	if err := dec.Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Each alert on Kernosis itself fires when it should, and does not when it should not.
+func TestOwnAlertsFire(t *testing.T) {
+	all := ownCases(t)
+	fires, quiet := map[string]bool{}, map[string]bool{}
+	tests := map[string][]unitTest{}
+	for i := range all {
+		c := &all[i]
+		fires[c.Alert] = fires[c.Alert] || len(c.Fires) > 0
+		quiet[c.Alert] = quiet[c.Alert] || len(c.Quiet) > 0
+		tests[c.Alert] = append(tests[c.Alert], c.unit())
+	}
+	each(shipped(t), func(_ string, a *alerts.Alert) {
+		if strings.Contains(a.Annotations["runbook_url"], "/runbooks/Kernosis") && (!fires[a.Alert] || !quiet[a.Alert]) {
+			t.Errorf("%s: no case in which it fires, or none in which it does not", a.Alert)
+		}
+		delete(fires, a.Alert)
+	})
+	for name := range fires {
+		t.Errorf("%s: there is no such alert", name)
+	}
+	run(t, tests)
+}
+
+// Each alert that a rule makes fires for each of its reasons, and says what it is about.
+func TestAlertsOfRulesFire(t *testing.T) {
+	tests := map[string][]unitTest{}
+	each(shipped(t), func(group string, a *alerts.Alert) {
+		switch group {
+		case "kernosis-conditions":
+			if a.Alert == "KernosisOtherCondition" {
+				return // TestOwnAlertsFire
+			}
+			m := regexp.MustCompile(`problem_gauge\{type="(\w+)"(?:, reason(=~|!~)"([\w|]+)")?\}`).FindStringSubmatch(a.Expr)
+			if m == nil {
+				t.Fatalf("%s: %s", a.Alert, a.Expr)
+			}
+			reasons := m[3]
+			if m[2] != "=~" {
+				reasons = "AnyReason" // a check gives it
+			}
+			for reason := range strings.SplitSeq(reasons, "|") {
+				tests[a.Alert] = append(tests[a.Alert], conditionTest(a, m[1], reason))
+			}
+		case "kernosis-problems":
+			m := regexp.MustCompile(`problem_counter\{reason="(\w+)"\}`).FindStringSubmatch(a.Expr)
+			if m == nil {
+				t.Fatalf("%s: %s", a.Alert, a.Expr)
+			}
+			tests[a.Alert] = append(tests[a.Alert], problemTest(t, a, m[1])...)
+		}
+	})
+	if len(tests) < 50 {
+		t.Errorf("%d tests", len(tests))
+	}
+	run(t, tests)
+}
+
+// says is what an alert says for labels and a value.
+func says(a *alerts.Alert, labels map[string]string, value string) []expected {
+	all := map[string]string{"severity": a.Labels["severity"]}
+	replace := []string{"{{ $value | humanize }}", value}
+	for name, v := range labels {
+		replace = append(replace, "{{ $labels."+name+" }}", v)
+		all[name] = v
+	}
+	to := map[string]string{}
+	for name, text := range a.Annotations {
+		to[name] = strings.NewReplacer(replace...).Replace(text)
+	}
+	return []expected{{all, to}}
+}
+
+// conditionTest has a condition True for longer and for shorter than the alert waits, with
+// the agent's pod replaced meanwhile, and one that is so for another reason.
+func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
+	gauge := func(node, reason, pod string) string {
+		return fmt.Sprintf(`problem_gauge{node=%q, type=%q, reason=%q, pod=%q, instance="%s:20257"}`, node, condition, reason, pod, pod)
+	}
+	labels := map[string]string{"node": "n7", "type": condition, "reason": reason}
+	other := "1x60"
+	if !strings.Contains(a.Expr, "reason=~") {
+		other = "0x60" // any reason is one of the alert's
+	}
+	return unitTest{
+		Name: a.Alert + " " + reason, Interval: "1m",
+		InputSeries: []series{
+			{gauge("n7", reason, "a"), "0x4 1x10 _x60"}, {gauge("n7", reason, "b"), "_x14 1x30 0x30"},
+			{gauge("n8", "Else", "c"), other},
+		},
+		Alerts: []alertTest{
+			{"5m", a.Alert, []expected{}}, // not before it has lasted
+			{"25m", a.Alert, says(a, labels, "")},
+			{"50m", a.Alert, []expected{}},
+		},
+	}
+}
+
+// problemTest has a problem occur as often as the alert wants, and once less.
+func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
+	t.Helper()
+	more := map[string]int{"critical": 0, "warning": 4, "info": 19}[a.Labels["severity"]]
+	if !strings.Contains(a.Expr, fmt.Sprintf("> %d", more)) {
+		t.Errorf("%s: %s", a.Alert, a.Expr)
+	}
+	counter := fmt.Sprintf(`problem_counter{node="n7", reason=%q, pod="a", instance="i"}`, reason)
+	times := strconv.Itoa(more + 1)
+	all := []unitTest{
+		{
+			Name: a.Alert + " often", Interval: "1m", InputSeries: []series{{counter, "0x4 " + times + "x100"}},
+			Alerts: []alertTest{
+				{"4m", a.Alert, []expected{}},
+				{"6m", a.Alert, says(a, map[string]string{"node": "n7", "reason": reason}, times)},
+				{"90m", a.Alert, []expected{}},
+			},
+		},
+		{
+			Name: a.Alert + " seldom", Interval: "1m", InputSeries: []series{{counter, fmt.Sprintf("0x4 %dx100", more)}},
+			Alerts: []alertTest{{"6m", a.Alert, []expected{}}},
+		},
+	}
+	if more == 0 { // the agent was started by what it tells of
+		all = append(all, unitTest{
+			Name: a.Alert + " before the first look", Interval: "1m", InputSeries: []series{{counter, "_x4 1x100"}},
+			Alerts: []alertTest{
+				{"6m", a.Alert, says(a, map[string]string{"node": "n7", "reason": reason}, "1")},
+				{"30m", a.Alert, []expected{}},
+			},
+		})
+	}
+	return all
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,118 @@
+package chart_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kernosis/kernosis/deploy/chart"
+	"github.com/kernosis/kernosis/deploy/kustomize"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+// deploy/kustomize is what the chart makes.
+func TestTheBaseIsTheCharts(t *testing.T) {
+	r := renderer(t)
+	r.Hooks = false
+	files, err := chart.Kustomize(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		if got, err := os.ReadFile(filepath.Join("../kustomize", name)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("deploy/kustomize/%s is not what the chart makes (make generate-deploy): %v", name, err)
+		}
+	}
+	there, err := filepath.Glob("../kustomize/*/*.yaml")
+	if err != nil || len(there) != len(files) {
+		t.Errorf("%d files, want %d: %v", len(there), len(files), err)
+	}
+}
+
+// The real kustomize makes of base and overlays what Helm makes of the values.
+func TestKustomizeBuilds(t *testing.T) {
+	kubectl := kubetest.Kubectl(t)
+	r := renderer(t)
+	r.Hooks = false
+	for name, values := range map[string]map[string]any{
+		"base":               {},
+		"hardened":           {"agent": map[string]any{"profile": "hardened"}},
+		"without-controller": {"controller": map[string]any{"enabled": false}},
+	} {
+		values["diagnoseSets"] = map[string]any{"enabled": false}
+		want := map[string]*unstructured.Unstructured{}
+		for _, o := range objectsOf(t, r, values) {
+			want[o.GetKind()+" "+o.GetName()] = o
+		}
+		var stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), kubectl, "kustomize", "../kustomize/"+name)
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, &stderr)
+		}
+		out = bytes.ReplaceAll(out, []byte("app.kubernetes.io/managed-by: kustomize"), []byte("app.kubernetes.io/managed-by: Helm"))
+		n := 0
+		for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096); ; {
+			o := &unstructured.Unstructured{}
+			if d.Decode(&o.Object) != nil {
+				break
+			}
+			if o.GetKind() == "Namespace" {
+				continue
+			}
+			n++
+			id := o.GetKind() + " " + o.GetName()
+			if want[id] == nil {
+				t.Errorf("%s: %s is not of the chart", name, id)
+			} else if a, b := normal(t, o), normal(t, want[id]); !reflect.DeepEqual(a, b) {
+				t.Errorf("%s: %s is\n%v\nwant\n%v", name, id, a, b)
+			}
+		}
+		if n != len(want) {
+			t.Errorf("%s: %d objects, want %d", name, n, len(want))
+		}
+	}
+}
+
+// normal takes the difference between readers of numbers away.
+func normal(t *testing.T, o *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	text, err := o.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out unstructured.Unstructured
+	if err := out.UnmarshalJSON(text); err != nil {
+		t.Fatal(err)
+	}
+	return out.Object
+}
+
+func TestObjectsOfTheBase(t *testing.T) {
+	all, err := kustomize.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, o := range all {
+		kinds = append(kinds, o.GetKind())
+	}
+	for _, kind := range []string{"Namespace", "CustomResourceDefinition", "DaemonSet", "Deployment", "ValidatingAdmissionPolicy"} {
+		if !slices.Contains(kinds, kind) {
+			t.Errorf("no %s in %s", kind, strings.Join(kinds, " "))
+		}
+	}
+	some, err := kustomize.Objects("DaemonSet")
+	if err != nil || len(some) != 1 || some[0].GetName() != "kernosis-agent" {
+		t.Errorf("%v, %v", some, err)
+	}
+}

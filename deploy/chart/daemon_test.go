@@ -1,0 +1,122 @@
+package chart_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// The example of a container beside the agent: with the settings and arguments of the
+// rendered pod, the example daemon's condition is told by the agent.
+func TestAProblemDaemonBesideTheAgent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the example's daemon reports as root")
+	}
+	all := rendered(t, profiles(t)["problem-daemon"])
+	pod := podsOf(t, all)["kernosis-agent"]
+	daemon := pod.Spec.Containers[1]
+	for _, m := range pod.Spec.Containers[0].VolumeMounts {
+		if m.Name == "run" && m.MountPath != "/run/kernosis" {
+			t.Errorf("the socket is in %s", m.MountPath)
+		}
+	}
+	shared := false
+	for _, m := range daemon.VolumeMounts {
+		shared = shared || m.Name == "run" && m.MountPath == "/run/kernosis"
+	}
+	if !shared {
+		t.Error("the daemon does not have the agent's socket")
+	}
+
+	dir := t.TempDir()
+	data, _, _ := unstructured.NestedStringMap(object(all, "ConfigMap", "kernosis-agent").Object, "data")
+	config := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(config, []byte(data["config.yaml"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	run := filepath.Join(dir, "run")
+	// Nothing of this machine, and no program in the kernel: the socket is what is tried.
+	start(t, kernosis(t, "agent", "--config="+config, "--report-socket="+run+"/report.sock", "--state-dir="+dir+"/state", "--pin-root=", "--log=none",
+		"--enable-k8s-exporter=false", "--diagnose=false", "--port="+strconv.Itoa(port), "--prometheus-port=0"))
+	program := filepath.Join(dir, "daemon")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/kernosis/kernosis/collector/ingest/client/example_daemon").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var args []string
+	for _, a := range daemon.Args {
+		args = append(args, strings.NewReplacer("/run/kernosis", run, "/scratch", dir).Replace(a))
+	}
+	start(t, exec.CommandContext(t.Context(), program, args...))
+
+	last := ""
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if last = conditionAt(t.Context(), port, "ScratchFull"); last == "True" || last == "False" {
+			return
+		}
+	}
+	t.Errorf("the condition of the daemon: %q", last)
+}
+
+// start runs a program until the test ends.
+func start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s:\n%s", cmd, &out)
+		}
+	})
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// conditionAt returns what the agent says of a condition, empty where it does not yet.
+func conditionAt(ctx context.Context, port int, of string) string {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+strconv.Itoa(port)+"/conditions", nil)
+	if err != nil {
+		return err.Error()
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return ""
+	}
+	defer answer.Body.Close()
+	var list []struct{ Type, Status string }
+	if json.NewDecoder(answer.Body).Decode(&list) != nil {
+		return ""
+	}
+	for _, c := range list {
+		if c.Type == of {
+			return c.Status
+		}
+	}
+	return ""
+}

@@ -1,0 +1,125 @@
+package chart_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/deploy/chart"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+var cluster kubetest.Shared
+
+// program is built by the first test that asks for it, into folder.
+var (
+	folder  string
+	program = sync.OnceValues(func() (string, error) {
+		path := filepath.Join(folder, "kernosis")
+		out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", path, "github.com/kernosis/kernosis/cmd/kernosis").CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("build kernosis: %w\n%s", err, out)
+		}
+		return path, nil
+	})
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "kernosis-charttest-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := cluster.Run(m)
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+func kernosis(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exec.CommandContext(t.Context(), path, args...)
+}
+
+const folderOfChart = "kernosis"
+
+func renderer(t *testing.T) chart.Renderer {
+	t.Helper()
+	return chart.Renderer{Helm: kubetest.Helm(t), Chart: folderOfChart, Hooks: true}
+}
+
+// profiles are the sets of values that are tested: each example, and none.
+func profiles(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{"default": {}}
+	files, err := filepath.Glob("kernosis/examples/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		all[strings.TrimSuffix(filepath.Base(file), ".yaml")] = valuesOf(t, file)
+	}
+	if len(all) < 5 {
+		t.Fatalf("only %d profiles", len(all))
+	}
+	return all
+}
+
+func valuesOf(t *testing.T, file string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return values
+}
+
+// rendered returns the objects that the chart makes of values.
+func rendered(t *testing.T, values map[string]any) []*unstructured.Unstructured {
+	t.Helper()
+	return objectsOf(t, renderer(t), values)
+}
+
+func objectsOf(t *testing.T, r chart.Renderer, values map[string]any) []*unstructured.Unstructured {
+	t.Helper()
+	documents, err := r.Render(t.Context(), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]*unstructured.Unstructured, 0, len(documents))
+	for _, d := range documents {
+		o, err := d.Object()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// object returns the one of a kind and name, nil where there is none.
+func object(all []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	i := slices.IndexFunc(all, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,85 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Prometheus' operator gets the alerts that there are, and Grafana the dashboards.
+func TestMonitoring(t *testing.T) {
+	all := rendered(t, parse(t, `
+monitoring:
+  rules: {enabled: true, runbookBaseURL: "https://wiki.example.com/k/", labels: {release: prometheus}}
+  dashboards: {enabled: true, namespace: monitoring}
+  serviceMonitor: {enabled: true, interval: 15s}
+`))
+	const base = "https://github.com/kernosis/kernosis/blob/main/docs/"
+	text, err := os.ReadFile("../alerts/kernosis.rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(text), "runbook_url") != strings.Count(string(text), base) {
+		t.Error("pages of alerts are not all of the documentation's place")
+	}
+	var want map[string]any
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), base, "https://wiki.example.com/k/")), &want); err != nil {
+		t.Fatal(err)
+	}
+	rule := object(all, "PrometheusRule", "kernosis")
+	if rule == nil || !reflect.DeepEqual(rule.Object["spec"], any(want)) || rule.GetLabels()["release"] != "prometheus" {
+		t.Errorf("the rule is not what deploy/alerts has: %v", rule)
+	}
+
+	boards, err := filepath.Glob("../grafana/*.json")
+	if err != nil || len(boards) < 5 {
+		t.Fatalf("%d dashboards: %v", len(boards), err)
+	}
+	for _, file := range boards {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		o := object(all, "ConfigMap", "kernosis-dashboard-"+name)
+		if o == nil {
+			t.Errorf("no ConfigMap of %s", name)
+			continue
+		}
+		data, _, _ := unstructured.NestedStringMap(o.Object, "data")
+		if got := data["kernosis-"+name+".json"]; got != string(text) || !json.Valid([]byte(got)) || o.GetNamespace() != "monitoring" || o.GetLabels()["grafana_dashboard"] != "1" {
+			t.Errorf("%s is not the dashboard: %v", name, o.GetLabels())
+		}
+	}
+
+	// What is scraped is there: monitor → Service → port of the pod.
+	pods := podsOf(t, all)
+	for _, name := range []string{"kernosis-agent", "kernosis-controller"} {
+		monitor, service := object(all, "ServiceMonitor", name), object(all, "Service", name)
+		if monitor == nil || service == nil {
+			t.Errorf("%s is not scraped", name)
+			continue
+		}
+		selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
+		for k, v := range selector {
+			if pods[name].Labels[k] != v {
+				t.Errorf("%s: the Service looks for %s=%s", name, k, v)
+			}
+		}
+		port, found := pods[name].Spec.Containers[0].Ports[0], false
+		list, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
+		for _, p := range list {
+			m := p.(map[string]any)
+			found = found || m["targetPort"] == port.Name && m["name"] == "metrics"
+		}
+		if !found || port.Name != "metrics" {
+			t.Errorf("%s: ports %v of the Service, %v of the pod", name, list, port)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package chart_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// node-problem-detector's own files, with the arguments of the rendered pod: the agent has
+// their conditions, under their names.
+func TestNodeProblemDetectorsFiles(t *testing.T) {
+	pod := podsOf(t, rendered(t, profiles(t)["npd"]))["kernosis-agent"]
+	agent := pod.Spec.Containers[0]
+	mounted := false
+	for _, m := range agent.VolumeMounts {
+		mounted = mounted || m.Name == "npd" && m.MountPath == "/config" && m.ReadOnly
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Name == "npd" && (v.ConfigMap == nil || v.ConfigMap.Name != "node-problem-detector-config" || *v.ConfigMap.DefaultMode&0o111 != 0o111) {
+			t.Errorf("the ConfigMap is mounted as %+v", v.ConfigMap)
+		}
+	}
+	if !mounted {
+		t.Error("its files are not mounted")
+	}
+	if !hasPort(agent.Ports, "status", 20256) {
+		t.Errorf("ports: %+v", agent.Ports)
+	}
+	port := freePort(t)
+	dir := t.TempDir()
+	args := []string{"agent", "--state-dir=" + dir, "--pin-root=", "--enable-k8s-exporter=false", "--diagnose=false", "--report-socket=", "--prometheus-port=0", "--port=" + strconv.Itoa(port)}
+	for _, a := range agent.Args {
+		if strings.HasPrefix(a, "--config.") {
+			args = append(args, strings.ReplaceAll(a, "/config/", "../../detector/npd/testdata/config/"))
+		}
+	}
+	if len(args) != 9 {
+		t.Fatalf("arguments: %q", args)
+	}
+	start(t, kernosis(t, args...))
+	last := ""
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		// docker-monitor.json's: no shipped rule has it.
+		if last = conditionAt(t.Context(), port, "CorruptDockerOverlay2"); last != "" {
+			return
+		}
+	}
+	t.Errorf("no condition of its files: %q", last)
+}
+
+func hasPort(ports []corev1.ContainerPort, name string, number int32) bool {
+	for _, p := range ports {
+		if p.Name == name && p.ContainerPort == number {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,95 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Namespace is the one that is rendered for, unless a Renderer says another.
+const Namespace = "kernosis"
+
+// Renderer runs Helm on the chart. It may be copied and used concurrently.
+type Renderer struct {
+	Helm      string // path of the program
+	Chart     string // folder of the chart
+	Namespace string // ""; [Namespace]
+	// Hooks: also what Helm runs before an upgrade and a removal.
+	Hooks bool
+}
+
+// Document is one rendered object.
+type Document struct {
+	Source string // file name of the template: "agent-rbac.yaml"
+	Text   string // YAML, with the template's comments
+}
+
+// Object returns what the document says.
+func (d Document) Object() (*unstructured.Unstructured, error) {
+	o := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict([]byte(d.Text), &o.Object); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.Source, err)
+	}
+	return o, nil
+}
+
+// Render returns what the chart makes of values, in Helm's order, definitions of kinds
+// first. An error has what Helm says.
+func (r Renderer) Render(ctx context.Context, values map[string]any) ([]Document, error) {
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	namespace := r.Namespace
+	if namespace == "" {
+		namespace = Namespace
+	}
+	args := []string{"template", "kernosis", r.Chart, "--namespace", namespace, "--include-crds", "--values", "-"}
+	if !r.Hooks {
+		args = append(args, "--no-hooks")
+	}
+	cmd := exec.CommandContext(ctx, r.Helm, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("helm template: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return split(stdout.String()), nil
+}
+
+// split takes Helm's output apart. What follows a separator names its template; an object
+// of the same template may follow without.
+func split(text string) (all []Document) {
+	source := ""
+	for part := range strings.SplitSeq("\n"+text, "\n---\n") {
+		part = strings.TrimLeft(part, "\n")
+		if name, rest, ok := strings.Cut(part, "\n"); strings.HasPrefix(name, "# Source: ") {
+			source = path.Base(strings.TrimPrefix(name, "# Source: "))
+			part = rest
+			if !ok {
+				continue
+			}
+		}
+		if !hasObject(part) {
+			continue
+		}
+		all = append(all, Document{Source: source, Text: strings.TrimRight(part, "\n") + "\n"})
+	}
+	return all
+}
+
+// hasObject tells an object from comments alone.
+func hasObject(text string) bool {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,195 @@
+package chart_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// ofTheChart are the settings that the chart gives by itself, or that mean nothing in a pod.
+func ofTheChart() []string {
+	return []string{
+		// Flags of the DaemonSet, or defaults that its mounts fit.
+		"config", "host-root", "state-dir", "rules-dir", "targets-dir", "report-socket", "address", "port", "prometheus-address", "prometheus-port",
+		"config.system-log-monitor", "config.custom-plugin-monitor", "config.system-stats-monitor",
+		// By the pod's environment.
+		"node-name", "namespace", "daemonset", "kubeconfig",
+		// prometheus-address stands for it.
+		"listen",
+		// In a cluster the API server has manifests; there is no such exporter.
+		"diagnose-dir", "exporter.stackdriver",
+	}
+}
+
+// The schema has each setting of the agent, and no other.
+func TestAgentsSettings(t *testing.T) {
+	out, err := kernosis(t, "config", "print").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := parse(t, string(out))
+	taken := readSchema(t).Properties["agent"].Properties["config"].Properties
+	for name := range known {
+		if _, ok := taken[name]; !ok && !slices.Contains(ofTheChart(), name) {
+			t.Errorf("setting %s: is not in the schema of agent.config", name)
+		}
+	}
+	for name := range taken {
+		if _, ok := known[name]; !ok {
+			t.Errorf("agent.config.%s: the agent does not know it", name)
+		}
+		if slices.Contains(ofTheChart(), name) {
+			t.Errorf("agent.config.%s: is the chart's", name)
+		}
+	}
+}
+
+// flagsOf returns the flags of a command.
+func flagsOf(t *testing.T, command ...string) []string {
+	t.Helper()
+	out, err := kernosis(t, append(command, "--help")...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var flags []string
+	for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9.-]+)`).FindAllSubmatch(out, -1) {
+		flags = append(flags, string(m[1]))
+	}
+	if len(flags) < 3 {
+		t.Fatalf("%v has %d flags", command, len(flags))
+	}
+	return flags
+}
+
+// Likewise of the controller; addresses and those of alerts are the chart's.
+func TestControllersSettings(t *testing.T) {
+	chartOwns := func(name string) bool {
+		return strings.HasPrefix(name, "alerts-") || slices.Contains([]string{"config", "kubeconfig", "namespace", "agent-pods", "metrics-listen", "health-listen", "help"}, name)
+	}
+	flags := flagsOf(t, "controller")
+	taken := readSchema(t).Properties["controller"].Properties["config"].Properties
+	for _, name := range flags {
+		if _, ok := taken[name]; !ok && !chartOwns(name) {
+			t.Errorf("setting %s: is not in the schema of controller.config", name)
+		}
+	}
+	for name := range taken {
+		if !slices.Contains(flags, name) || chartOwns(name) {
+			t.Errorf("controller.config.%s: the controller does not know it, or it is the chart's", name)
+		}
+	}
+}
+
+// podsOf returns the pods' templates among objects, by the objects' names.
+func podsOf(t *testing.T, all []*unstructured.Unstructured) map[string]*corev1.PodTemplateSpec {
+	t.Helper()
+	out := map[string]*corev1.PodTemplateSpec{}
+	for _, o := range all {
+		template, ok, _ := unstructured.NestedMap(o.Object, "spec", "template")
+		if !ok {
+			continue
+		}
+		var p corev1.PodTemplateSpec
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(template, &p, true); err != nil {
+			t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+		out[o.GetName()] = &p
+	}
+	return out
+}
+
+// What the pods are started with, the program knows; what they are configured with, it takes.
+func TestTheProgramKnowsItsArguments(t *testing.T) {
+	for profile, values := range profiles(t) {
+		t.Run(profile, func(t *testing.T) {
+			all := rendered(t, values)
+			pods := podsOf(t, all)
+			want := []string{"kernosis-agent", "kernosis-controller", "kernosis-crds", "kernosis-uninstall"}
+			if profile == "full" {
+				want = append(want, "kernosis-crds-delete")
+			}
+			for _, name := range want {
+				if pods[name] == nil {
+					t.Fatalf("no %s", name)
+				}
+				args := pods[name].Spec.Containers[0].Args
+				command := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "--") })
+				flags := flagsOf(t, command...)
+				for _, a := range args {
+					if flag, _, _ := strings.Cut(strings.TrimPrefix(a, "--"), "="); strings.HasPrefix(a, "--") && !slices.Contains(flags, flag) {
+						t.Errorf("%s: %v has no flag --%s", name, command, flag)
+					}
+				}
+			}
+			dir := t.TempDir()
+			write := func(configMap, into string) {
+				t.Helper()
+				o := object(all, "ConfigMap", configMap)
+				if o == nil {
+					return
+				}
+				data, _, _ := unstructured.NestedStringMap(o.Object, "data")
+				for file, text := range data {
+					path := filepath.Join(dir, into, file)
+					if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			write("kernosis-agent", "etc/kernosis")
+			write("kernosis-rules", "etc/kernosis/rules")
+			args := []string{"config", "print"}
+			for _, a := range pods["kernosis-agent"].Spec.Containers[0].Args[1:] {
+				a = strings.ReplaceAll(a, "$(POD_IP)", "fd00::7")
+				args = append(args, strings.ReplaceAll(a, "/etc/kernosis", dir+"/etc/kernosis"))
+			}
+			cmd := kernosis(t, args...)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			cmd.Env = append(os.Environ(), "NODE_NAME=n7", "POD_NAMESPACE=kernosis", "POD_IP=fd00::7")
+			out, err := cmd.Output()
+			if err != nil || stderr.Len() > 0 {
+				t.Fatalf("config print: %v\n%s%s", err, out, &stderr)
+			}
+			inForce := parse(t, string(out))
+			// Settings with which the mounts fit.
+			for setting, want := range map[string]string{
+				"state-dir": "/var/lib/kernosis", "host-root": "/host", "report-socket": "/run/kernosis/report.sock", "listen": "", "daemonset": "kernosis-agent",
+			} {
+				if inForce[setting] != want {
+					t.Errorf("%s: %v, want %s", setting, inForce[setting], want)
+				}
+			}
+			if object(all, "ConfigMap", "kernosis-rules") != nil {
+				if out, err := kernosis(t, "rules", "check", filepath.Join(dir, "etc/kernosis/rules")).CombinedOutput(); err != nil {
+					t.Errorf("rules: %v\n%s", err, out)
+				}
+			}
+			if got := fmt.Sprint(inForce["prometheus-port"]); profile == "full" && got != "9101" || profile == "default" && got != "20257" {
+				t.Errorf("port of /metrics: %s", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+func TestLint(t *testing.T) {
+	helm := kubetest.Helm(t)
+	for name := range profiles(t) {
+		args := []string{"lint", "--strict", "--namespace", "kernosis", folderOfChart}
+		if name != "default" {
+			args = append(args, "--values", "kernosis/examples/"+name+".yaml")
+		}
+		if out, err := exec.CommandContext(t.Context(), helm, args...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// schema is what a JSON schema says of one value.
+type schema struct {
+	Ref                  string            `json:"$ref"`
+	Type                 any               `json:"type"`
+	Enum                 []any             `json:"enum"`
+	Properties           map[string]schema `json:"properties"`
+	AdditionalProperties json.RawMessage   `json:"additionalProperties"`
+	PatternProperties    map[string]schema `json:"patternProperties"`
+	Items                *schema           `json:"items"`
+	AnyOf                []schema          `json:"anyOf"`
+	Definitions          map[string]schema `json:"definitions"`
+}
+
+func readSchema(t *testing.T) schema {
+	t.Helper()
+	text, err := os.ReadFile("kernosis/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s schema
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// free are values whose content is Kubernetes' own, which the API server checks.
+func free(path string) bool {
+	return slices.ContainsFunc([]string{".affinity", "extraContainers[]", "extraVolumes[]", "extraVolumeMounts[]", "extraEnv[].valueFrom", "networkPolicy.egress[]", "global",
+		".podSelector", ".namespaceSelector", ".ipBlock"}, func(end string) bool { return strings.HasSuffix(path, end) })
+}
+
+// Each value has its place in the schema, and no object takes keys that nobody knows.
+func TestTheSchemaKnowsEachValue(t *testing.T) {
+	top := readSchema(t)
+	resolve := func(s schema) schema {
+		if name, ok := strings.CutPrefix(s.Ref, "#/definitions/"); ok {
+			return top.Definitions[name]
+		}
+		return s
+	}
+	var walk func(path string, s schema)
+	walk = func(path string, s schema) {
+		s = resolve(s)
+		for _, one := range s.AnyOf {
+			walk(path, one)
+		}
+		if s.Items != nil {
+			walk(path+"[]", *s.Items)
+		}
+		if s.Type == "array" && s.Items == nil {
+			t.Errorf("%s: a list of anything", path)
+		}
+		if s.Type == nil && s.Enum == nil && s.AnyOf == nil {
+			t.Errorf("%s: has no type", path)
+		}
+		if (s.Type == "object" || s.Properties != nil) && !free(path) && len(s.AdditionalProperties) == 0 {
+			t.Errorf("%s: takes keys that nobody knows", path)
+		}
+		for _, name := range sortedKeys(s.Properties) {
+			walk(strings.TrimPrefix(path+"."+name, "."), s.Properties[name])
+		}
+	}
+	walk("", top)
+
+	var compare func(path string, values map[string]any, s schema)
+	compare = func(path string, values map[string]any, s schema) {
+		for _, name := range sortedKeys(values) {
+			one, ok := s.Properties[name]
+			if !ok && string(s.AdditionalProperties) == "false" {
+				t.Errorf("%s%s: is not in the schema", path, name)
+			}
+			if below, is := values[name].(map[string]any); is {
+				compare(path+name+".", below, resolve(one))
+			}
+		}
+		for _, name := range sortedKeys(s.Properties) {
+			if _, ok := values[name]; !ok && strings.Count(path, ".") < 2 && !strings.HasSuffix(path, ".config.") && name != "global" {
+				t.Errorf("%s%s: is in the schema, and values.yaml does not tell of it", path, name)
+			}
+		}
+	}
+	compare("", valuesOf(t, "kernosis/values.yaml"), top)
+}
+
+// What is wrong is refused before anything is changed, and the message has the value's place.
+func TestWrongValues(t *testing.T) {
+	r := renderer(t)
+	for _, c := range []struct {
+		what, values string // YAML
+		want         []string
+	}{
+		{"unknown value", "agnt: {}", []string{"agnt"}},
+		{"unknown value below", "agent: {profil: hardened}", []string{"/agent", "profil"}},
+		{"unknown profile", "agent: {profile: root}", []string{"/agent/profile", "privileged", "hardened"}},
+		{"unknown setting", "agent: {config: {lisen: ':1'}}", []string{"/agent/config", "lisen"}},
+		{"a setting of the chart", "agent: {config: {state-dir: /tmp}}", []string{"/agent/config", "state-dir"}},
+		{"a setting's type", "agent: {config: {journal-mib: lots}}", []string{"/agent/config/journal-mib", "integer"}},
+		{"a duration", "agent: {config: {heartbeat: 5 minutes}}", []string{"/agent/config/heartbeat"}},
+		{"log of no plugin", "agent: {config: {logs: [{name: kern}]}}", []string{"/agent/config/logs/0", "plugin"}},
+		{"key of a log", "agent: {config: {logs: [{plugin: kmsg, lokback: 5m}]}}", []string{"/agent/config/logs/0", "lokback"}},
+		{"unknown service", "agent: {config: {services: {known: [kubelt]}}}", []string{"/agent/config/services/known/0"}},
+		{"key of a report", "agent: {config: {reports: [{name: gpu, conditons: []}]}}", []string{"/agent/config/reports/0", "conditons"}},
+		{"port", "agent: {metrics: {port: 70000}}", []string{"/agent/metrics/port"}},
+		{"relative path of the host", "agent: {hostPaths: [proc]}", []string{"/agent/hostPaths/0"}},
+		{"capability with CAP_", "agent: {hardened: {addCapabilities: [CAP_NET_RAW]}}", []string{"/agent/hardened/addCapabilities/0"}},
+		{"flag without dashes", "agent: {extraArgs: [log-level=debug]}", []string{"/agent/extraArgs/0"}},
+		{"container without image", "agent: {extraContainers: [{name: x}]}", []string{"/agent/extraContainers/0", "image"}},
+		{"toleration", "agent: {tolerations: [{operater: Exists}]}", []string{"/agent/tolerations/0", "operater"}},
+		{"rule file of another ending", "rules: {mine.yml: 'rules: []'}", []string{"/rules", "mine.yml"}},
+		{"rules that are no text", "rules: {mine.yaml: {rules: []}}", []string{"/rules/mine.yaml", "string"}},
+		{"key of a target", "targets: [{addr: 10.0.0.7}]", []string{"/targets/0", "addr"}},
+		{"files of node-problem-detector from nowhere", "npd: {systemLogMonitor: [kernel-monitor.json]}", []string{"npd.existingConfigMap"}},
+		{"no replicas", "controller: {replicas: 0}", []string{"/controller/replicas"}},
+		{"setting of the controller", "controller: {config: {silent-aftr: 1m}}", []string{"/controller/config", "silent-aftr"}},
+		{"alerts without certificate", "alerts: {enabled: true}", []string{"alerts.certificateSecret"}},
+		{"alerts' authority without names", "alerts: {enabled: true, certificateSecret: a, clientCASecret: b}", []string{"alerts.clientNames"}},
+		{"alerts without controller", "alerts: {enabled: true, certificateSecret: a}\ncontroller: {enabled: false}", []string{"alerts.enabled", "controller.enabled"}},
+		{"repairs without controller", "repairs: {enabled: true}\ncontroller: {enabled: false}", []string{"repairs.enabled", "controller.enabled"}},
+		{"set that is not there", "diagnoseSets: {exclude: [disk]}", []string{"diagnoseSets.exclude", `"disk"`, "disk-error"}},
+		{"both monitors", "monitoring: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}", []string{"monitoring.podMonitor", "monitoring.serviceMonitor"}},
+		{"digest", "image: {digest: abc}", []string{"/image/digest"}},
+		{"registry with a path", "image: {registry: a.example.com/b}", []string{"/image/registry"}},
+		{"time of the removal", "uninstall: {timeout: soon}", []string{"/uninstall/timeout"}},
+		{"quota", "priorityClassQuota: {pods: many}", []string{"/priorityClassQuota/pods"}},
+	} {
+		_, err := r.Render(t.Context(), parse(t, c.values))
+		if err == nil {
+			t.Errorf("%s: is taken", c.what)
+			continue
+		}
+		for _, part := range c.want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v: does not say %q", c.what, err, part)
+			}
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// hardenedTable is what docs/install.md says of the two profiles; what the test asserts is
+// the same.
+func hardenedTable() []string {
+	p, h := privileged(), withoutPrivileges()
+	return []string{
+		"| a probe is refused | `ProbeTargetRefused`, with what the container listens on | `ProbeTargetRefused` |",
+		fmt.Sprintf("| a probe meets a full accept queue | `%s`, and its Diagnosis `%s` | `%s` |", p.queueFull, p.queueWhy, h.queueFull),
+		"| a probe gets no answer, a slow one, a bad status | yes | yes |",
+		"| a child is killed for memory, again and again; and why | yes | yes |",
+		"| a task hangs; and who holds the lock | yes | yes |",
+		fmt.Sprintf("| a disk fails | yes, and its Diagnosis `%s` | yes, its Diagnosis has no verdict |", p.diskWhy),
+		"| a filesystem refuses writes | yes | yes |",
+		"| the kernel's log, and all rules for it | yes | no |",
+		"| conditions that the log tells of too (`KernelDeadlock`), while nothing is wrong | False | Unknown |",
+		"| condition `KernosisDegraded` | False | True, `MissingRights` |",
+	}
+}
+
+// withoutPrivileges is what the hardened profile makes of faults: listeners of pods can't be
+// looked at.
+func withoutPrivileges() profile {
+	return profile{
+		queueFull: "ProbeTargetTimeout", queueSays: "SYN unanswered",
+		over: []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse},
+	}
+}
+
+// hardened: with capabilities in place of privileges. What lacks then is told, and the rest
+// is seen as before.
+func (c *cluster) hardened(t *testing.T) {
+	page, err := os.ReadFile(root("docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range hardenedTable() {
+		if !strings.Contains(string(page), row+"\n") {
+			t.Errorf("docs/install.md does not have: %s", row)
+		}
+	}
+	before := c.sources(t)
+	c.install(t, "upgrade", "--set", "agent.profile=hardened", "--set-json", "agent.hardened.capabilities="+capabilities(t))
+	c.runs(t)
+	is := c.condition(t, "KernosisDegraded", corev1.ConditionTrue, time.Minute)
+	if is.Reason != "MissingRights" || !strings.Contains(is.Message, "/dev/kmsg") || !strings.Contains(is.Message, "CAP_SYS_ADMIN") {
+		t.Errorf("%s: %s", is.Reason, is.Message)
+	}
+	before["log/kmsg"] = false
+	await(t, "sources as before, but for the log", time.Minute, func() (bool, string) {
+		after := c.sources(t)
+		return maps.Equal(before, after), fmt.Sprint(after)
+	})
+	c.faultsWith(t, withoutPrivileges())
+}
+
+// capabilities returns those of the chart's hardened profile that root of this machine has,
+// as JSON: a container that asks for others does not start.
+func capabilities(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(root("deploy", "chart", "kernosis", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct {
+		Agent struct {
+			Hardened struct {
+				Capabilities []string `json:"capabilities"`
+			} `json:"hardened"`
+		} `json:"agent"`
+	}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, bounding, _ := strings.Cut(string(status), "CapBnd:\t")
+	bounding, _, _ = strings.Cut(bounding, "\n")
+	has, err := strconv.ParseUint(bounding, 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := values.Agent.Hardened.Capabilities
+	if has&(1<<unix.CAP_SYS_RESOURCE) == 0 {
+		all = slices.DeleteFunc(all, func(name string) bool { return name == "SYS_RESOURCE" })
+	}
+	if len(all) == 0 {
+		t.Fatal("the profile has no capabilities")
+	}
+	text, err = json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// sources returns those of the agent that see, and those that don't.
+func (c *cluster) sources(t testing.TB) (all map[string]bool) {
+	t.Helper()
+	all = map[string]bool{}
+	for _, m := range c.metrics(t)["kernosis_source_up"].GetMetric() {
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "stem" {
+				all[l.GetValue()] = m.GetGauge().GetValue() == 1
+			}
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("no metric of sources")
+	}
+	return all
+}

@@ -1,0 +1,147 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/reporter/kubetest/node"
+)
+
+// install runs helm with the chart and the test's values, and returns once it says that
+// all is ready.
+func (c *cluster) install(t testing.TB, verb string, args ...string) {
+	t.Helper()
+	c.runHelm(t, append([]string{
+		verb, release, root("deploy", "chart", "kernosis"), "--create-namespace", "--values", "testdata/values.yaml",
+		"--set-file", `rules.e2e\.yaml=testdata/rules.yaml`, "--set", "image.tag=" + tagOne, "--wait", "--timeout", "2m",
+	}, args...)...)
+}
+
+// runHelm runs it in the system namespace.
+func (c *cluster) runHelm(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), c.helm, append([]string{"--kubeconfig", c.config, "--namespace", system}, args...)...)
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("helm %s: %v\n%s\n%s", strings.Join(args, " "), err, out, c.describe())
+	}
+	return string(out)
+}
+
+// installed is what `helm install` leads to: all runs as the chart says, and reports.
+func (c *cluster) installed(t *testing.T) {
+	c.install(t, "install")
+	c.runs(t)
+	c.known(t)
+
+	set, err := c.api.AppsV1().DaemonSets(system).Get(t.Context(), agent, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.Status.DesiredNumberScheduled != 1 || set.Status.NumberReady != 1 {
+		t.Errorf("DaemonSet: %+v", set.Status)
+	}
+	wanted, err := c.api.AppsV1().Deployments(system).Get(t.Context(), controller, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *wanted.Spec.Replicas != 2 || wanted.Status.ReadyReplicas != 2 {
+		t.Errorf("Deployment: %d replicas wanted, %+v", *wanted.Spec.Replicas, wanted.Status)
+	}
+
+	a := &c.of(t, "agent")[0]
+	if s := a.Spec; !s.HostPID || !s.HostNetwork || s.PriorityClassName != "system-node-critical" {
+		t.Errorf("the agent's pod: hostPID %t, hostNetwork %t, priority %s", s.HostPID, s.HostNetwork, s.PriorityClassName)
+	}
+	if who := c.user(t, a, "agent"); who != "0" {
+		t.Errorf("the agent runs as user %s", who)
+	}
+	for _, p := range c.of(t, "controller") {
+		if who := c.user(t, &p, "controller"); who != "65532" {
+			t.Errorf("a controller runs as user %s", who)
+		}
+	}
+	if is := c.conditions(t)["KernosisDegraded"]; is.Status != corev1.ConditionFalse {
+		t.Errorf("%s: %s", is.Reason, is.Message)
+	}
+	l := c.lease(t)
+	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != c.Name || l.Annotations["kernosis.io/draining"] != "" {
+		t.Errorf("Lease: %+v %v", l.Spec, l.Annotations)
+	}
+	if said := c.kubectl(t, "logs", "-n", system, "-l", "app.kubernetes.io/component=agent", "--tail=-1"); strings.Contains(said, "forbidden") {
+		t.Errorf("the agent lacks rights:\n%s", said)
+	}
+	if m := c.metrics(t); m.Sum("kernosis_source_up", "stem", "oomkill") != 1 || m.Sum("kernosis_api_writes_total", "object", "lease") == 0 {
+		t.Errorf("metrics of the agent: %v", m["kernosis_source_up"])
+	}
+}
+
+// runs waits until each component has all its pods, all ready, and none that was started
+// again.
+func (c *cluster) runs(t testing.TB) {
+	t.Helper()
+	await(t, "pods that are ready", time.Minute, func() (bool, string) {
+		agents, controllers := c.of(t, "agent"), c.of(t, "controller")
+		var said strings.Builder
+		ok := len(agents) == 1 && len(controllers) == 2
+		for _, p := range append(agents, controllers...) {
+			ok = ok && node.Ready(&p) && p.DeletionTimestamp == nil
+			fmt.Fprintf(&said, "%s %s; ", p.Name, p.Status.Phase)
+		}
+		return ok, said.String()
+	})
+	for _, component := range []string{"agent", "controller"} {
+		for _, p := range c.of(t, component) {
+			if n := p.Status.ContainerStatuses[0].RestartCount; n != 0 {
+				t.Errorf("%s was started again %d times: %+v", p.Name, n, p.Status.ContainerStatuses[0].LastTerminationState)
+			}
+		}
+	}
+}
+
+// user returns the number of the one that a container's process runs as, by the kernel's
+// word.
+func (c *cluster) user(t testing.TB, pod *corev1.Pod, container string) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.process(t, pod, container)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\nUid:\t")
+	who, _, _ := strings.Cut(rest, "\t")
+	return who
+}
+
+// process returns the one that a container was started with.
+func (c *cluster) process(t testing.TB, pod *corev1.Pod, container string) int {
+	t.Helper()
+	all := c.Processes(t, pod, container)
+	if len(all) == 0 {
+		t.Fatalf("pod %s has no process", pod.Name)
+	}
+	return all[0]
+}
+
+// metrics returns the agent's, as scraped from its pod.
+func (c *cluster) metrics(t testing.TB) kubetest.Metrics {
+	t.Helper()
+	pods := c.of(t, "agent")
+	if len(pods) != 1 {
+		t.Fatalf("%d agents", len(pods))
+	}
+	text, err := c.Get(t.Context(), fmt.Sprintf("http://%s:20257/metrics", pods[0].Status.PodIP))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubetest.ParseMetrics(t, text)
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	dist "github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// imageName is where containerd and docker look for an image's whole name in an archive;
+// the annotation that is standardised has the tag alone.
+const imageName = "io.containerd.image.name"
+
+// reference returns the whole name of an image. Runtimes call one that names no registry
+// by that of their default one, and find it by this name only.
+func reference(name, version string) (dist.NamedTagged, error) {
+	named, err := dist.ParseNormalizedNamed(name)
+	if err != nil {
+		return nil, fmt.Errorf("-name: %q: %w", name, err)
+	}
+	if !dist.IsNameOnly(named) {
+		return nil, fmt.Errorf("-name: %q has a tag or digest; the tag is the version", name)
+	}
+	tagged, err := dist.WithTag(named, version)
+	if err != nil {
+		return nil, fmt.Errorf("-version: %q can't be a tag: %w", version, err)
+	}
+	return tagged, nil
+}
+
+// archive is an OCI image layout in the making.
+type archive struct {
+	blobs   map[digest.Digest][]byte
+	created time.Time
+}
+
+// write writes the image for all platforms as a tar, and returns the digest by which a
+// registry will know it.
+func (b *builder) write(w io.Writer, ref dist.NamedTagged) (digest.Digest, error) {
+	a := &archive{blobs: map[digest.Digest][]byte{}, created: b.created}
+	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Annotations: b.about()}
+	for _, p := range b.programs {
+		manifest, err := b.manifest(a, p)
+		if err != nil {
+			return "", err
+		}
+		index.Manifests = append(index.Manifests, manifest)
+	}
+	image, err := a.object(ocispec.MediaTypeImageIndex, index)
+	if err != nil {
+		return "", err
+	}
+	// One name for one image of all platforms: several of the same name in the archive
+	// would replace each other.
+	image.Annotations = map[string]string{imageName: ref.String(), ocispec.AnnotationRefName: ref.Tag()}
+	return image.Digest, a.write(w, ocispec.Index{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{image},
+	})
+}
+
+// about are the labels of an image.
+func (b *builder) about() map[string]string {
+	about := map[string]string{
+		ocispec.AnnotationTitle:       "kernosis",
+		ocispec.AnnotationDescription: "Kernel fault detection and diagnosis for Kubernetes nodes",
+		ocispec.AnnotationSource:      "https://" + modulePath,
+		ocispec.AnnotationVersion:     b.version,
+		ocispec.AnnotationLicenses:    allOfIt,
+		ocispec.AnnotationCreated:     b.created.Format(time.RFC3339),
+	}
+	if b.revision != "" {
+		about[ocispec.AnnotationRevision] = b.revision
+	}
+	return about
+}
+
+// manifest adds the image of one platform to an archive.
+func (b *builder) manifest(a *archive, p *program) (ocispec.Descriptor, error) {
+	image := ocispec.Image{
+		Created: &b.created, Platform: p.platform,
+		Config: ocispec.ImageConfig{
+			User: user, Entrypoint: []string{"/" + programPath}, WorkingDir: "/", Labels: b.about(),
+			// For images that are made of this one, and check programs mounted into it.
+			Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		},
+		RootFS: ocispec.RootFS{Type: "layers"},
+	}
+	manifest := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Annotations: b.about(),
+	}
+	layers, err := b.layers(p)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	for i, what := range []string{"users and licences", "kernosis"} {
+		text, err := layer(layers[i], b.created)
+		if err != nil {
+			return ocispec.Descriptor{}, err
+		}
+		packed, err := pack(text)
+		if err != nil {
+			return ocispec.Descriptor{}, err
+		}
+		manifest.Layers = append(manifest.Layers, a.blob(ocispec.MediaTypeImageLayerGzip, packed))
+		image.RootFS.DiffIDs = append(image.RootFS.DiffIDs, digest.FromBytes(text))
+		image.History = append(image.History, ocispec.History{Created: &b.created, CreatedBy: "deploy/image: " + what})
+	}
+	if manifest.Config, err = a.object(ocispec.MediaTypeImageConfig, image); err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	d, err := a.object(ocispec.MediaTypeImageManifest, manifest)
+	d.Platform = &p.platform
+	return d, err
+}
+
+// pack compresses as all runtimes and registries know.
+func pack(text []byte) ([]byte, error) {
+	var buf bytes.Buffer
+	w, err := gzip.NewWriterLevel(&buf, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(text); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	return buf.Bytes(), err
+}
+
+func (a *archive) blob(mediaType string, content []byte) ocispec.Descriptor {
+	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
+	a.blobs[d.Digest] = content
+	return d
+}
+
+func (a *archive) object(mediaType string, v any) (ocispec.Descriptor, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	return a.blob(mediaType, text), nil
+}
+
+func (a *archive) write(w io.Writer, index ocispec.Index) error {
+	top, err := json.Marshal(index)
+	if err != nil {
+		return err
+	}
+	version, err := json.Marshal(ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})
+	if err != nil {
+		return err
+	}
+	// What it is comes first, for readers that look at the beginning only.
+	files := []file{{ocispec.ImageLayoutFile, version}, {ocispec.ImageIndexFile, top}}
+	for _, d := range slices.Sorted(maps.Keys(a.blobs)) {
+		files = append(files, file{ocispec.ImageBlobsDir + "/" + d.Algorithm().String() + "/" + d.Encoded(), a.blobs[d]})
+	}
+	t := tar.NewWriter(w)
+	for _, f := range files {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: 0o644, Size: int64(len(f.content)), ModTime: a.created}
+		if err := t.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := t.Write(f.content); err != nil {
+			return err
+		}
+	}
+	return t.Close()
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// modulePath is that of the module that programs are built from.
+const modulePath = "github.com/kernosis/kernosis"
+
+// program is kernosis, built for one platform.
+type program struct {
+	platform ocispec.Platform
+	content  []byte
+	info     *debug.BuildInfo
+}
+
+// String returns its platform, as linux/arm64.
+func (p *program) String() string { return p.platform.OS + "/" + p.platform.Architecture }
+
+// readProgram reads a program and checks that it was built as those of releases are,
+// which is what makes it independent of the machine and folder.
+func readProgram(path string) (*program, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := buildinfo.Read(bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	if want := modulePath + "/cmd/kernosis"; info.Path != want {
+		return nil, fmt.Errorf("is %s, not %s", info.Path, want)
+	}
+	set := map[string]string{}
+	for _, b := range info.Settings {
+		set[b.Key] = b.Value
+	}
+	want := settings(set["GOARCH"])
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(merged(set, want))) {
+		if set[key] != want[key] {
+			errs = append(errs, fmt.Errorf("built with %s=%q, want %q: use make binaries", key, set[key], want[key]))
+		}
+	}
+	if err := errors.Join(append(errs, static(content))...); err != nil {
+		return nil, err
+	}
+	p := &program{platform: ocispec.Platform{OS: set["GOOS"], Architecture: set["GOARCH"]}, content: content, info: info}
+	if p.platform.Architecture == "arm64" {
+		p.platform.Variant = "v8" // as runtimes call every arm64
+	}
+	return p, nil
+}
+
+// settings are those that a program must have been built with, and no others: what a
+// checkout knows about itself, for one, an unpacked archive does not.
+func settings(arch string) map[string]string {
+	all := map[string]string{
+		"-buildmode": "exe", "-compiler": "gc", "-tags": "grpcnotrace", "-trimpath": "true", "CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": arch,
+	}
+	switch arch { // the oldest processors that can run it
+	case "amd64":
+		all["GOAMD64"] = "v1"
+	case "arm64":
+		all["GOARM64"] = "v8.0"
+	default:
+		all["GOARCH"] = "amd64 or arm64"
+	}
+	return all
+}
+
+func merged(a, b map[string]string) map[string]string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// static returns an error where a program needs a loader: the image has none.
+func static(content []byte) error {
+	f, err := elf.NewFile(bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return errors.New("is linked dynamically")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package install
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+func TestKinds(t *testing.T) {
+	b := newBench(t)
+	all, err := dynamic.NewForConfig(b.server.Admin())
+	b.must(err)
+	applier, deleter := b.user("apply-"+b.namespace, "kernosis-crds-apply"), b.user("delete-"+b.namespace, "kernosis-crds-delete")
+	names, err := Kinds()
+	b.must(err)
+	if len(names) != 5 || names[0] != "diagnoses.kernosis.io" {
+		t.Fatalf("kinds %q", names)
+	}
+	b.must(ApplyKinds(within(t, time.Minute), applier, b.say))
+	b.says("diagnoses.kernosis.io is applied and established", "triggers.kernosis.io is applied")
+
+	// Objects can be written at once.
+	sets := all.Resource(schema.GroupVersionResource{Group: "kernosis.io", Version: "v1alpha1", Resource: "operationsets"})
+	object := func(kind, name string, spec map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "kernosis.io/v1alpha1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+		}}
+	}
+	set := object("OperationSet", "s", map[string]any{"adjacencyList": []any{
+		map[string]any{"id": int64(0), "to": []any{int64(1)}}, map[string]any{"id": int64(1), "operation": "load"},
+	}})
+	_, err = sets.Create(t.Context(), set, metav1.CreateOptions{})
+	b.must(err)
+	diagnoses := all.Resource(schema.GroupVersionResource{Group: "kernosis.io", Version: "v1alpha1", Resource: "diagnoses"}).Namespace(b.namespace)
+	for name, finalizer := range map[string][]any{"ours": {"kernosis.io/held"}, "others": {"kernosis.io/held", "backup.example.com/copy"}} {
+		d := object("Diagnosis", name, map[string]any{"operationSet": "s", "nodeName": "n"})
+		d.Object["metadata"].(map[string]any)["finalizers"] = finalizer
+		_, err = diagnoses.Create(t.Context(), d, metav1.CreateOptions{})
+		b.must(err)
+	}
+
+	// Over another version's definition, which somebody else has applied.
+	definitions := definitions(all)
+	_, err = definitions.Patch(t.Context(), "triggers.kernosis.io", types.MergePatchType, []byte(`{"spec":{"names":{"shortNames":["old"]}}}`), metav1.PatchOptions{FieldManager: "helm"})
+	b.must(err)
+	before, err := definitions.Get(t.Context(), "operationsets.kernosis.io", metav1.GetOptions{})
+	b.must(err)
+	b.must(ApplyKinds(within(t, time.Minute), applier, b.say))
+	after, err := definitions.Get(t.Context(), "operationsets.kernosis.io", metav1.GetOptions{})
+	b.must(err)
+	if after.GetGeneration() != before.GetGeneration() {
+		t.Error("a definition that was as it is to be has changed")
+	}
+	if _, err := sets.Get(t.Context(), "s", metav1.GetOptions{}); err != nil {
+		t.Errorf("an object is gone: %v", err)
+	}
+
+	// What others hold is named; what nobody holds has gone.
+	b.said()
+	err = DeleteKinds(within(t, 10*time.Second), deleter, b.say)
+	if err == nil || !strings.Contains(err.Error(), "diagnoses.kernosis.io: no time is left: finalizers of others hold "+b.namespace+"/others (backup.example.com/copy)") {
+		t.Errorf("got %v", err)
+	}
+	left, err := diagnoses.List(t.Context(), metav1.ListOptions{})
+	b.must(err)
+	if len(left.Items) != 1 || len(left.Items[0].GetFinalizers()) != 1 {
+		t.Errorf("left is %v", left.Items)
+	}
+	_, err = diagnoses.Patch(t.Context(), "others", types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`), metav1.PatchOptions{})
+	b.must(err)
+	b.said()
+	b.must(DeleteKinds(within(t, time.Minute), deleter, b.say))
+	b.must(DeleteKinds(within(t, time.Minute), deleter, b.say))
+	b.says("triggers.kernosis.io was not there")
+	for _, name := range names {
+		if _, err := definitions.Get(t.Context(), name, metav1.GetOptions{}); err == nil {
+			t.Errorf("%s is still there", name)
+		}
+	}
+
+	// And anew, with uninstall.
+	b.must(ApplyKinds(within(t, time.Minute), applier, b.say))
+	c := b.config()
+	c.To, c.Kinds = b.user("all-"+b.namespace, "kernosis-uninstall", "kernosis-crds-delete"), true
+	b.said()
+	// Kinds that have just been made anew can take it a minute to delete.
+	b.must(Uninstall(within(t, 4*time.Minute), c))
+	b.says("DaemonSet kernosis-agent was not there", "diagnoses.kernosis.io is deleted, with all its objects")
+}

@@ -1,0 +1,229 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+)
+
+// leaseOf is what is needed of an agent's Lease.
+type leaseOf struct {
+	name  string
+	uid   types.UID
+	node  string // "": nobody's
+	types []string
+	// renewed is when the agent lived, in whole seconds, as the API server's times of
+	// writes are.
+	renewed time.Time
+}
+
+// leases returns those of agents.
+func (u *uninstall) leases(ctx context.Context) (out []leaseOf, err error) {
+	err = pages(ctx, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		o.LabelSelector = lease.LabelComponent + "=" + lease.ComponentAgent
+		page, err := u.client.CoordinationV1().Leases(u.Namespace).List(ctx, o)
+		if err != nil {
+			return "", fmt.Errorf("leases: %w", err)
+		}
+		for i := range page.Items {
+			out = append(out, leaseFrom(&page.Items[i]))
+		}
+		return page.Continue, nil
+	})
+	return out, err
+}
+
+func leaseFrom(l *coordinationv1.Lease) leaseOf {
+	out := leaseOf{name: l.Name, uid: l.UID}
+	if node, ok := lease.NodeOf(l); ok {
+		out.node, out.types = node, lease.TypesOf(l)
+		if l.Spec.RenewTime != nil {
+			out.renewed = l.Spec.RenewTime.Truncate(time.Second)
+		}
+	}
+	return out
+}
+
+// task is what is to be taken back from one Node.
+type task struct {
+	name  string
+	uid   types.UID
+	types []string // conditions
+	acts  bool     // it has marks of cordons or taints
+	lease *leaseOf // to be deleted when all that is done; nil: there is none
+}
+
+// look returns what is to be done, and which Nodes there are.
+func (u *uninstall) look(ctx context.Context, known []leaseOf) (todo []task, nodes map[string]bool, err error) {
+	of := make(map[string]*leaseOf, len(known))
+	for i := range known {
+		of[known[i].node] = &known[i]
+	}
+	nodes, foreign := map[string]bool{}, map[string]int{}
+	err = pages(ctx, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		page, err := u.client.CoreV1().Nodes().List(ctx, o)
+		if err != nil {
+			return "", fmt.Errorf("nodes: %w", err)
+		}
+		for i := range page.Items {
+			n := &page.Items[i]
+			nodes[n.Name] = true
+			t := task{name: n.Name, uid: n.UID, lease: of[n.Name]}
+			var others []string
+			t.types, others = leftover(n, t.lease)
+			for _, who := range others {
+				foreign[who]++
+			}
+			_, t.acts = n.Annotations[policy.AnnotationActs]
+			if len(t.types) > 0 || t.acts || t.lease != nil {
+				todo = append(todo, t)
+			}
+		}
+		return page.Continue, nil
+	})
+	for who, n := range foreign {
+		u.foreign[who] = max(u.foreign[who], n) // of the pass that knew the Leases
+	}
+	return todo, nodes, err
+}
+
+// writeAll does all tasks and deletes Leases that are of no Node. The error has each
+// Node that could not be written.
+func (u *uninstall) writeAll(ctx context.Context, todo []task, strays []leaseOf) error {
+	var mu sync.Mutex
+	var errs []error
+	fail := func(err error) {
+		if err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(workers)
+	for i := range todo {
+		g.Go(func() error {
+			fail(u.write(ctx, &todo[i]))
+			return nil
+		})
+	}
+	for _, l := range strays {
+		g.Go(func() error {
+			fail(u.deleteLease(ctx, &l))
+			return nil
+		})
+	}
+	_ = g.Wait() // the functions tell their errors by fail
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+// write takes everything back from one Node, and deletes its Lease then.
+func (u *uninstall) write(ctx context.Context, t *task) error {
+	if len(t.types) > 0 {
+		if err := u.removeConditions(ctx, t); err != nil {
+			return fmt.Errorf("node %s: conditions %s: %w", t.name, strings.Join(t.types, ", "), err)
+		}
+	}
+	if t.acts {
+		if err := u.takeBack(ctx, t); err != nil {
+			return fmt.Errorf("node %s: cordon and taints: %w", t.name, err)
+		}
+	}
+	if t.lease == nil {
+		return nil
+	}
+	return u.deleteLease(ctx, t.lease)
+}
+
+// removeConditions names nothing but the types: the others are kubelet's.
+func (u *uninstall) removeConditions(ctx context.Context, t *task) error {
+	type removal struct {
+		Patch string `json:"$patch"`
+		Type  string `json:"type"`
+	}
+	list := make([]removal, len(t.types))
+	for i, name := range t.types {
+		list[i] = removal{"delete", name}
+	}
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": list}})
+	if err != nil {
+		return err
+	}
+	err = retry(ctx, func(ctx context.Context) error {
+		_, err := u.client.CoreV1().Nodes().Patch(ctx, t.name, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: uninstaller}, "status")
+		return gone(err)
+	})
+	if err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.nodes[t.name] = true
+	for _, name := range t.types {
+		u.removed[name] = true
+	}
+	return nil
+}
+
+// takeBack undoes cordons and taints that repairs have made, and that are still so.
+func (u *uninstall) takeBack(ctx context.Context, t *task) error {
+	var undone []policy.Act
+	err := retry(ctx, func(ctx context.Context) error {
+		n, err := u.client.CoreV1().Nodes().Get(ctx, t.name, metav1.GetOptions{})
+		if err != nil {
+			return gone(err)
+		}
+		before := n.DeepCopy()
+		did, changed, err := policy.UndoEach(n, func(policy.Act) bool { return true })
+		if err != nil {
+			return &permanentError{err} // only a person can mend it
+		}
+		if !changed {
+			return nil
+		}
+		body, err := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(n)
+		if err != nil {
+			return err
+		}
+		// As it was read: somebody may write the Node meanwhile.
+		if _, err = u.client.CoreV1().Nodes().Patch(ctx, t.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: uninstaller}); err == nil {
+			undone = did
+		}
+		return gone(err)
+	})
+	for _, act := range undone {
+		u.Say(fmt.Sprintf("node %s: %s is taken back", t.name, act))
+	}
+	return err
+}
+
+func (u *uninstall) deleteLease(ctx context.Context, l *leaseOf) error {
+	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.uid}}
+	err := retry(ctx, func(ctx context.Context) error {
+		err := gone(u.client.CoordinationV1().Leases(u.Namespace).Delete(ctx, l.name, o))
+		if apierrors.IsConflict(err) {
+			return nil // another of this name: the next pass sees it
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("lease %s: %w", l.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,293 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+)
+
+// reporting runs what an agent writes to its Node until the API has it.
+func (b *bench) reporting(node string) {
+	b.Helper()
+	written := make(chan struct{}, 16)
+	p, err := conditions.New(conditions.Config{
+		Client: b.api, Node: node, Coalesce: time.Millisecond, StartJitter: -1, OnAck: func(conditions.Ack) { written <- struct{}{} },
+	})
+	b.must(err)
+	k, err := lease.New(lease.Config{Client: b.api, Namespace: b.namespace, Node: node, Types: p.Types, StartJitter: -1})
+	b.must(err)
+	err = p.Set([]problem.Condition{
+		{Type: "KernelDeadlock", Status: problem.True, Reason: "TaskHung", Message: "task 4711 hangs"},
+		{Type: "ReadonlyFilesystem", Status: problem.False, Reason: "FilesystemIsNotReadOnly", Message: "is writable"},
+		{Type: "KernosisDegraded", Status: problem.False, Reason: "KernosisIsComplete", Message: "all is seen"},
+	})
+	b.must(err)
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- p.Run(ctx) }()
+	go func() { ended <- k.Run(ctx) }()
+	<-written
+	for slices.Contains(b.leases(), lease.Name(node)) == false {
+		time.Sleep(10 * time.Millisecond) // between looks at the API
+	}
+	cancel()
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			b.Error(err)
+		}
+	}
+}
+
+// nextSecond waits for it: the times of writes that the API server keeps have no parts of
+// seconds.
+func (b *bench) nextSecond() {
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+}
+
+func TestUninstall(t *testing.T) {
+	b := newBench(t)
+	reported, spoken, cordoned, persons, silent := b.server.Node(t), b.server.Node(t), b.server.Node(t), b.server.Node(t), b.server.Node(t)
+
+	// A node as an agent leaves it, with what is of others.
+	b.writes("node-problem-detector", reported,
+		corev1.NodeCondition{Type: "ReadonlyFilesystem", Status: "False", Reason: "FilesystemIsNotReadOnly", Message: "is writable"}, // of earlier
+		corev1.NodeCondition{Type: "FrequentKubeletRestart", Status: "False", Reason: "NoFrequentKubeletRestart"})
+	b.nextSecond()
+	b.reporting(reported)
+	b.nextSecond()
+	b.writes("somebody", reported, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "Mine", Message: "taken over"})
+	b.writes(conditions.DefaultFieldManager, reported, corev1.NodeCondition{Type: conditions.Contested, Status: "True", Reason: "AnotherWriter"})
+
+	// One that the controller has spoken for, with no Lease to tell of it.
+	b.writes(lease.Controller, spoken, corev1.NodeCondition{Type: "DiskStalled", Status: "Unknown", Reason: lease.ReasonNeverUpdated})
+
+	// One that a repair has taken out of service, with a taint of a person beside.
+	n := b.node(cordoned)
+	n.Spec.Taints = []corev1.Taint{{Key: "person", Effect: corev1.TaintEffectNoSchedule}}
+	for _, act := range []policy.Act{{Diagnosis: "d1"}, {Diagnosis: "d2"}, {Diagnosis: "d2", Taint: &corev1.Taint{Key: "stalled", Value: "disk", Effect: corev1.TaintEffectNoSchedule}}} {
+		_, err := policy.Do(n, act)
+		b.must(err)
+	}
+	_, err := b.api.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
+	b.must(err)
+	_, err = b.api.CoreV1().Nodes().Patch(t.Context(), persons, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	b.must(err)
+	b.leaseOf("gone-since", "KernelDeadlock")
+
+	// A node that is silent: its pod can't be waited for.
+	b.writes("kubelet", silent, corev1.NodeCondition{Type: corev1.NodeReady, Status: "Unknown", Reason: "NodeStatusUnknown"})
+	b.writes(conditions.DefaultFieldManager, silent, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+	b.leaseOf(silent, "KernelDeadlock")
+
+	agents := b.installed(reported, spoken, silent)
+	b.collect(func() {
+		if got := b.conditions(reported); len(got) != 5 || !b.node(cordoned).Spec.Unschedulable {
+			t.Errorf("something was taken back while agents ran: %q", got)
+		}
+	}, agents[:2]...)
+	b.must(Uninstall(within(t, time.Minute), b.config()))
+	b.says("DaemonSet kernosis-agent is deleted, 2 pods have ended", "Deployment kernosis-controller is deleted",
+		"pod "+agents[2]+" on node "+silent+" is not waited for",
+		"conditions removed from 3 nodes: DiskStalled, KernelDeadlock, KernosisConditionContested, KernosisDegraded, ReadonlyFilesystem",
+		"condition KernelDeadlock (somebody) stays on 1 nodes", "node "+cordoned+": cordon is taken back", "node "+cordoned+": taint stalled=disk:NoSchedule is taken back",
+		"ConfigMap kernosis-trigger-state is deleted", "Lease controller.kernosis.io is deleted")
+
+	if got := b.conditions(reported); !slices.Equal(got, []string{"FrequentKubeletRestart", "KernelDeadlock"}) {
+		t.Errorf("%s has %q", reported, got)
+	}
+	for _, name := range []string{spoken, silent} {
+		if got := b.conditions(name); len(got) > 0 {
+			t.Errorf("%s has %q", name, got)
+		}
+	}
+	if n := b.node(reported); len(n.Status.Conditions) != 4 {
+		t.Errorf("kubelet's are not as they were: %+v", n.Status.Conditions)
+	}
+	n = b.node(cordoned)
+	_, marked := n.Annotations[policy.AnnotationActs]
+	if n.Spec.Unschedulable || marked || len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "person" {
+		t.Errorf("%s is %+v %v", cordoned, n.Spec, n.Annotations)
+	}
+	if !b.node(persons).Spec.Unschedulable {
+		t.Error("a person's cordon was taken back")
+	}
+	if left := b.leases(); len(left) > 0 {
+		t.Errorf("leases are left: %q", left)
+	}
+
+	// Again, with nothing left to do.
+	version := b.node(reported).ResourceVersion
+	b.must(Uninstall(within(t, time.Minute), b.config()))
+	b.says("DaemonSet kernosis-agent was not there", "no condition of Kernosis is left on a node")
+	if b.node(reported).ResourceVersion != version {
+		t.Error("the second run has written a node")
+	}
+}
+
+// Nothing is taken back while an agent runs, for it would write it anew.
+func TestPodsThatGoOn(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.writes(conditions.DefaultFieldManager, node, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+	b.leaseOf(node, "KernelDeadlock")
+	agents := b.installed(node)
+	err := Uninstall(within(t, 3*time.Second), b.config())
+	if err == nil || !strings.Contains(err.Error(), "DaemonSet kernosis-agent: no time is left: 1 pods still run: "+agents[0]+" on "+node) {
+		t.Errorf("got %v", err)
+	}
+	if got := b.conditions(node); len(got) != 1 || len(b.leases()) != 2 {
+		t.Errorf("the node has %q, leases %q", got, b.leases())
+	}
+	if _, err := b.api.AppsV1().Deployments(b.namespace).Get(t.Context(), DefaultDeployment, metav1.GetOptions{}); err != nil {
+		t.Errorf("the controller is stopped before the agents: %v", err)
+	}
+	// The next one knows the pods by their labels.
+	b.said()
+	b.server.DeletePod(t, b.namespace, agents[0])
+	b.must(Uninstall(within(t, time.Minute), b.config()))
+	b.says("conditions removed from 1 nodes: KernelDeadlock")
+}
+
+func TestNodesThatCanNotBeWritten(t *testing.T) {
+	b := newBench(t)
+	good, refused, marred, flaky := b.server.Node(t), b.server.Node(t), b.server.Node(t), b.server.Node(t)
+	all := []string{good, refused, marred, flaky}
+	for _, n := range all {
+		b.writes(conditions.DefaultFieldManager, n, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+		b.leaseOf(n, "KernelDeadlock")
+	}
+	_, err := b.api.CoreV1().Nodes().Patch(t.Context(), marred, types.MergePatchType, []byte(`{"metadata":{"annotations":{"kernosis.io/acts":"{"}}}`), metav1.PatchOptions{})
+	b.must(err)
+	var failures atomic.Int32
+	c := b.config()
+	answer := func(r *http.Request, code int, reason metav1.StatusReason) *http.Response {
+		text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"no write today","code":%d}`, reason, code)
+		return &http.Response{
+			StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)),
+			ContentLength: int64(len(text)), Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		}
+	}
+	through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		switch {
+		case r.Method != http.MethodPatch:
+		case strings.Contains(r.URL.Path, refused):
+			return answer(r, http.StatusForbidden, metav1.StatusReasonForbidden), nil
+		case strings.Contains(r.URL.Path, flaky):
+			switch failures.Add(1) {
+			case 1:
+				return answer(r, http.StatusInternalServerError, metav1.StatusReasonInternalError), nil
+			case 2:
+				return answer(r, http.StatusConflict, metav1.StatusReasonConflict), nil
+			case 3:
+				return nil, errors.New("connection reset by peer")
+			}
+		}
+		return next.RoundTrip(r)
+	}).of(c.To)
+	err = Uninstall(within(t, time.Minute), c)
+	if err == nil || !strings.Contains(err.Error(), "node "+refused+": conditions KernelDeadlock: no write today") ||
+		!strings.Contains(err.Error(), "node "+marred+": cordon and taints: node "+marred+": annotation kernosis.io/acts") ||
+		strings.Contains(err.Error(), good) || strings.Contains(err.Error(), flaky) {
+		t.Errorf("got %v", err)
+	}
+	if failures.Load() != 4 {
+		t.Errorf("the flaky node was written %d times", failures.Load())
+	}
+	if got := b.leases(); !slices.Equal(got, slices.Sorted(slices.Values([]string{lease.Name(refused), lease.Name(marred)}))) {
+		t.Errorf("leases left: %q, want those of nodes that are not done", got)
+	}
+	if got := b.conditions(refused); len(got) != 1 {
+		t.Errorf("refused one has %q", got)
+	}
+	for _, n := range []string{good, flaky, marred} {
+		if got := b.conditions(n); len(got) > 0 {
+			t.Errorf("%s has %q", n, got)
+		}
+	}
+}
+
+// An agent that nobody knows of writes its conditions anew.
+func TestConditionsThatComeBack(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	again := func() {
+		b.writes(conditions.DefaultFieldManager, node, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+	}
+	again()
+	c := b.config()
+	through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		answer, err := next.RoundTrip(r)
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, node+"/status") {
+			again()
+		}
+		return answer, err
+	}).of(c.To)
+	err := Uninstall(within(t, time.Minute), c)
+	if err == nil || !strings.Contains(err.Error(), "come back on 1 nodes") || !strings.Contains(err.Error(), node) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Who lacks a right is told which.
+func TestMissingRights(t *testing.T) {
+	b := newBench(t)
+	c := b.config()
+	c.To = b.server.Config(t, "nobody-of-"+b.namespace)
+	err := Uninstall(within(t, time.Minute), c)
+	if !apierrors.IsForbidden(errors.Unwrap(err)) || !strings.Contains(err.Error(), `cannot get resource "daemonsets"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestManyNodes(t *testing.T) {
+	b := newBench(t)
+	const many = 300
+	var names []string
+	for range many {
+		n := b.server.Node(t)
+		b.writes(conditions.DefaultFieldManager, n, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+		b.leaseOf(n, "KernelDeadlock")
+		names = append(names, n)
+	}
+	var running, most, requests atomic.Int32
+	c := b.config()
+	through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		requests.Add(1)
+		now := running.Add(1)
+		defer running.Add(-1)
+		for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+		}
+		return next.RoundTrip(r)
+	}).of(c.To)
+	began := time.Now()
+	b.must(Uninstall(within(t, time.Minute), c))
+	t.Logf("%d nodes in %v: %d requests, %d at once", many, time.Since(began).Round(time.Millisecond), requests.Load(), most.Load())
+	if most.Load() > workers || requests.Load() > 2*many+20 {
+		t.Errorf("%d requests, %d at once", requests.Load(), most.Load())
+	}
+	for _, n := range names {
+		if got := b.conditions(n); len(got) > 0 {
+			t.Fatalf("%s has %q", n, got)
+		}
+	}
+	if left := b.leases(); len(left) > 0 {
+		t.Errorf("leases are left: %q", left)
+	}
+}

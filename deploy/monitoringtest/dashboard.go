@@ -1,0 +1,111 @@
+package monitoringtest
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Dashboard is what tests look at of one.
+type Dashboard struct {
+	File string `json:"-"`
+
+	UID           string   `json:"uid"`
+	Title         string   `json:"title"`
+	Description   string   `json:"description"`
+	SchemaVersion int      `json:"schemaVersion"`
+	Tags          []string `json:"tags"`
+	Panels        []Panel  `json:"panels"`
+	Links         []struct {
+		Type     string `json:"type"`
+		KeepTime bool   `json:"keepTime"`
+	} `json:"links"`
+	Templating struct {
+		List []Variable `json:"list"`
+	} `json:"templating"`
+}
+
+// Variable is one of a dashboard's.
+type Variable struct {
+	Name       string `json:"name"`
+	Type       string `json:"type"`
+	Definition string `json:"definition"`
+}
+
+// Panel is one of its panels, or a row.
+type Panel struct {
+	Raw json.RawMessage `json:"-"` // all of it
+
+	ID          int        `json:"id"`
+	Type        string     `json:"type"`
+	Title       string     `json:"title"`
+	Description string     `json:"description"`
+	Datasource  Datasource `json:"datasource"`
+	Targets     []Target   `json:"targets"`
+	GridPos     struct {
+		X int `json:"x"`
+		Y int `json:"y"`
+		W int `json:"w"`
+		H int `json:"h"`
+	} `json:"gridPos"`
+}
+
+// Datasource is where a query goes.
+type Datasource struct {
+	Type string `json:"type"`
+	UID  string `json:"uid"`
+}
+
+// Target is a query.
+type Target struct {
+	RefID        string     `json:"refId"`
+	Datasource   Datasource `json:"datasource"`
+	Expr         string     `json:"expr"`
+	Format       string     `json:"format"`
+	Instant      bool       `json:"instant"`
+	Range        bool       `json:"range"`
+	LegendFormat string     `json:"legendFormat"`
+}
+
+// UnmarshalJSON keeps the whole of a panel as well.
+func (p *Panel) UnmarshalJSON(text []byte) error {
+	type plain Panel
+	if err := json.Unmarshal(text, (*plain)(p)); err != nil {
+		return err
+	}
+	p.Raw = append(json.RawMessage(nil), text...)
+	return nil
+}
+
+// Dashboards returns those of deploy/grafana, by their files' names.
+func Dashboards(tb testing.TB) []*Dashboard {
+	tb.Helper()
+	files, err := filepath.Glob(filepath.Join(Root(tb), "deploy/grafana/*.json"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var all []*Dashboard
+	for _, path := range files {
+		d := &Dashboard{File: filepath.Base(path)}
+		if err := json.Unmarshal([]byte(Read(tb, "deploy/grafana/"+d.File)), d); err != nil {
+			tb.Fatalf("%s: %v", path, err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// Filled returns a query as Grafana sends it: with values in place of its variables; one that
+// is not given is all there are.
+func Filled(expr string, values map[string]string, rateInterval, within string) string {
+	replace := []string{"$__rate_interval", rateInterval, "$__range", within}
+	for _, name := range []string{"node", "namespace", "probe_type", "pod"} {
+		value, ok := values[name]
+		if !ok {
+			value = ".*"
+		}
+		replace = append(replace, "$"+name, value)
+	}
+	return strings.NewReplacer(replace...).Replace(expr)
+}

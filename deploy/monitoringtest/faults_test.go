@@ -1,0 +1,286 @@
+package monitoringtest_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
+	"github.com/kernosis/kernosis/diagnose/sets"
+	"github.com/kernosis/kernosis/diagnose/yamldoc"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/vmtest/netlab"
+)
+
+// apply makes objects known, those that are there already too.
+func (s *stage) apply(objects ...client.Object) {
+	s.t.Helper()
+	for _, o := range objects {
+		if err := s.people.Create(s.t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// triggers makes the shipped set of OOM kills known, one that cordons the node once something
+// was killed, under a policy that lets it, one for times, and one that is wrong. No other
+// set has a repair: it would hold the node until its problem has ended.
+func (s *stage) triggers() {
+	s.t.Helper()
+	r, err := manifest.NewReader()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, name := range []string{"oom-kill"} {
+		text, err := sets.Files.ReadFile(name + ".yaml")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		all, err := r.Parse(yamldoc.File{Name: name + ".yaml", Data: text})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, o := range all.Objects() {
+			s.apply(o.(client.Object))
+		}
+	}
+	patch := []byte(`{"metadata":{"labels":{"repaired":"` + s.node + `"}}}`)
+	if _, err := s.server.Client().CoreV1().Nodes().Patch(s.t.Context(), s.node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "cordon"}}
+	set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "kernel-facts", To: []int32{2}}, {ID: 2, Operation: "cordon"}}
+	facts := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "facts"}}
+	facts.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "kernel-facts"}}
+	killed := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: "killed"}}
+	killed.Spec.OperationSet = set.Name
+	killed.Spec.SourceTemplate.ProblemTemplate = &v1alpha1.ProblemTemplate{Rules: []string{"kills-here"}}
+	limited := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: "limited"}}
+	limited.Spec.OperationSet = facts.Name
+	limited.Spec.RateLimit.Count = 1
+	limited.Spec.SourceTemplate.ProblemTemplate = &v1alpha1.ProblemTemplate{Rules: []string{"oom-kill"}}
+	often := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: "often"}}
+	often.Spec.OperationSet, often.Spec.NodeName = facts.Name, s.node
+	often.Spec.RateLimit.Count = 2
+	often.Spec.SourceTemplate.CronTemplate = &v1alpha1.CronTemplate{Schedule: "@every 2s"}
+	wrong := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}
+	wrong.Spec.OperationSet, wrong.Spec.NodeName = facts.Name, s.node
+	wrong.Spec.SourceTemplate.CronTemplate = &v1alpha1.CronTemplate{Schedule: "61 * * * *"}
+	policy := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "enforce"}}
+	policy.Spec.Mode = v1alpha1.ModeEnforce
+	policy.Spec.NodeSelector.MatchLabels = map[string]string{"repaired": s.node}
+	s.apply(set, facts, killed, limited, often, wrong, policy)
+	s.await(s.t, "the agent's triggers", time.Minute, func(context.Context) (bool, string) {
+		text, err := os.ReadFile(filepath.Join(s.agent.State, "diagnose", "objects.json"))
+		return strings.Contains(string(text), `"killed"`) && strings.Contains(string(text), `"limited"`), fmt.Sprint(err)
+	})
+}
+
+// must takes an error for what it is, unless the machine lacks what a fault needs.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if refused, ok := errors.AsType[*inject.Refused](err); ok {
+		t.Skip(refused)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// provoke has the faults happen; those that last do so until the returned function is
+// called.
+func (s *stage) provoke(t *testing.T) (heal func()) {
+	t.Helper()
+	ctx := t.Context()
+	oom := &inject.OOM{StateDir: t.TempDir()}
+	must(t, oom.Start(ctx))
+	for range 6 {
+		_, err := oom.Kill(ctx)
+		must(t, err)
+	}
+	must(t, oom.Close())
+	// Of a pod that nobody knows any more.
+	agenttest.KillIn(t, agenttest.PodGroup(t, "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", 32<<20))
+
+	disk := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir()}
+	must(t, disk.Start(ctx))
+	for range 8 {
+		if _, ioErr, err := disk.Fail(); ioErr == nil || err != nil {
+			t.Fatal(ioErr, err)
+		}
+	}
+	must(t, disk.Close())
+
+	readonly := &inject.ReadonlyFS{StateDir: t.TempDir()}
+	must(t, readonly.Start(ctx))
+	frozen := &inject.FSFreeze{StateDir: t.TempDir()}
+	_, err := frozen.Start(ctx)
+	must(t, err)
+
+	queue, ok := inject.Find(string(inject.ProbeQueueFull))
+	if !ok {
+		t.Fatal("there is no such fault")
+	}
+	s.broken.Store(true)
+	_, err = queue.Run(ctx, inject.Env{Count: 4, TargetsDir: s.agent.Targets, StateDir: t.TempDir(), WaitTarget: s.watched})
+	must(t, err)
+	return func() {
+		must(t, readonly.Close())
+		must(t, frozen.Close())
+	}
+}
+
+// watched waits until the agent watches a target.
+func (s *stage) watched(ctx context.Context, netns uint32, addr netip.AddrPort) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ok, err := bpf.WatchedBy(s.agent.Pins, netns, addr); ok || err != nil && ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// probed makes a pod that what acts as kubelet probes, where nothing listens.
+func (s *stage) probed(t *testing.T) {
+	t.Helper()
+	from, to := netlab.Pair(t)
+	to.Listen("10.97.31.2:81", 5)
+	namespace := s.server.Namespace(t)
+	pods := s.server.Client().CoreV1().Pods(namespace)
+	pod, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
+		Spec: corev1.PodSpec{
+			NodeName: s.node, AutomountServiceAccountToken: new(bool),
+			Containers: []corev1.Container{{
+				Name: "app", Image: "kubetest.invalid/none:1",
+				LivenessProbe: &corev1.Probe{
+					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80), Path: "/healthz"}},
+					PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 30,
+				},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := true
+	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, "10.97.31.2", []corev1.PodIP{{IP: "10.97.31.2"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "app", ContainerID: "containerd://" + strings.Repeat("8a", 32), Started: &started, Image: "x", ImageID: "x",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}},
+	}}
+	if _, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "kubelet")
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "http://10.97.31.2:80/healthz")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from.In(cmd.Start)
+	t.Cleanup(func() {
+		_ = input.Close()
+		_ = cmd.Wait()
+	})
+}
+
+// strangers send alerts and may not.
+func (s *stage) strangers(t *testing.T) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // it only knocks
+	defer client.CloseIdleConnections()
+	for range 3 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.alerts+"/api/v2/alerts", strings.NewReader("[]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer nobody")
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+	}
+}
+
+// log writes a line into the application's log.
+func (s *stage) log(t *testing.T, line string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(s.dir, "app.log"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintln(f, line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// silent has a second node whose agent has ended without a word.
+func (s *stage) silent(t *testing.T) {
+	t.Helper()
+	name := s.server.Node(t)
+	node, err := s.server.Client().CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, seconds := metav1.NowMicro(), int32(1)
+	_, err = s.server.Client().CoordinationV1().Leases(s.namespace).Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: lease.Name(name), Labels: map[string]string{lease.LabelComponent: lease.ComponentAgent},
+			Annotations:     map[string]string{lease.AnnotationTypes: "KernelDeadlock"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}},
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// truncated empties the log that the agent reads.
+func (s *stage) truncated(t *testing.T) {
+	t.Helper()
+	if err := os.Truncate(filepath.Join(s.dir, "app.log"), 0); err != nil {
+		t.Fatal(err)
+	}
+	s.log(t, "again")
+}

@@ -1,0 +1,20 @@
+package monitoringtest
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Program returns one that "make promtool" or "make prometheus" fetches, or that is
+// installed.
+func Program(tb testing.TB, name string) string {
+	tb.Helper()
+	for _, path := range []string{filepath.Join(Root(tb), "bin", name), name} {
+		if found, err := exec.LookPath(path); err == nil {
+			return found
+		}
+	}
+	tb.Skipf("no %s, neither in bin nor installed: make promtool prometheus", name)
+	return ""
+}

@@ -1,0 +1,83 @@
+package monitoringtest
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Use is a selector of a query, with the labels that it asks for.
+type Use struct {
+	Metric string
+	Labels []string
+}
+
+// Uses returns the selectors of a PromQL expression, and the labels by which it groups and
+// matches. It takes the expression for valid: promtool tells.
+func Uses(expr string) (uses []Use, grouping []string) {
+	token := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\$[a-zA-Z_]+|\[[^]]*\]|[a-zA-Z_:][a-zA-Z0-9_:]*|[0-9][0-9a-zA-Z.]*|[^\s]`)
+	all := token.FindAllString(expr, -1)
+	at := func(i int) string {
+		if i < len(all) {
+			return all[i]
+		}
+		return ""
+	}
+	name := regexp.MustCompile(`^[a-zA-Z_:]`)
+	for i := 0; i < len(all); i++ {
+		switch t := all[i]; {
+		case slices.Contains([]string{"by", "without", "on", "ignoring", "group_left", "group_right"}, t):
+			if at(i+1) != "(" {
+				continue
+			}
+			for i += 2; at(i) != ")" && i < len(all); i++ {
+				if at(i) != "," {
+					grouping = append(grouping, at(i))
+				}
+			}
+		case !name.MatchString(t) || slices.Contains([]string{"and", "or", "unless", "offset", "bool"}, t):
+		case at(i+1) == "(" || slices.Contains([]string{"by", "without"}, at(i+1)): // a function
+		default:
+			u := Use{Metric: t}
+			if at(i+1) == "{" {
+				for i += 2; at(i) != "}" && i < len(all); i++ {
+					if name.MatchString(at(i)) {
+						u.Labels = append(u.Labels, at(i))
+					}
+				}
+			}
+			uses = append(uses, u)
+		}
+	}
+	return uses, grouping
+}
+
+// CheckUses makes sure that what an expression asks for is there.
+func CheckUses(tb testing.TB, catalog []Metric, where, expr string) (labels []string) {
+	tb.Helper()
+	uses, grouping := Uses(expr)
+	if len(uses) == 0 {
+		tb.Errorf("%s: no metric in %s", where, expr)
+	}
+	for _, u := range uses {
+		known := Labels(catalog, u.Metric)
+		if known == nil {
+			tb.Errorf("%s: there is no metric %s", where, u.Metric)
+		}
+		for _, l := range u.Labels {
+			if !slices.Contains(known, l) {
+				tb.Errorf("%s: %s has no label %s", where, u.Metric, l)
+			}
+		}
+		labels = append(labels, known...)
+	}
+	// Taken away for whoever has them.
+	absent := []string{"uid", "phase", "state"}
+	for _, l := range grouping {
+		if !slices.Contains(labels, l) && !(strings.Contains(expr, "without") && slices.Contains(absent, l)) {
+			tb.Errorf("%s: nothing in it has the label %s: %s", where, l, expr)
+		}
+	}
+	return labels
+}

@@ -1,0 +1,243 @@
+package monitoringtest_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+// stage is an agent, a controller and a Prometheus that looks at both as in a cluster.
+type stage struct {
+	t      testing.TB
+	server *kubetest.Server
+	people client.Client // may do everything
+	dir    string        // of files
+	path   string        // of kernosis
+
+	node, namespace string
+	agent           *agenttest.Agent
+	controller      string // its address of metrics
+	alerts          string // where it takes alerts
+	prometheus      string // its address
+	began           time.Time
+	broken          atomic.Bool // the service that the agent probes
+}
+
+// agentConfig is all that an agent may have: a check, a problem daemon, a service, a log
+// that is there and one that is not.
+const agentConfig = `
+report-socket: %[1]s/run/report.sock
+reports:
+- {name: gpu-monitor, uid: [0], heartbeat: 10s, conditions: [{type: GPUUnhealthy, healthyReason: GPUIsHealthy, healthyMessage: all GPUs answer}]}
+services:
+  known: []
+  probes:
+  - {name: mirror, handler: http, address: %[2]q, condition: MirrorUnhealthy, period: 1s, timeout: 1s}
+logs:
+- {plugin: kmsg, lookback: 0s}
+- {name: app, plugin: file, path: %[1]s/app.log}
+- {name: gone, plugin: file, path: %[1]s/there/is/none.log}
+`
+
+const check = `{
+  "plugin": "custom", "source": "door-monitor",
+  "pluginConfig": {"invoke_interval": "1s", "timeout": "1s", "max_output_length": 80, "concurrency": 3},
+  "conditions": [{"type": "DoorOpen", "reason": "DoorIsShut", "message": "the door is shut"}],
+  "rules": [{"type": "permanent", "condition": "DoorOpen", "reason": "DoorIsOpen", "path": "/bin/false"}]
+}`
+
+// ownRules are one whose expression fails, one that has too few groups, and one whose problem
+// ends soon, so that a repair is seen to have helped.
+const ownRules = `apiVersion: rules.kernosis.io/v1
+conditions:
+  KillsHere: {healthyReason: NoKillsHere, healthyMessage: none}
+rules:
+- {name: divides, events: [oomkill], when: 1 / (event.anonRSS - event.anonRSS) > 0, reason: Divides, message: m}
+- {name: narrow, events: [oomkill], groupBy: [task.pid], maxGroups: 1, reason: Narrow, message: m, severity: info}
+- {name: kills-here, events: [oomkill], when: 'cgroup.path.endsWith("kernosis-inject-%d-oom")', condition: KillsHere, reason: KilledHere, message: killed, clearAfter: 10s}
+`
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: loads programs and provokes real faults")
+	}
+	server := cluster.Server(t)
+	server.CRDs(t)
+	dir, err := os.MkdirTemp("/tmp", "kernosis-monitoring-") //nolint:usetesting // t.TempDir's may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &stage{t: t, server: server, dir: dir, node: server.Node(t), namespace: server.Namespace(t), began: time.Now()}
+	s.path = filepath.Join(dir, "kernosis")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "grpcnotrace", "-o", s.path, "github.com/kernosis/kernosis/cmd/kernosis").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if s.people, err = client.New(server.Admin(), client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	s.startController()
+	return s
+}
+
+// file writes one, and returns its path.
+func (s *stage) file(name, text string) string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+func (s *stage) startAgent() {
+	mirror := httptest.NewServer(http.NotFoundHandler())
+	mirror.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if s.broken.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	s.t.Cleanup(mirror.Close)
+	s.file("app.log", "begins\n")
+	s.file("rules/own.yaml", fmt.Sprintf(ownRules, os.Getpid()))
+	a := agenttest.New(s.t, s.path,
+		"--kubeconfig", s.server.Kubeconfig(s.t, s.server.Admin()), "--node-name", s.node, "--namespace", s.namespace,
+		"--config", s.file("agent.yaml", fmt.Sprintf(agentConfig, s.dir, mirror.Listener.Addr())),
+		"--rules-dir", filepath.Join(s.dir, "rules"), "--config.custom-plugin-monitor", s.file("door-monitor.json", check),
+		"--hung-task-after", "2s", "--port", "0", "--prometheus-port", "0", "--listen", "127.0.0.1:0")
+	a.Command = "agent"
+	s.agent = a
+	a.Start()
+	a.WaitSources(0)
+}
+
+// startController starts one that takes alerts, with a certificate.
+func (s *stage) startController() {
+	pair := httptest.NewTLSServer(nil)
+	pair.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(pair.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.controller, s.alerts = freeAddress(s.t), freeAddress(s.t)
+	s.process(s.path, "controller", "--kubeconfig", s.server.Kubeconfig(s.t, s.server.Admin()), "--namespace", s.namespace,
+		"--metrics-listen", s.controller, "--health-listen", "", "--silent-after", "2s",
+		"--alerts-listen", s.alerts,
+		"--alerts-cert-file", s.file("tls.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}))),
+		"--alerts-key-file", s.file("tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))))
+}
+
+// startPrometheus starts one that scrapes as the chart's PodMonitors have it: what a metric
+// says of itself wins over what the target says, and the node is a label of both.
+func (s *stage) startPrometheus(program string) {
+	agent := s.agent.Log.URL(s.t)[len("http://"):]
+	config := fmt.Sprintf(`
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [%[1]s]
+scrape_configs:
+- job_name: kernosis/kernosis-agent
+  honor_labels: true
+  static_configs: [{targets: [%[2]q], labels: {node: %[3]s, namespace: %[4]s, pod: kernosis-agent-x, container: agent}}]
+- job_name: kernosis/kernosis-controller
+  honor_labels: true
+  static_configs: [{targets: [%[5]q], labels: {node: other, namespace: %[4]s, pod: kernosis-controller-x, container: controller}}]
+`, s.file("rules.yml", quickened(s.t)), agent, s.node, s.namespace, s.controller)
+	s.prometheus = freeAddress(s.t)
+	s.process(program, "--config.file="+s.file("prometheus.yml", config), "--storage.tsdb.path="+filepath.Join(s.dir, "tsdb"),
+		"--web.listen-address="+s.prometheus)
+	s.await(s.t, "look of Prometheus at both", time.Minute, func(ctx context.Context) (bool, string) {
+		up, err := s.query(ctx, "up == 1", false)
+		return len(up) == 2, fmt.Sprintf("%v, %v", up, err)
+	})
+}
+
+// process runs a program until the test ends.
+func (s *stage) process(path string, args ...string) {
+	s.t.Helper()
+	log := &agenttest.Log{}
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, s.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// Pdeathsig is about the thread, and those that enter network namespaces end early.
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		goruntime.LockOSThread()
+		started <- cmd.Start()
+		<-ended
+	}()
+	if err := <-started; err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		defer close(ended)
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			s.t.Errorf("%s ended with %v", filepath.Base(path), err)
+		}
+		if s.t.Failed() {
+			s.t.Logf("log of %s:\n%s", filepath.Base(path), log)
+		}
+	})
+}
+
+// await waits until something holds; what was last seen is told otherwise.
+func (s *stage) await(t testing.TB, what string, within time.Duration, ok func(ctx context.Context) (bool, string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	last := "nothing"
+	for {
+		is, seen := ok(ctx)
+		if is {
+			return
+		}
+		if ctx.Err() == nil {
+			last = seen
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("no %s within %v; last: %s", what, within, last)
+		case <-tick.C:
+		}
+	}
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

@@ -1,0 +1,148 @@
+package rbac_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+// list is what somebody may do: in all namespaces and beside them, and in one.
+type list struct {
+	everywhere, inNamespace []rbacv1.PolicyRule
+}
+
+// allows tells whether an act is on the list. resource has its subresource behind a slash.
+func (l list) allows(a act, system string) bool {
+	rules := l.everywhere
+	if a.namespace == system {
+		rules = append(slices.Clone(rules), l.inNamespace...)
+	}
+	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.APIGroups, a.group) && slices.Contains(r.Resources, a.resource) && slices.Contains(r.Verbs, a.verb) &&
+			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, a.name))
+	})
+}
+
+// allowsURL is the same of what is no object.
+func (l list) allowsURL(path, verb string) bool {
+	return slices.ContainsFunc(l.everywhere, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.Verbs, verb) && slices.ContainsFunc(r.NonResourceURLs, func(url string) bool {
+			prefix, any := strings.CutSuffix(url, "*")
+			return url == path || any && strings.HasPrefix(path, prefix)
+		})
+	})
+}
+
+// names are those that rules have for a resource.
+func (l list) names(group, resource string) (out []string) {
+	for _, r := range slices.Concat(l.everywhere, l.inNamespace) {
+		if slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) {
+			out = append(out, r.ResourceNames...)
+		}
+	}
+	return out
+}
+
+func (l list) and(more list) list {
+	return list{slices.Concat(l.everywhere, more.everywhere), slices.Concat(l.inNamespace, more.inNamespace)}
+}
+
+// everybodys is what each service account may do, by Kubernetes' own roles: ask what it
+// may, and look at which kinds there are. OperationSets are the chart's part of it.
+func everybodys() list {
+	return list{everywhere: []rbacv1.PolicyRule{
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"selfsubjectreviews"}, Verbs: []string{"create"}},
+		{NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/",
+			"/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"}, Verbs: []string{"get"}},
+		{APIGroups: []string{v1alpha1.Group}, Resources: []string{"operationsets"}, Verbs: []string{"get", "list", "watch"}},
+	}}
+}
+
+// agents is the table of docs/cluster.md.
+func agents(t *testing.T) (l list) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Rights\n")
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 3 || !strings.Contains(cells[1], "`") {
+			continue
+		}
+		names, of, _ := strings.Cut(strings.TrimSpace(cells[1]), " of ")
+		for name := range strings.SplitSeq(names, ", ") {
+			name = strings.Trim(name, "`")
+			rule := rbacv1.PolicyRule{APIGroups: []string{groupOf(name)}, Resources: []string{name}, Verbs: strings.Split(strings.TrimSpace(cells[2]), ", ")}
+			if of == "" {
+				l.everywhere = append(l.everywhere, rule)
+			} else {
+				l.inNamespace = append(l.inNamespace, rule)
+			}
+		}
+	}
+	// The one right that has a name.
+	if strings.Contains(section, "| its own DaemonSet, by name | get |") {
+		l.inNamespace = append(l.inNamespace, rbacv1.PolicyRule{
+			APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"get"}, ResourceNames: []string{"kernosis-agent"},
+		})
+	}
+	if len(l.everywhere) < 5 || len(l.inNamespace) < 2 {
+		t.Fatalf("docs/cluster.md has %d and %d rights", len(l.everywhere), len(l.inNamespace))
+	}
+	return l
+}
+
+func groupOf(resource string) string {
+	kind, _, _ := strings.Cut(resource, "/")
+	switch {
+	case kind == "leases":
+		return "coordination.k8s.io"
+	case slices.Contains([]string{"nodes", "pods", "events"}, kind):
+		return ""
+	}
+	return v1alpha1.Group
+}
+
+// documented is what a page has in its roles of these names.
+func documented(t *testing.T, page string, roles ...string) (l list) {
+	t.Helper()
+	found := 0
+	for _, r := range kubetest.Roles(t, page) {
+		switch {
+		case !slices.Contains(roles, r.Name):
+			continue
+		case r.Kind == "Role":
+			l.inNamespace = append(l.inNamespace, r.Rules...)
+		default:
+			l.everywhere = append(l.everywhere, r.Rules...)
+		}
+		found++
+	}
+	if found < len(roles) {
+		t.Fatalf("%s: %d of the roles %v", page, found, roles)
+	}
+	return l
+}
+
+// without leaves out the rules for some resources.
+func (l list) without(resources ...string) list {
+	drop := func(r rbacv1.PolicyRule) bool {
+		return slices.ContainsFunc(r.Resources, func(s string) bool { return slices.Contains(resources, s) })
+	}
+	return list{slices.DeleteFunc(slices.Clone(l.everywhere), drop), slices.DeleteFunc(slices.Clone(l.inNamespace), drop)}
+}
+
+// documentedSecrets is the row of docs/cluster.md for Secrets, which has no names: they are
+// given by the value agent.clientCertificateSecrets.
+func documentedSecrets(names ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}, ResourceNames: names}}
+}
