@@ -87,7 +87,7 @@ func (l *sockLab) run(f sockFault, target string) {
 	}
 	f.inject(l)
 	want := f.want(l)
-	l.watch()
+	l.watch(f)
 	l.failedProbes(f)
 	l.told(want)
 	f.heal(l)
@@ -98,12 +98,15 @@ func (l *sockLab) run(f sockFault, target string) {
 }
 
 // watch gives the agent a file with the target, and waits until it is in force.
-func (l *sockLab) watch() {
+func (l *sockLab) watch(f sockFault) {
 	l.t.Helper()
 	text := fmt.Sprintf("targets:\n- {name: %s, address: %q, port: %d, netns: %d}\n",
 		l.name, l.at.Addr(), l.at.Port(), l.prober.Inode)
 	if l.v6 { // IPv4's is left to the agent to find
 		text = strings.Replace(text, "}", fmt.Sprintf(", targetNetns: %d}", l.target.Inode), 1)
+	}
+	if f.slow {
+		text = strings.Replace(text, "}", ", slowAfter: 1s}", 1)
 	}
 	path := filepath.Join(l.agent.Targets, l.name+".yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -146,7 +149,11 @@ func (l *sockLab) failedProbes(f sockFault) {
 	if f.timeout != 0 {
 		timeout = f.timeout
 	}
-	errs, err := l.prober.Probes(faults, l.at.String(), timeout, f.request)
+	probes := l.prober.Probes
+	if f.slow {
+		probes = l.prober.Requests
+	}
+	errs, err := probes(faults, l.at.String(), timeout, f.request)
 	if err != nil {
 		l.t.Fatal(err)
 	}

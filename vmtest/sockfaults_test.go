@@ -18,6 +18,7 @@ type sockFault struct {
 	at      func(f sockFamily) string // the target's address; nil: the gateway's
 	timeout time.Duration             // of a probe; 0: kubelet's default
 	request string                    // what a probe sends once it is connected
+	slow    bool                      // a probe waits for the whole answer, and the target has a time for it
 	inject  func(l *sockLab)
 	heal    func(l *sockLab)
 	want    func(l *sockLab) sockWant
@@ -39,7 +40,7 @@ func always(w sockWant) func(*sockLab) sockWant { return func(*sockLab) sockWant
 // phase returns the phase that goes with the verdict.
 func (w *sockWant) phase() string {
 	switch w.verdict {
-	case event.VerdictReset, event.VerdictSilent, event.VerdictNotAccepted:
+	case event.VerdictReset, event.VerdictSilent, event.VerdictSlow, event.VerdictNotAccepted:
 		return "established"
 	}
 	return "connect"
@@ -133,6 +134,25 @@ func listenerFaults() []sockFault {
 			heal: func(l *sockLab) { l.mend(); l.replace() },
 			want: always(sockWant{
 				verdict: event.VerdictSilent, evidence: "the request was acknowledged: 4 bytes\nno byte came back",
+				excluded: "not accepted: a process has the connection",
+			}),
+		},
+		{
+			name: "slow", request: "ping", slow: true,
+			inject: func(l *sockLab) {
+				hangs := make(chan struct{})
+				l.mend = sync.OnceFunc(func() { close(hangs) })
+				l.t.Cleanup(l.mend)
+				l.serve(func(c net.Conn) {
+					_, _ = c.Read(make([]byte, 4))
+					_, _ = c.Write([]byte("begun"))
+					<-hangs
+				})
+			},
+			heal: func(l *sockLab) { l.mend(); l.replace() },
+			want: always(sockWant{
+				verdict:  event.VerdictSlow,
+				evidence: "the opener closed after .*, before the answer was complete; its limit is 1s\nthe request was acknowledged: 4 bytes\n5 bytes came back",
 				excluded: "not accepted: a process has the connection",
 			}),
 		},

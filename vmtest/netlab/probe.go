@@ -27,6 +27,16 @@ func (n *Net) Probe(to string, timeout time.Duration, request string) error {
 // thread, and with exactly one connect() each: package net repeats those that
 // found no free port. It returns the probes' errors.
 func (n *Net) Probes(count int, to string, timeout time.Duration, request string) ([]error, error) {
+	return n.probes(count, to, timeout, request, false)
+}
+
+// Requests does what Probes does, but for the end of the answer: a probe is well when
+// the peer has closed the connection.
+func (n *Net) Requests(count int, to string, timeout time.Duration, request string) ([]error, error) {
+	return n.probes(count, to, timeout, request, true)
+}
+
+func (n *Net) probes(count int, to string, timeout time.Duration, request string, whole bool) ([]error, error) {
 	at, err := netip.ParseAddrPort(to)
 	if err != nil {
 		return nil, err
@@ -39,7 +49,7 @@ func (n *Net) Probes(count int, to string, timeout time.Duration, request string
 			if err != nil {
 				return errors.Join(err, closeAll(probes[:i]))
 			}
-			probes[i] = &probe{fd: fd, wants: unix.POLLOUT, doing: "connect", timeout: timeout, request: request}
+			probes[i] = &probe{fd: fd, wants: unix.POLLOUT, doing: "connect", timeout: timeout, request: request, whole: whole}
 		}
 		for _, p := range probes {
 			p.connect(at)
@@ -66,6 +76,7 @@ type probe struct {
 	until   time.Time
 	timeout time.Duration
 	request string
+	whole   bool // until the peer closes
 	err     error
 }
 
@@ -109,7 +120,10 @@ func (p *probe) ready() {
 		}
 	case "read":
 		n, err := unix.Read(p.fd, make([]byte, 1))
-		if err == nil && n == 0 {
+		if err == nil && n > 0 && p.whole {
+			return
+		}
+		if err == nil && n == 0 && !p.whole {
 			err = io.ErrUnexpectedEOF
 		}
 		p.end(err)
