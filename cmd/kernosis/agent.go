@@ -38,6 +38,8 @@ type agent struct {
 	cluster  *clusterReporter      // nil: there is none
 	causes   *worker.Worker        // nil: none are looked for
 
+	reloading sync.Mutex // held while rules are read and put in force
+
 	mu     sync.Mutex
 	engine *detector.Engine
 	armed  time.Time // when run looks at the engine next

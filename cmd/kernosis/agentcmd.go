@@ -154,7 +154,7 @@ func loadNPD(cfg config) (*npdConfig, error) {
 }
 
 // rules returns the rules in force, and what else the files ask for: the shipped
-// rules, those of the files over them, those of problem daemons, the operator's
+// rules, those of the files over them, those of problem daemons and services, the operator's
 // over all.
 func (c *npdConfig) rules(cfg config) (*detector.RuleSet, *npd.Set, error) {
 	shipped, err := shippedRules(cfg.ShippedRules)
@@ -165,7 +165,11 @@ func (c *npdConfig) rules(cfg config) (*detector.RuleSet, *npd.Set, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rules, err := loadLayers(cfg.RulesDir, shipped, reports)
+	services, err := serviceLayer(cfg.services.list())
+	if err != nil {
+		return nil, nil, err
+	}
+	rules, err := loadLayers(cfg.RulesDir, shipped, reports, services)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -174,9 +178,9 @@ func (c *npdConfig) rules(cfg config) (*detector.RuleSet, *npd.Set, error) {
 		if set, err = npd.Convert(c.files, rules); err != nil {
 			return nil, nil, err
 		}
-		if rules, err = loadLayers(cfg.RulesDir, shipped, set.Layer(), reports); err != nil {
+		if rules, err = loadLayers(cfg.RulesDir, shipped, set.Layer(), reports, services); err != nil {
 			return nil, nil, err
 		}
 	}
-	return rules, set, cfg.ownConditions(rules)
+	return rules, set, errors.Join(cfg.ownConditions(rules), cfg.ownServiceConditions(rules))
 }

@@ -23,15 +23,26 @@ const (
 	checkUnknown = 2
 )
 
+// Names by which kubectl runs a plugin, and asks it what a shell may complete.
+const (
+	pluginName   = "kubectl-kernosis"
+	completeName = "kubectl_complete-kernosis"
+)
+
+// isPlugin reports whether kubectl runs the program.
+func isPlugin(args []string) bool { return len(args) > 0 && filepath.Base(args[0]) == pluginName }
+
 // calledAs returns the arguments of the command: node-problem-detector's
 // configurations name its check programs by their paths, where links to kernosis
-// may be.
+// may be; kubectl asks a plugin for completions by another name.
 func calledAs(args []string) []string {
 	if len(args) == 0 {
 		return nil
 	}
 	if name := filepath.Base(args[0]); name == "health-checker" || name == "log-counter" {
 		return append([]string{name}, args[1:]...)
+	} else if name == completeName {
+		return append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
 	}
 	return args[1:]
 }

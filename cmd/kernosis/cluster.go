@@ -60,9 +60,12 @@ func (c *cluster) nodeLabel() string {
 
 // openPods makes what knows the node's pods, where there is a cluster and somebody needs
 // them; nil: else.
-func openPods(cfg config) (*pods.Watch, error) {
-	if cfg.kube == nil || !cfg.Kube.WriteEvents && !cfg.Diagnose.On {
+func openPods(cfg config, whole *pods.Whole) (*pods.Watch, error) {
+	if cfg.kube == nil || !cfg.Kube.WriteEvents && !cfg.Diagnose.On && whole == nil {
 		return nil, nil
+	}
+	if whole != nil {
+		return pods.New(pods.Config{Whole: whole, Node: cfg.kube.node})
 	}
 	meta, err := metadata.NewForConfig(unlimited(cfg.kube.rest))
 	if err != nil {

@@ -26,6 +26,7 @@ type config struct {
 	HostRoot      string        `mapstructure:"host-root" yaml:"host-root"`
 	PinRoot       string        `mapstructure:"pin-root" yaml:"pin-root"`
 	KeepAttached  bool          `mapstructure:"keep-attached" yaml:"keep-attached"`
+	DropCaps      bool          `mapstructure:"drop-capabilities" yaml:"drop-capabilities"`
 	HungTaskAfter time.Duration `mapstructure:"hung-task-after" yaml:"hung-task-after"`
 	Targets       []string      `mapstructure:"target" yaml:"target"`
 	TargetsDir    string        `mapstructure:"targets-dir" yaml:"targets-dir"`
@@ -33,17 +34,21 @@ type config struct {
 	Log           []string      `mapstructure:"log" yaml:"log"`
 	ReportSocket  string        `mapstructure:"report-socket" yaml:"report-socket"`
 
+	Probes   probeSettings    `mapstructure:",squash" yaml:",inline"`
 	Diagnose diagnoseSettings `mapstructure:",squash" yaml:",inline"`
 
 	// Of the file alone.
 	Logs    []logConfig    `mapstructure:"-" yaml:"logs"`
 	Reports []reportConfig `mapstructure:"-" yaml:"reports"`
 
+	Services serviceSettings `mapstructure:"-" yaml:"services"`
+
 	// Of "kernosis agent"; "kernosis run" knows the keys and has no use for them, so
 	// that both may have one file.
 	NPD  npdSettings  `mapstructure:",squash" yaml:",inline"`
 	Kube kubeSettings `mapstructure:",squash" yaml:",inline"`
 
+	services *services  // in force
 	npd      *npdConfig // what the files say that NPD names
 	kube     *cluster   // nil: none
 	isAgent  bool
@@ -63,11 +68,13 @@ func runFlags(fs *pflag.FlagSet) {
 	fs.String("host-root", "/", "where the host's /proc and /sys are")
 	fs.String("pin-root", bpf.DefaultPinRoot, "`folder` on a BPF filesystem that keeps programs and records across restarts; empty: none")
 	fs.Bool("keep-attached", false, "leave the programs attached at exit, so that the next start reads what happened in between")
+	fs.Bool("drop-capabilities", true, "give up the capabilities that no part of the agent needs; programs that it starts (checks, services, scripts) keep them")
 	fs.Duration("hung-task-after", 0, "report a task blocked for `so long`; 0: the kernel's hung_task_timeout_secs, or 120s")
 	fs.StringSlice("target", nil, "probe target to watch, `address:port`; may be repeated")
 	fs.String("targets-dir", "/run/kernosis/targets.d", "`folder` of files with probe targets, read again when they change")
 	fs.StringSlice("log", nil, "log to read, `kmsg, journald, file:/path` or none, with \"name=\" before it if need be; may be repeated (default kmsg)")
 	fs.String("report-socket", "", "unix `socket` where problem daemons of the configuration (reports:) report; empty: none")
+	probeFlags(fs)
 	diagnoseFlags(fs)
 	fs.Int64("journal-mib", 64, "bound of the journal in `MiB`")
 }
@@ -96,7 +103,7 @@ func (c *config) validate() error {
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		wrong("log-level", "%w", err)
 	}
-	errs = append(errs, c.checkReports(), c.Diagnose.check(c.origins))
+	errs = append(errs, c.checkReports(), c.checkServices(), c.Probes.check(c.origins), c.Diagnose.check(c.origins))
 	if c.isAgent {
 		errs = append(errs, c.Kube.check(c.origins), c.NPD.check(c.origins))
 	}

@@ -46,6 +46,9 @@ func (c *config) readFile(v *viper.Viper, path string) error {
 		return err
 	}
 	c.Logs = f.Logs
+	if err := c.placeServices(f.Services, path, raw); err != nil {
+		return err
+	}
 	return c.placeReports(f.Reports, path, raw)
 }
 

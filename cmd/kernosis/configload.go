@@ -63,6 +63,7 @@ func loadConfig(cmd *cobra.Command) (config, error) {
 			c.origins[f.Name] = "flag --" + f.Name
 		}
 	})
+	c.defaultServices()
 	return c, c.validate()
 }
 

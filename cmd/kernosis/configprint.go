@@ -35,6 +35,9 @@ value stands where it is from.`,
 			if err != nil {
 				return err
 			}
+			if of == "run" && cfg.Services.filled {
+				cfg.Services.Known = nil
+			}
 			for _, w := range cfg.warnings {
 				fmt.Fprintln(cmd.ErrOrStderr(), "kernosis: warning:", w)
 			}
@@ -106,7 +109,7 @@ func (c *config) nodes(v reflect.Value, doc *yaml.Node) error {
 			node.LineComment = "# " + origin
 		} else {
 			node.Style = yaml.FlowStyle
-			if name == "logs" || name == "reports" {
+			if name == "logs" || name == "reports" || name == "services" {
 				node.Style = 0
 			}
 			key.HeadComment = "# " + origin

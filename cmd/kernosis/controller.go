@@ -66,6 +66,11 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 		PendingSilent: cfg.PendingSilent, RunningSilent: cfg.RunningSilent, MaxEnded: cfg.MaxEnded,
 		Workers: cfg.Workers, Metrics: ctrlmetrics.Registry, Log: log,
 	}
+	removeBuild, err := addBuildInfo(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	defer removeBuild()
 	err = lead(ctx, to, cfg, speak, look, log)
 	if err == nil {
 		log.Info("controller ends")

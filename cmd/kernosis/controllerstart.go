@@ -60,7 +60,7 @@ func (c *alertsConfig) server() alerts.Config {
 
 // addStarts adds what makes Diagnoses of alerts, Events and times, once their kinds are
 // installed, and takes alerts.
-func addStarts(m manager.Manager, cfg controllerConfig, installed <-chan struct{}, log *slog.Logger) (remove func(), err error) {
+func addStarts(m manager.Manager, cfg controllerConfig, installed <-chan struct{}, log *slog.Logger) (func(), error) {
 	part, remove, err := start.Add(m, start.Config{Namespace: cfg.Namespace, Installed: installed, Metrics: ctrlmetrics.Registry, Log: log})
 	if err != nil || cfg.Alerts.Listen == "" {
 		return remove, err

@@ -365,8 +365,9 @@ func TestWithoutPrivilege(t *testing.T) {
 			t.Fatalf("metrics: %d, no blind source in\n%s", status, body)
 		}
 	}
-	if status, _ := get(t, url+"/healthz"); status != http.StatusServiceUnavailable {
-		t.Errorf("healthz of a blind agent: %d, want 503", status)
+	// A restart would not help.
+	if status, body := get(t, url+"/healthz"); status != http.StatusOK {
+		t.Errorf("healthz of a blind agent: %d %s, want 200", status, body)
 	}
 	if log := stderr.String(); !strings.Contains(log, "CAP_BPF") || !strings.Contains(log, "CAP_PERFMON") {
 		t.Errorf("the missing capabilities are not named:\n%s", log)

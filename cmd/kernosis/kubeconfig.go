@@ -37,6 +37,7 @@ type kubeSettings struct {
 	WriteConditions bool    `mapstructure:"k8s-exporter-update-node-conditions" yaml:"k8s-exporter-update-node-conditions"`
 	EventNamespace  string  `mapstructure:"event-namespace" yaml:"event-namespace"`
 	Namespace       string  `mapstructure:"namespace" yaml:"namespace"`
+	DaemonSet       string  `mapstructure:"daemonset" yaml:"daemonset"`
 	// Heartbeat is how often conditions that have not changed are written; 0: never.
 	Heartbeat time.Duration `mapstructure:"heartbeat" yaml:"heartbeat"`
 	// LeaseDuration is how long the agent's Lease counts, and LeaseRenew how often it
@@ -57,6 +58,7 @@ func kubeFlags(fs *pflag.FlagSet) {
 	fs.Bool("k8s-exporter-update-node-conditions", true, "write conditions of the node")
 	fs.String("event-namespace", "", "`namespace` of Events on the node; empty: default. Those on pods are in their own")
 	fs.String("namespace", "", "`namespace` of the agent's Lease, that of the controller; empty: $POD_NAMESPACE, or kube-system")
+	fs.String("daemonset", "", "`name` of the DaemonSet in that namespace whose pod this is: with --keep-attached programs stay attached while it is there")
 	fs.Duration(flagHeartbeat, 5*time.Minute, "how often conditions are written that have not changed (also --k8s-exporter-heartbeat-period); 0: never, the Lease says that the agent lives")
 	fs.Duration("lease-duration", 40*time.Second, "how long the agent's Lease counts; 0: no Lease")
 	fs.Duration("lease-renew-interval", 15*time.Second, "how often the Lease is renewed")
@@ -76,6 +78,7 @@ func (k *kubeSettings) check(from origins) error {
 	name(flagNodeName, k.NodeName, "node", validation.IsDNS1123Subdomain)
 	name("event-namespace", k.EventNamespace, "namespace", validation.IsDNS1123Label)
 	name("namespace", k.Namespace, "namespace", validation.IsDNS1123Label)
+	name("daemonset", k.DaemonSet, "DaemonSet", validation.IsDNS1123Subdomain)
 	if !(k.QPS > 0) || math.IsInf(float64(k.QPS), 0) { // NaN is not more than 0
 		wrong("kube-api-qps", "%v, want more than 0", k.QPS)
 	}

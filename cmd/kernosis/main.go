@@ -4,12 +4,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -17,8 +19,13 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 )
 
-// version is set by the linker.
-var version = "dev" //nolint:gochecknoglobals // the linker needs a variable
+// version and revision, the commit, are set by the linker.
+//
+//nolint:gochecknoglobals // the linker needs variables
+var (
+	version  = "dev"
+	revision = ""
+)
 
 func main() {
 	if inject.RunChild(os.Args) {
@@ -63,6 +70,9 @@ func failed(err error) error {
 func execute(ctx context.Context, args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
+	if isPlugin(os.Args) {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl kernosis"}
+	}
 	return exitCode(root.ExecuteContext(ctx), os.Stderr)
 }
 
@@ -74,8 +84,8 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newRun(), newAgentCommand(), newController(), newConfig(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newGraph(), newDiagnose(), newInject(),
-		newConvert(), newDemo(), newVersion(), newHealthChecker(), newLogCounter())
+	root.AddCommand(newRun(), newAgentCommand(), newController(), newConfig(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newGraph(), newDiagnose(), newWhy(), newInject(),
+		newConvert(), newDemo(), newVersion(), newHealthChecker(), newLogCounter(), newCRDs(), newUninstall())
 	return root
 }
 
@@ -98,10 +108,11 @@ func exitCode(err error, stderr io.Writer) int {
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print version, commit, compiler and platform",
 		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintln(cmd.OutOrStdout(), "kernosis", version)
+			fmt.Fprintf(cmd.OutOrStdout(), "kernosis %s\nrevision %s\ngo       %s\nplatform %s/%s\n",
+				version, cmp.Or(revision, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }

@@ -28,6 +28,11 @@ func kmsgPipe(t testing.TB) (path string, w *os.File) {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_DIRECT); err != nil {
 		t.Fatal(err)
 	}
+	// 256 records: the kernel's buffer holds some thousand. With the 16 of the default a
+	// flood waits for the reader, which waits for more.
+	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, 1<<20); err != nil {
+		t.Fatal(err)
+	}
 	// The reading end stays open too: the reader opens the pipe anew by its path.
 	r, w := os.NewFile(uintptr(fds[0]), "kmsg"), os.NewFile(uintptr(fds[1]), "kmsg")
 	t.Cleanup(func() { r.Close(); w.Close() })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest"
+	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
@@ -122,10 +123,12 @@ func (c *config) checkReports() error {
 	return errors.Join(errs...)
 }
 
-// reports is the problem report interface at work; one without a server is off.
+// reports is the problem report interface at work; one without an intake is off, one
+// without a server hears nobody.
 type reports struct {
-	intake *ingest.Intake
-	server *ingest.Server
+	intake  *ingest.Intake
+	server  *ingest.Server
+	lacking error // why nobody can report
 }
 
 // openReports makes the socket where there are daemons to report.
@@ -140,6 +143,10 @@ func openReports(cfg config, a *agent, m *metrics.Metrics, log *slog.Logger) (*r
 		return nil, err
 	}
 	server, err := ingest.Listen(cfg.ReportSocket, in)
+	if selfcheck.Unwritable(err) {
+		// The conditions of the daemons become Unknown.
+		return &reports{intake: in, lacking: err}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +156,12 @@ func openReports(cfg config, a *agent, m *metrics.Metrics, log *slog.Logger) (*r
 }
 
 func (r *reports) start(ctx context.Context, g *errgroup.Group, observe func(*event.Event)) {
-	if r.server == nil {
-		return
+	if r.intake != nil {
+		g.Go(func() error { return r.intake.Run(ctx, observe) })
 	}
-	g.Go(func() error { return r.intake.Run(ctx, observe) })
-	g.Go(func() error { return r.server.Serve(ctx) })
+	if r.server != nil {
+		g.Go(func() error { return r.server.Serve(ctx) })
+	}
 }
 
 // Close removes the socket. It may be called again.

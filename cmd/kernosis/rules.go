@@ -8,7 +8,7 @@ import (
 
 func newRules() *cobra.Command {
 	cmd := &cobra.Command{Use: "rules", Short: "Check, test and document rule files"}
-	cmd.AddCommand(newRulesCheck(), newRulesTest(), newRulesDocs(), newRulesSchema())
+	cmd.AddCommand(newRulesCheck(), newRulesTest(), newRulesDocs(), newRulesSchema(), newRulesAlerts())
 	return cmd
 }
 

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -109,14 +108,23 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	cfg.tellWarnings(log)
 	collectGarbage(startPercent)
 
+	stateDir := cfg.StateDir
+	noState, removeState, err := cfg.openState()
+	if err != nil {
+		return failed(err)
+	}
+	defer func() { err = errors.Join(err, failed(removeState())) }()
+	// Before the restore: what was known of a service's condition goes on.
+	cfg.rememberServices(log)
 	ruleSet, monitors, err := cfg.npd.rules(cfg)
+	if err != nil && cfg.forgetServices() {
+		ruleSet, monitors, err = cfg.npd.rules(cfg)
+	}
 	if err != nil {
 		return err
 	}
 	tellWarnings(monitors, log)
-	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return failed(fmt.Errorf("state directory: %w", err))
-	}
+	dropRights(cfg, monitors, log)
 	store, err := journal.Open(filepath.Join(cfg.StateDir, journalDir), journal.Options{MaxBytes: cfg.JournalMiB << 20})
 	if err != nil {
 		return failed(err)
@@ -134,7 +142,11 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if cfg.Output == "json" {
 		a.out = console.NewJSON(stdout)
 	}
-	known, err := openPods(cfg)
+	seen, err := newProbes(cfg, a, log)
+	if err != nil {
+		return failed(err)
+	}
+	known, err := openPods(cfg, seen.whole())
 	if err != nil {
 		return failed(err)
 	}
@@ -161,9 +173,13 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return failed(err)
 	}
-	defer func() { err = errors.Join(err, failed(sources.Close(!cfg.KeepAttached))) }()
+	defer func() { err = errors.Join(err, failed(sources.Close(!cfg.keepsAttached(log)))) }()
 	a.canary = sources.CanarySeen
+	m.Skips(programSkips(sources))
 	tellReports(log, sources)
+	if err := seen.open(sources); err != nil {
+		return failed(err)
+	}
 
 	logs, err := openLogs(cfg, monitors, ruleSet, log)
 	if err != nil {
@@ -184,6 +200,14 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		return failed(err)
 	}
 	defer func() { err = errors.Join(err, failed(reports.Close())) }()
+	lacks := selfCheckConfig(cfg, sources)
+	lacks.Logs, lacks.StateDir, lacks.NoState, lacks.NoReports = selfCheckLogs(cfg, monitors), stateDir, noState, reports.lacking
+	self := newSelfCheck(lacks, a, log)
+	probes, err := openServices(cfg, a, m, mutes, log)
+	if err != nil {
+		return failed(err)
+	}
+	defer probes.close()
 
 	var started atomic.Bool
 	check := func() error { return sources.Check(time.Now()) }
@@ -195,7 +219,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	if err := serve(ctx, g, log, cfg.Listen, "/metrics", web.Handler(m.Registry, check, ready)); err != nil {
+	if err := serve(ctx, g, log, cfg.Listen, "/metrics", web.Handler(m.Registry, check, ready, self.notes)); err != nil {
 		return failed(err)
 	}
 	if cfg.npd != nil {
@@ -203,7 +227,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 			return failed(err)
 		}
 		a.tellConditions()
-		if err := serve(ctx, g, log, cfg.npd.metrics, "/metrics", web.Handler(m.Registry, check, ready)); err != nil {
+		if err := serve(ctx, g, log, cfg.npd.metrics, "/metrics", web.Handler(m.Registry, check, ready, self.notes)); err != nil {
 			return failed(err)
 		}
 		if err := serve(ctx, g, log, cfg.npd.status, "/conditions", web.StatusHandler(check, a.conditions)); err != nil {
@@ -215,13 +239,16 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 	startNPD(ctx, g, checks, stats, log)
 	reports.start(ctx, g, a.observe)
+	probes.start(ctx, g)
 	a.cluster.start(ctx, g)
 	causes.start(ctx, g)
 	g.Go(func() error { return smallFootprint(ctx, log) })
 	g.Go(func() error { return mutes.watch(ctx) })
 	g.Go(func() error { return a.run(ctx) })
-	g.Go(func() error { return sources.Run(ctx, a.observe) })
+	seen.start(ctx, g)
+	g.Go(func() error { return sources.Run(ctx, seen.emit(a.observe)) })
 	g.Go(func() error { return logs.Run(ctx, a.observe) })
+	g.Go(func() error { return self.run(ctx) })
 	started.Store(true)
 	return failed(g.Wait())
 }
@@ -245,18 +272,28 @@ func serve(ctx context.Context, g *errgroup.Group, log *slog.Logger, address, pa
 func watchRules(ctx context.Context, a *agent, cfg config, log *slog.Logger, mutes *muteFile) error {
 	dir := cfg.RulesDir
 	return detector.Watch(ctx, dir, func() {
-		next, _, err := cfg.npd.rules(cfg)
-		if err != nil {
+		if err := reloadRules(a, cfg, mutes); err != nil {
 			log.Error("rules not reloaded, the running ones stay", "error", err)
 			return
 		}
-		if a.problems != nil {
-			a.problems.Known(problemKinds(next))
-		}
-		a.replace(next)
-		mutes.replaced(next)
 		log.Info("rules reloaded", "dir", dir)
 	})
+}
+
+// reloadRules puts the rules in force as they are now.
+func reloadRules(a *agent, cfg config, mutes *muteFile) error {
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	next, _, err := cfg.npd.rules(cfg)
+	if err != nil {
+		return err
+	}
+	if a.problems != nil {
+		a.problems.Known(problemKinds(next))
+	}
+	a.replace(next)
+	mutes.replaced(next)
+	return nil
 }
 
 // tellReports logs what this machine can't do, once, at start.
@@ -271,4 +308,16 @@ func tellReports(log *slog.Logger, sources *collector.Sources) {
 		}
 	}
 	log.Info("watching", "programs", attached)
+}
+
+// programSkips is for the metrics.
+func programSkips(sources *collector.Sources) func() []metrics.ProgramSkips {
+	return func() []metrics.ProgramSkips {
+		skips := sources.Skips()
+		out := make([]metrics.ProgramSkips, len(skips))
+		for i, s := range skips {
+			out[i] = metrics.ProgramSkips{Stem: s.Stem, Program: s.Program, Runs: s.Runs}
+		}
+		return out
+	}
 }

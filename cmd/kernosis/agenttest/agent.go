@@ -33,6 +33,9 @@ type Agent struct {
 	Command string   // empty: run
 	Env     []string // besides this process's
 	Args    []string // after those that Start gives
+	// On calls its argument, which starts the process, where that is to run; the thread
+	// has to stay. nil: here, on a thread of the test's.
+	On func(start func() error) error
 
 	State   string // --state-dir
 	Pins    string // --pin-root
@@ -137,6 +140,9 @@ func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
 // Pdeathsig is about the thread, and the runtime ends one with a goroutine that
 // was locked to it, such as one that entered a network namespace.
 func (a *Agent) spawn() error {
+	if a.On != nil {
+		return a.On(a.cmd.Start)
+	}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()

@@ -46,7 +46,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if inject.RunChild(os.Args) {
+	if inject.RunChild(os.Args) || runKubelet(os.Args) {
 		return
 	}
 	var err error

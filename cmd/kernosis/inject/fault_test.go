@@ -64,7 +64,7 @@ func checkTargetFile(t *testing.T, dir, fault string, netns uint32, addr netip.A
 		t.Error(err)
 	}
 	want := fmt.Sprintf("targets:\n- name: inject %s\n  address: %q\n  port: %d\n  netns: %d\n  targetNetns: ", fault, addr.Addr(), addr.Port(), netns)
-	if !strings.HasPrefix(string(b), want) || !regexp.MustCompile(`targetNetns: [1-9]\d+\n$`).Match(b) {
+	if !strings.HasPrefix(string(b), want) || !regexp.MustCompile(`targetNetns: [1-9]\d+\n  slowAfter: 950ms\n  slowOpeners: kn-prober\n$`).Match(b) {
 		t.Errorf("target file:\n%swant:\n%s…", b, want)
 	}
 }

@@ -137,7 +137,7 @@ func thaw(path string) error {
 	return nil
 }
 
-// fsWriter writes to the file on fd 3, from its main thread where it can.
+// fsWriter writes to the file on fd 3.
 func fsWriter([]string) error {
 	task, err := setComm("kn-fs-writer")
 	if err != nil {

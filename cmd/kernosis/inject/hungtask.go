@@ -99,7 +99,7 @@ func (h *HungTask) Close() error {
 	return nil
 }
 
-// hangWaiter writes to the pipe on fd 3, from its main thread where it can.
+// hangWaiter writes to the pipe on fd 3.
 func hangWaiter([]string) error {
 	task, err := setComm("kn-hang-waiter")
 	if err != nil {

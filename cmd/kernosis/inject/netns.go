@@ -1,11 +1,13 @@
 package inject
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -61,7 +63,7 @@ func (n *namespace) close() error {
 
 // connectNamespaces lays a veth pair between the two, both ends up, only the
 // prober's with its address. The pair goes with either namespace.
-func connectNamespaces(prober, target *namespace) error {
+func connectNamespaces(ctx context.Context, prober, target *namespace) error {
 	// Made inside: the host never sees it.
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: proberLink}, PeerName: targetLink, PeerNamespace: netlink.NsFd(target.fd)}
 	err := prober.nl.LinkAdd(veth)
@@ -84,7 +86,36 @@ func connectNamespaces(prober, target *namespace) error {
 			}
 		}
 	}
+	if err := errors.Join(prober.carries(ctx, proberLink), target.carries(ctx, targetLink)); err != nil {
+		return err
+	}
 	return prober.addAddress(proberLink, proberPrefix())
+}
+
+// carriesWithin is how long a link may take to pass packets.
+const carriesWithin = 10 * time.Second
+
+// carries waits until a link passes packets: the kernel may activate its queue up to a
+// second after the carrier is there, and drops them until then.
+func (n *namespace) carries(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, carriesWithin, fmt.Errorf("%s passes no packets after %s", name, carriesWithin))
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		link, err := n.nl.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("look at %s: %w", name, err)
+		}
+		if link.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // change looks up a link and calls f with it; what names the change in errors.

@@ -17,6 +17,7 @@ const (
 	ProbeTimeout       ProbeKind = "probe-timeout"        // SYNs vanish: a neighbour that isn't there
 	ProbeReset         ProbeKind = "probe-reset"          // accepted, read, reset
 	ProbeSilent        ProbeKind = "probe-silent"         // accepted, read, never answered
+	ProbeSlow          ProbeKind = "probe-slow"           // accepted, read, an answer begun and never ended
 	ProbeQueueFull     ProbeKind = "accept-queue-full"    // listening, never accepting, queue full
 	ProbeNoRoute       ProbeKind = "probe-no-route"       // the prober has no route
 	ProbeDeadNeighbour ProbeKind = "probe-dead-neighbour" // nobody answers ARP
@@ -29,7 +30,7 @@ func (k ProbeKind) Expect() Outcome {
 		return ConnRefused
 	case ProbeReset:
 		return ConnReset
-	case ProbeSilent:
+	case ProbeSilent, ProbeSlow:
 		return AnswerTimeout
 	case ProbeNoRoute:
 		return NoRoute
@@ -71,7 +72,7 @@ func (p *Probe) Start(ctx context.Context) (t ProbeTarget, err error) {
 	if p.targetNS, err = openNamespace(p.target.pid()); err != nil {
 		return t, err
 	}
-	if err = connectNamespaces(p.proberNS, p.targetNS); err != nil {
+	if err = connectNamespaces(ctx, p.proberNS, p.targetNS); err != nil {
 		return t, err
 	}
 	if err = p.breakTarget(ctx); err != nil {
@@ -100,6 +101,8 @@ func (p *Probe) breakTarget(ctx context.Context) error {
 		return p.listen(ctx, behaveReset)
 	case ProbeSilent:
 		return p.listen(ctx, behaveSilent)
+	case ProbeSlow:
+		return p.listen(ctx, behaveSlow)
 	case ProbeQueueFull:
 		return p.listen(ctx, behaveIdle)
 	case ProbeNoRoute:

@@ -25,6 +25,7 @@ func TestProbe(t *testing.T) {
 			{inject.ProbeTimeout, "Client.Timeout exceeded", time.Second},
 			{inject.ProbeReset, "connection reset by peer", 0},
 			{inject.ProbeSilent, "Client.Timeout exceeded", time.Second},
+			{inject.ProbeSlow, "Client.Timeout", time.Second},
 			{inject.ProbeQueueFull, "Client.Timeout exceeded", time.Second},
 			{inject.ProbeNoRoute, "network is unreachable", 0},
 			{inject.ProbeDeadNeighbour, "Client.Timeout exceeded", time.Second},

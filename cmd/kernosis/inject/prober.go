@@ -15,6 +15,13 @@ import (
 // probeTimeout is kubelet's default for a probe (timeoutSeconds).
 const probeTimeout = time.Second
 
+// slowAfter is the prober's time-out as its connections show it: they are opened a
+// moment after its clock has started.
+const slowAfter = probeTimeout - 50*time.Millisecond
+
+// proberName is what the process that probes is called.
+const proberName = "kn-prober"
+
 // Outcome is how one probe ended, in the terms of the one who connects.
 type Outcome string
 
@@ -42,7 +49,7 @@ type proberRequest struct {
 
 // prober is the process that probes, in a network namespace of its own.
 func prober([]string) error {
-	if _, err := setComm("kn-prober"); err != nil {
+	if _, err := setComm(proberName); err != nil {
 		return err
 	}
 	return serve(func(q proberRequest) (Attempt, error) { return probe(q.URL), nil })

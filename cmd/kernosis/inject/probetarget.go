@@ -18,6 +18,7 @@ const (
 	behaveAnswer = "answer" // 200 OK
 	behaveReset  = "reset"  // reads the request, then resets
 	behaveSilent = "silent" // reads the request and says nothing
+	behaveSlow   = "slow"   // reads the request, begins an answer and does not end it
 	behaveIdle   = "idle"   // never accepts; its queue is filled
 )
 
@@ -105,6 +106,9 @@ func (t *targetServer) answer(c *net.TCPConn) {
 		_ = c.SetLinger(0) // the close then sends a reset
 	case behaveSilent:
 		_, _ = c.Read(make([]byte, 1)) // until the prober gives up
+	case behaveSlow:
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\no")
+		_, _ = c.Read(make([]byte, 1))
 	default:
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n")
 	}

@@ -33,8 +33,8 @@ func writeTarget(r *record, dir, name string, t ProbeTarget) error {
 	if err != nil {
 		return fmt.Errorf("register target: %w", err)
 	}
-	text := fmt.Sprintf("targets:\n- name: %s\n  address: %q\n  port: %d\n  netns: %d\n  targetNetns: %d\n",
-		"inject "+name, t.Addr.Addr().String(), t.Addr.Port(), t.Netns, t.TargetNetns)
+	text := fmt.Sprintf("targets:\n- name: %s\n  address: %q\n  port: %d\n  netns: %d\n  targetNetns: %d\n  slowAfter: %s\n  slowOpeners: %s\n",
+		"inject "+name, t.Addr.Addr().String(), t.Addr.Port(), t.Netns, t.TargetNetns, slowAfter, proberName)
 	draft := path + ".tmp"
 	for _, p := range []string{path, draft} {
 		if err := r.will(step{Kind: stepFile, Path: p}); err != nil {

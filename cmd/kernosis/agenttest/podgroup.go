@@ -1,0 +1,62 @@
+package agenttest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// PodGroup makes a memory control group with the path of a pod's container and so many bytes
+// as its limit. It is removed at the end of the test; where it can't be made the test is
+// skipped.
+func PodGroup(t testing.TB, uid string, bytes int) string {
+	t.Helper()
+	root := "/sys/fs/cgroup"
+	limit := "memory.max"
+	if _, err := os.Stat(filepath.Join(root, "memory", "memory.limit_in_bytes")); err == nil {
+		root, limit = filepath.Join(root, "memory"), "memory.limit_in_bytes"
+	}
+	// The only parent that is ours: a group of Kubernetes' own would be in the way.
+	top := filepath.Join(root, fmt.Sprintf("kernosis-why-%d", os.Getpid()))
+	dir := filepath.Join(top, "kubepods", "burstable", "pod"+uid, strings.Repeat("8a", 32))
+	t.Cleanup(func() {
+		for at := dir; len(at) >= len(top); at = filepath.Dir(at) {
+			os.Remove(at)
+		}
+	})
+	for at := top; ; {
+		if err := os.Mkdir(at, 0o755); err != nil {
+			t.Skip(err)
+		}
+		if at == dir {
+			break
+		}
+		if limit == "memory.max" {
+			if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+memory"), 0o644); err != nil {
+				t.Skip(err)
+			}
+		}
+		rest, _ := strings.CutPrefix(dir, at+"/")
+		next, _, _ := strings.Cut(rest, "/")
+		at = filepath.Join(at, next)
+	}
+	if err := os.WriteFile(filepath.Join(dir, limit), []byte(strconv.Itoa(bytes)), 0o644); err != nil {
+		t.Skip(err)
+	}
+	return dir
+}
+
+// KillIn has the kernel kill a process of a group for memory: it asks for 200 MiB.
+func KillIn(t testing.TB, group string) {
+	t.Helper()
+	// It joins the group and then asks for more than it may have.
+	script := `echo $$ >"$1/cgroup.procs" && exec dd if=/dev/zero of=/dev/null bs=200M count=1`
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", group)
+	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != -1 {
+		t.Fatalf("it was not killed: %v", err)
+	}
+}

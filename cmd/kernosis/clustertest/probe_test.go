@@ -1,0 +1,225 @@
+package clustertest_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/netlab"
+)
+
+// runKubelet is what this program does under the name of kubelet: it asks for a URL every
+// second, as kubelet does, until its input ends.
+func runKubelet(args []string) bool {
+	if filepath.Base(args[0]) != "kubelet" {
+		return false
+	}
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, Proxy: nil}}
+	done := make(chan struct{})
+	go func() { _, _ = io.Copy(io.Discard, os.Stdin); close(done) }()
+	tick := time.NewTicker(time.Second)
+	for {
+		if res, err := client.Get(args[1]); err == nil {
+			_ = res.Body.Close()
+			fmt.Println(res.Status)
+		} else {
+			fmt.Println(err)
+		}
+		select {
+		case <-done:
+			return true
+		case <-tick.C:
+		}
+	}
+}
+
+// kubelet starts it in a network namespace.
+func kubelet(t *testing.T, in *netlab.Net, url string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "kubelet")
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, url)
+	cmd.Stderr = os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.In(cmd.Start)
+	t.Cleanup(func() {
+		_ = input.Close()
+		_ = cmd.Wait()
+	})
+}
+
+// A pod whose listener does not accept: the Event on it says why the probe fails, and how
+// far it is from a restart; when the probe succeeds again, that is known.
+func TestProbeOfAPodTellsItsCause(t *testing.T) {
+	server := cluster.Server(t)
+	a := newAgent(t, server)
+	ns := server.Namespace(t)
+	from, to := netlab.Pair(t)
+	const at = "10.97.31.2:80"
+	listener := to.Listen(at, 0)
+	waiting := from.Dial(at) // the queue's one place is taken
+	pods := server.Client().CoreV1().Pods(ns)
+	pod, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
+		Spec: corev1.PodSpec{
+			NodeName: a.node, AutomountServiceAccountToken: new(bool),
+			Containers: []corev1.Container{{
+				Name: "app", Image: "kubetest.invalid/none:1", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}},
+				LivenessProbe: &corev1.Probe{
+					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web"), Path: "/healthz"}},
+					PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 30,
+				},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := true
+	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, "10.97.31.2", []corev1.PodIP{{IP: "10.97.31.2"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "app", ContainerID: "containerd://" + strings.Repeat("8a", 32), Started: &started, Image: "x", ImageID: "x",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}},
+	}}
+	if pod, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	kubelet(t, from, "http://"+at+"/healthz")
+	a.Start()
+
+	var seen string
+	a.await("the Event on the pod", time.Minute, func(ctx context.Context) (bool, string, error) {
+		list, err := server.Client().CoreV1().Events(ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, "", err
+		}
+		for i := range list.Items {
+			e := &list.Items[i]
+			seen = fmt.Sprintf("%s %s ×%d on %s", e.Reason, e.Message, e.Count, e.InvolvedObject.Name)
+			if e.Reason == "ProbeTargetAcceptQueueFull" && e.InvolvedObject.UID == pod.UID && e.Count >= 2 {
+				return true, seen, nil
+			}
+		}
+		return false, seen, nil
+	})
+	t.Log(seen)
+	for _, want := range []string{"liveness ", " of 30 towards restart: accept queue full 1/0 on :80", "(" + ns + "/web-1 app)"} {
+		if !strings.Contains(seen, want) {
+			t.Errorf("the Event says %q, want %q", seen, want)
+		}
+	}
+	failed := agentProbes(a.Entries(), event.Probe)
+	first := failed[0]
+	if first.Feed != event.ProbeObserved || first.Endpoint != at+"/healthz" || first.Failures != 1 || first.Container != "app" {
+		t.Errorf("%+v", first)
+	}
+	// The kernel's record to the journal: nothing was waited for.
+	for _, e := range a.Entries() {
+		if e.Event != nil && e.Event.Kind == event.Probe {
+			t.Logf("told %s after the failure", e.Now.Sub(e.Event.Time))
+			if late := e.Now.Sub(e.Event.Time); late > time.Second {
+				t.Errorf("told %s after the failure", late)
+			}
+		}
+	}
+
+	_ = waiting.Close()
+	to.Accept(listener, netlabHTTP)
+	a.Wait("the probe succeeds", time.Minute, func(entries []journal.Entry) bool {
+		return len(agentProbes(entries, event.ProbeRecovered)) > 0
+	})
+	for _, e := range a.Entries() {
+		if e.Event != nil && e.Event.SockFail != nil {
+			t.Errorf("told twice: %+v", e.Event.SockFail)
+		}
+	}
+}
+
+// agentProbes returns what the journal has of probes.
+func agentProbes(entries []journal.Entry, kind event.Kind) (out []*event.ProbeData) {
+	for _, e := range entries {
+		if e.Event != nil && e.Event.Kind == kind {
+			out = append(out, e.Event.Probe)
+		}
+	}
+	return out
+}
+
+// netlabHTTP answers one request.
+func netlabHTTP(c net.Conn) {
+	_, _ = c.Read(make([]byte, 4096))
+	_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+}
+
+// Without a cluster a file says which pods there are: liveness and readiness go to one port,
+// where nothing listens, and each has its own count.
+func TestProbesOfAFileOfPods(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: loads programs")
+	}
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := netlab.Pair(t)
+	to.Listen("10.97.31.2:81", 5)
+	file := filepath.Join(t.TempDir(), "pods.yaml")
+	const manifest = `apiVersion: v1
+kind: Pod
+metadata: {name: web-1, namespace: shop, uid: 0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0}
+spec:
+  containers:
+  - name: app
+    image: none
+    livenessProbe: {httpGet: {path: /healthz, port: 80}, periodSeconds: 1, failureThreshold: 3}
+    readinessProbe: {httpGet: {path: /ready, port: 80}, periodSeconds: 1, failureThreshold: 3}
+status: {podIP: 10.97.31.2}
+`
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubelet(t, from, "http://10.97.31.2:80/healthz")
+	kubelet(t, from, "http://10.97.31.2:80/ready")
+	a := agenttest.New(t, path, "--pods-file", file, "--listen", "127.0.0.1:0")
+	a.Start()
+	entries := a.Wait("both probes fail three times", time.Minute, func(entries []journal.Entry) bool {
+		most := map[string]uint32{}
+		for _, p := range agentProbes(entries, event.Probe) {
+			most[p.Probe] = max(most[p.Probe], p.Failures)
+		}
+		return most["liveness"] >= 3 && most["readiness"] >= 3
+	})
+	first := agentProbes(entries, event.Probe)[0]
+	if first.Name != "shop/web-1 app" || first.Cause != "RST: nothing listens on :80 (container listens on :81)" || first.Threshold != 3 {
+		t.Errorf("%+v", first)
+	}
+	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.PID())); err == nil {
+		_, rss, _ := strings.Cut(string(status), "VmRSS:")
+		rss, _, _ = strings.Cut(rss, "\n")
+		t.Logf("the agent's memory: %s", strings.TrimSpace(rss))
+	}
+}

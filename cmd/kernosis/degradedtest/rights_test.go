@@ -1,0 +1,104 @@
+package degradedtest_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/rights"
+)
+
+// capSet returns a set of the text of a status file: "CapEff", "CapBnd".
+func capSet(t testing.TB, path, name string) hostfs.Caps {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), name+":")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hostfs.Caps(n)
+}
+
+// needless are those that this process has itself.
+func needless(t testing.TB) []string {
+	t.Helper()
+	own := capSet(t, "/proc/self/status", "CapEff")
+	all := slices.DeleteFunc(rights.Needless(), func(name string) bool { return len(own.Missing(name)) > 0 })
+	if len(all) == 0 {
+		t.Skip("this root has none of the capabilities that are given up")
+	}
+	return all
+}
+
+// sets checks each thread of the agent: which of the needless capabilities it has.
+func (a *agent) sets(name string, none bool) {
+	a.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", a.pid))
+	if err != nil || len(tasks) == 0 {
+		a.Fatalf("%d threads, %v", len(tasks), err)
+	}
+	for _, path := range tasks {
+		have, all := capSet(a.T, path, name), needless(a.T)
+		missing := have.Missing(all...)
+		if none && len(missing) < len(all) {
+			a.Errorf("%s: %s has some of the needless: %x", path, name, have)
+		}
+		if !none && len(missing) > 0 {
+			a.Errorf("%s: %s lacks %q", path, name, missing)
+		}
+		if lost := have.Missing("CAP_BPF", "CAP_SYS_ADMIN", "CAP_NET_RAW", "CAP_SYS_CHROOT"); len(lost) > 0 {
+			a.Errorf("%s: %s lacks %q", path, name, lost)
+		}
+	}
+}
+
+func TestNeedlessRightsAreGivenUp(t *testing.T) {
+	a := start(t, lacking{}, "")
+	a.condition("KernosisDegraded", corev1.ConditionFalse, "KernosisIsComplete")
+	a.sets("CapEff", true)
+	a.sets("CapPrm", true)
+	a.sets("CapBnd", true)
+}
+
+// Programs of the configuration may need anything.
+func TestProgramsKeepTheirRights(t *testing.T) {
+	dir := t.TempDir()
+	seen, script, config := filepath.Join(dir, "seen"), filepath.Join(dir, "check.sh"), filepath.Join(dir, "check.json")
+	for path, text := range map[string]string{
+		script: "#!/bin/sh\ncp /proc/self/status " + seen + ".new && mv " + seen + ".new " + seen + "\n",
+		config: `{"plugin": "custom", "pluginConfig": {"invoke_interval": "1s", "timeout": "1s"}, "source": "t", "metricsReporting": false,
+			"conditions": [], "rules": [{"type": "temporary", "reason": "Seen", "path": "` + script + `", "timeout": "1s"}]}`,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := start(t, lacking{}, "", "--config.custom-plugin-monitor", config)
+	a.await("run of the check", func() (bool, string) {
+		_, err := os.Stat(seen)
+		return err == nil, fmt.Sprint(err)
+	})
+	a.sets("CapEff", true)
+	a.sets("CapBnd", false)
+	if lost := capSet(t, seen, "CapEff").Missing(needless(t)...); len(lost) > 0 {
+		t.Errorf("the check lacks %q", lost)
+	}
+}
+
+func TestAllRightsAreKeptWhenAsked(t *testing.T) {
+	a := start(t, lacking{}, "", "--drop-capabilities=false")
+	a.sets("CapEff", false)
+	a.sets("CapBnd", false)
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// partingLook is how long the question may take that an agent asks at its end.
+const partingLook = 3 * time.Second
+
+// keepsAttached decides at the agent's end whether its programs stay attached: until the
+// next agent, which reads what happened in between. Of a DaemonSet's pod they stay while
+// the DaemonSet does. Where that can't be known, as while the API server is away, they
+// stay too: an upgrade is more likely than a removal.
+func (c *config) keepsAttached(log *slog.Logger) bool {
+	if !c.KeepAttached || c.kube == nil || c.Kube.DaemonSet == "" {
+		return c.KeepAttached
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), partingLook, errors.New("no answer"))
+	defer cancel()
+	namespace := cmp.Or(c.Kube.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem)
+	going, err := isGoing(ctx, c, namespace)
+	switch {
+	case err != nil:
+		log.Warn("programs stay attached: whether there will be a next agent is not known", "daemonset", namespace+"/"+c.Kube.DaemonSet, "error", err)
+	case going:
+		log.Info("programs are detached: the DaemonSet is gone", "daemonset", namespace+"/"+c.Kube.DaemonSet)
+	}
+	return !going
+}
+
+func isGoing(ctx context.Context, c *config, namespace string) (bool, error) {
+	client, err := kubernetes.NewForConfig(unlimited(c.kube.rest))
+	if err != nil {
+		return false, err
+	}
+	d, err := client.AppsV1().DaemonSets(namespace).Get(ctx, c.Kube.DaemonSet, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return err == nil && d.DeletionTimestamp != nil, err
+}

@@ -1,0 +1,96 @@
+// Package nodetest_test runs the agent as a process on a real node: with a kubelet that
+// runs and probes pods, and an API server. It is apart from the command's other tests,
+// which take long enough.
+package nodetest_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/reporter/kubetest/node"
+	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+)
+
+var machine node.Shared
+
+func TestMain(m *testing.M) { os.Exit(machine.Run(m)) }
+
+// agent is one on the node. It runs as the DaemonSet's would: as root in the node's
+// network, with the node's mounts and the machine's processes.
+type agent struct {
+	*agenttest.Agent
+
+	node       *node.Node
+	kubeconfig string // of one who may do everything
+	namespace  string // of the test's pods
+}
+
+func newAgent(t testing.TB, args ...string) *agent {
+	t.Helper()
+	n := machine.Node(t)
+	server := n.Server()
+	server.CRDs(t)
+	n.Image(t, fault.Image, n.Program(t, fault.Program))
+	a := &agent{node: n, kubeconfig: server.Kubeconfig(t, server.Admin()), namespace: server.Namespace(t)}
+	a.Agent = agenttest.New(t, n.Program(t, "github.com/kernosis/kernosis/cmd/kernosis"), append([]string{
+		"--kubeconfig", a.kubeconfig, "--node-name", n.Name, "--namespace", server.Namespace(t),
+		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", "127.0.0.1:0",
+	}, args...)...)
+	a.Command, a.On = "agent", n.In
+	return a
+}
+
+// has puts a pod into a mode, and returns when that began.
+func (a *agent) has(t testing.TB, pod *corev1.Pod, mode fault.Mode) (since time.Time) {
+	t.Helper()
+	since = time.Now()
+	if err := a.node.Tell(t.Context(), pod, mode); err != nil {
+		t.Fatal(err)
+	}
+	return since
+}
+
+// metrics returns those that the agent shows.
+func (a *agent) metrics(t testing.TB) kubetest.Metrics {
+	t.Helper()
+	text, err := a.node.Get(t.Context(), a.Log.URL(t)+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubetest.ParseMetrics(t, text)
+}
+
+// await waits until something holds; what was last seen is told otherwise.
+func (a *agent) await(t testing.TB, what string, within time.Duration, ok func() (bool, string)) {
+	t.Helper()
+	deadline, again := time.After(within), time.NewTicker(50*time.Millisecond)
+	defer again.Stop()
+	for {
+		is, last := ok()
+		if is {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Fatalf("no %s within %s; last: %s", what, within, last)
+		}
+	}
+}
+
+// told returns the agent's Events on a pod.
+func (a *agent) told(t testing.TB, pod *corev1.Pod) []corev1.Event {
+	t.Helper()
+	var ours []corev1.Event
+	for _, e := range a.node.Events(t, pod) {
+		if e.Source.Component == "kernosis" {
+			ours = append(ours, e)
+		}
+	}
+	return ours
+}

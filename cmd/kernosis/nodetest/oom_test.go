@@ -1,0 +1,84 @@
+package nodetest_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kubetest/node"
+	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+)
+
+// A container of whose processes a child is killed goes on: kubelet has nothing to tell,
+// and the pod's Event says it. Where it happens again and again the node's condition does.
+func TestAKilledChildIsToldOnItsPod(t *testing.T) {
+	a := newAgent(t)
+	a.Start()
+	a.WaitSources(0)
+	pod := a.node.Run(t, node.FaultPod(a.namespace, "leaks", fault.ChildKilled, false))
+	spared := a.node.Run(t, node.FaultPod(a.namespace, "spared", fault.None, false))
+
+	// awaits returns the latest Event when that many kills are told.
+	awaits := func(kills int) (last corev1.Event) {
+		t.Helper()
+		a.await(t, fmt.Sprintf("Event of kill %d", kills), 30*time.Second, func() (bool, string) {
+			n := 0
+			for _, e := range a.told(t, pod) {
+				if e.Reason == "OOMKilling" {
+					last = e
+					n += int(e.Count)
+				}
+			}
+			if n > kills {
+				t.Fatalf("%d are told of %d", n, kills)
+			}
+			return n == kills, a.node.Describe(t, pod)
+		})
+		return last
+	}
+	since := a.has(t, pod, fault.ChildKilled)
+	told := awaits(1)
+	t.Logf("told after %s: %s", time.Since(since).Round(time.Millisecond), told.Message)
+	if !strings.HasPrefix(told.Message, "probepod[") || !strings.Contains(told.Message, "limit of 48") {
+		t.Errorf("message %q", told.Message)
+	}
+	for range 4 {
+		a.has(t, pod, fault.ChildKilled)
+	}
+	awaits(5)
+
+	a.await(t, "condition", 30*time.Second, func() (bool, string) {
+		n, err := a.node.Server().Client().CoreV1().Nodes().Get(t.Context(), a.node.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == "FrequentOOMKilling" {
+				return c.Status == corev1.ConditionTrue, fmt.Sprintf("%+v", c)
+			}
+		}
+		return false, fmt.Sprintf("%+v", n.Status.Conditions)
+	})
+	// The condition may speak of more: kills elsewhere on the machine are the node's too.
+	ofIt := func(p *problem.Problem) bool { return p.Pod == string(pod.UID) }
+	if states := agenttest.States(a.Entries(), "oom-kill-frequent", ofIt); !slices.Contains(states, problem.Firing) {
+		t.Errorf("states of the pod's own problem: %v", states)
+	}
+	if now := a.node.Pod(t, pod); now.Status.ContainerStatuses[0].RestartCount != 0 || !node.Ready(now) {
+		t.Errorf("the container did not go on: %+v", now.Status)
+	}
+	if told := a.told(t, spared); len(told) != 0 {
+		t.Errorf("told of a pod that nothing happened to: %+v", told)
+	}
+	if n := a.metrics(t).Sum("kernosis_events_told_total", "rule", "oom-kill"); n < 5 {
+		t.Errorf("the metrics have %v kills", n)
+	}
+	a.Stop()
+}

@@ -1,0 +1,227 @@
+package nodetest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/reporter/kubetest/node"
+	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+)
+
+// kubeletFlags let an agent ask kubelet as a service account that may read there.
+func kubeletFlags(t testing.TB, n *node.Node) []string {
+	t.Helper()
+	server := n.Server()
+	ns := server.Namespace(t)
+	server.ServiceAccount(t, ns, "agent")
+	server.Grant(t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "agent"}, "", "kubelet-of-"+ns, &rbacv1.ClusterRole{
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes/pods", "nodes/metrics"}, Verbs: []string{"get"}}},
+	})
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(server.Token(t, kubetest.TokenFor{Namespace: ns, ServiceAccount: "agent"})), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--kubelet-url", n.KubeletURL(), "--kubelet-ca", n.KubeletCA(), "--kubelet-token-file", token}
+}
+
+// failing is a pod whose probe fails in one way, and what is to be told of it.
+type failing struct {
+	mode    fault.Mode
+	grpc    bool
+	counted bool   // by kubelet alone: no socket shows the failure
+	waits   bool   // for kubelet's counts
+	verdict string // of the failure
+	reason  string // of the Event
+	says    string // in its message
+
+	pod   *corev1.Pod
+	since time.Time
+}
+
+func (f *failing) name() string {
+	if f.grpc {
+		return string(f.mode) + "-grpc"
+	}
+	return string(f.mode)
+}
+
+func failures() []*failing {
+	return []*failing{
+		// kubelet's counts are asked for every ten seconds, so the period is the usual one here.
+		{mode: fault.Status, counted: true, verdict: event.VerdictStatus, reason: "ProbeBadStatus", says: "503"},
+		{mode: fault.Status, grpc: true, counted: true, verdict: event.VerdictStatus, reason: "ProbeBadStatus", says: "NOT_SERVING"},
+		{mode: fault.TLSGarbage, counted: true, verdict: event.VerdictTLS, reason: "ProbeTLSFailed", says: "does not look like a TLS handshake"},
+		{mode: fault.ExecFails, counted: true, verdict: event.VerdictExecFailed, reason: "ProbeExecFailed", says: "not well"},
+		{mode: fault.ExecHangs, counted: true, verdict: event.VerdictExecSlow, reason: "ProbeExecTimeout", says: "did not end in time"},
+
+		{mode: fault.Refused, verdict: event.VerdictRefused, reason: "ProbeTargetRefused", says: "container listens on :8081"},
+		{mode: fault.QueueFull, verdict: event.VerdictAcceptQueueFull, reason: "ProbeTargetAcceptQueueFull", says: "accept queue full 2/1 on :8080"},
+		{mode: fault.NotAccepted, verdict: event.VerdictNotAccepted, reason: "ProbeTargetNotAccepted", says: "not accepted in 1 s"},
+		{mode: fault.Silent, verdict: event.VerdictSilent, reason: "ProbeTargetSilent", says: "no byte back in 1 s"},
+		{mode: fault.Reset, verdict: event.VerdictReset, reason: "ProbeTargetReset", says: "reset"},
+		{mode: fault.Slow, waits: true, verdict: event.VerdictSlow, reason: "ProbeTargetSlow", says: "not complete in 1 s"},
+		// A stopped process leaves what comes in the accept queue.
+		{mode: fault.Stopped, verdict: event.VerdictNotAccepted, reason: "ProbeTargetNotAccepted", says: "stopped: probepod"},
+		{mode: fault.Throttled, verdict: event.VerdictSilent, reason: "ProbeTargetSilent", says: "CPU-throttled"},
+	}
+}
+
+// Each way in which a probe can fail is told with its cause on the pod, before kubelet
+// restarts the container and with as many failures as kubelet counts; of pods that are
+// well nothing is told.
+func TestAFailedProbeIsToldWithItsCause(t *testing.T) {
+	n := machine.Node(t)
+	a := newAgent(t, kubeletFlags(t, n)...)
+	a.Start()
+	a.WaitSources(0)
+	var healthy []*corev1.Pod
+	for _, grpc := range []bool{false, true} {
+		healthy = append(healthy, n.Run(t, node.FaultPod(a.namespace, fmt.Sprintf("healthy-%t", grpc), fault.None, grpc)))
+	}
+	all := failures()
+	for _, f := range all {
+		pod := node.FaultPod(a.namespace, f.name(), f.mode, f.grpc)
+		if f.counted {
+			pod.Spec.Containers[0].LivenessProbe.PeriodSeconds = 10
+		}
+		f.pod = n.Run(t, pod)
+	}
+	cut := n.Run(t, node.FaultPod(a.namespace, "reset-late", fault.ResetLate, false))
+	a.has(t, cut, fault.ResetLate)
+	for _, f := range all {
+		f.since = a.has(t, f.pod, f.mode)
+	}
+	for _, f := range all {
+		t.Run(f.name(), func(t *testing.T) { a.tells(t, f) })
+	}
+	t.Run("reset-late", func(t *testing.T) { a.tellsNoMore(t, cut) })
+	for _, pod := range healthy {
+		// On a machine that is busy enough a second may be too little for any pod.
+		if told, failed := a.told(t, pod), a.counted(t, pod); len(told) != 0 && failed == 0 {
+			t.Errorf("told of a pod that is well: %+v", told)
+		}
+	}
+	a.Stop()
+}
+
+// tellsNoMore checks that of answers that were cut off no failure is told that kubelet does
+// not count.
+func (a *agent) tellsNoMore(t *testing.T, pod *corev1.Pod) {
+	a.await(t, "answers that kubelet does not count", 60*time.Second, func() (bool, string) {
+		n := a.metrics(t).Sum("kernosis_probe_observations_total", "outcome", "not-counted-by-kubelet")
+		return n >= 5, fmt.Sprint(n)
+	})
+	told := probes(a, pod)
+	if counted := a.counted(t, pod); len(told) > counted {
+		t.Errorf("kubelet has counted %d failures, and %d are told: %+v", counted, len(told), told[0].Probe)
+	}
+}
+
+// tells checks what is told of a pod once kubelet has restarted its container.
+func (a *agent) tells(t *testing.T, f *failing) {
+	threshold := int(f.pod.Spec.Containers[0].LivenessProbe.FailureThreshold)
+	a.node.Await(t, f.pod, "restarted", 90*time.Second, func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount > 0 })
+	killed := a.killed(t, f.pod)
+	told := func() (sum int) {
+		for _, e := range a.told(t, f.pod) {
+			sum += int(e.Count)
+		}
+		return sum
+	}
+	want := threshold
+	a.await(t, "Event with the whole count", 30*time.Second, func() (bool, string) { return told() >= want, a.node.Describe(t, f.pod) })
+	inTime := false
+	for _, e := range a.told(t, f.pod) {
+		t.Logf("%s after the fault: %s ×%d: %s", e.CreationTimestamp.Sub(f.since).Round(time.Second), e.Reason, e.Count, e.Message)
+		if e.Reason != f.reason || !strings.Contains(e.Message, f.says) {
+			t.Errorf("%s: %q; want %s with %q", e.Reason, e.Message, f.reason, f.says)
+		}
+		// What kubelet kills for is counted at the same time.
+		early := !e.CreationTimestamp.After(killed)
+		if inTime = inTime || early; !early && !f.counted && !f.waits {
+			t.Errorf("%s was told at %s, and kubelet killed at %s", e.Reason, e.CreationTimestamp, killed)
+		}
+	}
+	if !inTime {
+		t.Errorf("nothing was told before kubelet killed at %s", killed)
+	}
+	var counts []int
+	for _, e := range probes(a, f.pod) {
+		counts = append(counts, int(e.Probe.Failures))
+		if p := e.Probe; p.Verdict != f.verdict || int(p.Threshold) != threshold || p.Probe != "liveness" || p.Container != "main" {
+			t.Errorf("want verdict %q: %+v", f.verdict, e.Probe)
+		}
+	}
+	if !slices.Equal(counts, []int{1, 2, 3}[:min(len(counts), threshold)]) || len(counts) < want {
+		t.Errorf("failures told as %v, threshold %d", counts, threshold)
+	}
+	if failed := a.counted(t, f.pod); failed != threshold {
+		t.Errorf("kubelet has counted %d failures, threshold %d", failed, threshold)
+	}
+	// A machine that is busy may bring about more: of these kubelet's counts tell a moment later.
+	a.await(t, "agreement with kubelet's counts", 30*time.Second, func() (bool, string) {
+		failed := a.metrics(t).Sum("kernosis_probe_results_total", "namespace", f.pod.Namespace, "pod", f.pod.Name, "probe_type", "liveness", "result", "failed")
+		told, counted := len(probes(a, f.pod)), a.counted(t, f.pod)
+		return int(failed) == told && told == counted, fmt.Sprintf("the metrics have %v failures, %d were told, and kubelet has counted %d", failed, told, counted)
+	})
+	cause := a.why(t, f.pod)
+	if !strings.Contains(cause, f.reason) || !strings.Contains(cause, f.says) {
+		t.Errorf("why:\n%s", cause)
+	}
+}
+
+// killed returns when kubelet killed the container.
+func (a *agent) killed(t *testing.T, pod *corev1.Pod) time.Time {
+	t.Helper()
+	for _, e := range a.node.Events(t, pod) {
+		if e.Reason == "Killing" {
+			return e.FirstTimestamp.Time
+		}
+	}
+	t.Fatalf("kubelet has killed nothing:\n%s", a.node.Describe(t, pod))
+	return time.Time{}
+}
+
+// counted returns how many failures of a pod's liveness probe kubelet has counted.
+func (a *agent) counted(t *testing.T, pod *corev1.Pod) int {
+	t.Helper()
+	m := kubetest.ParseMetrics(t, a.node.Kubelet(t, "/metrics/probes"))
+	return int(m.Sum("prober_probe_total", "namespace", pod.Namespace, "pod", pod.Name, "probe_type", "Liveness", "result", "failed"))
+}
+
+// why returns what the command says is the cause, from the API server alone.
+func (a *agent) why(t *testing.T, pod *corev1.Pod) (cause string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), a.Path, "why", "pod", pod.Namespace+"/"+pod.Name, "--kubeconfig", a.kubeconfig, "-o", "json")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Errorf("why: %v\n%s", err, out)
+	}
+	var answer struct {
+		Causes []json.RawMessage `json:"causes"`
+	}
+	if err := json.Unmarshal(out, &answer); err != nil || len(answer.Causes) == 0 {
+		t.Fatalf("why: %v: %s", err, out)
+	}
+	return string(answer.Causes[0])
+}
+
+// probes returns what the agent has told of a pod's failed probes, in order.
+func probes(a *agent, pod *corev1.Pod) []*event.Event {
+	return slices.DeleteFunc(agenttest.Events(a.Entries(), event.Probe), func(e *event.Event) bool {
+		return e.Probe.Namespace != pod.Namespace || e.Probe.Pod != pod.Name
+	})
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/active"
+	"github.com/kernosis/kernosis/collector/probe/kubelet"
+	"github.com/kernosis/kernosis/collector/probe/observe"
+	"github.com/kernosis/kernosis/collector/probe/podsource"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/collector/probe/vitals"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/reporter/kube/unhealthy"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// probes is what observes kubelet's probes. A nil one is switched off.
+type probes struct {
+	cfg      config
+	log      *slog.Logger
+	agent    *agent
+	manager  *probe.Manager
+	vitals   *vitals.Watcher
+	observer *observe.Observer
+	source   func(context.Context) error // of pods; nil: the API server's watch
+	api      kubernetes.Interface        // nil: there is none
+	failing  map[string]bool             // told by an earlier process, by pod and group
+}
+
+// newProbes makes what keeps the books of probes; what sees them comes with open.
+func newProbes(cfg config, a *agent, log *slog.Logger) (*probes, error) {
+	if cfg.Probes.Mode == probesOff {
+		return nil, nil
+	}
+	p := &probes{cfg: cfg, log: log, agent: a, failing: map[string]bool{}, vitals: vitals.New(hostfs.New(cfg.HostRoot))}
+	c := probe.Config{Tell: p.tell, Log: log, Start: time.Now(), Failing: p.wasFailing}
+	if cfg.Probes.PodsFile != "" {
+		// Only a file of this machine may say that the agent probes a pod itself.
+		c.Prober = active.New(active.Config{FS: hostfs.New(cfg.HostRoot)})
+	}
+	p.manager = probe.New(c)
+	if cfg.kube != nil {
+		var err error
+		if p.api, err = kubernetes.NewForConfig(unlimited(cfg.kube.rest)); err != nil {
+			return nil, err
+		}
+	}
+	asks, _ := cfg.Probes.asksKubelet()
+	switch {
+	case cfg.Probes.PodsFile != "":
+		f, err := podsource.NewFile(podsource.FileConfig{Path: cfg.Probes.PodsFile, Sink: p.sink(), Log: log})
+		if err != nil {
+			return nil, err
+		}
+		p.source = f.Run
+		a.metrics.Own.MustRegister(f)
+	case p.api != nil:
+	case asks:
+		c := cfg.Probes.source(cfg.HostRoot)
+		c.Sink, c.Log = p.sink(), log
+		k, err := podsource.NewKubelet(c)
+		if err != nil {
+			return nil, err
+		}
+		p.source = k.Run
+		a.metrics.Own.MustRegister(k)
+	default:
+		log.Info("probes are not observed: no API server, no kubelet-url and no pods-file says which pods there are")
+		return nil, nil
+	}
+	a.metrics.Own.MustRegister(p.manager)
+	return p, nil
+}
+
+// tell takes what the Manager tells. Where the container's cgroup is known, operations of a
+// Diagnosis can look at it.
+func (p *probes) tell(ev *event.Event) {
+	if ev.Container != nil && ev.Cgroup == nil {
+		if path := p.vitals.Group(ev.Container.ID); path != "" {
+			ev.Cgroup = &event.Cgroup{Path: path}
+		}
+	}
+	p.agent.observe(ev)
+}
+
+// sink hands whole sets of pods on.
+func (p *probes) sink() podsource.Sink {
+	to := podsource.To(p.manager)
+	return func(pods []*probe.Pod) {
+		to(pods)
+		p.observer.Changed()
+	}
+}
+
+// whole has the API server's pods handed over; nil: they come from elsewhere.
+func (p *probes) whole() *pods.Whole {
+	if p == nil || p.source != nil {
+		return nil
+	}
+	return &pods.Whole{
+		Client: p.api,
+		Trim: func(full *corev1.Pod) any {
+			pod, err := podspec.Pod(full)
+			if err != nil {
+				p.log.Debug("parts of a pod are not probed as kubelet does", "error", err)
+			}
+			if pod == nil {
+				return nil
+			}
+			return pod
+		},
+		Changed: func(pod any) {
+			p.manager.AddPod(pod.(*probe.Pod))
+			p.observer.Changed()
+		},
+		Gone: func(pod any) {
+			p.manager.RemovePod(pod.(*probe.Pod).UID)
+			p.observer.Changed()
+		},
+	}
+}
+
+// open makes what sees probes.
+func (p *probes) open(sources *collector.Sources) error {
+	if p == nil {
+		return nil
+	}
+	c := observe.Config{
+		Manager: p.manager, Sockets: targetsOf{sources, p.cfg.Probes.comms()}, Vitals: p.vitals, FS: hostfs.New(p.cfg.HostRoot),
+		Comms: p.cfg.Probes.comms(), State: p.state, Log: p.log,
+	}
+	if asks, why := p.cfg.Probes.asksKubelet(); asks {
+		pages, err := podsource.NewAsker(p.cfg.Probes.source(p.cfg.HostRoot))
+		if err != nil {
+			return err
+		}
+		c.Kubelet = &kubelet.Metrics{Pages: pages}
+	} else {
+		p.log.Info("kubelet's counts of probes are not read: failures that no socket shows are not seen", "reason", why)
+	}
+	if p.api != nil {
+		words, err := unhealthy.New(p.api)
+		if err != nil {
+			return err
+		}
+		c.Words = words
+	}
+	p.observer = observe.New(c)
+	for _, pr := range p.agent.engine.Problems() {
+		if strings.HasPrefix(pr.Rule, "probe-") && pr.State == problem.Firing && pr.Pod != "" {
+			p.failing[pr.Pod+" "+pr.Group] = true
+		}
+	}
+	p.agent.metrics.Probes(p.stats)
+	return nil
+}
+
+// wasFailing reports whether a failure of the probe was told before the restart.
+func (p *probes) wasFailing(k probe.Key) bool {
+	for group := range p.failing {
+		if strings.HasPrefix(group, k.PodUID+" ") && strings.HasSuffix(group, " "+k.Container+", "+string(k.Kind)) {
+			return true
+		}
+	}
+	return false
+}
+
+// emit is what the sources' events go through.
+func (p *probes) emit(next collector.Emit) collector.Emit {
+	if p == nil {
+		return next
+	}
+	return func(ev *event.Event) {
+		if !p.observer.Take(ev) {
+			next(ev)
+		}
+	}
+}
+
+// start observes until ctx ends.
+func (p *probes) start(ctx context.Context, g *errgroup.Group) {
+	if p == nil {
+		return
+	}
+	// What makes probes sees their failures.
+	p.tellState("probe", nil)
+	g.Go(func() error { return p.manager.Run(ctx) })
+	g.Go(func() error { return p.observer.Run(ctx) })
+	if p.source != nil {
+		g.Go(func() error { return p.source(ctx) })
+	}
+}
+
+// state tells that a part began or ceased to see.
+func (p *probes) state(part string, err error) {
+	if err != nil {
+		p.log.Warn("kubelet's probes are seen in part only", "part", part, "error", err)
+	}
+	p.tellState("probe/"+part, err)
+}
+
+func (p *probes) tellState(stem string, err error) {
+	d := event.SourceData{Stem: stem, Up: err == nil}
+	if err != nil {
+		d.Reason = event.SafeText(err.Error(), 500)
+	}
+	p.agent.observe(&event.Event{
+		Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: "probe", SourceUp: &d,
+	})
+}
+
+// stats is what the metrics show.
+func (p *probes) stats() metrics.ProbeStats {
+	s := p.observer.Stats()
+	return metrics.ProbeStats{
+		Outcomes: map[string]uint64{
+			"taken": s.Taken, "counted-by-kubelet": s.Counted, "not-due": s.Refused, "not-kubelet": s.Others, "repeated": s.Repeated,
+			"not-counted-by-kubelet": s.Uncounted, "pod-gone": s.Late, "guessed": s.Guessed, "held": s.Held, "unsure": s.Unsure, "no-room-to-hold": s.Overflowed,
+		},
+		Polls: s.Polls, PollErrors: s.PollErrors, Asked: s.Asked, Unasked: s.Unasked,
+		Places: s.Targets, Unwatched: s.Unwatched, SkippedLook: p.vitals.Skipped(),
+	}
+}
+
+// targetsOf has kubelet's connections watched by the sources.
+type targetsOf struct {
+	sources *collector.Sources
+	comms   []string
+}
+
+// ownTargets is the name of the source of targets.
+const ownTargets = "probes"
+
+func (t targetsOf) Set(list []observe.Target) error {
+	out := make([]collector.Target, len(list))
+	for i, o := range list {
+		out[i] = collector.Target{Name: o.Name, Address: o.Address, Port: o.Port, NetNS: o.NetNS}
+		if o.SlowAfter > 0 {
+			out[i].SlowAfter, out[i].SlowOpeners = o.SlowAfter, strings.Join(t.comms, ",")
+		}
+	}
+	return t.sources.SetTargets(ownTargets, out)
+}
+
+func (t targetsOf) Counts() ([]observe.Count, error) {
+	list, err := t.sources.Outcomes(ownTargets)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]observe.Count, len(list))
+	for i := range list {
+		o := &list[i]
+		out[i] = observe.Count{Name: o.Target.Name, Succeeded: o.Succeeded, Failed: o.Failed, Started: o.Started}
+	}
+	return out, nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The committed alerts are those of the shipped rules, and no finding of lint.
+func TestShippedAlerts(t *testing.T) {
+	const path = "../../deploy/alerts/kernosis.rules.yaml"
+	code, out := command(t, "rules", "alerts")
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code != exitOK || out != string(want) {
+		t.Errorf("exit code %d; %s is old: make generate-deploy", code, path)
+	}
+	dir := t.TempDir() // lint looks at something, besides the alerts
+	rule := "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: x, events: [oomkill], reason: Xxx, message: m}\n"
+	if err := os.WriteFile(filepath.Join(dir, "x.yaml"), []byte(rule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out = command(t, "lint", dir, "--alerts", path)
+	for line := range strings.Lines(out) {
+		// Services are no rules of a file; lint does not know them.
+		if strings.Contains(line, path) && !regexp.MustCompile(`\b(Kubelet|ContainerRuntime|KubeProxy)Unhealthy|DNSUnreachable|APIServerUnreachable`).MatchString(line) {
+			t.Error(line)
+		}
+	}
+	t.Logf("lint: exit code %d", code)
+}
+
+// Rules of a folder, and of node-problem-detector's files, have alerts as well.
+func TestAlertsOfOtherRules(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	file("rules/x.yaml", "apiVersion: rules.kernosis.io/v1\nconditions:\n  DoorOpen: {healthyReason: DoorIsShut, healthyMessage: shut}\nrules:\n- {name: x, events: [oomkill], condition: DoorOpen, reason: DoorIsOpen, message: m, latched: true}\n")
+	monitor := file("monitor.json", `{"plugin": "kmsg", "logPath": "/dev/kmsg", "lookback": "5m", "bufferSize": 10, "source": "m",
+  "conditions": [{"type": "KubeletUnhealthy", "reason": "KubeletIsHealthy", "message": "fine"}],
+  "rules": [{"type": "permanent", "condition": "KubeletUnhealthy", "reason": "KubeletFell", "pattern": "kubelet fell"}]}`)
+	code, out := command(t, "rules", "alerts", "--rules-dir", filepath.Join(dir, "rules"), "--config.system-log-monitor", monitor, "--runbook-base", "https://wiki.example/")
+	for _, want := range []string{"alert: DoorOpen\n", `type="KubeletUnhealthy", reason=~"KubeletFell"`, "https://wiki.example/problems/OOMKilling.md"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if code != exitOK || strings.Contains(out, "ServiceUnhealthy.md\n      severity: critical\n  - alert: KubeletUnhealthy") {
+		t.Errorf("exit code %d", code)
+	}
+	for _, args := range [][]string{{"--rules-dir", filepath.Join(dir, "none")}, {"--shipped-rules", "no-such"}, {"x"}} {
+		if code, out := command(t, append([]string{"rules", "alerts"}, args...)...); code != exitInput || out != "" {
+			t.Errorf("%v: exit code %d, %q", args, code, out)
+		}
+	}
+}
+
+// What runbooks tell to run is there: commands and flags of ours, and of kubectl those that
+// look.
+func TestRunbookCommands(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/runbooks/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	kubectl := []string{"get", "describe", "logs", "top", "exec", "auth", "rollout"}
+	objects := []string{
+		"node", "nodes", "pods", "daemonset", "deployment", "podmonitors", "lease", "leases", "events", "secrets", "configmap", "resourcequotas",
+		"clusterrolebindings", "validatingadmissionpolicybindings", "diagnoses", "operationsets", "triggers", "remediationpolicies",
+	}
+	for _, path := range pages {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{"**What it means.** ", "**Impact.** ", "**How to look.**\n\n```\n", "\n```\n\n**What to do.**"} {
+			if !strings.Contains(string(text), part) {
+				t.Errorf("%s: no %q", path, part)
+			}
+		}
+		_, block, _ := strings.Cut(string(text), "```\n")
+		block, _, _ = strings.Cut(block, "```")
+		for line := range strings.Lines(block) {
+			words := strings.Fields(line)
+			switch words[0] {
+			case "kubectl":
+				words = words[1:]
+				if words[0] == "-n" {
+					words = words[2:]
+				}
+				if !slices.Contains(kubectl, words[0]) {
+					t.Errorf("%s: %s", path, line)
+				}
+				if slices.Contains([]string{"get", "describe"}, words[0]) && words[1] != "--raw" && !slices.Contains(objects, words[1]) {
+					t.Errorf("%s: kubectl knows no %s", path, words[1])
+				}
+				if i := slices.Index(words, "--"); i >= 0 {
+					ours(t, path, words[i+1:])
+				}
+			case "kernosis":
+				ours(t, path, words)
+			default:
+				t.Errorf("%s: %s", path, line)
+			}
+		}
+		for _, link := range regexp.MustCompile(`\]\(([^)#:]+\.md)`).FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), link[1])); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		for _, flag := range regexp.MustCompile("`--([a-z-]+)`").FindAllStringSubmatch(string(text), -1) {
+			agent, controller := newAgentCommand(), newController()
+			if agent.Flags().Lookup(flag[1]) == nil && controller.Flags().Lookup(flag[1]) == nil {
+				t.Errorf("%s: no program has the flag --%s", path, flag[1])
+			}
+		}
+	}
+}
+
+// What pages of problems tell to run of ours is there, too.
+func TestProblemPagesCommands(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/problems/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	for _, path := range pages {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`(kernosis [^`]+)`").FindAllStringSubmatch(string(text), -1) {
+			ours(t, path, strings.Fields(m[1]))
+		}
+	}
+}
+
+// ours finds the command that words call, with its flags.
+func ours(t *testing.T, path string, words []string) {
+	t.Helper()
+	root := newRoot()
+	cmd, rest, err := root.Find(words[1:])
+	if err != nil || cmd == root {
+		t.Errorf("%s: %q: %v", path, words, err)
+		return
+	}
+	for _, w := range rest {
+		name, ok := strings.CutPrefix(w, "--")
+		if name, _, _ = strings.Cut(name, "="); ok && cmd.Flags().Lookup(name) == nil {
+			t.Errorf("%s: %s has no flag --%s", path, cmd.CommandPath(), name)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logsource"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/service"
+	"github.com/kernosis/kernosis/collector/rights"
+	"github.com/kernosis/kernosis/collector/selfcheck"
+	"github.com/kernosis/kernosis/detector/npd"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// selfCheckEvery is how often it is tried again what may have come back. It costs some
+// milliseconds.
+const selfCheckEvery = time.Minute
+
+// selfCheck tells what the agent lacks: in the log, as a condition, in metrics and at
+// /readyz.
+type selfCheck struct {
+	checker *selfcheck.Checker
+	agent   *agent
+	log     *slog.Logger
+
+	mu    sync.Mutex
+	lacks []selfcheck.Lack
+}
+
+// selfCheckConfig returns what is to be looked at, with what came of it at the start.
+func selfCheckConfig(cfg config, sources *collector.Sources) selfcheck.Config {
+	c := selfcheck.Config{
+		HostRoot: cfg.HostRoot, PinRoot: cfg.PinRoot, NoPins: sources.NoPins(), NoMemlock: sources.NoMemlock(),
+		ReportSocket: cfg.ReportSocket, Sockets: true, Diagnose: cfg.Diagnose.On, ScriptUser: cfg.Diagnose.Scripts,
+	}
+	for _, s := range sources.Stems() {
+		c.Stems = append(c.Stems, selfcheck.Stem{Name: s.Name, Err: s.Err})
+	}
+	for _, s := range cfg.services.list() {
+		if s.Handler == service.CRI && s.Socket != "" {
+			c.Runtime = append(c.Runtime, filepath.Dir(s.Socket))
+		}
+	}
+	return c
+}
+
+// selfCheckLogs returns the logs that are read.
+func selfCheckLogs(cfg config, monitors *npd.Set) []selfcheck.Log {
+	configs, _ := cfg.logs() // checked before
+	if monitors != nil {
+		configs = npdLogs(configs, monitors, cfg.HostRoot)
+	}
+	var out []selfcheck.Log
+	for _, l := range configs {
+		if l.Plugin == logsource.KMsg {
+			l.Path = logsource.KMsgPath(cfg.HostRoot, l.Path)
+		}
+		out = append(out, selfcheck.Log{Name: l.Name, Plugin: l.Plugin, Path: l.Path})
+	}
+	return out
+}
+
+func newSelfCheck(c selfcheck.Config, a *agent, log *slog.Logger) *selfCheck {
+	return &selfCheck{checker: selfcheck.New(c), agent: a, log: log}
+}
+
+// run looks now, and each minute until ctx ends.
+func (s *selfCheck) run(ctx context.Context) error {
+	tick := time.NewTicker(selfCheckEvery)
+	defer tick.Stop()
+	for first := true; ; first = false {
+		s.look(first)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// look tells what has changed; the first time, all.
+func (s *selfCheck) look(first bool) {
+	now := s.checker.Look()
+	s.mu.Lock()
+	before := s.lacks
+	s.lacks = now
+	s.mu.Unlock()
+	if !first && slices.Equal(before, now) {
+		return
+	}
+	for _, l := range now {
+		if !slices.Contains(before, l) {
+			s.log.Warn("degraded", "part", l.Part, "reason", string(l.Reason), "lacks", l.Lacks, "not_seen", l.Unseen, "error", l.Why)
+		}
+	}
+	for _, l := range before {
+		if !slices.ContainsFunc(now, func(n selfcheck.Lack) bool { return n.Part == l.Part }) {
+			s.log.Info("no longer degraded", "part", l.Part)
+		}
+	}
+	parts := make([]metrics.Lack, len(now))
+	for i, l := range now {
+		parts[i] = metrics.Lack{Part: l.Part, Reason: string(l.Reason)}
+	}
+	s.agent.metrics.Degraded(parts)
+	s.tell(selfcheck.Result(now))
+}
+
+// tell gives the outcome to the engine. A problem that goes on keeps its message there:
+// where it is another, it ends first.
+func (s *selfCheck) tell(d event.CheckData) {
+	if d.Status == event.CheckProblem && slices.ContainsFunc(s.agent.conditions(), func(c problem.Condition) bool {
+		return c.Type == "KernosisDegraded" && c.Status == problem.True && c.Message != d.Message
+	}) {
+		s.agent.observe(checkEvent(event.CheckData{Check: d.Check, Status: event.CheckOK}))
+	}
+	s.agent.observe(checkEvent(d))
+}
+
+func checkEvent(d event.CheckData) *event.Event {
+	return &event.Event{
+		Kind: event.Check, Source: "selfcheck", Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Check: &d,
+	}
+}
+
+// notes is what /readyz shows.
+func (s *selfCheck) notes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]string, len(s.lacks))
+	for i, l := range s.lacks {
+		out[i] = fmt.Sprintf("degraded: %s: %s: lacks %s, not seen: %s", l.Part, l.Reason, l.Lacks, l.Unseen)
+	}
+	return out
+}
+
+// dropRights gives up what the agent never needs. Programs of the configuration may need
+// anything.
+func dropRights(cfg config, monitors *npd.Set, log *slog.Logger) {
+	if !cfg.DropCaps {
+		return
+	}
+	programs := len(monitors.Checks) > 0 || cfg.Diagnose.Scripts ||
+		slices.ContainsFunc(cfg.services.list(), func(s service.Service) bool { return s.Handler == string(probe.Exec) })
+	dropped, err := rights.Drop(rights.Needless(), !programs)
+	switch {
+	case errors.Is(err, rights.ErrCgo), errors.Is(err, fs.ErrPermission):
+		log.Debug("capabilities that are not needed are kept", "reason", err)
+	case err != nil:
+		log.Warn("capabilities that are not needed are kept", "error", err)
+	default:
+		log.Debug("capabilities that are not needed are given up", "capabilities", dropped, "of_programs_too", !programs)
+	}
+}
+
+// maxVolatileJournal bounds the journal in a folder that is perhaps in memory.
+const maxVolatileJournal = 8
+
+// openState makes sure that there is a state folder. Where the one of the configuration
+// can't be written the agent has one that goes with it: what it sees is told all the same.
+// lacking is why; remove is to be called at the end.
+func (c *config) openState() (lacking error, remove func() error, err error) { //nolint:revive // lacking is a fact, not the error of this
+	remove = func() error { return nil }
+	lacking = writable(c.StateDir)
+	if lacking == nil {
+		return nil, remove, nil
+	}
+	if !selfcheck.Unwritable(lacking) {
+		return nil, remove, fmt.Errorf("state directory: %w", lacking)
+	}
+	errs := []error{fmt.Errorf("state directory: %w", lacking)}
+	for _, parent := range []string{os.TempDir(), "/dev/shm"} {
+		dir, err := os.MkdirTemp(parent, "kernosis-state-")
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		c.Mutes = c.mutesPath() // they are read, not written
+		c.StateDir, c.JournalMiB = dir, min(c.JournalMiB, maxVolatileJournal)
+		return lacking, func() error { return os.RemoveAll(dir) }, nil
+	}
+	return nil, remove, errors.Join(errs...)
+}
+
+// writable makes a folder where it is missing, and a file in it.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".writable-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kernosis/kernosis/collector/selfcheck"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// What the agent lacks is told once, anew when it is another, and no more when it is there.
+func TestSelfCheckTellsChanges(t *testing.T) {
+	rules, err := loadRules("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := journal.Open(t.TempDir(), journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	a := &agent{engine: detector.NewEngine(rules), journal: store, metrics: metrics.New("v", ""), out: console.NewText(io.Discard), wake: make(chan struct{}, 1)}
+	condition := func() problem.Condition {
+		for _, c := range a.conditions() {
+			if c.Type == "KernosisDegraded" {
+				return c
+			}
+		}
+		t.Fatal("there is no such condition")
+		return problem.Condition{}
+	}
+	root := t.TempDir()
+	first, second := filepath.Join(root, "first"), filepath.Join(root, "second")
+	var log strings.Builder
+	s := newSelfCheck(selfcheck.Config{Logs: []selfcheck.Log{
+		{Name: "a", Plugin: "kmsg", Path: first}, {Name: "b", Plugin: "kmsg", Path: second},
+	}}, a, slog.New(slog.NewTextHandler(&log, nil)))
+	// What this machine lacks itself is not of interest, but its reason is not as grave.
+	look := func(isFirst bool, status problem.Status, with, without string) {
+		t.Helper()
+		s.look(isFirst)
+		c := condition()
+		if c.Status != status || !strings.Contains(c.Message, with) || without != "" && strings.Contains(c.Message, without) {
+			t.Errorf("got %+v, want %s with %q, without %q", c, status, with, without)
+		}
+	}
+	look(true, problem.True, "without "+second, "nothing")
+	if c := condition(); c.Reason != "MissingHostPath" || !strings.Contains(c.Message, "without "+first) {
+		t.Errorf("got %+v", c)
+	}
+	if notes := strings.Join(s.notes(), "\n"); !strings.Contains(notes, "degraded: log/a: MissingHostPath: lacks "+first+", not seen: the log a") {
+		t.Errorf("notes %q", notes)
+	}
+	seq := store.Seq()
+	look(false, problem.True, "without "+second, "nothing")
+	if store.Seq() != seq {
+		t.Error("what has not changed is told again")
+	}
+	if err := os.WriteFile(first, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look(false, problem.True, "without "+second, first)
+	if !strings.Contains(log.String(), `msg="no longer degraded" part=log/a`) || strings.Count(log.String(), "part=log/b") != 1 {
+		t.Errorf("log:\n%s", log.String())
+	}
+	if err := os.WriteFile(second, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.look(false)
+	if c := condition(); len(s.notes()) == 0 && c.Status != problem.False {
+		t.Errorf("nothing is lacking: %+v", c)
+	}
+}
+
+func TestStateFolderThatCanNotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := filepath.Join(file, "state") // below a file nobody makes a folder
+	c := config{StateDir: want, JournalMiB: 64}
+	lacking, remove, err := c.openState()
+	if err != nil || lacking == nil || c.StateDir == want || c.JournalMiB != maxVolatileJournal || c.Mutes != filepath.Join(want, mutesName) {
+		t.Fatalf("%v, %v, %+v", lacking, err, c)
+	}
+	if err := writable(c.StateDir); err != nil {
+		t.Error(err)
+	}
+	if err := remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(c.StateDir); err == nil {
+		t.Error("the folder stays")
+	}
+	// One that can be written is taken as it is.
+	c = config{StateDir: filepath.Join(t.TempDir(), "state"), JournalMiB: 64}
+	if lacking, _, err := c.openState(); err != nil || lacking != nil || c.JournalMiB != 64 {
+		t.Errorf("%v, %v, %+v", lacking, err, c)
+	}
+}

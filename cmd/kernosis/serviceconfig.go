@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/collector/ingest"
+	"github.com/kernosis/kernosis/collector/probe/service"
+)
+
+// serviceSettings say which services of the node are probed. See docs/services.md.
+type serviceSettings struct {
+	// Known are names of known services, and serviceAuto; nil: the command's default.
+	Known  []string        `yaml:"known,flow"`
+	Probes []serviceConfig `yaml:"probes"`
+
+	file   string
+	lines  map[string]int // "known", "probes"
+	filled bool           // Known is the command's default
+}
+
+// serviceAuto stands for the known services that are there.
+const serviceAuto = "auto"
+
+// serviceConfig is one service of the configuration file, or what is different of a known
+// one.
+type serviceConfig struct {
+	Name             string            `yaml:"name"`
+	Handler          string            `yaml:"handler,omitempty"`
+	Address          string            `yaml:"address,omitempty"`
+	Path             string            `yaml:"path,omitempty"`
+	Headers          map[string]string `yaml:"headers,omitempty"`
+	CA               string            `yaml:"ca,omitempty"`
+	Accept           []int             `yaml:"accept,omitempty,flow"`
+	Service          string            `yaml:"service,omitempty"`
+	Command          []string          `yaml:"command,omitempty,flow"`
+	Socket           string            `yaml:"socket,omitempty"`
+	Query            string            `yaml:"query,omitempty"`
+	Period           time.Duration     `yaml:"period,omitempty"`
+	Timeout          time.Duration     `yaml:"timeout,omitempty"`
+	FailureThreshold int               `yaml:"failureThreshold,omitempty"`
+	SuccessThreshold int               `yaml:"successThreshold,omitempty"`
+	Condition        string            `yaml:"condition,omitempty"`
+	HealthyReason    string            `yaml:"healthyReason,omitempty"`
+	HealthyMessage   string            `yaml:"healthyMessage,omitempty"`
+	Severity         string            `yaml:"severity,omitempty"`
+
+	line  int
+	lines map[string]int
+}
+
+// service returns what it configures, with the defaults.
+func (s *serviceConfig) service() service.Service {
+	return service.Service{
+		Name: s.Name, Handler: s.Handler, Address: s.Address, Path: s.Path, Headers: s.Headers, CA: s.CA, Accept: s.Accept,
+		Service: s.Service, Command: s.Command, Socket: s.Socket, Query: s.Query, Period: s.Period, Timeout: s.Timeout,
+		FailureThreshold: s.FailureThreshold, SuccessThreshold: s.SuccessThreshold,
+		Condition: s.Condition, HealthyReason: s.HealthyReason, HealthyMessage: s.HealthyMessage, Severity: s.Severity,
+	}.Filled()
+}
+
+// placeServices notes where in the file the services stand.
+func (c *config) placeServices(s serviceSettings, path string, raw []byte) error {
+	var doc struct {
+		Services struct {
+			Probes []yaml.Node `yaml:"probes"`
+		} `yaml:"services"`
+	}
+	var all struct {
+		Services yaml.Node `yaml:"services"`
+	}
+	if err := errors.Join(yaml.Unmarshal(raw, &doc), yaml.Unmarshal(raw, &all)); err != nil {
+		return fmt.Errorf("configuration %s: %w", path, err)
+	}
+	s.file, s.lines = path, map[string]int{}
+	noteLines(&all.Services, "", s.lines)
+	for i := range s.Probes {
+		p := &s.Probes[i]
+		p.lines = map[string]int{}
+		if i < len(doc.Services.Probes) {
+			p.line = doc.Services.Probes[i].Line
+			noteLines(&doc.Services.Probes[i], "", p.lines)
+		}
+	}
+	c.Services = s
+	return nil
+}
+
+// defaultServices fills in which known services are probed unless the file says it: in
+// the agent those that are there.
+func (c *config) defaultServices() {
+	if c.Services.Known == nil && c.isAgent {
+		c.Services.Known, c.Services.filled = []string{serviceAuto}, true
+	}
+	c.services = &services{all: c.configuredServices()}
+}
+
+// configuredServices returns the services that are named, those of mistaken names left out.
+func (c *config) configuredServices() (all []service.Service) {
+	for _, k := range service.Known() {
+		own := slices.ContainsFunc(c.Services.Probes, func(p serviceConfig) bool { return p.Name == k.Name })
+		if slices.Contains(c.Services.Known, k.Name) && !own {
+			all = append(all, k)
+		}
+	}
+	for i := range c.Services.Probes {
+		all = append(all, c.Services.Probes[i].service())
+	}
+	return all
+}
+
+// serviceError tells a mistake in a service, or with -1 in all of them, with its place.
+func (c *config) serviceError(i int, field string, err error) error {
+	s := &c.Services
+	if i < 0 {
+		if line, ok := s.lines[field]; ok {
+			return fmt.Errorf("%s:%d: services.%s: %w", s.file, line, field, err)
+		}
+		return c.origins.errorf("services", "%w", err)
+	}
+	p := &s.Probes[i]
+	line, ok := p.lines[field]
+	if !ok {
+		line = p.line
+	}
+	return fmt.Errorf("%s:%d: services.probes[%d].%s: %w", s.file, line, i, field, err)
+}
+
+func (c *config) checkServices() error {
+	var errs []error
+	names := []string{serviceAuto}
+	for _, k := range service.Known() {
+		names = append(names, k.Name)
+	}
+	for i, name := range c.Services.Known {
+		switch {
+		case !slices.Contains(names, name):
+			errs = append(errs, c.serviceError(-1, "known", fmt.Errorf("%q is none of %s", name, strings.Join(names, ", "))))
+		case slices.Contains(c.Services.Known[:i], name):
+			errs = append(errs, c.serviceError(-1, "known", fmt.Errorf("%s stands twice", name)))
+		}
+	}
+	if n := len(c.configuredServices()); n > service.MaxServices {
+		errs = append(errs, c.serviceError(-1, "probes", fmt.Errorf("%d services, at most %d", n, service.MaxServices)))
+	}
+	if slices.Contains(c.Services.Known, service.APIServer) && !c.knowsAPIServer() {
+		errs = append(errs, c.serviceError(-1, "known", fmt.Errorf("%s: no cluster says where it is: it needs an entry in probes with its address", service.APIServer)))
+	}
+	taken := map[string]string{} // conditions
+	for _, s := range service.Known() {
+		if slices.Contains(c.Services.Known, s.Name) {
+			taken[strings.ToLower(s.Condition)] = s.Name
+		}
+	}
+	for i := range c.Services.Probes {
+		s := c.Services.Probes[i].service()
+		for _, err := range s.Check() {
+			e, ok := errors.AsType[*service.FieldError](err)
+			if !ok {
+				errs = append(errs, err)
+			} else if s.Name != service.APIServer || e.Field != "address" || s.Address != "" || !c.knowsAPIServer() {
+				errs = append(errs, c.serviceError(i, e.Field, e.Err))
+			}
+		}
+		if slices.ContainsFunc(c.Services.Probes[:i], func(o serviceConfig) bool { return o.Name == s.Name }) {
+			errs = append(errs, c.serviceError(i, "name", fmt.Errorf("%s: another service has it", s.Name)))
+		}
+		if s.Condition == "" {
+			continue
+		}
+		if err := ingest.CheckType(s.Condition); err != nil {
+			errs = append(errs, c.serviceError(i, "condition", err))
+		}
+		if of := taken[strings.ToLower(s.Condition)]; of != "" && of != s.Name {
+			errs = append(errs, c.serviceError(i, "condition", fmt.Errorf("condition %s is that of service %s already", s.Condition, of)))
+		}
+		taken[strings.ToLower(s.Condition)] = s.Name
+	}
+	return errors.Join(errs...)
+}
+
+// knowsAPIServer tells whether the agent may be told by the cluster where its API server is.
+func (c *config) knowsAPIServer() bool { return c.isAgent && c.Kube.Exporter }

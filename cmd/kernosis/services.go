@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/active"
+	"github.com/kernosis/kernosis/collector/probe/service"
+	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// services are those that are probed: the configured ones, and those that were found
+// meanwhile. A nil one has none.
+type services struct {
+	mu    sync.Mutex
+	all   []service.Service
+	found []string // of them
+}
+
+func (s *services) list() []service.Service {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}
+
+// add adds one that was found.
+func (s *services) add(one service.Service) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all, s.found = append(s.all, one), append(s.found, one.Name)
+}
+
+func (s *services) drop(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(o service.Service) bool { return o.Name == name })
+	s.found = slices.DeleteFunc(s.found, func(o string) bool { return o == name })
+}
+
+// findEvery is how often services are looked for that were not there: kube-proxy may start
+// after the agent.
+const findEvery = time.Minute
+
+// serviceProbes are the services at work; one without a runner is off.
+type serviceProbes struct {
+	runner *service.Runner
+	groups *process.Groups
+	prober *active.Prober
+	fs     hostfs.FS
+	cfg    config
+	agent  *agent
+	mutes  *muteFile
+	log    *slog.Logger
+}
+
+// openServices makes the probes of services.
+func openServices(cfg config, a *agent, m *metrics.Metrics, mutes *muteFile, log *slog.Logger) (*serviceProbes, error) {
+	p := &serviceProbes{cfg: cfg, agent: a, mutes: mutes, log: log, fs: hostfs.New(cfg.HostRoot)}
+	all := cfg.services.list()
+	if len(all) == 0 && len(p.wanted()) == 0 {
+		return p, nil
+	}
+	for i := range all {
+		if all[i].Name == service.APIServer {
+			if err := cfg.reachAPIServer(&all[i]); err != nil {
+				return nil, cfg.serviceError(-1, "known", err)
+			}
+		}
+	}
+	p.prober = active.New(active.Config{FS: p.fs})
+	c := service.Config{FS: p.fs, Prober: p.prober, Tell: a.observe, Log: log, Start: time.Now()}
+	if slices.ContainsFunc(all, func(s service.Service) bool { return s.Handler == string(probe.Exec) }) {
+		p.groups = openServiceGroups(log)
+		c.Groups = p.groups
+	}
+	p.runner = service.New(c)
+	if err := m.Own.Register(p.runner); err != nil {
+		return nil, fmt.Errorf("services: %w", err)
+	}
+	if err := p.runner.Add(all...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// openServiceGroups makes what bounds the processes of programs; nil where that can't be.
+func openServiceGroups(log *slog.Logger) *process.Groups {
+	const most = 256 // processes and threads of one
+	own, err := process.OwnCgroup()
+	var groups *process.Groups
+	if err == nil {
+		groups, err = process.OpenGroups(filepath.Join(own, "kernosis-services"), process.Limits{Processes: most}, log)
+	}
+	if err != nil {
+		log.Info("programs of services run without control groups of their own", "reason", err)
+		return nil
+	}
+	return groups
+}
+
+// reachAPIServer fills in where the API server is and which certificates it has, unless
+// the configuration says it.
+func (c *config) reachAPIServer(s *service.Service) error {
+	if s.Address != "" {
+		return nil
+	}
+	if c.kube == nil {
+		return fmt.Errorf("%s: there is no cluster that says where it is", s.Name)
+	}
+	u, _, err := rest.DefaultServerUrlFor(c.kube.rest)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Name, err)
+	}
+	s.Handler, s.Address, s.Path = u.Scheme, u.Host, strings.TrimSuffix(u.Path, "/")+s.Path
+	if u.Port() == "" {
+		s.Address = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	}
+	if s.CA == "" && u.Scheme == "https" {
+		if s.TLS, err = rest.TLSConfigFor(c.kube.rest); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// wanted are the names of services that are to be found, and are not yet.
+func (p *serviceProbes) wanted() []string {
+	if !slices.Contains(p.cfg.Services.Known, serviceAuto) {
+		return nil
+	}
+	return slices.DeleteFunc(service.Findable(), func(name string) bool {
+		return slices.ContainsFunc(p.cfg.services.list(), func(s service.Service) bool { return s.Name == name })
+	})
+}
+
+func (p *serviceProbes) start(ctx context.Context, g *errgroup.Group) {
+	if p.runner == nil {
+		return
+	}
+	g.Go(func() error { return p.runner.Run(ctx) })
+	g.Go(func() error {
+		p.find(ctx)
+		return nil
+	})
+}
+
+func (p *serviceProbes) close() {
+	if p.groups != nil {
+		p.groups.Close()
+	}
+}
+
+// find looks for services until all that are wanted are found.
+func (p *serviceProbes) find(ctx context.Context) {
+	tick := time.NewTicker(findEvery)
+	defer tick.Stop()
+	for wanted := p.wanted(); len(wanted) > 0; wanted = p.wanted() {
+		for _, s := range service.Find(ctx, p.fs, p.prober, wanted) {
+			p.found(s)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// found probes a service from now on, unless something else sets its condition.
+func (p *serviceProbes) found(s service.Service) {
+	if rule := p.agent.ruleOfCondition(s.Condition); rule != "" && rule != serviceRuleName(s.Name) {
+		p.log.Debug("service is not probed: a rule has its condition", "service", s.Name, "condition", s.Condition, "rule", rule)
+		return
+	}
+	p.cfg.services.add(s)
+	if err := reloadRules(p.agent, p.cfg, p.mutes); err != nil {
+		p.cfg.services.drop(s.Name)
+		p.log.Error("service is not probed", "service", s.Name, "error", err)
+		return
+	}
+	if err := p.runner.Add(s); err != nil {
+		p.log.Error("service is not probed", "service", s.Name, "error", err)
+		return
+	}
+	p.log.Info("service found", "service", s.Name, "endpoint", s.Endpoint(), "condition", s.Condition)
+	p.remember()
+}
+
+// foundServices is the file of services that were found.
+type foundServices struct {
+	BootID string   `json:"bootID"` // what there was before says nothing
+	Found  []string `json:"found"`
+}
+
+func (c *config) foundServicesPath() string { return filepath.Join(c.StateDir, "services.json") }
+
+// rememberServices puts services in force that were found earlier since the node has booted:
+// one that is down now is not to be forgotten by a restart of the agent.
+func (c *config) rememberServices(log *slog.Logger) {
+	if !slices.Contains(c.Services.Known, serviceAuto) {
+		return
+	}
+	raw, err := os.ReadFile(c.foundServicesPath())
+	var f foundServices
+	if err == nil {
+		err = json.Unmarshal(raw, &f)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("services that were found earlier are not known", "error", err)
+	}
+	if f.BootID != bootID() {
+		return
+	}
+	for _, s := range service.Known() {
+		known := slices.ContainsFunc(c.services.list(), func(o service.Service) bool { return o.Name == s.Name })
+		if !known && slices.Contains(service.Findable(), s.Name) && slices.Contains(f.Found, s.Name) {
+			c.services.add(s)
+		}
+	}
+}
+
+// forgetServices takes those that were found out of force, and tells whether there were any.
+func (c *config) forgetServices() bool {
+	if c.services == nil {
+		return false
+	}
+	c.services.mu.Lock()
+	names := slices.Clone(c.services.found)
+	c.services.mu.Unlock()
+	for _, name := range names {
+		c.services.drop(name)
+	}
+	return len(names) > 0
+}
+
+func (p *serviceProbes) remember() {
+	f := foundServices{BootID: bootID()}
+	p.cfg.services.mu.Lock()
+	f.Found = slices.Clone(p.cfg.services.found)
+	p.cfg.services.mu.Unlock()
+	raw, err := json.Marshal(f)
+	path := p.cfg.foundServicesPath()
+	if err == nil {
+		err = os.WriteFile(path+".new", raw, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		p.log.Warn("services that were found are not remembered", "error", err)
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/probe/service"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// The example of docs/services.md is taken.
+func TestDocumentedServices(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/services.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), "```yaml\n")
+	file, _, found := strings.Cut(rest, "```")
+	if out, _, err := printed(t, file); !found || err != nil || !strings.Contains(out, "registry-mirror") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, s := range service.Known() {
+		if !strings.Contains(string(raw), "| `"+s.Name+"` |") || !strings.Contains(string(raw), "`"+s.Condition+"`") {
+			t.Errorf("%s and %s are not in the table", s.Name, s.Condition)
+		}
+	}
+}
+
+// A service that is found gets its rule and condition, and is known after a restart.
+func TestFoundServices(t *testing.T) {
+	state := t.TempDir()
+	open := func(rulesDir string) (*serviceProbes, *agent, error) {
+		quiet := slog.New(slog.DiscardHandler)
+		cfg := config{isAgent: true, StateDir: state, RulesDir: rulesDir, ShippedRules: []string{"*"}, HostRoot: t.TempDir()}
+		cfg.defaultServices()
+		cfg.rememberServices(quiet)
+		set, _, err := cfg.npd.rules(cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		store, err := journal.Open(filepath.Join(t.TempDir(), journalDir), journal.Options{MaxBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		a := &agent{
+			stateDir: state, log: quiet, metrics: metrics.New("test", ""), journal: store, out: console.NewText(io.Discard),
+			engine: detector.NewEngine(set), wake: make(chan struct{}, 1), patterns: func(*logpattern.Set) {},
+		}
+		p, err := openServices(cfg, a, a.metrics, newMuteFile(filepath.Join(state, "mutes.yaml"), a, set), quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, a, nil
+	}
+	has := func(a *agent) bool { return a.ruleOfCondition("KubeletUnhealthy") == "service-kubelet" }
+	p, a, err := open("")
+	if err != nil || has(a) || !slices.Equal(p.wanted(), service.Findable()) {
+		t.Fatalf("%v before: %q", err, p.wanted())
+	}
+	kubelet := service.Known()[0]
+	p.found(kubelet)
+	if !has(a) || slices.Contains(p.wanted(), service.Kubelet) || len(a.conditions()) == 0 {
+		t.Errorf("after: %q", p.wanted())
+	}
+	if p, a, err = open(""); err != nil || !has(a) || slices.Contains(p.wanted(), service.Kubelet) {
+		t.Errorf("%v after a restart: %q", err, p.wanted())
+	}
+	// A rule of the operator's that has the condition: the service is left out.
+	dir := t.TempDir()
+	rules := "apiVersion: rules.kernosis.io/v1\nconditions:\n  KubeletUnhealthy: {healthyReason: A, healthyMessage: b}\nrules:\n" +
+		"- {name: own, events: [oomkill], condition: KubeletUnhealthy, reason: R, message: m, latched: true}\n"
+	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = open(dir); err == nil {
+		t.Error("both set the condition")
+	}
+	// What run does then.
+	cfg := config{isAgent: true, StateDir: state, RulesDir: dir, ShippedRules: []string{"*"}}
+	cfg.defaultServices()
+	cfg.rememberServices(slog.New(slog.DiscardHandler))
+	if !cfg.forgetServices() || cfg.forgetServices() {
+		t.Error("nothing was remembered")
+	}
+	if _, _, err := cfg.npd.rules(cfg); err != nil {
+		t.Error(err)
+	}
+	// Of another boot nothing is known.
+	if err := os.WriteFile(cfg.foundServicesPath(), []byte(`{"bootID":"other","found":["kubelet"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, a, err = open(""); err != nil || has(a) {
+		t.Errorf("%v: remembered over a boot", err)
+	}
+}
+
+// Where the API server is, and whom to trust there, is the cluster's to say.
+func TestReachAPIServer(t *testing.T) {
+	s := service.Service{Name: service.APIServer}.Filled()
+	cfg := config{}
+	if err := cfg.reachAPIServer(&s); err == nil {
+		t.Error("without a cluster")
+	}
+	cfg.kube = &cluster{rest: &rest.Config{TLSClientConfig: rest.TLSClientConfig{ServerName: "kubernetes"}}}
+	cfg.kube.rest.Host = "https://api.example:6443/prefix"
+	if err := cfg.reachAPIServer(&s); err != nil || s.Address != "api.example:6443" || s.Path != "/prefix/livez" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	s = service.Service{Name: service.APIServer}.Filled()
+	cfg.kube.rest.Host = "https://api.example"
+	if err := cfg.reachAPIServer(&s); err != nil || s.Address != "api.example:443" || s.Path != "/livez" || s.Handler != "https" || s.TLS == nil || s.TLS.ServerName != "kubernetes" || s.TLS.InsecureSkipVerify {
+		t.Errorf("%+v, %v", s, err)
+	}
+	own := service.Service{Name: service.APIServer, Address: "10.0.0.1:6443"}.Filled()
+	if err := cfg.reachAPIServer(&own); err != nil || own.Address != "10.0.0.1:6443" || own.TLS != nil {
+		t.Errorf("%+v, %v", own, err)
+	}
+}

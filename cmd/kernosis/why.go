@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/docs/problems"
+	"github.com/kernosis/kernosis/reporter/why"
+	whycluster "github.com/kernosis/kernosis/reporter/why/cluster"
+	"github.com/kernosis/kernosis/reporter/why/local"
+)
+
+// whyFlags are those of why pod and why node.
+type whyFlags struct {
+	stateDir, journal, container, output string
+	agentNamespaces                      []string
+	since                                time.Duration
+	kube                                 *kubeFlagSet
+}
+
+func newWhy() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "why",
+		Short: "Say why a pod or a node is unwell: causes, evidence, what is excluded, what to do",
+		Long: `Say why a pod or a node is unwell, from this node's journal, from the API server with
+your own rights, or from both: causes and what explains them, what was seen when, what is
+excluded, what to do. docs/why.md explains the lines.
+
+Exit code: 0 a cause was found, 1 all is well, 2 bad usage, or nothing can be read,
+3 no cause is known, and not all that could tell was seen.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newWhyPod(), newWhyNode())
+	return cmd
+}
+
+func newWhyPod() *cobra.Command {
+	f := &whyFlags{}
+	cmd := &cobra.Command{
+		Use:   "pod [NAMESPACE/]NAME",
+		Short: "Say why a pod is unwell, restarts, or fails its probes",
+		Long: `Say why a pod is unwell, restarts, or fails its probes. Without a namespace it is that of
+-n, else the kubeconfig's. A journal knows pods by UID, which may stand in place of the
+name; names it knows of pods whose probes failed.`,
+		Example: `  kernosis why pod shop/web-1
+  kubectl kernosis why pod -n shop web-1 -c app
+  kernosis why pod 4a1f7c52-8f1e-4d0c-9a55-0d6f2f6b1c11 --journal /var/lib/kernosis`,
+		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return f.completePod(cmd.Context(), args, typed)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s := why.Subject{Kind: why.KindPod, Container: f.container}
+			namespace, name, both := strings.Cut(strings.TrimPrefix(args[0], "pod/"), "/")
+			if both {
+				s.Namespace, s.Name = namespace, name
+			} else {
+				s.Name = namespace
+			}
+			if s.Name == "" || both && s.Namespace == "" {
+				return fmt.Errorf("pod %q: want NAMESPACE/NAME or NAME", args[0])
+			}
+			return f.run(cmd, s)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVarP(&f.container, "container", "c", "", "only this `container`")
+	return cmd
+}
+
+func newWhyNode() *cobra.Command {
+	f := &whyFlags{}
+	cmd := &cobra.Command{
+		Use:   "node [NAME]",
+		Short: "Say what a node suffers from, what is blind, and which repairs are held back",
+		Long: `Say what a node suffers from: conditions that are True or Unknown and their causes, the
+latest problems and diagnoses, what is blind, repairs that are held back. Without a name it
+is this node.`,
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return f.completeNode(cmd.Context(), args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s := why.Subject{Kind: why.KindNode}
+			if len(args) == 1 {
+				s.Name = strings.TrimPrefix(args[0], "node/")
+			}
+			return f.run(cmd, s)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (f *whyFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.stateDir, "state-dir", "/var/lib/kernosis", "`folder` of this node's agent, with its journal and diagnoses")
+	fs.StringVar(&f.journal, "journal", "", "read this journal alone (its `folder`, or the state folder above it); with --kubeconfig or --context the API server too")
+	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
+	fs.DurationVar(&f.since, "since", time.Hour, "how long ago what is over may have been")
+	fs.StringSliceVar(&f.agentNamespaces, "agent-namespace", []string{"kernosis-system", "kube-system"}, "`namespaces` in which agents have their Leases and Diagnoses")
+	f.kube = newKubeFlagSet(fs)
+}
+
+func (f *whyFlags) check() error {
+	if f.output != "text" && f.output != "json" {
+		return fmt.Errorf("output %q: want text or json", f.output)
+	}
+	if f.since < time.Minute {
+		return fmt.Errorf("since %v: want at least 1m", f.since)
+	}
+	return nil
+}
+
+func (f *whyFlags) run(cmd *cobra.Command, s why.Subject) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	in, err := f.read(cmd.Context(), s)
+	if err != nil {
+		return err
+	}
+	in.Advice = problems.Advice
+	a := why.Build(in)
+	if err := f.write(cmd.OutOrStdout(), a); err != nil {
+		return failed(err)
+	}
+	switch a.Outcome {
+	case why.Healthy:
+		return &exitError{code: exitFailed}
+	case why.Unsure:
+		return &exitError{code: exitOpen}
+	case why.Found:
+	}
+	return nil
+}
+
+func (f *whyFlags) write(w io.Writer, a *why.Answer) error {
+	if f.output == "json" {
+		return a.WriteJSON(w)
+	}
+	return a.WriteText(w, terminalWidth(w))
+}
+
+// terminalWidth is how wide lines may be; 0: as they are, w is no terminal.
+func terminalWidth(w io.Writer) int {
+	file, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ) //nolint:gosec // a file's descriptor
+	if err != nil {
+		return 0
+	}
+	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && columns > 0 {
+		return columns
+	}
+	return int(size.Col)
+}
+
+// read asks the sources that there are: the API first, which knows UIDs and nodes.
+func (f *whyFlags) read(ctx context.Context, s why.Subject) (why.Input, error) {
+	now := time.Now()
+	to, apiErr := f.server(&s)
+	var fromAPI *why.Input
+	if to != nil {
+		in, err := whycluster.Read(ctx, whycluster.Config{REST: to, Subject: s, Namespaces: f.agentNamespaces, Now: now, Since: f.since})
+		switch {
+		case err == nil:
+			fromAPI = &in
+			s = in.Subject
+		default:
+			apiErr = err
+		}
+	}
+	in, journalErr := f.local(s, now, fromAPI)
+	switch {
+	case fromAPI != nil && in != nil:
+		return why.Merge(*in, *fromAPI), nil
+	case fromAPI != nil:
+		if journalErr != nil && (f.journal != "" || !errors.Is(journalErr, errNoJournal)) {
+			fromAPI.Unread = append(fromAPI.Unread, why.Unread{What: "journal", Why: journalErr.Error()})
+		}
+		return *fromAPI, nil
+	case in != nil:
+		if apiErr != nil && !errors.Is(apiErr, errNoCluster) {
+			in.Unread = append(in.Unread, why.Unread{What: "API server", Why: apiErr.Error()})
+		}
+		return *in, nil
+	case apiErr != nil && !errors.Is(apiErr, errNoCluster):
+		return why.Input{}, fmt.Errorf("why: %w", apiErr)
+	case journalErr != nil && !errors.Is(journalErr, errNoJournal):
+		return why.Input{}, fmt.Errorf("why: %w", journalErr)
+	}
+	return why.Input{}, fmt.Errorf("why: nothing to read: no journal below %s (--state-dir, --journal), and no kubeconfig (--kubeconfig, --context)", f.stateDir)
+}
+
+// unknownPod is what is said where only a journal is read, and it does not know the pod.
+func unknownPod(s *why.Subject) why.Unread {
+	return why.Unread{
+		What: "which UID " + s.String() + " has", Needed: true,
+		Why: local.ErrUnknownPod.Error() + ": it knows names of pods whose probes failed; give the UID, or a kubeconfig",
+	}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kernosis/kernosis/reporter/why"
+)
+
+// kubeFlagSet is kubectl's flags that say which API server is asked, and as whom. Unlike a
+// daemon a person's command looks at $KUBECONFIG and ~/.kube/config.
+type kubeFlagSet struct {
+	path string
+	over clientcmd.ConfigOverrides
+}
+
+func newKubeFlagSet(fs *pflag.FlagSet) *kubeFlagSet {
+	k := &kubeFlagSet{}
+	fs.StringVar(&k.path, clientcmd.RecommendedConfigPathFlag, "", "`file` that says how to reach the API server; empty: $KUBECONFIG, ~/.kube/config, or as a pod of the cluster")
+	clientcmd.BindOverrideFlags(&k.over, fs, clientcmd.RecommendedConfigOverrideFlags(""))
+	return k
+}
+
+// asked reports whether the command line names an API server.
+func (k *kubeFlagSet) asked() bool {
+	return k.path != "" || k.over.CurrentContext != "" || k.over.ClusterInfo.Server != "" || k.over.Context.Cluster != ""
+}
+
+func (k *kubeFlagSet) config() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = k.path
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &k.over)
+}
+
+// namespace is that of -n, of the kubeconfig, or "default".
+func (k *kubeFlagSet) namespace() string {
+	ns, _, err := k.config().Namespace()
+	if err != nil {
+		return metav1.NamespaceDefault
+	}
+	return ns
+}
+
+// rest returns how to reach the API server; errNoCluster: nothing says it.
+func (k *kubeFlagSet) rest() (*rest.Config, error) {
+	c, err := k.config().ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err), errors.Is(err, rest.ErrNotInCluster):
+		return nil, errNoCluster
+	case err != nil:
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	c.UserAgent = "kernosis-why/" + version
+	return c, nil
+}
+
+// server returns the API server that is to be asked, and fills in the subject's namespace;
+// nil: none is.
+func (f *whyFlags) server(s *why.Subject) (*rest.Config, error) {
+	if f.journal != "" && !f.kube.asked() {
+		return nil, errNoCluster
+	}
+	if s.Kind == why.KindPod && s.Namespace == "" && looksLikeUID(s.Name) {
+		return nil, errNoCluster // the API can't be asked for it
+	}
+	c, err := f.kube.rest()
+	if err != nil {
+		return nil, err
+	}
+	if s.Kind == why.KindPod {
+		s.Namespace = cmp.Or(s.Namespace, f.kube.namespace())
+	}
+	if s.Kind == why.KindNode && s.Name == "" {
+		if s.Name = journalNode(f.stateDir); s.Name == "" {
+			return nil, errors.New("the name of this node is not known; name one")
+		}
+	}
+	return c, nil
+}
+
+// completeFor is how long a shell waits for names.
+const completeFor = 2 * time.Second
+
+// complete returns a client for names that a shell asks for; nil: there is none.
+func (f *whyFlags) complete() kubernetes.Interface {
+	c, err := f.kube.rest()
+	if err != nil {
+		return nil
+	}
+	c.Timeout = completeFor
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		return nil
+	}
+	return client
+}
+
+func (f *whyFlags) completePod(ctx context.Context, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	client := f.complete()
+	if len(args) > 0 || client == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	namespace, _, named := strings.Cut(typed, "/")
+	prefix := namespace + "/"
+	if !named {
+		namespace, prefix = f.kube.namespace(), ""
+	}
+	var out []string
+	if list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 500}); err == nil {
+		for i := range list.Items {
+			out = append(out, prefix+list.Items[i].Name)
+		}
+	}
+	if named {
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+	if list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 500}); err == nil {
+		for i := range list.Items {
+			out = append(out, list.Items[i].Name+"/")
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+func (f *whyFlags) completeNode(ctx context.Context, args []string) ([]string, cobra.ShellCompDirective) {
+	client := f.complete()
+	if len(args) > 0 || client == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	if list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 500}); err == nil {
+		for i := range list.Items {
+			out = append(out, list.Items[i].Name)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

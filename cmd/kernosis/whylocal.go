@@ -1,0 +1,194 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/reporter/why"
+	whycluster "github.com/kernosis/kernosis/reporter/why/cluster"
+	"github.com/kernosis/kernosis/reporter/why/local"
+)
+
+// errNoJournal: there is none on this machine, or it is another node's than is asked about.
+var errNoJournal = errors.New("no journal of that node here") //nolint:gochecknoglobals // a constant
+
+// deadAfter is from what age on the saved state means that no agent runs: it is saved each
+// 30 s.
+const deadAfter = 3 * saveEvery
+
+// local reads the journal, and the diagnoses beside it. nil: there is none to read; api is
+// what the API server said, or nil.
+func (f *whyFlags) local(s why.Subject, now time.Time, api *why.Input) (*why.Input, error) {
+	if f.journal == "" && f.kube.asked() {
+		return nil, errNoJournal
+	}
+	state, dir := f.journalDirs()
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if f.journal != "" {
+			return nil, fmt.Errorf("no journal in %s", f.journal)
+		}
+		return nil, errNoJournal
+	} else if err != nil {
+		return nil, err
+	}
+	here := journalNode(state)
+	if node := cmp.Or(s.Node, nodeOf(&s)); f.journal == "" && node != "" && here != "" && node != here {
+		return nil, errNoJournal
+	}
+	if s.Kind == why.KindNode && s.Name == "" {
+		s.Name = cmp.Or(here, "localhost")
+	}
+	switch {
+	case s.Kind != why.KindPod || s.Namespace != "":
+	case looksLikeUID(s.Name):
+		s.UID = s.Name
+	default:
+		s.Namespace = f.kube.namespace()
+	}
+	in, err := local.Read(local.Config{Dir: dir, Subject: s, Now: now, Since: f.since})
+	if errors.Is(err, local.ErrUnknownPod) {
+		if api == nil {
+			in.Unread = append(in.Unread, unknownPod(&s))
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	if state != "" {
+		if err := alive(&in, state, now); err != nil {
+			return nil, err
+		}
+		savedDiagnoses(&in, state)
+	}
+	return &in, nil
+}
+
+func nodeOf(s *why.Subject) string {
+	if s.Kind == why.KindNode {
+		return s.Name
+	}
+	return ""
+}
+
+// looksLikeUID reports whether a name is a UID: no pod's name is likely to be one.
+func looksLikeUID(name string) bool {
+	return len(name) == 36 && strings.Count(name, "-") == 4 && strings.Trim(name, "0123456789abcdef-") == ""
+}
+
+// journalDirs returns the state folder, empty where only a journal is given, and the
+// journal's.
+func (f *whyFlags) journalDirs() (state, dir string) {
+	if f.journal == "" {
+		return f.stateDir, filepath.Join(f.stateDir, journalDir)
+	}
+	if below := filepath.Join(f.journal, journalDir); isDir(below) {
+		return f.journal, below
+	}
+	if filepath.Base(f.journal) == journalDir {
+		if above := filepath.Dir(filepath.Clean(f.journal)); isFile(filepath.Join(above, "engine.json")) {
+			return above, f.journal
+		}
+	}
+	return "", f.journal
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// journalNode returns whose journal it is, as far as that is known.
+func journalNode(state string) string {
+	if state == "" {
+		return ""
+	}
+	var of struct {
+		Node string `json:"node"`
+	}
+	if raw, err := os.ReadFile(filepath.Join(state, events.StateFile)); err == nil && json.Unmarshal(raw, &of) == nil && of.Node != "" {
+		return of.Node
+	}
+	name, _, err := new(kubeSettings).nodeName(nil)
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// alive tells where no agent writes the journal any more.
+func alive(in *why.Input, state string, now time.Time) error {
+	info, err := os.Stat(filepath.Join(state, "engine.json"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // it has begun less than half a minute ago
+	case err != nil:
+		return err
+	}
+	if age := now.Sub(info.ModTime()); age > deadAfter {
+		in.Blind = append(in.Blind, why.Blind{Source: "agent", Why: "none writes this journal", Since: info.ModTime()})
+	}
+	return nil
+}
+
+// savedDiagnoses takes the runs of the state folder that are about the subject. What can't be
+// read is told.
+func savedDiagnoses(in *why.Input, state string) {
+	views, err := readDiagnoses(allDirs(state)...)
+	if err != nil {
+		in.Unread = append(in.Unread, why.Unread{What: "diagnoses", Why: err.Error()})
+		return
+	}
+	for _, v := range views {
+		if v.Err != nil {
+			in.Unread = append(in.Unread, why.Unread{What: "diagnosis " + v.Report.ID, Why: v.Err.Error()})
+			continue
+		}
+		d := savedDiagnosis(v)
+		if in.Subject.Kind == why.KindNode || d.PodUID != "" && d.PodUID == in.Subject.UID {
+			in.Diagnoses = append(in.Diagnoses, d)
+		}
+	}
+	slices.SortStableFunc(in.Diagnoses, func(a, b why.Diagnosis) int { return b.Started.Compare(a.Started) })
+}
+
+func savedDiagnosis(v *diagnosisView) why.Diagnosis {
+	rep, p := v.Report, v.Parameters
+	d := why.Diagnosis{
+		From: why.FromJournal, Name: rep.ID, Rule: p["rule"], Reason: p["reason"], Subject: p["subject"], PodUID: p["podUID"],
+		Started: rep.Started, Ended: rep.Ended, Phase: string(rep.Phase),
+	}
+	if rep.Verdict != nil {
+		d.Verdict, d.Message = rep.Verdict.Reason, rep.Verdict.Message
+	}
+	var results []v1alpha1.Result
+	for i := range rep.Records {
+		results = append(results, resultOf(&rep.Records[i]))
+	}
+	var path v1alpha1.Path
+	if rep.Phase == v1alpha1.PhaseSucceeded {
+		for _, id := range rep.Path {
+			path = append(path, int32(id)) //nolint:gosec // a graph has 256 nodes at most
+		}
+	}
+	whycluster.Results(&d, results, path)
+	return d
+}
+
+func resultOf(rec *runner.Record) v1alpha1.Result {
+	return v1alpha1.Result{ID: int32(rec.ID), Operation: rec.Operation, State: rec.State, Reason: rec.Reason, Message: rec.Message} //nolint:gosec // likewise
+}
