@@ -1,0 +1,51 @@
+package problems_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/docs/problems"
+)
+
+// Each shipped rule has a page that says what to do, in lines that a terminal may show.
+func TestEachShippedRuleHasAdvice(t *testing.T) {
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range set.Rules() {
+		lines := problems.Advice(r.Doc)
+		if len(lines) == 0 || len(lines) > 3 {
+			t.Errorf("rule %s, page %s: %q", r.Name, r.Doc, lines)
+		}
+		for _, l := range lines {
+			if len(l) < 10 || len(l) > 264 || strings.ContainsAny(l, "`\n") || strings.Contains(l, "](") || strings.HasPrefix(l, "As for") {
+				t.Errorf("rule %s, page %s: %q", r.Name, r.Doc, l)
+			}
+		}
+	}
+}
+
+func TestAdvice(t *testing.T) {
+	for page, want := range map[string][]string{
+		"problems/ProbeTargetAcceptQueueFull": {"Find why accept() isn't called: CPU throttling (cpu.stat, nr_throttled), all workers busy with slow requests, a deadlock, a stopped process. A longer backlog only delays it"},
+		// Sent to the page above.
+		"ProbeTargetNotAccepted": problems.Advice("ProbeTargetAcceptQueueFull"),
+		"OOMKilling": {
+			"Own limit: compare the anonymous memory with the limit. Much lower means that page cache, tmpfs or another process of the cgroup fills it",
+			"The pod's limit: a sidecar may be the one that grew. Look at cgroup memory.stat of each container",
+			"Node out of memory: look at what has no limit, and at kubelet's eviction thresholds and system reservation",
+		},
+		"NoSuchPage":        nil,
+		"../problems/../x":  nil,
+		"problems/":         nil,
+		"problems/advice.g": nil,
+	} {
+		if got := problems.Advice(page); !slices.Equal(got, want) {
+			t.Errorf("%s: %q\nwant %q", page, got, want)
+		}
+	}
+}
