@@ -20,30 +20,45 @@ const module = "github.com/kernosis/kernosis"
 // besides those below the folder of its row. The longest matching row decides. The
 // reasons are in docs/architecture.md.
 var mayImport = map[string][]string{
-	"bpf":                  {},
-	"collector":            {"bpf", "collector/event", "collector/hostfs"},
-	"collector/event":      {},
-	"collector/logpattern": {},
-	"collector/logs":       {"collector/hostfs"},
-	"collector/logsource":  {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs"},
-	"collector/hostfs":     {"collector/event"},
-	"collector/netlook":    {"collector/hostfs"},
-	"collector/plugin":     {"collector/event", "collector/hostfs", "collector/process"},
-	"collector/process":    {"collector/hostfs"},
-	"detector":             {"collector/event", "collector/logpattern", "detector/problem"},
-	"detector/problem":     {"collector/event"},
-	"detector/mistake":     {"collector/event"},
-	"detector/ruletest":    {"collector/event", "detector/problem", "detector"},
-	"detector/npd":         {"collector/logpattern", "detector"},
-	"detector/lint":        {"collector/logpattern", "detector"},
-	"reporter":             {"collector/event", "detector/problem"},
-	"reporter/console":     {"collector/event", "detector/problem", "reporter/journal"},
-	"reporter/metrics":     {"collector/event", "detector/problem", "reporter/journal"},
-	"reporter/kube/outbox": {"collector/event", "detector/problem", "reporter/journal"},
-	"reporter/kube/pods":   {},
-	"reporter/kube/events": {"collector/event", "detector/problem", "reporter/journal", "reporter/kube/outbox", "reporter/kube/pods"},
-	"cmd/kernosis":         {"bpf", "collector", "detector", "diagnose", "reporter", "cmd"},
-	"cmd/kernosis/inject":  {},
+	"bpf":                     {},
+	"collector":               {"bpf", "collector/event", "collector/hostfs"},
+	"collector/event":         {},
+	"collector/logpattern":    {},
+	"collector/logs":          {"collector/hostfs"},
+	"collector/logsource":     {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs"},
+	"collector/hostfs":        {"collector/event"},
+	"collector/netlook":       {"collector/hostfs"},
+	"collector/netprobe":      {},
+	"collector/dnsask":        {"collector/event"},
+	"collector/cri":           {"collector/event", "collector/hostfs"},
+	"collector/plugin":        {"collector/event", "collector/hostfs", "collector/process"},
+	"collector/probe":         {"collector/event", "collector/hostfs"},
+	"collector/probe/active":  {"collector/cri", "collector/event", "collector/hostfs", "collector/netlook", "collector/netprobe", "collector/probe", "collector/process"},
+	"collector/probe/service": {"collector/cri", "collector/dnsask", "collector/event", "collector/hostfs", "collector/netlook", "collector/netprobe", "collector/probe", "collector/process"},
+	"collector/process":       {"collector/hostfs"},
+	"collector/rights":        {"collector/hostfs"},
+	"collector/selfcheck":     {"collector/event", "collector/hostfs"},
+	"detector":                {"collector/event", "collector/logpattern", "detector/problem"},
+	"detector/problem":        {"collector/event"},
+	"detector/mistake":        {"collector/event"},
+	"detector/ruletest":       {"collector/event", "detector/problem", "detector"},
+	"detector/npd":            {"collector/logpattern", "detector"},
+	"detector/lint":           {"collector/logpattern", "detector"},
+	"reporter":                {"collector/event", "detector/problem"},
+	"reporter/console":        {"collector/event", "detector/problem", "reporter/journal"},
+	"reporter/metrics":        {"collector/event", "detector/problem", "reporter/journal"},
+	"reporter/kube/outbox":    {"collector/event", "detector/problem", "reporter/journal"},
+	"reporter/kube/pods":      {},
+	"reporter/kube/events":    {"collector/event", "detector/problem", "reporter/facts", "reporter/journal", "reporter/kube/outbox", "reporter/kube/pods"},
+	"cmd/kernosis":            {"bpf", "collector", "deploy/alerts", "deploy/install", "detector", "diagnose", "docs/problems", "reporter", "cmd"},
+	"cmd/kernosis/inject":     {},
+
+	// What a person asks for: why.
+	"reporter/facts":       {"collector/event"},
+	"reporter/why":         {"collector/event", "detector/problem", "reporter/facts"},
+	"reporter/why/local":   {"collector/event", "detector/problem", "reporter/facts", "reporter/journal", "reporter/why"},
+	"reporter/why/cluster": {"detector/problem", "diagnose/api", "reporter/facts", "reporter/kube/lease", "reporter/why"},
+	"docs/problems":        {},
 
 	// What daemons of others report; they import the client, which has little below it.
 	"collector/ingest":        {"collector/event", "collector/hostfs"},
@@ -51,6 +66,13 @@ var mayImport = map[string][]string{
 	"collector/ingest/client": {"collector/ingest/report"},
 	// What talks to Kubernetes.
 	"reporter/kube/conditions": {"detector/problem"},
+
+	// Probes of containers, as kubelet makes them: what is seen of them.
+	"collector/probe/observe":   {"collector/event", "collector/hostfs", "collector/probe", "collector/probe/unhealthy", "collector/probe/vitals"},
+	"collector/probe/vitals":    {"collector/event", "collector/hostfs"},
+	"collector/probe/unhealthy": {"collector/event", "collector/probe"},
+	"collector/probe/kubelet":   {"collector/probe", "collector/probe/observe", "collector/probe/podsource"},
+	"reporter/kube/unhealthy":   {"collector/probe", "collector/probe/observe"},
 
 	// Figures of the node, which are no events.
 	"collector/systemstats": {"collector/event"},
@@ -68,7 +90,7 @@ var mayImport = map[string][]string{
 	"diagnose/policy":     {"diagnose/api"},
 	"diagnose/convert":    {"collector/event", "detector/mistake", "diagnose/api", "diagnose/manifest", "diagnose/yamldoc"},
 	"diagnose/artifact":   {"collector/event", "diagnose/operation"},
-	"diagnose/operation":  {"collector/event", "collector/hostfs", "collector/netlook", "collector/process"},
+	"diagnose/operation":  {"collector/cri", "collector/dnsask", "collector/event", "collector/hostfs", "collector/netlook", "collector/netprobe", "collector/process"},
 	"diagnose/resolve":    {"detector/mistake", "diagnose/api", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/runner", "diagnose/yamldoc"},
 	"diagnose/sets":       {},
 	"diagnose/review":     {"detector/mistake", "diagnose/api", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger"},
@@ -85,12 +107,25 @@ var mayImport = map[string][]string{
 	// Definitions of the API's kinds, made from diagnose/api.
 	"deploy/crds": {},
 
+	// What makes the kinds known, and takes out of a cluster what was left in it.
+	"deploy/install": {"deploy/crds", "diagnose/controller/start", "diagnose/policy", "reporter/kube/conditions", "reporter/kube/leader", "reporter/kube/lease", "reporter/kube/liveness"},
+
 	// Manifests of a cluster: who may do what.
 	"deploy/admission": {},
 	"deploy/rbac":      {},
+	"deploy/chart":     {},
+	"deploy/kustomize": {},
+
+	// What people see of it in Grafana and Prometheus.
+	"deploy/alerts":  {"collector/event", "detector"},
+	"deploy/grafana": {},
+
+	// Packs programs; it imports nothing of what it packs.
+	"deploy/image": {},
 
 	// Only tests import these.
 	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/console", "reporter/journal"},
+	"deploy/monitoringtest":  {},
 	"reporter/kubetest":      {},
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
 	"vmtest/guest":           {},
@@ -127,7 +162,7 @@ func TestImportsPointOneWay(t *testing.T) {
 
 // What only tests import is no part of the product.
 func TestTheProductDoesNotImportWhatTestsAreMadeOf(t *testing.T) {
-	tests := []string{"cmd/kernosis/agenttest", "diagnose/api/apitest", "reporter/kubetest", "vmtest"}
+	tests := []string{"cmd/kernosis/agenttest", "deploy/monitoringtest", "diagnose/api/apitest", "reporter/kubetest", "vmtest"}
 	ofTests := func(dir string) bool {
 		return slices.ContainsFunc(tests, func(root string) bool { return within(dir, root) })
 	}
