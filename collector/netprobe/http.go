@@ -1,6 +1,7 @@
 package netprobe
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -46,9 +47,13 @@ func (p *Probe) http(ctx context.Context, at *Progress) error {
 		return errors.Unwrap(err) // without the URL, which is long
 	}
 	defer answer.Body.Close()
+	// The good-bye of the probe's end can make a server answer, and that be read.
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	at.note(func(r *Result) { r.Status = answer.Status })
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody))
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusBadRequest {

@@ -2,6 +2,7 @@ package netprobe
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log"
@@ -203,6 +204,18 @@ func TestSilence(t *testing.T) {
 		}
 		if want := map[string]string{HTTP: PhaseAnswer, HTTPS: PhaseTLS, GRPC: PhaseAnswer}[protocol]; r.Phase != want {
 			t.Errorf("%s: %s", protocol, r.Phase)
+		}
+	}
+}
+
+// A server that answers once it hears that the probe gives up has not answered it.
+func TestAnswerBehindTheEnd(t *testing.T) {
+	at := serveHTTP(t, true, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	p := Probe{Protocol: HTTPS, To: at, Headers: http.Header{"Connection": {"close"}}, TLS: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}}
+	for range 50 {
+		r := p.RunWithin(t.Context(), 10*time.Millisecond)
+		if _, late := errors.AsType[*TimeoutError](r.Err); !late || r.Status != "" || r.FirstByte != 0 {
+			t.Fatalf("%+v", r)
 		}
 	}
 }
