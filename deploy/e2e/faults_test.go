@@ -151,17 +151,21 @@ func (c *cluster) onNode(t testing.TB, reason, says string) {
 	})
 }
 
-// diagnosed waits until a Trigger's Diagnosis about something has ended with a verdict.
-func (c *cluster) diagnosed(t testing.TB, trigger, about, verdict string) {
+// diagnosed waits until a Diagnosis by a set about something has ended with a verdict. A
+// first error's may come too early for one; then that of its condition has it.
+func (c *cluster) diagnosed(t testing.TB, set, about, verdict string) {
 	t.Helper()
-	await(t, fmt.Sprintf("Diagnosis of %s about %s with the verdict %s", trigger, about, verdict), time.Minute, func() (bool, string) {
+	await(t, fmt.Sprintf("Diagnosis by %s about %s with the verdict %s", set, about, verdict), time.Minute, func() (bool, string) {
 		var list v1alpha1.DiagnosisList
-		if err := c.kinds.List(t.Context(), &list, client.InNamespace(system), client.MatchingLabels{v1alpha1.LabelTrigger: trigger}); err != nil {
+		if err := c.kinds.List(t.Context(), &list, client.InNamespace(system)); err != nil {
 			t.Fatal(err)
 		}
 		var said []string
 		for i := range list.Items {
 			d := &list.Items[i]
+			if d.Spec.OperationSet != set {
+				continue
+			}
 			ended := apimeta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionComplete)
 			text := fmt.Sprintf("%s on %s, parameters %v, ended %t: %+v", d.Name, d.Spec.NodeName, d.Spec.Parameters, ended, d.Status.Verdict)
 			said = append(said, text)
