@@ -25,8 +25,9 @@ var mayImport = map[string][]string{
 	"collector/event":         {},
 	"collector/logpattern":    {},
 	"collector/logs":          {"collector/hostfs"},
-	"collector/logsource":     {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs"},
+	"collector/logsource":     {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs", "collector/statefile"},
 	"collector/hostfs":        {"collector/event"},
+	"collector/statefile":     {},
 	"collector/netlook":       {"collector/hostfs"},
 	"collector/netprobe":      {},
 	"collector/dnsask":        {"collector/event"},
@@ -47,7 +48,7 @@ var mayImport = map[string][]string{
 	"reporter":                {"collector/event", "detector/problem"},
 	"reporter/console":        {"collector/event", "detector/problem", "reporter/journal"},
 	"reporter/metrics":        {"collector/event", "detector/problem", "reporter/journal"},
-	"reporter/kube/outbox":    {"collector/event", "detector/problem", "reporter/journal"},
+	"reporter/kube/outbox":    {"collector/event", "collector/statefile", "detector/problem", "reporter/journal"},
 	"reporter/kube/pods":      {},
 	"reporter/kube/events":    {"collector/event", "detector/problem", "reporter/facts", "reporter/journal", "reporter/kube/outbox", "reporter/kube/pods"},
 	"cmd/kernosis":            {"bpf", "collector", "deploy/alerts", "deploy/install", "detector", "diagnose", "docs/problems", "reporter", "cmd"},
@@ -65,7 +66,7 @@ var mayImport = map[string][]string{
 	"collector/ingest/report": {},
 	"collector/ingest/client": {"collector/ingest/report"},
 	// What talks to Kubernetes.
-	"reporter/kube/conditions": {"detector/problem"},
+	"reporter/kube/conditions": {"collector/statefile", "detector/problem"},
 
 	// Probes of containers, as kubelet makes them: what is seen of them.
 	"collector/probe/observe":   {"collector/event", "collector/hostfs", "collector/probe", "collector/probe/unhealthy", "collector/probe/vitals"},
@@ -94,12 +95,12 @@ var mayImport = map[string][]string{
 	"diagnose/resolve":    {"detector/mistake", "diagnose/api", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/runner", "diagnose/yamldoc"},
 	"diagnose/sets":       {},
 	"diagnose/review":     {"detector/mistake", "diagnose/api", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger"},
-	"diagnose/worker":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/runner", "diagnose/tenancy", "diagnose/trigger", "diagnose/yamldoc", "detector/mistake"},
+	"diagnose/worker":     {"collector/event", "collector/statefile", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/runner", "diagnose/tenancy", "diagnose/trigger", "diagnose/yamldoc", "detector/mistake"},
 	"diagnose/tenancy":    {"collector/event", "diagnose/api", "diagnose/operation", "diagnose/resolve"},
 	"diagnose/alerts":     {"collector/event", "diagnose/api", "diagnose/trigger"},
 	"diagnose/controller": {"collector/event", "detector/problem", "diagnose/api", "diagnose/graph", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger", "diagnose/alerts", "reporter/kube/leader", "reporter/kube/lease"},
 	"diagnose/trigger":    {"collector/event", "detector/problem", "diagnose/api"},
-	"diagnose/runner":     {"collector/event", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
+	"diagnose/runner":     {"collector/event", "collector/statefile", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
 	// Where a node's worker knows of Diagnoses in a cluster.
 	"diagnose/worker/kube": {"collector/event", "diagnose/api", "diagnose/worker", "reporter/kube/conditions", "reporter/kube/outbox"},

@@ -16,6 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/statefile"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -232,12 +233,7 @@ func (a *agent) save() error {
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
-	// Written beside and renamed: a kill leaves the old or the new state.
-	tmp := a.statePath() + ".new"
-	if err := os.WriteFile(tmp, raw, 0o600); err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-	if err := os.Rename(tmp, a.statePath()); err != nil {
+	if err := (statefile.File{Path: a.statePath()}).Replace(raw); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
 	return nil

@@ -23,6 +23,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/active"
 	"github.com/kernosis/kernosis/collector/probe/service"
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/collector/statefile"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
@@ -259,12 +260,8 @@ func (p *serviceProbes) remember() {
 	f.Found = slices.Clone(p.cfg.services.found)
 	p.cfg.services.mu.Unlock()
 	raw, err := json.Marshal(f)
-	path := p.cfg.foundServicesPath()
 	if err == nil {
-		err = os.WriteFile(path+".new", raw, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(path+".new", path)
+		err = statefile.File{Path: p.cfg.foundServicesPath()}.Replace(raw)
 	}
 	if err != nil {
 		p.log.Warn("services that were found are not remembered", "error", err)

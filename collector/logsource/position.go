@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/statefile"
 )
 
 // saved is what is known of the position file.
@@ -127,10 +128,5 @@ func (l *source) write(f positionFile) error {
 	if err != nil {
 		return err
 	}
-	// Written beside and renamed: a kill leaves the old or the new one.
-	path := l.positionPath()
-	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return statefile.File{Path: l.positionPath()}.Replace(raw)
 }

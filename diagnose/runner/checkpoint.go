@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/statefile"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -170,36 +171,12 @@ func (s store) save(c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	beside := s.path + ".new"
-	f, err := os.OpenFile(beside, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(beside)) // a disk that is full needs the room
-	}
-	s.fault(StageWritten)
-	if err := os.Rename(beside, s.path); err != nil {
-		return err
-	}
-	if err := syncDir(filepath.Dir(s.path)); err != nil {
+	f := statefile.File{Path: s.path, Durable: true, Written: func() { s.fault(StageWritten) }}
+	if err := f.Replace(raw); err != nil {
 		return err
 	}
 	s.fault(StageSaved)
 	return nil
-}
-
-// syncDir makes a change of names in a folder survive a power failure.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func (r *Runner) store(id string) store {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/kernosis/kernosis/collector/statefile"
 )
 
 func takenIn(dir string) string { return filepath.Join(dir, takenDir) }
@@ -23,10 +25,7 @@ func identity(dir, node string) (string, error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // it does not fail
 	id := hex.EncodeToString(random[:])
-	if err := os.WriteFile(path+".new", []byte(id+"\n"), 0o600); err != nil {
-		return node + "/" + id, fmt.Errorf("keep identity: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := (statefile.File{Path: path}).Replace([]byte(id + "\n")); err != nil {
 		return node + "/" + id, fmt.Errorf("keep identity: %w", err)
 	}
 	return node + "/" + id, nil

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/kernosis/kernosis/collector/statefile"
 )
 
 // ledger keeps what was taken, a file each, so that neither the end of the agent nor an
@@ -73,26 +75,7 @@ func (l ledger) write(id string, raw []byte) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
-	path := filepath.Join(l.dir, id+ledgerSuffix)
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(path+".new")) // a disk that is full needs the room
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	d, err := os.Open(l.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return statefile.File{Path: filepath.Join(l.dir, id+ledgerSuffix), Durable: true}.Replace(raw)
 }
 
 // remove forgets an entry.

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
+
+	"github.com/kernosis/kernosis/collector/statefile"
 )
 
 // maxStateFile is far more than maxTypes names take.
@@ -53,7 +54,7 @@ func readState(path, node string) ([]string, error) {
 }
 
 // writeState replaces the file as a whole.
-func writeState(path, node string, types []string) (err error) {
+func writeState(path, node string, types []string) error {
 	if path == "" {
 		return nil
 	}
@@ -61,23 +62,5 @@ func writeState(path, node string, types []string) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	if _, err = f.Write(append(text, '\n')); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err = f.Sync(); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return statefile.File{Path: path, Durable: true}.Replace(append(text, '\n'))
 }

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"github.com/kernosis/kernosis/collector/statefile"
 )
 
 // File keeps one value as JSON. A kill or a power failure while it is written
@@ -44,39 +45,8 @@ func (f File) Save(v any) error {
 	if f.Max > 0 && len(raw) > f.Max {
 		return fmt.Errorf("save state: %s: %d bytes, at most %d are kept", f.Path, len(raw), f.Max)
 	}
-	tmp := f.Path + ".new"
-	if err := writeSynced(tmp, raw); err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-	if f.Written != nil {
-		f.Written()
-	}
-	if err := os.Rename(tmp, f.Path); err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-	if err := syncFolder(filepath.Dir(f.Path)); err != nil {
+	if err := (statefile.File{Path: f.Path, Durable: true, Written: f.Written}).Replace(raw); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
 	return nil
-}
-
-func writeSynced(path string, raw []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-// syncFolder makes a rename in it survive a power failure.
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

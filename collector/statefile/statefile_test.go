@@ -1,0 +1,98 @@
+package statefile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestReplace(t *testing.T) {
+	for _, durable := range []bool{false, true} {
+		f := File{Path: filepath.Join(t.TempDir(), "state.json"), Durable: durable}
+		// What a killed program has left, longer than what is written.
+		if err := os.WriteFile(f.Path+".new", []byte(strings.Repeat("x", 100)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"first", "", "second"} {
+			f.Written = func() {
+				if text == "second" && (read(t, f.Path) != "" || read(t, f.Path+".new") != text) {
+					t.Error("the old content is not there until the new one is whole")
+				}
+			}
+			if err := f.Replace([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, f.Path); got != text {
+				t.Errorf("got %q, want %q", got, text)
+			}
+		}
+		if i, err := os.Stat(f.Path); err != nil || i.Mode() != 0o600 {
+			t.Errorf("%v, %v", i.Mode(), err)
+		}
+		if _, err := os.Stat(f.Path + ".new"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("something is left beside: %v", err)
+		}
+	}
+}
+
+func TestReplaceFails(t *testing.T) {
+	dir := t.TempDir()
+	missing := File{Path: filepath.Join(dir, "none", "state")}
+	if err := missing.Replace(nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	// The name is a folder's: what was written is taken away again.
+	taken := File{Path: filepath.Join(dir, "taken")}
+	if err := os.MkdirAll(filepath.Join(taken.Path, "in"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := taken.Replace([]byte("x")); err == nil {
+		t.Error("a folder was replaced")
+	}
+	if _, err := os.Stat(taken.Path + ".new"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something is left beside: %v", err)
+	}
+}
+
+// A full disk keeps the old content, and gets back what the new one took of it.
+func TestFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("not root: no filesystem can be mounted")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	f := File{Path: filepath.Join(dir, "state")}
+	if err := f.Replace([]byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Replace(make([]byte, 1<<20)); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("got %v", err)
+	}
+	if err := f.Replace(make([]byte, 32<<10)); err != nil {
+		t.Errorf("the room is not given back: %v", err)
+	}
+	if got := len(read(t, f.Path)); got != 32<<10 {
+		t.Errorf("%d bytes", got)
+	}
+}
