@@ -8,6 +8,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/netlook"
@@ -79,9 +80,8 @@ type pastLook struct {
 
 // prober answers questions after failures. It belongs to one goroutine.
 type prober struct {
-	fs     hostfs.FS
-	tokens float64
-	filled time.Time
+	fs    hostfs.FS
+	looks *rate.Limiter
 	// over counts failures that were not looked into.
 	over uint64
 	past *lru.Cache[place, pastLook]
@@ -98,19 +98,16 @@ func newProber(fs hostfs.FS) *prober {
 	if err := errors.Join(err, pastErr); err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &prober{fs: fs, namespaces: netlook.NewNamespaces(fs, answerLimit), tokens: lookBurst, past: past, homes: homes, overflows: map[uint32]*overflowSamples{}}
+	return &prober{fs: fs, namespaces: netlook.NewNamespaces(fs, answerLimit), looks: rate.NewLimiter(lookRate, lookBurst), past: past, homes: homes, overflows: map[uint32]*overflowSamples{}}
 }
 
-// take takes one token of the bucket.
+// take reports whether a failure may be looked into, and counts those that may not.
 func (p *prober) take(now time.Time) bool {
-	p.tokens = min(lookBurst, p.tokens+lookRate*now.Sub(p.filled).Seconds())
-	p.filled = now
-	if p.tokens < 1 {
+	may := p.looks.AllowN(now, 1)
+	if !may {
 		p.over++
-		return false
 	}
-	p.tokens--
-	return true
+	return may
 }
 
 // look answers within lookLimit, with what it has by then, or with what it found

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
@@ -179,7 +180,7 @@ func TestSockFailDecodeAllocates(t *testing.T) {
 	s := testSockFail(t)
 	r := sockRecord(bpf.KindSockFail)
 	raw := rawSock(r)
-	s.prober.tokens, s.prober.filled = 0, time.Now().Add(time.Hour)
+	s.prober.looks = rate.NewLimiter(0, 0)
 	var ev event.Event
 	for name, change := range map[string]func(){
 		"refused":   func() {},
@@ -193,7 +194,6 @@ func TestSockFailDecodeAllocates(t *testing.T) {
 			allowed = 4 // the text of how long it took
 		}
 		if n := testing.AllocsPerRun(100, func() {
-			s.prober.filled = time.Now().Add(time.Hour)
 			if _, err := s.decode(&r.H, raw, &ev); err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +206,6 @@ func TestSockFailDecodeAllocates(t *testing.T) {
 func TestSockFailLookRate(t *testing.T) {
 	p := newProber(hostfs.New(t.TempDir()))
 	now := time.Unix(1000, 0)
-	p.filled = now
 	took := 0
 	for range 2 * lookBurst {
 		if p.take(now) {
@@ -219,8 +218,8 @@ func TestSockFailLookRate(t *testing.T) {
 	if !p.take(now.Add(time.Second / lookRate)) {
 		t.Error("no token after its time")
 	}
-	p.tokens = lookBurst
-	if l := p.look(&question{established: true, reset: true}); l != (looked{}) || p.tokens != lookBurst {
+	p.looks = rate.NewLimiter(lookRate, lookBurst)
+	if l := p.look(&question{established: true, reset: true}); l != (looked{}) || p.looks.TokensAt(now) != lookBurst {
 		t.Errorf("looked for what needs no look: %+v", l)
 	}
 }
@@ -258,8 +257,7 @@ func FuzzDecodeSockfail(f *testing.F) {
 		if got, err := bpf.ParseHeader(raw); err == nil {
 			h = *got
 		}
-		s.prober.filled = time.Now().Add(time.Hour) // no look-ups by what is in the record
-		s.prober.tokens = 0
+		s.prober.looks = rate.NewLimiter(0, 0) // no look-ups by what is in the record
 		var ev event.Event
 		ok, err := s.decode(&h, raw, &ev)
 		if err != nil || !ok {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/netlab"
@@ -58,12 +60,11 @@ func TestSockFailLookIsShared(t *testing.T) {
 		p.look(&first)
 		q := first
 		c.change(&q)
-		p.tokens = 0 // who looks now is refused
-		p.filled = time.Now()
+		p.looks = rate.NewLimiter(0, 0) // who looks now is refused
 		if got := p.look(&q); got.skipped == c.shared || c.shared && got != l {
 			t.Errorf("%s: %+v", name, got)
 		}
-		p.tokens = lookBurst
+		p.looks = rate.NewLimiter(lookRate, lookBurst)
 	}
 }
 

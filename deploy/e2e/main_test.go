@@ -105,6 +105,7 @@ func TestEndToEnd(t *testing.T) {
 		{"a host path is left out", c.degraded, false},
 		{"uninstalled", c.uninstalled, false},
 		{"installed again", c.reinstalled, false},
+		{"uninstalled with the kinds", c.uninstalledWithKinds, false},
 	} {
 		begin := time.Now()
 		ok := t.Run(step.name, step.run)

@@ -78,8 +78,25 @@ func (c *cluster) uninstalled(t *testing.T) {
 
 // reinstalled: where it was before it works as if it had not been.
 func (c *cluster) reinstalled(t *testing.T) {
-	c.install(t, "install")
+	c.install(t, "install", "--set", "uninstall.crds=true")
 	c.runs(t)
 	c.known(t)
 	c.kills(t, "installed-again")
+}
+
+// uninstalledWithKinds: asked to, the chart takes its kinds and all Diagnoses along.
+func (c *cluster) uninstalledWithKinds(t *testing.T) {
+	// Helm waits for the Job; the API server may take minutes for a kind (see TestKinds in
+	// deploy/install).
+	c.runHelm(t, "uninstall", release, "--wait", "--timeout", "6m")
+	c.jobRan(t, "crds-delete")
+	if left := c.kubectl(t, "get", "crds", "-o", "name"); strings.Contains(left, v1alpha1.Group) {
+		t.Errorf("kinds are left: %s", left)
+	}
+	if left := c.kubectl(t, "get", "all,sa,roles,rolebindings", "-n", system, "-o", "name"); strings.Contains(left, release) {
+		t.Errorf("left in the namespace: %s", left)
+	}
+	if left := c.kubectl(t, "get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name"); strings.Contains(left, release) {
+		t.Errorf("left in the cluster: %s", left)
+	}
 }

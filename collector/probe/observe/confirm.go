@@ -25,32 +25,6 @@ const (
 	maxTold = 15
 )
 
-// bucket bounds how often something is done: rate times a second, burst at once.
-type bucket struct {
-	rate, burst float64
-	tokens      float64
-	filled      time.Time
-}
-
-// ready reports whether it may be done now.
-func (b *bucket) ready(now time.Time) bool {
-	if b.filled.IsZero() {
-		b.tokens = b.burst
-	} else {
-		b.tokens = min(b.burst, b.tokens+b.rate*now.Sub(b.filled).Seconds())
-	}
-	b.filled = now
-	return b.tokens >= 1
-}
-
-func (b *bucket) take(now time.Time) bool {
-	if !b.ready(now) {
-		return false
-	}
-	b.tokens--
-	return true
-}
-
 // missed is failures of a probe that kubelet has counted and no socket has shown.
 type missed struct {
 	course
@@ -166,7 +140,7 @@ func (r *runner) ask(ctx context.Context, m *missed, now time.Time) []Unhealthy 
 	if r.cfg.Words == nil {
 		return nil
 	}
-	if !r.tokens.take(now) {
+	if !r.words.AllowN(now, 1) {
 		r.mu.Lock()
 		r.stats.Unasked++
 		r.mu.Unlock()

@@ -115,7 +115,7 @@ func (o *Observer) pace(now time.Time, also ...*course) time.Duration {
 			every = min(every, max(one.spec.Period, fastest))
 		}
 	}
-	if every < o.cfg.PollAtMost && !o.fast.ready(now) {
+	if every < o.cfg.PollAtMost && o.fast.TokensAt(now) < 1 {
 		return o.cfg.PollAtMost
 	}
 	return every

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/vitals"
@@ -34,7 +36,7 @@ type Observer struct {
 	everPolled   bool
 	polledBefore time.Time // the poll before the last that was answered
 	answered     time.Time
-	fast         bucket // of polls that are sooner than usual
+	fast         *rate.Limiter // of polls that are sooner than usual
 }
 
 // looked is the latest look at a container, for the same connection's other probe.
@@ -66,7 +68,7 @@ func New(cfg Config) *Observer {
 	if cfg.Vitals == nil {
 		cfg.Vitals = vitals.New(cfg.FS)
 	}
-	return &Observer{cfg: cfg, wake: make(chan struct{}, 1), index: newIndex(nil, nil), before: newIndex(nil, nil), fast: bucket{rate: fastRate, burst: fastBurst}}
+	return &Observer{cfg: cfg, wake: make(chan struct{}, 1), index: newIndex(nil, nil), before: newIndex(nil, nil), fast: rate.NewLimiter(fastRate, fastBurst)}
 }
 
 // Changed says that pods of the Manager have changed. It does not block.
@@ -305,5 +307,5 @@ func (o *Observer) runner() *runner {
 	return &runner{Observer: o, kubelet: kubelets{fs: o.cfg.FS, comms: o.cfg.Comms, inPod: func(uid string) bool {
 		_, ok := o.cfg.Manager.Pod(uid)
 		return ok
-	}}, tokens: bucket{rate: wordsRate, burst: wordsBurst}}
+	}}, words: rate.NewLimiter(wordsRate, wordsBurst)}
 }

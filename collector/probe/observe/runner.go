@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
@@ -26,8 +27,8 @@ type runner struct {
 	*Observer
 	kubelet kubelets
 	state   map[string]string
-	stale   bool // the targets are not those of the index
-	tokens  bucket
+	stale   bool          // the targets are not those of the index
+	words   *rate.Limiter // of questions to the API server
 }
 
 func (r *runner) run(ctx context.Context) error {
@@ -220,7 +221,7 @@ func (r *runner) poll(ctx context.Context, now time.Time) {
 	}
 	if due {
 		if now.Before(r.polled.Add(r.cfg.PollAtMost)) {
-			r.fast.take(now)
+			r.fast.AllowN(now, 1)
 		}
 		r.polled, r.pollAt = now, now.Add(r.cfg.Poll)
 		r.stats.Polls++

@@ -40,16 +40,13 @@ func (w *Watcher) Look(id string, now time.Time) Facts {
 	return f
 }
 
-// take takes one token of the bucket.
+// take reports whether there may be a look, and counts those that may not be.
 func (w *Watcher) take(now time.Time) bool {
-	w.tokens = min(lookBurst, w.tokens+lookRate*now.Sub(w.filled).Seconds())
-	w.filled = now
-	if w.tokens < 1 {
+	may := w.looks.AllowN(now, 1)
+	if !may {
 		w.skipped++
-		return false
 	}
-	w.tokens--
-	return true
+	return may
 }
 
 // throttled compares the counters with those of up to ten seconds ago.

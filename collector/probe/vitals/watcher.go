@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -46,8 +48,7 @@ type Watcher struct {
 	watched map[string]*watched
 	oom     map[string]kill
 	found   time.Time // when processes were gone through last
-	tokens  float64
-	filled  time.Time
+	looks   *rate.Limiter
 	skipped uint64
 }
 
@@ -77,7 +78,7 @@ type kill struct {
 func New(fs hostfs.FS) *Watcher {
 	return &Watcher{
 		fs: fs, layout: sync.OnceValues(fs.CgroupLayout),
-		wake: make(chan struct{}, 1), watched: map[string]*watched{}, oom: map[string]kill{}, tokens: lookBurst,
+		wake: make(chan struct{}, 1), watched: map[string]*watched{}, oom: map[string]kill{}, looks: rate.NewLimiter(lookRate, lookBurst),
 	}
 }
 
