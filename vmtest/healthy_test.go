@@ -124,6 +124,8 @@ func harmless(ev *event.Event) bool {
 		return ev.SourceUp.Up || ev.SourceUp.Stem == "log"
 	case event.DiskIO: // a command that a disk does not have, as mkfs tries
 		return ev.DiskIO.Error == "EOPNOTSUPP"
+	case event.Check: // the agent's own, which lacks nothing
+		return ev.Check.Status == event.CheckOK
 	}
 	return false
 }
