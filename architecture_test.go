@@ -21,13 +21,14 @@ const module = "github.com/kernosis/kernosis"
 // reasons are in docs/architecture.md.
 var mayImport = map[string][]string{
 	"bpf":                     {},
-	"collector":               {"bpf", "collector/event", "collector/hostfs"},
+	"collector":               {"bpf", "collector/event", "collector/hostfs", "collector/poller"},
 	"collector/event":         {},
 	"collector/logpattern":    {},
-	"collector/logs":          {"collector/hostfs"},
+	"collector/logs":          {"collector/hostfs", "collector/poller"},
 	"collector/logsource":     {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs", "collector/statefile"},
 	"collector/hostfs":        {"collector/event"},
 	"collector/statefile":     {},
+	"collector/poller":        {},
 	"collector/netlook":       {"collector/hostfs"},
 	"collector/netprobe":      {},
 	"collector/dnsask":        {"collector/event"},

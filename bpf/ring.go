@@ -35,6 +35,9 @@ const (
 	ringHeaderLen = 8
 )
 
+// FD returns the descriptor that can be read when there are records.
+func (r *Ring) FD() int { return r.fd }
+
 // OpenRing maps a ring buffer. The map must stay open as long as the Ring.
 func OpenRing(m *ebpf.Map) (*Ring, error) {
 	if m.Type() != ebpf.RingBuf {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/poller"
 )
 
 // Emit takes one event. The event is valid only during the call; calls come
@@ -30,9 +31,9 @@ type decoder interface {
 	decode(h *bpf.Header, raw []byte, ev *event.Event) (ok bool, err error)
 }
 
-// poller is a decoder that also looks at the kernel by itself, on the same
+// looker is a decoder that also looks at the kernel by itself, on the same
 // goroutine.
-type poller interface {
+type looker interface {
 	// poll does one look and says when it wants the next.
 	poll(ctx context.Context, now time.Time, emit func(*event.Event)) (next time.Duration, err error)
 }
@@ -181,7 +182,7 @@ func (s *stem) tellSource(emit Emit) {
 
 // run reads one stem's ring until ctx ends.
 func (s *stem) run(ctx context.Context, emit Emit) error {
-	p, err := bpf.NewPoller(s.loaded.Ring())
+	p, err := poller.New(s.loaded.Ring().FD())
 	if err != nil {
 		return err
 	}
@@ -189,7 +190,7 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // run closes it as well
 	defer stop()
 
-	looks, _ := s.decoder.(poller)
+	looks, _ := s.decoder.(looker)
 	var nextLook, nextLoss, nextCanary, latest time.Time
 	gather, gathering := time.NewTimer(0), stormGather
 	defer gather.Stop()

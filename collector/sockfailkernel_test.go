@@ -22,6 +22,7 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/poller"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -95,7 +96,7 @@ func (a *sockAgent) poll() {
 // events waits until n events have come, and returns them all.
 func (a *sockAgent) events(n int) []*event.Event {
 	a.t.Helper()
-	p, err := bpf.NewPoller(a.l.Ring())
+	p, err := poller.New(a.l.Ring().FD())
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -12,6 +12,10 @@ import (
 // and the probe knows more: who is told of the fault first should hear from it.
 const holdFor = 500 * time.Millisecond
 
+// releaseEvery is the least time between two releases: in a storm of faults each line would
+// have one of its own, and to be woken costs more than to tell the line.
+const releaseEvery = 100 * time.Millisecond
+
 // held is an event that waits for its time.
 type held struct {
 	ev   event.Event
@@ -43,7 +47,7 @@ func (l *source) released() {
 	defer l.mu.Unlock()
 	l.tellHeld(time.Now())
 	if len(l.held) > 0 {
-		l.release = time.AfterFunc(time.Until(l.held[0].due), l.released)
+		l.release = time.AfterFunc(max(time.Until(l.held[0].due), releaseEvery), l.released)
 	}
 }
 

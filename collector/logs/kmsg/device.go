@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/poller"
 )
 
 // device is the open log: of the kernel or of a test.
@@ -23,15 +25,16 @@ type device interface {
 	close() error
 }
 
-// charDevice is /dev/kmsg. Go's poller waits for records, for a thread that is blocked
-// in poll(2) costs more CPU than the records (see [bpf.Poller]); it is read past the
-// os.File, which would turn each errno into an error that wraps it, for no gain.
+// charDevice is /dev/kmsg.
 type charDevice struct {
-	fd    int // of file
-	file  *os.File
-	conn  syscall.RawConn
-	ends  func() bool // no longer waits for the context's end
-	later *time.Timer
+	fd     int
+	poller *poller.Poller
+	ends   func() bool // no longer waits for the context's end
+	later  *time.Timer
+
+	records int           // read since the last wait
+	gather  time.Duration // of the last wait
+	latest  time.Time     // its end
 }
 
 func openDevice(ctx context.Context, path string) (device, error) {
@@ -39,52 +42,70 @@ func openDevice(ctx context.Context, path string) (device, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	d := &charDevice{fd: fd, file: os.NewFile(uintptr(fd), path), later: time.NewTimer(0)}
-	if d.conn, err = d.file.SyscallConn(); err != nil {
-		return nil, errors.Join(err, d.file.Close())
+	d := &charDevice{fd: fd, later: time.NewTimer(0)}
+	if d.poller, err = poller.New(fd); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), unix.Close(fd))
 	}
-	// A deadline that has passed ends all waiting.
-	d.ends = context.AfterFunc(ctx, func() { _ = d.file.SetReadDeadline(time.Unix(1, 0)) })
+	d.ends = context.AfterFunc(ctx, func() { _ = d.poller.Close() })
 	return d, nil
 }
 
-func (d *charDevice) read(b []byte) (int, error) { return unix.Read(d.fd, b) }
+// read never blocks, so the runtime is not told of it (see [poller.Poller]). The errno is
+// not wrapped: most are no failures.
+func (d *charDevice) read(b []byte) (int, error) {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	if errno != 0 {
+		return 0, errno
+	}
+	d.records++
+	return int(n), nil
+}
 
-// gather is for how long records are let come once there is one: the report of an OOM
-// kill has some eighty, and to be woken for each costs more than to read it. It is far
-// less than the smallest buffer (128 KiB) lasts in a flood.
-const gather = 20 * time.Millisecond
+// Records are let come for gather once there is one: the report of an OOM kill has some
+// eighty, and to be woken for each costs more than to read it. While a storm lasts it is
+// up to gatherStorm, as long as fewer than gatherMost come in it: they are 40 KiB, and the
+// smallest buffer has 128.
+const (
+	gather      = 20 * time.Millisecond
+	gatherStorm = 80 * time.Millisecond
+	gatherMost  = 200
+	// gatherWithin is how soon behind each other records are a storm's.
+	gatherWithin = 100 * time.Millisecond
+)
+
+// pause returns for how long records are let come, now that there is one.
+func (d *charDevice) pause(now time.Time) time.Duration {
+	switch {
+	case now.Sub(d.latest) > gatherWithin:
+		d.gather = gather
+	case d.records < gatherMost/2:
+		d.gather = min(2*d.gather, gatherStorm)
+	case d.records > gatherMost:
+		d.gather = max(d.gather/2, gather)
+	}
+	d.records = 0
+	return d.gather
+}
 
 func (d *charDevice) wait(ctx context.Context) error {
-	var failed error
-	err := d.conn.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, 0)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			failed = fmt.Errorf("poll: %w", err)
-		}
-		return n > 0 || failed != nil
-	})
-	switch {
-	case failed != nil:
-		return failed
-	case errors.Is(err, os.ErrDeadlineExceeded): // ctx has ended
+	if err := d.poller.Wait(-1); errors.Is(err, os.ErrClosed) { // ctx has ended
 		return nil
-	case err != nil:
+	} else if err != nil {
 		return err
 	}
-	d.later.Reset(gather)
+	d.later.Reset(d.pause(time.Now()))
 	select {
 	case <-d.later.C:
 	case <-ctx.Done():
 	}
+	d.latest = time.Now()
 	return nil
 }
 
 func (d *charDevice) close() error {
 	d.ends()
 	d.later.Stop()
-	return d.file.Close()
+	return errors.Join(d.poller.Close(), unix.Close(d.fd))
 }
 
 // readBootID returns the random id of this boot.

@@ -1,0 +1,125 @@
+// Package poller waits for descriptors of the kernel that records come from: rings of BPF
+// programs, the kernel's log.
+package poller
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Poller waits until any of several descriptors can be read.
+//
+// It does so by Go's own poller, which watches an epoll instance that watches them. A
+// thread that is blocked in a system call keeps its processor for 10 ms, and while it
+// does, the runtime's monitor (sysmon) looks after it, first every 20 µs: for the few
+// records of a quiet node that costs more than to handle them. For the same reason the
+// runtime is not told of system calls that never block, which would wake its monitor.
+//
+// Once a descriptor could be read nothing is heard of it until the next Wait: who lets
+// records gather is not woken for each.
+type Poller struct {
+	epoll  *os.File
+	conn   syscall.RawConn
+	fds    []int
+	closed atomic.Bool
+
+	// Of Wait; here so that a wait allocates nothing.
+	armed  bool
+	events [8]unix.EpollEvent
+	failed error
+	ready  func(fd uintptr) bool
+}
+
+// New returns a Poller of the given descriptors, which it does not close.
+func New(fds ...int) (*Poller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create epoll: %w", err)
+	}
+	// What is not non-blocking, [os.NewFile] does not hand to the poller.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("create epoll: %w", err), unix.Close(fd))
+	}
+	p := &Poller{epoll: os.NewFile(uintptr(fd), "epoll"), fds: fds, armed: true}
+	p.ready = p.look
+	if p.conn, err = p.epoll.SyscallConn(); err == nil {
+		err = watch(fd, unix.EPOLL_CTL_ADD, fds)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watch descriptors: %w", err), p.Close())
+	}
+	return p, nil
+}
+
+// watch has the next event of each descriptor heard, and no other.
+func watch(epoll, op int, fds []int) error {
+	for _, fd := range fds {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(fd)}
+		if err := unix.EpollCtl(epoll, op, fd, &ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Wait returns when a descriptor can be read, at the latest after the given time; negative:
+// whenever that is. It returns [os.ErrClosed] once [Poller.Close] was called. It is for one
+// goroutine.
+func (p *Poller) Wait(atMost time.Duration) error {
+	var deadline time.Time
+	if atMost >= 0 {
+		deadline = time.Now().Add(atMost)
+	}
+	err := p.epoll.SetReadDeadline(deadline)
+	if err == nil {
+		p.failed = nil
+		err = p.conn.Read(p.ready)
+	}
+	if err == nil {
+		err = p.failed
+	}
+	switch {
+	case p.closed.Load():
+		return os.ErrClosed
+	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("wait for records: %w", err)
+	}
+	return nil
+}
+
+// look tells whether a descriptor can be read.
+func (p *Poller) look(fd uintptr) bool {
+	if !p.armed {
+		if p.failed = watch(int(fd), unix.EPOLL_CTL_MOD, p.fds); p.failed != nil {
+			return true
+		}
+		p.armed = true
+	}
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events[0])), uintptr(len(p.events)), 0, 0, 0)
+	switch errno {
+	case 0:
+	case unix.EINTR:
+		return false
+	default:
+		p.failed = errno
+		return true
+	}
+	p.armed = n == 0
+	return n > 0
+}
+
+// Close ends the present and all later calls of Wait, and releases what New took. It may be
+// called more than once, from any goroutine.
+func (p *Poller) Close() error {
+	if p.closed.Swap(true) {
+		return nil
+	}
+	return p.epoll.Close()
+}
