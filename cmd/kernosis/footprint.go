@@ -24,6 +24,10 @@ const (
 	// settled is when what only the start needed is behind: rules compiled, kernel
 	// types read, programs loaded, informers filled.
 	settled = 15 * time.Second
+	// forgetEvery is how often pages of the program are forgotten after that: a diagnosis
+	// uses 10 MiB of them, and may be the only one of a week. To find those again that are in
+	// use takes a millisecond.
+	forgetEvery = 10 * time.Minute
 )
 
 // collectGarbage sets the collector's pace; whoever sets GOGC knows better.
@@ -33,8 +37,8 @@ func collectGarbage(percent int) {
 	}
 }
 
-// smallFootprint gives back what only the start needed, once. See
-// docs/performance.md.
+// smallFootprint gives back what only the start needed, and later what a diagnosis has,
+// until ctx ends. See docs/performance.md.
 func smallFootprint(ctx context.Context, log *slog.Logger) error {
 	timer := time.NewTimer(settled)
 	defer timer.Stop()
@@ -45,10 +49,18 @@ func smallFootprint(ctx context.Context, log *slog.Logger) error {
 	}
 	collectGarbage(gcPercent)
 	debug.FreeOSMemory()
-	if err := forgetPages("/proc/self/maps"); err != nil {
-		log.Debug("pages of the program are kept", "error", err)
+	again := time.NewTicker(forgetEvery)
+	defer again.Stop()
+	for {
+		if err := forgetPages("/proc/self/maps"); err != nil {
+			log.Debug("pages of the program are kept", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		}
 	}
-	return nil
 }
 
 // forgetPages unmaps the pages of the program's own code and constants. The next use
