@@ -126,7 +126,7 @@ var mayImport = map[string][]string{
 	"deploy/image": {},
 
 	// Only tests import these.
-	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/console", "reporter/journal"},
+	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/console", "reporter/journal", "vmtest/netlab"},
 	"deploy/monitoringtest":  {},
 	"reporter/kubetest":      {},
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},

@@ -1,56 +1,33 @@
 package chart_test
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/deploy/chart"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
 var cluster kubetest.Shared
 
-// program is built by the first test that asks for it, into folder.
-var (
-	folder  string
-	program = sync.OnceValues(func() (string, error) {
-		path := filepath.Join(folder, "kernosis")
-		out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", path, "github.com/kernosis/kernosis/cmd/kernosis").CombinedOutput()
-		if err != nil {
-			return "", fmt.Errorf("build kernosis: %w\n%s", err, out)
-		}
-		return path, nil
-	})
-)
+var program agenttest.Program
 
 func TestMain(m *testing.M) {
-	var err error
-	if folder, err = os.MkdirTemp("", "kernosis-charttest-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := cluster.Run(m)
-	os.RemoveAll(folder)
-	os.Exit(code)
+	os.Exit(program.Run(func() int { return cluster.Run(m) }))
 }
 
 func kernosis(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return exec.CommandContext(t.Context(), path, args...)
+	return exec.CommandContext(t.Context(), program.Path(t), args...)
 }
 
 const folderOfChart = "kernosis"

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -175,50 +174,8 @@ func (s *stage) probed(t *testing.T) {
 	from, to := netlab.Pair(t)
 	to.Listen("10.97.31.2:81", 5)
 	namespace := s.server.Namespace(t)
-	pods := s.server.Client().CoreV1().Pods(namespace)
-	pod, err := pods.Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
-		Spec: corev1.PodSpec{
-			NodeName: s.node, AutomountServiceAccountToken: new(bool),
-			Containers: []corev1.Container{{
-				Name: "app", Image: "kubetest.invalid/none:1",
-				LivenessProbe: &corev1.Probe{
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80), Path: "/healthz"}},
-					PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 30,
-				},
-			}},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	started := true
-	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, "10.97.31.2", []corev1.PodIP{{IP: "10.97.31.2"}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: "app", ContainerID: "containerd://" + strings.Repeat("8a", 32), Started: &started, Image: "x", ImageID: "x",
-		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}},
-	}}
-	if _, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "kubelet")
-	if err := os.Symlink(self, path); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "http://10.97.31.2:80/healthz")
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	from.In(cmd.Start)
-	t.Cleanup(func() {
-		_ = input.Close()
-		_ = cmd.Wait()
-	})
+	s.server.ProbedPod(t, namespace, s.node, "10.97.31.2", corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80), Path: "/healthz"}})
+	agenttest.Prober(t, from, "http://10.97.31.2:80/healthz")
 }
 
 // strangers send alerts and may not.

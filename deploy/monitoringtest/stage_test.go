@@ -89,10 +89,7 @@ func newStage(t *testing.T) *stage {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &stage{t: t, server: server, dir: dir, node: server.Node(t), namespace: server.Namespace(t), began: time.Now()}
-	s.path = filepath.Join(dir, "kernosis")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "grpcnotrace", "-o", s.path, "github.com/kernosis/kernosis/cmd/kernosis").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	s.path = program.Path(t)
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package rbac_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -66,50 +65,10 @@ func everybodys() list {
 }
 
 // agents is the table of docs/cluster.md.
-func agents(t *testing.T) (l list) {
+func agents(t *testing.T) list {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/cluster.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## Rights\n")
-	for line := range strings.Lines(section) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if len(cells) != 3 || !strings.Contains(cells[1], "`") {
-			continue
-		}
-		names, of, _ := strings.Cut(strings.TrimSpace(cells[1]), " of ")
-		for name := range strings.SplitSeq(names, ", ") {
-			name = strings.Trim(name, "`")
-			rule := rbacv1.PolicyRule{APIGroups: []string{groupOf(name)}, Resources: []string{name}, Verbs: strings.Split(strings.TrimSpace(cells[2]), ", ")}
-			if of == "" {
-				l.everywhere = append(l.everywhere, rule)
-			} else {
-				l.inNamespace = append(l.inNamespace, rule)
-			}
-		}
-	}
-	// The one right that has a name.
-	if strings.Contains(section, "| its own DaemonSet, by name | get |") {
-		l.inNamespace = append(l.inNamespace, rbacv1.PolicyRule{
-			APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"get"}, ResourceNames: []string{"kernosis-agent"},
-		})
-	}
-	if len(l.everywhere) < 5 || len(l.inNamespace) < 2 {
-		t.Fatalf("docs/cluster.md has %d and %d rights", len(l.everywhere), len(l.inNamespace))
-	}
-	return l
-}
-
-func groupOf(resource string) string {
-	kind, _, _ := strings.Cut(resource, "/")
-	switch {
-	case kind == "leases":
-		return "coordination.k8s.io"
-	case slices.Contains([]string{"nodes", "pods", "events"}, kind):
-		return ""
-	}
-	return v1alpha1.Group
+	everywhere, inNamespace := kubetest.AgentRights(t, "../../docs/cluster.md")
+	return list{everywhere, inNamespace}
 }
 
 // documented is what a page has in its roles of these names.

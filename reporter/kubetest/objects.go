@@ -91,6 +91,36 @@ func (s *Server) Pod(tb testing.TB, namespace, name, node string) *corev1.Pod {
 	return pod
 }
 
+// ProbedPod makes the pod web-1, bound to a node, as kubelet would tell of it: its container
+// app, which has run for an hour and has port 80 by the name web, is probed every second.
+func (s *Server) ProbedPod(tb testing.TB, namespace, node, ip string, liveness corev1.ProbeHandler) *corev1.Pod {
+	tb.Helper()
+	pods := s.client.CoreV1().Pods(namespace)
+	pod, err := pods.Create(tb.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
+		Spec: corev1.PodSpec{
+			NodeName: node, AutomountServiceAccountToken: new(bool),
+			Containers: []corev1.Container{{
+				Name: "app", Image: "kubetest.invalid/none:1", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}},
+				LivenessProbe: &corev1.Probe{ProbeHandler: liveness, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 30},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	started := true
+	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "app", ContainerID: "containerd://" + strings.Repeat("8a", 32), Started: &started, Image: "x", ImageID: "x",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}},
+	}}
+	if pod, err = pods.UpdateStatus(tb.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		tb.Fatal(err)
+	}
+	return pod
+}
+
 // DeletePod deletes a pod at once: there is no kubelet that would end it first.
 func (s *Server) DeletePod(tb testing.TB, namespace, name string) {
 	tb.Helper()

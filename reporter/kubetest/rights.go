@@ -3,6 +3,7 @@ package kubetest
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,55 @@ func Roles(tb testing.TB, page string) []rbacv1.ClusterRole {
 		tb.Fatalf("%s has no roles", page)
 	}
 	return all
+}
+
+// AgentRights returns what the table of a page of the documentation, docs/cluster.md, lets an
+// agent do: in all namespaces and beside them, and in its own.
+func AgentRights(tb testing.TB, page string) (everywhere, inNamespace []rbacv1.PolicyRule) {
+	tb.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Rights\n")
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 3 || !strings.Contains(cells[1], "`") {
+			continue
+		}
+		names, of, _ := strings.Cut(strings.TrimSpace(cells[1]), " of ")
+		for name := range strings.SplitSeq(names, ", ") {
+			name = strings.Trim(name, "`")
+			rule := rbacv1.PolicyRule{APIGroups: []string{groupOf(name)}, Resources: []string{name}, Verbs: strings.Split(strings.TrimSpace(cells[2]), ", ")}
+			if of == "" {
+				everywhere = append(everywhere, rule)
+			} else {
+				inNamespace = append(inNamespace, rule)
+			}
+		}
+	}
+	// The one right that has a name.
+	if strings.Contains(section, "| its own DaemonSet, by name | get |") {
+		inNamespace = append(inNamespace, rbacv1.PolicyRule{
+			APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"get"}, ResourceNames: []string{"kernosis-agent"},
+		})
+	}
+	if len(everywhere) < 5 || len(inNamespace) < 2 {
+		tb.Fatalf("%s has %d and %d rights", page, len(everywhere), len(inNamespace))
+	}
+	return everywhere, inNamespace
+}
+
+// groupOf returns that of a resource of the table.
+func groupOf(resource string) string {
+	kind, _, _ := strings.Cut(resource, "/")
+	switch {
+	case kind == "leases":
+		return "coordination.k8s.io"
+	case slices.Contains([]string{"nodes", "pods", "events"}, kind):
+		return ""
+	}
+	return "kernosis.io"
 }
 
 // Grant makes a role of a name and gives it to a user or service account: in the

@@ -8,11 +8,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,31 +30,13 @@ import (
 
 var cluster kubetest.Shared
 
-// program is built by the first test that asks for it, into folder.
-var (
-	folder  string
-	program = sync.OnceValues(func() (string, error) {
-		path := filepath.Join(folder, "kernosis")
-		out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", path, "github.com/kernosis/kernosis/cmd/kernosis").CombinedOutput()
-		if err != nil {
-			return "", fmt.Errorf("build kernosis: %w\n%s", err, out)
-		}
-		return path, nil
-	})
-)
+var program agenttest.Program
 
 func TestMain(m *testing.M) {
-	if inject.RunChild(os.Args) || runKubelet(os.Args) {
+	if inject.RunChild(os.Args) || agenttest.RunProber(os.Args) {
 		return
 	}
-	var err error
-	if folder, err = os.MkdirTemp("", "kernosis-clustertest-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := cluster.Run(m)
-	os.RemoveAll(folder)
-	os.Exit(code)
+	os.Exit(program.Run(func() int { return cluster.Run(m) }))
 }
 
 // agent is one of a node, with a system namespace of its own.
@@ -75,10 +55,7 @@ func newAgent(t testing.TB, server *kubetest.Server) *agent {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := program.Path(t)
 	server.CRDs(t)
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,55 +21,6 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// runKubelet is what this program does under the name of kubelet: it asks for a URL every
-// second, as kubelet does, until its input ends.
-func runKubelet(args []string) bool {
-	if filepath.Base(args[0]) != "kubelet" {
-		return false
-	}
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, Proxy: nil}}
-	done := make(chan struct{})
-	go func() { _, _ = io.Copy(io.Discard, os.Stdin); close(done) }()
-	tick := time.NewTicker(time.Second)
-	for {
-		if res, err := client.Get(args[1]); err == nil {
-			_ = res.Body.Close()
-			fmt.Println(res.Status)
-		} else {
-			fmt.Println(err)
-		}
-		select {
-		case <-done:
-			return true
-		case <-tick.C:
-		}
-	}
-}
-
-// kubelet starts it in a network namespace.
-func kubelet(t *testing.T, in *netlab.Net, url string) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "kubelet")
-	if err := os.Symlink(self, path); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, url)
-	cmd.Stderr = os.Stderr
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	in.In(cmd.Start)
-	t.Cleanup(func() {
-		_ = input.Close()
-		_ = cmd.Wait()
-	})
-}
-
 // A pod whose listener does not accept: the Event on it says why the probe fails, and how
 // far it is from a restart; when the probe succeeds again, that is known.
 func TestProbeOfAPodTellsItsCause(t *testing.T) {
@@ -82,33 +31,8 @@ func TestProbeOfAPodTellsItsCause(t *testing.T) {
 	const at = "10.97.31.2:80"
 	listener := to.Listen(at, 0)
 	waiting := from.Dial(at) // the queue's one place is taken
-	pods := server.Client().CoreV1().Pods(ns)
-	pod, err := pods.Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
-		Spec: corev1.PodSpec{
-			NodeName: a.node, AutomountServiceAccountToken: new(bool),
-			Containers: []corev1.Container{{
-				Name: "app", Image: "kubetest.invalid/none:1", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}},
-				LivenessProbe: &corev1.Probe{
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web"), Path: "/healthz"}},
-					PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 30,
-				},
-			}},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	started := true
-	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, "10.97.31.2", []corev1.PodIP{{IP: "10.97.31.2"}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: "app", ContainerID: "containerd://" + strings.Repeat("8a", 32), Started: &started, Image: "x", ImageID: "x",
-		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}},
-	}}
-	if pod, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	kubelet(t, from, "http://"+at+"/healthz")
+	pod := server.ProbedPod(t, ns, a.node, "10.97.31.2", corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web"), Path: "/healthz"}})
+	agenttest.Prober(t, from, "http://"+at+"/healthz")
 	a.Start()
 
 	var seen string
@@ -181,10 +105,7 @@ func TestProbesOfAFileOfPods(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs")
 	}
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := program.Path(t)
 	from, to := netlab.Pair(t)
 	to.Listen("10.97.31.2:81", 5)
 	file := filepath.Join(t.TempDir(), "pods.yaml")
@@ -202,8 +123,8 @@ status: {podIP: 10.97.31.2}
 	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	kubelet(t, from, "http://10.97.31.2:80/healthz")
-	kubelet(t, from, "http://10.97.31.2:80/ready")
+	agenttest.Prober(t, from, "http://10.97.31.2:80/healthz")
+	agenttest.Prober(t, from, "http://10.97.31.2:80/ready")
 	a := agenttest.New(t, path, "--pods-file", file, "--listen", "127.0.0.1:0")
 	a.Start()
 	entries := a.Wait("both probes fail three times", time.Minute, func(entries []journal.Entry) bool {

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,20 +26,7 @@ import (
 
 var cluster kubetest.Shared
 
-// program is built by the first test that asks for it, into folder.
-var (
-	folder  string
-	program = sync.OnceValues(func() (string, error) {
-		path := filepath.Join(folder, "kernosis")
-		cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", path, "github.com/kernosis/kernosis/cmd/kernosis")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the product: with cgo no rights can be given up
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			return "", fmt.Errorf("build kernosis: %w\n%s", err, out)
-		}
-		return path, nil
-	})
-)
+var program agenttest.Program
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(asLacking); text != "" {
@@ -48,14 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err) // it does not return else
 		os.Exit(70)
 	}
-	var err error
-	if folder, err = os.MkdirTemp("", "kernosis-degradedtest-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := cluster.Run(m)
-	os.RemoveAll(folder)
-	os.Exit(code)
+	os.Exit(program.Run(func() int { return cluster.Run(m) }))
 }
 
 // lacking is what a process is to lack.
@@ -72,10 +51,6 @@ func (l *lacking) command(t testing.TB, args ...string) *exec.Cmd {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to have less than it")
 	}
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
 	text, err := json.Marshal(l)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +59,7 @@ func (l *lacking) command(t testing.TB, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, append([]string{path}, args...)...)
+	cmd := exec.Command(self, append([]string{program.Path(t)}, args...)...)
 	cmd.Env = append(os.Environ(), asLacking+"="+string(text))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNS}
 	if l.OwnPIDs {

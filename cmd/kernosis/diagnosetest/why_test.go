@@ -28,8 +28,9 @@ func asPlugin(t *testing.T, args ...string) (code int, out string) {
 // calledAs runs kernosis by another name, where there is no cluster.
 func calledAs(t *testing.T, name string, args ...string) (code int, out string) {
 	t.Helper()
-	link := filepath.Join(program.dir, name)
-	if err := os.Symlink("kernosis", link); err != nil && !errors.Is(err, os.ErrExist) {
+	path := program.Path(t)
+	link := filepath.Join(filepath.Dir(path), name)
+	if err := os.Symlink(filepath.Base(path), link); err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), link, args...)
