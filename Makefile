@@ -176,12 +176,12 @@ vmtest-kernels: vmtest-setup vmtest-tools ## fetch the kernels of vmtest/kernels
 	bin/vmmatrix fetch -kernel "$(KERNEL)"
 
 .PHONY: vmtest
-vmtest: vmtest-setup vmtest-tools ## every fault on every kernel; KERNEL="5.10 7.2" and STEM=oomkill for some
-	bin/vmmatrix run -kernel "$(KERNEL)" -stem "$(STEM)"
+vmtest: vmtest-setup vmtest-tools ## every fault on every kernel; KERNEL="5.10 7.2" and STEM=oomkill for some, AGAIN=1 for what failed
+	bin/vmmatrix run -kernel "$(KERNEL)" -stem "$(STEM)" $(AGAIN:%=-again)
 
 .PHONY: vmtest-report
 vmtest-report: vmtest-setup vmtest-tools ## the same for all, and write docs/kernels.md
-	bin/vmmatrix run -report docs/kernels.md
+	bin/vmmatrix run -report docs/kernels.md $(AGAIN:%=-again)
 
 .PHONY: vmtest-mutants
 vmtest-mutants: vmtest-setup vmtest-tools clang ## break a program on purpose, and see the tests fail; on the newest kernel

@@ -593,8 +593,10 @@ func TestHungTaskOnRWSem(t *testing.T) {
 	}
 	writeFile := func(dir string) error { return write(filepath.Join(dir, "file"), []byte("y")) }
 	mkdir := func(dir string) error { return os.Mkdir(filepath.Join(dir, "new"), 0o700) }
+	names := 0 // what was looked for once may be answered without the lock
 	lookUp := func(dir string) error {
-		if err := unix.Access(filepath.Join(dir, "other"), unix.F_OK); err != unix.ENOENT {
+		names++
+		if err := unix.Access(filepath.Join(dir, fmt.Sprintf("other%d", names)), unix.F_OK); err != unix.ENOENT {
 			return err
 		}
 		return nil
@@ -628,9 +630,23 @@ func TestHungTaskOnRWSem(t *testing.T) {
 			touched()
 			var waiter uint32
 			for _, want := range c.want {
-				tid, done := onUnsignalledThread(func() error { return want(dir) })
-				waiter, calls = tid, append(calls, done)
-				r.until("waiter asleep", 5*time.Second, func() {}, inState(tid, "D"))
+				start := func() (slept func() bool) {
+					tid, done := onUnsignalledThread(func() error { return want(dir) })
+					waiter, calls = tid, append(calls, done)
+					return inState(tid, "D")
+				}
+				slept := start()
+				r.until("waiter asleep", 20*time.Second, func() {
+					// Before 5.11 a reader that spins may take the lock although a writer waits
+					// for it (rwsem_try_read_lock_unqueued).
+					if last := len(calls) - 1; len(calls[last]) > 0 {
+						if err := <-calls[last]; err != nil {
+							t.Fatal(err)
+						}
+						calls = calls[:last]
+						slept = start()
+					}
+				}, func() bool { return slept() })
 			}
 			r.until("hang told", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[waiter]) > 0 })
 			rec := r.hung[waiter][0]

@@ -20,6 +20,13 @@ type job struct {
 	suite  suite
 	kernel kernel.Kernel
 	run    string // -test.run
+
+	release string // of the kernel's image
+}
+
+// head is the first line of a job's log: whose it is.
+func (j job) head() string {
+	return fmt.Sprintf("vmmatrix: %s on %s, -test.run=%q\n", j.suite.name, j.release, j.run)
 }
 
 // How long a machine may take, and its tests: a hung test is to show its stacks.
@@ -58,9 +65,59 @@ type outcome struct {
 	log  string // file
 }
 
+func (w workshop) log(j job) string {
+	return filepath.Join(w.dir, j.kernel.Name, strings.ReplaceAll(j.suite.name, " ", "-")+".log")
+}
+
+// read returns the outcome that the job's log tells of; where it is of another kernel or of
+// other tests, or is not there, none.
+func (w workshop) read(ctx context.Context, j job) (outcome, error) {
+	out := outcome{job: j, log: w.log(j)}
+	log, err := os.ReadFile(out.log)
+	if errors.Is(err, os.ErrNotExist) {
+		return out, nil
+	} else if err != nil {
+		return out, err
+	}
+	text, ours := bytes.CutPrefix(log, []byte(j.head()))
+	if !ours {
+		return out, nil
+	}
+	convert := exec.CommandContext(ctx, "go", "tool", "test2json")
+	convert.Dir, convert.Stdin = w.root, bytes.NewReader(text)
+	events, err := convert.Output()
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", out.log, err)
+	}
+	r := newReader(j.suite, io.Discard)
+	if err := r.read(bytes.NewReader(events)); err != nil {
+		return out, fmt.Errorf("%s: %w", out.log, err)
+	}
+	code, why := 0, ""
+	if !bytes.Contains(log, []byte("\nPASS\n")) {
+		code, why = 1, "its log has no end"
+	}
+	r.end(code, why)
+	out.results = r.results
+	return out, nil
+}
+
+// whole tells whether there is an outcome, and nothing failed.
+func (o outcome) whole() bool {
+	if o.results == nil {
+		return false
+	}
+	for _, c := range o.cells {
+		if c.state == failed {
+			return false
+		}
+	}
+	return true
+}
+
 // do runs a job to its end. It is an error if no machine could be had.
 func (w workshop) do(ctx context.Context, j job) (outcome, error) {
-	out := outcome{job: j, log: filepath.Join(w.dir, j.kernel.Name, strings.ReplaceAll(j.suite.name, " ", "-")+".log")}
+	out := outcome{job: j, log: w.log(j)}
 	if err := os.MkdirAll(filepath.Dir(out.log), 0o755); err != nil {
 		return out, err
 	}
@@ -69,6 +126,9 @@ func (w workshop) do(ctx context.Context, j job) (outcome, error) {
 		return out, err
 	}
 	defer log.Close()
+	if _, err := log.WriteString(j.head()); err != nil {
+		return out, err
+	}
 	began := time.Now()
 	r := newReader(j.suite, log)
 	code, why, err := w.machine(ctx, j, r)

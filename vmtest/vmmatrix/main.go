@@ -58,6 +58,7 @@ func (e usageError) Error() string { return string(e) }
 type command struct {
 	verb, matrix, kernels, stem, report string
 	jobs                                int
+	again                               bool
 }
 
 func parse(args []string, stderr io.Writer) (command, error) {
@@ -75,6 +76,7 @@ func parse(args []string, stderr io.Writer) (command, error) {
 	case "run":
 		f.StringVar(&c.stem, "stem", "", "only what concerns this `stem` (oomkill, hungtask, …)")
 		f.StringVar(&c.report, "report", "", "also write the table to this `file`")
+		f.BoolVar(&c.again, "again", false, "run only what failed or did not run the last time; of the rest the logs are read")
 		f.IntVar(&c.jobs, "jobs", runtime.NumCPU(), "machines at a time")
 	case "mutants":
 		f.StringVar(&c.stem, "stem", "", "only the programs of this `stem`")
@@ -188,6 +190,9 @@ func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kern
 		return 0, err
 	}
 	jobs := c.plan(kernels)
+	for i := range jobs {
+		jobs[i].release = images[slices.IndexFunc(images, func(im kernel.Image) bool { return im.Name == jobs[i].kernel.Name })].Release
+	}
 	began := time.Now()
 	built := map[string]bool{}
 	for _, j := range jobs {
@@ -204,6 +209,11 @@ func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kern
 	g.SetLimit(c.jobs)
 	for i, j := range jobs {
 		g.Go(func() (err error) {
+			if c.again {
+				if outcomes[i], err = w.read(ctx, j); err != nil || outcomes[i].whole() {
+					return err
+				}
+			}
 			outcomes[i], err = w.do(ctx, j)
 			if err == nil {
 				outcomes[i].tell()
@@ -215,6 +225,7 @@ func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kern
 		return 0, err
 	}
 	t := newTable(images, outcomes)
+	t.again = c.again
 	fmt.Println()
 	if err := t.print(os.Stdout); err != nil {
 		return 0, err

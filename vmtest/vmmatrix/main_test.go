@@ -110,3 +110,53 @@ func TestBadMutants(t *testing.T) {
 		t.Error("no mutants at all is no error")
 	}
 }
+
+// Of a machine whose tests all passed the log says so; any other is run again.
+func TestReadLog(t *testing.T) {
+	w := workshop{root: "../..", dir: t.TempDir()}
+	all := suites()
+	j := job{suite: all[slices.IndexFunc(all, func(s suite) bool { return s.name == "inject" })], kernel: kernel.Kernel{Name: "6.1"}, release: "6.1.0-9"}
+	const (
+		passed = "=== RUN   TestOOM\n    oom_test.go:3: killed\n--- PASS: TestOOM (0.10s)\n"
+		failed = "=== RUN   TestHang\n    hang_test.go:7: no hang\n--- FAIL: TestHang (1.00s)\n"
+	)
+	other := j
+	other.release = "6.1.0-8"
+	for _, c := range []struct {
+		log   string
+		whole bool
+		lines int
+	}{
+		{j.head() + passed + "PASS\n", true, 1},
+		{j.head() + passed + failed + "FAIL\n", false, 1},
+		{j.head() + passed + "=== RUN   TestHang\n", false, 1},
+		{j.head() + passed, false, 1},
+		{other.head() + passed + "PASS\n", false, 0},
+		{passed + "PASS\n", false, 0},
+		{"", false, 0},
+	} {
+		if err := os.MkdirAll(filepath.Dir(w.log(j)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(w.log(j), []byte(c.log), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := w.read(t.Context(), j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		if out.results != nil {
+			lines = len(out.order)
+		}
+		if out.whole() != c.whole || lines != c.lines {
+			t.Errorf("%q: whole %t with %d lines, want %t with %d", c.log, out.whole(), lines, c.whole, c.lines)
+		}
+	}
+	if err := os.Remove(w.log(j)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := w.read(t.Context(), j); err != nil || out.whole() {
+		t.Errorf("without a log: %+v, %v", out, err)
+	}
+}

@@ -15,6 +15,7 @@ type table struct {
 	rows    []key
 	cells   map[key]map[string]cell // by kernel name
 	skipped map[string][]string     // by "test: reason": kernel names
+	again   bool                    // lines that failed were run again
 }
 
 // newTable brings the outcomes of all jobs together. Lines are in the order in
@@ -137,6 +138,9 @@ func (t table) markdown(w io.Writer) error {
 	b.WriteString("\n")
 	for i, note := range notes {
 		fmt.Fprintf(&b, "[%d] %s\n", i+1, escape(note))
+	}
+	if t.again {
+		b.WriteString("\nThe lines of this page are not all of one run: machines in which something had failed were run again.\n")
 	}
 	if len(t.skipped) > 0 {
 		b.WriteString("\n## Skipped\n\nTests of the packages (the last lines of the table) that say that a kernel has\nnot what they are about:\n\n")
