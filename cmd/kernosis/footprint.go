@@ -24,6 +24,9 @@ const (
 	// settled is when what only the start needed is behind: rules compiled, kernel
 	// types read, programs loaded, informers filled.
 	settled = 15 * time.Second
+	// forgetAgain is when what followed at leisure is behind: what is told of faults of before,
+	// first writes to the API server.
+	forgetAgain = time.Minute
 	// forgetEvery is how often pages of the program are forgotten after that: a diagnosis
 	// uses 10 MiB of them, and may be the only one of a week. To find those again that are in
 	// use takes a millisecond.
@@ -49,16 +52,15 @@ func smallFootprint(ctx context.Context, log *slog.Logger) error {
 	}
 	collectGarbage(gcPercent)
 	debug.FreeOSMemory()
-	again := time.NewTicker(forgetEvery)
-	defer again.Stop()
-	for {
+	for wait := forgetAgain; ; wait = forgetEvery {
 		if err := forgetPages("/proc/self/maps"); err != nil {
 			log.Debug("pages of the program are kept", "error", err)
 		}
+		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-again.C:
+		case <-timer.C:
 		}
 	}
 }
