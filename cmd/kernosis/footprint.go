@@ -27,9 +27,8 @@ const (
 	// forgetAgain is when what followed at leisure is behind: what is told of faults of before,
 	// first writes to the API server.
 	forgetAgain = time.Minute
-	// forgetEvery is how often pages of the program are forgotten after that: a diagnosis
-	// uses 10 MiB of them, and may be the only one of a week. To find those again that are in
-	// use takes a millisecond.
+	// forgetEvery is how often pages of the program are forgotten after that: those that a
+	// diagnosis has used would stay, and it may be the only one of a week.
 	forgetEvery = 10 * time.Minute
 )
 
