@@ -32,6 +32,12 @@ const finalizers = "kernosis.io/"
 // look is how often the API server is asked whether something has happened.
 const look = 250 * time.Millisecond
 
+// nudges is how long the API server has between two of them.
+const nudges = 2 * time.Second
+
+// nudgedAt is the annotation of a definition whose deletion had to be asked for again.
+const nudgedAt = finalizers + "deletion-asked-at"
+
 // shown bounds how many objects a message names.
 const shown = 5
 
@@ -166,7 +172,7 @@ func established(ctx context.Context, api dynamic.ResourceInterface, name string
 	})
 }
 
-type condition struct{ Type, Status, Message string }
+type condition struct{ Type, Status, Reason, Message string }
 
 func conditionsOf(o *unstructured.Unstructured) map[string]condition {
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
@@ -176,6 +182,7 @@ func conditionsOf(o *unstructured.Unstructured) map[string]condition {
 		var c condition
 		c.Type, _ = m["type"].(string)
 		c.Status, _ = m["status"].(string)
+		c.Reason, _ = m["reason"].(string)
 		c.Message, _ = m["message"].(string)
 		out[c.Type] = c
 	}
@@ -226,9 +233,15 @@ func DeleteKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 // awaitGone waits until a definition is gone, and frees what is held by our finalizers.
 func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metadata.Getter, name string) error {
 	var held []string
+	var failure string
+	var nudged time.Time
 	return every(ctx, look, func(ctx context.Context) (bool, error) {
+		var deleting condition
 		err := retry(ctx, func(ctx context.Context) error {
-			_, err := api.Get(ctx, name, metav1.GetOptions{})
+			definition, err := api.Get(ctx, name, metav1.GetOptions{})
+			if err == nil {
+				deleting = conditionsOf(definition)["Terminating"]
+			}
 			return err
 		})
 		if apierrors.IsNotFound(err) {
@@ -237,14 +250,47 @@ func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metad
 		if err != nil {
 			return false, err
 		}
-		held, err = free(ctx, objects)
+		if held, err = free(ctx, objects); err != nil || !givenUp(deleting) {
+			return false, err
+		}
+		failure = ": " + deleting.Message
+		if time.Since(nudged) > nudges {
+			nudged = time.Now()
+			err = nudge(ctx, api, name, nudged)
+		}
 		return false, err
 	}, func() string {
 		if len(held) == 0 {
-			return "its objects are not gone yet"
+			return "its objects are not gone yet" + failure
 		}
 		return "finalizers of others hold " + atMost(held, shown)
 	})
+}
+
+// givenUp reports whether the API server has failed to delete a definition's objects. It
+// often does at once, with "storage is (re)initializing", where they were never listed;
+// tries again with the definition as it was before it wrote of the failure; takes the
+// conflict for somebody's change of which it will hear; and hears of none until it goes
+// through all definitions, every five minutes.
+func givenUp(terminating condition) bool {
+	return terminating.Reason == "InstanceDeletionFailed" || terminating.Reason == "InstanceDeletionCheck"
+}
+
+// nudge changes a definition that is being deleted, by an annotation, for the API server
+// to try again. Where that is not allowed, it does so in its own time.
+func nudge(ctx context.Context, api dynamic.ResourceInterface, name string, at time.Time) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{nudgedAt: at.UTC().Format(time.RFC3339Nano)}}})
+	if err != nil {
+		return err
+	}
+	err = retry(ctx, func(ctx context.Context) error {
+		_, err := api.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+		return err
+	})
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return gone(err)
 }
 
 // free takes our finalizers from the objects that are being deleted, and returns those
