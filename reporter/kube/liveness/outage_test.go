@@ -245,7 +245,10 @@ func TestFiveHundredAgents(t *testing.T) {
 	// Less than the part of each zone that is an outage.
 	gone := slices.Concat(f.nodes[:silent/2], f.nodes[agents/2:agents/2+silent/2])
 	f.silence(gone)
-	b.waitFor("all silent ones are spoken for", func() bool { return len(marks()) == silent })
+	// A write is seen before it is counted.
+	b.waitFor("all silent ones are spoken for", func() bool {
+		return len(marks()) == silent && r.count(t, "kernosis_controller_writes_total") >= silent
+	})
 	var first, last time.Time
 	for n, at := range marks() {
 		if !slices.Contains(gone, n) {
