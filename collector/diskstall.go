@@ -104,7 +104,7 @@ func (s diskState) step(now diskSample, at time.Time, after time.Duration) (disk
 
 // Run looks until ctx ends and returns nil then.
 func (d *diskStallSource) Run(ctx context.Context, emit Emit) error {
-	ticks := time.NewTicker(d.every)
+	ticks := time.NewTicker(hostfs.UntilBeat(d.every))
 	defer ticks.Stop()
 	for {
 		d.look(time.Now(), emit)
@@ -112,6 +112,7 @@ func (d *diskStallSource) Run(ctx context.Context, emit Emit) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticks.C:
+			ticks.Reset(hostfs.UntilBeat(d.every))
 		}
 	}
 }

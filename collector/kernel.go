@@ -14,6 +14,7 @@ import (
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/poller"
 )
 
@@ -218,22 +219,25 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 			if err != nil && ctx.Err() == nil {
 				s.log.Warn("look at the kernel", "error", err)
 			}
-			nextLook = time.Now().Add(every)
+			if now := time.Now(); every%time.Second == 0 {
+				nextLook = now.Add(hostfs.UntilBeat(every))
+			} else {
+				nextLook = now.Add(every)
+			}
 		}
 		if !now.Before(nextLoss) {
 			s.tellLosses(emit)
-			nextLoss = now.Add(lossEvery)
+			nextLoss = now.Add(hostfs.UntilBeat(lossEvery))
 		}
 		if !now.Before(nextCanary) {
 			s.exercise(now)
-			nextCanary = now.Add(canaryEvery)
+			nextCanary = now.Add(hostfs.UntilBeat(canaryEvery))
 		}
 		wait := min(time.Until(nextLoss), time.Until(nextCanary))
 		if looks != nil {
 			wait = min(wait, time.Until(nextLook))
 		}
-		// Rounded up: a wait of 0 ms would spin.
-		if err := p.Wait(max(wait, 0) + time.Millisecond); errors.Is(err, os.ErrClosed) {
+		if err := p.Wait(max(wait, 0)); errors.Is(err, os.ErrClosed) {
 			// What came before the end is told; who detaches now loses none of it.
 			_, err := s.loaded.Drain(func(raw []byte) { s.handle(raw, emit) })
 			s.tellLosses(emit)

@@ -103,7 +103,7 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 	changed := make(chan struct{}, 1)
 	g.Go(func() error { return m.watch(ctx, changed) })
 	g.Go(func() error {
-		ticks := time.NewTicker(mountEvery)
+		ticks := time.NewTicker(hostfs.UntilBeat(mountEvery))
 		defer ticks.Stop()
 		again := time.NewTimer(0)
 		defer again.Stop()
@@ -113,6 +113,7 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 				return nil
 			case <-changed:
 			case <-ticks.C:
+				ticks.Reset(hostfs.UntilBeat(mountEvery))
 			case <-m.wake:
 			case <-again.C:
 			}

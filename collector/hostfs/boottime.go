@@ -94,3 +94,9 @@ func BootTime() time.Duration {
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t)
 	return time.Duration(t.Nano())
 }
+
+// UntilBeat returns how long it is until [BootTime] is a whole multiple of every: more than
+// nothing, at most every. Whatever looks at something from time to time does so at such
+// moments, so that one wake-up serves all; that costs a quiet process several times what a
+// look does. Machines booted at different times are not in step.
+func UntilBeat(every time.Duration) time.Duration { return every - BootTime()%every }

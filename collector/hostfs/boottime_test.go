@@ -97,3 +97,18 @@ func BenchmarkClockWall(b *testing.B) {
 		c.Wall(boot)
 	}
 }
+
+func TestUntilBeat(t *testing.T) {
+	for _, every := range []time.Duration{time.Millisecond, 250 * time.Millisecond, 5 * time.Second, time.Hour} {
+		before := BootTime()
+		d := UntilBeat(every)
+		after := BootTime()
+		if d <= 0 || d > every {
+			t.Errorf("%s until the next multiple of %s", d, every)
+		}
+		// It was waited from some moment between the two.
+		if beat := (after + d) / every * every; beat < before+d {
+			t.Errorf("%s after %s to %s since boot is no multiple of %s", d, before, after, every)
+		}
+	}
+}

@@ -159,13 +159,14 @@ func (l *source) tell(err error) {
 
 // tick tells losses and saves positions while no lines come.
 func (l *source) tick(ctx context.Context) {
-	ticker := time.NewTicker(tickEvery)
+	ticker := time.NewTicker(hostfs.UntilBeat(tickEvery))
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			ticker.Reset(hostfs.UntilBeat(tickEvery))
 			l.ticked(time.Now())
 		}
 	}
