@@ -107,11 +107,10 @@ func (a *agent) record(e journal.Entry) {
 			t.Problem.Evidence = nil // the journal has the events themselves
 		}
 	}
-	seq, err := a.journal.Append(e)
-	if err != nil {
+	var err error
+	if e.Seq, e.Line, err = a.journal.AppendLine(e); err != nil {
 		a.log.Error("journal entry lost", "error", err)
 	}
-	e.Seq = seq
 	for _, t := range e.Transitions {
 		a.metrics.Transition(t)
 		if a.problems != nil {
@@ -184,7 +183,7 @@ func (a *agent) run(ctx context.Context) error {
 			}
 			nextSave = now.Add(saveEvery)
 		}
-		next := now.Add(5 * time.Second) // gauges are at most so old
+		next := now.Add(hostfs.UntilBeat(5 * time.Second)) // gauges are at most so old
 		a.mu.Lock()
 		if d, ok := a.engine.NextDeadline(); ok && d.Before(next) {
 			next = d

@@ -25,12 +25,24 @@ func NewText(w io.Writer) Writer { return &text{w: w} }
 
 // NewJSON returns a Writer of one JSON object an entry, the ones
 // without transitions included.
-func NewJSON(w io.Writer) Writer { return &jsonLines{enc: json.NewEncoder(w)} }
+func NewJSON(w io.Writer) Writer {
+	j := &jsonLines{w: w, enc: json.NewEncoder(w)}
+	j.enc.SetEscapeHTML(false) // as the journal
+	return j
+}
 
-type jsonLines struct{ enc *json.Encoder }
+type jsonLines struct {
+	w   io.Writer
+	enc *json.Encoder
+}
 
-func (j *jsonLines) Write(s journal.Entry) error {
-	if err := j.enc.Encode(s); err != nil {
+func (j *jsonLines) Write(s journal.Entry) (err error) {
+	if s.Line != nil {
+		_, err = j.w.Write(s.Line)
+	} else {
+		err = j.enc.Encode(s)
+	}
+	if err != nil {
 		return fmt.Errorf("write line: %w", err)
 	}
 	return nil

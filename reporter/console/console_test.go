@@ -89,8 +89,16 @@ func TestMuted(t *testing.T) {
 func TestJSONIsOneEntryALine(t *testing.T) {
 	var b bytes.Buffer
 	w := NewJSON(&b)
-	want := []journal.Entry{kill(1), kill(2)}
-	for _, e := range want {
+	want := []journal.Entry{kill(1), kill(2), kill(3)}
+	for i, e := range want {
+		if i == 2 {
+			// The journal has it in JSON already.
+			line, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e = journal.Entry{Line: append(line, '\n')}
+		}
 		if err := w.Write(e); err != nil {
 			t.Fatal(err)
 		}
@@ -117,9 +125,13 @@ var errBroken = errors.New("pipe is broken")
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestWriteErrorsAreReturned(t *testing.T) {
+	lined := kill(1)
+	lined.Line = []byte("{}\n")
 	for name, w := range map[string]Writer{"text": NewText(broken{}), "json": NewJSON(broken{})} {
-		if err := w.Write(kill(1)); !errors.Is(err, errBroken) {
-			t.Errorf("%s: %v, want %v", name, err, errBroken)
+		for _, e := range []journal.Entry{kill(1), lined} {
+			if err := w.Write(e); !errors.Is(err, errBroken) {
+				t.Errorf("%s: %v, want %v", name, err, errBroken)
+			}
 		}
 	}
 }

@@ -20,4 +20,8 @@ type Entry struct {
 	// Mutes are those in force from now on; nil: those in force until now.
 	Mutes       *[]problem.Mute      `json:"mutes,omitempty"`
 	Transitions []problem.Transition `json:"transitions,omitempty"`
+
+	// Line is the entry as [Journal.AppendLine] has written it, for who writes the same
+	// elsewhere; nil: it did not.
+	Line []byte `json:"-"`
 }

@@ -128,10 +128,17 @@ func (j *Journal) resume() error {
 // Append gives the entry the next sequence number and writes it. When the
 // write fails the entry is counted as lost and the next one is tried anew.
 func (j *Journal) Append(e Entry) (seq uint64, err error) {
+	seq, _, err = j.AppendLine(e)
+	return seq, err
+}
+
+// AppendLine is [Journal.Append] and returns what it has written: the entry in JSON and a
+// newline, good until the next call of either.
+func (j *Journal) AppendLine(e Entry) (seq uint64, line []byte, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.file == nil {
-		return 0, fmt.Errorf("append to journal: %w", os.ErrClosed)
+		return 0, nil, fmt.Errorf("append to journal: %w", os.ErrClosed)
 	}
 	defer func() {
 		if err != nil {
@@ -140,13 +147,13 @@ func (j *Journal) Append(e Entry) (seq uint64, err error) {
 	}()
 	if j.size >= j.opts.SegmentBytes {
 		if err := j.rotate(); err != nil {
-			return 0, fmt.Errorf("append to journal: %w", err)
+			return 0, nil, fmt.Errorf("append to journal: %w", err)
 		}
 	}
 	e.Seq = j.seq + 1
 	j.buf.Reset()
 	if err := j.enc.Encode(&e); err != nil {
-		return 0, fmt.Errorf("encode journal entry: %w", err)
+		return 0, nil, fmt.Errorf("encode journal entry: %w", err)
 	}
 	n, err := j.file.Write(j.buf.Bytes())
 	if err != nil {
@@ -154,13 +161,13 @@ func (j *Journal) Append(e Entry) (seq uint64, err error) {
 		if n > 0 {
 			err = errors.Join(err, j.file.Truncate(j.size))
 		}
-		return 0, fmt.Errorf("append to journal: %w", err)
+		return 0, nil, fmt.Errorf("append to journal: %w", err)
 	}
 	j.seq = e.Seq
 	j.size += int64(n)
 	j.segments[len(j.segments)-1].size = j.size
 	j.stats.Appended++
-	return e.Seq, nil
+	return e.Seq, j.buf.Bytes(), nil
 }
 
 func (j *Journal) rotate() error {

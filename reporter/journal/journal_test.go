@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -68,6 +69,33 @@ func TestRoundTrip(t *testing.T) {
 	}
 	if got := readAll(t, dir, 20); len(got) != 3 || got[0].Seq != 21 {
 		t.Errorf("after 20 got %d entries", len(got))
+	}
+}
+
+// Who writes entries elsewhere too writes what the journal has.
+func TestLine(t *testing.T) {
+	dir := t.TempDir()
+	j := mustOpen(t, dir, Options{})
+	var want bytes.Buffer
+	for n := range 3 {
+		seq, line, err := j.AppendLine(oom(n))
+		if err != nil || seq != uint64(n)+1 {
+			t.Fatalf("entry %d got number %d: %v", n, seq, err)
+		}
+		want.Write(line)
+	}
+	got, err := os.ReadFile(j.path(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want.Bytes(), got) {
+		t.Errorf("lines are\n%s\nand the file has\n%s", want.Bytes(), got)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, line, err := j.AppendLine(oom(3)); err == nil || line != nil {
+		t.Errorf("a closed journal gave %q, %v", line, err)
 	}
 }
 
