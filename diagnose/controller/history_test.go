@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
 // old makes a Diagnosis that has ended some time ago.
@@ -87,9 +88,7 @@ func TestTTL(t *testing.T) {
 	}
 	b.write(kept, verified)
 	b.waitIs(kept, "gone")
-	if n := r.count(t, "kernosis_controller_diagnoses_deleted_total", "reason", "ttl"); n != 5 {
-		t.Errorf("%v were counted", n)
-	}
+	kubetest.AwaitSum(t, r.registry, 5, "kernosis_controller_diagnoses_deleted_total", "reason", "ttl")
 }
 
 func TestHistoryOfATrigger(t *testing.T) {
@@ -127,9 +126,7 @@ func TestHistoryOfATrigger(t *testing.T) {
 	b.waitIs(made[0], "gone")
 	b.waitIs(made[1], "gone")
 	b.holds("the one that is needed stays", time.Second, func() bool { return b.get(made[5]) != nil })
-	if n := r.count(t, "kernosis_controller_diagnoses_deleted_total", "reason", "history"); n != 5 {
-		t.Errorf("%v were counted", n)
-	}
+	kubetest.AwaitSum(t, r.registry, 5, "kernosis_controller_diagnoses_deleted_total", "reason", "history")
 }
 
 // No set of triggers fills the API server: what has ended is bounded, and what belongs to a
@@ -160,9 +157,8 @@ func TestCap(t *testing.T) {
 	if b.get(newer) == nil || b.get(runs) == nil {
 		t.Error("one that was to stay is gone")
 	}
-	if n, of := r.count(t, "kernosis_controller_diagnoses_deleted_total", "reason", "cap"), r.count(t, "kernosis_controller_diagnoses_deleted_total", "reason", "parent"); n != 2 || of != 2 {
-		t.Errorf("%v and %v were counted", n, of)
-	}
+	kubetest.AwaitSum(t, r.registry, 2, "kernosis_controller_diagnoses_deleted_total", "reason", "cap")
+	kubetest.AwaitSum(t, r.registry, 2, "kernosis_controller_diagnoses_deleted_total", "reason", "parent")
 }
 
 // One that ended while the controller was away, and whose parent is gone, goes too.

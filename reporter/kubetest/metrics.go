@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -47,6 +48,22 @@ func Sum(tb testing.TB, from prometheus.Gatherer, name string, labels ...string)
 	}
 	return sum
 }
+
+// AwaitSum waits until [Sum] is want, and fails where it is more or that takes too long: what
+// a counter counts can be seen before it is counted.
+func AwaitSum(tb testing.TB, from prometheus.Gatherer, want float64, name string, labels ...string) {
+	tb.Helper()
+	got := Sum(tb, from, name, labels...)
+	for until := time.Now().Add(sumWithin); got < want && time.Now().Before(until); got = Sum(tb, from, name, labels...) {
+		time.Sleep(10 * time.Millisecond) // between looks
+	}
+	if got != want {
+		tb.Errorf("%s%q is %v, want %v", name, labels, got, want)
+	}
+}
+
+// sumWithin is how long a counter may be behind.
+const sumWithin = 10 * time.Second
 
 func has(metric *dto.Metric, labels []string) bool {
 	for i := 0; i+1 < len(labels); i += 2 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
 func TestObserve(t *testing.T) {
@@ -32,9 +33,7 @@ func TestObserve(t *testing.T) {
 	}
 	b.waitEvents(d.UID, "WouldCordon")
 	b.waitEvents(n.UID, "WouldCordon")
-	if got := r.count(t, "kernosis_remediation_decisions_total", "verb", "WouldRun", "reason", "ObserveOnly"); got != 1 {
-		t.Errorf("%v decisions", got)
-	}
+	kubetest.AwaitSum(t, r.registry, 1, "kernosis_remediation_decisions_total", "verb", "WouldRun", "reason", "ObserveOnly")
 }
 
 func TestNoPolicyAndForeignNamespace(t *testing.T) {
@@ -106,9 +105,7 @@ func TestEnforce(t *testing.T) {
 		"kernosis_remediation_repairs_total":       {"operation", "cordon", "outcome", "Succeeded"},
 		"kernosis_remediation_verifications_total": {"operation", "cordon", "result", "Helped"},
 	} {
-		if got := r.count(t, name, labels...); got != 1 {
-			t.Errorf("%s is %v", name, got)
-		}
+		kubetest.AwaitSum(t, r.registry, 1, name, labels...)
 	}
 	// Its cooldown lasts.
 	again := b.diagnose(node, set, nil)

@@ -76,6 +76,7 @@ func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteASecond(t *testing.T) {
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("the flood was written after %s", took)
 	}
+	r.waitAcked()
 	if n := r.Stats().Writes[Written]; n != 3 {
 		t.Errorf("%d writes of 1,003 changes, want 3", n)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
 const (
@@ -121,9 +122,7 @@ func TestNeverReported(t *testing.T) {
 	b.agent(mute, cond("A", problem.True, "Broken"))
 	b.waitHas(mute, "A", "True Broken")
 	b.waitHas(mute, "B", "")
-	if n := r.count(t, "kernosis_controller_conditions_total", "reason", removed); n != 1 {
-		t.Errorf("%v removed", n)
-	}
+	kubetest.AwaitSum(t, r.registry, 1, "kernosis_controller_conditions_total", "reason", removed)
 }
 
 func TestNeverReportedAndItsPodGone(t *testing.T) {
