@@ -107,7 +107,7 @@ func TestUntilBeat(t *testing.T) {
 			t.Errorf("%s until the next multiple of %s", d, every)
 		}
 		// It was waited from some moment between the two.
-		if beat := (after + d) / every * every; beat < before+d {
+		if beat := (after + d).Truncate(every); beat < before+d {
 			t.Errorf("%s after %s to %s since boot is no multiple of %s", d, before, after, every)
 		}
 	}
