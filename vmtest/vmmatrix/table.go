@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -18,8 +19,8 @@ type table struct {
 	again   bool                    // lines that failed were run again
 }
 
-// newTable brings the outcomes of all jobs together. Lines are in the order in
-// which they first came, those of one stem together.
+// newTable brings the outcomes of all jobs together. Stems are in the order in which they
+// first came, and the lines of each sorted, so that two reports can be compared.
 func newTable(kernels []kernel.Image, outcomes []outcome) table {
 	t := table{kernels: kernels, cells: map[key]map[string]cell{}, skipped: map[string][]string{}}
 	var stems []string
@@ -40,7 +41,9 @@ func newTable(kernels []kernel.Image, outcomes []outcome) table {
 			t.skipped[s] = append(t.skipped[s], o.kernel.Name)
 		}
 	}
-	slices.SortStableFunc(t.rows, func(a, b key) int { return slices.Index(stems, a.stem) - slices.Index(stems, b.stem) })
+	slices.SortFunc(t.rows, func(a, b key) int {
+		return cmp.Or(slices.Index(stems, a.stem)-slices.Index(stems, b.stem), strings.Compare(a.fault, b.fault))
+	})
 	return t
 }
 
