@@ -219,6 +219,7 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 			if err != nil && ctx.Err() == nil {
 				s.log.Warn("look at the kernel", "error", err)
 			}
+			// What is due at a moment of its own is no whole number of seconds.
 			if now := time.Now(); every%time.Second == 0 {
 				nextLook = now.Add(hostfs.UntilBeat(every))
 			} else {
