@@ -46,6 +46,7 @@ type failing struct {
 	verdict string // of the failure
 	reason  string // of the Event
 	says    string // in its message
+	queued  bool   // or it is not accepted, which is as right
 
 	pod   *corev1.Pod
 	since time.Time
@@ -56,6 +57,16 @@ func (f *failing) name() string {
 		return string(f.mode) + "-grpc"
 	}
 	return string(f.mode)
+}
+
+// isVerdict tells whether a verdict is a right one.
+func (f *failing) isVerdict(v string) bool {
+	return v == f.verdict || f.queued && v == event.VerdictNotAccepted
+}
+
+// isReason tells whether the reason of an Event is a right one.
+func (f *failing) isReason(r string) bool {
+	return r == f.reason || f.queued && r == "ProbeTargetNotAccepted"
 }
 
 func failures() []*failing {
@@ -75,7 +86,8 @@ func failures() []*failing {
 		{mode: fault.Slow, waits: true, verdict: event.VerdictSlow, reason: "ProbeTargetSlow", says: "not complete in 1 s"},
 		// A stopped process leaves what comes in the accept queue.
 		{mode: fault.Stopped, verdict: event.VerdictNotAccepted, reason: "ProbeTargetNotAccepted", says: "stopped: probepod"},
-		{mode: fault.Throttled, verdict: event.VerdictSilent, reason: "ProbeTargetSilent", says: "CPU-throttled"},
+		// What it gets to before its quota is used up is for the scheduler to say.
+		{mode: fault.Throttled, verdict: event.VerdictSilent, reason: "ProbeTargetSilent", says: "CPU-throttled", queued: true},
 	}
 }
 
@@ -146,7 +158,7 @@ func (a *agent) tells(t *testing.T, f *failing) {
 	inTime := false
 	for _, e := range a.told(t, f.pod) {
 		t.Logf("%s after the fault: %s ×%d: %s", e.CreationTimestamp.Sub(f.since).Round(time.Second), e.Reason, e.Count, e.Message)
-		if e.Reason != f.reason || !strings.Contains(e.Message, f.says) {
+		if !f.isReason(e.Reason) || !strings.Contains(e.Message, f.says) {
 			t.Errorf("%s: %q; want %s with %q", e.Reason, e.Message, f.reason, f.says)
 		}
 		// What kubelet kills for is counted at the same time.
@@ -161,7 +173,7 @@ func (a *agent) tells(t *testing.T, f *failing) {
 	var counts []int
 	for _, e := range probes(a, f.pod) {
 		counts = append(counts, int(e.Probe.Failures))
-		if p := e.Probe; p.Verdict != f.verdict || int(p.Threshold) != threshold || p.Probe != "liveness" || p.Container != "main" {
+		if p := e.Probe; !f.isVerdict(p.Verdict) || int(p.Threshold) != threshold || p.Probe != "liveness" || p.Container != "main" {
 			t.Errorf("want verdict %q: %+v", f.verdict, e.Probe)
 		}
 	}
@@ -177,9 +189,8 @@ func (a *agent) tells(t *testing.T, f *failing) {
 		told, counted := len(probes(a, f.pod)), a.counted(t, f.pod)
 		return int(failed) == told && told == counted, fmt.Sprintf("the metrics have %v failures, %d were told, and kubelet has counted %d", failed, told, counted)
 	})
-	cause := a.why(t, f.pod)
-	if !strings.Contains(cause, f.reason) || !strings.Contains(cause, f.says) {
-		t.Errorf("why:\n%s", cause)
+	if reason, text := a.why(t, f.pod); !f.isReason(reason) || !strings.Contains(text, f.says) {
+		t.Errorf("why:\n%s", text)
 	}
 }
 
@@ -202,8 +213,9 @@ func (a *agent) counted(t *testing.T, pod *corev1.Pod) int {
 	return int(m.Sum("prober_probe_total", "namespace", pod.Namespace, "pod", pod.Name, "probe_type", "Liveness", "result", "failed"))
 }
 
-// why returns what the command says is the cause, from the API server alone.
-func (a *agent) why(t *testing.T, pod *corev1.Pod) (cause string) {
+// why returns what the command says is the cause, from the API server alone: its reason,
+// and the whole.
+func (a *agent) why(t *testing.T, pod *corev1.Pod) (reason, text string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), a.Path, "why", "pod", pod.Namespace+"/"+pod.Name, "--kubeconfig", a.kubeconfig, "-o", "json")
 	out, err := cmd.Output()
@@ -216,7 +228,13 @@ func (a *agent) why(t *testing.T, pod *corev1.Pod) (cause string) {
 	if err := json.Unmarshal(out, &answer); err != nil || len(answer.Causes) == 0 {
 		t.Fatalf("why: %v: %s", err, out)
 	}
-	return string(answer.Causes[0])
+	var cause struct {
+		Reason string `json:"reason"`
+	}
+	if err := json.Unmarshal(answer.Causes[0], &cause); err != nil {
+		t.Fatalf("why: %v: %s", err, out)
+	}
+	return cause.Reason, string(answer.Causes[0])
 }
 
 // probes returns what the agent has told of a pod's failed probes, in order.
