@@ -97,7 +97,7 @@ type Container struct {
 	Sidecar   bool // restartable init container
 	Final     bool // Ended, and by its restart policy and exit code not to be restarted
 	Restarts  int
-	CPULimit  int64 // in thousandths of a CPU; 0: none
+	CPULimit  int64 // in thousandths of a CPU, its own or that of the whole pod; 0: none
 
 	Startup, Liveness, Readiness *Spec // nil: there is none
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -144,6 +145,13 @@ func (a *agent) tellsNoMore(t *testing.T, pod *corev1.Pod) {
 
 // tells checks what is told of a pod once kubelet has restarted its container.
 func (a *agent) tells(t *testing.T, f *failing) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, e := range probes(a, f.pod) {
+				t.Logf("at %s: %+v", e.Time.Format(time.StampMilli), e.Probe)
+			}
+		}
+	})
 	threshold := int(f.pod.Spec.Containers[0].LivenessProbe.FailureThreshold)
 	a.node.Await(t, f.pod, "restarted", 90*time.Second, func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount > 0 })
 	killed := a.killed(t, f.pod)
@@ -189,8 +197,8 @@ func (a *agent) tells(t *testing.T, f *failing) {
 		told, counted := len(probes(a, f.pod)), a.counted(t, f.pod)
 		return int(failed) == told && told == counted, fmt.Sprintf("the metrics have %v failures, %d were told, and kubelet has counted %d", failed, told, counted)
 	})
-	if reason, text := a.why(t, f.pod); !f.isReason(reason) || !strings.Contains(text, f.says) {
-		t.Errorf("why:\n%s", text)
+	if c := a.why(t, f.pod); !f.isReason(path.Base(c.Doc)) || !strings.Contains(c.text, f.says) {
+		t.Errorf("why:\n%s", c.text)
 	}
 }
 
@@ -213,9 +221,14 @@ func (a *agent) counted(t *testing.T, pod *corev1.Pod) int {
 	return int(m.Sum("prober_probe_total", "namespace", pod.Namespace, "pod", pod.Name, "probe_type", "Liveness", "result", "failed"))
 }
 
-// why returns what the command says is the cause, from the API server alone: its reason,
-// and the whole.
-func (a *agent) why(t *testing.T, pod *corev1.Pod) (reason, text string) {
+// cause is what the command says of one problem.
+type cause struct {
+	Doc  string `json:"doc"` // ends in the reason of the Event
+	text string // the whole
+}
+
+// why returns what the command says is the cause, from the API server alone.
+func (a *agent) why(t *testing.T, pod *corev1.Pod) (c cause) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), a.Path, "why", "pod", pod.Namespace+"/"+pod.Name, "--kubeconfig", a.kubeconfig, "-o", "json")
 	out, err := cmd.Output()
@@ -228,13 +241,11 @@ func (a *agent) why(t *testing.T, pod *corev1.Pod) (reason, text string) {
 	if err := json.Unmarshal(out, &answer); err != nil || len(answer.Causes) == 0 {
 		t.Fatalf("why: %v: %s", err, out)
 	}
-	var cause struct {
-		Reason string `json:"reason"`
-	}
-	if err := json.Unmarshal(answer.Causes[0], &cause); err != nil {
+	c.text = string(answer.Causes[0])
+	if err := json.Unmarshal(answer.Causes[0], &c); err != nil {
 		t.Fatalf("why: %v: %s", err, out)
 	}
-	return cause.Reason, string(answer.Causes[0])
+	return c
 }
 
 // probes returns what the agent has told of a pod's failed probes, in order.

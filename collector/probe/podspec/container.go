@@ -66,6 +66,9 @@ func container(p *corev1.Pod, c *corev1.Container, at place, all bool) (*probe.C
 		return nil, at.wrong("name", "%s: %s", quoted(c.Name), why[0])
 	}
 	out := &probe.Container{Name: c.Name, State: probe.Waiting, CPULimit: c.Resources.Limits.Cpu().MilliValue()}
+	if own := c.Resources.Limits.Cpu(); own.IsZero() && p.Spec.Resources != nil {
+		out.CPULimit = p.Spec.Resources.Limits.Cpu().MilliValue()
+	}
 	st := status(p.Status.ContainerStatuses, c.Name)
 	if slices.ContainsFunc(p.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.Name }) {
 		out.Sidecar = true

@@ -268,3 +268,23 @@ func TestFinal(t *testing.T) {
 		t.Errorf("%+v, %v", have, err)
 	}
 }
+
+// A container without a limit of its own is held back by that of its pod.
+func TestCPULimit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod, container string
+		want           int64
+	}{
+		"none":       {"", "", 0},
+		"its own":    {"", "resources: {limits: {cpu: 200m}}", 200},
+		"its pod's":  {"resources: {limits: {cpu: 500m}}", "", 500},
+		"both":       {"resources: {limits: {cpu: 500m}}", "resources: {limits: {cpu: 200m}}", 200},
+		"memory":     {"resources: {limits: {memory: 1Gi}}", "resources: {limits: {memory: 1Gi}}", 0},
+		"no request": {"resources: {requests: {cpu: 500m}}", "", 0},
+	} {
+		have, err := podspec.Pod(podOf(t, "metadata: {name: p, namespace: n, uid: u}\nspec:\n  "+tc.pod+"\n  containers:\n  - name: main\n    livenessProbe: {tcpSocket: {port: 1}}\n    "+tc.container+"\n"))
+		if err != nil || len(have.Containers) != 1 || have.Containers[0].CPULimit != tc.want {
+			t.Errorf("%s: %+v, %v; want a limit of %d", name, have, err, tc.want)
+		}
+	}
+}

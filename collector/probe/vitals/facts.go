@@ -16,10 +16,11 @@ const worthTelling = 25
 // Facts is what a look found. The zero value is "nothing known".
 type Facts struct {
 	Known       bool
-	Throttled   uint32        // percent of ThrottledIn in which the limit kept it from the CPU
+	Throttled   uint32        // percent of ThrottledIn in which a limit kept it from the CPU
 	ThrottledIn time.Duration // 0: not sampled, or no limit
 	Quota       time.Duration // of CPU time in Period; 0: not known
 	Period      time.Duration
+	PodLimit    bool    // the limit is not its own, but its pod's
 	Pressure    float64 // percent of the last 10 s in which a task waited for a CPU; < 0: not known
 	Frozen      bool
 	Ending      string // how it is seen that the container is being killed, or has ended; empty: it is not
@@ -67,7 +68,11 @@ func (f *Facts) Evidence(who string) (evidence, excluded []string) {
 	}
 	limit := ""
 	if f.Quota > 0 && f.Period > 0 {
-		limit = " (limit " + strconv.FormatInt(int64(f.Quota*1000/f.Period), 10) + "m)"
+		of := ""
+		if f.PodLimit {
+			of = " of its pod"
+		}
+		limit = " (limit " + strconv.FormatInt(int64(f.Quota*1000/f.Period), 10) + "m" + of + ")"
 	}
 	switch {
 	case f.Throttled > 0:

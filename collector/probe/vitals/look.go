@@ -30,7 +30,7 @@ func (w *Watcher) Look(id string, now time.Time) Facts {
 	}
 	f.Known = true
 	if c.limited {
-		w.throttled(layout, c, now, &f)
+		w.throttling(layout, c, now, &f)
 	}
 	g, allowed := *c.groups, w.take(now)
 	w.mu.Unlock()
@@ -47,40 +47,6 @@ func (w *Watcher) take(now time.Time) bool {
 		w.skipped++
 	}
 	return may
-}
-
-// throttled compares the counters with those of up to ten seconds ago.
-func (w *Watcher) throttled(layout hostfs.CgroupLayout, c *watched, now time.Time, f *Facts) {
-	if c.n == 0 {
-		return
-	}
-	cpu, err := w.fs.CgroupCPU(layout, c.groups.cpu)
-	if err != nil {
-		return
-	}
-	oldest := c.ring[max(0, c.n-samples)%samples]
-	for i := max(0, c.n-samples); i < c.n; i++ {
-		if s := c.ring[i%samples]; now.Sub(s.at) <= (samples-1)*every {
-			oldest = s
-			break
-		}
-	}
-	in := now.Sub(oldest.at)
-	if in < every/4 || cpu.Periods < oldest.Periods {
-		return
-	}
-	if limit, err := w.fs.CgroupCPULimit(layout, c.groups.cpu); err == nil {
-		f.Quota, f.Period = limit.Quota, limit.Period
-	}
-	if f.Quota == 0 {
-		return // the limit went
-	}
-	f.ThrottledIn = in
-	// The time is added up over CPUs, and the periods are whole ones in which it was kept
-	// from running at their end only: the smaller of both is no more than was.
-	waited := cpu.ThrottledTime - oldest.ThrottledTime
-	periods := time.Duration(cpu.Throttled-oldest.Throttled) * f.Period
-	f.Throttled = uint32(min(100, max(0, 100*min(waited, periods)/in)))
 }
 
 // state reads what is so just now.
@@ -182,6 +148,9 @@ func (w *Watcher) groupsOf(pid int) (*groups, string) {
 		if top, of := containerTop(p); of != "" {
 			*to, id = top, of
 		}
+	}
+	if id != "" {
+		g.pod = podAbove(g.cpu)
 	}
 	return &g, id
 }

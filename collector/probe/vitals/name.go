@@ -27,3 +27,13 @@ func containerTop(path string) (top, id string) {
 	}
 	return top, id
 }
+
+// podAbove returns the group that a container's is in, where that is its pod's; empty: it
+// is another.
+func podAbove(path string) string {
+	above := path[:max(0, strings.LastIndexByte(path, '/'))]
+	if a, ok := hostfs.ParseCgroupPath(above); !ok || a.Container.PodUID == "" || a.Container.ID != "" {
+		return ""
+	}
+	return above
+}

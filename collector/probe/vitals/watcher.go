@@ -13,10 +13,6 @@ import (
 )
 
 const (
-	// every and samples make the ten seconds that throttling is told of: the usual period
-	// of a probe.
-	every   = 2 * time.Second
-	samples = 6
 	// lookLimit bounds one look. A container of ten processes takes 0.3 ms.
 	lookLimit = 20 * time.Millisecond
 	// lookRate and lookBurst bound looks a second, and at once.
@@ -35,7 +31,7 @@ const (
 // Container is one to be watched.
 type Container struct {
 	ID      string // without the runtime
-	Limited bool   // it has a CPU limit
+	Limited bool   // it has a CPU limit, or its pod has
 }
 
 // Watcher looks at containers. It is safe for concurrent use.
@@ -54,20 +50,20 @@ type Watcher struct {
 
 // watched is a container, or a process that stands for its own group.
 type watched struct {
-	limited bool
-	pid     int // of a process; 0: a container
-	groups  *groups
-	ring    [samples]sample // the newest at (n-1) % samples
-	n       int
+	limited  bool
+	pid      int // of a process; 0: a container
+	groups   *groups
+	counters [levels]counters
 }
 
 // groups are the paths of a container on the hierarchies.
-type groups struct{ cpu, memory, freezer string }
-
-type sample struct {
-	at time.Time
-	hostfs.CgroupCPU
+type groups struct {
+	cpu, memory, freezer string
+	pod                  string // the one above cpu that is its pod's; empty: there is none
 }
+
+// limits are the groups whose CPU limits hold the container back, its own first.
+func (g *groups) limits() [levels]string { return [levels]string{g.cpu, g.pod} }
 
 type kill struct {
 	at   time.Time
@@ -159,15 +155,18 @@ func (w *Watcher) Sample(now time.Time) {
 }
 
 func (w *Watcher) sample(layout hostfs.CgroupLayout, c *watched, now time.Time) {
-	cpu, err := w.fs.CgroupCPU(layout, c.groups.cpu)
-	if err != nil {
-		if c.pid != 0 {
-			c.groups = nil // it may have moved
+	for i, path := range c.groups.limits() {
+		if path == "" {
+			continue
 		}
-		return
+		cpu, err := w.fs.CgroupCPU(layout, path)
+		if err == nil {
+			c.counters[i].add(sample{now, cpu})
+		} else if c.pid != 0 {
+			c.groups = nil // it may have moved
+			return
+		}
 	}
-	c.ring[c.n%samples] = sample{now, cpu}
-	c.n++
 }
 
 // find looks for the groups of what has none yet, if that was not done lately.
