@@ -54,18 +54,16 @@ func (c *course) belong(now, from time.Time) {
 	}
 }
 
-// owner is the container of a connection that failed at a time. A start is known in whole
-// seconds; within that one, the failure for which kubelet restarts is the earlier one's.
+// owner is the container of a connection that failed at a time; empty: it has no ID yet. A
+// start is known in whole seconds; within that one, the failure for which kubelet restarts
+// is the earlier one's.
 func (c *course) owner(at time.Time) string {
 	begun := c.container.StartedAt
-	switch {
-	case c.was == "" || !at.Before(c.changed):
-		return ""
-	case at.Before(begun),
-		at.Before(begun.Add(time.Second)) && c.key.Kind != probe.Readiness && c.wasRun == c.spec.FailureThreshold-1:
+	if c.was != "" && at.Before(c.changed) && (at.Before(begun) ||
+		at.Before(begun.Add(time.Second)) && c.key.Kind != probe.Readiness && c.wasRun == c.spec.FailureThreshold-1) {
 		return c.was
 	}
-	return ""
+	return c.container.ID
 }
 
 // confirm tells of failures that only kubelet's counts have.

@@ -122,14 +122,21 @@ func TestSuccessesBeforeTheFailure(t *testing.T) {
 	})
 }
 
-// restarted gives the container a new ID.
-func (w *world) restarted(id string) {
+// now says how the container is.
+func (w *world) now(change func(c *probe.Container)) {
 	p, _ := w.manager.Pod("u1")
 	next := *p
 	next.Containers = slices.Clone(p.Containers)
-	next.Containers[0].ID, next.Containers[0].StartedAt = "containerd://"+id, time.Now()
+	change(&next.Containers[0])
 	w.manager.AddPod(&next)
 	w.o.Changed()
+}
+
+// restarted gives the container a new ID.
+func (w *world) restarted(id string) {
+	w.now(func(c *probe.Container) {
+		c.ID, c.State, c.StartedAt = "containerd://"+id, probe.Running, time.Now()
+	})
 }
 
 // ids returns the containers of the failures told since.
@@ -269,4 +276,50 @@ func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
 		w.wantTold("liveness accept-queue-full 1/3", "liveness syn-unanswered 2/3", "liveness refused 3/3")
 	})
+}
+
+// Answers that come too slowly wait for kubelet's counts, and the container may have ended
+// meanwhile, or be another one: each is told as what it was, and of the container that it
+// was of, however kubelet, its restart and the questions to it fall together.
+func TestSlowAnswersUpToTheRestart(t *testing.T) {
+	const threshold = 3
+	course := func(w *world, phase, ends, restarts time.Duration, often bool) {
+		time.Sleep(6*time.Second + phase)
+		if !often {
+			w.o.mu.Lock()
+			w.o.fast.AllowN(time.Now(), fastBurst)
+			w.o.mu.Unlock()
+		}
+		for n := range threshold {
+			time.Sleep(time.Second)
+			w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: uint64(n + 1)} })
+			ev := w.fail(event.VerdictSlow, time.Second)
+			ev.SockFail.Received = 5
+			w.o.Take(ev)
+		}
+		time.Sleep(ends)
+		w.now(func(c *probe.Container) { c.State = probe.Ended })
+		time.Sleep(restarts)
+		w.restarted("9b2e")
+		time.Sleep(20 * time.Second)
+		if got := w.ids(); !slices.Equal(got, []string{"8a1f", "8a1f", "8a1f"}) {
+			w.t.Errorf("of the containers %q", got)
+		}
+		failed := slices.DeleteFunc(w.told(), func(s string) bool { return s == "liveness recovered" })
+		if !slices.Equal(failed, []string{"liveness slow 1/3", "liveness slow 2/3", "liveness slow 3/3"}) {
+			w.t.Errorf("told %q with a phase of %s, an end after %s, a restart %s later, and kubelet asked often: %t", failed, phase, ends, restarts, often)
+		}
+	}
+	for phase := time.Duration(0); phase < time.Second; phase += 39 * time.Millisecond {
+		for _, ends := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 1050 * time.Millisecond, 1400 * time.Millisecond} {
+			for _, restarts := range []time.Duration{10 * time.Millisecond, 200 * time.Millisecond, 3 * time.Second} {
+				for _, often := range []bool{true, false} {
+					in(t, func(w *world, c *Config, p *probe.Pod) {
+						c.Kubelet = w
+						p.Containers[0].Liveness.Period, p.Containers[0].Liveness.FailureThreshold = time.Second, threshold
+					}, func(w *world) { course(w, phase, ends, restarts, often) })
+				}
+			}
+		}
+	}
 }

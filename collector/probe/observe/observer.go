@@ -229,7 +229,7 @@ func (o *Observer) hand(one *course, out *probe.Outcome, started time.Time) bool
 		o.stats.Unsure++
 		return true
 	}
-	if out.Container != "" { // of the one before: the present one has not failed
+	if !out.OK && out.Container != one.container.ID { // the present one has not failed
 		one.accounted++
 		return true
 	}

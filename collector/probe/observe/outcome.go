@@ -59,10 +59,7 @@ func (o *Observer) look(ev *event.Event, one *course, out *probe.Outcome) bool {
 	if d.Verdict == event.VerdictPortsExhausted || d.Verdict == event.VerdictNoRoute {
 		return false // nothing of the container is to blame
 	}
-	id := bareID(one.container.ID)
-	if out.Container != "" {
-		id = bareID(out.Container)
-	}
+	id := bareID(out.Container)
 	if o.looked.ev != ev || o.looked.id != id {
 		o.looked = looked{ev, id, o.cfg.Vitals.Look(id, time.Now())}
 	}
@@ -98,7 +95,7 @@ func (c *course) ending(out *probe.Outcome, f *vitals.Facts) string {
 		return ""
 	case c.pod.Deleting:
 		return "the pod is being deleted"
-	case out.Container != "", c.container.State != probe.Running:
+	case out.Container != c.container.ID, c.container.State != probe.Running:
 		return "it does not run any more"
 	case d.Verdict == event.VerdictTimeout && first(d.Evidence, "no listener on", "") != "":
 		return "its listener is gone"
