@@ -74,8 +74,9 @@ func (r *runner) confirm(ctx context.Context, now time.Time) {
 		if one.missing.IsZero() || now.Before(one.confirmAt()) {
 			continue
 		}
-		if n := one.excess(); n > 0 {
-			list = append(list, missed{course: *one, one: one, n: n, until: one.missing})
+		// What is held is told with the next counts.
+		if excess, held := one.excess(), r.waitingFor(one); excess > held {
+			list = append(list, missed{course: *one, one: one, n: excess - held, until: one.missing})
 		}
 		one.missing = time.Time{}
 	}

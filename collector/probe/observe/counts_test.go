@@ -284,7 +284,12 @@ func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 func TestSlowAnswersUpToTheRestart(t *testing.T) {
 	const threshold = 3
 	course := func(w *world, phase, ends, restarts time.Duration, often bool) {
-		time.Sleep(6*time.Second + phase)
+		time.Sleep(6 * time.Second)
+		// Other probes that fail have kubelet asked at other moments.
+		w.o.mu.Lock()
+		w.o.pollAt = time.Now().Add(time.Second + phase)
+		w.o.mu.Unlock()
+		w.o.poke()
 		if !often {
 			w.o.mu.Lock()
 			w.o.fast.AllowN(time.Now(), fastBurst)

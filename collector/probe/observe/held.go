@@ -121,6 +121,16 @@ func (o *Observer) pace(now time.Time, also ...*course) time.Duration {
 	return every
 }
 
+// waitingFor is how many failed connections of a probe are held.
+func (o *Observer) waitingFor(one *course) (n uint64) {
+	for _, h := range o.held {
+		if !h.ok && h.of[h.guess] == one {
+			n++
+		}
+	}
+	return n
+}
+
 // settle hands on what was held.
 func (o *Observer) settle(h *held, counted bool) {
 	if counted && !h.ok {

@@ -53,6 +53,7 @@ type course struct {
 	first, last Results
 	accounted   uint64
 	missing     time.Time // since when kubelet counts more; zero: it does not
+	due         uint64    // what it counted then
 	from        time.Time // when kubelet did not count more yet
 	owners      [2]string // whose these failures are, and whose else
 	doubt       *held     // the latest failure that kubelet had not counted when it was asked

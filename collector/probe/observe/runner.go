@@ -283,7 +283,8 @@ func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
 		counted := one.last.Failed - one.first.Failed
 		switch {
 		case one.excess() > 0:
-			if one.missing.IsZero() {
+			if one.missing.IsZero() || one.accounted >= one.due {
+				one.due = counted // what it counted before was found since
 				one.belong(now, o.polledBefore)
 			}
 		case one.accounted > counted && now.Sub(one.ended) > holdFor:
