@@ -141,6 +141,7 @@ func TestCompressedWhileBusy(t *testing.T) {
 			c := start(t, Config{Path: l.path}).up()
 			l.write("1\n")
 			c.want("1")
+			c.untilAt(`"offset":2`) // behind the line, which is handed over before
 			at := c.r.Position()
 			l.clock = time.Now()
 			c.hold(l, "2")
