@@ -1,10 +1,12 @@
 package detector
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -47,28 +49,19 @@ type loader struct {
 }
 
 func (l *loader) layer(index int, ly layer) error {
-	entries, err := fs.ReadDir(ly.fsys, ".")
+	names, err := ruleFiles(ly.fsys)
 	if err != nil {
 		if pe := (*fs.PathError)(nil); errors.As(err, &pe) && ly.dir != "" {
 			pe.Path = ly.dir // which it calls "."
 		}
 		return fmt.Errorf("rules: %w", err)
 	}
-	n := 0
-	for _, e := range entries {
-		name := e.Name()
-		if !isRuleFile(name) {
-			continue
-		}
+	for n, name := range names {
 		shown := name
 		if ly.dir != "" {
 			shown = filepath.Join(ly.dir, name)
 		}
-		// Stat, because the files of a mounted ConfigMap are symbolic links.
-		if info, err := fs.Stat(ly.fsys, name); err == nil && !info.Mode().IsRegular() {
-			continue
-		}
-		if n++; n > maxFiles {
+		if n == maxFiles {
 			l.errs = append(l.errs, &Error{File: shown, Msg: fmt.Sprintf("more than %d rule files", maxFiles)})
 			break
 		}
@@ -80,6 +73,38 @@ func (l *loader) layer(index int, ly layer) error {
 		l.file(index, shown, data)
 	}
 	return nil
+}
+
+// ruleFiles returns the names of a directory's rule files, sorted.
+func ruleFiles(fsys fs.FS) (names []string, err error) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		// Stat, because the files of a mounted ConfigMap are symbolic links.
+		if info, err := fs.Stat(fsys, e.Name()); isRuleFile(e.Name()) && (err != nil || info.Mode().IsRegular()) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// Contents returns a digest of the rule files of a directory: another one where [LoadDir]
+// would find others. An error says that there is no such directory.
+func Contents(dir string) (sum [sha256.Size]byte, err error) {
+	fsys := os.DirFS(dir)
+	names, err := ruleFiles(fsys)
+	if err != nil {
+		return sum, fmt.Errorf("rules: %w", err)
+	}
+	h := sha256.New()
+	for _, name := range names[:min(len(names), maxFiles+1)] {
+		data, err := readBounded(fsys, name)
+		fmt.Fprintf(h, "%q %d %v\n", name, len(data), err)
+		h.Write(data)
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
 // isRuleFile tells rule files from their tests, hidden files and others.

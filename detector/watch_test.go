@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,23 +36,14 @@ func watch(t *testing.T, dir string) <-chan struct{} {
 	return changed
 }
 
-// wait waits for a call; when is what makes the change, repeated because
-// nothing tells when the watch is in place.
-func wait(t *testing.T, changed <-chan struct{}, change func()) {
+// wait waits for a call, which follows each change once the first call has said that the
+// watch stands.
+func wait(t *testing.T, changed <-chan struct{}) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
-	again := time.NewTicker(time.Second)
-	defer again.Stop()
-	change()
-	for {
-		select {
-		case <-changed:
-			return
-		case <-again.C:
-			change()
-		case <-deadline:
-			t.Fatal("the change was not noticed")
-		}
+	select {
+	case <-changed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the change was not noticed")
 	}
 }
 
@@ -65,13 +57,65 @@ func write(t *testing.T, path, text string) {
 func TestWatchFile(t *testing.T) {
 	dir := t.TempDir()
 	changed := watch(t, dir)
-	wait(t, changed, func() { write(t, filepath.Join(dir, "a.yaml"), time.Now().String()) })
-	wait(t, changed, func() {
-		write(t, filepath.Join(dir, "new"), "x")
-		if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "a.yaml")); err != nil {
-			t.Error(err)
+	wait(t, changed)
+	write(t, filepath.Join(dir, "a.yaml"), time.Now().String())
+	wait(t, changed)
+	write(t, filepath.Join(dir, "new"), "x")
+	if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "a.yaml")); err != nil {
+		t.Error(err)
+	}
+	wait(t, changed)
+}
+
+// The digest is another one with every change of what is read as rules, and with nothing
+// else.
+func TestContents(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	seen := map[[32]byte]string{}
+	step := func(what string, differs bool, change func()) {
+		t.Helper()
+		before, err := detector.Contents(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[before] = what
+		change()
+		after, err := detector.Contents(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, same := seen[after]; same == differs {
+			t.Errorf("%s: seen before: %t", what, same)
+		}
+	}
+	step("a file", true, func() { write(t, path("a.yaml"), "rules: []") })
+	step("the same again", false, func() { write(t, path("a.yaml"), "rules: []") })
+	step("other text", true, func() { write(t, path("a.yaml"), "rules: [ ]") })
+	step("one more", true, func() { write(t, path("b.yml"), "") })
+	step("another name", true, func() {
+		if err := os.Rename(path("b.yml"), path("c.yml")); err != nil {
+			t.Fatal(err)
 		}
 	})
+	step("tests and others", false, func() {
+		write(t, path("a_test.yaml"), "x")
+		write(t, path(".a.yaml"), "x")
+		write(t, path("README.md"), "x")
+	})
+	step("a pipe, which nobody writes to", false, func() {
+		if err := syscall.Mkfifo(path("pipe.yaml"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	step("a link to nowhere", true, func() {
+		if err := os.Symlink("none", path("d.yaml")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if _, err := detector.Contents(path("none")); err == nil {
+		t.Error("of a directory that is not there")
+	}
 }
 
 // TestWatchConfigMap swaps the data as kubelet does: a new directory, and one
@@ -102,7 +146,9 @@ rules:
 		t.Fatal(err)
 	}
 	changed := watch(t, dir)
-	wait(t, changed, func() { swap("second") })
+	wait(t, changed)
+	swap("second")
+	wait(t, changed)
 	set, err := detector.LoadDir(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -45,10 +45,6 @@ func newMuteFile(path string, a *agent, rules *detector.RuleSet) *muteFile {
 // watch reads the file again when it changes, until ctx ends. A folder that is
 // not there is told: then only a restart sees the file.
 func (f *muteFile) watch(ctx context.Context) error {
-	// Once more when the watch stands: the sources took their time to start, and the
-	// file may have changed meanwhile.
-	again := time.AfterFunc(time.Second, f.read)
-	defer again.Stop()
 	if err := detector.Watch(ctx, filepath.Dir(f.path), f.read); err != nil {
 		f.a.log.Warn("mutes are not read again when they change", "error", err)
 	}

@@ -116,6 +116,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	defer func() { err = errors.Join(err, failed(removeState())) }()
 	// Before the restore: what was known of a service's condition goes on.
 	cfg.rememberServices(log)
+	changed := changes(cfg.RulesDir)
 	ruleSet, monitors, err := cfg.npd.rules(cfg)
 	if err != nil && cfg.forgetServices() {
 		ruleSet, monitors, err = cfg.npd.rules(cfg)
@@ -235,7 +236,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		}
 	}
 	if cfg.RulesDir != "" {
-		g.Go(func() error { return watchRules(ctx, a, cfg, log, mutes) })
+		g.Go(func() error { return watchRules(ctx, a, cfg, log, mutes, changed) })
 	}
 	startNPD(ctx, g, checks, stats, log)
 	reports.start(ctx, g, a.observe)
@@ -269,15 +270,30 @@ func serve(ctx context.Context, g *errgroup.Group, log *slog.Logger, address, pa
 
 // watchRules puts changed rule files in force. Bad ones are told and the
 // running rules stay.
-func watchRules(ctx context.Context, a *agent, cfg config, log *slog.Logger, mutes *muteFile) error {
+func watchRules(ctx context.Context, a *agent, cfg config, log *slog.Logger, mutes *muteFile, changed func() bool) error {
 	dir := cfg.RulesDir
 	return detector.Watch(ctx, dir, func() {
+		if !changed() {
+			return
+		}
 		if err := reloadRules(a, cfg, mutes); err != nil {
 			log.Error("rules not reloaded, the running ones stay", "error", err)
 			return
 		}
 		log.Info("rules reloaded", "dir", dir)
 	})
+}
+
+// changes returns what tells whether the rules of a directory are others than at the last
+// call, and at the first one than now.
+func changes(dir string) func() bool {
+	last, lastErr := detector.Contents(dir)
+	return func() bool {
+		now, err := detector.Contents(dir)
+		same := now == last && err == nil && lastErr == nil
+		last, lastErr = now, err
+		return !same
+	}
 }
 
 // reloadRules puts the rules in force as they are now.

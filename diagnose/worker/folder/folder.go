@@ -35,8 +35,8 @@ type Config struct {
 	// Dir has those that come over the shipped ones, by kind and name; empty: none.
 	Dir      string
 	Builtins []operation.Builtin
-	// Watch calls onChange whenever something in a folder has changed, until ctx ends; nil:
-	// the folder is read once.
+	// Watch calls onChange once it watches a folder, and whenever something in it has changed,
+	// until ctx ends; nil: the folder is read once.
 	Watch func(ctx context.Context, dir string, onChange func()) error
 	Log   *slog.Logger // nil: takes nothing
 }
@@ -79,7 +79,6 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 		<-ctx.Done()
 		return nil
 	}
-	s.reload(h) // what has changed before the watch stands is seen
 	return s.c.Watch(ctx, s.c.Dir, func() { s.reload(h) })
 }
 

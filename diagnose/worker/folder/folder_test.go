@@ -51,9 +51,13 @@ func (told) Gone(worker.Key)               {}
 
 func open(t *testing.T, dir string) (*folder.Store, error) {
 	t.Helper()
+	return openWatched(dir, detector.Watch)
+}
+
+func openWatched(dir string, watch func(context.Context, string, func()) error) (*folder.Store, error) {
 	return folder.Open(folder.Config{
 		Shipped: []yamldoc.File{{Name: "hung-task.yaml", Data: []byte(shipped)}}, Dir: dir,
-		Builtins: operation.All(operation.Host{}), Watch: detector.Watch,
+		Builtins: operation.All(operation.Host{}), Watch: watch,
 	})
 }
 
@@ -115,34 +119,25 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// A change is in force at once; a bad one is not, whole, and what was in force stays.
+// A change is in force at once, also one from before the folder was watched; a bad one is
+// not, whole, and what was in force stays.
 func TestReload(t *testing.T) {
+	const other = "apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: other}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: mounts}]}\n"
 	dir := t.TempDir()
-	s, err := open(t, dir)
+	s, err := openWatched(dir, func(ctx context.Context, dir string, onChange func()) error {
+		write(t, dir, "other.yaml", other)
+		return detector.Watch(ctx, dir, onChange)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	changed, done := make(told, 1), make(chan error)
 	go func() { done <- s.Run(ctx, changed) }()
-	await := func() {
-		t.Helper()
+	for deadline := time.After(20 * time.Second); len(s.Objects().OperationSets) != 2; {
 		select {
 		case <-changed:
-		case <-time.After(20 * time.Second):
-			t.Fatal("no change is told")
-		}
-	}
-	await()
-	const other = "apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: other}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: mounts}]}\n"
-	// Written beside, as the folder is watched from some moment on.
-	for deadline := time.Now().Add(20 * time.Second); len(s.Objects().OperationSets) != 2; {
-		write(t, dir, "other.yaml", other+"#"+time.Now().String()+"\n")
-		select {
-		case <-changed:
-		case <-time.After(time.Second):
-		}
-		if time.Now().After(deadline) {
+		case <-deadline:
 			t.Fatal("the change is not in force")
 		}
 	}
