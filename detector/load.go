@@ -82,8 +82,11 @@ func ruleFiles(fsys fs.FS) (names []string, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
+		if !isRuleFile(e.Name()) {
+			continue
+		}
 		// Stat, because the files of a mounted ConfigMap are symbolic links.
-		if info, err := fs.Stat(fsys, e.Name()); isRuleFile(e.Name()) && (err != nil || info.Mode().IsRegular()) {
+		if info, err := fs.Stat(fsys, e.Name()); err != nil || info.Mode().IsRegular() {
 			names = append(names, e.Name())
 		}
 	}

@@ -12,8 +12,8 @@ const (
 	every   = 2 * time.Second
 	samples = 6
 	// levels are a container's own limit and its pod's. kubelet sets both to the same where
-	// a pod has one container; which of them the kernel finds used up first is a matter of
-	// chance, and the other one counts next to nothing then.
+	// a pod has one container, and how the kernel divides the time between them is a matter
+	// of chance (docs/kernel-quirks.md).
 	levels = 2
 )
 
