@@ -249,3 +249,19 @@ func TestRealContainer(t *testing.T) {
 	}
 	t.Logf("a look takes %s", time.Since(began)/n)
 }
+
+// What the sampling of one limit costs: of a container there are two, its own and its pod's.
+func BenchmarkSample(b *testing.B) {
+	w := New(hostfs.New("/"))
+	w.Set(nil, os.Getpid())
+	w.Sample(time.Now())
+	if w.Group("") == "" {
+		b.Skip("there is no cpu control group here")
+	}
+	for b.Loop() {
+		w.Sample(time.Now())
+	}
+	if n := w.watched[""].counters[0].n; n < b.N {
+		b.Errorf("%d samples, want %d", n, b.N)
+	}
+}
