@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -123,11 +124,27 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 				}
 			}
 			if len(missing)+len(twice)+len(late) > 0 {
-				t.Errorf("missing %v, twice %v, late %v; the end of the trace:\n%s", missing, twice, late, trace.Bytes()[max(0, trace.Len()-20_000):])
+				first := slices.Min(slices.Concat(missing, twice, late))
+				t.Errorf("missing %v, twice %v, late %v; the trace around the first:\n%s", missing, twice, late, traceOf(trace.String(), first))
 			}
 			t.Logf("%d lines, %d rotations, %d of them compressed, %d restarts in %v", written, rotations, len(packed), restarts, time.Since(begun).Round(time.Millisecond))
 		})
 	}
+}
+
+// traceOf is what went on when a line was written, and for some time before and after.
+func traceOf(trace string, line int) string {
+	const before, after = 10_000, 30_000 // bytes: a reader lags behind
+	at := 0
+	for entry := range strings.Lines(trace) {
+		_, count, ok := strings.Cut(entry, " written=")
+		count, _, _ = strings.Cut(count, " ")
+		if written, err := strconv.Atoi(count); ok && err == nil && written > line {
+			break
+		}
+		at += len(entry)
+	}
+	return trace[max(0, at-before):min(len(trace), at+after)]
 }
 
 // The real logrotate.
