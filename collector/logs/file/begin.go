@@ -101,8 +101,11 @@ func (s *follower) find(pos position, path found) (same *tail, all []listed) {
 	}
 	for range listTries {
 		all = listHeads(s.name)
-		if path.f != nil && look(path.f, path.stat, plain) {
-			return same, all
+		if path.f != nil {
+			if look(path.f, path.stat, plain) {
+				return same, all
+			}
+			all = listHeads(s.name) // it may have been copied and truncated since they were listed
 		}
 		there := true
 		for _, c := range all {
