@@ -15,7 +15,7 @@ CLANG_PACKAGES := clang-16 llvm-16 libbpf-dev
 
 # What tests and the demo use besides Go: ext4 images, rotations of logs, message buses,
 # journal files. Network namespaces are made through netlink.
-TEST_PACKAGES := e2fsprogs logrotate systemd-journal-remote dbus-daemon
+TEST_PACKAGES := e2fsprogs logrotate systemd-journal-remote dbus-daemon kmod
 
 .DEFAULT_GOAL := help
 
@@ -240,7 +240,7 @@ chart: helm ## dist/kernosis-<version>.tgz, the chart, which asks for the image 
 
 .PHONY: setup
 setup: ## install what tests and the demo need (Debian and its kin, as root)
-	@PATH=$$PATH:/sbin:/usr/sbin:/lib/systemd; for p in mkfs.ext4 logrotate systemd-journal-remote dbus-daemon; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	@PATH=$$PATH:/sbin:/usr/sbin:/lib/systemd; for p in mkfs.ext4 logrotate systemd-journal-remote dbus-daemon modprobe; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
 	[ -z "$$missing" ] || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y --no-install-recommends $(TEST_PACKAGES); \
 	  else echo "missing:$$missing (packages $(TEST_PACKAGES)): the tests and faults that need them are skipped"; fi; }

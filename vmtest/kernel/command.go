@@ -2,12 +2,15 @@ package kernel
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,6 +37,28 @@ func findProgram(name string) (string, error) {
 		}
 	}
 	return "", &SetupError{What: name + " is missing", Do: "install the package " + programs()[name], Err: err}
+}
+
+// findPrograms returns a *SetupError that names every program of this package that the
+// machine lacks.
+func findPrograms() error {
+	var missing, packages []string
+	var first error
+	for _, name := range slices.Sorted(maps.Keys(programs())) {
+		if _, err := findProgram(name); err != nil {
+			first = cmp.Or(first, err)
+			missing = append(missing, name)
+			packages = append(packages, programs()[name])
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(packages)
+	return &SetupError{
+		What: "missing programs: " + strings.Join(missing, ", "),
+		Do:   "install " + strings.Join(slices.Compact(packages), ", "), Err: first,
+	}
 }
 
 // command is a program to run to its end.

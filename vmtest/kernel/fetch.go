@@ -44,10 +44,8 @@ func Fetch(ctx context.Context, k Kernel, cacheDir string, logf func(format stri
 }
 
 func (f fetcher) fetch(ctx context.Context, k Kernel) (Image, error) {
-	for name := range programs() {
-		if _, err := findProgram(name); err != nil {
-			return Image{}, err
-		}
+	if err := findPrograms(); err != nil {
+		return Image{}, err
 	}
 	for _, dir := range []string{imagesDir(f.cacheDir), f.debsDir()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

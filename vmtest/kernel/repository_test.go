@@ -18,10 +18,8 @@ type repository struct {
 
 func newRepository(t *testing.T) *repository {
 	t.Helper()
-	for name := range programs() {
-		if _, err := findProgram(name); err != nil {
-			t.Skip(err)
-		}
+	if err := findPrograms(); err != nil {
+		t.Skip(err)
 	}
 	return &repository{t: t, dir: t.TempDir()}
 }
