@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 // The children of these tests are this binary run again.
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) {
 		restorer(os.Args[1:])
 		return
 	}
+	kernellock.Hold()
 	os.Exit(m.Run())
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 // The children of real faults are this binary run again.
@@ -20,6 +21,7 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
 		return
 	}
+	kernellock.Hold()
 	os.Exit(m.Run())
 }
 

@@ -21,13 +21,14 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 // beKernosis makes the test binary act as the real command.
 const beKernosis = "KERNOSIS_TEST_BE_KERNOSIS"
 
 // apiServer is started when the first test asks for it.
-var apiServer kubetest.Shared //nolint:gochecknoglobals // the tests' only one
+var apiServer = kubetest.Shared{Own: true} //nolint:gochecknoglobals // the controller works on all nodes
 
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 		grow()
 		return
 	}
+	kernellock.Hold()
 	os.Exit(apiServer.Run(m))
 }
 

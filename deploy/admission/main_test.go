@@ -33,7 +33,7 @@ const (
 )
 
 var (
-	cluster   kubetest.Shared
+	cluster   = kubetest.Shared{Own: true} // the policies bind all users of a cluster
 	installed sync.Once
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
-var cluster kubetest.Shared
+var cluster = kubetest.Shared{Own: true} // tests install the chart
 
 var program agenttest.Program
 

@@ -24,7 +24,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
-var cluster kubetest.Shared
+var cluster = kubetest.Shared{Own: true} // tests remove the kinds
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 var (
@@ -18,5 +19,6 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) || agenttest.RunProber(os.Args) {
 		return
 	}
+	kernellock.Hold()
 	os.Exit(program.Run(func() int { return cluster.Run(m) }))
 }

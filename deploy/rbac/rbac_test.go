@@ -23,7 +23,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
-var cluster kubetest.Shared
+var cluster = kubetest.Shared{Own: true} // tests install the chart's ClusterRoles
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 

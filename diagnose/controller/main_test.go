@@ -30,7 +30,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
-var cluster kubetest.Shared
+var cluster = kubetest.Shared{Own: true} // the controller works on all Diagnoses
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 // The children of real faults are this binary run again.
@@ -14,6 +15,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(growerEnv) != "":
 		grow()
 	default:
+		kernellock.Hold()
 		os.Exit(leakChecked(m))
 	}
 }

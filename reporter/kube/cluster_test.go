@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
-var cluster kubetest.Shared
+var cluster = kubetest.Shared{Own: true} // one test counts all writes of its etcd
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 

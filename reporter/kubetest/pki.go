@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -49,6 +50,19 @@ func newAuthority() (*authority, error) {
 		return nil, err
 	}
 	return &authority{cert: cert, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
+}
+
+// readAuthority reads the one that writeKeys has written.
+func readAuthority(certFile, keyFile string) (*authority, error) {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s: want an ECDSA key, not %T", keyFile, pair.PrivateKey)
+	}
+	return &authority{cert: pair.Leaf, key: key, pem: encodePEM("CERTIFICATE", pair.Certificate[0])}, nil
 }
 
 func certificate(subject pkix.Name) (*x509.Certificate, error) {
@@ -116,7 +130,7 @@ func encodePEM(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// writeKeys writes what the API server reads into a folder.
+// writeKeys writes into a folder what the API server reads, and its own key.
 func (a *authority) writeKeys(dir string) error {
 	cert, key, err := a.server()
 	if err != nil {
@@ -134,7 +148,12 @@ func (a *authority) writeKeys(dir string) error {
 	if err != nil {
 		return err
 	}
+	own, err := x509.MarshalECPrivateKey(a.key)
+	if err != nil {
+		return err
+	}
 	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "ca.key"), encodePEM("EC PRIVATE KEY", own), 0o600),
 		os.WriteFile(filepath.Join(dir, "ca.crt"), a.pem, 0o600),
 		os.WriteFile(filepath.Join(dir, "apiserver.crt"), cert, 0o600),
 		os.WriteFile(filepath.Join(dir, "apiserver.key"), key, 0o600),

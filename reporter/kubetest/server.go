@@ -53,6 +53,7 @@ type Server struct {
 	admin    *rest.Config
 	client   *kubernetes.Clientset
 	remove   func() error // the state folder
+	borrowed bool         // from the test run, which ends it
 
 	mu        sync.Mutex
 	etcd, api *process.Process // api is nil while it is stopped
@@ -134,7 +135,7 @@ func New(tb testing.TB, o Options) *Server {
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.borrowed {
 		return nil
 	}
 	s.closed = true
@@ -156,6 +157,7 @@ func (s *Server) Kill(tb testing.TB) { tb.Helper(); s.end(tb, syscall.SIGKILL) }
 
 func (s *Server) end(tb testing.TB, signal syscall.Signal) {
 	tb.Helper()
+	s.needOwn(tb)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.api == nil {
@@ -200,6 +202,7 @@ func (s *Server) Resume(tb testing.TB) { tb.Helper(); s.signal(tb, syscall.SIGCO
 
 func (s *Server) signal(tb testing.TB, signal syscall.Signal) {
 	tb.Helper()
+	s.needOwn(tb)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.api == nil {
@@ -207,6 +210,14 @@ func (s *Server) signal(tb testing.TB, signal syscall.Signal) {
 	}
 	if err := s.api.Signal(signal); err != nil {
 		tb.Fatal(err)
+	}
+}
+
+// needOwn fails a test that would stop a server which others use.
+func (s *Server) needOwn(tb testing.TB) {
+	tb.Helper()
+	if s.borrowed {
+		tb.Fatal("the API server is shared with other packages: use kubetest.New")
 	}
 }
 

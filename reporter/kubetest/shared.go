@@ -8,11 +8,15 @@ import (
 	"testing"
 )
 
-// Shared is the one server of a test package. It is started by the first test that
-// asks for it, so that others run without. The zero value is ready for use.
+// Shared is the one server of a test package. The first test that asks for it starts it,
+// or borrows the one that the test run lends to all packages ([Lend]). The zero value is
+// ready for use.
 type Shared struct {
-	// Options are those of the server.
+	// Options are those of the server. Only one with the default options is borrowed.
 	Options Options
+	// Own is for a package whose tests would disturb those of others, or be disturbed: they
+	// write or count what belongs to the whole cluster. It starts a server of its own.
+	Own bool
 
 	once   sync.Once
 	server *Server
@@ -38,7 +42,12 @@ func (s *Shared) Server(tb testing.TB) *Server {
 	tb.Helper()
 	s.once.Do(func() {
 		// It is the package's, and not this test's.
-		s.server, s.err = Start(context.WithoutCancel(tb.Context()), s.Options)
+		ctx := context.WithoutCancel(tb.Context())
+		if socket := lentAt(); socket != "" && !s.Own && len(s.Options.Flags) == 0 && !s.Options.Controllers {
+			s.server, s.err = borrow(ctx, socket)
+		} else {
+			s.server, s.err = Start(ctx, s.Options)
+		}
 	})
 	if s.err != nil {
 		tb.Fatal(s.err)

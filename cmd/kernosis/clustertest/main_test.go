@@ -26,9 +26,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/sets"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
-var cluster kubetest.Shared
+var cluster = kubetest.Shared{Own: true} // the controller works on all nodes
 
 var program agenttest.Program
 
@@ -36,6 +37,7 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) || agenttest.RunProber(os.Args) {
 		return
 	}
+	kernellock.Hold()
 	os.Exit(program.Run(func() int { return cluster.Run(m) }))
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 var cluster kubetest.Shared
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err) // it does not return else
 		os.Exit(70)
 	}
+	kernellock.Hold()
 	os.Exit(program.Run(func() int { return cluster.Run(m) }))
 }
 

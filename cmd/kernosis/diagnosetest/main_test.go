@@ -8,12 +8,14 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
 		return
 	}
+	kernellock.Hold()
 	os.Exit(program.Run(m.Run))
 }
 

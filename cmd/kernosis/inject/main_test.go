@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 // marker is in the environment of every process of this test run.
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		return
 	}
+	kernellock.Hold()
 	os.Setenv(marker, strconv.Itoa(os.Getpid()))
 	// Race-enabled children would otherwise take a second each to exit.
 	os.Setenv("GORACE", strings.TrimSpace("atexit_sleep_ms=0 "+os.Getenv("GORACE")))

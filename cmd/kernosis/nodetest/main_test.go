@@ -14,11 +14,15 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 var machine node.Shared
 
-func TestMain(m *testing.M) { os.Exit(machine.Run(m)) }
+func TestMain(m *testing.M) {
+	kernellock.Hold()
+	os.Exit(machine.Run(m))
+}
 
 // agent is one on the node. It runs as the DaemonSet's would: as root in the node's
 // network, with the node's mounts and the machine's processes.

@@ -33,7 +33,7 @@ import (
 )
 
 var (
-	cluster kubetest.Shared
+	cluster = kubetest.Shared{Own: true} // the controller works on all Diagnoses
 	roles   sync.Once
 )
 

@@ -31,7 +31,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
-var cluster kubetest.Shared
+var cluster = kubetest.Shared{Own: true} // the controller works on all Triggers
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())

@@ -32,7 +32,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
-var cluster kubetest.Shared
+var cluster = kubetest.Shared{Own: true} // the controller speaks for all nodes
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 var machine node.Shared
@@ -21,6 +22,7 @@ func TestMain(m *testing.M) {
 		child()
 		return
 	}
+	kernellock.Hold()
 	os.Exit(machine.Run(m))
 }
 

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// testEvent is a line of go test -json (go doc test2json).
+type testEvent struct {
+	Time       time.Time
+	Action     string
+	Package    string
+	ImportPath string // of build-output
+	Test       string
+	Elapsed    float64
+	Output     string
+}
+
+// key names a test. Without a test it is the package.
+type key struct{ pkg, test string }
+
+// timing is when a top-level test ran.
+type timing struct {
+	key
+	began, ended time.Time
+}
+
+func (t timing) wall() time.Duration { return t.ended.Sub(t.began) }
+
+// report turns the events of go test into text for people.
+type report struct {
+	out     io.Writer
+	output  map[key][]string // of tests that still run
+	began   map[key]time.Time
+	tests   []timing
+	skips   map[string]int // reason → tests
+	failing []key
+	samples map[string][]sample // by package
+
+	passed, failed, skipped int
+}
+
+func newReport(out io.Writer) *report {
+	return &report{out: out, output: map[key][]string{}, began: map[key]time.Time{}, skips: map[string]int{}}
+}
+
+// read handles events until the end.
+func (r *report) read(in io.Reader) error {
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e testEvent
+			if json.Unmarshal(line, &e) == nil && e.Action != "" {
+				r.handle(e)
+			} else {
+				_, _ = r.out.Write(line)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *report) handle(e testEvent) {
+	k := key{e.Package, e.Test}
+	switch e.Action {
+	case "build-output":
+		fmt.Fprint(r.out, e.Output)
+	case "run":
+		r.began[k] = e.Time
+	case "output":
+		if e.Test != "" {
+			r.output[k] = append(r.output[k], e.Output)
+		} else if e.Output != "PASS\n" && !strings.HasPrefix(e.Output, "coverage:") {
+			fmt.Fprint(r.out, e.Output)
+		}
+	case "pass", "skip", "fail":
+		r.end(k, e)
+	}
+}
+
+func (r *report) end(k key, e testEvent) {
+	output := r.output[k]
+	delete(r.output, k)
+	if k.test == "" {
+		if e.Action == "fail" {
+			r.abandoned(k.pkg)
+		}
+		return
+	}
+	if !strings.Contains(k.test, "/") {
+		r.tests = append(r.tests, timing{k, r.began[k], e.Time})
+	}
+	switch e.Action {
+	case "pass":
+		r.passed++
+	case "skip":
+		r.skipped++
+		r.skips[skipReason(output)]++
+	case "fail":
+		r.failed++
+		r.failing = append(r.failing, k)
+		fmt.Fprint(r.out, strings.Join(output, ""))
+	}
+}
+
+// abandoned prints what tests printed whose process ended before them: a panic, a time-out.
+func (r *report) abandoned(pkg string) {
+	for _, k := range slices.SortedFunc(maps.Keys(r.output), func(a, b key) int { return cmp.Compare(a.test, b.test) }) {
+		if k.pkg == pkg {
+			fmt.Fprint(r.out, strings.Join(r.output[k], ""))
+			r.failing = append(r.failing, k)
+			delete(r.output, k)
+		}
+	}
+}
+
+// skipReason returns the text given to Skip, which go test prints as "    file.go:12: text".
+func skipReason(output []string) string {
+	for _, line := range slices.Backward(output) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "---") || strings.HasPrefix(line, "===") {
+			continue
+		}
+		if place, text, ok := strings.Cut(line, ": "); ok && strings.Contains(place, ".go:") {
+			return text
+		}
+	}
+	return "without a reason"
+}
+
+func (r *report) summarize(took time.Duration, slow int) {
+	if slow > 0 {
+		r.slowest(slow)
+	}
+	if len(r.skips) > 0 {
+		fmt.Fprintln(r.out, "\nSkipped:")
+		reasons := slices.SortedFunc(maps.Keys(r.skips), func(a, b string) int {
+			return cmp.Or(cmp.Compare(r.skips[b], r.skips[a]), cmp.Compare(a, b))
+		})
+		for _, reason := range reasons {
+			fmt.Fprintf(r.out, "%5d  %s\n", r.skips[reason], reason)
+		}
+	}
+	if len(r.failing) > 0 {
+		fmt.Fprintln(r.out, "\nFailed:")
+		for _, k := range r.failing {
+			fmt.Fprintf(r.out, "  %s %s\n", k.pkg, k.test)
+		}
+	}
+	fmt.Fprintf(r.out, "\n%d tests in %s\n%d passed, %d failed, %d skipped\n",
+		r.passed+r.failed+r.skipped, took.Round(time.Second), r.passed, r.failed, r.skipped)
+}
+
+// slowest prints the slowest tests. Of parallel tests of one package, each gets the whole
+// package's figures while it ran.
+func (r *report) slowest(n int) {
+	slices.SortFunc(r.tests, func(a, b timing) int { return cmp.Compare(b.wall(), a.wall()) })
+	fmt.Fprintln(r.out, "\nSlowest tests, and what ran meanwhile in CPU seconds (nothing: it waited for time or the kernel):")
+	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "seconds\tnothing ran\tCPU\ttest")
+	for _, t := range r.tests[:min(n, len(r.tests))] {
+		idle, cpu := during(r.samples[t.pkg], t.began, t.ended)
+		fmt.Fprintf(w, "%.1f\t%.1f\t%s\t%s %s\n", t.wall().Seconds(), idle.Seconds(), cpu, shortName(t.pkg), t.test)
+	}
+	_ = w.Flush()
+}
+
+// shortName is a package's path in its module.
+func shortName(pkg string) string {
+	if parts := strings.SplitN(pkg, "/", 4); len(parts) == 4 {
+		return parts[3]
+	}
+	return pkg
+}
