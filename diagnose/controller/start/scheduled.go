@@ -26,7 +26,11 @@ func (s *store) tellScheduled(ctx context.Context, ran map[string]time.Time) {
 			continue // it is gone
 		}
 		if last := t.Status.LastScheduleTime; last == nil || last.Time.Before(at) {
-			if err := s.patchScheduled(ctx, t, at); err != nil {
+			err := s.patchScheduled(ctx, t, at)
+			if ctx.Err() != nil {
+				return // the controller is ending; the state has the time
+			}
+			if err != nil {
 				s.part.counts.scheduleFailed.Inc()
 				s.log.Error("the latest time of a schedule can't be written to its trigger", "trigger", name, "error", err)
 				continue
