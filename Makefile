@@ -13,9 +13,20 @@ GO_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -l
 # The compiler that the committed objects were made with.
 CLANG_PACKAGES := clang-16 llvm-16 libbpf-dev
 
-# What tests and the demo use besides Go: ext4 images, rotations of logs, message buses,
-# journal files. Network namespaces are made through netlink.
-TEST_PACKAGES := e2fsprogs logrotate systemd-journal-remote dbus-daemon kmod
+# $(call install,PROGRAMS,PACKAGES,WHAT HAPPENS OTHERWISE): as root on Debian and its kin,
+# install the packages unless all programs are there.
+install = @PATH=$$PATH:/sbin:/usr/sbin:/lib/systemd:/usr/lib/cni:/opt/cni/bin:/usr/libexec/cni; \
+	for p in $(1); do command -v $$p >/dev/null || [ -e $$p ] || missing="$$missing $$p"; done; [ -z "$$missing" ] || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y --no-install-recommends $(2); \
+	  else echo "missing:$$missing (packages $(2)): $(3)"; fi; }
+
+# $(call fetch,PROGRAM,PACKAGE): take one program out of a Debian package into bin. The whole
+# package would bring a server that starts with the machine, or many programs more.
+fetch = @[ -x bin/$(1) ] || command -v $(1) >/dev/null || { command -v apt-get >/dev/null && \
+	{ [ "$$(id -u)" != 0 ] || apt-get update -qq; } && mkdir -p bin && \
+	d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && chmod 755 "$$d" && \
+	(cd "$$d" && apt-get download -qq -o APT::Sandbox::User=root $(2) && dpkg-deb --fsys-tarfile $(2)_*.deb | tar -x ./usr/bin/$(1)) && \
+	install -m 755 "$$d/usr/bin/$(1)" bin/; } || echo "missing: $(1) (package $(2)): tests that need it are skipped"
 
 .DEFAULT_GOAL := help
 
@@ -30,74 +41,56 @@ build: ## build bin/kernosis (static, no cgo)
 	$(GO_BUILD) -o $(BIN) ./cmd/kernosis
 
 .PHONY: demo
-demo: build setup ## as root: inject real kernel faults, show each one detected and explained
+demo: build demo-setup ## as root: inject real kernel faults, show each one detected and explained
 	$(BIN) demo
 
+# Lint vets the code. With the race detector tests take longer to build, and find more.
+TESTRUN = @[ "$$(id -u)" = 0 ] || echo "not root: the tests on the real kernel are skipped"; \
+	go run ./vmtest/testrun -packages "$(or $(PACKAGES),./...)" -slow $(SLOW)
+TESTFLAGS = -race -vet=off -timeout 30m
+SLOW ?= 0
+
 .PHONY: test
-test: setup kube-tools node-packages promtool prometheus qemu-user ## run all tests; as root also those on the real kernel
-	@if [ "$$(id -u)" != 0 ]; then echo "not root: the tests on the real kernel are skipped"; fi
-	# One package at a time: they count faults of the one kernel they share, and on
-	# some machines a busy host hides single ones (docs/kernel-quirks.md).
-	go test -race -p 1 -timeout 15m ./...
+test: setup node-packages ## run the tests that give confidence before a commit; as root on the real kernel too
+	$(TESTRUN) -build server,node -- $(TESTFLAGS) -short
+
+.PHONY: test-all
+test-all: setup node-packages promtool prometheus qemu-user ## run all tests of this machine
+	$(TESTRUN) -build server,node,controllers,clients -- $(TESTFLAGS)
+
+.PHONY: test-slow
+test-slow: SLOW = 40
+test-slow: test-all ## the same, and list the 40 slowest with what ran meanwhile
+
+.PHONY: fresh
+fresh: ## as root: run the README's two commands in a new Debian with nothing but Go, git and make
+	vmtest/fresh.sh demo test
 
 .PHONY: e2e
-e2e: setup kube-tools node-packages ## as root: install Kernosis by its chart on a real node, break things, upgrade, uninstall (docs/testing.md)
+e2e: setup node-packages ## as root: install Kernosis by its chart on a real node, break things, upgrade, uninstall (docs/testing.md)
 	go test -count=1 -v -timeout 15m ./deploy/e2e
 
 .PHONY: kube-tools
 kube-tools: ## build the Kubernetes programs that the tests run, as root those of a node too, and helm, once (docs/testing.md)
 	@go run ./reporter/kubetest/kubetools -clients $$([ "$$(id -u)" != 0 ] || echo -node -controllers) >/dev/null
 
-# What a node is made of besides kubelet; only root can run one.
-NODE_PACKAGES := containerd runc containernetworking-plugins
-
 .PHONY: node-packages
-node-packages: ## install what the tests with a node need (Debian and its kin, as root)
-	@[ "$$(id -u)" = 0 ] || exit 0; PATH=$$PATH:/sbin:/usr/sbin; \
-	for p in containerd runc; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
-	[ -x /usr/lib/cni/bridge ] || [ -x /opt/cni/bin/bridge ] || [ -x /usr/libexec/cni/bridge ] || missing="$$missing CNI plugins"; \
-	[ -z "$$missing" ] || { \
-	  if command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y --no-install-recommends $(NODE_PACKAGES); \
-	  else echo "missing:$$missing (packages $(NODE_PACKAGES)): the tests with a node fail"; fi; }
+node-packages: ## install what a node needs besides kubelet; only root can run one
+	$(if $(filter 0,$(shell id -u)),$(call install,containerd runc bridge,containerd runc containernetworking-plugins,the tests with a node fail))
 
-# Only this one program is taken from the package: installed, it would bring a server
-# that starts with the machine.
 .PHONY: promtool
-promtool: ## fetch promtool into bin, where it is not installed (Debian and its kin)
-	@if command -v promtool >/dev/null || [ -x bin/promtool ]; then exit 0; fi; \
-	if ! command -v apt-get >/dev/null; then echo "missing: promtool (package prometheus): the test that needs it is skipped"; exit 0; fi; \
-	[ "$$(id -u)" != 0 ] || apt-get update -qq; \
-	d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && chmod 755 "$$d" && mkdir -p bin && \
-	(cd "$$d" && apt-get download -qq -o APT::Sandbox::User=root prometheus) && \
-	dpkg-deb --fsys-tarfile "$$d"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$$d/promtool" && \
-	install -m 755 "$$d/promtool" bin/promtool || \
-	{ rm -f bin/promtool; echo "no promtool (package prometheus): the test that needs it is skipped"; }
+promtool: ## fetch promtool into bin
+	$(call fetch,promtool,prometheus)
 
-# Likewise. Debian's alertmanager needs files of its package, so that is built.
 .PHONY: prometheus
-prometheus: ## fetch prometheus (Debian and its kin) and build alertmanager into bin, where they are not
+prometheus: ## fetch prometheus, and build alertmanager, which needs files of its package in Debian
+	$(call fetch,prometheus,prometheus)
 	@[ -x bin/alertmanager ] || go -C .tools/alertmanager build -o $(CURDIR)/bin/alertmanager github.com/prometheus/alertmanager/cmd/alertmanager || \
 	echo "no alertmanager: the test that needs it is skipped"
-	@if [ -x bin/prometheus ]; then exit 0; fi; \
-	if ! command -v apt-get >/dev/null; then echo "missing: prometheus: the test that needs it is skipped"; exit 0; fi; \
-	[ "$$(id -u)" != 0 ] || apt-get update -qq; \
-	d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && chmod 755 "$$d" && mkdir -p bin && \
-	(cd "$$d" && apt-get download -qq -o APT::Sandbox::User=root prometheus) && \
-	dpkg-deb --fsys-tarfile "$$d"/prometheus_*.deb | tar -xO ./usr/bin/prometheus >"$$d/prometheus" && \
-	install -m 755 "$$d/prometheus" bin/prometheus || \
-	{ rm -f bin/prometheus; echo "no prometheus: the test that needs it is skipped"; }
 
-# Likewise: the package has programs for two dozen processors.
 .PHONY: qemu-user
-qemu-user: ## fetch qemu-aarch64 into bin, where it is not installed (Debian and its kin)
-	@if [ "$$(uname -m)" = aarch64 ] || command -v qemu-aarch64-static qemu-aarch64 >/dev/null || [ -x bin/qemu-aarch64-static ]; then exit 0; fi; \
-	if ! command -v apt-get >/dev/null; then echo "missing: qemu-aarch64 (package qemu-user-static): the test that needs it is skipped"; exit 0; fi; \
-	[ "$$(id -u)" != 0 ] || apt-get update -qq; \
-	d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && chmod 755 "$$d" && mkdir -p bin && \
-	(cd "$$d" && apt-get download -qq -o APT::Sandbox::User=root qemu-user-static) && \
-	dpkg-deb --fsys-tarfile "$$d"/qemu-user-static_*.deb | tar -xO ./usr/bin/qemu-aarch64-static >"$$d/qemu-aarch64-static" && \
-	install -m 755 "$$d/qemu-aarch64-static" bin/qemu-aarch64-static || \
-	{ rm -f bin/qemu-aarch64-static; echo "no qemu-aarch64 (package qemu-user-static): the test that needs it is skipped"; }
+qemu-user: ## fetch qemu-aarch64 into bin, to run the arm64 program
+	$(if $(filter-out aarch64,$(shell uname -m)),$(call fetch,qemu-aarch64-static,qemu-user-static))
 
 ##@ Image and release (docs/image.md)
 
@@ -155,16 +148,10 @@ fuzz: ## run each fuzz target for FUZZTIME
 
 ##@ Other kernels, in virtual machines
 
-# What the machines are made of, and what their tests use inside.
-VMTEST_PACKAGES := qemu-system-x86 kmod debian-archive-keyring e2fsprogs xfsprogs btrfs-progs dmsetup nftables
-
 .PHONY: vmtest-setup
 vmtest-setup: ## install qemu and what the machines hold (Debian and its kin, as root)
-	@PATH=$$PATH:/sbin:/usr/sbin; for p in qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs dmsetup nft; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
-	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing="$$missing debian-archive-keyring"; \
-	[ -z "$$missing" ] && exit; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y --no-install-recommends $(VMTEST_PACKAGES); \
-	else echo "missing:$$missing; install $(VMTEST_PACKAGES)"; exit 2; fi
+	$(call install,qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs dmsetup nft /usr/share/keyrings/debian-archive-keyring.gpg,\
+	  qemu-system-x86 kmod debian-archive-keyring e2fsprogs xfsprogs btrfs-progs dmsetup nftables,no virtual machines)
 
 .PHONY: vmtest-tools
 vmtest-tools: build
@@ -239,11 +226,13 @@ chart: helm ## dist/kernosis-<version>.tgz, the chart, which asks for the image 
 ##@ Housekeeping
 
 .PHONY: setup
-setup: ## install what tests and the demo need (Debian and its kin, as root)
-	@PATH=$$PATH:/sbin:/usr/sbin:/lib/systemd; for p in mkfs.ext4 logrotate systemd-journal-remote dbus-daemon modprobe; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
-	[ -z "$$missing" ] || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y --no-install-recommends $(TEST_PACKAGES); \
-	  else echo "missing:$$missing (packages $(TEST_PACKAGES)): the tests and faults that need them are skipped"; fi; }
+setup: ## install what the tests use: a C compiler for the race detector, ext4, kmod, logrotate, journals, D-Bus
+	$(call install,cc mkfs.ext4 modprobe logrotate systemd-journal-remote dbus-daemon,\
+	  gcc libc6-dev e2fsprogs kmod logrotate systemd-journal-remote dbus-daemon,the tests that need them are skipped)
+
+.PHONY: demo-setup
+demo-setup:
+	$(call install,mkfs.ext4,e2fsprogs,the faults of disks are left out)
 
 .PHONY: clean
 clean: ## remove what was built

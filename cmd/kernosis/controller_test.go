@@ -21,6 +21,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func TestControllerConfiguration(t *testing.T) {
@@ -143,6 +144,7 @@ func grant(t *testing.T, server *kubetest.Server, namespace, account string) {
 // Two processes, with no more rights than the documentation names: one works, the
 // other goes on where it was killed, and ends in order.
 func TestControllerProcesses(t *testing.T) {
+	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
 	client, namespace, node := server.Client(), server.Namespace(t), server.Node(t)
 	server.ServiceAccount(t, namespace, "controller")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // diagnosed runs a shipped set on a real fault.
@@ -69,6 +70,7 @@ func refusedHere(t *testing.T, err error) {
 }
 
 func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
+	testall.Only(t)
 	needRoot(t)
 	fault := &inject.FSFreeze{StateDir: t.TempDir()}
 	hang, err := fault.Start(t.Context())
@@ -96,6 +98,7 @@ func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
 }
 
 func TestDiskErrorSetOnAReadonlyFilesystem(t *testing.T) {
+	testall.Only(t)
 	needRoot(t)
 	fault := &inject.ReadonlyFS{StateDir: t.TempDir()}
 	if err := fault.Start(t.Context()); err != nil {

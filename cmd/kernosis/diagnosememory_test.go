@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // growEnv makes the test binary a process that leaks.
@@ -37,6 +39,7 @@ func grow() {
 }
 
 func TestOOMKillSetOnALeak(t *testing.T) {
+	testall.Only(t)
 	needRoot(t)
 	layout, err := thisHost().FS.CgroupLayout()
 	if err != nil {

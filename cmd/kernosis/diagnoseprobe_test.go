@@ -13,6 +13,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // ownNodeEnv marks a test that runs as the first process of a node of its own.
@@ -97,6 +99,7 @@ func connect(t *testing.T, to string) error {
 }
 
 func TestProbeFailureSet(t *testing.T) {
+	testall.Only(t)
 	if !inOwnNode(t) {
 		return
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // beKernosis makes the test binary act as the real command.
@@ -199,6 +200,7 @@ func TestOOMKillOfAChildNamesIt(t *testing.T) {
 
 // A hang that lasts over a kill -9 of the agent is one problem, and clears.
 func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
+	testall.Only(t)
 	needRoot(t)
 	p := newAgent(t, "--hung-task-after", "2s")
 	p.Start()
@@ -250,6 +252,7 @@ func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
 // New rules are in force without a restart; bad ones are refused and the
 // running ones stay.
 func TestRulesAreReloaded(t *testing.T) {
+	testall.Only(t)
 	needRoot(t)
 	dir := t.TempDir()
 	rule := func(reason string) string {

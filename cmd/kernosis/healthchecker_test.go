@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // systemd is a folder of commands that note how they were called. What systemctl
@@ -73,6 +75,7 @@ const (
 )
 
 func TestHealthCheckerHTTP(t *testing.T) {
+	testall.Only(t)
 	healthy := server(t, map[string]int{"/healthz": 200, "/livez": 200})
 	failing := server(t, map[string]int{"/healthz": 500, "/livez": 503})
 	older := server(t, map[string]int{"/healthz": 200})
@@ -192,6 +195,7 @@ func TestHealthCheckerServiceThatNeverStarted(t *testing.T) {
 }
 
 func TestHealthCheckerLogPattern(t *testing.T) {
+	testall.Only(t)
 	const bad = "PLEG is not healthy: pleg was last seen active 3m0s ago"
 	dir := writeJournal(t,
 		journalEntry{50 * time.Minute, "kubelet", "kubelet.service", bad}, // before the start

@@ -12,9 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func TestLogCounterJournal(t *testing.T) {
+	testall.Only(t)
 	needUptime(t, 10*time.Minute)
 	const started, stopped = "Started kubelet.service - Kubernetes kubelet.", "Stopping kubelet.service - Kubernetes kubelet..."
 	dir := writeJournal(t,

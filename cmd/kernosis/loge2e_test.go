@@ -16,6 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // rotatedLog is a log that is written to and rotated by rename.
@@ -284,6 +285,7 @@ func TestOneProblemOfProbeAndLog(t *testing.T) {
 
 // The same with real kills, told by the kernel's probe and by its log.
 func TestOneProblemOfRealKills(t *testing.T) {
+	testall.Only(t)
 	needRoot(t)
 	if f, err := os.Open("/dev/kmsg"); err != nil {
 		t.Skipf("the kernel's log can't be read here: %v", err)

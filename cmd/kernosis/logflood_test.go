@@ -20,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // rulesOf loads rules with nothing else in force.
@@ -148,6 +149,7 @@ func flood(t testing.TB, path string, pieces [][]byte, within time.Duration) {
 // seconds, passes with every line accounted for, through source, matcher, engine
 // and journal.
 func TestLogFlood(t *testing.T) {
+	testall.Only(t)
 	const lines = 56_000
 	path := filepath.Join(t.TempDir(), "kern.log")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // TestMuteEditsTheFile: comments stay, mutes that are over go, one of the same
@@ -92,6 +93,7 @@ mutes:
 // TestMutesFromAConfigMap: mutes follow the swap of a mounted ConfigMap; a file with
 // a mistake leaves those in force, also across a restart.
 func TestMutesFromAConfigMap(t *testing.T) {
+	testall.Only(t)
 	dir := t.TempDir()
 	n := 0
 	// As kubelet does: a new directory, and one rename of the link to it.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 const (
@@ -41,6 +42,7 @@ const (
 // TestAgentInPlaceOfNPD starts the agent as node-problem-detector is started, and
 // reads it as node-problem-detector is read.
 func TestAgentInPlaceOfNPD(t *testing.T) {
+	testall.Only(t)
 	dir := t.TempDir()
 	file := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)

@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // oomReport is what Linux 6.18 writes of one kill at a control group's limit, as
@@ -79,6 +80,7 @@ func (r *oomReports) write(t testing.TB, w *os.File, n int) {
 // through the reader of the kernel's log, all shipped rules, engine and journal. Each
 // of their lines is accounted for and each kill is told.
 func TestOOMFlood(t *testing.T) {
+	testall.Only(t)
 	const reports = 4500
 	set, err := detector.Load(rules.FS)
 	if err != nil {

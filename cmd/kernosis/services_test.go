@@ -17,6 +17,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // The example of docs/services.md is taken.
@@ -39,6 +40,7 @@ func TestDocumentedServices(t *testing.T) {
 
 // A service that is found gets its rule and condition, and is known after a restart.
 func TestFoundServices(t *testing.T) {
+	testall.Only(t)
 	state := t.TempDir()
 	open := func(rulesDir string) (*serviceProbes, *agent, error) {
 		quiet := slog.New(slog.DiscardHandler)

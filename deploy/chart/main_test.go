@@ -19,15 +19,13 @@ import (
 
 var cluster = kubetest.Shared{Own: true} // tests install the chart
 
-var program agenttest.Program
-
 func TestMain(m *testing.M) {
-	os.Exit(program.Run(func() int { return cluster.Run(m) }))
+	os.Exit(cluster.Run(m))
 }
 
 func kernosis(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	return exec.CommandContext(t.Context(), program.Path(t), args...)
+	return exec.CommandContext(t.Context(), agenttest.Program(t), args...)
 }
 
 const folderOfChart = "kernosis"

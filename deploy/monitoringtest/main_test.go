@@ -10,15 +10,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
-var (
-	cluster kubetest.Shared
-	program agenttest.Program
-)
+var cluster kubetest.Shared
 
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) || agenttest.RunProber(os.Args) {
 		return
 	}
 	kernellock.Hold()
-	os.Exit(program.Run(func() int { return cluster.Run(m) }))
+	os.Exit(cluster.Run(m))
 }

@@ -89,7 +89,7 @@ func newStage(t *testing.T) *stage {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &stage{t: t, server: server, dir: dir, node: server.Node(t), namespace: server.Namespace(t), began: time.Now()}
-	s.path = program.Path(t)
+	s.path = agenttest.Program(t)
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

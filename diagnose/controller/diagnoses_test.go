@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // quick has all that is waited for in seconds.
@@ -62,6 +63,7 @@ func TestNodeThatIsDeleted(t *testing.T) {
 // A Diagnosis of a node whose agent is silent waits, says so, goes on when the agent is
 // back, and does not wait for ever.
 func TestSilentAgent(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	b.control(quick)
 	name := b.server.Node(t)
@@ -96,6 +98,7 @@ func TestSilentAgent(t *testing.T) {
 // One that a reporting agent does not begin, or says nothing of, ends too; one that waits
 // for leave to repair may do so for as long as it takes.
 func TestAgentThatReportsAndDoesNothing(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	b.control(func(c *controller.Config) { quick(c); c.RunningSilent = 3 * time.Second })
 	name := b.server.Node(t)
@@ -258,6 +261,7 @@ func TestNodeOfAUserIsToldFromTheControllers(t *testing.T) {
 
 // What the controller adds keeps to the bound of a status, whatever the agent has written.
 func TestStatusKeepsToItsBound(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	b.control(quick)
 	name := b.server.Node(t)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // children returns the Diagnoses of a targetSelector, by their names.
@@ -201,6 +202,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // A controller that ends between two of 500 targets is gone on from: each has one Diagnosis.
 func TestCrashBetweenTargets(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	label := b.name("pool")
 	b.nodes(label, 500)

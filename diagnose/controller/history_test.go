@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // old makes a Diagnosis that has ended some time ago.
@@ -132,6 +133,7 @@ func TestHistoryOfATrigger(t *testing.T) {
 // No set of triggers fills the API server: what has ended is bounded, and what belongs to a
 // Diagnosis counts and goes with it.
 func TestCap(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	r := b.control(func(c *controller.Config) { c.MaxEnded = 4 })
 	label := b.name("pool")

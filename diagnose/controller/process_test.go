@@ -21,6 +21,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func elected(identity string) leader.Election {
@@ -97,6 +98,7 @@ func (b *bench) grant(account string, allowed func(rbacv1.PolicyRule) bool) {
 // Where the kinds of diagnoses are not installed, that is told once and the rest goes on;
 // once they are, all works with the rights that the documentation names and no others.
 func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
+	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{Flags: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"}})
 	b := benchOn(t, server)
 	server.ServiceAccount(t, b.namespace, "controller")
@@ -185,6 +187,7 @@ func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 // A controller that lacks the rights for diagnoses, as after an upgrade, speaks for silent
 // agents all the same.
 func TestRightsThatAreMissing(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	b.server.ServiceAccount(t, b.namespace, "controller")
 	b.grant("controller", func(r rbacv1.PolicyRule) bool { return !slices.Contains(r.APIGroups, v1alpha1.Group) })

@@ -1,8 +1,10 @@
-// Command testrun runs go test and prints its results, then a summary: how many tests
-// passed, failed and were skipped and why, and on request which took longest and what ran
-// meanwhile. It lends one API server to all test packages.
+// Command testrun runs the tests of packages and prints their results, then a summary: how
+// many passed, failed and were skipped and why, and which took longest.
 //
-//	testrun [-slow N] -- GO-TEST-ARGUMENTS...
+//	testrun [-packages PATTERNS] [-parallel N] [-slow N] [-build PROGRAMS] [-- GO-TEST-FLAGS...]
+//
+// Packages that need the kernel to themselves (those whose tests import vmtest/kernellock)
+// run last, one after another; the others run beside each other. All borrow one API server.
 package main
 
 import (
@@ -12,79 +14,84 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
+	"strings"
 	"syscall"
-	"time"
-
-	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 	}
 	os.Exit(code)
 }
 
-// run returns what the process exits with: what go test did, or 1 where a test failed, or 2
-// with an error where no test could be run.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int, err error) {
+// options are what the command line says.
+type options struct {
+	packages []string // patterns
+	parallel int      // packages that run beside each other
+	slow     int      // tests to list
+	build    []string // sets of Kubernetes' programs
+	flags    []string // of go test
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("testrun", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	slow := flags.Int("slow", 0, "list this many of the slowest tests")
+	packages := flags.String("packages", "./...", "package patterns, separated by spaces")
+	build := flags.String("build", "", "programs of Kubernetes to build meanwhile, separated by commas: server, node, controllers, clients")
+	var o options
+	flags.IntVar(&o.parallel, "parallel", 3, "how many packages run beside each other")
+	flags.IntVar(&o.slow, "slow", 0, "how many of the slowest tests to list")
 	if err := flags.Parse(args); err != nil {
-		return 2, err
+		return o, err
 	}
-	began := time.Now()
-	dir, err := os.MkdirTemp("", "kernosis-testrun-")
+	o.packages, o.flags = strings.Fields(*packages), flags.Args()
+	o.build = strings.FieldsFunc(*build, func(r rune) bool { return r == ',' })
+	for _, name := range o.build {
+		if programs[name] == nil {
+			return o, fmt.Errorf("-build: unknown programs %q: want server, node, controllers or clients", name)
+		}
+	}
+	return o, nil
+}
+
+// run returns what the process exits with: 0 where all tests passed, 1 where one failed or
+// did not build, and 2 with an error where no test could be run.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int, err error) {
+	o, err := parse(args, stderr)
 	if err != nil {
 		return 2, err
 	}
-	defer os.RemoveAll(dir)
-	socket := filepath.Join(dir, "server.sock")
-	end, err := kubetest.Lend(ctx, socket)
+	together, alone, err := list(ctx, o.packages)
 	if err != nil {
 		return 2, err
 	}
-	defer func() { err = errors.Join(err, end()) }()
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, flags.Args()...)...)
-	cmd.Env = append(os.Environ(), kubetest.ServerEnv+"="+socket)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.Stderr = stderr
-	out, err := cmd.StdoutPipe()
+	aid, err := startAid(ctx, o.build, stderr)
 	if err != nil {
 		return 2, err
 	}
-	if err := cmd.Start(); err != nil {
-		return 2, err
-	}
+	defer func() { err = errors.Join(err, aid.end()) }()
 	report := newReport(stdout)
-	var sampler *sampler
-	if *slow > 0 {
-		sampler = startSampler(cmd.Process.Pid)
+	for _, part := range []struct {
+		packages []string
+		parallel int
+	}{{together, o.parallel}, {alone, 1}} {
+		if len(part.packages) == 0 || ctx.Err() != nil {
+			continue
+		}
+		flags := append([]string{fmt.Sprintf("-p=%d", part.parallel)}, o.flags...)
+		failed, err := goTest(ctx, report, append(flags, part.packages...), aid.env(), stderr, o.slow > 0)
+		if err != nil {
+			return 2, err
+		}
+		if failed {
+			code = 1
+		}
 	}
-	readErr := report.read(out)
-	waitErr := cmd.Wait()
-	if sampler != nil {
-		report.samples = sampler.stop()
-	}
-	report.summarize(time.Since(began), *slow)
-	if readErr != nil {
-		return 2, fmt.Errorf("read the output of go test: %w", readErr)
-	}
-	var exit *exec.ExitError
-	switch {
-	case errors.As(waitErr, &exit):
-		return max(exit.ExitCode(), 1), nil
-	case waitErr != nil:
-		return 2, waitErr
-	case report.failed > 0:
-		return 1, nil
-	}
-	return 0, nil
+	report.summarize(o.slow)
+	return code, nil
 }

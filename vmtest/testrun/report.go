@@ -47,10 +47,12 @@ type report struct {
 	samples map[string][]sample // by package
 
 	passed, failed, skipped int
+
+	started time.Time
 }
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, output: map[key][]string{}, began: map[key]time.Time{}, skips: map[string]int{}}
+	return &report{started: time.Now(), samples: map[string][]sample{}, out: out, output: map[key][]string{}, began: map[key]time.Time{}, skips: map[string]int{}}
 }
 
 // read handles events until the end.
@@ -79,7 +81,7 @@ func (r *report) handle(e testEvent) {
 	switch e.Action {
 	case "build-output":
 		fmt.Fprint(r.out, e.Output)
-	case "run":
+	case "run", "cont": // a parallel test begins when its turn has come
 		r.began[k] = e.Time
 	case "output":
 		if e.Test != "" {
@@ -142,7 +144,10 @@ func skipReason(output []string) string {
 	return "without a reason"
 }
 
-func (r *report) summarize(took time.Duration, slow int) {
+// add adds samples of further packages.
+func (r *report) add(samples map[string][]sample) { maps.Copy(r.samples, samples) }
+
+func (r *report) summarize(slow int) {
 	if slow > 0 {
 		r.slowest(slow)
 	}
@@ -162,19 +167,18 @@ func (r *report) summarize(took time.Duration, slow int) {
 		}
 	}
 	fmt.Fprintf(r.out, "\n%d tests in %s\n%d passed, %d failed, %d skipped\n",
-		r.passed+r.failed+r.skipped, took.Round(time.Second), r.passed, r.failed, r.skipped)
+		r.passed+r.failed+r.skipped, time.Since(r.started).Round(time.Second), r.passed, r.failed, r.skipped)
 }
 
-// slowest prints the slowest tests. Of parallel tests of one package, each gets the whole
-// package's figures while it ran.
+// slowest prints the slowest tests. What ran is that of the whole package meanwhile.
 func (r *report) slowest(n int) {
 	slices.SortFunc(r.tests, func(a, b timing) int { return cmp.Compare(b.wall(), a.wall()) })
-	fmt.Fprintln(r.out, "\nSlowest tests, and what ran meanwhile in CPU seconds (nothing: it waited for time or the kernel):")
+	fmt.Fprintln(r.out, "\nSlowest tests. What is not CPU time was waiting: for timers, the kernel, or a turn.")
 	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "seconds\tnothing ran\tCPU\ttest")
+	fmt.Fprintln(w, "SECONDS\tCPU\tTEST\tCPU BY PROGRAM")
 	for _, t := range r.tests[:min(n, len(r.tests))] {
-		idle, cpu := during(r.samples[t.pkg], t.began, t.ended)
-		fmt.Fprintf(w, "%.1f\t%.1f\t%s\t%s %s\n", t.wall().Seconds(), idle.Seconds(), cpu, shortName(t.pkg), t.test)
+		total, programs := during(r.samples[t.pkg], t.began, t.ended)
+		fmt.Fprintf(w, "%.1f\t%.1f\t%s %s\t%s\n", t.wall().Seconds(), total.Seconds(), shortName(t.pkg), t.test, programs)
 	}
 	_ = w.Flush()
 }

@@ -193,29 +193,24 @@ func packageOfBinary(pid int) string {
 	}
 }
 
-// during adds up the samples of a time: how long next to nothing ran, and which programs
-// took most CPU, as text.
-func during(samples []sample, began, ended time.Time) (idle time.Duration, cpu string) {
+// during adds up the CPU time of samples, and names the programs that took most of it.
+func during(samples []sample, began, ended time.Time) (total time.Duration, most string) {
 	programs := map[string]time.Duration{}
 	for _, one := range samples {
 		if one.at.Before(began) || one.at.Add(-one.took).After(ended) {
 			continue
 		}
-		var sum time.Duration
 		for name, spent := range one.cpu {
 			programs[name] += spent
-			sum += spent
-		}
-		if sum <= one.took/20 {
-			idle += one.took
+			total += spent
 		}
 	}
 	names := slices.SortedFunc(maps.Keys(programs), func(a, b string) int { return cmp.Compare(programs[b], programs[a]) })
 	var parts []string
-	for _, name := range names[:min(4, len(names))] {
+	for _, name := range names[:min(3, len(names))] {
 		if spent := programs[name]; spent >= 100*time.Millisecond {
 			parts = append(parts, fmt.Sprintf("%s %.1f", name, spent.Seconds()))
 		}
 	}
-	return min(idle, ended.Sub(began)), strings.Join(parts, ", ")
+	return total, strings.Join(parts, ", ")
 }

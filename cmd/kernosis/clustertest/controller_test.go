@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // controls runs a controller of the agent's namespace until the test ends.
@@ -47,6 +48,7 @@ func (a *agent) controls(server *kubetest.Server) {
 // A fault leads by a trigger to its cause and to a repair of the node, which the policy
 // decides on, the controller makes, and the problem's end verifies.
 func TestAFaultLeadsToARepairByTheController(t *testing.T) {
+	testall.Only(t)
 	server := cluster.Server(t)
 	for _, mode := range []v1alpha1.RemediationMode{v1alpha1.ModeObserve, v1alpha1.ModeEnforce} {
 		t.Run(string(mode), func(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // oom is a cgroup in which processes are killed.
@@ -46,6 +47,7 @@ func oom(t *testing.T) (o *inject.OOM, ofIt func(*v1alpha1.Diagnosis) bool) {
 const within = 5 * time.Second
 
 func TestAnOOMKillLeadsToItsCause(t *testing.T) {
+	testall.Only(t)
 	a := newAgent(t, cluster.Server(t))
 	a.shipped("oom-kill")
 	a.Start()
@@ -92,6 +94,7 @@ func TestAnOOMKillLeadsToItsCause(t *testing.T) {
 }
 
 func TestADiagnosisOfAPerson(t *testing.T) {
+	testall.Only(t)
 	a := newAgent(t, cluster.Server(t))
 	a.Start()
 	a.WaitSources(0)
@@ -125,6 +128,7 @@ func TestADiagnosisOfAPerson(t *testing.T) {
 
 // While the API server is away a fault is looked into, and told when it is back.
 func TestTheServerIsAwayDuringTheFault(t *testing.T) {
+	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{}) // its own: it is stopped
 	a := newAgent(t, server)
 	a.shipped("oom-kill")
@@ -160,6 +164,7 @@ func TestTheServerIsAwayDuringTheFault(t *testing.T) {
 // The agent is killed while an operation runs: the next goes on behind what has ended, there
 // is one Diagnosis, and each result is there once.
 func TestKillDuringAnOperation(t *testing.T) {
+	testall.Only(t)
 	a := newAgent(t, cluster.Server(t))
 	calls := make(chan string, 10)
 	let := make(chan struct{})
@@ -237,6 +242,7 @@ func TestKillDuringAnOperation(t *testing.T) {
 
 // Two agents of one node, as while one takes over from the other: one runs it.
 func TestTwoAgentsOfOneNode(t *testing.T) {
+	testall.Only(t)
 	a := newAgent(t, cluster.Server(t))
 	b := a.another()
 	var calls atomic.Int32

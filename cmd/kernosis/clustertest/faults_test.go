@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // told returns when the agent told of a rule's problem first.
@@ -71,6 +72,7 @@ func refusedHere(t *testing.T, err error) {
 // Each family of faults leads by its shipped trigger to a Diagnosis in the API that has its
 // cause; OOM kills have a test of their own.
 func TestFaultsLeadToTheirCauses(t *testing.T) {
+	testall.Only(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	a.controls(server) // that no policy lets a node be cordoned is its word

@@ -31,14 +31,12 @@ import (
 
 var cluster = kubetest.Shared{Own: true} // the controller works on all nodes
 
-var program agenttest.Program
-
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) || agenttest.RunProber(os.Args) {
 		return
 	}
 	kernellock.Hold()
-	os.Exit(program.Run(func() int { return cluster.Run(m) }))
+	os.Exit(cluster.Run(m))
 }
 
 // agent is one of a node, with a system namespace of its own.
@@ -57,7 +55,7 @@ func newAgent(t testing.TB, server *kubetest.Server) *agent {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
-	path := program.Path(t)
+	path := agenttest.Program(t)
 	server.CRDs(t)
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

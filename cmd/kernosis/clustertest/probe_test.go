@@ -19,11 +19,13 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // A pod whose listener does not accept: the Event on it says why the probe fails, and how
 // far it is from a restart; when the probe succeeds again, that is known.
 func TestProbeOfAPodTellsItsCause(t *testing.T) {
+	testall.Only(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	ns := server.Namespace(t)
@@ -102,10 +104,11 @@ func netlabHTTP(c net.Conn) {
 // Without a cluster a file says which pods there are: liveness and readiness go to one port,
 // where nothing listens, and each has its own count.
 func TestProbesOfAFileOfPods(t *testing.T) {
+	testall.Only(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs")
 	}
-	path := program.Path(t)
+	path := agenttest.Program(t)
 	from, to := netlab.Pair(t)
 	to.Listen("10.97.31.2:81", 5)
 	file := filepath.Join(t.TempDir(), "pods.yaml")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // state returns that of a node's result; empty: there is none.
@@ -59,6 +60,7 @@ func (a *agent) allow(name string, id int, operation string) {
 // A repair waits for its decision, is told before it begins, is made once, and is not made
 // again where nobody knows what came of it.
 func TestARepairOfTheNode(t *testing.T) {
+	testall.Only(t)
 	a := newAgent(t, cluster.Server(t))
 	hang, calls := make(chan bool, 1), make(chan *v1alpha1.Diagnosis, 10)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

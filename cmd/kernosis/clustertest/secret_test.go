@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // certificate returns one that signs itself, and its key, as PEM.
@@ -51,6 +52,7 @@ func certificate(t *testing.T, name string) (cert *x509.Certificate, certPEM, ke
 // An agent shows a web server the certificate of a Secret that it may read, and says so
 // where it may not.
 func TestAClientCertificateOfASecret(t *testing.T) {
+	testall.Only(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	cert, certPEM, keyPEM := certificate(t, "kernosis")

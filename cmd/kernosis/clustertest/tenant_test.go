@@ -9,11 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // A tenant's Diagnosis looks at its own pod, by operations that are made for that, and its
 // status is written in its namespace.
 func TestADiagnosisOfATenant(t *testing.T) {
+	testall.Only(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	tenant := server.Namespace(t)

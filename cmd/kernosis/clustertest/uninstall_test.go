@@ -18,10 +18,12 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // The command stops an agent that reports, and leaves a Node as it was before.
 func TestUninstallCommand(t *testing.T) {
+	testall.Only(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	objects := server.Client()

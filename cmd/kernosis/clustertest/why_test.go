@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // A real kill in a pod is answered by the API alone, by the journal alone, and by both alike.
 func TestWhyInACluster(t *testing.T) {
+	testall.Only(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	a.shipped("oom-kill")

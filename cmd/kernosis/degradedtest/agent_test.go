@@ -8,12 +8,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // stems are those of kernel programs.
 func stems() []string { return []string{"oomkill", "hungtask", "sockfail", "diskio", "fserror"} }
 
 func TestNothingIsLacking(t *testing.T) {
+	testall.Only(t)
 	a := start(t, lacking{}, "")
 	a.condition("KernosisDegraded", corev1.ConditionFalse, "KernosisIsComplete")
 	code, body := a.get("/readyz")
@@ -25,6 +28,7 @@ func TestNothingIsLacking(t *testing.T) {
 
 // Without the right to load a program the rest runs: the kernel's log, the API server.
 func TestWithoutPrograms(t *testing.T) {
+	testall.Only(t)
 	a := start(t, lacking{Caps: []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN"}}, "")
 	for _, part := range stems() {
 		a.degraded(part, "MissingRights", "CAP_BPF, CAP_PERFMON")
@@ -46,6 +50,7 @@ func TestWithoutPrograms(t *testing.T) {
 
 // The hardened list of docs/capabilities.md, but for what is said to be lacking there.
 func TestHardened(t *testing.T) {
+	testall.Only(t)
 	a := start(t, lacking{Caps: allBut(hardened(t)...)}, "")
 	a.condition("DiskUnhealthy", corev1.ConditionFalse, "")
 	message := a.condition("KernosisDegraded", corev1.ConditionTrue, "MissingRights")
@@ -77,6 +82,7 @@ func TestHardened(t *testing.T) {
 const hardenedLacks = "not seen without CAP_SYS_ADMIN: full accept queues and listeners of pods (told as unanswered), kernel stacks of blocked tasks in diagnoses; without CAP_NET_RAW: packets in diagnoses"
 
 func TestWithoutPaths(t *testing.T) {
+	testall.Only(t)
 	notBPF := filepath.Join(t.TempDir(), "kernosis")
 	a := start(t, lacking{NoKmsg: true, ReadOnly: []string{"STATE"}}, "", "--pin-root", notBPF)
 	a.degraded("log/kmsg", "MissingHostPath", "/dev/kmsg")
@@ -96,6 +102,7 @@ func TestWithoutPaths(t *testing.T) {
 }
 
 func TestWithoutReportSocket(t *testing.T) {
+	testall.Only(t)
 	dir := t.TempDir()
 	a := start(t, lacking{ReadOnly: []string{dir}}, "reports: [{name: gpu, heartbeat: 10s, conditions: [{type: GPUUnhealthy, healthyReason: GPUIsHealthy, healthyMessage: all are}]}]\n",
 		"--report-socket", filepath.Join(dir, "report.sock"))
@@ -107,6 +114,7 @@ func TestWithoutReportSocket(t *testing.T) {
 
 // A pod without hostPID.
 func TestInAPIDNamespaceOfItsOwn(t *testing.T) {
+	testall.Only(t)
 	a := start(t, lacking{OwnPIDs: true}, "")
 	a.degraded("processes", "MissingHostPath", "the node's PID namespace (hostPID)")
 	a.condition("KernosisDegraded", corev1.ConditionTrue, "MissingHostPath")
@@ -115,6 +123,7 @@ func TestInAPIDNamespaceOfItsOwn(t *testing.T) {
 
 // Standalone it says the same.
 func TestRunSaysIt(t *testing.T) {
+	testall.Only(t)
 	dir := t.TempDir()
 	l := lacking{Caps: []string{"CAP_SYSLOG"}}
 	cmd := l.command(t, "run", "--state-dir", filepath.Join(dir, "state"), "--pin-root", "", "--listen", "", "--targets-dir", dir)

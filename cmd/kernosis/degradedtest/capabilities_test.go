@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // known are all capabilities.
@@ -113,6 +115,7 @@ func features(t testing.TB, l lacking) *found {
 // table has. CAP_SYS_ADMIN, which stands for some of them, is taken away with each. All that
 // are not in the table are taken away at once.
 func TestEachCapability(t *testing.T) {
+	testall.Only(t)
 	lost := func(with []string, l lacking) []string {
 		return slices.DeleteFunc(features(t, l).parts(), func(p string) bool { return slices.Contains(with, p) })
 	}

@@ -27,8 +27,6 @@ import (
 
 var cluster kubetest.Shared
 
-var program agenttest.Program
-
 func TestMain(m *testing.M) {
 	if text := os.Getenv(asLacking); text != "" {
 		err := become(text, os.Args[1:])
@@ -36,7 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(70)
 	}
 	kernellock.Hold()
-	os.Exit(program.Run(func() int { return cluster.Run(m) }))
+	os.Exit(cluster.Run(m))
 }
 
 // lacking is what a process is to lack.
@@ -61,7 +59,7 @@ func (l *lacking) command(t testing.TB, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, append([]string{program.Path(t)}, args...)...)
+	cmd := exec.Command(self, append([]string{agenttest.Program(t)}, args...)...)
 	cmd.Env = append(os.Environ(), asLacking+"="+string(text))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNS}
 	if l.OwnPIDs {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/rights"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // capSet returns a set of the text of a status file: "CapEff", "CapBnd".
@@ -65,6 +66,7 @@ func (a *agent) sets(name string, none bool) {
 }
 
 func TestNeedlessRightsAreGivenUp(t *testing.T) {
+	testall.Only(t)
 	a := start(t, lacking{}, "")
 	a.condition("KernosisDegraded", corev1.ConditionFalse, "KernosisIsComplete")
 	a.sets("CapEff", true)
@@ -74,6 +76,7 @@ func TestNeedlessRightsAreGivenUp(t *testing.T) {
 
 // Programs of the configuration may need anything.
 func TestProgramsKeepTheirRights(t *testing.T) {
+	testall.Only(t)
 	dir := t.TempDir()
 	seen, script, config := filepath.Join(dir, "seen"), filepath.Join(dir, "check.sh"), filepath.Join(dir, "check.json")
 	for path, text := range map[string]string{
@@ -98,6 +101,7 @@ func TestProgramsKeepTheirRights(t *testing.T) {
 }
 
 func TestAllRightsAreKeptWhenAsked(t *testing.T) {
+	testall.Only(t)
 	a := start(t, lacking{}, "", "--drop-capabilities=false")
 	a.sets("CapEff", false)
 	a.sets("CapBnd", false)

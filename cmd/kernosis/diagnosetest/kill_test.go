@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // slow takes its time with the second operation, in place of what is shipped.
@@ -86,6 +87,7 @@ func ended(t *testing.T, a *agenttest.Agent, fault *inject.OOM) *runner.Saved {
 // An agent that is killed while an operation runs goes on with that operation: what has
 // ended is kept, and there is one Diagnosis.
 func TestKilledDuringAnOperation(t *testing.T) {
+	testall.Only(t)
 	a, fault := killed(t)
 	checkpoints := worker.Checkpoints(filepath.Join(a.State, "diagnose"))
 	var first time.Time
@@ -114,6 +116,7 @@ func TestKilledDuringAnOperation(t *testing.T) {
 // An agent that is killed at a moment between the fault and the first operation makes one
 // Diagnosis: what it had not written down is replayed from the journal.
 func TestKilledAtOnce(t *testing.T) {
+	testall.Only(t)
 	for name, await := range map[string]func(t *testing.T, a *agenttest.Agent){
 		"anywhere": func(*testing.T, *agenttest.Agent) {},
 		"as soon as the problem is told": func(t *testing.T, a *agenttest.Agent) {
@@ -146,6 +149,7 @@ func TestKilledAtOnce(t *testing.T) {
 
 // While an agent runs a person can run diagnoses too, and sees those of both.
 func TestRunByHandBesideAnAgent(t *testing.T) {
+	testall.Only(t)
 	a, fault := killed(t)
 	code, out := kernosis(t, "diagnose", "run", "--shipped", "disk-error", "--id", "by-hand", "--state-dir", a.State)
 	if code > 1 || !strings.Contains(out, "run by-hand\n") {

@@ -16,25 +16,23 @@ func TestMain(m *testing.M) {
 		return
 	}
 	kernellock.Hold()
-	os.Exit(program.Run(m.Run))
+	os.Exit(m.Run())
 }
 
 // program is kernosis, built once for the tests of the package.
-var program agenttest.Program
-
 // newAgent returns an agent of the real program.
 func newAgent(t *testing.T, args ...string) *agenttest.Agent {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
-	return agenttest.New(t, program.Path(t), args...)
+	return agenttest.New(t, agenttest.Program(t), args...)
 }
 
 // kernosis runs a command of the real program to its end.
 func kernosis(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program.Path(t), args...)
+	cmd := exec.CommandContext(t.Context(), agenttest.Program(t), args...)
 	text, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

@@ -13,11 +13,13 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // A service that stops to answer is told by its condition, over a restart of the agent
 // too, and that it answers again.
 func TestServiceOfTheNode(t *testing.T) {
+	testall.Only(t)
 	var broken atomic.Bool
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

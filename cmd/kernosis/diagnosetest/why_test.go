@@ -17,6 +17,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/why"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // asPlugin runs kernosis as kubectl does.
@@ -28,7 +29,7 @@ func asPlugin(t *testing.T, args ...string) (code int, out string) {
 // calledAs runs kernosis by another name, where there is no cluster.
 func calledAs(t *testing.T, name string, args ...string) (code int, out string) {
 	t.Helper()
-	path := program.Path(t)
+	path := agenttest.Program(t)
 	link := filepath.Join(filepath.Dir(path), name)
 	if err := os.Symlink(filepath.Base(path), link); err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)
@@ -45,6 +46,7 @@ func calledAs(t *testing.T, name string, args ...string) (code int, out string) 
 // The journal of a live agent answers why: for its node, and for a pod by its UID, by faults
 // that were real.
 func TestWhy(t *testing.T) {
+	testall.Only(t)
 	const uid = "4a1f7c52-8f1e-4d0c-9a55-0d6f2f6b1c11"
 	a := newAgent(t)
 	a.Start()

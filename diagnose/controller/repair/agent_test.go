@@ -11,6 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // agent runs the real worker of a node's agent, over the API server.
@@ -45,6 +46,7 @@ func (b *bench) agent(node string) {
 // The real worker and the controller come to the same plans, and bring a Diagnosis to its
 // end in each mode.
 func TestWithTheAgentsWorker(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	node := b.nodes(1)[0]
 	label := b.operation("label-node", map[string]string{"key": "example.org/state", "value": "sick"})

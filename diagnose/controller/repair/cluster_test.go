@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // watcher sees each version of the bench's nodes and of a policy, and remembers the most
@@ -99,6 +100,7 @@ func (w *watcher) had() int {
 // each other; one is killed. Each node is cordoned, mended and taken back, never more than
 // the budget at once.
 func TestBudgetOfFiftyNodes(t *testing.T) {
+	testall.Only(t)
 	const nodes, budget = 50, 5
 	b := newBench(t)
 	names := b.nodes(nodes)
@@ -164,6 +166,7 @@ func TestBudgetOfFiftyNodes(t *testing.T) {
 
 // Nodes that stay cordoned use the budget up, though their slots are given back.
 func TestCordonedNodesUseUpTheBudget(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	names := b.nodes(5)
 	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) {
@@ -210,6 +213,7 @@ func TestCordonedNodesUseUpTheBudget(t *testing.T) {
 // A controller dies at each of its writes, before it is taken or with its answer lost. The
 // next one brings the repair to its end, and nothing is made twice.
 func TestControllerDiesAtEachWrite(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	set := b.set("uncordon", "cordon")
 	p := b.policy(nil)

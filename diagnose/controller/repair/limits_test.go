@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // paused returns a policy's condition Paused as "Status Reason".
@@ -223,6 +224,7 @@ func TestDrainGoesOn(t *testing.T) {
 // The slot of a drain that has not helped is held until the node is in service again, also
 // where the Diagnosis is gone.
 func TestSlotOfADrainThatDidNotHelp(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	node := b.nodes(1)[0]
 	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.VerifyWithin = metav1.Duration{Duration: time.Second} })

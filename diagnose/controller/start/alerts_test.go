@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func TestAnAlertStartsOneDiagnosis(t *testing.T) {
@@ -116,6 +117,7 @@ func TestManyAlerts(t *testing.T) {
 
 // While nothing can be made, senders are told to come again, and nothing is lost.
 func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)

@@ -18,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func TestRestarts(t *testing.T) {
@@ -91,6 +92,7 @@ func elected(identity string) leader.Election {
 }
 
 func TestAnotherComesToLead(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)
@@ -210,6 +212,7 @@ func TestADamagedStateIsBegunAnew(t *testing.T) {
 
 // However much there is to remember, it fits into an object, and is not written for nothing.
 func TestTheStateIsBounded(t *testing.T) {
+	testall.Only(t)
 	e, err := trigger.NewEngine(trigger.Config{Namespace: "n"})
 	if err != nil {
 		t.Fatal(err)

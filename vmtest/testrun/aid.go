@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+// programs builds each set of Kubernetes' programs.
+var programs = map[string][]func(context.Context, io.Writer) (string, error){ //nolint:gochecknoglobals // a table
+	"server":      {kubetest.Programs},
+	"node":        {kubetest.NodePrograms},
+	"controllers": {kubetest.ControllerPrograms},
+	"clients":     {kubetest.KubectlProgram, kubetest.HelmProgram},
+}
+
+// aid is what all packages use: the API server that they borrow, and the programs that are
+// built while tests run that do not need them.
+type aid struct {
+	dir   string
+	close func() error // ends the server
+	stop  context.CancelFunc
+	built chan struct{} // closed when all programs are
+}
+
+func startAid(ctx context.Context, build []string, stderr io.Writer) (*aid, error) {
+	dir, err := os.MkdirTemp("", "kernosis-testrun-")
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	a := &aid{dir: dir, stop: stop, built: make(chan struct{})}
+	if a.close, err = kubetest.Lend(ctx, a.socket()); err != nil {
+		stop()
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	go func() {
+		defer close(a.built)
+		for _, name := range build {
+			for _, programs := range programs[name] {
+				if _, err := programs(ctx, stderr); err != nil && ctx.Err() == nil {
+					fmt.Fprintln(stderr, "testrun: build:", err) // tests that need them fail
+				}
+			}
+		}
+	}()
+	return a, nil
+}
+
+func (a *aid) socket() string { return filepath.Join(a.dir, "server.sock") }
+
+// env is for the tests. Under the race detector each process would sleep for a second
+// before it exits.
+func (a *aid) env() []string {
+	return []string{
+		kubetest.ServerEnv + "=" + a.socket(),
+		"GORACE=" + strings.TrimSpace("atexit_sleep_ms=0 "+os.Getenv("GORACE")),
+	}
+}
+
+func (a *aid) end() error {
+	a.stop()
+	<-a.built
+	return errors.Join(a.close(), os.RemoveAll(a.dir))
+}
