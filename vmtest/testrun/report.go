@@ -98,9 +98,7 @@ func (r *report) end(k key, e testEvent) {
 	output := r.output[k]
 	delete(r.output, k)
 	if k.test == "" {
-		if e.Action == "fail" {
-			r.abandoned(k.pkg)
-		}
+		r.endPackage(k, e.Action == "fail")
 		return
 	}
 	if !strings.Contains(k.test, "/") {
@@ -113,21 +111,29 @@ func (r *report) end(k key, e testEvent) {
 		r.skipped++
 		r.skips[skipReason(output)]++
 	case "fail":
-		r.failed++
-		r.failing = append(r.failing, k)
+		r.fail(k)
 		fmt.Fprint(r.out, strings.Join(output, ""))
 	}
 }
 
-// abandoned prints what tests printed whose process ended before them: a panic, a time-out.
-func (r *report) abandoned(pkg string) {
+// endPackage prints what tests printed whose process ended before them, as in a panic. A
+// package that failed without a failed test, as where it does not build, counts as one.
+func (r *report) endPackage(pkg key, failed bool) {
 	for _, k := range slices.SortedFunc(maps.Keys(r.output), func(a, b key) int { return cmp.Compare(a.test, b.test) }) {
-		if k.pkg == pkg {
+		if k.pkg == pkg.pkg {
 			fmt.Fprint(r.out, strings.Join(r.output[k], ""))
-			r.failing = append(r.failing, k)
+			r.fail(k)
 			delete(r.output, k)
 		}
 	}
+	if failed && !slices.ContainsFunc(r.failing, func(k key) bool { return k.pkg == pkg.pkg }) {
+		r.fail(pkg)
+	}
+}
+
+func (r *report) fail(k key) {
+	r.failed++
+	r.failing = append(r.failing, k)
 }
 
 // skipReason returns the text given to Skip, which go test prints as "    file.go:12: text".
@@ -163,7 +169,7 @@ func (r *report) summarize(slow int) {
 	if len(r.failing) > 0 {
 		fmt.Fprintln(r.out, "\nFailed:")
 		for _, k := range r.failing {
-			fmt.Fprintf(r.out, "  %s %s\n", k.pkg, k.test)
+			fmt.Fprintln(r.out, strings.TrimRight("  "+k.pkg+" "+k.test, " "))
 		}
 	}
 	fmt.Fprintf(r.out, "\n%d tests in %s\n%d passed, %d failed, %d skipped\n",

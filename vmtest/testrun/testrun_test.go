@@ -1,0 +1,79 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What go test -json prints of four packages: one passes and skips, one fails, one panics
+// and one does not build.
+const events = `{"Time":"2026-01-02T03:04:05Z","Action":"start","Package":"m/a"}
+{"Time":"2026-01-02T03:04:05Z","Action":"run","Package":"m/a","Test":"TestPasses"}
+{"Time":"2026-01-02T03:04:05Z","Action":"output","Package":"m/a","Test":"TestPasses","Output":"=== RUN   TestPasses\n"}
+{"Time":"2026-01-02T03:04:07Z","Action":"pass","Package":"m/a","Test":"TestPasses"}
+{"Time":"2026-01-02T03:04:07Z","Action":"run","Package":"m/a","Test":"TestParallel"}
+{"Time":"2026-01-02T03:04:07Z","Action":"pause","Package":"m/a","Test":"TestParallel"}
+{"Time":"2026-01-02T03:04:08Z","Action":"run","Package":"m/a","Test":"TestSkips"}
+{"Time":"2026-01-02T03:04:08Z","Action":"output","Package":"m/a","Test":"TestSkips","Output":"    a_test.go:9: needs root: it kills\n"}
+{"Time":"2026-01-02T03:04:08Z","Action":"output","Package":"m/a","Test":"TestSkips","Output":"--- SKIP: TestSkips (0.00s)\n"}
+{"Time":"2026-01-02T03:04:08Z","Action":"skip","Package":"m/a","Test":"TestSkips"}
+{"Time":"2026-01-02T03:04:09Z","Action":"cont","Package":"m/a","Test":"TestParallel"}
+{"Time":"2026-01-02T03:04:10Z","Action":"pass","Package":"m/a","Test":"TestParallel"}
+{"Time":"2026-01-02T03:04:10Z","Action":"output","Package":"m/a","Output":"PASS\n"}
+{"Time":"2026-01-02T03:04:10Z","Action":"output","Package":"m/a","Output":"ok  \tm/a\t5.000s\n"}
+{"Time":"2026-01-02T03:04:10Z","Action":"pass","Package":"m/a"}
+{"Time":"2026-01-02T03:04:10Z","Action":"run","Package":"m/b","Test":"TestFails"}
+{"Time":"2026-01-02T03:04:10Z","Action":"output","Package":"m/b","Test":"TestFails","Output":"    b_test.go:7: 1 is not 2\n"}
+{"Time":"2026-01-02T03:04:10Z","Action":"fail","Package":"m/b","Test":"TestFails"}
+{"Time":"2026-01-02T03:04:10Z","Action":"fail","Package":"m/b"}
+{"Time":"2026-01-02T03:04:10Z","Action":"run","Package":"m/c","Test":"TestPanics"}
+{"Time":"2026-01-02T03:04:10Z","Action":"output","Package":"m/c","Test":"TestPanics","Output":"panic: oh\n"}
+{"Time":"2026-01-02T03:04:10Z","Action":"fail","Package":"m/c"}
+{"ImportPath":"m/d","Action":"build-output","Output":"d.go:3: undefined: x\n"}
+{"Time":"2026-01-02T03:04:10Z","Action":"fail","Package":"m/d","FailedBuild":"m/d"}
+a line that is no event
+`
+
+func TestReport(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	if err := r.read(strings.NewReader(events)); err != nil {
+		t.Fatal(err)
+	}
+	r.add(map[string][]sample{"m/a": {
+		{at: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), took: time.Second, cpu: map[string]time.Duration{"a.test": 500 * time.Millisecond, "etcd": 250 * time.Millisecond}},
+	}})
+	r.summarize(2)
+	for _, want := range []string{
+		"ok  \tm/a\t5.000s\n", "b_test.go:7: 1 is not 2", "panic: oh", "d.go:3: undefined: x", "a line that is no event",
+		"\n    1  needs root: it kills\n", "\nFailed:\n  m/b TestFails\n  m/c TestPanics\n  m/d\n", "\n2 passed, 3 failed, 1 skipped\n",
+		"2.0      0.8  m/a TestPasses    a.test 0.5, etcd 0.2\n", "1.0      0.0  m/a TestParallel  \n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "=== RUN") {
+		t.Errorf("output of a test that passed:\n%s", &out)
+	}
+}
+
+func TestParse(t *testing.T) {
+	o, err := parse([]string{"-packages", "./a ./b", "-build", "server,node", "--", "-short"}, io.Discard)
+	if err != nil || len(o.packages) != 2 || len(o.build) != 2 || len(o.flags) != 1 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := parse([]string{"-build", "servers"}, io.Discard); err == nil || !strings.Contains(err.Error(), `unknown programs "servers": want server`) {
+		t.Error(err)
+	}
+}
+
+// Only packages with the lock have the kernel to themselves.
+func TestList(t *testing.T) {
+	together, alone, err := list(t.Context(), []string{lockPackage, "../../bpf"})
+	if err != nil || len(together) != 1 || len(alone) != 1 || alone[0] != "github.com/kernosis/kernosis/bpf" {
+		t.Errorf("%v, %v, %v", together, alone, err)
+	}
+}
