@@ -128,11 +128,12 @@ var mayImport = map[string][]string{
 	// Only tests import these.
 	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/console", "reporter/journal", "vmtest/netlab"},
 	"deploy/monitoringtest":  {},
-	"reporter/kubetest":      {},
+	"reporter/kubetest":      {"vmtest/testall"},
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
 	"vmtest/guest":           {},
 	"vmtest/kernel":          {},
 	"vmtest/netlab":          {},
+	"vmtest/testrun":         {"reporter/kubetest"},
 	"vmtest/machine":         {"vmtest/guest", "vmtest/kernel"},
 	"vmtest/vmrun":           {"vmtest/guest", "vmtest/kernel", "vmtest/machine"},
 	"vmtest/vmmatrix":        {"vmtest/guest", "vmtest/kernel"},

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // The children of these tests are this binary run again.
@@ -362,6 +363,7 @@ func TestHungTaskExits(t *testing.T) {
 // khungtaskd finds the hang again and again, also with its warnings used up;
 // the walks find it as well. It is told once.
 func TestHungTaskByKhungtaskd(t *testing.T) {
+	testall.Only(t)
 	testKernel(t)
 	if panics, err := os.ReadFile(sysctls + "hung_task_panic"); err != nil || strings.TrimSpace(string(panics)) != "0" {
 		t.Skipf("hung_task_panic is %q (%v)", panics, err)
@@ -406,6 +408,7 @@ func TestHungTaskByKhungtaskd(t *testing.T) {
 
 // What khungtaskd finds sooner than the agent is configured to tell waits.
 func TestHungTaskThresholdHoldsForKhungtaskd(t *testing.T) {
+	testall.Only(t)
 	testKernel(t)
 	r := newHungRun(t, nil)
 	r.threshold, r.hangThreshold = 4*time.Second, 4*time.Second
@@ -572,6 +575,7 @@ func onUnsignalledThread(call func() error) (tid uint32, done chan error) {
 // An inode's rwsem: held by a writer its owner is certain, held by readers the
 // kernel remembers only one of them.
 func TestHungTaskOnRWSem(t *testing.T) {
+	testall.Only(t)
 	testKernel(t)
 	write := func(path string, data []byte) error {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -702,6 +706,7 @@ func TestHungTaskAcrossRestart(t *testing.T) {
 // Short uninterruptible sleeps (a vfork is one each) are no hangs, however many
 // walks meet a task in one.
 func TestBusySystemHasNoHungTasks(t *testing.T) {
+	testall.Only(t)
 	testKernel(t)
 	r := newHungRun(t, nil)
 	r.threshold = 400 * time.Millisecond

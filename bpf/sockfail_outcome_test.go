@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func outcomesOf(t *testing.T, l *Loaded) *SockOutcomes {
@@ -146,6 +148,7 @@ func slowConversations() []slowConversation {
 }
 
 func TestSockFailSlow(t *testing.T) {
+	testall.Only(t)
 	k := testKernel(t)
 	n := newTestNet(t)
 	comm, err := os.ReadFile("/proc/self/comm")

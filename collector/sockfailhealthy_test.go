@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 const (
@@ -39,9 +40,7 @@ const (
 // Probes of healthy targets are told as nothing else, whatever else the machine and
 // the network are busy with.
 func TestSockFailHealthy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("1,000 probes under load take half a minute")
-	}
+	testall.Only(t)
 	prober, target := netlab.Pair(t)
 	ctx, cancel := context.WithTimeout(t.Context(), healthyLimit)
 	defer cancel()

@@ -24,6 +24,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/poller"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // sockAgent is the stem as the agent runs it, on the real kernel.
@@ -167,6 +168,7 @@ const shortProbe = 150 * time.Millisecond
 
 // Each fault is made for real, and told by its name each time.
 func TestSockFailVerdicts(t *testing.T) {
+	testall.Only(t)
 	for _, c := range []sockCase{
 		{name: "refused", to: "10.97.31.2:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on 10.97.31.2:81"},
 		{

@@ -9,16 +9,14 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // TestAgreesWithNaive compares a Matcher with the naive one: random patterns of
 // every kind on random lines, of an alphabet in which everything meets: both
 // cases, the runes whose case is outside ASCII, what is no UTF-8, newlines inside.
 func TestAgreesWithNaive(t *testing.T) {
-	rounds := 4000
-	if testing.Short() {
-		rounds = 400
-	}
+	rounds := testall.Cases(t, 4000)
 	matched, sets := 0, 0
 	for round := range rounds {
 		r := rand.New(rand.NewPCG(1, uint64(round))) //nolint:gosec // repeatable

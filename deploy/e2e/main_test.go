@@ -24,6 +24,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // The names of the chart.
@@ -84,6 +85,7 @@ func newCluster(t *testing.T) *cluster {
 
 // Each step begins with what the one before has left, as in the life of an installation.
 func TestEndToEnd(t *testing.T) {
+	testall.Only(t)
 	c := newCluster(t)
 	c.images(t)
 	t.Cleanup(func() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/reporter/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // What the image of these tests is made with.
@@ -81,6 +82,7 @@ func imageRoot(t *testing.T) string { return once(t, rootFolder) }
 
 func once(t *testing.T, make func() (string, error)) string {
 	t.Helper()
+	testall.Only(t)
 	dir, err := make()
 	if err != nil {
 		t.Fatal(err)

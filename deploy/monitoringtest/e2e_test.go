@@ -15,11 +15,13 @@ import (
 
 	"github.com/kernosis/kernosis/deploy/monitoringtest"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // After real faults the real Prometheus answers each query of each dashboard, the alerts of
 // these faults fire, and what agent and controller show is what docs/metrics.md says.
 func TestRealFaultsShow(t *testing.T) {
+	testall.Only(t)
 	prometheus := monitoringtest.Program(t, "prometheus")
 	s := newStage(t)
 	s.probed(t)

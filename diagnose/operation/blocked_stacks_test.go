@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // frozen makes a task hang on a frozen filesystem of its own, until the test's end.
@@ -205,6 +206,7 @@ func TestBlockedStacksOfAPod(t *testing.T) {
 // A task in exec holds what its stack can't be read without: the FIFOs stand for it,
 // whose open waits.
 func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
+	testall.Only(t)
 	h := hostOf(t, map[string]string{
 		"/proc/811/stat":       "811 (pg) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
 		"/proc/811/status":     "Tgid:\t811\nUid:\t1\t1\t1\t1\nThreads:\t1\nVmSize:\t1 kB\n",

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // netCPUCgroup makes a cgroup named like a pod's, with a process that uses as much CPU as
@@ -77,6 +78,7 @@ func netWrite(t *testing.T, path, value string) {
 }
 
 func TestCheckCPUThrottled(t *testing.T) {
+	testall.Only(t)
 	uid, path, pid := netCPUCgroup(t, 5*time.Millisecond)
 	check := CheckCPUThrottled(netHost())
 	const want = `ran out of its limit of 50m \(5ms in each 100ms\) in \d+ of \d+ periods`

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // memoryChild is a process in a memory cgroup of its own with a limit.
@@ -100,6 +102,7 @@ func between(t *testing.T, what string, n, low, high int64) {
 }
 
 func TestMemoryOfACgroup(t *testing.T) {
+	testall.Only(t)
 	const mib, limit = 1 << 20, 128 << 20
 	c := newMemoryChild(t, limit)
 	h, pid := realHost(), strconv.Itoa(c.pid)

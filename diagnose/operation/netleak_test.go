@@ -7,10 +7,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // No look leaves a goroutine or a descriptor behind, whether it succeeds or not.
 func TestNetLeavesNothingBehind(t *testing.T) {
+	testall.Only(t)
 	node, pod := netlab.PairIn(t, 34)
 	h := netLabHost(t, node, pod)
 	pod.Serve("10.97.34.2:80", netSilent)

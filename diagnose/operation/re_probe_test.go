@@ -16,6 +16,7 @@ import (
 	pb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // netHTTP serves in a namespace, with TLS or without.
@@ -148,6 +149,7 @@ func TestCheckProbeRecovers(t *testing.T) {
 }
 
 func TestCheckAppSilent(t *testing.T) {
+	testall.Only(t)
 	node, pod := netlab.PairIn(t, 34)
 	check := CheckAppSilent(netLabHost(t, node, pod))
 	// What is silent is so after any time; what is not ends before its time-out.

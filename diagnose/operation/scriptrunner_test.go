@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // openScripts returns Scripts with a control group for this test.
@@ -146,6 +147,7 @@ func TestScriptUser(t *testing.T) {
 
 // TestScriptIsEndedWithAllItStarted: also what has left its process group and session.
 func TestScriptIsEndedWithAllItStarted(t *testing.T) {
+	testall.Only(t)
 	s := openScripts(t, ScriptConfig{})
 	for name, text := range map[string]string{
 		"hangs":             "echo begun; sleep 314159",

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // newClient returns a client with connections of its own, and the definitions made known.
@@ -117,6 +118,7 @@ func held(repairs []v1alpha1.Repair) (nodes []string) {
 // One in five answers to writes is lost, and each seventh that has a slot ends without
 // giving it back. All get their turn, and no version of the object ever has three holders.
 func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
+	testall.Only(t)
 	const all, crashing = 50, 7
 	admin := newClient(t)
 	obj := enforce(2)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func taint(key, value string) *corev1.Taint {
@@ -115,7 +116,7 @@ func TestUnreadableActs(t *testing.T) {
 func TestUndoAgainstAModel(t *testing.T) {
 	diagnoses := []types.UID{"d1", "d2", "d3"}
 	acts := []*corev1.Taint{nil, taint("disk", "bad"), taint("net", "bad")}
-	for range 2000 {
+	for range testall.Cases(t, 500) {
 		n := &corev1.Node{}
 		persons := make([]bool, len(acts)) // in force, a person's
 		ours := make([]map[types.UID]bool, len(acts))

@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 const (
@@ -54,6 +55,7 @@ func healthy(t *testing.T) []problem.Condition {
 // then nothing happens. No request fails so far. Then conditions change on all at the
 // same moment; then they end at once.
 func TestFleet(t *testing.T) {
+	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{}) // nobody else writes
 	namespace := server.Namespace(t)
 	config, sent := serviceAccount(t, server, namespace), &requests{writes: map[string][]time.Time{}}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"path/filepath"
 	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // Kubectl returns the path of kubectl, of the version that the API server has. Where the
@@ -22,6 +24,7 @@ func Helm(tb testing.TB) string {
 
 func client(tb testing.TB, name string, programs func(context.Context, io.Writer) (string, error)) string {
 	tb.Helper()
+	testall.Only(tb) // it takes a minute to build
 	dir, err := programs(tb.Context(), tb.Output())
 	if err != nil {
 		tb.Fatal(err)

@@ -12,11 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // With controllers things happen as in any cluster, also after an outage of the API server:
 // a Deployment has pods, for which a node is looked for, and a namespace's end is theirs.
 func TestControllers(t *testing.T) {
+	testall.Only(t)
 	begin := time.Now()
 	server := kubetest.New(t, kubetest.Options{Controllers: true})
 	t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))

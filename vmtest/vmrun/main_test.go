@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/vmtest/guest"
 	"github.com/kernosis/kernosis/vmtest/kernel"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // The machine's first process and the program in it are this binary too.
@@ -68,9 +69,7 @@ func inMachine(what string) int {
 // oldest returns a kernel that is there.
 func oldest(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("boots machines")
-	}
+	testall.Only(t)
 	dir, err := kernel.CacheDir()
 	if err != nil {
 		t.Fatal(err)

@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func TestFaults(t *testing.T) {
+	testall.Only(t)
 	seen := map[string]bool{}
 	for _, f := range inject.Faults() {
 		if f.Name == "" || f.Summary == "" || !strings.HasSuffix(f.Does, ".") || f.Check == nil || f.Run == nil || seen[f.Name] {

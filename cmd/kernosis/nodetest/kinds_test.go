@@ -14,12 +14,14 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // Probes of the other kinds: one for readiness restarts nothing, goes on failing, and is
 // well again; one for the start ends the container, and nothing is told of those that wait
 // for it.
 func TestReadinessAndStart(t *testing.T) {
+	testall.Only(t)
 	n := machine.Node(t)
 	a := newAgent(t, kubeletFlags(t, n)...)
 	a.Start()

@@ -20,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // kubeletFlags let an agent ask kubelet as a service account that may read there.
@@ -96,6 +97,7 @@ func failures() []*failing {
 // restarts the container and with as many failures as kubelet counts; of pods that are
 // well nothing is told.
 func TestAFailedProbeIsToldWithItsCause(t *testing.T) {
+	testall.Only(t)
 	n := machine.Node(t)
 	a := newAgent(t, kubeletFlags(t, n)...)
 	a.Start()

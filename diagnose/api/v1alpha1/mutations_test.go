@@ -22,6 +22,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // mutations is how many changed manifests are tried, of some 5,300 that there are: those
@@ -31,6 +32,7 @@ const mutations = 1000
 // The server and package manifest agree on manifests that nobody has thought of: valid
 // ones with one value changed.
 func TestManifestAgreesWithTheServer(t *testing.T) {
+	testall.Only(t)
 	c, namespace := newClient(t)
 	reader, err := manifest.NewReader()
 	if err != nil {

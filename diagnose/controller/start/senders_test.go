@@ -24,6 +24,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // program returns one that "make prometheus" fetches, or that is installed.
@@ -221,6 +222,7 @@ func TestAlertmanager(t *testing.T) {
 
 // The real Prometheus, which sends as to an Alertmanager.
 func TestPrometheus(t *testing.T) {
+	testall.Only(t)
 	path := program(t, "prometheus")
 	b := newBench(t)
 	node := b.server.Node(t)

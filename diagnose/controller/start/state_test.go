@@ -16,6 +16,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func TestTheStateIsNotWrittenForNothing(t *testing.T) {
@@ -54,6 +55,7 @@ func TestTheStateIsNotWrittenForNothing(t *testing.T) {
 // Where the kinds are not installed, nothing else of the controller ends, and all begins
 // when they are.
 func TestKindsThatAreInstalledLater(t *testing.T) {
+	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
 	b := &bench{t: t, server: server, namespace: server.Namespace(t)}
 	r := b.controlIn(leader.Election{}, nil)

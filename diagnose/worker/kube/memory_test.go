@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // heap returns the bytes that are in use after all garbage is collected.
@@ -20,6 +22,7 @@ func heap() int64 {
 // A cluster with 200 sets of 50 nodes each, all with a status as the controller writes it,
 // takes less than two MiB of a node.
 func TestMemoryOfManySets(t *testing.T) {
+	testall.Only(t)
 	server, c := served(t)
 	const sets, nodes = 200, 50
 	prefix := unique(t, "s")

@@ -11,6 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func names(o *worker.Objects) (list []string) {
@@ -28,6 +29,7 @@ func names(o *worker.Objects) (list []string) {
 
 // One server, from its first minute: without the kinds, with them, away, back, empty.
 func TestAServersLife(t *testing.T) {
+	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
 	dir := t.TempDir()
 	inDir := func(c *Config) { c.Dir, c.Timeout = dir, time.Second }

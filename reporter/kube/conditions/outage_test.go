@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // answer is an error as the API server writes it.
@@ -22,6 +23,7 @@ func answer(w http.ResponseWriter, code int, reason string) {
 }
 
 func TestFailedWritesAreTriedAgain(t *testing.T) {
+	testall.Only(t)
 	server := cluster.Server(t)
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
@@ -122,6 +124,7 @@ func (discard) WriteHeader(int)                {}
 
 // While the API server is away only the state is kept, and then the latest is sent.
 func TestTheServerIsAway(t *testing.T) {
+	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
 	r := start(t, server, func(c *Config) { c.Timeout = time.Second })
 	r.set(healthy())

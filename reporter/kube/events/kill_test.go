@@ -25,6 +25,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // childEnv makes the test binary an agent that tells of childEntries kills and,
@@ -156,6 +157,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // An agent that is killed in each stage, several times over, tells of each kill
 // once.
 func TestKilledInEachStage(t *testing.T) {
+	testall.Only(t)
 	stages := []string{
 		stageAppended, string(events.StageFolded), string(events.StageWritten), string(events.StageSaved), string(events.StageCreating),
 		stageInFlight, string(events.StageCreated), string(events.StagePatching), string(events.StagePatched), string(events.StageAcked),

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func TestLeaseSaysWhatItIsFor(t *testing.T) {
@@ -157,6 +158,7 @@ func TestNoLeaseWithoutANode(t *testing.T) {
 }
 
 func TestOutage(t *testing.T) {
+	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
 	r := start(t, server, nil)
 	r.waitRenewals(1)
@@ -210,6 +212,7 @@ func between(t *testing.T, server *kubetest.Server) (*atomic.Int32, *rest.Config
 }
 
 func TestRefusalsAreTriedAgain(t *testing.T) {
+	testall.Only(t)
 	server := cluster.Server(t)
 	code, config, refused := between(t, server)
 	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })

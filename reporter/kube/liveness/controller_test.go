@@ -12,6 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 const (
@@ -20,6 +21,7 @@ const (
 )
 
 func TestSilentAgent(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.set(node, "Other", "True", "OfAnother")
@@ -78,6 +80,7 @@ func TestReturnedAgentWins(t *testing.T) {
 }
 
 func TestDrainingAgentHasLonger(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.control(nil)
@@ -88,6 +91,7 @@ func TestDrainingAgentHasLonger(t *testing.T) {
 }
 
 func TestUpgradeIsNotSeen(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	r := b.control(nil)
@@ -136,6 +140,7 @@ func TestNeverReportedAndItsPodGone(t *testing.T) {
 }
 
 func TestRestartedControllerGivesAFullPeriod(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	first := b.control(nil)
@@ -161,6 +166,7 @@ func TestRestartedControllerGivesAFullPeriod(t *testing.T) {
 }
 
 func TestDeletedLease(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.control(nil)
@@ -175,6 +181,7 @@ func TestDeletedLease(t *testing.T) {
 }
 
 func TestDeletedNode(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	r := b.control(nil)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func (b *bench) leader() string {
@@ -25,6 +26,7 @@ func elected(identity string) leader.Election {
 }
 
 func TestSecondControllerTakesOver(t *testing.T) {
+	testall.Only(t)
 	for _, how := range []string{"in order", "cut off"} {
 		t.Run(how, func(t *testing.T) {
 			b := newBench(t)

@@ -22,6 +22,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // fleet is many Nodes whose agents do nothing but renew.
@@ -139,6 +140,7 @@ func (b *bench) marks() func() map[string]time.Time {
 }
 
 func TestZoneOutageIsSlowed(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	bad, good := b.fleet(10, "a", beat), b.fleet(5, "b", beat)
 	const perSecond = 2
@@ -186,6 +188,7 @@ func TestZoneOutageIsSlowed(t *testing.T) {
 }
 
 func TestNothingIsWrittenWhenAllAreSilent(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	one, two := b.fleet(3, "a", beat), b.fleet(2, "b", beat)
 	r := b.control(nil)
@@ -208,9 +211,7 @@ func TestNothingIsWrittenWhenAllAreSilent(t *testing.T) {
 
 // An API server that was down is no silence of agents.
 func TestAPIOutage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a server of its own")
-	}
+	testall.Only(t)
 	b := newBenchOn(t, newServer(t))
 	b.fleet(6, "a", beat)
 	r := b.control(nil)
@@ -223,9 +224,7 @@ func TestAPIOutage(t *testing.T) {
 }
 
 func TestFiveHundredAgents(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+	testall.Only(t)
 	b := newBench(t)
 	const agents, silent = 500, 200
 	interval := 3 * time.Second // 167 Leases a second: those of 2,500 nodes

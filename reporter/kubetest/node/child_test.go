@@ -18,6 +18,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // childEnv makes the test's program one that starts a node with a pod, tells of it,
@@ -80,6 +81,7 @@ func startAndWait() error {
 // What the machine has outside of the node is as before when the process with the node
 // was killed.
 func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
+	testall.Only(t)
 	machine.Node(t) // the programs are built; the kernel's modules are loaded
 	before := outside(t)
 	cmd := exec.Command("/proc/self/exe")

@@ -13,11 +13,13 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // With controllers the node is one of a cluster as any: a DaemonSet has a pod on it, which
 // has a token and reaches the API server; kubectl logs and exec work.
 func TestAClusterWithControllers(t *testing.T) {
+	testall.Only(t)
 	node.Need(t)
 	server := kubetest.New(t, kubetest.Options{Controllers: true})
 	n := node.New(t, server, node.Options{})
