@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // childEnv makes the test's program one that starts a server, tells of it, waits
@@ -107,6 +108,7 @@ func alive(pid int) bool {
 }
 
 func TestNothingStaysWhenTheProcessEnds(t *testing.T) {
+	testall.Only(t)
 	cluster.Server(t) // the programs are built
 	for _, kind := range []string{"close", "exit", "panic", "kill"} {
 		t.Run(kind, func(t *testing.T) {
@@ -131,6 +133,7 @@ func TestNothingStaysWhenTheProcessEnds(t *testing.T) {
 }
 
 func TestAnOrdinaryUserCanRunIt(t *testing.T) {
+	testall.Only(t)
 	if os.Getuid() != 0 {
 		t.Skip("not root: all tests run as an ordinary user already")
 	}

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"sync"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // ServerEnv names the environment variable with the unix socket at which a test run
 // lends its server to the packages that it tests ([Lend]).
-const ServerEnv = "KERNOSIS_TEST_SERVER"
+const ServerEnv = "KUBETEST_SERVER"
 
 // loan is what a borrower is sent.
 type loan struct {
@@ -100,6 +102,14 @@ func borrow(ctx context.Context, socket string) (*Server, error) {
 	}
 	s.client, err = kubernetes.NewForConfig(s.admin)
 	return s, err
+}
+
+// hangUp closes the connections that clients of a borrowed server keep open: its end, which
+// would close them, does not come.
+func (s *Server) hangUp() {
+	if transport, err := rest.TransportFor(s.admin); err == nil { // the one that they share
+		utilnet.CloseIdleConnectionsFor(transport)
+	}
 }
 
 // lentAt returns the socket at which this process can borrow a server, if any.

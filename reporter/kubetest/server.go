@@ -135,10 +135,14 @@ func New(tb testing.TB, o Options) *Server {
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.borrowed {
+	if s.closed {
 		return nil
 	}
 	s.closed = true
+	if s.borrowed {
+		s.hangUp()
+		return nil
+	}
 	// The data is thrown away: nothing is gained by an orderly end.
 	for _, p := range append(slices.Clone(s.controllers), s.api, s.etcd) {
 		if p != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // CasesEnv names the environment variable with a factor for [Cases], such as 10 or 0.5.
-const CasesEnv = "KERNOSIS_TEST_CASES"
+const CasesEnv = "TEST_CASES"
 
 // Only skips a test under -short. One reason for all keeps it one line of the summary.
 func Only(tb testing.TB) {

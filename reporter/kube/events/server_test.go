@@ -25,7 +25,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
-var cluster kubetest.Shared
+var cluster = kubetest.Shared{Own: true} // one test stops it
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {

@@ -9,11 +9,13 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // Each mode fails the probe in the way that it is named after, by kubelet's words, and so
 // often that kubelet restarts the container, which is healthy again then.
 func TestEachModeFailsItsProbe(t *testing.T) {
+	testall.Only(t)
 	n := machine.Node(t)
 	n.Image(t, fault.Image, n.Program(t, fault.Program))
 	ns := n.Server().Namespace(t)
