@@ -16,26 +16,39 @@ import (
 // lockPackage is imported by the tests of packages that need the kernel to themselves.
 const lockPackage = "github.com/kernosis/kernosis/vmtest/kernellock"
 
-// list returns the packages of patterns: those that may run beside each other, and those
-// that need the kernel to themselves.
-func list(ctx context.Context, patterns []string) (together, alone []string, err error) {
-	const format = `{{.ImportPath}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}`
+// raceFile is a test file of packages that have tests which the race detector would falsify,
+// such as those that count allocations. It has the build constraint race.
+const raceFile = "race_test.go"
+
+// packages are those of a run.
+type packages struct {
+	together []string // may run beside each other
+	alone    []string // need the kernel to themselves
+	plain    []string // of these, have tests that need to run without the race detector too
+}
+
+func list(ctx context.Context, patterns []string) (packages, error) {
+	const format = `{{.ImportPath}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}{{range .IgnoredGoFiles}} {{.}}{{end}}`
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-f", format}, patterns...)...)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, nil, fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(complaints.String()))
+		return packages{}, fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(complaints.String()))
 	}
+	var p packages
 	for line := range strings.Lines(string(out)) {
 		words := strings.Fields(line)
 		if slices.Contains(words[1:], lockPackage) {
-			alone = append(alone, words[0])
+			p.alone = append(p.alone, words[0])
 		} else {
-			together = append(together, words[0])
+			p.together = append(p.together, words[0])
+		}
+		if slices.Contains(words[1:], raceFile) {
+			p.plain = append(p.plain, words[0])
 		}
 	}
-	return together, alone, nil
+	return p, nil
 }
 
 // patience is how long test processes have to clean up after an interrupt.

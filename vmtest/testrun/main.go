@@ -5,6 +5,7 @@
 //
 // Packages that need the kernel to themselves (those whose tests import vmtest/kernellock)
 // run last, one after another; the others run beside each other. All borrow one API server.
+// With -race, packages with a file race_test.go run without it too.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -66,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if err != nil {
 		return 2, err
 	}
-	together, alone, err := list(ctx, o.packages)
+	all, err := list(ctx, o.packages)
 	if err != nil {
 		return 2, err
 	}
@@ -76,15 +78,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	}
 	defer func() { err = errors.Join(err, aid.end()) }()
 	report := newReport(stdout)
-	for _, part := range []struct {
-		packages []string
-		parallel int
-	}{{together, o.parallel}, {alone, 1}} {
+	for _, part := range o.parts(all) {
 		if len(part.packages) == 0 || ctx.Err() != nil {
 			continue
 		}
-		flags := append([]string{fmt.Sprintf("-p=%d", part.parallel)}, o.flags...)
-		failed, err := goTest(ctx, report, append(flags, part.packages...), aid.env(), stderr, o.slow > 0)
+		failed, err := goTest(ctx, report, append(part.flags, part.packages...), aid.env(), stderr, o.slow > 0)
 		if err != nil {
 			return 2, err
 		}
@@ -94,4 +92,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	}
 	report.summarize(o.slow)
 	return code, nil
+}
+
+// part is one call of go test.
+type part struct{ flags, packages []string }
+
+func (o options) parts(all packages) []part {
+	together := append([]string{fmt.Sprintf("-p=%d", o.parallel)}, o.flags...)
+	parts := []part{{together, all.together}}
+	if i := slices.Index(together, "-race"); i >= 0 {
+		parts = append(parts, part{slices.Delete(slices.Clone(together), i, i+1), all.plain})
+	}
+	return append(parts, part{append([]string{"-p=1"}, o.flags...), all.alone})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -70,10 +71,21 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Only packages with the lock have the kernel to themselves.
-func TestList(t *testing.T) {
-	together, alone, err := list(t.Context(), []string{lockPackage, "../../bpf"})
-	if err != nil || len(together) != 1 || len(alone) != 1 || alone[0] != "github.com/kernosis/kernosis/bpf" {
-		t.Errorf("%v, %v, %v", together, alone, err)
+// Packages with the lock have the kernel to themselves, and those with tests that the race
+// detector would falsify run without it too.
+func TestParts(t *testing.T) {
+	all, err := list(t.Context(), []string{lockPackage, "../../bpf", "../../detector"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{parallel: 3, flags: []string{"-race", "-short"}}
+	const module = "github.com/kernosis/kernosis/"
+	want := []part{
+		{[]string{"-p=3", "-race", "-short"}, []string{lockPackage, module + "detector"}},
+		{[]string{"-p=3", "-short"}, []string{module + "detector"}},
+		{[]string{"-p=1", "-race", "-short"}, []string{module + "bpf"}},
+	}
+	if got := o.parts(all); !reflect.DeepEqual(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
 	}
 }
