@@ -5,10 +5,15 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION ?= $(shell git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
 
+# One set of flags, so that programs, tools and lint share what was compiled. Only the race
+# detector needs cgo (vmtest/testrun).
+export CGO_ENABLED := 0
+export GOFLAGS     := -trimpath -buildvcs=false
+
 # grpc's tracing page would bring html/template, whose calls of methods by name keep
 # every method of every type in the program: 20 MiB. What Go would note of the checkout
 # differs from that of an unpacked archive; the version and revision above say it.
-GO_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '$(LDFLAGS)'
+GO_BUILD = go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '$(LDFLAGS)'
 
 # The compiler that the committed objects were made with.
 CLANG_PACKAGES := clang-16 llvm-16 libbpf-dev
@@ -155,8 +160,8 @@ vmtest-setup: ## install qemu and what the machines hold (Debian and its kin, as
 
 .PHONY: vmtest-tools
 vmtest-tools: build
-	CGO_ENABLED=0 go build -o bin/vmrun ./vmtest/vmrun
-	CGO_ENABLED=0 go build -o bin/vmmatrix ./vmtest/vmmatrix
+	go build -o bin/vmrun ./vmtest/vmrun
+	go build -o bin/vmmatrix ./vmtest/vmmatrix
 
 .PHONY: vmtest-kernels
 vmtest-kernels: vmtest-setup vmtest-tools ## fetch the kernels of vmtest/kernels.txt, KERNEL= for some; nothing is installed

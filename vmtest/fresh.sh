@@ -19,7 +19,7 @@ if [ "${1-}" = inside ]; then # in a mount namespace of its own
 		env -i HOME=/root TERM=dumb PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 			GOPROXY="$(go env GOPROXY)" GOSUMDB="$(go env GOSUMDB)" GOTOOLCHAIN="$(go env GOTOOLCHAIN)" \
 			GOFLAGS=-buildvcs=false DEBIAN_FRONTEND=noninteractive \
-			chroot "$root" make -C /root/kernosis "$target"
+			chroot "$root" make -C /srv/kernosis "$target"
 		echo "fresh: make $target: $(($(date +%s) - began)) s"
 	done
 	exit
@@ -30,6 +30,7 @@ command -v debootstrap >/dev/null || { apt-get update -qq && apt-get install -y 
 
 source=$(git rev-parse --show-toplevel)
 root=$(mktemp -d "${TMPDIR:-/var/tmp}/kernosis-fresh-XXXXXX")
+chmod 755 "$root" # it becomes the root folder of all users inside
 trap 'rm -rf --one-file-system "$root"' EXIT
 trap 'exit 130' INT TERM
 
@@ -43,6 +44,6 @@ debootstrap --variant=minbase --include=git,make,ca-certificates "$suite" "$root
 rm -f "$root.log"
 cp -r /etc/apt/apt.conf.d /etc/apt/sources.list* "$root/etc/apt/"
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
-git clone -q "$source" "$root/root/kernosis"
+git clone -q "$source" "$root/srv/kernosis"
 # shellcheck disable=SC2086 # targets are words
 unshare --mount "$0" inside "$root" $targets

@@ -58,6 +58,9 @@ const patience = 20 * time.Second
 func goTest(ctx context.Context, report *report, args, env []string, stderr io.Writer, sample bool) (failed bool, err error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
+	if slices.Contains(args, "-race") {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
+	}
 	cmd.Stderr = stderr
 	// go does not hand on a signal to the tests: the whole group gets it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
