@@ -132,6 +132,7 @@ var mayImport = map[string][]string{
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
 	"vmtest/guest":           {},
 	"vmtest/kernel":          {},
+	"vmtest/leakcheck":       {},
 	"vmtest/netlab":          {},
 	"vmtest/testrun":         {"reporter/kubetest"},
 	"vmtest/machine":         {"vmtest/guest", "vmtest/kernel"},

@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
 
 // watch runs Watch until the test ends and returns a channel of its calls.
 func watch(t *testing.T, dir string) <-chan struct{} {

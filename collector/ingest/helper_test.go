@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
 // asClient has this binary be the client that a test wants to be of another user.
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 	if socket := os.Getenv(asClient); socket != "" {
 		os.Exit(postAsChild(socket))
 	}
-	goleak.VerifyTestMain(m)
+	os.Exit(leakcheck.Run(m.Run))
 }
 
 // told is what came out of an intake.

@@ -7,12 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -23,34 +22,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "test-program" {
 		os.Exit(testProgram(os.Args[2], os.Args[3:]))
 	}
-	before := openFiles()
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-		if after := openFiles(); after > before {
-			fmt.Fprintf(os.Stderr, "leaked file descriptors: %d before, %d after\n", before, after)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-func openFiles() int {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	n := 0
-	for _, e := range entries {
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") && !strings.HasPrefix(target, "anon_inode:[pidfd") {
-			n++
-		}
-	}
-	return n
+	os.Exit(leakcheck.Run(m.Run))
 }
 
 // testProgram is a program that shell can't be.

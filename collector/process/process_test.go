@@ -100,6 +100,7 @@ func killMarked(t *testing.T, mark string) {
 		if b, err := os.ReadFile(p); err == nil && bytes.Contains(append(b, 0), []byte(mark)) {
 			if proc, err := os.FindProcess(pid); err == nil {
 				_ = proc.Kill()
+				_ = proc.Release()
 			}
 		}
 	}

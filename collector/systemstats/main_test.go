@@ -9,12 +9,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
-	"go.uber.org/goleak"
+
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
 var update = flag.Bool("update", false, "write golden files")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
 
 // all chooses every metric, under its own name.
 func all() map[string]string {

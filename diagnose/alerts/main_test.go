@@ -26,26 +26,22 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
 var cluster kubetest.Shared
 
 func TestMain(m *testing.M) {
-	code := cluster.Run(m)
-	if code == 0 {
+	os.Exit(leakcheck.Run(func() int {
+		code := cluster.Run(m)
 		http.DefaultClient.CloseIdleConnections()
-		if err := goleak.Find(goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop")); err != nil {
-			_, _ = fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+		return code
+	}))
 }
 
 // taker notes what it is given.

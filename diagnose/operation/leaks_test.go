@@ -2,64 +2,18 @@ package operation
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
 // longest is how long anything may take on a busy machine.
 const longest = 60 * time.Second
-
-// leakChecked runs the tests, and fails where goroutines or open files are left.
-func leakChecked(m *testing.M) int {
-	before := openFiles()
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-		after := openFiles()
-		for range 100 {
-			if len(after) <= len(before) {
-				break
-			}
-			// The runtime keeps pipes for splice(2) until they are collected.
-			runtime.GC()
-			time.Sleep(10 * time.Millisecond)
-			after = openFiles()
-		}
-		if len(after) > len(before) {
-			fmt.Fprintf(os.Stderr, "leaked files: %q before, %q after\n", before, after)
-			code = 1
-		}
-	}
-	return code
-}
-
-func openFiles() (files []string) {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") && !strings.HasPrefix(target, "anon_inode:[pidfd") {
-			files = append(files, target)
-		}
-	}
-	return files
-}
 
 // memory keeps artifacts for a test.
 type memory struct {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
 // The children of real faults are this binary run again.
@@ -16,6 +17,6 @@ func TestMain(m *testing.M) {
 		grow()
 	default:
 		kernellock.Hold()
-		os.Exit(leakChecked(m))
+		os.Exit(leakcheck.Run(m.Run))
 	}
 }

@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
 // marker is in the environment of every process of this test run.
@@ -38,8 +37,7 @@ func TestMain(m *testing.M) {
 	os.Setenv(marker, strconv.Itoa(os.Getpid()))
 	// Race-enabled children would otherwise take a second each to exit.
 	os.Setenv("GORACE", strings.TrimSpace("atexit_sleep_ms=0 "+os.Getenv("GORACE")))
-	fds := openFiles()
-	code := m.Run()
+	code := leakcheck.Run(m.Run)
 	if left := marked(os.Getpid()); code == 0 && len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "processes left behind: %q\n", left)
 		code = 1
@@ -48,26 +46,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "left behind: %q\n", left)
 		code = 1
 	}
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	if now := openFiles(); code == 0 && now > fds {
-		fmt.Fprintf(os.Stderr, "%d files open before the tests, %d after\n", fds, now)
-		code = 1
-	}
 	os.Exit(code)
-}
-
-// openFiles counts this process's descriptors, the runtime's poller aside.
-func openFiles() (n int) {
-	entries, _ := os.ReadDir("/proc/self/fd")
-	for _, e := range entries {
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(to, "anon_inode:[event") {
-			n++
-		}
-	}
-	return n
 }
 
 // marked lists the processes other than self that carry this test's marker.

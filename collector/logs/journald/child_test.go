@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
 // helperDir tells the test binary that it is to read this journal until it is
@@ -35,36 +35,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	before := openFiles()
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-		if after := openFiles(); after > before {
-			fmt.Fprintf(os.Stderr, "leaked file descriptors: %d before, %d after\n", before, after)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// openFiles counts descriptors but those of the Go runtime's poller, which it
-// opens at the first need and keeps.
-func openFiles() int {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	n := 0
-	for _, e := range entries {
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") {
-			n++
-		}
-	}
-	return n
+	os.Exit(leakcheck.Run(m.Run))
 }
 
 // fake makes a program that stands for journalctl. It gets the number of its run

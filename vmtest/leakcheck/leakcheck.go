@@ -1,0 +1,87 @@
+// Package leakcheck fails a test binary that leaks goroutines or file descriptors.
+// It is for TestMain: only tests may import it.
+//
+//	func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+package leakcheck
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// Run runs the tests and returns their exit code. If they passed, it checks that no
+// goroutine is left and no file descriptor that was not open before. It prints what
+// leaked to stderr and returns 1.
+//
+// What has to be stopped before the check, such as a server that the tests share, is
+// part of run.
+func Run(run func() int) int {
+	before := openFiles()
+	code := run()
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	if leaked := leakedFiles(before); len(leaked) > 0 {
+		_, _ = fmt.Fprintf(os.Stderr, "leaked file descriptors: %q\n", leaked)
+		code = 1
+	}
+	return code
+}
+
+// leakedFiles returns the files that are open now and were not before. It allows for
+// up to a second until they are closed. It does not collect garbage: that would close
+// files that the tests forgot.
+func leakedFiles(before []string) []string {
+	for deadline := time.Now().Add(time.Second); ; time.Sleep(10 * time.Millisecond) {
+		leaked := openFiles()
+		for _, file := range before {
+			if i := slices.Index(leaked, file); i >= 0 {
+				leaked = slices.Delete(leaked, i, i+1)
+			}
+		}
+		if len(leaked) == 0 || time.Now().After(deadline) {
+			return leaked
+		}
+	}
+}
+
+// openFiles lists what the descriptors of this process refer to. It leaves out those
+// that Go opens at their first use and keeps: the event descriptors of the runtime's
+// poller and the pipes for splice(2). A pidfd counts: package os closes it when the
+// process is waited for or released.
+func openFiles() (files []string) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		target, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err != nil || strings.HasPrefix(target, "anon_inode:[event") || isSplicePipe(e.Name()) {
+			continue
+		}
+		files = append(files, target)
+	}
+	return files
+}
+
+// isSplicePipe tells the pipes of internal/poll from others by their size: it makes
+// them of 1 MiB (maxSpliceSize), and the kernel's default is 64 KiB.
+func isSplicePipe(name string) bool {
+	fd, err := strconv.Atoi(name)
+	if err != nil {
+		return false
+	}
+	size, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
+	return err == nil && size == 1<<20
+}
