@@ -133,6 +133,7 @@ var mayImport = map[string][]string{
 	"vmtest/guest":           {},
 	"vmtest/kernel":          {},
 	"vmtest/leakcheck":       {},
+	"vmtest/loopdisk":        {},
 	"vmtest/netlab":          {},
 	"vmtest/testrun":         {"reporter/kubetest"},
 	"vmtest/machine":         {"vmtest/guest", "vmtest/kernel"},

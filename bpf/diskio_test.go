@@ -14,6 +14,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 const (
@@ -39,51 +41,8 @@ func openBlockDevice(t testing.TB, path string) blockDevice {
 // attachLoop puts a loop device over a file.
 func attachLoop(t testing.TB, backing string) blockDevice {
 	t.Helper()
-	file, err := os.OpenFile(backing, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("needs loop devices: %v", err)
-	}
-	defer control.Close()
-	for range 10 { // others take loop devices as well
-		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := "/dev/loop" + strconv.Itoa(n)
-		loop, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_SET_FD, int(file.Fd()))
-		loop.Close()
-		if errors.Is(err, unix.EBUSY) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { detachLoop(t, path) })
-		return openBlockDevice(t, path)
-	}
-	t.Fatal("no free loop device")
-	return blockDevice{}
-}
-
-func detachLoop(t testing.TB, path string) {
-	loop, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer loop.Close()
-	if err := unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
-		t.Errorf("detach %s: %v", path, err)
-	}
+	loopdisk.Need(t)
+	return openBlockDevice(t, loopdisk.Attach(t, backing, 0, 0))
 }
 
 // fullDisk is a loop device whose file lies on a tmpfs without room: every

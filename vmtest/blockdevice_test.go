@@ -1,7 +1,6 @@
 package vmtest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 const (
@@ -112,52 +113,7 @@ func (r *requester) request(op string, sector uint64, n int) error {
 func loopOver(t *testing.T, path string, offset, size int64) blockDevice {
 	t.Helper()
 	module(t, "CONFIG_BLK_DEV_LOOP", "loop")
-	backing, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer backing.Close()
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer control.Close()
-	config := unix.LoopConfig{Fd: uint32(backing.Fd())}
-	config.Info.Offset, config.Info.Sizelimit = uint64(offset), uint64(size)
-	copy(config.Info.File_name[:len(config.Info.File_name)-1], path)
-	// A test beside this one may take the free device first.
-	for {
-		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := blockDevice{name: fmt.Sprintf("loop%d", n), t: t}
-		f, err := os.OpenFile(d.path(), os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = unix.IoctlLoopConfigure(int(f.Fd()), &config)
-		f.Close()
-		if errors.Is(err, unix.EBUSY) {
-			continue
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { detachLoop(t, d) })
-		return d
-	}
-}
-
-func detachLoop(t *testing.T, d blockDevice) {
-	f, err := os.Open(d.path())
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer f.Close()
-	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
-		t.Errorf("detach %s: %v", d.name, err)
-	}
+	return blockDevice{name: filepath.Base(loopdisk.Attach(t, path, offset, size)), t: t}
 }
 
 // sparseFile makes a file of a size that takes no memory until it is written.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 // frozen makes a task hang on a frozen filesystem of its own, until the test's end.
@@ -112,12 +113,12 @@ func TestBlockedStacksOfALock(t *testing.T) {
 
 // A process that waits for a journal, whose thread waits for a disk that does nothing.
 func TestBlockedStacksOfAJournal(t *testing.T) {
-	d := newLoopDisk(t, 64<<20, "")
-	upper := d.upper()
-	dir := d.mounted(upper)
+	d := loopdisk.NewExt4(t, 64<<20, "")
+	upper := d.Upper()
+	dir := d.MountExt4(upper)
 	name := filepath.Base(upper)
-	thaw := d.freeze()
-	writer := d.background(thaw, "dd", "if=/dev/zero", "of="+dir+"/file", "bs=4096", "count=1", "conv=fsync", "status=none")
+	thaw := d.Freeze()
+	writer := background(t, thaw, "dd", "if=/dev/zero", "of="+dir+"/file", "bs=4096", "count=1", "conv=fsync", "status=none")
 	hangs(t, writer.Process.Pid)
 	var out Output
 	var kept *keptArtifacts
@@ -144,7 +145,7 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 	// And what hangs below that: the filesystem that its file is on.
 	eventually(t, "the frozen filesystem is found", func() bool {
 		out, _, err := perform(t, CheckFilesystemFrozen(realHost()), nil)
-		return err == nil && strings.HasPrefix(out.Verdict.Message, "ext4 on "+d.device+" at "+d.dir+" is frozen: kworker/")
+		return err == nil && strings.HasPrefix(out.Verdict.Message, "ext4 on "+d.Device+" at "+d.Dir+" is frozen: kworker/")
 	})
 }
 

@@ -5,19 +5,21 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 func TestCheckDiskStalledOfTheKernel(t *testing.T) {
-	d := newLoopDisk(t, 32<<20, "")
-	upper := d.upper()
+	d := loopdisk.NewExt4(t, 32<<20, "")
+	upper := d.Upper()
 	name := filepath.Base(upper)
 	b := CheckDiskStalled(realHost())
 	short := map[string]string{"device": name, "window": "200ms"}
 	if no := refuse(t, b, short); no.Reason != "NoDiskStalled" || !strings.Contains(no.Message, name) {
 		t.Errorf("idle: %+v", no)
 	}
-	thaw := d.freeze()
-	writer := d.background(thaw, "dd", "if=/dev/zero", "of="+upper, "bs=4096", "count=1", "oflag=direct", "conv=notrunc", "status=none")
+	thaw := d.Freeze()
+	writer := background(t, thaw, "dd", "if=/dev/zero", "of="+upper, "bs=4096", "count=1", "oflag=direct", "conv=notrunc", "status=none")
 	hangs(t, writer.Process.Pid)
 	out, _ := succeed(t, b, short)
 	t.Logf("%+v %v", *out.Verdict, out.Results)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 // diskNode is a node of files: LVM on two disks of different kinds, a RAID that misses
@@ -81,9 +82,9 @@ func TestDiskIdentity(t *testing.T) {
 }
 
 func TestDiskIdentityOfThisMachine(t *testing.T) {
-	d := newLoopDisk(t, 8<<20, "")
-	out, _ := succeed(t, DiskIdentity(realHost()), map[string]string{"mountPoint": d.dir})
-	if r := out.Results; r["device"] != d.name || r["kind"] != "loop" || r["sizeBytes"] != strconv.Itoa(8<<20) || r["mountPoint"] != d.dir || r["backingFile"] == "" {
+	d := loopdisk.NewExt4(t, 8<<20, "")
+	out, _ := succeed(t, DiskIdentity(realHost()), map[string]string{"mountPoint": d.Dir})
+	if r := out.Results; r["device"] != d.Name || r["kind"] != "loop" || r["sizeBytes"] != strconv.Itoa(8<<20) || r["mountPoint"] != d.Dir || r["backingFile"] == "" {
 		t.Errorf("%v", r)
 	}
 	disks, err := realHost().allHardware()

@@ -12,25 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 func TestHealthyFilesystem(t *testing.T) {
-	d := newLoopDisk(t, 16<<20, "", "-N", "64")
+	d := loopdisk.NewExt4(t, 16<<20, "", "-N", "64")
 	h := realHost()
 	for i := range 60 { // of 64 inodes
-		if err := os.WriteFile(filepath.Join(d.dir, strconv.Itoa(i)), nil, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(d.Dir, strconv.Itoa(i)), nil, 0o600); err != nil {
 			break
 		}
 	}
 	var st unix.Statfs_t
-	if err := unix.Statfs(d.dir, &st); err != nil {
+	if err := unix.Statfs(d.Dir, &st); err != nil {
 		t.Fatal(err)
 	}
-	for _, parameters := range []map[string]string{{"mountPoint": d.dir}, {"mountPoint": d.dir + "/3"}, {"device": d.name}} {
+	for _, parameters := range []map[string]string{{"mountPoint": d.Dir}, {"mountPoint": d.Dir + "/3"}, {"device": d.Name}} {
 		out, kept := succeed(t, Mounts(h), parameters)
 		r := out.Results
 		for key, want := range map[string]string{
-			"mountPoint": d.dir, "device": d.name, "fsType": "ext4", "source": d.device, "mountedReadOnly": "false", "errors": "0", "refusing": "",
+			"mountPoint": d.Dir, "device": d.Name, "fsType": "ext4", "source": d.Device, "mountedReadOnly": "false", "errors": "0", "refusing": "",
 			"sizeBytes": strconv.FormatUint(st.Blocks*uint64(st.Frsize), 10), "availableBytes": strconv.FormatUint(st.Bavail*uint64(st.Frsize), 10),
 			"inodes": strconv.FormatUint(st.Files, 10), "filesystems": "1", "note": "",
 		} {
@@ -38,19 +39,19 @@ func TestHealthyFilesystem(t *testing.T) {
 				t.Errorf("%v: %s is %q, want %q", parameters, key, r[key], want)
 			}
 		}
-		if !strings.HasPrefix(r["full"], d.dir+" inodes ") || !strings.Contains(kept.files["mounts.txt"], "ext4 on "+d.name+" at "+d.dir) {
+		if !strings.HasPrefix(r["full"], d.Dir+" inodes ") || !strings.Contains(kept.files["mounts.txt"], "ext4 on "+d.Name+" at "+d.Dir) {
 			t.Errorf("%v\n%s", r, kept.files["mounts.txt"])
 		}
 	}
 	out, kept := succeed(t, Mounts(h), nil)
-	if !strings.Contains(kept.files["mounts.txt"], d.dir) || strings.Contains(kept.files["mounts.txt"], "/proc ") || out.Results["silent"] != "" {
+	if !strings.Contains(kept.files["mounts.txt"], d.Dir) || strings.Contains(kept.files["mounts.txt"], "/proc ") || out.Results["silent"] != "" {
 		t.Errorf("%v\n%s", out.Results, kept.files["mounts.txt"])
 	}
 	out, kept = succeed(t, Mounts(h), map[string]string{"all": "true"})
 	if !strings.Contains(kept.files["mounts.txt"], "/proc ") {
 		t.Errorf("%v\n%s", out.Results, kept.files["mounts.txt"])
 	}
-	parameters := map[string]string{"mountPoint": d.dir}
+	parameters := map[string]string{"mountPoint": d.Dir}
 	if no := refuse(t, CheckFilesystemReadonly(h), parameters); no.Reason != "NoFilesystemReadOnly" || !strings.Contains(no.Message, "is not marked as read-only and remembers no error") {
 		t.Errorf("%+v", no)
 	}
@@ -59,7 +60,9 @@ func TestHealthyFilesystem(t *testing.T) {
 	}
 
 	// Mounted so on purpose.
-	d.must(unix.Mount(d.device, d.dir, "ext4", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	if err := unix.Mount(d.Device, d.Dir, "ext4", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
 	if no := refuse(t, CheckFilesystemReadonly(h), parameters); !strings.Contains(no.Message, "is mounted read-only") {
 		t.Errorf("%+v", no)
 	}
@@ -109,12 +112,12 @@ func TestShutDownXFS(t *testing.T) {
 	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\txfs\n") {
 		t.Skip("no XFS here")
 	}
-	d := newLoopFilesystem(t, 32<<20, "xfs", "", "-q")
-	h, parameters := realHost(), map[string]string{"mountPoint": d.dir}
+	d := loopdisk.New(t, 32<<20, "xfs", "", "-q")
+	h, parameters := realHost(), map[string]string{"mountPoint": d.Dir}
 	if no := refuse(t, CheckFilesystemReadonly(h), parameters); no.Reason != "NoFilesystemReadOnly" {
 		t.Errorf("%+v", no)
 	}
-	dir, err := os.Open(d.dir)
+	dir, err := os.Open(d.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,11 +129,11 @@ func TestShutDownXFS(t *testing.T) {
 	}
 	out, _ := succeed(t, CheckFilesystemReadonly(h), parameters)
 	t.Logf("%+v", *out.Verdict)
-	if v := out.Verdict; v.Message != "xfs on "+d.name+" at "+d.dir+" refuses writes (shutdown)" || out.Results["refusesWrites"] != "shutdown" {
+	if v := out.Verdict; v.Message != "xfs on "+d.Name+" at "+d.Dir+" refuses writes (shutdown)" || out.Results["refusesWrites"] != "shutdown" {
 		t.Errorf("%+v %v", v, out.Results)
 	}
 	out, _ = succeed(t, Mounts(h), parameters)
-	if out.Results["refusing"] != d.dir+" shutdown" {
+	if out.Results["refusing"] != d.Dir+" shutdown" {
 		t.Errorf("%v", out.Results)
 	}
 }
@@ -234,14 +237,14 @@ func TestHealthyBtrfs(t *testing.T) {
 	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\tbtrfs\n") {
 		t.Skip("no btrfs here")
 	}
-	d := newLoopFilesystem(t, 128<<20, "btrfs", "", "-q", "--mixed")
+	d := loopdisk.New(t, 128<<20, "btrfs", "", "-q", "--mixed")
 	h := realHost()
-	for _, parameters := range []map[string]string{{"mountPoint": d.dir}, {"device": d.name}} {
+	for _, parameters := range []map[string]string{{"mountPoint": d.Dir}, {"device": d.Name}} {
 		out, _ := succeed(t, Mounts(h), parameters)
-		if r := out.Results; r["device"] != d.name || r["fsType"] != "btrfs" || r["mountPoint"] != d.dir {
+		if r := out.Results; r["device"] != d.Name || r["fsType"] != "btrfs" || r["mountPoint"] != d.Dir {
 			t.Errorf("%v", r)
 		}
-		if _, err := h.FS.BtrfsErrors(d.name); err != nil { // older than 5.14
+		if _, err := h.FS.BtrfsErrors(d.Name); err != nil { // older than 5.14
 			t.Skip(err)
 		}
 		if out.Results["errors"] != "0" {
@@ -251,8 +254,8 @@ func TestHealthyBtrfs(t *testing.T) {
 			t.Errorf("%+v", no)
 		}
 	}
-	out, _ := succeed(t, DiskIdentity(h), map[string]string{"mountPoint": d.dir})
-	if r := out.Results; r["device"] != d.name || r["mountPoint"] != d.dir {
+	out, _ := succeed(t, DiskIdentity(h), map[string]string{"mountPoint": d.Dir})
+	if r := out.Results; r["device"] != d.Name || r["mountPoint"] != d.Dir {
 		t.Errorf("%v", r)
 	}
 }

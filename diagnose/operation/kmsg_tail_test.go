@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 func TestKmsgTail(t *testing.T) {
-	d := newLoopDisk(t, 8<<20, "") // makes the kernel say that it is mounted
+	d := loopdisk.NewExt4(t, 8<<20, "") // makes the kernel say that it is mounted
 	b := KmsgTail(realHost())
-	out, kept, err := perform(t, b, map[string]string{"contains": "EXT4-FS (" + d.name + ")", "maxAge": "1m"})
+	out, kept, err := perform(t, b, map[string]string{"contains": "EXT4-FS (" + d.Name + ")", "maxAge": "1m"})
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) {
 		t.Skip(err)
 	}
@@ -24,7 +26,7 @@ func TestKmsgTail(t *testing.T) {
 	if r := out.Results; r["matching"] == "0" || !strings.Contains(r["lastLine"], "mounted filesystem") || r["matching"] != r["copied"] || r["lastAge"] == "" {
 		t.Errorf("%v", r)
 	}
-	if text := kept.files["kmsg.txt"]; !strings.Contains(text, "] info: EXT4-fs ("+d.name+")") {
+	if text := kept.files["kmsg.txt"]; !strings.Contains(text, "] info: EXT4-fs ("+d.Name+")") {
 		t.Errorf("kmsg.txt: %s", text)
 	}
 

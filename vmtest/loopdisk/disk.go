@@ -1,0 +1,158 @@
+package loopdisk
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disk is a filesystem in memory on a loop device. It can be frozen: what is written
+// to it, or to a device over one of its files, is then in flight until the thaw.
+type Disk struct {
+	tb     testing.TB
+	Dir    string // where it is mounted
+	Device string // /dev/loop7
+	Name   string // loop7
+}
+
+// From include/uapi/linux/fs.h, generic ioctl encoding.
+const (
+	fiFreeze = 0xc0045877
+	fiThaw   = 0xc0045878
+)
+
+// mountFlags keep a filesystem of a test from being more than that.
+const mountFlags = unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
+
+// NewExt4 makes an ext4 of a size in bytes and mounts it with options. mkfs are more
+// arguments of mkfs.ext4. It skips the test where that is not possible.
+func NewExt4(tb testing.TB, size int64, options string, mkfs ...string) *Disk {
+	tb.Helper()
+	return New(tb, size, "ext4", options, append(mkfs, "-q", "-F")...)
+}
+
+// New does it for another type of filesystem.
+func New(tb testing.TB, size int64, fsType, options string, mkfs ...string) *Disk {
+	tb.Helper()
+	Need(tb)
+	for _, tool := range []string{"mkfs." + fsType, "fsfreeze", "sh", "umount"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			tb.Skipf("%s is missing", tool)
+		}
+	}
+	d := &Disk{tb: tb, Dir: tb.TempDir()}
+	// In memory, so that this machine's disks have no part in it.
+	fd, err := unix.MemfdCreate("kernosis-loopdisk", unix.MFD_CLOEXEC)
+	d.must(err)
+	image := os.NewFile(uintptr(fd), "/proc/"+strconv.Itoa(os.Getpid())+"/fd/"+strconv.Itoa(fd))
+	defer image.Close()
+	d.must(image.Truncate(size))
+	c := exec.Command("mkfs."+fsType, append(mkfs, image.Name())...)
+	c.Env = append(os.Environ(), "TEST_DIR=x", "TEST_DEV=x", "QA_CHECK_FS=x") // lets mkfs.xfs make small ones
+	if out, err := c.CombinedOutput(); err != nil {
+		tb.Fatalf("mkfs.%s: %v: %s", fsType, err, out)
+	}
+	device, keep := d.attach(image)
+	defer keep.Close() // the mount keeps it
+	d.Device, d.Name = device, filepath.Base(device)
+	d.guard()
+	d.must(unix.Mount(device, d.Dir, fsType, mountFlags, options))
+	tb.Cleanup(d.unmount)
+	return d
+}
+
+func (d *Disk) must(err error) {
+	d.tb.Helper()
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+}
+
+// attach makes a device over a file; the kernel detaches it at its last close.
+func (d *Disk) attach(image *os.File) (path string, keep *os.File) {
+	d.tb.Helper()
+	return attach(d.tb, image, unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR})
+}
+
+// unmount waits for the devices over its files, which the kernel detaches on its own.
+func (d *Disk) unmount() {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.Now().Add(5 * time.Second); ; <-tick.C {
+		err := unix.Unmount(d.Dir, 0)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(late) {
+			d.tb.Error(err, unix.Unmount(d.Dir, unix.MNT_DETACH))
+			return
+		}
+	}
+}
+
+// guard thaws and unmounts if this process dies: it sees its pipe end then. That works
+// only if no thread of this process waits for the device, because it would survive a
+// kill and keep the pipe: a writer has to be a process of its own.
+func (d *Disk) guard() {
+	d.tb.Helper()
+	guard := exec.Command("sh", "-c", `read _; fsfreeze -u "$1"; umount -l "$1"`, "sh", d.Dir)
+	pipe, err := guard.StdinPipe()
+	d.must(err)
+	d.must(guard.Start())
+	d.tb.Cleanup(func() { // last: all is thawed and unmounted
+		d.must(guard.Process.Kill())
+		guard.Wait()
+		pipe.Close()
+	})
+}
+
+// Freeze holds up writes until thaw, and at the latest until the test's end.
+func (d *Disk) Freeze() (thaw func()) {
+	d.tb.Helper()
+	ioctl := func(op uint) error {
+		dir, err := os.Open(d.Dir)
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		return unix.IoctlSetInt(int(dir.Fd()), op, 0)
+	}
+	d.must(ioctl(fiFreeze))
+	thaw = sync.OnceFunc(func() { d.must(ioctl(fiThaw)) })
+	d.tb.Cleanup(thaw)
+	return thaw
+}
+
+// Upper returns a device of 8 MiB over a file of this disk: its writes wait while the
+// disk is frozen. Write to it from another process only.
+func (d *Disk) Upper() (device string) {
+	d.tb.Helper()
+	image, err := os.Create(filepath.Join(d.Dir, "image"))
+	d.must(err)
+	defer image.Close()
+	d.must(unix.Fallocate(int(image.Fd()), 0, 0, 8<<20))
+	d.must(image.Sync())
+	device, keep := d.attach(image)
+	d.tb.Cleanup(func() { keep.Close() })
+	return device
+}
+
+// MountExt4 makes an ext4 with a journal on such a device, and returns where it is
+// mounted.
+func (d *Disk) MountExt4(device string) (dir string) {
+	d.tb.Helper()
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", device).CombinedOutput(); err != nil {
+		d.tb.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	u := &Disk{tb: d.tb, Dir: d.tb.TempDir()}
+	d.must(unix.Mount(device, u.Dir, "ext4", mountFlags, "commit=1"))
+	d.tb.Cleanup(u.unmount)
+	return u.Dir
+}
