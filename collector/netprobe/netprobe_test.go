@@ -5,10 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"strings"
@@ -18,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	pb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
@@ -61,16 +59,9 @@ func serve(t *testing.T, fn func(net.Conn)) netip.AddrPort {
 
 func serveHTTP(t *testing.T, secure bool, fn http.HandlerFunc) netip.AddrPort {
 	t.Helper()
-	s := httptest.NewUnstartedServer(fn)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	if secure {
-		s.EnableHTTP2 = true
-		s.StartTLS()
-	} else {
-		s.Start()
-	}
-	t.Cleanup(s.Close)
-	return netip.MustParseAddrPort(s.Listener.Addr().String())
+	l, at := listen(t)
+	testserver.HTTP(t, l, secure, fn)
+	return at
 }
 
 func TestHTTP(t *testing.T) {
@@ -253,16 +244,10 @@ func TestCallersEnd(t *testing.T) {
 
 func TestGRPC(t *testing.T) {
 	l, at := listen(t)
-	s, h := grpc.NewServer(), health.NewServer()
-	pb.RegisterHealthServer(s, h)
+	h := testserver.Health(t, l)
 	h.SetServingStatus("down", pb.HealthCheckResponse_NOT_SERVING)
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() { s.Stop(); <-done })
 	plain, plainAt := listen(t)
-	none := grpc.NewServer()
-	go func() { done <- none.Serve(plain) }()
-	t.Cleanup(func() { none.Stop(); <-done })
+	testserver.GRPC(t, plain, func(*grpc.Server) {})
 
 	for name, c := range map[string]struct {
 		at             netip.AddrPort

@@ -42,7 +42,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	// So are the authorities of senders.
 	others := newAuthority(t, "others")
 	former := s.clients.client("alertmanager")
-	write(t, path("ca.crt"), others.pem)
+	write(t, path("ca.crt"), others.PEM)
 	waitFor(t, "the former authority does not count", func() bool {
 		_, err := s.send(s.client(former), PathV2, strings.NewReader("[]"))
 		return err != nil

@@ -1,16 +1,10 @@
 package alerts
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
@@ -32,6 +26,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
 var cluster kubetest.Shared
@@ -84,59 +80,24 @@ func (t *taker) count() int {
 	return len(t.got)
 }
 
-// authority issues certificates.
+// authority issues certificates to servers and senders.
 type authority struct {
-	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
+	*testserver.Authority
+	t testing.TB
 }
 
 func newAuthority(t testing.TB, name string) *authority {
 	t.Helper()
-	a := &authority{t: t}
-	a.key = newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return a
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return &authority{Authority: testserver.NewAuthority(t, name), t: t}
 }
 
 // issue returns a certificate and its key, in PEM.
 func (a *authority) issue(name string, serial int64, use x509.ExtKeyUsage) (cert, key []byte) {
 	a.t.Helper()
-	k := newKey(a.t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{use}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &k.PublicKey, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	return a.Sign(a.t, name, &x509.Certificate{
+		SerialNumber: big.NewInt(serial), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{use},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	})
 }
 
 // client returns a certificate of a sender.
@@ -171,30 +132,13 @@ type stand struct {
 	dir      string
 	registry *prometheus.Registry
 	asked    *asked
-	log      *logged
+	log      *logbuffer.Buffer
 }
 
 // asked counts what the API server is asked.
 type asked struct {
 	tokens, access atomic.Int32
 	fail           atomic.Bool
-}
-
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -205,7 +149,7 @@ func newStand(t testing.TB, change func(*Server)) *stand {
 	t.Helper()
 	s := &stand{
 		t: t, taker: &taker{}, ca: newAuthority(t, "servers"), clients: newAuthority(t, "clients"), dir: t.TempDir(),
-		registry: prometheus.NewPedanticRegistry(), asked: &asked{}, log: &logged{},
+		registry: prometheus.NewPedanticRegistry(), asked: &asked{}, log: &logbuffer.Buffer{},
 	}
 	to := cluster.Server(t).Admin()
 	to.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -230,7 +174,7 @@ func newStand(t testing.TB, change func(*Server)) *stand {
 	s.Server, err = New(Config{
 		Listen: "127.0.0.1:0", Taker: s.taker, API: api,
 		CertFile: write(t, filepath.Join(s.dir, "tls.crt"), cert), KeyFile: write(t, filepath.Join(s.dir, "tls.key"), key),
-		ClientCAFile: write(t, filepath.Join(s.dir, "ca.crt"), s.clients.pem), ClientNames: []string{"alertmanager"},
+		ClientCAFile: write(t, filepath.Join(s.dir, "ca.crt"), s.clients.PEM), ClientNames: []string{"alertmanager"},
 		Metrics: s.registry, Log: slog.New(slog.NewTextHandler(s.log, nil)),
 	})
 	if err != nil {
@@ -267,7 +211,7 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 // client returns one with a certificate, or nil.
 func (s *stand) client(cert *tls.Certificate) *http.Client {
 	pool := x509.NewCertPool()
-	pool.AddCert(s.ca.cert)
+	pool.AddCert(s.ca.Cert)
 	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10} //nolint:gosec // the server is to refuse it
 	if cert != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }

@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -65,24 +65,6 @@ func TestSecondControllerTakesOver(t *testing.T) {
 	}
 }
 
-// writer is a log.
-type writer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (w *writer) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.all.Write(b)
-}
-
-func (w *writer) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.all.String()
-}
-
 // grant makes the roles of docs/controller.md and gives them to a service account.
 func (b *bench) grant(account string, allowed func(rbacv1.PolicyRule) bool) {
 	b.t.Helper()
@@ -103,7 +85,7 @@ func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 	b := benchOn(t, server)
 	server.ServiceAccount(t, b.namespace, "controller")
 	b.grant("controller", func(rbacv1.PolicyRule) bool { return true })
-	log := &writer{}
+	log := &logbuffer.Buffer{}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(log.String())
@@ -191,7 +173,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	b := newBench(t)
 	b.server.ServiceAccount(t, b.namespace, "controller")
 	b.grant("controller", func(r rbacv1.PolicyRule) bool { return !slices.Contains(r.APIGroups, v1alpha1.Group) })
-	log := &writer{}
+	log := &logbuffer.Buffer{}
 	b.controlAs(how{
 		to: b.server.WithToken(b.server.Token(t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "controller"})),
 		change: func(c *controller.Config) {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // frozen makes a task hang on a frozen filesystem of its own, until the test's end.

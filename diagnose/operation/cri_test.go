@@ -15,6 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
 // fakeRuntime is a container runtime that answers what it is told to.
@@ -58,11 +59,7 @@ func serveCRI(t *testing.T, path string, register func(*grpc.Server)) Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
-	register(s)
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(ln) }()
-	t.Cleanup(func() { s.Stop(); <-done })
+	testserver.GRPC(t, ln, register)
 	return Host{FS: hostfs.New(root)}
 }
 

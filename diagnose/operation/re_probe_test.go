@@ -2,48 +2,24 @@ package operation
 
 import (
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	pb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
 // netHTTP serves in a namespace, with TLS or without.
 func netHTTP(t *testing.T, n *netlab.Net, at string, secure bool, fn http.HandlerFunc) {
 	t.Helper()
-	s := httptest.NewUnstartedServer(fn)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	_ = s.Listener.Close()
-	s.Listener = n.Listen(at, 128)
-	if secure {
-		s.EnableHTTP2 = true
-		s.StartTLS()
-	} else {
-		s.Start()
-	}
-	t.Cleanup(s.Close)
-}
-
-func netGRPC(t *testing.T, n *netlab.Net, at string) *health.Server {
-	t.Helper()
-	s, h := grpc.NewServer(), health.NewServer()
-	pb.RegisterHealthServer(s, h)
-	l := n.Listen(at, 128)
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() { s.Stop(); <-done })
-	return h
+	testserver.HTTP(t, n.Listen(at, 128), secure, fn)
 }
 
 func TestReProbe(t *testing.T) {
@@ -72,7 +48,7 @@ func TestReProbe(t *testing.T) {
 	netHTTP(t, pod, "10.97.34.2:80", false, handler)
 	netHTTP(t, pod, "[fd97:34::2]:80", false, handler)
 	netHTTP(t, pod, "10.97.34.2:443", true, handler)
-	serving := netGRPC(t, pod, "10.97.34.2:50")
+	serving := testserver.Health(t, pod.Listen("10.97.34.2:50", 128))
 	serving.SetServingStatus("down", pb.HealthCheckResponse_NOT_SERVING)
 	pod.Listen("127.0.0.1:90", 1)
 

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
 func TestWebhook(t *testing.T) {
@@ -57,11 +59,11 @@ func TestWebhook(t *testing.T) {
 }
 
 func TestWebhookVerifies(t *testing.T) {
-	ours := newAuthority(t, "ours")
-	h := ours.server(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, nil)
+	ours := testserver.NewAuthority(t, "ours")
+	h := tlsServer(t, ours, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, nil)
 	url := fmt.Sprintf("https://%s:%d/", h.Address, h.Port)
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(file, ours.pem, 0o600); err != nil {
+	if err := os.WriteFile(file, ours.PEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := runBuiltin(t, Webhook(Host{}), map[string]string{"url": url, "caFile": file}); err != nil {

@@ -123,3 +123,19 @@ func setUp(device string) error {
 	}
 	return nil
 }
+
+// Holder returns a process in the network namespace of this process, until the test's
+// end. This process would not do: its first thread may live in a namespace of the lab.
+func Holder(t testing.TB) (pid int) {
+	t.Helper()
+	holder := exec.Command("sh", "-c", "read _") //nolint:noctx // it has to outlive the test's context
+	stdin, err := holder.StdinPipe()
+	if err == nil {
+		err = holder.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stdin.Close(); _ = holder.Wait() })
+	return holder.Process.Pid
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
 // runtime is a container runtime that runs commands as containerd answers for them.
@@ -62,11 +63,8 @@ func runtimeNode(t *testing.T) hostfs.FS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
-	criapi.RegisterRuntimeServiceServer(s, runtime{})
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() { s.Stop(); <-done; _ = os.RemoveAll(root) })
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	testserver.GRPC(t, l, func(s *grpc.Server) { criapi.RegisterRuntimeServiceServer(s, runtime{}) })
 	return hostfs.New(root)
 }
 

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -22,7 +20,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	pb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -32,6 +29,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
@@ -60,18 +58,9 @@ func labHost(t *testing.T, node *netlab.Net, others ...*netlab.Net) hostfs.FS {
 // ownHost is a node whose network namespace is that of this process, whatever init's is.
 func ownHost(t *testing.T) hostfs.FS {
 	t.Helper()
-	// Not this process: its first thread may be one that lives in a namespace of the lab.
-	holder := exec.Command("sh", "-c", "read _")
-	stdin, err := holder.StdinPipe()
-	if err == nil {
-		err = holder.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = stdin.Close(); _ = holder.Wait() })
+	holder := netlab.Holder(t)
 	root := t.TempDir()
-	if err := errors.Join(os.Mkdir(filepath.Join(root, "proc"), 0o755), os.Symlink(fmt.Sprintf("/proc/%d", holder.Process.Pid), filepath.Join(root, "proc", "1"))); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "proc"), 0o755), os.Symlink(fmt.Sprintf("/proc/%d", holder), filepath.Join(root, "proc", "1"))); err != nil {
 		t.Fatal(err)
 	}
 	return hostfs.New(root)
@@ -79,30 +68,17 @@ func ownHost(t *testing.T) hostfs.FS {
 
 func serveHTTP(t *testing.T, n *netlab.Net, at string, secure bool, fn http.HandlerFunc) {
 	t.Helper()
-	s := httptest.NewUnstartedServer(fn)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	_ = s.Listener.Close()
-	s.Listener = n.Listen(at, 128)
-	if secure {
-		s.StartTLS()
-	} else {
-		s.Start()
-	}
-	t.Cleanup(s.Close)
+	testserver.HTTP(t, n.Listen(at, 128), secure, fn)
 }
 
 func serveGRPC(t *testing.T, n *netlab.Net, at string, healthy bool) {
 	t.Helper()
-	s := grpc.NewServer()
-	if healthy {
-		h := health.NewServer()
-		h.SetServingStatus("down", pb.HealthCheckResponse_NOT_SERVING)
-		pb.RegisterHealthServer(s, h)
-	}
 	l := n.Listen(at, 128)
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() { s.Stop(); <-done })
+	if !healthy {
+		testserver.GRPC(t, l, func(*grpc.Server) {})
+		return
+	}
+	testserver.Health(t, l).SetServingStatus("down", pb.HealthCheckResponse_NOT_SERVING)
 }
 
 // fails makes a probe of 10.97.40.2 that must fail, and checks what is said of it.

@@ -29,6 +29,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
@@ -66,22 +67,7 @@ func (s *sets) names() string {
 }
 
 // text is a log that several goroutines write.
-type text struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *text) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *text) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type text struct{ logbuffer.Buffer }
 
 func (l *text) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 

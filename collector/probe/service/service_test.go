@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -36,6 +35,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/active"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
@@ -60,17 +60,7 @@ func node(t *testing.T, pid int) hostfs.FS {
 // ownNode is a node whose network namespace is this process'.
 func ownNode(t *testing.T) hostfs.FS {
 	t.Helper()
-	// Not this process: its first thread may be one that lives in a namespace of the lab.
-	holder := exec.Command("sh", "-c", "read _")
-	stdin, err := holder.StdinPipe()
-	if err == nil {
-		err = holder.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = stdin.Close(); _ = holder.Wait() })
-	return node(t, holder.Process.Pid)
+	return node(t, netlab.Holder(t))
 }
 
 // tape keeps what is told.
@@ -289,10 +279,8 @@ func TestRuntime(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false)
-	server, r := grpc.NewServer(), &runtime{hangs: make(chan struct{})}
-	criapi.RegisterRuntimeServiceServer(server, r)
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
+	r := &runtime{hangs: make(chan struct{})}
+	stop := testserver.GRPC(t, l, func(s *grpc.Server) { criapi.RegisterRuntimeServiceServer(s, r) })
 
 	s.Timeout = 300 * time.Millisecond
 	makes(t, fs, s, event.VerdictSilent, "^the container runtime at /cri.sock takes connections and does not answer within 300ms$")
@@ -304,11 +292,9 @@ func TestRuntime(t *testing.T) {
 	}
 	r.ready.Store(true)
 	makes(t, fs, s, "", "")
-	server.Stop()
-	<-done
+	stop()
 	makes(t, fs, s, event.VerdictRefused, "^nothing listens at /cri.sock: whoever made the socket has ended$")
 
-	other := grpc.NewServer() // no runtime
 	if err := os.Remove(fs.Path("/cri.sock")); err != nil {
 		t.Fatal(err)
 	}
@@ -316,8 +302,7 @@ func TestRuntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { done <- other.Serve(again) }()
-	defer func() { other.Stop(); <-done }()
+	testserver.GRPC(t, again, func(*grpc.Server) {}) // no runtime
 	makes(t, fs, s, event.VerdictStatus, "^the container runtime at /cri.sock answers Unimplemented: unknown service runtime.v1.RuntimeService")
 }
 

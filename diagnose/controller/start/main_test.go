@@ -1,7 +1,6 @@
 package start
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +27,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 var cluster = kubetest.Shared{Own: true} // the controller works on all Triggers
@@ -157,25 +156,8 @@ type running struct {
 	registry *prometheus.Registry
 	cancel   context.CancelFunc
 	ended    chan error
-	log      *logged
+	log      *logbuffer.Buffer
 	clock    atomic.Int64 // added to the time
-}
-
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // control runs a controller that is ready.
@@ -201,7 +183,7 @@ func (b *bench) controlIn(election leader.Election, change func(*Config)) *runni
 
 func (b *bench) controlAs(as *rest.Config, election leader.Election, change func(*Config)) *running {
 	b.t.Helper()
-	r := &running{link: &link{}, t: b.t, registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1), log: &logged{}}
+	r := &running{link: &link{}, t: b.t, registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1), log: &logbuffer.Buffer{}}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	c := Config{
 		Namespace: b.namespace, Metrics: r.registry, Log: log, SaveEvery: 50 * time.Millisecond,

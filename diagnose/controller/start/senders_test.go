@@ -24,6 +24,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -160,7 +161,7 @@ func run(t *testing.T, path string, args ...string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, append(args, "--web.listen-address="+address)...)
-	log := &logged{}
+	log := &logbuffer.Buffer{}
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, t.TempDir()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
 // Two who make the same at the same time get the same, and there is one.
@@ -114,12 +115,14 @@ func TestCreateRefused(t *testing.T) {
 		}
 	})
 	t.Run("forbidden by one that has just started", func(t *testing.T) {
-		p, through := newProxy(t, server, server.Admin())
+		p, through := kubetest.NewProxy(t, server, server.Admin())
 		r := newStore(t, through, func(c *Config) { c.Settle = 300 * time.Millisecond })
-		p.do(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) })
+		p.Do(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) })
 		_, err := r.Create(t.Context(), diagnosisOf(ns, "started", "n1"))
 		is(t, err, worker.ErrAway)
-		p.do(func(w http.ResponseWriter, _ *http.Request) bool { return answer(w, http.StatusForbidden, "Forbidden") })
+		p.Do(func(w http.ResponseWriter, _ *http.Request) bool {
+			return kubetest.Answer(w, http.StatusForbidden, "Forbidden")
+		})
 		_, err = r.Create(t.Context(), diagnosisOf(ns, "started", "n1"))
 		is(t, err, worker.ErrAway)
 		if n := r.logs.count("right is missing"); n != 0 {
@@ -146,17 +149,17 @@ func TestCreateWhileAway(t *testing.T) {
 	}{
 		"throttled": {Throttled, func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Retry-After", "30")
-			return answer(w, http.StatusTooManyRequests, "TooManyRequests")
+			return kubetest.Answer(w, http.StatusTooManyRequests, "TooManyRequests")
 		}},
 		"internal error": {ServerError, func(w http.ResponseWriter, _ *http.Request) bool {
-			return answer(w, http.StatusInternalServerError, "InternalError")
+			return kubetest.Answer(w, http.StatusInternalServerError, "InternalError")
 		}},
 		"no server behind it": {ServerError, func(w http.ResponseWriter, _ *http.Request) bool {
 			http.Error(w, "no server", http.StatusServiceUnavailable)
 			return true
 		}},
 		"token expired": {Unauthorized, func(w http.ResponseWriter, _ *http.Request) bool {
-			return answer(w, http.StatusUnauthorized, "Unauthorized")
+			return kubetest.Answer(w, http.StatusUnauthorized, "Unauthorized")
 		}},
 		"hangs": {TimedOut, func(_ http.ResponseWriter, r *http.Request) bool {
 			select {
@@ -168,8 +171,8 @@ func TestCreateWhileAway(t *testing.T) {
 		"connection cut": {Unreachable, func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, through := newProxy(t, server, server.Admin())
-			p.do(c.harm)
+			p, through := kubetest.NewProxy(t, server, server.Admin())
+			p.Do(c.harm)
 			r := newStore(t, through, func(c *Config) { c.Timeout = 200 * time.Millisecond })
 			began := time.Now()
 			d := diagnosisOf(ns, "away-"+strings.ReplaceAll(name, " ", "-"), "n1")
@@ -181,7 +184,7 @@ func TestCreateWhileAway(t *testing.T) {
 			if r.count(verbCreate, diagnoses, c.outcome) != 1 || !r.Stats().Away {
 				t.Errorf("stats %+v", r.Stats())
 			}
-			p.do(nil)
+			p.Do(nil)
 			waitFor(t, "it is made", func() bool { _, err := r.Create(t.Context(), d); return err == nil })
 			if r.logs.count("API server does not answer") != 1 || r.logs.count("API server answers again") != 1 {
 				t.Errorf("logged:\n%s", r.logs)
@@ -194,18 +197,16 @@ func TestCreateWhileAway(t *testing.T) {
 func TestCreateWhoseAnswerIsLost(t *testing.T) {
 	server, c := served(t)
 	ns := server.Namespace(t)
-	p, through := newProxy(t, server, server.Admin())
-	behind := p.Config.Handler
+	p, through := kubetest.NewProxy(t, server, server.Admin())
 	var once sync.Once
-	p.do(func(_ http.ResponseWriter, r *http.Request) bool {
+	p.Do(func(_ http.ResponseWriter, r *http.Request) bool {
 		lose := false
 		once.Do(func() { lose = true })
 		if !lose {
 			return false
 		}
-		p.do(nil)
-		behind.ServeHTTP(discard{http.Header{}}, r)
-		panic(http.ErrAbortHandler)
+		p.Do(nil)
+		return p.LoseAnswer(r)
 	})
 	r := newStore(t, through, nil)
 	_, err := r.Create(t.Context(), diagnosisOf(ns, "lost", "n1"))
@@ -219,13 +220,6 @@ func TestCreateWhoseAnswerIsLost(t *testing.T) {
 		t.Fatal(there.UID, d.UID, err)
 	}
 }
-
-// discard is an answer that nobody gets.
-type discard struct{ header http.Header }
-
-func (d discard) Header() http.Header          { return d.header }
-func (discard) Write(text []byte) (int, error) { return len(text), nil }
-func (discard) WriteHeader(int)                {}
 
 // The agent's end is no refusal: what was to be made is not forgotten.
 func TestCreateAtTheEnd(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 var cluster kubetest.Shared
@@ -185,31 +186,18 @@ func (r *rig) count(verb, resource string, o Outcome) uint64 {
 }
 
 // logs has what was logged.
-type logs struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logs) Write(text []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(text)
-}
+type logs struct{ logbuffer.Buffer }
 
 // count returns how many lines have all of some texts.
 func (l *logs) count(texts ...string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	n := 0
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		if !slices.ContainsFunc(texts, func(s string) bool { return !strings.Contains(line, s) }) {
 			n++
 		}
 	}
 	return n
 }
-
-func (l *logs) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.text.String() }
 
 // unique returns a name of a test's own.
 func unique(t testing.TB, what string) string {

@@ -78,9 +78,9 @@ func TestRightsAsDocumented(t *testing.T) {
 	everywhere, ofSystem := documented(t)
 	as := userWith(t, server, unique(t, "user"), system, everywhere, ofSystem)
 	// An API server that does not stream lists, as that of Kubernetes 1.31, is listed.
-	p, through := newProxy(t, server, as)
-	p.do(func(w http.ResponseWriter, r *http.Request) bool {
-		return r.URL.Query().Get("sendInitialEvents") == "true" && answer(w, http.StatusUnprocessableEntity, "Invalid")
+	p, through := kubetest.NewProxy(t, server, as)
+	p.Do(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.URL.Query().Get("sendInitialEvents") == "true" && kubetest.Answer(w, http.StatusUnprocessableEntity, "Invalid")
 	})
 	r := start(t, through, func(c *Config) { c.Node, c.Settle = node, time.Nanosecond })
 	r.synced()

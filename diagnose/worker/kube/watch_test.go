@@ -133,19 +133,19 @@ func TestMadeAnewUnderItsName(t *testing.T) {
 	for name, unseen := range map[string]bool{"seen": false, "while-cut-off": true} {
 		t.Run(name, func(t *testing.T) {
 			node := unique(t, "node")
-			p, through := newProxy(t, server, server.Admin())
+			p, through := kubetest.NewProxy(t, server, server.Admin())
 			first := create(t, c, diagnosisOf(ns, name, node))
 			stays := create(t, c, diagnosisOf(ns, name+"-stays", node))
 			r := start(t, through, func(c *Config) { c.Node = node })
 			r.synced()
 			waitFor(t, "it is told", func() bool { return r.last(name) != nil && r.last(stays.Name) != nil })
 			if unseen {
-				p.cut()
+				p.Cut()
 			}
 			remove(t, c, first)
 			second := create(t, c, diagnosisOf(ns, name, node))
 			if unseen {
-				p.do(nil)
+				p.Do(nil)
 			}
 			waitFor(t, "the other is told", func() bool { d := r.last(name); return d != nil && d.UID == second.UID })
 			want := []string{name + " " + string(first.UID), "gone " + name + " " + string(first.UID), name + " " + string(second.UID)}
@@ -170,16 +170,16 @@ func TestMadeAnewUnderItsName(t *testing.T) {
 func TestCutConnections(t *testing.T) {
 	server, c := served(t)
 	ns, node := server.Namespace(t), unique(t, "node")
-	p, through := newProxy(t, server, server.Admin())
+	p, through := kubetest.NewProxy(t, server, server.Admin())
 	r := start(t, through, func(c *Config) { c.Node = node })
 	r.synced()
 	for i := range 3 {
 		watches := r.Stats().Watches
-		p.cut()
+		p.Cut()
 		name := "cut-" + string(rune('a'+i))
 		d := create(t, c, diagnosisOf(ns, name, node))
 		s := create(t, c, setOf(unique(t, name), "kernel-facts"))
-		p.do(nil)
+		p.Do(nil)
 		waitFor(t, "what was made meanwhile is known", func() bool { return r.last(name) != nil && r.set(s.Name) != nil })
 		if now := r.Stats().Watches; now[diagnoses] <= watches[diagnoses] || now[operationSets] <= watches[operationSets] {
 			t.Errorf("watches before %v, now %v", watches, now)
@@ -197,18 +197,18 @@ func TestCutConnections(t *testing.T) {
 func TestTooOld(t *testing.T) {
 	server, c := served(t)
 	ns, node := server.Namespace(t), unique(t, "node")
-	p, through := newProxy(t, server, server.Admin())
+	p, through := kubetest.NewProxy(t, server, server.Admin())
 	r := start(t, through, func(c *Config) { c.Node = node })
 	r.synced()
 	var old atomic.Int32
-	p.do(func(w http.ResponseWriter, req *http.Request) bool {
+	p.Do(func(w http.ResponseWriter, req *http.Request) bool {
 		// A watch that goes on from what is known, and not one that begins with a list.
 		q := req.URL.Query()
 		if q.Get("watch") == "" || q.Get("resourceVersion") == "" || q.Get("resourceVersion") == "0" {
 			return false
 		}
 		old.Add(1)
-		return answer(w, http.StatusGone, "Expired")
+		return kubetest.Answer(w, http.StatusGone, "Expired")
 	})
 	p.CloseClientConnections()
 	create(t, c, diagnosisOf(ns, "after", node))
@@ -222,7 +222,7 @@ func TestTooOld(t *testing.T) {
 func TestDiagnosisBeforeItsSet(t *testing.T) {
 	server, c := served(t)
 	ns, node, name := server.Namespace(t), unique(t, "node"), unique(t, "x")
-	p, through := newProxy(t, server, server.Admin())
+	p, through := kubetest.NewProxy(t, server, server.Admin())
 	r := newStore(t, through, func(c *Config) {
 		c.Node = node
 		c.Builtin = func(name string) bool { return name == "kernel-facts" }
@@ -240,8 +240,8 @@ func TestDiagnosisBeforeItsSet(t *testing.T) {
 	r.run()
 	r.synced()
 	// The watches of what runs are made of stand still from here on.
-	p.do(func(w http.ResponseWriter, req *http.Request) bool {
-		return req.URL.Query().Get("watch") != "" && !strings.Contains(req.URL.Path, diagnoses) && answer(w, http.StatusInternalServerError, "InternalError")
+	p.Do(func(w http.ResponseWriter, req *http.Request) bool {
+		return req.URL.Query().Get("watch") != "" && !strings.Contains(req.URL.Path, diagnoses) && kubetest.Answer(w, http.StatusInternalServerError, "InternalError")
 	})
 	p.CloseClientConnections()
 	create(t, c, operationOf(name))

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -163,52 +160,31 @@ func cond(conditionType string, status problem.Status, reason string) problem.Co
 	}
 }
 
-// proxy is between a client and the API server, and does harm as told.
+// proxy notes when each patch came.
 type proxy struct {
-	*httptest.Server
+	*kubetest.Proxy
 
 	mu      sync.Mutex
-	harm    func(http.ResponseWriter, *http.Request) bool // true: it has answered
 	patches []time.Time
 }
 
 func newProxy(t testing.TB, server *kubetest.Server) (*proxy, *rest.Config) {
 	t.Helper()
-	target, err := url.Parse("https://" + server.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(server.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	through := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     transport,
-		FlushInterval: -1, // a watch's events pass at once
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
-	}
-	p := &proxy{}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.mu.Lock()
-		harm := p.harm
-		if r.Method == http.MethodPatch {
-			p.patches = append(p.patches, time.Now())
-		}
-		p.mu.Unlock()
-		if harm != nil && harm(w, r) {
-			return
-		}
-		through.ServeHTTP(w, r)
-	}))
-	t.Cleanup(p.CloseClientConnections)
-	return p, &rest.Config{Host: p.URL, QPS: -1}
+	p, config := &proxy{}, (*rest.Config)(nil)
+	p.Proxy, config = kubetest.NewProxy(t, server, server.Admin())
+	p.do(func(http.ResponseWriter, *http.Request) bool { return false })
+	return p, config
 }
 
 func (p *proxy) do(harm func(http.ResponseWriter, *http.Request) bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.harm = harm
+	p.Do(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch {
+			p.mu.Lock()
+			p.patches = append(p.patches, time.Now())
+			p.mu.Unlock()
+		}
+		return harm(w, r)
+	})
 }
 
 func (p *proxy) sent() []time.Time {

@@ -1,7 +1,6 @@
 package conditions
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,14 +13,6 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// answer is an error as the API server writes it.
-func answer(w http.ResponseWriter, code int, reason string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as the test says","reason":%q,"code":%d,"details":{"retryAfterSeconds":%s}}`,
-		reason, code, cmp.Or(w.Header().Get("Retry-After"), "0"))
-}
-
 func TestFailedWritesAreTriedAgain(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
@@ -31,22 +22,22 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 		outcome Outcome
 		harm    func(w http.ResponseWriter, r *http.Request)
 	}{
-		"conflict": {Conflict, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusConflict, "Conflict") }},
+		"conflict": {Conflict, func(w http.ResponseWriter, _ *http.Request) { kubetest.Answer(w, http.StatusConflict, "Conflict") }},
 		"throttled": {Throttled, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "1")
-			answer(w, http.StatusTooManyRequests, "TooManyRequests")
+			kubetest.Answer(w, http.StatusTooManyRequests, "TooManyRequests")
 		}},
 		"throttled by priority and fairness": {Throttled, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 		}},
 		"internal error": {ServerError, func(w http.ResponseWriter, _ *http.Request) {
-			answer(w, http.StatusInternalServerError, "InternalError")
+			kubetest.Answer(w, http.StatusInternalServerError, "InternalError")
 		}},
 		"no server behind it": {ServerError, func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no server", http.StatusServiceUnavailable)
 		}},
-		"forbidden": {Forbidden, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusForbidden, "Forbidden") }},
+		"forbidden": {Forbidden, func(w http.ResponseWriter, _ *http.Request) { kubetest.Answer(w, http.StatusForbidden, "Forbidden") }},
 		"hangs": {TimedOut, func(_ http.ResponseWriter, r *http.Request) {
 			select {
 			case <-hang:
@@ -97,14 +88,12 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 func TestAnAnswerThatIsLost(t *testing.T) {
 	server := cluster.Server(t)
 	p, config := newProxy(t, server)
-	through := p.Config.Handler
 	var lost atomic.Bool
 	p.do(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodPatch || lost.Swap(true) {
 			return false
 		}
-		through.ServeHTTP(discard{http.Header{}}, r)
-		panic(http.ErrAbortHandler)
+		return p.LoseAnswer(r)
 	})
 	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
 	r.set(deadlocked())
@@ -114,13 +103,6 @@ func TestAnAnswerThatIsLost(t *testing.T) {
 		t.Errorf("stats: %+v", s)
 	}
 }
-
-// discard is an answer that nobody gets.
-type discard struct{ header http.Header }
-
-func (d discard) Header() http.Header          { return d.header }
-func (discard) Write(text []byte) (int, error) { return len(text), nil }
-func (discard) WriteHeader(int)                {}
 
 // While the API server is away only the state is kept, and then the latest is sent.
 func TestTheServerIsAway(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
 // A policy that is newer than a condition refuses its heartbeat: changes of others are
@@ -42,8 +43,7 @@ func refuse(t *testing.T, name string) func(http.ResponseWriter, *http.Request) 
 		if !bytes.Contains(text, []byte(name)) {
 			return false
 		}
-		answer(w, http.StatusUnprocessableEntity, "Invalid")
-		return true
+		return kubetest.Answer(w, http.StatusUnprocessableEntity, "Invalid")
 	}
 }
 

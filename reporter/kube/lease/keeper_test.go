@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -183,32 +180,25 @@ func TestOutage(t *testing.T) {
 // between is a proxy that answers with a code while one is set.
 func between(t *testing.T, server *kubetest.Server) (*atomic.Int32, *rest.Config, *atomic.Int32) {
 	t.Helper()
-	target, err := url.Parse("https://" + server.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(server.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var code, refused atomic.Int32
-	through := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport}
-	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := int(code.Load()); c != 0 {
-			refused.Add(1)
-			if c == http.StatusTooManyRequests {
-				w.Header().Set("Retry-After", "1")
-			}
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(c)
-			_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"details":{"retryAfterSeconds":1},"reason":"%s"}`,
-				c, map[int]string{429: "TooManyRequests", 403: "Forbidden", 503: "ServiceUnavailable", 401: "Unauthorized"}[c])
-			return
-		}
-		through.ServeHTTP(w, r)
-	}))
+	p, config := kubetest.NewProxy(t, server, server.Admin())
 	t.Cleanup(p.Close)
-	return &code, &rest.Config{Host: p.URL, QPS: -1}, &refused
+	p.Do(func(w http.ResponseWriter, _ *http.Request) bool {
+		c := int(code.Load())
+		if c == 0 {
+			return false
+		}
+		refused.Add(1)
+		if c == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(c)
+		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"details":{"retryAfterSeconds":1},"reason":"%s"}`,
+			c, map[int]string{429: "TooManyRequests", 403: "Forbidden", 503: "ServiceUnavailable", 401: "Unauthorized"}[c])
+		return true
+	})
+	return &code, config, &refused
 }
 
 func TestRefusalsAreTriedAgain(t *testing.T) {

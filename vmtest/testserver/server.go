@@ -1,0 +1,52 @@
+// Package testserver has the servers that tests let the product talk to. Each ends
+// with its test. Only tests may import it.
+package testserver
+
+import (
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// HTTP serves on a listener: HTTP/1.1, or with TLS, under a certificate of its own,
+// also HTTP/2.
+func HTTP(tb testing.TB, l net.Listener, secure bool, fn http.HandlerFunc) {
+	tb.Helper()
+	s := &httptest.Server{Listener: l, EnableHTTP2: secure, Config: &http.Server{
+		Handler: fn, ErrorLog: log.New(io.Discard, "", 0),
+	}}
+	if secure {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	tb.Cleanup(s.Close)
+}
+
+// GRPC serves on a listener what register adds. stop ends it before the test's end.
+func GRPC(tb testing.TB, l net.Listener, register func(*grpc.Server)) (stop func()) {
+	tb.Helper()
+	s := grpc.NewServer()
+	register(s)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	stop = sync.OnceFunc(func() { s.Stop(); <-done })
+	tb.Cleanup(stop)
+	return stop
+}
+
+// Health serves the gRPC health protocol on a listener. The server itself is serving.
+func Health(tb testing.TB, l net.Listener) *health.Server {
+	tb.Helper()
+	h := health.NewServer()
+	GRPC(tb, l, func(s *grpc.Server) { healthpb.RegisterHealthServer(s, h) })
+	return h
+}
