@@ -136,6 +136,7 @@ var mayImport = map[string][]string{
 	"vmtest/logbuffer":       {},
 	"vmtest/loopdisk":        {},
 	"vmtest/netlab":          {},
+	"vmtest/testprogram":     {},
 	"vmtest/testrun":         {"reporter/kubetest"},
 	"vmtest/testserver":      {},
 	"vmtest/machine":         {"vmtest/guest", "vmtest/kernel"},

@@ -8,9 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // called is how a check program was called, and how it has ended.
@@ -93,12 +94,8 @@ func TestCheckCommandsTellWrongUseInTheMessage(t *testing.T) {
 func executables(t *testing.T, scripts map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	for name, body := range scripts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testprogram.Write(t, filepath.Join(dir, name), "#!/bin/sh\n"+body)
 	}
 	return dir
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // parent returns a control group for a test's groups.
@@ -31,7 +32,7 @@ func parent(t *testing.T) string {
 }
 
 func TestControlGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
-	dir, mark := parent(t), mark(t)
+	dir, mark := parent(t), testprogram.NewMark(t)
 	path, args := self(t, "escape")
 	results := make(chan Result, 1)
 	stop := run(t, Config{
@@ -40,7 +41,7 @@ func TestControlGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 	if r := <-results; r.Status != OK || r.Message != "escaped" {
 		t.Errorf("%+v", r)
 	}
-	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
 	if _, err := os.Stat(filepath.Join(dir, "kernosis-check-a_b__", "0")); err != nil {
 		t.Error(err)
 	}
@@ -51,12 +52,12 @@ func TestControlGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 }
 
 func TestProcessesOfACheckAreBounded(t *testing.T) {
-	dir, mark := parent(t), mark(t)
+	dir, mark := parent(t), testprogram.NewMark(t)
 	results := make(chan Result, 1)
 	run(t, Config{
 		Name: "t", Spread: 1, InvokeInterval: time.Hour, Timeout: patience, Cgroup: dir, MaxProcesses: 50,
 		// Each in a session of its own, and out of the process group.
-		Checks: []Check{{Name: "bomb", Path: script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait")}},
+		Checks: []Check{{Name: "bomb", Path: testprogram.Script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait")}},
 	}, results)
 	r := <-results
 	if r.Status != Unknown || r.Duration > patience/2 {
@@ -65,18 +66,18 @@ func TestProcessesOfACheckAreBounded(t *testing.T) {
 	if counted := !hasPids(dir); counted && !errors.Is(r.Err, process.ErrProcesses) {
 		t.Errorf("error %v, want %v", r.Err, process.ErrProcesses)
 	}
-	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
 }
 
 // TestControlGroupIsUsedAgain: also one in which something had to be killed.
 func TestControlGroupIsUsedAgain(t *testing.T) {
-	dir, mark := parent(t), mark(t)
+	dir, mark := parent(t), testprogram.NewMark(t)
 	path, args := self(t, "escape")
 	results := make(chan Result, 1)
 	stop := run(t, Config{
 		Name: "again", Spread: 1, InvokeInterval: 50 * time.Millisecond, Timeout: patience, Cgroup: dir,
 		Checks: []Check{
-			{Name: "plain", Path: script(t, "echo fine")},
+			{Name: "plain", Path: testprogram.Script(t, "echo fine")},
 			{Name: "escape", Path: path, Args: args},
 		},
 	}, results)
@@ -89,7 +90,7 @@ func TestControlGroupIsUsedAgain(t *testing.T) {
 		seen[r.Check]++
 	}
 	stop()
-	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
 	if left, _ := filepath.Glob(dir + "/kernosis-*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

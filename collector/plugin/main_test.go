@@ -1,14 +1,11 @@
 package plugin
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -114,48 +111,6 @@ func self(t *testing.T, args ...string) (string, []string) {
 	return exe, append([]string{"test-program"}, args...)
 }
 
-// script makes a shell script. The lock keeps a fork elsewhere in this process
-// from holding it open for writing while it is to be run (ETXTBSY).
-func script(t *testing.T, body string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "check.sh")
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// mark makes the environment of this test's programs tell them from others. Those
-// that are left at its end, because it fails, are killed.
-func mark(t *testing.T) (mark string) {
-	t.Helper()
-	mark = "KERNOSIS_TEST_MARK=" + t.Name() + strconv.Itoa(os.Getpid()) + "\x00"
-	t.Setenv("KERNOSIS_TEST_MARK", t.Name()+strconv.Itoa(os.Getpid()))
-	t.Cleanup(func() { killMarked(t, mark) })
-	return mark
-}
-
-// marked counts the processes with the mark, without this one and zombies.
-func marked(t *testing.T, mark string) int {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, p := range all {
-		if p == fmt.Sprintf("/proc/%d/environ", os.Getpid()) {
-			continue
-		}
-		if b, err := os.ReadFile(p); err == nil && bytes.Contains(append(b, 0), []byte(mark)) {
-			n++
-		}
-	}
-	return n
-}
-
 // until waits for a condition.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -165,26 +120,5 @@ func until(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("no %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// killMarked ends what a test has left on purpose.
-func killMarked(t *testing.T, mark string) {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range all {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if b, err := os.ReadFile(p); err == nil && bytes.Contains(append(b, 0), []byte(mark)) {
-			if proc, err := os.FindProcess(pid); err == nil {
-				_ = proc.Kill()
-				_ = proc.Release()
-			}
-		}
 	}
 }

@@ -12,25 +12,26 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 func TestProgramDiesWithTheAgent(t *testing.T) {
-	mark := mark(t)
-	path, args := self(t, "agent", script(t, "exec sleep 1000"))
+	mark := testprogram.NewMark(t)
+	path, args := self(t, "agent", testprogram.Script(t, "exec sleep 1000"))
 	agent := exec.Command(path, args...)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "start of the check", func() bool { return marked(t, mark) == 2 })
+	until(t, "start of the check", func() bool { return mark.Count() == 2 })
 	if err := agent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = agent.Wait()
-	until(t, "end of the check", func() bool { return marked(t, mark) == 0 })
+	until(t, "end of the check", func() bool { return mark.Count() == 0 })
 }
 
 func TestOrphansAreWaitedFor(t *testing.T) {
-	path, args := self(t, "init", script(t, "for i in 1 2 3 4 5; do (sleep 0.01 & ) ; done\nexit 0"))
+	path, args := self(t, "init", testprogram.Script(t, "for i in 1 2 3 4 5; do (sleep 0.01 & ) ; done\nexit 0"))
 	t.Run("by a subreaper", func(t *testing.T) {
 		if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
@@ -72,11 +73,11 @@ func TestUnkillable(t *testing.T) {
 	})
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	// Only the first run hangs.
-	check := script(t, "[ -e "+pidFile+" ] && echo again && exit 0\necho $$ >"+pidFile+".new\nmv "+pidFile+".new "+pidFile+"\nexec sleep 1000")
+	check := testprogram.Script(t, "[ -e "+pidFile+" ] && echo again && exit 0\necho $$ >"+pidFile+".new\nmv "+pidFile+".new "+pidFile+"\nexec sleep 1000")
 	results := make(chan Result, 1000)
 	cfg := Config{
 		Name: "t", Spread: 1, InvokeInterval: 20 * time.Millisecond, Concurrency: 1, Timeout: 5 * time.Second, MaxOutputLength: 200,
-		Checks: []Check{{Name: "frozen", Path: check}, {Name: "other", Path: script(t, "exit 0")}},
+		Checks: []Check{{Name: "frozen", Path: check}, {Name: "other", Path: testprogram.Script(t, "exit 0")}},
 	}
 	stop := run(t, cfg, results)
 	var pid string

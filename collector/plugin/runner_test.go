@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // run runs a Runner until stop is called.
@@ -88,7 +89,7 @@ func TestResults(t *testing.T) {
 		{"stderr", "echo debug >&2; echo fine", Result{Status: OK, Message: "fine", Stderr: "debug"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := first(t, Config{Checks: []Check{{Path: script(t, c.body)}}})
+			got := first(t, Config{Checks: []Check{{Path: testprogram.Script(t, c.body)}}})
 			if got.Duration <= 0 {
 				t.Errorf("duration %v", got.Duration)
 			}
@@ -101,14 +102,14 @@ func TestResults(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	check := Check{Path: script(t, `printf '<%s>' "$@"`), Args: []string{"--a=b c", "$HOME", ""}}
+	check := Check{Path: testprogram.Script(t, `printf '<%s>' "$@"`), Args: []string{"--a=b c", "$HOME", ""}}
 	if got := first(t, Config{Checks: []Check{check}}); got.Message != "<--a=b c><$HOME><>" {
 		t.Errorf("message %q", got.Message)
 	}
 }
 
 func TestTimeLimit(t *testing.T) {
-	check := Check{Path: script(t, "echo so far; sleep 1000"), Timeout: 200 * time.Millisecond}
+	check := Check{Path: testprogram.Script(t, "echo so far; sleep 1000"), Timeout: 200 * time.Millisecond}
 	got := first(t, Config{MaxOutputLength: 400, Checks: []Check{check}})
 	want := fmt.Sprintf("Timeout when running plugin %q: state - signal: killed. output - \"so far\"", check.Path)
 	if got.Status != Unknown || !errors.Is(got.Err, process.ErrTimeout) || got.Message != want {
@@ -127,7 +128,7 @@ func TestMessageIsBoundedInBytes(t *testing.T) {
 
 // TestPathChangesWhileRunning replaces a program by things that can't be run.
 func TestPathChangesWhileRunning(t *testing.T) {
-	path := script(t, "echo here")
+	path := testprogram.Script(t, "echo here")
 	results := make(chan Result, 1000)
 	run(t, Config{
 		Name: "t", Spread: 1, InvokeInterval: 10 * time.Millisecond, MaxOutputLength: 300,
@@ -150,9 +151,8 @@ func TestPathChangesWhileRunning(t *testing.T) {
 	put := func(content string, mode os.FileMode) {
 		t.Helper()
 		_ = os.RemoveAll(path)
-		syscall.ForkLock.RLock()
-		defer syscall.ForkLock.RUnlock()
-		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+		testprogram.Write(t, path, content)
+		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestConcurrency(t *testing.T) {
 	for i := range 6 {
 		name := fmt.Sprint("c", i)
 		cfg.Checks = append(cfg.Checks, Check{
-			Name: name, Path: script(t, `echo "+ $1" >>`+log+"\nsleep 0.05\n"+`echo "- $1" >>`+log), Args: []string{name},
+			Name: name, Path: testprogram.Script(t, `echo "+ $1" >>`+log+"\nsleep 0.05\n"+`echo "- $1" >>`+log), Args: []string{name},
 		})
 	}
 	results := make(chan Result, 1000)
@@ -229,7 +229,7 @@ func TestConcurrency(t *testing.T) {
 
 func TestFirstRunsAreSpread(t *testing.T) {
 	cfg := Config{Name: "t", InvokeInterval: time.Minute}
-	path := script(t, "exit 0")
+	path := testprogram.Script(t, "exit 0")
 	for i := range 4 {
 		cfg.Checks = append(cfg.Checks, Check{Name: strconv.Itoa(i), Path: path})
 	}
@@ -266,7 +266,7 @@ func TestMissedRunsAreLeftOut(t *testing.T) {
 }
 
 func TestHandleIsCalledByOneAtATime(t *testing.T) {
-	path := script(t, "exit 0")
+	path := testprogram.Script(t, "exit 0")
 	cfg := Config{Name: "t", Spread: 1, InvokeInterval: time.Millisecond}
 	for i := range 3 {
 		cfg.Checks = append(cfg.Checks, Check{Name: strconv.Itoa(i), Path: path})

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // parent returns a control group for a test's groups.
@@ -40,7 +42,7 @@ func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	var log bytes.Buffer
 	g := &Group{of: &Groups{}, dir: dir.Name(), fd: int(dir.Fd()), log: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 2 {
-		p := Program{Path: script(t, "echo ran"), Timeout: patience, Group: g}
+		p := Program{Path: testprogram.Script(t, "echo ran"), Timeout: patience, Group: g}
 		if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "ran\n" {
 			t.Errorf("%v %q", o.Err, o.Stdout)
 		}
@@ -48,7 +50,7 @@ func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	if n := strings.Count(log.String(), "programs run without a control group"); n != 1 || !strings.Contains(log.String(), "bad file descriptor") {
 		t.Errorf("log: %s", log.String())
 	}
-	p := Program{Path: script(t, "echo ran"), Timeout: patience, Strict: true, Group: &Group{of: g.of, fd: g.fd, log: g.log}}
+	p := Program{Path: testprogram.Script(t, "echo ran"), Timeout: patience, Strict: true, Group: &Group{of: g.of, fd: g.fd, log: g.log}}
 	if o := p.Run(t.Context()); o.Err == nil || o.Stdout != nil {
 		t.Errorf("it ran without its group: %v %q", o.Err, o.Stdout)
 	}
@@ -87,7 +89,7 @@ func member(t *testing.T, s *Groups, name string) *Group {
 func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 	for _, singly := range []bool{false, true} {
 		t.Run(fmt.Sprint("singly ", singly), func(t *testing.T) {
-			s, mark := groups(t, Limits{Processes: 100}), mark(t)
+			s, mark := groups(t, Limits{Processes: 100}), testprogram.NewMark(t)
 			g := member(t, s, "a")
 			if singly {
 				if err := unix.Access(filepath.Join(g.dir, "cgroup.freeze"), unix.W_OK); err != nil {
@@ -101,7 +103,7 @@ func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 				if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "escaped\n" {
 					t.Errorf("%v %q", o.Err, o.Stdout)
 				}
-				until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+				until(t, "end of its processes", func() bool { return mark.Count() == 0 })
 			}
 			g.Close()
 			g.Close()
@@ -114,28 +116,28 @@ func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 
 // TestForkBombIsKilledSingly: what forks while it is killed doesn't get away.
 func TestForkBombIsKilledSingly(t *testing.T) {
-	s, mark := groups(t, Limits{Processes: 60}), mark(t)
+	s, mark := groups(t, Limits{Processes: 60}), testprogram.NewMark(t)
 	g := member(t, s, "a")
 	g.singly = true
-	p := Program{Path: script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait"), Timeout: patience, Group: g}
+	p := Program{Path: testprogram.Script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait"), Timeout: patience, Group: g}
 	if o := p.Run(t.Context()); g.counted && !errors.Is(o.Err, ErrProcesses) {
 		t.Errorf("%v", o.Err)
 	}
-	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
 }
 
 func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
-	dir, mark := filepath.Join(parent(t), "set"), mark(t)
+	dir, mark := filepath.Join(parent(t), "set"), testprogram.NewMark(t)
 	old, err := OpenGroups(dir, Limits{Processes: 10}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Program{Path: script(t, "sleep 1000 >/dev/null 2>&1"), Timeout: patience, Group: member(t, old, "2")}
+	p := Program{Path: testprogram.Script(t, "sleep 1000 >/dev/null 2>&1"), Timeout: patience, Group: member(t, old, "2")}
 	left, err := p.start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "start", func() bool { return marked(t, mark) == 2 })
+	until(t, "start", func() bool { return mark.Count() == 2 })
 	again, err := OpenGroups(dir, Limits{Processes: 10}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +147,7 @@ func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
 	<-left.ended
 	left.stdout.close()
 	left.stderr.close()
-	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
 	old.Close()
 	again.Close()
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -57,48 +55,6 @@ func self(t *testing.T, args ...string) (string, []string) {
 		t.Fatal(err)
 	}
 	return exe, append([]string{"test-program"}, args...)
-}
-
-// script makes a shell script. The lock keeps a fork elsewhere in this process
-// from holding it open for writing while it is to be run (ETXTBSY).
-func script(t *testing.T, body string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "check.sh")
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// mark makes the environment of this test's programs tell them from others. Those
-// that are left at its end, because it fails, are killed.
-func mark(t *testing.T) (mark string) {
-	t.Helper()
-	mark = "KERNOSIS_TEST_MARK=" + t.Name() + strconv.Itoa(os.Getpid()) + "\x00"
-	t.Setenv("KERNOSIS_TEST_MARK", t.Name()+strconv.Itoa(os.Getpid()))
-	t.Cleanup(func() { killMarked(t, mark) })
-	return mark
-}
-
-// marked counts the processes with the mark, without this one and zombies.
-func marked(t *testing.T, mark string) int {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, p := range all {
-		if p == fmt.Sprintf("/proc/%d/environ", os.Getpid()) {
-			continue
-		}
-		if b, err := os.ReadFile(p); err == nil && bytes.Contains(append(b, 0), []byte(mark)) {
-			n++
-		}
-	}
-	return n
 }
 
 // until waits for a condition.

@@ -1,18 +1,18 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
@@ -32,8 +32,8 @@ func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
 		{"each child forks again", "f() { n=$1; while [ $n -gt 0 ]; do n=$((n-1)); ( f $n ) & done; sleep 1000; }\nf 6", soon},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mark := mark(t)
-			p := Program{Path: script(t, "echo begun\n"+c.body), Timeout: c.limit}
+			mark := testprogram.NewMark(t)
+			p := Program{Path: testprogram.Script(t, "echo begun\n"+c.body), Timeout: c.limit}
 			o := p.Run(t.Context())
 			if !errors.Is(o.Err, ErrTimeout) || errors.Is(o.Err, ErrStuck) {
 				t.Errorf("error %v, want %v", o.Err, ErrTimeout)
@@ -44,14 +44,14 @@ func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
 			if c.limit == later && string(o.Stdout) != "begun\n" {
 				t.Errorf("output %q", o.Stdout)
 			}
-			until(t, "end of all its processes", func() bool { return marked(t, mark) == 0 })
+			until(t, "end of all its processes", func() bool { return mark.Count() == 0 })
 		})
 	}
 }
 
 func TestGroupIsKilledAfterTheProgramsOwnEnd(t *testing.T) {
-	mark := mark(t)
-	p := Program{Path: script(t, "sleep 1000 &\necho done\nexit 1"), Timeout: patience}
+	mark := testprogram.NewMark(t)
+	p := Program{Path: testprogram.Script(t, "sleep 1000 &\necho done\nexit 1"), Timeout: patience}
 	o := p.Run(t.Context())
 	if o.Err != nil || o.State.ExitCode() != 1 || string(o.Stdout) != "done\n" {
 		t.Errorf("%v %v %q", o.Err, o.State, o.Stdout)
@@ -59,19 +59,19 @@ func TestGroupIsKilledAfterTheProgramsOwnEnd(t *testing.T) {
 	if o.Duration > patience/2 {
 		t.Errorf("a grandchild that holds the pipe open held it up: %v", o.Duration)
 	}
-	until(t, "end of the grandchild", func() bool { return marked(t, mark) == 0 })
+	until(t, "end of the grandchild", func() bool { return mark.Count() == 0 })
 }
 
 func TestOutputOfAChildThatEndsLaterIsWaitedFor(t *testing.T) {
 	// The child writes once it sees that its parent has ended.
-	p := Program{Path: script(t, "(while kill -0 $$ 2>/dev/null && ! grep -q '^State:.Z' /proc/$$/status; do :; done; echo late) &\necho early"), Timeout: patience}
+	p := Program{Path: testprogram.Script(t, "(while kill -0 $$ 2>/dev/null && ! grep -q '^State:.Z' /proc/$$/status; do :; done; echo late) &\necho early"), Timeout: patience}
 	if o := p.Run(t.Context()); string(o.Stdout) != "early\nlate\n" {
 		t.Errorf("output %q", o.Stdout)
 	}
 }
 
 func TestProcessThatLeftTheGroupHoldsUpNothing(t *testing.T) {
-	mark := mark(t)
+	mark := testprogram.NewMark(t)
 	path, args := self(t, "escape")
 	p := Program{Path: path, Args: args, Timeout: patience}
 	o := p.Run(t.Context())
@@ -79,31 +79,10 @@ func TestProcessThatLeftTheGroupHoldsUpNothing(t *testing.T) {
 		t.Errorf("%v %v %q", o.Err, o.State, o.Stdout)
 	}
 	// This is what a control group is for; see TestControlGroup.
-	if n := marked(t, mark); n != 1 {
+	if n := mark.Count(); n != 1 {
 		t.Errorf("%d processes have escaped, want 1", n)
 	}
-	killMarked(t, mark)
-}
-
-// killMarked ends what a test has left on purpose.
-func killMarked(t *testing.T, mark string) {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range all {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if b, err := os.ReadFile(p); err == nil && bytes.Contains(append(b, 0), []byte(mark)) {
-			if proc, err := os.FindProcess(pid); err == nil {
-				_ = proc.Kill()
-				_ = proc.Release()
-			}
-		}
-	}
+	mark.Kill()
 }
 
 func TestFloodIsCountedAndTakesNoMemory(t *testing.T) {
@@ -126,10 +105,10 @@ func TestFloodIsCountedAndTakesNoMemory(t *testing.T) {
 }
 
 func TestContextEndsTheProgram(t *testing.T) {
-	mark := mark(t)
+	mark := testprogram.NewMark(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	began := filepath.Join(t.TempDir(), "began")
-	p := Program{Path: script(t, "touch "+began+"\nsleep 1000"), Timeout: patience}
+	p := Program{Path: testprogram.Script(t, "touch "+began+"\nsleep 1000"), Timeout: patience}
 	done := make(chan Outcome)
 	go func() { done <- p.Run(ctx) }()
 	until(t, "start", func() bool { _, err := os.Stat(began); return err == nil })
@@ -137,7 +116,7 @@ func TestContextEndsTheProgram(t *testing.T) {
 	if o := <-done; !errors.Is(o.Err, context.Canceled) {
 		t.Errorf("error %v", o.Err)
 	}
-	until(t, "end of its processes", func() bool { return marked(t, mark) == 0 })
+	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
 }
 
 func BenchmarkRun(b *testing.B) {
@@ -151,7 +130,7 @@ func BenchmarkRun(b *testing.B) {
 }
 
 func TestStreamsAreKeptTogetherAndApart(t *testing.T) {
-	path := script(t, "i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo out $i; echo err $i >&2; done")
+	path := testprogram.Script(t, "i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo out $i; echo err $i >&2; done")
 	var stdout, stderr strings.Builder
 	for i := 1; i <= 500; i++ {
 		fmt.Fprintf(&stdout, "out %d\n", i)
@@ -186,12 +165,12 @@ func TestStreamsAreKeptTogetherAndApart(t *testing.T) {
 
 func TestConfinedProgram(t *testing.T) {
 	const look = "grep -E '^(NoNewPrivs|CapEff|CapPrm|CapAmb|Uid|Groups):' /proc/self/status | tr -s ' \\t' ' '; pwd; env | sort | tr '\\n' ' '; cat <&3"
-	file, err := os.Open(script(t, "content"))
+	file, err := os.Open(testprogram.Script(t, "content"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	path := script(t, look)
+	path := testprogram.Script(t, look)
 	p := Program{Path: "/bin/sh", Args: []string{path}, Timeout: patience, Confined: true, Env: []string{"A=b"}, Dir: "/", Files: []*os.File{file}}
 	if os.Geteuid() == 0 {
 		p.User = &syscall.Credential{Uid: 65534, Gid: 65533}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // openScripts returns Scripts with a control group for this test.
@@ -336,12 +337,7 @@ func TestScriptsOfOthersThanRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "test")
-	syscall.ForkLock.RLock()
-	err = os.WriteFile(path, b, 0o755)
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testprogram.Write(t, path, string(b))
 	cmd := exec.Command(path, "-test.run", "^TestScriptsOfOthersThanRoot$")
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}

@@ -35,6 +35,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/active"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
@@ -215,7 +216,8 @@ func TestNotMade(t *testing.T) {
 		t.Errorf("%d, and nobody knows how it is", n)
 	}
 	// Put there whole: a program that is being written can't be run.
-	if err := errors.Join(os.WriteFile(program+".new", []byte("#!/bin/sh\necho \"got $1\"; exit 1\n"), 0o700), os.Rename(program+".new", program)); err != nil {
+	testprogram.Write(t, program+".new", "#!/bin/sh\necho \"got $1\"; exit 1\n")
+	if err := os.Rename(program+".new", program); err != nil {
 		t.Fatal(err)
 	}
 	got := tape.wait(t, "3/3")
