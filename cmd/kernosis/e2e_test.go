@@ -23,6 +23,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // beKernosis makes the test binary act as the real command.
@@ -340,11 +341,11 @@ func TestWithoutPrivilege(t *testing.T) {
 	}
 	// The test binary lies where nobody may not go.
 	binary := filepath.Join(dir, "kernosis")
-	if raw, err := os.ReadFile(os.Args[0]); err != nil {
-		t.Fatal(err)
-	} else if err := os.WriteFile(binary, raw, 0o755); err != nil {
+	raw, err := os.ReadFile(os.Args[0])
+	if err != nil {
 		t.Fatal(err)
 	}
+	testprogram.Write(t, binary, string(raw))
 	cmd := exec.Command(binary, "run", "-o", "json", "--state-dir", filepath.Join(dir, "state"), "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), beKernosis+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // folder returns one with a short path, that other users may enter.
@@ -70,9 +71,7 @@ func binaryForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(folder(t), "client")
-	if err := os.WriteFile(path, raw, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testprogram.Write(t, path, string(raw))
 	old := os.Args[0]
 	os.Args[0] = path
 	t.Cleanup(func() { os.Args[0] = old })

@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/rights"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // capSet returns a set of the text of a status file: "CapEff", "CapBnd".
@@ -79,14 +80,11 @@ func TestProgramsKeepTheirRights(t *testing.T) {
 	testall.Only(t)
 	dir := t.TempDir()
 	seen, script, config := filepath.Join(dir, "seen"), filepath.Join(dir, "check.sh"), filepath.Join(dir, "check.json")
-	for path, text := range map[string]string{
-		script: "#!/bin/sh\ncp /proc/self/status " + seen + ".new && mv " + seen + ".new " + seen + "\n",
-		config: `{"plugin": "custom", "pluginConfig": {"invoke_interval": "1s", "timeout": "1s"}, "source": "t", "metricsReporting": false,
-			"conditions": [], "rules": [{"type": "temporary", "reason": "Seen", "path": "` + script + `", "timeout": "1s"}]}`,
-	} {
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+	testprogram.Write(t, script, "#!/bin/sh\ncp /proc/self/status "+seen+".new && mv "+seen+".new "+seen+"\n")
+	err := os.WriteFile(config, []byte(`{"plugin": "custom", "pluginConfig": {"invoke_interval": "1s", "timeout": "1s"}, "source": "t", "metricsReporting": false,
+			"conditions": [], "rules": [{"type": "temporary", "reason": "Seen", "path": "`+script+`", "timeout": "1s"}]}`), 0o600)
+	if err != nil {
+		t.Fatal(err)
 	}
 	a := start(t, lacking{}, "", "--config.custom-plugin-monitor", config)
 	a.await("run of the check", func() (bool, string) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // helperDir tells the test binary that it is to read this journal until it is
@@ -45,9 +46,7 @@ func fake(t *testing.T, script string) func(*Reader) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "journalctl")
 	text := "#!/bin/sh\nD=" + dir + "\nN=$(cat $D/n 2>/dev/null || echo 0); N=$((N+1)); echo $N >$D/n\n" + script
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // it has to be executed
-		t.Fatal(err)
-	}
+	testprogram.Write(t, path, text)
 	return func(r *Reader) { r.command = func(string) (string, error) { return path, nil } }
 }
 
@@ -269,9 +268,7 @@ func TestRoot(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, b, 0o700); err != nil { //nolint:gosec // libraries and a program
-			t.Fatal(err)
-		}
+		testprogram.Write(t, path, string(b)) // libraries and a program
 	}
 	start(t, Config{Root: root, Directory: "/var/log/journal"}).want("1")
 }
