@@ -10,17 +10,27 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
+// heldEnv tells the children of a test binary, which may be the same binary again, that
+// their parent has the kernel.
+const heldEnv = "KERNELLOCK_HELD"
+
 // Hold waits until no other test package has the kernel, and takes it until this process
-// ends. TestMain calls it. Without root it does nothing: no test then reaches the kernel.
+// ends, for its children too. TestMain calls it. Without root it does nothing: no test then
+// reaches the kernel.
 func Hold() {
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 || os.Getenv(heldEnv) != "" {
 		return
 	}
-	if err := hold(filepath.Join(os.TempDir(), "kernosis-tests.lock")); err != nil {
+	err := hold(filepath.Join(os.TempDir(), "kernosis-tests.lock"))
+	if err == nil {
+		err = os.Setenv(heldEnv, strconv.Itoa(os.Getpid()))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "kernellock:", err)
 		os.Exit(1)
 	}

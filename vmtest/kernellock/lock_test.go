@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,7 +16,9 @@ const childEnv = "KERNELLOCK_TEST_PATH"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
-		if err := hold(path); err != nil {
+		if path == "as TestMain" {
+			Hold()
+		} else if err := hold(path); err != nil {
 			panic(err)
 		}
 		os.Stdout.WriteString("held\n")
@@ -23,6 +26,23 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// A child of the process that holds it does not wait for it: it may be the same binary.
+func TestHoldOfAChild(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: nobody else takes the lock")
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv(heldEnv, "") // restored at the end
+	os.Unsetenv(heldEnv)
+	Hold()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"=as TestMain")
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "held\n" {
+		t.Errorf("%q, %v", out, err)
+	}
 }
 
 // One process holds it, and no longer than it lives.
