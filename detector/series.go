@@ -62,6 +62,8 @@ type entry struct {
 	confirm   bool      // a level signal nobody has confirmed since
 	confirmBy time.Time // zero while the source is still away
 
+	folded folded // of the overflow group
+
 	due   time.Time // in the heap
 	index int       // in the heap; -1: not in it
 }
@@ -125,7 +127,7 @@ func (en *entry) copyOut() *problem.Problem {
 // place finds or makes the entry of a group; a new one has no state. Where
 // there is no room it takes the place of the resolved problem that is quiet
 // for longest, or else it is the overflow group.
-func (e *Engine) place(r *ruleState, group []byte) *entry {
+func (e *Engine) place(r *ruleState, group []byte, now time.Time) *entry {
 	s := r.series
 	if en := s.entries[string(group)]; en != nil {
 		return en
@@ -141,6 +143,7 @@ func (e *Engine) place(r *ruleState, group []byte) *entry {
 		group = []byte(OverflowGroup)
 		break
 	}
+	e.unfold(s, group, now)
 	en := &entry{rule: r, index: -1}
 	en.p.Group = string(group)
 	s.entries[en.p.Group] = en

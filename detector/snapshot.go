@@ -48,6 +48,9 @@ type savedProblem struct {
 	QuietFrom time.Time `json:"quietFrom,omitzero"`
 	Confirm   bool      `json:"confirm,omitempty"`
 	ConfirmBy time.Time `json:"confirmBy,omitzero"`
+
+	Folded    []byte `json:"folded,omitempty"` // of the overflow group
+	Uncounted bool   `json:"uncounted,omitempty"`
 }
 
 // Snapshot returns the engine's memory as JSON, all of it. It is meant for
@@ -62,6 +65,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 			if en.teller != nil {
 				p.Teller = en.teller.Name
 			}
+			p.Folded, p.Uncounted = en.folded.save(), en.folded.uncounted
 			s.Problems = append(s.Problems, p)
 		}
 	}
@@ -187,6 +191,9 @@ func (e *Engine) restore(p *savedProblem, now time.Time) {
 	}
 	en := &entry{p: p.Problem, window: window{p.Window}, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt,
 		tellings: p.Told[:min(len(p.Told), maxTellings)], lasting: p.Lasting, kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
+	en.folded.load(p.Folded)
+	// A state of before groups were told apart does not say whose problem it is.
+	en.folded.uncounted = p.Uncounted || p.Group == OverflowGroup && len(p.Folded) == 0
 	en.p.Evidence = slices.DeleteFunc(en.p.Evidence, isNil)
 	if len(en.p.Evidence) > maxEvidence {
 		en.p.Evidence = en.p.Evidence[:maxEvidence]

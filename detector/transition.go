@@ -10,9 +10,10 @@ import (
 // occur handles an event that matches a rule.
 func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
-	en := e.place(r, e.group)
+	en := e.place(r, e.group, now)
 	live := en.p.State == problem.Pending || en.p.State == problem.Firing
 	if live {
+		e.fold(en)
 		// While a level signal lasts it is one occurrence, however often others tell.
 		if again, n := en.told(r, at); again || en.lasting && !r.level() {
 			en.lasting = en.lasting || r.level()
@@ -32,6 +33,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
 			r.series.resolved--
 		}
 		en.begin(r, at)
+		e.fold(en)
 		en.tellings = append(en.tellings, telling{Rule: r.Name, N: 1})
 	}
 	en.saw(r, ev, at)
@@ -155,7 +157,13 @@ func (e *Engine) clear(r *ruleState, ev *event.Event, now time.Time) {
 func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now time.Time) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := r.series.entries[string(e.group)]
-	if en == nil || en.p.State == problem.Resolved || !e.test(r, x) {
+	if en == nil {
+		if r.series.isFolded(e.group) && e.test(r, x) {
+			e.unfold(r.series, e.group, now)
+		}
+		return
+	}
+	if en.p.State == problem.Resolved || !e.test(r, x) {
 		return
 	}
 	if en.p.State == problem.Pending {
