@@ -90,6 +90,11 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	if n := r.keys["logs"]; n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 		r.errorf("logs", "list is empty: leave it out for all logs")
 	}
+	for i, name := range r.Logs {
+		if name != "" && !logpattern.ValidLog(name) {
+			r.item("logs", i, "%q is not a log name: want letters, digits, dots, dashes and underscores; patterns are not supported", name)
+		}
+	}
 	groups, ok := r.checkPattern("pattern", r.pattern())
 	if r.keys["clearPattern"] != nil {
 		if clear, ok := r.checkPattern("clearPattern", r.clearPattern()); ok {

@@ -27,7 +27,7 @@ type mutes struct {
 // mute is a mute at work.
 type mute struct {
 	problem.Mute
-	parts []string // by place in the rule's groupBy what it must be; "": anything
+	parts []string // by place in the rule's groupBy the pattern it must match; "": anything
 	never bool     // the rule has no such groups
 }
 
@@ -148,11 +148,32 @@ func (m *mute) matches(group string) bool {
 		if want == emptyPart {
 			want = ""
 		}
-		if have != want || i == len(m.parts)-1 && rest != "" {
+		if !like(want, have) || i == len(m.parts)-1 && rest != "" {
 			return false
 		}
 	}
 	return true
+}
+
+// like reports whether a text matches a pattern, in which * stands for any text.
+func like(pattern, text string) bool {
+	first, rest, ok := strings.Cut(pattern, "*")
+	if !ok {
+		return pattern == text
+	}
+	if text, ok = strings.CutPrefix(text, first); !ok {
+		return false
+	}
+	for {
+		middle, after, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(text, rest)
+		}
+		if _, text, ok = strings.Cut(text, middle); !ok {
+			return false
+		}
+		rest = after
+	}
 }
 
 // cutPart takes the first value off a group. A comma in a value has a backslash

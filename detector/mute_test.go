@@ -94,6 +94,12 @@ func TestMuteGroups(t *testing.T) {
 		{muteOf("sick", time.Hour, "cgroup.path", ""), "/a", false},
 		{muteOf("sick", time.Hour, "device.name", ""), "/a", false},
 		{muteOf("told", time.Hour), "/a", false},
+		{muteOf("sick", time.Hour, "cgroup.path", "/a*"), "/a/b", true},
+		{muteOf("sick", time.Hour, "cgroup.path", "/a*"), "/b/a", false},
+		{muteOf("sick", time.Hour, "cgroup.path", "*/b*, c"), "/a/b/b, c", true},
+		{muteOf("sick", time.Hour, "cgroup.path", "*b*b"), "/ab", false},
+		{muteOf("sick", time.Hour, "cgroup.path", "*"), "", true},
+		{muteOf("sick", time.Hour, "cgroup.path", "/*"), "/*", true},
 	} {
 		e := detector.NewEngine(ruleSet(t, muteRules))
 		e.SetMutes([]problem.Mute{c.mute}, at(0))

@@ -59,7 +59,7 @@ type muteFileForm struct {
 // muteForm is a mute.
 type muteForm struct {
 	Rule   form.Name             `json:"rule" jsonschema:"required" jsonschema_description:"Rule whose problems are muted."`
-	Where  map[string]form.Value `json:"where" jsonschema:"minProperties=1" jsonschema_description:"Fields of the rule's groupBy and what they must be; all problems of the rule where absent."`
+	Where  map[string]form.Value `json:"where" jsonschema:"minProperties=1" jsonschema_description:"Fields of the rule's groupBy and what they must be, in texts with * for any characters; all problems of the rule where absent."`
 	Until  string                `json:"until" jsonschema:"required,format=date-time" jsonschema_description:"When it ends, with the zone: 2026-03-01T18:00:00Z."`
 	Reason string                `json:"reason" jsonschema:"required,minLength=1,maxLength=256" jsonschema_description:"Why."`
 }

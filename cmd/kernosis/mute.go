@@ -46,7 +46,7 @@ says Muted.`,
 	fs.StringVar(&f.stateDir, "state-dir", "/var/lib/kernosis", "`folder` of the agent's state, where its mutes.yaml is")
 	fs.StringVar(&f.file, "mutes", "", "`file` of mutes, where the agent was given one")
 	fs.StringVar(&f.rules, "rules-dir", "", "`folder` of rule files over the shipped ones")
-	fs.StringToStringVar(&f.where, "where", nil, "`field=value` of the rule's groupBy; may be repeated. Without it all problems of the rule")
+	fs.StringToStringVar(&f.where, "where", nil, "`field=value` of the rule's groupBy, in texts with * for any characters; may be repeated. Without it all problems of the rule")
 	fs.DurationVar(&f.lasts, "for", 0, "how `long`")
 	fs.StringVar(&f.until, "until", "", "until `when` (RFC 3339)")
 	fs.StringVar(&f.reason, "reason", "", "`why`")

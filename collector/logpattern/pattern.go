@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Bounds of patterns. Each is far above what rules for a node need and low
@@ -24,6 +25,8 @@ const (
 	maxName = 256
 	// maxLogs bounds the list of a pattern's logs.
 	maxLogs = 64
+	// maxLogName bounds the name of a log.
+	maxLogName = 63
 	// maxCaptures is how many named groups are told.
 	maxCaptures = 16
 	// maxProgram is the most instructions of one compiled expression; NPD's have
@@ -169,3 +172,18 @@ func (s *Set) Literals(i int) []string { return slices.Clone(s.patterns[i].liter
 // Unfiltered returns the indexes of the patterns that no literal was found for,
 // such as `\d+ errors?|\w+`: each costs its expression on every line.
 func (s *Set) Unfiltered() []int { return s.always.list() }
+
+// ValidLog reports whether a log may have a name: it is a file's name and a part of a stem.
+func ValidLog(name string) bool {
+	if name == "" || len(name) > maxLogName || strings.ContainsRune("._-", rune(name[0])) {
+		return false
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs/file"
 	"github.com/kernosis/kernosis/collector/logs/journald"
 )
@@ -43,9 +43,6 @@ type Config struct {
 // MaxLogs is how many logs may be configured: each is a goroutine and a position.
 const MaxLogs = 32
 
-// logName is what may be a file's name and a part of a stem.
-var logName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-
 // Error is a mistake in a Config.
 type Error struct {
 	Field string // as in the configuration file: name, plugin, path …
@@ -63,7 +60,7 @@ func (c *Config) Check() error {
 	wrong := func(field, format string, args ...any) {
 		errs = append(errs, &Error{Field: field, Err: fmt.Errorf(format, args...)})
 	}
-	if !logName.MatchString(c.Name) {
+	if !logpattern.ValidLog(c.Name) {
 		wrong("name", "%q: want letters, digits, dots, dashes and underscores, at most 63", c.Name)
 	}
 	if c.Lookback < 0 {
