@@ -38,7 +38,12 @@ func GRPC(tb testing.TB, l net.Listener, register func(*grpc.Server)) (stop func
 	register(s)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
-	stop = sync.OnceFunc(func() { s.Stop(); <-done })
+	stop = sync.OnceFunc(func() {
+		s.Stop()
+		if err := <-done; err != nil {
+			tb.Errorf("gRPC server: %v", err)
+		}
+	})
 	tb.Cleanup(stop)
 	return stop
 }

@@ -170,8 +170,8 @@ type proxy struct {
 
 func newProxy(t testing.TB, server *kubetest.Server) (*proxy, *rest.Config) {
 	t.Helper()
-	p, config := &proxy{}, (*rest.Config)(nil)
-	p.Proxy, config = kubetest.NewProxy(t, server, server.Admin())
+	through, config := kubetest.NewProxy(t, server, server.Admin())
+	p := &proxy{Proxy: through}
 	p.do(func(http.ResponseWriter, *http.Request) bool { return false })
 	return p, config
 }
