@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -23,6 +24,12 @@ func TestMain(m *testing.M) {
 		return
 	}
 	kernellock.Hold()
+	// Pods that fail beside each other wait for kubelet, however few CPUs there are.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(machine.Run(m))
 }
 
