@@ -130,6 +130,7 @@ var mayImport = map[string][]string{
 	"deploy/monitoringtest":  {},
 	"reporter/kubetest":      {"vmtest/testall"},
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
+	"vmtest/await":           {},
 	"vmtest/guest":           {},
 	"vmtest/kernel":          {},
 	"vmtest/leakcheck":       {},

@@ -1,0 +1,45 @@
+// Package await lets tests wait for as long as this machine needs. Only tests may
+// import it.
+//
+//	await.Until(t, "the pod is ready", 20*time.Second, ready)
+//	case <-time.After(await.Within(20 * time.Second)):
+//
+// It is for deadlines that fail a test. A time that a test asserts about the product,
+// such as "reported within 3 s", stays as it is.
+package await
+
+import (
+	"testing"
+	"time"
+)
+
+// Until polls ok until it returns true. If it doesn't within [Within] the time, Until
+// fails the test and reports what it waited for and how long. The deadline is computed
+// anew at each look past the time, so it moves on while the machine is busy.
+func Until(tb testing.TB, what string, within time.Duration, ok func() bool) {
+	tb.Helper()
+	UntilShown(tb, what, within, func() (bool, string) { return ok(), "" })
+}
+
+// UntilShown is [Until] for a condition that also returns what it found. The failure
+// shows the last of it.
+func UntilShown(tb testing.TB, what string, within time.Duration, ok func() (ok bool, shown string)) {
+	tb.Helper()
+	for start := time.Now(); ; {
+		look := time.Now()
+		is, shown := ok()
+		if is {
+			return
+		}
+		now := time.Now()
+		if waited := now.Sub(start); waited >= within && waited >= Within(within) {
+			if shown != "" {
+				shown = "; last: " + shown
+			}
+			tb.Fatalf("waited %s for: %s%s", waited.Round(time.Millisecond), what, shown)
+		}
+		// A condition that takes much CPU time, such as one that runs kubectl, must
+		// not slow down what it waits for.
+		time.Sleep(min(max(now.Sub(look), 5*time.Millisecond), 100*time.Millisecond))
+	}
+}
