@@ -14,6 +14,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
@@ -75,8 +76,8 @@ func (s stallEvents) next(t *testing.T) *event.Event {
 	select {
 	case ev := <-s:
 		return ev
-	case <-time.After(15 * time.Second):
-		t.Fatal("no event within 15 s")
+	case <-time.After(await.Within(15 * time.Second)):
+		t.Fatal("no event in time")
 		return nil
 	}
 }

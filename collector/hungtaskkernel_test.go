@@ -13,6 +13,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
@@ -149,7 +150,7 @@ func TestHungTaskLifeOnKernel(t *testing.T) {
 	if err := fault.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	took = a.until("end told", 10*time.Second, func() bool { return a.told(pid, event.HungTaskResumed) > 0 })
+	took = a.until("end told", await.Within(10*time.Second), func() bool { return a.told(pid, event.HungTaskResumed) > 0 })
 	t.Logf("end told after %s", took)
 	end := a.events[uint32(pid)][1]
 	if end.HungTask.Exited || end.HungTask.BlockedFor < d.BlockedFor || end.Task.ID() != ev.Task.ID() || end.Subject() != ev.Subject() || end.HungTask.LockAddr != d.LockAddr {
@@ -170,12 +171,12 @@ func TestHungTaskExitOnKernel(t *testing.T) {
 	}
 	defer fault.Close()
 	pid := hang.Waiter.TID
-	a.until("hang told", 5*time.Second, func() bool { return a.told(pid, event.HungTask) > 0 })
+	a.until("hang told", await.Within(5*time.Second), func() bool { return a.told(pid, event.HungTask) > 0 })
 	if err := unix.Kill(hang.Waiter.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	fault.Close()
-	a.until("end told", 10*time.Second, func() bool { return a.told(pid, event.HungTaskResumed) > 0 })
+	a.until("end told", await.Within(10*time.Second), func() bool { return a.told(pid, event.HungTaskResumed) > 0 })
 	begin, end := a.events[uint32(pid)][0], a.events[uint32(pid)][1]
 	if !end.HungTask.Exited || end.Task.ID() != begin.Task.ID() || end.Subject() != begin.Subject() || end.CPU != event.NoCPU || end.Time.IsZero() {
 		t.Errorf("end %+v, %+v", end, end.HungTask)
@@ -196,7 +197,7 @@ func TestHungTaskOnFrozenFilesystemOnKernel(t *testing.T) {
 		}
 	}()
 	pid := hang.Waiter.TID
-	a.until("hang told", 5*time.Second, func() bool { return a.told(pid, event.HungTask) > 0 })
+	a.until("hang told", await.Within(5*time.Second), func() bool { return a.told(pid, event.HungTask) > 0 })
 	t.Logf("stack %q", a.events[uint32(pid)][0].HungTask.Stack)
 	if d := a.events[uint32(pid)][0].HungTask; d.Wait != "lock" || d.Lock != "" || d.Holder != nil {
 		t.Errorf("data %+v", d)
@@ -204,5 +205,5 @@ func TestHungTaskOnFrozenFilesystemOnKernel(t *testing.T) {
 	if err := fault.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a.until("end told", 10*time.Second, func() bool { return a.told(pid, event.HungTaskResumed) > 0 })
+	a.until("end told", await.Within(10*time.Second), func() bool { return a.told(pid, event.HungTaskResumed) > 0 })
 }

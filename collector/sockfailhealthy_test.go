@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -42,7 +43,7 @@ const (
 func TestSockFailHealthy(t *testing.T) {
 	testall.Only(t)
 	prober, target := netlab.Pair(t)
-	ctx, cancel := context.WithTimeout(t.Context(), healthyLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(healthyLimit))
 	defer cancel()
 
 	// 20 pods of ten ports each.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/poller"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -103,7 +105,7 @@ func (a *sockAgent) events(n int) []*event.Event {
 	}
 	defer p.Close()
 	var out []*event.Event
-	for end := time.Now().Add(5 * time.Second); ; {
+	for end := time.Now().Add(await.Within(5 * time.Second)); ; {
 		if _, err := a.l.Drain(func(raw []byte) {
 			h, err := bpf.ParseHeader(raw)
 			if err != nil {
@@ -464,17 +466,13 @@ func TestSockFailTargetFile(t *testing.T) {
 	a.s.dir = newTargetDir(dir, a.s.targets, a.s.env.log)
 	look := func(n int) {
 		t.Helper()
-		for end := time.Now().Add(3 * time.Second); ; {
+		await.UntilShown(t, fmt.Sprintf("%d targets", n), 3*time.Second, func() (bool, string) {
 			if _, err := a.s.poll(ctx, time.Now(), nil); err != nil {
 				t.Fatal(err)
 			}
-			if a.s.targets.len() == n {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%d targets, want %d", a.s.targets.len(), n)
-			}
-		}
+			got := a.s.targets.len()
+			return got == n, strconv.Itoa(got)
+		})
 	}
 	look(0)
 	file := filepath.Join(dir, "inject.yaml")

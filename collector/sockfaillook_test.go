@@ -9,6 +9,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -85,7 +86,7 @@ func TestSockFailHomeMoved(t *testing.T) {
 	q := &question{netns: prober.Inode, dst: netip.MustParseAddrPort("10.97.31.2:80")}
 	p.homes.Add(q.dst.Addr(), home{inode: prober.Inode, until: time.Now().Add(homesFor)})
 	for range 2 { // found by a search, then kept
-		inode, v := p.home(q, time.Now().Add(10*time.Second))
+		inode, v := p.home(q, time.Now().Add(await.Within(10*time.Second)))
 		if v == nil || inode != target.Inode {
 			t.Fatalf("found in %d, want %d", inode, target.Inode)
 		}

@@ -3,6 +3,7 @@ package collector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // storageAgent runs one stem and the mounts as the agent does, on the real
@@ -106,26 +108,16 @@ func (a *storageAgent) sees(path, dir string) {
 	if err := unix.Stat(path, &st); err != nil {
 		a.t.Fatal(err)
 	}
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(15 * time.Second)
-	for {
+	await.UntilShown(a.t, "the agent finds "+path+" at "+dir, 15*time.Second, func() (bool, string) {
 		d := a.env.devices.Device(unix.Major(st.Rdev), unix.Minor(st.Rdev))
-		if len(d.Mounts) > 0 && d.Mounts[0].Path == dir {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-late:
-			a.t.Fatalf("%s at %s: the agent has %v", path, dir, d.Mounts)
-		}
-	}
+		return len(d.Mounts) > 0 && d.Mounts[0].Path == dir, fmt.Sprint(d.Mounts)
+	})
 }
 
 // wait returns the device's events of a kind once there are n.
 func (a *storageAgent) wait(device string, kind event.Kind, n int) []*event.Event {
 	a.t.Helper()
-	late := time.After(15 * time.Second)
+	late := time.After(await.Within(15 * time.Second))
 	for {
 		if got := a.of(device, kind); len(got) >= n {
 			return got

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestParseTargets(t *testing.T) {
@@ -178,17 +179,12 @@ func TestTargetDir(t *testing.T) {
 	}
 	wait := func(what string, ok func() bool) {
 		t.Helper()
-		for end := time.Now().Add(3 * time.Second); ; time.Sleep(time.Millisecond) {
+		await.UntilShown(t, what, 3*time.Second, func() (bool, string) {
 			if err := d.look(ctx); err != nil {
 				t.Fatal(err)
 			}
-			if ok() {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%s: %d targets, log %s", what, targets.len(), &log)
-			}
-		}
+			return ok(), fmt.Sprintf("%d targets, log %s", targets.len(), &log)
+		})
 	}
 	has := func(n int) func() bool { return func() bool { return targets.len() == n } }
 

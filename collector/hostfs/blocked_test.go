@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestParseKernelStack(t *testing.T) {
@@ -92,15 +94,13 @@ func TestWaitingTaskOfTheKernel(t *testing.T) {
 		_, _ = unix.Read(int(r.Fd()), make([]byte, 1)) // blocking: Fd took it from the poller
 	}()
 	reader, f := <-tid, FS{}
-	late := time.Now().Add(10 * time.Second)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for stat, err := f.Stat(reader); stat.State != 'S'; stat, err = f.Stat(reader) {
-		if err != nil || time.Now().After(late) {
-			t.Fatal("the reader does not sleep", err)
+	await.Until(t, "the reader sleeps", 10*time.Second, func() bool {
+		stat, err := f.Stat(reader)
+		if err != nil {
+			t.Fatal(err)
 		}
-		<-tick.C
-	}
+		return stat.State == 'S'
+	})
 	call, ok, err := f.Syscall(reader)
 	switch {
 	case errors.Is(err, fs.ErrPermission):

@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
@@ -184,12 +186,10 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	for deadline := time.Now().Add(10 * time.Second); s.RefusedConnections() != 3; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d refused, want 3", s.RefusedConnections())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.UntilShown(t, "3 are refused", 10*time.Second, func() (bool, string) {
+		n := s.RefusedConnections()
+		return n == 3, strconv.FormatUint(n, 10)
+	})
 	binaryForAll(t)
 	if code, text := child(t, 4711, socket, `{"source":"door-monitor"}`); code != 200 {
 		t.Errorf("%d %s", code, text)

@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
@@ -92,7 +93,7 @@ func (r *recorder) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	look := time.NewTicker(5 * time.Millisecond) // for what makes no event
 	defer look.Stop()
-	for deadline := time.After(patience); !ok(); {
+	for deadline := time.After(await.Within(patience)); !ok(); {
 		select {
 		case <-r.news:
 		case <-look.C:

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -70,7 +71,7 @@ func TestSockets(t *testing.T) {
 	}
 	v := view(t, target)
 	var listens, waiting *Socket
-	for end := time.Now().Add(answers); ; {
+	await.UntilShown(t, "the bytes are on their way", answers, func() (bool, string) {
 		listens, waiting = nil, nil
 		all, err := v.Sockets(AllStates, 80, true, func(s *Socket) {
 			kept := *s
@@ -84,11 +85,8 @@ func TestSockets(t *testing.T) {
 		if err != nil || !all {
 			t.Fatal(all, err)
 		}
-		// The bytes are on their way.
-		if waiting != nil && waiting.RQueue == 4 || time.Now().After(end) {
-			break
-		}
-	}
+		return waiting != nil && waiting.RQueue == 4, fmt.Sprintf("%+v", waiting)
+	})
 	if listens == nil || listens.RQueue != 1 || listens.WQueue != 5 || listens.Inode == 0 || listens.V6Only {
 		t.Errorf("listener %+v", listens)
 	}
@@ -161,7 +159,7 @@ func TestConntrack(t *testing.T) {
 func TestHome(t *testing.T) {
 	prober, target := netlab.PairIn(t, 32)
 	n := NewNamespaces(hostfs.New("/"), answers)
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(await.Within(10 * time.Second))
 	if h := n.Home(netip.MustParseAddr("10.97.32.2"), end); h.Inode != target.Inode || !h.Whole {
 		t.Errorf("found %+v, want %d", h, target.Inode)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
@@ -24,7 +25,7 @@ func parent(t *testing.T) string {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Skipf("no control group may be made here: %v", err)
 	}
-	t.Cleanup(func() { until(t, "end of the group", func() bool { return os.Remove(dir) == nil }) })
+	t.Cleanup(func() { await.Until(t, "end of the group", patience, func() bool { return os.Remove(dir) == nil }) })
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err != nil {
 		t.Skip("cgroup.kill is of Linux 5.14")
 	}
@@ -41,7 +42,7 @@ func TestControlGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 	if r := <-results; r.Status != OK || r.Message != "escaped" {
 		t.Errorf("%+v", r)
 	}
-	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
+	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 	if _, err := os.Stat(filepath.Join(dir, "kernosis-check-a_b__", "0")); err != nil {
 		t.Error(err)
 	}
@@ -66,7 +67,7 @@ func TestProcessesOfACheckAreBounded(t *testing.T) {
 	if counted := !hasPids(dir); counted && !errors.Is(r.Err, process.ErrProcesses) {
 		t.Errorf("error %v, want %v", r.Err, process.ErrProcesses)
 	}
-	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
+	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 }
 
 // TestControlGroupIsUsedAgain: also one in which something had to be killed.
@@ -90,7 +91,7 @@ func TestControlGroupIsUsedAgain(t *testing.T) {
 		seen[r.Check]++
 	}
 	stop()
-	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
+	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 	if left, _ := filepath.Glob(dir + "/kernosis-*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

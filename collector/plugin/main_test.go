@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
@@ -89,7 +90,7 @@ func initProgram(check string) int {
 			return 1
 		}
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(await.Within(patience))
 	zombies := orphans{proc: proc}
 	for len(zombies.find()) > 0 {
 		if time.Now().After(deadline) {
@@ -109,16 +110,4 @@ func self(t *testing.T, args ...string) (string, []string) {
 		t.Fatal(err)
 	}
 	return exe, append([]string{"test-program"}, args...)
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
@@ -22,12 +23,12 @@ func TestProgramDiesWithTheAgent(t *testing.T) {
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "start of the check", func() bool { return mark.Count() == 2 })
+	await.Until(t, "start of the check", patience, func() bool { return mark.Count() == 2 })
 	if err := agent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = agent.Wait()
-	until(t, "end of the check", func() bool { return mark.Count() == 0 })
+	await.Until(t, "end of the check", patience, func() bool { return mark.Count() == 0 })
 }
 
 func TestOrphansAreWaitedFor(t *testing.T) {
@@ -69,7 +70,7 @@ func TestUnkillable(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		set("freezer.state", "THAWED")
-		until(t, "end of the group", func() bool { return os.Remove(dir) == nil })
+		await.Until(t, "end of the group", patience, func() bool { return os.Remove(dir) == nil })
 	})
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	// Only the first run hangs.
@@ -81,7 +82,7 @@ func TestUnkillable(t *testing.T) {
 	}
 	stop := run(t, cfg, results)
 	var pid string
-	until(t, "pid", func() bool {
+	await.Until(t, "pid", patience, func() bool {
 		b, err := os.ReadFile(pidFile)
 		pid = strings.TrimSpace(string(b))
 		return err == nil
@@ -90,7 +91,7 @@ func TestUnkillable(t *testing.T) {
 	set("freezer.state", "FROZEN")
 	want := func(check string, ok func(Result) bool) {
 		t.Helper()
-		deadline := time.After(patience)
+		deadline := time.After(await.Within(patience))
 		for {
 			select {
 			case r := <-results:

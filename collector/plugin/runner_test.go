@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
@@ -43,7 +44,7 @@ func run(t *testing.T, cfg Config, results chan<- Result) (stop func()) {
 			if err != nil {
 				t.Errorf("Run: %v", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(await.Within(patience)):
 			t.Error("Run does not end")
 		}
 	})
@@ -62,7 +63,7 @@ func first(t *testing.T, cfg Config) Result {
 	select {
 	case r := <-results:
 		return r
-	case <-time.After(patience):
+	case <-time.After(await.Within(patience)):
 		t.Fatal("no result")
 		return Result{}
 	}
@@ -136,7 +137,7 @@ func TestPathChangesWhileRunning(t *testing.T) {
 	}, results)
 	want := func(ok func(Result) bool) {
 		t.Helper()
-		deadline := time.After(patience)
+		deadline := time.After(await.Within(patience))
 		for {
 			select {
 			case r := <-results:

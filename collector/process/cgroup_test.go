@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
@@ -28,7 +29,7 @@ func parent(t *testing.T) string {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Skipf("no control group may be made here: %v", err)
 	}
-	t.Cleanup(func() { until(t, "end of the group", func() bool { return os.Remove(dir) == nil }) })
+	t.Cleanup(func() { await.Until(t, "end of the group", patience, func() bool { return os.Remove(dir) == nil }) })
 	return dir
 }
 
@@ -103,7 +104,7 @@ func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 				if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "escaped\n" {
 					t.Errorf("%v %q", o.Err, o.Stdout)
 				}
-				until(t, "end of its processes", func() bool { return mark.Count() == 0 })
+				await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 			}
 			g.Close()
 			g.Close()
@@ -123,7 +124,7 @@ func TestForkBombIsKilledSingly(t *testing.T) {
 	if o := p.Run(t.Context()); g.counted && !errors.Is(o.Err, ErrProcesses) {
 		t.Errorf("%v", o.Err)
 	}
-	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
+	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 }
 
 func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
@@ -137,7 +138,7 @@ func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "start", func() bool { return mark.Count() == 2 })
+	await.Until(t, "start", patience, func() bool { return mark.Count() == 2 })
 	again, err := OpenGroups(dir, Limits{Processes: 10}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +148,7 @@ func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
 	<-left.ended
 	left.stdout.close()
 	left.stderr.close()
-	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
+	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 	old.Close()
 	again.Close()
 }

@@ -56,15 +56,3 @@ func self(t *testing.T, args ...string) (string, []string) {
 	}
 	return exe, append([]string{"test-program"}, args...)
 }
-
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
@@ -44,7 +45,7 @@ func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
 			if c.limit == later && string(o.Stdout) != "begun\n" {
 				t.Errorf("output %q", o.Stdout)
 			}
-			until(t, "end of all its processes", func() bool { return mark.Count() == 0 })
+			await.Until(t, "end of all its processes", patience, func() bool { return mark.Count() == 0 })
 		})
 	}
 }
@@ -59,7 +60,7 @@ func TestGroupIsKilledAfterTheProgramsOwnEnd(t *testing.T) {
 	if o.Duration > patience/2 {
 		t.Errorf("a grandchild that holds the pipe open held it up: %v", o.Duration)
 	}
-	until(t, "end of the grandchild", func() bool { return mark.Count() == 0 })
+	await.Until(t, "end of the grandchild", patience, func() bool { return mark.Count() == 0 })
 }
 
 func TestOutputOfAChildThatEndsLaterIsWaitedFor(t *testing.T) {
@@ -111,12 +112,12 @@ func TestContextEndsTheProgram(t *testing.T) {
 	p := Program{Path: testprogram.Script(t, "touch "+began+"\nsleep 1000"), Timeout: patience}
 	done := make(chan Outcome)
 	go func() { done <- p.Run(ctx) }()
-	until(t, "start", func() bool { _, err := os.Stat(began); return err == nil })
+	await.Until(t, "start", patience, func() bool { _, err := os.Stat(began); return err == nil })
 	cancel()
 	if o := <-done; !errors.Is(o.Err, context.Canceled) {
 		t.Errorf("error %v", o.Err)
 	}
-	until(t, "end of its processes", func() bool { return mark.Count() == 0 })
+	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 }
 
 func BenchmarkRun(b *testing.B) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestMetricsAreChosenAndRenamed(t *testing.T) {
@@ -111,13 +113,8 @@ func TestFileSystemThatHangsIsAskedOnce(t *testing.T) {
 		t.Errorf("asked %d times", n)
 	}
 	close(answer)
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		if _, err := p.statfs("/", 0, 0); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("not asked again")
-		}
-	}
+	await.Until(t, "it is asked again", 30*time.Second, func() bool {
+		_, err := p.statfs("/", 0, 0)
+		return err == nil
+	})
 }

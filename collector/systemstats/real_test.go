@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // values reads the exposed text: by series, as it is written.
@@ -219,12 +221,7 @@ func TestRunReadsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	deadline := time.Now().Add(30 * time.Second)
-	for !strings.Contains(exposed(t, c), "l ") {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing was read")
-		}
-	}
+	await.Until(t, "something is read", 30*time.Second, func() bool { return strings.Contains(exposed(t, c), "l ") })
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/collector/ingest/client"
 	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
@@ -92,27 +93,21 @@ func (a *agent) emit(ev *event.Event) {
 // wait waits until what came from the agent is as wanted.
 func (a *agent) wait(what string, ok func(lines []string) bool) {
 	a.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	await.UntilShown(a.t, what, 20*time.Second, func() (bool, string) {
 		a.mu.Lock()
 		lines := slices.Clone(a.lines)
 		a.mu.Unlock()
-		if ok(lines) {
-			return
-		}
-		if time.Now().After(deadline) {
-			a.t.Fatalf("not %s: %q", what, lines)
-		}
-	}
+		return ok(lines), fmt.Sprintf("%q", lines)
+	})
 }
 
 // counted waits until a client has counted so: answers come behind what they are to.
 func counted(t testing.TB, c *client.Client, ok func(client.Stats) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(c.Stats()); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v", c.Stats())
-		}
-	}
+	await.UntilShown(t, "the client's counts", 20*time.Second, func() (bool, string) {
+		s := c.Stats()
+		return ok(s), fmt.Sprintf("%+v", s)
+	})
 }
 
 func run(t testing.TB, c *client.Client) {

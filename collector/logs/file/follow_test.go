@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestNewLinesOnly(t *testing.T) {
@@ -180,13 +181,7 @@ func TestDeletedFileIsLetGo(t *testing.T) {
 	}
 	log.remove("app.log")
 	c.until("status", func() bool { return len(c.status) > 1 })
-	deadline := time.Now().Add(patience)
-	for held() && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
-	if held() {
-		t.Error("the file is still open")
-	}
+	await.Until(t, "the file is closed", patience, func() bool { return !held() })
 	log.reopen()
 	log.write("2\n")
 	c.want("1", "2")

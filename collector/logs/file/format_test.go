@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 	_ "time/tzdata" // not every machine that tests run on has it
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestDecode(t *testing.T) {
@@ -214,9 +216,10 @@ func TestLookback(t *testing.T) {
 		defer c.mu.Unlock()
 		return len(c.items)
 	}
-	for deadline := time.Now().Add(patience); handed() == 4 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	await.Until(t, "a fifth line", patience, func() bool {
 		l.write(line(20, "twenty"))
-	}
+		return handed() > 4
+	})
 	c.until("a line of twenty minutes ago", func() bool { return len(c.items) > 4 && c.items[4] == "twenty" })
 	if got := now.Sub(c.lines[1].Time).Round(time.Minute); got != 6*time.Minute {
 		t.Errorf("the line of six minutes ago is %v old", got)

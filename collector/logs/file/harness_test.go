@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // running is a Reader that runs, and what it has handed over: a line as its
@@ -94,7 +95,7 @@ func (c *running) hold(l *logFile, line string) {
 	c.mu.Lock()
 	before := c.handing.Load()
 	l.write(line + "\n")
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(await.Within(patience))
 	for c.handing.Load() == before {
 		if time.Now().After(deadline) {
 			c.mu.Unlock()
@@ -107,11 +108,10 @@ func (c *running) hold(l *logFile, line string) {
 // untilAt waits for a position that contains text.
 func (c *running) untilAt(text string) {
 	c.t.Helper()
-	for deadline := time.Now().Add(patience); !strings.Contains(string(c.r.Position()), text); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("position %s, want %s in it", c.r.Position(), text)
-		}
-	}
+	await.UntilShown(c.t, "position with "+text, patience, func() (bool, string) {
+		at := string(c.r.Position())
+		return strings.Contains(at, text), at
+	})
 }
 
 func (c *running) tell() {
@@ -124,7 +124,7 @@ func (c *running) tell() {
 // until waits for a condition that is checked after each item and status.
 func (c *running) until(what string, ok func() bool) {
 	c.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(await.Within(patience))
 	for {
 		c.mu.Lock()
 		met := ok()
@@ -175,7 +175,7 @@ func (c *running) stop() logs.Position {
 		if err != nil {
 			c.t.Errorf("Run = %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(await.Within(patience)):
 		c.t.Fatal("Run goes on after its context has ended")
 	}
 	return c.r.Position()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // Between two runs a log goes on in any way. What the second one gets is what
@@ -178,10 +179,7 @@ func TestHandleFails(t *testing.T) {
 			return nil
 		})
 	}()
-	deadline := time.Now().Add(patience)
-	for r.Position() == "" && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
+	await.Until(t, "a position", patience, func() bool { return r.Position() != "" })
 	l.write("1\n2\n3\n")
 	if err := <-done; err != full { //nolint:errorlint // it has to be the very error
 		t.Errorf("Run = %v", err)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
@@ -102,12 +103,11 @@ func TestArguments(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "args")
 	c := start(t, Config{Directory: "/a folder", Filter: Filter{Identifiers: []string{"--vacuum-size=1"}}, Position: "1f " + someCursor},
 		fake(t, `printf '%s\n' "$@" >`+out+`.new; env >>`+out+`.new; mv `+out+`.new `+out+`; exec sleep 1000`))
-	deadline := time.Now().Add(patience)
 	var args []byte
-	for args == nil && time.Now().Before(deadline) {
+	await.Until(t, "the arguments", patience, func() (ok bool) {
 		args, _ = os.ReadFile(out)
-		time.Sleep(time.Millisecond)
-	}
+		return args != nil
+	})
 	c.stop()
 	for _, want := range []string{
 		"--quiet", "--follow", "--no-tail", "--merge", "--output=export", "--directory=/a folder", "--cursor=" + someCursor, "SYSLOG_IDENTIFIER=--vacuum-size=1", "LC_ALL=C.UTF-8",
@@ -221,14 +221,10 @@ func TestChildDiesWithTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = helper.Wait()
-	deadline := time.Now().Add(patience)
 	for _, pid := range pids {
-		for unix.Kill(pid, 0) == nil && !isZombie(pid) {
-			if time.Now().After(deadline) {
-				t.Fatalf("journalctl %d is still there", pid)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		await.Until(t, fmt.Sprintf("the end of journalctl %d", pid), patience, func() bool {
+			return unix.Kill(pid, 0) != nil || isZombie(pid)
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // rawRing reads what the kernel's ring holds now, by nothing but read(2).
@@ -46,7 +47,7 @@ func TestRealRing(t *testing.T) {
 		t.Skip("the kernel's log is empty")
 	}
 	r := New(Config{Lookback: everything})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
 	defer cancel()
 	var first Record
 	if _, err := Parse(raw[0], &first); err != nil {
@@ -123,7 +124,7 @@ func TestRealRingWithASmallBuffer(t *testing.T) {
 	}
 	r := New(Config{Position: "none 0"}) // of another boot: from the start, every gap counted
 	r.buffer = 16
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
 	defer cancel()
 	var lines, lost, tooLong uint64
 	err := r.Run(ctx, func(item logs.Item) error {
@@ -170,7 +171,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 		if err != nil || !opened.Load() {
 			t.Errorf("Run = %v, opened %v", err, opened.Load())
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(await.Within(time.Minute)):
 		t.Fatal("Run goes on")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 const onePod = `apiVersion: v1
@@ -128,12 +129,12 @@ func TestAFileIsFollowed(t *testing.T) {
 	run(t, f)
 	told := func(what string) func() bool { return func() bool { return strings.Contains(log.String(), what) } }
 	named := func(what string) func() bool { return func() bool { return got.names() == what } }
-	until(t, "that there is none is told", told("no such file"))
+	await.Until(t, "that there is none is told", soon, told("no such file"))
 
 	write(t, path, []byte(onePod))
-	until(t, "the file is read", named("shop/web-0"))
+	await.Until(t, "the file is read", soon, named("shop/web-0"))
 	write(t, path, []byte(strings.Replace(onePod, "livenessProbe", "livnessProbe", 1)))
-	until(t, "a mistake is told", told("livnessProbe"))
+	await.Until(t, "a mistake is told", soon, told("livnessProbe"))
 	if got.names() != "shop/web-0" || !strings.Contains(log.String(), "those known stay") {
 		t.Errorf("%s, %s", got.names(), log.String())
 	}
@@ -142,7 +143,7 @@ func TestAFileIsFollowed(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "new"), path); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the other is read", named("shop/web-1"))
+	await.Until(t, "the other is read", soon, named("shop/web-1"))
 	if !strings.Contains(log.String(), "read again") {
 		t.Error("that it is good again is not told")
 	}
@@ -151,14 +152,14 @@ func TestAFileIsFollowed(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "that it is gone is told", func() bool { return strings.Count(log.String(), "no such file") == 2 })
+	await.Until(t, "that it is gone is told", soon, func() bool { return strings.Count(log.String(), "no such file") == 2 })
 	if got.names() != "shop/web-1" || got.count() != sets {
 		t.Errorf("%s, %d sets more", got.names(), got.count()-sets)
 	}
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a pipe is refused", told("not a regular file"))
+	await.Until(t, "a pipe is refused", soon, told("not a regular file"))
 	if f.Figures().Pods != 1 || f.Figures().Reads != 2 || f.Figures().Failures < 4 {
 		t.Errorf("%+v", f.Figures())
 	}
@@ -174,7 +175,7 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, f)
-	until(t, "the file is read", func() bool { return got.names() == "shop/web-0" })
+	await.Until(t, "the file is read", soon, func() bool { return got.names() == "shop/web-0" })
 	w, err := os.Create(path) // empty: no pods
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +184,7 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 		fmt.Fprintf(w, "%s---\n", strings.Replace(onePod, "web-0", fmt.Sprint("web-", i), 1))
 	}
 	w.Close()
-	until(t, "all of it is read", func() bool { return got.names() == "shop/web-0 shop/web-1 shop/web-2" })
+	await.Until(t, "all of it is read", soon, func() bool { return got.names() == "shop/web-0 shop/web-1 shop/web-2" })
 	if got.count() != 2 {
 		t.Errorf("%d sets, want 2", got.count())
 	}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
@@ -71,14 +72,8 @@ type text struct{ logbuffer.Buffer }
 
 func (l *text) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not in time: " + what)
-		}
-	}
-}
+// soon is for what takes milliseconds on an idle machine.
+const soon = 20 * time.Second
 
 // list is an answer as kubelet encodes it.
 func list(t testing.TB, names ...string) []byte {
@@ -179,7 +174,7 @@ func TestPodsOfKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, src)
-	until(t, "two pods", func() bool { return got.names() == "shop/web-0 shop/web-1" })
+	await.Until(t, "two pods", soon, func() bool { return got.names() == "shop/web-0 shop/web-1" })
 	p := got.all[0][0]
 	if c := p.Containers[0]; p.UID != "uid-web-0" || c.ID != "containerd://web-0" || c.Liveness == nil || c.Liveness.Port != 8080 || c.Liveness.Path != "/healthz" || p.Addresses[0].String() != "10.0.0.7" || p.Active {
 		t.Errorf("%+v", p)
@@ -187,20 +182,20 @@ func TestPodsOfKubelet(t *testing.T) {
 
 	renewed := "second"
 	k.token.Store(&renewed)
-	until(t, "the old token is told", func() bool { return strings.Contains(log.String(), "401 Unauthorized") })
+	await.Until(t, "the old token is told", soon, func() bool { return strings.Contains(log.String(), "401 Unauthorized") })
 	write(t, filepath.Join(dir, "token"), []byte("second"))
-	until(t, "the new token works", func() bool { return strings.Contains(log.String(), "read again") })
+	await.Until(t, "the new token works", soon, func() bool { return strings.Contains(log.String(), "read again") })
 
 	bad := []byte(`{"kind":"PodList","items":[{"metadata":{"name":"web-0"`)
 	before := got.count()
 	k.body.Store(&bad)
-	until(t, "half an answer is told", func() bool { return strings.Contains(log.String(), "unexpected EOF") })
+	await.Until(t, "half an answer is told", soon, func() bool { return strings.Contains(log.String(), "unexpected EOF") })
 	if got.names() != "shop/web-0 shop/web-1" {
 		t.Errorf("%s after an answer that could not be read", got.names())
 	}
 	good := list(t, "web-1")
 	k.body.Store(&good)
-	until(t, "one pod", func() bool { return got.count() > before && got.names() == "shop/web-1" })
+	await.Until(t, "one pod", soon, func() bool { return got.count() > before && got.names() == "shop/web-1" })
 	f := src.Figures()
 	if f.Failures == 0 || f.Reads == 0 || f.Pods != 1 || f.At.IsZero() {
 		t.Errorf("%+v", f)
@@ -346,12 +341,12 @@ func TestAskedSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, src)
-	until(t, "asked once", func() bool { return got.count() == 1 })
+	await.Until(t, "asked once", soon, func() bool { return got.count() == 1 })
 	began := time.Now()
 	for range 100 {
 		src.Ask()
 	}
-	until(t, "asked again", func() bool { return got.count() == 2 })
+	await.Until(t, "asked again", soon, func() bool { return got.count() == 2 })
 	if took := time.Since(began); took < 500*time.Millisecond {
 		t.Errorf("asked again after %s", took)
 	}
@@ -368,7 +363,7 @@ func TestABrokenPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, src)
-	until(t, "several reads", func() bool { return got.count() > 3 })
+	await.Until(t, "several reads", soon, func() bool { return got.count() > 3 })
 	if got.names() != "shop/web-0 shop/web-1" || src.Figures().Faulty != 1 {
 		t.Errorf("%s, %+v", got.names(), src.Figures())
 	}

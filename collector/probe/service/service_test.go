@@ -33,6 +33,7 @@ import (
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
@@ -92,7 +93,7 @@ func (p *tape) tell(ev *event.Event) {
 // wait returns what was told up to a text, and forgets it.
 func (p *tape) wait(t *testing.T, until string) []string {
 	t.Helper()
-	late := time.After(plenty)
+	late := time.After(await.Within(plenty))
 	for {
 		p.mu.Lock()
 		i := slices.IndexFunc(p.told, func(s string) bool { return strings.Contains(s, until) })

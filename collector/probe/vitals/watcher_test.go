@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 const (
@@ -209,17 +210,13 @@ func TestRealContainer(t *testing.T) {
 	}
 	w := New(fs)
 	w.Set([]Container{{ID: id, Limited: true}}, 0)
-	until := func(what string, ok func(*Facts) bool) Facts {
+	until := func(what string, ok func(*Facts) bool) (f Facts) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-			f := w.Look(id, time.Now())
-			if ok(&f) {
-				return f
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("not %s: %+v", what, f)
-			}
-		}
+		await.UntilShown(t, what, 20*time.Second, func() (bool, string) {
+			f = w.Look(id, time.Now())
+			return ok(&f), fmt.Sprintf("%+v", f)
+		})
+		return f
 	}
 	w.Sample(time.Now())
 	// Nearly all of its time; which of both limits counts them is a matter of chance.

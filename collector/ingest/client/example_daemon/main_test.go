@@ -9,6 +9,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // TestDaemon runs the daemon against a real intake: no filesystem has 101 % free.
@@ -42,7 +43,7 @@ func TestDaemon(t *testing.T) {
 	daemonEnded := make(chan error, 1)
 	go func() { daemonEnded <- d.run(daemonContext, socket, "example-daemon") }()
 	want := map[string]string{"example-daemon/ScratchFull": "BelowMinimum", "example-daemon/warn": "NoteFound"}
-	for deadline := time.After(20 * time.Second); len(want) > 0; {
+	for deadline := time.After(await.Within(20 * time.Second)); len(want) > 0; {
 		select {
 		case e := <-told:
 			if want[e.Check] == e.Reason {
