@@ -128,7 +128,7 @@ var mayImport = map[string][]string{
 	// Only tests import these.
 	"cmd/kernosis/agenttest": {"bpf", "collector/event", "detector/problem", "reporter/console", "reporter/journal", "vmtest/netlab"},
 	"deploy/monitoringtest":  {},
-	"reporter/kubetest":      {"vmtest/testall"},
+	"reporter/kubetest":      {"vmtest/await", "vmtest/testall"},
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
 	"vmtest/await":           {},
 	"vmtest/guest":           {},

@@ -4,7 +4,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,17 +69,4 @@ func makeNodes(t *testing.T, server *kubetest.Server, n int) []string {
 		t.FailNow()
 	}
 	return names
-}
-
-// until waits for what nothing tells of.
-func until(t *testing.T, what string, within time.Duration, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(within); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", within, what)
-		}
-		<-tick.C
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // fair gives the agents' user what the documentation says, waits until it holds, and
@@ -48,13 +49,13 @@ func fair(t *testing.T, server *kubetest.Server, namespace string, user *rest.Co
 		t.Fatal("the documentation has no FlowSchema")
 	}
 	is := func() bool { return schemaOf(t, user) == string(schema.UID) }
-	until(t, "the agents' priority level", 30*time.Second, is)
+	await.Until(t, "the agents' priority level", 30*time.Second, is)
 	return func() {
 		t.Helper()
 		if err := flow.FlowSchemas().Delete(t.Context(), schema.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "no priority level of the agents", 30*time.Second, func() bool { return !is() })
+		await.Until(t, "no priority level of the agents", 30*time.Second, func() bool { return !is() })
 	}
 }
 

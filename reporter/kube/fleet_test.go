@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -70,7 +71,7 @@ func TestFleet(t *testing.T) {
 	}
 	all := func(what string, within time.Duration, ok func(i int, a *agent) bool) {
 		t.Helper()
-		until(t, what, within, func() bool {
+		await.Until(t, what, within, func() bool {
 			for i, a := range fleet {
 				if !ok(i, a) {
 					return false

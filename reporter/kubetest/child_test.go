@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -70,8 +71,7 @@ func startChild(t *testing.T, cmd *exec.Cmd, kind string) (told said, stdin io.W
 // gone waits until nothing is left of a server.
 func gone(t *testing.T, s said) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	await.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
 		left := ""
 		for _, pid := range s.Processes {
 			if alive(pid) {
@@ -81,14 +81,8 @@ func gone(t *testing.T, s said) {
 		if _, err := os.Stat(s.Dir); !errors.Is(err, os.ErrNotExist) {
 			left = s.Dir
 		}
-		if left == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is left", left)
-		}
-		time.Sleep(20 * time.Millisecond) // between looks at /proc, which wakes nobody
-	}
+		return left == "", left
+	})
 }
 
 // alive reports whether a process runs: an orphan that has ended stays as a zombie

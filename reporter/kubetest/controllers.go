@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/reporter/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // startControllers starts kube-controller-manager and kube-scheduler, and returns when
@@ -51,7 +52,8 @@ func (s *Server) startControllers(ctx context.Context, programs string) error {
 }
 
 func (s *Server) waitControllers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startFor, fmt.Errorf("no service account after %s", startFor))
+	within := await.Within(startFor)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no service account after %s", within))
 	defer cancel()
 	again := time.NewTicker(poll)
 	defer again.Stop()

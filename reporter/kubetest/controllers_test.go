@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -46,28 +47,15 @@ func TestControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "pod that the scheduler has looked at", func() bool {
+	await.Until(t, "pod that the scheduler has looked at", time.Minute, func() bool {
 		list, err := pods.List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1 && len(list.Items[0].Status.Conditions) > 0 && list.Items[0].Status.Conditions[0].Reason == corev1.PodReasonUnschedulable
 	})
 	if err := server.Client().CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "end of the namespace", func() bool {
+	await.Until(t, "end of the namespace", time.Minute, func() bool {
 		_, err := server.Client().CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-}
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline, again := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
-	defer again.Stop()
-	for !ok() {
-		select {
-		case <-again.C:
-		case <-deadline:
-			t.Fatalf("no %s within a minute", what)
-		}
-	}
 }

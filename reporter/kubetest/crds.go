@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // definitions is the folder of the product's CustomResourceDefinitions, from the root of
@@ -26,7 +28,7 @@ const definitions = "deploy/crds"
 // waits until they are served.
 func (s *Server) CRDs(tb testing.TB) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(tb.Context(), await.Within(time.Minute))
 	defer cancel()
 	if err := s.crds(ctx); err != nil {
 		tb.Fatal(err)

@@ -14,6 +14,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // Metrics are those of one program, by name.
@@ -54,7 +56,7 @@ func Sum(tb testing.TB, from prometheus.Gatherer, name string, labels ...string)
 func AwaitSum(tb testing.TB, from prometheus.Gatherer, want float64, name string, labels ...string) {
 	tb.Helper()
 	got := Sum(tb, from, name, labels...)
-	for until := time.Now().Add(sumWithin); got < want && time.Now().Before(until); got = Sum(tb, from, name, labels...) {
+	for until := time.Now().Add(await.Within(sumWithin)); got < want && time.Now().Before(until); got = Sum(tb, from, name, labels...) {
 		time.Sleep(10 * time.Millisecond) // between looks
 	}
 	if got != want {

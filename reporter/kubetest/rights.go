@@ -12,6 +12,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // Kinds of roles.
@@ -116,16 +118,10 @@ func (s *Server) Grant(tb testing.TB, to rbacv1.Subject, namespace, name string,
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tick, deadline := time.NewTicker(10*time.Millisecond), time.After(30*time.Second)
-	defer tick.Stop()
 	for i := range r.Rules {
-		for !s.may(tb, to, namespace, &r.Rules[i]) {
-			select {
-			case <-tick.C:
-			case <-deadline:
-				tb.Fatalf("the API server does not go by the role %s", name)
-			}
-		}
+		await.Until(tb, "the API server goes by the role "+name, 30*time.Second, func() bool {
+			return s.may(tb, to, namespace, &r.Rules[i])
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/reporter/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 const (
@@ -191,7 +192,7 @@ func (s *Server) Start(tb testing.TB) {
 func (s *Server) Pause(tb testing.TB) {
 	tb.Helper()
 	s.signal(tb, syscall.SIGSTOP)
-	ctx, cancel := context.WithTimeout(tb.Context(), stopFor)
+	ctx, cancel := context.WithTimeout(tb.Context(), await.Within(stopFor))
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) {
 		return s.api.Stopped()

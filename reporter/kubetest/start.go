@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/reporter/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // poll is how often a starting server is asked whether it is ready.
@@ -106,7 +107,8 @@ func (s *Server) startAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startFor, fmt.Errorf("not ready after %s", startFor))
+	within := await.Within(startFor)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready after %s", within))
 	defer cancel()
 	if err := s.waitReady(ctx, api); err != nil {
 		api.Stop(syscall.SIGKILL, 0)

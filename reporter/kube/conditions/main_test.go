@@ -19,6 +19,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var cluster kubetest.Shared
@@ -117,13 +118,7 @@ func status(t testing.TB, client kubernetes.Interface, node, conditionType strin
 // waitFor waits until something holds.
 func (r *rig) waitFor(what string, ok func() bool) {
 	r.t.Helper()
-	until := time.Now().Add(deadline)
-	for !ok() {
-		if time.Now().After(until) {
-			r.t.Fatalf("not within %s: %s; %+v", deadline, what, r.Stats())
-		}
-		time.Sleep(5 * time.Millisecond) // between looks at the API
-	}
+	await.UntilShown(r.t, what, deadline, func() (bool, string) { return ok(), fmt.Sprintf("%+v", r.Stats()) })
 }
 
 // waitStatus waits until the API has a condition.

@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/facts"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // oomEvent is a kill with evidence.
@@ -105,7 +106,7 @@ func TestEvidenceOutlastsARestart(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PodWait = time.Minute })
 	p := a.server.Pod(t, a.server.Namespace(t), "web-1", a.node) // not known yet
 	a.tellOf(oomEvent(32<<20), string(p.UID))
-	until(t, "the Event on the Node", func() bool { return len(a.onNode()) == 1 })
+	await.Until(t, "the Event on the Node", time.Minute, func() bool { return len(a.onNode()) == 1 })
 	a.stop()
 	a.journal.Close()
 	var saved struct {

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // What a server that is overloaded, broken or slow answers, by way of client-go.
@@ -35,7 +37,7 @@ func TestAnswersOfATroubledServer(t *testing.T) {
 		t.Run(strconv.Itoa(c.status), func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.status) }))
 			defer server.Close()
-			if err := post(t, server.URL, time.Minute); read(err) != c.want {
+			if err := post(t, server.URL, await.Within(time.Minute)); read(err) != c.want {
 				t.Errorf("%v is taken for %d, want %d", err, read(err), c.want)
 			}
 		})
@@ -53,7 +55,7 @@ func TestAnswersOfATroubledServer(t *testing.T) {
 	t.Run("nobody there", func(t *testing.T) {
 		server := httptest.NewServer(nil)
 		server.Close()
-		if err := post(t, server.URL, time.Minute); read(err) != away {
+		if err := post(t, server.URL, await.Within(time.Minute)); read(err) != away {
 			t.Errorf("%v is taken for %d", err, read(err))
 		}
 	})

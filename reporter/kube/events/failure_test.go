@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // A namespace that goes takes no new Events: what hit its pod is told on the Node.
@@ -32,7 +33,7 @@ func TestNamespaceThatGoes(t *testing.T) {
 	a.tell(kill(string(p.UID)))
 	a.tell(kill(string(p.UID)))
 	a.sent(2)
-	until(t, "the Node's Event says so", func() bool {
+	await.Until(t, "the Node's Event says so", time.Minute, func() bool {
 		on := a.onNode()
 		return len(on) == 1 && on[0].Count == 2 && strings.HasSuffix(on[0].Message, "(2 of 2 not told on their pods)")
 	})
@@ -54,7 +55,7 @@ func TestNamespaceThatGoes(t *testing.T) {
 func TestPodThatStaysUnknown(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PodWait = 300 * time.Millisecond })
 	a.tell(kill("f00-ba4"))
-	until(t, "it is told on the Node alone", func() bool {
+	await.Until(t, "it is told on the Node alone", time.Minute, func() bool {
 		on := a.onNode()
 		return len(on) == 1 && strings.Contains(on[0].Message, "pod f00-ba4") && strings.HasSuffix(on[0].Message, "(1 of 1 not told on their pods)")
 	})
@@ -66,7 +67,7 @@ func TestPodThatStaysUnknown(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.server.Namespace(t), Name: "late", UID: uid}}
 	a.tell(kill(string(uid)))
 	a.pods.add(p)
-	until(t, "it is told on its pod", func() bool { return total(a.onPod(p)) == 1 })
+	await.Until(t, "it is told on its pod", time.Minute, func() bool { return total(a.onPod(p)) == 1 })
 }
 
 // An Event lives for an hour unless the server is told otherwise; a series may
@@ -111,7 +112,7 @@ func TestOutage(t *testing.T) {
 			for i := range 1000 {
 				a.tell(kill(string(all[i%10].UID)))
 			}
-			until(t, "requests fail", func() bool { return a.sink.Stats().Failed >= 3 })
+			await.Until(t, "requests fail", time.Minute, func() bool { return a.sink.Stats().Failed >= 3 })
 			if how == "stopped" {
 				a.server.Start(t)
 			} else {
@@ -161,7 +162,7 @@ func TestRightThatComesLater(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.Client = unlimited(t, server.Config(t, user)) })
 	p := a.pod(server.Namespace(t), "web-1")
 	a.tell(kill(string(p.UID)))
-	until(t, "it is refused", func() bool { return a.sink.Stats().Failed >= 2 })
+	await.Until(t, "it is refused", time.Minute, func() bool { return a.sink.Stats().Failed >= 2 })
 	// What the agent needs for Events.
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}}
 	if _, err := a.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
@@ -210,7 +211,7 @@ func TestRestart(t *testing.T) {
 	for range 10 {
 		a.tell(kill(string(p.UID)))
 	}
-	until(t, "all is counted", func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == 10 })
+	await.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == 10 })
 	a.stop()
 	if total(a.onPod(p)) != 10 || total(a.onNode()) != 10 {
 		t.Errorf("after the end %d on the pod, %d on the Node", total(a.onPod(p)), total(a.onNode()))
@@ -220,7 +221,7 @@ func TestRestart(t *testing.T) {
 	}
 	a.start()
 	a.tell(kill(string(p.UID)))
-	until(t, "all is counted", func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == 11 })
+	await.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == 11 })
 	a.stop()
 	if on := a.onPod(p); len(on) != 1 || on[0].Count != 11 {
 		t.Errorf("%+v", on)
@@ -235,9 +236,9 @@ func TestPodThatWasDeleted(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.Node, c.Pods = node, watch })
 	a.node = node
 	p := server.Pod(t, server.Namespace(t), "short-lived", node)
-	until(t, "the pod is known", func() bool { _, ok := watch.Pod(string(p.UID)); return ok })
+	await.Until(t, "the pod is known", time.Minute, func() bool { _, ok := watch.Pod(string(p.UID)); return ok })
 	server.DeletePod(t, p.Namespace, p.Name)
-	until(t, "the pod is gone", func() bool { return watch.Gone() == 1 })
+	await.Until(t, "the pod is gone", time.Minute, func() bool { return watch.Gone() == 1 })
 	a.tell(kill(string(p.UID)))
 	a.sent(1)
 	on := a.onPod(p)
@@ -260,6 +261,6 @@ func newWatch(t *testing.T, server *kubetest.Server, node string) *pods.Watch {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	until(t, "the pods are known", w.Synced)
+	await.Until(t, "the pods are known", time.Minute, w.Synced)
 	return w
 }

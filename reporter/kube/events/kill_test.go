@@ -25,6 +25,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -135,7 +136,7 @@ func child() int {
 		sink.Entry(e)
 		<-pace.C
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; <-pace.C {
+	for deadline := time.Now().Add(await.Within(30 * time.Second)); ; <-pace.C {
 		if st := sink.Stats(); st.Rules["oom-kill"].Happened == childEntries && st.Waiting == 0 {
 			break
 		}

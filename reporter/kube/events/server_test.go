@@ -23,6 +23,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var cluster = kubetest.Shared{Own: true} // one test stops it
@@ -149,21 +150,10 @@ func kill(uid string) problem.Transition {
 	}}
 }
 
-// until waits for a condition.
-func until(tb testing.TB, what string, ok func() bool) {
-	tb.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); {
-		if time.Now().After(deadline) {
-			tb.Fatal("not in a minute: " + what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // sent waits until all is sent.
 func (a *agent) sent(happened uint64) {
 	a.tb.Helper()
-	until(a.tb, "all is sent", func() bool {
+	await.Until(a.tb, "all is sent", time.Minute, func() bool {
 		st := a.sink.Stats()
 		var n uint64
 		for _, r := range st.Rules {
@@ -289,7 +279,7 @@ func TestStorm(t *testing.T) {
 			for i := range kills {
 				a.tell(kill(string(all[i%n].UID)))
 			}
-			until(t, "all is counted", func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == kills })
+			await.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == kills })
 			a.stop()
 			st := a.sink.Stats()
 			if got := total(a.onNode()); got != kills {

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var cluster kubetest.Shared
@@ -104,13 +106,7 @@ func (r *rig) lease() *coordinationv1.Lease {
 
 func (r *rig) waitFor(what string, ok func() bool) {
 	r.t.Helper()
-	until := time.Now().Add(deadline)
-	for !ok() {
-		if time.Now().After(until) {
-			r.t.Fatalf("not within %s: %s; %+v", deadline, what, r.Stats())
-		}
-		time.Sleep(5 * time.Millisecond) // between looks at the API
-	}
+	await.UntilShown(r.t, what, deadline, func() (bool, string) { return ok(), fmt.Sprintf("%+v", r.Stats()) })
 }
 
 // waitRenewals waits until some more renewals have succeeded.

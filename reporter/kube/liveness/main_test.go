@@ -30,6 +30,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var cluster = kubetest.Shared{Own: true} // the controller speaks for all nodes
@@ -258,13 +259,7 @@ func (a *daemon) kill() { a.set(true); a.end() }
 
 func (b *bench) waitFor(what string, ok func() bool) {
 	b.t.Helper()
-	until := time.Now().Add(deadline)
-	for !ok() {
-		if time.Now().After(until) {
-			b.t.Fatalf("not within %s: %s", deadline, what)
-		}
-		time.Sleep(10 * time.Millisecond) // between looks at the API
-	}
+	await.Until(b.t, what, deadline, ok)
 }
 
 // holds fails when something does not hold for a while.

@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/outbox"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func open(t *testing.T, dir string, o journal.Options) *journal.Journal {
@@ -134,7 +135,7 @@ func TestFeedKeepsUpWithAWriter(t *testing.T) {
 		}
 	})
 	var c collected
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(await.Within(time.Minute))
 	for len(c.counts) < n && time.Now().Before(deadline) {
 		<-f.Wake()
 		if _, lost, err := f.Drain(c.fold); lost != 0 || err != nil {

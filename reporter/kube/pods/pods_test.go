@@ -12,21 +12,12 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var cluster kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatal("not in a minute: " + what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
 
 func watch(t *testing.T, node string) *pods.Watch {
 	t.Helper()
@@ -42,7 +33,7 @@ func watch(t *testing.T, node string) *pods.Watch {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	until(t, "all pods are seen", w.Synced)
+	await.Until(t, "all pods are seen", time.Minute, w.Synced)
 	return w
 }
 
@@ -63,18 +54,18 @@ func TestPodsOfTheNode(t *testing.T) {
 	elsewhere := server.Pod(t, ns, "elsewhere", other)
 	after := server.Pod(t, ns, "after", node)
 	known := func(p *corev1.Pod) bool { _, ok := w.Pod(string(p.UID)); return ok }
-	until(t, "the new pod is known", func() bool { return known(after) })
+	await.Until(t, "the new pod is known", time.Minute, func() bool { return known(after) })
 	if known(elsewhere) {
 		t.Error("a pod of another node is known")
 	}
 
 	server.DeletePod(t, ns, "after")
-	until(t, "the deletion is seen", func() bool { return w.Gone() == 1 })
+	await.Until(t, "the deletion is seen", time.Minute, func() bool { return w.Gone() == 1 })
 	if !known(after) {
 		t.Error("a pod is forgotten as soon as it is deleted")
 	}
 	again := server.Pod(t, ns, "after", node)
-	until(t, "the pod of the same name is known", func() bool { return known(again) })
+	await.Until(t, "the pod of the same name is known", time.Minute, func() bool { return known(again) })
 	if !known(after) {
 		t.Error("the pod of the same name took its place")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestReaderHasTheNodesPodsAlone(t *testing.T) {
@@ -35,7 +36,7 @@ func TestReaderHasTheNodesPodsAlone(t *testing.T) {
 		}
 	}
 	// The server's cache may be a moment behind.
-	until(t, "the pod is listed", func() bool {
+	await.Until(t, "the pod is listed", time.Minute, func() bool {
 		list, err := r.All(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +114,7 @@ func TestPodBuiltins(t *testing.T) {
 		}
 		return out.Results
 	}
-	until(t, "the cache has the status", func() bool { return run("pod-detail", map[string]string{"podUID": string(pod.UID)})["restarts"] == "3" })
+	await.Until(t, "the cache has the status", time.Minute, func() bool { return run("pod-detail", map[string]string{"podUID": string(pod.UID)})["restarts"] == "3" })
 	named := map[string]string{"podNamespace": ns, "podName": "db-0", "podUID": string(pod.UID)}
 	if got := run("pod-detail", named); got["conditions"] != "Ready=False ContainersNotReady" || got["containers"] != "main waiting CrashLoopBackOff restarts=3" || got["labels"] != "app=db-0" || got["node"] != node {
 		t.Errorf("%v", got)

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // Whole pods are handed over once for each change, trimmed, and known as before.
@@ -47,7 +49,7 @@ func TestWholePods(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-ended })
 	hears := func(want ...string) {
 		t.Helper()
-		until(t, "it is told", func() bool {
+		await.Until(t, "it is told", time.Minute, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(told) >= len(want)
@@ -70,7 +72,7 @@ func TestWholePods(t *testing.T) {
 	hears("changed before main 10.1.2.3")
 	server.DeletePod(t, ns, "before")
 	// That it is going is a change of its own.
-	until(t, "the end is told", func() bool {
+	await.Until(t, "the end is told", time.Minute, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(told) > 0 && told[len(told)-1] == "gone before main 10.1.2.3"

@@ -2,6 +2,7 @@ package unhealthy
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var cluster kubetest.Shared
@@ -49,8 +51,7 @@ func TestUnhealthy(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server's cache may be a moment behind.
-	var got []string
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	await.UntilShown(t, "2 events", 30*time.Second, func() (bool, string) {
 		list, err := l.Unhealthy(t.Context(), ns, string(pod.UID))
 		if err != nil {
 			t.Fatal(err)
@@ -62,17 +63,14 @@ func TestUnhealthy(t *testing.T) {
 			if list[1].Kind != probe.Liveness || list[1].Container != "app" || list[1].Message != refused || list[1].PodUID != string(pod.UID) {
 				t.Errorf("%+v", list[1])
 			}
-			return
+			return true, ""
 		}
-		got = got[:0]
+		var got []string
 		for i := range list {
 			got = append(got, list[i].Message)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d events: %q", len(list), got)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return false, fmt.Sprintf("%d events: %q", len(list), got)
+	})
 }
 
 // Without the right, the error says what could not be done.

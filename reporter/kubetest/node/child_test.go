@@ -18,6 +18,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -100,7 +101,7 @@ func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cmd.Wait()
-	late := time.AfterFunc(5*time.Minute, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(await.Within(5*time.Minute), func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	var told said
 	if err := json.NewDecoder(stdout).Decode(&told); err != nil {
@@ -116,20 +117,13 @@ func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	await.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
 		left := slices.DeleteFunc(append([]string{told.Dir}, told.Groups...), func(dir string) bool {
 			_, err := os.Stat(dir)
 			return os.IsNotExist(err)
 		})
-		if len(left) == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("left: %v", left)
-		}
-		time.Sleep(20 * time.Millisecond) // between looks at files, which wake nobody
-	}
+		return len(left) == 0, fmt.Sprint(left)
+	})
 	for _, pid := range told.Inside {
 		if node.Alive(pid) {
 			t.Errorf("process %d is left", pid)

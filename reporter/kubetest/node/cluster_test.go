@@ -13,6 +13,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -47,18 +48,16 @@ func TestAClusterWithControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var pod *corev1.Pod
-	deadline := time.Now().Add(time.Minute)
-	for {
+	await.Until(t, "a pod of the DaemonSet", time.Minute, func() bool {
 		list, err := server.Client().CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
-		if err != nil || time.Now().After(deadline) {
-			t.Fatal("the DaemonSet makes no pod", err)
+		if err != nil {
+			t.Fatal(err)
 		}
 		if len(list.Items) == 1 {
 			pod = &list.Items[0]
-			break
 		}
-		time.Sleep(50 * time.Millisecond) // between questions
-	}
+		return pod != nil
+	})
 	pod = n.Await(t, pod, "ready", time.Minute, node.Ready)
 	run := func(args ...string) string {
 		t.Helper()

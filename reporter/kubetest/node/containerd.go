@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // pauseImage holds a pod's namespaces open.
@@ -79,7 +81,7 @@ func (n *Node) ctr(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, await.Within(time.Minute))
 	defer cancel()
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, path, append([]string{"-a", n.socket(), "-n", "k8s.io"}, args...)...)

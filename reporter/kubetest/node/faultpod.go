@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // FaultPod returns a pod that a probe of a mode's failure can be made of: its container
@@ -75,7 +76,7 @@ func (n *Node) File(ctx context.Context, pod *corev1.Pod, path string, page int,
 // control asks a pod of [FaultPod] for something. A container that has just been started
 // may not listen yet: it is given some seconds.
 func (n *Node) control(ctx context.Context, pod *corev1.Pod, what string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, await.Within(20*time.Second))
 	defer cancel()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
@@ -99,7 +100,7 @@ func (n *Node) Get(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(request)
+	answer, err := (&http.Client{Transport: transport, Timeout: await.Within(20 * time.Second)}).Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // kubeletPort is the one that kubelet serves at.
@@ -162,7 +163,7 @@ func (n *Node) RestartKubelet(tb testing.TB, meanwhile ...func()) {
 	for _, do := range meanwhile {
 		do()
 	}
-	ctx, cancel := context.WithTimeout(tb.Context(), startFor)
+	ctx, cancel := context.WithTimeout(tb.Context(), await.Within(startFor))
 	defer cancel()
 	since := time.Now()
 	if err := n.startKubelet(ctx); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // startFor is how long a start may take, with the programs built; alone on two cores it
@@ -69,7 +70,8 @@ func Start(ctx context.Context, server *kubetest.Server, o Options) (_ *Node, er
 	if n.programs, err = kubetest.NodePrograms(ctx, o.Progress); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startFor, fmt.Errorf("node not ready after %s", startFor))
+	within := await.Within(startFor)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("node not ready after %s", within))
 	defer cancel()
 	defer func() {
 		if err != nil {

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 const (
@@ -77,6 +79,7 @@ func (n *Node) Pod(tb testing.TB, pod *corev1.Pod) *corev1.Pod {
 // Where it does not within the time, the test fails with what is known of the pod.
 func (n *Node) Await(tb testing.TB, pod *corev1.Pod, what string, within time.Duration, ok func(*corev1.Pod) bool) *corev1.Pod {
 	tb.Helper()
+	within = await.Within(within)
 	deadline, again := time.After(within), time.NewTicker(50*time.Millisecond)
 	defer again.Stop()
 	for {
@@ -138,7 +141,7 @@ func (n *Node) Delete(tb testing.TB, pod *corev1.Pod) { tb.Helper(); n.delete(tb
 func (n *Node) delete(tb testing.TB, pod *corev1.Pod) {
 	tb.Helper()
 	// The test's own context has ended where this is its end.
-	ctx, cancel := context.WithTimeout(context.Background(), goFor)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Within(goFor))
 	defer cancel()
 	pods := n.server.Client().CoreV1().Pods(pod.Namespace)
 	again := time.NewTicker(50 * time.Millisecond)

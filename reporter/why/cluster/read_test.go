@@ -31,6 +31,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/why"
 	"github.com/kernosis/kernosis/reporter/why/cluster"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var shared kubetest.Shared
@@ -125,11 +126,7 @@ func (s *scene) kill() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- sink.Run(ctx) }()
-	for deadline := time.Now().Add(time.Minute); sink.Stats().Created < 2; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatal("no Events")
-		}
-	}
+	await.Until(s.t, "the Events", time.Minute, func() bool { return sink.Stats().Created >= 2 })
 	cancel()
 	if err := <-ended; err != nil {
 		s.t.Fatal(err)
