@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // diskLoads are reads and writes that all succeed.
@@ -151,7 +153,7 @@ func (fs *filesystem) use() error {
 // unmount waits for what is about to leave the filesystem: a process that is
 // being started has all of this one's files open until it runs its program.
 func unmount(dir string) error {
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(await.Within(10 * time.Second)); ; time.Sleep(time.Millisecond) {
 		if err := unix.Unmount(dir, 0); !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
 			return os.NewSyscallError("umount", err)
 		}

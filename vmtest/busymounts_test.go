@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // mountLoads are what administrators and container runtimes do to mounts.
@@ -45,7 +47,7 @@ func remountLoad(t *testing.T) *load {
 	}
 	// A file that was closed may still be counted as open for writing.
 	remountReadOnly := func() (err error) {
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(await.Within(10 * time.Second)); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if err = remount(unix.MS_RDONLY); !errors.Is(err, unix.EBUSY) {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -149,12 +150,12 @@ func (n *busyNetwork) load(d dialogue, at netip.AddrPort, suffix string) *load {
 }
 
 func (d dialogue) talk(to netip.AddrPort) error {
-	c, err := net.DialTimeout("tcp", to.String(), sockLimit)
+	c, err := net.DialTimeout("tcp", to.String(), await.Within(sockLimit))
 	if err != nil {
 		return err
 	}
 	tcp := c.(*net.TCPConn)
-	return errors.Join(tcp.SetDeadline(time.Now().Add(sockLimit)), d.client(tcp), tcp.Close())
+	return errors.Join(tcp.SetDeadline(time.Now().Add(await.Within(sockLimit))), d.client(tcp), tcp.Close())
 }
 
 // breakOne connects to a target that is not there, and waits until that is told.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // Where vmrun mounts the hierarchies. The folder of the memory controller is
@@ -89,6 +91,7 @@ func eventually(t *testing.T, what string, within time.Duration, cond func() boo
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+	within = await.Within(within)
 	for end := time.Now().Add(within); !cond(); <-tick.C {
 		if time.Now().After(end) {
 			t.Errorf("not within %s: %s", within, what)

@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 const (
@@ -190,7 +191,7 @@ func watchAgent(t *testing.T, a *agenttest.Agent) (end func()) {
 }
 
 func healthy(url string) error {
-	resp, err := (&http.Client{Timeout: 10 * time.Second}).Get(url) //nolint:noctx // has its time-out
+	resp, err := (&http.Client{Timeout: await.Within(10 * time.Second)}).Get(url) //nolint:noctx // has its time-out
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // sockLimit is how long anything here may take that takes a moment, but for an
@@ -128,9 +129,10 @@ func (l *sockLab) await(what string, ok func() bool) {
 	l.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(sockLimit); !ok(); <-tick.C {
+	within := await.Within(sockLimit)
+	for end := time.Now().Add(within); !ok(); <-tick.C {
 		if time.Now().After(end) {
-			l.t.Fatalf("not within %s: %s; %d events so far", sockLimit, what, len(l.events(event.SockFail)))
+			l.t.Fatalf("not within %s: %s; %d events so far", within, what, len(l.events(event.SockFail)))
 		}
 	}
 }

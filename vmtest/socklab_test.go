@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -142,7 +143,7 @@ func (l *sockLab) accept() { l.target.Accept(l.listener, netlab.Echo) }
 func (l *sockLab) drain() {
 	l.t.Helper()
 	l.accept()
-	if err := l.queued.SetDeadline(time.Now().Add(sockLimit)); err != nil {
+	if err := l.queued.SetDeadline(time.Now().Add(await.Within(sockLimit))); err != nil {
 		l.t.Fatal(err)
 	}
 	if _, err := l.queued.Write([]byte("ping")); err != nil {

@@ -2,17 +2,12 @@ package await
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
-
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
 
 // failing is a test that may fail.
 type failing struct {

@@ -14,6 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // Run runs the tests and returns their exit code. If they passed, it checks that no
@@ -40,17 +42,17 @@ func Run(run func() int) int {
 }
 
 // leakedFiles returns the files that are open now and were not before. It allows for
-// up to a second until they are closed. It does not collect garbage: that would close
+// a second, on an idle machine, until they are closed. It does not collect garbage: that would close
 // files that the tests forgot.
 func leakedFiles(before []string) []string {
-	for deadline := time.Now().Add(time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		leaked := openFiles()
 		for _, file := range before {
 			if i := slices.Index(leaked, file); i >= 0 {
 				leaked = slices.Delete(leaked, i, i+1)
 			}
 		}
-		if len(leaked) == 0 || time.Now().After(deadline) {
+		if len(leaked) == 0 || time.Since(start) > await.Within(time.Second) {
 			return leaked
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // Disk is a filesystem in memory on a loop device. It can be frozen: what is written
@@ -85,7 +87,7 @@ func (d *Disk) attach(image *os.File) (path string, keep *os.File) {
 func (d *Disk) unmount() {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for late := time.Now().Add(5 * time.Second); ; <-tick.C {
+	for late := time.Now().Add(await.Within(5 * time.Second)); ; <-tick.C {
 		err := unix.Unmount(d.Dir, 0)
 		if err == nil {
 			return

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // Listen returns a listener that accepts nothing until it is told to. Its accept
@@ -56,7 +58,7 @@ func (n *Net) Serve(at string, fn func(net.Conn)) net.Listener {
 	n.In(func() (err error) {
 		var c net.ListenConfig
 		// A listener that was closed keeps the address until its Accept has noticed.
-		for end := time.Now().Add(conversation); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(await.Within(conversation)); ; time.Sleep(10 * time.Millisecond) {
 			l, err = c.Listen(n.t.Context(), "tcp", at)
 			if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(end) {
 				return err
@@ -123,7 +125,7 @@ func (n *Net) Dial(to string) net.Conn {
 	n.t.Helper()
 	var c net.Conn
 	n.In(func() (err error) {
-		d := net.Dialer{Timeout: conversation}
+		d := net.Dialer{Timeout: await.Within(conversation)}
 		c, err = d.DialContext(n.t.Context(), "tcp", to)
 		return err
 	})

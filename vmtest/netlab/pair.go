@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // device is the name of a pair's device, at either end.
@@ -55,7 +57,7 @@ func PairIn(t testing.TB, n uint8) (prober, target *Net) {
 // until waits for what the kernel does in its own time: a second at most, but on
 // an emulated CPU.
 func until(what string, ok func() (bool, error)) error {
-	const limit = 10 * time.Second
+	limit := await.Within(10 * time.Second)
 	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
 		switch is, err := ok(); {
 		case err != nil:
