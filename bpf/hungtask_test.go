@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -188,6 +189,7 @@ func (r *hungRun) until(what string, within time.Duration, do func(), cond func(
 	r.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	within = await.Within(within)
 	for end := time.Now().Add(within); ; <-tick.C {
 		if do(); cond() {
 			return
@@ -519,7 +521,7 @@ func faultingPage(t *testing.T) (page []byte, touched, release func()) {
 	ioctl(register, &[4]uint64{start, size, 1})
 	touched = func() {
 		t.Helper()
-		for end := time.Now().Add(5 * time.Second); ; {
+		for end := time.Now().Add(await.Within(5 * time.Second)); ; {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
 			switch {
 			case err == unix.EINTR:

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -28,18 +29,20 @@ func outcomesOf(t *testing.T, l *Loaded) *SockOutcomes {
 // one may close it a moment after the prober's.
 func wantOutcome(t *testing.T, o *SockOutcomes, id uint32, succeeded, failed uint64) SockOutcome {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Second); ; time.Sleep(time.Millisecond) {
-		got, watched, err := o.Of(id)
+	var got SockOutcome
+	await.UntilShown(t, fmt.Sprintf("%d succeeded and %d failed", succeeded, failed), 3*time.Second, func() (bool, string) {
+		var watched bool
+		var err error
+		got, watched, err = o.Of(id)
 		if err != nil || !watched {
 			t.Fatal(watched, err)
 		}
-		if got.Succeeded == succeeded && got.Failed == failed {
-			return got
-		}
-		if time.Now().After(end) || got.Succeeded > succeeded || got.Failed > failed {
+		if got.Succeeded > succeeded || got.Failed > failed {
 			t.Fatalf("counted %+v, want %d and %d", got, succeeded, failed)
 		}
-	}
+		return got.Succeeded == succeeded && got.Failed == failed, fmt.Sprintf("%+v", got)
+	})
+	return got
 }
 
 // Each connection is counted once, for its own target, as long as that is watched.

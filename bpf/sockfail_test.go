@@ -15,6 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // testNet is a network namespace of the test's own, with its loopback up.
@@ -164,7 +166,7 @@ func drainSockets(t *testing.T, l *Loaded) []SockFail {
 func waitSockets(t *testing.T, l *Loaded, n int) []SockFail {
 	t.Helper()
 	var out []SockFail
-	for end := time.Now().Add(3 * time.Second); ; {
+	for end := time.Now().Add(await.Within(3 * time.Second)); ; {
 		out = append(out, drainSockets(t, l)...)
 		if len(out) >= n {
 			return out

@@ -18,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -43,6 +44,7 @@ func newClusterAgent(t testing.TB, server *kubetest.Server, args ...string) *clu
 // otherwise. An API server that is away shows nothing.
 func (a *clusterAgent) await(what string, within time.Duration, ok func(ctx context.Context) (bool, string, error)) {
 	a.t.Helper()
+	within = await.Within(within)
 	ctx, cancel := context.WithTimeout(a.t.Context(), within)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -218,7 +220,7 @@ func TestClusterAwayInAStorm(t *testing.T) {
 	testall.Only(t)
 	needRoot(t)
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(5*time.Minute))
 	defer cancel()
 	path, add := appLog(t)
 	server := kubetest.New(t, kubetest.Options{}) // its own: it is stopped

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -170,11 +171,7 @@ func TestControllerProcesses(t *testing.T) {
 	}
 	waitFor := func(what string, ok func() bool) {
 		t.Helper()
-		for until := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) { // between looks
-			if time.Now().After(until) {
-				t.Fatalf("not within a minute: %s", what)
-			}
-		}
+		await.Until(t, what, time.Minute, ok)
 	}
 	scrape := func(p *controllerProcess, path string) string {
 		address := p.metrics

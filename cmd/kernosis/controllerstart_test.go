@@ -18,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestAlertsConfiguration(t *testing.T) {
@@ -119,16 +120,12 @@ func TestControllerTakesAlerts(t *testing.T) {
 		}
 		return resp.StatusCode, string(raw)
 	}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	code, answer := post("pager")
-	// Until it leads, and until the API server has seen the role.
-	for until := time.Now().Add(time.Minute); code == 0 || code == http.StatusServiceUnavailable || code == http.StatusForbidden; code, answer = post("pager") {
-		if time.Now().After(until) {
-			t.Fatal(answer)
-		}
-		<-tick.C
-	}
+	var code int
+	var answer string
+	await.UntilShown(t, "it leads, and the API server has seen the role", time.Minute, func() (bool, string) {
+		code, answer = post("pager")
+		return code != 0 && code != http.StatusServiceUnavailable && code != http.StatusForbidden, answer
+	})
 	if code != http.StatusOK || !strings.Contains(answer, `"received":1`) {
 		t.Fatalf("%d %s", code, answer)
 	}

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // diagnosed runs a shipped set on a real fault.
 func diagnosed(t *testing.T, state, set string, parameters ...string) *diagnosisDocument {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
 	defer cancel()
 	args := []string{"run", "--shipped", set, "--state-dir", state, "-o", "json"}
 	for _, p := range parameters {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // slowSet asks twice; the second question is one that the server may take its time with.
@@ -53,7 +55,7 @@ func TestAnInterruptedRunGoesOn(t *testing.T) {
 	}
 	select {
 	case <-waits:
-	case <-time.After(time.Minute):
+	case <-time.After(await.Within(time.Minute)):
 		t.Error("the second operation does not begin")
 	}
 	code, _, refused := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d2", "--state-dir", state)

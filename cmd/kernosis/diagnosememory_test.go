@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -57,11 +58,7 @@ func TestOOMKillSetOnALeak(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for late := time.Now().Add(20 * time.Second); os.Remove(mount+group) != nil; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(late) {
-				t.Fatal("the cgroup can't be removed")
-			}
-		}
+		await.Until(t, "the cgroup can be removed", 20*time.Second, func() bool { return os.Remove(mount+group) == nil })
 	})
 	const limit = 600 << 20 // more than is taken: nothing is killed
 	if err := os.WriteFile(filepath.Join(mount+group, file), []byte(strconv.Itoa(limit)), 0); err != nil {

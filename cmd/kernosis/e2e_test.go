@@ -21,6 +21,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
@@ -92,7 +93,7 @@ func kills(entries []journal.Entry, cgroup string) []uint32 {
 // started again after the sixteenth.
 func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 	needRoot(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
 	defer cancel()
 	p := newAgent(t)
 	p.Start()
@@ -362,15 +363,10 @@ func TestWithoutPrivilege(t *testing.T) {
 	}()
 	url := stderr.URL(t)
 	// It serves before its sources have told how they are.
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	await.UntilShown(t, "a blind source in the metrics", 20*time.Second, func() (bool, string) {
 		status, body := get(t, url+"/metrics")
-		if status == http.StatusOK && strings.Contains(body, `kernosis_source_up{stem="oomkill"} 0`) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("metrics: %d, no blind source in\n%s", status, body)
-		}
-	}
+		return status == http.StatusOK && strings.Contains(body, `kernosis_source_up{stem="oomkill"} 0`), fmt.Sprintf("%d\n%s", status, body)
+	})
 	// A restart would not help.
 	if status, body := get(t, url+"/healthz"); status != http.StatusOK {
 		t.Errorf("healthz of a blind agent: %d %s, want 200", status, body)
@@ -386,16 +382,10 @@ func TestHealthAndMetrics(t *testing.T) {
 	p.Start()
 	p.WaitSources(0)
 	url := p.Log.URL(t)
-	deadline := time.Now().Add(10 * time.Second)
-	for {
+	await.UntilShown(t, "it is ready", 10*time.Second, func() (bool, string) {
 		status, body := get(t, url+"/readyz")
-		if status == http.StatusOK {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not ready: %d %s", status, body)
-		}
-	}
+		return status == http.StatusOK, fmt.Sprintf("%d %s", status, body)
+	})
 	p.Wait("mount, diskstall and log sources", 10*time.Second, func(entries []journal.Entry) bool {
 		up := map[string]bool{}
 		for _, e := range entries {

@@ -16,6 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -253,7 +254,7 @@ func TestOneProblemOfProbeAndLog(t *testing.T) {
 		}
 	}
 	told.Wait()
-	waitUntil(t, "every line", func() bool { return logs.Stats()[0].Matched == lines })
+	await.Until(t, "every line", time.Minute, func() bool { return logs.Stats()[0].Matched == lines })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	problems := a.engine.Problems()
@@ -292,7 +293,7 @@ func TestOneProblemOfRealKills(t *testing.T) {
 	} else if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
 	defer cancel()
 	p := newAgent(t, "--rules-dir", writeRules(t, strings.ReplaceAll(oomRules, "LOG", "kmsg")))
 	p.Start()
@@ -361,10 +362,10 @@ func TestReplacedRulesReachTheLogs(t *testing.T) {
 	runLogs(t, a, logs)
 	l := &rotatedLog{t: t, path: path}
 	l.add("one\ntwo\n")
-	waitUntil(t, "two lines", func() bool { return logs.Stats()[0].Lines == 2 })
+	await.Until(t, "two lines", time.Minute, func() bool { return logs.Stats()[0].Lines == 2 })
 	a.replace(rulesOf(t, "rules: [{name: r, events: [log], pattern: two, reason: R, message: m}]\n"))
 	l.add("two\none\ntwo\n")
-	waitUntil(t, "five lines", func() bool { return logs.Stats()[0].Lines == 5 })
+	await.Until(t, "five lines", time.Minute, func() bool { return logs.Stats()[0].Lines == 5 })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.engine.Problems(); logs.Stats()[0].Matched != 3 || len(p) != 1 || p[0].Count != 3 {

@@ -20,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -89,7 +90,7 @@ func runLogs(t testing.TB, a *agent, logs *logsource.Sources) {
 	})
 	select {
 	case <-up:
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Within(20 * time.Second)):
 		t.Fatal("the log is not read")
 	}
 }
@@ -163,7 +164,7 @@ func TestLogFlood(t *testing.T) {
 	flood(t, path, pieces, 3*time.Second)
 	written := time.Now()
 	var s logsource.Stats
-	waitUntil(t, "every line", func() bool { s = logs.Stats()[0]; return s.Lines >= lines })
+	await.Until(t, "every line", time.Minute, func() bool { s = logs.Stats()[0]; return s.Lines >= lines })
 	t.Logf("%d lines written in %v, handled %v later; %v of CPU with the writer's", lines,
 		written.Sub(began).Round(time.Millisecond), time.Since(written).Round(time.Millisecond), (processTime(t) - before).Round(time.Millisecond))
 	if len(s.Lost) > 0 || s.Skipped > 0 || s.Lines != lines || s.Matched != uint64(wanted) {
@@ -185,20 +186,6 @@ func TestLogFlood(t *testing.T) {
 	}
 	if n := a.journal.Stats(); n.Failed != 0 || n.Appended < uint64(wanted) {
 		t.Errorf("journal %+v", n)
-	}
-}
-
-// waitUntil looks again and again whether a condition holds.
-func waitUntil(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for deadline := time.After(time.Minute); !ok(); {
-		select {
-		case <-look.C:
-		case <-deadline:
-			t.Fatalf("no %s", what)
-		}
 	}
 }
 
@@ -233,7 +220,7 @@ func BenchmarkLogLines(b *testing.B) {
 			for b.Loop() {
 				flood(b, path, pieces, 0)
 				total += lines
-				waitUntil(b, "every line", func() bool { return logs.Stats()[0].Lines >= total })
+				await.Until(b, "every line", time.Minute, func() bool { return logs.Stats()[0].Lines >= total })
 			}
 			// Of the CPU, which a busy machine changes less than the time.
 			b.ReportMetric(float64((processTime(b)-before).Nanoseconds())/float64(total), "cpu-ns/line")

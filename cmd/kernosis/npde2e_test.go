@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -70,10 +70,9 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 	statusURL := status.FindStringSubmatch(text)
 	want := func(what string, ok func(metrics string, conditions map[string]string) bool) {
 		t.Helper()
-		var body string
 		conditions := map[string]string{}
-		for deadline := time.Now().Add(30 * time.Second); ; {
-			_, body = get(t, metricsURL)
+		await.UntilShown(t, what, 30*time.Second, func() (bool, string) {
+			_, body := get(t, metricsURL)
 			_, text := get(t, statusURL[1]+"/conditions")
 			var list []struct{ Type, Status, Transition, Reason, Message string }
 			if err := json.Unmarshal([]byte(text), &list); err != nil {
@@ -85,14 +84,8 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 				}
 				conditions[c.Type] = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 			}
-			if ok(body, conditions) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("not %s: conditions %q, metrics\n%s", what, conditions, body)
-			}
-			p.Wait("anything", 30*time.Second, func([]journal.Entry) bool { return true })
-		}
+			return ok(body, conditions), fmt.Sprintf("conditions %q, metrics\n%s", conditions, body)
+		})
 	}
 	has := func(metrics string, lines ...string) bool {
 		return !slices.ContainsFunc(lines, func(l string) bool { return !strings.Contains(metrics, "\n"+l+"\n") })

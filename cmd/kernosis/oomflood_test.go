@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -96,7 +97,7 @@ func TestOOMFlood(t *testing.T) {
 		report.write(t, w, n)
 	}
 	var s logsource.Stats
-	waitUntil(t, "every line", func() bool { s = logs.Stats()[0]; return s.Lines >= lines })
+	await.Until(t, "every line", time.Minute, func() bool { s = logs.Stats()[0]; return s.Lines >= lines })
 	told := func() (counts map[string]uint64) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -109,7 +110,7 @@ func TestOOMFlood(t *testing.T) {
 		return counts
 	}
 	// The last ones are held back for the probe.
-	waitUntil(t, "every kill", func() bool { return told()["oom-kill-log"] >= reports })
+	await.Until(t, "every kill", time.Minute, func() bool { return told()["oom-kill-log"] >= reports })
 	t.Logf("%d reports, %d lines in %v; %v of CPU with the writer's", reports, lines,
 		time.Since(began).Round(time.Millisecond), (processTime(t) - before).Round(time.Millisecond))
 	if len(s.Lost) > 0 || s.Skipped > 0 || s.Cut > 0 || s.Lines != lines || s.Matched != reports {

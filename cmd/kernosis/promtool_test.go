@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // promtool returns the program, from where "make promtool" puts it where there is no
@@ -48,23 +50,16 @@ func checkExposition(t *testing.T, program, text string) {
 }
 
 // awaitMetrics returns a page once it shows families.
-func awaitMetrics(t *testing.T, url string, families ...string) string {
+func awaitMetrics(t *testing.T, url string, families ...string) (text string) {
 	t.Helper()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		_, text := getIfUp(t, url)
+	await.UntilShown(t, "metrics", 30*time.Second, func() (bool, string) {
+		_, text = getIfUp(t, url)
 		missing := slices.DeleteFunc(slices.Clone(families), func(name string) bool {
 			return strings.Contains(text, "\n"+name+"{") || strings.Contains(text, "\n"+name+" ")
 		})
-		if len(missing) == 0 {
-			return text
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no %v in\n%s", missing, text)
-		}
-		<-tick.C
-	}
+		return len(missing) == 0, fmt.Sprintf("no %v in\n%s", missing, text)
+	})
+	return text
 }
 
 // TestExposition has promtool check the metrics of an agent that has sources of every

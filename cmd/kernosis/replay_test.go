@@ -13,6 +13,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -35,7 +36,7 @@ func command(t *testing.T, args ...string) (code int, stdout string) {
 // (as root), a mute, kill -9 and a restart: each transition is as it was recorded.
 func TestReplayTellsWhatTheAgentTold(t *testing.T) {
 	testall.Only(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
 	defer cancel()
 	root := os.Geteuid() == 0
 	p := newAgent(t)

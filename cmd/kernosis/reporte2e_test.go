@@ -17,6 +17,7 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/report"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -144,11 +145,10 @@ reports:
 	taken := c.Stats().Reports
 	p.Kill()
 	p.Start()
-	for deadline := time.Now().Add(30 * time.Second); c.Stats().Reports < taken+2; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the daemon does not report again: %+v", c.Stats())
-		}
-	}
+	await.UntilShown(t, "the daemon reports again", 30*time.Second, func() (bool, string) {
+		s := c.Stats()
+		return s.Reports >= taken+2, fmt.Sprintf("%+v", s)
+	})
 	if all := told(p.Entries(), "GPUUnhealthy"); len(all) != before {
 		t.Errorf("told after the restart: %q", all[before:])
 	}

@@ -6,9 +6,11 @@ package agenttest
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +26,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // Agent is a "kernosis run", or another command, with folders of its own. It may be started again
@@ -184,7 +187,7 @@ func (a *Agent) Entries() []journal.Entry {
 }
 
 // Wait returns the entries once ok is true for them. The test fails when that
-// has not happened within the time.
+// has not happened within the time, which [await.Within] stretches.
 func (a *Agent) Wait(what string, within time.Duration, ok func([]journal.Entry) bool) []journal.Entry {
 	t := a.t()
 	t.Helper()
@@ -194,6 +197,7 @@ func (a *Agent) Wait(what string, within time.Duration, ok func([]journal.Entry)
 // WaitIn is Wait where it is the test t that fails.
 func (a *Agent) WaitIn(t testing.TB, what string, within time.Duration, ok func([]journal.Entry) bool) []journal.Entry {
 	t.Helper()
+	within = await.Within(within)
 	deadline := time.After(within)
 	for {
 		a.mu.Lock()
@@ -206,6 +210,24 @@ func (a *Agent) WaitIn(t testing.TB, what string, within time.Duration, ok func(
 		case <-changed:
 		case <-deadline:
 			t.Fatalf("no %s within %s", what, within)
+		}
+	}
+}
+
+// Watched waits until the agent watches a target. It is for inject.Env.
+func (a *Agent) Watched(ctx context.Context, netns uint32, addr netip.AddrPort) error {
+	ctx, cancel := context.WithTimeout(ctx, await.Within(10*time.Second))
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ok, err := bpf.WatchedBy(a.Pins, netns, addr); ok || err != nil && ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // Log keeps what is written to it. The zero value is ready, and safe for one
@@ -15,9 +17,10 @@ type Log struct {
 	written chan struct{} // made by the first waiter
 }
 
-// Wait returns the content once ok is true for it, or with false after the time.
+// Wait returns the content once ok is true for it, or with false after the time, which
+// [await.Within] stretches.
 func (l *Log) Wait(within time.Duration, ok func(string) bool) (string, bool) {
-	deadline := time.After(within)
+	deadline := time.After(await.Within(within))
 	l.mu.Lock()
 	if l.written == nil {
 		l.written = make(chan struct{}, 1)

@@ -22,6 +22,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -208,7 +209,7 @@ func TestKillDuringAnOperation(t *testing.T) {
 				if got != w {
 					t.Fatalf("%s is called, want %s", got, w)
 				}
-			case <-time.After(time.Minute):
+			case <-time.After(await.Within(time.Minute)):
 				t.Fatalf("%s is not called", w)
 			}
 		}

@@ -1,16 +1,13 @@
 package clustertest_test
 
 import (
-	"context"
 	"errors"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -119,23 +116,7 @@ func TestFaultsLeadToTheirCauses(t *testing.T) {
 		if !ok {
 			t.Fatal("there is no such fault")
 		}
-		watched := func(ctx context.Context, netns uint32, addr netip.AddrPort) error {
-			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-			defer cancel()
-			tick := time.NewTicker(20 * time.Millisecond)
-			defer tick.Stop()
-			for {
-				if ok, err := bpf.WatchedBy(a.Pins, netns, addr); ok || err != nil && ctx.Err() != nil {
-					return err
-				}
-				select {
-				case <-ctx.Done():
-					return ctx.Err()
-				case <-tick.C:
-				}
-			}
-		}
-		if _, err := fault.Run(t.Context(), inject.Env{Count: 4, TargetsDir: a.Targets, StateDir: t.TempDir(), WaitTarget: watched}); err != nil {
+		if _, err := fault.Run(t.Context(), inject.Env{Count: 4, TargetsDir: a.Targets, StateDir: t.TempDir(), WaitTarget: a.Watched}); err != nil {
 			refusedHere(t, err)
 		}
 		a.leads(t, "AcceptQueueFull", []string{"re-probe", "check-accept-queue-full", "sockets"}, func(d *v1alpha1.Diagnosis) bool {

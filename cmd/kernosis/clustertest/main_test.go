@@ -26,6 +26,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/sets"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
@@ -135,6 +136,7 @@ func (a *agent) knows(trigger string) {
 // await waits until something holds; what was last seen is told otherwise.
 func (a *agent) await(what string, within time.Duration, ok func(ctx context.Context) (bool, string, error)) {
 	a.t.Helper()
+	within = await.Within(within)
 	ctx, cancel := context.WithTimeout(a.t.Context(), within)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -100,7 +101,7 @@ func TestARepairOfTheNode(t *testing.T) {
 		select {
 		case d := <-calls:
 			return d
-		case <-time.After(time.Minute):
+		case <-time.After(await.Within(time.Minute)):
 			t.Fatal("the repair is not made")
 			return nil
 		}

@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -42,7 +44,7 @@ func TestWithoutPrograms(t *testing.T) {
 	a.condition("DiskUnhealthy", corev1.ConditionUnknown, "SourceUnavailable")
 	a.condition("ReadonlyFilesystem", corev1.ConditionFalse, "FilesystemIsNotReadOnly")
 	a.healthy()
-	a.await("reader of the kernel's log", func() (bool, string) {
+	await.UntilShown(a, "reader of the kernel's log", time.Minute, func() (bool, string) {
 		_, body := a.get("/metrics")
 		return strings.Contains(body, `stem="log/kmsg"} 1`), "metrics without it"
 	})
@@ -68,7 +70,7 @@ func TestHardened(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"oomkill", "sockfail"} {
-		a.await("event of "+kind, func() (bool, string) {
+		await.UntilShown(a, "event of "+kind, time.Minute, func() (bool, string) {
 			_, body := a.get("/metrics")
 			_, rest, _ := strings.Cut(body, `kernosis_events_total{kind="`+kind+`",node="`+a.node+`"} `)
 			count, _, _ := strings.Cut(rest, "\n")
@@ -94,7 +96,7 @@ func TestWithoutPaths(t *testing.T) {
 	}
 	// It looks at the kernel's log as well.
 	a.condition("DiskUnhealthy", corev1.ConditionUnknown, "SourceUnavailable")
-	a.await("OOM kills", func() (bool, string) {
+	await.UntilShown(a, "OOM kills", time.Minute, func() (bool, string) {
 		_, body := a.get("/metrics")
 		return strings.Contains(body, `stem="oomkill"} 1`), "metrics without them"
 	})
@@ -141,7 +143,7 @@ func TestRunSaysIt(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 	a := &agent{T: t}
-	a.await("lines of what it lacks", func() (bool, string) {
+	await.UntilShown(a, "lines of what it lacks", time.Minute, func() (bool, string) {
 		text, err := os.ReadFile(out.Name())
 		if err != nil {
 			return false, err.Error()

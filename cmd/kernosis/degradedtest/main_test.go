@@ -3,7 +3,6 @@
 package degradedtest_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
@@ -117,7 +117,7 @@ func start(t *testing.T, l lacking, config string, args ...string) *agent {
 		defer close(ended)
 		defer os.RemoveAll(a.pins)
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		timer := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		timer := time.AfterFunc(await.Within(20*time.Second), func() { _ = cmd.Process.Kill() })
 		defer timer.Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("the agent ended with %v", err)
@@ -148,29 +148,11 @@ func (a *agent) get(path string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// await waits until something holds; what was last seen is told otherwise.
-func (a *agent) await(what string, ok func() (bool, string)) {
-	a.Helper()
-	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
-	defer cancel()
-	for {
-		is, last := ok()
-		if is {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			a.Fatalf("no %s; last: %s", what, last)
-		case <-time.After(50 * time.Millisecond): // between looks
-		}
-	}
-}
-
 // condition waits until the Node has one of a status and reason (""; any), and returns its
 // message.
 func (a *agent) condition(conditionType string, status corev1.ConditionStatus, reason string) (message string) {
 	a.Helper()
-	a.await(fmt.Sprintf("condition %s %s %s", conditionType, status, reason), func() (bool, string) {
+	await.UntilShown(a, fmt.Sprintf("condition %s %s %s", conditionType, status, reason), time.Minute, func() (bool, string) {
 		n, err := cluster.Server(a.T).Client().CoreV1().Nodes().Get(a.Context(), a.node, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -190,7 +172,7 @@ func (a *agent) condition(conditionType string, status corev1.ConditionStatus, r
 func (a *agent) degraded(part, reason, lacks string) {
 	a.Helper()
 	metric := fmt.Sprintf("kernosis_degraded{node=%q,part=%q,reason=%q} 1", a.node, part, reason)
-	a.await(metric, func() (bool, string) {
+	await.UntilShown(a, metric, time.Minute, func() (bool, string) {
 		_, body := a.get("/metrics")
 		var have []string
 		for line := range strings.Lines(body) {
@@ -201,7 +183,7 @@ func (a *agent) degraded(part, reason, lacks string) {
 		return strings.Contains(body, metric+"\n"), strings.Join(have, "")
 	})
 	note := fmt.Sprintf("degraded: %s: %s: lacks %s, not seen: ", part, reason, lacks)
-	a.await("ready with "+note, func() (bool, string) {
+	await.UntilShown(a, "ready with "+note, time.Minute, func() (bool, string) {
 		code, body := a.get("/readyz")
 		return code == http.StatusOK && strings.HasPrefix(body, "ok\n") && strings.Contains(body, note), body
 	})

@@ -8,11 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/rights"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
@@ -87,7 +89,7 @@ func TestProgramsKeepTheirRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := start(t, lacking{}, "", "--config.custom-plugin-monitor", config)
-	a.await("run of the check", func() (bool, string) {
+	await.UntilShown(a, "run of the check", time.Minute, func() (bool, string) {
 		_, err := os.Stat(seen)
 		return err == nil, fmt.Sprint(err)
 	})

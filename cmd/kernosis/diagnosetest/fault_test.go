@@ -1,16 +1,13 @@
 package diagnosetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/console"
@@ -106,33 +103,13 @@ func TestFaultsAreDiagnosed(t *testing.T) {
 		if !ok {
 			t.Fatal("there is no such fault")
 		}
-		_, err := fault.Run(t.Context(), inject.Env{Count: 4, TargetsDir: a.Targets, StateDir: t.TempDir(), WaitTarget: watched(a)})
+		_, err := fault.Run(t.Context(), inject.Env{Count: 4, TargetsDir: a.Targets, StateDir: t.TempDir(), WaitTarget: a.Watched})
 		if err != nil {
 			refusedHere(t, err)
 		}
 		expect(t, a, "probe-failure", "accept-queue-full", "AcceptQueueFull", "re-probe check-accept-queue-full sockets",
 			"RoutePresent", "NeighbourPresent", "ListenerPresent")
 	})
-}
-
-// watched waits until an agent watches a target.
-func watched(a *agenttest.Agent) func(context.Context, uint32, netip.AddrPort) error {
-	return func(ctx context.Context, netns uint32, addr netip.AddrPort) error {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			if ok, err := bpf.WatchedBy(a.Pins, netns, addr); ok || err != nil && ctx.Err() != nil {
-				return err
-			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-tick.C:
-			}
-		}
-	}
 }
 
 // base is the last part of a control group's path.

@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -91,17 +92,15 @@ func TestKilledDuringAnOperation(t *testing.T) {
 	a, fault := killed(t)
 	checkpoints := worker.Checkpoints(filepath.Join(a.State, "diagnose"))
 	var first time.Time
-	for deadline := time.Now().Add(20 * time.Second); first.IsZero(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the slow operation does not begin")
-		}
+	await.Until(t, "the slow operation begins", 20*time.Second, func() bool {
 		ids, _ := runner.SavedIDs(checkpoints)
 		for _, id := range ids {
 			if s, err := runner.ReadSaved(checkpoints, id); err == nil && s.Report.Running == 2 {
 				first = s.Report.Records[0].Start
 			}
 		}
-	}
+		return !first.IsZero()
+	})
 	a.Kill()
 	if n := len(a.Diagnoses()); n != 0 {
 		t.Fatalf("%d have ended", n)
@@ -117,7 +116,7 @@ func TestKilledDuringAnOperation(t *testing.T) {
 // Diagnosis: what it had not written down is replayed from the journal.
 func TestKilledAtOnce(t *testing.T) {
 	testall.Only(t)
-	for name, await := range map[string]func(t *testing.T, a *agenttest.Agent){
+	for name, moment := range map[string]func(t *testing.T, a *agenttest.Agent){
 		"anywhere": func(*testing.T, *agenttest.Agent) {},
 		"as soon as the problem is told": func(t *testing.T, a *agenttest.Agent) {
 			a.WaitIn(t, "kill", 20*time.Second, func(entries []journal.Entry) bool {
@@ -126,19 +125,15 @@ func TestKilledAtOnce(t *testing.T) {
 		},
 		"as soon as the diagnosis is on the disk": func(t *testing.T, a *agenttest.Agent) {
 			pattern := filepath.Join(a.State, "diagnose", "taken", "*.json")
-			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-				if found, _ := filepath.Glob(pattern); len(found) > 0 {
-					return
-				}
-				if time.Now().After(deadline) {
-					t.Fatal("it is not written down")
-				}
-			}
+			await.Until(t, "it is written down", 20*time.Second, func() bool {
+				found, _ := filepath.Glob(pattern)
+				return len(found) > 0
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, fault := killed(t)
-			await(t, a)
+			moment(t, a)
 			a.Kill()
 			a.Start()
 			ended(t, a, fault)

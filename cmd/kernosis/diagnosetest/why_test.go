@@ -89,7 +89,7 @@ func TestWhy(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no such fault")
 	}
-	if _, err := queue.Run(t.Context(), inject.Env{Count: 4, TargetsDir: a.Targets, StateDir: t.TempDir(), WaitTarget: watched(a)}); err != nil {
+	if _, err := queue.Run(t.Context(), inject.Env{Count: 4, TargetsDir: a.Targets, StateDir: t.TempDir(), WaitTarget: a.Watched}); err != nil {
 		refusedHere(t, err)
 	}
 	a.WaitDiagnosis(t, "probe-failure", 30*time.Second, func(d *console.Diagnosis) bool { return d.OperationSet == "probe-failure" })

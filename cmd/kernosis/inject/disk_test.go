@@ -2,6 +2,7 @@ package inject_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestDiskError(t *testing.T) {
@@ -51,9 +53,10 @@ func TestDiskError(t *testing.T) {
 			}
 			// A request is counted after whoever waits for it has been woken.
 			reached := 0
-			for end := time.Now().Add(5 * time.Second); reached < want && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			await.UntilShown(t, fmt.Sprintf("%d requests reach the device", want), 5*time.Second, func() (bool, string) {
 				reached = requests(t, device, tc.column) - before
-			}
+				return reached >= want, strconv.Itoa(reached)
+			})
 			if reached != want {
 				t.Errorf("%d requests reached the device, want %d", reached, want)
 			}

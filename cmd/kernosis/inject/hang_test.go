@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestHungTask(t *testing.T) {
@@ -56,7 +57,7 @@ func TestHungTaskHealsByItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	eventually(t, "waiter out of state D", func() bool { return state(t, hang.Waiter) != 'D' })
+	await.Until(t, "waiter out of state D", 10*time.Second, func() bool { return state(t, hang.Waiter) != 'D' })
 }
 
 func TestHungTaskHealsWhenHolderIsKilled(t *testing.T) {
@@ -68,7 +69,7 @@ func TestHungTaskHealsWhenHolderIsKilled(t *testing.T) {
 	}
 	defer h.Close()
 	syscall.Kill(hang.Holder.PID, syscall.SIGKILL)
-	eventually(t, "waiter out of state D", func() bool { return state(t, hang.Waiter) != 'D' })
+	await.Until(t, "waiter out of state D", 10*time.Second, func() bool { return state(t, hang.Waiter) != 'D' })
 }
 
 func TestFSFreeze(t *testing.T) {
@@ -106,7 +107,7 @@ func TestFSFreezeOverrun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer z.Close()
-	eventually(t, "writer out of state D", func() bool { return state(t, hang.Waiter) != 'D' })
+	await.Until(t, "writer out of state D", 10*time.Second, func() bool { return state(t, hang.Waiter) != 'D' })
 	if err := z.Close(); err != nil {
 		t.Error(err)
 	}

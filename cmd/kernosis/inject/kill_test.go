@@ -9,8 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // killInjector starts a process that runs the fault, waits until it has happened
@@ -71,7 +73,7 @@ func TestSIGKILLGuard(t *testing.T) {
 			t.Parallel()
 			dir := stateDir(t)
 			pid := killInjector(t, fault, dir, until, false)
-			eventually(t, "the guard's clean-up", func() bool { return len(traces(t, dir))+len(tracesOf(pid)) == 0 })
+			await.Until(t, "the guard's clean-up", 10*time.Second, func() bool { return len(traces(t, dir))+len(tracesOf(pid)) == 0 })
 		})
 	}
 }

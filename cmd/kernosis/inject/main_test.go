@@ -127,20 +127,6 @@ func tracesOf(pid int) (left []string) {
 	return left
 }
 
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-		<-tick.C
-	}
-}
-
 func state(t *testing.T, task inject.Task) byte {
 	t.Helper()
 	s, err := task.State()

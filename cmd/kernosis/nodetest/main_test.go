@@ -69,24 +69,6 @@ func (a *agent) metrics(t testing.TB) kubetest.Metrics {
 	return kubetest.ParseMetrics(t, text)
 }
 
-// await waits until something holds; what was last seen is told otherwise.
-func (a *agent) await(t testing.TB, what string, within time.Duration, ok func() (bool, string)) {
-	t.Helper()
-	deadline, again := time.After(within), time.NewTicker(50*time.Millisecond)
-	defer again.Stop()
-	for {
-		is, last := ok()
-		if is {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-deadline:
-			t.Fatalf("no %s within %s; last: %s", what, within, last)
-		}
-	}
-}
-
 // told returns the agent's Events on a pod.
 func (a *agent) told(t testing.TB, pod *corev1.Pod) []corev1.Event {
 	t.Helper()

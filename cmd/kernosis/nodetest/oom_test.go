@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // A container of whose processes a child is killed goes on: kubelet has nothing to tell,
@@ -28,7 +29,7 @@ func TestAKilledChildIsToldOnItsPod(t *testing.T) {
 	// awaits returns the latest Event when that many kills are told.
 	awaits := func(kills int) (last corev1.Event) {
 		t.Helper()
-		a.await(t, fmt.Sprintf("Event of kill %d", kills), 30*time.Second, func() (bool, string) {
+		await.UntilShown(t, fmt.Sprintf("Event of kill %d", kills), 30*time.Second, func() (bool, string) {
 			n := 0
 			for _, e := range a.told(t, pod) {
 				if e.Reason == "OOMKilling" {
@@ -54,7 +55,7 @@ func TestAKilledChildIsToldOnItsPod(t *testing.T) {
 	}
 	awaits(5)
 
-	a.await(t, "condition", 30*time.Second, func() (bool, string) {
+	await.UntilShown(t, "condition", 30*time.Second, func() (bool, string) {
 		n, err := a.node.Server().Client().CoreV1().Nodes().Get(t.Context(), a.node.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -135,7 +136,7 @@ func TestAFailedProbeIsToldWithItsCause(t *testing.T) {
 // tellsNoMore checks that of answers that were cut off no failure is told that kubelet does
 // not count.
 func (a *agent) tellsNoMore(t *testing.T, pod *corev1.Pod) {
-	a.await(t, "answers that kubelet does not count", 60*time.Second, func() (bool, string) {
+	await.UntilShown(t, "answers that kubelet does not count", 60*time.Second, func() (bool, string) {
 		n := a.metrics(t).Sum("kernosis_probe_observations_total", "outcome", "not-counted-by-kubelet")
 		return n >= 5, fmt.Sprint(n)
 	})
@@ -164,7 +165,7 @@ func (a *agent) tells(t *testing.T, f *failing) {
 		return sum
 	}
 	want := threshold
-	a.await(t, "Event with the whole count", 30*time.Second, func() (bool, string) { return told() >= want, a.node.Describe(t, f.pod) })
+	await.UntilShown(t, "Event with the whole count", 30*time.Second, func() (bool, string) { return told() >= want, a.node.Describe(t, f.pod) })
 	inTime := false
 	for _, e := range a.told(t, f.pod) {
 		t.Logf("%s after the fault: %s ×%d: %s", e.CreationTimestamp.Sub(f.since).Round(time.Second), e.Reason, e.Count, e.Message)
@@ -194,7 +195,7 @@ func (a *agent) tells(t *testing.T, f *failing) {
 		t.Errorf("kubelet has counted %d failures, threshold %d", failed, threshold)
 	}
 	// A machine that is busy may bring about more: of these kubelet's counts tell a moment later.
-	a.await(t, "agreement with kubelet's counts", 30*time.Second, func() (bool, string) {
+	await.UntilShown(t, "agreement with kubelet's counts", 30*time.Second, func() (bool, string) {
 		failed := a.metrics(t).Sum("kernosis_probe_results_total", "namespace", f.pod.Namespace, "pod", f.pod.Name, "probe_type", "liveness", "result", "failed")
 		told, counted := len(probes(a, f.pod)), a.counted(t, f.pod)
 		return int(failed) == told && told == counted, fmt.Sprintf("the metrics have %v failures, %d were told, and kubelet has counted %d", failed, told, counted)
