@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
@@ -41,7 +42,7 @@ func wait(t *testing.T, changed <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-changed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Within(20 * time.Second)):
 		t.Fatal("the change was not noticed")
 	}
 }

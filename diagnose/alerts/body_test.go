@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestBodies(t *testing.T) {
@@ -166,7 +167,7 @@ func TestRequestsAtOnce(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, "all places are taken", func() bool { return s.taker.inside.Load() == maxRequests })
+	await.Until(t, "all places are taken", deadline, func() bool { return s.taker.inside.Load() == maxRequests })
 	if r := s.post(c, PathV2, alertsJSON(1)); r.code != 503 || r.header.Get("Retry-After") == "" {
 		t.Errorf("%+v", r)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // serial returns that of the certificate that the server shows.
@@ -33,17 +35,17 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	cert, key := s.ca.issue("kernosis-alerts", 3, x509.ExtKeyUsageServerAuth)
 	// One without the other can't be used, and what was there stays.
 	write(t, path("tls.crt"), cert)
-	waitFor(t, "the change is seen", func() bool { s.serial(); return s.metric("kernosis_alert_certificate_failed_reloads_total") > 0 })
+	await.Until(t, "the change is seen", deadline, func() bool { s.serial(); return s.metric("kernosis_alert_certificate_failed_reloads_total") > 0 })
 	if n := s.serial(); n != 2 {
 		t.Error(n)
 	}
 	write(t, path("tls.key"), key)
-	waitFor(t, "the new one is shown", func() bool { return s.serial() == 3 })
+	await.Until(t, "the new one is shown", deadline, func() bool { return s.serial() == 3 })
 	// So are the authorities of senders.
 	others := newAuthority(t, "others")
 	former := s.clients.client("alertmanager")
 	write(t, path("ca.crt"), others.PEM)
-	waitFor(t, "the former authority does not count", func() bool {
+	await.Until(t, "the former authority does not count", deadline, func() bool {
 		_, err := s.send(s.client(former), PathV2, strings.NewReader("[]"))
 		return err != nil
 	})
@@ -55,7 +57,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	}
 	failed := s.metric("kernosis_alert_certificate_failed_reloads_total")
 	probe := s.client(others.client("alertmanager"))
-	waitFor(t, "the loss is seen", func() bool {
+	await.Until(t, "the loss is seen", deadline, func() bool {
 		probe.CloseIdleConnections()
 		s.post(probe, PathV2, "[]") // goes on
 		return s.metric("kernosis_alert_certificate_failed_reloads_total") > failed

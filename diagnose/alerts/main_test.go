@@ -25,6 +25,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testserver"
@@ -193,20 +194,12 @@ func newStand(t testing.TB, change func(*Server)) *stand {
 		}
 		s.Close()
 	})
-	waitFor(t, "it listens", func() bool { return s.Address() != "" })
+	await.Until(t, "it listens", deadline, func() bool { return s.Address() != "" })
 	return s
 }
 
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for until := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(until) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
+// deadline is for what takes milliseconds on an idle machine.
+const deadline = 30 * time.Second
 
 // client returns one with a certificate, or nil.
 func (s *stand) client(cert *tls.Certificate) *http.Client {
@@ -218,7 +211,7 @@ func (s *stand) client(cert *tls.Certificate) *http.Client {
 	}
 	transport := &http.Transport{TLSClientConfig: config, DisableCompression: true}
 	s.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	return &http.Client{Transport: transport, Timeout: await.Within(30 * time.Second)}
 }
 
 func (s *stand) url(path string) string { return "https://" + s.Address() + path }

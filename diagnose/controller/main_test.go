@@ -28,6 +28,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var cluster = kubetest.Shared{Own: true} // the controller works on all Diagnoses
@@ -169,16 +170,7 @@ func (r *running) count(t testing.TB, name string, labels ...string) float64 {
 
 func (b *bench) waitFor(what string, ok func() bool) {
 	b.t.Helper()
-	b.waitWithin(deadline, what, ok)
-}
-
-func (b *bench) waitWithin(within time.Duration, what string, ok func() bool) {
-	b.t.Helper()
-	for until := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) { // between looks at the API
-		if time.Now().After(until) {
-			b.t.Fatalf("not within %s: %s", within, what)
-		}
-	}
+	await.Until(b.t, what, deadline, ok)
 }
 
 // holds fails when something does not hold for a while.
@@ -287,22 +279,22 @@ func is(d *v1alpha1.Diagnosis) string {
 // waitIs waits until a Diagnosis is as said, and returns the message of its condition.
 func (b *bench) waitIs(d *v1alpha1.Diagnosis, want string) string {
 	b.t.Helper()
-	for until := time.Now().Add(deadline); ; time.Sleep(20 * time.Millisecond) {
-		have := b.get(d)
+	var have *v1alpha1.Diagnosis
+	await.UntilShown(b.t, fmt.Sprintf("%s is %q", d.Name, want), deadline, func() (bool, string) {
+		have = b.get(d)
 		last := is(have)
-		if last == want {
-			if have == nil {
-				return ""
-			}
-			if c := apimeta.FindStatusCondition(have.Status.Conditions, v1alpha1.ConditionComplete); c != nil {
-				return c.Message
-			}
-			return ""
+		if have == nil {
+			return last == want, last
 		}
-		if time.Now().After(until) {
-			b.t.Fatalf("%s is %q, want %q: %+v", d.Name, last, want, have.Status.Conditions)
-		}
+		return last == want, fmt.Sprintf("%q: %+v", last, have.Status.Conditions)
+	})
+	if have == nil {
+		return ""
 	}
+	if c := apimeta.FindStatusCondition(have.Status.Conditions, v1alpha1.ConditionComplete); c != nil {
+		return c.Message
+	}
+	return ""
 }
 
 // write writes a status as the node's agent does.

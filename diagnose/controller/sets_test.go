@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func (b *bench) getSet(name string) *v1alpha1.OperationSet {
@@ -26,18 +27,15 @@ func (b *bench) getSet(name string) *v1alpha1.OperationSet {
 }
 
 // waitSet waits for what a set's status says of the spec as it is.
-func (b *bench) waitSet(name, want string) (*v1alpha1.OperationSet, string) {
+func (b *bench) waitSet(name, want string) (s *v1alpha1.OperationSet, message string) {
 	b.t.Helper()
-	for until := time.Now().Add(deadline); ; time.Sleep(20 * time.Millisecond) {
-		s := b.getSet(name)
-		have, message := accepted(s.Status.Conditions)
-		if have == want && s.Status.Conditions[0].ObservedGeneration == s.Generation {
-			return s, message
-		}
-		if time.Now().After(until) {
-			b.t.Fatalf("%s is %q (%s), want %q", name, have, message, want)
-		}
-	}
+	await.UntilShown(b.t, fmt.Sprintf("%s is %q", name, want), deadline, func() (bool, string) {
+		s = b.getSet(name)
+		var have string
+		have, message = accepted(s.Status.Conditions)
+		return have == want && s.Status.Conditions[0].ObservedGeneration == s.Generation, fmt.Sprintf("%q (%s)", have, message)
+	})
+	return s, message
 }
 
 func list(nodes ...v1alpha1.Node) []v1alpha1.Node { return nodes }

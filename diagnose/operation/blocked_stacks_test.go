@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -59,7 +60,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 	}
 
 	// Among all, once its sleep has the length asked for, which proves the clock.
-	eventually(t, "blocked for 1 s", func() bool {
+	await.Until(t, "blocked for 1 s", 20*time.Second, func() bool {
 		out, _ := succeed(t, b, map[string]string{"minBlocked": "1s"})
 		return out.Results["blockedCount"] != "0" && strings.Contains(out.Results["kinds"], waitsForThaw)
 	})
@@ -122,7 +123,7 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 	hangs(t, writer.Process.Pid)
 	var out Output
 	var kept *keptArtifacts
-	eventually(t, "the writer waits for the journal", func() bool {
+	await.Until(t, "the writer waits for the journal", 20*time.Second, func() bool {
 		out, kept = succeed(t, BlockedStacks(realHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
 		return out.Results["waitsFor"] == waitsForJournal || out.Results["waitsFor"] == waitsForDisk
 	})
@@ -130,7 +131,7 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 	if r := out.Results; r["device"] != name || r["mountPoint"] != dir || r["fsType"] != "ext4" {
 		t.Errorf("%v", r)
 	}
-	eventually(t, "the journal's thread is told with its device", func() bool {
+	await.Until(t, "the journal's thread is told with its device", 20*time.Second, func() bool {
 		_, kept = succeed(t, BlockedStacks(realHost()), map[string]string{"minBlocked": "100ms"})
 		text := kept.files["stacks.txt"]
 		return strings.Contains(text, "jbd2/"+name+"-8[") && strings.Contains(text, "works for "+name+" at "+dir+" (ext4)")
@@ -143,7 +144,7 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 		t.Errorf("%+v", *stalled.Verdict)
 	}
 	// And what hangs below that: the filesystem that its file is on.
-	eventually(t, "the frozen filesystem is found", func() bool {
+	await.Until(t, "the frozen filesystem is found", 20*time.Second, func() bool {
 		out, _, err := perform(t, CheckFilesystemFrozen(realHost()), nil)
 		return err == nil && strings.HasPrefix(out.Verdict.Message, "ext4 on "+d.Device+" at "+d.Dir+" is frozen: kworker/")
 	})

@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
@@ -40,7 +42,7 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 		t.Errorf("the writer: %v\n%s", blocked.Results, kept.files["stacks.txt"])
 	}
 	thaw()
-	eventually(t, "the disk goes on", func() bool {
+	await.Until(t, "the disk goes on", 20*time.Second, func() bool {
 		_, _, err := perform(t, b, short)
 		return err != nil
 	})

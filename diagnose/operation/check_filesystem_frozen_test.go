@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestCheckFilesystemFrozen(t *testing.T) {
@@ -20,7 +23,7 @@ func TestCheckFilesystemFrozen(t *testing.T) {
 	if r := out.Results; r["mountPoint"] != dir || r["device"] != filepath.Base(device) || r["pid"] != pid || !strings.Contains(kept.files["stacks.txt"], "vfs_write") {
 		t.Errorf("%v", r)
 	}
-	eventually(t, "it is found among all", func() bool {
+	await.Until(t, "it is found among all", 20*time.Second, func() bool {
 		out, _, err := perform(t, b, map[string]string{"minBlocked": "100ms"})
 		return err == nil && out.Results["mountPoint"] == dir
 	})

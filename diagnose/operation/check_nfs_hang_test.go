@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // nfsNode is a node of files with two NFS mounts; of the first, sends and receives
@@ -94,7 +95,7 @@ func TestCheckNFSHang(t *testing.T) {
 			}
 		})
 		b := CheckNFSHang(h)
-		eventually(t, c.name, func() bool { // as long as a loaded machine has changed nothing within the window
+		await.Until(t, c.name, 20*time.Second, func() bool { // as long as a loaded machine has changed nothing within the window
 			out, _, err := perform(t, b, window)
 			var no *Refuted
 			if c.answered {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -44,7 +45,7 @@ func TestCheckAcceptQueueFull(t *testing.T) {
 	stop()
 	netWant(t, out, map[string]string{"queue": "^2$", "queueMax": "^1$", "overflows": `^\d+$`})
 	target.Accept(l, netlab.Echo)
-	netEventually(t, "the queue to be emptied", func() bool {
+	await.Until(t, "the queue to be emptied", 10*time.Second, func() bool {
 		return prober.Probe("10.97.33.2:80", time.Second, "x") == nil
 	})
 	netRefute(t, check, at, "AcceptQueueNotFull", "queue 0/1")

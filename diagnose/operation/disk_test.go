@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
@@ -166,7 +167,7 @@ func TestFailingDiskOfTheKernel(t *testing.T) {
 		}
 	}
 	var out Output
-	eventually(t, "the failed requests are in the log", func() bool {
+	await.Until(t, "the failed requests are in the log", 20*time.Second, func() bool {
 		out, _ = succeed(t, DiskErrors(realHost()), parameters)
 		return number(t, out, "logErrors") >= was+3
 	})

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
@@ -154,7 +155,7 @@ func deadServer(t *testing.T) (dir string) {
 	}
 	t.Cleanup(func() {
 		unix.Close(fd) // ends all that wait
-		eventually(t, "unmounted", func() bool { return unix.Unmount(dir, unix.MNT_DETACH) == nil })
+		await.Until(t, "unmounted", 20*time.Second, func() bool { return unix.Unmount(dir, unix.MNT_DETACH) == nil })
 	})
 	return dir
 }
@@ -167,7 +168,7 @@ func TestSilentFilesystem(t *testing.T) {
 		t.Errorf("after %s: %v\n%s", took, out.Results, kept.files["mounts.txt"])
 	}
 	// This process' own thread hangs there now.
-	eventually(t, "a thread waits for FUSE", func() bool {
+	await.Until(t, "a thread waits for FUSE", 20*time.Second, func() bool {
 		out, _ := succeed(t, BlockedStacks(realHost()), map[string]string{"minBlocked": "10ms"})
 		return strings.Contains(out.Results["kinds"], waitsForFUSE+"=")
 	})

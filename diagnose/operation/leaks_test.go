@@ -52,18 +52,6 @@ func newCall(parameters Values) (*Call, *memory, *bytes.Buffer) {
 	return &Call{Parameters: parameters, Artifacts: kept, Log: slog.New(slog.NewTextHandler(&log, nil))}, kept, &log
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(longest)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // runBuiltin fills in the parameters and runs the built-in.
 func runBuiltin(t *testing.T, b Builtin, parameters map[string]string) (Output, *memory, error) {
 	t.Helper()

@@ -2,9 +2,11 @@ package operation
 
 import (
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -60,7 +62,7 @@ func TestLinks(t *testing.T) {
 	netConfirm(t, check, in(target), "LinkDown", "probe0 is administratively down")
 	netConfirm(t, check, in(target, "address", "10.97.33.1"), "LinkDown", "probe0 is administratively down; devices that should carry packets, as there is no route to 10.97.33.1")
 	var got Output
-	netEventually(t, "the other end to lose its carrier", func() bool {
+	await.Until(t, "the other end to lose its carrier", 10*time.Second, func() bool {
 		var err error
 		got, _, err = netRun(t, check, in(prober))
 		return err == nil

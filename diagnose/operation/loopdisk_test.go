@@ -5,6 +5,9 @@ import (
 	"os/exec"
 	"strconv"
 	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // background starts a program that ends with what it waits for.
@@ -26,7 +29,7 @@ func background(t *testing.T, thaw func(), name string, args ...string) *exec.Cm
 func hangs(t *testing.T, pid int) {
 	t.Helper()
 	h, looks := realHost(), 0
-	eventually(t, "process "+strconv.Itoa(pid)+" hangs", func() bool {
+	await.Until(t, "process "+strconv.Itoa(pid)+" hangs", 20*time.Second, func() bool {
 		stat, err := h.FS.Stat(pid)
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -44,7 +46,7 @@ func newMemoryChild(t *testing.T, limit uint64) *memoryChild {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		eventually(t, "the cgroup can be removed", func() bool { return os.Remove(dir) == nil })
+		await.Until(t, "the cgroup can be removed", 20*time.Second, func() bool { return os.Remove(dir) == nil })
 	})
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatUint(limit, 10)), 0); err != nil {
 		t.Fatal(err)

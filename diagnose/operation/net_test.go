@@ -222,16 +222,6 @@ func netCgroupAt(t *testing.T, pid int, mount string) string {
 	return ""
 }
 
-// netEventually waits until something is so.
-func netEventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited for %s", what)
-		}
-	}
-}
-
 // netKeepProbing probes an address again and again until the test calls what it
 // returns.
 func netKeepProbing(n *netlab.Net, to string) (stop func()) {

@@ -3,9 +3,11 @@ package operation
 import (
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -41,7 +43,7 @@ func TestNetLeavesNothingBehind(t *testing.T) {
 	if err := goleak.Find(leaks); err != nil {
 		t.Error(err)
 	}
-	netEventually(t, "descriptors to be closed", func() bool { return netDescriptors(t) <= before })
+	await.Until(t, "descriptors to be closed", 10*time.Second, func() bool { return netDescriptors(t) <= before })
 }
 
 func netDescriptors(t *testing.T) int {

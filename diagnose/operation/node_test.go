@@ -143,18 +143,6 @@ func hostOf(t *testing.T, files map[string]string) Host {
 	return Host{FS: fs, Symbols: hostfs.NewSymbols(fs)}
 }
 
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.Now().Add(20 * time.Second); !cond(); <-tick.C {
-		if time.Now().After(late) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
-}
-
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
@@ -34,7 +35,9 @@ func openScripts(t *testing.T, cfg ScriptConfig) *Scripts {
 	if err := os.Mkdir(cfg.Cgroup, 0o755); err != nil {
 		t.Skipf("no control group may be made here: %v", err)
 	}
-	t.Cleanup(func() { until(t, "end of the group", func() bool { return os.Remove(cfg.Cgroup) == nil }) })
+	t.Cleanup(func() {
+		await.Until(t, "end of the group", longest, func() bool { return os.Remove(cfg.Cgroup) == nil })
+	})
 	cfg.Enabled = true
 	s, err := OpenScripts(cfg, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil {
@@ -170,7 +173,7 @@ func TestScriptIsEndedWithAllItStarted(t *testing.T) {
 			if out.Results["operation.x.output"] != "begun\n" {
 				t.Errorf("%q", out.Results)
 			}
-			until(t, "end of its processes", func() bool { return running(t, "sleep\x00314159") == 0 })
+			await.Until(t, "end of its processes", longest, func() bool { return running(t, "sleep\x00314159") == 0 })
 			if left, _ := filepath.Glob(s.cfg.Cgroup + "/kernosis-scripts/*/cgroup.procs"); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
@@ -200,7 +203,7 @@ func TestScriptBomb(t *testing.T) {
 	if err == nil {
 		t.Error("it succeeds")
 	}
-	until(t, "end of its processes", func() bool { return running(t, "sleep\x00314158") == 0 })
+	await.Until(t, "end of its processes", longest, func() bool { return running(t, "sleep\x00314158") == 0 })
 }
 
 func TestScriptMemory(t *testing.T) {
@@ -290,7 +293,7 @@ func TestScriptIsCancelled(t *testing.T) {
 		_, err := s.Run(ctx, &Script{Script: "sleep 314157"}, &Call{})
 		done <- err
 	}()
-	until(t, "start", func() bool { return running(t, "sleep\x00314157") == 1 })
+	await.Until(t, "start", longest, func() bool { return running(t, "sleep\x00314157") == 1 })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || err.Error() != "script was killed: it was cancelled" {
 		t.Error(err)

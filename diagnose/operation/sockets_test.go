@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -57,7 +59,7 @@ func TestSocketsRetransmit(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out Output
-	netEventually(t, "a retransmission", func() bool {
+	await.Until(t, "a retransmission", 10*time.Second, func() bool {
 		var err error
 		out, _, err = netRun(t, Sockets(netHost()), map[string]string{"netns": netInode(prober), "window": "0s"})
 		return err == nil && out.Results["retransmitting"] == "1"
@@ -73,7 +75,7 @@ func TestSocketsHalfOpen(t *testing.T) {
 	stop := netKeepProbing(prober, "10.97.33.2:80")
 	defer stop()
 	var out Output
-	netEventually(t, "a handshake that is not complete", func() bool {
+	await.Until(t, "a handshake that is not complete", 10*time.Second, func() bool {
 		var err error
 		out, _, err = netRun(t, Sockets(netHost()), map[string]string{"address": "10.97.33.2", "port": "80", "window": "0s"})
 		return err == nil && out.Results["synReceived"] != "0"

@@ -19,6 +19,7 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // fakeSystemd is org.freedesktop.systemd1 on a message bus of its own.
@@ -92,7 +93,7 @@ func newBus(t *testing.T) (root string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	until(t, "message bus", func() bool {
+	await.Until(t, "message bus", longest, func() bool {
 		c, err := net.Dial("unix", socket)
 		if err == nil {
 			_ = c.Close()
@@ -106,7 +107,7 @@ func newBus(t *testing.T) (root string) {
 func newSystemd(t *testing.T, units map[string]map[string]any) (*fakeSystemd, Host) {
 	t.Helper()
 	root := newBus(t)
-	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Within(longest))
 	t.Cleanup(cancel)
 	conn, err := godbus.Connect("unix:path="+filepath.Join(root, systemBus), godbus.WithContext(ctx))
 	if err != nil {

@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -92,7 +94,7 @@ func netIntruder(t *testing.T, n *netlab.Net) (pid int) {
 		_ = cmd.Wait() // it was killed
 	})
 	h := netHost()
-	netEventually(t, "a process in the namespace", func() bool {
+	await.Until(t, "a process in the namespace", 10*time.Second, func() bool {
 		inode, err := h.FS.NetNS(cmd.Process.Pid)
 		return err == nil && inode == n.Inode
 	})

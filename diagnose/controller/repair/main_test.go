@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var (
@@ -297,24 +299,15 @@ func (b *bench) waitPhase(d *v1alpha1.Diagnosis, want v1alpha1.Phase) {
 
 func (b *bench) waitIs(what, want string, is func() string) {
 	b.Helper()
-	until := time.Now().Add(deadline)
-	for have := is(); have != want; have = is() {
-		if time.Now().After(until) {
-			b.Fatalf("%s: %q, want %q", what, have, want)
-		}
-		time.Sleep(10 * time.Millisecond) // between looks at the API
-	}
+	await.UntilShown(b, fmt.Sprintf("%s: %q", what, want), deadline, func() (bool, string) {
+		have := is()
+		return have == want, strconv.Quote(have)
+	})
 }
 
 func (b *bench) waitFor(what string, ok func() bool) {
 	b.Helper()
-	until := time.Now().Add(deadline)
-	for !ok() {
-		if time.Now().After(until) {
-			b.Fatalf("not within %s: %s", deadline, what)
-		}
-		time.Sleep(10 * time.Millisecond) // between looks at the API
-	}
+	await.Until(b, what, deadline, ok)
 }
 
 // holds fails when something does not hold for a while.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -149,7 +150,7 @@ func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.only()
-	waitFor(t, "the state is saved", func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
+	await.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
 }
 
 func TestTheQueueIsBounded(t *testing.T) {

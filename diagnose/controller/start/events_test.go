@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
@@ -22,10 +23,10 @@ func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
 	b.trigger("failed-mount", b.mounts())
 	r := b.control(nil)
 	r.inForce(1)
-	waitFor(t, "Events are watched", func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
+	await.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
 	ev := b.event(pod, "FailedMount", other) // whoever writes Events may say anything
 	b.event(pod, "Pulled", node)
-	waitFor(t, "a Diagnosis is made", func() bool { return len(b.diagnoses()) > 0 })
+	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 })
 	dx := b.only()
 	if dx.Spec.NodeName != node || dx.Spec.PodReference.Name != "db-0" || dx.Spec.Parameters["podUID"] != string(pod.UID) || dx.Labels[trigger.LabelSource] != "event" {
 		t.Errorf("%+v", dx.Spec)
@@ -38,7 +39,7 @@ func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitFor(t, "all are heard", func() bool { return r.metric("kernosis_trigger_events_matched_total") == 6 && len(r.events) == 0 })
+	await.Until(t, "all are heard", deadline, func() bool { return r.metric("kernosis_trigger_events_matched_total") == 6 && len(r.events) == 0 })
 	b.only()
 	if n := r.podsSeen.Load(); n != looked || looked != 1 {
 		t.Errorf("%d look-ups, then %d", looked, n)
@@ -48,7 +49,7 @@ func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := b.control(nil)
-	waitFor(t, "it is heard again", func() bool {
+	await.Until(t, "it is heard again", deadline, func() bool {
 		return second.metric("kernosis_trigger_events_matched_total") == 1 && len(second.events) == 0
 	})
 	b.only()
@@ -63,11 +64,11 @@ func TestEventsAreWatchedWhileATriggerAsks(t *testing.T) {
 	}
 	for range 2 {
 		tr := b.trigger("failed-mount", b.mounts())
-		waitFor(t, "Events are watched", func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
+		await.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
 		if err := b.objects.Delete(t.Context(), tr); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "they are not watched", func() bool { return r.metric("kernosis_trigger_event_watch") == 0 })
+		await.Until(t, "they are not watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 0 })
 	}
 	b.event(pod, "FailedMount", "")
 	if n := len(b.diagnoses()); n != 0 {
@@ -79,7 +80,7 @@ func TestEventsAreWatchedWhileATriggerAsks(t *testing.T) {
 	}
 	b.trigger("failed-mount", b.mounts())
 	b.control(nil)
-	waitFor(t, "a Diagnosis is made", func() bool { return len(b.diagnoses()) == 1 })
+	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) == 1 })
 }
 
 func TestAnEventWhosePodCannotBeLookedUp(t *testing.T) {
@@ -91,7 +92,7 @@ func TestAnEventWhosePodCannotBeLookedUp(t *testing.T) {
 	r.inForce(1)
 	r.pods.Store(true)
 	b.event(pod, "FailedMount", node)
-	waitFor(t, "a Diagnosis is made", func() bool { return len(b.diagnoses()) == 1 })
+	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) == 1 })
 	if n := r.podsSeen.Load(); n != podTries {
 		t.Errorf("%d tries", n)
 	}
@@ -130,7 +131,7 @@ func TestTimes(t *testing.T) {
 	}
 	// Three nights pass without a controller: the last is made up for.
 	b.control(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(72 * time.Hour) } })
-	waitFor(t, "a Diagnosis is made", func() bool { return len(b.diagnoses()) > 0 })
+	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 })
 	zone, err := time.LoadLocation("Asia/Kathmandu")
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +141,7 @@ func TestTimes(t *testing.T) {
 		t.Errorf("%s %v", local, err)
 	}
 	tr := &v1alpha1.Trigger{}
-	waitFor(t, "the Trigger says when", func() bool {
+	await.Until(t, "the Trigger says when", deadline, func() bool {
 		return b.objects.Get(t.Context(), client.ObjectKey{Name: "nightly"}, tr) == nil && tr.Status.LastScheduleTime != nil
 	})
 	if !tr.Status.LastScheduleTime.Time.Equal(due) {
@@ -156,7 +157,7 @@ func TestEverySecond(t *testing.T) {
 	b := newBench(t)
 	b.trigger("often", `{operationSet: s, nodeName: `+b.server.Node(t)+`, rateLimit: {count: 2, within: 1h}, sourceTemplate: {cronTemplate: {schedule: "@every 1s"}}}`)
 	r := b.control(nil)
-	waitFor(t, "the third is withheld", func() bool {
+	await.Until(t, "the third is withheld", deadline, func() bool {
 		return r.metric("kernosis_trigger_withheld_total", "trigger", "often", "reason", trigger.WithheldRateLimit) > 0
 	})
 	if n := len(b.diagnoses()); n != 2 {

@@ -27,6 +27,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
@@ -137,16 +138,8 @@ func (b *bench) only() *v1alpha1.Diagnosis {
 	return &list[0]
 }
 
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for until := time.Now().Add(60 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(until) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
+// deadline is for what takes seconds at most on an idle machine.
+const deadline = 60 * time.Second
 
 // running is a controller that runs.
 type running struct {
@@ -164,7 +157,7 @@ type running struct {
 func (b *bench) control(change func(*Config)) *running {
 	b.t.Helper()
 	r := b.controlIn(leader.Election{}, change)
-	waitFor(b.t, "the controller is ready", func() bool { return r.Ready() == nil })
+	await.Until(b.t, "the controller is ready", deadline, func() bool { return r.Ready() == nil })
 	return r
 }
 
@@ -172,7 +165,7 @@ func (b *bench) control(change func(*Config)) *running {
 func (b *bench) controlBy(to *rest.Config) *running {
 	b.t.Helper()
 	r := b.controlAs(to, leader.Election{}, nil)
-	waitFor(b.t, "the controller is ready", func() bool { return r.Ready() == nil })
+	await.Until(b.t, "the controller is ready", deadline, func() bool { return r.Ready() == nil })
 	return r
 }
 
@@ -232,7 +225,7 @@ func (r *running) metric(name string, labels ...string) float64 {
 
 func (r *running) inForce(n int) {
 	r.t.Helper()
-	waitFor(r.t, fmt.Sprintf("%d triggers are in force", n), func() bool { return r.inUse() == n })
+	await.Until(r.t, fmt.Sprintf("%d triggers are in force", n), deadline, func() bool { return r.inUse() == n })
 }
 
 // take hands over alerts, as a sender that waits for as long as Prometheus does.

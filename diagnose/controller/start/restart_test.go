@@ -18,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -97,7 +98,7 @@ func TestAnotherComesToLead(t *testing.T) {
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)
 	first := b.controlIn(elected("first"), nil)
-	waitFor(t, "the first leads", func() bool { return first.Ready() == nil })
+	await.Until(t, "the first leads", deadline, func() bool { return first.Ready() == nil })
 	first.inForce(1)
 	second := b.controlIn(elected("second"), nil)
 	a := alert(time.Now(), "node", node)
@@ -109,7 +110,7 @@ func TestAnotherComesToLead(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.all.Store(true) // it is cut off, and does not know yet that another leads
-	waitFor(t, "the second leads", func() bool { return second.Ready() == nil })
+	await.Until(t, "the second leads", deadline, func() bool { return second.Ready() == nil })
 	second.inForce(1)
 	if err := second.take(a, alert(time.Now(), "node", node, "i", "1")); err != nil {
 		t.Fatal(err)
@@ -136,11 +137,11 @@ func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitFor(t, "the first is superseded", func() bool { return first.metric("kernosis_trigger_state_saves_total", "outcome", "superseded") == 1 })
+	await.Until(t, "the first is superseded", deadline, func() bool { return first.metric("kernosis_trigger_state_saves_total", "outcome", "superseded") == 1 })
 	if err := second.take(alert(time.Now(), "node", node)); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the second saves", func() bool { return second.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
+	await.Until(t, "the second saves", deadline, func() bool { return second.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
 	// A person may delete it, or edit it: it is the leader's still.
 	maps := b.server.Client().CoreV1().ConfigMaps(b.namespace)
 	for i, harm := range []func() error{
@@ -161,7 +162,7 @@ func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
 		if err := second.take(alert(time.Now(), "node", node, "more", strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "the second saves again", func() bool {
+		await.Until(t, "the second saves again", deadline, func() bool {
 			return second.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == float64(2+i)
 		})
 	}
@@ -205,7 +206,7 @@ func TestADamagedStateIsBegunAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.only()
-			waitFor(t, "a good one is saved", func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
+			await.Until(t, "a good one is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
 		})
 	}
 }

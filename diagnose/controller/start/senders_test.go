@@ -24,6 +24,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -127,7 +128,7 @@ func (b *bench) open(r *running, taker alerts.Taker) *door {
 			b.t.Error(err)
 		}
 	})
-	waitFor(b.t, "alerts are taken", func() bool { return d.Address() != "" })
+	await.Until(b.t, "alerts are taken", deadline, func() bool { return d.Address() != "" })
 	return d
 }
 
@@ -173,7 +174,7 @@ func run(t *testing.T, path string, args ...string) string {
 			t.Log(log)
 		}
 	})
-	waitFor(t, path+" is ready", func() bool {
+	await.Until(t, path+" is ready", deadline, func() bool {
 		resp, err := http.Get("http://" + address + "/-/ready")
 		if err != nil {
 			return false
@@ -210,12 +211,12 @@ func TestAlertmanager(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.Status)
 	}
-	waitFor(t, "it tries several times", func() bool { return d.answered(t, "503") >= 3 })
+	await.Until(t, "it tries several times", deadline, func() bool { return d.answered(t, "503") >= 3 })
 	if n := len(b.diagnoses()); n != 0 {
 		t.Errorf("%d Diagnoses while nobody leads", n)
 	}
 	close(g.shut)
-	waitFor(t, "it sends, and sends again", func() bool { return d.answered(t, "200") >= 2 })
+	await.Until(t, "it sends, and sends again", deadline, func() bool { return d.answered(t, "200") >= 2 })
 	if dx := b.only(); dx.Spec.NodeName != node || !strings.Contains(dx.Annotations[trigger.AnnotationTriggeredBy], "alert A with fingerprint") {
 		t.Errorf("%+v", dx)
 	}
@@ -241,7 +242,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	run(t, path, "--config.file="+filepath.Join(d.dir, "prometheus.yml"), "--storage.tsdb.path="+t.TempDir(), "--rules.alert.resend-delay=300ms")
-	waitFor(t, "it sends, and sends again", func() bool { return d.answered(t, "200") >= 3 })
+	await.Until(t, "it sends, and sends again", deadline, func() bool { return d.answered(t, "200") >= 3 })
 	if dx := b.only(); dx.Spec.NodeName != node {
 		t.Errorf("%+v", dx)
 	}
@@ -282,8 +283,8 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Error(resp.Status)
 	}
-	waitFor(t, "three Diagnoses are made", func() bool { return len(b.diagnoses()) == 3 })
-	waitFor(t, "the state is saved", func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") > 0 })
+	await.Until(t, "three Diagnoses are made", deadline, func() bool { return len(b.diagnoses()) == 3 })
+	await.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") > 0 })
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -28,7 +29,7 @@ func TestTheStateIsNotWrittenForNothing(t *testing.T) {
 	began := time.Now()
 	saved := func(n float64) {
 		t.Helper()
-		waitFor(t, "the state is saved", func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == n })
+		await.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == n })
 	}
 	if err := r.take(alert(began, "node", node)); err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ func TestTheStateIsNotWrittenForNothing(t *testing.T) {
 		e.Alert(alert(began.Add(time.Second), "node", node), trigger.Known{}, time.Now())
 		return nil
 	})
-	waitFor(t, "it can't be saved", func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "failed") > 0 })
+	await.Until(t, "it can't be saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "failed") > 0 })
 	r.all.Store(false)
 	saved(2)
 	if failed, n := r.metric("kernosis_trigger_state_saves_total", "outcome", "failed"), float64(r.writes.Load()); n != 2+failed {
@@ -59,12 +60,12 @@ func TestKindsThatAreInstalledLater(t *testing.T) {
 	server := kubetest.New(t, kubetest.Options{})
 	b := &bench{t: t, server: server, namespace: server.Namespace(t)}
 	r := b.controlIn(leader.Election{}, nil)
-	waitFor(t, "it is told", func() bool { return strings.Contains(r.log.String(), "triggers can't be watched") })
+	await.Until(t, "it is told", deadline, func() bool { return strings.Contains(r.log.String(), "triggers can't be watched") })
 	if err := r.take(alert(time.Now())); err == nil || err.Error() != "the controller starts" {
 		t.Error(err)
 	}
 	server.CRDs(t)
-	waitFor(t, "it is ready", func() bool { return r.Ready() == nil })
+	await.Until(t, "it is ready", deadline, func() bool { return r.Ready() == nil })
 	if n := strings.Count(r.log.String(), "triggers can't be watched"); n != 1 {
 		t.Errorf("it is told %d times", n)
 	}

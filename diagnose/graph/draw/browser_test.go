@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // measure is a script that writes what does not fit: text that is wider than its box, and
@@ -56,7 +57,7 @@ func TestTextFitsInABrowser(t *testing.T) {
 		if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
 		defer cancel()
 		cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile, "--dump-dom", "file://"+page)
 		out, err := cmd.Output()

@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/diagnose/worker/folder"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 const shipped = `apiVersion: kernosis.io/v1alpha1
@@ -134,7 +135,7 @@ func TestReload(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed, done := make(told, 1), make(chan error)
 	go func() { done <- s.Run(ctx, changed) }()
-	for deadline := time.After(20 * time.Second); len(s.Objects().OperationSets) != 2; {
+	for deadline := time.After(await.Within(20 * time.Second)); len(s.Objects().OperationSets) != 2; {
 		select {
 		case <-changed:
 		case <-deadline:
@@ -142,11 +143,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	write(t, dir, "bad.yaml", strings.Replace(other, "mounts", "mount", 1))
-	for deadline := time.Now().Add(20 * time.Second); s.Reloads().Refused == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the bad file is not refused")
-		}
-	}
+	await.Until(t, "the bad file is refused", 20*time.Second, func() bool { return s.Reloads().Refused > 0 })
 	if n := len(s.Objects().OperationSets); n != 2 {
 		t.Errorf("%d sets", n)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	testwait "github.com/kernosis/kernosis/vmtest/await" // the package has a function await
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
@@ -34,12 +35,7 @@ const deadline = time.Minute
 // waitFor waits until something holds.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for until := time.Now().Add(deadline); !ok(); {
-		if time.Now().After(until) {
-			t.Fatalf("not within %s: %s", deadline, what)
-		}
-		time.Sleep(5 * time.Millisecond) // between looks
-	}
+	testwait.Until(t, what, deadline, ok)
 }
 
 // people is a client that may do everything.
@@ -112,7 +108,7 @@ func (r *rig) stop() {
 	r.cancel()
 	select {
 	case <-r.ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testwait.Within(10 * time.Second)):
 		r.t.Error("the store does not end")
 	}
 }
