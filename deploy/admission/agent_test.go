@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // What the agent really writes passes the policies.
@@ -53,11 +55,9 @@ func TestTheAgentsOwnWritesPass(t *testing.T) {
 	}
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("not in 30 s: %s; conditions %+v, lease %+v", what, patcher.Stats(), keeper.Stats())
-			}
-		}
+		await.UntilShown(t, what, 30*time.Second, func() (bool, string) {
+			return ok(), fmt.Sprintf("conditions %+v, lease %+v", patcher.Stats(), keeper.Stats())
+		})
 	}
 	for _, want := range []problem.Status{problem.True, problem.False} {
 		list := []problem.Condition{{Type: "KernelDeadlock", Status: want, Reason: "R", Message: "m", LastTransition: time.Now()}}

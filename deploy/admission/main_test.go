@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"github.com/kernosis/kernosis/deploy/kustomize"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // The names that the policies have.
@@ -136,15 +138,10 @@ func inForce(t *testing.T, server *kubetest.Server) {
 			return unbound.Status().Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(client.Merge.Type(), []byte(`{}`)), client.DryRunAll)
 		},
 	} {
-		var err error
-		for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-			if err = try(); err != nil && strings.Contains(err.Error(), what) {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%s is not in force: %v", what, err)
-			}
-		}
+		await.UntilShown(t, what+" is in force", 30*time.Second, func() (bool, string) {
+			err := try()
+			return err != nil && strings.Contains(err.Error(), what), fmt.Sprint(err)
+		})
 	}
 }
 

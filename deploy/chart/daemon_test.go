@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // The example of a container beside the agent: with the settings and arguments of the
@@ -60,13 +62,10 @@ func TestAProblemDaemonBesideTheAgent(t *testing.T) {
 	}
 	start(t, exec.CommandContext(t.Context(), program, args...))
 
-	last := ""
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if last = conditionAt(t.Context(), port, "ScratchFull"); last == "True" || last == "False" {
-			return
-		}
-	}
-	t.Errorf("the condition of the daemon: %q", last)
+	await.UntilShown(t, "the condition of the daemon", time.Minute, func() (bool, string) {
+		got := conditionAt(t.Context(), port, "ScratchFull")
+		return got == "True" || got == "False", strconv.Quote(got)
+	})
 }
 
 // start runs a program until the test ends.

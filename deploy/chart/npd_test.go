@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // node-problem-detector's own files, with the arguments of the rendered pod: the agent has
@@ -41,14 +43,10 @@ func TestNodeProblemDetectorsFiles(t *testing.T) {
 		t.Fatalf("arguments: %q", args)
 	}
 	start(t, kernosis(t, args...))
-	last := ""
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	await.Until(t, "a condition of its files", time.Minute, func() bool {
 		// docker-monitor.json's: no shipped rule has it.
-		if last = conditionAt(t.Context(), port, "CorruptDockerOverlay2"); last != "" {
-			return
-		}
-	}
-	t.Errorf("no condition of its files: %q", last)
+		return conditionAt(t.Context(), port, "CorruptDockerOverlay2") != ""
+	})
 }
 
 func hasPort(ports []corev1.ContainerPort, name string, number int32) bool {

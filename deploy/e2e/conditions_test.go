@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // annotationTypes of the agent's Lease lists its condition types.
@@ -65,7 +67,7 @@ func byType(n *corev1.Node) map[string]corev1.NodeCondition {
 // condition waits until one has a status, and returns it.
 func (c *cluster) condition(t testing.TB, kind string, status corev1.ConditionStatus, within time.Duration) (got corev1.NodeCondition) {
 	t.Helper()
-	await(t, fmt.Sprintf("%s %s", kind, status), within, func() (bool, string) {
+	await.UntilShown(t, fmt.Sprintf("%s %s", kind, status), within, func() (bool, string) {
 		got = c.conditions(t)[kind]
 		return got.Status == status, fmt.Sprintf("%+v", got)
 	})
@@ -76,7 +78,7 @@ func (c *cluster) condition(t testing.TB, kind string, status corev1.ConditionSt
 // True is the machine's own matter: what the test provokes has not begun, or is over.
 func (c *cluster) known(t testing.TB) {
 	t.Helper()
-	await(t, "conditions that are known", time.Minute, func() (bool, string) {
+	await.UntilShown(t, "conditions that are known", time.Minute, func() (bool, string) {
 		own, all := c.ownTypes(t), c.conditions(t)
 		var other []string
 		for _, kind := range own {

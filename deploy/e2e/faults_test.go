@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // profile is what the agent may do, and what that makes of faults where it matters.
@@ -78,7 +79,7 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 		t.Parallel()
 		pod := c.Run(t, node.FaultPod(c.pods, "well", fault.None, false))
 		// It is there while the others fail, and that is told.
-		await(t, "failures of the others", 90*time.Second, func() (bool, string) {
+		await.UntilShown(t, "failures of the others", 90*time.Second, func() (bool, string) {
 			m := c.metrics(t)
 			for _, rule := range []string{"probe-refused", "probe-connected-silent", "probe-slow"} {
 				if m.Sum("kernosis_events_told_total", "rule", rule) == 0 {
@@ -104,7 +105,7 @@ func (c *cluster) tell(t testing.TB, pod *corev1.Pod, mode fault.Mode) {
 func (c *cluster) told(t testing.TB, pod *corev1.Pod, reason string, times int, says ...string) {
 	t.Helper()
 	var last []corev1.Event
-	await(t, fmt.Sprintf("%s told %d times on pod %s", reason, times, pod.Name), 90*time.Second, func() (bool, string) {
+	await.UntilShown(t, fmt.Sprintf("%s told %d times on pod %s", reason, times, pod.Name), 90*time.Second, func() (bool, string) {
 		var lines []string
 		n := 0
 		last = nil
@@ -133,7 +134,7 @@ func (c *cluster) told(t testing.TB, pod *corev1.Pod, reason string, times int, 
 // onNode waits for an Event of a reason on the Node that says something.
 func (c *cluster) onNode(t testing.TB, reason, says string) {
 	t.Helper()
-	await(t, reason+" on the Node", time.Minute, func() (bool, string) {
+	await.UntilShown(t, reason+" on the Node", time.Minute, func() (bool, string) {
 		list, err := c.api.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{
 			FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + c.Name + ",reason=" + reason,
 		})
@@ -155,7 +156,7 @@ func (c *cluster) onNode(t testing.TB, reason, says string) {
 // first error's may come too early for one; then that of its condition has it.
 func (c *cluster) diagnosed(t testing.TB, set, about, verdict string) {
 	t.Helper()
-	await(t, fmt.Sprintf("Diagnosis by %s about %s with the verdict %s", set, about, verdict), time.Minute, func() (bool, string) {
+	await.UntilShown(t, fmt.Sprintf("Diagnosis by %s about %s with the verdict %s", set, about, verdict), time.Minute, func() (bool, string) {
 		var list v1alpha1.DiagnosisList
 		if err := c.kinds.List(t.Context(), &list, client.InNamespace(system)); err != nil {
 			t.Fatal(err)
@@ -181,7 +182,7 @@ func (c *cluster) diagnosed(t testing.TB, set, about, verdict string) {
 // over waits until a condition is what it is when nothing is wrong.
 func (c *cluster) over(t testing.TB, kind string, with profile) {
 	t.Helper()
-	await(t, "end of "+kind, 90*time.Second, func() (bool, string) {
+	await.UntilShown(t, "end of "+kind, 90*time.Second, func() (bool, string) {
 		is := c.conditions(t)[kind]
 		return slices.Contains(with.over, is.Status), fmt.Sprintf("%+v", is)
 	})

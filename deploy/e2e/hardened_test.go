@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // hardenedTable is what docs/install.md says of the two profiles; what the test asserts is
@@ -63,7 +65,7 @@ func (c *cluster) hardened(t *testing.T) {
 		t.Errorf("%s: %s", is.Reason, is.Message)
 	}
 	before["log/kmsg"] = false
-	await(t, "sources as before, but for the log", time.Minute, func() (bool, string) {
+	await.UntilShown(t, "sources as before, but for the log", time.Minute, func() (bool, string) {
 		after := c.sources(t)
 		return maps.Equal(before, after), fmt.Sprint(after)
 	})

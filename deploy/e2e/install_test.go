@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // install runs helm with the chart and the test's values, and returns once it says that
@@ -90,7 +91,7 @@ func (c *cluster) installed(t *testing.T) {
 // again.
 func (c *cluster) runs(t testing.TB) {
 	t.Helper()
-	await(t, "pods that are ready", time.Minute, func() (bool, string) {
+	await.UntilShown(t, "pods that are ready", time.Minute, func() (bool, string) {
 		agents, controllers := c.of(t, "agent"), c.of(t, "controller")
 		var said strings.Builder
 		ok := len(agents) == 1 && len(controllers) == 2

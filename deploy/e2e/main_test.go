@@ -120,24 +120,6 @@ func TestEndToEnd(t *testing.T) {
 	}
 }
 
-// await waits until something holds; what was last seen is told otherwise.
-func await(t testing.TB, what string, within time.Duration, ok func() (bool, string)) {
-	t.Helper()
-	deadline, again := time.After(within), time.NewTicker(100*time.Millisecond)
-	defer again.Stop()
-	for {
-		is, last := ok()
-		if is {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-deadline:
-			t.Fatalf("no %s within %s; last: %s", what, within, last)
-		}
-	}
-}
-
 // kubectl runs it and returns what it prints.
 func (c *cluster) kubectl(t testing.TB, args ...string) string {
 	t.Helper()

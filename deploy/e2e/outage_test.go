@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // kills are those of one pod's children, of which each is told once, whatever happens to
@@ -120,7 +121,7 @@ func (c *cluster) serverRestarted(t *testing.T) {
 		t.Errorf("the agent was started again: %+v", now.Status.ContainerStatuses[0].LastTerminationState)
 	}
 	// A controller whose leadership has run out meanwhile ends, and begins anew.
-	await(t, "ready controllers", time.Minute, func() (bool, string) {
+	await.UntilShown(t, "ready controllers", time.Minute, func() (bool, string) {
 		ready := 0
 		for _, p := range c.of(t, "controller") {
 			if node.Ready(&p) {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // pins is where an agent keeps its programs attached.
@@ -48,7 +49,7 @@ func (c *cluster) uninstalled(t *testing.T) {
 		}
 	}
 	c.jobRan(t, "uninstall")
-	await(t, "end of all pods", time.Minute, func() (bool, string) {
+	await.UntilShown(t, "end of all pods", time.Minute, func() (bool, string) {
 		pods, err := c.api.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // upgraded: another image and another setting. Agents end and begin without being taken
@@ -18,7 +20,7 @@ func (c *cluster) upgraded(t *testing.T) {
 	before := c.lease(t)
 	c.install(t, "upgrade", "--set", "image.tag="+tagTwo, "--set", "agent.config.log-level=debug")
 	for _, component := range []string{"agent", "controller"} {
-		await(t, "pods of the new image alone", time.Minute, func() (bool, string) {
+		await.UntilShown(t, "pods of the new image alone", time.Minute, func() (bool, string) {
 			var images []string
 			ok := true
 			for _, p := range c.of(t, component) {
@@ -35,7 +37,7 @@ func (c *cluster) upgraded(t *testing.T) {
 	if events := c.series(t, k); events != 1 {
 		t.Errorf("the kills before and after are %d Events", events)
 	}
-	await(t, "Lease that is no longer draining", 30*time.Second, func() (bool, string) {
+	await.UntilShown(t, "Lease that is no longer draining", 30*time.Second, func() (bool, string) {
 		now := c.lease(t)
 		if now == nil || now.UID != before.UID {
 			t.Fatalf("the Lease is another: %+v", now)
@@ -59,7 +61,7 @@ func (c *cluster) series(t testing.TB, k *kills) (n int) {
 // jobRan waits for the Event that a hook's Job has completed; Helm deletes the Job then.
 func (c *cluster) jobRan(t testing.TB, what string) {
 	t.Helper()
-	await(t, "Job of "+what, 30*time.Second, func() (bool, string) {
+	await.UntilShown(t, "Job of "+what, 30*time.Second, func() (bool, string) {
 		list, err := c.api.CoreV1().Events(system).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Job"})
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // As root and with the host's capabilities, as an agent's pod, the image's program loads
@@ -24,7 +26,7 @@ func TestTheAgentsProgramsLoadInTheImage(t *testing.T) {
 	}
 	id := fmt.Sprintf("kernosis-image-%d", os.Getpid())
 	writeSpec(t, dir, id, "/usr/bin/kernosis", "features", "-o", "json")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, runc, "--root", filepath.Join(dir, "runc"), "run", "--bundle", dir, id)
 	var out, said bytes.Buffer

@@ -19,6 +19,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kernosis/kernosis/reporter/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // searchPath is where programs are that only root needs.
@@ -102,7 +103,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Stop(syscall.SIGKILL, 0) })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(30*time.Second))
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -127,7 +128,7 @@ func (c *containerd) path(name string) string { return filepath.Join(c.dir, name
 
 // try runs containerd's client, for the images of kubelet.
 func (c *containerd) try(ctx context.Context, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, await.Within(time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.ctrPath, append([]string{"-a", c.path("c.sock"), "-n", "k8s.io"}, args...)...)
 	var said bytes.Buffer
@@ -161,7 +162,7 @@ func (c *containerd) imageStatus(t *testing.T, name string) *cri.Image {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(30*time.Second))
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var cluster = kubetest.Shared{Own: true} // tests remove the kinds
@@ -238,9 +239,10 @@ func (b *bench) leases() (out []string) {
 	return out
 }
 
+// within returns a context that ends after await.Within the time.
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(d))
 	t.Cleanup(cancel)
 	return ctx
 }

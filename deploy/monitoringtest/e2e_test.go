@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/deploy/monitoringtest"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -154,7 +155,7 @@ func (s *stage) queriesAnswer(t *testing.T) {
 	}
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
-	for deadline := time.Now().Add(2 * time.Minute); ; <-again.C {
+	for deadline := time.Now().Add(await.Within(2 * time.Minute)); ; <-again.C {
 		ask(t.Context())
 		if !slices.ContainsFunc(left, due) || time.Now().After(deadline) {
 			break

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -142,29 +140,11 @@ func (s *stage) provoke(t *testing.T) (heal func()) {
 		t.Fatal("there is no such fault")
 	}
 	s.broken.Store(true)
-	_, err = queue.Run(ctx, inject.Env{Count: 4, TargetsDir: s.agent.Targets, StateDir: t.TempDir(), WaitTarget: s.watched})
+	_, err = queue.Run(ctx, inject.Env{Count: 4, TargetsDir: s.agent.Targets, StateDir: t.TempDir(), WaitTarget: s.agent.Watched})
 	must(t, err)
 	return func() {
 		must(t, readonly.Close())
 		must(t, frozen.Close())
-	}
-}
-
-// watched waits until the agent watches a target.
-func (s *stage) watched(ctx context.Context, netns uint32, addr netip.AddrPort) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if ok, err := bpf.WatchedBy(s.agent.Pins, netns, addr); ok || err != nil && ctx.Err() != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // stage is an agent, a controller and a Prometheus that looks at both as in a cluster.
@@ -207,6 +208,7 @@ func (s *stage) process(path string, args ...string) {
 // await waits until something holds; what was last seen is told otherwise.
 func (s *stage) await(t testing.TB, what string, within time.Duration, ok func(ctx context.Context) (bool, string)) {
 	t.Helper()
+	within = await.Within(within)
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // act is one thing that a request may do.
@@ -146,7 +147,7 @@ func (i *inspector) ask(ctx context.Context, spec authorizationv1.SelfSubjectAcc
 // inForce waits until the API server goes by all that is on the list.
 func (i *inspector) inForce(t *testing.T, all []act, l list) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(30*time.Second))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // request is one that an agent makes for real. want is a part of the refusal, empty where it
@@ -73,7 +74,7 @@ func TestAnAgentWritesWhatIsOfItsNodeAlone(t *testing.T) {
 
 func awaitRefusal(t *testing.T, r *request) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(await.Within(30 * time.Second)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err := r.do(t.Context()); err != nil && strings.Contains(err.Error(), r.want) {
 			return
 		}
