@@ -19,6 +19,7 @@ if [ "${1-}" = inside ]; then # in a mount namespace of its own
 		env -i HOME=/root TERM=dumb PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 			GOPROXY="$(go env GOPROXY)" GOSUMDB="$(go env GOSUMDB)" GOTOOLCHAIN="$(go env GOTOOLCHAIN)" \
 			GOFLAGS=-buildvcs=false DEBIAN_FRONTEND=noninteractive \
+			http_proxy="${http_proxy-}" https_proxy="${https_proxy-}" no_proxy="${no_proxy-}" \
 			chroot "$root" make -C /srv/kernosis "$target"
 		echo "fresh: make $target: $(($(date +%s) - began)) s"
 	done
@@ -44,6 +45,7 @@ debootstrap --variant=minbase --include=git,make,ca-certificates "$suite" "$root
 rm -f "$root.log"
 cp -r /etc/apt/apt.conf.d /etc/apt/sources.list* "$root/etc/apt/"
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" # with those of a proxy
 git clone -q "$source" "$root/srv/kernosis"
 # shellcheck disable=SC2086 # targets are words
 unshare --mount "$0" inside "$root" $targets
