@@ -14,6 +14,10 @@ if [ "${1-}" = inside ]; then # in a mount namespace of its own
 	mount -t tmpfs tmpfs "$root/run"
 	mkdir -p "$root/usr/local/go"
 	mount --bind -o ro "$(go env GOROOT)" "$root/usr/local/go"
+	# The mounts that the agent reads are those of process 1. Inside, that is one in here.
+	chroot "$root" sleep infinity &
+	trap 'kill $!' EXIT
+	mount --bind "$root/proc/$!" "$root/proc/1"
 	for target; do
 		began=$(date +%s)
 		env -i HOME=/root TERM=dumb PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin \
