@@ -3,6 +3,7 @@ package detector
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode"
@@ -80,10 +81,12 @@ func (c *compiler) compile(source string) (*expr, []exprError) {
 		return nil, []exprError{{0, "cost: " + err.Error()}}
 	}
 	switch {
-	case cost.Max > refuseCost:
-		return nil, []exprError{{0, fmt.Sprintf("too expensive: worst case %d units, at most %d are allowed", cost.Max, refuseCost)}}
+	case cost.Max == math.MaxUint64:
+		return nil, []exprError{{0, "too expensive: how long its texts get has no bound"}}
+	case cost.Max > maxCost:
+		return nil, []exprError{{0, fmt.Sprintf("too expensive: worst case %d units, at most %d are allowed", cost.Max, maxCost)}}
 	case cost.Max > freeCost:
-		opts = append(opts, cel.CostLimit(maxCost), addressTracking())
+		opts = append(opts, cel.CostLimit(cutCost), addressTracking())
 	}
 	if x.program, err = c.env.Program(checked, opts...); err != nil {
 		return nil, []exprError{{0, err.Error()}}

@@ -1,0 +1,69 @@
+package detector
+
+import (
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/checker"
+	"cel.dev/cel-go/common/ast"
+)
+
+// textCosts corrects estimated worst cases of the strings and regex extensions, which take
+// the elements of a list to be single characters, and a pattern to match no empty text.
+func textCosts() cel.EnvOption {
+	return cel.CostEstimatorOptions(
+		checker.OverloadCostEstimate("regex_replace_string_string_string", regexReplaceCost),
+		checker.OverloadCostEstimate("regex_replace_string_string_string_int", regexReplaceCost),
+		checker.OverloadCostEstimate("string_split_string", splitCost),
+		checker.OverloadCostEstimate("string_split_string_int", splitCost),
+		checker.OverloadCostEstimate("list_join", joinCost),
+		checker.OverloadCostEstimate("list_join_string", joinCost),
+	)
+}
+
+// regexReplaceCost allows for a replacement at each byte, in which two bytes such as \1 may
+// stand for all of the text.
+func regexReplaceCost(e checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+	text, pattern, replacement := sizeOf(e, args[0]), sizeOf(e, args[1]), sizeOf(e, args[2])
+	result := text.Add(exactly(1)).Multiply(replacement).Multiply(exactly(2)).Add(text)
+	search := text.Add(exactly(1)).MultiplyByCostFactor(0.1).Multiply(pattern.Add(exactly(1)).MultiplyByCostFactor(0.25))
+	return &checker.CallEstimate{CostEstimate: search.Add(result.AsCost()).Add(exactly(1).AsCost()), ResultSize: atMost(result)}
+}
+
+// splitCost allows for the one element that the empty text has.
+func splitCost(e checker.CostEstimator, target *checker.AstNode, _ []checker.AstNode) *checker.CallEstimate {
+	text := sizeOf(e, *target)
+	list := text.Add(exactly(1))
+	return &checker.CallEstimate{CostEstimate: text.MultiplyByCostFactor(0.1).Add(list.AsCost()).Add(exactly(12).AsCost()), ResultSize: atMost(list)}
+}
+
+// joinCost knows how long the elements of a list can be where it is a field, and that those
+// of a split text are not longer than the text. Of other lists it knows nothing.
+func joinCost(e checker.CostEstimator, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+	list, separator := sizeOf(e, *target), exactly(0)
+	if len(args) > 0 {
+		separator = sizeOf(e, args[0])
+	}
+	all := checker.UnknownSizeEstimate()
+	switch x := (*target).Expr(); {
+	case x.Kind() == ast.CallKind && x.AsCall().FunctionName() == "split":
+		all = list
+	case len((*target).Path()) == 1:
+		all = list.Multiply(exactly(maxText))
+	}
+	result := all.Add(list.Multiply(separator))
+	return &checker.CallEstimate{CostEstimate: result.AsCost().Add(list.AsCost()).Add(exactly(2).AsCost()), ResultSize: atMost(result)}
+}
+
+func exactly(n uint64) checker.SizeEstimate { return checker.SizeEstimate{Min: n, Max: n} }
+
+func atMost(s checker.SizeEstimate) *checker.SizeEstimate { return &checker.SizeEstimate{Max: s.Max} }
+
+// sizeOf returns how long a value can be; without an estimate it has no bound.
+func sizeOf(e checker.CostEstimator, n checker.AstNode) checker.SizeEstimate {
+	if s := n.ComputedSize(); s != nil {
+		return *s
+	}
+	if s := e.EstimateSize(n); s != nil {
+		return *s
+	}
+	return checker.UnknownSizeEstimate()
+}

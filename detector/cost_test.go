@@ -1,0 +1,145 @@
+package detector
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"cel.dev/cel-go/cel"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+// writer writes random expressions over the longest texts that an event can hold.
+type writer struct{ *rand.Rand }
+
+func (w writer) of(forms ...func() string) string { return forms[w.IntN(len(forms))]() }
+
+func (w writer) text(depth int) string {
+	field := func() string { return "log.text" }
+	short := func() string { return [...]string{"''", "'a'", "','", "'aaaa'", "'é'", "log.name"}[w.IntN(6)] }
+	if depth == 0 {
+		return w.of(field, short)
+	}
+	d := depth - 1
+	return w.of(field, short,
+		func() string { return w.text(d) + " + " + w.text(d) },
+		func() string { return fmt.Sprintf("(%s).replace(%s, %s)", w.text(d), w.text(d), w.text(d)) },
+		func() string { return fmt.Sprintf("(%s).replace(%s, %s, 3)", w.text(d), w.text(d), w.text(d)) },
+		func() string {
+			return fmt.Sprintf("(%s).%s()", w.text(d), [...]string{"upperAscii", "lowerAscii", "trim", "reverse"}[w.IntN(4)])
+		},
+		func() string { return fmt.Sprintf("(%s).substring(0)", w.text(d)) },
+		func() string { return fmt.Sprintf("strings.quote(%s)", w.text(d)) },
+		func() string { return fmt.Sprintf("(%s).join(%s)", w.list(d), w.text(d)) },
+		func() string { return fmt.Sprintf("(%s ? %s : %s)", w.truth(d), w.text(d), w.text(d)) },
+		func() string { return fmt.Sprintf("regex.replace(%s, 'a*', %s)", w.text(d), w.text(d)) },
+		func() string { return fmt.Sprintf("'%%s, %%s'.format([%s, %s])", w.text(d), w.text(d)) },
+	)
+}
+
+func (w writer) list(depth int) string {
+	if depth == 0 {
+		return "[log.text, 'a']"
+	}
+	d := depth - 1
+	return w.of(
+		func() string { return fmt.Sprintf("(%s).split(%s)", w.text(d), w.text(d)) },
+		func() string { return fmt.Sprintf("(%s).split(%s, 4)", w.text(d), w.text(d)) },
+		func() string { return fmt.Sprintf("[%s, %s]", w.text(d), w.text(d)) },
+		func() string {
+			return fmt.Sprintf("%s.map(x, %s)", w.list(d), w.of(func() string { return "x" }, func() string { return w.text(d) }))
+		},
+		func() string { return fmt.Sprintf("%s.filter(x, %s)", w.list(d), w.truth(d)) },
+		func() string { return fmt.Sprintf("regex.extractAll(%s, 'a')", w.text(d)) },
+	)
+}
+
+func (w writer) truth(depth int) string {
+	if depth == 0 {
+		return w.of(func() string { return "true" }, func() string { return "log.text.contains('b')" })
+	}
+	d := depth - 1
+	return w.of(
+		func() string { return fmt.Sprintf("(%s).contains(%s)", w.text(d), w.text(d)) },
+		func() string { return fmt.Sprintf("(%s).startsWith(%s)", w.text(d), w.text(d)) },
+		func() string { return fmt.Sprintf("(%s).matches('(a|b)*c?')", w.text(d)) },
+		func() string { return fmt.Sprintf("(%s) == (%s)", w.text(d), w.text(d)) },
+		func() string { return fmt.Sprintf("(%s).indexOf(%s) >= 0", w.text(d), w.text(d)) },
+		func() string { return fmt.Sprintf("(%s).size() > 3", w.text(d)) },
+		func() string { return fmt.Sprintf("%s.size() > 3", w.list(d)) },
+		func() string { return fmt.Sprintf("%s.exists(x, x.contains(%s))", w.list(d), w.text(d)) },
+		func() string { return fmt.Sprintf("(%s) in %s", w.text(d), w.list(d)) },
+		func() string { return fmt.Sprintf("sets.contains(%s, %s)", w.list(d), w.list(d)) },
+		func() string { return fmt.Sprintf("(%s && %s)", w.truth(d), w.truth(d)) },
+	)
+}
+
+// It was accepted, and each line of 4 KiB then cost 25 ms until it was cut off.
+func TestExpensiveExpressionsAreRefused(t *testing.T) {
+	c, err := newCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]string{
+		"log.text.replace('', log.text) == 'a'":           "too expensive: worst case 16",
+		"regex.replace(log.text, 'a*', log.text) == 'a'":  "too expensive: worst case 33",
+		"[log.text].map(x, x + x).join(log.text) == 'a'":  "too expensive: how long its texts get has no bound",
+		"log.text.split(',').join(log.text) == 'a'":       "too expensive: worst case 16",
+		"log.text.contains(log.text)":                     "",
+		"log.text.replace('a', '').split(',').size() > 3": "",
+	} {
+		_, errs := c.compile(source)
+		if got := fmt.Sprint(errs); want == "" && len(errs) > 0 || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %q", source, got, want)
+		}
+	}
+}
+
+// What is accepted is never cut off: at the largest inputs it costs no more than estimated.
+func TestAcceptedExpressionsAreNotCutOff(t *testing.T) {
+	c, err := newCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	act := newActivation()
+	accepted, refused := 0, 0
+	for seed := range testall.Cases(t, 5_000) {
+		w := writer{rand.New(rand.NewPCG(1, uint64(seed)))} //nolint:gosec // repeatable
+		source := w.truth(1 + w.IntN(3))
+		checked, issues := c.env.Compile(source)
+		if issues.Err() != nil {
+			continue // too deep, too long
+		}
+		if _, errs := c.compile(source); len(errs) > 0 {
+			refused++
+			continue
+		}
+		accepted++
+		estimate, err := c.env.EstimateCost(checked, sizes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := c.env.Program(checked, cel.EvalOptions(cel.OptTrackCost), cel.CostLimit(cutCost), addressTracking())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{strings.Repeat("a", maxText), strings.Repeat("a,", maxText/2), strings.Repeat("é", maxText/2)} {
+			act.ev = &event.Event{Kind: event.Log, Log: &event.LogData{Log: "kmsg", Text: text}}
+			_, details, err := program.Eval(act)
+			if err != nil && strings.Contains(err.Error(), "cost limit") {
+				t.Errorf("%s: estimated %d: %v", source, estimate.Max, err)
+			}
+			// Of small parts the library charges a few units more than it estimates.
+			if cost := details.ActualCost(); cost != nil && *cost > 2*estimate.Max+100 {
+				t.Errorf("%s: estimated %d, took %d", source, estimate.Max, *cost)
+			}
+		}
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if accepted < 100 || refused == 0 {
+		t.Error("too few to mean anything")
+	}
+}
