@@ -7,6 +7,7 @@ package leakcheck
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ func Run(run func() int) int {
 	if code != 0 {
 		return code
 	}
+	// The garbage collector would close files that the tests forgot, before they are seen.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	if err := goleak.Find(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		code = 1

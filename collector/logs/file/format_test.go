@@ -221,10 +221,12 @@ func TestLookback(t *testing.T) {
 		return handed() > 4
 	})
 	c.until("a line of twenty minutes ago", func() bool { return len(c.items) > 4 && c.items[4] == "twenty" })
+	l.write(line(1, "the last")) // behind all those of twenty minutes ago
+	c.until("the last line", func() bool { return c.items[len(c.items)-1] == "the last" })
+	cfg.Position = c.stop()
 	if got := now.Sub(c.lines[1].Time).Round(time.Minute); got != 6*time.Minute {
 		t.Errorf("the line of six minutes ago is %v old", got)
 	}
-	cfg.Position = c.stop()
 	l.write(line(0, "now"))
 	start(t, cfg).want("now")
 }
