@@ -27,6 +27,7 @@ if [ "${1-}" = inside ]; then # in a mount namespace of its own
 			chroot "$root" make -C /srv/kernosis "$target"
 		echo "fresh: make $target: $(($(date +%s) - began)) s"
 	done
+	du -sh "$root/root/.cache" "$root/root/go" | sed "s|$root|fresh: disk: |"
 	exit
 fi
 
