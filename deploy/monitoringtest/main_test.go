@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
-var cluster kubetest.Shared
+var cluster = kubetest.Shared{Own: true} // the controller works on all nodes, by all policies
 
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) || agenttest.RunProber(os.Args) {
