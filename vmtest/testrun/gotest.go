@@ -16,15 +16,19 @@ import (
 // lockPackage is imported by the tests of packages that need the kernel to themselves.
 const lockPackage = "github.com/kernosis/kernosis/vmtest/kernellock"
 
-// raceFile is a test file of packages that have tests which the race detector would falsify,
-// such as those that count allocations. It has the build constraint race.
-const raceFile = "race_test.go"
+// raceFile is a test file of packages in which the race detector makes a difference, as to
+// the number of allocations. It has the build constraint race. plainTests are the tests that
+// would skip themselves under the race detector.
+const (
+	raceFile   = "race_test.go"
+	plainTests = "Alloc"
+)
 
 // packages are those of a run.
 type packages struct {
 	together []string // may run beside each other
 	alone    []string // need the kernel to themselves
-	plain    []string // of these, have tests that need to run without the race detector too
+	plain    []string // of these, may have tests that run without the race detector only
 }
 
 func list(ctx context.Context, patterns []string) (packages, error) {

@@ -5,7 +5,7 @@
 //
 // Packages that need the kernel to themselves (those whose tests import vmtest/kernellock)
 // run last, one after another; the others run beside each other. All borrow one API server.
-// With -race, packages with a file race_test.go run without it too.
+// With -race, tests of allocations in packages with a file race_test.go run without it too.
 package main
 
 import (
@@ -101,7 +101,7 @@ func (o options) parts(all packages) []part {
 	together := append([]string{fmt.Sprintf("-p=%d", o.parallel)}, o.flags...)
 	parts := []part{{together, all.together}}
 	if i := slices.Index(together, "-race"); i >= 0 {
-		parts = append(parts, part{slices.Delete(slices.Clone(together), i, i+1), all.plain})
+		parts = append(parts, part{append(slices.Delete(slices.Clone(together), i, i+1), "-run="+plainTests), all.plain})
 	}
 	return append(parts, part{append([]string{"-p=1"}, o.flags...), all.alone})
 }

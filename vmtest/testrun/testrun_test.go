@@ -82,7 +82,7 @@ func TestParts(t *testing.T) {
 	const module = "github.com/kernosis/kernosis/"
 	want := []part{
 		{[]string{"-p=3", "-race", "-short"}, []string{lockPackage, module + "detector"}},
-		{[]string{"-p=3", "-short"}, []string{module + "detector"}},
+		{[]string{"-p=3", "-short", "-run=Alloc"}, []string{module + "detector"}},
 		{[]string{"-p=1", "-race", "-short"}, []string{module + "bpf"}},
 	}
 	if got := o.parts(all); !reflect.DeepEqual(got, want) {
