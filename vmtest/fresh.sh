@@ -8,6 +8,7 @@ if [ "${1-}" = inside ]; then # in a mount namespace of its own
 	root=$2
 	shift 2
 	mount --make-rprivate /
+	mount --bind "$root" "$root" # a root folder is a mount point
 	mount -t proc proc "$root/proc"
 	mount --rbind /sys "$root/sys"
 	mount --rbind /dev "$root/dev"

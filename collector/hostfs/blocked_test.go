@@ -99,7 +99,9 @@ func TestWaitingTaskOfTheKernel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return stat.State == 'S'
+		// Before the read the runtime may have it sleep for other reasons.
+		call, _, err := f.Syscall(reader)
+		return stat.State == 'S' && (err != nil || call.Number == unix.SYS_READ)
 	})
 	call, ok, err := f.Syscall(reader)
 	switch {
