@@ -81,7 +81,7 @@ kube-tools: ## build the Kubernetes programs that the tests run, as root those o
 
 .PHONY: node-packages
 node-packages: ## install what a node needs besides kubelet; only root can run one
-	$(if $(filter 0,$(shell id -u)),$(call install,containerd runc bridge,containerd runc containernetworking-plugins,the tests with a node fail))
+	$(if $(filter 0,$(shell id -u)),$(call install,containerd runc bridge ip,containerd runc containernetworking-plugins iproute2,the tests with a node fail))
 
 .PHONY: promtool
 promtool: ## fetch promtool into bin
