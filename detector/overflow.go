@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// maxFolded bounds how many groups the overflow group tells apart: 16 bytes each, and a map's
+// maxFolded bounds how many groups the overflow group distinguishes: 16 bytes each, and a map's
 // overhead. A thousand problems have a group of their own before the first is folded.
 const maxFolded = 4096
 

@@ -79,7 +79,7 @@ func TestOverflowIsLeftForARoom(t *testing.T) {
 	wantProblems(t, e.Observe(stall(7*time.Second, event.DiskResumed, "a"), at(7*time.Second)), "disk a resolved")
 }
 
-// More groups than can be told apart: what is not seen again for five minutes is over.
+// More groups than can be distinguished: what is not seen again for five minutes is over.
 func TestOverflowOfUncountedGroups(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, overflowRules))
 	e.Observe(source("diskstall", true), at(0))

@@ -192,7 +192,7 @@ func (e *Engine) restore(p *savedProblem, now time.Time) {
 	en := &entry{p: p.Problem, window: window{p.Window}, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt,
 		tellings: p.Told[:min(len(p.Told), maxTellings)], lasting: p.Lasting, kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
 	en.folded.load(p.Folded)
-	// A state of before groups were told apart does not say whose problem it is.
+	// A snapshot of an older version does not list the groups.
 	en.folded.uncounted = p.Uncounted || p.Group == OverflowGroup && len(p.Folded) == 0
 	en.p.Evidence = slices.DeleteFunc(en.p.Evidence, isNil)
 	if len(en.p.Evidence) > maxEvidence {

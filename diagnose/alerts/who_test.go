@@ -86,7 +86,7 @@ func TestWhoMaySend(t *testing.T) {
 			t.Errorf("%v tokens are %s, want %v", got, outcome, want)
 		}
 	}
-	await.Until(t, "that is told", deadline, func() bool { return strings.Contains(s.log.String(), "a connection has failed") })
+	await.Until(t, "report of the failed connection", deadline, func() bool { return strings.Contains(s.log.String(), "a connection has failed") })
 	if log := s.log.String(); strings.Count(log, "a sender is turned away") != 1 || strings.Contains(log, "garbage") {
 		t.Errorf("it is told once, and never the token:\n%s", log)
 	}

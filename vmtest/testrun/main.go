@@ -91,6 +91,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		}
 	}
 	report.summarize(o.slow)
+	if err := ctx.Err(); err != nil {
+		return 2, fmt.Errorf("interrupted, not all tests ran: %w", err)
+	}
 	return code, nil
 }
 

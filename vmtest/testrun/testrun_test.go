@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"io"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 )
+
+const module = "github.com/kernosis/kernosis/"
 
 // What go test -json prints of four packages: one passes and skips, one fails, one panics
 // and one does not build.
@@ -79,7 +82,6 @@ func TestParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options{parallel: 3, flags: []string{"-race", "-short"}}
-	const module = "github.com/kernosis/kernosis/"
 	want := []part{
 		{[]string{"-p=3", "-race", "-short"}, []string{lockPackage, module + "detector"}},
 		{[]string{"-p=3", "-short", "-run=Alloc"}, []string{module + "detector"}},
@@ -87,5 +89,20 @@ func TestParts(t *testing.T) {
 	}
 	if got := o.parts(all); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// canceller cancels a run at its first output.
+type canceller struct{ context.CancelFunc }
+
+func (c canceller) Write(text []byte) (int, error) { c.CancelFunc(); return len(text), nil }
+
+// A run that is cut short is not a run that passed.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	code, err := run(ctx, []string{"-packages", module + "vmtest/testall"}, canceller{cancel}, io.Discard)
+	if code != 2 || err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("exit code %d, %v", code, err)
 	}
 }

@@ -129,12 +129,12 @@ func TestAFileIsFollowed(t *testing.T) {
 	run(t, f)
 	told := func(what string) func() bool { return func() bool { return strings.Contains(log.String(), what) } }
 	named := func(what string) func() bool { return func() bool { return got.names() == what } }
-	await.Until(t, "that there is none is told", soon, told("no such file"))
+	await.Until(t, "report of the missing file", soon, told("no such file"))
 
 	write(t, path, []byte(onePod))
 	await.Until(t, "the file is read", soon, named("shop/web-0"))
 	write(t, path, []byte(strings.Replace(onePod, "livenessProbe", "livnessProbe", 1)))
-	await.Until(t, "a mistake is told", soon, told("livnessProbe"))
+	await.Until(t, "report of the mistake", soon, told("livnessProbe"))
 	if got.names() != "shop/web-0" || !strings.Contains(log.String(), "those known stay") {
 		t.Errorf("%s, %s", got.names(), log.String())
 	}
@@ -152,7 +152,7 @@ func TestAFileIsFollowed(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "that it is gone is told", soon, func() bool { return strings.Count(log.String(), "no such file") == 2 })
+	await.Until(t, "second report of the missing file", soon, func() bool { return strings.Count(log.String(), "no such file") == 2 })
 	if got.names() != "shop/web-1" || got.count() != sets {
 		t.Errorf("%s, %d sets more", got.names(), got.count()-sets)
 	}

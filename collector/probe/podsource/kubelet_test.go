@@ -182,14 +182,14 @@ func TestPodsOfKubelet(t *testing.T) {
 
 	renewed := "second"
 	k.token.Store(&renewed)
-	await.Until(t, "the old token is told", soon, func() bool { return strings.Contains(log.String(), "401 Unauthorized") })
+	await.Until(t, "report of the old token", soon, func() bool { return strings.Contains(log.String(), "401 Unauthorized") })
 	write(t, filepath.Join(dir, "token"), []byte("second"))
 	await.Until(t, "the new token works", soon, func() bool { return strings.Contains(log.String(), "read again") })
 
 	bad := []byte(`{"kind":"PodList","items":[{"metadata":{"name":"web-0"`)
 	before := got.count()
 	k.body.Store(&bad)
-	await.Until(t, "half an answer is told", soon, func() bool { return strings.Contains(log.String(), "unexpected EOF") })
+	await.Until(t, "report of the cut answer", soon, func() bool { return strings.Contains(log.String(), "unexpected EOF") })
 	if got.names() != "shop/web-0 shop/web-1" {
 		t.Errorf("%s after an answer that could not be read", got.names())
 	}
