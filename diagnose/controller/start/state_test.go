@@ -60,7 +60,7 @@ func TestKindsThatAreInstalledLater(t *testing.T) {
 	server := kubetest.New(t, kubetest.Options{})
 	b := &bench{t: t, server: server, namespace: server.Namespace(t)}
 	r := b.controlIn(leader.Election{}, nil)
-	await.Until(t, "it is told", deadline, func() bool { return strings.Contains(r.log.String(), "triggers can't be watched") })
+	await.Until(t, "the report", deadline, func() bool { return strings.Contains(r.log.String(), "triggers can't be watched") })
 	if err := r.take(alert(time.Now())); err == nil || err.Error() != "the controller starts" {
 		t.Error(err)
 	}

@@ -49,7 +49,7 @@ func TestWholePods(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-ended })
 	hears := func(want ...string) {
 		t.Helper()
-		await.Until(t, "it is told", time.Minute, func() bool {
+		await.Until(t, "the report", time.Minute, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(told) >= len(want)
@@ -72,7 +72,7 @@ func TestWholePods(t *testing.T) {
 	hears("changed before main 10.1.2.3")
 	server.DeletePod(t, ns, "before")
 	// That it is going is a change of its own.
-	await.Until(t, "the end is told", time.Minute, func() bool {
+	await.Until(t, "report of the end", time.Minute, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(told) > 0 && told[len(told)-1] == "gone before main 10.1.2.3"
