@@ -231,9 +231,9 @@ chart: helm ## dist/kernosis-<version>.tgz, the chart, which asks for the image 
 ##@ Housekeeping
 
 .PHONY: setup
-setup: ## install what the tests use: a C compiler for the race detector, ext4, kmod, logrotate, journals, D-Bus
-	$(call install,cc mkfs.ext4 modprobe logrotate systemd-journal-remote dbus-daemon,\
-	  gcc libc6-dev e2fsprogs kmod logrotate systemd-journal-remote dbus-daemon,the tests that need them are skipped)
+setup: ## install what the tests use: a C compiler for the race detector, filesystems, kmod, logrotate, journals, D-Bus
+	$(call install,cc mkfs.ext4 mkfs.xfs mkfs.btrfs modprobe logrotate systemd-journal-remote dbus-daemon,\
+	  gcc libc6-dev e2fsprogs xfsprogs btrfs-progs kmod logrotate systemd-journal-remote dbus-daemon,the tests that need them are skipped)
 
 .PHONY: demo-setup
 demo-setup:

@@ -70,17 +70,21 @@ func (e *Engine) fold(en *entry) {
 	}
 }
 
-// unfold takes a group out of the overflow group: its problem has ended, or goes on in a
-// group of its own.
-func (e *Engine) unfold(s *series, group []byte, now time.Time) {
+// folded reports whether the overflow group's problem stands for a group, and as which.
+func (s *series) folded(group []byte) (id foldedID, ok bool) {
 	en := s.entries[OverflowGroup]
 	if en == nil || en.p.State == problem.Resolved {
-		return
+		return id, false
 	}
-	id := foldedIDOf(group)
-	if _, ok := en.folded.groups[id]; !ok {
-		return
-	}
+	id = foldedIDOf(group)
+	_, ok = en.folded.groups[id]
+	return id, ok
+}
+
+// unfold takes a group out of the overflow group that is in it: its problem has ended, or
+// goes on in a group of its own.
+func (e *Engine) unfold(s *series, id foldedID, now time.Time) {
+	en := s.entries[OverflowGroup]
 	delete(en.folded.groups, id)
 	switch {
 	case len(en.folded.groups) > 0:
@@ -94,14 +98,4 @@ func (e *Engine) unfold(s *series, group []byte, now time.Time) {
 	default:
 		e.resolve(en, now)
 	}
-}
-
-// isFolded reports whether the overflow group's problem stands for a group.
-func (s *series) isFolded(group []byte) bool {
-	en := s.entries[OverflowGroup]
-	if en == nil || en.p.State == problem.Resolved {
-		return false
-	}
-	_, ok := en.folded.groups[foldedIDOf(group)]
-	return ok
 }

@@ -143,7 +143,9 @@ func (e *Engine) place(r *ruleState, group []byte, now time.Time) *entry {
 		group = []byte(OverflowGroup)
 		break
 	}
-	e.unfold(s, group, now)
+	if id, ok := s.folded(group); ok {
+		e.unfold(s, id, now)
+	}
 	en := &entry{rule: r, index: -1}
 	en.p.Group = string(group)
 	s.entries[en.p.Group] = en

@@ -158,8 +158,8 @@ func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now time.Tim
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := r.series.entries[string(e.group)]
 	if en == nil {
-		if r.series.isFolded(e.group) && e.test(r, x) {
-			e.unfold(r.series, e.group, now)
+		if id, ok := r.series.folded(e.group); ok && e.test(r, x) {
+			e.unfold(r.series, id, now)
 		}
 		return
 	}

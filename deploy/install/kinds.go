@@ -191,8 +191,8 @@ func conditionsOf(o *unstructured.Unstructured) map[string]condition {
 
 // DeleteKinds deletes the definitions, and with them all objects of these kinds, and
 // waits until they are gone. Finalizers of kernosis.io are taken away, for nobody is
-// left who would; those of others hold an object, and are named when ctx ends. say is
-// told of each.
+// left who would; those of others hold an object, and are named at once and when ctx ends.
+// say gets a line for each definition.
 func DeleteKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 	client, err := dynamic.NewForConfig(to)
 	if err != nil {
@@ -221,7 +221,7 @@ func DeleteKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 		}
 	}
 	for _, k := range there {
-		if err := awaitGone(ctx, api, objects.Resource(k.resource), k.definition.GetName()); err != nil {
+		if err := awaitGone(ctx, api, objects.Resource(k.resource), k.definition.GetName(), say); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", k.definition.GetName(), err))
 			continue
 		}
@@ -231,9 +231,9 @@ func DeleteKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 }
 
 // awaitGone waits until a definition is gone, and frees what is held by our finalizers.
-func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metadata.Getter, name string) error {
+func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metadata.Getter, name string, say func(string)) error {
 	var held []string
-	var failure string
+	var failure, said string
 	var nudged time.Time
 	return every(ctx, look, func(ctx context.Context) (bool, error) {
 		var deleting condition
@@ -250,8 +250,15 @@ func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metad
 		if err != nil {
 			return false, err
 		}
-		if held, err = free(ctx, objects); err != nil || !givenUp(deleting) {
+		if held, err = free(ctx, objects); err != nil {
 			return false, err
+		}
+		if text := holders(held); len(held) > 0 && text != said {
+			said = text
+			say(name + ": " + text)
+		}
+		if !givenUp(deleting) {
+			return false, nil
 		}
 		failure = ": " + deleting.Message
 		if time.Since(nudged) > nudges {
@@ -263,9 +270,11 @@ func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metad
 		if len(held) == 0 {
 			return "its objects are not gone yet" + failure
 		}
-		return "finalizers of others hold " + atMost(held, shown)
+		return holders(held)
 	})
 }
+
+func holders(held []string) string { return "finalizers of others hold " + atMost(held, shown) }
 
 // givenUp reports whether the API server has failed to delete a definition's objects. It
 // often does at once, with "storage is (re)initializing", where they were never listed;

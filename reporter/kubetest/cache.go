@@ -90,34 +90,3 @@ func space(dir string, need uint64, what string) error {
 	}
 	return nil
 }
-
-// lockFile waits until no other process has the lock, and returns it; closing it
-// releases it. waiting is called once where there is something to wait for.
-func lockFile(ctx context.Context, path string, waiting func()) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for told := false; ; {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return f, nil
-		case errors.Is(err, unix.EINTR):
-			continue
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-		}
-		if !told {
-			told = true
-			waiting()
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), f.Close())
-		}
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/reporter/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
 // ProgramsEnv names the environment variable with a folder that has the programs
@@ -230,7 +231,7 @@ func (b *build) ensure(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(b.cache, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := lockFile(ctx, filepath.Join(b.cache, "lock"), func() {
+	lock, err := lockfile.Lock(ctx, filepath.Join(b.cache, "lock"), func() {
 		b.say("waiting for another build of %s", b.set)
 	})
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
 // fakeBuild makes files in place of programs: what is tested is the cache.
@@ -49,7 +51,7 @@ func TestOneOfManyBuilds(t *testing.T) {
 
 func TestWaitingForAnotherBuildIsToldAndEndsWithTheContext(t *testing.T) {
 	dir := t.TempDir()
-	lock, err := lockFile(t.Context(), filepath.Join(dir, "lock"), func() { t.Error("waited for nobody") })
+	lock, err := lockfile.Lock(t.Context(), filepath.Join(dir, "lock"), func() { t.Error("waited for nobody") })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,48 +1,14 @@
 package kernel
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// lockCache waits until no other process changes the cache, and returns the lock;
-// closing it releases it. waiting is called once where there is something to wait
-// for.
-func lockCache(ctx context.Context, cacheDir string, waiting func()) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(cacheDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for told := false; ; {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return f, nil
-		case errors.Is(err, unix.EINTR):
-			continue
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
-		}
-		if !told {
-			told = true
-			waiting()
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), f.Close())
-		}
-	}
-}
 
 // sweep removes what killed fetches left of images. The caller holds the lock.
 func sweep(cacheDir string) error {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
 // indexSpace is room for a suite's index: 11 MB as it comes in, twice as much as
@@ -52,7 +54,7 @@ func (f fetcher) fetch(ctx context.Context, k Kernel) (Image, error) {
 			return Image{}, &SetupError{What: err.Error(), Do: "set " + cacheEnv + " to a folder that can be written", Err: err}
 		}
 	}
-	lock, err := lockCache(ctx, f.cacheDir, func() { f.logf("%s: waiting for another fetch", k.Name) })
+	lock, err := lockfile.Lock(ctx, filepath.Join(f.cacheDir, "lock"), func() { f.logf("%s: waiting for another fetch", k.Name) })
 	if err != nil {
 		return Image{}, err
 	}

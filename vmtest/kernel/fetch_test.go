@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
 // testFetcher is a fetcher from a repository, and what it told.
@@ -332,7 +334,7 @@ func TestFetchIsCancelledWhileItWaits(t *testing.T) {
 	r := newRepository(t)
 	f := r.fetcher()
 	write(t, filepath.Join(f.cacheDir, "lock"), "")
-	lock, err := lockCache(t.Context(), f.cacheDir, func() {})
+	lock, err := lockfile.Lock(t.Context(), filepath.Join(f.cacheDir, "lock"), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,42 +24,41 @@ const (
 	plainTests = "Alloc"
 )
 
-// packages are those of a run.
+// packages are some of a run.
 type packages struct {
-	together []string // may run beside each other
-	alone    []string // need the kernel to themselves
-	plain    []string // of these, may have tests that run without the race detector only
+	all   []string
+	plain []string // of these, may have tests that run without the race detector only
 }
 
-func list(ctx context.Context, patterns []string) (packages, error) {
+// list returns the packages that need the kernel to themselves, and the others.
+func list(ctx context.Context, patterns []string) (alone, together packages, err error) {
 	const format = `{{.ImportPath}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}{{range .IgnoredGoFiles}} {{.}}{{end}}`
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-f", format}, patterns...)...)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
 	if err != nil {
-		return packages{}, fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(complaints.String()))
+		return alone, together, fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(complaints.String()))
 	}
-	var p packages
 	for line := range strings.Lines(string(out)) {
 		words := strings.Fields(line)
+		some := &together
 		if slices.Contains(words[1:], lockPackage) {
-			p.alone = append(p.alone, words[0])
-		} else {
-			p.together = append(p.together, words[0])
+			some = &alone
 		}
+		some.all = append(some.all, words[0])
 		if slices.Contains(words[1:], raceFile) {
-			p.plain = append(p.plain, words[0])
+			some.plain = append(some.plain, words[0])
 		}
 	}
-	return p, nil
+	return alone, together, nil
 }
 
 // patience is how long test processes have to clean up after an interrupt.
 const patience = 20 * time.Second
 
-// goTest runs go test once, and reports whether a test failed.
-func goTest(ctx context.Context, report *report, args, env []string, stderr io.Writer, sample bool) (failed bool, err error) {
+// goTest runs go test once. That a test fails is for the report, not an error.
+func goTest(ctx context.Context, report *report, args call, env []string, stderr io.Writer, sample bool) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	if slices.Contains(args, "-race") {
@@ -72,10 +71,10 @@ func goTest(ctx context.Context, report *report, args, env []string, stderr io.W
 	cmd.WaitDelay = patience
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return false, err
+		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return false, err
+		return err
 	}
 	var sampler *sampler
 	if sample {
@@ -87,10 +86,13 @@ func goTest(ctx context.Context, report *report, args, env []string, stderr io.W
 		report.add(sampler.stop())
 	}
 	if exit := new(exec.ExitError); waitErr != nil && !errors.As(waitErr, &exit) {
-		return false, waitErr
+		return waitErr
 	}
 	if readErr != nil {
-		return false, fmt.Errorf("read the output of go test: %w", readErr)
+		return fmt.Errorf("read the output of go test: %w", readErr)
 	}
-	return waitErr != nil, nil
+	if waitErr != nil {
+		report.failedRun()
+	}
+	return nil
 }

@@ -4,7 +4,7 @@
 //	testrun [-packages PATTERNS] [-parallel N] [-slow N] [-build PROGRAMS] [-- GO-TEST-FLAGS...]
 //
 // Packages that need the kernel to themselves (those whose tests import vmtest/kernellock)
-// run last, one after another; the others run beside each other. All borrow one API server.
+// run one after another; the others run beside them and each other. All borrow one API server.
 // With -race, tests of allocations in packages with a file race_test.go run without it too.
 package main
 
@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
@@ -68,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if err != nil {
 		return 2, err
 	}
-	all, err := list(ctx, o.packages)
+	alone, together, err := list(ctx, o.packages)
 	if err != nil {
 		return 2, err
 	}
@@ -78,33 +80,41 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	}
 	defer func() { err = errors.Join(err, aid.end()) }()
 	report := newReport(stdout)
-	for _, part := range o.parts(all) {
-		if len(part.packages) == 0 || ctx.Err() != nil {
-			continue
-		}
-		failed, err := goTest(ctx, report, append(part.flags, part.packages...), aid.env(), stderr, o.slow > 0)
-		if err != nil {
-			return 2, err
-		}
-		if failed {
-			code = 1
-		}
+	var both errgroup.Group
+	for _, calls := range [][]call{o.calls(alone, 1), o.calls(together, o.parallel)} {
+		both.Go(func() error {
+			for _, call := range calls {
+				if err := goTest(ctx, report, call, aid.env(), stderr, o.slow > 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
+	err = both.Wait()
 	report.summarize(o.slow)
-	if err := ctx.Err(); err != nil {
-		return 2, fmt.Errorf("interrupted, not all tests ran: %w", err)
+	if ctx.Err() != nil {
+		return 2, fmt.Errorf("interrupted, not all tests ran: %w", ctx.Err())
+	} else if err != nil {
+		return 2, err
 	}
-	return code, nil
+	return report.exitCode(), nil
 }
 
-// part is one call of go test.
-type part struct{ flags, packages []string }
+// call has the arguments of go test -json.
+type call []string
 
-func (o options) parts(all packages) []part {
-	together := append([]string{fmt.Sprintf("-p=%d", o.parallel)}, o.flags...)
-	parts := []part{{together, all.together}}
-	if i := slices.Index(together, "-race"); i >= 0 {
-		parts = append(parts, part{append(slices.Delete(slices.Clone(together), i, i+1), "-run="+plainTests), all.plain})
+// calls are those for some packages, one after the other: what they report of a package must
+// not mix.
+func (o options) calls(some packages, parallel int) []call {
+	first := append(call{fmt.Sprintf("-p=%d", parallel)}, o.flags...)
+	var calls []call
+	if len(some.all) > 0 {
+		calls = append(calls, append(first, some.all...))
 	}
-	return append(parts, part{append([]string{"-p=1"}, o.flags...), all.alone})
+	if i := slices.Index(first, "-race"); i >= 0 && len(some.plain) > 0 {
+		plain := append(slices.Delete(slices.Clone(first), i, i+1), "-run="+plainTests)
+		calls = append(calls, append(plain, some.plain...))
+	}
+	return calls
 }

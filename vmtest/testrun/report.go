@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 )
@@ -36,8 +37,10 @@ type timing struct {
 
 func (t timing) wall() time.Duration { return t.ended.Sub(t.began) }
 
-// report turns the events of go test into text for people.
+// report turns the events of go test into text for people. Several runs of go test may
+// write into it at once.
 type report struct {
+	mu      sync.Mutex
 	out     io.Writer
 	output  map[key][]string // of tests that still run
 	began   map[key]time.Time
@@ -48,11 +51,15 @@ type report struct {
 
 	passed, failed, skipped int
 
-	started time.Time
+	runFailed bool // a run of go test did, as where a package does not build
+	started   time.Time
 }
 
 func newReport(out io.Writer) *report {
-	return &report{started: time.Now(), samples: map[string][]sample{}, out: out, output: map[key][]string{}, began: map[key]time.Time{}, skips: map[string]int{}}
+	return &report{
+		out: out, started: time.Now(),
+		output: map[key][]string{}, began: map[key]time.Time{}, skips: map[string]int{}, samples: map[string][]sample{},
+	}
 }
 
 // read handles events until the end.
@@ -62,11 +69,10 @@ func (r *report) read(in io.Reader) error {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
 			var e testEvent
-			if json.Unmarshal(line, &e) == nil && e.Action != "" {
-				r.handle(e)
-			} else {
-				_, _ = r.out.Write(line)
+			if json.Unmarshal(line, &e) != nil || e.Action == "" {
+				e = testEvent{Action: "build-output", Output: string(line)}
 			}
+			r.handle(e)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -77,6 +83,8 @@ func (r *report) read(in io.Reader) error {
 }
 
 func (r *report) handle(e testEvent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	k := key{e.Package, e.Test}
 	switch e.Action {
 	case "build-output":
@@ -151,7 +159,27 @@ func skipReason(output []string) string {
 }
 
 // add adds samples of further packages.
-func (r *report) add(samples map[string][]sample) { maps.Copy(r.samples, samples) }
+func (r *report) add(samples map[string][]sample) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for pkg, more := range samples {
+		r.samples[pkg] = append(r.samples[pkg], more...)
+	}
+}
+
+func (r *report) failedRun() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runFailed = true
+}
+
+// exitCode is 1 where something failed.
+func (r *report) exitCode() int {
+	if r.runFailed || r.failed > 0 {
+		return 1
+	}
+	return 0
+}
 
 func (r *report) summarize(slow int) {
 	if slow > 0 {

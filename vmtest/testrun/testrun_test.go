@@ -76,19 +76,21 @@ func TestParse(t *testing.T) {
 
 // Packages with the lock have the kernel to themselves, and those with tests that the race
 // detector would falsify run without it too.
-func TestParts(t *testing.T) {
-	all, err := list(t.Context(), []string{lockPackage, "../../bpf", "../../detector"})
+func TestCalls(t *testing.T) {
+	alone, together, err := list(t.Context(), []string{lockPackage, "../../bpf", "../../detector"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := options{parallel: 3, flags: []string{"-race", "-short"}}
-	want := []part{
-		{[]string{"-p=3", "-race", "-short"}, []string{lockPackage, module + "detector"}},
-		{[]string{"-p=3", "-short", "-run=Alloc"}, []string{module + "detector"}},
-		{[]string{"-p=1", "-race", "-short"}, []string{module + "bpf"}},
+	if got, want := o.calls(alone, 1), []call{{"-p=1", "-race", "-short", module + "bpf"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("alone: %q\nwant %q", got, want)
 	}
-	if got := o.parts(all); !reflect.DeepEqual(got, want) {
-		t.Errorf("%q\nwant %q", got, want)
+	want := []call{
+		{"-p=3", "-race", "-short", lockPackage, module + "detector"},
+		{"-p=3", "-short", "-run=Alloc", module + "detector"},
+	}
+	if got := o.calls(together, o.parallel); !reflect.DeepEqual(got, want) {
+		t.Errorf("together: %q\nwant %q", got, want)
 	}
 }
 

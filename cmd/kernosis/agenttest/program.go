@@ -1,15 +1,16 @@
 package agenttest
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
 // Program returns the path of kernosis, built from this checkout. All test packages share
@@ -24,25 +25,20 @@ func Program(tb testing.TB) string {
 }
 
 var program = sync.OnceValues(func() (path string, err error) {
-	root, err := checkout()
+	module, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("find the checkout: %w", err)
 	}
+	root := filepath.Dir(strings.TrimSpace(string(module)))
 	dir := filepath.Join(root, "bin", "test")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := lockfile.Lock(context.Background(), filepath.Join(dir, "lock"), func() {})
 	if err != nil {
 		return "", err
 	}
 	defer lock.Close() // gives it back
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		return "", os.NewSyscallError("flock", err)
-	}
 	path = filepath.Join(dir, "kernosis")
 	// As make build does it, but for the version. With cgo no rights could be given up.
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-o", path, "./cmd/kernosis")
@@ -53,19 +49,3 @@ var program = sync.OnceValues(func() (path string, err error) {
 	}
 	return path, nil
 })
-
-// checkout returns the folder of go.mod, which is this one or one above.
-func checkout() (string, error) {
-	wd, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := wd; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no go.mod above %s", wd)
-		}
-	}
-}

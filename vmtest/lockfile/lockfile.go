@@ -1,0 +1,44 @@
+// Package lockfile lets processes wait for each other before they change a folder that they
+// share, as caches of what tests use. The product does not import it.
+package lockfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lock waits until no other process has the lock, and returns the file, which is made where
+// it is missing. Closing it releases the lock. It calls waiting once where it has to wait.
+func Lock(ctx context.Context, path string, waiting func()) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for told := false; ; {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return f, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
+		if !told {
+			told = true
+			waiting()
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), f.Close())
+		}
+	}
+}
