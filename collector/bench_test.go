@@ -12,6 +12,7 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
@@ -125,8 +126,9 @@ func BenchmarkRecord(b *testing.B) {
 			if e.Seen(ev) {
 				b.Error("told as seen before")
 			}
-			now := time.Now()
-			told(journal.Entry{Now: now, Event: ev, Transitions: e.Observe(ev, now)})
+			entry := journal.NewEntry(event.Moment{Wall: time.Now(), Boot: hostfs.BootTime()})
+			entry.Event, entry.Transitions = ev, e.Observe(ev, entry.Moment())
+			told(entry)
 		}
 	}
 	ignore := func(journal.Entry) {}

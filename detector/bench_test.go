@@ -61,12 +61,12 @@ func hot(e *detector.Engine, ev *event.Event) func() {
 }
 
 func disk() *event.Event {
-	return &event.Event{Kind: event.DiskIO, Time: at(0), BootTime: 1, Device: &event.Device{Name: "sda"},
+	return &event.Event{Kind: event.DiskIO, Time: at(0).Wall, BootTime: 1, Device: &event.Device{Name: "sda"},
 		DiskIO: &event.DiskIOData{Op: "write", Error: "EIO"}}
 }
 
 func hung(wait string) *event.Event {
-	return &event.Event{Kind: event.HungTask, Time: at(0), BootTime: 1, Task: &event.Task{PID: 5, Comm: "t"},
+	return &event.Event{Kind: event.HungTask, Time: at(0).Wall, BootTime: 1, Task: &event.Task{PID: 5, Comm: "t"},
 		HungTask: &event.HungTaskData{Wait: wait, BlockedFor: event.Duration(130 * time.Second)}}
 }
 

@@ -114,7 +114,7 @@ func (e *Engine) judge(c *conditionState) problem.Condition {
 func worse(a, b *entry) bool {
 	return cmp.Or(
 		cmp.Compare(rank(b.p.Severity), rank(a.p.Severity)),
-		a.p.Since.Compare(b.p.Since),
+		cmp.Compare(a.since, b.since),
 		cmp.Compare(a.p.Rule, b.p.Rule),
 		cmp.Compare(a.p.Group, b.p.Group),
 	) < 0

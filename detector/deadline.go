@@ -15,7 +15,7 @@ func (d deadlines) Len() int { return len(d) }
 // Less breaks ties by rule and group, so that a replay is exact.
 func (d deadlines) Less(i, j int) bool {
 	a, b := d[i], d[j]
-	return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.p.Rule, b.p.Rule), cmp.Compare(a.p.Group, b.p.Group)) < 0
+	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.p.Rule, b.p.Rule), cmp.Compare(a.p.Group, b.p.Group)) < 0
 }
 
 func (d deadlines) Swap(i, j int) {
@@ -48,7 +48,7 @@ func (e *Engine) arm(en *entry) {
 	case en.index < 0:
 		en.due = due
 		heap.Push(&e.deadlines, en)
-	case due.Before(en.due):
+	case due < en.due:
 		en.due = due
 		heap.Fix(&e.deadlines, en.index)
 	}

@@ -11,8 +11,9 @@ import (
 )
 
 // Engine turns events into problems and conditions. It is a pure state
-// machine: all it knows of time is the now of each call, which must not run
-// backwards (an earlier now counts as the latest one). It is not safe for
+// machine: all it knows of time is the now of each call. It measures all periods
+// with the time since boot, which must not run backwards (an earlier one counts as
+// the latest); the wall clock, which may, is only shown. It is not safe for
 // concurrent use.
 type Engine struct {
 	set        *RuleSet
@@ -27,8 +28,8 @@ type Engine struct {
 	deadlines  deadlines
 	mutes      mutes
 
-	now         time.Time
-	lossyEnd    time.Time // next end of a loss, zero: none
+	now         event.Moment
+	lossyEnd    time.Duration // since boot: next end of a loss, zero: none
 	evaluations uint64
 	duplicates  uint64
 
@@ -124,18 +125,18 @@ func (e *Engine) install(set *RuleSet) {
 // call, what is kept is copied; the returned slice is valid until the next
 // call of a method of the engine, the problems and conditions it points to
 // may be kept. What was due before now happens first.
-func (e *Engine) Observe(ev *event.Event, now time.Time) []problem.Transition {
+func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	if ev == nil {
 		return e.finish(now)
 	}
 	switch ev.Kind {
 	case event.Source:
-		e.sourceChanged(ev.SourceUp, now)
+		e.sourceChanged(ev.SourceUp, now.Boot)
 	case event.Lost:
-		e.recordsLost(ev, now)
+		e.recordsLost(ev, now.Boot)
 	case event.Check:
-		e.sourceChanged(e.checkRan(ev), now)
+		e.sourceChanged(e.checkRan(ev), now.Boot)
 	case event.Log:
 		e.lineLogged(ev, now)
 		return e.finish(now)
@@ -179,34 +180,44 @@ func (e *Engine) duplicate(ev *event.Event) bool {
 	return false
 }
 
-// occurredAt is the event's own time where that is believable.
-func occurredAt(ev *event.Event, now time.Time) time.Time {
-	at := ev.Time.Round(0)
-	if at.IsZero() || at.After(now) {
-		return now
+// occurredAt is the event's own time where that is believable. The kernel's stamp is,
+// whatever has become of the wall clock since; that of others is as old as the wall clock
+// says.
+func occurredAt(ev *event.Event, now event.Moment) event.Moment {
+	wall := ev.Time.Round(0)
+	age := now.Wall.Sub(wall)
+	if wall.IsZero() || age < 0 {
+		wall, age = now.Wall, 0
 	}
-	return at
+	if boot := time.Duration(ev.BootTime); boot > 0 && boot <= now.Boot {
+		age = now.Boot - boot
+	}
+	return event.Moment{Wall: wall, Boot: now.Boot - age}
 }
 
 // Tick does what is due at now. The returned slice is valid until the next
 // call of a method of the engine.
-func (e *Engine) Tick(now time.Time) []problem.Transition {
+func (e *Engine) Tick(now event.Moment) []problem.Transition {
 	now = e.start(now)
 	return e.finish(now)
 }
 
-// NextDeadline returns the time at which Tick is wanted next. It can be
-// earlier than necessary, never later. It reports false where nothing is due.
-func (e *Engine) NextDeadline() (time.Time, bool) {
+// NextDeadline returns when Tick is wanted next, by the wall clock of the latest
+// call. It can be earlier than necessary, never later. It reports false where nothing
+// is due.
+func (e *Engine) NextDeadline() (event.Moment, bool) {
 	next := e.lossyEnd
-	if len(e.deadlines) > 0 && (next.IsZero() || e.deadlines[0].due.Before(next)) {
+	if len(e.deadlines) > 0 && (next == 0 || e.deadlines[0].due < next) {
 		next = e.deadlines[0].due
 	}
-	if end := e.mutes.end; !end.IsZero() && (next.IsZero() || end.Before(next)) {
+	if end := e.mutes.end; end != 0 && (next == 0 || end < next) {
 		next = end
 	}
-	return next, !next.IsZero()
+	return e.moment(next), next != 0
 }
+
+// moment is that of a time since boot, by the wall clock of the latest call.
+func (e *Engine) moment(boot time.Duration) event.Moment { return e.now.Add(boot - e.now.Boot) }
 
 // Seen reports whether the event is a kernel record that was observed already.
 func (e *Engine) Seen(ev *event.Event) bool {
@@ -241,38 +252,35 @@ func (e *Engine) Conditions() []problem.Condition {
 
 // start begins a call: it drops the monotonic clock reading (events have
 // none), keeps time from running backwards, and does what is due.
-func (e *Engine) start(now time.Time) time.Time {
-	now = now.Round(0)
-	if now.Before(e.now) {
-		now = e.now
-	}
+func (e *Engine) start(now event.Moment) event.Moment {
+	now = event.Moment{Wall: now.Wall.Round(0), Boot: max(now.Boot, e.now.Boot)}
 	e.now = now
 	clear(e.out)
 	e.out = e.out[:0]
-	for len(e.deadlines) > 0 && !e.deadlines[0].due.After(now) {
+	for len(e.deadlines) > 0 && e.deadlines[0].due <= now.Boot {
 		e.mutesEnd(e.deadlines[0].due) // what is due after a mute is announced
 		en := heap.Pop(&e.deadlines).(*entry)
 		switch due, ok := e.deadline(en); {
 		case !ok:
-		case due.After(en.due):
+		case due > en.due:
 			// Back to its place, also where that is due too: what happens does so in
 			// the order of its times, however stale the heap is.
 			en.due = due
 			heap.Push(&e.deadlines, en)
 		default:
-			e.expire(en, due, now)
+			e.expire(en, e.moment(due))
 		}
 	}
-	e.mutesEnd(now)
-	e.lossEnds(now)
+	e.mutesEnd(now.Boot)
+	e.lossEnds(now.Boot)
 	return now
 }
 
 // finish ends a call: conditions follow from the problems.
-func (e *Engine) finish(now time.Time) []problem.Transition {
+func (e *Engine) finish(now event.Moment) []problem.Transition {
 	for _, c := range e.conditions {
 		if c.dirty || c.current.LastTransition.IsZero() {
-			e.refresh(c, now)
+			e.refresh(c, now.Wall)
 		}
 	}
 	return e.out

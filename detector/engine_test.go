@@ -35,12 +35,13 @@ rules:
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func at(d time.Duration) time.Time { return epoch.Add(d) }
+// at is a moment of a machine that was booted an hour before the epoch.
+func at(d time.Duration) event.Moment { return event.Moment{Wall: epoch.Add(d), Boot: time.Hour + d} }
 
 // oom is a kill of a process in a cgroup; every call makes another record.
 func oom(d time.Duration, cgroup string) *event.Event {
 	return &event.Event{
-		Kind: event.OOMKill, Time: at(d), BootTime: event.Duration(time.Hour + d),
+		Kind: event.OOMKill, Time: at(d).Wall, BootTime: event.Duration(time.Hour + d),
 		Task:    &event.Task{PID: 7, TGID: 7, Comm: "victim"},
 		Cgroup:  &event.Cgroup{ID: 1, Path: cgroup},
 		OOMKill: &event.OOMKillData{Scope: "memcg", Limit: 32 << 20, AnonRSS: 31 << 20},
@@ -102,7 +103,7 @@ func TestDuplicateRecords(t *testing.T) {
 	}
 	// Polled facts of different devices share CPU and time, but not identity.
 	ro := func(minor uint32) *event.Event {
-		return &event.Event{Kind: event.MountReadOnly, BootTime: 5, Device: &event.Device{Minor: minor}, Mount: &event.MountData{}}
+		return &event.Event{Kind: event.MountReadOnly, BootTime: event.Duration(time.Hour), Device: &event.Device{Minor: minor}, Mount: &event.MountData{}}
 	}
 	e = detector.NewEngine(ruleSet(t, `
 - {name: ro, events: [mount.readonly], groupBy: [device.minor], reason: R, message: m}
@@ -144,9 +145,10 @@ func TestEvidence(t *testing.T) {
 `))
 	ev := oom(0, "/a")
 	for i := range 10 {
-		ev.BootTime, ev.Time = event.Duration(i+1), at(time.Duration(i)*time.Second)
+		now := at(time.Duration(i) * time.Second)
+		ev.BootTime, ev.Time = event.Duration(now.Boot), now.Wall
 		ev.Task.PID = uint32(i)
-		e.Observe(ev, ev.Time)
+		e.Observe(ev, now)
 	}
 	for _, p := range e.Problems() {
 		var pids []uint32
@@ -156,7 +158,7 @@ func TestEvidence(t *testing.T) {
 		if want := []uint32{0, 7, 8, 9}; !slices.Equal(pids, want) {
 			t.Errorf("%s: evidence %v, want the first and the latest three %v", p.Rule, pids, want)
 		}
-		if p.Count != 10 || !p.FirstSeen.Equal(at(0)) || !p.LastSeen.Equal(at(9*time.Second)) {
+		if p.Count != 10 || !p.FirstSeen.Equal(epoch) || !p.LastSeen.Equal(at(9*time.Second).Wall) {
 			t.Errorf("%s: count %d from %v to %v", p.Rule, p.Count, p.FirstSeen, p.LastSeen)
 		}
 	}
@@ -214,7 +216,7 @@ func TestDependsOn(t *testing.T) {
 - {name: told, events: [oomkill], reason: Told, message: oom, dependsOn: [cause]}
 `))
 	disk := func(d time.Duration) *event.Event {
-		return &event.Event{Kind: event.DiskIO, Time: at(d), BootTime: event.Duration(d + 1), DiskIO: &event.DiskIOData{}}
+		return &event.Event{Kind: event.DiskIO, Time: at(d).Wall, BootTime: event.Duration(time.Hour + d), DiskIO: &event.DiskIOData{}}
 	}
 	e.Observe(source("diskio", true), at(0))
 	e.Observe(source("oomkill", true), at(0))
@@ -267,7 +269,7 @@ func TestPermanentCountsWithoutTransitions(t *testing.T) {
 	}
 	want(t, e.Tick(at(25*time.Minute+59*time.Second)))
 	want(t, e.Tick(at(26*time.Minute)), "sick  resolved", "Sick=False Well")
-	if d, ok := e.NextDeadline(); !ok || !d.Equal(at(41*time.Minute)) {
+	if d, ok := e.NextDeadline(); !ok || d != at(41*time.Minute) {
 		t.Errorf("next deadline %v %v, want when the resolved problem is forgotten", d, ok)
 	}
 	e.Tick(at(41 * time.Minute))
@@ -358,7 +360,7 @@ func TestSnapshotIsExact(t *testing.T) {
 	if err := r.Restore(data, at(2)); err != nil || len(r.Problems()) != 0 {
 		t.Errorf("have %v and %v, want no problem", r.Problems(), err)
 	}
-	for _, bad := range []string{"", "{", "[]", `{"version":2}`, `{"version":1,"seen":"!"}`} {
+	for _, bad := range []string{"", "{", "[]", `{"version":1}`, `{"version":1,"seen":"!"}`} {
 		if err := r.Restore([]byte(bad), at(2)); err == nil {
 			t.Errorf("no error for %q", bad)
 		}
@@ -380,7 +382,7 @@ func TestReplayWithRestarted(t *testing.T) {
 	want(t, e.Tick(at(3*time.Hour)), "sick  resolved", "Sick=Unknown SourceNotStarted")
 }
 
-func TestClockBackwardsAndOddEvents(t *testing.T) {
+func TestOddTimesAndEvents(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - {name: told, events: [oomkill], reason: R, message: "${event.limit} ${task.comm}"}
 `))
@@ -388,7 +390,7 @@ func TestClockBackwardsAndOddEvents(t *testing.T) {
 	want(t, e.Observe(&event.Event{Kind: event.OOMKill}, at(0)), "told  firing")
 	future := oom(100*time.Hour, "/")
 	want(t, e.Observe(future, at(0)), "told  firing")
-	if p := e.Problems()[0]; !p.LastSeen.Equal(at(time.Hour)) {
+	if p := e.Problems()[0]; p.LastSeen.After(epoch) {
 		t.Errorf("last seen %v, want not after now", p.LastSeen)
 	}
 	want(t, e.Observe(nil, at(0)))

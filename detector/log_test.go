@@ -21,7 +21,7 @@ import (
 // logged is a line of the kernel's log, or several of which the last one is new.
 func logged(d time.Duration, text string) *event.Event {
 	return &event.Event{
-		Kind: event.Log, Time: at(d), BootTime: event.Duration(time.Hour + d), CPU: event.NoCPU,
+		Kind: event.Log, Time: at(d).Wall, BootTime: event.Duration(time.Hour + d), CPU: event.NoCPU,
 		Log: &event.LogData{Log: "kmsg", Origin: "kernel", Priority: "err", Text: text},
 	}
 }

@@ -3,7 +3,6 @@ package detector
 import (
 	"bytes"
 	"slices"
-	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
@@ -95,7 +94,7 @@ func (l *logMatching) show(h *logpattern.Hit) {
 
 // lineLogged gives a line to the rules whose patterns match it. As with other
 // kinds all that it clears is cleared first.
-func (e *Engine) lineLogged(ev *event.Event, now time.Time) {
+func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	l := &e.logs
 	if ev.Log == nil || len(l.rules) == 0 {
 		return
@@ -131,7 +130,7 @@ func (e *Engine) lineLogged(ev *event.Event, now time.Time) {
 // lineClears ends the problem that the line ends, by what hit i says: a match of
 // clearPattern ends that of its group, one of pattern where clearWhen is true. A
 // line that the rule matches as a whole ends none of it.
-func (e *Engine) lineClears(hits []logpattern.Hit, i int, now time.Time) {
+func (e *Engine) lineClears(hits []logpattern.Hit, i int, now event.Moment) {
 	l := &e.logs
 	h := &hits[i]
 	r := l.rules[h.Pattern]

@@ -17,8 +17,8 @@ const MaxMutes = 1000
 
 // mutes is what somebody doesn't want to be told of for a while.
 type mutes struct {
-	list []*mute   // in force, sorted
-	end  time.Time // of the next to end; zero: there is none
+	list []*mute       // in force, sorted
+	end  time.Duration // since boot, of the next to end; zero: there is none
 	// What one source tells of, another may have told of first, so a mute is about
 	// the problems of all rules that share its rule's fault.
 	bySeries map[*series][]*mute
@@ -27,8 +27,9 @@ type mutes struct {
 // mute is a mute at work.
 type mute struct {
 	problem.Mute
-	parts []string // by place in the rule's groupBy the pattern it must match; "": anything
-	never bool     // the rule has no such groups
+	end   time.Duration // since boot: what Until was when it began
+	parts []string      // by place in the rule's groupBy the pattern it must match; "": anything
+	never bool          // the rule has no such groups
 }
 
 // Mutes returns the mutes in force, sorted by rule, fields and time.
@@ -42,19 +43,31 @@ func (e *Engine) Mutes() []problem.Mute {
 
 // SetMutes puts these mutes in force, in place of those in force until now.
 // Transitions tell which began and which are over, and which permanent problems
-// are no longer announced or come to light. One whose time has come is none.
+// are no longer announced or come to light. One whose time has come is none; one that is
+// in force already lasts as long as it did, whatever the wall clock says now.
 // The returned slice is valid until the next call of a method of the engine.
-func (e *Engine) SetMutes(list []problem.Mute, now time.Time) []problem.Transition {
+func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	old := e.mutes.list
-	e.loadMutes(slices.DeleteFunc(slices.Clone(list), func(m problem.Mute) bool { return !m.Until.After(now) }))
+	var next []*mute
+	for _, m := range list {
+		m.Until, m.Reason = m.Until.Round(0), event.SafeText(m.Reason, maxMuteReason)
+		one := find(old, m)
+		if one == nil {
+			one = &mute{Mute: m, end: now.Boot + m.Until.Sub(now.Wall)}
+		}
+		if one.end > now.Boot {
+			next = append(next, one)
+		}
+	}
+	e.loadMutes(next)
 	for _, m := range old {
-		if !holds(e.mutes.list, m) {
+		if find(e.mutes.list, m.Mute) == nil {
 			e.tellMute(m, true)
 		}
 	}
 	for _, m := range e.mutes.list {
-		if !holds(old, m) {
+		if find(old, m.Mute) == nil {
 			e.tellMute(m, false)
 		}
 	}
@@ -63,12 +76,11 @@ func (e *Engine) SetMutes(list []problem.Mute, now time.Time) []problem.Transiti
 }
 
 // loadMutes takes mutes into force without telling of it.
-func (e *Engine) loadMutes(list []problem.Mute) {
+func (e *Engine) loadMutes(list []*mute) {
 	e.mutes.list = e.mutes.list[:0:0]
 	for _, m := range list[:min(len(list), MaxMutes)] {
-		m.Until, m.Reason = m.Until.Round(0), event.SafeText(m.Reason, maxMuteReason)
-		if next := (&mute{Mute: m}); !holds(e.mutes.list, next) {
-			e.mutes.list = append(e.mutes.list, next)
+		if find(e.mutes.list, m.Mute) == nil {
+			e.mutes.list = append(e.mutes.list, m)
 		}
 	}
 	slices.SortFunc(e.mutes.list, func(a, b *mute) int {
@@ -77,8 +89,11 @@ func (e *Engine) loadMutes(list []problem.Mute) {
 	e.bindMutes()
 }
 
-func holds(list []*mute, m *mute) bool {
-	return slices.ContainsFunc(list, func(o *mute) bool { return o.Equal(&m.Mute) })
+func find(list []*mute, m problem.Mute) *mute {
+	if i := slices.IndexFunc(list, func(o *mute) bool { return o.Equal(&m) }); i >= 0 {
+		return list[i]
+	}
+	return nil
 }
 
 // where is the fields as text: the same for the same, keys sorted.
@@ -97,10 +112,10 @@ func (e *Engine) tellMute(m *mute, over bool) {
 // bindMutes finds the groups that each mute means, by the rules in force. A mute
 // of a rule that is not there stays: the rule may come back with a reload.
 func (e *Engine) bindMutes() {
-	e.mutes.bySeries, e.mutes.end = make(map[*series][]*mute), time.Time{}
+	e.mutes.bySeries, e.mutes.end = make(map[*series][]*mute), 0
 	for _, m := range e.mutes.list {
-		if e.mutes.end.IsZero() || m.Until.Before(e.mutes.end) {
-			e.mutes.end = m.Until
+		if e.mutes.end == 0 || m.end < e.mutes.end {
+			e.mutes.end = m.end
 		}
 		r := e.byName[m.Rule]
 		if r == nil {
@@ -195,21 +210,22 @@ func (e *Engine) mutedUntil(en *entry) (until time.Time) {
 	if len(e.mutes.list) == 0 {
 		return until
 	}
+	var end time.Duration
 	for _, m := range e.mutes.bySeries[en.rule.series] {
-		if m.Until.After(until) && m.matches(en.p.Group) {
-			until = m.Until
+		if m.end > end && m.matches(en.p.Group) {
+			end, until = m.end, m.Until
 		}
 	}
 	return until
 }
 
 // mutesEnd lifts the mutes whose time has come, in the order of their ends.
-func (e *Engine) mutesEnd(now time.Time) {
-	for !e.mutes.end.IsZero() && !e.mutes.end.After(now) {
+func (e *Engine) mutesEnd(now time.Duration) {
+	for e.mutes.end != 0 && e.mutes.end <= now {
 		end := e.mutes.end
 		var rest []*mute
 		for _, m := range e.mutes.list {
-			if m.Until.After(end) {
+			if m.end > end {
 				rest = append(rest, m)
 			} else {
 				e.tellMute(m, true)

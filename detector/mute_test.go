@@ -13,12 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
 func muteOf(rule string, until time.Duration, where ...string) problem.Mute {
-	m := problem.Mute{Rule: rule, Until: at(until), Reason: "known"}
+	m := problem.Mute{Rule: rule, Until: at(until).Wall, Reason: "known"}
 	for i := 0; i < len(where); i += 2 {
 		if m.Where == nil {
 			m.Where = make(map[string]string)
@@ -53,14 +54,14 @@ func TestMute(t *testing.T) {
 		t.Errorf("have %s ×%d, want sick ×2", p.Rule, p.Count)
 	}
 	// It ends by itself. A temporary problem is told of again when it occurs again.
-	if d, ok := e.NextDeadline(); !ok || !d.Equal(at(5*time.Minute)) {
+	if d, ok := e.NextDeadline(); !ok || d != at(5*time.Minute) {
 		t.Errorf("next deadline is %v", d)
 	}
 	want(t, e.Tick(at(5*time.Minute)), "mute of told over")
 	want(t, e.Observe(oom(4, "/a"), at(6*time.Minute)), "told /a firing")
 	ts := e.Tick(at(10 * time.Minute))
 	want(t, ts, "mute of sick over", "sick 0, /a firing", "Sick=True Bad")
-	if !ts[0].Mute.Until.Equal(at(10*time.Minute)) || ts[0].Mute.Reason != "known" {
+	if !ts[0].Mute.Until.Equal(at(10*time.Minute).Wall) || ts[0].Mute.Reason != "known" {
 		t.Errorf("have %+v", ts[0].Mute)
 	}
 }
@@ -132,7 +133,7 @@ func TestMutesChangeNothingElse(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		plain, muted := detector.NewEngine(set), detector.NewEngine(set)
 		var inForce []problem.Mute // by what was told
-		take := func(ts []problem.Transition, now time.Time) {
+		take := func(ts []problem.Transition, now event.Moment) {
 			for _, tr := range ts {
 				m := tr.Mute
 				if m == nil {
@@ -140,7 +141,7 @@ func TestMutesChangeNothingElse(t *testing.T) {
 				}
 				i := slices.IndexFunc(inForce, func(o problem.Mute) bool { return o.Equal(&m.Mute) })
 				switch {
-				case m.Over && i < 0, !m.Over && (i >= 0 || !m.Until.After(now)):
+				case m.Over && i < 0, !m.Over && (i >= 0 || !m.Until.After(now.Wall)):
 					t.Fatalf("seed %d: told %+v with %+v in force", seed, m, inForce)
 				case m.Over:
 					inForce = slices.Delete(inForce, i, i+1)
@@ -149,14 +150,14 @@ func TestMutesChangeNothingElse(t *testing.T) {
 				}
 			}
 		}
-		now := epoch
+		now := at(0)
 		for range 200 {
 			now = now.Add(time.Duration(r.IntN(2000)) * time.Millisecond)
 			switch r.IntN(8) {
 			case 0:
 				var list []problem.Mute
 				for range r.IntN(3) {
-					until := now.Sub(epoch) + time.Duration(r.IntN(60)-5)*time.Second
+					until := now.Wall.Sub(epoch) + time.Duration(r.IntN(60)-5)*time.Second
 					list = append(list, []problem.Mute{muteOf("sick", until, "cgroup.path", fmt.Sprint("/", r.IntN(9))),
 						muteOf("ill", until), muteOf("told", until), muteOf("bad", until, "task.pid", strconv.Itoa(r.IntN(4)))}[r.IntN(4)])
 				}

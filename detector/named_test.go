@@ -103,7 +103,7 @@ func TestQuietOfADeadLogIsNotTheEnd(t *testing.T) {
 
 func checked(d time.Duration, name, status, message string) *event.Event {
 	return &event.Event{
-		Kind: event.Check, Time: at(d), BootTime: event.Duration(time.Hour + d), CPU: event.NoCPU,
+		Kind: event.Check, Time: at(d).Wall, BootTime: event.Duration(time.Hour + d), CPU: event.NoCPU,
 		Check: &event.CheckData{Check: name, Status: status, Message: message},
 	}
 }
@@ -229,7 +229,7 @@ func TestTwoSourcesCountExactly(t *testing.T) {
 				ev := oom(d, "/a")
 				if who == 'l' {
 					ev = numbered(uint64(i+1), "Killed process 7 (victim)")
-					ev.Time = at(d)
+					ev.Time = at(d).Wall
 				}
 				e.Observe(ev, at(d))
 				if restart {

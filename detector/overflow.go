@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"maps"
 	"slices"
-	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -83,7 +83,7 @@ func (s *series) folded(group []byte) (id foldedID, ok bool) {
 
 // unfold takes a group out of the overflow group that is in it: its problem has ended, or
 // goes on in a group of its own.
-func (e *Engine) unfold(s *series, id foldedID, now time.Time) {
+func (e *Engine) unfold(s *series, id foldedID, now event.Moment) {
 	en := s.entries[OverflowGroup]
 	delete(en.folded.groups, id)
 	switch {
@@ -93,7 +93,7 @@ func (e *Engine) unfold(s *series, id foldedID, now time.Time) {
 	case en.folded.uncounted:
 		// Others may go on. What is not seen again within a while is over.
 		en.folded.uncounted = false
-		en.confirm, en.confirmBy = true, now.Add(confirmWithin)
+		en.confirm, en.confirmBy = true, now.Boot+confirmWithin
 		e.arm(en)
 	default:
 		e.resolve(en, now)

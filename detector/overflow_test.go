@@ -30,7 +30,7 @@ func wantProblems(t *testing.T, have []problem.Transition, transitions ...string
 }
 
 func stall(d time.Duration, kind event.Kind, device string) *event.Event {
-	return &event.Event{Kind: kind, Time: at(d), BootTime: event.Duration(d + time.Hour), Device: &event.Device{Name: device}, DiskStall: &event.DiskStallData{}}
+	return &event.Event{Kind: kind, Time: at(d).Wall, BootTime: event.Duration(d + time.Hour), Device: &event.Device{Name: device}, DiskStall: &event.DiskStallData{}}
 }
 
 // The problem of the overflow group ends when the last of its groups has ended, and not

@@ -1,8 +1,7 @@
 package detector
 
 import (
-	"time"
-
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -12,7 +11,7 @@ import (
 // of other rules resolve. Conditions of types that are gone are no longer in
 // [Engine.Conditions]; no transition tells of them. The returned slice is
 // valid until the next call of a method of the engine.
-func (e *Engine) Replace(rules *RuleSet, now time.Time) []problem.Transition {
+func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	oldSeries, oldRules, oldConditions := e.series, e.byName, e.conditions
 	// Resolving looks at causes: with the old rules out of the way nothing is
@@ -38,7 +37,7 @@ func (e *Engine) Replace(rules *RuleSet, now time.Time) []problem.Transition {
 				continue
 			}
 			if en.p.State == problem.Firing {
-				en.p.State, en.p.Since = problem.Resolved, now
+				en.become(problem.Resolved, now)
 				e.emit(en)
 			}
 		}
@@ -72,7 +71,7 @@ func (e *Engine) adopt(en *entry, r *ruleState) {
 		r.series.resolved++
 	case problem.Pending:
 		// A rule that no longer waits, or waits otherwise, starts anew.
-		if r.Threshold.Count == 0 && en.fireAt.IsZero() || r.Threshold.Count > 0 && len(en.window.marks) == 0 {
+		if r.Threshold.Count == 0 && en.fireAt == 0 || r.Threshold.Count > 0 && len(en.window.marks) == 0 {
 			delete(r.series.entries, en.p.Group)
 		}
 	}

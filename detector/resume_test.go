@@ -14,7 +14,7 @@ import (
 
 // input is one step of an engine, as a journal has it.
 type input struct {
-	now     time.Time
+	now     event.Moment
 	event   *event.Event
 	mutes   []problem.Mute
 	setMute bool
@@ -48,7 +48,7 @@ func TestRestartAnywhere(t *testing.T) {
 		var journal []input
 		saved, savedAt := []byte(nil), 0
 		var restored *detector.Engine
-		now := epoch
+		now := at(0)
 		for step := range steps {
 			now = now.Add(time.Duration(r.IntN(2500)) * time.Millisecond)
 			in := input{now: now}
@@ -56,7 +56,7 @@ func TestRestartAnywhere(t *testing.T) {
 			case 0:
 				in.setMute = true
 				for range r.IntN(3) {
-					until := now.Sub(epoch) + time.Duration(r.IntN(40))*time.Second
+					until := now.Wall.Sub(epoch) + time.Duration(r.IntN(40))*time.Second
 					in.mutes = append(in.mutes, []problem.Mute{muteOf("sick", until, "cgroup.path", "/1"), muteOf("ill", until), muteOf("told", until)}[r.IntN(3)])
 				}
 			case 1: // only time passes

@@ -1,6 +1,7 @@
 package detector
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -47,53 +48,65 @@ type series struct {
 	condition  *conditionState
 }
 
-// entry is one problem with the engine's own bookkeeping.
+// entry is one problem with the engine's own bookkeeping. The problem's times are the wall
+// clock's; the engine's own are since boot.
 type entry struct {
 	p         problem.Problem
 	rule      *ruleState // whose event made it; stays so for the episode
 	teller    *ruleState // whose event was counted last
-	toldAt    time.Time  // time of that event
-	tellings  []telling  // of late, by rule
-	lasting   bool       // a level signal that has not ended is among what was told
+	toldAt    time.Duration
+	tellings  []telling // of late, by rule
+	lasting   bool      // a level signal that has not ended is among what was told
 	window    window
-	kept      time.Time // latest event in evidence
-	fireAt    time.Time // Pending with "for": when it fires
-	quietFrom time.Time // quiet counts from here at the earliest: restored, or the source came back
-	confirm   bool      // a level signal nobody has confirmed since
-	confirmBy time.Time // zero while the source is still away
+	lastSeen  time.Duration // of p.LastSeen
+	since     time.Duration // of p.Since
+	kept      time.Duration // latest event in evidence
+	fireAt    time.Duration // Pending with "for": when it fires
+	quietFrom time.Duration // quiet counts from here at the earliest: restored, or the source came back
+	confirm   bool          // a level signal nobody has confirmed since
+	confirmBy time.Duration // zero while the source is still away
 
 	folded folded // of the overflow group
 
-	due   time.Time // in the heap
-	index int       // in the heap; -1: not in it
+	due   time.Duration // in the heap
+	index int           // in the heap; -1: not in it
 }
 
 // begin starts an episode.
-func (en *entry) begin(r *ruleState, at time.Time) {
+func (en *entry) begin(r *ruleState, at event.Moment) {
 	group := en.p.Group
 	evidence := en.p.Evidence[:0]
-	*en = entry{rule: r, window: en.window, tellings: en.tellings[:0], due: en.due, index: en.index}
+	*en = entry{rule: r, window: en.window, tellings: en.tellings[:0], lastSeen: at.Boot, due: en.due, index: en.index}
 	en.window.reset()
 	en.p = problem.Problem{
 		Rule: r.Name, Fault: r.Fault, Group: group, Condition: r.Condition, Reason: r.Reason,
-		Severity: r.Severity, Doc: r.Doc, State: problem.Pending, FirstSeen: at, LastSeen: at, Since: at,
-		Evidence: evidence,
+		Severity: r.Severity, Doc: r.Doc, FirstSeen: at.Wall, LastSeen: at.Wall, Evidence: evidence,
 	}
+	en.become(problem.Pending, at)
+}
+
+func (en *entry) become(s problem.State, at event.Moment) {
+	en.p.State, en.p.Since, en.since = s, at.Wall, at.Boot
+}
+
+// seen takes down that the problem was told of: it lasts.
+func (en *entry) seen(at event.Moment) {
+	if at.Boot > en.lastSeen {
+		en.lastSeen, en.p.LastSeen = at.Boot, at.Wall
+	}
+	en.confirm, en.confirmBy = false, 0
 }
 
 // saw counts an event that matches the rule.
-func (en *entry) saw(r *ruleState, ev *event.Event, at time.Time) {
+func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment) {
 	en.p.Count++
-	if at.After(en.p.LastSeen) {
-		en.p.LastSeen = at
-	}
-	en.teller, en.toldAt = r, at
+	en.seen(at)
+	en.teller, en.toldAt = r, at.Boot
 	en.lasting = en.lasting || r.level()
-	en.confirm, en.confirmBy = false, time.Time{}
-	if !r.Temporary() && at.Sub(en.kept).Abs() < evidenceSpacing {
+	if !r.Temporary() && en.kept != 0 && (at.Boot-en.kept).Abs() < evidenceSpacing {
 		return
 	}
-	en.kept = at
+	en.kept = at.Boot
 	en.keep(ev)
 }
 
@@ -127,7 +140,7 @@ func (en *entry) copyOut() *problem.Problem {
 // place finds or makes the entry of a group; a new one has no state. Where
 // there is no room it takes the place of the resolved problem that is quiet
 // for longest, or else it is the overflow group.
-func (e *Engine) place(r *ruleState, group []byte, now time.Time) *entry {
+func (e *Engine) place(r *ruleState, group []byte, now event.Moment) *entry {
 	s := r.series
 	if en := s.entries[string(group)]; en != nil {
 		return en
@@ -177,10 +190,7 @@ func (e *Engine) evict(s *series) bool {
 
 // older orders by last event, then by group so that replay is exact.
 func older(a, b *entry) bool {
-	if !a.p.LastSeen.Equal(b.p.LastSeen) {
-		return a.p.LastSeen.Before(b.p.LastSeen)
-	}
-	return a.p.Group < b.p.Group
+	return cmp.Or(cmp.Compare(a.lastSeen, b.lastSeen), cmp.Compare(a.p.Group, b.p.Group)) < 0
 }
 
 // forget drops a problem that is not firing.

@@ -124,7 +124,7 @@ func TestShippedLogRulesOnFaults(t *testing.T) {
 			// Within 5 minutes, so that none is over by quiet.
 			now := at(time.Duration(i) * time.Second)
 			ev := logged(time.Duration(i)*time.Second, string(line))
-			ev.BootTime, ev.Log.Log, ev.Log.Origin = event.Duration(i+1), "kmsg", origin
+			ev.BootTime, ev.Log.Log, ev.Log.Origin = event.Duration(now.Boot), "kmsg", origin
 			for _, tr := range e.Observe(ev, now) {
 				if p := tr.Problem; p != nil {
 					got = append(got, p.Rule+" "+p.Group+" "+strings.ToLower(string(p.State)))

@@ -1,53 +1,64 @@
 package detector
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
 // snapshotVersion changes when an older form can't be read any more.
-const snapshotVersion = 1
+const snapshotVersion = 2
 
 // snapshot is the JSON form of an engine's memory.
 type snapshot struct {
 	Version    int                 `json:"version"`
-	Now        time.Time           `json:"now"`
+	Now        event.Moment        `json:"now"`
 	Problems   []savedProblem      `json:"problems,omitempty"`
 	Conditions []problem.Condition `json:"conditions,omitempty"`
 	Seen       []byte              `json:"seen,omitempty"`
-	Mutes      []problem.Mute      `json:"mutes,omitempty"`
+	Mutes      []savedMute         `json:"mutes,omitempty"`
 	Stems      []savedStem         `json:"stems,omitempty"`
 }
 
 // savedStem is what is known of the sources of a stem.
 type savedStem struct {
-	Name       string    `json:"name"`
-	Known      bool      `json:"known,omitempty"`
-	Up         bool      `json:"up,omitempty"`
-	Reason     string    `json:"reason,omitempty"`
-	LossyUntil time.Time `json:"lossyUntil,omitzero"`
-	LossReason string    `json:"lossReason,omitempty"`
+	Name       string        `json:"name"`
+	Known      bool          `json:"known,omitempty"`
+	Up         bool          `json:"up,omitempty"`
+	Reason     string        `json:"reason,omitempty"`
+	LossyUntil time.Duration `json:"lossyUntil,omitempty"`
+	LossReason string        `json:"lossReason,omitempty"`
 }
 
+type savedMute struct {
+	problem.Mute
+	End time.Duration `json:"end"`
+}
+
+// savedProblem has the problem, whose times are the wall clock's, and the engine's own
+// times, which are since boot.
 type savedProblem struct {
 	problem.Problem
-	GroupBy []string  `json:"groupBy,omitempty"` // the rule's, to tell whether it is still the same
-	Window  []mark    `json:"window,omitempty"`
-	FireAt  time.Time `json:"fireAt,omitzero"`
-	Teller  string    `json:"teller,omitempty"`
-	ToldAt  time.Time `json:"toldAt,omitzero"`
-	Told    []telling `json:"told,omitempty"`
-	Lasting bool      `json:"lasting,omitempty"`
+	GroupBy []string      `json:"groupBy,omitempty"` // the rule's, to tell whether it is still the same
+	Window  []mark        `json:"window,omitempty"`
+	Seen    time.Duration `json:"seen"`    // of LastSeen
+	Entered time.Duration `json:"entered"` // of Since
+	FireAt  time.Duration `json:"fireAt,omitempty"`
+	Teller  string        `json:"teller,omitempty"`
+	ToldAt  time.Duration `json:"toldAt,omitempty"`
+	Told    []telling     `json:"told,omitempty"`
+	Lasting bool          `json:"lasting,omitempty"`
 
-	Kept      time.Time `json:"kept,omitzero"`
-	QuietFrom time.Time `json:"quietFrom,omitzero"`
-	Confirm   bool      `json:"confirm,omitempty"`
-	ConfirmBy time.Time `json:"confirmBy,omitzero"`
+	Kept      time.Duration `json:"kept,omitempty"`
+	QuietFrom time.Duration `json:"quietFrom,omitempty"`
+	Confirm   bool          `json:"confirm,omitempty"`
+	ConfirmBy time.Duration `json:"confirmBy,omitempty"`
 
 	Folded    []byte `json:"folded,omitempty"` // of the overflow group
 	Uncounted bool   `json:"uncounted,omitempty"`
@@ -57,10 +68,14 @@ type savedProblem struct {
 // [Engine.Restore] or [Engine.Resume] after a restart within the same boot; after a
 // reboot most of it is no longer true, so keep the boot id beside it.
 func (e *Engine) Snapshot() ([]byte, error) {
-	s := snapshot{Version: snapshotVersion, Now: e.now, Conditions: e.Conditions(), Seen: e.recent.bytes(), Mutes: e.Mutes()}
+	s := snapshot{Version: snapshotVersion, Now: e.now, Conditions: e.Conditions(), Seen: e.recent.bytes()}
+	for _, m := range e.mutes.list {
+		s.Mutes = append(s.Mutes, savedMute{m.Mute, m.end})
+	}
 	for _, ser := range e.series {
 		for _, en := range sortedEntries(ser) {
-			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks, FireAt: en.fireAt, ToldAt: en.toldAt,
+			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks,
+				Seen: en.lastSeen, Entered: en.since, FireAt: en.fireAt, ToldAt: en.toldAt,
 				Told: slices.Clone(en.tellings), Lasting: en.lasting, Kept: en.kept, QuietFrom: en.quietFrom, Confirm: en.confirm, ConfirmBy: en.confirmBy}
 			if en.teller != nil {
 				p.Teller = en.teller.Name
@@ -82,11 +97,11 @@ func (e *Engine) Snapshot() ([]byte, error) {
 
 // Restore brings back what [Engine.Snapshot] saved, at the time of the
 // restart: [Engine.Resume], and [Engine.Restarted].
-func (e *Engine) Restore(data []byte, now time.Time) error {
+func (e *Engine) Restore(data []byte, now event.Moment) error {
 	if err := e.Resume(data, now); err != nil {
 		return err
 	}
-	e.restarted(now.Round(0))
+	e.Restarted(now)
 	return nil
 }
 
@@ -94,12 +109,11 @@ func (e *Engine) Restore(data []byte, now time.Time) error {
 // was. Call it once, before the first Observe. Problems of rules that are gone or no
 // longer the same are dropped. No transition tells of restored problems: they were
 // told of before. On an error the engine is as before. now is the time of the
-// restart: what the snapshot has of later times, because the clock was set back
-// meanwhile, is of now.
+// restart, in the same boot.
 //
 // A caller that keeps a journal then repeats what came after the snapshot, with
 // the times of the entries, and at last calls [Engine.Restarted].
-func (e *Engine) Resume(data []byte, now time.Time) error {
+func (e *Engine) Resume(data []byte, now event.Moment) error {
 	var s snapshot
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -107,18 +121,22 @@ func (e *Engine) Resume(data []byte, now time.Time) error {
 	if s.Version != snapshotVersion {
 		return fmt.Errorf("restore: version %d, want %d", s.Version, snapshotVersion)
 	}
-	now = now.Round(0)
-	if e.now = s.Now.Round(0); e.now.After(now) {
-		e.now = now // the clock was set back meanwhile
+	if s.Now.Boot > now.Boot {
+		return fmt.Errorf("restore: saved %s after boot, which is not yet over: it is another boot's", s.Now.Boot)
 	}
+	e.now = event.Moment{Wall: s.Now.Wall.Round(0), Boot: s.Now.Boot}
 	e.recent.load(s.Seen)
-	e.loadMutes(s.Mutes)
+	var mutes []*mute
+	for _, m := range s.Mutes {
+		mutes = append(mutes, &mute{Mute: m.Mute, end: m.End})
+	}
+	e.loadMutes(mutes)
 	for i := range s.Problems {
-		e.restore(&s.Problems[i], now)
+		e.restore(&s.Problems[i])
 	}
 	for _, c := range e.conditions {
 		for _, old := range s.Conditions {
-			if old.Type == c.spec.Type && !old.LastTransition.After(now) {
+			if old.Type == c.spec.Type {
 				c.current = old
 			}
 		}
@@ -141,17 +159,10 @@ func (e *Engine) Resume(data []byte, now time.Time) error {
 // source of level signals (hungtask, mount.readonly) is to tell again what
 // still lasts when it starts; what isn't told again within 5 minutes after it
 // came up is over. A hang told again doesn't count again.
-func (e *Engine) Restarted(now time.Time) {
-	now = now.Round(0)
-	if now.After(e.now) {
-		e.now = now
-	}
-	e.restarted(now)
-}
-
-func (e *Engine) restarted(now time.Time) {
+func (e *Engine) Restarted(now event.Moment) {
+	e.now = event.Moment{Wall: now.Wall.Round(0), Boot: max(now.Boot, e.now.Boot)}
 	clear(e.stems)
-	e.lossyEnd = time.Time{}
+	e.lossyEnd = 0
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {
 			switch r := en.rule; {
@@ -162,8 +173,8 @@ func (e *Engine) restarted(now time.Time) {
 				continue
 			case en.p.State == problem.Firing:
 				en.p.SuppressedBy = e.cause(r)
-				en.quietFrom = now
-				en.confirm, en.confirmBy = r.level() && !r.Latched, time.Time{}
+				en.quietFrom = e.now.Boot
+				en.confirm, en.confirmBy = r.level() && !r.Latched, 0
 			}
 			e.arm(en)
 		}
@@ -171,14 +182,14 @@ func (e *Engine) restarted(now time.Time) {
 	for _, c := range e.conditions {
 		old := c.current
 		c.current = e.judge(c)
-		c.current.LastTransition = now
+		c.current.LastTransition = e.now.Wall
 		if old.Status == c.current.Status && !old.LastTransition.IsZero() {
 			c.current.LastTransition = old.LastTransition
 		}
 	}
 }
 
-func (e *Engine) restore(p *savedProblem, now time.Time) {
+func (e *Engine) restore(p *savedProblem) {
 	r := e.byName[p.Rule]
 	if r == nil || p.Fault != r.Fault || p.Condition != r.Condition || !slices.Equal(p.GroupBy, r.GroupBy) ||
 		r.series.entries[p.Group] != nil || len(r.series.entries) > r.MaxGroups {
@@ -189,7 +200,7 @@ func (e *Engine) restore(p *savedProblem, now time.Time) {
 	default:
 		return
 	}
-	en := &entry{p: p.Problem, window: window{p.Window}, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt,
+	en := &entry{p: p.Problem, window: window{p.Window}, lastSeen: p.Seen, since: p.Entered, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt,
 		tellings: p.Told[:min(len(p.Told), maxTellings)], lasting: p.Lasting, kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
 	en.folded.load(p.Folded)
 	// A snapshot of an older version does not list the groups.
@@ -201,12 +212,7 @@ func (e *Engine) restore(p *savedProblem, now time.Time) {
 	if len(en.window.marks) > maxThreshold {
 		en.window.marks = en.window.marks[len(en.window.marks)-maxThreshold:]
 	}
-	slices.SortStableFunc(en.window.marks, func(a, b mark) int { return int(min(max(a.At-b.At, -1), 1)) })
-	for _, t := range []*time.Time{&en.p.FirstSeen, &en.p.LastSeen, &en.p.Since} {
-		if t.After(now) {
-			*t = now // the clock was set back meanwhile
-		}
-	}
+	slices.SortStableFunc(en.window.marks, func(a, b mark) int { return cmp.Compare(a.At, b.At) })
 	e.adopt(en, r)
 	if en.p.State != problem.Pending {
 		en.p.MutedUntil = e.mutedUntil(en)

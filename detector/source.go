@@ -21,8 +21,8 @@ const maxStems = 256
 type stemState struct {
 	known      bool // a source event was seen
 	up         bool
-	reason     string // why it is down
-	lossyUntil time.Time
+	reason     string        // why it is down
+	lossyUntil time.Duration // since boot; zero: nothing was lost of late
 	lossReason string
 }
 
@@ -38,7 +38,7 @@ func (e *Engine) stem(name string) *stemState {
 }
 
 // sourceChanged handles a source that came up or went down.
-func (e *Engine) sourceChanged(d *event.SourceData, now time.Time) {
+func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 	if d == nil {
 		return
 	}
@@ -58,7 +58,7 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Time) {
 func reasonText(reason string) string { return cmp.Or(event.SafeText(reason, 200), "down") }
 
 // sourceOf tells an entry that one of its sources came or went.
-func (e *Engine) sourceOf(en *entry, up bool, now time.Time) {
+func (e *Engine) sourceOf(en *entry, up bool, now time.Duration) {
 	r := en.rule
 	if r.Temporary() {
 		return
@@ -71,45 +71,45 @@ func (e *Engine) sourceOf(en *entry, up bool, now time.Time) {
 	case en.p.State != problem.Firing:
 	case up:
 		en.quietFrom = now
-		if en.confirm && en.confirmBy.IsZero() {
-			en.confirmBy = now.Add(confirmWithin)
+		if en.confirm && en.confirmBy == 0 {
+			en.confirmBy = now + confirmWithin
 		}
 		e.arm(en)
 	case r.level() && !r.Latched:
 		// The end of the signal may be missed.
-		en.confirm, en.confirmBy = true, time.Time{}
+		en.confirm, en.confirmBy = true, 0
 	}
 }
 
 // recordsLost handles the loss of records of a stem.
-func (e *Engine) recordsLost(ev *event.Event, now time.Time) {
+func (e *Engine) recordsLost(ev *event.Event, now time.Duration) {
 	if ev.Lost == nil {
 		return
 	}
 	st := e.stem(ev.Lost.Stem)
-	st.lossyUntil = now.Add(lossyFor)
+	st.lossyUntil = now + lossyFor
 	st.lossReason = event.SafeText(ev.Lost.Reason, 64)
 	e.lossyEnd = e.nextLossEnd()
 	e.markStem(ev.Lost.Stem)
 }
 
 // lossEnds lifts the doubts that are over.
-func (e *Engine) lossEnds(now time.Time) {
-	if e.lossyEnd.IsZero() || e.lossyEnd.After(now) {
+func (e *Engine) lossEnds(now time.Duration) {
+	if e.lossyEnd == 0 || e.lossyEnd > now {
 		return
 	}
 	for name, st := range e.stems {
-		if !st.lossyUntil.IsZero() && !st.lossyUntil.After(now) {
-			st.lossyUntil = time.Time{}
+		if st.lossyUntil != 0 && st.lossyUntil <= now {
+			st.lossyUntil = 0
 			e.markStem(name)
 		}
 	}
 	e.lossyEnd = e.nextLossEnd()
 }
 
-func (e *Engine) nextLossEnd() (next time.Time) {
+func (e *Engine) nextLossEnd() (next time.Duration) {
 	for _, st := range e.stems {
-		if !st.lossyUntil.IsZero() && (next.IsZero() || st.lossyUntil.Before(next)) {
+		if st.lossyUntil != 0 && (next == 0 || st.lossyUntil < next) {
 			next = st.lossyUntil
 		}
 	}

@@ -20,8 +20,8 @@ const maxTellings = 16
 // one has told of it: whoever has told of most has had them all counted, and what
 // others tell of up to that number is the same. Later than sameTelling it is an
 // occurrence that the others have missed. n is how many the rule has told of.
-func (en *entry) told(r *ruleState, at time.Time) (again bool, n uint64) {
-	if at.Sub(en.toldAt).Abs() > sameTelling {
+func (en *entry) told(r *ruleState, at time.Duration) (again bool, n uint64) {
+	if (at - en.toldAt).Abs() > sameTelling {
 		en.tellings = en.tellings[:0]
 	}
 	own, most := -1, uint64(0)
@@ -45,13 +45,10 @@ func (en *entry) told(r *ruleState, at time.Time) (again bool, n uint64) {
 // enrich takes in an event that tells of what is counted already: another
 // source's facts are evidence too. Of many one a second is kept, and each source's
 // first.
-func (en *entry) enrich(ev *event.Event, at time.Time, n uint64) {
-	if at.After(en.p.LastSeen) {
-		en.p.LastSeen = at
-	}
-	en.confirm, en.confirmBy = false, time.Time{}
-	if n == 1 || at.Sub(en.kept).Abs() >= evidenceSpacing {
-		en.kept = at
+func (en *entry) enrich(ev *event.Event, at event.Moment, n uint64) {
+	en.seen(at)
+	if n == 1 || (at.Boot-en.kept).Abs() >= evidenceSpacing {
+		en.kept = at.Boot
 		en.keep(ev)
 	}
 }

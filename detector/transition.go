@@ -8,24 +8,21 @@ import (
 )
 
 // occur handles an event that matches a rule.
-func (e *Engine) occur(r *ruleState, ev *event.Event, at, now time.Time) {
+func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := e.place(r, e.group, now)
 	live := en.p.State == problem.Pending || en.p.State == problem.Firing
 	if live {
 		e.fold(en)
 		// While a level signal lasts it is one occurrence, however often others tell.
-		if again, n := en.told(r, at); again || en.lasting && !r.level() {
+		if again, n := en.told(r, at.Boot); again || en.lasting && !r.level() {
 			en.lasting = en.lasting || r.level()
 			en.enrich(ev, at, n)
 			return
 		}
 	}
-	if live && en.confirm && retold(en, ev, at) {
-		if at.After(en.p.LastSeen) {
-			en.p.LastSeen = at
-		}
-		en.confirm, en.confirmBy = false, time.Time{}
+	if live && en.confirm && retold(en, ev, at.Boot) {
+		en.seen(at)
 		return
 	}
 	if !live {
@@ -69,37 +66,37 @@ func reportedReason(ev *event.Event) string {
 }
 
 // ripe reports whether a pending problem fires with this event.
-func (e *Engine) ripe(en *entry, ev *event.Event, at, now time.Time) bool {
+func (e *Engine) ripe(en *entry, ev *event.Event, at, now event.Moment) bool {
 	switch r := en.rule; {
 	case r.Threshold.Count > 0:
-		m := mark{At: at.UnixNano()}
+		m := mark{At: at.Boot}
 		if r.distinct != nil {
 			m.ID = distinctID(r.distinct, ev)
 		}
 		return en.window.add(r.Threshold, m)
 	case r.For > 0:
-		if en.fireAt.IsZero() {
-			en.fireAt = signalStart(ev, at).Add(r.For)
+		if en.fireAt == 0 {
+			en.fireAt = signalStart(ev, at.Boot) + r.For
 		}
-		return !en.fireAt.After(now)
+		return en.fireAt <= now.Boot
 	}
 	return true
 }
 
 // signalStart returns when a level signal began, where the event tells how
 // long it has lasted already.
-func signalStart(ev *event.Event, at time.Time) time.Time {
+func signalStart(ev *event.Event, at time.Duration) time.Duration {
 	if ev.HungTask != nil && ev.HungTask.BlockedFor > 0 {
-		return at.Add(-time.Duration(ev.HungTask.BlockedFor))
+		return at - time.Duration(ev.HungTask.BlockedFor)
 	}
 	return at
 }
 
 // retold reports whether a source that was away tells again of the very
 // signal it told of before: one that began before that telling.
-func retold(en *entry, ev *event.Event, at time.Time) bool {
+func retold(en *entry, ev *event.Event, at time.Duration) bool {
 	start := signalStart(ev, at)
-	return start.Before(at) && !start.After(en.toldAt)
+	return start < at && start <= en.toldAt
 }
 
 // describe renders message and subject from the current event, in the words
@@ -120,8 +117,8 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 }
 
 // fire makes a pending problem a firing one.
-func (e *Engine) fire(en *entry, now time.Time) {
-	en.p.State, en.p.Since = problem.Firing, now
+func (e *Engine) fire(en *entry, at event.Moment) {
+	en.become(problem.Firing, at)
 	en.p.SuppressedBy = e.cause(en.rule)
 	en.p.MutedUntil = e.mutedUntil(en)
 	e.emit(en)
@@ -135,8 +132,8 @@ func (e *Engine) fire(en *entry, now time.Time) {
 }
 
 // resolve ends a firing problem.
-func (e *Engine) resolve(en *entry, at time.Time) {
-	en.p.State, en.p.Since = problem.Resolved, at
+func (e *Engine) resolve(en *entry, at event.Moment) {
+	en.become(problem.Resolved, at)
 	e.emit(en)
 	s := en.rule.series
 	s.firing--
@@ -149,12 +146,12 @@ func (e *Engine) resolve(en *entry, at time.Time) {
 }
 
 // clear handles an event that may end the rule's problem of its group.
-func (e *Engine) clear(r *ruleState, ev *event.Event, now time.Time) {
+func (e *Engine) clear(r *ruleState, ev *event.Event, now event.Moment) {
 	e.clearGroup(r, ev, r.clearWhen, now)
 }
 
 // clearGroup ends the problem of the event's group where x, if any, is true.
-func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now time.Time) {
+func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now event.Moment) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := r.series.entries[string(e.group)]
 	if en == nil {
@@ -217,24 +214,24 @@ func (e *Engine) causeChanged(s *series) {
 	}
 }
 
-// deadline returns when the entry needs attention, if at all.
-func (e *Engine) deadline(en *entry) (time.Time, bool) {
+// deadline returns when the entry needs attention, since boot, if at all.
+func (e *Engine) deadline(en *entry) (time.Duration, bool) {
 	r := en.rule
 	switch en.p.State {
 	case problem.Resolved:
-		return en.p.Since.Add(keepResolved), true
+		return en.since + keepResolved, true
 	case problem.Pending:
 		if r.Threshold.Count > 0 {
 			return en.window.end(r.Threshold), true
 		}
 		due := en.fireAt
-		if quiet, ok := e.quiet(en); ok && quiet.Before(due) {
+		if quiet, ok := e.quiet(en); ok && quiet < due {
 			due = quiet
 		}
 		return due, true
 	}
 	due, ok := e.quiet(en)
-	if !en.confirmBy.IsZero() && (!ok || en.confirmBy.Before(due)) {
+	if en.confirmBy != 0 && (!ok || en.confirmBy < due) {
 		return en.confirmBy, true
 	}
 	return due, ok
@@ -243,27 +240,23 @@ func (e *Engine) deadline(en *entry) (time.Time, bool) {
 // quiet returns when the problem has been quiet for long enough. Of a
 // permanent problem whose sources are all away nothing is heard anyway, so
 // its quiet proves nothing and never is enough.
-func (e *Engine) quiet(en *entry) (time.Time, bool) {
+func (e *Engine) quiet(en *entry) (time.Duration, bool) {
 	r := en.rule
 	if r.ClearAfter == 0 || r.Latched || !r.Temporary() && e.blindTo(r.Rule) {
-		return time.Time{}, false
+		return 0, false
 	}
-	from := en.p.LastSeen
-	if en.quietFrom.After(from) {
-		from = en.quietFrom
-	}
-	return from.Add(r.ClearAfter), true
+	return max(en.lastSeen, en.quietFrom) + r.ClearAfter, true
 }
 
 // expire handles an entry whose deadline has come.
-func (e *Engine) expire(en *entry, due, now time.Time) {
+func (e *Engine) expire(en *entry, due event.Moment) {
 	switch en.p.State {
 	case problem.Resolved:
 		e.forget(en)
 	case problem.Firing:
 		e.resolve(en, due)
 	case problem.Pending:
-		if en.rule.For > 0 && !en.fireAt.After(due) {
+		if en.rule.For > 0 && en.fireAt <= due.Boot {
 			e.fire(en, due)
 			return
 		}

@@ -11,8 +11,8 @@ type window struct{ marks []mark }
 
 // mark is one counted event.
 type mark struct {
-	At int64  `json:"at"`           // unix nanoseconds of the event
-	ID uint64 `json:"id,omitempty"` // hash of the distinct field; 0: every event counts
+	At time.Duration `json:"at"`           // of the event, since boot
+	ID uint64        `json:"id,omitempty"` // hash of the distinct field; 0: every event counts
 }
 
 // add counts an event and reports whether the threshold is reached: as many
@@ -40,15 +40,15 @@ func (w *window) add(t Threshold, m mark) bool {
 		w.marks = w.marks[:t.Count]
 	}
 	n := len(w.marks)
-	return n >= t.Count && time.Duration(w.marks[n-1].At-w.marks[0].At) <= t.Within
+	return n >= t.Count && w.marks[n-1].At-w.marks[0].At <= t.Within
 }
 
-// end returns when the newest event leaves the period.
-func (w *window) end(t Threshold) time.Time {
+// end returns when the newest event leaves the period, since boot.
+func (w *window) end(t Threshold) time.Duration {
 	if len(w.marks) == 0 {
-		return time.Time{}
+		return 0
 	}
-	return time.Unix(0, w.marks[len(w.marks)-1].At).Add(t.Within)
+	return w.marks[len(w.marks)-1].At + t.Within
 }
 
 func (w *window) reset() { w.marks = w.marks[:0] }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
@@ -48,6 +50,10 @@ func TestOOMKill(t *testing.T) {
 	t.Run("memcg-v2", func(t *testing.T) { told(t, a, injectedKills(t)) })
 	t.Run("memcg-ancestor-limit", func(t *testing.T) { told(t, a, killsAtAncestor(t)) })
 	t.Run("memcg-oom-group", func(t *testing.T) { told(t, a, groupKill(t)) })
+	t.Run("memcg-clock-set-back", func(t *testing.T) {
+		setClock(t, -8*time.Hour)
+		told(t, a, killsInGroup(t))
+	})
 	t.Run("global", func(t *testing.T) {
 		protect(t, os.Getpid(), a.PID())
 		told(t, a, globalKills(t))
@@ -103,6 +109,30 @@ func killsAtAncestor(t *testing.T) *oomKills {
 		want.pids = append(want.pids, child.hog(t, 32))
 	}
 	return want
+}
+
+// killsInGroup has the limit of the victims' own cgroup be hit.
+func killsInGroup(t *testing.T) *oomKills {
+	t.Helper()
+	group := newControlGroup(t, "/kn-clock", "memory.max=16M")
+	want := &oomKills{comm: "dd", adj: 1000, group: group.path, scope: "memcg", owner: group.path, limit: 16 << 20}
+	for range faults {
+		want.pids = append(want.pids, group.hog(t, 32))
+	}
+	return want
+}
+
+// setClock sets the machine's wall clock forward or back for the time of the test.
+func setClock(t *testing.T, by time.Duration) {
+	t.Helper()
+	step := func(by time.Duration) {
+		now := unix.NsecToTimespec(time.Now().Add(by).UnixNano())
+		if err := unix.ClockSettime(unix.CLOCK_REALTIME, &now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(by)
+	t.Cleanup(func() { step(-by) })
 }
 
 // groupKill has one kill take all processes of a cgroup along.
@@ -182,8 +212,11 @@ func told(t *testing.T, a *agenttest.Agent, want *oomKills) {
 			t.Errorf("kill %d: %s, %q does not name %d", i+1, p.Reason, p.Message, pids[i])
 		}
 	}
-	if want.scope == "global" && len(problems(entries, "oom-kill-frequent", subject)) > 0 {
+	switch blamed := len(problems(entries, "oom-kill-frequent", subject)) > 0; {
+	case blamed && want.scope == "global":
 		t.Errorf("%s is blamed for the node's want of memory", want.group)
+	case !blamed && want.scope == "memcg":
+		t.Errorf("that %s runs out of memory again and again is not told", want.group)
 	}
 	t.Logf("%s", occurrences[0].Message)
 }

@@ -43,12 +43,15 @@ type agent struct {
 
 	mu     sync.Mutex
 	engine *detector.Engine
-	armed  time.Time // when run looks at the engine next
+	armed  time.Duration // since boot: when run looks at the engine next
 	// wake is told that the engine has a deadline before that.
 	wake chan struct{}
 }
 
 const journalDir = "journal"
+
+// now is the engine's and the wall clock's time.
+func now() event.Moment { return event.Moment{Wall: time.Now(), Boot: hostfs.BootTime()} }
 
 // observe is the sources' Emit.
 func (a *agent) observe(ev *event.Event) {
@@ -64,10 +67,10 @@ func (a *agent) observe(ev *event.Event) {
 	if a.engine.Seen(ev) {
 		return // handled before a restart, but not yet given back to the kernel
 	}
-	now := time.Now()
-	transitions := a.engine.Observe(ev, now)
-	a.metrics.Event(ev, time.Since(now))
-	a.record(journal.Entry{Now: now, Event: ev, Transitions: transitions})
+	e := journal.NewEntry(now())
+	e.Event, e.Transitions = ev, a.engine.Observe(ev, e.Moment())
+	a.metrics.Event(ev, time.Since(e.Now))
+	a.record(e)
 	if ev.CPU != event.NoCPU {
 		a.metrics.Handled(time.Since(ev.Time))
 	}
@@ -78,9 +81,9 @@ func (a *agent) observe(ev *event.Event) {
 func (a *agent) tick() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
-	if transitions := a.engine.Tick(now); len(transitions) > 0 {
-		a.record(journal.Entry{Now: now, Transitions: transitions})
+	e := journal.NewEntry(now())
+	if e.Transitions = a.engine.Tick(e.Moment()); len(e.Transitions) > 0 {
+		a.record(e)
 	}
 }
 
@@ -88,9 +91,9 @@ func (a *agent) tick() {
 func (a *agent) replace(rules *detector.RuleSet) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
-	if transitions := a.engine.Replace(rules, now); len(transitions) > 0 {
-		a.record(journal.Entry{Now: now, Transitions: transitions})
+	e := journal.NewEntry(now())
+	if e.Transitions = a.engine.Replace(rules, e.Moment()); len(e.Transitions) > 0 {
+		a.record(e)
 	}
 	a.setConditions()
 	// Behind the engine: what the new patterns find, its rules know.
@@ -150,7 +153,7 @@ func (a *agent) setConditions() {
 // poke makes sure that run looks at the engine by its next deadline. To wake it for each
 // event would cost more than the event.
 func (a *agent) poke() {
-	if due, ok := a.engine.NextDeadline(); !ok || !due.Before(a.armed) {
+	if due, ok := a.engine.NextDeadline(); !ok || due.Boot >= a.armed {
 		return
 	}
 	select {
@@ -166,7 +169,7 @@ const saveEvery = 30 * time.Second
 func (a *agent) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	nextSave := time.Now().Add(saveEvery)
+	nextSave := hostfs.BootTime() + saveEvery
 	for {
 		select {
 		case <-ctx.Done():
@@ -176,21 +179,21 @@ func (a *agent) run(ctx context.Context) error {
 			a.tick()
 			a.measure()
 		}
-		now := time.Now()
-		if !now.Before(nextSave) {
+		now := hostfs.BootTime()
+		if now >= nextSave {
 			if err := errors.Join(a.save(), a.journal.Sync()); err != nil {
 				a.log.Error("state not saved", "error", err)
 			}
-			nextSave = now.Add(saveEvery)
+			nextSave = now + saveEvery
 		}
-		next := now.Add(hostfs.UntilBeat(5 * time.Second)) // gauges are at most so old
+		next := now + hostfs.UntilBeat(5*time.Second) // gauges are at most so old
 		a.mu.Lock()
-		if d, ok := a.engine.NextDeadline(); ok && d.Before(next) {
-			next = d
+		if d, ok := a.engine.NextDeadline(); ok && d.Boot < next {
+			next = d.Boot
 		}
 		a.armed = next
 		a.mu.Unlock()
-		timer.Reset(max(time.Until(next), 10*time.Millisecond))
+		timer.Reset(max(next-hostfs.BootTime(), 10*time.Millisecond))
 	}
 }
 
@@ -259,20 +262,27 @@ func (a *agent) restore() error {
 		return nil
 	}
 	if len(st.Engine) > 0 {
-		if err := a.engine.Resume(st.Engine, time.Now()); err != nil {
+		if err := a.engine.Resume(st.Engine, now()); err != nil {
 			a.log.Warn("saved state does not fit; it is rebuilt from the journal", "error", err)
 			st.Seq = 0
 		}
 	}
+	// The saved state is of this boot, and so is what follows it in the journal. Without one
+	// the journal says which entries are, once the agent started; before that the clock does.
+	known, ours := st.Seq > 0, true
 	booted := time.Now().Add(-hostfs.BootTime())
 	damaged, err := journal.Read(filepath.Join(a.stateDir, journalDir), st.Seq, func(e journal.Entry) error {
-		if e.Now.Before(booted) {
-			return nil
+		if e.Boot != "" {
+			known, ours = true, e.Boot == bootID()
+		} else if !known {
+			ours = e.Now.After(booted)
 		}
-		if e.Event == nil {
+		switch {
+		case !ours:
+		case e.Event == nil:
 			a.again(e)
-		} else if !a.engine.Seen(e.Event) {
-			a.causes.Observe(a.engine.Observe(e.Event, e.Now), e.Now)
+		case !a.engine.Seen(e.Event):
+			a.causes.Observe(a.engine.Observe(e.Event, e.Moment()), e.Now)
 		}
 		return nil
 	})

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -101,29 +100,31 @@ func readMutes(path string) ([]byte, error) {
 func (a *agent) setMutes(list []problem.Mute) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
-	if transitions := a.engine.SetMutes(list, now); len(transitions) > 0 {
+	e := journal.NewEntry(now())
+	if e.Transitions = a.engine.SetMutes(list, e.Moment()); len(e.Transitions) > 0 {
 		inForce := append([]problem.Mute{}, a.engine.Mutes()...) // none is [], not null
-		a.record(journal.Entry{Now: now, Mutes: &inForce, Transitions: transitions})
+		e.Mutes = &inForce
+		a.record(e)
 	}
 	a.poke()
 }
 
 // started tells the engine and the journal that nobody watched until now.
 func (a *agent) started() {
-	now := time.Now()
-	a.engine.Restarted(now)
-	a.record(journal.Entry{Now: now, Boot: bootID()})
+	e := journal.NewEntry(now())
+	e.Boot = bootID()
+	a.engine.Restarted(e.Moment())
+	a.record(e)
 }
 
 // again repeats a journaled step without an event.
 func (a *agent) again(e journal.Entry) {
 	switch {
 	case e.Mutes != nil:
-		a.causes.Observe(a.engine.SetMutes(*e.Mutes, e.Now), e.Now)
+		a.causes.Observe(a.engine.SetMutes(*e.Mutes, e.Moment()), e.Now)
 	case e.Boot != "":
-		a.engine.Restarted(e.Now)
+		a.engine.Restarted(e.Moment())
 	default:
-		a.causes.Observe(a.engine.Tick(e.Now), e.Now)
+		a.causes.Observe(a.engine.Tick(e.Moment()), e.Now)
 	}
 }

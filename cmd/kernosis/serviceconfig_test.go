@@ -101,11 +101,11 @@ func TestServiceRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := detector.NewEngine(rules)
-	now := time.Now()
+	at := now()
 	tell := func(ev *event.Event) {
-		now = now.Add(10 * time.Second)
-		ev.Time, ev.BootTime, ev.CPU = now, event.Duration(now.UnixNano()), event.NoCPU
-		e.Observe(ev, now)
+		at = at.Add(10 * time.Second)
+		ev.Time, ev.BootTime, ev.CPU = at.Wall, event.Duration(at.Boot), event.NoCPU
+		e.Observe(ev, at)
 	}
 	condition := func(name string) (c problem.Condition) {
 		for _, c := range e.Conditions() {

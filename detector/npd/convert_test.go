@@ -18,7 +18,7 @@ import (
 type node struct {
 	t      *testing.T
 	engine *detector.Engine
-	now    time.Time
+	now    event.Moment
 	set    *npd.Set
 }
 
@@ -35,7 +35,7 @@ func newNodeOver(t *testing.T, below fs.FS, files ...*npd.File) *node {
 	noError(t, err)
 	loaded, err := detector.Load(below, set.Layer())
 	noError(t, err)
-	n := &node{t: t, engine: detector.NewEngine(loaded), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), set: set}
+	n := &node{t: t, engine: detector.NewEngine(loaded), now: event.Moment{Wall: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Boot: time.Hour}, set: set}
 	for _, stem := range []string{"log", "fserror", "oomkill", "hungtask", "mount", "check"} {
 		n.observe(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: stem, Up: true}})
 	}
@@ -43,7 +43,7 @@ func newNodeOver(t *testing.T, below fs.FS, files ...*npd.File) *node {
 }
 
 func (n *node) observe(ev *event.Event) []problem.Transition {
-	ev.Time = n.now
+	ev.Time = n.now.Wall
 	return n.engine.Observe(ev, n.now)
 }
 

@@ -107,8 +107,12 @@ func Run(rules *detector.RuleSet, files ...File) (*Report, error) {
 	return report, nil
 }
 
-// start is the time of offset 0: any will do, so a fixed one.
-func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+// moment is that of an offset. Any time will do for offset 0, so a fixed one, an hour after
+// boot.
+func moment(offset time.Duration) event.Moment {
+	start := event.Moment{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	return start.Add(offset)
+}
 
 // run is one test at work.
 type run struct {
@@ -157,21 +161,21 @@ func (r *run) sourcesUp(at time.Duration) {
 		}
 	}
 	for _, s := range stems {
-		ev := &event.Event{Kind: event.Source, Time: start().Add(at), SourceUp: &event.SourceData{Stem: s, Up: true}}
-		r.note(r.engine.Observe(ev, ev.Time))
+		ev := &event.Event{Kind: event.Source, Time: moment(at).Wall, SourceUp: &event.SourceData{Stem: s, Up: true}}
+		r.note(r.engine.Observe(ev, moment(at)))
 	}
 }
 
 // advance ticks at every deadline up to the offset, and at it.
 func (r *run) advance(to time.Duration) {
-	end := start().Add(to)
+	end := moment(to)
 	for {
 		d, ok := r.engine.NextDeadline()
-		if !ok || d.After(end) {
+		if !ok || d.Boot > end.Boot {
 			break
 		}
 		r.note(r.engine.Tick(d))
-		if next, ok := r.engine.NextDeadline(); ok && !next.After(d) {
+		if next, ok := r.engine.NextDeadline(); ok && next.Boot <= d.Boot {
 			break // would not end; the check at the offset shows what is wrong
 		}
 	}
@@ -180,7 +184,7 @@ func (r *run) advance(to time.Duration) {
 
 func (r *run) step(s step) {
 	r.advance(s.at)
-	now := start().Add(s.at)
+	now := moment(s.at)
 	if s.restart {
 		r.restart(s.at)
 		return
@@ -188,11 +192,11 @@ func (r *run) step(s step) {
 	ev := s.event.Clone()
 	r.sequence++
 	if !s.set.time {
-		ev.Time = now
+		ev.Time = now.Wall
 	}
 	if !s.set.boot {
-		// An hour after boot; no two records have the same identity by chance.
-		ev.BootTime = event.Duration(time.Hour + s.at + r.sequence)
+		// No two records have the same identity by chance.
+		ev.BootTime = event.Duration(now.Boot + r.sequence)
 	}
 	r.kinds[ev.Kind] = true
 	r.note(r.engine.Observe(ev, now))
@@ -206,7 +210,7 @@ func (r *run) restart(at time.Duration) {
 	}
 	r.noteMatches()
 	r.engine = detector.NewEngine(r.rules)
-	if r.engine.Restore(data, start().Add(at)) == nil {
+	if r.engine.Restore(data, moment(at)) == nil {
 		r.sourcesUp(at)
 	}
 }

@@ -32,7 +32,7 @@ func shipped(tb testing.TB) *detector.Engine {
 
 func feed(e *trigger.Engine, d *detector.Engine, ev *event.Event, now time.Time) []*v1alpha1.Diagnosis {
 	var wanted []*v1alpha1.Diagnosis
-	for _, tr := range d.Observe(ev, now) {
+	for _, tr := range d.Observe(ev, event.Moment{Wall: now, Boot: now.Sub(start)}) {
 		if tr.Problem == nil {
 			continue
 		}

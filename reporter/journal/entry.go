@@ -10,8 +10,9 @@ import (
 // Entry is one step of the engine: an input and what followed from it.
 type Entry struct {
 	Seq uint64 `json:"seq"` // 1, 2, 3 …, never reused in one journal
-	// Now is the engine's clock at this step.
-	Now time.Time `json:"now"`
+	// Now is the wall clock at this step, and BootTime the engine's: the time since boot.
+	Now      time.Time      `json:"now"`
+	BootTime event.Duration `json:"bootTime"`
 	// Event is the input; nil for a step that only time caused, and for the two
 	// below.
 	Event *event.Event `json:"event,omitempty"`
@@ -24,4 +25,14 @@ type Entry struct {
 	// Line is the entry as [Journal.AppendLine] has written it, for who writes the same
 	// elsewhere; nil: it did not.
 	Line []byte `json:"-"`
+}
+
+// NewEntry returns an entry of a step at a moment.
+func NewEntry(at event.Moment) Entry {
+	return Entry{Now: at.Wall, BootTime: event.Duration(at.Boot)}
+}
+
+// Moment is when the step was taken.
+func (e *Entry) Moment() event.Moment {
+	return event.Moment{Wall: e.Now, Boot: time.Duration(e.BootTime)}
 }

@@ -15,7 +15,7 @@ import (
 // that it had then. By other rules a deadline may be told so much too late.
 const tickSlack = time.Second
 
-var errEntry = errors.New("not a journal entry: no seq or no time")
+var errEntry = errors.New("not a journal entry: no seq, now or bootTime")
 
 func parseEntry(b []byte) (journal.Entry, error) {
 	var e journal.Entry
@@ -23,7 +23,7 @@ func parseEntry(b []byte) (journal.Entry, error) {
 		// The error may quote the line as it is.
 		return e, errors.New("not a journal entry: " + event.SafeText(err.Error(), 300))
 	}
-	if e.Seq == 0 || !sane(e.Now) {
+	if e.Seq == 0 || !sane(e.Now) || e.BootTime <= 0 {
 		return e, errEntry
 	}
 	return e, nil
@@ -31,30 +31,37 @@ func parseEntry(b []byte) (journal.Entry, error) {
 
 // entry repeats one step of the agent.
 func (r *Replay) entry(e *journal.Entry) {
-	if !r.begin(e.Now) {
+	now, last := e.Moment(), r.to
+	if !r.begin(now) {
 		return
 	}
-	r.advance(e.Now.Add(-tickSlack))
+	rebooted := e.Boot != "" && r.boot != "" && r.boot != e.Boot
+	if !rebooted {
+		r.advance(now.Add(-tickSlack))
+	} else {
+		// Of the time up to the reboot nothing but the wall clock tells.
+		r.advance(last.Add(now.Wall.Sub(last.Wall) - tickSlack))
+		r.to = now
+	}
 	s := Step{File: r.file, Line: r.line, Now: e.Now, Event: e.Event}
 	switch {
 	case e.Boot != "":
-		// After a reboot the agent begins anew.
-		if r.boot != "" && r.boot != e.Boot {
-			r.newEngine()
+		if rebooted {
+			r.newEngine() // the agent begins anew
 		}
 		r.boot = e.Boot
-		r.engine.Restarted(e.Now)
+		r.engine.Restarted(now)
 		s.Started = true
 	case e.Mutes != nil && r.cfg.Mutes != nil: // others are tried
 	case e.Mutes != nil:
-		s.Transitions = r.engine.SetMutes(*e.Mutes, e.Now)
+		s.Transitions = r.engine.SetMutes(*e.Mutes, now)
 	case e.Event != nil && r.engine.Seen(e.Event):
 		r.sum.Repeated++
 	case e.Event != nil:
 		r.sum.Events++
-		s.Transitions = r.engine.Observe(e.Event, e.Now)
+		s.Transitions = r.engine.Observe(e.Event, now)
 	default:
-		s.Transitions = r.engine.Tick(e.Now)
+		s.Transitions = r.engine.Tick(now)
 	}
 	if r.cfg.Compare {
 		r.compare(&s, e.Transitions)

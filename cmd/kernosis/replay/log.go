@@ -43,7 +43,7 @@ func (r *Replay) logLine(b []byte) {
 		return
 	}
 	r.sum.Lines++
-	now := r.base().Add(l.stamp)
+	now := event.Moment{Wall: r.base().Add(l.stamp), Boot: l.stamp}
 	first := r.sum.From.IsZero()
 	if !r.begin(now) {
 		return
@@ -55,21 +55,21 @@ func (r *Replay) logLine(b []byte) {
 	if !r.matcher.Match(l.text, &r.hits) {
 		return
 	}
-	ev := r.event(&l, now)
+	ev := r.event(&l, now.Wall)
 	if r.engine.Seen(ev) {
 		r.sum.Repeated++
 		return
 	}
 	r.sum.Events++
-	r.step(&Step{File: r.file, Line: r.line, Now: now, Event: ev, Transitions: r.engine.Observe(ev, now)})
+	r.step(&Step{File: r.file, Line: r.line, Now: now.Wall, Event: ev, Transitions: r.engine.Observe(ev, now)})
 }
 
 // sourcesUp tells the engine that the log is read: what it doesn't tell of did not
 // happen, as far as rules for lines of logs go.
-func (r *Replay) sourcesUp(now time.Time) {
+func (r *Replay) sourcesUp(now event.Moment) {
 	for _, stem := range []string{event.Log.Stem(), event.Log.Stem() + "/" + logName} {
-		ev := &event.Event{Kind: event.Source, Time: now, CPU: event.NoCPU, SourceUp: &event.SourceData{Stem: stem, Up: true}}
-		r.step(&Step{Now: now, Transitions: r.engine.Observe(ev, now)})
+		ev := &event.Event{Kind: event.Source, Time: now.Wall, CPU: event.NoCPU, SourceUp: &event.SourceData{Stem: stem, Up: true}}
+		r.step(&Step{Now: now.Wall, Transitions: r.engine.Observe(ev, now)})
 	}
 }
 

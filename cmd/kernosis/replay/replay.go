@@ -83,7 +83,8 @@ type Replay struct {
 	engine *detector.Engine
 	sum    Summary
 	boot   string
-	until  time.Time // zero: none, or not known yet
+	to     event.Moment // of the latest record
+	until  time.Time    // zero: none, or not known yet
 	ended  bool
 	err    error
 
@@ -198,25 +199,25 @@ func (r *Replay) read(b []byte) {
 }
 
 // begin notes the time of a record, and reports whether it is to be replayed.
-func (r *Replay) begin(now time.Time) bool {
+func (r *Replay) begin(now event.Moment) bool {
 	if r.sum.From.IsZero() {
-		r.sum.From = now
+		r.sum.From = now.Wall
 		if r.cfg.Mutes != nil {
-			r.step(&Step{Now: now, Transitions: r.engine.SetMutes(*r.cfg.Mutes, now)})
+			r.step(&Step{Now: now.Wall, Transitions: r.engine.SetMutes(*r.cfg.Mutes, now)})
 		}
 		if u := r.cfg.Until; u != nil && u.Past == 0 {
 			r.until = u.At
 			if u.At.IsZero() {
-				r.until = r.origin(now).Add(u.After)
+				r.until = r.origin(now.Wall).Add(u.After)
 			}
 		}
 	}
-	if !r.until.IsZero() && now.After(r.until) {
+	if !r.until.IsZero() && now.Wall.After(r.until) {
 		r.ended = true
 		return false
 	}
-	if now.After(r.sum.To) {
-		r.sum.To = now
+	if now.Boot >= r.to.Boot {
+		r.to = now
 	}
 	return true
 }
@@ -230,18 +231,18 @@ func (r *Replay) origin(first time.Time) time.Time {
 }
 
 // advance lets time pass up to a time, deadline by deadline.
-func (r *Replay) advance(to time.Time) {
+func (r *Replay) advance(to event.Moment) {
 	for {
 		d, ok := r.engine.NextDeadline()
-		if !ok || d.After(to) {
+		if !ok || d.Boot > to.Boot {
 			return
 		}
-		s := Step{Now: d, Transitions: r.engine.Tick(d)}
+		s := Step{Now: d.Wall, Transitions: r.engine.Tick(d)}
 		if r.cfg.Compare && r.sum.Format == Journal {
 			r.compare(&s, nil)
 		}
 		r.step(&s)
-		if next, ok := r.engine.NextDeadline(); ok && !next.After(d) {
+		if next, ok := r.engine.NextDeadline(); ok && next.Boot <= d.Boot {
 			return // of a time before those of the records
 		}
 	}
@@ -269,18 +270,15 @@ func (r *Replay) step(s *Step) {
 
 // End lets time pass to its end, and returns the outcome.
 func (r *Replay) End() (Summary, error) {
-	end := r.sum.To
-	if u := r.cfg.Until; u != nil && !end.IsZero() {
-		if u.Past > 0 {
+	if end := r.to; !end.Wall.IsZero() {
+		if u := r.cfg.Until; u != nil && u.Past > 0 {
 			end = end.Add(u.Past)
-		} else if r.until.After(end) {
-			end = r.until
+		} else if r.until.After(end.Wall) {
+			end = end.Add(r.until.Sub(end.Wall))
 		}
-	}
-	if !end.IsZero() {
 		r.advance(end)
-		r.step(&Step{Now: end, Transitions: r.engine.Tick(end)})
-		r.sum.To = end
+		r.step(&Step{Now: end.Wall, Transitions: r.engine.Tick(end)})
+		r.sum.To = end.Wall
 	}
 	r.countErrors()
 	r.sum.SinceBoot = r.sum.Format.sinceBoot() && r.cfg.Boot.IsZero()

@@ -28,7 +28,7 @@ type node struct {
 	dir     string
 	journal *journal.Journal
 	engine  *detector.Engine
-	now     time.Time
+	now     event.Moment
 	seen    event.Duration
 }
 
@@ -38,7 +38,7 @@ func newNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, dir: filepath.Join(t.TempDir(), "journal"), engine: detector.NewEngine(set), now: time.Date(2026, 2, 14, 10, 0, 0, 0, time.UTC)}
+	n := &node{t: t, dir: filepath.Join(t.TempDir(), "journal"), engine: detector.NewEngine(set), now: event.Moment{Wall: time.Date(2026, 2, 14, 10, 0, 0, 0, time.UTC), Boot: time.Hour}}
 	if n.journal, err = journal.Open(n.dir, journal.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -64,20 +64,20 @@ func (n *node) after(d time.Duration, ev *event.Event) {
 	for range d / time.Second {
 		n.now = n.now.Add(time.Second)
 		if tr := n.engine.Tick(n.now); len(tr) > 0 {
-			n.append(journal.Entry{Now: n.now, Transitions: tr})
+			n.append(journal.Entry{Now: n.now.Wall, Transitions: tr})
 		}
 	}
 	if ev == nil {
 		return
 	}
 	n.seen++
-	ev.Time, ev.BootTime = n.now, n.seen
-	n.append(journal.Entry{Now: n.now, Event: ev, Transitions: n.engine.Observe(ev, n.now)})
+	ev.Time, ev.BootTime = n.now.Wall, event.Duration(n.now.Boot)+n.seen
+	n.append(journal.Entry{Now: n.now.Wall, Event: ev, Transitions: n.engine.Observe(ev, n.now)})
 }
 
 func (n *node) read(s why.Subject) (why.Input, error) {
 	n.t.Helper()
-	return local.Read(local.Config{Dir: n.dir, Subject: s, Now: n.now, Since: time.Hour})
+	return local.Read(local.Config{Dir: n.dir, Subject: s, Now: n.now.Wall, Since: time.Hour})
 }
 
 func pod(uid string) *event.Container {
@@ -113,7 +113,7 @@ func rulesOf(in why.Input) (list []string) {
 // A journal says of a pod what happened to it, and what has ended by now.
 func TestPod(t *testing.T) {
 	n := newNode(t)
-	n.append(journal.Entry{Now: n.now, Boot: "b1"})
+	n.append(journal.Entry{Now: n.now.Wall, Boot: "b1"})
 	n.after(time.Second, source("oomkill", true))
 	n.after(0, source("sockfail", true))
 	n.after(time.Second, oom(uid))
@@ -172,7 +172,7 @@ func TestVolume(t *testing.T) {
 
 func TestBlind(t *testing.T) {
 	n := newNode(t)
-	n.append(journal.Entry{Now: n.now, Boot: "b1"})
+	n.append(journal.Entry{Now: n.now.Wall, Boot: "b1"})
 	n.after(time.Second, source("oomkill", false))
 	n.after(0, source("diskio", true))
 	n.after(0, &event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "diskio", Count: 3, Reason: "ring-full"}})
@@ -185,7 +185,7 @@ func TestBlind(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	// Another start says anew what sees.
-	n.append(journal.Entry{Now: n.now, Boot: "b1"})
+	n.append(journal.Entry{Now: n.now.Wall, Boot: "b1"})
 	n.after(0, source("oomkill", true))
 	if in, err = n.read(why.Subject{Kind: why.KindNode, Name: "n7"}); err != nil || len(in.Blind) != 0 {
 		t.Errorf("%+v, %v", in.Blind, err)
@@ -195,9 +195,9 @@ func TestBlind(t *testing.T) {
 // What a machine suffered from before it was booted is over.
 func TestBoot(t *testing.T) {
 	n := newNode(t)
-	n.append(journal.Entry{Now: n.now, Boot: "b1"})
+	n.append(journal.Entry{Now: n.now.Wall, Boot: "b1"})
 	n.after(time.Second, oom(uid))
-	n.append(journal.Entry{Now: n.now, Boot: "b2"})
+	n.append(journal.Entry{Now: n.now.Wall, Boot: "b2"})
 	in, err := n.read(why.Subject{Kind: why.KindPod, Name: uid})
 	if err != nil || len(in.Problems) == 0 || in.Problems[0].Lasts {
 		t.Errorf("%+v, %v", in.Problems, err)
@@ -206,9 +206,9 @@ func TestBoot(t *testing.T) {
 
 func TestMuted(t *testing.T) {
 	n := newNode(t)
-	mutes := []problem.Mute{{Rule: "oom-kill", Until: n.now.Add(time.Hour), Reason: "a test of load"}}
+	mutes := []problem.Mute{{Rule: "oom-kill", Until: n.now.Wall.Add(time.Hour), Reason: "a test of load"}}
 	tr := n.engine.SetMutes(mutes, n.now)
-	n.append(journal.Entry{Now: n.now, Mutes: &mutes, Transitions: tr})
+	n.append(journal.Entry{Now: n.now.Wall, Mutes: &mutes, Transitions: tr})
 	n.after(time.Second, oom(uid))
 	in, err := n.read(why.Subject{Kind: why.KindPod, Name: uid})
 	if err != nil || len(in.Problems) != 1 || in.Problems[0].MutedWhy != "a test of load" {
