@@ -61,6 +61,21 @@ func TestClockSetForwardInAMute(t *testing.T) {
 	want(t, e.Tick(forward(time.Hour)), "mute of level over", "level  firing", "Ill=True R")
 }
 
+// A mute may end centuries from now, and an event be from the beginning of time.
+func TestFarDates(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, steppedRules))
+	e.Observe(source("oomkill", true), at(0))
+	m := muteOf("level", time.Hour)
+	m.Until = time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)
+	want(t, e.SetMutes([]problem.Mute{m}, at(0)), "mute of level")
+	for i := range 2 {
+		old := oom(time.Duration(i), "/a")
+		old.Time, old.BootTime = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC), 0
+		want(t, e.Observe(old, at(time.Minute)), [][]string{{"level  firing muted", "Ill=False Muted"}, {"level  resolved muted", "level  firing muted"}}[i]...)
+	}
+	want(t, e.Observe(oom(time.Minute, "/a"), at(time.Minute)), "level  resolved muted", "level  firing muted") // not the third within 5 minutes
+}
+
 // Whatever becomes of the wall clock, also over restarts: what happens, and when since
 // boot, stays the same.
 func TestAnyClockSteps(t *testing.T) {

@@ -125,6 +125,12 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 	r.Condition, r.Reason, r.Message = str("condition"), str("reason"), str("message")
 	r.When, r.ClearWhen = str("when"), str("clearWhen")
 	r.GroupBy, r.DependsOn = strs("groupBy"), strs("dependsOn")
+	if n := keys["equal"]; n != nil {
+		r.Equal = make(map[string]string)
+		for _, p := range f.Map(n, path+".equal") {
+			r.Equal[p.Key.Value] = f.String(p.Value, path+".equal."+p.Key.Value)
+		}
+	}
 	for _, k := range strs("events") {
 		r.Events = append(r.Events, event.Kind(k))
 	}

@@ -112,9 +112,10 @@ func (e *Engine) install(set *RuleSet) {
 		}
 	}
 	for _, rs := range e.rules {
-		for _, d := range rs.DependsOn {
-			s := e.byName[d].series
-			s.dependents = append(s.dependents, rs)
+		for _, name := range rs.DependsOn {
+			d := newDependency(rs, e.byName[name])
+			rs.causes = append(rs.causes, d)
+			d.cause.series.dependents = append(d.cause.series.dependents, d)
 		}
 	}
 	e.logs.install(set, e.byName)
@@ -192,7 +193,7 @@ func occurredAt(ev *event.Event, now event.Moment) event.Moment {
 	if boot := time.Duration(ev.BootTime); boot > 0 && boot <= now.Boot {
 		age = now.Boot - boot
 	}
-	return event.Moment{Wall: wall, Boot: now.Boot - age}
+	return event.Moment{Wall: wall, Boot: now.Boot - min(age, forever)}
 }
 
 // Tick does what is due at now. The returned slice is valid until the next

@@ -29,6 +29,7 @@ func (l *loader) link() (*RuleSet, error) {
 			}
 		}
 	}
+	l.equals()
 	l.faults()
 	l.cycles()
 	patterns, owners := l.patterns()
@@ -43,6 +44,30 @@ func (l *loader) link() (*RuleSet, error) {
 		set.conditions[c.Type] = c.ConditionSpec
 	}
 	return set, nil
+}
+
+// equals checks that the fields of equal stand in groupBy, of the rule and of its causes.
+func (l *loader) equals() {
+	for _, name := range l.order {
+		r := l.rules[name]
+		if r.keys["equal"] == nil {
+			continue
+		}
+		if len(r.DependsOn) == 0 || len(r.Equal) == 0 {
+			r.errorf("equal", "wants rules in dependsOn and at least one field, such as {device.name: device.name}")
+		}
+		for _, own := range slices.Sorted(maps.Keys(r.Equal)) {
+			if !slices.Contains(r.GroupBy, own) {
+				r.errorf("equal", "%s is not in this rule's groupBy%s", own, mistake.Suggest(own, r.GroupBy))
+			}
+			for _, d := range r.DependsOn {
+				c := l.rules[d]
+				if its := r.Equal[own]; c != nil && !slices.Contains(c.GroupBy, its) {
+					r.errorf("equal", "%s is not in groupBy of rule %s%s", its, d, mistake.Suggest(its, c.GroupBy))
+				}
+			}
+		}
+	}
 }
 
 // faults makes sure that rules which tell of one fault can share a problem:

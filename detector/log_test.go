@@ -156,7 +156,11 @@ func TestOneFaultFromProbeAndLog(t *testing.T) {
 	want(t, e.Observe(oom(0, "/a"), at(0)), "oom-kill 7 firing")
 	want(t, e.Observe(line(time.Second, 7), at(time.Second)))
 	want(t, e.Observe(line(2*time.Second, 8), at(2*time.Second)), "oom-kill-log 8 firing")
-	want(t, e.Observe(line(20*time.Second, 7), at(20*time.Second)), "oom-kill 7 firing") // one that the probe missed
+	missed := e.Observe(line(20*time.Second, 7), at(20*time.Second))
+	want(t, missed, "oom-kill 7 firing") // one that the probe missed
+	if p := missed[0].Problem; p.Subject != "cgroup /a" {
+		t.Errorf("told of %q by the log, want whom the probe has named", p.Subject)
+	}
 	for _, p := range e.Problems() {
 		if n := map[string]uint64{"7": 2, "8": 1}[p.Group]; p.Count != n || p.Fault != "oom-kill" {
 			t.Errorf("%s %s: count %d, want %d", p.Rule, p.Group, p.Count, n)

@@ -54,7 +54,7 @@ func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Trans
 		m.Until, m.Reason = m.Until.Round(0), event.SafeText(m.Reason, maxMuteReason)
 		one := find(old, m)
 		if one == nil {
-			one = &mute{Mute: m, end: now.Boot + m.Until.Sub(now.Wall)}
+			one = &mute{Mute: m, end: now.Boot + min(m.Until.Sub(now.Wall), forever)}
 		}
 		if one.end > now.Boot {
 			next = append(next, one)

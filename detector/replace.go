@@ -45,7 +45,7 @@ func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition 
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {
 			if en.p.State == problem.Firing {
-				en.p.SuppressedBy = e.cause(en.rule)
+				en.p.SuppressedBy = cause(en)
 				en.p.MutedUntil = e.mutedUntil(en)
 			}
 			e.arm(en)

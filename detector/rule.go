@@ -48,6 +48,7 @@ type Rule struct {
 	ClearWhen  string
 	Latched    bool
 	DependsOn  []string
+	Equal      map[string]string // of dependsOn: field of GroupBy → that of the cause's which must have the same value
 	MaxGroups  int
 	Doc        string
 

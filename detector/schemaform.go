@@ -19,28 +19,29 @@ type conditionForm struct {
 
 // ruleForm is a rule.
 type ruleForm struct {
-	Name         form.Name      `json:"name" jsonschema:"required" jsonschema_description:"Unique name, lower case with dashes."`
-	Fault        form.Name      `json:"fault" jsonschema_description:"Identity across sources; the name unless given."`
-	Events       []form.Kind    `json:"events" jsonschema:"required,minItems=1,uniqueItems=true" jsonschema_description:"Kinds of events the rule looks at."`
-	When         form.CEL       `json:"when" jsonschema_description:"CEL, bool: which events of these kinds match; all where absent."`
-	GroupBy      []form.Field   `json:"groupBy" jsonschema:"maxItems=8" jsonschema_description:"Fields; each set of values is a problem of its own. None: one problem for the node."`
-	Condition    form.Condition `json:"condition" jsonschema_description:"Node condition that the problem makes True. Without one the rule is temporary."`
-	Reason       form.Reason    `json:"reason" jsonschema:"required" jsonschema_description:"PascalCase. It is API: people write switch statements on it."`
-	Message      string         `json:"message" jsonschema:"required,maxLength=4096" jsonschema_description:"Text with ${CEL} parts; $${ is a plain ${."`
-	Severity     form.Severity  `json:"severity" jsonschema:"default=warning" jsonschema_description:"How bad it is."`
-	Threshold    thresholdForm  `json:"threshold" jsonschema_description:"Fires when so many matching events lie within a period."`
-	For          form.Duration  `json:"for" jsonschema_description:"Level signals only: fires when the signal lasted so long without its end."`
-	ClearAfter   form.Duration  `json:"clearAfter" jsonschema_description:"Over after so long without a matching event; 5m for a temporary rule."`
-	ClearWhen    form.CEL       `json:"clearWhen" jsonschema_description:"CEL, bool, over a later event of the same group: it ends the problem."`
-	Latched      bool           `json:"latched" jsonschema_description:"true: never over; only with a condition."`
-	DependsOn    []form.Name    `json:"dependsOn" jsonschema_description:"Rules that cause this one: while they fire its problems are hidden."`
-	MaxGroups    int            `json:"maxGroups" jsonschema:"minimum=1,maximum=10000,default=1000" jsonschema_description:"How many problems are followed at a time."`
-	Doc          string         `json:"doc" jsonschema:"maxLength=256" jsonschema_description:"Page on the problem, such as problems/OOMKilling."`
-	Pattern      form.Pattern   `json:"pattern" jsonschema_description:"Log rules: RE2 for the lines it is about; named groups are fields match.<group>."`
-	ClearPattern form.Pattern   `json:"clearPattern" jsonschema_description:"Log rules: RE2 for the lines that end the problem of their group."`
-	Logs         []string       `json:"logs" jsonschema:"minItems=1" jsonschema_description:"Log rules: names of logs, such as kmsg; all where absent."`
-	Lines        int            `json:"lines" jsonschema:"minimum=1,maximum=100" jsonschema_description:"Log rules: how many lines the patterns may span."`
-	AnchorEnd    bool           `json:"anchorEnd" jsonschema_description:"Log rules: the pattern matches as node-problem-detector's do, at the end of the last lines joined."`
+	Name         form.Name             `json:"name" jsonschema:"required" jsonschema_description:"Unique name, lower case with dashes."`
+	Fault        form.Name             `json:"fault" jsonschema_description:"Identity across sources; the name unless given."`
+	Events       []form.Kind           `json:"events" jsonschema:"required,minItems=1,uniqueItems=true" jsonschema_description:"Kinds of events the rule looks at."`
+	When         form.CEL              `json:"when" jsonschema_description:"CEL, bool: which events of these kinds match; all where absent."`
+	GroupBy      []form.Field          `json:"groupBy" jsonschema:"maxItems=8" jsonschema_description:"Fields; each set of values is a problem of its own. None: one problem for the node."`
+	Condition    form.Condition        `json:"condition" jsonschema_description:"Node condition that the problem makes True. Without one the rule is temporary."`
+	Reason       form.Reason           `json:"reason" jsonschema:"required" jsonschema_description:"PascalCase. It is API: people write switch statements on it."`
+	Message      string                `json:"message" jsonschema:"required,maxLength=4096" jsonschema_description:"Text with ${CEL} parts; $${ is a plain ${."`
+	Severity     form.Severity         `json:"severity" jsonschema:"default=warning" jsonschema_description:"How bad it is."`
+	Threshold    thresholdForm         `json:"threshold" jsonschema_description:"Fires when so many matching events lie within a period."`
+	For          form.Duration         `json:"for" jsonschema_description:"Level signals only: fires when the signal lasted so long without its end."`
+	ClearAfter   form.Duration         `json:"clearAfter" jsonschema_description:"Over after so long without a matching event; 5m for a temporary rule."`
+	ClearWhen    form.CEL              `json:"clearWhen" jsonschema_description:"CEL, bool, over a later event of the same group: it ends the problem."`
+	Latched      bool                  `json:"latched" jsonschema_description:"true: never over; only with a condition."`
+	DependsOn    []form.Name           `json:"dependsOn" jsonschema_description:"Rules that cause this one: while they fire its problems are hidden."`
+	Equal        map[string]form.Field `json:"equal" jsonschema:"minProperties=1" jsonschema_description:"With dependsOn: a problem is hidden only by those whose field has the same value. Fields of this rule's groupBy, each with that of the causes'."`
+	MaxGroups    int                   `json:"maxGroups" jsonschema:"minimum=1,maximum=10000,default=1000" jsonschema_description:"How many problems are followed at a time."`
+	Doc          string                `json:"doc" jsonschema:"maxLength=256" jsonschema_description:"Page on the problem, such as problems/OOMKilling."`
+	Pattern      form.Pattern          `json:"pattern" jsonschema_description:"Log rules: RE2 for the lines it is about; named groups are fields match.<group>."`
+	ClearPattern form.Pattern          `json:"clearPattern" jsonschema_description:"Log rules: RE2 for the lines that end the problem of their group."`
+	Logs         []string              `json:"logs" jsonschema:"minItems=1" jsonschema_description:"Log rules: names of logs, such as kmsg; all where absent."`
+	Lines        int                   `json:"lines" jsonschema:"minimum=1,maximum=100" jsonschema_description:"Log rules: how many lines the patterns may span."`
+	AnchorEnd    bool                  `json:"anchorEnd" jsonschema_description:"Log rules: the pattern matches as node-problem-detector's do, at the end of the last lines joined."`
 }
 
 // thresholdForm is a rule's threshold.

@@ -11,6 +11,8 @@ import (
 
 // Bounds and times of the state machine.
 const (
+	// forever bounds periods: those between any two dates overflow a Duration.
+	forever = 100 * 365 * 24 * time.Hour
 	// keepResolved is how long a resolved problem stays visible: a person who
 	// was called comes within a quarter of an hour.
 	keepResolved = 15 * time.Minute
@@ -33,6 +35,7 @@ const (
 type ruleState struct {
 	*Rule
 	series   *series
+	causes   []*dependency
 	errors   uint64 // evaluations that failed
 	overflow uint64 // events folded into the overflow group
 }
@@ -44,7 +47,7 @@ type series struct {
 	entries    map[string]*entry
 	firing     int
 	resolved   int
-	dependents []*ruleState // rules whose problems this one's hide
+	dependents []*dependency // by which this one's problems hide others
 	condition  *conditionState
 }
 

@@ -172,7 +172,7 @@ func (e *Engine) Restarted(now event.Moment) {
 				e.forget(en) // whether the signal lasted was not seen; its source tells anew
 				continue
 			case en.p.State == problem.Firing:
-				en.p.SuppressedBy = e.cause(r)
+				en.p.SuppressedBy = cause(en)
 				en.quietFrom = e.now.Boot
 				en.confirm, en.confirmBy = r.level() && !r.Latched, 0
 			}

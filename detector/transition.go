@@ -1,6 +1,7 @@
 package detector
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -38,7 +39,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	case en.p.State == problem.Firing:
 		if r.Temporary() {
 			e.describe(en, ev)
-			en.p.SuppressedBy = e.cause(en.rule)
+			en.p.SuppressedBy = cause(en)
 			en.p.MutedUntil = e.mutedUntil(en)
 			e.emit(en)
 		} else if reason := reportedReason(ev); reason != "" && reason != en.p.Reason {
@@ -108,9 +109,12 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 	if reason := reportedReason(ev); reason != "" {
 		en.p.Reason = reason
 	}
-	en.p.Subject, en.p.Pod = ev.Subject(), ""
-	if ev.Container != nil {
-		en.p.Pod = ev.Container.PodUID
+	// A line of a log knows its writer only; who else told of the problem knows whom it is about.
+	if ev.Log == nil || !slices.ContainsFunc(en.p.Evidence, func(o *event.Event) bool { return o.Log == nil }) {
+		en.p.Subject, en.p.Pod = ev.Subject(), ""
+		if ev.Container != nil {
+			en.p.Pod = ev.Container.PodUID
+		}
 	}
 	en.p.Message, e.text, failed = en.teller.message.render(e.act, e.text)
 	en.teller.errors += uint64(failed)
@@ -119,15 +123,13 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 // fire makes a pending problem a firing one.
 func (e *Engine) fire(en *entry, at event.Moment) {
 	en.become(problem.Firing, at)
-	en.p.SuppressedBy = e.cause(en.rule)
+	en.p.SuppressedBy = cause(en)
 	en.p.MutedUntil = e.mutedUntil(en)
 	e.emit(en)
 	s := en.rule.series
 	s.firing++
 	e.mark(s)
-	if s.firing == 1 {
-		e.causeChanged(s)
-	}
+	e.causeChanged(en)
 	e.arm(en)
 }
 
@@ -139,9 +141,7 @@ func (e *Engine) resolve(en *entry, at event.Moment) {
 	s.firing--
 	s.resolved++
 	e.mark(s)
-	if s.firing == 0 {
-		e.causeChanged(s)
-	}
+	e.causeChanged(en)
 	e.arm(en)
 }
 
@@ -182,35 +182,6 @@ func (e *Engine) emit(en *entry) {
 func (e *Engine) mark(s *series) {
 	if s.condition != nil {
 		s.condition.dirty = true
-	}
-}
-
-// cause returns the rule whose firing problem hides those of r, or "".
-func (e *Engine) cause(r *ruleState) string {
-	for _, d := range r.DependsOn {
-		if c := e.byName[d]; c != nil && c.series.firing > 0 {
-			return d
-		}
-	}
-	return ""
-}
-
-// causeChanged follows a cause that began or ceased to fire. Permanent
-// problems that are hidden or come to light because of it are told of.
-func (e *Engine) causeChanged(s *series) {
-	for _, r := range s.dependents {
-		for _, en := range sortedEntries(r.series) {
-			if en.rule != r || en.p.State != problem.Firing {
-				continue
-			}
-			if cause := e.cause(r); cause != en.p.SuppressedBy {
-				en.p.SuppressedBy = cause
-				if !r.Temporary() {
-					e.emit(en)
-					e.mark(r.series)
-				}
-			}
-		}
 	}
 }
 

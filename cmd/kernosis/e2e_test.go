@@ -142,7 +142,8 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 			t.Errorf("lost: %+v", *e.Event.Lost)
 		}
 		for _, tr := range e.Transitions {
-			if tr.Problem != nil && tr.Problem.Rule == "oom-kill" && tr.Problem.State == "firing" && strings.HasSuffix(oom.Cgroup(), strings.TrimPrefix(tr.Problem.Subject, "cgroup ")) {
+			// By the group, for the kernel's log may tell first.
+			if p := tr.Problem; p != nil && p.Fault == "oom" && p.State == problem.Firing && strings.HasSuffix(p.Group, filepath.Base(oom.Cgroup())) {
 				lines++
 				count = max(count, tr.Problem.Count)
 			}

@@ -3,6 +3,7 @@ package ruledoc
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -82,7 +83,11 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, cfg C
 	row("Fires", "%s", fires(r))
 	row("Clears", "%s", clears(r))
 	if len(r.DependsOn) > 0 {
-		row("Hidden while these fire", "%s", links(r.DependsOn))
+		where := ""
+		for _, own := range slices.Sorted(maps.Keys(r.Equal)) {
+			where += fmt.Sprintf(", of the same `%s` (their `%s`)", own, r.Equal[own])
+		}
+		row("Hidden while these fire", "%s%s", links(r.DependsOn), where)
 	}
 	var hides []string
 	for _, o := range rules {

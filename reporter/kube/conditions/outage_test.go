@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -58,7 +59,7 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 				return true
 			})
 			r := start(t, server, func(cfg *Config) {
-				cfg.Client, cfg.Timeout = clientOf(t, config), 300*time.Millisecond
+				cfg.Client, cfg.Timeout = clientOf(t, config), await.Within(300*time.Millisecond)
 			})
 			r.set(deadlocked())
 			r.waitFor("three failures", func() bool { return r.Stats().Writes[c.outcome] == 3 })

@@ -1,0 +1,57 @@
+package detector_test
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// A problem is hidden only by a cause on the same device, whichever of them comes first.
+func TestDependsOnEqual(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: cause, events: [diskio], groupBy: [event.op, device.name], condition: Sick, reason: Cause, message: m, clearAfter: 1m, maxGroups: 2}
+- {name: effect, events: [mount.readonly], groupBy: [device.name], condition: Ill, reason: Effect, message: m, latched: true, dependsOn: [cause], equal: {device.name: device.name}}
+`))
+	disk := func(d time.Duration, name string) []problem.Transition {
+		return e.Observe(&event.Event{Kind: event.DiskIO, Time: at(d).Wall, BootTime: event.Duration(at(d).Boot), Device: &event.Device{Name: name}, DiskIO: &event.DiskIOData{Op: "read"}}, at(d))
+	}
+	readOnly := func(d time.Duration, name string) []problem.Transition {
+		return e.Observe(&event.Event{Kind: event.MountReadOnly, Time: at(d).Wall, BootTime: event.Duration(at(d).Boot), Device: &event.Device{Name: name}, Mount: &event.MountData{}}, at(d))
+	}
+	e.Observe(source("diskio", true), at(0))
+	e.Observe(source("mount", true), at(0))
+	want(t, disk(time.Second, "sda"), "cause read, sda firing", "Sick=True Cause")
+	want(t, readOnly(2*time.Second, "sdb"), "effect sdb firing", "Ill=True Effect")
+	want(t, readOnly(3*time.Second, "sda"), "effect sda firing by cause")
+	want(t, disk(30*time.Second, "sdb"), "cause read, sdb firing", "effect sdb firing by cause", "Ill=False SuppressedByCause", "Sick=True Cause")
+	// Of what the overflow group stands for nobody knows the device.
+	want(t, readOnly(31*time.Second, "sdc"), "effect sdc firing", "Ill=True Effect")
+	want(t, disk(32*time.Second, "sdc"), `cause \overflow firing`, "Sick=True Cause")
+	want(t, e.Tick(at(61*time.Second)), "cause read, sda resolved", "effect sda firing", "Ill=True Effect", "Sick=True Cause")
+	want(t, e.Tick(at(2*time.Minute)), "cause read, sdb resolved", "effect sdb firing", `cause \overflow resolved`, "Ill=True Effect", "Sick=False Well")
+}
+
+func TestEqualMistakes(t *testing.T) {
+	const head = `apiVersion: rules.kernosis.io/v1
+rules:
+- {name: cause, events: [diskio], groupBy: [device.name], reason: R, message: m}
+- {name: effect, events: [diskio], groupBy: [device.name, event.lower], reason: R, message: m, `
+	for text, want := range map[string]string{
+		"equal: {event.lower: device.name}":                       "rules[1].equal: wants rules in dependsOn and at least one field",
+		"dependsOn: [cause], equal: {}":                           "rules[1].equal: wants rules in dependsOn and at least one field",
+		"dependsOn: [cause], equal: {event.lowr: device.name}":    "rules[1].equal: event.lowr is not in this rule's groupBy, did you mean \"event.lower\"?",
+		"dependsOn: [cause], equal: {event.lower: event.lower}":   "rules[1].equal: event.lower is not in groupBy of rule cause",
+		"dependsOn: [cause], equal: {event.lower: [device.name]}": "rules[1].equal.event.lower: want text",
+		"dependsOn: [cause], equal: [device.name]":                "rules[1].equal: want a map",
+	} {
+		_, err := detector.Load(fstest.MapFS{"r.yaml": &fstest.MapFile{Data: []byte(head + text + "}\n")}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s:\n%v\nwant %s", text, err, want)
+		}
+	}
+}
