@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"collector":               {"bpf", "collector/event", "collector/hostfs", "collector/poller"},
 	"collector/event":         {},
 	"collector/logpattern":    {},
-	"collector/logs":          {"collector/hostfs", "collector/poller"},
+	"collector/logs":          {"collector/event", "collector/hostfs", "collector/poller"},
 	"collector/logsource":     {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs", "collector/statefile"},
 	"collector/hostfs":        {"collector/event"},
 	"collector/statefile":     {},

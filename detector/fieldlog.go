@@ -23,7 +23,7 @@ func logFields() []*Field {
 	}
 	return []*Field{
 		field("name", true, "which log: kmsg, journald, or the name a file is configured under", func(d *event.LogData) value { return text(d.Log) }),
-		field("origin", false, "who has written it, as far as that is sure: kernel, facility, path, identifier", func(d *event.LogData) value { return text(d.Origin) }),
+		field("origin", false, "who has written it, as far as that is sure: kernel, process (a crash line of the kernel), facility, path, identifier; of several lines, the last one's", func(d *event.LogData) value { return text(d.Origin) }),
 		field("unit", false, "systemd unit of the writer", func(d *event.LogData) value { return text(d.Unit) }),
 		field("priority", true, "emerg, alert, crit, err, warning, notice, info, debug; empty: the log does not say", func(d *event.LogData) value { return text(d.Priority) }),
 		field("text", false, "the lines that the rule's pattern matched, whole", func(d *event.LogData) value { return text(d.Text) }),

@@ -216,6 +216,28 @@ rules:
 	}
 }
 
+// TestNoConditionByAProcess: what a process can have the kernel print neither sets nor clears
+// a condition, whatever the rule asks for; other rules get it.
+func TestNoConditionByAProcess(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, nfsRules+`
+- {name: both, events: [log], pattern: 'server (?P<server>\S+) (?P<what>not|OK)', when: match.what == "not", clearWhen: match.what == "OK", groupBy: [match.server], condition: Sick, reason: R, message: m}
+- {name: told, events: [log], pattern: 'server \S+ (?:not|OK)', reason: R, message: m}
+`))
+	byProcess := func(d time.Duration, text string) *event.Event {
+		ev := logged(d, text)
+		ev.Log.Origin = event.OriginProcess
+		return ev
+	}
+	want(t, e.Observe(byProcess(0, "nfs: server a not responding"), at(0)), "told  firing")
+	e.Observe(logged(1, "nfs: server a not responding"), at(1))
+	want(t, e.Observe(byProcess(2, "nfs: server a OK"), at(2)), "told  firing")
+	for _, p := range e.Problems() {
+		if p.State != problem.Firing {
+			t.Errorf("%s is %s", p.Rule, p.State)
+		}
+	}
+}
+
 // Lines of one time stamp are different records, the same line is not.
 func TestDuplicateLines(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, "\n- {name: told, events: [log], pattern: oops, reason: R, message: m}\n"))

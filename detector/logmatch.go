@@ -107,6 +107,9 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	if e.duplicate(ev) {
 		return
 	}
+	if ev.Log.Origin == event.OriginProcess {
+		hits = l.forNoCondition(hits)
+	}
 	at := occurredAt(ev, now)
 	l.ev, l.data = *ev, *ev.Log
 	l.ev.Log = &l.data
@@ -125,6 +128,12 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	}
 	e.act.ev = nil
 	l.ev, l.data = event.Event{}, event.LogData{}
+}
+
+// forNoCondition leaves out the hits of rules with a condition: any process can have the
+// kernel print any text with its name first.
+func (l *logMatching) forNoCondition(hits []logpattern.Hit) []logpattern.Hit {
+	return slices.DeleteFunc(hits, func(h logpattern.Hit) bool { return l.rules[h.Pattern].Condition != "" })
 }
 
 // lineClears ends the problem that the line ends, by what hit i says: a match of

@@ -8,11 +8,24 @@ import (
 // MaxLogText bounds LogData.Text, in bytes: the longest line that is matched.
 const MaxLogText = 8 << 10
 
+// Origins of lines that come from the kernel's log. No source gives them to any others,
+// whatever these call themselves.
+const (
+	// OriginKernel is the Origin of what the kernel has printed, but for OriginProcess. Names
+	// of processes, files and devices may stand in it, behind the words of the kernel's that
+	// it begins with.
+	OriginKernel = "kernel"
+	// OriginProcess is the Origin of what the kernel has printed with the names first that a
+	// process has given itself and its files: that it crashed. Such a line can say anything, so
+	// it is no evidence for a condition.
+	OriginProcess = "process"
+)
+
 // LogData is the payload of [Log]. All of it but Log is what somebody logged:
 // bounded in length, otherwise to be trusted in nothing.
 type LogData struct {
 	Log      string `json:"name"`               // name of the log: kmsg, journald, or the one a file is configured under
-	Origin   string `json:"origin,omitempty"`   // who has written it, as far as that is sure: kernel, facility, path, identifier
+	Origin   string `json:"origin,omitempty"`   // who has written it, as far as that is sure: OriginKernel, OriginProcess, facility, path, identifier; of several lines, the last one's
 	Unit     string `json:"unit,omitempty"`     // systemd unit of the writer, where the log knows it
 	Priority string `json:"priority,omitempty"` // emerg to debug; empty: the log does not say
 	// Seq is the number of the line that made the event, by which it is the same
@@ -35,6 +48,8 @@ func (d *LogData) writer() string {
 	switch {
 	case d.Unit != "":
 		return "unit " + d.Unit
+	case d.Origin == OriginProcess:
+		return OriginKernel
 	case d.Origin != "":
 		return d.Origin
 	}

@@ -5,11 +5,6 @@ import (
 	"time"
 )
 
-// OriginKernel is the Origin of lines that the kernel itself has written. No
-// source gives it to anything that a process may have written, whatever the
-// process calls itself.
-const OriginKernel = "kernel"
-
 // Line is one line of a log. It and what it refers to are valid only during the
 // call that hands it over: whoever keeps one calls [Line.Clone].
 //
@@ -30,9 +25,9 @@ type Line struct {
 	// Priority is one of emerg, alert, crit, err, warning, notice, info and
 	// debug; "": the log does not say.
 	Priority string
-	// Origin is who has written it, as far as that is sure: OriginKernel or the
-	// facility (kmsg), the path as configured (file), the syslog identifier, unit
-	// or command (journald).
+	// Origin is who has written it, as far as that is sure: [event.OriginKernel] or
+	// the facility (kmsg), the path as configured (file), the syslog identifier, unit
+	// or command (journald). See [Line.Author].
 	Origin string
 	// Unit is the systemd unit of the writer, where the source knows it.
 	Unit string
@@ -40,7 +35,8 @@ type Line struct {
 	// "b8:0"; see Documentation/ABI/testing/dev-kmsg); nil where it does not.
 	Subsystem, Device []byte
 	// Text is the line without its line end and without what the other fields
-	// say. That of a journal entry of several lines holds them all, with "\n".
+	// say. That of a journal entry of several lines holds them all, with "\n"; a
+	// record of the kernel's log is one line, in which a newline is "\x0a".
 	Text []byte
 	// Continues says that the text goes on where an earlier line, not always the
 	// one before, ended.

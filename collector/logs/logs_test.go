@@ -3,12 +3,14 @@ package logs
 import (
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 func TestCloneOutlivesTheCall(t *testing.T) {
 	buf := []byte("text subsystem b8:0")
 	line := Line{
-		Time: time.Unix(1, 0), Seq: 7, Priority: "err", Origin: OriginKernel,
+		Time: time.Unix(1, 0), Seq: 7, Priority: "err", Origin: event.OriginKernel,
 		Text: buf[:4], Subsystem: buf[5:14], Device: buf[15:],
 	}
 	clone := line.Clone()

@@ -72,7 +72,7 @@ func (l *source) tellLine(line *logs.Line, part uint32) {
 		}
 	}
 	l.data = event.LogData{
-		Log: l.cfg.Name, Origin: line.Origin, Unit: line.Unit, Priority: line.Priority,
+		Log: l.cfg.Name, Origin: line.Author(), Unit: line.Unit, Priority: line.Priority,
 		Seq: line.Seq, Part: part, Text: event.LogText(string(context)),
 	}
 	l.ev = event.Event{

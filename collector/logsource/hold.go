@@ -28,7 +28,7 @@ type held struct {
 func (l *source) tellEvent(line *logs.Line) {
 	due := line.Time.Add(holdFor)
 	wait := min(time.Until(due), holdFor) // a clock may be wrong
-	if line.Origin != logs.OriginKernel {
+	if line.Origin != event.OriginKernel {
 		wait = 0
 	}
 	if wait <= 0 && len(l.held) == 0 {

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 func TestKernelLinesAreHeldBack(t *testing.T) {
@@ -30,18 +30,18 @@ func TestKernelLinesAreHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handle("bin 1", "user", 0)
 		wantTold("not of the kernel", "bin 1")
-		handle("bin 2", logs.OriginKernel, 2*holdFor)
+		handle("bin 2", event.OriginKernel, 2*holdFor)
 		wantTold("old", "bin 1", "bin 2")
-		handle("bin 3", logs.OriginKernel, 0)
+		handle("bin 3", event.OriginKernel, 0)
 		handle("bin 4", "user", 0)
-		handle("bin 5", logs.OriginKernel, -time.Hour)
+		handle("bin 5", event.OriginKernel, -time.Hour)
 		time.Sleep(holdFor - time.Millisecond)
 		wantTold("a moment before", "bin 1", "bin 2")
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		wantTold("in order, whatever the clock says", "bin 1", "bin 2", "bin 3", "bin 4", "bin 5")
 
-		handle("bin 6", logs.OriginKernel, 0)
+		handle("bin 6", event.OriginKernel, 0)
 		l.save()
 		wantTold("before a position behind it is saved", "bin 1", "bin 2", "bin 3", "bin 4", "bin 5", "bin 6")
 	})

@@ -79,6 +79,7 @@ type line struct {
 	// facility is that of syslog, 0 the kernel; -1: the format doesn't say.
 	facility int
 	text     []byte
+	further  bool // of a record, not its first; or a record that goes on where another ended
 }
 
 var errLine = errors.New("no time where one should be")

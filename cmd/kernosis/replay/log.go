@@ -36,7 +36,7 @@ func (r *Replay) logLine(b []byte) {
 	case r.have && b[0] == ' ':
 		// dmesg writes the further lines of a record below the first.
 		r.same++
-		l, l.text = r.last, bytes.TrimLeft(b, " ")
+		l, l.text, l.further = r.last, bytes.TrimLeft(b, " "), true
 	default:
 		r.sum.Lines++
 		r.bad(err)
@@ -86,18 +86,21 @@ func (r *Replay) event(l *line, now time.Time) *event.Event {
 		Kind: event.Log, Time: now, CPU: event.NoCPU, Source: logName,
 		// Equal lines of equal stamps are different records.
 		BootTime: event.Duration(l.stamp + time.Duration(r.same)),
-		Log:      &event.LogData{Log: logName, Origin: logs.OriginKernel, Text: event.LogText(string(text))},
+		Log:      &event.LogData{Log: logName, Text: event.LogText(string(text))},
 	}
+	// A further line of a record is behind a newline, and may be from a name.
+	author := logs.Line{Origin: event.OriginKernel, Text: l.text, Continues: l.further}
 	if l.level >= 0 {
 		ev.Log.Priority = logs.PriorityName(l.level)
 	}
 	if l.facility > 0 {
 		// Not the kernel, whoever it is.
-		ev.Log.Origin = "unknown"
+		author.Origin = "unknown"
 		if names := facilities(); l.facility < len(names) {
-			ev.Log.Origin = names[l.facility]
+			author.Origin = names[l.facility]
 		}
 	}
+	ev.Log.Origin = author.Author()
 	return ev
 }
 

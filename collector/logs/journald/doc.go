@@ -43,9 +43,11 @@
 // # Who wrote it
 //
 // SYSLOG_IDENTIFIER is what the writer says it is. Origin is
-// [logs.OriginKernel] only for what journald has read of the kernel's log with
-// the kernel's facility; others that call themselves "kernel" are told as
-// [Unverified]. _TRANSPORT and _SYSTEMD_UNIT are journald's own findings.
+// [event.OriginKernel] only for what journald has read of the kernel's log with
+// the kernel's facility; others that call themselves "kernel" begin with
+// [Unverified]. An entry of the kernel's log is one line, as in package kmsg: what is
+// behind a newline would else begin like a message of the kernel's, and may be from
+// the name of a file. _TRANSPORT and _SYSTEMD_UNIT are journald's own findings.
 //
 // # Where it runs
 //

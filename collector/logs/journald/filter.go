@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -138,13 +139,13 @@ func (f Filter) dropped(e *Entry) (n uint64, origin []byte, ok bool) {
 	case messageMissed:
 		// "Missed 12 kernel messages"
 		if len(f.Units) > 0 || len(f.Transports) > 0 && !slices.Contains(f.Transports, "kernel") ||
-			len(f.Identifiers) > 0 && !slices.Contains(f.Identifiers, logs.OriginKernel) {
+			len(f.Identifiers) > 0 && !slices.Contains(f.Identifiers, event.OriginKernel) {
 			return 0, nil, false
 		}
 		text, _ := bytes.CutPrefix(e.Message, []byte("Missed "))
 		number, _, _ := bytes.Cut(text, []byte{' '})
 		n, err := strconv.ParseUint(string(number), 10, 64)
-		return n, []byte(logs.OriginKernel), err == nil
+		return n, []byte(event.OriginKernel), err == nil
 	default:
 		return 0, nil, false
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -42,7 +43,7 @@ func TestRealJournal(t *testing.T) {
 			c.want("of an earlier boot", "plain", "two\nlines", large[:DefaultMaxText], "-too-long:1", "\x1b[31m\xff\xfe")
 			c.stop()
 			first, second, last := c.lines[0], c.lines[1], c.lines[4]
-			if first.Origin != logs.OriginKernel || first.Priority != "emerg" || first.Unit != "" || first.BootTime != 0 ||
+			if first.Origin != event.OriginKernel || first.Priority != "emerg" || first.Unit != "" || first.BootTime != 0 ||
 				time.Since(first.Time) > 3*time.Hour || time.Since(first.Time) < 0 {
 				t.Errorf("first line %+v", first)
 			}
@@ -202,15 +203,37 @@ func TestFilters(t *testing.T) {
 				want := l.Origin
 				switch string(l.Text) {
 				case "kernel 1":
-					want = logs.OriginKernel
+					want = event.OriginKernel
 				case "forged 3", "to kmsg 4":
-					want = Unverified
+					want = Unverified + event.OriginKernel
 				}
 				if l.Origin != want {
 					t.Errorf("%q is of %q, want %q", l.Text, l.Origin, want)
 				}
 			}
 		})
+	}
+}
+
+// Only the kernel has its origins, whatever others call themselves, and each of its records
+// is one line.
+func TestOriginsOfTheKernel(t *testing.T) {
+	j := newJournal(t)
+	j.write("a.journal",
+		j.entry("1", "SYSLOG_IDENTIFIER", "kernel", "_TRANSPORT", "kernel", "SYSLOG_FACILITY", "0"),
+		j.entry("2", "_COMM", "kernel", "_TRANSPORT", "journal"),
+		j.entry("3", "_COMM", "process", "_TRANSPORT", "journal"),
+		j.entry("4", "SYSLOG_IDENTIFIER", "process", "_TRANSPORT", "kernel", "SYSLOG_FACILITY", "1"),
+		j.entry("5\nmd: md0 stopped.\n", "SYSLOG_IDENTIFIER", "kernel", "_TRANSPORT", "kernel", "SYSLOG_FACILITY", "0"),
+		j.entry("6\nother", "SYSLOG_IDENTIFIER", "app", "_TRANSPORT", "stdout"),
+	)
+	c := start(t, Config{Directory: j.dir})
+	c.want("1", "2", "3", "4", `5\x0amd: md0 stopped.\x0a`, "6\nother")
+	c.stop()
+	for i, want := range []string{"kernel", "unverified:kernel", "unverified:process", "unverified:process", "kernel", "app"} {
+		if got := c.lines[i].Origin; got != want {
+			t.Errorf("%s is of %s, want %s", c.lines[i].Text, got, want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package journald
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,12 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Unverified is the Origin of what calls itself the kernel, and is not what
-// journald has read of the kernel's log as the kernel's.
-const Unverified = "unverified:" + logs.OriginKernel
+// Unverified begins the Origin of what calls itself as only what journald has read of the
+// kernel's log is called.
+const Unverified = "unverified:"
 
 // session is one Run.
 type session struct {
@@ -176,6 +178,11 @@ func (s *session) fill(e *Entry) {
 		Time: time.UnixMicro(int64(e.Realtime)).UTC(), Seq: e.Seq(),
 		Origin: s.origin(e), Unit: s.name(e.Unit), Text: e.Message,
 	}
+	if string(e.Transport) == "kernel" && bytes.IndexByte(e.Message, '\n') >= 0 {
+		// What is behind the newline would pass for a message of its own, and may be from the
+		// name of a file.
+		s.line.Text = bytes.ReplaceAll(e.Message, []byte{'\n'}, []byte(`\x0a`))
+	}
 	if len(e.Priority) == 1 {
 		s.line.Priority = logs.PriorityName(int(e.Priority[0]) - '0')
 	}
@@ -186,19 +193,23 @@ func (s *session) fill(e *Entry) {
 
 // origin says who has written the entry.
 func (s *session) origin(e *Entry) string {
-	switch {
-	case string(e.Identifier) == logs.OriginKernel:
-		if string(e.Transport) == "kernel" && (len(e.Facility) == 0 || string(e.Facility) == "0") {
-			return logs.OriginKernel
-		}
-		return Unverified
-	case len(e.Identifier) > 0:
-		return s.name(e.Identifier)
-	case len(e.Unit) > 0:
-		return s.name(e.Unit)
-	default:
-		return s.name(e.Comm)
+	name := e.Identifier
+	if len(name) == 0 {
+		name = e.Unit
 	}
+	if len(name) == 0 {
+		name = e.Comm
+	}
+	switch string(name) {
+	case event.OriginKernel:
+		if string(e.Transport) == "kernel" && (len(e.Facility) == 0 || string(e.Facility) == "0") {
+			return event.OriginKernel
+		}
+		return Unverified + event.OriginKernel
+	case event.OriginProcess:
+		return Unverified + event.OriginProcess
+	}
+	return s.name(name)
 }
 
 // name returns b as a string, which is the same one each time.

@@ -14,8 +14,12 @@
 //
 // Whoever may open /dev/kmsg for writing can write any text to the log, but not
 // with facility 0: the kernel gives LOG_USER to writers that claim it
-// (devkmsg_write, kernel/printk/printk.c). So [logs.OriginKernel] can't be
-// forged, and rules that care ask for it.
+// (devkmsg_write, kernel/printk/printk.c). So facility 0 says that the kernel has
+// printed the record, and rules that care ask for [event.OriginKernel].
+//
+// It doesn't say that the kernel chose the text: names of processes, files and
+// devices stand in its messages. [logs.Line.Author] tells those apart that begin
+// with them.
 //
 // # Text
 //

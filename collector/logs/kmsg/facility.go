@@ -1,6 +1,6 @@
 package kmsg
 
-import "github.com/kernosis/kernosis/collector/logs"
+import "github.com/kernosis/kernosis/collector/event"
 
 // facilityName returns who the facility says has written; only that of the
 // kernel is sure.
@@ -15,6 +15,6 @@ func facilityName(facility int) string {
 //
 //nolint:gochecknoglobals // immutable, and read for every record
 var facilityNames = [...]string{
-	logs.OriginKernel, "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp",
+	event.OriginKernel, "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp",
 	"ntp", "audit", "alert", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -187,7 +188,7 @@ func TestForgedLines(t *testing.T) {
 			cancel()
 		case strings.Contains(text, "kernosis-forged"):
 			n++
-			if item.Line.Origin == logs.OriginKernel || item.Line.Device != nil || strings.ContainsAny(text, "\n\x1b") {
+			if item.Line.Origin == event.OriginKernel || item.Line.Device != nil || strings.ContainsAny(text, "\n\x1b") {
 				t.Errorf("%q is told as of %q, device %q", text, item.Line.Origin, item.Line.Device)
 			}
 		case strings.HasPrefix(text, "Kernel panic"), strings.HasPrefix(text, "6,1,1"):

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
@@ -38,7 +39,7 @@ func TestLineOfARecord(t *testing.T) {
 	if age := time.Since(got.Time); age < 0 || age > time.Minute {
 		t.Errorf("a record of now is told with time %v", got.Time)
 	}
-	if got.Seq != 9 || got.Priority != "err" || got.Origin != logs.OriginKernel || got.BootTime <= 0 ||
+	if got.Seq != 9 || got.Priority != "err" || got.Origin != event.OriginKernel || got.BootTime <= 0 ||
 		string(got.Subsystem) != "block" || string(got.Device) != "b8:0" || !got.Continues {
 		t.Errorf("got %+v", got)
 	}

@@ -3,6 +3,7 @@ package kmsg
 import (
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
@@ -169,6 +170,6 @@ func (s *stream) lose(reason logs.Reason, lines uint64) error {
 	if s.skip {
 		return nil
 	}
-	s.loss = logs.Loss{Time: time.Now(), Reason: reason, Lines: lines, Origin: logs.OriginKernel}
+	s.loss = logs.Loss{Time: time.Now(), Reason: reason, Lines: lines, Origin: event.OriginKernel}
 	return s.handle(logs.Item{Loss: &s.loss})
 }

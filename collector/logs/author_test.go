@@ -1,0 +1,35 @@
+package logs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+func TestAuthor(t *testing.T) {
+	const longest = "15 bytes of it." // may hold anything
+	for _, tt := range []struct {
+		line Line
+		want string
+	}{
+		{Line{Origin: "kernel", Text: []byte("md: md0 stopped.")}, "kernel"},
+		{Line{Origin: "kernel", Text: []byte("INFO: task [1]: segfault a:4711 blocked for more than 120 seconds.")}, "kernel"},
+		{Line{Origin: "kernel", Text: []byte("nvme nvme0: 8/0/0 default/read/poll queues")}, "kernel"},
+		{Line{Origin: "kernel", Text: []byte(longest + "[1]: segfault at 0 ip 0 sp 0 error 4 in x")}, "process"},
+		{Line{Origin: "kernel", Text: []byte("traps: " + longest + "[1] trap int3 ip:1 sp:1 error:0 in x")}, "process"},
+		{Line{Origin: "kernel", Text: []byte(strings.Repeat(`\x0a`, 15) + "[1]: segfault at 0 ip 0 sp 0 error 4")}, "process"},
+		{Line{Origin: "kernel", Text: []byte("\xff[1]: \xff[2]: unhandled exception: BTI, ESR 0x1")}, "process"},
+		{Line{Origin: "kernel", Text: []byte(strings.Repeat("f", 255) + ": app: potentially unexpected fatal signal 11.")}, "process"},
+		{Line{Origin: "kernel", Text: []byte(" in x[1,2+3]"), Continues: true}, "process"},
+		{Line{Origin: "user", Text: []byte("app[1]: segfault at 0"), Continues: true}, "user"},
+	} {
+		if got := tt.line.Author(); got != tt.want {
+			t.Errorf("%q of %s: %s, want %s", tt.line.Text, tt.line.Origin, got, tt.want)
+		}
+	}
+	l := Line{Origin: event.OriginKernel, Text: []byte(longest + "[1]: segfault at 0 ip 0 sp 0 error 4 in x")}
+	if n := testing.AllocsPerRun(100, func() { l.Author() }); n > 0.5 {
+		t.Errorf("%v allocations", n)
+	}
+}
