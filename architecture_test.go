@@ -25,11 +25,12 @@ var mayImport = map[string][]string{
 	"collector/event":         {},
 	"collector/logpattern":    {},
 	"collector/logs":          {"collector/event", "collector/hostfs", "collector/poller"},
-	"collector/logsource":     {"collector/event", "collector/hostfs", "collector/logpattern", "collector/logs", "collector/statefile"},
+	"collector/logsource":     {"collector/bounded", "collector/event", "collector/hostfs", "collector/logpattern", "collector/logs", "collector/statefile"},
 	"collector/hostfs":        {"collector/event"},
+	"collector/bounded":       {},
 	"collector/statefile":     {},
 	"collector/poller":        {},
-	"collector/netlook":       {"collector/hostfs"},
+	"collector/netlook":       {"collector/bounded", "collector/hostfs"},
 	"collector/netprobe":      {},
 	"collector/dnsask":        {"collector/event"},
 	"collector/cri":           {"collector/event", "collector/hostfs"},
@@ -48,7 +49,7 @@ var mayImport = map[string][]string{
 	"detector/lint":           {"collector/logpattern", "detector"},
 	"reporter":                {"collector/event", "detector/problem"},
 	"reporter/console":        {"collector/event", "detector/problem", "reporter/journal"},
-	"reporter/metrics":        {"collector/event", "detector/problem", "reporter/journal"},
+	"reporter/metrics":        {"collector/bounded", "collector/event", "detector/problem", "reporter/journal"},
 	"reporter/kube/outbox":    {"collector/event", "collector/statefile", "detector/problem", "reporter/journal"},
 	"reporter/kube/pods":      {},
 	"reporter/kube/events":    {"collector/event", "detector/problem", "reporter/facts", "reporter/journal", "reporter/kube/outbox", "reporter/kube/pods"},
@@ -67,7 +68,7 @@ var mayImport = map[string][]string{
 	"collector/ingest/report": {},
 	"collector/ingest/client": {"collector/ingest/report"},
 	// What talks to Kubernetes.
-	"reporter/kube/conditions": {"collector/statefile", "detector/problem"},
+	"reporter/kube/conditions": {"collector/bounded", "collector/statefile", "detector/problem"},
 
 	// Probes of containers, as kubelet makes them: what is seen of them.
 	"collector/probe/observe":   {"collector/event", "collector/hostfs", "collector/probe", "collector/probe/unhealthy", "collector/probe/vitals"},
