@@ -43,6 +43,13 @@ type Config struct {
 	// none. May be nil.
 	OnEarlier func(types []string)
 
+	// Healthy returns why the agent does not do its work: then the Lease is not renewed, so
+	// that others speak for it. Nil: it always does.
+	Healthy func() error
+	// Degraded returns what the agent lacks while it works, a line each: the Lease says it.
+	// Nil: nothing, ever. Both are called at each renewal, from within Run.
+	Degraded func() []string
+
 	Interval time.Duration // between renewals; 0: [DefaultInterval]
 	Duration time.Duration // that the Lease says, whole seconds; 0: [DefaultDuration]
 	Timeout  time.Duration // of one request; 0: ten seconds
@@ -86,6 +93,12 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Types == nil {
 		c.Types = func() []string { return nil }
+	}
+	if c.Healthy == nil {
+		c.Healthy = func() error { return nil }
+	}
+	if c.Degraded == nil {
+		c.Degraded = func() []string { return nil }
 	}
 	if len(c.Version) > maxVersion {
 		c.Version = c.Version[:maxVersion]

@@ -21,6 +21,9 @@ const (
 	// AnnotationVersion is the agent's.
 	AnnotationVersion = "kernosis.io/agent-version"
 
+	// AnnotationDegraded is what the agent lacks while it works, a line each.
+	AnnotationDegraded = "kernosis.io/degraded"
+
 	// LabelComponent with [ComponentAgent] is on each Lease of an agent, so that
 	// others of the namespace need not be read.
 	LabelComponent = "kernosis.io/component"
@@ -47,6 +50,8 @@ const (
 	maxTypes = 64
 	// maxVersion of an agent is far more than "v1.2.3-4-g0123abc-dirty".
 	maxVersion = 128
+	// maxDegraded bounds the annotation of what is lacking.
+	maxDegraded = 2000
 )
 
 // Name returns the name of a node's Lease. It is the node's with a prefix, as the

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -53,6 +54,47 @@ func TestRenewalIsOneRequest(t *testing.T) {
 	// Of the start: the Lease that is not there, the Node, the Lease that is made.
 	if want := s.Renewals[Renewed] + 3; s.Requests != want && s.Requests != want+1 || s.Reads != 1 {
 		t.Errorf("%d requests, %d reads of the lease for %d renewals", s.Requests, s.Reads, s.Renewals[Renewed])
+	}
+}
+
+// What the agent lacks stands in the Lease as long as it lacks it.
+func TestDegradedIsTold(t *testing.T) {
+	var lacks atomic.Pointer[[]string]
+	lacks.Store(&[]string{"no disk", "no rights"})
+	r := start(t, cluster.Server(t), func(c *Config) { c.Degraded = func() []string { return *lacks.Load() } })
+	r.waitRenewals(1)
+	if got := r.lease().Annotations[AnnotationDegraded]; got != "no disk\nno rights" {
+		t.Errorf("got %q", got)
+	}
+	lacks.Store(new([]string))
+	r.waitFor("it is whole", func() bool { _, has := r.lease().Annotations[AnnotationDegraded]; return !has })
+}
+
+// The Lease of an agent that does nothing is not renewed, until it does; its start takes
+// what it takes, and its end is told all the same.
+func TestUnhealthyAgentDoesNotRenew(t *testing.T) {
+	var sick atomic.Bool
+	sick.Store(true)
+	r := start(t, cluster.Server(t), func(c *Config) {
+		c.Healthy = func() error {
+			if sick.Load() {
+				return errors.New("the engine has not moved")
+			}
+			return nil
+		}
+	})
+	r.waitFor("the first one", func() bool { return r.lease() != nil })
+	r.waitFor("it is not renewed", func() bool { return r.Stats().Renewals[Unhealthy] > 2 })
+	s := r.Stats()
+	if s.Renewals[Renewed] != 0 || s.Renewals[Created] != 1 || s.LastError != "agent: the engine has not moved" {
+		t.Errorf("%+v", s)
+	}
+	sick.Store(false)
+	r.waitRenewals(2)
+	sick.Store(true)
+	r.waitFor("it is not renewed again", func() bool { return r.Stats().Renewals[Unhealthy] > s.Renewals[Unhealthy]+2 })
+	if err := r.stop(); !isCancelled(err) || DrainingSince(r.lease()).IsZero() {
+		t.Errorf("ended with %v, draining %s", err, DrainingSince(r.lease()))
 	}
 }
 

@@ -26,8 +26,18 @@ type noNodeError struct{ err error }
 func (e *noNodeError) Error() string { return "node: " + e.err.Error() }
 func (e *noNodeError) Unwrap() error { return e.err }
 
+// unhealthyError says why the agent does not do its work.
+type unhealthyError struct{ err error }
+
+func (e *unhealthyError) Error() string { return "agent: " + e.err.Error() }
+func (e *unhealthyError) Unwrap() error { return e.err }
+
 // renew writes the Lease once; draining is zero but for the last time.
 func (k *Keeper) renew(ctx context.Context, draining time.Time) error {
+	// A start takes its time: the first renewal does not wait for it.
+	if err := k.config.Healthy(); err != nil && k.written && draining.IsZero() {
+		return &unhealthyError{err}
+	}
 	for conflicts := 0; ; {
 		if !k.read {
 			if err := k.get(ctx); err != nil {
@@ -189,6 +199,10 @@ func (k *Keeper) next(draining time.Time) *coordinationv1.Lease {
 	if k.config.Version != "" {
 		l.Annotations[AnnotationVersion] = k.config.Version
 	}
+	delete(l.Annotations, AnnotationDegraded)
+	if lacks := strings.Join(k.config.Degraded(), "\n"); lacks != "" {
+		l.Annotations[AnnotationDegraded] = lacks[:min(len(lacks), maxDegraded)]
+	}
 	delete(l.Annotations, AnnotationDraining)
 	if !draining.IsZero() {
 		l.Annotations[AnnotationDraining] = draining.UTC().Format(time.RFC3339)
@@ -211,6 +225,9 @@ func (k *Keeper) types() []string {
 
 // outcomeOf names an error of renew.
 func outcomeOf(err error) Outcome {
+	if unhealthy := (*unhealthyError)(nil); errors.As(err, &unhealthy) {
+		return Unhealthy
+	}
 	if noNode := (*noNodeError)(nil); errors.As(err, &noNode) {
 		return NodeMissing
 	}

@@ -22,11 +22,12 @@ const (
 	Refused              = Outcome(conditions.Refused)
 	TimedOut             = Outcome(conditions.TimedOut)
 	Unreachable          = Outcome(conditions.Unreachable)
+	Unhealthy    Outcome = "unhealthy" // nothing was sent: the agent does not do its work
 )
 
 // Outcomes returns all, for a table of counters.
 func Outcomes() []Outcome {
-	return []Outcome{Renewed, Created, Conflict, Throttled, ServerError, Unauthorized, Forbidden, NodeMissing, Refused, TimedOut, Unreachable}
+	return []Outcome{Renewed, Created, Conflict, Throttled, ServerError, Unauthorized, Forbidden, NodeMissing, Refused, TimedOut, Unreachable, Unhealthy}
 }
 
 // Stats are counted since the Keeper was made.
