@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
@@ -72,6 +73,7 @@ type serviceProbes struct {
 	agent  *agent
 	mutes  *muteFile
 	log    *slog.Logger
+	saving bounded.Calls // writes of what was found
 }
 
 // openServices makes the probes of services.
@@ -261,7 +263,8 @@ func (p *serviceProbes) remember() {
 	p.cfg.services.mu.Unlock()
 	raw, err := json.Marshal(f)
 	if err == nil {
-		err = statefile.File{Path: p.cfg.foundServicesPath()}.Replace(raw)
+		file := statefile.File{Path: p.cfg.foundServicesPath()}
+		err = bounded.Err(&p.saving, time.Second, func() error { return file.Replace(raw) }) // the disk may hang
 	}
 	if err != nil {
 		p.log.Warn("services that were found are not remembered", "error", err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/collector/statefile"
 )
@@ -103,6 +104,7 @@ func (l *source) save() {
 		Version: positionVersion, Plugin: l.cfg.Plugin, Path: l.cfg.Path, Position: position,
 		Boot: bootID(), Windows: l.streams.windows(),
 	})
+	l.events = 0 // also where it failed: to try again at each line would be dear
 	if err != nil {
 		l.stats.SaveErrors++
 		if !l.saved.failing {
@@ -111,7 +113,7 @@ func (l *source) save() {
 		l.saved.failing = true
 		return
 	}
-	l.saved.position, l.saved.failing, l.events = position, false, 0
+	l.saved.position, l.saved.failing = position, false
 }
 
 // bootID returns the random id of this boot; "": it can't be read.
@@ -123,10 +125,15 @@ func bootID() string {
 	return strings.TrimSpace(string(raw))
 }
 
+// saveWithin is how long lines wait for the position file.
+const saveWithin = time.Second
+
+// write replaces the position file, unless the disk hangs: lines must not.
 func (l *source) write(f positionFile) error {
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return err
 	}
-	return statefile.File{Path: l.positionPath()}.Replace(raw)
+	file := statefile.File{Path: l.positionPath()}
+	return bounded.Err(&l.saving, saveWithin, func() error { return file.Replace(raw) })
 }

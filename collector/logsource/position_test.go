@@ -1,13 +1,16 @@
 package logsource
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -169,6 +172,27 @@ func TestUnwritableState(t *testing.T) {
 	f.add("oops\n")
 	r.rec.until(t, "line", r.rec.has("oops"))
 	if s := r.Stats()[0]; s.SaveErrors == 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// While the disk of the positions hangs, lines are told all the same, and counted.
+func TestStateThatHangs(t *testing.T) {
+	f := newFile(t, "kern.log")
+	sources := open(t, patterns(t, "oops"), Options{StateDir: t.TempDir()}, f.config("kern"))
+	hang := make(chan struct{})
+	defer close(hang)
+	err := bounded.Err(&sources.logs[0].saving, time.Millisecond, func() error { <-hang; return nil })
+	if !errors.Is(err, bounded.ErrLate) {
+		t.Fatal(err)
+	}
+	r := run(t, sources, newRecorder())
+	r.rec.until(t, "start", r.rec.has("+log/kern"))
+	for n := range 3 * saveEvents {
+		f.add("oops " + strconv.Itoa(n) + "\n")
+	}
+	r.rec.until(t, "last line", r.rec.has("oops "+strconv.Itoa(3*saveEvents-1)))
+	if s := r.Stats()[0]; s.SaveErrors == 0 || s.Matched != 3*saveEvents {
 		t.Errorf("stats %+v", s)
 	}
 }

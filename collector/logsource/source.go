@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logpattern"
@@ -44,6 +45,7 @@ type source struct {
 	first     time.Duration // before the first reader; a test has none
 	pause     time.Duration // firstPause, or a test's
 	open      func(*source, logs.Position, func(error)) (reader, error)
+	saving    bounded.Calls // writes of the position
 
 	mu       sync.Mutex
 	reader   reader // nil before the first

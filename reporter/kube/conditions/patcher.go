@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -44,7 +45,10 @@ type Patcher struct {
 	asked    time.Time // the API wants no write before
 	backoff  wait.Backoff
 	stored   []string      // types in the state file
-	yieldFor time.Duration // shorter in tests
+	storing  bounded.Calls // writes of it
+	// storeLate says that the last one has not answered, which was told.
+	storeLate bool
+	yieldFor  time.Duration // shorter in tests
 }
 
 // New returns a Patcher that does nothing until it runs.

@@ -2,10 +2,12 @@ package conditions
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -175,6 +177,9 @@ func (p *Patcher) flipped(names []string, now time.Time) {
 	}
 }
 
+// storeWithin is how long a write to the API waits for the state file.
+const storeWithin = time.Second
+
 // store keeps the state file as the ledger is. A disk that takes no file does not
 // keep a condition from being written.
 func (p *Patcher) store() {
@@ -182,7 +187,17 @@ func (p *Patcher) store() {
 	if p.config.StateFile == "" || !p.ledger.listed || slices.Equal(types, p.stored) {
 		return
 	}
-	if err := writeState(p.config.StateFile, p.config.Node, types); err != nil {
+	// The disk may hang: the conditions must not.
+	err := bounded.Err(&p.storing, storeWithin, func() error { return writeState(p.config.StateFile, p.config.Node, types) })
+	if errors.Is(err, bounded.ErrLate) {
+		if !p.storeLate {
+			p.config.Log.Warn("types of conditions are not stored yet: the disk does not answer")
+		}
+		p.storeLate = true
+		return // it is tried again at the next turn
+	}
+	p.storeLate = false
+	if err != nil {
 		p.config.Log.Warn("types of conditions are not stored", "error", err)
 	}
 	// Said once: it is tried again with the next change.
