@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -44,8 +45,13 @@ type agent struct {
 	mu     sync.Mutex
 	engine *detector.Engine
 	armed  time.Duration // since boot: when run looks at the engine next
+	hung   bool          // the state disk, when run looked last; run's
 	// wake is told that the engine has a deadline before that.
 	wake chan struct{}
+	// recheck is told that the state disk hangs, or does so no more.
+	recheck chan struct{}
+	beat    atomic.Int64 // when time was let pass in the engine last, in nanoseconds since boot
+	losing  bool         // the last journal entry was lost, which was told; guarded by mu
 }
 
 const journalDir = "journal"
@@ -101,8 +107,9 @@ func (a *agent) replace(rules *detector.RuleSet) {
 	a.poke()
 }
 
-// record writes one step to journal, metrics and output. The journal is first:
-// what was printed is never forgotten.
+// record writes one step to journal, metrics and output. The journal is first: what was
+// printed is never forgotten, unless the disk hangs. Then the entry waits in memory, and is
+// told ([ADR 19](docs/adr/0019-state-disk-that-hangs.md)).
 func (a *agent) record(e journal.Entry) {
 	a.causes.Observe(e.Transitions, e.Now)
 	for _, t := range e.Transitions {
@@ -111,9 +118,11 @@ func (a *agent) record(e journal.Entry) {
 		}
 	}
 	var err error
-	if e.Seq, e.Line, err = a.journal.AppendLine(e); err != nil {
-		a.log.Error("journal entry lost", "error", err)
+	e.Seq, e.Line, err = a.journal.AppendLine(e)
+	if err != nil && !a.losing {
+		a.log.Error("journal entries are lost", "error", err)
 	}
+	a.losing = err != nil
 	for _, t := range e.Transitions {
 		a.metrics.Transition(t)
 		if a.problems != nil {
@@ -165,25 +174,36 @@ func (a *agent) poke() {
 // saveEvery bounds what a restart has to replay from the journal.
 const saveEvery = 30 * time.Second
 
+// lastSaveWithin is how long the end waits for the state disk.
+const lastSaveWithin = 5 * time.Second
+
 // run lets time pass and saves the engine's state until ctx ends.
 func (a *agent) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	nextSave := hostfs.BootTime() + saveEvery
+	saved := make(chan error, 1) // of the save that goes on
+	saving := false
 	for {
 		select {
 		case <-ctx.Done():
-			return errors.Join(a.save(), a.journal.Sync())
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveWithin)
+			defer cancel()
+			return a.save(last)
+		case err := <-saved:
+			if err != nil {
+				a.log.Error("state not saved", "error", err)
+			}
+			saving = false
 		case <-a.wake:
 		case <-timer.C:
 			a.tick()
 			a.measure()
 		}
 		now := hostfs.BootTime()
-		if now >= nextSave {
-			if err := errors.Join(a.save(), a.journal.Sync()); err != nil {
-				a.log.Error("state not saved", "error", err)
-			}
+		if !saving && now >= nextSave {
+			saving = true
+			go func() { saved <- a.save(ctx) }() // the disk may hang, and time passes
 			nextSave = now + saveEvery
 		}
 		next := now + hostfs.UntilBeat(5*time.Second) // gauges are at most so old
@@ -193,6 +213,7 @@ func (a *agent) run(ctx context.Context) error {
 		}
 		a.armed = next
 		a.mu.Unlock()
+		a.beat.Store(int64(now))
 		timer.Reset(max(next-hostfs.BootTime(), 10*time.Millisecond))
 	}
 }
@@ -208,6 +229,13 @@ func (a *agent) measure() {
 			firing[problems[i].Rule]++
 		}
 	}
+	if hangs := a.diskHangs(); hangs != a.hung {
+		a.hung = hangs
+		select {
+		case a.recheck <- struct{}{}:
+		default:
+		}
+	}
 	a.metrics.Firing(firing)
 	a.metrics.Rules(stats.EvalErrors, stats.Overflow)
 }
@@ -220,9 +248,30 @@ type state struct {
 	Causes json.RawMessage `json:"causes,omitempty"` // the worker's, likewise
 }
 
+// hangsAfter is how long the state disk may take before the agent reports that it hangs. A
+// busy one takes a second or two.
+const hangsAfter = 5 * time.Second
+
+// diskHangs reports whether the state disk does not answer.
+func (a *agent) diskHangs() bool { return a.journal.Stats().Late >= hangsAfter }
+
+// stuckAfter is how old the last beat may be: it comes every five seconds.
+const stuckAfter = 20 * time.Second
+
+// check returns why the engine does nothing; nil: it works.
+func (a *agent) check() error {
+	at := a.beat.Load()
+	if ago := hostfs.BootTime() - time.Duration(at); at != 0 && ago > stuckAfter {
+		return fmt.Errorf("the engine has not moved for %s", ago.Round(time.Second))
+	}
+	return nil
+}
+
 func (a *agent) statePath() string { return filepath.Join(a.stateDir, "engine.json") }
 
-func (a *agent) save() error {
+// save has the state written behind the journal entries that it is of, and both survive a
+// power failure. It waits for that until ctx ends.
+func (a *agent) save(ctx context.Context) error {
 	a.mu.Lock()
 	snapshot, err := a.engine.Snapshot()
 	causes, causesErr := a.causes.State()
@@ -235,10 +284,11 @@ func (a *agent) save() error {
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
-	if err := (statefile.File{Path: a.statePath()}).Replace(raw); err != nil {
+	file := statefile.File{Path: a.statePath()}
+	if err := a.journal.Do(ctx, func() error { return file.Replace(raw) }); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
-	return nil
+	return a.journal.Sync(ctx)
 }
 
 // restore brings the engine to where the last run of this boot ended, however

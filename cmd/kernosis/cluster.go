@@ -45,6 +45,9 @@ type clusterReporter struct {
 	pods       *pods.Watch
 	lease      *lease.Keeper
 	diagnoses  *kube.Store
+	// healthy and degraded are what the Lease says of the agent; nil before health.
+	healthy  func() error
+	degraded func() []string
 
 	mu    sync.Mutex
 	since map[string]time.Time // kernel's time of what changed a condition, until the API has it
@@ -119,6 +122,8 @@ func (r *clusterReporter) openLease(cfg config) error {
 		Namespace: cmp.Or(cfg.Kube.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem),
 		Interval:  cfg.Kube.LeaseRenew, Duration: cfg.Kube.LeaseDuration,
 	}
+	c.Healthy = func() error { return r.healthy() }
+	c.Degraded = func() []string { return r.degraded() }
 	if r.conditions != nil {
 		c.Types, c.OnEarlier = r.conditions.Types, r.conditions.Retire
 	}
@@ -134,7 +139,7 @@ func (r *clusterReporter) openEvents(cfg config, a *agent) error {
 	r.events, err = events.New(events.Config{
 		Node: cfg.kube.node, Namespace: cfg.Kube.EventNamespace, Client: client, Pods: r.pods,
 		Dir: cfg.StateDir, JournalDir: filepath.Join(cfg.StateDir, journalDir), JournalSeq: a.journal.Seq(),
-		Log: r.log, Acked: r.eventAcked,
+		JournalWritten: a.journal.Written, Log: r.log, Acked: r.eventAcked,
 	})
 	return err
 }
@@ -144,6 +149,13 @@ func unlimited(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.QPS = -1
 	return c
+}
+
+// health says what the Lease tells of the agent. It comes before start.
+func (r *clusterReporter) health(healthy func() error, degraded func() []string) {
+	if r != nil {
+		r.healthy, r.degraded = healthy, degraded
+	}
 }
 
 // start reports until ctx ends.

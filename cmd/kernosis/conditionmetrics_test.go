@@ -39,7 +39,7 @@ rules:
 	}
 	first, _ := newAgentOf(t, set, log)
 	first.observe(&event.Event{Kind: event.OOMKill, Time: time.Now(), BootTime: 1, Task: &event.Task{PID: 5}, OOMKill: &event.OOMKillData{}})
-	if err := first.save(); err != nil {
+	if err := first.save(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/reporter/console"
@@ -104,6 +106,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
+	stdout, stderr = &patient{w: stdout}, &patient{w: stderr}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	cfg.tellWarnings(log)
 	collectGarbage(startPercent)
@@ -138,7 +141,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		stateDir: cfg.StateDir, log: log, metrics: m, journal: store,
 		out:    console.NewText(stdout),
 		engine: detector.NewEngine(ruleSet),
-		wake:   make(chan struct{}, 1),
+		wake:   make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 	}
 	if cfg.Output == "json" {
 		a.out = console.NewJSON(stdout)
@@ -202,6 +205,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 	defer func() { err = errors.Join(err, failed(reports.Close())) }()
 	lacks := selfCheckConfig(cfg, sources)
+	lacks.StateHangs = a.diskHangs
 	lacks.Logs, lacks.StateDir, lacks.NoState, lacks.NoReports = selfCheckLogs(cfg, monitors), stateDir, noState, reports.lacking
 	self := newSelfCheck(lacks, a, log)
 	probes, err := openServices(cfg, a, m, mutes, log)
@@ -211,7 +215,8 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	defer probes.close()
 
 	var started atomic.Bool
-	check := func() error { return sources.Check(time.Now()) }
+	check := func() error { return errors.Join(sources.Check(time.Now()), a.check()) }
+	a.cluster.health(check, self.notes)
 	ready := func() error {
 		if !started.Load() {
 			return errors.New("sources are not attached yet")
@@ -251,7 +256,43 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	g.Go(func() error { return logs.Run(ctx, a.observe) })
 	g.Go(func() error { return self.run(ctx) })
 	started.Store(true)
-	return failed(g.Wait())
+	return failed(wait(ctx, g))
+}
+
+// endWithin is how long the parts have to end. Beyond that what hangs in the kernel is left
+// to it: 30 s after SIGTERM kubelet kills, and programs are to be detached before.
+const endWithin = 15 * time.Second
+
+// wait waits until the parts have ended, and after the end of ctx no longer than they have.
+func wait(ctx context.Context, g *errgroup.Group) error {
+	ended := make(chan error, 1)
+	go func() { ended <- g.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(endWithin)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("ended without parts that have not ended for %s: does the state disk hang?", endWithin)
+	}
+}
+
+// patient is a writer whose reader may hang: a container's output ends on a disk. It gives a
+// write a second. What has no answer then is written when the reader goes on, and what comes
+// before that is dropped, with an error.
+type patient struct {
+	w     io.Writer
+	calls bounded.Calls
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	b = bytes.Clone(b)
+	return bounded.Do(&p.calls, time.Second, func() (int, error) { return p.w.Write(b) })
 }
 
 // serve answers at an address, none where it is empty; page is where to look.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logsource"
@@ -87,6 +88,7 @@ func (s *selfCheck) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-s.agent.recheck:
 		}
 	}
 }
@@ -169,26 +171,36 @@ func dropRights(cfg config, monitors *npd.Set, log *slog.Logger) {
 // maxVolatileJournal bounds the journal in a folder that is perhaps in memory.
 const maxVolatileJournal = 8
 
+// stateWithin is how long the disk of the state folder may take at the start.
+const stateWithin = 10 * time.Second
+
 // openState makes sure that there is a state folder. Where the one of the configuration
-// can't be written the agent has one that goes with it: what it sees is told all the same.
+// can't be written, or its disk does not answer, the agent has one that goes with it: what it
+// sees is told all the same.
 // lacking is why; remove is to be called at the end.
 func (c *config) openState() (lacking error, remove func() error, err error) { //nolint:revive // lacking is a fact, not the error of this
 	remove = func() error { return nil }
-	lacking = writable(c.StateDir)
+	// One for the folder and one for each of the others, as all may be on one disk.
+	trials := bounded.Calls{Max: 3}
+	dir := c.StateDir
+	lacking = bounded.Err(&trials, stateWithin, func() error { return writable(dir) })
 	if lacking == nil {
 		return nil, remove, nil
 	}
-	if !selfcheck.Unwritable(lacking) {
+	hangs := errors.Is(lacking, bounded.ErrLate)
+	if !hangs && !selfcheck.Unwritable(lacking) {
 		return nil, remove, fmt.Errorf("state directory: %w", lacking)
 	}
 	errs := []error{fmt.Errorf("state directory: %w", lacking)}
 	for _, parent := range []string{os.TempDir(), "/dev/shm"} {
-		dir, err := os.MkdirTemp(parent, "kernosis-state-")
+		dir, err := bounded.Do(&trials, stateWithin, func() (string, error) { return os.MkdirTemp(parent, "kernosis-state-") })
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		c.Mutes = c.mutesPath() // they are read, not written
+		if !hangs {
+			c.Mutes = c.mutesPath() // they are read, not written
+		}
 		c.StateDir, c.JournalMiB = dir, min(c.JournalMiB, maxVolatileJournal)
 		return lacking, func() error { return os.RemoveAll(dir) }, nil
 	}

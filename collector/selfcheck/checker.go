@@ -30,6 +30,8 @@ type Config struct {
 	// StateDir is to outlast the agent, and NoState why it does not.
 	StateDir string
 	NoState  error
+	// StateHangs reports whether the disk of StateDir does not answer; nil: it is not known.
+	StateHangs func() bool
 	// ReportSocket is where daemons report, and NoReports why they can't.
 	ReportSocket string
 	NoReports    error

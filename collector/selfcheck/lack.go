@@ -14,6 +14,7 @@ type Reason string
 const (
 	ProgramsNotLoaded Reason = "ProgramsNotLoaded"
 	MissingHostPath   Reason = "MissingHostPath"
+	DiskHangs         Reason = "DiskHangs"
 	MissingRights     Reason = "MissingRights"
 )
 
@@ -66,7 +67,7 @@ func Message(lacks []Lack) string {
 
 // Worst returns the most grave reason; "" where nothing is lacking.
 func Worst(lacks []Lack) Reason {
-	for _, r := range []Reason{ProgramsNotLoaded, MissingHostPath, MissingRights} {
+	for _, r := range []Reason{ProgramsNotLoaded, MissingHostPath, DiskHangs, MissingRights} {
 		if slices.ContainsFunc(lacks, func(l Lack) bool { return l.Reason == r }) {
 			return r
 		}

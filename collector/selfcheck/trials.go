@@ -220,7 +220,12 @@ func (c *Checker) journal(part, folder string, have func(...string) []string, un
 	return nil
 }
 
+var errHangs = errors.New("writes do not return")
+
 func (c *Checker) state() *Lack {
+	if c.cfg.StateHangs != nil && c.cfg.StateHangs() {
+		return lack("state", DiskHangs, c.cfg.StateDir+" (its disk does not answer)", errHangs, "causes of problems, and after a kill what was reported meanwhile")
+	}
 	if c.cfg.NoState == nil {
 		return nil
 	}

@@ -2,12 +2,14 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // Options bound a journal. Zero values take the defaults.
@@ -18,6 +20,12 @@ type Options struct {
 	// SegmentBytes is the size at which a new segment is begun. Default an
 	// eighth of MaxBytes, so that dropping one loses little.
 	SegmentBytes int64
+	// Patience is how long Append waits for the disk. Default one second: more than a
+	// busy disk takes, and little beside the five in which a fault is reported.
+	Patience time.Duration
+	// MaxWaiting bounds the memory of entries that wait for a disk that does not answer.
+	// Default 8 MiB, an eighth of what the disk has: about 7,500 events.
+	MaxWaiting int
 }
 
 func (o Options) withDefaults() Options {
@@ -27,22 +35,57 @@ func (o Options) withDefaults() Options {
 	if o.SegmentBytes <= 0 {
 		o.SegmentBytes = max(o.MaxBytes/8, 4096)
 	}
+	if o.Patience <= 0 {
+		o.Patience = time.Second
+	}
+	if o.MaxWaiting <= 0 {
+		o.MaxWaiting = 8 << 20
+	}
 	return o
 }
 
 // Journal appends entries to a folder. It is safe for concurrent use.
+//
+// One goroutine, the writer, is alone with the disk: nobody waits for a disk that does not
+// answer longer than Patience.
 type Journal struct {
 	dir  string
 	opts Options
 
-	mu       sync.Mutex
+	appending sync.Mutex // one Append at a time; it guards the next three
+	buf       bytes.Buffer
+	enc       *json.Encoder
+	timer     *time.Timer
+
+	wake     chan struct{} // tells the writer of work, and of the end
+	answered chan struct{} // tells Append that the writer has done something
+	ended    chan struct{} // closed when the writer has ended
+
+	mu      sync.Mutex // never held during I/O
+	seq     uint64     // the newest entry's
+	written uint64     // up to which nothing waits
+	queue   []*work
+	waiting int       // bytes of the queue
+	busy    time.Time // when the writer began what it does now; zero: it does nothing
+	closed  bool
+	err     error // of closing the file
+	stats   Stats
+
+	// The writer's, and Open's before it.
 	file     *os.File
 	size     int64 // of file
 	segments []segment
-	seq      uint64
-	stats    Stats
-	buf      bytes.Buffer
-	enc      *json.Encoder
+}
+
+// work is what the writer has to do: to write a line, or to call a function.
+type work struct {
+	seq  uint64
+	line []byte
+	do   func() error
+	done chan error // of do, with room for it
+
+	ended bool // guarded by mu, as err is
+	err   error
 }
 
 // Stats counts what a journal has done since it was opened.
@@ -52,6 +95,9 @@ type Stats struct {
 	DroppedSegments uint64 // removed to keep the bound
 	TornBytes       uint64 // of an unfinished last line, cut off at Open
 	Bytes           int64  // on disk now
+	Waiting         int    // entries that wait for the disk
+	// Late is how long the disk has not answered; 0: it does, or nothing was asked of it.
+	Late time.Duration
 }
 
 type segment struct {
@@ -64,7 +110,10 @@ func Open(dir string, opts Options) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	j := &Journal{dir: dir, opts: opts.withDefaults()}
+	j := &Journal{
+		dir: dir, opts: opts.withDefaults(), timer: time.NewTimer(0),
+		wake: make(chan struct{}, 1), answered: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
 	j.enc = json.NewEncoder(&j.buf)
 	j.enc.SetEscapeHTML(false)
 	segments, err := listSegments(dir)
@@ -78,8 +127,14 @@ func Open(dir string, opts Options) (*Journal, error) {
 		err = j.resume()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open journal: %w", err), j.Close())
+		if j.file != nil {
+			err = errors.Join(err, j.file.Close())
+		}
+		return nil, fmt.Errorf("open journal: %w", err)
 	}
+	j.written = j.seq
+	j.stats.Bytes = j.bytes()
+	go j.write()
 	return j, nil
 }
 
@@ -98,7 +153,7 @@ func (j *Journal) begin(seq uint64) error {
 			return errors.Join(err, f.Close())
 		}
 	}
-	j.file, j.size, j.seq = f, 0, seq-1
+	j.file, j.size = f, 0
 	j.segments = append(j.segments, segment{first: seq})
 	return nil
 }
@@ -125,8 +180,12 @@ func (j *Journal) resume() error {
 	return nil
 }
 
-// Append gives the entry the next sequence number and writes it. When the
-// write fails the entry is counted as lost and the next one is tried anew.
+// Append gives the entry the next sequence number and has it written. When that fails the
+// entry is counted as lost and the next one is tried anew.
+//
+// An entry is in the files when Append returns, unless the disk does not answer: then it
+// waits in memory, with its number, and is written in its turn when the disk does. What
+// fails then is counted, and its number is missing.
 func (j *Journal) Append(e Entry) (seq uint64, err error) {
 	seq, _, err = j.AppendLine(e)
 	return seq, err
@@ -135,58 +194,135 @@ func (j *Journal) Append(e Entry) (seq uint64, err error) {
 // AppendLine is [Journal.Append] and returns what it has written: the entry in JSON and a
 // newline, good until the next call of either.
 func (j *Journal) AppendLine(e Entry) (seq uint64, line []byte, err error) {
+	j.appending.Lock()
+	defer j.appending.Unlock()
+	began := time.Now()
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.file == nil {
-		return 0, nil, fmt.Errorf("append to journal: %w", os.ErrClosed)
-	}
-	defer func() {
-		if err != nil {
-			j.stats.Failed++
-		}
-	}()
-	if j.size >= j.opts.SegmentBytes {
-		if err := j.rotate(); err != nil {
-			return 0, nil, fmt.Errorf("append to journal: %w", err)
-		}
-	}
 	e.Seq = j.seq + 1
+	j.mu.Unlock()
 	j.buf.Reset()
 	if err := j.enc.Encode(&e); err != nil {
+		j.fail()
 		return 0, nil, fmt.Errorf("encode journal entry: %w", err)
 	}
-	n, err := j.file.Write(j.buf.Bytes())
+	w := &work{seq: e.Seq, line: j.buf.Bytes()}
+	wait, err := j.enqueue(w, began)
 	if err != nil {
-		// A partial line (disk full) would make the next one unreadable.
-		if n > 0 {
-			err = errors.Join(err, j.file.Truncate(j.size))
-		}
 		return 0, nil, fmt.Errorf("append to journal: %w", err)
 	}
-	j.seq = e.Seq
-	j.size += int64(n)
-	j.segments[len(j.segments)-1].size = j.size
-	j.stats.Appended++
-	return e.Seq, j.buf.Bytes(), nil
+	if !j.await(w, wait) {
+		j.buf = bytes.Buffer{} // this one is the writer's
+		return w.seq, w.line, nil
+	}
+	if w.err != nil {
+		return 0, nil, fmt.Errorf("append to journal: %w", w.err)
+	}
+	return w.seq, w.line, nil
 }
 
-func (j *Journal) rotate() error {
-	if err := j.begin(j.seq + 1); err != nil {
-		return err
+func (j *Journal) fail() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stats.Failed++
+}
+
+// enqueue hands a line to the writer, and returns how long to wait for it.
+func (j *Journal) enqueue(w *work, now time.Time) (wait time.Duration, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.closed:
+		j.stats.Failed++
+		return 0, os.ErrClosed
+	case j.waiting+len(w.line) > j.opts.MaxWaiting && j.waiting > 0:
+		j.stats.Failed++
+		return 0, fmt.Errorf("%d entries wait for a disk that has not answered for %s", j.stats.Waiting, j.late(now).Round(time.Second))
 	}
-	total := int64(0)
-	for _, s := range j.segments {
-		total += s.size
+	wait = j.opts.Patience - j.late(now)
+	if j.waiting > 0 {
+		wait = 0 // the disk does not keep up, and whoever comes next is not to wait either
 	}
-	// Room for the new segment is made now, so that the bound holds always.
-	for len(j.segments) > 1 && total+j.opts.SegmentBytes > j.opts.MaxBytes {
-		oldest := j.segments[0]
-		if err := os.Remove(j.path(oldest.first)); err != nil {
-			return err
+	j.seq = w.seq
+	j.queue = append(j.queue, w)
+	j.waiting += len(w.line)
+	j.stats.Waiting++
+	j.kick()
+	return wait, nil
+}
+
+// await reports whether the writer has done with a line within the time. Where it has and
+// the line could not be written, its number is free again.
+func (j *Journal) await(w *work, within time.Duration) bool {
+	ended := func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if w.ended && w.err != nil {
+			j.seq, j.written = w.seq-1, w.seq-1
 		}
-		total -= oldest.size
-		j.segments = j.segments[1:]
-		j.stats.DroppedSegments++
+		return w.ended
+	}
+	if within <= 0 {
+		return ended()
+	}
+	j.timer.Reset(within)
+	defer j.timer.Stop()
+	for {
+		select {
+		case <-j.answered:
+			if ended() {
+				return true
+			}
+		case <-j.timer.C:
+			return ended()
+		}
+	}
+}
+
+// late returns how long the writer has been at what it does. The lock is held.
+func (j *Journal) late(now time.Time) time.Duration {
+	if j.busy.IsZero() {
+		return 0
+	}
+	return now.Sub(j.busy)
+}
+
+// kick wakes the writer.
+func (j *Journal) kick() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Do has f called behind the entries that were appended before it, and before those that
+// are appended from now on, and returns what it returns; or ctx's error, when that ends
+// before. f may then be called all the same.
+func (j *Journal) Do(ctx context.Context, f func() error) error {
+	w := &work{do: f, done: make(chan error, 1)}
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return os.ErrClosed
+	}
+	j.queue = append(j.queue, w)
+	j.kick()
+	j.mu.Unlock()
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Sync makes what was appended survive a power failure too.
+func (j *Journal) Sync(ctx context.Context) error {
+	err := j.Do(ctx, func() error { return j.file.Sync() })
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sync journal: %w", err)
 	}
 	return nil
 }
@@ -198,41 +334,45 @@ func (j *Journal) Seq() uint64 {
 	return j.seq
 }
 
-// Sync makes what was appended survive a power failure too.
-func (j *Journal) Sync() error {
+// Written returns the sequence number up to which no entry waits for the disk: each is in
+// the files, or lost.
+func (j *Journal) Written() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.file == nil {
-		return nil
-	}
-	if err := j.file.Sync(); err != nil {
-		return fmt.Errorf("sync journal: %w", err)
-	}
-	return nil
+	return j.written
 }
 
-// Stats returns the counters.
+// Stats returns the counters. It does not wait for the disk.
 func (j *Journal) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.stats
-	for _, seg := range j.segments {
-		s.Bytes += seg.size
+	if late := j.late(time.Now()); late > j.opts.Patience {
+		s.Late = late
 	}
 	return s
 }
 
-// Close syncs and closes the journal. It may be called more than once.
+// closeWithin is how long Close waits for what is not written.
+const closeWithin = 3 * time.Second
+
+// Close writes what waits, syncs and closes the journal. It may be called more than once.
+// Where the disk does not answer it returns an error, and the writer goes on if the process
+// does.
 func (j *Journal) Close() error {
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.file == nil {
-		return nil
+	j.closed = true
+	j.kick()
+	j.mu.Unlock()
+	timer := time.NewTimer(max(closeWithin, j.opts.Patience))
+	defer timer.Stop()
+	select {
+	case <-j.ended:
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.err
+	case <-timer.C:
+		s := j.Stats()
+		return fmt.Errorf("close journal: %d entries are not written: the disk has not answered for %s", s.Waiting, s.Late.Round(time.Second))
 	}
-	err := errors.Join(j.file.Sync(), j.file.Close())
-	j.file = nil
-	if err != nil {
-		return fmt.Errorf("close journal: %w", err)
-	}
-	return nil
 }

@@ -20,7 +20,14 @@ func (m *Metrics) Journal(stats func() journal.Stats) {
 		func(s journal.Stats) float64 { return float64(s.DroppedSegments) })
 	counter("kernosis_journal_torn_bytes_total", "Bytes of an unfinished last entry, cut off at start.",
 		func(s journal.Stats) float64 { return float64(s.TornBytes) })
-	m.Own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "kernosis_journal_bytes", Help: "Size of the journal on disk.",
-	}, func() float64 { return float64(stats().Bytes) }))
+	gauge := func(name, help string, value func(journal.Stats) float64) {
+		m.Own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return value(stats()) }))
+	}
+	gauge("kernosis_journal_bytes", "Size of the journal on disk.",
+		func(s journal.Stats) float64 { return float64(s.Bytes) })
+	gauge("kernosis_journal_waiting_entries", "Entries in memory that wait for the disk.",
+		func(s journal.Stats) float64 { return float64(s.Waiting) })
+	gauge("kernosis_journal_late_seconds", "How long the disk has not answered; 0: it does.",
+		func(s journal.Stats) float64 { return s.Late.Seconds() })
 }

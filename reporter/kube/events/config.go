@@ -37,7 +37,10 @@ type Config struct {
 	// when the sink is made.
 	JournalDir string
 	JournalSeq uint64
-	Log        *slog.Logger
+	// JournalWritten returns the number up to which no entry waits to be in the files; nil:
+	// none ever waits.
+	JournalWritten func() uint64
+	Log            *slog.Logger
 	// Acked is called once for every series that begins with a kernel's record,
 	// when the API server has its Event; with the kernel's time. nil: nobody is.
 	Acked func(fault time.Time)

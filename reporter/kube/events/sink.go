@@ -63,7 +63,7 @@ func New(cfg Config) (*Sink, error) {
 	if found {
 		k.seq = min(st.Seq, cfg.JournalSeq)
 	}
-	k.feed = outbox.NewFeed(cfg.JournalDir, k.seq)
+	k.feed = outbox.NewFeed(cfg.JournalDir, k.seq, cfg.JournalWritten)
 	if !found {
 		// A kill before the first save must not lose what comes from now on.
 		if err := k.save(time.Now()); err != nil {
@@ -82,38 +82,34 @@ func (k *Sink) Entry(e journal.Entry) { k.feed.Entry(e) }
 // Run sends until ctx ends; then it sends what is left, for a short time, and saves
 // its state.
 func (k *Sink) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	wg.Go(func() { k.send(ctx) })
+	var sending sync.WaitGroup
+	sending.Go(func() { k.send(ctx) })
 	tick := time.NewTicker(k.cfg.SaveEvery)
 	defer tick.Stop()
-	saving := false
-	saved := make(chan saveResult, 1)
+	var saved <-chan saveResult // of the save that goes on; nil: none does
 	for ctx.Err() == nil {
 		k.drain()
 		select {
 		case <-ctx.Done():
 		case <-k.feed.Wake():
 		case r := <-saved:
-			saving = false
-			k.saveEnded(r)
+			saved = nil
+			if k.saveEnded(r) {
+				saved = k.startSave(time.Now())
+			}
 		case now := <-tick.C:
 			k.drain() // what could not be read before
-			if saving || !k.needsSave(now) {
-				continue
+			if saved == nil && k.needsSave(now) {
+				saved = k.startSave(now)
 			}
-			st, over := k.snapshot(now)
-			if len(over) > 0 {
-				k.saveEnded(k.write(st, over))
-				continue
-			}
-			// Nothing ends, so that what comes meanwhile need not wait for the disk.
-			saving = true
-			wg.Go(func() { saved <- k.write(st, nil) })
 		}
 	}
-	wg.Wait()
+	sending.Wait()
 	k.drain()
 	k.flush(context.WithoutCancel(ctx))
+	if saved != nil {
+		k.saveEnded(<-saved)
+	}
 	if err := k.save(time.Now()); err != nil {
 		return fmt.Errorf("events: %w", err)
 	}

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -33,8 +34,9 @@ const MaxQueue = 1024
 // once. [Feed.Entry] may be called from any goroutine, [Feed.Drain] from one at a
 // time.
 type Feed struct {
-	dir  string
-	wake chan struct{}
+	dir     string
+	written func() uint64
+	wake    chan struct{}
 
 	mu      sync.Mutex
 	queue   []Item
@@ -48,9 +50,14 @@ type Feed struct {
 }
 
 // NewFeed returns a Feed of the journal in dir that begins behind the entry of
-// sequence number after. What the journal holds already is handed on first.
-func NewFeed(dir string, after uint64) *Feed {
-	return &Feed{dir: dir, wake: make(chan struct{}, 1), last: after, seq: after, missing: true}
+// sequence number after. What the journal holds already is handed on first. written
+// returns up to which number no entry waits to be in the files ([journal.Journal.Written]);
+// nil: none ever waits.
+func NewFeed(dir string, after uint64, written func() uint64) *Feed {
+	if written == nil {
+		written = func() uint64 { return math.MaxUint64 }
+	}
+	return &Feed{dir: dir, written: written, wake: make(chan struct{}, 1), last: after, seq: after, missing: true}
 }
 
 // Entry takes an entry that was just appended. It does not block and keeps none of
@@ -107,6 +114,7 @@ func (f *Feed) Drain(fold func(Item)) (seq, lost uint64, err error) {
 	clear(batch)
 	f.spare = batch[:0]
 	if missing {
+		written := f.written()
 		n, err := f.read(fold)
 		lost += n
 		if err != nil {
@@ -115,10 +123,16 @@ func (f *Feed) Drain(fold func(Item)) (seq, lost uint64, err error) {
 			f.mu.Unlock()
 			return f.seq, lost, err
 		}
-		// An entry up to last was appended before Entry was told of it, so that what
-		// the files don't have is gone.
+		// What neither waits to be in the files nor is there is gone.
+		if gone := min(last, written); gone > f.seq {
+			lost += gone - f.seq
+			f.seq = gone
+		}
 		if last > f.seq {
-			lost += last - f.seq
+			f.mu.Lock()
+			f.missing = true
+			f.mu.Unlock()
+			return f.seq, lost, nil
 		}
 	}
 	f.seq = max(f.seq, last)

@@ -61,7 +61,7 @@ func TestFeedHandsOnEachEntryOnce(t *testing.T) {
 	for i := 1; i <= 5; i++ {
 		add(t, j, i) // before the feed was there
 	}
-	f := outbox.NewFeed(dir, 2)
+	f := outbox.NewFeed(dir, 2, nil)
 	f.Entry(add(t, j, 6))
 	var c collected
 	seq, lost, err := f.Drain(c.fold)
@@ -78,7 +78,7 @@ func TestFeedHandsOnEachEntryOnce(t *testing.T) {
 func TestFeedReadsFromTheJournalWhatItHasNoRoomFor(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, journal.Options{})
-	f := outbox.NewFeed(dir, 0)
+	f := outbox.NewFeed(dir, 0, nil)
 	var c collected
 	if _, _, err := f.Drain(c.fold); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestFeedReadsFromTheJournalWhatItHasNoRoomFor(t *testing.T) {
 }
 
 func TestFeedHandsOnWhatTheJournalCouldNotTake(t *testing.T) {
-	f := outbox.NewFeed(t.TempDir(), 0)
+	f := outbox.NewFeed(t.TempDir(), 0, nil)
 	var c collected
 	if _, _, err := f.Drain(c.fold); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestFeedCountsWhatTheJournalHasDropped(t *testing.T) {
 	for i := 1; i <= n; i++ {
 		add(t, j, i)
 	}
-	f := outbox.NewFeed(dir, 10)
+	f := outbox.NewFeed(dir, 10, nil)
 	var c collected
 	seq, lost, err := f.Drain(c.fold)
 	if err != nil || seq != n || lost == 0 || lost+uint64(len(c.counts)) != n-10 {
@@ -126,7 +126,7 @@ func TestFeedCountsWhatTheJournalHasDropped(t *testing.T) {
 func TestFeedKeepsUpWithAWriter(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, journal.Options{})
-	f := outbox.NewFeed(dir, 0)
+	f := outbox.NewFeed(dir, 0, nil)
 	const n = 5000
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -149,7 +149,7 @@ func TestFeedKeepsUpWithAWriter(t *testing.T) {
 }
 
 func TestFeedTellsKernelRecords(t *testing.T) {
-	f := outbox.NewFeed(t.TempDir(), 0)
+	f := outbox.NewFeed(t.TempDir(), 0, nil)
 	if _, _, err := f.Drain(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestFileKeepsToItsBound(t *testing.T) {
 }
 
 func BenchmarkEntry(b *testing.B) {
-	f := outbox.NewFeed(b.TempDir(), 0)
+	f := outbox.NewFeed(b.TempDir(), 0, nil)
 	if _, _, err := f.Drain(nil); err != nil {
 		b.Fatal(err)
 	}
@@ -228,5 +228,42 @@ func BenchmarkEntry(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+	}
+}
+
+// What the journal can't write yet, because the disk hangs, and what found no room here is
+// handed on when the disk is back. It is not taken for lost.
+func TestFeedWaitsForWhatTheDiskHasNot(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, journal.Options{Patience: time.Millisecond})
+	f := outbox.NewFeed(dir, 0, j.Written)
+	var c collected
+	if _, _, err := f.Drain(c.fold); err != nil {
+		t.Fatal(err)
+	}
+	hang := make(chan struct{})
+	free := sync.OnceFunc(func() { close(hang) })
+	defer free()
+	go func() { _ = j.Do(t.Context(), func() error { <-hang; return nil }) }()
+	await.Until(t, "the disk hangs", 10*time.Second, func() bool { return j.Stats().Late > 0 })
+	const n = outbox.MaxQueue + 17
+	for i := 1; i <= n; i++ {
+		f.Entry(add(t, j, i))
+	}
+	for range 2 {
+		seq, lost, err := f.Drain(c.fold)
+		if err != nil || lost != 0 || seq != outbox.MaxQueue || !slices.Equal(c.counts, upTo(outbox.MaxQueue)) {
+			t.Fatalf("seq %d, lost %d, error %v, %d entries", seq, lost, err, len(c.counts))
+		}
+	}
+	free()
+	await.Until(t, "all is written", 10*time.Second, func() bool { return j.Written() == n })
+	seq, lost, err := f.Drain(c.fold)
+	if err != nil || lost != 0 || seq != n || !slices.Equal(c.counts, upTo(n)) {
+		t.Fatalf("seq %d, lost %d, error %v, %d entries", seq, lost, err, len(c.counts))
+	}
+	f.Entry(add(t, j, n+1)) // from memory again
+	if seq, _, err := f.Drain(c.fold); err != nil || seq != n+1 || !slices.Equal(c.counts, upTo(n+1)) {
+		t.Fatalf("seq %d, error %v, %d entries", seq, err, len(c.counts))
 	}
 }

@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+// hangRules turn an OOM kill of one cgroup into a condition, and lines of a log into Events.
+const hangRules = `
+conditions:
+  AppBroken: {healthyReason: AppIsFine, healthyMessage: the app is fine}
+rules:
+- {name: app-killed, events: [oomkill], condition: AppBroken, reason: AppKilled, message: the app was killed, severity: critical, when: 'cgroup.path.endsWith("%s")', clearAfter: 1h}
+- {name: app-hiccup, events: [log], logs: [app], pattern: 'hiccup', reason: AppHiccup, message: the app had a hiccup, severity: warning}
+`
+
+// toldWithin is how soon a fault is in the API, however the state disk is.
+const toldWithin = 5 * time.Second
+
+// hangTest is an agent whose state is on a disk that can be frozen, and a cgroup to kill in.
+type hangTest struct {
+	*clusterAgent
+	disk *loopdisk.Disk
+	oom  *inject.OOM
+	add  func(lines ...string)
+}
+
+func newHangTest(t *testing.T) *hangTest {
+	t.Helper()
+	testall.Only(t)
+	needRoot(t)
+	h := &hangTest{disk: loopdisk.NewExt4(t, 64<<20, "")}
+	h.oom = &inject.OOM{StateDir: t.TempDir(), Limit: 5 * time.Minute}
+	if err := h.oom.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.oom.Close() })
+	var path string
+	path, h.add = appLog(t)
+	h.clusterAgent = newClusterAgent(t, apiServer.Server(t), "--log", "app=file:"+path,
+		"--rules-dir", writeRules(t, fmt.Sprintf(hangRules, filepath.Base(h.oom.Cgroup()))))
+	h.State = filepath.Join(h.disk.Dir, "state")
+	return h
+}
+
+func (h *hangTest) kill() {
+	h.t.Helper()
+	if _, err := h.oom.Kill(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// timed fails the test where something takes longer than it may.
+func (h *hangTest) timed(what string, since time.Time) {
+	h.t.Helper()
+	took := time.Since(since)
+	h.t.Logf("%s after %v", what, took.Round(10*time.Millisecond))
+	if took > await.Within(toldWithin) {
+		h.t.Errorf("%s after %v, want at most %v", what, took, toldWithin)
+	}
+}
+
+// killsTold adds up the Events of the cgroup's kills.
+func (h *hangTest) killsTold(want int) {
+	h.t.Helper()
+	h.await(fmt.Sprintf("%d kills", want), time.Minute, func(ctx context.Context) (bool, string, error) {
+		sum := 0
+		list, err := h.events(ctx, "OOMKilling")
+		for _, e := range list {
+			if strings.Contains(e.Message, filepath.Base(h.oom.Cgroup())) {
+				sum += int(e.Count)
+			}
+		}
+		if sum > want {
+			h.t.Fatalf("%d kills are told, of %d", sum, want)
+		}
+		return sum == want, fmt.Sprintf("%d in %d Events", sum, len(list)), err
+	})
+}
+
+// answer asks the agent for a page, which it has to give at once.
+func (h *hangTest) answer(page string) (status int, body string) {
+	h.t.Helper()
+	client := &http.Client{Timeout: await.Within(toldWithin)}
+	res, err := client.Get(h.Log.URL(h.t) + page)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+// metric returns the value of a metric of the agent.
+func (h *hangTest) metric(name string) float64 {
+	h.t.Helper()
+	_, text := h.answer("/metrics")
+	_, rest, ok := strings.Cut(text, "\n"+name+"{")
+	line, _, _ := strings.Cut(rest, "\n")
+	_, value, _ := strings.Cut(line, " ")
+	n, err := strconv.ParseFloat(value, 64)
+	if !ok || err != nil {
+		h.t.Fatalf("no %s: %q, %v", name, line, err)
+	}
+	return n
+}
+
+func (h *hangTest) lease(ctx context.Context) (annotations map[string]string, err error) {
+	l, err := h.server.Client().CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, lease.Name(h.node), metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return l.Annotations, nil
+}
+
+// degraded waits until the agent says, or says no more, in its Lease, its condition and at
+// /readyz that the state disk hangs.
+func (h *hangTest) degraded(want bool) {
+	h.t.Helper()
+	h.await(fmt.Sprintf("degraded %v", want), 40*time.Second, func(ctx context.Context) (bool, string, error) {
+		annotations, err := h.lease(ctx)
+		if err != nil {
+			return false, "", err
+		}
+		node, err := h.server.Client().CoreV1().Nodes().Get(ctx, h.node, metav1.GetOptions{})
+		if err != nil {
+			return false, "", err
+		}
+		condition := "none"
+		if i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "KernosisDegraded" }); i >= 0 {
+			condition = node.Status.Conditions[i].Message
+		}
+		_, ready := h.answer("/readyz")
+		shown := fmt.Sprintf("Lease %q, condition %q, readyz %q", annotations[lease.AnnotationDegraded], condition, ready)
+		ok := true
+		for _, text := range []string{annotations[lease.AnnotationDegraded], condition, ready} {
+			ok = ok && strings.Contains(text, h.State) == want
+		}
+		return ok, shown, nil
+	})
+}
+
+// hangs returns an agent that runs, and whose disk is frozen from now on.
+func (h *hangTest) hangs() (thaw func()) {
+	h.t.Helper()
+	h.Start()
+	h.WaitSources(0)
+	h.awaitCondition("AppBroken", "False AppIsFine: the app is fine")
+	return h.disk.Freeze()
+}
+
+// TestTheStateDiskHangs freezes the disk that the agent keeps its state on. What happens is
+// told as soon as ever, and when the disk is back the journal has it all.
+func TestTheStateDiskHangs(t *testing.T) {
+	h := newHangTest(t)
+	thaw := h.hangs()
+	frozen := time.Now()
+
+	h.kill()
+	h.awaitCondition("AppBroken", "True AppKilled: the app was killed")
+	h.timed("condition", frozen)
+	h.killsTold(1)
+	h.timed("Event", frozen)
+	h.degraded(true)
+	t.Logf("degraded after %v", time.Since(frozen).Round(time.Millisecond))
+	began := time.Now()
+	h.add("hiccup")
+	h.awaitEvents("AppHiccup", 1, time.Minute)
+	h.timed("Event of a line", began)
+	if status, text := h.answer("/healthz"); status != http.StatusOK {
+		t.Errorf("healthz: %d %s", status, text)
+	}
+	if waiting, late := h.metric("kernosis_journal_waiting_entries"), h.metric("kernosis_journal_late_seconds"); waiting < 2 || late < 5 {
+		t.Errorf("%v entries wait, late by %vs", waiting, late)
+	}
+	began = time.Now()
+	h.add("hiccup")
+	h.kill()
+	h.killsTold(2)
+	h.awaitEvents("AppHiccup", 2, time.Minute)
+	h.timed("more Events", began.Add(10*time.Second)) // counts are written every 10 s
+
+	thaw()
+	h.degraded(false)
+	h.await("journal that has all", 20*time.Second, func(context.Context) (bool, string, error) {
+		waiting, late, failed := h.metric("kernosis_journal_waiting_entries"), h.metric("kernosis_journal_late_seconds"), h.metric("kernosis_journal_failed_total")
+		return waiting == 0 && late == 0 && failed == 0, fmt.Sprint(waiting, late, failed), nil
+	})
+	h.Kill()
+	h.complete(2, 2)
+
+	before := len(h.Entries())
+	h.Start()
+	h.WaitSources(before)
+	h.add("hiccup")
+	h.awaitEvents("AppHiccup", 3, time.Minute)
+	h.killsTold(2)
+	h.kill()
+	h.killsTold(3)
+	h.Stop()
+	h.complete(3, 3)
+}
+
+// complete checks that the journal has what happened, each once and in order.
+func (h *hangTest) complete(kills, hiccups int) {
+	h.t.Helper()
+	got := map[string]int{}
+	last := uint64(0)
+	damaged, err := journal.Read(filepath.Join(h.State, journalDir), 0, func(e journal.Entry) error {
+		if e.Seq != last+1 {
+			h.t.Errorf("entry %d behind %d", e.Seq, last)
+		}
+		last = e.Seq
+		for _, tr := range e.Transitions {
+			if p := tr.Problem; p != nil && (p.Rule == "app-hiccup" || p.Rule == "oom-kill" && strings.HasSuffix(h.oom.Cgroup(), filepath.Base(p.Subject))) {
+				got[p.Rule]++
+			}
+		}
+		return nil
+	})
+	if err != nil || damaged != 0 || got["oom-kill"] != kills || got["app-hiccup"] != hiccups {
+		h.t.Errorf("the journal has %v, %d damaged lines, %v; want %d kills and %d hiccups", got, damaged, err, kills, hiccups)
+	}
+}
+
+// TestTheStateDiskHangsAtTheEnd: an agent that is to end says so in its Lease, sends what
+// there is to send, and ends, but for the thread that the kernel holds.
+func TestTheStateDiskHangsAtTheEnd(t *testing.T) {
+	h := newHangTest(t)
+	thaw := h.hangs()
+	h.await("a Lease", 30*time.Second, func(ctx context.Context) (bool, string, error) {
+		_, err := h.lease(ctx)
+		return err == nil, "", err
+	})
+	h.kill()
+	h.awaitCondition("AppBroken", "True AppKilled: the app was killed")
+	began := time.Now()
+	h.Signal(os.Interrupt)
+	h.await("a Lease that says it ends", 20*time.Second, func(ctx context.Context) (bool, string, error) {
+		annotations, err := h.lease(ctx)
+		return annotations[lease.AnnotationDraining] != "", fmt.Sprint(annotations), err
+	})
+	h.killsTold(1)
+	h.await("its end", 25*time.Second, func(context.Context) (bool, string, error) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.PID()))
+		return strings.Contains(string(text), "State:\tZ"), string(text), err
+	})
+	t.Logf("ended %v after the signal", time.Since(began).Round(10*time.Millisecond))
+	thaw()
+	h.Kill() // which waits for it
+}
+
+// TestTheStateDiskHangsAtTheStart: an agent that starts meanwhile sees and tells.
+func TestTheStateDiskHangsAtTheStart(t *testing.T) {
+	h := newHangTest(t)
+	if err := os.MkdirAll(h.State, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	thaw := h.disk.Freeze()
+	began := time.Now()
+	h.Start()
+	h.WaitSources(0)
+	t.Logf("sees after %v", time.Since(began).Round(10*time.Millisecond))
+	h.awaitCondition("AppBroken", "False AppIsFine: the app is fine")
+	began = time.Now()
+	h.kill()
+	h.awaitCondition("AppBroken", "True AppKilled: the app was killed")
+	h.killsTold(1)
+	h.timed("condition and Event", began)
+	h.degraded(true)
+	thaw()
+	h.Stop()
+}

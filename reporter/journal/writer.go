@@ -1,0 +1,124 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// write is the writer: it does what is in the queue, in order, until the journal is closed.
+func (j *Journal) write() {
+	defer close(j.ended)
+	for {
+		w, end := j.next()
+		switch {
+		case end:
+			err := errors.Join(j.file.Sync(), j.file.Close())
+			if err != nil {
+				err = fmt.Errorf("close journal: %w", err)
+			}
+			j.mu.Lock()
+			j.err = err
+			j.mu.Unlock()
+			return
+		case w == nil:
+			<-j.wake
+		case w.do != nil:
+			j.done(w, w.do())
+		default:
+			j.done(w, j.append(w))
+		}
+	}
+}
+
+// next returns what is to be done; nil: nothing, and end: nor will there be.
+func (j *Journal) next() (w *work, end bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.queue) == 0 {
+		j.busy = time.Time{}
+		return nil, j.closed
+	}
+	j.busy = time.Now()
+	return j.queue[0], false
+}
+
+// done takes the outcome of what was first in the queue.
+func (j *Journal) done(w *work, err error) {
+	j.mu.Lock()
+	j.queue[0] = nil
+	if j.queue = j.queue[1:]; len(j.queue) == 0 {
+		j.queue = nil // a long one is not kept
+	}
+	w.ended, w.err = true, err
+	if w.do == nil {
+		j.waiting -= len(w.line)
+		j.stats.Waiting--
+		j.written = w.seq
+		if err == nil {
+			j.stats.Appended++
+		} else {
+			j.stats.Failed++
+		}
+		j.stats.Bytes = j.bytes()
+	}
+	j.mu.Unlock()
+	if w.do != nil {
+		w.done <- err
+		return
+	}
+	select {
+	case j.answered <- struct{}{}:
+	default:
+	}
+}
+
+// append writes a line.
+func (j *Journal) append(w *work) error {
+	if j.size >= j.opts.SegmentBytes {
+		if err := j.rotate(w.seq); err != nil {
+			return err
+		}
+	}
+	n, err := j.file.Write(w.line)
+	if err != nil {
+		// A partial line (disk full) would make the next one unreadable.
+		if n > 0 {
+			err = errors.Join(err, j.file.Truncate(j.size))
+		}
+		return err
+	}
+	j.size += int64(n)
+	j.segments[len(j.segments)-1].size = j.size
+	return nil
+}
+
+// rotate begins a segment with the entry of a sequence number.
+func (j *Journal) rotate(seq uint64) error {
+	if err := j.begin(seq); err != nil {
+		return err
+	}
+	total := j.bytes()
+	// Room for the new segment is made now, so that the bound holds always.
+	for len(j.segments) > 1 && total+j.opts.SegmentBytes > j.opts.MaxBytes {
+		oldest := j.segments[0]
+		if err := os.Remove(j.path(oldest.first)); err != nil {
+			return err
+		}
+		total -= oldest.size
+		j.segments = j.segments[1:]
+		j.mu.Lock()
+		j.stats.DroppedSegments++
+		j.mu.Unlock()
+	}
+	return nil
+}
+
+// bytes of all segments.
+func (j *Journal) bytes() (total int64) {
+	for _, s := range j.segments {
+		total += s.size
+	}
+	return total
+}
