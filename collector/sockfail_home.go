@@ -52,10 +52,14 @@ func (p *prober) home(q *question, end time.Time) (uint32, *netlook.View) {
 		}
 		// The kernel gives a namespace the number of one that is gone.
 		if v, err := p.namespaces.Open(h.inode, 0); err == nil {
-			if v.Has(addr) {
+			has, err := v.Has(addr)
+			if has {
 				return h.inode, v
 			}
 			v.Close()
+			if err != nil {
+				return 0, nil // nor does the kernel answer a search
+			}
 		}
 	}
 	h := p.search(addr, end)

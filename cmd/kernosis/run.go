@@ -22,6 +22,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/reporter/console"
@@ -137,6 +138,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 
 	m := metrics.New(version, cfg.kube.nodeLabel())
 	m.Journal(store.Stats)
+	m.Lookups(netlook.Stats)
 	a := &agent{
 		stateDir: cfg.StateDir, log: log, metrics: m, journal: store,
 		out:    console.NewText(stdout),

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"sync"
 	"unsafe"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -154,12 +156,22 @@ func (v *View) askDiag(req *diagRequest, flags int, fn func(*Socket)) error {
 	r.AddData(req)
 	v.seq++
 	r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_INET_DIAG: {Seq: v.seq, Socket: v.diag}}
-	n := 0
-	return r.ExecuteIter(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY, func(msg []byte) bool {
-		if s, ok := parseDiag(msg); ok {
-			fn(&s)
-		}
-		n++
-		return n < maxDiagAnswers
+	var mu sync.Mutex // held while fn is called, which is not when nobody waits any more
+	left := false
+	_, err := Ask(v, func(*netlink.Handle) (struct{}, error) {
+		n := 0
+		return struct{}{}, r.ExecuteIter(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY, func(msg []byte) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if s, ok := parseDiag(msg); ok && !left {
+				fn(&s)
+			}
+			n++
+			return n < maxDiagAnswers && !left
+		})
 	})
+	mu.Lock()
+	defer mu.Unlock()
+	left = true
+	return err
 }

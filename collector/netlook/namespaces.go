@@ -1,12 +1,14 @@
 package netlook
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"strconv"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -103,12 +105,15 @@ func (n *Namespaces) Home(addr netip.Addr, end time.Time) Home {
 			return Home{} // one that was found may not be the only one
 		}
 		v, err := Open(n.fs, ns.Inode, ns.PID, n.answer)
-		if err != nil {
-			continue
+		has := false
+		if err == nil {
+			has, err = v.Has(addr)
+			v.Close()
 		}
-		has := v.Has(addr)
-		v.Close()
-		if !has {
+		if errors.Is(err, bounded.ErrLate) {
+			return Home{} // it may be there
+		}
+		if err != nil || !has {
 			continue
 		}
 		if h.Inode != 0 {

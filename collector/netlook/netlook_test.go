@@ -188,7 +188,8 @@ func TestRouteAndNeighbor(t *testing.T) {
 	if n := v.Neighbor(&r); !n.Known || n.Address == "" || n.Failed || n.Trying {
 		t.Errorf("neighbour %+v", n)
 	}
-	if r := v.RouteTo(netip.MustParseAddr("10.97.32.1")); !r.Local || !v.Has(netip.MustParseAddr("10.97.32.1")) {
+	has, err := v.Has(netip.MustParseAddr("10.97.32.1"))
+	if r := v.RouteTo(netip.MustParseAddr("10.97.32.1")); !r.Local || !has || err != nil {
 		t.Errorf("route to itself %+v", r)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -36,7 +37,7 @@ func (v *View) RouteFrom(src, dst netip.Addr) (r Route) {
 	if src.IsValid() {
 		options = &netlink.RouteGetOptions{SrcAddr: src.AsSlice()}
 	}
-	routes, err := v.route.RouteGetWithOptions(dst.AsSlice(), options)
+	routes, err := Ask(v, func(h *netlink.Handle) ([]netlink.Route, error) { return h.RouteGetWithOptions(dst.AsSlice(), options) })
 	var errno unix.Errno
 	switch {
 	case errors.As(err, &errno):
@@ -62,7 +63,8 @@ func (v *View) RouteFrom(src, dst netip.Addr) (r Route) {
 	r.Via = r.Via.Unmap()
 	r.Source, _ = netip.AddrFromSlice(got.Src)
 	r.Source, r.Table, r.MTU = r.Source.Unmap(), got.Table, got.MTU
-	if link, err := v.route.LinkByIndex(got.LinkIndex); err == nil {
+	// For this the kernel takes rtnl_lock.
+	if link, err := Ask(v, func(h *netlink.Handle) (netlink.Link, error) { return h.LinkByIndex(got.LinkIndex) }); err == nil {
 		r.Dev = link.Attrs().Name
 	}
 	return r
@@ -89,10 +91,14 @@ func (r *Route) String() string {
 	return "route: via " + r.Dev + ", next hop " + r.Via.String()
 }
 
-// Has tells whether an address is one of the namespace's own.
-func (v *View) Has(addr netip.Addr) bool {
-	routes, err := v.route.RouteGet(addr.AsSlice())
-	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
+// Has tells whether an address is one of the namespace's own. An error says that the kernel
+// has not answered.
+func (v *View) Has(addr netip.Addr) (bool, error) {
+	routes, err := Ask(v, func(h *netlink.Handle) ([]netlink.Route, error) { return h.RouteGet(addr.AsSlice()) })
+	if errors.Is(err, bounded.ErrLate) {
+		return false, err
+	}
+	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
 }
 
 // Neighbor is an entry of the neighbour table.
@@ -118,7 +124,7 @@ func (v *View) Neighbor(r *Route) (n Neighbor) {
 	req.AddData(nl.NewRtAttr(netlink.NDA_DST, r.Via.AsSlice()))
 	v.seq++
 	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Seq: v.seq, Socket: v.neigh}}
-	answers, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	answers, err := Ask(v, func(*netlink.Handle) ([][]byte, error) { return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH) })
 	if errors.Is(err, unix.ENOENT) {
 		return Neighbor{Known: true, State: "none"}
 	}

@@ -43,7 +43,7 @@ func Neighbours(h Host) Builtin {
 				r.text("nextHopState", n.State)
 				r.text("linkAddress", n.Address)
 			}
-			list, err := p.view.Netlink().NeighList(0, p.family())
+			list, err := netlook.Ask(p.view, func(h *netlink.Handle) ([]netlink.Neigh, error) { return h.NeighList(0, p.family()) })
 			if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 				r.note("neighbour table: %v", err)
 			}

@@ -29,14 +29,14 @@ type netLink struct {
 
 // netLinks lists the devices of a namespace, by index, with what their qdiscs dropped.
 func netLinks(view *netlook.View, r *finding) ([]netLink, error) {
-	list, err := view.Netlink().LinkList()
+	list, err := netlook.Ask(view, (*netlink.Handle).LinkList)
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
 		r.note("devices changed meanwhile: some may be missing")
 	} else if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
 	drops := map[int]uint64{}
-	qdiscs, err := view.Netlink().QdiscList(nil)
+	qdiscs, err := netlook.Ask(view, func(h *netlink.Handle) ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		r.note("no counters of qdiscs: %v", err)
 	}

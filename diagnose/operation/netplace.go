@@ -219,10 +219,10 @@ func (h Host) netTarget(v Values, confine bool) (netPlace, error) {
 	if err != nil {
 		return p, err
 	}
-	has := view.Has(address)
+	has, err := view.Has(address)
 	view.Close()
-	if has {
-		return p, nil
+	if err != nil || has {
+		return p, err
 	}
 	if confine && p.pod != "" {
 		return p, fmt.Errorf("%s is no address of pod %s", address, p.pod)

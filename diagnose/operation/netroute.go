@@ -46,7 +46,14 @@ func (h Host) netPath(v Values, r *finding) (*netPath, error) {
 	}
 	p := &netPath{place: place, view: view, to: netAddress(v, "address")}
 	source := netAddress(v, "source")
-	if source.IsValid() && (source.Is4() != p.to.Is4() || !view.Has(source)) {
+	usable := source.IsValid() && source.Is4() == p.to.Is4()
+	if usable {
+		if usable, err = view.Has(source); err != nil {
+			p.close()
+			return nil, fmt.Errorf("source %s in %s: %w", source, &place, err)
+		}
+	}
+	if source.IsValid() && !usable {
 		r.note("source %s is no address of the namespace that could be used: asked for packets from any", source)
 		source = netip.Addr{}
 	}

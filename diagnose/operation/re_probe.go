@@ -152,7 +152,7 @@ func (h Host) netFirstAddress(p *netPlace) (netip.Addr, error) {
 		return netip.Addr{}, err
 	}
 	defer view.Close()
-	list, err := view.Netlink().AddrList(nil, netlink.FAMILY_ALL)
+	list, err := netlook.Ask(view, func(h *netlink.Handle) ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("addresses of %s: %w", p, err)
 	}

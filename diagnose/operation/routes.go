@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/netlook"
 )
 
 // netMaxRoutes bounds the artifact: more than a node of a cluster with a route a node
@@ -40,7 +41,8 @@ func Routes(h Host) Builtin {
 			defer p.close()
 			p.report(r)
 			if p.route.Errno == 0 {
-				if l, err := p.view.Netlink().LinkByIndex(p.route.Index); err == nil {
+				l, err := netlook.Ask(p.view, func(h *netlink.Handle) (netlink.Link, error) { return h.LinkByIndex(p.route.Index) })
+				if err == nil {
 					r.uint("linkMTU", uint64(max(0, l.Attrs().MTU)))
 				}
 			}
@@ -82,7 +84,7 @@ func Routes(h Host) Builtin {
 
 // rules are those of the address' family, in the order in which they are asked.
 func (p *netPath) rules() ([]string, error) {
-	rules, err := p.view.Netlink().RuleList(p.family())
+	rules, err := netlook.Ask(p.view, func(h *netlink.Handle) ([]netlink.Rule, error) { return h.RuleList(p.family()) })
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +116,15 @@ func (p *netPath) rules() ([]string, error) {
 
 // routes are those of the address' family in all tables but the local one.
 func (p *netPath) routes() ([]netlink.Route, error) {
-	var out []netlink.Route
-	err := p.view.Netlink().RouteListFilteredIter(p.family(), &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
-		if r.Table != unix.RT_TABLE_LOCAL {
-			out = append(out, r)
-		}
-		return true
+	family := p.family()
+	out, err := netlook.Ask(p.view, func(h *netlink.Handle) (out []netlink.Route, err error) {
+		err = h.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+			if r.Table != unix.RT_TABLE_LOCAL {
+				out = append(out, r)
+			}
+			return true
+		})
+		return out, err
 	})
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
 		err = errors.New("they changed meanwhile: some may be missing")
@@ -129,7 +134,7 @@ func (p *netPath) routes() ([]netlink.Route, error) {
 
 func (p *netPath) linkNames() map[int]string {
 	names := map[int]string{}
-	links, _ := p.view.Netlink().LinkList()
+	links, _ := netlook.Ask(p.view, (*netlink.Handle).LinkList)
 	for _, l := range links {
 		names[l.Attrs().Index] = event.SafeText(l.Attrs().Name, netMaxName)
 	}

@@ -1,0 +1,22 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/collector/bounded"
+)
+
+// Lookups registers the counters of questions to the kernel, read at each scrape.
+func (m *Metrics) Lookups(stats func() bounded.Stats) {
+	m.Own.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "kernosis_lookups_late_total", Help: "Questions about a network namespace that the kernel did not answer in time.",
+		}, func() float64 { return float64(stats().Late) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "kernosis_lookups_refused_total", Help: "Questions about a network namespace that were not asked, as the kernel still holds earlier ones.",
+		}, func() float64 { return float64(stats().Refused) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "kernosis_lookups_held", Help: "Threads that the kernel holds with a question about a network namespace.",
+		}, func() float64 { return float64(stats().Behind) }),
+	)
+}
