@@ -59,7 +59,7 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 	} else {
 		env.finder, find = finder, finder.Find
 	}
-	env.attributor = hostfs.NewAttributor(attributed, find)
+	env.attributor = hostfs.NewAttributor(attributed, find, env.fs.NameContainer)
 	env.memcgOOM = sync.OnceValue(func() []hostfs.Range {
 		ranges, err := env.fs.Ranges("mem_cgroup_out_of_memory")
 		if err != nil {

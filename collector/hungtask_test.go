@@ -39,7 +39,7 @@ func hungEnvironment(t testing.TB, kallsyms, timeout string) *environment {
 	fs := hostfs.New(root)
 	return &environment{
 		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(),
-		attributor: hostfs.NewAttributor(16, nil), symbols: hostfs.NewSymbols(fs),
+		attributor: hostfs.NewAttributor(16, nil, nil), symbols: hostfs.NewSymbols(fs),
 	}
 }
 

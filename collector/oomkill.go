@@ -23,6 +23,8 @@ type oomkill struct {
 
 	last oomLimit
 
+	want oomWant
+
 	killed [16]killedProcess // the latest, in a circle
 	next   int
 }
@@ -36,6 +38,12 @@ type killedProcess struct {
 // oomDyingFor is how long a killed process may take to end. It is far less than it
 // takes for its number to be given again.
 const oomDyingFor = uint64(10 * time.Second)
+
+// oomWant is a thread's want of memory, and when the first process was killed for it.
+type oomWant struct {
+	trigger event.Task
+	bootNS  uint64
+}
 
 // oomLimit is the limit that the latest kill was for.
 type oomLimit struct {
@@ -88,6 +96,7 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 		OOMScoreAdj: r.OOMScoreAdj,
 	}
 	if o.data.Scope == "memcg" {
+		o.data.Along = o.along(head)
 		o.setLimit(head, r)
 	}
 	ev.OOMKill = &o.data
@@ -108,6 +117,15 @@ func (o *oomkill) again(head *bpf.Header, r *bpf.OOMKill) bool {
 	}
 	o.killed[o.next] = killedProcess{o.victim.TGID, head.BootNS}
 	o.next = (o.next + 1) % len(o.killed)
+	return false
+}
+
+// along tells whether another process was killed just before for the same want.
+func (o *oomkill) along(head *bpf.Header) bool {
+	if o.want.trigger == o.trigger && head.BootNS-o.want.bootNS < oomGroupWithin {
+		return true
+	}
+	o.want = oomWant{o.trigger, head.BootNS}
 	return false
 }
 

@@ -22,7 +22,7 @@ func testOOMKill(t testing.TB) *oomkill {
 	code := []hostfs.Range{{Start: oomCode, End: oomCode + 0x100}}
 	return newOOMKill(&environment{
 		log: slog.New(slog.DiscardHandler), fs: hostfs.New(t.TempDir()), clock: hostfs.NewClock(),
-		attributor: hostfs.NewAttributor(16, nil),
+		attributor: hostfs.NewAttributor(16, nil, nil),
 		memcgOOM:   func() []hostfs.Range { return code },
 	})
 }
@@ -133,21 +133,25 @@ func TestOOMGroupKillHasOneLimit(t *testing.T) {
 		name  string
 		r     *bpf.OOMKill
 		limit bool
+		along bool
 	}{
-		{"of the group", along(func(*bpf.OOMKill) {}), true},
-		{"in a group below", along(func(r *bpf.OOMKill) { r.Memory.ID[0] = 99 }), true},
-		{"for another's sake", along(func(r *bpf.OOMKill) { r.Trigger.PID = 821 }), false},
-		{"for the sake of another with that pid", along(func(r *bpf.OOMKill) { r.Trigger.StartNS++ }), false},
-		{"later", along(func(r *bpf.OOMKill) { r.H.BootNS = 2e9 }), false},
-		{"elsewhere", along(func(r *bpf.OOMKill) { r.Memory.ID[2] = 99 }), false},
-		{"of the whole machine", along(func(r *bpf.OOMKill) { r.Scope = bpf.OOMScopeGlobal }), false},
+		{"of the group", along(func(*bpf.OOMKill) {}), true, true},
+		{"in a group below", along(func(r *bpf.OOMKill) { r.Memory.ID[0] = 99 }), true, true},
+		{"for another's sake", along(func(r *bpf.OOMKill) { r.Trigger.PID = 821 }), false, false},
+		{"for the sake of another with that pid", along(func(r *bpf.OOMKill) { r.Trigger.StartNS++ }), false, false},
+		{"later", along(func(r *bpf.OOMKill) { r.H.BootNS = 2e9 }), false, false},
+		{"elsewhere", along(func(r *bpf.OOMKill) { r.Memory.ID[2] = 99 }), false, true},
+		{"of the whole machine", along(func(r *bpf.OOMKill) { r.Scope = bpf.OOMScopeGlobal }), false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			o := testOOMKill(t)
 			first := mustDecode(t, o, rawRecord(podKill())).OOMKill
-			group, limit := *first.LimitCgroup, first.Limit
+			group, limit, along := *first.LimitCgroup, first.Limit, first.Along
 			got := mustDecode(t, o, rawRecord(tt.r)).OOMKill
+			if along || got.Along != tt.along {
+				t.Errorf("first along: %t; this one: %t, want %t", along, got.Along, tt.along)
+			}
 			if tt.limit != (got.LimitCgroup != nil && *got.LimitCgroup == group && got.Limit == limit) || !tt.limit && got.Limit != 0 {
 				t.Errorf("limit %d of %+v, want that of the first: %v", got.Limit, got.LimitCgroup, tt.limit)
 			}

@@ -114,7 +114,7 @@ func testSockFail(t testing.TB) *sockfail {
 	fs := hostfs.New(t.TempDir())
 	env := &environment{
 		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(), symbols: hostfs.NewSymbols(fs),
-		attributor: hostfs.NewAttributor(64, nil),
+		attributor: hostfs.NewAttributor(64, nil, nil),
 		targets:    newTargets(),
 	}
 	if err := env.targets.Set("configuration", []Target{{Name: "web", Address: netip.MustParseAddr("10.0.0.2"), Port: 80}}); err != nil {

@@ -81,7 +81,7 @@ func sockEnvironment(t *testing.T, k *bpf.Kernel, targets []Target) *environment
 	fs := hostfs.New("/")
 	env := &environment{
 		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(), symbols: hostfs.NewSymbols(fs),
-		attributor: hostfs.NewAttributor(64, nil), kernel: k, cfg: Config{HostRoot: "/"}, targets: newTargets(),
+		attributor: hostfs.NewAttributor(64, nil, nil), kernel: k, cfg: Config{HostRoot: "/"}, targets: newTargets(),
 	}
 	if err := env.targets.Set("configuration", targets); err != nil {
 		t.Fatal(err)

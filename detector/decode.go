@@ -135,6 +135,7 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 		r.Events = append(r.Events, event.Kind(k))
 	}
 	r.Pattern, r.ClearPattern, r.Logs = str("pattern"), str("clearPattern"), strs("logs")
+	r.FallbackFor = strs("fallbackFor")
 	if n := keys["lines"]; n != nil {
 		r.Lines = f.Int(n, path+".lines", 1, logpattern.MaxLines)
 	}

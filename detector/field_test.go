@@ -17,11 +17,11 @@ func full() *event.Event {
 	task := &event.Task{PID: 1, TGID: 2, Comm: "t", StartTime: event.Duration(time.Second), UID: 3}
 	return &event.Event{
 		Kind: event.OOMKill, Time: time.Unix(0, 0), Source: "bpf", Unit: "u", Task: task,
-		Cgroup: &event.Cgroup{ID: 1 << 63, Path: "/c"}, Container: &event.Container{ID: "i", Runtime: "r", PodUID: "p"},
+		Cgroup: &event.Cgroup{ID: 1 << 63, Path: "/c"}, Container: &event.Container{ID: "i", Runtime: "r", PodUID: "p", Name: "n", PodName: "pn", PodNamespace: "ns"},
 		Device:   &event.Device{Major: 1, Minor: 2, Name: "d", Parent: "p", Mounts: []event.Mount{{Path: "/m"}}},
 		Conn:     &event.Conn{Src: netip.MustParseAddrPort("1.2.3.4:5"), Dst: netip.MustParseAddrPort("[::1]:6"), NetNS: 7},
 		HungTask: &event.HungTaskData{BlockedFor: 1, Wait: "io", Lock: "mutex", LockAddr: 0xffff, Holder: task, HolderHint: true, Detector: "poll", Exited: true},
-		OOMKill: &event.OOMKillData{Scope: "memcg", LimitCgroup: &event.Cgroup{Path: "/l"}, Limit: 1, Usage: 1, Trigger: task, TotalVM: 1,
+		OOMKill: &event.OOMKillData{Scope: "memcg", Along: true, LimitCgroup: &event.Cgroup{Path: "/l"}, Limit: 1, Usage: 1, Trigger: task, TotalVM: 1,
 			AnonRSS: 1, FileRSS: 1, ShmemRSS: 1, Swap: 1, PageTables: 1, Approximate: true, OOMScoreAdj: -1000},
 		Check:   &event.CheckData{Check: "c", Status: "ok", Message: "m"},
 		DiskIO:  &event.DiskIOData{Op: "read", Sector: 1, Bytes: 1, Error: "EIO", Status: "IOERR", ReadAhead: true, Bio: true, Lower: "l"},
@@ -69,10 +69,23 @@ func TestFieldsInCEL(t *testing.T) {
 			if text := string(appendCEL(nil, v)); text != bare {
 				t.Errorf("%s of the %s event: %q as CEL, %q in messages", f.Name, name, text, bare)
 			}
-			if name == "full" && (bare == "" || bare == "0" || bare == "false") {
+			if name == "full" && f.Name != "cgroup.outsidePods" && (bare == "" || bare == "0" || bare == "false") {
 				t.Errorf("%s of the full event is %q: the wrong part is read", f.Name, bare)
 			}
 		}
+	}
+}
+
+// In a pod the path changes with each restart of a container, and is left out.
+func TestCgroupOutsidePods(t *testing.T) {
+	f := fieldByName("cgroup.outsidePods")
+	for want, c := range map[string]*event.Container{"/c": nil, "": {PodUID: "p"}} {
+		if v := f.read(&event.Event{Cgroup: &event.Cgroup{Path: "/c"}, Container: c}); v.text != want {
+			t.Errorf("%+v: %q, want %q", c, v.text, want)
+		}
+	}
+	if v := f.read(&event.Event{Cgroup: &event.Cgroup{Path: "/docker/x"}, Container: &event.Container{ID: "x"}}); v.text != "/docker/x" {
+		t.Errorf("of a container outside of Kubernetes: %q", v.text)
 	}
 }
 

@@ -51,6 +51,7 @@ func oomKillFields() []*Field {
 		size("swap", "the victim's swapped memory, bytes", func(o *event.OOMKillData) uint64 { return o.Swap }),
 		size("pageTables", "the victim's page tables, bytes", func(o *event.OOMKillData) uint64 { return o.PageTables }),
 		field("approximate", Bool, false, "the RSS figures miss per-CPU remainders", func(o *event.OOMKillData) value { return boolean(o.Approximate) }),
+		field("along", Bool, false, "killed after another process, for the same want of memory (memory.oom.group)", func(o *event.OOMKillData) value { return boolean(o.Along) }),
 		field("oomScoreAdj", Int, false, "the victim's oom_score_adj", func(o *event.OOMKillData) value { return number(o.OOMScoreAdj) }),
 	}
 }

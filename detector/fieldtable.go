@@ -83,6 +83,11 @@ func subjectFields() []*Field {
 		return &Field{Name: "container." + name, Type: String, Kinds: append(tasks(), event.Probe, event.ProbeRecovered), few: few, Doc: doc,
 			read: part(func(e *event.Event) *event.Container { return e.Container }, read)}
 	}
+	pod := func(name, doc string, read func(*event.Container) value) *Field {
+		f := container("", false, doc, read)
+		f.Name = "pod." + name
+		return f
+	}
 	device := func(name string, t Type, doc string, read func(*event.Device) value) *Field {
 		return &Field{Name: "device." + name, Type: t, Kinds: devices(), Doc: doc,
 			read: part(func(e *event.Event) *event.Device { return e.Device }, read)}
@@ -100,8 +105,18 @@ func subjectFields() []*Field {
 		task("uid", Int, "user id", func(t *event.Task) value { return number(t.UID) }),
 		cgroup("id", Int, "64-bit kernfs id", func(c *event.Cgroup) value { return number(c.ID) }),
 		cgroup("path", String, "path from the hierarchy's root", func(c *event.Cgroup) value { return text(c.Path) }),
+		{Name: "cgroup.outsidePods", Type: String, Kinds: tasks(), Doc: "cgroup.path, and empty in a pod: there it is another one after each restart",
+			read: func(e *event.Event) value {
+				if e.Cgroup == nil || e.Container != nil && e.Container.PodUID != "" {
+					return value{}
+				}
+				return text(e.Cgroup.Path)
+			}},
 		container("id", false, "full runtime id", func(c *event.Container) value { return text(c.ID) }),
 		container("podUID", false, "UID of the pod", func(c *event.Container) value { return text(c.PodUID) }),
+		container("name", false, "name in the pod, the same after a restart; empty where the runtime does not tell", func(c *event.Container) value { return text(c.Name) }),
+		pod("name", "name of the pod; empty where the runtime does not tell", func(c *event.Container) value { return text(c.PodName) }),
+		pod("namespace", "namespace of the pod; empty where the runtime does not tell", func(c *event.Container) value { return text(c.PodNamespace) }),
 		container("runtime", true, "containerd, cri-o, docker, podman", func(c *event.Container) value { return text(c.Runtime) }),
 		{Name: "unit", Type: String, Kinds: tasks(), Doc: "systemd unit, outside Kubernetes",
 			read: func(e *event.Event) value { return text(e.Unit) }},

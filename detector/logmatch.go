@@ -120,7 +120,7 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	}
 	for i := range hits {
 		h := &hits[i]
-		if r := l.rules[h.Pattern]; !l.set.owners[h.Pattern].clear {
+		if r := l.rules[h.Pattern]; !l.set.owners[h.Pattern].clear && !e.standsBack(r.Rule) {
 			if l.show(h); e.test(r, r.when) {
 				e.occur(r, &l.ev, at, now)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 var (
@@ -73,7 +74,7 @@ func (s *RuleSet) PatternSet() *logpattern.Set { return s.patterns }
 // rule's expressions.
 func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	if !r.isLog() {
-		for _, key := range []string{"pattern", "clearPattern", "logs", "lines", "anchorEnd"} {
+		for _, key := range []string{"pattern", "clearPattern", "logs", "lines", "anchorEnd", "fallbackFor"} {
 			if r.keys[key] != nil && r.kindsKnown() {
 				r.errorf(key, "is for lines of logs only, events: [log]")
 			}
@@ -95,6 +96,12 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 			r.item("logs", i, "%q is not a log name: want letters, digits, dots, dashes and underscores; patterns are not supported", name)
 		}
 	}
+	stems := sourceStems()
+	for i, stem := range r.FallbackFor {
+		if !slices.Contains(stems, stem) {
+			r.item("fallbackFor", i, "no source sees %q%s: want kinds of events such as oomkill", stem, mistake.Suggest(stem, stems))
+		}
+	}
 	groups, ok := r.checkPattern("pattern", r.pattern())
 	if r.keys["clearPattern"] != nil {
 		if clear, ok := r.checkPattern("clearPattern", r.clearPattern()); ok {
@@ -114,6 +121,19 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 		return c
 	}
 	return v
+}
+
+// sourceStems are those whose sources say whether they see.
+func sourceStems() []string {
+	var out []string
+	for _, k := range event.Kinds() {
+		switch stem := k.Stem(); {
+		case k == event.Log, k == event.Check, k == event.Source, k == event.Lost, k == event.Canary, slices.Contains(out, stem):
+		default:
+			out = append(out, stem)
+		}
+	}
+	return out
 }
 
 // checkPattern compiles a pattern by itself, and returns its named groups.

@@ -56,6 +56,7 @@ type Rule struct {
 	Pattern      string   // RE2: which lines; empty: not a log rule
 	ClearPattern string   // RE2: the lines that end the problem of their group
 	Logs         []string // names of the logs; empty: all
+	FallbackFor  []string // stems: the rule is not asked while one of them sees
 	Lines        int      // how many lines both may span; 0: as the patterns say
 	// AnchorEnd has Pattern match as node-problem-detector does: its
 	// configurations ask for it.

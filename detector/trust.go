@@ -31,6 +31,14 @@ func (e *Engine) trust(c *conditionState) (reason, text string) {
 	return "", ""
 }
 
+// standsBack reports whether the rule is a fallback for a source that sees.
+func (e *Engine) standsBack(r *Rule) bool {
+	return slices.ContainsFunc(r.FallbackFor, func(stem string) bool {
+		st := e.stems[stem]
+		return st != nil && st.up
+	})
+}
+
 // witness collects what is not seen.
 type witness struct {
 	down    []string // sources, with why

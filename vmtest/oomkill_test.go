@@ -215,7 +215,9 @@ func told(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	switch blamed := len(problems(entries, "oom-kill-frequent", subject)) > 0; {
 	case blamed && want.scope == "global":
 		t.Errorf("%s is blamed for the node's want of memory", want.group)
-	case !blamed && want.scope == "memcg":
+	case blamed && want.atOnce != 0:
+		t.Errorf("%s ran out of memory once, and is told to do so again and again", want.group)
+	case !blamed && want.scope == "memcg" && want.atOnce == 0:
 		t.Errorf("that %s runs out of memory again and again is not told", want.group)
 	}
 	t.Logf("%s", occurrences[0].Message)

@@ -29,6 +29,7 @@ type OOMKillData struct {
 	PageTables  uint64  `json:"pageTables"`
 	Approximate bool    `json:"approximate,omitempty"` // the RSS figures miss per-CPU remainders
 	OOMScoreAdj int16   `json:"oomScoreAdj"`
+	Along       bool    `json:"along,omitempty"` // killed after another one, for the same want of memory: memory.oom.group
 }
 
 // DiskIOData is the payload of [DiskIO].

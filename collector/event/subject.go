@@ -39,6 +39,11 @@ type Container struct {
 	Runtime string `json:"runtime,omitempty"` // containerd, cri-o, docker, podman; empty: unknown
 	PodUID  string `json:"podUID,omitempty"`  // with dashes, as in the API
 	QoS     string `json:"qos,omitempty"`     // guaranteed, burstable, besteffort
+
+	// Names are the runtime's; empty where it does not tell.
+	Name         string `json:"name,omitempty"` // in the pod; the same after a restart, other than ID
+	PodName      string `json:"podName,omitempty"`
+	PodNamespace string `json:"podNamespace,omitempty"`
 }
 
 // Mount is one place at which a device's filesystem is mounted.

@@ -51,18 +51,20 @@ type Attributor struct {
 	seed  maphash.Seed
 	cache *lru.Cache[attributionKey, *Attributed]
 	find  func(id uint64) (path string, err error)
+	name  func(*event.Container)
 }
 
 // NewAttributor returns an Attributor that remembers size cgroups, at about
 // 1 KiB each. find, which may be nil, gives the whole path of a cgroup that
 // still exists (see [CgroupFinder]); it is asked once, for a chain whose
-// captured part does not tell the owner.
-func NewAttributor(size int, find func(id uint64) (string, error)) *Attributor {
+// captured part does not tell the owner. name, which may be nil, adds the names of a
+// container ([FS.NameContainer]); it is called once for each.
+func NewAttributor(size int, find func(id uint64) (string, error), name func(*event.Container)) *Attributor {
 	cache, err := lru.New[attributionKey, *Attributed](max(size, 1))
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &Attributor{seed: maphash.MakeSeed(), cache: cache, find: find}
+	return &Attributor{seed: maphash.MakeSeed(), cache: cache, find: find, name: name}
 }
 
 // Resolve returns the owner of a chain of cgroups, leaf first; truncated tells
@@ -100,6 +102,9 @@ func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Att
 	}
 	e.Cgroup = event.Cgroup{ID: leafID, Path: event.SafeText(path, maxCgroupPath)}
 	if owner.Container != (event.Container{}) {
+		if a.name != nil {
+			a.name(&owner.Container)
+		}
 		e.Container = &owner.Container
 	}
 	e.Unit = owner.Unit

@@ -26,7 +26,7 @@ func chain(leaf uint64, path string) []Level {
 }
 
 func TestResolve(t *testing.T) {
-	a := NewAttributor(16, nil)
+	a := NewAttributor(16, nil, nil)
 	path := burstable + "/cri-containerd-" + idA + ".scope"
 
 	e := a.Resolve(7, append(chain(7, path), Level{ID: 1}), false)
@@ -56,7 +56,7 @@ func TestResolve(t *testing.T) {
 // Ids are unique in one hierarchy only: the same id with another chain is
 // another cgroup, and both stay remembered.
 func TestResolveSameID(t *testing.T) {
-	a := NewAttributor(16, nil)
+	a := NewAttributor(16, nil, nil)
 	memory, unified := chain(5, "/docker/"+idA), chain(5, "/system.slice/ssh.service")
 	m, u := a.Resolve(5, memory, false), a.Resolve(5, unified, false)
 	if m.Container == nil || u.Container != nil || u.Unit != "ssh.service" {
@@ -88,7 +88,7 @@ func TestResolveCompletes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			calls := 0
-			a := NewAttributor(4, func(uint64) (string, error) { calls++; return tt.found, tt.err })
+			a := NewAttributor(4, func(uint64) (string, error) { calls++; return tt.found, tt.err }, nil)
 			for range 2 {
 				e := a.Resolve(3, chain(3, "a/b/c/d/e/f"), true)
 				if got := e.Container != nil; got != tt.container {
@@ -106,7 +106,7 @@ func TestResolveCompletes(t *testing.T) {
 }
 
 func TestResolveDoesNotAllocate(t *testing.T) {
-	a := NewAttributor(4, nil)
+	a := NewAttributor(4, nil, nil)
 	levels := chain(7, burstable+"/cri-containerd-"+idA+".scope")
 	a.Resolve(7, levels, true)
 	if n := testing.AllocsPerRun(1000, func() { a.Resolve(7, levels, true) }); n != 0 {
@@ -116,7 +116,7 @@ func TestResolveDoesNotAllocate(t *testing.T) {
 
 // The record's memory is reused after the call.
 func TestResolveKeepsNoMemory(t *testing.T) {
-	a := NewAttributor(4, nil)
+	a := NewAttributor(4, nil, nil)
 	levels := chain(7, "/docker/"+idA)
 	e := a.Resolve(7, levels, false)
 	for _, l := range levels {
@@ -128,7 +128,7 @@ func TestResolveKeepsNoMemory(t *testing.T) {
 }
 
 func TestResolveConcurrently(t *testing.T) {
-	a := NewAttributor(8, nil)
+	a := NewAttributor(8, nil, nil)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -146,14 +146,14 @@ func TestResolveConcurrently(t *testing.T) {
 func BenchmarkResolve(b *testing.B) {
 	levels := chain(7, burstable+"/cri-containerd-"+idA+".scope/init.scope")
 	b.Run("hit", func(b *testing.B) {
-		a := NewAttributor(16, nil)
+		a := NewAttributor(16, nil, nil)
 		b.ReportAllocs()
 		for b.Loop() {
 			a.Resolve(7, levels, false)
 		}
 	})
 	b.Run("miss", func(b *testing.B) {
-		a := NewAttributor(16, nil)
+		a := NewAttributor(16, nil, nil)
 		b.ReportAllocs()
 		for id := uint64(0); b.Loop(); id++ {
 			a.Resolve(id, levels, false)

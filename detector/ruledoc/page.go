@@ -76,6 +76,9 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, cfg C
 	if len(r.Logs) > 0 {
 		row("Logs", "%s", codes(r.Logs))
 	}
+	if len(r.FallbackFor) > 0 {
+		row("Only while these events are not seen", "%s", codes(r.FallbackFor))
+	}
 	if r.Fault != r.Name {
 		row("Fault", "`%s`, shared with %s", r.Fault, links(others(rules, r)))
 	}

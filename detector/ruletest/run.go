@@ -149,14 +149,20 @@ func (r *run) run() []Failure {
 	return failures
 }
 
-// sourcesUp tells the engine that every stem is watched, unless the test does.
+// sourcesUp tells the engine that every stem is watched, unless the test does; but for those
+// that rules which the test names are a fallback for.
 func (r *run) sourcesUp(at time.Duration) {
 	if !r.sources {
 		return
 	}
-	var stems []string
+	var stems, away []string
+	for _, rule := range r.rules.Rules() {
+		if slices.Contains(r.test.rules, rule.Name) {
+			away = append(away, rule.FallbackFor...)
+		}
+	}
 	for _, k := range event.Kinds() {
-		if !slices.Contains(stems, k.Stem()) {
+		if !slices.Contains(stems, k.Stem()) && !slices.Contains(away, k.Stem()) {
 			stems = append(stems, k.Stem())
 		}
 	}

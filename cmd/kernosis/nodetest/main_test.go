@@ -17,7 +17,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
-var machine node.Shared
+// Restarts come fast, so that a loop needs no minutes.
+var machine = node.Shared{Options: node.Options{Kubelet: map[string]any{
+	"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "1s"},
+}}}
 
 func TestMain(m *testing.M) {
 	kernellock.Hold()

@@ -29,6 +29,12 @@ const (
 // has no token, unless the pod says otherwise. It is deleted when the test ends.
 func (n *Node) Run(tb testing.TB, pod *corev1.Pod) *corev1.Pod {
 	tb.Helper()
+	return n.Await(tb, n.Create(tb, pod), "that it runs", runFor, running)
+}
+
+// Create makes a pod for this node, and deletes it at the end of the test.
+func (n *Node) Create(tb testing.TB, pod *corev1.Pod) *corev1.Pod {
+	tb.Helper()
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = n.Name
 	if pod.Spec.TerminationGracePeriodSeconds == nil {
@@ -43,7 +49,7 @@ func (n *Node) Run(tb testing.TB, pod *corev1.Pod) *corev1.Pod {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { n.delete(tb, made) })
-	return n.Await(tb, made, "that it runs", runFor, running)
+	return made
 }
 
 func running(pod *corev1.Pod) bool {

@@ -49,5 +49,8 @@ const (
 	Program = "github.com/kernosis/kernosis/reporter/kubetest/node/probepod"
 )
 
+// EatCommand returns that of a container that takes memory until it is killed.
+func EatCommand() []string { return []string{"/probepod", "eat"} }
+
 // ProbeCommand returns that of the exec probe.
 func ProbeCommand() []string { return []string{"/probepod", "probe"} }

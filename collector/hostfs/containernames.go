@@ -1,0 +1,58 @@
+package hostfs
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// maxBundle bounds a container's config.json, in bytes. Real ones have some 10 KiB.
+const maxBundle = 1 << 20
+
+// bundles are the folders in which runtimes keep the configuration of a running container,
+// before and behind its id: containerd, that of k3s, and CRI-O.
+func bundles() [][2]string {
+	return [][2]string{
+		{"/run/containerd/io.containerd.runtime.v2.task/k8s.io", ""},
+		{"/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io", ""},
+		{"/run/containers/storage/overlay-containers", "userdata"},
+	}
+}
+
+// NameContainer adds the names of a container and its pod, as the runtime was given them by
+// kubelet. It leaves them empty where no runtime that we know tells: outside of Kubernetes,
+// or where the agent has no access to /run. A container that has ended may have no folder
+// any more.
+func (f FS) NameContainer(c *event.Container) {
+	if c.ID == "" || c.PodUID == "" || filepath.Base(c.ID) != c.ID {
+		return
+	}
+	for _, dir := range bundles() {
+		file, err := os.Open(f.Path(filepath.Join(dir[0], c.ID, dir[1], "config.json")))
+		if err != nil {
+			continue
+		}
+		var config struct {
+			Annotations map[string]string `json:"annotations"`
+		}
+		err = json.NewDecoder(io.LimitReader(file, maxBundle)).Decode(&config)
+		if file.Close() != nil || err != nil {
+			continue
+		}
+		name := func(keys ...string) string {
+			for _, key := range keys {
+				if text := config.Annotations[key]; text != "" {
+					return event.SafeText(text, 253)
+				}
+			}
+			return ""
+		}
+		c.Name = name("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
+		c.PodName = name("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name")
+		c.PodNamespace = name("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace")
+		return
+	}
+}
