@@ -86,11 +86,11 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, cfg C
 	row("Fires", "%s", fires(r))
 	row("Clears", "%s", clears(r))
 	if len(r.DependsOn) > 0 {
-		where := ""
+		where := []string{links(r.DependsOn)}
 		for _, own := range slices.Sorted(maps.Keys(r.Equal)) {
-			where += fmt.Sprintf(", of the same `%s` (their `%s`)", own, r.Equal[own])
+			where = append(where, fmt.Sprintf("of the same `%s` (their `%s`)", own, r.Equal[own]))
 		}
-		row("Hidden while these fire", "%s%s", links(r.DependsOn), where)
+		row("Hidden while these fire", "%s", strings.Join(where, ", "))
 	}
 	var hides []string
 	for _, o := range rules {
