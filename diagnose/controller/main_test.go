@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -157,7 +158,10 @@ func (r *running) run(ctx context.Context, h how, c controller.Config) error {
 	return m.Start(ctx)
 }
 
+// stop ends the controller, and shows what hangs where that takes nearly all the time it has.
 func (r *running) stop() error {
+	late := time.AfterFunc(9*time.Second, func() { _ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1) })
+	defer late.Stop()
 	r.cancel()
 	return <-r.ended
 }
