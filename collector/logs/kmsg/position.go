@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
 )
@@ -16,18 +17,32 @@ var ErrPosition = errors.New("not a position in the kernel's log")
 type position struct {
 	boot string // the kernel's random boot id
 	next uint64 // the first sequence number that was not
+
+	// offset is from the clock that stamps records to CLOCK_BOOTTIME, as was seen of records
+	// that came while they were waited for; 0: none did. The two drift apart, and of records
+	// that are old when they are read nothing else tells.
+	offset time.Duration
 }
 
-// text returns the position as it is saved: "BOOTID 123".
+// text returns the position as it is saved: "BOOTID 123", or "BOOTID 123 4.5ms".
 func (p position) text() logs.Position {
-	return logs.Position(p.boot + " " + strconv.FormatUint(p.next, 10))
+	text := p.boot + " " + strconv.FormatUint(p.next, 10)
+	if p.offset != 0 {
+		text += " " + p.offset.String()
+	}
+	return logs.Position(text)
 }
 
 func parsePosition(text logs.Position) (position, error) {
-	boot, number, ok := strings.Cut(string(text), " ")
+	boot, rest, ok := strings.Cut(string(text), " ")
+	number, clock, clocked := strings.Cut(rest, " ")
 	next, err := strconv.ParseUint(number, 10, 64)
+	p := position{boot: boot, next: next}
+	if clocked && err == nil {
+		p.offset, err = time.ParseDuration(clock)
+	}
 	if !ok || boot == "" || err != nil {
 		return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
 	}
-	return position{boot: boot, next: next}, nil
+	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,7 +80,41 @@ func collect(t *testing.T, cfg Config, boot string, steps ...step) (items []stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	return items, r.Position()
+	// Without the clock's offset, which is that of made-up stamps.
+	return items, logs.Position(strings.Join(strings.Fields(string(r.Position()))[:2], " "))
+}
+
+// A record of the time between two runs has the time that a record of the first run would
+// have had: the clocks of both are as far apart.
+func TestClockOfAnEarlierRun(t *testing.T) {
+	boot := filepath.Join(t.TempDir(), "boot_id")
+	if err := os.WriteFile(boot, []byte("here\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const off = 20 * time.Second // the scheduler's clock is behind
+	stamp := monotonic() - off
+	run := func(at logs.Position, steps ...step) (logs.Line, logs.Position) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := New(Config{BootID: boot, Position: at, Lookback: everything})
+		r.open = func(context.Context, string) (device, error) { return &ring{steps: steps, end: cancel}, nil }
+		var last logs.Line
+		if err := r.Run(ctx, func(item logs.Item) error { last = item.Line.Clone(); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return last, r.Position()
+	}
+	record := func(seq int, at time.Duration) step {
+		return step{record: fmt.Sprintf("3,%d,%d,-;x\n", seq, at.Microseconds())}
+	}
+	first, at := run("", failing(unix.EAGAIN), record(1, stamp))
+	second, _ := run(at, record(2, stamp+time.Millisecond))
+	if gap := second.BootTime - first.BootTime; gap < 0 || gap > time.Second {
+		t.Errorf("a millisecond apart, and told with times %v apart", gap)
+	}
+	if _, err := parsePosition("here 4 soon"); !errors.Is(err, ErrPosition) {
+		t.Errorf("no duration: %v", err)
+	}
 }
 
 func describe(item logs.Item) string {

@@ -38,6 +38,7 @@ type stream struct {
 
 	clock  *hostfs.Clock
 	offset time.Duration // from the scheduler's clock to CLOCK_BOOTTIME
+	exact  bool          // offset was seen of a record that was waited for, if not by this stream
 	waited bool          // the next record was waited for, so it is of now
 
 	rec  Record
@@ -53,6 +54,9 @@ func (s *stream) start() error {
 			s.known = true
 			if pos.boot == s.boot {
 				s.next, s.saved = pos.next, true
+				if pos.offset != 0 {
+					s.offset, s.exact = pos.offset, true
+				}
 			}
 			return nil
 		}
@@ -119,6 +123,7 @@ func (s *stream) fill() {
 		if o := hostfs.BootTime() - s.rec.Time; o < s.offset || o > s.offset+clockError {
 			s.offset = o
 		}
+		s.exact = true
 	}
 	boot := s.rec.Time + s.offset
 	s.line = logs.Line{
@@ -131,7 +136,11 @@ func (s *stream) fill() {
 
 func (s *stream) advance(next uint64) {
 	s.next, s.known = next, true
-	s.r.setPosition(position{boot: s.boot, next: next})
+	pos := position{boot: s.boot, next: next}
+	if s.exact {
+		pos.offset = s.offset
+	}
+	s.r.setPosition(pos)
 }
 
 // atEnd is called when everything was read: what comes now is new.
