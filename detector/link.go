@@ -71,11 +71,14 @@ func (l *loader) equals() {
 }
 
 // faults makes sure that rules which tell of one fault can share a problem:
-// their groups must have as many parts.
+// their groups must have as many parts. A fallback never tells beside what it is one for.
 func (l *loader) faults() {
 	first := make(map[[2]string]*loadedRule)
 	for _, name := range l.order {
 		r := l.rules[name]
+		if len(r.FallbackFor) > 0 {
+			continue
+		}
 		key := [2]string{r.Fault, r.Condition}
 		if f := first[key]; f == nil {
 			first[key] = r

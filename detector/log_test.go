@@ -328,3 +328,18 @@ func TestDocumentedRule(t *testing.T) {
 	want(t, e.Observe(logged(2, "nfs: server 10.0.0.1 OK"), at(2)),
 		"nfs-server-silent 10.0.0.1 resolved", "NFSServerSilent=False NFSServersAnswer")
 }
+
+// A fallback is asked only while the source it is one for does not see. Its groups are its own.
+func TestFallback(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: kills, fault: f, events: [oomkill], groupBy: [cgroup.path, task.pid], condition: Sick, reason: R, message: m, clearAfter: 1m}
+- {name: lines, fault: f, events: [log], fallbackFor: [oomkill], pattern: 'killed (?P<who>\w+)', groupBy: [match.who], condition: Sick, reason: R, message: m, clearAfter: 1m}
+`))
+	e.Observe(source("log", true), at(0))
+	want(t, e.Observe(logged(1, "killed a"), at(1)), "lines a firing", "Sick=True R")
+	e.Observe(source("oomkill", true), at(time.Second))
+	want(t, e.Observe(logged(2*time.Second, "killed b"), at(2*time.Second)))
+	want(t, e.Observe(oom(3*time.Second, "/b"), at(3*time.Second)), "kills /b, 7 firing", "Sick=True R")
+	e.Observe(source("oomkill", false), at(4*time.Second))
+	want(t, e.Observe(logged(5*time.Second, "killed b"), at(5*time.Second)), "lines b firing", "Sick=True R")
+}
