@@ -264,12 +264,30 @@ func TestTheStateDiskHangsAtTheEnd(t *testing.T) {
 	})
 	h.killsTold(1)
 	h.await("its end", 25*time.Second, func(context.Context) (bool, string, error) {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.PID()))
-		return strings.Contains(string(text), "State:\tZ"), string(text), err
+		// Which threads wait for the disk is chance; the others are gone.
+		alive, err := h.threads()
+		return len(alive) == 0, fmt.Sprint(alive), err
 	})
 	t.Logf("ended %v after the signal", time.Since(began).Round(10*time.Millisecond))
 	thaw()
 	h.Kill() // which waits for it
+}
+
+// threads returns the states of the agent's threads that neither have ended nor are stuck in
+// the kernel.
+func (h *hangTest) threads() (alive []string, err error) {
+	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", h.PID()))
+	for _, path := range all {
+		text, readErr := os.ReadFile(path)
+		if readErr != nil {
+			continue // it has just ended
+		}
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if state, _, _ := strings.Cut(rest, " "); !strings.Contains("DZX", state) {
+			alive = append(alive, filepath.Base(filepath.Dir(path))+" "+state)
+		}
+	}
+	return alive, err
 }
 
 // TestTheStateDiskHangsAtTheStart: an agent that starts meanwhile sees and tells.

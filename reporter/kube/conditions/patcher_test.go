@@ -54,15 +54,15 @@ func TestConditionsAreWrittenAndNothingElseIs(t *testing.T) {
 	}
 }
 
-func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteASecond(t *testing.T) {
-	r := start(t, cluster.Server(t), func(c *Config) { c.Coalesce = time.Second })
+func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteLater(t *testing.T) {
+	r := start(t, cluster.Server(t), func(c *Config) { c.Coalesce = 2 * time.Second })
 	r.set(healthy())
 	r.waitStatus(healthy())
-	<-time.After(time.Until(r.Stats().LastAcked.Add(1100 * time.Millisecond))) // what is measured
+	<-time.After(time.Until(r.Stats().LastAcked.Add(2100 * time.Millisecond))) // what is measured
 	began := time.Now()
 	r.set(deadlocked())
 	r.waitAcked()
-	if took := r.Stats().LastAcked.Sub(began); took > 500*time.Millisecond {
+	if took := r.Stats().LastAcked.Sub(began); took > 1500*time.Millisecond {
 		t.Errorf("the first change took %s", took)
 	}
 	for i := range 1000 {
@@ -73,7 +73,7 @@ func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteASecond(t *testing.T) {
 	last := healthy()
 	r.set(last)
 	r.waitStatus(last)
-	if took := time.Since(began); took < time.Second {
+	if took := time.Since(began); took < 2*time.Second {
 		t.Errorf("the flood was written after %s", took)
 	}
 	r.waitAcked()
