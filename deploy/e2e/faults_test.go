@@ -192,12 +192,14 @@ func (c *cluster) over(t testing.TB, kind string, with profile) {
 func (c *cluster) childKilled(t *testing.T, with profile) {
 	t.Parallel()
 	pod := c.Run(t, node.FaultPod(c.pods, "leaks", fault.ChildKilled, false))
-	for range 5 {
+	c.tell(t, pod, fault.ChildKilled)
+	// Before the next child grows, or the Diagnosis measures that one's memory as it does.
+	c.diagnosed(t, "oom-kill", string(pod.UID), "LimitTooLow")
+	for range 4 {
 		c.tell(t, pod, fault.ChildKilled)
 	}
 	c.told(t, pod, "OOMKilling", 5, "limit of 48")
 	c.condition(t, "FrequentOOMKilling", corev1.ConditionTrue, 30*time.Second)
-	c.diagnosed(t, "oom-kill", string(pod.UID), "LimitTooLow")
 	if now := c.Pod(t, pod); now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the container did not go on: %+v", now.Status)
 	}
