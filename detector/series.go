@@ -58,8 +58,8 @@ type entry struct {
 	rule      *ruleState // whose event made it; stays so for the episode
 	teller    *ruleState // whose event was counted last
 	toldAt    time.Duration
-	tellings  []telling // of late, by rule
-	lasting   bool      // a level signal that has not ended is among what was told
+	bursts    []burst // of late, the oldest first
+	lasting   bool    // a level signal that has not ended is among what was told
 	window    window
 	lastSeen  time.Duration // of p.LastSeen
 	since     time.Duration // of p.Since
@@ -79,7 +79,7 @@ type entry struct {
 func (en *entry) begin(r *ruleState, at event.Moment) {
 	group := en.p.Group
 	evidence := en.p.Evidence[:0]
-	*en = entry{rule: r, window: en.window, tellings: en.tellings[:0], lastSeen: at.Boot, due: en.due, index: en.index}
+	*en = entry{rule: r, window: en.window, bursts: en.bursts[:0], lastSeen: at.Boot, due: en.due, index: en.index}
 	en.window.reset()
 	en.p = problem.Problem{
 		Rule: r.Name, Fault: r.Fault, Group: group, Condition: r.Condition, Reason: r.Reason,
@@ -105,6 +105,7 @@ func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment) {
 	en.p.Count++
 	en.seen(at)
 	en.teller, en.toldAt = r, at.Boot
+	en.counted(r, at.Boot)
 	en.lasting = en.lasting || r.level()
 	if !r.Temporary() && en.kept != 0 && (at.Boot-en.kept).Abs() < evidenceSpacing {
 		return

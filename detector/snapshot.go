@@ -52,7 +52,7 @@ type savedProblem struct {
 	FireAt  time.Duration `json:"fireAt,omitempty"`
 	Teller  string        `json:"teller,omitempty"`
 	ToldAt  time.Duration `json:"toldAt,omitempty"`
-	Told    []telling     `json:"told,omitempty"`
+	Bursts  []burst       `json:"bursts,omitempty"`
 	Lasting bool          `json:"lasting,omitempty"`
 
 	Kept      time.Duration `json:"kept,omitempty"`
@@ -76,7 +76,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 		for _, en := range sortedEntries(ser) {
 			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks,
 				Seen: en.lastSeen, Entered: en.since, FireAt: en.fireAt, ToldAt: en.toldAt,
-				Told: slices.Clone(en.tellings), Lasting: en.lasting, Kept: en.kept, QuietFrom: en.quietFrom, Confirm: en.confirm, ConfirmBy: en.confirmBy}
+				Bursts: en.bursts, Lasting: en.lasting, Kept: en.kept, QuietFrom: en.quietFrom, Confirm: en.confirm, ConfirmBy: en.confirmBy}
 			if en.teller != nil {
 				p.Teller = en.teller.Name
 			}
@@ -201,7 +201,7 @@ func (e *Engine) restore(p *savedProblem) {
 		return
 	}
 	en := &entry{p: p.Problem, window: window{p.Window}, lastSeen: p.Seen, since: p.Entered, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt,
-		tellings: p.Told[:min(len(p.Told), maxTellings)], lasting: p.Lasting, kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
+		bursts: p.Bursts[:min(len(p.Bursts), maxBursts)], lasting: p.Lasting, kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
 	en.folded.load(p.Folded)
 	// A snapshot of an older version does not list the groups.
 	en.folded.uncounted = p.Uncounted || p.Group == OverflowGroup && len(p.Folded) == 0

@@ -1,45 +1,97 @@
 package detector
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// telling is how many occurrences of a problem a rule has told of since what was
-// counted last was longer ago than sameTelling.
+// burst is occurrences of a problem of which each is at most sameTelling after the one
+// before, and how many of them each rule has told of. Its times are since boot.
+type burst struct {
+	From time.Duration `json:"from"`
+	To   time.Duration `json:"to"`
+	Told []telling     `json:"told"`
+}
+
+// telling is how many occurrences of a burst a rule has told of.
 type telling struct {
 	Rule string `json:"rule"`
 	N    uint64 `json:"n"`
 }
 
-// maxTellings bounds the rules that tell of one fault; honest ones are two or three.
-const maxTellings = 16
+// Bounds of what a problem remembers.
+const (
+	// maxTellings is of the rules that tell of one fault; honest ones are two or three.
+	maxTellings = 16
+	// maxBursts: sources that were read late, as after a restart, tell of the same bursts
+	// one after the other.
+	maxBursts = 16
+)
 
-// told takes down that a rule tells of an occurrence, and reports whether another
-// one has told of it: whoever has told of most has had them all counted, and what
-// others tell of up to that number is the same. Later than sameTelling it is an
-// occurrence that the others have missed. n is how many the rule has told of.
-func (en *entry) told(r *ruleState, at time.Duration) (again bool, n uint64) {
-	if (at - en.toldAt).Abs() > sameTelling {
-		en.tellings = en.tellings[:0]
-	}
-	own, most := -1, uint64(0)
-	for i := range en.tellings {
-		most = max(most, en.tellings[i].N)
-		if en.tellings[i].Rule == r.Name {
+// distance is how far at is from the burst, zero within it.
+func (b *burst) distance(at time.Duration) time.Duration { return max(b.From-at, at-b.To, 0) }
+
+// add counts one more occurrence that the rule tells of. n is how many it has told of, most
+// how many another one had told of.
+func (b *burst) add(rule string) (n, most uint64) {
+	own := -1
+	for i := range b.Told {
+		most = max(most, b.Told[i].N)
+		if b.Told[i].Rule == rule {
 			own = i
 		}
 	}
 	if own < 0 {
-		if len(en.tellings) == maxTellings {
-			return most > 0, 1
+		if len(b.Told) == maxTellings {
+			return 1, most
 		}
-		own = len(en.tellings)
-		en.tellings = append(en.tellings, telling{Rule: r.Name})
+		own = len(b.Told)
+		b.Told = append(b.Told, telling{Rule: rule})
 	}
-	en.tellings[own].N++
-	return en.tellings[own].N <= most, en.tellings[own].N
+	b.Told[own].N++
+	return b.Told[own].N, most
+}
+
+// burstAt returns the burst that an occurrence at a time belongs to, nil if none.
+func (en *entry) burstAt(at time.Duration) *burst {
+	var nearest *burst
+	for i := range en.bursts {
+		b := &en.bursts[i]
+		if d := b.distance(at); d <= sameTelling && (nearest == nil || d < nearest.distance(at)) {
+			nearest = b
+		}
+	}
+	return nearest
+}
+
+// told counts an occurrence that a rule tells of, and reports whether another rule has told
+// of it: whoever has told of most of a burst has had them all counted, and what others tell
+// of up to that number is the same. n is how many of the burst the rule has told of.
+func (en *entry) told(r *ruleState, at time.Duration) (again bool, n uint64) {
+	b := en.burstAt(at)
+	if b == nil {
+		return false, 1 // counted begins it
+	}
+	n, most := b.add(r.Name)
+	return n <= most, n
+}
+
+// counted has the burst of an occurrence reach to it.
+func (en *entry) counted(r *ruleState, at time.Duration) {
+	if b := en.burstAt(at); b != nil {
+		b.From, b.To = min(b.From, at), max(b.To, at)
+		return
+	}
+	var b burst
+	if len(en.bursts) == maxBursts {
+		b.Told = en.bursts[0].Told[:0]
+		en.bursts = slices.Delete(en.bursts, 0, 1)
+	}
+	b.From, b.To = at, at
+	b.add(r.Name)
+	en.bursts = append(en.bursts, b)
 }
 
 // enrich takes in an event that tells of what is counted already: another

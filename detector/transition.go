@@ -32,9 +32,11 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 		}
 		en.begin(r, at)
 		e.fold(en)
-		en.tellings = append(en.tellings, telling{Rule: r.Name, N: 1})
 	}
 	en.saw(r, ev, at)
+	if r.Temporary() && now.Boot-at.Boot > sameTelling {
+		en.quietFrom = now.Boot // read late, as by the other sources that are to tell of it
+	}
 	switch {
 	case en.p.State == problem.Firing:
 		if r.Temporary() {
