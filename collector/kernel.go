@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -59,6 +60,8 @@ type stem struct {
 
 	source string
 	ev     event.Event
+	// reading: run uses what loaded maps.
+	reading atomic.Bool
 
 	canaryMu sync.Mutex
 	canary   canaryState
@@ -163,7 +166,9 @@ func (k *kernelSource) run(ctx context.Context, emit Emit) error {
 		if s.err != nil {
 			continue
 		}
+		s.reading.Store(true)
 		g.Go(func() error {
+			defer s.reading.Store(false)
 			if err := s.run(ctx, emit); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -308,7 +313,10 @@ func (s *stem) tellLost(reason string, n uint64, emit Emit) {
 func (k *kernelSource) close(detach bool) error {
 	var errs []error
 	for _, s := range k.stems {
-		errs = append(errs, s.loaded.Close())
+		// A reader that hangs in the kernel when the process ends may still go on.
+		if !s.reading.Load() {
+			errs = append(errs, s.loaded.Close())
+		}
 	}
 	if k.pins != nil {
 		if detach {
