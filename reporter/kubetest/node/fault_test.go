@@ -55,8 +55,9 @@ func TestEachModeFailsItsProbe(t *testing.T) {
 			if err := n.Tell(t.Context(), pod, c.mode); err != nil {
 				t.Fatal(err)
 			}
+			// On a busy machine a single probe may be late, whatever the mode.
 			n.Await(t, pod, "restarted, or known to be unhealthy", time.Minute, func(now *corev1.Pod) bool {
-				return now.Status.ContainerStatuses[0].RestartCount > 0 || c.goes && unhealthy(n.Events(t, pod)) != ""
+				return now.Status.ContainerStatuses[0].RestartCount > 0 || c.goes && strings.Contains(unhealthy(n.Events(t, pod)), c.says)
 			})
 			if got := unhealthy(n.Events(t, pod)); !strings.Contains(got, c.says) {
 				t.Errorf("kubelet says %q, want %q", got, c.says)
