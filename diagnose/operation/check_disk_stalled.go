@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -24,7 +25,8 @@ func CheckDiskStalled(h Host) Builtin {
 			{Name: "device", Doc: "kernel name of a disk, partition or volume (nvme0n1p2); none: any disk", Kind: String},
 			{Name: "pid", Doc: "task that waits for that device, as blocked-stacks found it: how long is told", Kind: Integer, Max: 1 << 22},
 			{Name: "comm", Doc: "its name", Kind: String},
-			{Name: "waitsFor", Doc: "what it waits for: it is told of disk and jbd2 only", Kind: String},
+			{Name: "waitsFor", Doc: "what it waits for: the verdict names the task only with disk and jbd2", Kind: String},
+			{Name: "holderPID", Doc: "who holds the lock that it waits for: no disk is to blame while that one is not in uninterruptible sleep itself", Kind: Integer, Max: 1 << 22},
 			{Name: "blockedFor", Doc: "how long it has waited", Kind: Duration},
 			{Name: "window", Doc: "how long to look", Kind: Duration, Default: "2s", Max: int64(time.Minute)},
 		},
@@ -42,6 +44,9 @@ func CheckDiskStalled(h Host) Builtin {
 
 func (h Host) checkDiskStalled(ctx context.Context, call *Call) (Output, error) {
 	f := newFinding()
+	if err := h.blockedElsewhere(call.Parameters); err != nil {
+		return Output{}, err
+	}
 	disks, err := h.disksToLookAt(call.Parameters["device"])
 	if err != nil {
 		return Output{}, err
@@ -89,6 +94,20 @@ func (h Host) checkDiskStalled(ctx context.Context, call *Call) (Output, error) 
 	f.users(&users)
 	return f.output(verdictOf("DiskStalled", "%s: %d in flight, none done in %s%s%s",
 		disk, after[disk].InFlight, window.Truncate(100*time.Millisecond), waiterOf(call.Parameters), users.String())), nil
+}
+
+// blockedElsewhere refutes any disk as the cause where the task waits for a lock and its
+// holder waits for no disk.
+func (h Host) blockedElsewhere(v Values) error {
+	if v["device"] != "" || v["waitsFor"] != waitsForLock || v["holderPID"] == "" {
+		return nil
+	}
+	holder, err := h.FS.Stat(int(v.Int("holderPID")))
+	if err != nil || holder.State == 'D' {
+		return nil // it may well wait for one
+	}
+	return refutedBy("NoDiskStalled", "%s waits for a lock, and its holder %s, in state %c, for no disk",
+		taskName(v["comm"], int(v.Int("pid"))), taskName(event.SafeText(holder.Comm, 64), int(holder.PID)), holder.State)
 }
 
 // waiterOf is "; pg[811] has waited for 131s", of a task that is known to wait for the

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
@@ -35,6 +36,23 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 	if !strings.Contains(out.Results["stalledDevices"], name) {
 		t.Errorf("any disk: %v", out.Results)
 	}
+
+	// A task that waits for a lock does so because of this disk only if the lock's holder may.
+	hang := &inject.HungTask{Limit: time.Minute}
+	tasks, err := hang.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hang.Close()
+	locked := map[string]string{
+		"window": "200ms", "waitsFor": waitsForLock, "pid": strconv.Itoa(tasks.Waiter.TID), "comm": tasks.Waiter.Comm,
+		"holderPID": strconv.Itoa(tasks.Holder.TID),
+	}
+	if no := refuse(t, b, locked); no.Reason != "NoDiskStalled" || !strings.Contains(no.Message, "its holder "+tasks.Holder.Comm) {
+		t.Errorf("its holder waits for no disk: %+v", no)
+	}
+	locked["holderPID"] = strconv.Itoa(writer.Process.Pid)
+	succeed(t, b, locked)
 
 	// What the writer's stack says agrees.
 	blocked, kept := succeed(t, BlockedStacks(realHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
