@@ -63,6 +63,7 @@ func (r *loadedRule) check(c *compiler) {
 	r.checkGroupBy(c)
 	r.checkClearing()
 	r.compileWhen(c)
+	r.compileSeverityWhen(c)
 	r.compileMessage(c)
 	r.compileClearWhen(c)
 }

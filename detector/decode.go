@@ -101,8 +101,11 @@ func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
 }
 
 func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) {
-	keys := f.Object(n, path, form.Keys[ruleForm]()...)
-	r := &loadedRule{Rule: &Rule{File: f.Name, Line: n.Line}, layer: index, file: f, path: path, node: n, keys: keys}
+	keys := f.Object(n, path, ruleKeys()...)
+	if !l.extend(index, f, n, path, keys) {
+		return
+	}
+	r := &loadedRule{Rule: &Rule{File: f.Name, Line: n.Line, Layer: index}, layer: index, file: f, path: path, node: n, keys: keys}
 	str := func(key string) string {
 		if n := keys[key]; n != nil {
 			return f.String(n, path+"."+key)
@@ -147,6 +150,7 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 	if keys["severity"] != nil {
 		r.Severity = problem.Severity(str("severity"))
 	}
+	r.readSeverityWhen(f)
 	if n := keys["latched"]; n != nil {
 		r.Latched = f.Bool(n, path+".latched")
 	}
@@ -177,6 +181,9 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 	}
 	l.rules[r.Name] = r
 }
+
+// ruleKeys are the keys of a rule.
+func ruleKeys() []string { return form.Keys[ruleForm]() }
 
 func (r *loadedRule) threshold(f *strictyaml.File, n *yaml.Node, path string) {
 	keys := f.Object(n, path, form.Keys[thresholdForm]()...)

@@ -33,24 +33,27 @@ const (
 // Rule says what makes a problem of an event. It is data; a rule without a
 // Condition is temporary. See docs/rules.md.
 type Rule struct {
-	Name       string
-	Fault      string // identity across sources; Name where the file gives none
-	Events     []event.Kind
-	When       string // CEL to bool; empty: every event of the kinds
-	GroupBy    []string
-	Condition  string
-	Reason     string
-	Message    string
-	Severity   problem.Severity
-	Threshold  Threshold
-	For        time.Duration // level signals only
-	ClearAfter time.Duration // quiet time; 0: not by quiet
-	ClearWhen  string
-	Latched    bool
-	DependsOn  []string
-	Equal      map[string]string // of dependsOn: field of GroupBy → that of the cause's which must have the same value
-	MaxGroups  int
-	Doc        string
+	Name      string
+	Fault     string // identity across sources; Name where the file gives none
+	Events    []event.Kind
+	When      string // CEL to bool; empty: every event of the kinds
+	GroupBy   []string
+	Condition string
+	Reason    string
+	Message   string
+	Severity  problem.Severity
+	// SeverityWhen has CEL to bool by severity: of an event for which some are true the
+	// problem has the worst, else Severity.
+	SeverityWhen map[problem.Severity]string
+	Threshold    Threshold
+	For          time.Duration // level signals only
+	ClearAfter   time.Duration // quiet time; 0: not by quiet
+	ClearWhen    string
+	Latched      bool
+	DependsOn    []string
+	Equal        map[string]string // of dependsOn: field of GroupBy → that of the cause's which must have the same value
+	MaxGroups    int
+	Doc          string
 
 	// Of log rules, whose Events is [log] and nothing else.
 	Pattern      string   // RE2: which lines; empty: not a log rule
@@ -62,8 +65,9 @@ type Rule struct {
 	// configurations ask for it.
 	AnchorEnd bool
 
-	File string // where it was read
-	Line int
+	File  string // where it was read
+	Line  int
+	Layer int // which of the layers given to Load; the lowest is 0
 
 	compiled
 }
@@ -77,14 +81,15 @@ type Threshold struct {
 
 // compiled is what the engine runs.
 type compiled struct {
-	when       *expr
-	message    *message
-	groupBy    []*Field
-	distinct   *Field
-	clearWhen  *expr
-	clearKinds []event.Kind
-	stems      []string // of kinds whose sources have no names of their own
-	named      []named  // logs and checks
+	when         *expr
+	severityWhen []severityWhen // the worst first
+	message      *message
+	groupBy      []*Field
+	distinct     *Field
+	clearWhen    *expr
+	clearKinds   []event.Kind
+	stems        []string // of kinds whose sources have no names of their own
+	named        []named  // logs and checks
 }
 
 // Temporary reports whether each matching event is a problem of its own.

@@ -48,13 +48,15 @@ func ruleConstraints() []*jsonschema.Schema {
 	log := is("events", &jsonschema.Schema{Contains: &jsonschema.Schema{Const: string(event.Log)}})
 	logKeys := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{need("pattern"), need("clearPattern"), need("logs"), need("lines"), need("fallbackFor")}}
 	one := uint64(1)
-	return []*jsonschema.Schema{
+	own := []*jsonschema.Schema{
 		{If: need("condition"), Then: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{cleared, latched}, Not: both},
 			Else: &jsonschema.Schema{Not: latched}},
 		{If: need("for"), Then: &jsonschema.Schema{Required: []string{"clearWhen"}, Not: need("threshold")}},
 		{If: log, Then: &jsonschema.Schema{AllOf: []*jsonschema.Schema{need("pattern"), is("events", &jsonschema.Schema{MaxItems: &one})}},
 			Else: &jsonschema.Schema{Not: logKeys}},
 	}
+	// What a rule has from the one that it extends, the schema doesn't know.
+	return []*jsonschema.Schema{{If: need("extends"), Else: &jsonschema.Schema{Required: []string{"events", "reason", "message"}, AllOf: own}}}
 }
 
 // TestRuleSchema: the committed schema is that of the types; all that is shipped or

@@ -19,15 +19,17 @@ type conditionForm struct {
 
 // ruleForm is a rule.
 type ruleForm struct {
+	Extends      form.Name             `json:"extends" jsonschema_description:"Name of a shipped rule: keys that this rule does not have are that one's. With its name this rule takes its place."`
 	Name         form.Name             `json:"name" jsonschema:"required" jsonschema_description:"Unique name, lower case with dashes."`
 	Fault        form.Name             `json:"fault" jsonschema_description:"Identity across sources; the name unless given."`
-	Events       []form.Kind           `json:"events" jsonschema:"required,minItems=1,uniqueItems=true" jsonschema_description:"Kinds of events the rule looks at."`
+	Events       []form.Kind           `json:"events" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"Kinds of events the rule looks at."`
 	When         form.CEL              `json:"when" jsonschema_description:"CEL, bool: which events of these kinds match; all where absent."`
 	GroupBy      []form.Field          `json:"groupBy" jsonschema:"maxItems=8" jsonschema_description:"Fields; each set of values is a problem of its own. None: one problem for the node."`
 	Condition    form.Condition        `json:"condition" jsonschema_description:"Node condition that the problem makes True. Without one the rule is temporary."`
-	Reason       form.Reason           `json:"reason" jsonschema:"required" jsonschema_description:"PascalCase. It is API: people write switch statements on it."`
-	Message      string                `json:"message" jsonschema:"required,maxLength=4096" jsonschema_description:"Text with ${CEL} parts; $${ is a plain ${."`
+	Reason       form.Reason           `json:"reason" jsonschema_description:"PascalCase. It is API: people write switch statements on it."`
+	Message      string                `json:"message" jsonschema:"maxLength=4096" jsonschema_description:"Text with ${CEL} parts; $${ is a plain ${."`
 	Severity     form.Severity         `json:"severity" jsonschema:"default=warning" jsonschema_description:"How bad it is."`
+	SeverityWhen severityForm          `json:"severityWhen" jsonschema:"minProperties=1" jsonschema_description:"How bad it is by what the event says: the worst whose expression is true; severity where none is."`
 	Threshold    thresholdForm         `json:"threshold" jsonschema_description:"Fires when so many matching events lie within a period."`
 	For          form.Duration         `json:"for" jsonschema_description:"Level signals only: fires when the signal lasted so long without its end."`
 	ClearAfter   form.Duration         `json:"clearAfter" jsonschema_description:"Over after so long without a matching event; 5m for a temporary rule."`
@@ -43,6 +45,13 @@ type ruleForm struct {
 	FallbackFor  []string              `json:"fallbackFor" jsonschema:"minItems=1" jsonschema_description:"Log rules: not asked while a source of these kinds of events sees, such as oomkill."`
 	Lines        int                   `json:"lines" jsonschema:"minimum=1,maximum=100" jsonschema_description:"Log rules: how many lines the patterns may span."`
 	AnchorEnd    bool                  `json:"anchorEnd" jsonschema_description:"Log rules: the pattern matches as node-problem-detector's do, at the end of the last lines joined."`
+}
+
+// severityForm is a rule's severityWhen.
+type severityForm struct {
+	Critical form.CEL `json:"critical" jsonschema_description:"CEL, bool."`
+	Warning  form.CEL `json:"warning" jsonschema_description:"CEL, bool."`
+	Info     form.CEL `json:"info" jsonschema_description:"CEL, bool."`
 }
 
 // thresholdForm is a rule's threshold.

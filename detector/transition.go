@@ -44,8 +44,8 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 			en.p.SuppressedBy = cause(en)
 			en.p.MutedUntil = e.mutedUntil(en)
 			e.emit(en)
-		} else if reason := reportedReason(ev); reason != "" && reason != en.p.Reason {
-			e.describe(en, ev) // a daemon says now why; the condition follows
+		} else if reason := reportedReason(ev); reason != "" && reason != en.p.Reason || e.worsened(en) {
+			e.describe(en, ev) // a daemon says now why, or it got worse; the condition follows
 			e.mark(r.series)
 		}
 		// The deadline moved away: the heap may stay as it is.
@@ -107,7 +107,7 @@ func retold(en *entry, ev *event.Event, at time.Duration) bool {
 func (e *Engine) describe(en *entry, ev *event.Event) {
 	var failed int
 	// From the rule in force: a reload may have changed them since begin.
-	en.p.Reason, en.p.Severity, en.p.Doc = en.rule.Reason, en.rule.Severity, en.rule.Doc
+	en.p.Reason, en.p.Severity, en.p.Doc = en.rule.Reason, e.severity(en.rule), en.rule.Doc
 	if reason := reportedReason(ev); reason != "" {
 		en.p.Reason = reason
 	}

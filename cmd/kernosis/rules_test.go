@@ -66,6 +66,17 @@ func TestRulesTest(t *testing.T) {
 	}
 }
 
+// In the folder itself the names of the shipped files look like those of its own.
+func TestRulesTestHere(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("x.yaml", []byte("apiVersion: rules.kernosis.io/v1\nrules:\n- {name: x, events: [oomkill], reason: R, message: m}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := command(t, "rules", "test", "--strict", "."); code != exitFailed || strings.Count(out, "no test shows") != 1 || !strings.Contains(out, "rule x") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
 func TestRulesDocsAndSchema(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "docs")
 	if code, _ := command(t, "rules", "docs", "--dir", dir); code != exitOK {

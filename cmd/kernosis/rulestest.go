@@ -139,8 +139,8 @@ func (d *testDir) run(results *ruletest.Results) error {
 // about reports whether the tests are to show the rule: it is of the folder, or of
 // the file beside a test file that was asked for.
 func (d *testDir) about(r *detector.Rule) bool {
-	if filepath.Dir(r.File) != d.dir || !strings.Contains(r.File, string(filepath.Separator)) && d.dir != "." {
-		return false
+	if r.Layer == 0 {
+		return false // shipped
 	}
 	stem := strings.TrimSuffix(filepath.Base(r.File), filepath.Ext(r.File))
 	return d.all || slices.ContainsFunc(d.files, func(f string) bool {

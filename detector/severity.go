@@ -1,0 +1,74 @@
+package detector
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// severityWhen is an expression of severityWhen.
+type severityWhen struct {
+	severity problem.Severity
+	when     *expr
+}
+
+// severities are all, the worst first.
+func severities() []problem.Severity {
+	return []problem.Severity{problem.Critical, problem.Warning, problem.Info}
+}
+
+// readSeverityWhen reads the expressions by their severities.
+func (r *loadedRule) readSeverityWhen(f *strictyaml.File) {
+	n := r.keys["severityWhen"]
+	if n == nil {
+		return
+	}
+	r.SeverityWhen = make(map[problem.Severity]string)
+	pairs := f.Map(n, r.path+".severityWhen")
+	for _, p := range pairs {
+		s := problem.Severity(p.Key.Value)
+		if !slices.Contains(severities(), s) {
+			f.Errorf(p.Key, r.path+".severityWhen", "%q is not info, warning or critical", s)
+			continue
+		}
+		key := severityKey(s)
+		r.SeverityWhen[s] = strings.TrimSpace(f.String(p.Value, r.path+"."+key))
+		r.keys[key] = p.Value
+	}
+	if len(pairs) == 0 {
+		f.Errorf(n, r.path+".severityWhen", "wants an expression, such as {critical: event.scope == \"global\"}")
+	}
+}
+
+func severityKey(s problem.Severity) string { return "severityWhen." + string(s) }
+
+// compileSeverityWhen compiles the expressions in the order in which they are tried.
+func (r *loadedRule) compileSeverityWhen(c *compiler) {
+	for _, s := range severities() {
+		n := r.keys[severityKey(s)]
+		if n == nil {
+			continue
+		}
+		if x := r.compileBool(c, n, severityKey(s), r.SeverityWhen[s]); x != nil {
+			r.checkCarried(severityKey(s), x.fields, r.Events)
+			r.severityWhen = append(r.severityWhen, severityWhen{s, x})
+		}
+	}
+}
+
+// worsened reports whether the problem is more severe by the current event than it was.
+func (e *Engine) worsened(en *entry) bool {
+	return len(en.rule.severityWhen) > 0 && rank(e.severity(en.rule)) > rank(en.p.Severity)
+}
+
+// severity is that of the current event: the worst whose expression is true.
+func (e *Engine) severity(r *ruleState) problem.Severity {
+	for _, w := range r.severityWhen {
+		if e.test(r, w.when) {
+			return w.severity
+		}
+	}
+	return r.Severity
+}
