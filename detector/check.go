@@ -66,6 +66,7 @@ func (r *loadedRule) check(c *compiler) {
 	r.compileSeverityWhen(c)
 	r.compileMessage(c)
 	r.compileClearWhen(c)
+	r.checkAbsence()
 }
 
 func (r *loadedRule) checkEvents() {
@@ -166,7 +167,7 @@ func (r *loadedRule) checkClearing() {
 	switch {
 	case r.Condition != "" && r.Latched && cleared:
 		r.errorf("latched", "a latched problem never clears: drop %s", ways[1])
-	case r.Condition != "" && !r.Latched && !cleared:
+	case r.Condition != "" && !r.Latched && !cleared && !r.awaits():
 		r.errorf("condition", "one of %s or latched: true is mandatory with a condition", ways[0])
 	case r.Condition == "" && r.Latched:
 		r.errorf("latched", "only a rule with a condition can be latched")

@@ -145,7 +145,7 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 	if n := keys["anchorEnd"]; n != nil {
 		r.AnchorEnd = f.Bool(n, path+".anchorEnd")
 	}
-	r.For, r.ClearAfter = period("for"), period("clearAfter")
+	r.For, r.ClearAfter, r.AbsentFor = period("for"), period("clearAfter"), period("absentFor")
 	r.Severity = problem.Warning
 	if keys["severity"] != nil {
 		r.Severity = problem.Severity(str("severity"))
@@ -164,7 +164,7 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 	if r.Fault == "" {
 		r.Fault = r.Name
 	}
-	if r.Temporary() && r.ClearAfter == 0 && !r.Latched {
+	if r.Temporary() && r.ClearAfter == 0 && !r.Latched && !r.awaits() {
 		r.ClearAfter = DefaultClearAfter
 	}
 	r.check(l.compiler)

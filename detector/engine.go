@@ -27,6 +27,7 @@ type Engine struct {
 	recent     *recent
 	deadlines  deadlines
 	mutes      mutes
+	absentDue  time.Duration // since boot: when the first absence is, zero: none
 
 	now         event.Moment
 	lossyEnd    time.Duration // since boot: next end of a loss, zero: none
@@ -211,6 +212,9 @@ func (e *Engine) NextDeadline() (event.Moment, bool) {
 	if len(e.deadlines) > 0 && (next == 0 || e.deadlines[0].due < next) {
 		next = e.deadlines[0].due
 	}
+	if e.absentDue != 0 && (next == 0 || e.absentDue < next) {
+		next = e.absentDue
+	}
 	if end := e.mutes.end; end != 0 && (next == 0 || end < next) {
 		next = end
 	}
@@ -274,6 +278,7 @@ func (e *Engine) start(now event.Moment) event.Moment {
 	}
 	e.mutesEnd(now.Boot)
 	e.lossEnds(now.Boot)
+	e.absent(now.Boot)
 	return now
 }
 

@@ -82,6 +82,8 @@ func (l *loader) faults() {
 		key := [2]string{r.Fault, r.Condition}
 		if f := first[key]; f == nil {
 			first[key] = r
+		} else if r.awaits() || f.awaits() {
+			r.errorf("fault", "rule %q has this fault too, which a rule with absentFor does not share", f.Name)
 		} else if len(f.GroupBy) != len(r.GroupBy) {
 			r.errorf("fault", "shares fault %q with rule %q, so groupBy must have as many fields", r.Fault, f.Name)
 		}

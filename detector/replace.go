@@ -19,7 +19,10 @@ func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition 
 	e.install(rules)
 	for name, r := range e.byName {
 		if old := oldRules[name]; old != nil {
-			r.errors, r.overflow = old.errors, old.overflow
+			r.errors, r.overflow, r.absence = old.errors, old.overflow, old.absence
+		}
+		if r.awaits() {
+			e.resume(r, now.Boot)
 		}
 	}
 	for _, old := range oldConditions {
@@ -54,6 +57,7 @@ func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition 
 	for _, c := range e.conditions {
 		c.dirty = true
 	}
+	e.absentDue = e.nextAbsence()
 	return e.finish(now)
 }
 

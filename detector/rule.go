@@ -47,6 +47,7 @@ type Rule struct {
 	SeverityWhen map[problem.Severity]string
 	Threshold    Threshold
 	For          time.Duration // level signals only
+	AbsentFor    time.Duration // the problem is that no event matches for so long; 0: that one does
 	ClearAfter   time.Duration // quiet time; 0: not by quiet
 	ClearWhen    string
 	Latched      bool
@@ -98,7 +99,7 @@ func (r *Rule) Temporary() bool { return r.Condition == "" }
 // sameProblem reports whether problems of the two rules are the same thing, so
 // that a reload may keep them.
 func (r *Rule) sameProblem(o *Rule) bool {
-	return r.Name == o.Name && r.Fault == o.Fault && r.Condition == o.Condition && slices.Equal(r.GroupBy, o.GroupBy)
+	return r.Name == o.Name && r.Fault == o.Fault && r.Condition == o.Condition && r.awaits() == o.awaits() && slices.Equal(r.GroupBy, o.GroupBy)
 }
 
 // level reports whether all the rule's kinds are level signals: a start that

@@ -49,7 +49,10 @@ func ruleConstraints() []*jsonschema.Schema {
 	logKeys := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{need("pattern"), need("clearPattern"), need("logs"), need("lines"), need("fallbackFor")}}
 	one := uint64(1)
 	own := []*jsonschema.Schema{
-		{If: need("condition"), Then: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{cleared, latched}, Not: both},
+		{If: need("absentFor"), Then: &jsonschema.Schema{Not: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
+			cleared, need("groupBy"), need("threshold"), need("for"), need("latched"), need("severityWhen"), need("fault"), need("fallbackFor"), need("maxGroups"),
+		}}}},
+		{If: need("condition"), Then: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{cleared, latched, need("absentFor")}, Not: both},
 			Else: &jsonschema.Schema{Not: latched}},
 		{If: need("for"), Then: &jsonschema.Schema{Required: []string{"clearWhen"}, Not: need("threshold")}},
 		{If: log, Then: &jsonschema.Schema{AllOf: []*jsonschema.Schema{need("pattern"), is("events", &jsonschema.Schema{MaxItems: &one})}},

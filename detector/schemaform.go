@@ -32,6 +32,7 @@ type ruleForm struct {
 	SeverityWhen severityForm          `json:"severityWhen" jsonschema:"minProperties=1" jsonschema_description:"How bad it is by what the event says: the worst whose expression is true; severity where none is."`
 	Threshold    thresholdForm         `json:"threshold" jsonschema_description:"Fires when so many matching events lie within a period."`
 	For          form.Duration         `json:"for" jsonschema_description:"Level signals only: fires when the signal lasted so long without its end."`
+	AbsentFor    form.Duration         `json:"absentFor" jsonschema_description:"Fires when no event has matched for so long, and is over with the next. Not with groupBy, threshold, for and what clears."`
 	ClearAfter   form.Duration         `json:"clearAfter" jsonschema_description:"Over after so long without a matching event; 5m for a temporary rule."`
 	ClearWhen    form.CEL              `json:"clearWhen" jsonschema_description:"CEL, bool, over a later event of the same group: it ends the problem."`
 	Latched      bool                  `json:"latched" jsonschema_description:"true: never over; only with a condition."`

@@ -36,6 +36,7 @@ type ruleState struct {
 	*Rule
 	series   *series
 	causes   []*dependency
+	absence  absence
 	errors   uint64 // evaluations that failed
 	overflow uint64 // events folded into the overflow group
 }

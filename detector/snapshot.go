@@ -24,6 +24,7 @@ type snapshot struct {
 	Seen       []byte              `json:"seen,omitempty"`
 	Mutes      []savedMute         `json:"mutes,omitempty"`
 	Stems      []savedStem         `json:"stems,omitempty"`
+	Absences   map[string]absence  `json:"absences,omitempty"` // by rule
 }
 
 // savedStem is what is known of the sources of a stem.
@@ -82,6 +83,14 @@ func (e *Engine) Snapshot() ([]byte, error) {
 			}
 			p.Folded, p.Uncounted = en.folded.save(), en.folded.uncounted
 			s.Problems = append(s.Problems, p)
+		}
+	}
+	for _, r := range e.rules {
+		if r.awaits() {
+			if s.Absences == nil {
+				s.Absences = make(map[string]absence)
+			}
+			s.Absences[r.Name] = r.absence
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.stems)) {
@@ -151,6 +160,12 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 			e.arm(en)
 		}
 	}
+	for _, r := range e.rules {
+		if r.awaits() {
+			r.absence = s.Absences[r.Name]
+		}
+	}
+	e.absentDue = e.nextAbsence()
 	return nil
 }
 
@@ -162,7 +177,10 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 func (e *Engine) Restarted(now event.Moment) {
 	e.now = event.Moment{Wall: now.Wall.Round(0), Boot: max(now.Boot, e.now.Boot)}
 	clear(e.stems)
-	e.lossyEnd = 0
+	e.lossyEnd, e.absentDue = 0, 0
+	for _, r := range e.rules {
+		r.absence.Resumed = 0
+	}
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {
 			switch r := en.rule; {

@@ -44,6 +44,7 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 	}
 	st := e.stem(d.Stem)
 	st.known, st.up, st.reason = true, d.Up, reasonText(d.Reason)
+	e.absencesOf(d.Stem, false, now)
 	e.markStem(d.Stem)
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {
@@ -90,6 +91,7 @@ func (e *Engine) recordsLost(ev *event.Event, now time.Duration) {
 	st.lossyUntil = now + lossyFor
 	st.lossReason = event.SafeText(ev.Lost.Reason, 64)
 	e.lossyEnd = e.nextLossEnd()
+	e.absencesOf(ev.Lost.Stem, true, now)
 	e.markStem(ev.Lost.Stem)
 }
 

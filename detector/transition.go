@@ -10,6 +10,10 @@ import (
 
 // occur handles an event that matches a rule.
 func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
+	if r.awaits() {
+		e.heard(r, at, now)
+		return
+	}
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := e.place(r, e.group, now)
 	live := en.p.State == problem.Pending || en.p.State == problem.Firing

@@ -20,6 +20,7 @@ func (e *Engine) trust(c *conditionState) (reason, text string) {
 	for _, s := range c.series {
 		w.named(e, s)
 	}
+	w.waiting = append(w.waiting, e.untoldAbsences(c)...)
 	switch lossy := e.lossy(c); {
 	case len(w.down) > 0:
 		return ReasonSourceUnavailable, strings.Join(w.down, "; ")

@@ -137,6 +137,8 @@ func fires(r *detector.Rule) string {
 		return fmt.Sprintf("with %d different `%s` within %s", r.Threshold.Count, r.Threshold.Distinct, short(r.Threshold.Within))
 	case r.Threshold.Count > 0:
 		return fmt.Sprintf("with %d matching events within %s", r.Threshold.Count, short(r.Threshold.Within))
+	case r.AbsentFor > 0:
+		return "when no event has matched for " + short(r.AbsentFor)
 	case r.For > 0:
 		return "when it has lasted for " + short(r.For)
 	}
@@ -148,6 +150,9 @@ func clears(r *detector.Rule) string {
 		return "never"
 	}
 	var ways []string
+	if r.AbsentFor > 0 {
+		ways = append(ways, "with the next event that matches")
+	}
 	if r.ClearPattern != "" {
 		ways = append(ways, "with a line that ends it (below)")
 	}

@@ -1,0 +1,98 @@
+package detector_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+)
+
+const backupRule = `
+- {name: backup, events: [log], logs: [backup], pattern: '^backup done$', absentFor: 24h, condition: Sick, reason: BackupMissing, message: no backup for a day}
+- {name: told, events: [log], logs: [backup], pattern: '^backup done$', absentFor: 24h, reason: BackupMissing, message: no backup for a day}
+`
+
+// done is the line that says that the backup was made.
+func done(seq uint64, at time.Duration) *event.Event {
+	ev := logged(at, "backup done")
+	ev.Log.Log, ev.Log.Seq = "backup", seq
+	return ev
+}
+
+// restarted is the engine as after a restart of the agent.
+func restarted(t *testing.T, e *detector.Engine, set *detector.RuleSet, now time.Duration) *detector.Engine {
+	t.Helper()
+	b, err := e.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := detector.NewEngine(set)
+	if err := next.Restore(b, at(now)); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+func TestAbsence(t *testing.T) {
+	const day = 24 * time.Hour
+	set := ruleSet(t, backupRule)
+	e := detector.NewEngine(set)
+	due := func(when time.Duration) {
+		t.Helper()
+		if next, ok := e.NextDeadline(); !ok || next.Boot != at(when).Boot {
+			t.Errorf("next deadline after %s, %t; want %s", next.Boot-time.Hour, ok, when)
+		}
+	}
+	condition := func(want string) {
+		t.Helper()
+		if have := conditionOf(e); have != want {
+			t.Errorf("condition %s, want %s", have, want)
+		}
+	}
+	want(t, e.Tick(at(0)))
+	if _, ok := e.NextDeadline(); ok {
+		t.Error("it waits before a log is read")
+	}
+	want(t, e.Observe(source("log/backup", true), at(time.Minute)), "Sick=Unknown SourceNotStarted")
+	condition("Unknown SourceNotStarted: waiting for the first event of rule backup")
+	due(day + time.Minute)
+	want(t, e.Tick(at(day+time.Minute)), "backup  firing", "told  firing", "Sick=True BackupMissing")
+	want(t, e.Observe(done(1, 25*time.Hour), at(25*time.Hour)), "backup  resolved", "told  resolved", "Sick=False Well")
+	e.Tick(at(25*time.Hour + 15*time.Minute)) // what was resolved is forgotten
+	due(49 * time.Hour)
+	want(t, e.Observe(done(2, 40*time.Hour), at(40*time.Hour)))
+	due(64 * time.Hour)
+
+	// Nobody reads the log for an hour: what it says of that time comes late.
+	want(t, e.Observe(source("log/backup", false), at(63*time.Hour)), "Sick=Unknown SourceUnavailable")
+	want(t, e.Tick(at(65*time.Hour)))
+	want(t, e.Observe(source("log/backup", true), at(65*time.Hour)), "Sick=False Well")
+	due(65*time.Hour + 5*time.Minute)
+	want(t, e.Observe(done(3, 63*time.Hour+30*time.Minute), at(65*time.Hour+time.Second)))
+	due(87*time.Hour + 30*time.Minute)
+
+	// The same over a restart, with nothing in the log.
+	e = restarted(t, e, set, 88*time.Hour)
+	want(t, e.Tick(at(88*time.Hour)))
+	want(t, e.Observe(source("log/backup", true), at(88*time.Hour+time.Second)), "Sick=False Well")
+	want(t, e.Tick(at(88*time.Hour+4*time.Minute)))
+	want(t, e.Tick(at(88*time.Hour+6*time.Minute)), "backup  firing", "told  firing", "Sick=True BackupMissing")
+	// It lasts over a restart, and over a line from before the period.
+	e = restarted(t, e, set, 89*time.Hour)
+	e.Observe(source("log/backup", true), at(89*time.Hour))
+	want(t, e.Observe(done(4, 60*time.Hour), at(89*time.Hour)))
+	condition("True BackupMissing: no backup for a day")
+	want(t, e.Observe(done(5, 90*time.Hour), at(90*time.Hour)), "backup  resolved", "told  resolved", "Sick=False Well")
+
+	// Lost lines may have been the one; and rules that are loaded again wait on.
+	e.Observe(&event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "log/backup", Count: 3, Reason: "overrun"}}, at(100*time.Hour))
+	e.Tick(at(101 * time.Hour)) // the loss is over
+	due(124 * time.Hour)
+	want(t, e.Replace(ruleSet(t, backupRule), at(102*time.Hour)))
+	due(124 * time.Hour)
+	// A rule that is new waits from now on.
+	want(t, e.Replace(ruleSet(t, backupRule+"- {name: soon, events: [log], pattern: x, absentFor: 1h, reason: Soon, message: m}\n"), at(102*time.Hour)))
+	due(103 * time.Hour)
+	want(t, e.Tick(at(103*time.Hour)), "soon  firing")
+}
