@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"detector/mistake":        {"collector/event"},
 	"detector/ruletest":       {"collector/event", "detector/problem", "detector"},
 	"detector/npd":            {"collector/logpattern", "detector"},
-	"detector/lint":           {"collector/logpattern", "detector"},
+	"detector/lint":           {"collector/event", "collector/logpattern", "detector"},
 	"reporter":                {"collector/event", "detector/problem"},
 	"reporter/console":        {"collector/event", "detector/problem", "reporter/journal"},
 	"reporter/metrics":        {"collector/bounded", "collector/event", "detector/problem", "reporter/journal"},

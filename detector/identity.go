@@ -74,9 +74,13 @@ func (h hash) number(n uint64) hash {
 
 // identity returns what makes a kernel record unique since boot. It reports
 // false for events that are no kernel records (without a boot time) and for
-// those on the state of sources, which are always news. A line of a log that has
+// those on the state of sources, which are always news. A line that the kernel has
+// printed is known by its time stamp and text, in whichever log it is read. Another line of a log that has
 // a number is known by it, and a daemon's report by its ID.
 func identity(ev *event.Event) (uint64, bool) {
+	if ev.Log != nil && ev.Log.Stamp != 0 && ev.Log.FromKernel() {
+		return messageIdentity(ev.Log), true
+	}
 	if ev.Log != nil && ev.Log.Seq != 0 {
 		return lineIdentity(ev.Log), true
 	}
@@ -110,6 +114,12 @@ func identity(ev *event.Event) (uint64, bool) {
 		h = h.number(uint64(ev.Conn.Src.Port())<<16 | uint64(ev.Conn.Dst.Port()))
 	}
 	return uint64(h), true
+}
+
+// messageIdentity is that of a message of the kernel's, which several logs may hold.
+func messageIdentity(d *event.LogData) uint64 {
+	last := d.Text[strings.LastIndexByte(d.Text, '\n')+1:]
+	return uint64(newHash.text(event.KernelLogs).number(uint64(d.Stamp)).text(last))
 }
 
 // lineIdentity is that of a numbered line. Its times don't count, which are made

@@ -17,7 +17,7 @@ const maxMatchers = 64
 type logMatching struct {
 	rules    []*ruleState // by index of the pattern
 	set      *RuleSet
-	matchers map[string]*logpattern.Matcher // by name of the log
+	matchers map[matcherKey]*logpattern.Matcher
 
 	hits     logpattern.Hits
 	lines    []byte
@@ -29,11 +29,17 @@ type logMatching struct {
 	unmatched uint64
 }
 
+// matcherKey is what the patterns for a line go by.
+type matcherKey struct {
+	log    string
+	kernel bool // the kernel has printed it
+}
+
 // install takes another rule set; the counts of patterns of the same name stay.
 func (l *logMatching) install(set *RuleSet, byName map[string]*ruleState) {
 	counts := l.counts()
 	*l = logMatching{
-		set: set, rules: make([]*ruleState, len(set.owners)), matchers: make(map[string]*logpattern.Matcher),
+		set: set, rules: make([]*ruleState, len(set.owners)), matchers: make(map[matcherKey]*logpattern.Matcher),
 		captures: make(map[string]string), matches: make([]uint64, len(set.owners)), unmatched: l.unmatched,
 	}
 	for i, o := range set.owners {
@@ -55,11 +61,16 @@ func (l *logMatching) counts() map[string]uint64 {
 
 // match finds the patterns that match the text at its end.
 func (l *logMatching) match(d *event.LogData) []logpattern.Hit {
-	m := l.matchers[d.Log]
+	key := matcherKey{d.Log, d.FromKernel()}
+	m := l.matchers[key]
 	if m == nil {
-		m = l.set.patterns.NewMatcher(d.Log)
+		names := []string{d.Log, event.KernelLogs}
+		if !key.kernel {
+			names = names[:1]
+		}
+		m = l.set.patterns.NewMatcher(names...)
 		if len(l.matchers) < maxMatchers {
-			l.matchers[d.Log] = m
+			l.matchers[key] = m
 		}
 	}
 	text := d.Text

@@ -15,19 +15,25 @@ import (
 type named struct {
 	stem  string   // of the family: event.LogStem or event.CheckStem
 	stems []string // with names; nil: all there are
+	// kernel: of the logs that have the kernel's lines, too, of which one is enough.
+	kernel bool
 }
 
 func newNamed(stem string, names []string) named {
 	n := named{stem: stem}
 	for _, name := range names {
+		if stem == event.LogStem && name == event.KernelLogs {
+			n.kernel = true
+		}
 		n.stems = append(n.stems, event.NamedStem(stem, name))
 	}
 	return n
 }
 
-// has reports whether what a source of the stem says is of interest.
-func (n *named) has(stem string) bool {
-	if stem == n.stem {
+// has reports whether what a source of the stem says is of interest; kernel: it is a log
+// that has the kernel's lines.
+func (n *named) has(stem string, kernel bool) bool {
+	if stem == n.stem || n.kernel && kernel {
 		return true
 	}
 	return n.member(stem) && (n.stems == nil || slices.Contains(n.stems, stem))
@@ -59,13 +65,24 @@ const (
 // which are down and why.
 func (e *Engine) sightOf(n *named) (s sight, why []string) {
 	told := 0
+	var silent []string // logs of the kernel's that are down
+	kernel := false     // one is up
 	for stem, st := range e.stems {
-		if stem == n.stem || !st.known || !n.has(stem) {
+		if stem == n.stem || !st.known || !n.has(stem, st.kernel) {
 			continue
 		}
-		if told++; !st.up {
+		told++
+		switch {
+		case n.kernel && st.kernel && st.up:
+			kernel = true
+		case n.kernel && st.kernel:
+			silent = append(silent, stem+": "+st.reason)
+		case !st.up:
 			why = append(why, stem+": "+st.reason)
 		}
+	}
+	if !kernel {
+		why = append(why, silent...)
 	}
 	if told > 0 {
 		if len(why) > 0 {
@@ -115,9 +132,9 @@ func (e *Engine) sees(r *Rule) bool {
 	return false
 }
 
-// looksAt reports whether the rule gets events of a source of the stem.
-func (r *Rule) looksAt(stem string) bool {
-	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool { return n.has(stem) })
+// looksAt reports whether the rule gets events of a source of the stem, of which st is known.
+func (r *Rule) looksAt(stem string, st *stemState) bool {
+	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool { return n.has(stem, st.kernel) })
 }
 
 // checkRan notes whether a check program can tell: it is its own source.

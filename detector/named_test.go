@@ -34,6 +34,9 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 		return "\n- {name: r, events: [log], " + logs + " pattern: oops, condition: Sick, reason: R, message: m, latched: true}\n"
 	}
 	up := func(stem string) *event.Event { return source(stem, true) }
+	kernel := func(stem string, up bool) *event.Event {
+		return &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: stem, Kernel: true, Up: up, Reason: "gone"}}
+	}
 	absent := down("log", "this log is not configured")
 	tests := []struct {
 		name, rules string
@@ -67,6 +70,12 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 			[]*event.Event{down("log/kmsg", "gone"), down("oomkill", "no BTF")}, "Unknown SourceUnavailable: oomkill: no BTF; log/kmsg: gone"},
 		{"a probe sees something else", of("logs: [kmsg],") + "- {name: p, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n",
 			[]*event.Event{down("log/kmsg", "gone"), up("oomkill")}, "Unknown SourceUnavailable: log/kmsg: gone"},
+		{"no log of the kernel's", of("logs: [kernel],"), []*event.Event{up("log/syslog"), absent}, "Unknown SourceUnavailable: log/kernel: this log is not configured"},
+		{"one of the kernel's logs is dead", of("logs: [kernel],"), []*event.Event{kernel("log/kern", true), kernel("log/kmsg", false)}, healthy},
+		{"all the kernel's logs are dead", of("logs: [kernel],"), []*event.Event{kernel("log/kern", false), kernel("log/kmsg", false), up("log/syslog")},
+			"Unknown SourceUnavailable: log/kern: gone; log/kmsg: gone"},
+		{"a kernel's log and one that is not", of("logs: [kernel, syslog],"), []*event.Event{kernel("log/kern", true), down("log/syslog", "gone")},
+			"Unknown SourceUnavailable: log/syslog: gone"},
 		{"lines lost", of("logs: [kmsg],"), []*event.Event{up("log/kmsg"),
 			{Kind: event.Lost, Lost: &event.LostData{Stem: "log/kmsg", Count: 3, Reason: "overrun"}}},
 			"Unknown SourceLossy: records were lost: log/kmsg (overrun)"},

@@ -42,7 +42,7 @@ type ruleForm struct {
 	Doc          string                `json:"doc" jsonschema:"maxLength=256" jsonschema_description:"Page on the problem, such as problems/OOMKilling."`
 	Pattern      form.Pattern          `json:"pattern" jsonschema_description:"Log rules: RE2 for the lines it is about; named groups are fields match.<group>."`
 	ClearPattern form.Pattern          `json:"clearPattern" jsonschema_description:"Log rules: RE2 for the lines that end the problem of their group."`
-	Logs         []string              `json:"logs" jsonschema:"minItems=1" jsonschema_description:"Log rules: names of logs, such as kmsg; all where absent."`
+	Logs         []string              `json:"logs" jsonschema:"minItems=1" jsonschema_description:"Log rules: names of logs; kernel: all that have the kernel's lines; all where absent."`
 	FallbackFor  []string              `json:"fallbackFor" jsonschema:"minItems=1" jsonschema_description:"Log rules: not asked while a source of these kinds of events sees, such as oomkill."`
 	Lines        int                   `json:"lines" jsonschema:"minimum=1,maximum=100" jsonschema_description:"Log rules: how many lines the patterns may span."`
 	AnchorEnd    bool                  `json:"anchorEnd" jsonschema_description:"Log rules: the pattern matches as node-problem-detector's do, at the end of the last lines joined."`

@@ -56,7 +56,7 @@ func bootLogs(tb testing.TB) []string {
 func TestShippedPatternsOnHealthyBoots(t *testing.T) {
 	set := shipped(t).PatternSet()
 	for _, path := range bootLogs(t) {
-		m := set.NewMatcher("kmsg")
+		m := set.NewMatcher("kmsg", event.KernelLogs)
 		var hits logpattern.Hits
 		for i, line := range kernelLog(t, path) {
 			m.Match(line, &hits)
@@ -84,8 +84,8 @@ func TestShippedLogRulesAskForTheKernel(t *testing.T) {
 		}
 		switch {
 		case r.Pattern == "":
-		case !slices.Equal(r.Logs, []string{"kmsg"}) || !strings.HasPrefix(r.When, kernel):
-			t.Errorf("rule %s: logs %v, when %q: want kmsg and %s", r.Name, r.Logs, r.When, kernel)
+		case !slices.Equal(r.Logs, []string{event.KernelLogs}) || !strings.HasPrefix(r.When, kernel):
+			t.Errorf("rule %s: logs %v, when %q: want kernel and %s", r.Name, r.Logs, r.When, kernel)
 		case r.ClearPattern != "":
 			t.Errorf("rule %s: clearPattern is matched whoever wrote the line: use clearWhen", r.Name)
 		case r.ClearWhen != "" && !strings.HasPrefix(r.ClearWhen, kernel):
@@ -153,7 +153,7 @@ func BenchmarkShippedPatterns(b *testing.B) {
 	for _, path := range append(bootLogs(b), kernelLogs+"/faults-6.18.log") {
 		b.Run(strings.TrimSuffix(filepath.Base(path), ".log"), func(b *testing.B) {
 			log := kernelLog(b, path)
-			m := set.NewMatcher("kmsg")
+			m := set.NewMatcher("kmsg", event.KernelLogs)
 			var hits logpattern.Hits
 			for _, line := range log {
 				m.Match(line, &hits)

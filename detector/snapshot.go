@@ -32,6 +32,7 @@ type savedStem struct {
 	Name       string        `json:"name"`
 	Known      bool          `json:"known,omitempty"`
 	Up         bool          `json:"up,omitempty"`
+	Kernel     bool          `json:"kernel,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
 	LossyUntil time.Duration `json:"lossyUntil,omitempty"`
 	LossReason string        `json:"lossReason,omitempty"`
@@ -95,7 +96,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.stems)) {
 		st := e.stems[name]
-		s.Stems = append(s.Stems, savedStem{name, st.known, st.up, st.reason, st.lossyUntil, st.lossReason})
+		s.Stems = append(s.Stems, savedStem{name, st.known, st.up, st.kernel, st.reason, st.lossyUntil, st.lossReason})
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -152,7 +153,7 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 		c.dirty = true // by other rules it may be otherwise
 	}
 	for _, st := range s.Stems[:min(len(s.Stems), maxStems)] {
-		e.stems[st.Name] = &stemState{known: st.Known, up: st.Up, reason: st.Reason, lossyUntil: st.LossyUntil, lossReason: st.LossReason}
+		e.stems[st.Name] = &stemState{known: st.Known, up: st.Up, kernel: st.Kernel, reason: st.Reason, lossyUntil: st.LossyUntil, lossReason: st.LossReason}
 	}
 	e.lossyEnd = e.nextLossEnd()
 	for _, s := range e.series {

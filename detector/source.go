@@ -21,6 +21,7 @@ const maxStems = 256
 type stemState struct {
 	known      bool // a source event was seen
 	up         bool
+	kernel     bool          // a log that has the kernel's lines
 	reason     string        // why it is down
 	lossyUntil time.Duration // since boot; zero: nothing was lost of late
 	lossReason string
@@ -43,12 +44,12 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 		return
 	}
 	st := e.stem(d.Stem)
-	st.known, st.up, st.reason = true, d.Up, reasonText(d.Reason)
+	st.known, st.up, st.kernel, st.reason = true, d.Up, d.Kernel, reasonText(d.Reason)
 	e.absencesOf(d.Stem, false, now)
 	e.markStem(d.Stem)
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {
-			if en.rule.looksAt(d.Stem) {
+			if en.rule.looksAt(d.Stem, st) {
 				e.sourceOf(en, d.Up, now)
 			}
 		}
@@ -120,8 +121,9 @@ func (e *Engine) nextLossEnd() (next time.Duration) {
 
 // markStem has the conditions judged anew that look at the stem.
 func (e *Engine) markStem(name string) {
+	st := e.stem(name)
 	for _, c := range e.conditions {
-		if slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.looksAt(name) }) {
+		if slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.looksAt(name, st) }) {
 			c.dirty = true
 		}
 	}

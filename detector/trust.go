@@ -115,7 +115,7 @@ func appendNew(to []string, texts ...string) []string {
 func (e *Engine) lossy(c *conditionState) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(e.stems)) {
 		st := e.stems[name]
-		if st.lossyUntil != 0 && slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.looksAt(name) }) {
+		if st.lossyUntil != 0 && slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.looksAt(name, st) }) {
 			out = append(out, name+" ("+st.lossReason+")")
 		}
 	}

@@ -31,7 +31,8 @@ type logConfig struct {
 		TimestampFormat string `yaml:"timestampFormat"`
 		Message         string `yaml:"message"`
 	} `yaml:"format"`
-	Skip []string `yaml:"skip"`
+	Kernel bool     `yaml:"kernel"`
+	Skip   []string `yaml:"skip"`
 
 	place string         // what a mistake in it is told with
 	lines map[string]int // of its keys
@@ -83,7 +84,7 @@ func (l *logConfig) errorf(field, format string, args ...any) error {
 // source returns what it configures, names and lookback filled in.
 func (l *logConfig) source() logsource.Config {
 	c := logsource.Config{
-		Name: l.Name, Plugin: l.Plugin, Path: l.Path, Delay: l.Delay, Identifiers: l.Identifiers, Skip: l.Skip,
+		Name: l.Name, Plugin: l.Plugin, Path: l.Path, Delay: l.Delay, Identifiers: l.Identifiers, Skip: l.Skip, Kernel: l.Kernel,
 		Format: file.Format{Timestamp: l.Format.Timestamp, TimestampFormat: l.Format.TimestampFormat, Message: l.Format.Message},
 	}
 	switch {

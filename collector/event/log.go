@@ -8,6 +8,10 @@ import (
 // MaxLogText bounds LogData.Text, in bytes: the longest line that is matched.
 const MaxLogText = 8 << 10
 
+// KernelLogs is what rules call every log that has the kernel's lines: /dev/kmsg, a journal,
+// a file that the configuration declares as the kernel's. No log has it for a name.
+const KernelLogs = "kernel"
+
 // Origins of lines that come from the kernel's log. No source gives them to any others,
 // whatever these call themselves.
 const (
@@ -34,6 +38,9 @@ type LogData struct {
 	Seq uint64 `json:"seq,omitempty"`
 	// Part is which line of an entry of several lines it is; 0: the first.
 	Part uint32 `json:"part,omitempty"`
+	// Stamp is when the kernel printed the line, by its own clock, which is in every copy of
+	// the message: one that is read from two logs is one. 0: not known, or not the kernel's.
+	Stamp Duration `json:"stamp,omitempty"`
 	// Text is the lines that patterns match, joined by newlines; the last one is
 	// the line that made the event. Made by [LogText].
 	Text string `json:"text"`
@@ -41,6 +48,11 @@ type LogData struct {
 	// match. Sources leave it nil; the engine sets it, and narrows Text to what
 	// that pattern matched, in the copies it keeps as a problem's evidence.
 	Captures map[string]string `json:"captures,omitempty"`
+}
+
+// FromKernel reports whether the kernel has printed the line.
+func (d *LogData) FromKernel() bool {
+	return d.Origin == OriginKernel || d.Origin == OriginProcess
 }
 
 // writer names who wrote the log, or else the log.

@@ -104,7 +104,9 @@ type LostData struct {
 
 // SourceData is the payload of [Source].
 type SourceData struct {
-	Stem   string `json:"stem"`
+	Stem string `json:"stem"`
+	// Kernel: a log that has the kernel's lines, see KernelLogs.
+	Kernel bool   `json:"kernel,omitempty"`
 	Up     bool   `json:"up"`
 	Reason string `json:"reason,omitempty"`
 }

@@ -39,13 +39,13 @@ type Stats struct {
 	Runs      uint64 // patterns whose expression was run, on one or more parts of a line
 }
 
-// NewMatcher returns a matcher for one stream of the named log, with the patterns
-// that are for it.
-func (s *Set) NewMatcher(log string) *Matcher {
+// NewMatcher returns a matcher for one stream of a log, with the patterns that are for
+// any of the names that the log has.
+func (s *Set) NewMatcher(names ...string) *Matcher {
 	n := len(s.patterns)
 	m := &Matcher{set: s, mask: newBitset(n), always: newBitset(n), found: newBitset(n), recent: newBitset(n), idle: true}
 	for i, p := range s.patterns {
-		if len(p.Logs) > 0 && !slices.Contains(p.Logs, log) {
+		if len(p.Logs) > 0 && !slices.ContainsFunc(p.Logs, func(log string) bool { return slices.Contains(names, log) }) {
 			continue
 		}
 		m.idle = false

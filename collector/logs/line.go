@@ -22,6 +22,9 @@ type Line struct {
 	// the other, which the Position holds. It grows within a boot, a journal, a
 	// file with its rotations. 0: there is none.
 	Seq uint64
+	// Stamp is when the kernel printed the line, by the clock that it stamps its messages
+	// with; 0: not known, or not the kernel's.
+	Stamp time.Duration
 	// Priority is one of emerg, alert, crit, err, warning, notice, info and
 	// debug; "": the log does not say.
 	Priority string

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs/file"
 	"github.com/kernosis/kernosis/collector/logs/journald"
@@ -36,8 +38,29 @@ type Config struct {
 	Identifiers []string
 	// Format says where time and text are in the lines of a file.
 	Format file.Format
+	// Kernel declares a file as the kernel's: nobody else writes into it. See
+	// [file.Format].Kernel.
+	Kernel bool
 	// Skip are texts; a line of a file that contains one is passed by.
 	Skip []string
+}
+
+// format returns the Format of a file.
+func (c *Config) format() file.Format {
+	f := c.Format
+	f.Kernel = c.Kernel
+	return f
+}
+
+// hasKernel reports whether the log has the kernel's lines, known to be its own.
+func (c *Config) hasKernel() bool {
+	switch c.Plugin {
+	case KMsg:
+		return true
+	case Journald:
+		return len(c.Identifiers) == 0 || slices.Contains(c.Identifiers, event.OriginKernel)
+	}
+	return c.Kernel
 }
 
 // MaxLogs is how many logs may be configured: each is a goroutine and a position.
@@ -63,6 +86,9 @@ func (c *Config) Check() error {
 	if !logpattern.ValidLog(c.Name) {
 		wrong("name", "%q: want letters, digits, dots, dashes and underscores, at most 63", c.Name)
 	}
+	if c.Name == event.KernelLogs {
+		wrong("name", "%q is what rules call all logs that have the kernel's lines: give this one another", c.Name)
+	}
 	if c.Lookback < 0 {
 		wrong("lookback", "%s is negative", c.Lookback)
 	}
@@ -76,6 +102,9 @@ func (c *Config) Check() error {
 		wrong("identifiers", "are for journald only")
 	}
 	if c.Plugin != File {
+		if c.Kernel {
+			wrong("kernel", "is for files only: %s and %s know by themselves what the kernel has written", KMsg, Journald)
+		}
 		if c.Format != (file.Format{}) {
 			wrong("format", "is for files only")
 		}
@@ -93,11 +122,11 @@ func (c *Config) Check() error {
 			wrong("path", "is missing: which file")
 			break
 		}
-		if c.Lookback > 0 && c.Format.Timestamp == "" {
+		if c.Lookback > 0 && c.Format.Timestamp == "" && !c.Kernel {
 			wrong("lookback", "needs format.timestamp, which finds the time of a line")
 			break
 		}
-		_, err = file.New(file.Config{Path: c.Path, Format: c.Format, Skip: c.Skip})
+		_, err = file.New(file.Config{Path: c.Path, Format: c.format(), Skip: c.Skip})
 	case "":
 		wrong("plugin", "is missing: want %s, %s or %s", KMsg, Journald, File)
 	default:

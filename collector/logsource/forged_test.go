@@ -2,6 +2,7 @@ package logsource
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/logs/file"
 	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/collector/logs/kmsg"
 	"github.com/kernosis/kernosis/detector"
@@ -181,7 +183,7 @@ func genuine(t *testing.T, set *logpattern.Set) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, hits := set.NewMatcher(KMsg), logpattern.Hits{}
+	m, hits := set.NewMatcher(KMsg, event.KernelLogs), logpattern.Hits{}
 	for _, name := range names {
 		data, err := fs.ReadFile(rules.FS, name)
 		if err != nil {
@@ -217,6 +219,7 @@ type forgery struct {
 	text     string
 	carrier  carrier
 	fragment bool
+	stamp    time.Duration // the kernel's; 0: a second ago
 }
 
 // forgeries are all carriers with all lines in them: as name, as file, begun in the one and
@@ -231,7 +234,7 @@ func forgeries(lines []string) (out []forgery) {
 				text, fragment := strings.CutPrefix(c.print(n, p), "\x00")
 				if !seen[text] {
 					seen[text] = true
-					out = append(out, forgery{text, c, fragment})
+					out = append(out, forgery{text: text, carrier: c, fragment: fragment})
 				}
 			}
 			add(name(l), l)
@@ -341,17 +344,23 @@ func TestForgedLines(t *testing.T) {
 	for _, via := range []struct {
 		plugin string
 		feed   func(*testing.T, []forgery, func(logs.Item) error)
-	}{{KMsg, feedKmsg}, {Journald, feedJournal}} {
+	}{{KMsg, feedKmsg}, {Journald, feedJournal}, {File, feedFile}} {
 		t.Run(via.plugin, func(t *testing.T) {
 			forged := all
-			if via.plugin == Journald { // which gives other lines as kmsg does
+			if via.plugin != KMsg { // which give other lines as kmsg does
 				forged = slices.DeleteFunc(slices.Clone(all), func(f forgery) bool { return !strings.Contains(f.text, "\n") })
+			}
+			if via.plugin == File { // where nothing tells that a record continues an earlier one
+				forged = slices.DeleteFunc(forged, func(f forgery) bool { return f.fragment })
 			}
 			c := newCourt(set, lines)
 			var patterns atomic.Pointer[logpattern.Set]
 			patterns.Store(set.PatternSet())
-			// The shipped rules look at a log of that name, whoever reads it.
-			s, err := New([]Config{{Name: KMsg, Plugin: via.plugin}}, set.PatternSet(), Options{})
+			config := Config{Name: "any", Plugin: via.plugin}
+			if via.plugin == File {
+				config.Path, config.Kernel = "/kern.log", true
+			}
+			s, err := New([]Config{config}, set.PatternSet(), Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -374,7 +383,9 @@ func TestForgedLines(t *testing.T) {
 				}
 			}
 			via.feed(t, forged, func(item logs.Item) error {
-				n++
+				if via.plugin != File || !item.Line.Continues {
+					n++
+				}
 				return s.logs[0].handle(item)
 			})
 			if n+1 != len(forged) {
@@ -425,6 +436,10 @@ func feedKmsg(t *testing.T, forged []forgery, handle func(logs.Item) error) {
 			if forged[n].fragment {
 				flags = 'c'
 			}
+			stamp := stamp
+			if at := forged[n].stamp; at != 0 {
+				stamp = at.Microseconds()
+			}
 			record := fmt.Appendf(nil, "6,%d,%d,%c;%s\n", n+1, stamp, flags, escaped(forged[n].text))
 			if _, err := unix.Write(fd[1], record); err == unix.EAGAIN {
 				break
@@ -451,6 +466,28 @@ func escaped(text string) (out []byte) {
 	return out
 }
 
+// feedFile writes the lines as rsyslog's imklog does, which gets each line of a record with
+// the record's time stamp (record_print_text, kernel/printk/printk.c).
+func feedFile(t *testing.T, forged []forgery, handle func(logs.Item) error) {
+	t.Helper()
+	f := newFile(t, "kern.log")
+	var b strings.Builder
+	at := time.Now().Add(-time.Minute).Format(time.Stamp)
+	for n := range forged {
+		for l := range strings.SplitSeq(forged[n].text, "\n") {
+			fmt.Fprintf(&b, "%s node kernel: [%5d.%06d] %s\n", at, 100+n/1e6, n%1e6, l)
+		}
+	}
+	f.add(b.String())
+	r, err := file.New(file.Config{Path: f.path, Format: file.Format{Kernel: true}, Lookback: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Once(t.Context(), handle); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // feedJournal writes the lines into a journal as journald does, and reads it with the real
 // reader. journald makes entries of fragments, too, but doesn't say that they are some.
 func feedJournal(t *testing.T, forged []forgery, handle func(logs.Item) error) {
@@ -462,7 +499,7 @@ func feedJournal(t *testing.T, forged []forgery, handle func(logs.Item) error) {
 		us := int64(n)
 		fmt.Fprintf(&b, "__CURSOR=s=%s;i=%x;b=%s;m=%x;t=%x;x=%x\n", strings.Repeat("a", 32), n+1, j.boot, mono.Microseconds()+us, at.UnixMicro()+us, n+1)
 		fmt.Fprintf(&b, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%s\n", at.UnixMicro()+us, mono.Microseconds()+us, j.boot)
-		fmt.Fprintf(&b, "_MACHINE_ID=%s\n_HOSTNAME=node\nSYSLOG_IDENTIFIER=kernel\n_TRANSPORT=kernel\nSYSLOG_FACILITY=0\nPRIORITY=6\nMESSAGE\n", strings.Repeat("c", 32))
+		fmt.Fprintf(&b, "_MACHINE_ID=%s\n_HOSTNAME=node\nSYSLOG_IDENTIFIER=kernel\n_TRANSPORT=kernel\nSYSLOG_FACILITY=0\nPRIORITY=6\n_SOURCE_MONOTONIC_TIMESTAMP=%d\nMESSAGE\n", strings.Repeat("c", 32), cmp.Or(f.stamp.Microseconds(), mono.Microseconds()+us))
 		b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(f.text))))
 		b.WriteString(f.text + "\n\n")
 	}

@@ -34,7 +34,7 @@ func (l *source) line(line *logs.Line) {
 		l.stats.Skipped++
 		return
 	}
-	st := l.streams.of(l.cfg.Plugin, line)
+	st := l.streams.of(line)
 	cut, matched := false, false
 	text := line.Text
 	for part, more := uint32(0), true; more; part++ {
@@ -73,7 +73,7 @@ func (l *source) tellLine(line *logs.Line, part uint32) {
 	}
 	l.data = event.LogData{
 		Log: l.cfg.Name, Origin: line.Author(), Unit: line.Unit, Priority: line.Priority,
-		Seq: line.Seq, Part: part, Text: event.LogText(string(context)),
+		Seq: line.Seq, Part: part, Stamp: event.Duration(line.Stamp), Text: event.LogText(string(context)),
 	}
 	l.ev = event.Event{
 		Kind: event.Log, Time: line.Time, BootTime: event.Duration(line.BootTime), CPU: event.NoCPU,

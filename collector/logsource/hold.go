@@ -27,6 +27,9 @@ type held struct {
 // wait with it, so that lines keep their order.
 func (l *source) tellEvent(line *logs.Line) {
 	due := line.Time.Add(holdFor)
+	if l.cfg.Plugin == File {
+		due = due.Add(time.Second) // syslog's traditional times are whole seconds
+	}
 	wait := min(time.Until(due), holdFor) // a clock may be wrong
 	if line.Origin != event.OriginKernel {
 		wait = 0

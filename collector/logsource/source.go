@@ -79,7 +79,7 @@ func newSource(c Config, o Options, patterns *atomic.Pointer[logpattern.Set]) *s
 	l.o.Log = o.Log.With("log", c.Name)
 	l.stats = Stats{Name: c.Name, Plugin: c.Plugin}
 	l.losses = newLosses()
-	l.streams = newStreams(c.Name)
+	l.streams = newStreams(&l.cfg)
 	return l
 }
 
@@ -153,7 +153,7 @@ func (l *source) tell(err error) {
 	}
 	first := !l.told
 	l.told, l.why = true, why
-	l.emit(stamped(event.Event{Kind: event.Source, Source: l.stem, SourceUp: &event.SourceData{Stem: l.stem, Up: err == nil, Reason: why}}))
+	l.emit(stamped(event.Event{Kind: event.Source, Source: l.stem, SourceUp: &event.SourceData{Stem: l.stem, Kernel: l.cfg.hasKernel(), Up: err == nil, Reason: why}}))
 	if first {
 		l.firstTold()
 	}

@@ -289,6 +289,9 @@ func TestConfig(t *testing.T) {
 		{"delay", "negative", Config{Name: "a", Plugin: KMsg, Delay: -1}},
 		{"identifiers", "journald only", Config{Name: "a", Plugin: KMsg, Identifiers: []string{"x"}}},
 		{"plugin", "1 to", Config{Name: "a", Plugin: Journald, Identifiers: []string{""}}},
+		{"", "", Config{Name: "a", Plugin: File, Path: "/a", Kernel: true, Lookback: 1}},
+		{"name", "what rules call", Config{Name: "kernel", Plugin: KMsg}},
+		{"kernel", "files only", Config{Name: "a", Plugin: Journald, Kernel: true}},
 		{"skip", "files only", Config{Name: "a", Plugin: KMsg, Skip: []string{"x"}}},
 	} {
 		err := tt.c.Check()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
 )
@@ -18,19 +19,19 @@ type stream struct{ matcher *logpattern.Matcher }
 
 // streams are those of one log. They are used by one goroutine at a time.
 type streams struct {
-	log   string
+	cfg   *Config
 	set   *logpattern.Set
 	byKey *simplelru.LRU[string, *stream]
 	last  *stream // the stream of the key last asked for
 	key   string
 }
 
-func newStreams(log string) streams {
+func newStreams(cfg *Config) streams {
 	lru, err := simplelru.NewLRU[string, *stream](maxStreams, nil)
 	if err != nil {
 		panic(err) // of a size that is no constant above 0
 	}
-	return streams{log: log, byKey: lru}
+	return streams{cfg: cfg, byKey: lru}
 }
 
 // use has all streams look for the patterns of set from now on.
@@ -39,17 +40,29 @@ func (s *streams) use(set *logpattern.Set) {
 		return
 	}
 	s.set = set
-	for _, st := range s.byKey.Values() {
-		next := set.NewMatcher(s.log)
+	for _, key := range s.byKey.Keys() {
+		st, _ := s.byKey.Peek(key)
+		next := s.newMatcher(key)
 		next.Resume(st.matcher.Recent())
 		st.matcher = next
 	}
 }
 
+// kernelKey is that of the kernel's own lines in a journal.
+const kernelKey = "\x00" + event.OriginKernel
+
+// newMatcher returns one for the patterns that are for the stream.
+func (s *streams) newMatcher(key string) *logpattern.Matcher {
+	if s.cfg.hasKernel() && (s.cfg.Plugin != Journald || key == kernelKey) {
+		return s.set.NewMatcher(s.cfg.Name, event.KernelLogs)
+	}
+	return s.set.NewMatcher(s.cfg.Name)
+}
+
 // of returns the stream that the line belongs to.
-func (s *streams) of(plugin string, line *logs.Line) *stream {
+func (s *streams) of(line *logs.Line) *stream {
 	key := ""
-	if plugin == Journald {
+	if s.cfg.Plugin == Journald {
 		if key = line.Unit; key == "" {
 			key = "\x00" + line.Origin // who has none, such as the kernel
 		}
@@ -63,7 +76,7 @@ func (s *streams) get(key string) *stream {
 	}
 	st, ok := s.byKey.Get(key)
 	if !ok {
-		st = &stream{matcher: s.set.NewMatcher(s.log)}
+		st = &stream{matcher: s.newMatcher(key)}
 		s.byKey.Add(key, st)
 	}
 	s.last, s.key = st, key

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
@@ -130,7 +131,7 @@ func (in *Input) FromRules(set *detector.RuleSet, own func(file string) bool) {
 		out := Rule{
 			File: r.File, Line: r.Line, Reason: r.Reason, Condition: r.Condition, Healthy: healthy[r.Condition], Context: !own(r.File),
 			Expr: r.Pattern, Lines: r.Lines, AnchorEnd: r.AnchorEnd, Logs: strings.Join(r.Logs, " "),
-			Narrowed: r.When != "", Kernel: len(r.Logs) == 0 || slices.Contains(r.Logs, "kmsg"),
+			Narrowed: r.When != "", Kernel: len(r.Logs) == 0 || slices.Contains(r.Logs, "kmsg") || slices.Contains(r.Logs, event.KernelLogs),
 		}
 		in.Rules = append(in.Rules, out)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
 
@@ -132,7 +133,7 @@ func (j *judge) fill(f *Form, word string) []string {
 
 // matches runs the lines through the matcher that the agent has too.
 func (j *judge) matches(lines []string) bool {
-	m := j.set.NewMatcher("kmsg")
+	m := j.set.NewMatcher("kmsg", event.KernelLogs)
 	var hits logpattern.Hits
 	found := false
 	for _, l := range lines {

@@ -100,7 +100,7 @@ type Replay struct {
 
 // New returns a replay at its beginning.
 func New(cfg Config) *Replay {
-	r := &Replay{cfg: cfg, matcher: cfg.Rules.PatternSet().NewMatcher(logName)}
+	r := &Replay{cfg: cfg, matcher: cfg.Rules.PatternSet().NewMatcher(logName, event.KernelLogs)}
 	r.newEngine()
 	return r
 }

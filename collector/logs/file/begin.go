@@ -23,6 +23,9 @@ func (s *follower) begin() error {
 	s.known = nil
 	if s.start != "" {
 		pos, posErr := parsePosition(s.start)
+		if k := s.r.dec.kernel; k != nil {
+			k.stamp = time.Duration(pos.Stamp) * time.Microsecond
+		}
 		if posErr == nil {
 			if pos.Lines > 0 {
 				s.lines = pos.Lines

@@ -33,8 +33,9 @@ type follower struct {
 	told    bool      // a status was told
 	status  string    // the last one told; "": the file can be read
 
-	line logs.Line
-	loss logs.Loss
+	line   logs.Line
+	loss   logs.Loss
+	record record
 }
 
 // names returns which files are to be watched.
@@ -49,6 +50,9 @@ func (s *follower) names() []string {
 // pause returns how long there is nothing to do unless something happens.
 func (s *follower) pause() time.Duration {
 	pause := s.r.cfg.PollEvery
+	if s.record.open {
+		pause = min(pause, max(time.Millisecond, recordAfter-time.Since(s.record.since)))
+	}
 	switch {
 	case s.cur == nil:
 	case s.cur.packed != nil:
@@ -236,8 +240,14 @@ func (s *follower) read(ctx context.Context, final bool) error {
 	return s.tellMalformed()
 }
 
-// partial hands over a last line whose end has not come for long.
+// partial hands over a last line whose end has not come for long, and a record of the
+// kernel's that has no further lines.
 func (s *follower) partial() error {
+	if s.record.open && time.Since(s.record.since) >= recordAfter {
+		if err := s.endRecord(); err != nil {
+			return err
+		}
+	}
 	if s.cur.lines.rest() == 0 || time.Since(s.cur.grown) < s.r.cfg.PartialAfter {
 		return nil
 	}
@@ -248,6 +258,9 @@ func (s *follower) partial() error {
 // it: it was truncated. Where that was copied before, it is read on there.
 func (s *follower) rewritten(ctx context.Context) error {
 	cut := s.cur
+	if err := s.endRecord(); err != nil {
+		return err
+	}
 	s.r.cfg.Log.Debug("log file truncated", "path", s.r.cfg.Path, "inode", cut.stat.ino, "offset", cut.offset, "read", cut.readAt(), "size", cut.stat.size)
 	if c := s.copyOf(cut); c != nil {
 		s.r.cfg.Log.Debug("log file's copy found", "path", s.r.cfg.Path, "file", c.f.Name(), "inode", c.stat.ino, "offset", c.offset)
@@ -290,6 +303,7 @@ func (s *follower) tell(err error) {
 }
 
 func (s *follower) close() {
+	s.record.open = false // what was not handed over is read again
 	if s.cur != nil {
 		closeFile(s.cur.f)
 		s.cur = nil

@@ -22,11 +22,16 @@ type Format struct {
 	// TimestampFormat is a layout of package time. A year or a day that it leaves
 	// out is the latest that is not in the future.
 	TimestampFormat string
-	// Location is the time zone of times that don't say theirs; nil: the local one.
+	// Location is the time zone of times that don't say theirs; nil: the host's, or the local one where that is not known.
 	Location *time.Location
 	// Message is a RE2 expression that finds the text. A line that it does not
 	// match is passed by: it chooses the lines as well. Empty: the whole line.
 	Message string
+	// Kernel says that the lines are those of the kernel's log as syslog daemons write them.
+	// Without expressions, the header is RFC 3339's or the traditional one, and lines of other
+	// programs are passed by; with Message, what that finds begins with the kernel's time
+	// stamp. Lines without one are malformed.
+	Kernel bool
 }
 
 // decoder takes lines apart. It belongs to one goroutine.
@@ -35,6 +40,8 @@ type decoder struct {
 	layout    layout
 	message   *extractor // nil: the whole line
 	skip      [][]byte   // lines that contain one are passed by
+
+	kernel *kernelLines // nil: not the kernel's
 
 	// Lines of the same second have the same time text: the last one is kept.
 	lastText []byte
@@ -49,6 +56,12 @@ const keepTime = time.Minute
 func newDecoder(f Format, skip []string) (*decoder, error) {
 	d := &decoder{}
 	var errs []error
+	if f.Kernel {
+		var err error
+		if d.kernel, err = newKernelLines(f.Location); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if (f.Timestamp == "") != (f.TimestampFormat == "") {
 		errs = append(errs, errors.New("timestamp and timestampFormat go together"))
 	} else if f.Timestamp != "" {
@@ -94,23 +107,38 @@ func (d *decoder) decode(line []byte, now time.Time) (text []byte, at time.Time,
 		}
 	}
 	text = line
+	var stamp []byte
+	by, ok := &d.layout, false
+	if d.kernel != nil && (d.message == nil || d.timestamp == nil) {
+		if stamp, by, text, ok = d.kernel.header(line); !ok {
+			return nil, now, malformed
+		}
+		if text = ofKernel(text); text == nil && d.message == nil {
+			return nil, now, passBy
+		}
+	}
 	if d.message != nil {
-		var ok bool
 		if text, ok = d.message.extract(line); !ok {
 			return nil, now, passBy
 		}
 	}
-	if d.timestamp == nil {
-		return text, now, take
+	if d.kernel != nil {
+		if text, ok = d.kernel.message(text); !ok {
+			return nil, now, malformed
+		}
 	}
-	stamp, ok := d.timestamp.extract(line)
-	if !ok {
-		return nil, now, malformed
+	if d.timestamp != nil {
+		by = &d.layout
+		if stamp, ok = d.timestamp.extract(line); !ok {
+			return nil, now, malformed
+		}
+	} else if d.kernel == nil {
+		return text, now, take
 	}
 	if bytes.Equal(stamp, d.lastText) && len(stamp) > 0 && now.Sub(d.lastRead) < keepTime {
 		return text, d.lastTime, take
 	}
-	at, err := d.layout.parse(string(stamp), now)
+	at, err := by.parse(string(stamp), now)
 	if err != nil {
 		return nil, now, malformed
 	}

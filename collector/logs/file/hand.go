@@ -18,6 +18,9 @@ func (s *follower) hand(now time.Time, final bool) error {
 		var err error
 		switch p {
 		case none:
+			if final {
+				return s.endRecord()
+			}
 			return nil
 		case whole, beginning:
 			err = s.handLine(b, now)
@@ -29,7 +32,9 @@ func (s *follower) hand(now time.Time, final bool) error {
 			return err
 		}
 		t.offset += int64(size)
-		s.r.setPosition(t, s.known, s.lines)
+		if !s.record.open { // else it is read again after a restart
+			s.r.setPosition(t, s.known, s.lines)
+		}
 	}
 }
 
@@ -45,6 +50,9 @@ func (s *follower) handLine(b []byte, now time.Time) error {
 	}
 	if err := s.tellMalformed(); err != nil {
 		return err
+	}
+	if s.r.dec.kernel != nil {
+		return s.addToRecord(text, at)
 	}
 	s.lines++
 	s.line = logs.Line{Time: at, Seq: s.lines, Origin: s.r.cfg.Path, Text: text}
@@ -71,6 +79,9 @@ func (s *follower) tellCut(t *tail) error {
 }
 
 func (s *follower) lose(reason logs.Reason, lines, bytes uint64) error {
+	if err := s.endRecord(); err != nil {
+		return err
+	}
 	switch reason {
 	case logs.Truncated, logs.Rotated, logs.BadPosition:
 		// What follows is not what an earlier reading may have had here, and must

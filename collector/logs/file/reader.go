@@ -76,12 +76,15 @@ type Reader struct {
 
 // New returns a Reader that has opened nothing, or what is wrong with cfg.
 func New(cfg Config) (*Reader, error) {
+	if cfg.Format.Location == nil {
+		cfg.Format.Location = hostZone(cfg.Root)
+	}
 	dec, err := newDecoder(cfg.Format, cfg.Skip)
 	errs := []error{err}
 	if cfg.Path == "" {
 		errs = append(errs, errors.New("path is missing"))
 	}
-	if cfg.Lookback > 0 && cfg.Format.Timestamp == "" {
+	if cfg.Lookback > 0 && cfg.Format.Timestamp == "" && !cfg.Format.Kernel {
 		errs = append(errs, errors.New("lookback needs a timestamp expression"))
 	}
 	if cfg.MaxLine < 0 || cfg.MaxLine > maxMaxLine {
@@ -131,6 +134,9 @@ func (r *Reader) setFresh(known knownList, lines uint64) {
 // setPosition says how far t was handed over, and how many lines were.
 func (r *Reader) setPosition(t *tail, known knownList, lines uint64) {
 	p := position{Lines: lines, Dev: t.stat.dev, Ino: t.stat.ino, Offset: t.offset, Cutting: t.lines.cutting, Cut: t.lines.cut}
+	if k := r.dec.kernel; k != nil {
+		p.Stamp = k.stamp.Microseconds()
+	}
 	if t.offset == 0 {
 		p.Known = known.positions()
 	}

@@ -184,6 +184,8 @@ func (e *Entry) number(name, value []byte) error {
 		to = &e.Realtime
 	case "__MONOTONIC_TIMESTAMP":
 		to = &e.Monotonic
+	case "_SOURCE_MONOTONIC_TIMESTAMP":
+		to = &e.Stamp
 	default:
 		return nil
 	}

@@ -26,6 +26,9 @@ type Entry struct {
 	// MessageID is of journald's own messages, Dropped how many messages it says
 	// it has dropped.
 	MessageID, Dropped []byte
+	// Stamp is when the kernel printed the message, by its own clock, in µs; 0: it is not
+	// the kernel's.
+	Stamp uint64
 }
 
 // fieldNames are what is asked for; those with two underscores and _BOOT_ID come
@@ -33,7 +36,7 @@ type Entry struct {
 func fieldNames() []string {
 	return []string{
 		"MESSAGE", "PRIORITY", "SYSLOG_FACILITY", "SYSLOG_IDENTIFIER", "_COMM", "_SYSTEMD_UNIT", "_TRANSPORT",
-		"MESSAGE_ID", "N_DROPPED",
+		"MESSAGE_ID", "N_DROPPED", "_SOURCE_MONOTONIC_TIMESTAMP",
 	}
 }
 
@@ -74,7 +77,7 @@ func (e *Entry) reset() {
 	} {
 		*b = (*b)[:0]
 	}
-	e.Realtime, e.Monotonic, e.MessageSize = 0, 0, 0
+	e.Realtime, e.Monotonic, e.MessageSize, e.Stamp = 0, 0, 0, 0
 }
 
 // Seq returns the entry's sequence number, which its cursor holds; 0: it does not.

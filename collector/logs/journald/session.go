@@ -1,7 +1,6 @@
 package journald
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -178,10 +177,11 @@ func (s *session) fill(e *Entry) {
 		Time: time.UnixMicro(int64(e.Realtime)).UTC(), Seq: e.Seq(),
 		Origin: s.origin(e), Unit: s.name(e.Unit), Text: e.Message,
 	}
-	if string(e.Transport) == "kernel" && bytes.IndexByte(e.Message, '\n') >= 0 {
-		// What is behind the newline would pass for a message of its own, and may be from the
+	if string(e.Transport) == "kernel" {
+		s.line.Stamp = time.Duration(e.Stamp) * time.Microsecond
+		// What is behind a newline would pass for a message of its own, and may be from the
 		// name of a file.
-		s.line.Text = bytes.ReplaceAll(e.Message, []byte{'\n'}, []byte(`\x0a`))
+		s.line.Text = logs.EscapeControl(e.Message)
 	}
 	if len(e.Priority) == 1 {
 		s.line.Priority = logs.PriorityName(int(e.Priority[0]) - '0')

@@ -127,7 +127,7 @@ func (s *stream) fill() {
 	}
 	boot := s.rec.Time + s.offset
 	s.line = logs.Line{
-		Time: s.clock.Wall(boot), BootTime: boot, Seq: s.rec.Seq,
+		Time: s.clock.Wall(boot), BootTime: boot, Seq: s.rec.Seq, Stamp: s.rec.Time,
 		Priority: logs.PriorityName(s.rec.Level), Origin: facilityName(s.rec.Facility),
 		Subsystem: s.rec.Subsystem, Device: s.rec.Device,
 		Text: s.rec.Text, Continues: s.rec.Fragment,

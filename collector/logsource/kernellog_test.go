@@ -1,0 +1,172 @@
+package logsource
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/logs/file"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/rules"
+)
+
+const stalled = "BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 32s!"
+
+// firing returns the problems of the shipped rules that fire after the events, with counts.
+func firing(t *testing.T, events []*event.Event) (out []string) {
+	t.Helper()
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := detector.NewEngine(set)
+	now := event.Moment{Wall: time.Now(), Boot: hostfs.BootTime()}
+	for _, ev := range events {
+		e.Observe(ev, now)
+	}
+	for _, p := range e.Problems() {
+		out = append(out, fmt.Sprintf("%s %d", p.Rule, p.Count))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// eventsOf returns the events that a log makes of what feed hands to it.
+func eventsOf(t *testing.T, c Config, feed func(handle func(logs.Item) error)) (out []*event.Event) {
+	t.Helper()
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var patterns atomic.Pointer[logpattern.Set]
+	patterns.Store(set.PatternSet())
+	s := open(t, set.PatternSet(), Options{}, c)
+	s.logs[0].emit = func(ev *event.Event) { out = append(out, ev.Clone()) }
+	feed(s.logs[0].handle)
+	s.logs[0].end() // what is held back is told
+	return out
+}
+
+// TestKernelsLinesOfTheJournal: the shipped rules get what the kernel has written to a
+// journal of any name, as from /dev/kmsg.
+func TestKernelsLinesOfTheJournal(t *testing.T) {
+	lines := []forgery{{text: stalled}}
+	events := eventsOf(t, Config{Name: "journal", Plugin: Journald}, func(handle func(logs.Item) error) {
+		feedJournal(t, lines, handle)
+	})
+	equal(t, firing(t, events), []string{"workqueue-lockup 1"})
+}
+
+// kernLog is a file as rsyslog writes it of kernel messages, each with its time stamp.
+func kernLog(layout string, lines ...string) string {
+	var b strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&b, "%s node kernel: %s\n", time.Now().Format(layout), l)
+	}
+	return b.String()
+}
+
+const rfc3339Micro = "2006-01-02T15:04:05.000000Z07:00"
+
+// TestKernLog: the shipped rules get the lines of a file that is declared as the kernel's, and
+// none of the same file if it is not.
+func TestKernLog(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		kernel     bool
+		want       []string
+	}{
+		{"traditional", kernLog(time.Stamp, "[  123.456789] "+stalled), true, []string{"workqueue-lockup 1"}},
+		{"RFC 3339", kernLog(rfc3339Micro, "[  123.456789] "+stalled), true, []string{"workqueue-lockup 1"}},
+		{"caller of printk", kernLog(time.Stamp, "[  123.456789][   T12] "+stalled), true, []string{"workqueue-lockup 1"}},
+		{"not declared", kernLog(time.Stamp, "[  123.456789] "+stalled), false, nil},
+		{"another program", strings.ReplaceAll(kernLog(time.Stamp, "[  123.456789] "+stalled), "kernel:", "app[1]:"), true, nil},
+		{"the header's words in the text", kernLog(time.Stamp, "[  123.456789] app: node kernel: [  1.000000] "+stalled), true, nil},
+		{"without a stamp", kernLog(time.Stamp, stalled), true, []string{"records-lost 1"}},
+		{"crash", kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in app[1000+1000]"), true, []string{"segfault 1"}},
+		// A process can be called "a\nBUG: workq" and its file anything: imklog makes lines of it.
+		{"forged by a newline", kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in x", "[  123.456789] "+stalled+"[1000+1000]"), true, []string{"segfault 1"}},
+		{"forged before a newline", kernLog(time.Stamp, "[  123.456789] "+stalled, "[  123.456789] : app: potentially unexpected fatal signal 11."), true, nil},
+		{"forged by an escaped newline", kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in x#012"+stalled), true, []string{"segfault 1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFile(t, "kern.log")
+			f.add(tt.text)
+			events := eventsOf(t, Config{Name: "kern", Plugin: File, Path: f.path, Kernel: tt.kernel}, func(handle func(logs.Item) error) {
+				r, err := file.New(file.Config{Path: f.path, Format: file.Format{Kernel: tt.kernel}, Lookback: map[bool]time.Duration{true: time.Hour}[tt.kernel]})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Once(t.Context(), handle); err != nil {
+					t.Fatal(err)
+				}
+			})
+			equal(t, firing(t, events), tt.want)
+		})
+	}
+}
+
+// TestOneMessageOfThreeLogs: what kmsg, a journal and a file have of one message is one
+// occurrence of one problem, whatever order they are read in; the same text at another time
+// is another.
+func TestOneMessageOfThreeLogs(t *testing.T) {
+	stamp := hostfs.BootTime() - time.Second
+	var all [][]*event.Event
+	fromFile := func(text string) []*event.Event {
+		f := newFile(t, "kern.log")
+		f.add(text)
+		return eventsOf(t, Config{Name: "kern", Plugin: File, Path: f.path, Kernel: true}, func(handle func(logs.Item) error) {
+			r, err := file.New(file.Config{Path: f.path, Format: file.Format{Kernel: true}, Lookback: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Once(t.Context(), handle); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	inFile := func(at time.Duration) string {
+		return fmt.Sprintf("[%5d.%06d] %s", at/time.Second, at%time.Second/time.Microsecond, stalled)
+	}
+	at := stamp.Truncate(time.Microsecond)
+	all = append(all, fromFile(kernLog(rfc3339Micro, inFile(at))))
+	for plugin, feed := range map[string]func(*testing.T, []forgery, func(logs.Item) error){KMsg: feedKmsg, Journald: feedJournal} {
+		events := eventsOf(t, Config{Name: plugin, Plugin: plugin}, func(handle func(logs.Item) error) {
+			feed(t, []forgery{{text: stalled, stamp: at}}, handle)
+		})
+		all = append(all, events)
+	}
+	for i := range all {
+		order := slices.Concat(all[i], all[(i+1)%3], all[(i+2)%3])
+		if len(order) != 3 {
+			t.Fatalf("%d events of three logs", len(order))
+		}
+		equal(t, firing(t, order), []string{"workqueue-lockup 1"})
+	}
+	again := fromFile(kernLog(rfc3339Micro, inFile(at+time.Microsecond)))
+	equal(t, firing(t, slices.Concat(all[0], all[1], again)), []string{"workqueue-lockup 2"})
+}
+
+// TestKernLogIsFollowed: a message is told without waiting for the next one, and one that was
+// not told before a kill is told after it, once.
+func TestKernLogIsFollowed(t *testing.T) {
+	f := newFile(t, "kern.log")
+	state := t.TempDir()
+	c := Config{Name: "kern", Plugin: File, Path: f.path, Kernel: true}
+	for i := range 3 {
+		r := run(t, open(t, patterns(t, "oops"), Options{StateDir: state}, c), newRecorder())
+		r.rec.until(t, "start", r.rec.has("+log/kern"))
+		f.add(kernLog(time.Stamp, fmt.Sprintf("[  12%d.000000] oops %d", i, i), fmt.Sprintf("[  12%d.000000] second line", i)))
+		want := fmt.Sprintf(`oops %d\x0asecond line`, i)
+		r.rec.until(t, "message", r.rec.has(want))
+		r.stop()
+		equal(t, r.rec.lines(), []string{want})
+	}
+}
