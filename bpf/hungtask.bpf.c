@@ -13,9 +13,10 @@
  *
  * poll_tasks, an iter/task program that user space runs every few seconds, is
  * for what khungtaskd leaves out (killable sleep such as a vfork parent's;
- * everything where hung_task_timeout_secs is 0) and for the end of a hang. A
- * task that is asleep in two walks with the same switch counts has not run
- * in between.
+ * everything where hung_task_timeout_secs is 0; who waits for direct I/O or a
+ * flush) and for the end of a hang. A task that is asleep in two walks with the
+ * same switch count has not run in between; one that the kernel only woke to
+ * wait on has not either (same_sleep).
  *
  * Cost: the tracepoint nothing until a hang; a walk 0.5 us a task, 0.1 us of it in
  * this program (BenchmarkTaskWalk). Kernels 5.10 and later. See docs/adr/0003-hung-tasks.md.
@@ -48,6 +49,16 @@ const volatile __u64 hz = 250;
 const volatile __u32 pf_frozen;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+/* CONFIG_TASK_IO_ACCOUNTING, _XACCT. All of them only grow. */
+struct task_io_accounting {
+	u64 rchar;
+	u64 wchar;
+	u64 syscr;
+	u64 syscw;
+	u64 read_bytes;
+	u64 write_bytes;
+};
+
 struct task_struct___hung {
 	unsigned int flags;
 	unsigned int __state; /* since v5.14 (2f064a59a11f) */
@@ -59,6 +70,7 @@ struct task_struct___hung {
 	unsigned long last_switch_count;
 	unsigned long last_switch_time;
 	unsigned long blocker; /* v6.16, CONFIG_DETECT_HUNG_TASK_BLOCKER */
+	struct task_io_accounting ioac;
 };
 
 struct mutex {
@@ -80,7 +92,7 @@ struct bpf_iter__task {
 
 /* Uninterruptible sleeps by pid, those of a few milliseconds too when a walk
  * meets them. Removed when a walk meets the task out of its sleep, or by user
- * space when a walk did not meet the task at all. 512 KiB. */
+ * space when a walk did not meet the task at all. 600 KiB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -117,33 +129,38 @@ static __always_inline void unlock_pid(__u32 pid)
 	bpf_map_delete_elem(&busy, &pid);
 }
 
+static __always_inline __u32 task_state(struct task_struct *task)
+{
+	struct task_struct___hung *t = (void *)task;
+
+	if (bpf_core_field_exists(t->__state))
+		return BPF_CORE_READ(t, __state);
+	return BPF_CORE_READ(t, state);
+}
+
 static __always_inline bool stuck(struct task_struct *task)
 {
 	struct task_struct___hung *t = (void *)task;
-	__u32 state;
+	__u32 state = task_state(task);
 
-	if (bpf_core_field_exists(t->__state))
-		state = BPF_CORE_READ(t, __state);
-	else
-		state = BPF_CORE_READ(t, state);
 	if (!(state & TASK_UNINTERRUPTIBLE) || state & TASK_NOLOAD)
 		return false;
 	return !pf_frozen || !(BPF_CORE_READ(t, flags) & pf_frozen);
 }
 
-static __always_inline __u64 switch_count(struct task_struct *task)
+static __always_inline __u64 voluntary_switches(struct task_struct *task)
 {
 	struct task_struct___hung *t = (void *)task;
 
-	return BPF_CORE_READ(t, nvcsw) + BPF_CORE_READ(t, nivcsw);
+	return BPF_CORE_READ(t, nvcsw);
 }
 
 /* How long khungtaskd knows the task in this very sleep: 0 where it does not
  * look (switched off, killable sleep) or has not yet. */
-static __always_inline __u64 known_to_khungtaskd_ns(struct task_struct *task, __u64 switches)
+static __always_inline __u64 known_to_khungtaskd_ns(struct task_struct *task)
 {
 	struct task_struct___hung *t = (void *)task;
-	__u64 since;
+	__u64 since, switches = BPF_CORE_READ(t, nvcsw) + BPF_CORE_READ(t, nivcsw);
 
 	if (!bpf_core_field_exists(t->last_switch_time))
 		return 0;
@@ -296,18 +313,88 @@ static __always_inline bool report_resumed(struct task_struct *task, struct kn_h
 	return true;
 }
 
+/* A number for what the task waits for (the call chain of its sleep) and for the
+ * I/O that it did before: another one after it has read, written or submitted
+ * anything. 0: it waits for no I/O. A function of its own, for its stack. */
+static __noinline __u64 io_wait(struct task_struct *task)
+{
+	struct task_struct___hung *t = (void *)task;
+	__u64 frames[KN_HUNG_STACK] = {}, wait = 0;
+	long n;
+
+	if (!BPF_CORE_READ_BITFIELD_PROBED(t, in_iowait))
+		return 0;
+	n = bpf_get_task_stack(task, frames, sizeof(frames), 0);
+	if (n <= 0)
+		return 0;
+	for (int i = 0; i < KN_HUNG_STACK; i++)
+		wait = (wait ^ frames[i]) * 0x100000001b3ULL; /* FNV-1a, by words */
+	if (bpf_core_field_exists(t->ioac.rchar))
+		wait += BPF_CORE_READ(t, ioac.rchar) + BPF_CORE_READ(t, ioac.wchar) +
+			BPF_CORE_READ(t, ioac.syscr) + BPF_CORE_READ(t, ioac.syscw);
+	if (bpf_core_field_exists(t->ioac.read_bytes))
+		wait += BPF_CORE_READ(t, ioac.read_bytes) + BPF_CORE_READ(t, ioac.write_bytes);
+	return wait ?: 1;
+}
+
+/*
+ * The kernel wakes who waits for direct I/O or a flush in half of
+ * hung_task_timeout_secs, so that khungtaskd passes them by (blk_io_schedule,
+ * submit_bio_wait); they wait on. Whether a task has slept so few times since it
+ * fell asleep that this may be all that woke it: once more than there was time
+ * for, because when it fell asleep is not known.
+ */
+static __always_inline bool may_wait_on(struct kn_hungtask_sleep *s, __u64 switches, __u64 now,
+					struct kn_hungtask_settings *set)
+{
+	return s->wait && set->wake_ns &&
+	       switches - s->switches <= (now - s->since_ns) / set->wake_ns + 1;
+}
+
+/*
+ * Whether a sleeping task is still in the sleep that is remembered: it has not
+ * slept anew since. Or it was woken only to wait on, at the same place and
+ * without having done I/O in between.
+ *
+ * How wrong that can be: a task that does nothing but wait for flushes (they are
+ * not accounted; without CONFIG_TASK_IO_ACCOUNTING nothing is), each of which
+ * takes nearly as long as the kernel lets it sleep, counts as one that waits.
+ */
+static __always_inline bool same_sleep(struct task_struct *task, struct kn_hungtask_sleep *s,
+				       __u64 switches, __u64 now, struct kn_hungtask_settings *set,
+				       const bool typed)
+{
+	if (s->switches == switches)
+		return true;
+	return typed && may_wait_on(s, switches, now, set) && s->wait == io_wait(task);
+}
+
+/* Whether the walk has come across a task just when it was woken to wait on: awake,
+ * or on its way back to sleep. The next walk will show. */
+static __always_inline bool just_woken(struct task_struct *task, struct kn_hungtask_sleep *s,
+				       __u64 switches, __u64 now, struct kn_hungtask_settings *set)
+{
+	struct task_struct___hung *t = (void *)task;
+	__u32 state = task_state(task);
+
+	return !s->woken && (!state || state & TASK_UNINTERRUPTIBLE) &&
+	       !(BPF_CORE_READ(t, flags) & PF_EXITING) && may_wait_on(s, switches, now, set);
+}
+
 /* remember adds a sleep that no walk has met before. */
 static __always_inline struct kn_hungtask_sleep *remember(struct task_struct *task, __u32 pid,
 							  __u64 switches, __u64 now,
-							  struct kn_hungtask_settings *set)
+							  struct kn_hungtask_settings *set,
+							  const bool typed)
 {
 	struct kn_hungtask_sleep s = {};
 
 	fill_task(&s.task, task);
 	s.switches = switches;
+	s.wait = typed ? io_wait(task) : 0;
 	s.seen_ns = now;
 	s.generation = set->generation;
-	s.since_ns = now - known_to_khungtaskd_ns(task, switches);
+	s.since_ns = now - known_to_khungtaskd_ns(task);
 	if (bpf_map_update_elem(&blocked, &pid, &s, BPF_ANY)) {
 		/* Full. One loss a walk: how many of the sleeps would have
 		 * become hangs nobody knows. */
@@ -324,11 +411,16 @@ static __always_inline void handle_task(struct task_struct *task, __u32 pid, con
 					const bool typed, struct kn_hungtask_settings *set)
 {
 	struct kn_hungtask_sleep *s = bpf_map_lookup_elem(&blocked, &pid);
-	__u64 switches = switch_count(task), now = bpf_ktime_get_ns(), blocked_ns;
+	__u64 switches = voluntary_switches(task), now = bpf_ktime_get_ns(), blocked_ns;
 	bool same_task = s && s->task.start_ns == BPF_CORE_READ(task, start_boottime);
 	bool asleep = detector == KN_HUNG_KHUNGTASKD || stuck(task);
 
-	if (s && !(same_task && asleep && s->switches == switches)) {
+	if (s && !(same_task && asleep && same_sleep(task, s, switches, now, set, typed))) {
+		if (same_task && just_woken(task, s, switches, now, set)) {
+			s->woken = 1;
+			s->generation = set->generation;
+			return;
+		}
 		if (s->reported && !report_resumed(task, s, same_task)) {
 			s->generation = set->generation;
 			return;
@@ -339,18 +431,19 @@ static __always_inline void handle_task(struct task_struct *task, __u32 pid, con
 	if (!asleep)
 		return;
 	if (!s)
-		s = remember(task, pid, switches, now, set);
+		s = remember(task, pid, switches, now, set, typed);
 	if (!s)
 		return;
 	s->generation = set->generation;
 	s->seen_ns = now;
+	s->woken = 0;
 	if (s->reported) {
 		/* By its first detector: the second only confirms it. */
 		if (detector == KN_HUNG_POLL && set->tell_again)
 			report_hung(task, s, s->reported, typed);
 		return;
 	}
-	blocked_ns = known_to_khungtaskd_ns(task, switches);
+	blocked_ns = known_to_khungtaskd_ns(task);
 	if (blocked_ns > now - s->since_ns)
 		s->since_ns = now - blocked_ns;
 	blocked_ns = now - s->since_ns;

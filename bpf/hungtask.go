@@ -123,11 +123,13 @@ type HungTaskSleep struct {
 	_          structs.HostLayout
 	Task       Task
 	Switches   uint64
+	Wait       uint64
 	SinceNS    uint64
 	SeenNS     uint64
 	Generation uint32
 	Reported   uint8 // 0, or the detector that did
-	Pad        [3]uint8
+	Woken      uint8
+	Pad        [2]uint8
 }
 
 // BlockedFor returns how long the task was known to be asleep, a lower bound.
@@ -142,6 +144,7 @@ type hungTaskSettings struct {
 	_               structs.HostLayout
 	ThresholdNS     uint64
 	HangThresholdNS uint64
+	WakeNS          uint64
 	Generation      uint32
 	FullGeneration  uint32
 	TellAgain       uint32
@@ -200,13 +203,22 @@ func inInitialPIDNamespace() error {
 	return nil
 }
 
-// Run visits every task once: tasks asleep for threshold or longer, and reported
-// ones that run again, are written to the stem's ring; the first Run also writes
-// those that an earlier agent was told of and that still hang. khungtaskd's findings are
-// held back until hangThreshold; 0 leaves them to khungtaskd's own time-out.
-func (w *TaskWalk) Run(threshold, hangThreshold time.Duration) error {
-	w.current.ThresholdNS = uint64(threshold)
-	w.current.HangThresholdNS = uint64(hangThreshold)
+// HungTimes say when a sleep is a hang.
+type HungTimes struct {
+	Walk       time.Duration // for a task that the walk finds
+	Khungtaskd time.Duration // for one that khungtaskd finds; 0: its own time-out
+	// Wake is how often the kernel wakes a task that waits for direct I/O or a flush, for
+	// it to wait on: half of hung_task_timeout_secs. 0: it does not wake them.
+	Wake time.Duration
+}
+
+// Run visits every task once. It writes tasks that have been asleep for times.Walk or
+// longer, and reported ones that run again, to the stem's ring. The first Run also writes
+// the tasks that an earlier agent reported and that still hang.
+func (w *TaskWalk) Run(times HungTimes) error {
+	w.current.ThresholdNS = uint64(times.Walk)
+	w.current.HangThresholdNS = uint64(times.Khungtaskd)
+	w.current.WakeNS = uint64(times.Wake)
 	w.current.Generation++
 	if err := w.settings.Put(uint32(0), &w.current); err != nil {
 		return fmt.Errorf("walk tasks: write settings: %w", err)

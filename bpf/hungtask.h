@@ -57,24 +57,27 @@ _Static_assert(sizeof(struct kn_hungtask_resumed) == 24 + 40 + 8 + 8 + 2 * sizeo
  * out of it. Value of the map "blocked". */
 struct kn_hungtask_sleep {
 	struct kn_task task;
-	__u64 switches; /* voluntary and involuntary: unchanged while asleep */
+	__u64 switches; /* voluntary ones at its beginning: unchanged while asleep */
+	__u64 wait;	/* what it waits for, and what I/O the task did before; 0: not for I/O */
 	__u64 since_ns; /* CLOCK_MONOTONIC, as is seen_ns: a suspended machine hangs nobody */
 	__u64 seen_ns;
 	__u32 generation; /* of the walk that visited the task last */
 	__u8 reported;    /* 0, or the detector that did */
-	__u8 pad[3];
+	__u8 woken;       /* the last walk met it awake, or about to sleep: it may wait on */
+	__u8 pad[2];
 };
-_Static_assert(sizeof(struct kn_hungtask_sleep) == 40 + 3 * 8 + 8, "wire");
+_Static_assert(sizeof(struct kn_hungtask_sleep) == 40 + 4 * 8 + 8, "wire");
 
 /* Set by user space before each walk. Value of the map "settings". */
 struct kn_hungtask_settings {
 	__u64 threshold_ns;      /* of the walk */
 	__u64 hang_threshold_ns; /* of khungtaskd's findings; 0: as khungtaskd sees fit */
+	__u64 wake_ns;           /* the kernel wakes waiters for I/O each time; 0: it does not */
 	__u32 generation;        /* of the walk */
 	__u32 full_generation;   /* in which the map "blocked" was full last */
 	__u32 tell_again;        /* this walk tells also of what was told before */
 	__u32 pad;
 };
-_Static_assert(sizeof(struct kn_hungtask_settings) == 32, "wire");
+_Static_assert(sizeof(struct kn_hungtask_settings) == 40, "wire");
 
 #endif

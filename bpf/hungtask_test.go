@@ -121,6 +121,7 @@ type hungRun struct {
 	exited  map[uint32][]HungTaskSleep
 	// threshold and hangThreshold of each walk.
 	threshold, hangThreshold time.Duration
+	wake                     time.Duration // how often the kernel wakes waiters
 }
 
 func newHungRun(t *testing.T, pins *PinRoot) *hungRun {
@@ -171,7 +172,7 @@ func (r *hungRun) drain() {
 // look is one walk with what follows it.
 func (r *hungRun) look() Asleep {
 	r.t.Helper()
-	if err := r.walk.Run(r.threshold, r.hangThreshold); err != nil {
+	if err := r.walk.Run(HungTimes{Walk: r.threshold, Khungtaskd: r.hangThreshold, Wake: r.wake}); err != nil {
 		r.t.Fatal(err)
 	}
 	left, err := r.walk.Sweep(func(s *HungTaskSleep) {
@@ -867,7 +868,7 @@ func BenchmarkTaskWalk(b *testing.B) {
 	}
 	defer stats.Close()
 	for b.Loop() {
-		if err := w.Run(time.Hour, time.Hour); err != nil {
+		if err := w.Run(HungTimes{Walk: time.Hour, Khungtaskd: time.Hour, Wake: time.Minute}); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := w.Sweep(func(*HungTaskSleep) {}); err != nil {

@@ -184,8 +184,8 @@ func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event))
 	if h.walk == nil {
 		return time.Hour, nil
 	}
-	after, khungtaskd := hungThresholds(h.env.cfg.HungTaskAfter, h.env.fs)
-	if err := h.walk.Run(after, khungtaskd); err != nil {
+	times := hungTimes(h.env.cfg.HungTaskAfter, h.env.fs)
+	if err := h.walk.Run(times); err != nil {
 		return hungLookAgain, err
 	}
 	left, err := h.walk.Sweep(func(s *bpf.HungTaskSleep) {
@@ -196,27 +196,38 @@ func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event))
 	if err != nil {
 		return hungLookAgain, err
 	}
-	return nextHungLook(after, left), nil
+	return nextHungLook(times.Walk, left), nil
 }
 
-// hungThresholds returns how long a task must hang to be told when the walk
-// finds it, and when khungtaskd does; 0: when khungtaskd says so.
-func hungThresholds(configured time.Duration, fs hostfs.FS) (walk, khungtaskd time.Duration) {
-	if configured > 0 {
-		return configured, configured
+// hungTimes returns when a sleep is a hang: after the configured time or, with 0, after
+// the kernel's hung_task_timeout_secs.
+func hungTimes(configured time.Duration, fs hostfs.FS) bpf.HungTimes {
+	kernel := kernelHungTime(fs)
+	times := bpf.HungTimes{Walk: configured, Khungtaskd: configured, Wake: kernel / 2}
+	switch {
+	case configured > 0:
+	case kernel > 0:
+		times.Walk = kernel
+	default:
+		times.Walk = hungDefaultAfter
 	}
+	return times
+}
+
+// kernelHungTime returns hung_task_timeout_secs; 0 where khungtaskd is switched off.
+func kernelHungTime(fs hostfs.FS) time.Duration {
 	// Read at each look: an administrator may change it. Without khungtaskd in
 	// the kernel there is no such file.
 	v, err := fs.Sysctl("kernel.hung_task_timeout_secs")
 	if err != nil {
-		return hungDefaultAfter, 0
+		return 0
 	}
 	// The kernel takes up to LONG_MAX/HZ; beyond a year it means never.
 	n, err := strconv.ParseUint(v, 10, 64)
-	if err != nil || n == 0 || n > 365*24*3600 {
-		return hungDefaultAfter, 0
+	if err != nil || n > 365*24*3600 {
+		return 0
 	}
-	return time.Duration(n) * time.Second, 0
+	return time.Duration(n) * time.Second
 }
 
 // nextHungLook returns the time to the next look: sooner while something hangs,

@@ -191,6 +191,9 @@ func TestWaitOf(t *testing.T) {
 	}{
 		{"recorded lock", true, true, []string{"io_schedule+0x1"}, "lock"},
 		{"in_iowait", false, true, []string{"__mutex_lock+0x1"}, "io"},
+		{"discard", false, true, []string{"io_schedule_timeout+0x1", "submit_bio_wait+0x1", "blkdev_issue_discard+0x1"}, "command"},
+		{"SG_IO", false, true, []string{"io_schedule_timeout+0x1", "blk_execute_rq+0x1", "sg_io+0x1"}, "command"},
+		{"flush", false, true, []string{"io_schedule_timeout+0x1", "submit_bio_wait+0x1", "blkdev_issue_flush+0x1"}, "io"},
 		{"frozen filesystem", false, false, []string{"schedule+0x5b", "percpu_rwsem_wait+0x10d", "__percpu_down_read+0x41", "ext4_buffered_write_iter+0x1"}, "lock"},
 		{"mutex", false, false, []string{"schedule+0x1", "schedule_preempt_disabled+0x15", "__mutex_lock.constprop.0+0x1"}, "lock"},
 		{"rwsem", false, false, []string{"rwsem_down_write_slowpath+0x1", "down_write+0x1"}, "lock"},
@@ -210,23 +213,24 @@ func TestWaitOf(t *testing.T) {
 	}
 }
 
-func TestHungThresholds(t *testing.T) {
+func TestHungTimes(t *testing.T) {
+	const kernelDefault = 120 * time.Second
 	for _, c := range []struct {
-		configured       time.Duration
-		timeout          string
-		walk, khungtaskd time.Duration
+		configured time.Duration
+		timeout    string
+		want       bpf.HungTimes
 	}{
-		{0, "120\n", 120 * time.Second, 0},
-		{0, "30\n", 30 * time.Second, 0},
-		{0, "0\n", 120 * time.Second, 0},
-		{0, "", 120 * time.Second, 0},
-		{0, "-1\n", 120 * time.Second, 0},
-		{0, "9223372036854775\n", 120 * time.Second, 0},
-		{time.Minute, "120\n", time.Minute, time.Minute},
+		{0, "120\n", bpf.HungTimes{Walk: kernelDefault, Wake: time.Minute}},
+		{0, "30\n", bpf.HungTimes{Walk: 30 * time.Second, Wake: 15 * time.Second}},
+		{0, "0\n", bpf.HungTimes{Walk: kernelDefault}},
+		{0, "", bpf.HungTimes{Walk: kernelDefault}},
+		{0, "-1\n", bpf.HungTimes{Walk: kernelDefault}},
+		{0, "9223372036854775\n", bpf.HungTimes{Walk: kernelDefault}},
+		{20 * time.Second, "1\n", bpf.HungTimes{Walk: 20 * time.Second, Khungtaskd: 20 * time.Second, Wake: 500 * time.Millisecond}},
+		{time.Minute, "0\n", bpf.HungTimes{Walk: time.Minute, Khungtaskd: time.Minute}},
 	} {
-		walk, khungtaskd := hungThresholds(c.configured, hungEnvironment(t, "", c.timeout).fs)
-		if walk != c.walk || khungtaskd != c.khungtaskd {
-			t.Errorf("configured %s, sysctl %q: %s and %s, want %s and %s", c.configured, c.timeout, walk, khungtaskd, c.walk, c.khungtaskd)
+		if got := hungTimes(c.configured, hungEnvironment(t, "", c.timeout).fs); got != c.want {
+			t.Errorf("configured %s, sysctl %q: %+v, want %+v", c.configured, c.timeout, got, c.want)
 		}
 	}
 }

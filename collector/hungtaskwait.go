@@ -1,12 +1,18 @@
 package collector
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // What a hung task waits for (event.HungTaskData.Wait).
 const (
-	waitIO    = "io"
-	waitLock  = "lock"
-	waitOther = "other"
+	waitIO   = "io"
+	waitLock = "lock"
+	// waitCommand is a single command to a device that may take hours when all is
+	// well: to discard, to erase, to fill with zeroes, or one of user space (SG_IO).
+	waitCommand = "command"
+	waitOther   = "other"
 )
 
 // lockFunctions are beginnings of kernel functions that wait for a lock, without
@@ -30,6 +36,14 @@ func ioFunctions() []string {
 	}
 }
 
+// commandFunctions are beginnings of those that send such a command and wait.
+func commandFunctions() []string {
+	return []string{
+		"blk_execute_rq", "blkdev_issue_discard", "blkdev_issue_secure_erase",
+		"blkdev_issue_zeroout", "blkdev_issue_write_zeroes",
+	}
+}
+
 // waitOf tells what a task waits for. A lock that the kernel has recorded is
 // what it waits for at this moment, even for a device's sake; in_iowait is as
 // certain. Else the innermost frame that means one or the other decides: below
@@ -38,12 +52,14 @@ func waitOf(recordedLock, inIOWait bool, stack []string) string {
 	switch {
 	case recordedLock:
 		return waitLock
+	case inIOWait && slices.ContainsFunc(stack, isCommand):
+		return waitCommand
 	case inIOWait:
 		return waitIO
 	}
 	locks, io := lockFunctions(), ioFunctions()
 	for _, frame := range stack {
-		function, _, _ := strings.Cut(strings.TrimLeft(frame, "_"), "+")
+		function := functionOf(frame)
 		switch {
 		case hasAnyPrefix(function, locks), function == "down":
 			return waitLock
@@ -52,6 +68,14 @@ func waitOf(recordedLock, inIOWait bool, stack []string) string {
 		}
 	}
 	return waitOther
+}
+
+func isCommand(frame string) bool { return hasAnyPrefix(functionOf(frame), commandFunctions()) }
+
+// functionOf returns the name in a frame, without leading underscores.
+func functionOf(frame string) string {
+	function, _, _ := strings.Cut(strings.TrimLeft(frame, "_"), "+")
+	return function
 }
 
 func hasAnyPrefix(s string, prefixes []string) bool {

@@ -10,7 +10,7 @@ func hungTaskFields() []*Field {
 	}
 	return []*Field{
 		field("blockedFor", Duration, false, "how long it has been blocked, a lower bound", func(h *event.HungTaskData) value { return duration(h.BlockedFor) }),
-		field("wait", String, true, "io, lock or other", func(h *event.HungTaskData) value { return text(h.Wait) }),
+		field("wait", String, true, "io, lock, command (discard, erase, SG_IO: may take long when all is well) or other", func(h *event.HungTaskData) value { return text(h.Wait) }),
 		field("lock", String, true, "mutex, semaphore, rwsem-read, rwsem-write; empty: not a recorded lock", func(h *event.HungTaskData) value { return text(h.Lock) }),
 		field("lockAddr", String, false, "identity of the lock; empty: none known", func(h *event.HungTaskData) value { return address(h.LockAddr) }),
 		field("holder", OptionalString, false, `who holds the lock, "comm[pid]", with "possibly " where the kernel keeps only a hint`, func(h *event.HungTaskData) value {

@@ -3,7 +3,7 @@ package event
 // HungTaskData is the payload of [HungTask] and [HungTaskResumed].
 type HungTaskData struct {
 	BlockedFor Duration `json:"blockedFor"`           // a lower bound: under-read by up to one check interval
-	Wait       string   `json:"wait"`                 // io, lock or other
+	Wait       string   `json:"wait"`                 // io, lock, command (discard, erase, SG_IO: may take long when all is well) or other
 	Lock       string   `json:"lock,omitempty"`       // mutex, semaphore, rwsem-read, rwsem-write; empty: not a recorded lock
 	LockAddr   uint64   `json:"lockAddr,omitempty"`   // identity of the lock, to tell that several tasks hang on one
 	Holder     *Task    `json:"holder,omitempty"`     // who holds the lock
