@@ -20,18 +20,25 @@ func (l *Loaded) attachHooks() error {
 			return err
 		}
 	}
+	demanded := false
+	if l.stem.demands != nil {
+		var err error
+		if demanded, err = l.stem.demands(l); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	for _, h := range l.stem.hooks {
 		switch {
 		case l.adopt(h, pinned[h.name]):
-		case h.onDemand && h.optional:
+		case h.onDemand && h.optional && !demanded:
 			l.report(h, h.variants[0], OnDemand, nil, false)
 		default:
 			err := l.attachHook(h)
 			switch {
 			case err != nil && !h.optional:
 				errs = append(errs, err)
-			case err == nil && h.onDemand: // it is possible
+			case err == nil && h.onDemand && !demanded: // it is possible
 				errs = append(errs, l.Detach(h.name))
 			}
 		}
@@ -109,6 +116,7 @@ func (l *Loaded) pin(h hook, v variant) bool {
 	}
 	// perf-event links (kprobes) can be pinned from 5.15 on only; the report says when
 	// one is not.
+	// An inherited link is moved.
 	return l.links[h.name].Pin(linkPin(l.dir, h.name, v.program)) == nil
 }
 
@@ -121,7 +129,7 @@ func (l *Loaded) attachHook(h hook) error {
 			l.report(h, v, Unused, nil, false)
 			continue
 		}
-		lk, err := l.attachVariant(v)
+		lk, err := l.attachVariant(h, v)
 		if err != nil {
 			// The canary has loaded before any hook was tried.
 			state := classify(err, l.programs[canaryProgram] != nil)
@@ -139,7 +147,7 @@ func (l *Loaded) attachHook(h hook) error {
 	return nil
 }
 
-func (l *Loaded) attachVariant(v variant) (link.Link, error) {
+func (l *Loaded) attachVariant(h hook, v variant) (link.Link, error) {
 	if v.usable != nil {
 		if err := v.usable(l.kernel); err != nil {
 			return nil, fmt.Errorf("%w: %w", errAbsent, err)
@@ -148,7 +156,31 @@ func (l *Loaded) attachVariant(v variant) (link.Link, error) {
 	if err := l.loadProgram(v.program); err != nil {
 		return nil, err
 	}
+	if lk := l.inherit(h, v); lk != nil {
+		return lk, nil
+	}
 	return v.attach(l.programs[v.program])
+}
+
+// inherit puts this build's program in the place of another build's, at once: links of
+// control groups can do that. The second of two programs there would take what the first
+// has noted of a connect() for that of an earlier one. nil: there is no such link.
+func (l *Loaded) inherit(h hook, v variant) link.Link {
+	for _, dir := range l.siblings {
+		lk, err := link.LoadPinnedLink(linkPin(dir, h.name, v.program), nil)
+		if err != nil {
+			continue
+		}
+		info, err := lk.Info()
+		if err == nil && info.Type == link.CgroupType {
+			err = lk.Update(l.programs[v.program])
+			if err == nil {
+				return lk
+			}
+		}
+		_ = lk.Close()
+	}
+	return nil
 }
 
 func (l *Loaded) report(h hook, v variant, s State, err error, pinned bool) {

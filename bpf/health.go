@@ -25,6 +25,7 @@ const (
 	lostRingFull uint32 = iota // counted by the programs
 	toldRingFull               // notes of the agent: how much of it is told
 	toldSkipped
+	cutAt // since boot: what is younger than another build's last record here
 )
 
 // Losses are records that a stem lost and that nobody was told of yet.

@@ -39,6 +39,7 @@ func hungtask() Stem {
 			}},
 		},
 		unattached: []string{canaryProgram, HungtaskProgPollTasks},
+		shares:     true,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,13 +31,13 @@ type Loaded struct {
 	spec   *ebpf.CollectionSpec // while it opens; later ones read it anew
 	kernel *Kernel
 	dir    string // of its pins; empty: not pinned
+	shared string // of the pins of what it shares with other builds; dir: nothing
+	// siblings are the folders of builds that share it.
+	siblings []string
 
-	ring    *Ring
-	sockOps sockOpsPrograms
-	// since is the boot time from which on this stem's records count: earlier
-	// ones are in the predecessor's ring too.
-	since       uint64
-	predecessor *predecessor
+	ring        *Ring
+	sockOps     sockOpsPrograms
+	predecessor *predecessor // until it is drained
 }
 
 // Open loads a stem and attaches to each hook the best variant this kernel
@@ -86,11 +87,13 @@ func (l *Loaded) open(pins *PinRoot) error {
 	if l.ring, err = OpenRing(l.maps[mapEvents]); err != nil {
 		return err
 	}
-	attachErr := l.attachHooks()
-	if attachErr == nil && len(others) > 0 {
-		l.takeOver(pins, others)
+	if err := l.attachHooks(); err != nil {
+		return err
 	}
-	return attachErr
+	if len(others) == 0 {
+		return nil
+	}
+	return l.takeOver(pins, others)
 }
 
 // collection returns the stem's object, made to fit this kernel.
@@ -118,19 +121,33 @@ const (
 
 // openPins makes or finds this build's folder and returns the other builds'.
 func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
-	id := l.stem.id()
+	layout, err := l.stem.layout(l.spec)
+	if err != nil {
+		return nil, err
+	}
+	id := l.stem.id(layout)
 	versions, err := pins.versions(l.Stem)
 	if err != nil {
 		return nil, err
 	}
 	for _, v := range versions {
-		if v != id {
-			others = append(others, v)
+		if v == id {
+			continue
+		}
+		others = append(others, v)
+		if of, _, _ := strings.Cut(v, "-"); l.stem.shares && of == layout {
+			l.siblings = append(l.siblings, pins.dir(l.Stem, v))
 		}
 	}
 	l.dir = pins.dir(l.Stem, id)
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("pin: %w", err)
+	l.shared = l.dir
+	if l.stem.shares {
+		l.shared = pins.dir(l.Stem, statePrefix+layout)
+	}
+	for _, dir := range []string{l.dir, l.shared} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("pin: %w", err)
+		}
 	}
 	return others, nil
 }
@@ -151,14 +168,18 @@ func (l *Loaded) loadMaps() error {
 }
 
 func (l *Loaded) loadMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	pin := mapPin(l.shared, name)
+	if isOfRing(name) {
+		pin = mapPin(l.dir, name)
+	}
 	if l.dir != "" {
-		m, err := ebpf.LoadPinnedMap(mapPin(l.dir, name), nil)
+		m, err := ebpf.LoadPinnedMap(pin, nil)
 		if err == nil {
 			if err := spec.Compatible(m); err == nil {
 				return m, nil
 			}
 			// A pin of this build's id that differs was not made by it.
-			if err := errors.Join(m.Close(), os.Remove(mapPin(l.dir, name))); err != nil {
+			if err := errors.Join(m.Close(), os.Remove(pin)); err != nil {
 				return nil, err
 			}
 		}
@@ -168,7 +189,7 @@ func (l *Loaded) loadMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 		return nil, err
 	}
 	if l.dir != "" {
-		if err := m.Pin(mapPin(l.dir, name)); err != nil {
+		if err := m.Pin(pin); err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
 	}
@@ -176,6 +197,9 @@ func (l *Loaded) loadMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 }
 
 func isConstants(mapName string) bool { return mapName != "" && mapName[0] == '.' }
+
+// isOfRing: what one build writes is read apart from what another does.
+func isOfRing(mapName string) bool { return mapName == mapEvents || mapName == mapLost }
 
 // loadProgram loads one program of the object with the stem's maps.
 func (l *Loaded) loadProgram(name string) error {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,12 +14,13 @@ import (
 
 // DefaultPinRoot is where maps and links of a running agent are pinned:
 //
-//	<root>/<stem>/<id>/map_<name>
-//	<root>/<stem>/<id>/link_<hook>-<program>
-//	<root>/<stem>/<id>/prog_<program>
+//	<root>/<stem>/<layout>-<build>/map_<name>
+//	<root>/<stem>/<layout>-<build>/link_<hook>-<program>
+//	<root>/<stem>/<layout>-<build>/prog_<program>
+//	<root>/<stem>/state_<layout>/map_<name>
 //
-// id names the build of the object, so that an upgrade finds what its
-// predecessor left and takes over from it.
+// An upgrade finds what another build left and takes over from it. Builds whose maps have
+// the same layout share those in state_<layout>.
 const DefaultPinRoot = "/sys/fs/bpf/kernosis"
 
 // PinRoot is a folder on a BPF filesystem that this process owns.
@@ -98,10 +100,24 @@ func (r *PinRoot) versions(stem string) ([]string, error) {
 	}
 	ids := make([]string, 0, len(entries))
 	for _, e := range entries {
-		ids = append(ids, e.Name())
+		if !strings.HasPrefix(e.Name(), statePrefix) {
+			ids = append(ids, e.Name())
+		}
 	}
 	return ids, nil
 }
+
+// staleStates returns the folders of a stem's state that no build of this layout uses.
+func (r *PinRoot) staleStates(stem, layout string) ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(r.path, stem, statePrefix+"*"))
+	if err != nil {
+		return nil, fmt.Errorf("list pins of %s: %w", stem, err)
+	}
+	own := r.dir(stem, statePrefix+layout)
+	return slices.DeleteFunc(all, func(dir string) bool { return dir == own }), nil
+}
+
+const statePrefix = "state_"
 
 func (r *PinRoot) dir(stem, id string) string { return filepath.Join(r.path, stem, id) }
 

@@ -66,6 +66,21 @@ struct {
 	__type(value, struct target);
 } targets SEC(".maps");
 
+/* What else the agent knows of a target, by its id, for the agent that is started
+ * after it; no program reads it. Those that are there take 0.3 KiB each. */
+struct target_label {
+	__u32 target_netns;
+	char name[204]; /* filled up with NUL */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 10000);
+	__type(key, __u32);
+	__type(value, struct target_label);
+} labels SEC(".maps");
+
 #define OPENERS 8
 
 /* Bit i of classes: there are targets in which port (i & 1), netns (i & 2) and

@@ -71,6 +71,8 @@ func sockfail() Stem {
 			}},
 		},
 		unattached: []string{canaryProgram, SockfailProgSweep},
+		shares:     true,
+		demands:    (*Loaded).watchesTargets,
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	SockfailMapFailing       = "failing"
 	SockfailMapGroups        = "groups"
 	SockfailMapHints         = "hints"
+	SockfailMapLabels        = "labels"
 	SockfailMapLost          = "lost"
 	SockfailMapMarks         = "marks"
 	SockfailMapNoGroup       = "no_group"
@@ -119,6 +120,7 @@ type SockfailMapSpecs struct {
 	Failing  *ebpf.MapSpec `ebpf:"failing"`
 	Groups   *ebpf.MapSpec `ebpf:"groups"`
 	Hints    *ebpf.MapSpec `ebpf:"hints"`
+	Labels   *ebpf.MapSpec `ebpf:"labels"`
 	Lost     *ebpf.MapSpec `ebpf:"lost"`
 	Marks    *ebpf.MapSpec `ebpf:"marks"`
 	NoGroup  *ebpf.MapSpec `ebpf:"no_group"`
@@ -160,6 +162,7 @@ type SockfailMaps struct {
 	Failing  *ebpf.Map `ebpf:"failing"`
 	Groups   *ebpf.Map `ebpf:"groups"`
 	Hints    *ebpf.Map `ebpf:"hints"`
+	Labels   *ebpf.Map `ebpf:"labels"`
 	Lost     *ebpf.Map `ebpf:"lost"`
 	Marks    *ebpf.Map `ebpf:"marks"`
 	NoGroup  *ebpf.Map `ebpf:"no_group"`
@@ -176,6 +179,7 @@ func (m *SockfailMaps) Close() error {
 		m.Failing,
 		m.Groups,
 		m.Hints,
+		m.Labels,
 		m.Lost,
 		m.Marks,
 		m.NoGroup,

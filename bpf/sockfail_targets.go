@@ -10,6 +10,7 @@ import (
 	"structs"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // SockTargetKey is struct target_key: what is watched. Zero fields are "any".
@@ -54,9 +55,18 @@ type SockConfig struct {
 	Ports         [1 << 16 / 64]uint64
 }
 
+// SockTargetLabel is struct target_label: what the programs need not know of a target,
+// kept for the agent that is started after this one.
+type SockTargetLabel struct {
+	_           structs.HostLayout
+	TargetNetNS uint32
+	Name        [204]byte // filled up with NUL
+}
+
 // SockTargets are what [Loaded.WatchTargets] has the programs watch.
 type SockTargets struct {
-	Keys map[SockTargetKey]SockTarget
+	Keys   map[SockTargetKey]SockTarget
+	Labels map[uint32]SockTargetLabel // by the targets' IDs
 	// Openers are names of processes as /proc/PID/comm has them, at most
 	// MaxSockOpeners.
 	Openers []string
@@ -181,7 +191,7 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 			errs = append(errs, fmt.Errorf("unwatch target: %w", err))
 		}
 	}
-	errs = append(errs, l.countOutcomes(ids, moved))
+	errs = append(errs, l.countOutcomes(ids, moved), l.label(want.Labels))
 	for _, packets := range []bool{true, false} {
 		for k, v := range all {
 			if (k.NetNS == SockTargetAnySide) != packets {
@@ -199,6 +209,85 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// WatchedTargets returns what [Loaded.WatchTargets] was given last, by an earlier run too.
+func (l *Loaded) WatchedTargets() (SockTargets, error) {
+	all := SockTargets{Keys: map[SockTargetKey]SockTarget{}, Labels: map[uint32]SockTargetLabel{}}
+	var key SockTargetKey
+	var target SockTarget
+	it := l.maps[SockfailMapTargets].Iterate()
+	for it.Next(&key, &target) {
+		if key.NetNS != SockTargetAnySide {
+			all.Keys[key] = target
+		}
+	}
+	if err := it.Err(); err != nil {
+		return SockTargets{}, fmt.Errorf("list watched targets: %w", err)
+	}
+	var id uint32
+	var label SockTargetLabel
+	it = l.maps[SockfailMapLabels].Iterate()
+	for it.Next(&id, &label) {
+		all.Labels[id] = label
+	}
+	if err := it.Err(); err != nil {
+		return SockTargets{}, fmt.Errorf("list labels of targets: %w", err)
+	}
+	var config SockConfig
+	if err := l.maps[SockfailMapConfig].Lookup(uint32(0), &config); err != nil {
+		return SockTargets{}, fmt.Errorf("read watched classes: %w", err)
+	}
+	for _, name := range config.Openers {
+		if name[0] == 0 {
+			break
+		}
+		all.Openers = append(all.Openers, unix.ByteSliceToString(name[:]))
+	}
+	return all, nil
+}
+
+// label keeps exactly these labels.
+func (l *Loaded) label(labels map[uint32]SockTargetLabel) error {
+	m := l.maps[SockfailMapLabels]
+	var id uint32
+	var label SockTargetLabel
+	var gone []uint32
+	kept := make(map[uint32]bool, len(labels))
+	it := m.Iterate()
+	for it.Next(&id, &label) {
+		want, ok := labels[id]
+		if kept[id] = ok && want == label; !ok {
+			gone = append(gone, id)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("list labels of targets: %w", err)
+	}
+	var errs []error
+	for _, id := range gone {
+		if err := m.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			errs = append(errs, fmt.Errorf("forget label of target: %w", err))
+		}
+	}
+	for id, label := range labels {
+		if kept[id] {
+			continue
+		}
+		if err := m.Put(id, &label); err != nil {
+			errs = append(errs, fmt.Errorf("label target: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// watchesTargets reports whether there are targets, be it of an earlier run.
+func (l *Loaded) watchesTargets() (bool, error) {
+	var c SockConfig
+	if err := l.maps[SockfailMapConfig].Lookup(uint32(0), &c); err != nil {
+		return false, fmt.Errorf("read watched classes: %w", err)
+	}
+	return c.Classes != 0, nil
 }
 
 // attachForTargets attaches what is needed while there are targets. What can't be and is
@@ -248,7 +337,7 @@ func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockT
 // started again. false without an error: nothing is pinned there, or no target
 // of this kind.
 func WatchedBy(pinRoot string, netns uint32, addr netip.AddrPort) (bool, error) {
-	pins, err := filepath.Glob(filepath.Join(pinRoot, StemSockFail, "*", "map_"+SockfailMapTargets))
+	pins, err := filepath.Glob(filepath.Join(pinRoot, StemSockFail, statePrefix+"*", "map_"+SockfailMapTargets))
 	if err != nil {
 		return false, fmt.Errorf("look for targets: %w", err)
 	}

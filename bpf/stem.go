@@ -4,9 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 )
 
@@ -22,6 +25,13 @@ type Stem struct {
 	hooks     []hook
 	// unattached programs are run by the agent itself: the canary, iterators.
 	unattached []string
+	// shares: all maps but those of the ring are the same for builds of one layout, and
+	// which of two attached programs comes first acts for both. So what an upgrade finds
+	// begun goes on, and has one record.
+	shares bool
+	// demands says by the state that an earlier run left whether on-demand hooks are needed
+	// at once; nil: they never are.
+	demands func(*Loaded) (bool, error)
 }
 
 // hook is a place in the kernel that the stem wants to see.
@@ -77,12 +87,42 @@ func Stems() []Stem {
 	return []Stem{oomkill(), hungtask(), sockfail(), diskio(), fserror()}
 }
 
-// id names the object and wire version: what is pinned under another id was
-// made by another build.
-func (s *Stem) id() string {
+// id names the layout of the maps, the object and the wire version: what is pinned under
+// another id was made by another build.
+func (s *Stem) id(layout string) string {
+	return layout + "-" + digest([]byte{WireVersion}, s.object)
+}
+
+// layout names what the maps are like that builds share: types, sizes and fields. A change
+// of meaning that keeps all of these needs another WireVersion.
+func (s *Stem) layout(spec *ebpf.CollectionSpec) (string, error) {
+	if !s.shares {
+		return "own", nil
+	}
+	parts := [][]byte{{WireVersion}}
+	var types btf.GoFormatter
+	for _, name := range slices.Sorted(maps.Keys(spec.Maps)) {
+		m := spec.Maps[name]
+		if isConstants(name) || isOfRing(name) {
+			continue
+		}
+		parts = append(parts, fmt.Appendf(nil, "%s %s %d %d %d %d\n", name, m.Type, m.KeySize, m.ValueSize, m.MaxEntries, m.Flags))
+		for _, of := range []btf.Type{m.Key, m.Value} {
+			text, err := types.TypeDeclaration("t", of)
+			if err != nil {
+				return "", fmt.Errorf("layout of map %s: %w", name, err)
+			}
+			parts = append(parts, []byte(text))
+		}
+	}
+	return digest(parts...), nil
+}
+
+func digest(parts ...[]byte) string {
 	h := sha256.New()
-	h.Write([]byte{WireVersion})
-	h.Write(s.object)
+	for _, p := range parts {
+		h.Write(p)
+	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 

@@ -4,67 +4,112 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/cilium/ebpf"
 )
 
-// predecessor is what another build left pinned: records that nobody has read.
+// predecessor is what other builds left pinned: records that nobody has read.
 type predecessor struct {
-	dirs  []string
-	maps  []*ebpf.Map
-	rings []*Ring
+	dirs  []string // to be removed behind them
+	rings []foreignRing
+	// since is the boot time from which on this stem's records count: earlier ones are in
+	// a ring of rings too. 0: none of them cuts.
+	since uint64
 }
 
-// takeOver ends other builds' programs, now that this one's are attached.
-// From the cut on, every fault is in this stem's ring; before it, in theirs.
-func (l *Loaded) takeOver(pins *PinRoot, others []string) {
+// foreignRing is a ring that another build has filled.
+type foreignRing struct {
+	*Ring
+	m *ebpf.Map
+	// cut: what it has from since on is in this stem's ring too. Not where both builds'
+	// programs share their state: each fault is in the ring of one of them.
+	cut bool
+}
+
+// takeOver ends other builds' programs, now that this one's are attached. It can end at
+// any point, and the next run does the rest: links go first, and records behind the cut
+// that is noted before.
+func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	p := &predecessor{}
-	l.since = bootNow()
+	l.predecessor = p
+	layout, err := l.stem.layout(l.spec)
+	if err != nil {
+		return err
+	}
+	if p.dirs, err = pins.staleStates(l.Stem, layout); err != nil {
+		return err
+	}
+	cuts := false
 	for _, id := range others {
 		dir := pins.dir(l.Stem, id)
+		p.dirs = append(p.dirs, dir)
+		cut := !slices.Contains(l.siblings, dir)
+		cuts = cuts || cut
 		if m, err := ebpf.LoadPinnedMap(mapPin(dir, mapEvents), nil); err == nil {
 			if r, err := OpenRing(m); err == nil {
-				p.maps, p.rings = append(p.maps, m), append(p.rings, r)
+				p.rings = append(p.rings, foreignRing{r, m, cut})
 			} else {
 				_ = m.Close()
 			}
 		}
-		if links, err := pinnedLinks(dir); err == nil {
-			for _, programs := range links {
-				for _, path := range programs {
-					_ = os.Remove(path) // the last reference: detaches
-				}
+	}
+	if cuts {
+		if p.since, err = l.lostElement(cutAt); err != nil {
+			return err
+		}
+		if p.since == 0 {
+			p.since = bootNow()
+			if err := l.noteLost(cutAt, p.since); err != nil {
+				return err
 			}
 		}
-		p.dirs = append(p.dirs, dir)
 	}
-	l.predecessor = p
+	for _, id := range others {
+		links, err := pinnedLinks(pins.dir(l.Stem, id))
+		if err != nil {
+			continue // it is no folder of pins, and goes with the others
+		}
+		for _, programs := range links {
+			for _, path := range programs {
+				_ = os.Remove(path) // the last reference: detaches
+			}
+		}
+	}
+	return nil
 }
 
 // Drain hands every record that was there when it was called to handle, oldest
 // build first, and gives it back to the kernel after handle has returned. It
 // returns how many there were. A record is valid during the call it is given to.
 func (l *Loaded) Drain(handle func(raw []byte)) (int, error) {
-	n := 0
-	var err error
-	if l.predecessor != nil {
-		for _, r := range l.predecessor.rings {
-			n += drain(r, func(raw []byte) {
-				if h, err := view[Header](raw); err == nil && h.BootNS >= l.since {
-					return // in our own ring as well
-				}
-				handle(raw)
-			})
-		}
-		err = l.predecessor.close()
-		l.predecessor = nil
+	p := l.predecessor
+	if p == nil {
+		return drain(l.ring, handle), nil
 	}
-	return n + drain(l.ring, func(raw []byte) {
-		if h, err := view[Header](raw); err == nil && h.BootNS < l.since {
-			return // in the predecessor's ring as well
+	younger := func(raw []byte) bool {
+		h, err := view[Header](raw)
+		return err == nil && h.BootNS >= p.since
+	}
+	n := 0
+	for _, r := range p.rings {
+		n += drain(r.Ring, func(raw []byte) {
+			if !r.cut || !younger(raw) {
+				handle(raw)
+			}
+		})
+	}
+	n += drain(l.ring, func(raw []byte) {
+		if younger(raw) {
+			handle(raw)
 		}
-		handle(raw)
-	}), err
+	})
+	l.predecessor = nil
+	err := errors.Join(p.remove(), p.close())
+	if err == nil && p.since != 0 {
+		err = l.noteLost(cutAt, 0)
+	}
+	return n, err
 }
 
 func drain(r *Ring, handle func(raw []byte)) int {
@@ -83,18 +128,22 @@ func drain(r *Ring, handle func(raw []byte)) int {
 	return n
 }
 
-func (p *predecessor) close() error {
+// remove unpins what was read to its end.
+func (p *predecessor) remove() error {
 	var errs []error
-	for _, r := range p.rings {
-		errs = append(errs, r.Close())
-	}
-	for _, m := range p.maps {
-		errs = append(errs, m.Close())
-	}
 	for _, d := range p.dirs {
 		if err := os.RemoveAll(d); err != nil {
 			errs = append(errs, fmt.Errorf("unpin predecessor: %w", err))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// close gives the rings back. What is not removed is there for the next run.
+func (p *predecessor) close() error {
+	var errs []error
+	for _, r := range p.rings {
+		errs = append(errs, r.Close(), r.m.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -18,4 +18,7 @@ type Config struct {
 	// TargetsDir holds files of probe targets, read again when they change;
 	// empty: none.
 	TargetsDir string
+	// TargetSources are those that will call SetTargets. What an earlier run watched is
+	// watched until each of them has.
+	TargetSources []string
 }

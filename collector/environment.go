@@ -47,7 +47,11 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 	env.clock = hostfs.NewClock()
 	env.symbols = hostfs.NewSymbols(env.fs)
 	env.devices = hostfs.NewDevices(env.fs)
-	env.targets = newTargets()
+	awaited := slices.Clone(cfg.TargetSources)
+	if cfg.TargetsDir != "" {
+		awaited = append(awaited, cfg.TargetsDir)
+	}
+	env.targets = newTargets(awaited...)
 	if err := env.targets.Set("configuration", cfg.Targets); err != nil {
 		log.Error("targets refused", "error", err)
 	}

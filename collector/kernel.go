@@ -40,6 +40,11 @@ type looker interface {
 	poll(ctx context.Context, now time.Time, emit func(*event.Event)) (next time.Duration, err error)
 }
 
+// waiter is a looker that has records left in the ring for a while.
+type waiter interface {
+	waits(now time.Time) bool
+}
+
 // kernelSource runs the BPF stems.
 type kernelSource struct {
 	env   *environment
@@ -144,7 +149,8 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 		}
 		env.outcomes = outcomes
 		env.targets.count(outcomes.Of)
-		return newSockFail(env, l), nil
+		s := newSockFail(env, l)
+		return s, s.resume()
 	}
 	return nil, fmt.Errorf("stem %s has no decoder", l.Stem)
 }
@@ -197,15 +203,20 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 	defer stop()
 
 	looks, _ := s.decoder.(looker)
+	waits, _ := s.decoder.(waiter)
 	var nextLook, nextLoss, nextCanary, latest time.Time
 	gather, gathering := time.NewTimer(0), stormGather
 	defer gather.Stop()
 	for {
-		n, err := s.loaded.Drain(func(raw []byte) { s.handle(raw, emit) })
-		if err != nil {
-			s.log.Warn("predecessor's pins stay", "error", err)
+		now, n := time.Now(), 0
+		left := waits != nil && ctx.Err() == nil && waits.waits(now)
+		if !left {
+			var err error
+			if n, err = s.loaded.Drain(func(raw []byte) { s.handle(raw, emit) }); err != nil {
+				s.log.Warn("predecessor's pins stay", "error", err)
+			}
+			now = time.Now()
 		}
-		now := time.Now()
 		if n > 0 {
 			if looks == nil && n < stormMost && now.Sub(latest) < stormWithin {
 				gather.Reset(gathering)
@@ -242,6 +253,15 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 		wait := min(time.Until(nextLoss), time.Until(nextCanary))
 		if looks != nil {
 			wait = min(wait, time.Until(nextLook))
+		}
+		if left {
+			// The ring would wake us at once.
+			gather.Reset(min(max(wait, 0), stormGather))
+			select {
+			case <-gather.C:
+			case <-ctx.Done():
+			}
+			continue
 		}
 		if err := p.Wait(max(wait, 0)); errors.Is(err, os.ErrClosed) {
 			// What came before the end is told; who detaches now loses none of it.

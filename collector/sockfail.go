@@ -26,6 +26,10 @@ const (
 	// the socket's change of state: microseconds, unless its thread gets no CPU.
 	// To be late is better than to blame a policy that is not there.
 	neverSentAfter = time.Second
+	// firstLists is how long records of the time without an agent wait for the first
+	// list of each source of targets: pods are known within a second of the start, and the
+	// canary behind the records must not be late (canaryPatience).
+	firstLists = 3 * time.Second
 	// maxDestinations bounds the memory of texts of destinations.
 	maxDestinations = 1000
 )
@@ -43,7 +47,9 @@ type sockfail struct {
 	drops   dropReasons
 	// destinations has the text of addresses that no target names.
 	destinations map[netip.AddrPort]string
-	notLooked    uint64 // as last told
+	notLooked    uint64    // as last told
+	firstBy      time.Time // when records of the time without an agent wait no longer
+	waited       bool      // they were left in the ring just now
 
 	// What the event points to, used again for the next one.
 	opener   event.Task
@@ -61,6 +67,24 @@ func newSockFail(env *environment, l *bpf.Loaded) *sockfail {
 	}
 	s.dir = newTargetDir(env.cfg.TargetsDir, s.targets, env.log)
 	return s
+}
+
+// resume goes on with what an earlier run had watched.
+func (s *sockfail) resume() error {
+	watched, err := s.loaded.WatchedTargets()
+	if err != nil {
+		return err
+	}
+	s.targets.resume(watched)
+	s.firstBy = time.Now().Add(firstLists)
+	return nil
+}
+
+// waits reports whether records are left in the ring, where the agent's end loses none: who
+// gives targets is about to know whose they are.
+func (s *sockfail) waits(now time.Time) bool {
+	s.waited = now.Before(s.firstBy) && s.targets.waiting()
+	return s.waited
 }
 
 func (s *sockfail) decode(h *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
@@ -176,10 +200,14 @@ func (s *sockfail) targetName(name string) string {
 // poll keeps the kernel's targets as they should be, and finds the connects
 // that never became packets.
 func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)) (time.Duration, error) {
-	errs := []error{s.dir.look(ctx), s.targets.reconcile(func(watched bpf.SockTargets) error {
+	errs := []error{s.dir.look(ctx)}
+	if s.waited {
+		return pollTargets, errors.Join(errs...) // their targets must be known when they are read
+	}
+	errs = append(errs, s.targets.reconcile(func(watched bpf.SockTargets) error {
 		s.prober.renew()
 		return s.loaded.WatchTargets(watched)
-	})}
+	}))
 	if n := s.prober.over; n != s.notLooked {
 		s.env.log.Warn("failed connections not looked into: too many at once", "count", n-s.notLooked)
 		s.notLooked = n

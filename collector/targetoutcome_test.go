@@ -52,7 +52,7 @@ func TestTargetsSlowAfter(t *testing.T) {
 		"others' openers":  {a: at, b: with(time.Second, "kubelet"), ms: 1000, openers: []string{"kubelet"}},
 		"up to the second": {a: with(999999*time.Microsecond, ""), b: at, ms: 1000},
 	} {
-		watched, _ := number(map[string][]Target{"a": {c.a}, "b": {c.b}, "c": {{Port: 1, SlowAfter: time.Second, SlowOpeners: "other"}}})
+		watched, _ := number(map[string][]Target{"a": {c.a}, "b": {c.b}, "c": {{Port: 1, SlowAfter: time.Second, SlowOpeners: "other"}}}, nil)
 		got := watched.Keys[at.key()]
 		var openers []string
 		for i, name := range watched.Openers {

@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
@@ -98,11 +99,21 @@ type Targets struct {
 	byKey    map[bpf.SockTargetKey]uint32
 	changed  bool
 	outcomes func(id uint32) (bpf.SockOutcome, bool, error) // nil: nothing is watched
+	awaited  map[string]bool                                // sources that gave no list yet
 }
 
-func newTargets() *Targets {
+// earlierRun is the source of what was watched before the agent started, until each
+// awaited source has given its first list.
+const earlierRun = "earlier run"
+
+// newTargets returns a set that waits for a first list of each of these sources.
+func newTargets(awaited ...string) *Targets {
 	// Changed: an earlier run's targets may be in the kernel still.
-	return &Targets{sources: map[string][]Target{}, changed: true}
+	t := &Targets{sources: map[string][]Target{}, changed: true, awaited: map[string]bool{}}
+	for _, source := range awaited {
+		t.awaited[source] = true
+	}
+	return t
 }
 
 // Set replaces the targets of one source; an empty list removes it. With an
@@ -126,16 +137,77 @@ func (t *Targets) Set(source string, targets []Target) error {
 		return fmt.Errorf("%d targets in all are too many: at most %d", total, maxTargets)
 	}
 	if slices.Equal(t.sources[source], checked) {
+		t.heard(source)
 		return nil
 	}
 	if err := t.checkOpeners(source, checked); err != nil {
 		return err
 	}
+	t.heard(source)
 	t.total, t.changed = total, true
 	if t.sources[source] = checked; len(checked) == 0 {
 		delete(t.sources, source)
 	}
 	return nil
+}
+
+// heard notes that a source has given a list.
+func (t *Targets) heard(source string) {
+	delete(t.awaited, source)
+	if _, kept := t.sources[earlierRun]; kept && len(t.awaited) == 0 {
+		delete(t.sources, earlierRun)
+		t.changed = true
+	}
+}
+
+// resume takes what an earlier run had watched.
+func (t *Targets) resume(watched bpf.SockTargets) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byKey, t.byID = make(map[bpf.SockTargetKey]uint32, len(watched.Keys)), make(map[uint32]Target, len(watched.Keys))
+	earlier := make([]Target, 0, len(watched.Keys))
+	for k, of := range watched.Keys {
+		target := targetOf(k, of, watched)
+		t.byKey[k], t.byID[of.ID] = of.ID, target
+		earlier = append(earlier, target)
+	}
+	if len(earlier) > 0 && len(t.awaited) > 0 {
+		t.sources[earlierRun], t.changed = earlier, true
+	}
+}
+
+// waiting reports whether targets of an earlier run are kept for want of a first list.
+func (t *Targets) waiting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sources[earlierRun] != nil
+}
+
+// targetOf returns what a key of the kernel's was made of.
+func targetOf(k bpf.SockTargetKey, of bpf.SockTarget, all bpf.SockTargets) Target {
+	label := all.Labels[of.ID]
+	t := Target{
+		Name: unix.ByteSliceToString(label.Name[:]), Port: k.Port, NetNS: k.NetNS, TargetNetNS: label.TargetNetNS,
+		SlowAfter: time.Duration(of.SlowMS) * time.Millisecond,
+	}
+	if k.Addr != [16]byte{} {
+		t.Address = netip.AddrFrom16(k.Addr).Unmap()
+	}
+	var openers []string
+	for i, name := range all.Openers {
+		if of.Openers>>i&1 != 0 {
+			openers = append(openers, name)
+		}
+	}
+	t.SlowOpeners = strings.Join(openers, ",")
+	return t
+}
+
+// labelOf returns what is kept of a target besides its key.
+func labelOf(t *Target) bpf.SockTargetLabel {
+	l := bpf.SockTargetLabel{TargetNetNS: t.TargetNetNS}
+	copy(l.Name[:len(l.Name)-1], t.Name)
+	return l
 }
 
 // checkOpeners tells whether there is room for the names of all openers once a source
@@ -151,7 +223,7 @@ func (t *Targets) checkOpeners(source string, targets []Target) error {
 	}
 	add(targets)
 	for other, list := range t.sources {
-		if other != source {
+		if other != source && other != earlierRun {
 			add(list)
 		}
 	}
@@ -168,7 +240,12 @@ func (t *Targets) reconcile(watch func(bpf.SockTargets) error) error {
 	if !t.changed {
 		return nil
 	}
-	watched, byID := number(t.sources)
+	watched, byID := number(t.sources, t.byKey)
+	if len(watched.Keys) > maxTargets || len(watched.Openers) > bpf.MaxSockOpeners {
+		// What is watched now comes first.
+		delete(t.sources, earlierRun)
+		watched, byID = number(t.sources, t.byKey)
+	}
 	if err := watch(watched); err != nil {
 		return err // tried again at the next look
 	}
@@ -180,27 +257,37 @@ func (t *Targets) reconcile(watch func(bpf.SockTargets) error) error {
 	return nil
 }
 
-// number gives each distinct target its id. Of targets that differ only in name or
-// namespace of the destination the first source by name counts; of several times after
-// which answers are slow the shortest, for the openers of all of them.
-func number(sources map[string][]Target) (watched bpf.SockTargets, byID map[uint32]Target) {
+// number gives each distinct target its id: the one it has, else one that none has. Of
+// targets that differ only in name or namespace of the destination the first source by name
+// counts, and an earlier run last; of several times after which answers are slow the
+// shortest, for the openers of all of them.
+func number(sources map[string][]Target, ids map[bpf.SockTargetKey]uint32) (watched bpf.SockTargets, byID map[uint32]Target) {
 	watched.Keys, byID = map[bpf.SockTargetKey]bpf.SockTarget{}, map[uint32]Target{}
+	watched.Labels = map[uint32]bpf.SockTargetLabel{}
 	names := make([]string, 0, len(sources))
 	for name := range sources {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, cmp.Compare)
+	slices.Sort(names)
+	if i := slices.Index(names, earlierRun); i >= 0 {
+		names = append(slices.Delete(names, i, i+1), earlierRun)
+	}
+	taken := make(map[uint32]bool, len(ids))
+	for _, id := range ids {
+		taken[id] = true
+	}
 	anybody := map[uint32]bool{} // whose connections may be slow, whoever opens them
 	for _, name := range names {
 		for _, target := range sources[name] {
 			k := target.key()
 			w, dup := watched.Keys[k]
 			if !dup {
-				w.ID = k.ID()
-				for _, taken := byID[w.ID]; taken || w.ID == 0; _, taken = byID[w.ID] {
-					w.ID++
+				if w.ID = ids[k]; w.ID == 0 {
+					for w.ID = k.ID(); taken[w.ID] || w.ID == 0; {
+						w.ID++
+					}
 				}
-				byID[w.ID] = target
+				taken[w.ID], byID[w.ID], watched.Labels[w.ID] = true, target, labelOf(&target)
 			}
 			if target.SlowAfter > 0 {
 				ms := uint32((target.SlowAfter + time.Millisecond - 1) / time.Millisecond)
@@ -258,9 +345,9 @@ func (t *Targets) list(fn func(Target)) {
 	}
 }
 
-// len returns how many targets there are.
+// len returns how many targets are watched, or are to be.
 func (t *Targets) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.total
+	return t.total + len(t.sources[earlierRun])
 }

@@ -128,7 +128,7 @@ func (d *targetDir) look(ctx context.Context) error {
 			return err
 		}
 		d.read()
-		return nil
+		return d.targets.Set(d.path, nil) // each file is a source of its own: that all were read
 	}
 	changed := false
 	for {

@@ -31,11 +31,11 @@ struct {
 } events SEC(".maps");
 
 /* Element 0: records that were not written because the ring was full. The others
- * are the agent's own notes of what it has told already (health.go): the map is
- * pinned, so they outlive it. 24 bytes a CPU. */
+ * are the agent's own notes (health.go): the map is pinned, so they outlive it. 32
+ * bytes a CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 3);
+	__uint(max_entries, 4);
 	__type(key, __u32);
 	__type(value, __u64);
 } lost SEC(".maps");

@@ -122,10 +122,11 @@ func (c *config) targets() ([]collector.Target, error) {
 	return targets, nil
 }
 
-func (c *config) collector() collector.Config {
+// collector says how the sources run, and who will give them targets.
+func (c *config) collector(targetSources []string) collector.Config {
 	targets, _ := c.targets() // checked by validate
 	return collector.Config{
 		HostRoot: c.HostRoot, PinRoot: c.PinRoot, HungTaskAfter: c.HungTaskAfter,
-		Targets: targets, TargetsDir: c.TargetsDir,
+		Targets: targets, TargetsDir: c.TargetsDir, TargetSources: targetSources,
 	}
 }

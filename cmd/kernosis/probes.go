@@ -100,7 +100,7 @@ func (p *probes) sink() podsource.Sink {
 	to := podsource.To(p.manager)
 	return func(pods []*probe.Pod) {
 		to(pods)
-		p.observer.Changed()
+		p.observer.Listed()
 	}
 }
 
@@ -129,7 +129,16 @@ func (p *probes) whole() *pods.Whole {
 			p.manager.RemovePod(pod.(*probe.Pod).UID)
 			p.observer.Changed()
 		},
+		Listed: func() { p.observer.Listed() },
 	}
+}
+
+// targetSources names who gives the sources targets.
+func (p *probes) targetSources() []string {
+	if p == nil {
+		return nil
+	}
+	return []string{ownTargets}
 }
 
 // open makes what sees probes.

@@ -175,7 +175,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	mutes := newMuteFile(cfg.mutesPath(), a, ruleSet)
 	mutes.read()
 
-	sources, err := collector.Open(cfg.collector(), log)
+	sources, err := collector.Open(cfg.collector(seen.targetSources()), log)
 	if err != nil {
 		return failed(err)
 	}

@@ -129,7 +129,7 @@ func (w *world) now(change func(c *probe.Container)) {
 	next.Containers = slices.Clone(p.Containers)
 	change(&next.Containers[0])
 	w.manager.AddPod(&next)
-	w.o.Changed()
+	w.o.Listed()
 }
 
 // restarted gives the container a new ID.

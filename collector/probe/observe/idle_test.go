@@ -43,14 +43,14 @@ func TestNothingRunsWithoutProbes(t *testing.T) {
 		}
 		spec := &probe.Spec{Handler: probe.Exec, Timeout: time.Second, Period: 10 * time.Second, SuccessThreshold: 1, FailureThreshold: 3}
 		m.AddPod(&probe.Pod{UID: "u2", Containers: []probe.Container{{Name: "app", Liveness: spec}}})
-		w.o.Changed()
+		w.o.Listed()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if r.kubelet.tried.IsZero() || !slices.Equal(w.states, []string{"sockets down", "results up"}) {
 			t.Errorf("kubelet was not looked for; told %q", w.states)
 		}
 		m.RemovePod("u2")
-		w.o.Changed()
+		w.o.Listed()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if time.Since(r.kubelet.tried) < 59*time.Minute || w.states[len(w.states)-1] != "sockets up" {

@@ -21,6 +21,7 @@ type Observer struct {
 	cfg  Config
 	wake chan struct{} // pods have changed, or something waits
 	pods atomic.Bool   // it is pods
+	all  atomic.Bool   // they are all known
 
 	mu      sync.Mutex
 	index   *index
@@ -75,6 +76,13 @@ func New(cfg Config) *Observer {
 func (o *Observer) Changed() {
 	o.pods.Store(true)
 	o.poke()
+}
+
+// Listed says that the Manager has all pods of the node; until then nothing is said of what
+// is to be watched, and an earlier run's targets stay. It does not block.
+func (o *Observer) Listed() {
+	o.all.Store(true)
+	o.Changed()
 }
 
 // poke wakes the goroutine of Run. It does not block.

@@ -126,6 +126,7 @@ func in(t *testing.T, with func(w *world, c *Config, p *probe.Pod), test func(w 
 		}
 		w.manager.AddPod(p)
 		w.o = New(cfg)
+		w.o.Listed()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 2)
 		go func() { done <- w.manager.Run(ctx) }()
@@ -261,7 +262,7 @@ func TestOthersConnections(t *testing.T) {
 		// A pod that goes may be heard of a moment longer.
 		w.manager.RemovePod("u1")
 		w.told()
-		w.o.Changed()
+		w.o.Listed()
 		time.Sleep(time.Second)
 		if !w.o.Take(w.fail(event.VerdictRefused, 0)) {
 			t.Error("told as somebody else's")

@@ -169,13 +169,18 @@ func (r *runner) refresh(now time.Time) bool {
 func (r *runner) watch() {
 	r.mu.Lock()
 	x := r.index
-	targets := x.targets(r.kubelet.namespaces())
+	from := r.kubelet.namespaces()
+	targets := x.targets(from)
 	r.mu.Unlock()
 	pid := r.kubelet.pid()
 	if len(x.courses) == 0 {
 		pid = 0
 	}
 	r.cfg.Vitals.Set(containers(x), pid)
+	if !r.all.Load() || len(from) == 0 && len(x.places) > 0 {
+		r.stale = true // it is not known what is to be watched, or from where: what was stays
+		return
+	}
 	if err := r.cfg.Sockets.Set(targets); err != nil {
 		r.stale = true
 		r.tell(PartSockets, err)

@@ -43,6 +43,7 @@ type Config struct {
 type Watch struct {
 	informer cache.SharedIndexInformer
 	gone     *gone
+	handed   cache.ResourceEventHandlerRegistration
 	whole    *Whole
 	once     sync.Once
 }
@@ -76,7 +77,8 @@ func New(cfg Config) (*Watch, error) {
 	if err := w.informer.SetTransform(keep); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
-	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	var err error
+	w.handed, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    w.changed,
 		DeleteFunc: w.deleted,
 		// A pod that is deleted and made anew while nobody watched shows as changed.
@@ -98,7 +100,18 @@ func indexers() cache.Indexers { return cache.Indexers{byUID: uidsOf} }
 
 // Run watches until ctx ends. It may be called once.
 func (w *Watch) Run(ctx context.Context) error {
-	w.once.Do(func() { w.informer.RunWithContext(ctx) })
+	w.once.Do(func() {
+		var listed sync.WaitGroup
+		defer listed.Wait()
+		if w.whole != nil {
+			listed.Go(func() {
+				if cache.WaitForCacheSync(ctx.Done(), w.handed.HasSynced) {
+					w.whole.Listed()
+				}
+			})
+		}
+		w.informer.RunWithContext(ctx)
+	})
 	return nil
 }
 

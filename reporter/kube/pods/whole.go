@@ -21,6 +21,7 @@ type Whole struct {
 	Trim    func(*corev1.Pod) any
 	Changed func(any) // a pod is new, or has changed
 	Gone    func(any) // as it was last
+	Listed  func()    // all pods that the node had at the start were handed over
 }
 
 // kept is a pod in the store: metadata, and what was trimmed.

@@ -38,7 +38,7 @@ func TestWholePods(t *testing.T) {
 			}
 			return p.Name + " " + p.Spec.Containers[0].Name + " " + p.Status.PodIP
 		},
-		Changed: tell("changed"), Gone: tell("gone"),
+		Changed: tell("changed"), Gone: tell("gone"), Listed: func() { tell("listed")("all") },
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestWholePods(t *testing.T) {
 		}
 		told = nil
 	}
-	hears("changed before main ")
+	hears("changed before main ", "listed all")
 	if p, ok := w.Pod(string(before.UID)); !ok || p.Name != "before" || p.Labels["app"] != "before" {
 		t.Errorf("%+v, %v", p, ok)
 	}

@@ -1,0 +1,57 @@
+package observe
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/probe"
+)
+
+// calls counts the lists of targets.
+type calls struct{ *world }
+
+func (c calls) Set(t []Target) error {
+	c.change(func() { c.asked++ })
+	return c.world.Set(t)
+}
+
+// An agent that knows part of the pods, or not where kubelet is, says nothing of targets:
+// those of an earlier run stay.
+func TestFirstListIsWhole(t *testing.T) {
+	fs := node(t)
+	for name, c := range map[string]struct {
+		comm string
+		want int
+	}{"kubelet runs": {"kubelet", 1}, "no kubelet yet": {"another", 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{t: t, counts: map[string]*Count{}}
+				w.manager = probe.New(probe.Config{})
+				o := New(Config{Manager: w.manager, Sockets: calls{w}, FS: fs, Comms: []string{c.comm}})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- o.Run(ctx) }()
+				for _, uid := range []string{"u1", "u2"} {
+					w.manager.AddPod(&probe.Pod{UID: uid, Name: uid, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7")}, Containers: []probe.Container{{
+						Name: "app", Liveness: &probe.Spec{Handler: probe.TCP, Port: 8080, Timeout: time.Second, Period: time.Second},
+					}}})
+					o.Changed()
+					time.Sleep(time.Minute)
+				}
+				if w.asked != 0 {
+					t.Errorf("%d lists before all pods were known", w.asked)
+				}
+				o.Listed()
+				time.Sleep(time.Second)
+				if len(w.targets) != c.want || (w.asked > 0) != (c.want > 0) {
+					t.Errorf("%d lists, the last one %v, want %d targets", w.asked, w.targets, c.want)
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/netlab"
+)
+
+// collected is Sources that run, and what they told of targets.
+type collected struct {
+	*Sources
+	mu   sync.Mutex
+	told []string // kind and target
+	end  func()
+}
+
+func collect(t *testing.T, cfg Config) *collected {
+	t.Helper()
+	s, err := Open(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &collected{Sources: s}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Run(ctx, func(ev *event.Event) {
+			if ev.SockFail != nil {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.told = append(c.told, string(ev.Kind)+" "+ev.SockFail.Target)
+			}
+		})
+	}()
+	c.end = sync.OnceFunc(func() {
+		cancel()
+		if err := errors.Join(<-ended, s.Close(false)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(c.end)
+	return c
+}
+
+func (c *collected) events() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.told...)
+}
+
+// Between an agent's end and the first list of its successor's sources, targets go on
+// being watched, and what fails then still has their names.
+func TestTargetsOutliveTheAgent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to load programs")
+	}
+	prober, _ := netlab.Pair(t)
+	pins := filepath.Join("/sys/fs/bpf", fmt.Sprintf("kernosis-test-%d-%d", os.Getpid(), time.Now().UnixNano()))
+	t.Cleanup(func() { _ = os.RemoveAll(pins) })
+	cfg := Config{HostRoot: "/", PinRoot: pins, TargetSources: []string{"probes"}}
+	at := netip.MustParseAddrPort("10.97.31.2:81")
+	watched := func(c *collected, want bool) {
+		t.Helper()
+		await.Until(t, fmt.Sprintf("watched: %t", want), 10*time.Second, func() bool {
+			is, err := bpf.WatchedBy(pins, prober.Inode, at)
+			return err == nil && is == want
+		})
+	}
+	refuse := func() {
+		t.Helper()
+		if err := prober.Probe(at.String(), time.Second, ""); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatal(err)
+		}
+	}
+	told := func(c *collected, n int) {
+		t.Helper()
+		await.UntilShown(t, fmt.Sprintf("%d failures of the probe", n), 15*time.Second, func() (bool, string) {
+			got := c.events()
+			return len(got) >= n, fmt.Sprint(got)
+		})
+		for _, ev := range c.events() {
+			if ev != string(event.SockFail)+" shop/web:81" {
+				t.Errorf("told %q", ev)
+			}
+		}
+	}
+	target := Target{Name: "shop/web:81", Address: at.Addr(), Port: at.Port(), NetNS: prober.Inode, SlowAfter: time.Second, SlowOpeners: "kubelet"}
+
+	first := collect(t, cfg)
+	if err := first.SetTargets("probes", []Target{target}); err != nil {
+		t.Fatal(err)
+	}
+	watched(first, true)
+	first.end()
+	refuse() // while there is no agent
+
+	second := collect(t, cfg)
+	told(second, 1)
+	refuse() // before it knows a pod
+	told(second, 2)
+	second.end()
+	refuse()
+
+	// The first list comes; it has what was watched and something new.
+	third := collect(t, cfg)
+	other := Target{Name: "shop/db:82", Address: at.Addr(), Port: 82, NetNS: prober.Inode}
+	if err := third.SetTargets("probes", []Target{target, other}); err != nil {
+		t.Fatal(err)
+	}
+	told(third, 1)
+	await.Until(t, "outcomes of all three runs", 10*time.Second, func() bool {
+		got, err := third.Outcomes("probes")
+		return err == nil && len(got) == 2 && got[0].Failed == 3
+	})
+	third.end()
+
+	// And a first list without it.
+	fourth := collect(t, cfg)
+	watched(fourth, true)
+	if err := fourth.SetTargets("probes", nil); err != nil {
+		t.Fatal(err)
+	}
+	watched(fourth, false)
+}
