@@ -12,7 +12,7 @@ import (
 // these fire.
 type dependency struct {
 	effect, cause *ruleState
-	equal         []places // where groups must say the same; none: one of the cause's hides all
+	equal         []places // where groups must say the same, of the fields that the cause has; none: one of the cause's hides all
 }
 
 // places are those of two fields in groupBy.
@@ -21,7 +21,9 @@ type places struct{ effect, cause int }
 func newDependency(effect, cause *ruleState) *dependency {
 	d := &dependency{effect: effect, cause: cause}
 	for _, own := range slices.Sorted(maps.Keys(effect.Equal)) {
-		d.equal = append(d.equal, places{slices.Index(effect.GroupBy, own), slices.Index(cause.GroupBy, effect.Equal[own])})
+		if its := slices.Index(cause.GroupBy, effect.Equal[own]); its >= 0 {
+			d.equal = append(d.equal, places{slices.Index(effect.GroupBy, own), its})
+		}
 	}
 	return d
 }

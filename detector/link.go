@@ -46,7 +46,8 @@ func (l *loader) link() (*RuleSet, error) {
 	return set, nil
 }
 
-// equals checks that the fields of equal stand in groupBy, of the rule and of its causes.
+// equals checks that the fields of equal stand in groupBy: those of the rule there, and of
+// each cause at least one.
 func (l *loader) equals() {
 	for _, name := range l.order {
 		r := l.rules[name]
@@ -60,11 +61,20 @@ func (l *loader) equals() {
 			if !slices.Contains(r.GroupBy, own) {
 				r.errorf("equal", "%s is not in this rule's groupBy%s", own, mistake.Suggest(own, r.GroupBy))
 			}
+			its := r.Equal[own]
+			var known []string
 			for _, d := range r.DependsOn {
-				c := l.rules[d]
-				if its := r.Equal[own]; c != nil && !slices.Contains(c.GroupBy, its) {
-					r.errorf("equal", "%s is not in groupBy of rule %s%s", its, d, mistake.Suggest(its, c.GroupBy))
+				if c := l.rules[d]; c != nil {
+					known = append(known, c.GroupBy...)
 				}
+			}
+			if len(known) > 0 && !slices.Contains(known, its) {
+				r.errorf("equal", "%s is not in groupBy of rule %s%s", its, strings.Join(r.DependsOn, ", "), mistake.Suggest(its, known))
+			}
+		}
+		for i, d := range r.DependsOn {
+			if c := l.rules[d]; c != nil && len(r.Equal) > 0 && !slices.ContainsFunc(slices.Collect(maps.Values(r.Equal)), func(its string) bool { return slices.Contains(c.GroupBy, its) }) {
+				r.item("dependsOn", i, "equal names no field of %s's groupBy (%s), so any of its problems would hide this rule's", d, strings.Join(c.GroupBy, ", "))
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
@@ -110,9 +111,13 @@ func TestShippedFaultsAreNoRules(t *testing.T) {
 func TestShippedLogRulesOnFaults(t *testing.T) {
 	want := []string{
 		"oom-kill-log , /kernosis-inject-18522-oom firing",
+		"oom-kill-victim-log kn-oom-child firing by oom-kill-log",
+		"disk-io-error-log loop0 firing",
 		"ext4-error-log loop0, trigger_test_error firing",
+		"journal-aborted loop0 firing by filesystem-error",
 		"readonly-filesystem-log loop0 firing",
 		"ext4-error-log loop0, trigger_test_error firing",
+		"disk-out-of-space-log loop0 firing",
 		"ext4-error-log loop0, trigger_test_error firing",
 		"readonly-filesystem-log loop0 resolved", // the device is mounted anew
 		"readonly-filesystem-log loop0 firing",
@@ -130,7 +135,7 @@ func TestShippedLogRulesOnFaults(t *testing.T) {
 			ev.BootTime, ev.Log.Log, ev.Log.Origin = event.Duration(now.Boot), "kmsg", origin
 			for _, tr := range e.Observe(ev, now) {
 				if p := tr.Problem; p != nil {
-					got = append(got, p.Rule+" "+p.Group+" "+strings.ToLower(string(p.State)))
+					got = append(got, toldOf(p))
 				}
 			}
 		}
@@ -142,6 +147,66 @@ func TestShippedLogRulesOnFaults(t *testing.T) {
 		}
 		if failed := e.Stats().EvalErrors; len(failed) > 0 {
 			t.Errorf("expressions failed: %v", failed)
+		}
+	}
+}
+
+func toldOf(p *problem.Problem) string {
+	told := p.Rule + " " + p.Group + " " + strings.ToLower(string(p.State))
+	if p.SuppressedBy != "" {
+		told += " by " + p.SuppressedBy
+	}
+	return told
+}
+
+// TestFallbacksStandBack: where the programs are attached, the lines of a real dmesg about what
+// they report make no problem beside theirs; where they are not, the lines are all there is.
+func TestFallbacksStandBack(t *testing.T) {
+	lines := kernelLog(t, kernelLogs+"/faults-6.18.log")
+	for _, attached := range []bool{false, true} {
+		e := detector.NewEngine(shipped(t))
+		for _, stem := range []string{"oomkill", "diskio"} {
+			e.Observe(source(stem, attached), at(0))
+		}
+		told := make(map[string][]string) // by reason
+		observe := func(ev *event.Event, now event.Moment) {
+			for _, tr := range e.Observe(ev, now) {
+				if p := tr.Problem; p != nil && p.State == problem.Firing && p.SuppressedBy == "" {
+					told[p.Reason] = append(told[p.Reason], p.Rule)
+				}
+			}
+		}
+		for i, line := range lines {
+			now := at(time.Duration(i) * time.Second)
+			ev := logged(time.Duration(i)*time.Second, string(line))
+			ev.BootTime, ev.Log.Log, ev.Log.Origin = event.Duration(now.Boot), "kmsg", event.OriginKernel
+			observe(ev, now)
+			if !attached {
+				continue
+			}
+			fault := &event.Event{Time: now.Wall, BootTime: event.Duration(now.Boot), Device: &event.Device{Major: 7, Name: "loop0"}}
+			switch text := string(line); {
+			case strings.HasPrefix(text, "oom-kill:"):
+				fault = oom(time.Duration(i)*time.Second, "/kernosis-inject-18522-oom")
+			case strings.HasPrefix(text, "I/O error, dev "):
+				fault.Kind, fault.DiskIO = event.DiskIO, &event.DiskIOData{Op: "write", Error: "EIO", Sector: 1296, Bytes: 4096}
+			case strings.HasPrefix(text, "critical space allocation error, dev "):
+				fault.Kind, fault.DiskIO = event.DiskIO, &event.DiskIOData{Op: "write", Error: "ENOSPC", Sector: 8, Bytes: 4096}
+			default:
+				continue
+			}
+			observe(fault, now)
+		}
+		want := map[string][]string{
+			"OOMKilling": {"oom-kill-log"}, "DiskIOError": {"disk-io-error-log"}, "DiskOutOfSpace": {"disk-out-of-space-log"},
+		}
+		if attached { // the log's summary of a kill came first: the same problem, with one group
+			want = map[string][]string{"OOMKilling": {"oom-kill-log"}, "DiskIOError": {"disk-io-error"}, "DiskOutOfSpace": {"disk-out-of-space"}}
+		}
+		for reason, rules := range want {
+			if !slices.Equal(told[reason], rules) {
+				t.Errorf("programs attached: %v: %s is reported by %v, want %v", attached, reason, told[reason], rules)
+			}
 		}
 	}
 }

@@ -112,7 +112,7 @@ func carriers() []carrier {
 		}, nil},
 		{"mm/oom_kill.c, the victim", func(n, _ string) string {
 			return f("Memory cgroup out of memory: Killed process 4711 (%s) total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:64kB oom_score_adj:0", n)
-		}, nil},
+		}, []string{"oom-kill-victim-log"}},
 		{"mm/oom_kill.c, the summary", func(n, p string) string {
 			return f("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=%s,mems_allowed=0,oom_memcg=/demo,task_memcg=/demo,task=%s,pid=4711,uid=0", p, n)
 		}, []string{"oom-kill-log", "oom-kill-frequent-log", "oom-kill-frequent-node-log"}},
@@ -122,7 +122,13 @@ func carriers() []carrier {
 			[]string{"task-hung-log", "kernel-deadlock-log"}},
 		{"kernel/hung_task.c, whom it waits for", func(n, _ string) string {
 			return f("INFO: task %s:4711 blocked on a mutex likely owned by task %s:4712.", n, n)
-		}, nil},
+		}, []string{"task-hung-holder-log"}},
+		{"mm/memory-failure.c", func(n, _ string) string {
+			return f("Memory failure: 0x12345: Sending SIGBUS to %s:4711 due to hardware memory corruption", n)
+		}, []string{"memory-failure-user"}},
+		{"arch/x86/mm/fault.c, memory", func(n, _ string) string {
+			return f("MCE: Killing %s:4711 due to hardware memory corruption fault at 7f3a12345000", n)
+		}, []string{"memory-failure-user"}},
 		{"kernel/sched/core.c", func(n, _ string) string { return f("task:%-15s state:D stack:0     pid:4711", n) }, nil},
 		{"kernel/watchdog.c", func(n, _ string) string { return f("watchdog: BUG: soft lockup - CPU#1 stuck for 26s! [%s:4711]", n) },
 			[]string{"soft-lockup", "soft-lockup-lasting"}},
