@@ -10,10 +10,11 @@
  * raw_tp can be attached once the module is loaded, on 5.10 too, where modules
  * have no BTF (and tp_btf can't).
  *
- * xfs got its tracepoint in v6.5 (and back-ports to 6.1). On 5.10 a kprobe sees the
- * function that all its shutdowns pass, which does not know the place that found
- * the error (xfs_do_force_shutdown does, but is inlined where it matters), and
- * once more an error of the log of a filesystem that is down already.
+ * xfs got its tracepoint in v6.5 (and back-ports to 6.1). Before, a kprobe sees the
+ * function that all its shutdowns pass (another one since v5.16, b36d4651e165), which
+ * does not know the place that found the error (xfs_do_force_shutdown does, but is
+ * inlined where it matters), and once more an error of the log of a filesystem that
+ * is down already.
  *
  * Cost: nothing until an error. Kernels 5.10 and later.
  */
@@ -106,6 +107,16 @@ int xfs_down_raw(__u64 *ctx)
 {
 	return handle_error(xfs_super((void *)ctx[0]), KN_FSERROR_SHUTDOWN, (void *)ctx[3], ctx[4],
 			    ctx[2]);
+}
+
+SEC("kprobe/xlog_force_shutdown")
+int xfs_log_down_kp(void *ctx)
+{
+	void **log = (void *)first_argument(ctx), *mount; /* l_mp is the first field */
+
+	if (!log || bpf_probe_read_kernel(&mount, sizeof(mount), log))
+		return 0; /* it fails before it has a log: the mount is refused */
+	return handle_error(xfs_super(mount), KN_FSERROR_SHUTDOWN, NULL, 0, 0);
 }
 
 SEC("kprobe/xfs_log_force_umount")

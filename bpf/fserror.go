@@ -34,6 +34,7 @@ func fserror() Stem {
 			}},
 			{name: "xfs_force_shutdown", optional: true, variants: []variant{
 				{program: FserrorProgXfsDownRaw, attach: rawTracepoint("xfs_force_shutdown")}, // v6.5
+				{program: FserrorProgXfsLogDownKp, attach: kprobe("xlog_force_shutdown")},     // since v5.16
 				{program: FserrorProgXfsDownKp, attach: kprobe("xfs_log_force_umount")},       // until v5.15
 			}},
 		},

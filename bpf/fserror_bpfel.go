@@ -23,6 +23,7 @@ const (
 	FserrorProgExt4ErrorRaw = "ext4_error_raw"
 	FserrorProgXfsDownKp    = "xfs_down_kp"
 	FserrorProgXfsDownRaw   = "xfs_down_raw"
+	FserrorProgXfsLogDownKp = "xfs_log_down_kp"
 )
 
 // LoadFserror returns the embedded CollectionSpec for Fserror.
@@ -72,6 +73,7 @@ type FserrorProgramSpecs struct {
 	Ext4ErrorRaw *ebpf.ProgramSpec `ebpf:"ext4_error_raw"`
 	XfsDownKp    *ebpf.ProgramSpec `ebpf:"xfs_down_kp"`
 	XfsDownRaw   *ebpf.ProgramSpec `ebpf:"xfs_down_raw"`
+	XfsLogDownKp *ebpf.ProgramSpec `ebpf:"xfs_log_down_kp"`
 }
 
 // FserrorMapSpecs contains maps before they are loaded into the kernel.
@@ -134,6 +136,7 @@ type FserrorPrograms struct {
 	Ext4ErrorRaw *ebpf.Program `ebpf:"ext4_error_raw"`
 	XfsDownKp    *ebpf.Program `ebpf:"xfs_down_kp"`
 	XfsDownRaw   *ebpf.Program `ebpf:"xfs_down_raw"`
+	XfsLogDownKp *ebpf.Program `ebpf:"xfs_log_down_kp"`
 }
 
 func (p *FserrorPrograms) Close() error {
@@ -143,6 +146,7 @@ func (p *FserrorPrograms) Close() error {
 		p.Ext4ErrorRaw,
 		p.XfsDownKp,
 		p.XfsDownRaw,
+		p.XfsLogDownKp,
 	)
 }
 
