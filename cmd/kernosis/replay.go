@@ -15,12 +15,15 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/replay"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/npd"
+	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // replayFlags is what the command can be told.
 type replayFlags struct {
-	rules, mutes, output, format, boot, until string
-	compare, verbose                          bool
+	rules, mutes, output, format, log, boot, until string
+	npd                                            []string
+	compare, verbose                               bool
 }
 
 func newReplay() *cobra.Command {
@@ -29,8 +32,8 @@ func newReplay() *cobra.Command {
 		Use:   "replay FILE",
 		Short: "Run a recorded journal or a dump of the kernel's log through the rules",
 		Long: `Run a recorded journal (its folder, one of its segments, or what "run -o json"
-printed) or a dump of the kernel's log (/dev/kmsg, dmesg with times) through the
-rules, and print what would have been reported. - is the standard input.
+printed), a dump of the kernel's log (/dev/kmsg, dmesg with times), of a systemd
+journal (journalctl -o export or json) or a syslog file through the rules, and print what would have been reported. - is the standard input.
 
 Time is that of the records. Lines that can't be read are told, with file and
 line, counted, and passed by.`,
@@ -43,7 +46,9 @@ line, counted, and passed by.`,
 	fs.StringVar(&f.rules, "rules", "", "`folder` of rule files over the shipped ones")
 	fs.StringVar(&f.mutes, "mutes", "", "`file` of mutes, in place of recorded ones")
 	fs.StringVarP(&f.output, "output", "o", "text", "what is printed: `text` or json")
-	fs.StringVar(&f.format, "format", "", "journal, kmsg, dmesg, dmesg-time or dmesg-iso; empty: what the first lines are")
+	fs.StringVar(&f.format, "format", "", "one of "+formatNames()+"; empty: what the first lines are")
+	fs.StringVar(&f.log, "log", "", "`name` that rules have for the log (default: journald, syslog or kmsg, by the format)")
+	fs.StringSliceVar(&f.npd, "npd", nil, "`files` of node-problem-detector's system log monitors, whose patterns are tried on every line")
 	fs.StringVar(&f.boot, "boot", "", "`time` of boot (RFC 3339), for dumps that count from it")
 	fs.StringVar(&f.until, "until", "", "stop at a `time` (RFC 3339), so long after the beginning (90s), or go on behind the end (+1h)")
 	fs.BoolVar(&f.compare, "compare", false, "tell where a journal recorded something else; the exit code is 1 then")
@@ -58,8 +63,9 @@ func (f *replayFlags) config() (replay.Config, error) {
 		return cfg, fmt.Errorf("output: %q is neither text nor json", f.output)
 	}
 	if cfg.Format = replay.Format(f.format); f.format != "" && !slices.Contains(replay.Formats(), cfg.Format) {
-		return cfg, fmt.Errorf("format: %q is none of %v", f.format, replay.Formats())
+		return cfg, fmt.Errorf("--format: %q: want one of %s", f.format, formatNames())
 	}
+	cfg.Written = time.Now() // of the standard input
 	if f.boot != "" {
 		if cfg.Boot, err = time.Parse(time.RFC3339, f.boot); err != nil {
 			return cfg, fmt.Errorf("boot: %q is no time such as 2026-01-02T15:04:05Z", f.boot)
@@ -68,7 +74,14 @@ func (f *replayFlags) config() (replay.Config, error) {
 	if cfg.Until, err = parseUntil(f.until); err != nil {
 		return cfg, err
 	}
-	if cfg.Rules, err = loadRules(f.rules); err != nil {
+	cfg.Log = f.log
+	if len(f.npd) > 0 {
+		if f.log != "" {
+			return cfg, errors.New("--log: not with --npd, whose patterns are tried on every line")
+		}
+		cfg.Log = npdLog
+	}
+	if cfg.Rules, err = f.ruleSet(); err != nil {
 		return cfg, err
 	}
 	if f.mutes != "" {
@@ -80,6 +93,44 @@ func (f *replayFlags) config() (replay.Config, error) {
 	}
 	cfg.Compare = f.compare
 	return cfg, nil
+}
+
+func formatNames() string {
+	var names []string
+	for _, f := range replay.Formats() {
+		names = append(names, string(f))
+	}
+	return strings.Join(names, ", ")
+}
+
+// npdLog is what the converter calls the log of a monitor for /dev/kmsg.
+const npdLog = "kmsg"
+
+// ruleSet returns the shipped rules, those of node-problem-detector's files over them, and
+// those of the folder over all, as the agent has them.
+func (f *replayFlags) ruleSet() (*detector.RuleSet, error) {
+	set, err := loadRules(f.rules)
+	if err != nil || len(f.npd) == 0 {
+		return set, err
+	}
+	var files []*npd.File
+	for _, path := range f.npd {
+		file, err := npd.LoadFile(path, npd.Options{Kind: npd.SystemLog})
+		if err != nil {
+			return nil, err
+		}
+		if file.Log == nil {
+			return nil, fmt.Errorf("--npd: %s: want a system log monitor, of plugin kmsg, journald or filelog", path)
+		}
+		// Whatever log a monitor reads, it is given the one that is replayed.
+		file.Log.LogSource = npd.LogSource{Plugin: "kmsg"}
+		files = append(files, file)
+	}
+	monitors, err := npd.Convert(files, set)
+	if err != nil {
+		return nil, err
+	}
+	return loadLayers(f.rules, rules.FS, monitors.Layer())
 }
 
 func parseUntil(s string) (*replay.Until, error) {
@@ -118,6 +169,9 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 	cfg.Bad = func(file string, line int, err error) { fmt.Fprintf(stderr, "%s:%d: %v\n", file, line, err) }
 	r = replay.New(cfg)
 	for _, p := range paths {
+		if info, err := os.Stat(p); err == nil {
+			r.SetWritten(info.ModTime())
+		}
 		if err := replayFile(r, p, stdin); err != nil {
 			return errors.Join(err, out.Flush())
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/logs/journald"
 )
 
 // Format is how a record is written.
@@ -14,15 +16,24 @@ type Format string
 
 // The formats that are read.
 const (
+	// What journalctl writes with -o export and -o json.
+	JournalExport Format = "journal-export"
+	JournalJSON   Format = "journal-json"
+
 	Journal   Format = "journal"    // entries of the agent: its journal's segments, or the lines of "kernosis run -o json"
 	Kmsg      Format = "kmsg"       // records of /dev/kmsg: "6,12,345678,-;text"
 	Dmesg     Format = "dmesg"      // "[   12.345678] text", also as dmesg --decode and --raw write it
 	DmesgTime Format = "dmesg-time" // dmesg -T: "[Fri Jan  2 15:04:05 2026] text", taken for UTC
-	DmesgISO  Format = "dmesg-iso"  // dmesg --time-format iso: "2026-01-02T15:04:05,123456+00:00 text"
+	// Syslog is a log file: "Nov 23 22:31:00 node app[12]: text", taken for UTC, or with a time
+	// of RFC 3339.
+	Syslog   Format = "syslog"
+	DmesgISO Format = "dmesg-iso" // dmesg --time-format iso: "2026-01-02T15:04:05,123456+00:00 text"
 )
 
 // Formats returns all formats, in the order in which they are tried.
-func Formats() []Format { return []Format{Journal, Kmsg, Dmesg, DmesgTime, DmesgISO} }
+func Formats() []Format {
+	return []Format{JournalExport, JournalJSON, Journal, Kmsg, Dmesg, DmesgTime, Syslog, DmesgISO}
+}
 
 // ErrFormat is wrapped by the error for what is in no format known.
 var ErrFormat = errors.New("not recognised")
@@ -56,15 +67,23 @@ func Detect(data []byte) (Format, error) {
 		}
 	}
 	if best == "" {
-		return "", fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, or a line of dmesg with a time", ErrFormat)
+		return "", fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, a line of dmesg with a time, of a syslog file, or of journalctl -o export or json; --format sets one", ErrFormat)
 	}
 	return best, nil
 }
 
 // is tells whether the line can be of the format.
 func (f Format) is(line []byte) bool {
-	if f == Journal {
+	switch f {
+	case Journal:
 		_, err := parseEntry(line)
+		return err == nil
+	case JournalExport:
+		return bytes.HasPrefix(line, []byte("__CURSOR=")) || bytes.HasPrefix(line, []byte("__REALTIME_TIMESTAMP="))
+	case JournalJSON:
+		return journald.ParseJSON(line, &journald.Entry{}) == nil
+	case Syslog:
+		_, err := parseSyslog(line, time.Now()) // of whatever year
 		return err == nil
 	}
 	_, err := f.parse(line)
@@ -79,7 +98,11 @@ type line struct {
 	// facility is that of syslog, 0 the kernel; -1: the format doesn't say.
 	facility int
 	text     []byte
-	further  bool // of a record, not its first; or a record that goes on where another ended
+	// origin is who wrote it, where the format says so in words, unit of which unit.
+	origin, unit string
+	// printed is the kernel's own time stamp, of formats that have a time besides.
+	printed time.Duration
+	further bool // of a record, not its first; or a record that goes on where another ended
 }
 
 var errLine = errors.New("no time where one should be")
@@ -99,7 +122,7 @@ func (f Format) parse(b []byte) (line, error) {
 		l.stamp, b, ok = bracketed(b)
 	case DmesgISO:
 		l.stamp, b, ok = iso(b)
-	case Journal, Kmsg:
+	case Journal, JournalExport, JournalJSON, Syslog, Kmsg:
 	}
 	if !ok {
 		return line{}, errLine

@@ -2,14 +2,47 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// logName is the log that dumps are of.
-const logName = "kmsg"
+// maxMatchers bounds the writers whose lines are kept apart.
+const maxMatchers = 1000
+
+// log is what rules call the log that lines are of.
+func (r *Replay) log() string {
+	switch {
+	case r.cfg.Log != "":
+		return r.cfg.Log
+	case r.sum.Format == JournalExport || r.sum.Format == JournalJSON:
+		return "journald"
+	case r.sum.Format == Syslog:
+		return "syslog"
+	}
+	return "kmsg"
+}
+
+// matcher returns the one for lines of the writer: those of others don't come between.
+func (r *Replay) matcher(l *line) *logpattern.Matcher {
+	key := cmp.Or(l.unit, "\x00"+l.origin)
+	if m := r.matchers[key]; m != nil {
+		return m
+	}
+	if len(r.matchers) >= maxMatchers {
+		clear(r.matchers)
+	}
+	names := []string{r.log()}
+	if l.origin == "" || l.origin == event.OriginKernel {
+		names = append(names, event.KernelLogs)
+	}
+	m := r.cfg.Rules.PatternSet().NewMatcher(names...)
+	r.matchers[key] = m
+	return m
+}
 
 // sinceBoot reports whether the format's times count from boot.
 func (f Format) sinceBoot() bool { return f == Kmsg || f == Dmesg }
@@ -24,13 +57,17 @@ func (r *Replay) base() time.Time {
 
 // logLine takes one line of a dump.
 func (r *Replay) logLine(b []byte) {
-	l, err := r.sum.Format.parse(b)
+	var l line
+	var err error
+	if r.sum.Format == Syslog {
+		l, err = parseSyslog(b, r.cfg.Written)
+		l.further = r.have && l.printed != 0 && l.printed == r.last.printed
+	} else {
+		l, err = r.sum.Format.parse(b)
+	}
 	switch {
 	case err == nil:
-		if r.same++; !r.have || l.stamp != r.last.stamp {
-			r.same = 0
-		}
-		r.last, r.have = l, true
+		r.count(&l)
 	case r.have && b[0] == ' ' && r.sum.Format == Kmsg:
 		return // " SUBSYSTEM=block": no rule asks for it
 	case r.have && b[0] == ' ':
@@ -43,6 +80,19 @@ func (r *Replay) logLine(b []byte) {
 		return
 	}
 	r.sum.Lines++
+	r.logged(&l)
+}
+
+// count counts the lines of one time.
+func (r *Replay) count(l *line) {
+	if r.same++; !r.have || l.stamp != r.last.stamp {
+		r.same = 0
+	}
+	r.last, r.have = *l, true
+}
+
+// logged has the rules see a line.
+func (r *Replay) logged(l *line) {
 	now := event.Moment{Wall: r.base().Add(l.stamp), Boot: l.stamp}
 	first := r.sum.From.IsZero()
 	if !r.begin(now) {
@@ -52,10 +102,10 @@ func (r *Replay) logLine(b []byte) {
 		r.sourcesUp(now)
 	}
 	r.advance(now)
-	if !r.matcher.Match(l.text, &r.hits) {
+	if !r.matcher(l).Match(l.text, &r.hits) {
 		return
 	}
-	ev := r.event(&l, now.Wall)
+	ev := r.event(l, now.Wall)
 	if r.engine.Seen(ev) {
 		r.sum.Repeated++
 		return
@@ -67,8 +117,8 @@ func (r *Replay) logLine(b []byte) {
 // sourcesUp tells the engine that the log is read: what it doesn't tell of did not
 // happen, as far as rules for lines of logs go.
 func (r *Replay) sourcesUp(now event.Moment) {
-	for _, stem := range []string{event.Log.Stem(), event.Log.Stem() + "/" + logName} {
-		ev := &event.Event{Kind: event.Source, Time: now.Wall, CPU: event.NoCPU, SourceUp: &event.SourceData{Stem: stem, Up: true}}
+	for _, stem := range []string{event.Log.Stem(), event.Log.Stem() + "/" + r.log()} {
+		ev := &event.Event{Kind: event.Source, Time: now.Wall, CPU: event.NoCPU, SourceUp: &event.SourceData{Stem: stem, Kernel: stem != event.LogStem, Up: true}}
 		r.step(&Step{Now: now.Wall, Transitions: r.engine.Observe(ev, now)})
 	}
 }
@@ -83,17 +133,19 @@ func (r *Replay) event(l *line, now time.Time) *event.Event {
 		}
 	}
 	ev := &event.Event{
-		Kind: event.Log, Time: now, CPU: event.NoCPU, Source: logName,
+		Kind: event.Log, Time: now, CPU: event.NoCPU, Source: r.log(),
 		// Equal lines of equal stamps are different records.
 		BootTime: event.Duration(l.stamp + time.Duration(r.same)),
-		Log:      &event.LogData{Log: logName, Text: event.LogText(string(text))},
+		Log:      &event.LogData{Log: r.log(), Unit: l.unit, Text: event.LogText(string(text))},
 	}
 	// A further line of a record is behind a newline, and may be from a name.
 	author := logs.Line{Origin: event.OriginKernel, Text: l.text, Continues: l.further}
 	if l.level >= 0 {
 		ev.Log.Priority = logs.PriorityName(l.level)
 	}
-	if l.facility > 0 {
+	if l.origin != "" {
+		author.Origin = l.origin
+	} else if l.facility > 0 {
 		// Not the kernel, whoever it is.
 		author.Origin = "unknown"
 		if names := facilities(); l.facility < len(names) {

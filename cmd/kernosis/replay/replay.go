@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -22,6 +23,11 @@ const maxLine = 4 << 20
 type Config struct {
 	Rules  *detector.RuleSet
 	Format Format // "": detected
+	// Log is what rules call the log that lines are of; "": journald, syslog or kmsg, as the
+	// format is.
+	Log string
+	// Written is when the file was written last: times of a Syslog have no year.
+	Written time.Time
 	// Mutes are in force from the start, in place of recorded ones; nil: those.
 	Mutes *[]problem.Mute
 	// Boot is the wall clock time of boot, for dumps that count from it; zero: they
@@ -91,16 +97,16 @@ type Replay struct {
 	file string
 	line int
 
-	matcher *logpattern.Matcher
-	hits    logpattern.Hits
-	last    line  // the latest, which others may go on
-	have    bool  // last is set
-	same    int64 // lines with the stamp of last
+	matchers map[string]*logpattern.Matcher
+	hits     logpattern.Hits
+	last     line  // the latest, which others may go on
+	have     bool  // last is set
+	same     int64 // lines with the stamp of last
 }
 
 // New returns a replay at its beginning.
 func New(cfg Config) *Replay {
-	r := &Replay{cfg: cfg, matcher: cfg.Rules.PatternSet().NewMatcher(logName, event.KernelLogs)}
+	r := &Replay{cfg: cfg, matchers: make(map[string]*logpattern.Matcher)}
 	r.newEngine()
 	return r
 }
@@ -111,6 +117,9 @@ func (r *Replay) newEngine() {
 	}
 	r.engine = detector.NewEngine(r.cfg.Rules)
 }
+
+// SetWritten says when the next file was written last, see [Config].Written.
+func (r *Replay) SetWritten(at time.Time) { r.cfg.Written = at }
 
 // File replays one file. Those of a journal come in their order. An error of the
 // Config's Step ends it.
@@ -126,6 +135,9 @@ func (r *Replay) File(name string, in io.Reader) error {
 		}
 	}
 	r.file, r.line, r.have = name, 0, false
+	if r.sum.Format == JournalExport {
+		return r.exported(br)
+	}
 	for !r.ended {
 		b, err := readLine(br)
 		if errors.Is(err, io.EOF) {
@@ -193,6 +205,16 @@ func (r *Replay) read(b []byte) {
 			return
 		}
 		r.entry(&e)
+		return
+	}
+	if r.sum.Format == JournalJSON {
+		var e journald.Entry
+		if err := journald.ParseJSON(b, &e); err != nil {
+			r.sum.Lines++
+			r.bad(err)
+			return
+		}
+		r.journalEntry(&e)
 		return
 	}
 	r.logLine(b)

@@ -72,7 +72,7 @@ func TestGolden(t *testing.T) {
 			for _, f := range archive.Files {
 				files[f.Name] = f.Data
 			}
-			cfg := replay.Config{Rules: ruleSet(t, files["rules.yaml"]), Compare: true}
+			cfg := replay.Config{Rules: ruleSet(t, files["rules.yaml"]), Compare: true, Written: time.Date(2026, time.January, 2, 0, 0, 0, 0, time.UTC)}
 			for _, name := range []string{"text", "json"} {
 				have := output(t, cfg, files["input"], name == "json")
 				if again := output(t, cfg, files["input"], name == "json"); again != have {

@@ -108,7 +108,8 @@ func (d *decoder) decode(line []byte, now time.Time) (text []byte, at time.Time,
 	}
 	text = line
 	var stamp []byte
-	by, ok := &d.layout, false
+	var ok bool
+	by := &d.layout
 	if d.kernel != nil && (d.message == nil || d.timestamp == nil) {
 		if stamp, by, text, ok = d.kernel.header(line); !ok {
 			return nil, now, malformed

@@ -1,0 +1,60 @@
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/logs/journald"
+)
+
+// maxMessage is how much of a message is kept, as by an agent.
+const maxMessage = 16 << 10
+
+// exported replays what "journalctl -o export" wrote. The numbers of its lines are those of
+// entries.
+func (r *Replay) exported(in io.Reader) error {
+	d := journald.NewDecoder(in, maxMessage)
+	var e journald.Entry
+	for !r.ended && r.err == nil {
+		r.line++
+		switch err := d.Next(&e); {
+		case errors.Is(err, io.EOF):
+			return r.err
+		case errors.Is(err, journald.ErrFormat):
+			r.sum.Lines++
+			r.bad(err) // where the next entry begins nobody knows
+			return r.err
+		case err != nil:
+			return fmt.Errorf("%s: %w", r.file, err)
+		}
+		r.journalEntry(&e)
+	}
+	return r.err
+}
+
+// journalEntry replays one entry, each line of its message by itself.
+func (r *Replay) journalEntry(e *journald.Entry) {
+	from := e.Line()
+	r.sum.Lines++
+	if e.Realtime == 0 {
+		r.bad(fmt.Errorf("no __REALTIME_TIMESTAMP: %w", journald.ErrFormat))
+		return
+	}
+	text := from.Text
+	for more := true; more && !r.ended; {
+		var one []byte
+		one, text, more = bytes.Cut(text, []byte{'\n'})
+		l := line{stamp: time.Duration(from.Time.UnixNano()), level: -1, facility: -1, text: one, origin: from.Origin, unit: from.Unit}
+		for level := range 8 {
+			if from.Priority == logs.PriorityName(level) {
+				l.level = level
+			}
+		}
+		r.count(&l)
+		r.logged(&l)
+	}
+}
