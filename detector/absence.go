@@ -39,8 +39,7 @@ func (e *Engine) heard(r *ruleState, at, now event.Moment) {
 }
 
 // absencesOf takes down that a stem's source came or went, or that something of it was lost.
-func (e *Engine) absencesOf(stem string, lost bool, now time.Duration) {
-	st := e.stem(stem)
+func (e *Engine) absencesOf(stem string, st *stemState, lost bool, now time.Duration) {
 	for _, r := range e.rules {
 		if !r.awaits() || !r.looksAt(stem, st) {
 			continue

@@ -34,6 +34,10 @@ type Engine struct {
 	evaluations uint64
 	duplicates  uint64
 
+	roomless     uint64          // events on the state of sources beyond MaxStems
+	lastRoomless string          // the stem of the latest
+	crowded      map[string]bool // families that have such sources
+
 	// Scratch memory of a call.
 	act   *activation
 	group []byte
@@ -50,7 +54,7 @@ type kindRules struct {
 // NewEngine returns an engine without problems; every condition is Unknown
 // until its source says that it sees.
 func NewEngine(rules *RuleSet) *Engine {
-	e := &Engine{stems: make(map[string]*stemState), recent: newRecent(), act: newActivation()}
+	e := &Engine{stems: make(map[string]*stemState), crowded: make(map[string]bool), recent: newRecent(), act: newActivation()}
 	e.install(rules)
 	for _, c := range e.conditions {
 		c.current = e.judge(c)

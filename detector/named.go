@@ -2,6 +2,7 @@ package detector
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -83,6 +84,10 @@ func (e *Engine) sightOf(n *named) (s sight, why []string) {
 	}
 	if !kernel {
 		why = append(why, silent...)
+	}
+	if n.stems == nil && e.crowded[n.stem] {
+		told++
+		why = append(why, fmt.Sprintf("%s: more than %d sources", n.stem, MaxStems))
 	}
 	if told > 0 {
 		if len(why) > 0 {

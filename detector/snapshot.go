@@ -152,7 +152,7 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 		}
 		c.dirty = true // by other rules it may be otherwise
 	}
-	for _, st := range s.Stems[:min(len(s.Stems), maxStems)] {
+	for _, st := range s.Stems[:min(len(s.Stems), MaxStems)] {
 		e.stems[st.Name] = &stemState{known: st.Known, up: st.Up, kernel: st.Kernel, reason: st.Reason, lossyUntil: st.LossyUntil, lossReason: st.LossReason}
 	}
 	e.lossyEnd = e.nextLossEnd()

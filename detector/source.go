@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -14,8 +15,9 @@ import (
 // have been the fault, and a fault that lasts is seen again by then.
 const lossyFor = 5 * time.Minute
 
-// maxStems bounds the sources kept, in case one invents names.
-const maxStems = 256
+// MaxStems bounds the sources kept, in case one invents names. What the others tell is
+// not known, so conditions that need all of their family are Unknown; it is counted ([Stats].Sources).
+const MaxStems = 256
 
 // stemState is what is known of the sources of one stem.
 type stemState struct {
@@ -31,8 +33,12 @@ func (e *Engine) stem(name string) *stemState {
 	st := e.stems[name]
 	if st == nil {
 		st = &stemState{}
-		if len(e.stems) < maxStems {
+		if len(e.stems) < MaxStems {
 			e.stems[name] = st
+		} else {
+			e.roomless, e.lastRoomless = e.roomless+1, event.SafeText(name, 128)
+			family, _, _ := strings.Cut(name, "/")
+			e.crowded[family] = true
 		}
 	}
 	return st
@@ -45,8 +51,8 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 	}
 	st := e.stem(d.Stem)
 	st.known, st.up, st.kernel, st.reason = true, d.Up, d.Kernel, reasonText(d.Reason)
-	e.absencesOf(d.Stem, false, now)
-	e.markStem(d.Stem)
+	e.absencesOf(d.Stem, st, false, now)
+	e.markStem(d.Stem, st)
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {
 			if en.rule.looksAt(d.Stem, st) {
@@ -92,8 +98,8 @@ func (e *Engine) recordsLost(ev *event.Event, now time.Duration) {
 	st.lossyUntil = now + lossyFor
 	st.lossReason = event.SafeText(ev.Lost.Reason, 64)
 	e.lossyEnd = e.nextLossEnd()
-	e.absencesOf(ev.Lost.Stem, true, now)
-	e.markStem(ev.Lost.Stem)
+	e.absencesOf(ev.Lost.Stem, st, true, now)
+	e.markStem(ev.Lost.Stem, st)
 }
 
 // lossEnds lifts the doubts that are over.
@@ -104,7 +110,7 @@ func (e *Engine) lossEnds(now time.Duration) {
 	for name, st := range e.stems {
 		if st.lossyUntil != 0 && st.lossyUntil <= now {
 			st.lossyUntil = 0
-			e.markStem(name)
+			e.markStem(name, st)
 		}
 	}
 	e.lossyEnd = e.nextLossEnd()
@@ -120,8 +126,7 @@ func (e *Engine) nextLossEnd() (next time.Duration) {
 }
 
 // markStem has the conditions judged anew that look at the stem.
-func (e *Engine) markStem(name string) {
-	st := e.stem(name)
+func (e *Engine) markStem(name string, st *stemState) {
 	for _, c := range e.conditions {
 		if slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.looksAt(name, st) }) {
 			c.dirty = true

@@ -42,10 +42,11 @@ type agent struct {
 
 	reloading sync.Mutex // held while rules are read and put in force
 
-	mu     sync.Mutex
-	engine *detector.Engine
-	armed  time.Duration // since boot: when run looks at the engine next
-	hung   bool          // the state disk, when run looked last; run's
+	mu       sync.Mutex
+	engine   *detector.Engine
+	armed    time.Duration // since boot: when run looks at the engine next
+	hung     bool          // the state disk, when run looked last; run's
+	roomless uint64        // events of sources without room, when run looked last; its own
 	// wake is told that the engine has a deadline before that.
 	wake chan struct{}
 	// recheck is told that the state disk hangs, or does so no more.
@@ -238,6 +239,11 @@ func (a *agent) measure() {
 	}
 	a.metrics.Firing(firing)
 	a.metrics.Rules(stats.EvalErrors, stats.Overflow)
+	a.metrics.Roomless(stats.Sources)
+	if stats.Sources > 0 && a.roomless == 0 {
+		a.log.Warn("too many sources: conditions that need this one are Unknown", "source", stats.Source, "limit", detector.MaxStems)
+	}
+	a.roomless = stats.Sources
 }
 
 // state is what a restart needs besides the journal.

@@ -28,6 +28,7 @@ type Metrics struct {
 	evaluation  prometheus.Histogram
 	ruleErrors  *prometheus.GaugeVec
 	groupsOver  *prometheus.GaugeVec
+	roomless    prometheus.Gauge
 	outputError prometheus.Counter
 
 	mu    sync.Mutex
@@ -77,6 +78,9 @@ func New(version, node string) *Metrics {
 		groupsOver: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_rule_groups_overflowed", Help: "Events that found a rule's groups at their limit since the agent started.",
 		}, []string{"rule"}),
+		roomless: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "kernosis_sources_overflowed", Help: "Events of sources beyond the limit of sources since the agent started.",
+		}),
 		outputError: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kernosis_output_errors_total", Help: "Lines that could not be written to the standard output.",
 		}),
@@ -91,7 +95,7 @@ func New(version, node string) *Metrics {
 	build.WithLabelValues(version).Set(1)
 	m.Own.MustRegister(
 		m.events, m.lost, m.problems, m.firing, m.condition, m.sourceUp, m.degraded, m.latency, m.evaluation,
-		m.ruleErrors, m.groupsOver, m.outputError, build,
+		m.ruleErrors, m.groupsOver, m.roomless, m.outputError, build,
 	)
 	m.Registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -189,6 +193,9 @@ func (m *Metrics) Rules(evalErrors, overflow map[string]uint64) {
 		m.groupsOver.WithLabelValues(rule).Set(float64(n))
 	}
 }
+
+// Roomless sets how many events came from sources beyond the limit.
+func (m *Metrics) Roomless(n uint64) { m.roomless.Set(float64(n)) }
 
 // OutputError counts a line that could not be written.
 func (m *Metrics) OutputError() { m.outputError.Inc() }
