@@ -70,3 +70,6 @@ type OOMKill struct {
 	Memory         Chain
 	Default        Chain
 }
+
+// Frames returns the stack of the triggering task, innermost first.
+func (k *OOMKill) Frames() []uint64 { return k.Stack[:min(int(k.StackDepth), len(k.Stack))] }

@@ -37,7 +37,7 @@ func realKills(b *testing.B, n int) (*stem, [][]byte) {
 	log := slog.New(slog.DiscardHandler)
 	env := newEnvironment(Config{HostRoot: "/"}, log)
 	b.Cleanup(func() { env.close() })
-	env.memcgOOM() // not in the first kill's time
+	env.oomCode() // not in the first kill's time
 	s := &stem{name: bpf.StemOOMKill, env: env, log: log, source: "bpf/" + bpf.StemOOMKill, decoder: newOOMKill(env)}
 	for _, blueprint := range bpf.Stems() {
 		if blueprint.Name == s.name {

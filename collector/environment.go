@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,10 +27,8 @@ type environment struct {
 	outcomes   *bpf.SockOutcomes // of the targets; nil where they are not watched
 	// kernel is nil where it has no BTF.
 	kernel *bpf.Kernel
-	// memcgOOM is the code that is on the stack of an OOM kill exactly when a
-	// control group's limit was hit; empty where its address is not to be had.
-	// Finding it takes a pass over kallsyms, begun at the start.
-	memcgOOM func() []hostfs.Range
+	// oomCode is found by a pass over kallsyms, begun at the start.
+	oomCode func() oomCode
 	// fsError is told the device and time of each filesystem error, and whether the
 	// filesystem takes no writes from then on, whatever its options are.
 	fsError func(dev uint32, at time.Time, ends bool)
@@ -64,14 +60,14 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 		env.finder, find = finder, finder.Find
 	}
 	env.attributor = hostfs.NewAttributor(attributed, find, env.fs.NameContainer)
-	env.memcgOOM = sync.OnceValue(func() []hostfs.Range {
-		ranges, err := env.fs.Ranges("mem_cgroup_out_of_memory")
+	env.oomCode = sync.OnceValue(func() oomCode {
+		code, err := findOOMCode(env.fs)
 		if err != nil {
-			log.Warn("OOM kills are told memcg from global by the limits alone", "error", err)
+			log.Warn("code of OOM kills not found: a victim that was dying already may count as killed, and only the limits tell memcg from global", "error", err)
 		}
-		return slices.Collect(maps.Values(ranges))
+		return code
 	})
-	go env.memcgOOM()
+	go env.oomCode()
 	return env
 }
 

@@ -3,10 +3,12 @@ package collector
 import (
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // oomkill decodes OOM kills.
@@ -25,19 +27,36 @@ type oomkill struct {
 
 	want oomWant
 
-	killed [16]killedProcess // the latest, in a circle
-	next   int
+	// killed has the CLOCK_BOOTTIME of kills by process, where their code is not known.
+	killed map[uint32]uint64
 }
 
-// killedProcess is a process that was killed, by the time of it.
-type killedProcess struct {
-	tgid   uint32
-	bootNS uint64
+// oomCode is code of the kernel by what its being on the stack of a victim means.
+// Either is empty where its address is not known (kernel.kptr_restrict=2).
+type oomCode struct {
+	memcg []hostfs.Range // a control group's limit was hit; without it the whole machine's memory was
+	kill  []hostfs.Range // the victim is killed; without it the victim was dying already
 }
 
-// oomDyingFor is how long a killed process may take to end. It is far less than it
-// takes for its number to be given again.
-const oomDyingFor = uint64(10 * time.Second)
+func findOOMCode(fs hostfs.FS) (code oomCode, err error) {
+	const memcg, kill = "mem_cgroup_out_of_memory", "__oom_kill_process"
+	ranges, err := fs.Ranges(memcg, kill)
+	for name, r := range ranges {
+		if strings.HasPrefix(name, memcg) {
+			code.memcg = append(code.memcg, r)
+		} else {
+			code.kill = append(code.kill, r)
+		}
+	}
+	return code, err
+}
+
+// Where the code is not known: how long a killed process may take to end, far less than
+// it takes for its number to be given again, and how many are remembered.
+const (
+	oomDyingFor  = uint64(10 * time.Second)
+	maxOOMKilled = 4096
+)
 
 // oomWant is a thread's want of memory, and when the first process was killed for it.
 type oomWant struct {
@@ -59,7 +78,10 @@ type oomLimit struct {
 const oomGroupWithin = uint64(time.Second)
 
 func newOOMKill(env *environment) *oomkill {
-	return &oomkill{env: env, attribution: attribution{attributor: env.attributor}, page: uint64(os.Getpagesize())}
+	return &oomkill{
+		env: env, attribution: attribution{attributor: env.attributor}, page: uint64(os.Getpagesize()),
+		killed: map[uint32]uint64{},
+	}
 }
 
 func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
@@ -77,7 +99,7 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 			o.victim = t
 		}
 	}
-	if o.again(head, r) {
+	if !o.isKilled(head, r) {
 		return false, nil
 	}
 	ev.Task = &o.victim
@@ -103,21 +125,29 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 	return true, nil
 }
 
-// again tells whether the record is of a thread of a process that was killed before.
-// Where such a thread wants memory on its way out, the kernel lets it have it by
-// marking it a victim as well (task_will_free_mem in out_of_memory): nobody is killed,
-// and memory.events counts nothing.
-func (o *oomkill) again(head *bpf.Header, r *bpf.OOMKill) bool {
-	if r.Trigger.PID == r.Victim.PID {
-		for _, k := range o.killed {
-			if k.tgid == o.victim.TGID && k.tgid != 0 && head.BootNS-k.bootNS < oomDyingFor {
-				return true
-			}
-		}
+// isKilled tells whether the victim is killed. The kernel also marks who is dying already
+// as a victim, to let it have the memory that it needs to end (task_will_free_mem in
+// out_of_memory and oom_kill_process): nobody is killed, and memory.events counts nothing.
+func (o *oomkill) isKilled(head *bpf.Header, r *bpf.OOMKill) bool {
+	if code, stack := o.env.oomCode().kill, r.Frames(); len(code) > 0 && len(stack) > 0 {
+		return runs(stack, code)
 	}
-	o.killed[o.next] = killedProcess{o.victim.TGID, head.BootNS}
-	o.next = (o.next + 1) % len(o.killed)
-	return false
+	// What can be known without: a thread of a process that was killed before.
+	if at, ok := o.killed[o.victim.TGID]; ok && r.Trigger.PID == r.Victim.PID && head.BootNS-at < oomDyingFor {
+		return false
+	}
+	if len(o.killed) >= maxOOMKilled {
+		clear(o.killed)
+	}
+	o.killed[o.victim.TGID] = head.BootNS
+	return true
+}
+
+// runs tells whether one of the functions is on a stack.
+func runs(stack []uint64, code []hostfs.Range) bool {
+	return slices.ContainsFunc(code, func(f hostfs.Range) bool {
+		return slices.ContainsFunc(stack, f.ContainsReturn)
+	})
 }
 
 // along tells whether another process was killed just before for the same want.
@@ -165,13 +195,10 @@ func (o *oomkill) scope(r *bpf.OOMKill) string {
 	case bpf.OOMScopeGlobal:
 		return "global"
 	}
-	code, stack := o.env.memcgOOM(), r.Stack[:min(int(r.StackDepth), len(r.Stack))]
-	for _, f := range code {
-		if slices.ContainsFunc(stack, f.ContainsReturn) {
+	if code, stack := o.env.oomCode().memcg, r.Frames(); len(code) > 0 && len(stack) > 0 {
+		if runs(stack, code) {
 			return "memcg"
 		}
-	}
-	if len(code) > 0 && len(stack) > 0 {
 		return "global"
 	}
 	if r.LimitLevel >= 0 {

@@ -15,15 +15,22 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-const oomCode = 0xffffffff81200000 // of mem_cgroup_out_of_memory in these tests
+// Where functions of the kernel are in these tests.
+const (
+	oomMemcgAt = 0xffffffff81200000 // mem_cgroup_out_of_memory
+	oomKillAt  = 0xffffffff81300000 // __oom_kill_process
+)
 
 func testOOMKill(t testing.TB) *oomkill {
 	t.Helper()
-	code := []hostfs.Range{{Start: oomCode, End: oomCode + 0x100}}
+	code := oomCode{
+		memcg: []hostfs.Range{{Start: oomMemcgAt, End: oomMemcgAt + 0x100}},
+		kill:  []hostfs.Range{{Start: oomKillAt, End: oomKillAt + 0x100}},
+	}
 	return newOOMKill(&environment{
 		log: slog.New(slog.DiscardHandler), fs: hostfs.New(t.TempDir()), clock: hostfs.NewClock(),
 		attributor: hostfs.NewAttributor(16, nil, nil),
-		memcgOOM:   func() []hostfs.Range { return code },
+		oomCode:    func() oomCode { return code },
 	})
 }
 
@@ -44,7 +51,7 @@ func podKill() *bpf.OOMKill {
 	}
 	copy(r.Victim.Comm[:], "java")
 	copy(r.Trigger.Comm[:], "C2 CompilerThre")
-	r.Stack[0], r.Stack[1] = 0xffffffff81100000, oomCode+0x100 // a call as the last instruction
+	r.Stack[0], r.Stack[1] = oomKillAt+0x10, oomMemcgAt+0x100 // a call as the last instruction
 	r.H.Size = uint32(unsafe.Sizeof(*r))
 	setChain(&r.Memory, "app.service", "system.slice", "cri-containerd-"+container+".scope", podSlice, "kubepods-burstable.slice", "kubepods.slice")
 	setChain(&r.Default, "app.service", "system.slice", "cri-containerd-"+container+".scope", podSlice, "kubepods-burstable.slice", "kubepods.slice")
@@ -159,24 +166,51 @@ func TestOOMGroupKillHasOneLimit(t *testing.T) {
 	}
 }
 
-// Names come from whoever can start a process or make a group.
-// A thread of a killed process that wants memory on its way out is no further kill.
-func TestDyingThreadIsNoKill(t *testing.T) {
+// isTold tells whether a record becomes an event.
+func isTold(t *testing.T, o *oomkill, r *bpf.OOMKill) bool {
+	t.Helper()
+	h, err := bpf.ParseHeader(rawRecord(r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ev event.Event
+	ok, err := o.decode(h, rawRecord(r), &ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+// Whom the kernel marks as a victim without a kill was dying already, whoever wants the
+// memory, and however many were killed before.
+func TestDyingVictimIsNoKill(t *testing.T) {
 	o := testOOMKill(t)
+	for pid := range uint32(50) {
+		r := podKill()
+		r.Victim = bpf.Task{PID: 200 + pid, TGID: 200 + pid}
+		if !isTold(t, o, r) {
+			t.Errorf("%d of the group is not told", pid)
+		}
+	}
+	for _, victim := range []bpf.Task{{PID: 200, TGID: 200}, {PID: 900, TGID: 200}, {PID: 812, TGID: 812}} {
+		r := podKill()
+		r.Victim, r.Stack[0] = victim, oomKillAt-0x10 // called from oom_kill_process itself
+		if isTold(t, o, r) {
+			t.Errorf("%d was dying already, and is told", victim.PID)
+		}
+	}
+}
+
+// Where the kernel's addresses are not to be had, a thread of a process that was killed
+// before is no further kill.
+func TestDyingThreadIsNoKillWithoutSymbols(t *testing.T) {
+	o := testOOMKill(t)
+	o.env.oomCode = func() oomCode { return oomCode{} }
 	told := func(victim, trigger bpf.Task, at uint64) bool {
 		t.Helper()
 		r := podKill()
 		r.Victim, r.Trigger, r.H.BootNS = victim, trigger, at
-		h, err := bpf.ParseHeader(rawRecord(r))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var ev event.Event
-		ok, err := o.decode(h, rawRecord(r), &ev)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ok
+		return isTold(t, o, r)
 	}
 	main, thread, other := bpf.Task{PID: 152, TGID: 152}, bpf.Task{PID: 154, TGID: 152}, bpf.Task{PID: 160, TGID: 160}
 	for i, tt := range []struct {
@@ -194,8 +228,24 @@ func TestDyingThreadIsNoKill(t *testing.T) {
 			t.Errorf("%d: told %v, want %v", i, got, tt.want)
 		}
 	}
+	for pid := range uint32(50) { // a whole group
+		task := bpf.Task{PID: 300 + pid, TGID: 300 + pid}
+		if !told(task, other, 30e9) {
+			t.Errorf("%d of the group is not told", pid)
+		}
+	}
+	if first := (bpf.Task{PID: 400, TGID: 300}); told(first, first, 30.1e9) {
+		t.Error("a thread of the first of a group is told as killed again")
+	}
+	for pid := range uint32(3 * maxOOMKilled) {
+		told(bpf.Task{PID: pid, TGID: pid}, other, 40e9)
+	}
+	if len(o.killed) > maxOOMKilled {
+		t.Errorf("%d kills remembered", len(o.killed))
+	}
 }
 
+// Names come from whoever can start a process or make a group.
 func TestHostileNamesAreEscapedAndBounded(t *testing.T) {
 	r := podKill()
 	copy(r.Victim.Comm[:], "\x1b[2J\xff\u202eevil\n")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -145,4 +146,37 @@ func memInfo(t *testing.T, name string) int {
 	}
 	t.Fatalf("meminfo has no %s", name)
 	return 0
+}
+
+// dying starts a process in the cgroup that holds memory of so many MiB and hangs in a
+// write to a file of a frozen filesystem, and kills it: it stays until the thaw. It is
+// the machine's favourite victim.
+func (g controlGroup) dying(t *testing.T, mib int, file string) {
+	t.Helper()
+	const script = `echo 1000 >/proc/self/oom_score_adj && exec dd if=/dev/zero of="$2" conv=notrunc count=1 bs="$1"M`
+	cmd := exec.Command("sh", "-c", script, "sh", strconv.Itoa(mib), file)
+	g.start(t, cmd)
+	task := inject.Task{PID: cmd.Process.Pid, TID: cmd.Process.Pid, Comm: "dd"}
+	eventually(t, task.String()+" hangs", 30*time.Second, func() bool {
+		state, err := task.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		comm, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(task.PID), "comm"))
+		return err == nil && string(comm) == "dd\n" && state == 'D'
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fits runs a process in the cgroup that fills memory of so many MiB, and fails the
+// test if it does not end by itself.
+func (g controlGroup) fits(t *testing.T, mib int) {
+	t.Helper()
+	cmd := exec.Command("dd", "if=/dev/zero", "of=/dev/null", "count=1", "status=none", "bs="+strconv.Itoa(mib)+"M")
+	g.start(t, cmd)
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("a process that fills %d MiB: %v", mib, err)
+	}
 }

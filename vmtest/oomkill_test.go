@@ -1,6 +1,7 @@
 package vmtest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,6 +51,7 @@ func TestOOMKill(t *testing.T) {
 	t.Run("memcg-v2", func(t *testing.T) { told(t, a, injectedKills(t)) })
 	t.Run("memcg-ancestor-limit", func(t *testing.T) { told(t, a, killsAtAncestor(t)) })
 	t.Run("memcg-oom-group", func(t *testing.T) { told(t, a, groupKill(t)) })
+	t.Run("memcg-dying", func(t *testing.T) { told(t, a, dyingVictims(t)) })
 	t.Run("memcg-clock-set-back", func(t *testing.T) {
 		setClock(t, -8*time.Hour)
 		told(t, a, killsInGroup(t))
@@ -143,6 +145,36 @@ func groupKill(t *testing.T) *oomKills {
 	want.pids = group.idlers(t, faults-1, 0)
 	want.atOnce = group.hog(t, 64)
 	want.pids = append(want.pids, want.atOnce)
+	return want
+}
+
+// dyingVictims has the kernel take memory from processes that were killed before and
+// can't end: it marks them as victims, and kills nobody. A real kill follows each.
+func dyingVictims(t *testing.T) *oomKills {
+	t.Helper()
+	needConfig(t, "CONFIG_EXT4_FS")
+	frozen := &inject.FSFreeze{StateDir: t.TempDir()}
+	if _, err := frozen.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := frozen.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	_, dir := frozen.Mount()
+	group := newControlGroup(t, "/kn-dying", "memory.max=32M")
+	// Before the group is removed, its processes must be able to end.
+	t.Cleanup(func() { _ = frozen.Heal(context.WithoutCancel(t.Context())) })
+	want := &oomKills{comm: "dd", adj: 1000, group: group.path, scope: "memcg", owner: group.path, limit: 32 << 20}
+	for range faults {
+		group.dying(t, 24, filepath.Join(dir, "file"))
+		group.fits(t, 24)
+		want.pids = append(want.pids, group.hog(t, 64))
+	}
+	if n, err := numberIn(filepath.Join(group.dir, "memory.events"), "oom_kill"); err != nil || n != faults {
+		t.Fatalf("the kernel counts %d kills (%v), want %d", n, err, faults)
+	}
 	return want
 }
 
