@@ -13,7 +13,7 @@ import (
 const StemDiskIO = "diskio"
 
 // HookDiskIOBio is the on-demand hook of [StemDiskIO] that sees bio-based
-// devices (dm, md). It costs something for each of their bios, so it is to be
+// devices (dm, md, NVMe with several paths, zram). It costs something for each of their bios, so it is to be
 // attached only while there are such devices.
 const HookDiskIOBio = "bio"
 

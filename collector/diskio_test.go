@@ -314,7 +314,8 @@ func TestDiskIOAttachesBioHookForBioDevices(t *testing.T) {
 		return err
 	}
 	volume := d.env.fs.Path("/sys/block/dm-0")
-	err := errors.Join(look(), os.MkdirAll(volume, 0o755), look(), os.MkdirAll(volume+"/mq", 0o755), look(), os.RemoveAll(volume+"/mq"))
+	size := func(sectors string) error { return os.WriteFile(volume+"/size", []byte(sectors+"\n"), 0o644) }
+	err := errors.Join(look(), os.MkdirAll(volume, 0o755), size("2048"), look(), size("0"), look(), size("2048"), look(), os.MkdirAll(volume+"/mq", 0o755), look(), os.RemoveAll(volume+"/mq"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +326,7 @@ func TestDiskIOAttachesBioHookForBioDevices(t *testing.T) {
 	if err := look(); err != nil {
 		t.Errorf("told again: %v", err)
 	}
-	if want := []string{"-bio", "+bio", "-bio", "+bio", "+bio"}; !slices.Equal(hooks.log, want) {
+	if want := []string{"-bio", "+bio", "-bio", "+bio", "-bio", "+bio", "+bio"}; !slices.Equal(hooks.log, want) {
 		t.Errorf("got %v, want %v", hooks.log, want)
 	}
 }

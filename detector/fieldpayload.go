@@ -70,7 +70,7 @@ func diskFields() []*Field {
 		disk("bytes", Int, false, "size of the request", func(d *event.DiskIOData) value { return number(d.Bytes) }),
 		disk("error", String, true, "errno name: EIO, ENOSPC, ETIMEDOUT …", func(d *event.DiskIOData) value { return text(d.Error) }),
 		disk("readAhead", Bool, false, "speculative: the real read follows", func(d *event.DiskIOData) value { return boolean(d.ReadAhead) }),
-		disk("bio", Bool, false, "from a bio-based device (dm, md)", func(d *event.DiskIOData) value { return boolean(d.Bio) }),
+		disk("bio", Bool, false, "from a bio-based device (dm, md, NVMe with several paths, zram)", func(d *event.DiskIOData) value { return boolean(d.Bio) }),
 		disk("lower", String, true, "of a volume (dm, md): the device below whose error it is; empty: its own", func(d *event.DiskIOData) value { return text(d.Lower) }),
 		{Name: "event.inFlight", Type: Int, Kinds: kinds(event.DiskStalled, event.DiskResumed), Doc: "I/Os in flight, those that wait for the device",
 			read: part(stallOf, func(d *event.DiskStallData) value { return number(d.InFlight) })},

@@ -121,6 +121,40 @@ func (l *diskLab) errorTarget(t *testing.T, name, op string) *diskFault {
 	return f
 }
 
+// bioBased is a device without requests that is none of the device mapper's: a zram
+// without memory or, where the kernel has no compressor for it, a null_blk that takes
+// bios. No other such device may be there.
+func (l *diskLab) bioBased(t *testing.T) *diskFault {
+	t.Helper()
+	f, probe := bioFault(t, "fault"), bioFault(t, "probe")
+	eventually(t, "an error of a bio-based device", 30*time.Second, func() bool {
+		if _, err := probe.fail(); err == nil {
+			t.Fatal("no error of a device without memory")
+		}
+		return len(probe.events(l.agent.Entries())) > 0
+	})
+	return f
+}
+
+func bioFault(t *testing.T, name string) *diskFault {
+	t.Helper()
+	const good, bad = 0, 8192
+	if zram, r := fullZram(t); r != nil {
+		reader := zram.open(unix.O_DIRECT)
+		return &diskFault{
+			device: zram.name, op: "write", bytes: blockSize, errno: unix.EIO, bio: true,
+			succeed: func() error { return reader.request("read", bad, blockSize) },
+			fail:    func() (uint64, error) { return bad, r.request("write", bad, blockSize) },
+		}
+	}
+	// Until v6.9 null_blk had such a mode.
+	null := newNullDisk(t, "bio-"+name, 16, "queue_mode=0")
+	null.spoil(t, bad, blockSize/sectorSize)
+	f := deviceFault(null.blockDevice, unix.O_DIRECT, "write", blockSize, good, bad)
+	f.bio = true
+	return f
+}
+
 // awaitBio waits until the agent sees errors of bio-based devices: it looks for
 // such devices now and then, and attaches to their hook when there are some.
 func (l *diskLab) awaitBio(t *testing.T) {

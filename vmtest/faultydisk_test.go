@@ -1,6 +1,8 @@
 package vmtest
 
 import (
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,6 +60,35 @@ func (d nullDisk) set(t *testing.T, attr, value string) {
 func (d nullDisk) spoil(t *testing.T, first, n uint64) {
 	t.Helper()
 	d.set(t, "badblocks", fmt.Sprintf("+%d-%d", first, first+n-1))
+}
+
+// fullZram makes a compressed RAM disk whose memory is used up, and removes it at the end
+// of the test. It returns a requester whose writes to new blocks fail; nil where the kernel
+// has no compressor for zram.
+func fullZram(t *testing.T) (d blockDevice, r *requester) {
+	t.Helper()
+	module(t, "CONFIG_ZRAM", "zram")
+	const control = "/sys/class/zram-control/"
+	n := attribute(control + "hot_add")
+	dir := "/sys/block/zram" + n
+	t.Cleanup(func() {
+		writeAttribute(t, dir+"/reset", "1")
+		writeAttribute(t, control+"hot_remove", n)
+	})
+	if err := os.WriteFile(dir+"/disksize", []byte("16M"), 0); errors.Is(err, unix.EINVAL) {
+		return d, nil
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	writeAttribute(t, dir+"/mem_limit", "4K")
+	d = findDevice(t, "zram"+n, func(found string) bool { return filepath.Base(found) == "zram"+n })
+	r = d.open(unix.O_DIRECT)
+	if _, err := rand.Read(r.buf); err != nil { // what compresses would fit
+		t.Fatal(err)
+	}
+	for page := uint64(0); r.request("write", page*blockSize/sectorSize, blockSize) == nil; page++ {
+	}
+	return d, r
 }
 
 // scsi_debug's medium error: reading these sectors fails.

@@ -40,7 +40,7 @@ type DiskIOData struct {
 	Error     string `json:"error"`               // errno name: EIO, ENOSPC, ETIMEDOUT …
 	Status    string `json:"status,omitempty"`    // blk_status name where the kernel has one: IOERR, MEDIUM, TIMEOUT …
 	ReadAhead bool   `json:"readAhead,omitempty"` // speculative: the real read follows
-	Bio       bool   `json:"bio,omitempty"`       // from a bio-based device (dm, md)
+	Bio       bool   `json:"bio,omitempty"`       // from a bio-based device (dm, md, NVMe with several paths, zram)
 	Lower     string `json:"lower,omitempty"`     // Bio: name of the device below whose error it is; empty: the volume's own
 }
 

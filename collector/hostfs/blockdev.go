@@ -1,6 +1,7 @@
 package hostfs
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -55,8 +56,10 @@ func devNumber(major, minor uint32) string {
 }
 
 // BioBased returns the block devices that take bios without making requests of
-// them (device mapper, md): request tracepoints never see their errors. A
-// device mapper table may be request-based (multipath); sysfs tells by "mq".
+// them (device mapper, md, NVMe with several paths, DRBD, bcache, zvols, zram):
+// request tracepoints never see their errors. sysfs has a folder "mq" of the
+// queues of every other device. Devices without a medium are left out: nobody can
+// do I/O to a zram or md device that is not set up.
 func (f FS) BioBased() ([]string, error) {
 	entries, err := os.ReadDir(f.Path("/sys/block"))
 	if err != nil {
@@ -65,18 +68,16 @@ func (f FS) BioBased() ([]string, error) {
 	var names []string
 	for _, e := range entries {
 		name := e.Name()
-		if !strings.HasPrefix(name, "dm-") && !isMD(name) || f.exists("/sys/block/"+name+"/mq") {
+		if f.exists("/sys/block/" + name + "/mq") {
 			continue
+		}
+		size, err := f.readUint("/sys/block/" + name + "/size")
+		if errors.Is(err, os.ErrNotExist) || err == nil && size == 0 {
+			continue // gone meanwhile, or no medium
 		}
 		names = append(names, deviceName(name))
 	}
 	return names, nil
-}
-
-// isMD accepts "md0" and "md_name".
-func isMD(name string) bool {
-	rest, ok := strings.CutPrefix(name, "md")
-	return ok && rest != "" && (rest[0] == '_' || rest[0] >= '0' && rest[0] <= '9')
 }
 
 const (
