@@ -45,6 +45,8 @@ func classify(err error, othersWork bool) State {
 		return Absent
 	case errors.Is(err, errAbsent):
 		return Absent
+	case errors.Is(err, errForbidden):
+		return Forbidden
 	case othersWork && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) && !isVerifierError(err):
 		return Forbidden
 	}
@@ -53,6 +55,9 @@ func classify(err error, othersWork bool) State {
 
 // errAbsent marks what BTF told before any attempt.
 var errAbsent = errors.New("not in this kernel")
+
+// errForbidden marks what this machine keeps from the agent, whatever the kernel has.
+var errForbidden = errors.New("not permitted")
 
 // isVerifierError: a program the verifier refuses (EACCES, EINVAL) is a defect
 // of ours, not a property of the machine.

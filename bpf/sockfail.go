@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 )
 
 // StemSockFail: a connection to a watched target that failed.
@@ -129,30 +130,72 @@ func kretprobe(function string) attacher {
 // is in, also where v1 has all the controllers.
 func cgroupRoot(attach ebpf.AttachType) attacher {
 	return func(p *ebpf.Program) (link.Link, error) {
-		root, err := cgroup2Root()
+		root, err := openCgroupRoot()
 		if err != nil {
 			return nil, err
 		}
-		return link.AttachCgroup(link.CgroupOptions{Path: root, Attach: attach, Program: p})
+		defer root.Close()
+		path := fmt.Sprintf("/proc/self/fd/%d", root.Fd())
+		return link.AttachCgroup(link.CgroupOptions{Path: path, Attach: attach, Program: p})
 	}
 }
 
-// cgroup2Root returns a path of the hierarchy's root. A container with a cgroup
-// namespace of its own sees a part of it as "/", so init is asked first.
-func cgroup2Root() (string, error) {
-	for _, at := range []struct{ prefix, pid string }{{"/proc/1/root", "1"}, {"", "self"}} {
+// cgroupRootID is the inode and the kernfs id of a hierarchy's root.
+const cgroupRootID = 1
+
+// openCgroupRoot opens the root of the cgroup v2 hierarchy; the caller must close it. A
+// container with a cgroup namespace of its own sees a part of it as "/", in its mounts as
+// in those of init, so what is found counts by its inode. From any part the root is opened
+// by its handle (CAP_DAC_READ_SEARCH), else through init's mounts (CAP_SYS_PTRACE).
+func openCgroupRoot() (*os.File, error) {
+	part := false
+	for _, at := range []struct{ prefix, pid string }{{"", "self"}, {"/proc/1/root", "1"}} {
 		mounts, err := pidMounts(at.pid)
 		if err != nil {
 			continue
 		}
 		for _, m := range mounts {
-			path := filepath.Join(at.prefix, m.Mountpoint)
-			if _, err := os.Stat(path); m.Root == "/" && err == nil {
-				return path, nil
+			dir, err := os.Open(filepath.Join(at.prefix, m.Mountpoint))
+			if err != nil {
+				continue
+			}
+			if isCgroupRoot(dir) {
+				return dir, nil
+			}
+			part = true
+			root, err := openRootOf(dir)
+			_ = dir.Close()
+			if err == nil {
+				return root, nil
 			}
 		}
 	}
-	return "", fmt.Errorf("%w: a cgroup v2 hierarchy mounted from its root", errAbsent)
+	if part {
+		return nil, fmt.Errorf("%w: the root of the cgroup v2 hierarchy can't be opened, and in this process's own control group no other process would be seen (CAP_DAC_READ_SEARCH, or CAP_SYS_PTRACE and the host's PID namespace)", errForbidden)
+	}
+	return nil, fmt.Errorf("%w: a mounted cgroup v2 hierarchy", errAbsent)
+}
+
+// openRootOf opens the root of the hierarchy that a folder is a part of.
+func openRootOf(part *os.File) (*os.File, error) {
+	const fileIDKernfs = 0xfe // FILEID_KERNFS (v5.5, 33c5ac917554)
+	handle := unix.NewFileHandle(fileIDKernfs, binary.NativeEndian.AppendUint64(nil, cgroupRootID))
+	fd, err := unix.OpenByHandleAt(int(part.Fd()), handle, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("open_by_handle_at", err)
+	}
+	root := os.NewFile(uintptr(fd), "/")
+	if !isCgroupRoot(root) {
+		return nil, errors.Join(fmt.Errorf("handle %d is no root", cgroupRootID), root.Close())
+	}
+	return root, nil
+}
+
+func isCgroupRoot(dir *os.File) bool {
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	return unix.Fstatfs(int(dir.Fd()), &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC &&
+		unix.Fstat(int(dir.Fd()), &st) == nil && st.Ino == cgroupRootID
 }
 
 func pidMounts(pid string) ([]*mountinfo.Info, error) {
