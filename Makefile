@@ -171,6 +171,11 @@ vmtest-kernels: vmtest-setup vmtest-tools ## fetch the kernels of vmtest/kernels
 vmtest: vmtest-setup vmtest-tools ## every fault on every kernel; KERNEL="5.10 7.2" and STEM=oomkill for some, AGAIN=1 for what failed
 	bin/vmmatrix run -kernel "$(KERNEL)" -stem "$(STEM)" $(AGAIN:%=-again)
 
+.PHONY: patterns
+patterns: vmtest-setup vmtest-tools ## shipped patterns for the kernel's log against the format strings of kernels; fetches two
+	bin/vmmatrix fetch -kernel "5.10 newest-generic"
+	KERNOSIS_PATTERNS=1 go test -count=1 -run TestShippedPatternsAreOfSomeKernel ./vmtest/kernel
+
 .PHONY: vmtest-report
 vmtest-report: vmtest-setup vmtest-tools ## the same for all, and write docs/kernels.md
 	bin/vmmatrix run -report docs/kernels.md $(AGAIN:%=-again)

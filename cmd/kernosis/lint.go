@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 
 func newLint() *cobra.Command {
 	var alerts []string
-	var kernels, output string
+	var kernels, output, formats string
 	cmd := &cobra.Command{
 		Use:   "lint [FILE|DIR]…",
 		Short: "Find what can't work in patterns, alerts and manifests",
@@ -44,7 +45,7 @@ Exit code: 0 nothing found (what is marked info is no finding), 1 findings,
 			if err != nil {
 				return err
 			}
-			found, err := lintFiles(args, alerts, k)
+			found, err := lintFiles(args, alerts, k, formats)
 			if err != nil {
 				return err
 			}
@@ -53,6 +54,7 @@ Exit code: 0 nothing found (what is marked info is no finding), 1 findings,
 	}
 	cmd.Flags().StringArrayVar(&alerts, "alerts", nil, "Prometheus rule file whose names are checked; may be given more than once")
 	cmd.Flags().StringVar(&kernels, "kernels", strings.ReplaceAll(lint.DefaultKernels().String(), " to ", "-"), "kernels whose lines count: a version or FROM-TO")
+	cmd.Flags().StringVar(&formats, "formats", "", "format strings of a kernel that patterns are compared with: /sys/kernel/debug/printk/index, or a file of strings")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json (one object a finding)")
 	return cmd
 }
@@ -80,7 +82,7 @@ func tellFindings(w io.Writer, found []lint.Finding, output string) error {
 
 // lintFiles reads all files and looks at them together: an alert may be on a rule
 // of any of them.
-func lintFiles(paths, alerts []string, k lint.Kernels) ([]lint.Finding, error) {
+func lintFiles(paths, alerts []string, k lint.Kernels, formats string) ([]lint.Finding, error) {
 	files, err := lintPaths(paths)
 	if err != nil {
 		return nil, err
@@ -132,9 +134,48 @@ func lintFiles(paths, alerts []string, k lint.Kernels) ([]lint.Finding, error) {
 		return nil, err
 	}
 	found = append(found, lint.Check(in, corpus, k)...)
+	if formats != "" {
+		list, err := lintFormats(formats, in, corpus)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, list...)
+	}
 	slices.SortStableFunc(found, func(a, b lint.Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
+	return found, nil
+}
+
+// lintFormats compares the patterns with the format strings of a kernel: a file of strings, or
+// a folder with one file for the kernel and one for each module (printk's index).
+func lintFormats(path string, in lint.Input, corpus *lint.Corpus) ([]lint.Finding, error) {
+	paths := []string{path}
+	if info, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("--formats: %w", err)
+	} else if info.IsDir() {
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			return nil, fmt.Errorf("--formats: %w", err)
+		}
+		paths = nil
+		for _, e := range entries {
+			paths = append(paths, filepath.Join(path, e.Name()))
+		}
+	}
+	var files []io.Reader
+	for _, p := range paths {
+		f, err := os.Open(p)
+		if err != nil {
+			return nil, fmt.Errorf("--formats: %w", err)
+		}
+		defer f.Close() //nolint:errcheck // read only
+		files = append(files, f)
+	}
+	found, err := lint.OfKernel(in, corpus, io.MultiReader(files...))
+	if err != nil {
+		return nil, fmt.Errorf("--formats: %w", err)
+	}
 	return found, nil
 }
 

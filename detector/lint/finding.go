@@ -19,6 +19,7 @@ const (
 // Codes of findings. They are API: scripts select by them.
 const (
 	Dead             = "dead-pattern"        // matches no line of the kernels, though there are lines of that fault
+	NotThisKernel    = "not-of-this-kernel"  // the kernel has no format string for the lines that it matches
 	OldWording       = "old-wording"         // matches the lines of older kernels only
 	MissingForm      = "missing-form"        // matches some, but not every, line of the fault
 	EndAnchor        = "end-anchor"          // text follows, so that the match doesn't end where the buffer does

@@ -36,7 +36,8 @@ func findProgram(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", &SetupError{What: name + " is missing", Do: "install the package " + programs()[name], Err: err}
+	pkg := cmp.Or(programs()[name], map[string]string{"xz": "xz-utils"}[name], name)
+	return "", &SetupError{What: name + " is missing", Do: "install the package " + pkg, Err: err}
 }
 
 // findPrograms returns a *SetupError that names every program of this package that the
@@ -63,11 +64,12 @@ func findPrograms() error {
 
 // command is a program to run to its end.
 type command struct {
-	name string
-	args []string
-	dir  string
-	env  []string   // besides the caller's
-	keep []*os.File // handed down: a lock that must outlive us while the program does
+	name  string
+	args  []string
+	dir   string
+	env   []string // besides the caller's
+	stdin *os.File
+	keep  []*os.File // handed down: a lock that must outlive us while the program does
 }
 
 // run returns what the program printed. Its error holds what it complained of;
@@ -85,13 +87,16 @@ func (c command) run(ctx context.Context) ([]byte, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // for pipes that a child of it still holds
+	if c.stdin != nil {
+		cmd.Stdin = c.stdin
+	}
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
 		}
-		return nil, &commandError{name: c.name, complaint: strings.TrimSpace(complaint.String()), err: err}
+		return out.Bytes(), &commandError{name: c.name, complaint: strings.TrimSpace(complaint.String()), err: err}
 	}
 	return out.Bytes(), nil
 }

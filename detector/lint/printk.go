@@ -1,0 +1,167 @@
+package lint
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// What a format needs to be proof of a line: below it is "%s: %s failed" and the like, which
+// print anything.
+const (
+	minFixed = 10 // bytes of fixed text in all, where it has conversions
+	minRun   = 4  // of them in a row
+	minPlain = 6  // of a format without conversions
+)
+
+// Formats are format strings of a kernel's messages, of those that may print any of some lines.
+type Formats struct{ exprs []*regexp.Regexp }
+
+// conversion is one of printf's or the kernel's (%pg, %*pbl).
+var conversion = regexp.MustCompile(`%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|L|z|t|j|q)?(?:p[a-zA-Z]*\d?|[diuxXoscn%])`)
+
+// ReadFormats reads strings, one a line, as strings(1) prints them of a kernel's image and
+// modules, and keeps the formats that may print one of lines: a kernel has half a million
+// strings. Those of /sys/kernel/debug/printk/index are strings in quotes after where they stand,
+// with \n and \" as escapes; they are read too.
+func ReadFormats(r io.Reader, lines []string) (*Formats, error) {
+	text := newLineText(lines)
+	f := &Formats{}
+	seen := make(map[string]bool)
+	in := bufio.NewReaderSize(r, 1<<16)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			for _, part := range formatLines(line) {
+				if !seen[part] && text.mayPrint(part) {
+					seen[part] = true
+					f.exprs = append(f.exprs, formatExpr(part))
+				}
+			}
+		}
+		if err == io.EOF { //nolint:errorlint // of a bufio.Reader it is bare
+			return f, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// formatLines returns the lines that a string of the file makes, without level and newlines.
+func formatLines(line []byte) []string {
+	s := strings.TrimSuffix(string(line), "\n")
+	if _, quoted, ok := strings.Cut(s, ` "`); ok && strings.HasPrefix(s, "<") && strings.HasSuffix(s, `"`) {
+		s = strings.NewReplacer(`\n`, "\n", `\"`, `"`, `\t`, "\t", `\\`, `\`).Replace(strings.TrimSuffix(quoted, `"`))
+	}
+	if len(s) > 2 && s[0] == 1 { // KERN_SOH and the level
+		s = s[2:]
+	}
+	return strings.Split(s, "\n")
+}
+
+// lineText is the lines to be printed, with all runs of minRun bytes in them: most formats have
+// none of these.
+type lineText struct {
+	text string
+	runs map[string]bool
+}
+
+func newLineText(lines []string) *lineText {
+	t := &lineText{text: strings.Join(lines, "\n"), runs: make(map[string]bool)}
+	for i := 0; i+minRun <= len(t.text); i++ {
+		t.runs[t.text[i:i+minRun]] = true
+	}
+	return t
+}
+
+// mayPrint reports whether the format has enough fixed text, and the longest of it is in a line.
+func (t *lineText) mayPrint(format string) bool {
+	format = strings.TrimSpace(format)
+	if len(format) < minPlain {
+		return false
+	}
+	longest, all, parts := "", 0, conversion.Split(format, -1)
+	for _, fixed := range parts {
+		all += len(fixed)
+		if fixed = strings.TrimSpace(fixed); len(fixed) > len(longest) {
+			longest = fixed
+		}
+	}
+	if len(longest) < minRun || len(parts) > 1 && all < minFixed {
+		return false
+	}
+	return t.runs[longest[:minRun]] && strings.Contains(t.text, longest)
+}
+
+// formatExpr makes an expression of a format. What drivers and filesystems put before a message
+// (dev_err: "nvme nvme0: ") is in no format string, so it may follow a colon, bracket or space.
+func formatExpr(format string) *regexp.Regexp {
+	var b strings.Builder
+	b.WriteString(`(?s)(?:^|[:)\]*] )\s*`)
+	format = strings.TrimSpace(format)
+	at := 0
+	for _, c := range conversion.FindAllStringIndex(format, -1) {
+		b.WriteString(regexp.QuoteMeta(format[at:c[0]]))
+		at = c[1]
+		switch spec := format[c[0]:c[1]]; {
+		case strings.Contains(spec, "p"), strings.HasSuffix(spec, "s"):
+			b.WriteString(`.*`)
+		case strings.HasSuffix(spec, "%"):
+			b.WriteString(`%`)
+		case strings.HasSuffix(spec, "c"):
+			b.WriteString(`.?`)
+		case strings.ContainsAny(spec[len(spec)-1:], "xXo"):
+			b.WriteString(`\s*(?:0x)?[0-9a-fA-F]+`)
+		default:
+			b.WriteString(`\s*[-+]?\d+`)
+		}
+	}
+	b.WriteString(regexp.QuoteMeta(format[at:]))
+	b.WriteString(`\s*$`)
+	return regexp.MustCompile(b.String())
+}
+
+// Print reports whether one of the formats prints the line: all of it, but for what stands
+// before the format's own text.
+func (f *Formats) Print(line string) bool {
+	for _, e := range f.exprs {
+		if e.MatchString(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// OfKernel tells of patterns for which a kernel has no format string: those whose lines in the
+// corpus none of its strings (see [ReadFormats]) prints. A line that a kernel puts together from
+// parts is printed by none either. An error is one of reading.
+func OfKernel(in Input, c *Corpus, kernel io.Reader) ([]Finding, error) {
+	judges, _ := in.judges(newIndex(c))
+	var lines []string
+	for _, j := range judges {
+		if j != nil {
+			for _, m := range j.matched {
+				lines = append(lines, j.fill(m.form, m.word)...)
+			}
+		}
+	}
+	f, err := ReadFormats(kernel, lines)
+	if err != nil {
+		return nil, err
+	}
+	var out []Finding
+	for i, j := range judges {
+		r := &in.Rules[i]
+		if j == nil || r.Context || len(j.matched) == 0 || slices.ContainsFunc(j.matched, func(m match) bool {
+			return slices.ContainsFunc(j.fill(m.form, m.word), f.Print)
+		}) {
+			continue
+		}
+		out = append(out, Finding{File: r.File, Line: r.Line, Level: Warning, Code: NotThisKernel,
+			Message: r.Reason + ": this kernel has no format string for a line that the pattern is known to match"})
+	}
+	return out, nil
+}

@@ -1,0 +1,154 @@
+package kernel_test
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/lint"
+	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/vmtest/kernel"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+// TestShippedPatternsAreOfSomeKernel: a kernel of the matrix contains a format string that prints
+// a line which each shipped pattern matches. A pattern whose words no kernel has any more is
+// dead; testdata/kernellines.yaml says why, where it is not.
+func TestShippedPatternsAreOfSomeKernel(t *testing.T) {
+	testall.Only(t)
+	data, err := os.ReadFile("../../detector/testdata/kernellines.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Lines  []struct{ Rule, Text, Absent string }
+		Absent map[string]string
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	examples := ruleTests(t)
+	for _, l := range file.Lines {
+		examples = append(examples, l.Text)
+	}
+	f := formats(t, examples)
+
+	elsewhere := file.Absent
+	if elsewhere == nil {
+		elsewhere = make(map[string]string)
+	}
+	for _, l := range file.Lines {
+		switch printed := f.Print(l.Text); {
+		case l.Absent == "" && !printed:
+			t.Errorf("rule %s: no kernel prints %q; correct the line, or say under absent why none does", l.Rule, l.Text)
+		case l.Absent != "" && printed:
+			t.Errorf("rule %s: a kernel prints %q; take absent away", l.Rule, l.Text)
+		case l.Absent != "":
+			elsewhere[l.Rule] = l.Absent
+		}
+	}
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range set.Rules() {
+		if r.Pattern == "" || elsewhere[r.Name] != "" {
+			continue
+		}
+		re := regexp.MustCompile(r.Pattern)
+		if !slices.ContainsFunc(examples, func(l string) bool { return re.MatchString(l) && f.Print(l) }) {
+			t.Errorf("rule %s: no kernel of the matrix prints any of the lines that it is tested with", r.Name)
+		}
+	}
+}
+
+// formats are those of the kernels that were fetched.
+func formats(t *testing.T, lines []string) *lint.Formats {
+	t.Helper()
+	dir, err := kernel.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	matrix, err := kernel.ReadMatrix("../kernels.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []io.Reader
+	var missing []string
+	for _, k := range matrix {
+		if _, err := os.Stat(filepath.Join(dir, "kernels", k.Name, "manifest.json")); err != nil {
+			// The oldest, and the one with the most drivers: the others are between them.
+			if k.Name == "5.10" || k.Name == "newest-generic" {
+				missing = append(missing, k.Name)
+			}
+			continue
+		}
+		img, err := kernel.Open(dir, k.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, err := img.Strings(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		files = append(files, f)
+	}
+	if len(missing) > 0 {
+		text := "kernels to compare with are not fetched: " + strings.Join(missing, ", ") + "; run make patterns"
+		if os.Getenv("KERNOSIS_PATTERNS") != "" {
+			t.Fatal(text)
+		}
+		t.Skip(text)
+	}
+	f, err := lint.ReadFormats(io.MultiReader(files...), lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// ruleTests are the lines of the shipped rules' tests.
+func ruleTests(t *testing.T) (out []string) {
+	t.Helper()
+	names, err := fs.Glob(rules.FS, "klog-*_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		data, err := fs.ReadFile(rules.FS, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file struct {
+			Tests []struct {
+				Events []struct {
+					Event struct{ Log struct{ Text string } }
+				}
+			}
+		}
+		if err := yaml.Unmarshal(data, &file); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range file.Tests {
+			for _, e := range test.Events {
+				if text := e.Event.Log.Text; text != "" && !slices.Contains(out, text) {
+					out = append(out, text)
+				}
+			}
+		}
+	}
+	return out
+}

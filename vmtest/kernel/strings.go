@@ -1,0 +1,154 @@
+package kernel
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// stringsFile is where an image's strings are kept: to take them out again costs ten seconds and
+// more.
+const stringsFile = "strings"
+
+// minString is the length of a string that counts, as for strings(1) nearly.
+const minString = 6
+
+// Strings returns the path of a file with the printable strings of the kernel and its modules,
+// one a line: its format strings are among them. It is made once, and gone with the image.
+func (i Image) Strings(ctx context.Context) (path string, err error) {
+	path = filepath.Join(filepath.Dir(i.Vmlinuz), stringsFile)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), stringsFile+".*")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed where all went well
+	out := bufio.NewWriterSize(tmp, 1<<20)
+	err = i.writeStrings(ctx, out)
+	for _, done := range []func() error{out.Flush, tmp.Close} {
+		if e := done(); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("strings of kernel %s: %w", i.Name, err)
+	}
+	return path, os.Rename(tmp.Name(), path)
+}
+
+func (i Image) writeStrings(ctx context.Context, out *bufio.Writer) error {
+	data, err := os.ReadFile(i.Vmlinuz)
+	if err != nil {
+		return err
+	}
+	if data, err = decompress(ctx, payload(data)); err != nil {
+		return err
+	}
+	printable(data, out)
+	var modules []string
+	err = filepath.WalkDir(i.ModulesDir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && strings.Contains(d.Name(), ".ko") {
+			modules = append(modules, path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// A program for each of four thousand modules would take a minute.
+	for chunk := range slices.Chunk(modules, 200) {
+		if data, err = contents(ctx, chunk); err != nil {
+			return err
+		}
+		printable(data, out)
+	}
+	return nil
+}
+
+// payload returns the compressed kernel of an x86 boot image (Documentation/arch/x86/boot.rst:
+// setup_sects, payload_offset, payload_length); other images as they are.
+func payload(image []byte) []byte {
+	if len(image) < 0x250 || string(image[0x202:0x206]) != "HdrS" {
+		return image
+	}
+	sectors := int(image[0x1f1])
+	if sectors == 0 {
+		sectors = 4
+	}
+	from := (sectors+1)*512 + int(binary.LittleEndian.Uint32(image[0x248:]))
+	to := from + int(binary.LittleEndian.Uint32(image[0x24c:]))
+	if from < 0 || to > len(image) || from > to {
+		return image
+	}
+	return image[from:to]
+}
+
+// decompressors are programs by what their data begins with. lz4's is the legacy frame.
+func decompressors() map[string]string {
+	return map[string]string{"\x28\xb5\x2f\xfd": "zstd", "\xfd7zXZ\x00": "xz", "\x02\x21\x4c\x18": "lz4", "\x1f\x8b": "gzip"}
+}
+
+func decompress(ctx context.Context, data []byte) ([]byte, error) {
+	for magic, program := range decompressors() {
+		if !bytes.HasPrefix(data, []byte(magic)) {
+			continue
+		}
+		f, err := os.CreateTemp("", "payload")
+		if err != nil {
+			return nil, err
+		}
+		defer os.Remove(f.Name()) //nolint:errcheck // in the folder for temporary files
+		defer f.Close()           //nolint:errcheck // written below
+		if _, err := f.Write(data); err != nil {
+			return nil, err
+		}
+		if _, err := f.Seek(0, 0); err != nil {
+			return nil, err
+		}
+		out, err := command{name: program, args: []string{"-dc"}, stdin: f}.run(ctx)
+		// The kernel's payload has its size behind it, of which programs complain.
+		if len(out) == 0 && err != nil {
+			return nil, err
+		}
+		return out, nil
+	}
+	return data, nil
+}
+
+// contents returns modules one after the other, decompressed. They are all compressed alike.
+func contents(ctx context.Context, modules []string) ([]byte, error) {
+	program := map[string]string{".xz": "xz", ".zst": "zstd", ".gz": "gzip", ".ko": "cat"}[filepath.Ext(modules[0])]
+	args := []string{"-dc", "--"}
+	if program == "cat" {
+		args = []string{"--"}
+	}
+	return command{name: program, args: append(args, modules...)}.run(ctx)
+}
+
+// printable writes the strings in data that may be formats: those with a space or a conversion.
+// A format's newline ends a line of it; the level before it (KERN_SOH and a digit) does not count.
+func printable(data []byte, out *bufio.Writer) {
+	for len(data) > 0 {
+		n := 0
+		for n < len(data) && (data[n] >= ' ' && data[n] <= '~' || data[n] == '\t') {
+			n++
+		}
+		if n >= minString && bytes.ContainsAny(data[:n], " %") {
+			out.Write(data[:n]) //nolint:errcheck // Flush tells
+			out.WriteByte('\n') //nolint:errcheck // Flush tells
+		}
+		if n < len(data) && data[n] == 1 {
+			n++
+		}
+		data = data[min(n+1, len(data)):]
+	}
+}
