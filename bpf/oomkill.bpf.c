@@ -55,27 +55,29 @@ struct oom_control {
 struct oom_context {
 	struct mem_cgroup *memcg; /* NULL: the whole machine */
 	struct task_struct *chosen;
+	__u32 tid; /* of the triggering thread; 0: its victim has come */
+	__u32 pad;
 };
 
-/* What oom_kill_process was called for, by triggering thread. The call returns
- * soon after; an entry that stays because a program was skipped is pushed out
- * by a newer one. 32 entries, about 3 KiB. */
+/* What oom_kill_process was called for last. One is enough: the kernel holds
+ * oom_lock until the victim is marked. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 32);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct oom_context);
 } context SEC(".maps");
 
 static __always_inline int handle_context(struct oom_control *oc)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
+	__u32 zero = 0;
 	struct oom_context c = {
 		.memcg = BPF_CORE_READ(oc, memcg),
 		.chosen = BPF_CORE_READ(oc, chosen),
+		.tid = bpf_get_current_pid_tgid(),
 	};
 
-	bpf_map_update_elem(&context, &tid, &c, BPF_ANY);
+	bpf_map_update_elem(&context, &zero, &c, BPF_ANY);
 	return 0;
 }
 
@@ -162,13 +164,15 @@ int victim_raw(__u64 *ctx)
 {
 	struct task_struct *trigger = (void *)bpf_get_current_task();
 	struct task_struct *victim = NULL, *chosen;
-	__u32 tid = bpf_get_current_pid_tgid();
-	struct oom_context *c = bpf_map_lookup_elem(&context, &tid);
+	__u32 zero = 0, tid = bpf_get_current_pid_tgid();
+	struct oom_context *c = bpf_map_lookup_elem(&context, &zero);
 	struct kn_oomkill *r = reserve_record(struct kn_oomkill, KN_OOMKILL);
 	long n;
 
 	if (!r)
 		return 0;
+	if (c && c->tid != tid)
+		c = NULL;
 	/* A variable: BPF_CORE_READ(c->chosen, …) would relocate our own struct. */
 	chosen = c ? c->chosen : NULL;
 	r->total_vm = r->anon = r->file = r->shmem = r->swap = r->page_tables = 0;
@@ -201,7 +205,7 @@ int victim_raw(__u64 *ctx)
 	fill_default_chain(&r->dfl, victim);
 	find_limit(r, memory_css(victim), c);
 	if (c)
-		bpf_map_delete_elem(&context, &tid);
+		c->tid = 0;
 
 	n = bpf_get_stack(ctx, r->stack, sizeof(r->stack), 0);
 	r->stack_depth = n > 0 ? n / 8 : 0;

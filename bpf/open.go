@@ -110,6 +110,13 @@ func (l *Loaded) collection() (*ebpf.CollectionSpec, error) {
 			return nil, err
 		}
 	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("possible CPUs: %w", err)
+	}
+	for _, m := range spec.Maps {
+		growLRU(m, cpus, l.kernel)
+	}
 	return spec, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -146,6 +147,9 @@ func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why 
 	args := []string{"-kernel", j.kernel.Name, "-cgroup", j.suite.cgroup, "-timeout", machineTimeout.String()}
 	for _, m := range j.suite.load {
 		args = append(args, "-load", m)
+	}
+	if j.suite.cpus > 0 {
+		args = append(args, "-cpus", strconv.Itoa(j.suite.cpus))
 	}
 	args = append(args, w.binary(j.suite), "-test.v=test2json", "-test.timeout="+testTimeout.String(), "-test.run="+j.run, "-test.skip="+j.suite.skip)
 	vmrun := exec.CommandContext(ctx, w.runner, args...)

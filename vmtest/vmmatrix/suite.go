@@ -15,6 +15,7 @@ type suite struct {
 	run    string   // the tests, as -test.run takes them; "" for all
 	skip   string   // tests that are left out, as -test.skip takes them
 	cgroup string   // the machine's control groups
+	cpus   int      // of the machine; 0: vm.yaml's
 	load   []string // modules to load besides vm.yaml's
 	// on says which kernels the suite is for; nil: all but the generic flavours,
 	// which differ from the cloud ones in what is a module.
@@ -42,6 +43,9 @@ func suites() []suite {
 		{name: "collector", pkg: "collector", skip: "^TestSockFail(Verdicts|Healthy)$", cgroup: guest.CgroupV2, row: packageRow("collector, on the kernel"), skips: 4},
 		// Its variants are a suite of their own; costs are measured on real machines.
 		{name: "bpf", pkg: "bpf", skip: "^(TestEveryVariantAlone|TestSockFailCost)$", cgroup: guest.CgroupV2, row: packageRow("programs, rings and pins"), load: []string{"xfs", "zram num_devices=0"}, skips: 8},
+		// With the kernel that keeps the most of a map from other CPUs.
+		{name: "64 CPUs", pkg: "bpf", run: "TestLRUMapsKeepWhatTheyDeclare", cgroup: guest.CgroupV2, cpus: 64, row: packageRow("programs with 64 CPUs"),
+			on: func(k kernel.Kernel) bool { return k.Name == "5.10" }},
 		// Without what needs a host that is up for long or an API server, what no kernel
 		// matters to, and a flood that takes 4 minutes here: those of the faults are shorter.
 		{name: "agent", pkg: "cmd/kernosis", skip: "^Test(HealthChecker|LogCounter|CalledAs|CheckCommands|Lint|Log|Mute|Replay|Rules|Config|Documented|Mistaken|NPD|Cluster|Connect|Controller|Exposition|InCluster|RestConfig|Graph|Convert|Diagnose|AScript|ARepair|AnInterrupted|OldRuns|Progress|Shipped|ProblemDaemon|AgentInPlace|ConditionOf|OOMFlood|Alerts|Runbook|ProblemPages|Service|FoundServices|ProbeSettings)", cgroup: guest.CgroupV2, row: packageRow("agent, across kill -9")},

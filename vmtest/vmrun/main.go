@@ -55,6 +55,7 @@ type options struct {
 	kernel, config, cgroup, accel string
 	timeout                       time.Duration
 	load                          []string
+	cpus                          int // 0: as in the machine's file
 	console                       bool
 	args                          []string
 }
@@ -72,6 +73,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.cgroup, "cgroup", guest.CgroupV2, "`version` of the control groups: v1 or v2")
 	f.StringVar(&o.accel, "accel", "auto", "what runs the machine's code: auto, kvm or tcg")
 	f.DurationVar(&o.timeout, "timeout", 0, "for the whole machine (default: the binary's -test.timeout and two minutes)")
+	f.IntVar(&o.cpus, "cpus", 0, "CPUs of the machine, up to 64 (default: as in the machine's file)")
 	f.Func("load", "`module` to load at start besides those of vm.yaml, and its parameters; may be repeated", func(m string) error {
 		if strings.TrimSpace(m) == "" {
 			return errors.New("is empty")
@@ -169,6 +171,9 @@ func (o options) spec(ctx context.Context) (machine.Spec, error) {
 		return machine.Spec{}, err
 	}
 	config.Load = append(config.Load, o.load...)
+	if o.cpus > 0 {
+		config.CPUs = o.cpus
+	}
 	binary, err := filepath.Abs(o.args[0])
 	if err != nil {
 		return machine.Spec{}, err
