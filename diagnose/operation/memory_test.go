@@ -75,6 +75,7 @@ func newMemoryChild(t *testing.T, limit uint64) *memoryChild {
 		cmd.Wait()
 	})
 	c.pid, c.stdin, c.reply = cmd.Process.Pid, stdin, bufio.NewScanner(stdout)
+	c.tell("rate", 0) // it has begun, and takes nothing more of its own
 	return c
 }
 
