@@ -26,14 +26,16 @@ const (
 type Namespaces struct {
 	fs     hostfs.FS
 	answer time.Duration
+	most   int // that are listed
 	list   []hostfs.NetNamespace
+	whole  bool // list has all of them
 	at     time.Time
 }
 
 // NewNamespaces returns Namespaces that wait at most for the time given for one answer
 // of the kernel.
 func NewNamespaces(fs hostfs.FS, answer time.Duration) *Namespaces {
-	return &Namespaces{fs: fs, answer: answer}
+	return &Namespaces{fs: fs, answer: answer, most: maxNamespaces}
 }
 
 // Open opens a namespace, through the process given if it is in it, else (or with 0)
@@ -78,8 +80,8 @@ func (n *Namespaces) Look() bool {
 		return false
 	}
 	n.at = now
-	list, err := n.fs.NetNamespaces(maxNamespaces)
-	if err != nil {
+	list, err := n.fs.NetNamespaces(n.most)
+	if n.whole = err == nil && len(list) < n.most; err != nil {
 		return false
 	}
 	n.list = list
@@ -120,6 +122,9 @@ func (n *Namespaces) Home(addr netip.Addr, end time.Time) Home {
 			return Home{Several: true, Whole: true}
 		}
 		h.Inode = ns.Inode
+	}
+	if !n.whole {
+		return Home{} // it may be in one that is not listed
 	}
 	h.Whole = true
 	return h

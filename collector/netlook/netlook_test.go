@@ -173,6 +173,14 @@ func TestHome(t *testing.T) {
 	if h := n.Home(netip.MustParseAddr("10.97.32.2"), time.Now().Add(-time.Second)); h != (Home{}) {
 		t.Errorf("found without time %+v", h)
 	}
+	// More namespaces than are listed, and a /proc that can't be listed.
+	cut := NewNamespaces(hostfs.New("/"), answers)
+	cut.most = 1
+	for name, n := range map[string]*Namespaces{"a cut list": cut, "no list": NewNamespaces(hostfs.New(t.TempDir()), answers)} {
+		if h := n.Home(netip.MustParseAddr("10.97.32.77"), end); h != (Home{}) {
+			t.Errorf("%s: %+v, which says that no namespace has it", name, h)
+		}
+	}
 }
 
 func TestRouteAndNeighbor(t *testing.T) {

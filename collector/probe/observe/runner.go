@@ -196,7 +196,7 @@ func containers(x *index) []vitals.Container {
 	for _, c := range x.courses {
 		if id := bareID(c.container.ID); id != "" && !seen[id] {
 			seen[id] = true
-			out = append(out, vitals.Container{ID: id, Limited: c.container.CPULimit > 0})
+			out = append(out, vitals.Container{ID: id, Limited: c.container.CPULimit > 0, Running: c.container.State == probe.Running})
 		}
 	}
 	return out

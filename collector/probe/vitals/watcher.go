@@ -32,6 +32,7 @@ const (
 type Container struct {
 	ID      string // without the runtime
 	Limited bool   // it has a CPU limit, or its pod has
+	Running bool   // it has processes
 }
 
 // Watcher looks at containers. It is safe for concurrent use.
@@ -51,6 +52,7 @@ type Watcher struct {
 // watched is a container, or a process that stands for its own group.
 type watched struct {
 	limited  bool
+	running  bool
 	pid      int // of a process; 0: a container
 	groups   *groups
 	counters [levels]counters
@@ -89,7 +91,7 @@ func (w *Watcher) Set(containers []Container, pid int) {
 		if one == nil || c.ID == "" {
 			one = &watched{}
 		}
-		if one.limited = c.Limited; c.ID != "" {
+		if one.limited, one.running = c.Limited, c.Running; c.ID != "" {
 			next[c.ID] = one
 		}
 	}
@@ -178,7 +180,7 @@ func (w *Watcher) find(now time.Time, after time.Duration) {
 		case c.groups != nil:
 		case c.pid != 0:
 			c.groups, _ = w.groupsOf(c.pid)
-		default:
+		case c.running: // the processes of another, as of one in a crash loop, are not there
 			wanted[id] = true
 		}
 	}

@@ -63,7 +63,7 @@ func TestLookV2(t *testing.T) {
 		podDir + "/cpu.stat": cpu(1000, 0, 0), podDir + "/cpu.max": "max 100000\n",
 	})
 	w := New(fs)
-	w.Set([]Container{{ID: id, Limited: true}, {ID: strings.Repeat("b", 64), Limited: true}}, 0)
+	w.Set([]Container{{ID: id, Limited: true, Running: true}, {ID: strings.Repeat("b", 64), Limited: true, Running: true}}, 0)
 	t0 := time.Unix(1000, 0)
 	if f := w.Look(strings.Repeat("c", 64), t0); f.Known {
 		t.Errorf("of a container that is not watched: %+v", f)
@@ -209,7 +209,7 @@ func TestRealContainer(t *testing.T) {
 		write(dir+"/cgroup.procs", strconv.Itoa(cmd.Process.Pid))
 	}
 	w := New(fs)
-	w.Set([]Container{{ID: id, Limited: true}}, 0)
+	w.Set([]Container{{ID: id, Limited: true, Running: true}}, 0)
 	until := func(what string, ok func(*Facts) bool) (f Facts) {
 		t.Helper()
 		await.UntilShown(t, what, 20*time.Second, func() (bool, string) {
@@ -261,5 +261,21 @@ func BenchmarkSample(b *testing.B) {
 	}
 	if n := w.watched[""].counters[0].n; n < b.N {
 		b.Errorf("%d samples, want %d", n, b.N)
+	}
+}
+
+// The processes of the node are not gone through for a container that has none.
+func TestNoWalkForAContainerThatWaits(t *testing.T) {
+	w := New(hostfs.New(t.TempDir()))
+	now := time.Unix(1000, 0)
+	w.Set([]Container{{ID: id, Limited: true}}, 0)
+	w.Sample(now)
+	if !w.found.IsZero() {
+		t.Error("gone through for a container in a crash loop")
+	}
+	w.Set([]Container{{ID: id, Limited: true, Running: true}}, 0)
+	w.Sample(now)
+	if !w.found.Equal(now) {
+		t.Error("not gone through for a container that runs")
 	}
 }
