@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -58,6 +59,11 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 			continue
 		}
 		prog, err := l.programOf(lk, v.program)
+		if err == nil {
+			if err = l.checkAdopted(lk, prog, v.program); err != nil {
+				err = errors.Join(err, prog.Close())
+			}
+		}
 		if err != nil {
 			// It must not go on beside the one that is attached in its place.
 			_ = errors.Join(lk.Unpin(), lk.Close())
@@ -77,6 +83,43 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 		return true
 	}
 	return false
+}
+
+// checkAdopted says why a pinned link would not show what it is for: its program uses other
+// maps than this process, left by a run that was killed while it unpinned, or it is on a
+// part of the control groups only.
+func (l *Loaded) checkAdopted(lk link.Link, prog *ebpf.Program, name string) error {
+	info, err := lk.Info()
+	if err != nil {
+		return fmt.Errorf("link info: %w", err)
+	}
+	if of := info.Cgroup(); of != nil && of.CgroupId != cgroupRootID {
+		return fmt.Errorf("%s is attached to the control group %d, not to the root", name, of.CgroupId)
+	}
+	its, err := prog.Info()
+	if err != nil {
+		return fmt.Errorf("program %s: %w", name, err)
+	}
+	used, ok := its.MapIDs()
+	if !ok {
+		return fmt.Errorf("program %s: the kernel does not say which maps it uses", name)
+	}
+	spec := l.spec.Programs[name]
+	for i := range spec.Instructions {
+		ins := &spec.Instructions[i]
+		m := l.maps[ins.Reference()]
+		if !ins.IsLoadFromMap() || m == nil {
+			continue // a constant is the program's own
+		}
+		info, err := m.Info()
+		if err != nil {
+			return fmt.Errorf("map %s: %w", ins.Reference(), err)
+		}
+		if id, ok := info.ID(); !ok || !slices.Contains(used, id) {
+			return fmt.Errorf("program %s uses another map %s than this process", name, ins.Reference())
+		}
+	}
+	return nil
 }
 
 // programOf returns the program of a link that was pinned: by its own pin, for to ask for
@@ -171,10 +214,9 @@ func (l *Loaded) inherit(h hook, v variant) link.Link {
 		if err != nil {
 			continue
 		}
-		info, err := lk.Info()
-		if err == nil && info.Type == link.CgroupType {
-			err = lk.Update(l.programs[v.program])
-			if err == nil {
+		if info, err := lk.Info(); err == nil {
+			of := info.Cgroup()
+			if of != nil && of.CgroupId == cgroupRootID && lk.Update(l.programs[v.program]) == nil {
 				return lk
 			}
 		}

@@ -90,7 +90,7 @@ func (l *Loaded) open(pins *PinRoot) error {
 	if err := l.attachHooks(); err != nil {
 		return err
 	}
-	if len(others) == 0 {
+	if pins == nil {
 		return nil
 	}
 	return l.takeOver(pins, others)
@@ -151,12 +151,52 @@ func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 	if l.stem.shares {
 		l.shared = pins.dir(l.Stem, statePrefix+layout)
 	}
+	// What is left of a run that was killed while it unpinned may write to maps that are
+	// pinned no more: nothing is shared with that.
+	known, err := pins.has(l.Stem, id)
+	if err != nil {
+		return nil, err
+	}
+	if state, ring := l.missesMaps(); state || ring && known {
+		left, err := pins.setAside(l.Stem, "", id)
+		if err != nil {
+			return nil, err
+		}
+		if left != "" {
+			others = append(others, left)
+		}
+		if l.shared != l.dir {
+			if _, err := pins.setAside(l.Stem, statePrefix, layout); err != nil {
+				return nil, err
+			}
+		}
+		l.siblings = nil
+	}
 	for _, dir := range []string{l.dir, l.shared} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("pin: %w", err)
 		}
 	}
 	return others, nil
+}
+
+// missesMaps reports whether any map is not pinned, of those of the ring and of the others.
+func (l *Loaded) missesMaps() (state, ring bool) {
+	for name := range l.spec.Maps {
+		if _, err := os.Stat(l.mapPin(name)); err == nil || isConstants(name) {
+			continue
+		}
+		state, ring = state || !isOfRing(name), ring || isOfRing(name)
+	}
+	return state, ring
+}
+
+// mapPin returns where a map is pinned.
+func (l *Loaded) mapPin(name string) string {
+	if isOfRing(name) {
+		return mapPin(l.dir, name)
+	}
+	return mapPin(l.shared, name)
 }
 
 // loadMaps opens the pinned maps, or makes and pins new ones.
@@ -175,10 +215,7 @@ func (l *Loaded) loadMaps() error {
 }
 
 func (l *Loaded) loadMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
-	pin := mapPin(l.shared, name)
-	if isOfRing(name) {
-		pin = mapPin(l.dir, name)
-	}
+	pin := l.mapPin(name)
 	if l.dir != "" {
 		m, err := ebpf.LoadPinnedMap(pin, nil)
 		if err == nil {

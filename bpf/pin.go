@@ -119,6 +119,33 @@ func (r *PinRoot) staleStates(stem, layout string) ([]string, error) {
 
 const statePrefix = "state_"
 
+// has reports whether anything is pinned in a folder of a stem.
+func (r *PinRoot) has(stem, name string) (bool, error) {
+	entries, err := os.ReadDir(r.dir(stem, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("list pins of %s: %w", stem, err)
+	}
+	return len(entries) > 0, nil
+}
+
+// setAside gives a folder of a stem another name behind its prefix, and returns it; "":
+// nothing is pinned there.
+func (r *PinRoot) setAside(stem, prefix, name string) (string, error) {
+	if has, err := r.has(stem, prefix+name); !has {
+		return "", err
+	}
+	for n := 0; ; n++ {
+		left := fmt.Sprintf("%sleft%d-%s", prefix, n, name)
+		if _, err := os.Stat(r.dir(stem, left)); err == nil {
+			continue // of an earlier time
+		}
+		if err := os.Rename(r.dir(stem, prefix+name), r.dir(stem, left)); err != nil {
+			return "", fmt.Errorf("set pins of %s aside: %w", stem, err)
+		}
+		return left, nil
+	}
+}
+
 func (r *PinRoot) dir(stem, id string) string { return filepath.Join(r.path, stem, id) }
 
 // File names in a version's folder. Program and hook names have no dots: a BPF

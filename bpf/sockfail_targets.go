@@ -26,6 +26,9 @@ type SockTargetKey struct {
 // whatever namespace they are seen.
 const SockTargetAnySide = ^uint32(0)
 
+// SockTargetCanary is the ID of the agent's own target, of all runs.
+const SockTargetCanary = ^uint32(0)
+
 // SockTarget is struct target: what is known of a watched key.
 type SockTarget struct {
 	_ structs.HostLayout

@@ -32,7 +32,6 @@ type foreignRing struct {
 // that is noted before.
 func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	p := &predecessor{}
-	l.predecessor = p
 	layout, err := l.stem.layout(l.spec)
 	if err != nil {
 		return err
@@ -40,6 +39,10 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	if p.dirs, err = pins.staleStates(l.Stem, layout); err != nil {
 		return err
 	}
+	if len(p.dirs)+len(others) == 0 {
+		return nil
+	}
+	l.predecessor = p
 	cuts := false
 	for _, id := range others {
 		dir := pins.dir(l.Stem, id)

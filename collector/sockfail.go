@@ -47,7 +47,8 @@ type sockfail struct {
 	drops   dropReasons
 	// destinations has the text of addresses that no target names.
 	destinations map[netip.AddrPort]string
-	notLooked    uint64    // as last told
+	notLooked    uint64 // as last told
+	canary       sockCanary
 	firstBy      time.Time // when records of the time without an agent wait no longer
 	waited       bool      // they were left in the ring just now
 
@@ -68,6 +69,9 @@ func newSockFail(env *environment, l *bpf.Loaded) *sockfail {
 	s.dir = newTargetDir(env.cfg.TargetsDir, s.targets, env.log)
 	return s
 }
+
+// prove sends a canary that goes the way of a failed connection.
+func (s *sockfail) prove(nonce uint64) bool { return s.canary.send(nonce) }
 
 // resume goes on with what an earlier run had watched.
 func (s *sockfail) resume() error {
@@ -91,6 +95,11 @@ func (s *sockfail) decode(h *bpf.Header, raw []byte, ev *event.Event) (bool, err
 	r, err := bpf.View[bpf.SockFail](raw)
 	if err != nil {
 		return false, err
+	}
+	if r.Target == bpf.SockTargetCanary {
+		ev.Kind = event.Canary
+		ev.CanaryRun = &event.CanaryData{Stem: bpf.StemSockFail, Nonce: s.canary.received(r)}
+		return true, nil
 	}
 	s.names.task(&s.opener, &r.Opener) // the thread, by the name of its process
 	ev.Task = &s.opener
@@ -206,7 +215,9 @@ func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)
 	}
 	errs = append(errs, s.targets.reconcile(func(watched bpf.SockTargets) error {
 		s.prober.renew()
-		return s.loaded.WatchTargets(watched)
+		err := s.canary.open(ctx)
+		s.canary.add(&watched)
+		return errors.Join(err, s.loaded.WatchTargets(watched))
 	}))
 	if n := s.prober.over; n != s.notLooked {
 		s.env.log.Warn("failed connections not looked into: too many at once", "count", n-s.notLooked)

@@ -167,6 +167,9 @@ func (t *Targets) resume(watched bpf.SockTargets) {
 	t.byKey, t.byID = make(map[bpf.SockTargetKey]uint32, len(watched.Keys)), make(map[uint32]Target, len(watched.Keys))
 	earlier := make([]Target, 0, len(watched.Keys))
 	for k, of := range watched.Keys {
+		if of.ID == bpf.SockTargetCanary {
+			continue // of a process that has ended
+		}
 		target := targetOf(k, of, watched)
 		t.byKey[k], t.byID[of.ID] = of.ID, target
 		earlier = append(earlier, target)
@@ -283,7 +286,7 @@ func number(sources map[string][]Target, ids map[bpf.SockTargetKey]uint32) (watc
 			w, dup := watched.Keys[k]
 			if !dup {
 				if w.ID = ids[k]; w.ID == 0 {
-					for w.ID = k.ID(); taken[w.ID] || w.ID == 0; {
+					for w.ID = k.ID(); taken[w.ID] || w.ID == 0 || w.ID == bpf.SockTargetCanary; {
 						w.ID++
 					}
 				}

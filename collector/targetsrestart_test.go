@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // collected is Sources that run, and what they told of targets.
@@ -38,6 +41,9 @@ func collect(t *testing.T, cfg Config) *collected {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- s.Run(ctx, func(ev *event.Event) {
+			if ev.Kind == event.Canary {
+				s.CanarySeen(ev.CanaryRun)
+			}
 			if ev.SockFail != nil {
 				c.mu.Lock()
 				defer c.mu.Unlock()
@@ -134,4 +140,55 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	watched(fourth, false)
+}
+
+// What no longer sees real connections fails the check, though its program still runs when
+// it is asked to.
+func TestBlindSockFailFailsTheCheck(t *testing.T) {
+	testall.Only(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to load programs")
+	}
+	prober, _ := netlab.Pair(t)
+	pins := filepath.Join("/sys/fs/bpf", fmt.Sprintf("kernosis-test-%d-%d", os.Getpid(), time.Now().UnixNano()))
+	t.Cleanup(func() { _ = os.RemoveAll(pins) })
+	c := collect(t, Config{HostRoot: "/", PinRoot: pins})
+	at := netip.MustParseAddrPort("10.97.31.2:81")
+	if err := c.SetTargets("probes", []Target{{Name: "shop/web:81", Address: at.Addr(), Port: at.Port(), NetNS: prober.Inode}}); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "watched", 10*time.Second, func() bool {
+		is, err := bpf.WatchedBy(pins, prober.Inode, at)
+		return err == nil && is
+	})
+	healthy := func(want bool) {
+		t.Helper()
+		await.UntilShown(t, fmt.Sprintf("healthy: %t", want), 30*time.Second, func() (bool, string) {
+			err := c.Check(time.Now())
+			return (err == nil) == want, fmt.Sprint(err)
+		})
+	}
+	healthy(true)
+	// The programs stay attached, and take nothing for a target any more.
+	found, err := filepath.Glob(filepath.Join(pins, bpf.StemSockFail, "*", "map_config"))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	config, err := ebpf.LoadPinnedMap(found[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer config.Close()
+	var before bpf.SockConfig
+	if err := errors.Join(config.Lookup(uint32(0), &before), config.Put(uint32(0), &bpf.SockConfig{})); err != nil {
+		t.Fatal(err)
+	}
+	healthy(false)
+	if err := config.Put(uint32(0), &before); err != nil {
+		t.Fatal(err)
+	}
+	healthy(true)
+	if got := c.events(); len(got) != 0 {
+		t.Errorf("told %v: the canaries are no faults", got)
+	}
 }

@@ -1,0 +1,185 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+)
+
+// refused counts the records of connections to a port where nothing listens.
+func refused(t *testing.T, l *Loaded) (n int) {
+	t.Helper()
+	if _, err := l.Drain(func(raw []byte) {
+		if h, err := ParseHeader(raw); err == nil && h.Kind == KindSockFail {
+			n++
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Programs that are pinned count only if they write to the maps that are read.
+func TestAdoptedProgramsUseTheMapsThatAreRead(t *testing.T) {
+	k := testKernel(t)
+	for _, s := range Stems() {
+		t.Run(s.Name, func(t *testing.T) {
+			pins, reopen := testPins(t)
+			first := openStem(t, s, k, pins)
+			first.Close()
+			ring := mapPin(first.dir, mapEvents)
+			if err := os.Remove(ring); err != nil {
+				t.Fatal(err)
+			}
+			pins.Close()
+			second := openStem(t, s, k, reopen())
+			for _, r := range second.Reports() {
+				if r.State == Adopted && r.Program != SockfailProgResetRaw { // which writes to no ring
+					t.Errorf("%s adopted, whose ring nobody reads", r.Program)
+				}
+			}
+		})
+	}
+}
+
+// A link on another control group than the root is one that sees nothing but that.
+func TestAdoptedLinksAreOnTheRoot(t *testing.T) {
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	first := openStem(t, sockfail(), k, pins)
+	n := newTestNet(t)
+	key := NewSockTargetKey(n.inode, netip.Addr{}, 9)
+	rewatch(t, first, key)
+	root, err := openCgroupRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	group := filepath.Join(root.Name(), fmt.Sprintf("kernosis-test-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(group)
+	lk, err := link.AttachCgroup(link.CgroupOptions{Path: group, Attach: ebpf.AttachCGroupInet4Connect, Program: first.Program(SockfailProgConnect4Cg)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lk.Close()
+	path := linkPin(first.dir, hookConnect4, SockfailProgConnect4Cg)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := lk.Pin(path); err != nil {
+		t.Fatal(err)
+	}
+	lk.Close()
+	first.Close()
+	pins.Close()
+
+	second := openStem(t, sockfail(), k, reopen())
+	t.Cleanup(func() { rewatch(t, second) })
+	n.dial(t, netip.MustParseAddrPort("192.0.2.1:9"), syscall.ENETUNREACH)
+	if err := second.SweepNeverSent(1 << 62); err != nil {
+		t.Fatal(err)
+	}
+	if got := refused(t, second); got != 1 {
+		t.Errorf("%d records of one connect() without a route", got)
+	}
+}
+
+// unpin removes a pin. The kernel detaches a link some milliseconds after its last one.
+func unpin(t *testing.T, path string) {
+	t.Helper()
+	var id link.ID
+	if lk, err := link.LoadPinnedLink(path, nil); err == nil {
+		info, err := lk.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id = info.ID
+		lk.Close()
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if id != 0 {
+		await.Until(t, "detached", 5*time.Second, func() bool {
+			lk, err := link.NewFromID(id)
+			if err == nil {
+				lk.Close()
+			}
+			return errors.Is(err, os.ErrNotExist)
+		})
+	}
+}
+
+// An agent that is killed while it unpins leaves some pins, in an order that the kernel
+// chooses: the next one sees what happens, and leaves nothing.
+func TestKilledWhileUnpinning(t *testing.T) {
+	k := testKernel(t)
+	n := newTestNet(t)
+	closed := netip.MustParseAddrPort("127.0.0.1:9")
+	key := NewSockTargetKey(n.inode, closed.Addr(), closed.Port())
+	pinned := func(root *PinRoot) []string {
+		t.Helper()
+		all, err := filepath.Glob(filepath.Join(root.path, StemSockFail, "*", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	for _, order := range []string{"in order", "backwards"} {
+		step := 1
+		if testing.Short() {
+			step = 5
+		}
+		for removed, total := 0, 1; removed <= total; removed += step {
+			pins, reopen := testPins(t)
+			first := openStem(t, sockfail(), k, pins)
+			rewatch(t, first, key)
+			all := pinned(pins)
+			if order == "backwards" {
+				slices.Reverse(all)
+			}
+			total = len(all)
+			first.Close()
+			for _, path := range all[:removed] {
+				unpin(t, path)
+			}
+			pins.Close()
+
+			pins = reopen()
+			second := openStem(t, sockfail(), k, pins)
+			rewatch(t, second, key)
+			n.dial(t, closed, syscall.ECONNREFUSED)
+			if got := refused(t, second); got != 1 {
+				t.Errorf("%s, after %d of %d (%s): %d records of one refused connection", order, removed, total,
+					strings.TrimPrefix(all[max(removed-1, 0)], pins.path), got)
+			}
+			folders, err := os.ReadDir(filepath.Join(pins.path, StemSockFail))
+			if err != nil || len(folders) != 2 {
+				t.Errorf("%s, after %d of %d: %v pinned (%v), want this build and its state alone", order, removed, total, folders, err)
+			}
+			second.Close()
+			if err := pins.Remove(); err != nil {
+				t.Error(err)
+			}
+			if left, err := os.Stat(pins.path); err == nil {
+				t.Errorf("%s is left", left.Name())
+			}
+			pins.Close()
+		}
+	}
+}
