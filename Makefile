@@ -155,13 +155,15 @@ fuzz: ## run each fuzz target for FUZZTIME
 
 .PHONY: vmtest-setup
 vmtest-setup: ## install qemu and what the machines hold (Debian and its kin, as root)
-	$(call install,qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs dmsetup nft /usr/share/keyrings/debian-archive-keyring.gpg,\
-	  qemu-system-x86 kmod debian-archive-keyring e2fsprogs xfsprogs btrfs-progs dmsetup nftables,no virtual machines)
+	$(call install,qemu-system-x86_64 qemu-system-aarch64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs dmsetup nft /usr/share/keyrings/debian-archive-keyring.gpg,\
+	  qemu-system-x86 qemu-system-arm kmod debian-archive-keyring e2fsprogs xfsprogs btrfs-progs dmsetup nftables,no virtual machines)
 
 .PHONY: vmtest-tools
 vmtest-tools: build
 	go build -o bin/vmrun ./vmtest/vmrun
 	go build -o bin/vmmatrix ./vmtest/vmmatrix
+	GOARCH=arm64 go build -o bin/vmrun-arm64 ./vmtest/vmrun
+	GOARCH=arm64 $(GO_BUILD) -o $(BIN)-arm64 ./cmd/kernosis
 
 .PHONY: vmtest-kernels
 vmtest-kernels: vmtest-setup vmtest-tools ## fetch the kernels of vmtest/kernels.txt, KERNEL= for some; nothing is installed

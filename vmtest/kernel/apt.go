@@ -12,10 +12,6 @@ import (
 	"strings"
 )
 
-// architecture is that of the machines: they are emulated, so that it need not
-// be this one's.
-const architecture = "amd64"
-
 // archive is a Debian mirror, seen through a private apt.
 type archive struct {
 	dir     string // the cache's folder for apt's state
@@ -29,6 +25,7 @@ type archive struct {
 type suite struct {
 	archive
 	name string
+	arch string // Debian's name of the machines' architecture
 }
 
 // record is a package in a suite's index.
@@ -45,7 +42,7 @@ type record struct {
 // each call. Its 50 MB go when the calls are done.
 const packageCache = "pkgcache.bin"
 
-func (s suite) path(name string) string { return filepath.Join(s.dir, s.name, name) }
+func (s suite) path(name string) string { return filepath.Join(s.dir, s.name+"-"+s.arch, name) }
 
 // setUp makes the folders and files of the private apt.
 func (s suite) setUp(ctx context.Context) error {
@@ -106,8 +103,8 @@ func (s suite) apt(ctx context.Context, dir, program string, args ...string) ([]
 		"-o", "Dir::Cache::archives=" + s.path("archives"),
 		"-o", "Dir::Cache::pkgcache=" + s.path(packageCache),
 		"-o", "Dir::Cache::srcpkgcache=",
-		"-o", "APT::Architecture=" + architecture,
-		"-o", "APT::Architectures=" + architecture,
+		"-o", "APT::Architecture=" + s.arch,
+		"-o", "APT::Architectures=" + s.arch,
 		"-o", "APT::Sandbox::User=", // the cache is the caller's own, closed to others
 		"-o", "Acquire::Languages=none",
 		"-o", "Acquire::GzipIndexes=true",

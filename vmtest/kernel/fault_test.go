@@ -223,13 +223,13 @@ Acquire::IndexTargets::deb::Other::MetaKey "other";
 	if _, err := os.Stat(filepath.Join(dir, "ran")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the hook ran: %v", err)
 	}
-	config := read(t, filepath.Join(f.cacheDir, "apt/stable/apt.conf"))
+	config := read(t, filepath.Join(f.cacheDir, "apt/stable-amd64/apt.conf"))
 	for _, want := range []string{`Acquire::Retries "7";`, `Acquire::http::Proxy::localhost "DIRECT";`} {
 		if !strings.Contains(config, want) {
 			t.Errorf("configuration %q is without %s", config, want)
 		}
 	}
-	s := suite{name: "stable", archive: archive{dir: filepath.Join(f.cacheDir, "apt")}}
+	s := suite{name: "stable", arch: AMD64, archive: archive{dir: filepath.Join(f.cacheDir, "apt")}}
 	effective, err := s.apt(t.Context(), "", "apt-config", "dump")
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func (f fetcher) update(ctx context.Context, k Kernel, lock *os.File) (Image, er
 	if err := checkSpace(f.cacheDir, indexSpace); err != nil {
 		return Image{}, err
 	}
-	s := suite{name: k.Suite, archive: archive{
+	s := suite{name: k.Suite, arch: archOf(k.Package), archive: archive{
 		dir: filepath.Join(f.cacheDir, "apt"), mirror: f.mirror, trusted: f.trusted, lock: lock,
 	}}
 	if err := s.setUp(ctx); err != nil {
@@ -176,6 +176,9 @@ func (f fetcher) install(ctx context.Context, k Kernel, s suite, records []recor
 	}
 	if err := errors.Join(os.Chmod(tmp, 0o755), unpack(ctx, k, records, debs, tmp, s.lock)); err != nil {
 		return Image{}, errors.Join(fmt.Errorf("unpack %s: %w", part.name, err), os.RemoveAll(tmp))
+	}
+	if err := s.fetchUserland(ctx, tmp); err != nil {
+		return Image{}, errors.Join(err, os.RemoveAll(tmp))
 	}
 	if err := replace(f.cacheDir, tmp, k.Name); err != nil {
 		return Image{}, err

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -37,7 +38,11 @@ type Image struct {
 	ModulesDir string // path of its lib/modules/RELEASE, with the indexes of depmod
 	Package    string // that it was fetched by
 	Version    string // of the package that holds the kernel
+	Root       string // path of programs for its architecture; "": this machine's own will do
 }
+
+// Arch is the image's architecture, AMD64 or ARM64.
+func (i Image) Arch() string { return archOf(i.Package) }
 
 // manifest is an image's manifest.json: what it was made of.
 type manifest struct {
@@ -159,6 +164,9 @@ func (m manifest) verify(cacheDir string) (Image, error) {
 		Name: m.Name, Release: m.Release, Package: m.Package, Version: m.Version,
 		Vmlinuz: filepath.Join(dir, vmlinuzFile), Config: filepath.Join(dir, configFile),
 		ModulesDir: filepath.Join(dir, "lib/modules", m.Release),
+	}
+	if i.Arch() != runtime.GOARCH {
+		i.Root = filepath.Join(dir, rootDir)
 	}
 	for path, want := range map[string]string{i.Vmlinuz: m.Vmlinuz, i.Config: m.Config} {
 		if err := checkSum(path, want); err != nil {

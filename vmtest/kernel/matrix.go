@@ -17,6 +17,22 @@ type Kernel struct {
 	Package string // linux-image-…, the kernel's own or one that depends on it
 }
 
+// The architectures that machines can have, as Go and Debian name them.
+const (
+	AMD64 = "amd64"
+	ARM64 = "arm64"
+)
+
+// Arch is the kernel's architecture. It need not be this machine's: others are emulated.
+func (k Kernel) Arch() string { return archOf(k.Package) }
+
+func archOf(pkg string) string {
+	if strings.HasSuffix(pkg, "-"+ARM64) {
+		return ARM64
+	}
+	return AMD64
+}
+
 // ReadMatrix reads a kernels.txt. Its errors name file, line and field.
 func ReadMatrix(path string) ([]Kernel, error) {
 	f, err := os.Open(path)

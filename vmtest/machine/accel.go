@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -25,7 +25,7 @@ const (
 	TCG Accel = "tcg" // emulation
 )
 
-func (a Accel) args() []string {
+func (a Accel) args(b board) []string {
 	if a == KVM {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
@@ -35,17 +35,8 @@ func (a Accel) args() []string {
 		// faithfully (a 6.12 guest died of a stray int3). It costs 10 %, and
 		// leaves the host's other CPUs to other machines.
 		"-accel", "tcg,thread=single",
-		// With cx16, qemu 7.2 sometimes fails in early boot.
-		"-cpu", "max,-cx16",
+		"-cpu", b.emulated,
 	}
-}
-
-func findQEMU() (string, error) {
-	path, err := exec.LookPath("qemu-system-x86_64")
-	if err != nil {
-		return "", &kernel.SetupError{What: "qemu-system-x86_64 is not installed", Do: "apt-get install qemu-system-x86, or make vmtest-setup"}
-	}
-	return path, nil
 }
 
 // tryKVM is how long a machine gets to boot and switch off under KVM, which
@@ -56,6 +47,9 @@ const tryKVM = 20 * time.Second
 // proves nothing in a container or a nested machine. The answer is kept in
 // cacheDir for as long as the host runs.
 func FindAccel(ctx context.Context, s Spec, cacheDir string) (Accel, error) {
+	if s.Kernel.Arch() != runtime.GOARCH {
+		return TCG, nil
+	}
 	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {
 		return TCG, nil //nolint:nilerr // a host without KVM is a host to emulate on

@@ -191,17 +191,17 @@ func (s Spec) userland(a *archive, plan *guest.Plan) error {
 		return err
 	}
 	for _, name := range s.Config.Programs {
-		path, err := findProgram(name)
-		if err != nil {
-			return err
-		}
-		if err := a.program(path, path); err != nil {
+		if err := s.program(a, name); err != nil {
 			return err
 		}
 	}
 	for _, f := range s.Config.Files {
-		if err := a.file(f, f); errors.Is(err, fs.ErrNotExist) {
-			return &kernel.SetupError{What: f + " does not exist", Do: "make build"}
+		from := f
+		if s.Kernel.Root != "" {
+			from += "-" + s.Kernel.Arch()
+		}
+		if err := a.file(f, from); errors.Is(err, fs.ErrNotExist) {
+			return &kernel.SetupError{What: from + " does not exist", Do: "make vmtest-tools"}
 		} else if err != nil {
 			return err
 		}
@@ -215,6 +215,37 @@ func (s Spec) userland(a *archive, plan *guest.Plan) error {
 		}
 	}
 	return s.modules(a, plan)
+}
+
+// program packs a program that the machine's architecture can run.
+func (s Spec) program(a *archive, name string) error {
+	if s.Kernel.Root == "" {
+		path, err := findProgram(name)
+		if err != nil {
+			return err
+		}
+		return a.program(path, path)
+	}
+	f := foreign{s.Kernel.Root}
+	path, err := f.find(name)
+	if err != nil {
+		return err
+	}
+	libs, err := f.libraries(path)
+	if err != nil {
+		return err
+	}
+	for _, l := range append(libs, path) {
+		if err := a.file(l, filepath.Join(f.root, l)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
 }
 
 func isDir(path string) bool {

@@ -151,20 +151,21 @@ func (s Spec) boot(ctx context.Context, dir string) (Outcome, error) {
 
 // command is qemu with all its arguments.
 func (s Spec) command(ctx context.Context, dir string) (*exec.Cmd, error) {
-	qemu, err := findQEMU()
+	board := boardOf(s.Kernel.Arch())
+	qemu, err := board.find()
 	if err != nil {
 		return nil, err
 	}
 	const reportFD = 3 // the first of ExtraFiles
 	args := []string{
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
-		"-machine", "q35", "-m", s.Config.memoryArg(), "-smp", strconv.Itoa(s.Config.CPUs),
-		"-kernel", s.Kernel.Vmlinuz, "-initrd", filepath.Join(dir, "initramfs"), "-append", kernelArgs,
+		"-machine", board.machine, "-m", s.Config.memoryArg(), "-smp", strconv.Itoa(s.Config.CPUs),
+		"-kernel", s.Kernel.Vmlinuz, "-initrd", filepath.Join(dir, "initramfs"), "-append", kernelArgs + " console=" + board.console,
 		"-serial", "file:" + filepath.Join(dir, "console"),
-		"-chardev", "stdio,id=output,signal=off", "-serial", "chardev:output",
-		"-add-fd", fmt.Sprintf("fd=%d,set=1", reportFD), "-chardev", "file,id=report,path=/dev/fdset/1,append=on", "-serial", "chardev:report",
+		"-chardev", "stdio,id=output,signal=off",
+		"-add-fd", fmt.Sprintf("fd=%d,set=1", reportFD), "-chardev", "file,id=report,path=/dev/fdset/1,append=on",
 	}
-	args = append(append(args, s.Accel.args()...), s.Config.QEMU...)
+	args = append(append(append(args, board.ports...), s.Accel.args(board)...), s.Config.QEMU...)
 	cmd := exec.CommandContext(ctx, qemu, args...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	cmd.WaitDelay = time.Second
@@ -174,5 +175,5 @@ func (s Spec) command(ctx context.Context, dir string) (*exec.Cmd, error) {
 // kernelArgs make a kernel end the machine where it would go on wounded, keep it
 // quiet, and skip what only costs time under emulation (the self-tests of the
 // crypto modules, mitigations of the host's CPU).
-const kernelArgs = "rdinit=" + guest.InitPath + " console=ttyS0 panic=-1 oops=panic quiet loglevel=5 " +
+const kernelArgs = "rdinit=" + guest.InitPath + " panic=-1 oops=panic quiet loglevel=5 " +
 	"mitigations=off cryptomgr.notests tsc=unstable random.trust_cpu=on raid=noautodetect"

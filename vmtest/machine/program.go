@@ -35,6 +35,63 @@ func findProgram(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
+// foreign are programs of another architecture, in a folder that looks like their root.
+type foreign struct{ root string }
+
+// find returns where a program lies, as it is seen from the root.
+func (f foreign) find(name string) (string, error) {
+	for _, dir := range []string{"/usr/bin", "/usr/sbin"} {
+		if path := filepath.Join(dir, name); isFile(filepath.Join(f.root, path)) {
+			return path, nil
+		}
+	}
+	return "", &kernel.SetupError{What: name + " is not in " + f.root, Do: "fetch the kernel again: make vmtest-kernels"}
+}
+
+// libraries returns what the dynamic linker would load for an executable, itself included,
+// as seen from the root. That can't be run here.
+func (f foreign) libraries(path string) ([]string, error) {
+	interp, err := interpreter(filepath.Join(f.root, path))
+	if err != nil || interp == "" {
+		return nil, err
+	}
+	libs := []string{filepath.Join("/usr", interp)} // /lib is a link to it
+	for next := []string{path}; len(next) > 0; next = next[1:] {
+		file, err := elf.Open(filepath.Join(f.root, next[0]))
+		if err != nil {
+			return nil, err
+		}
+		names, err := file.ImportedLibraries()
+		_ = file.Close()
+		if err != nil {
+			return nil, fmt.Errorf("libraries of %s: %w", next[0], err)
+		}
+		for _, name := range names {
+			lib, err := f.library(name)
+			if err != nil {
+				return nil, fmt.Errorf("libraries of %s: %w", next[0], err)
+			}
+			if !slices.Contains(libs, lib) {
+				libs, next = append(libs, lib), append(next, lib)
+			}
+		}
+	}
+	return libs, nil
+}
+
+func (f foreign) library(name string) (string, error) {
+	for _, pattern := range []string{"/usr/lib/*-linux-gnu", "/usr/lib", "/usr/lib/*-linux-gnu/*"} {
+		found, err := filepath.Glob(filepath.Join(f.root, pattern, name))
+		if err != nil {
+			return "", err
+		}
+		if len(found) > 0 {
+			return strings.TrimPrefix(found[0], f.root), nil
+		}
+	}
+	return "", fmt.Errorf("%s is not in %s", name, f.root)
+}
+
 // libraries returns the shared libraries of an executable, the dynamic linker
 // included; none for a static one.
 func libraries(path string) ([]string, error) {

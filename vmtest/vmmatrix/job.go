@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -30,11 +31,16 @@ func (j job) head() string {
 	return fmt.Sprintf("vmmatrix: %s on %s, -test.run=%q\n", j.suite.name, j.release, j.run)
 }
 
-// How long a machine may take, and its tests: a hung test is to show its stacks.
-const (
-	testTimeout    = 12 * time.Minute
-	machineTimeout = testTimeout + 2*time.Minute
-)
+// limits returns how long a machine may take, and its tests: a hung test is to show its
+// stacks. Another architecture is always emulated: half of the faults took 11 minutes on two
+// cores that were shared.
+func (j job) limits() (machine, tests time.Duration) {
+	tests = 12 * time.Minute
+	if j.kernel.Arch() != runtime.GOARCH {
+		tests *= 3
+	}
+	return tests + 2*time.Minute, tests
+}
 
 // workshop is where jobs are done.
 type workshop struct {
@@ -43,15 +49,15 @@ type workshop struct {
 	dir    string // test binaries and logs
 }
 
-func (w workshop) binary(s suite) string {
-	return filepath.Join(w.dir, "bin", strings.ReplaceAll(s.pkg, "/", "-")+".test")
+func (w workshop) binary(s suite, arch string) string {
+	return filepath.Join(w.dir, "bin", strings.ReplaceAll(s.pkg, "/", "-")+"."+arch+".test")
 }
 
-// build compiles a suite's test binary, static, so that it runs anywhere.
-func (w workshop) build(ctx context.Context, s suite) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", w.binary(s), "./"+s.pkg)
+// build compiles a suite's test binary, static, so that it runs anywhere on its architecture.
+func (w workshop) build(ctx context.Context, s suite, arch string) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", w.binary(s, arch), "./"+s.pkg)
 	cmd.Dir = w.root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the tests of %s: %w\n%s", s.pkg, err, out)
 	}
@@ -144,6 +150,7 @@ func (w workshop) do(ctx context.Context, j job) (outcome, error) {
 // machine runs vmrun, through go tool test2json, into the reader. It returns
 // vmrun's exit code and its own last word.
 func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why string, err error) {
+	machineTimeout, testTimeout := j.limits()
 	args := []string{"-kernel", j.kernel.Name, "-cgroup", j.suite.cgroup, "-timeout", machineTimeout.String()}
 	for _, m := range j.suite.load {
 		args = append(args, "-load", m)
@@ -151,7 +158,7 @@ func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why 
 	if j.suite.cpus > 0 {
 		args = append(args, "-cpus", strconv.Itoa(j.suite.cpus))
 	}
-	args = append(args, w.binary(j.suite), "-test.v=test2json", "-test.timeout="+testTimeout.String(), "-test.run="+j.run, "-test.skip="+j.suite.skip)
+	args = append(args, w.binary(j.suite, j.kernel.Arch()), "-test.v=test2json", "-test.timeout="+testTimeout.String(), "-test.run="+j.run, "-test.skip="+j.suite.skip)
 	vmrun := exec.CommandContext(ctx, w.runner, args...)
 	vmrun.Cancel = func() error { return vmrun.Process.Signal(os.Interrupt) }
 	vmrun.WaitDelay = 10 * time.Second

@@ -196,11 +196,12 @@ func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kern
 	began := time.Now()
 	built := map[string]bool{}
 	for _, j := range jobs {
-		if built[j.suite.pkg] {
+		binary := w.binary(j.suite, j.kernel.Arch())
+		if built[binary] {
 			continue
 		}
-		built[j.suite.pkg] = true
-		if err := w.build(ctx, j.suite); err != nil {
+		built[binary] = true
+		if err := w.build(ctx, j.suite, j.kernel.Arch()); err != nil {
 			return 0, err
 		}
 	}

@@ -130,7 +130,7 @@ func (w workshop) faults(ctx context.Context, stem string, k kernel.Kernel) (red
 		return nil, err
 	}
 	s := suites()[0]
-	if err := w.build(ctx, s); err != nil {
+	if err := w.build(ctx, s, k.Arch()); err != nil {
 		return nil, err
 	}
 	out, err := w.do(ctx, job{suite: s, kernel: k, run: s.pattern(stem)})

@@ -18,7 +18,8 @@ type suite struct {
 	cpus   int      // of the machine; 0: vm.yaml's
 	load   []string // modules to load besides vm.yaml's
 	// on says which kernels the suite is for; nil: all but the generic flavours,
-	// which differ from the cloud ones in what is a module.
+	// which differ from the cloud ones in what is a module, and but those of other
+	// architectures, which are emulated and differ in code that faults and variants reach.
 	on func(kernel.Kernel) bool
 	// row names the line of the table that a test belongs to, by its stem and its
 	// fault; false: the test has no line of its own and must merely not fail.
@@ -33,11 +34,11 @@ func suites() []suite {
 	return []suite{
 		// A machine that has just booted runs out of memory 23 times in 25 s; one that has
 		// been through the other faults takes up to seven times as long.
-		{name: "faults", pkg: "vmtest", skip: "^TestOOMKill$/^global$", cgroup: guest.CgroupV2, row: faultRow},
-		{name: "faults, global OOM", pkg: "vmtest", run: "TestOOMKill/^global$", cgroup: guest.CgroupV2, row: faultRow},
+		{name: "faults", pkg: "vmtest", skip: "^TestOOMKill$/^global$", cgroup: guest.CgroupV2, row: faultRow, on: cloud},
+		{name: "faults, global OOM", pkg: "vmtest", run: "TestOOMKill/^global$", cgroup: guest.CgroupV2, row: faultRow, on: cloud},
 		{name: "faults on cgroup v1", pkg: "vmtest", run: "TestOOMKill", cgroup: guest.CgroupV1, row: faultRow},
 		{name: "faults, ext4 a module", pkg: "vmtest", run: "TestFSError", cgroup: guest.CgroupV2, row: faultRow, on: generic},
-		{name: "variants", pkg: "bpf", run: "TestEveryVariantAlone", cgroup: guest.CgroupV2, row: variantRow, load: []string{"xfs"}},
+		{name: "variants", pkg: "bpf", run: "TestEveryVariantAlone", cgroup: guest.CgroupV2, row: variantRow, load: []string{"xfs"}, on: cloud},
 		// Its verdicts are those of the faults above, without the agent around it; load is
 		// for real machines.
 		{name: "collector", pkg: "collector", skip: "^TestSockFail(Verdicts|Healthy)$", cgroup: guest.CgroupV2, row: packageRow("collector, on the kernel"), skips: 4},
@@ -55,9 +56,12 @@ func suites() []suite {
 
 func generic(k kernel.Kernel) bool { return strings.HasSuffix(k.Name, "-generic") }
 
+// cloud is of any architecture.
+func cloud(k kernel.Kernel) bool { return !generic(k) }
+
 func (s suite) runsOn(k kernel.Kernel) bool {
 	if s.on == nil {
-		return !generic(k)
+		return cloud(k) && k.Arch() == kernel.AMD64
 	}
 	return s.on(k)
 }

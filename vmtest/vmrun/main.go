@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -178,12 +179,15 @@ func (o options) spec(ctx context.Context) (machine.Spec, error) {
 	if err != nil {
 		return machine.Spec{}, err
 	}
-	self, err := os.Executable()
+	first, err := os.Executable()
 	if err != nil {
 		return machine.Spec{}, err
 	}
+	if image.Arch() != runtime.GOARCH {
+		first += "-" + image.Arch()
+	}
 	s := machine.Spec{
-		Kernel: image, Config: config, Init: self, Cgroup: o.cgroup, Accel: machine.Accel(o.accel),
+		Kernel: image, Config: config, Init: first, Cgroup: o.cgroup, Accel: machine.Accel(o.accel),
 		Args: append([]string{binary}, o.args[1:]...), Env: environment(os.Environ()), Dir: dir, Timeout: o.timeout,
 	}
 	if o.accel == "auto" {

@@ -41,11 +41,13 @@ func TestFirstListIsWhole(t *testing.T) {
 					o.Changed()
 					time.Sleep(time.Minute)
 				}
+				synctest.Wait()
 				if w.asked != 0 {
 					t.Errorf("%d lists before all pods were known", w.asked)
 				}
 				o.Listed()
 				time.Sleep(time.Second)
+				synctest.Wait()
 				if len(w.targets) != c.want || (w.asked > 0) != (c.want > 0) {
 					t.Errorf("%d lists, the last one %v, want %d targets", w.asked, w.targets, c.want)
 				}
