@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // logLines returns lines that gzip can do little with, each of n bytes.
@@ -250,9 +252,13 @@ func TestRestartWhenCompressed(t *testing.T) {
 					l.later(l.path)
 					l.rotate()
 				}
-				// The reader is at the start of the file only when that has something.
+				// The reader is at the start of the file only when that has something, and
+				// knows the three then.
 				l.write("half")
-				c.untilAt(`"known"`)
+				await.UntilShown(t, "a position that knows three files", patience, func() (bool, string) {
+					at := string(c.r.Position())
+					return strings.Count(at, `"time":`) == 3, at
+				})
 				at := c.stop()
 				l.write(" of it\n")
 				if meanwhile {

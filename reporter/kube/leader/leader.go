@@ -85,6 +85,10 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 		Metrics:                metricsserver.Options{BindAddress: orNone(c.MetricsListen)},
 		HealthProbeBindAddress: orNone(c.HealthListen),
 	}
+	// With the priority queue of this version workers may wait for ever when it is shut down
+	// (kubernetes-sigs/controller-runtime#3538): v0.25 mends it, and wants another minor
+	// version of Kubernetes' libraries.
+	o.Controller.UsePriorityQueue = new(false)
 	stop := stopWithin
 	o.GracefulShutdownTimeout = &stop
 	var early earlyMapper
