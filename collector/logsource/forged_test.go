@@ -273,6 +273,7 @@ type court struct {
 	set           *detector.RuleSet
 	lines         []string
 	healthy, sick *detector.Engine
+	allowed       []string // rules of the latest carrier
 	boot          event.Duration
 	now           event.Moment
 }
@@ -317,13 +318,15 @@ func (c *court) observe(e *detector.Engine, ev *event.Event) (out []problem.Prob
 
 // judge returns what the event has done that its carrier may not.
 func (c *court) judge(ev *event.Event, allowed []string) (fouls []string) {
+	if !slices.Equal(allowed, c.allowed) { // what the carriers before have set, this one may not
+		c.healthy, c.allowed = c.engine(nil), allowed
+	}
 	for _, p := range c.observe(c.healthy, ev) {
-		c.healthy = nil
 		if p.State == problem.Firing && !slices.Contains(allowed, p.Rule) {
 			fouls = append(fouls, p.Rule+" set")
 		}
 	}
-	if c.healthy == nil {
+	if len(fouls) > 0 {
 		c.healthy = c.engine(nil)
 	}
 	for _, p := range c.observe(c.sick, ev) {
