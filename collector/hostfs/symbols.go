@@ -17,6 +17,10 @@ const (
 	// symbolsRetry bounds how often a miss makes the table be read again (a
 	// module loaded since), or a failed read be repeated: one read costs 0.1 s.
 	symbolsRetry = time.Minute
+	// modulesEvery bounds how often a name of a module's makes the list of modules be
+	// read, which takes 0.1 ms: memory of one that is gone, or of its init section, is
+	// used by others.
+	modulesEvery = 100 * time.Millisecond
 	// kernelHalf is where kernel addresses begin, at the latest, on every 64-bit
 	// architecture with BPF that splits its address space.
 	kernelHalf = 1 << 63
@@ -32,6 +36,9 @@ type Symbols struct {
 	err      error     // of the last read
 	loadedAt time.Time // of the last read, failed or not
 	usedAt   time.Time
+
+	modules  string    // that were there when the table was read, as by loadedModules
+	lookedAt time.Time // when that was last compared
 }
 
 // NewSymbols returns Symbols of the running kernel; nothing is read yet.
@@ -48,6 +55,10 @@ func (s *Symbols) Lookup(addr uint64) (name string, off uint64, ok bool) {
 	s.usedAt = time.Now()
 	if s.table != nil {
 		name, off, ok = s.table.lookup(addr)
+		if ok && strings.HasSuffix(name, "]") && s.modulesChanged() {
+			s.load()
+			name, off, ok = s.table.lookup(addr)
+		}
 	}
 	if !ok && (s.loadedAt.IsZero() || time.Since(s.loadedAt) >= symbolsRetry) {
 		s.load()
@@ -101,10 +112,39 @@ func (s *Symbols) DropIdle(now time.Time) bool {
 // load reads the table; the caller holds mu. A failure keeps the old table.
 func (s *Symbols) load() {
 	s.loadedAt = time.Now()
+	s.lookedAt, s.modules = s.loadedAt, s.fs.loadedModules()
 	table, err := s.fs.readKallsyms()
 	if s.err = err; err == nil {
 		s.table = table
 	}
+}
+
+// modulesChanged tells whether other modules are there, or at other addresses, than when
+// the table was read; the caller holds mu.
+func (s *Symbols) modulesChanged() bool {
+	now := time.Now()
+	if now.Sub(s.lookedAt) < modulesEvery {
+		return false
+	}
+	s.lookedAt = now
+	return s.fs.loadedModules() != s.modules
+}
+
+// loadedModules returns name, size, state and address of each module, without their
+// users. It is empty where they can't be read, as in a kernel without modules.
+func (f FS) loadedModules() string {
+	s, err := f.read("/proc/modules", largeFile)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		// name size users by-whom state address
+		if w := strings.Fields(line); len(w) >= 6 {
+			fmt.Fprintln(&b, w[0], w[1], w[4], w[5])
+		}
+	}
+	return b.String()
 }
 
 func (f FS) readKallsyms() (*symbolTable, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -73,6 +74,36 @@ func TestSymbolsReload(t *testing.T) {
 		}
 		time.Sleep(symbolsRetry)
 		if name, _, _ := s.Lookup(addr); name != "late [mod]" {
+			t.Errorf("name = %q", name)
+		}
+	})
+}
+
+// Where a module is loaded into the memory of another, of its init section for one, an
+// address there doesn't get the name of what was there before.
+func TestSymbolsOfReusedMemory(t *testing.T) {
+	f := fixture(t, "6.12-systemd-v2")
+	const addr = 0xffffffffc0c00010
+	lookup := func(s *Symbols) string { name, _, _ := s.Lookup(addr); return name }
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSymbols(f)
+		write(t, f, "/proc/modules", "dm_mod 188416 0 - Loading 0xffffffffc0b00000\n")
+		write(t, f, "/proc/kallsyms", "ffffffffc0c00000 t dm_stripe_init\t[dm_mod]\n")
+		if name := lookup(s); name != "dm_stripe_init [dm_mod]" {
+			t.Errorf("name = %q", name)
+		}
+		const modules = "nf_tables 323584 7 - Live 0xffffffffc0c00000\ndm_mod 188416 0 - Live 0xffffffffc0b00000\n"
+		write(t, f, "/proc/modules", modules)
+		write(t, f, "/proc/kallsyms", "ffffffffc0c00000 t nft_do_chain\t[nf_tables]\n")
+		time.Sleep(modulesEvery)
+		if name := lookup(s); name != "nft_do_chain [nf_tables]" {
+			t.Errorf("name = %q", name)
+		}
+		// That a module is in use, or no more, is no reason to read all again.
+		write(t, f, "/proc/modules", strings.Replace(modules, " 7 - ", " 9 ip_tables,x, ", 1))
+		write(t, f, "/proc/kallsyms", "ffffffffc0c00000 t not_read\t[nf_tables]\n")
+		time.Sleep(modulesEvery)
+		if name := lookup(s); name != "nft_do_chain [nf_tables]" {
 			t.Errorf("name = %q", name)
 		}
 	})
