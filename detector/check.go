@@ -27,8 +27,8 @@ func checkReason(f *strictyaml.File, n *yaml.Node, field, reason string) {
 
 func checkConditionType(f *strictyaml.File, n *yaml.Node, name string) {
 	switch {
-	case slices.Contains(reservedConditions(), name):
-		f.Errorf(n, "conditions."+name, "condition %s belongs to Kubernetes itself", name)
+	case event.KubernetesCondition(name):
+		f.Errorf(n, "conditions."+name, "condition %s belongs to Kubernetes itself, as all that end in Pressure", name)
 	case !pascalCase.MatchString(name):
 		f.Errorf(n, "conditions."+name, "condition %q is not PascalCase", name)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/mistake"
 )
 
@@ -14,8 +15,8 @@ func (l *loader) link() (*RuleSet, error) {
 	for _, name := range l.order {
 		r := l.rules[name]
 		if r.Condition != "" && l.conditions[r.Condition] == nil {
-			if slices.Contains(reservedConditions(), r.Condition) {
-				r.errorf("condition", "condition %s belongs to Kubernetes itself", r.Condition)
+			if event.KubernetesCondition(r.Condition) {
+				r.errorf("condition", "condition %s belongs to Kubernetes itself, as all that end in Pressure", r.Condition)
 			} else {
 				r.errorf("condition", "condition %q is not registered under conditions%s", r.Condition, mistake.Suggest(r.Condition, types))
 			}

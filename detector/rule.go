@@ -140,8 +140,3 @@ type ConditionSpec struct {
 	HealthyReason  string
 	HealthyMessage string
 }
-
-// reservedConditions are Kubernetes' own; only kubelet and the cloud set them.
-func reservedConditions() []string {
-	return []string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
-}

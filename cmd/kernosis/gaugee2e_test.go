@@ -31,7 +31,7 @@ rules:
   when: gauge.name == "inodes" && gauge.percent >= 98
   clearWhen: gauge.percent < 95
   groupBy: [device.name]
-  condition: ResourcePressure
+  condition: ResourceShortage
   reason: InodesNearlyExhausted
   message: ${gauge.value} of ${gauge.limit} inodes of ${subject} are in use
   for: 1s

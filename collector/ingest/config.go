@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest/report"
 )
 
@@ -128,8 +128,8 @@ func CheckType(t string) error {
 	switch {
 	case t == "":
 		return errors.New("a condition has no type")
-	case slices.Contains([]string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}, t):
-		return fmt.Errorf("condition %s belongs to Kubernetes itself", t)
+	case event.KubernetesCondition(t):
+		return fmt.Errorf("condition %s belongs to Kubernetes itself, as all that end in Pressure", t)
 	case !pascalCase.MatchString(t):
 		return fmt.Errorf("condition %.100q is not PascalCase (letters and digits, at most 128)", t)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 	"github.com/kernosis/kernosis/detector/mistake"
@@ -140,7 +141,7 @@ func (in *Input) alertType(metric, label, v string) []Finding {
 			return nil
 		}
 	}
-	if metric == "kube_node_status_condition" && slices.Contains([]string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}, v) {
+	if metric == "kube_node_status_condition" && event.KubernetesCondition(v) {
 		return nil
 	}
 	for _, r := range in.Rules {

@@ -68,7 +68,7 @@ func TestMistakes(t *testing.T) {
 {"type": "temporary", "reason": "R", "pattern": "x", "clearPattern": "[", "clearAfter": "-1s"},
 {"type": "temporary", "reason": "R", "pattern": "x", "clearAfter": "never"}
 ]}`, want: []string{
-			"f.json:1:59: conditions[0].type: condition Ready belongs to Kubernetes itself",
+			"f.json:1:59: conditions[0].type: condition Ready belongs to Kubernetes itself, as all that end in Pressure",
 			"f.json:1:111: conditions[1].reason: not fine is not PascalCase (letters and digits, at most 128)",
 			"f.json:1:133: conditions[2].type: condition A stands twice, first at conditions[1]",
 			"f.json:3:10: rules[0].type: want temporary or permanent, have sometimes",

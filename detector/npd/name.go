@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 // pascalCase is what a condition type and a reason must look like,
@@ -20,10 +22,10 @@ func (r *reader) checkReason(key, reason string) {
 }
 
 func (r *reader) checkConditionType(key, t string) {
-	switch t {
-	case "":
-	case "Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable":
-		r.errorf(key, "condition %s belongs to Kubernetes itself", t)
+	switch {
+	case t == "":
+	case event.KubernetesCondition(t):
+		r.errorf(key, "condition %s belongs to Kubernetes itself, as all that end in Pressure", t)
 	default:
 		if !pascalCase.MatchString(t) {
 			r.errorf(key, "%s is not PascalCase (letters and digits, at most 128)", shown(t))

@@ -18,9 +18,9 @@ type Config struct {
 	ID          string // of the schema
 	Title       string
 	Version     string
-	Name        string // pattern of names of rules
-	PascalCase  string // pattern of reasons and condition types
-	Reserved    []string
+	Name        string   // pattern of names of rules
+	PascalCase  string   // pattern of reasons and condition types
+	Reserved    string   // pattern of condition types that no rule may have
 	Fields      []string // that can name a group
 	FieldOfLine string   // pattern of those that a log rule makes
 	MaxCEL      uint64
@@ -78,8 +78,7 @@ func Status() *jsonschema.Schema {
 // ConditionName is the name of a condition type.
 func (c *Config) ConditionName() *jsonschema.Schema {
 	s := text(c.PascalCase)
-	s.Not = Enum(c.Reserved...)
-	s.Not.Type = ""
+	s.Not = &jsonschema.Schema{Pattern: c.Reserved}
 	return s
 }
 

@@ -7,9 +7,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -25,18 +25,9 @@ const (
 	noReason = "Unspecified"
 )
 
-// reserved reports whether a type is Kubernetes' own.
-func reserved(conditionType string) bool {
-	switch corev1.NodeConditionType(conditionType) {
-	case corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable:
-		return true
-	}
-	return false
-}
-
 // checkType returns why a type can't be ours; nil: it can.
 func checkType(conditionType string) error {
-	if reserved(conditionType) {
+	if event.KubernetesCondition(conditionType) {
 		return fmt.Errorf("condition type %s is Kubernetes' own", conditionType)
 	}
 	if faults := validation.IsQualifiedName(conditionType); len(faults) > 0 {
