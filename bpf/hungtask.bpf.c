@@ -438,9 +438,11 @@ static __always_inline void handle_task(struct task_struct *task, __u32 pid, con
 	s->seen_ns = now;
 	s->woken = 0;
 	if (s->reported) {
-		/* By its first detector: the second only confirms it. */
-		if (detector == KN_HUNG_POLL && set->tell_again)
-			report_hung(task, s, s->reported, typed);
+		/* By its first detector: the second only confirms it. Once more for an
+		 * agent that has started since. */
+		if (detector == KN_HUNG_POLL && s->run != set->run &&
+		    report_hung(task, s, s->reported, typed))
+			s->run = set->run;
 		return;
 	}
 	blocked_ns = known_to_khungtaskd_ns(task);
@@ -449,8 +451,10 @@ static __always_inline void handle_task(struct task_struct *task, __u32 pid, con
 	blocked_ns = now - s->since_ns;
 	if (blocked_ns < (detector == KN_HUNG_POLL ? set->threshold_ns : set->hang_threshold_ns))
 		return;
-	if (report_hung(task, s, detector, typed))
+	if (report_hung(task, s, detector, typed)) {
 		s->reported = detector;
+		s->run = set->run;
+	}
 }
 
 static __always_inline int handle_hang(struct task_struct *task, const bool typed)

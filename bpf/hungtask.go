@@ -130,7 +130,7 @@ type HungTaskSleep struct {
 	Generation uint32
 	Reported   uint8 // 0, or the detector that did
 	Woken      uint8
-	Pad        [2]uint8
+	Run        uint16
 }
 
 // BlockedFor returns how long the task was known to be asleep, a lower bound.
@@ -148,8 +148,8 @@ type hungTaskSettings struct {
 	WakeNS          uint64
 	Generation      uint32
 	FullGeneration  uint32
-	TellAgain       uint32
-	Pad             uint32
+	Run             uint16
+	Pad             [3]uint16
 }
 
 // ErrChildPIDNamespace: this process is not in the initial pid namespace, so
@@ -183,9 +183,9 @@ func NewTaskWalk(l *Loaded) (*TaskWalk, error) {
 	if err := w.settings.Lookup(uint32(0), &w.current); err != nil {
 		return nil, fmt.Errorf("walk tasks: read settings: %w", err)
 	}
-	// Who starts can't know which of the told hangs still last: the first walk
-	// tells those again.
-	w.current.TellAgain = 1
+	// Who starts can't know which of the reported hangs still last: the next walks report
+	// those again, as many at once as the ring has room for.
+	w.current.Run++
 	return w, nil
 }
 
@@ -214,8 +214,9 @@ type HungTimes struct {
 }
 
 // Run visits every task once. It writes tasks that have been asleep for times.Walk or
-// longer, and reported ones that run again, to the stem's ring. The first Run also writes
-// the tasks that an earlier agent reported and that still hang.
+// longer, and reported ones that run again, to the stem's ring, as well as those that an
+// earlier agent reported and that still hang. What the ring has no room for, the next Run
+// writes.
 func (w *TaskWalk) Run(times HungTimes) error {
 	w.current.ThresholdNS = uint64(times.Walk)
 	w.current.HangThresholdNS = uint64(times.Khungtaskd)
@@ -238,7 +239,6 @@ func (w *TaskWalk) Run(times HungTimes) error {
 	var none [64]byte // the program prints nothing: the first read goes to the end
 	for {
 		if _, err := seq.Read(none[:]); errors.Is(err, io.EOF) {
-			w.current.TellAgain = 0
 			return nil
 		} else if err != nil && !errors.Is(err, unix.EAGAIN) {
 			return fmt.Errorf("walk tasks: %w", err)

@@ -64,7 +64,7 @@ struct kn_hungtask_sleep {
 	__u32 generation; /* of the walk that visited the task last */
 	__u8 reported;    /* 0, or the detector that did */
 	__u8 woken;       /* the last walk met it awake, or about to sleep: it may wait on */
-	__u8 pad[2];
+	__u16 run;        /* of the agent to which it was reported last, as in the settings */
 };
 _Static_assert(sizeof(struct kn_hungtask_sleep) == 40 + 4 * 8 + 8, "wire");
 
@@ -75,8 +75,8 @@ struct kn_hungtask_settings {
 	__u64 wake_ns;           /* the kernel wakes waiters for I/O each time; 0: it does not */
 	__u32 generation;        /* of the walk */
 	__u32 full_generation;   /* in which the map "blocked" was full last */
-	__u32 tell_again;        /* this walk tells also of what was told before */
-	__u32 pad;
+	__u16 run;               /* another one with each start of an agent */
+	__u16 pad[3];
 };
 _Static_assert(sizeof(struct kn_hungtask_settings) == 40, "wire");
 

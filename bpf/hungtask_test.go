@@ -706,6 +706,45 @@ func TestHungTaskAcrossRestart(t *testing.T) {
 	}
 }
 
+// More tasks hang at a restart than the ring has room for: the next walk reports the rest.
+func TestHungTasksAcrossRestartBeyondTheRing(t *testing.T) {
+	testKernel(t)
+	pins, reopen := testPins(t)
+	r := newHungRun(t, pins)
+	_, hang := startHang(t)
+	pid := uint32(hang.Waiter.TID)
+	r.until("the hang", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[pid]) == 1 })
+	r.l.Close()
+	pins.Close()
+
+	again := newHungRun(t, reopen())
+	lost := func() uint64 {
+		n, err := again.l.RingFull()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	// As if the hangs of hundreds of others came first.
+	for n, before := uint64(0), lost(); lost() == before; n++ {
+		if err := again.l.RunCanary(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := again.walk.Run(HungTimes{Walk: again.threshold}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.l.Drain(func([]byte) {}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		again.look()
+	}
+	if n := len(again.hung[pid]); n != 1 {
+		t.Errorf("reported %d times after the restart", n)
+	}
+}
+
 // Short uninterruptible sleeps (a vfork is one each) are no hangs, however many
 // walks meet a task in one.
 func TestBusySystemHasNoHungTasks(t *testing.T) {
