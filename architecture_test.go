@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"detector/problem":        {"collector/event"},
 	"detector/mistake":        {"collector/event"},
 	"detector/ruletest":       {"collector/event", "detector/problem", "detector"},
-	"detector/npd":            {"collector/logpattern", "detector"},
+	"detector/npd":            {"collector/event", "collector/logpattern", "detector"},
 	"detector/lint":           {"collector/event", "collector/logpattern", "detector"},
 	"reporter":                {"collector/event", "detector/problem"},
 	"reporter/console":        {"collector/event", "detector/problem", "reporter/journal"},
@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"collector/ingest/report": {},
 	"collector/ingest/client": {"collector/ingest/report"},
 	// What talks to Kubernetes.
-	"reporter/kube/conditions": {"collector/bounded", "collector/statefile", "detector/problem"},
+	"reporter/kube/conditions": {"collector/bounded", "collector/event", "collector/statefile", "detector/problem"},
 
 	// Probes of containers, as kubelet makes them: what is seen of them.
 	"collector/probe/observe":   {"collector/event", "collector/hostfs", "collector/probe", "collector/probe/unhealthy", "collector/probe/vitals"},

@@ -6,11 +6,14 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func TestKinds(t *testing.T) {
@@ -66,11 +69,24 @@ func TestKinds(t *testing.T) {
 	b.said()
 	soon, enough := context.WithCancel(within(t, 2*time.Minute))
 	defer enough()
-	err = DeleteKinds(soon, deleter, func(line string) {
-		if strings.Contains(line, "finalizers of others") {
-			enough() // the user need not wait to see what holds them
-		}
+	told, tell := context.WithCancel(soon)
+	defer tell()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- DeleteKinds(soon, deleter, func(line string) {
+			if strings.Contains(line, "finalizers of others") {
+				tell() // the user need not wait to see what holds them
+			}
+		})
+	}()
+	<-told.Done()
+	// The API server deletes one after the other.
+	await.Until(t, "ours is gone", time.Minute, func() bool {
+		_, err := diagnoses.Get(t.Context(), "ours", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
 	})
+	enough()
+	err = <-ended
 	if err == nil || !strings.Contains(err.Error(), "diagnoses.kernosis.io: no time is left: finalizers of others hold "+b.namespace+"/others (backup.example.com/copy)") {
 		t.Errorf("got %v", err)
 	}
