@@ -87,11 +87,16 @@ func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
 		}
 		return n
 	}
-	r.until("23 hangs", 15*time.Second, func() { r.look() }, func() bool { return told() >= len(pids) })
+	// An agent's walks are seconds apart. Where these follow upon another, two of them meet
+	// a task that was woken and waits for a CPU, which is taken for the end of its wait.
+	look := func() {
+		time.Sleep(r.wake / 8)
+		r.look()
+	}
+	r.until("23 hangs", 15*time.Second, look, func() bool { return told() >= len(pids) })
 	// Two more wake-ups.
 	for end := time.Now().Add(2 * r.wake * 5 / 4); time.Now().Before(end); {
-		r.look()
-		time.Sleep(20 * time.Millisecond)
+		look()
 	}
 	for i, pid := range pids {
 		if n := len(r.hung[pid]); n != 1 || len(r.resumed[pid]) != 0 {
