@@ -90,8 +90,7 @@ type compiled struct {
 	clearWhen    *expr
 	clearKinds   []event.Kind
 	stems        []string // of kinds whose sources have no names of their own
-	named        []named  // logs, checks and gauges
-	gauges       []string // names of the gauges it looks at
+	named        []named  // logs and checks
 }
 
 // Temporary reports whether each matching event is a problem of its own.
@@ -128,8 +127,6 @@ func levelEnd(k event.Kind) event.Kind {
 		return event.SockFailRecovered
 	case event.Probe:
 		return event.ProbeRecovered
-	case event.Gauge:
-		return event.Gauge // a later one, which clearWhen is true of
 	}
 	return ""
 }

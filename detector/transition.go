@@ -17,11 +17,6 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := e.place(r, e.group, now)
 	live := en.p.State == problem.Pending || en.p.State == problem.Firing
-	if live && en.lasts(r, ev) {
-		e.lasting(en, ev, at)
-		return
-	}
-	e.changed = true
 	if live {
 		e.fold(en)
 		// While a level signal lasts it is one occurrence, however often others tell.
@@ -167,7 +162,6 @@ func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now event.Mo
 	en := r.series.entries[string(e.group)]
 	if en == nil {
 		if id, ok := r.series.folded(e.group); ok && e.test(r, x) {
-			e.changed = true
 			e.unfold(r.series, id, now)
 		}
 		return
@@ -175,7 +169,6 @@ func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now event.Mo
 	if en.p.State == problem.Resolved || !e.test(r, x) {
 		return
 	}
-	e.changed = true
 	if en.p.State == problem.Pending {
 		e.forget(en)
 		return

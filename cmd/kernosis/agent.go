@@ -77,9 +77,6 @@ func (a *agent) observe(ev *event.Event) {
 	e := journal.NewEntry(now())
 	e.Event, e.Transitions = ev, a.engine.Observe(ev, e.Moment())
 	a.metrics.Event(ev, time.Since(e.Now))
-	if !a.engine.Changed() {
-		return // a gauge as it was: nothing that a replay needs
-	}
 	a.record(e)
 	if ev.CPU != event.NoCPU {
 		a.metrics.Handled(time.Since(ev.Time))
