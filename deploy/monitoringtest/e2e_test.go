@@ -111,6 +111,7 @@ func empty() map[string]string {
 		"kernosis_diagnoses_dropped_total": "a thousand diagnoses would have to wait",
 		"kernosis_program_skips_total":     "no program was interrupted by itself",
 		"kernosis_events_dropped_total":    "thousands of Events on one object would be over its budget; promtool's case has it",
+		"kernosis_sources_overflowed":      "an agent would need more than 256 sources; promtool's case has it",
 	}
 }
 
