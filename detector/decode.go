@@ -161,6 +161,7 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 	if n := keys["threshold"]; n != nil {
 		r.threshold(f, n, path+".threshold")
 	}
+	r.readRateLimit(f)
 	if r.Fault == "" {
 		r.Fault = r.Name
 	}
@@ -200,5 +201,31 @@ func (r *loadedRule) threshold(f *strictyaml.File, n *yaml.Node, path string) {
 	if d := keys["distinct"]; d != nil {
 		r.Threshold.Distinct = strings.TrimSpace(f.String(d, path+".distinct"))
 		r.keys["threshold.distinct"] = d
+	}
+}
+
+// readRateLimit reads the limit of a log rule, or takes that of all.
+func (r *loadedRule) readRateLimit(f *strictyaml.File) {
+	n := r.keys["rateLimit"]
+	if n == nil {
+		if r.keys["pattern"] != nil {
+			r.RateLimit = RateLimit{max(defaultLimitCount, limitOfThreshold*r.Threshold.Count), defaultLimitWithin}
+		}
+		return
+	}
+	path := r.path + ".rateLimit"
+	keys := f.Object(n, path, form.Keys[rateLimitForm]()...)
+	if c := keys["count"]; c == nil {
+		f.Errorf(n, path, "count is missing")
+	} else {
+		r.RateLimit.Count = f.Int(c, path+".count", 1, maxLimitCount)
+		if r.RateLimit.Count > 0 && r.RateLimit.Count < r.Threshold.Count {
+			f.Errorf(c, path+".count", "%d is less than threshold.count, %d: so many events have to be recorded before the problem fires", r.RateLimit.Count, r.Threshold.Count)
+		}
+	}
+	if w := keys["within"]; w == nil {
+		f.Errorf(n, path, "within is missing")
+	} else {
+		r.RateLimit.Within = f.Duration(w, path+".within", time.Second, maxPeriod)
 	}
 }

@@ -27,6 +27,7 @@ type Engine struct {
 	recent     *recent
 	deadlines  deadlines
 	mutes      mutes
+	limits     limits
 	absentDue  time.Duration // since boot: when the first absence is, zero: none
 
 	now         event.Moment
@@ -54,7 +55,7 @@ type kindRules struct {
 // NewEngine returns an engine without problems; every condition is Unknown
 // until its source says that it sees.
 func NewEngine(rules *RuleSet) *Engine {
-	e := &Engine{stems: make(map[string]*stemState), crowded: make(map[string]bool), recent: newRecent(), act: newActivation()}
+	e := &Engine{stems: make(map[string]*stemState), crowded: make(map[string]bool), recent: newRecent(), act: newActivation(), limits: newLimits()}
 	e.install(rules)
 	for _, c := range e.conditions {
 		c.current = e.judge(c)
@@ -96,7 +97,7 @@ func (e *Engine) install(set *RuleSet) {
 				s.condition.series = append(s.condition.series, s)
 			}
 		}
-		rs := &ruleState{Rule: r, series: shared[key]}
+		rs := &ruleState{Rule: r, series: shared[key], budgets: newBudgets(r.RateLimit)}
 		rs.series.rules = append(rs.series.rules, r)
 		e.rules = append(e.rules, rs)
 		e.byName[r.Name] = rs

@@ -78,6 +78,14 @@ func (h hash) number(n uint64) hash {
 // printed is known by its time stamp and text, in whichever log it is read. Another line of a log that has
 // a number is known by it, and a daemon's report by its ID.
 func identity(ev *event.Event) (uint64, bool) {
+	id, ok := identityOfOne(ev)
+	if ev.Times > 0 {
+		id = uint64(hash(id).number(ev.Times)) // the latest was seen by itself
+	}
+	return id, ok
+}
+
+func identityOfOne(ev *event.Event) (uint64, bool) {
 	if ev.Log != nil && ev.Log.Stamp != 0 && ev.Log.FromKernel() {
 		return messageIdentity(ev.Log), true
 	}

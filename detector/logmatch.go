@@ -121,13 +121,16 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	if ev.Log.Origin == event.OriginProcess {
 		hits = l.forNoCondition(hits)
 	}
+	e.charge(hits, now)
 	at := occurredAt(ev, now)
 	l.ev, l.data = *ev, *ev.Log
 	l.ev.Log = &l.data
 	e.act.ev = &l.ev
 	for i := range hits {
-		l.matches[hits[i].Pattern]++
-		e.lineClears(hits, i, now)
+		l.matches[hits[i].Pattern] += ev.Occurrences()
+		if r, x, ok := e.lineEnds(hits, i); ok {
+			e.clearGroup(r, &l.ev, x, now)
+		}
 	}
 	for i := range hits {
 		h := &hits[i]
@@ -147,16 +150,16 @@ func (l *logMatching) forNoCondition(hits []logpattern.Hit) []logpattern.Hit {
 	return slices.DeleteFunc(hits, func(h logpattern.Hit) bool { return l.rules[h.Pattern].Condition != "" })
 }
 
-// lineClears ends the problem that the line ends, by what hit i says: a match of
-// clearPattern ends that of its group, one of pattern where clearWhen is true. A
-// line that the rule matches as a whole ends none of it.
-func (e *Engine) lineClears(hits []logpattern.Hit, i int, now event.Moment) {
+// lineEnds reports whether the line ends a problem of a rule, by what hit i says, which it
+// shows: a match of clearPattern ends that of its group, one of pattern where x, its
+// clearWhen, is true. A line that the rule matches as a whole ends none of it.
+func (e *Engine) lineEnds(hits []logpattern.Hit, i int) (r *ruleState, x *expr, ok bool) {
 	l := &e.logs
 	h := &hits[i]
-	r := l.rules[h.Pattern]
+	r = l.rules[h.Pattern]
 	byPattern := l.set.owners[h.Pattern].clear
 	if !r.series.live() || !byPattern && !slices.Contains(r.clearKinds, event.Log) {
-		return
+		return nil, nil, false
 	}
 	own := h // the hit of the rule's pattern, which stands right before
 	if byPattern {
@@ -166,13 +169,12 @@ func (e *Engine) lineClears(hits []logpattern.Hit, i int, now event.Moment) {
 	}
 	if own != nil {
 		if l.show(own); e.test(r, r.when) {
-			return
+			return nil, nil, false
 		}
 	}
 	if byPattern {
 		l.show(h)
-		e.clearGroup(r, &l.ev, nil, now)
-		return
+		return r, nil, true
 	}
-	e.clearGroup(r, &l.ev, r.clearWhen, now)
+	return r, r.clearWhen, true
 }

@@ -74,7 +74,7 @@ func (s *RuleSet) PatternSet() *logpattern.Set { return s.patterns }
 // rule's expressions.
 func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	if !r.isLog() {
-		for _, key := range []string{"pattern", "clearPattern", "logs", "lines", "anchorEnd", "fallbackFor"} {
+		for _, key := range []string{"pattern", "clearPattern", "logs", "lines", "anchorEnd", "fallbackFor", "rateLimit"} {
 			if r.keys[key] != nil && r.kindsKnown() {
 				r.errorf(key, "is for lines of logs only, events: [log]")
 			}

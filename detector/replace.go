@@ -17,9 +17,13 @@ func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition 
 	// Resolving looks at causes: with the old rules out of the way nothing is
 	// hidden or shown because of them until the new rules are in.
 	e.install(rules)
+	clear(e.limits.spent)
 	for name, r := range e.byName {
 		if old := oldRules[name]; old != nil {
-			r.errors, r.overflow, r.absence = old.errors, old.overflow, old.absence
+			r.errors, r.overflow, r.absence, r.limited = old.errors, old.overflow, old.absence, old.limited
+			if r.RateLimit == old.RateLimit {
+				r.budgets = old.budgets
+			}
 		}
 		if r.awaits() {
 			e.resume(r, now.Boot)

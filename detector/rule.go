@@ -54,6 +54,7 @@ type Rule struct {
 	DependsOn    []string
 	Equal        map[string]string // of dependsOn: field of GroupBy → that of the cause's which must have the same value
 	MaxGroups    int
+	RateLimit    RateLimit
 	Doc          string
 
 	// Of log rules, whose Events is [log] and nothing else.

@@ -39,6 +39,8 @@ type ruleState struct {
 	absence  absence
 	errors   uint64 // evaluations that failed
 	overflow uint64 // events folded into the overflow group
+	limited  uint64 // events beyond its RateLimit
+	budgets
 }
 
 // series is the problems of one fault and condition, by group: what two
@@ -101,12 +103,12 @@ func (en *entry) seen(at event.Moment) {
 	en.confirm, en.confirmBy = false, 0
 }
 
-// saw counts an event that matches the rule.
-func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment) {
-	en.p.Count++
+// saw counts an event that matches the rule, for as many as are new.
+func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment, fresh uint64) {
+	en.p.Count += fresh
 	en.seen(at)
 	en.teller, en.toldAt = r, at.Boot
-	en.counted(r, at.Boot)
+	en.counted(r, at.Boot, ev.Occurrences())
 	en.lasting = en.lasting || r.level()
 	if !r.Temporary() && en.kept != 0 && (at.Boot-en.kept).Abs() < evidenceSpacing {
 		return

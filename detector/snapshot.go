@@ -25,6 +25,7 @@ type snapshot struct {
 	Mutes      []savedMute         `json:"mutes,omitempty"`
 	Stems      []savedStem         `json:"stems,omitempty"`
 	Absences   map[string]absence  `json:"absences,omitempty"` // by rule
+	Withheld   []*withheld         `json:"withheld,omitempty"`
 }
 
 // savedStem is what is known of the sources of a stem.
@@ -94,6 +95,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 			s.Absences[r.Name] = r.absence
 		}
 	}
+	s.Withheld = e.limits.queue
 	for _, name := range slices.Sorted(maps.Keys(e.stems)) {
 		st := e.stems[name]
 		s.Stems = append(s.Stems, savedStem{name, st.known, st.up, st.kernel, st.reason, st.lossyUntil, st.lossReason})
@@ -167,6 +169,7 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 		}
 	}
 	e.absentDue = e.nextAbsence()
+	e.resumeLimits(s.Withheld)
 	return nil
 }
 

@@ -7,6 +7,7 @@ type Stats struct {
 	Duplicates  uint64            `json:"duplicates"`           // kernel records seen before and ignored
 	EvalErrors  map[string]uint64 `json:"evalErrors,omitempty"` // by rule: expressions that failed (they don't match; in a message they show as ?)
 	Overflow    map[string]uint64 `json:"overflow,omitempty"`   // by rule: events counted in the overflow group
+	Limited     map[string]uint64 `json:"limited,omitempty"`    // by rule: events beyond its RateLimit
 	// Sources is how many events on the state of a source found no room for one more, so that
 	// no condition knows of it; Source is the stem of the latest.
 	Sources uint64 `json:"sources,omitempty"`
@@ -20,13 +21,16 @@ type Stats struct {
 
 // Stats returns the counts so far.
 func (e *Engine) Stats() Stats {
-	s := Stats{Evaluations: e.evaluations, Duplicates: e.duplicates, EvalErrors: make(map[string]uint64), Overflow: make(map[string]uint64), Matches: e.logs.counts(), Unmatched: e.logs.unmatched, Sources: e.roomless, Source: e.lastRoomless}
+	s := Stats{Evaluations: e.evaluations, Duplicates: e.duplicates, EvalErrors: make(map[string]uint64), Overflow: make(map[string]uint64), Limited: make(map[string]uint64), Matches: e.logs.counts(), Unmatched: e.logs.unmatched, Sources: e.roomless, Source: e.lastRoomless}
 	for _, r := range e.rules {
 		if r.errors > 0 {
 			s.EvalErrors[r.Name] = r.errors
 		}
 		if r.overflow > 0 {
 			s.Overflow[r.Name] = r.overflow
+		}
+		if r.limited > 0 {
+			s.Limited[r.Name] = r.limited
 		}
 	}
 	return s

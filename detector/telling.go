@@ -33,9 +33,9 @@ const (
 // distance is how far at is from the burst, zero within it.
 func (b *burst) distance(at time.Duration) time.Duration { return max(b.From-at, at-b.To, 0) }
 
-// add counts one more occurrence that the rule tells of. n is how many it has told of, most
+// add counts further occurrences that the rule tells of. n is how many it has told of, most
 // how many another one had told of.
-func (b *burst) add(rule string) (n, most uint64) {
+func (b *burst) add(rule string, further uint64) (n, most uint64) {
 	own := -1
 	for i := range b.Told {
 		most = max(most, b.Told[i].N)
@@ -45,12 +45,12 @@ func (b *burst) add(rule string) (n, most uint64) {
 	}
 	if own < 0 {
 		if len(b.Told) == maxTellings {
-			return 1, most
+			return further, most
 		}
 		own = len(b.Told)
 		b.Told = append(b.Told, telling{Rule: rule})
 	}
-	b.Told[own].N++
+	b.Told[own].N += further
 	return b.Told[own].N, most
 }
 
@@ -66,20 +66,21 @@ func (en *entry) burstAt(at time.Duration) *burst {
 	return nearest
 }
 
-// told counts an occurrence that a rule tells of, and reports whether another rule has told
-// of it: whoever has told of most of a burst has had them all counted, and what others tell
-// of up to that number is the same. n is how many of the burst the rule has told of.
-func (en *entry) told(r *ruleState, at time.Duration) (again bool, n uint64) {
+// told counts occurrences that a rule tells of, and returns how many of them no other rule
+// has told of: whoever has told of most of a burst has had them all counted, and what others
+// tell of up to that number is the same. first says that the rule tells of the burst for the
+// first time.
+func (en *entry) told(r *ruleState, at time.Duration, times uint64) (fresh uint64, first bool) {
 	b := en.burstAt(at)
 	if b == nil {
-		return false, 1 // counted begins it
+		return times, true // counted begins it
 	}
-	n, most := b.add(r.Name)
-	return n <= most, n
+	n, most := b.add(r.Name, times)
+	return n - max(n-times, min(n, most)), n == times
 }
 
-// counted has the burst of an occurrence reach to it.
-func (en *entry) counted(r *ruleState, at time.Duration) {
+// counted has the burst of occurrences reach to the latest.
+func (en *entry) counted(r *ruleState, at time.Duration, times uint64) {
 	if b := en.burstAt(at); b != nil {
 		b.From, b.To = min(b.From, at), max(b.To, at)
 		return
@@ -90,16 +91,16 @@ func (en *entry) counted(r *ruleState, at time.Duration) {
 		en.bursts = slices.Delete(en.bursts, 0, 1)
 	}
 	b.From, b.To = at, at
-	b.add(r.Name)
+	b.add(r.Name, times)
 	en.bursts = append(en.bursts, b)
 }
 
 // enrich takes in an event that tells of what is counted already: another
 // source's facts are evidence too. Of many one a second is kept, and each source's
 // first.
-func (en *entry) enrich(ev *event.Event, at event.Moment, n uint64) {
+func (en *entry) enrich(ev *event.Event, at event.Moment, first bool) {
 	en.seen(at)
-	if n == 1 || (at.Boot-en.kept).Abs() >= evidenceSpacing {
+	if first || (at.Boot-en.kept).Abs() >= evidenceSpacing {
 		en.kept = at.Boot
 		en.keep(ev)
 	}

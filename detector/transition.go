@@ -17,12 +17,14 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := e.place(r, e.group, now)
 	live := en.p.State == problem.Pending || en.p.State == problem.Firing
+	fresh := ev.Occurrences()
 	if live {
 		e.fold(en)
 		// While a level signal lasts it is one occurrence, however often others tell.
-		if again, n := en.told(r, at.Boot); again || en.lasting && !r.level() {
+		var first bool
+		if fresh, first = en.told(r, at.Boot, fresh); fresh == 0 || en.lasting && !r.level() {
 			en.lasting = en.lasting || r.level()
-			en.enrich(ev, at, n)
+			en.enrich(ev, at, first)
 			return
 		}
 	}
@@ -37,10 +39,11 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 		en.begin(r, at)
 		e.fold(en)
 	}
-	en.saw(r, ev, at)
+	en.saw(r, ev, at, fresh)
 	if r.Temporary() && now.Boot-at.Boot > sameTelling {
 		en.quietFrom = now.Boot // read late, as by the other sources that are to tell of it
 	}
+	own := len(e.out) // what is emitted first is the problem's own
 	switch {
 	case en.p.State == problem.Firing:
 		if r.Temporary() {
@@ -61,6 +64,9 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 			e.describe(en, ev)
 		}
 		e.arm(en)
+	}
+	if fresh > 1 && r.Temporary() && len(e.out) > own {
+		e.out[own].Times = fresh
 	}
 }
 
@@ -158,22 +164,26 @@ func (e *Engine) clear(r *ruleState, ev *event.Event, now event.Moment) {
 
 // clearGroup ends the problem of the event's group where x, if any, is true.
 func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now event.Moment) {
-	e.group = appendGroup(e.group[:0], r.groupBy, ev)
-	en := r.series.entries[string(e.group)]
-	if en == nil {
-		if id, ok := r.series.folded(e.group); ok && e.test(r, x) {
-			e.unfold(r.series, id, now)
-		}
-		return
-	}
-	if en.p.State == problem.Resolved || !e.test(r, x) {
-		return
-	}
-	if en.p.State == problem.Pending {
+	switch en, folded, ok := e.endedBy(r, ev, x); {
+	case !ok:
+	case en == nil:
+		e.unfold(r.series, folded, now)
+	case en.p.State == problem.Pending:
 		e.forget(en)
-		return
+	default:
+		e.resolve(en, now)
 	}
-	e.resolve(en, now)
+}
+
+// endedBy returns the problem that clearGroup ends, nil where that is one of those in the
+// overflow group.
+func (e *Engine) endedBy(r *ruleState, ev *event.Event, x *expr) (en *entry, id foldedID, ok bool) {
+	e.group = appendGroup(e.group[:0], r.groupBy, ev)
+	if en = r.series.entries[string(e.group)]; en == nil {
+		id, ok = r.series.folded(e.group)
+		return nil, id, ok && e.test(r, x)
+	}
+	return en, id, en.p.State != problem.Resolved && e.test(r, x)
 }
 
 // live reports whether the series has a problem that an event could clear.

@@ -74,14 +74,21 @@ func (a *agent) observe(ev *event.Event) {
 	if a.engine.Seen(ev) {
 		return // handled before a restart, but not yet given back to the kernel
 	}
-	e := journal.NewEntry(now())
-	e.Event, e.Transitions = ev, a.engine.Observe(ev, e.Moment())
-	a.metrics.Event(ev, time.Since(e.Now))
-	a.record(e)
+	if at := now(); a.engine.Admit(ev, at) {
+		a.step(ev, at)
+	}
 	if ev.CPU != event.NoCPU {
 		a.metrics.Handled(time.Since(ev.Time))
 	}
 	a.poke()
+}
+
+// step gives an event to the engine, and records what follows.
+func (a *agent) step(ev *event.Event, at event.Moment) {
+	e := journal.NewEntry(at)
+	e.Event, e.Transitions = ev, a.engine.Observe(ev, e.Moment())
+	a.metrics.Event(ev, time.Since(e.Now))
+	a.record(e)
 }
 
 // tick lets time pass in the engine.
@@ -91,6 +98,19 @@ func (a *agent) tick() {
 	e := journal.NewEntry(now())
 	if e.Transitions = a.engine.Tick(e.Moment()); len(e.Transitions) > 0 {
 		a.record(e)
+	}
+	for _, ev := range a.engine.Release(e.Moment()) {
+		a.step(ev, e.Moment())
+	}
+}
+
+// flush records what rate limits withhold: the agent ends.
+func (a *agent) flush() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := now()
+	for _, ev := range a.engine.Flush(at) {
+		a.step(ev, at)
 	}
 }
 
@@ -188,6 +208,7 @@ func (a *agent) run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			a.flush()
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveWithin)
 			defer cancel()
 			return a.save(last)
@@ -238,7 +259,7 @@ func (a *agent) measure() {
 		}
 	}
 	a.metrics.Firing(firing)
-	a.metrics.Rules(stats.EvalErrors, stats.Overflow)
+	a.metrics.Rules(stats.EvalErrors, stats.Overflow, stats.Limited)
 	a.metrics.Roomless(stats.Sources)
 	if stats.Sources > 0 && a.roomless == 0 {
 		a.log.Warn("too many sources: conditions that need this one are Unknown", "source", stats.Source, "limit", detector.MaxStems)

@@ -99,8 +99,8 @@ const floodRules = `
 conditions:
   Flooded: {healthyReason: Dry, healthyMessage: dry}
 rules:
-- {name: told, events: [log], pattern: 'I/O error, dev (?P<device>\w+), sector (?P<sector>\d+)', groupBy: [match.device], reason: IOError, message: "${match.device} at ${match.sector}"}
-- {name: kept, events: [log], pattern: 'I/O error, dev (?P<device>\w+)', groupBy: [match.device], condition: Flooded, reason: IOError, message: "${match.device}", clearAfter: 1h}
+- {name: told, events: [log], pattern: 'I/O error, dev (?P<device>\w+), sector (?P<sector>\d+)', groupBy: [match.device], reason: IOError, message: "${match.device} at ${match.sector}", rateLimit: {count: 50000, within: 1s}}
+- {name: kept, events: [log], pattern: 'I/O error, dev (?P<device>\w+)', groupBy: [match.device], condition: Flooded, reason: IOError, message: "${match.device}", clearAfter: 1h, rateLimit: {count: 50000, within: 1s}}
 - {name: spans, events: [log], pattern: 'blk_update_request\n.*I/O error', reason: Two, message: "${log.text}"}
 `
 
@@ -203,8 +203,9 @@ func processTime(t testing.TB) time.Duration {
 func BenchmarkLogLines(b *testing.B) {
 	for _, bb := range []struct{ name, rules string }{
 		{"no line is wanted", "rules:\n- {name: r, events: [log], pattern: 'EXT4-fs error', reason: R, message: m}\n"},
-		{"every tenth counts up", "conditions:\n  C: {healthyReason: Dry, healthyMessage: dry}\nrules:\n- {name: r, events: [log], pattern: 'I/O error', condition: C, reason: R, message: m, clearAfter: 1h}\n"},
-		{"every tenth is told", "rules:\n- {name: r, events: [log], pattern: 'I/O error, dev (?P<device>\\w+)', groupBy: [match.device], reason: R, message: \"${match.device}\"}\n"},
+		{"every tenth counts up", "conditions:\n  C: {healthyReason: Dry, healthyMessage: dry}\nrules:\n- {name: r, events: [log], pattern: 'I/O error', condition: C, reason: R, message: m, clearAfter: 1h, rateLimit: {count: 50000, within: 1s}}\n"},
+		{"every tenth is told", "rules:\n- {name: r, events: [log], pattern: 'I/O error, dev (?P<device>\\w+)', groupBy: [match.device], reason: R, message: \"${match.device}\", rateLimit: {count: 50000, within: 1s}}\n"},
+		{"every tenth is beyond the limit", "rules:\n- {name: r, events: [log], pattern: 'I/O error, dev (?P<device>\\w+)', groupBy: [match.device], reason: R, message: \"${match.device}\"}\n"},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "kern.log")

@@ -79,7 +79,7 @@ reports:
 	p.Start()
 	url := p.Log.URL(t)
 	c, err := client.New(socket, client.Source{
-		Name: "gpu-monitor", Heartbeat: time.Second, ValidFor: 5 * time.Second, Gather: 10 * time.Millisecond,
+		Name: "gpu-monitor", Heartbeat: time.Second, ValidFor: await.Within(5 * time.Second), Gather: 10 * time.Millisecond,
 		Conditions: []client.Condition{{Type: "GPUUnhealthy", Status: client.False}},
 	})
 	if err != nil {

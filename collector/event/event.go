@@ -17,6 +17,9 @@ type Event struct {
 	BootTime Duration  `json:"bootTime"`         // since boot, suspend included; the kernel's own stamp
 	CPU      uint32    `json:"cpu"`              // with Kind and BootTime the identity of a kernel record; NoCPU: not one
 	Source   string    `json:"source,omitempty"` // which program or reader saw it: "bpf/mark_victim_raw"
+	// Times is how many events were recorded as this one, the latest of them; 0: it is one by
+	// itself.
+	Times uint64 `json:"times,omitempty"`
 
 	Task      *Task      `json:"task,omitempty"`
 	Cgroup    *Cgroup    `json:"cgroup,omitempty"`
@@ -39,6 +42,9 @@ type Event struct {
 	SourceUp  *SourceData    `json:"sourceUp,omitempty"`
 	CanaryRun *CanaryData    `json:"canaryRun,omitempty"`
 }
+
+// Occurrences returns how many events it stands for.
+func (e *Event) Occurrences() uint64 { return max(e.Times, 1) }
 
 // Clone returns a deep copy that shares no memory the original's owner reuses.
 func (e *Event) Clone() *Event {

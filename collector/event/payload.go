@@ -99,7 +99,7 @@ const (
 type LostData struct {
 	Stem   string `json:"stem"`
 	Count  uint64 `json:"count"`  // 0: nobody knows how many, and possibly none
-	Reason string `json:"reason"` // ring-full, recursion, malformed, foreign-wire; of a log, see logs.Reason
+	Reason string `json:"reason"` // ring-full, recursion, malformed, foreign-wire; of a log, see logs.Reason, or rate-limit
 }
 
 // SourceData is the payload of [Source].

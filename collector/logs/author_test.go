@@ -28,8 +28,14 @@ func TestAuthor(t *testing.T) {
 			t.Errorf("%q of %s: %s, want %s", tt.line.Text, tt.line.Origin, got, tt.want)
 		}
 	}
-	l := Line{Origin: event.OriginKernel, Text: []byte(longest + "[1]: segfault at 0 ip 0 sp 0 error 4 in x")}
-	if n := testing.AllocsPerRun(100, func() { l.Author() }); n > 0.5 {
+}
+
+func TestAuthorAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("under the race detector sync.Pool forgets at random; the same test runs without it")
+	}
+	l := Line{Origin: event.OriginKernel, Text: []byte("15 bytes of it.[1]: segfault at 0 ip 0 sp 0 error 4 in x")}
+	if n := testing.AllocsPerRun(100, func() { l.Author() }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

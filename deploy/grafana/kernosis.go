@@ -37,9 +37,10 @@ func kernosis() *board {
 				{kind: rowsOf, w: 8, title: "Degraded", text: "What agents lack.",
 					queries: one(`max by (node, part, reason) (kernosis_degraded{node=~"$node"}) == 1`, ""),
 					names:   map[string]string{"node": "Node", "part": "Part", "reason": "Reason"}},
-				{kind: lines, title: "Rules", text: "Evaluations that ended with an error, events beyond a rule's groups, and events of sources beyond the limit of 256, since each agent started.",
+				{kind: lines, title: "Rules", text: "Evaluations that ended with an error, events beyond a rule's rate limit and groups, and events of sources beyond the limit of 256, since each agent started.",
 					queries: []query{
 						{`sum by (rule) (kernosis_rule_errors{node=~"$node"}) > 0 or vector(0)`, "errors {{rule}}"},
+						{`sum by (rule) (kernosis_rule_events_limited{node=~"$node"}) > 0 or vector(0)`, "limited {{rule}}"},
 						{`sum by (rule) (kernosis_rule_groups_overflowed{node=~"$node"}) > 0 or vector(0)`, "overflow {{rule}}"},
 						{`sum(kernosis_sources_overflowed{node=~"$node"}) > 0 or vector(0)`, "overflow of sources"},
 					}},

@@ -73,12 +73,18 @@ type Condition struct {
 	LastTransition time.Time `json:"lastTransition"`
 }
 
-// Transition is one change the engine reports. Exactly one field is set.
+// Transition is one change the engine reports. Exactly one of Problem,
+// Condition and Mute is set.
 type Transition struct {
 	// Problem changed its state, or is a temporary one that occurred (again).
 	Problem *Problem `json:"problem,omitempty"`
+	// Times is how often that temporary problem occurred; 0: once.
+	Times uint64 `json:"times,omitempty"`
 	// Condition changed status, reason or message.
 	Condition *Condition `json:"condition,omitempty"`
 	// Mute began or is over.
 	Mute *MuteChange `json:"mute,omitempty"`
 }
+
+// Occurrences returns how often its problem occurred.
+func (t *Transition) Occurrences() uint64 { return max(t.Times, 1) }

@@ -28,6 +28,7 @@ type Metrics struct {
 	evaluation  prometheus.Histogram
 	ruleErrors  *prometheus.GaugeVec
 	groupsOver  *prometheus.GaugeVec
+	limited     *prometheus.GaugeVec
 	roomless    prometheus.Gauge
 	outputError prometheus.Counter
 
@@ -46,7 +47,7 @@ func New(version, node string) *Metrics {
 			Name: "kernosis_events_total", Help: "Events by kind, as they reached the engine.",
 		}, []string{"kind"}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_records_lost_total", Help: "Kernel records and lines of logs that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire; of logs overrun, truncated, rotated and others).",
+			Name: "kernosis_records_lost_total", Help: "Kernel records and lines of logs that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire; of logs overrun, truncated, rotated, rate-limit and others).",
 		}, []string{"stem", "reason"}),
 		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_problem_transitions_total", Help: "State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.",
@@ -78,6 +79,9 @@ func New(version, node string) *Metrics {
 		groupsOver: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_rule_groups_overflowed", Help: "Events that found a rule's groups at their limit since the agent started.",
 		}, []string{"rule"}),
+		limited: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kernosis_rule_events_limited", Help: "Events beyond a rule's rateLimit since the agent started, which were recorded together.",
+		}, []string{"rule"}),
 		roomless: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "kernosis_sources_overflowed", Help: "Events of sources beyond the limit of sources since the agent started.",
 		}),
@@ -95,7 +99,7 @@ func New(version, node string) *Metrics {
 	build.WithLabelValues(version).Set(1)
 	m.Own.MustRegister(
 		m.events, m.lost, m.problems, m.firing, m.condition, m.sourceUp, m.degraded, m.latency, m.evaluation,
-		m.ruleErrors, m.groupsOver, m.roomless, m.outputError, build,
+		m.ruleErrors, m.groupsOver, m.limited, m.roomless, m.outputError, build,
 	)
 	m.Registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -108,7 +112,7 @@ func New(version, node string) *Metrics {
 
 // Event counts one event that reached the engine.
 func (m *Metrics) Event(ev *event.Event, evaluation time.Duration) {
-	m.events.WithLabelValues(string(ev.Kind)).Inc()
+	m.events.WithLabelValues(string(ev.Kind)).Add(float64(ev.Occurrences()))
 	m.evaluation.Observe(evaluation.Seconds())
 	switch {
 	case ev.Lost != nil:
@@ -131,7 +135,7 @@ func (m *Metrics) Handled(d time.Duration) { m.latency.Observe(d.Seconds()) }
 func (m *Metrics) Transition(t problem.Transition) {
 	switch {
 	case t.Problem != nil:
-		m.problems.WithLabelValues(t.Problem.Rule, t.Problem.Reason, string(t.Problem.State)).Inc()
+		m.problems.WithLabelValues(t.Problem.Rule, t.Problem.Reason, string(t.Problem.State)).Add(float64(t.Occurrences()))
 	case t.Condition != nil:
 		m.setCondition(t.Condition)
 	}
@@ -185,12 +189,15 @@ func (m *Metrics) Degraded(lacks []Lack) {
 
 // Rules sets what went wrong inside rules since the agent started: failed
 // evaluations, and events that found a rule's groups at their limit.
-func (m *Metrics) Rules(evalErrors, overflow map[string]uint64) {
+func (m *Metrics) Rules(evalErrors, overflow, limited map[string]uint64) {
 	for rule, n := range evalErrors {
 		m.ruleErrors.WithLabelValues(rule).Set(float64(n))
 	}
 	for rule, n := range overflow {
 		m.groupsOver.WithLabelValues(rule).Set(float64(n))
+	}
+	for rule, n := range limited {
+		m.limited.WithLabelValues(rule).Set(float64(n))
 	}
 }
 

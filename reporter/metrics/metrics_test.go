@@ -31,7 +31,7 @@ func TestMetrics(t *testing.T) {
 	m.Conditions([]problem.Condition{{Type: "KernelDeadlock", Status: problem.False}}) // Gone's rules are gone
 	m.Firing(map[string]int{"a": 2})
 	m.Firing(map[string]int{"b": 1}) // a no longer fires
-	m.Rules(map[string]uint64{"a": 3}, map[string]uint64{"b": 4})
+	m.Rules(map[string]uint64{"a": 3}, map[string]uint64{"b": 4}, map[string]uint64{"c": 5})
 	m.OutputError()
 	const want = `
 # HELP kernosis_condition 1 for the status a node condition has now, 0 for the others.
@@ -78,12 +78,15 @@ kernosis_problem_transitions_total{reason="OOMKilling",rule="oom-kill",state="fi
 # HELP kernosis_problems Problems that are firing now, by rule.
 # TYPE kernosis_problems gauge
 kernosis_problems{rule="b"} 1
-# HELP kernosis_records_lost_total Kernel records and lines of logs that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire; of logs overrun, truncated, rotated and others).
+# HELP kernosis_records_lost_total Kernel records and lines of logs that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire; of logs overrun, truncated, rotated, rate-limit and others).
 # TYPE kernosis_records_lost_total counter
 kernosis_records_lost_total{reason="ring-full",stem="diskio"} 5
 # HELP kernosis_rule_errors Evaluations of a rule that ended with an error since the agent started.
 # TYPE kernosis_rule_errors gauge
 kernosis_rule_errors{rule="a"} 3
+# HELP kernosis_rule_events_limited Events beyond a rule's rateLimit since the agent started, which were recorded together.
+# TYPE kernosis_rule_events_limited gauge
+kernosis_rule_events_limited{rule="c"} 5
 # HELP kernosis_rule_groups_overflowed Events that found a rule's groups at their limit since the agent started.
 # TYPE kernosis_rule_groups_overflowed gauge
 kernosis_rule_groups_overflowed{rule="b"} 4
@@ -96,7 +99,7 @@ kernosis_source_up{stem="diskio"} 0
 	names := []string{
 		"kernosis_condition", "kernosis_journal_bytes", "kernosis_journal_entries_total", "kernosis_output_errors_total",
 		"kernosis_problem_transitions_total", "kernosis_problems", "kernosis_records_lost_total", "kernosis_rule_errors",
-		"kernosis_rule_groups_overflowed", "kernosis_source_up",
+		"kernosis_rule_events_limited", "kernosis_rule_groups_overflowed", "kernosis_source_up",
 		"kernosis_log_bytes_total", "kernosis_log_lines_cut_total", "kernosis_log_lines_lost_total", "kernosis_log_lines_matched_total",
 		"kernosis_log_lines_skipped_total", "kernosis_log_lines_total", "kernosis_log_losses_total", "kernosis_log_position_errors_total",
 	}

@@ -61,7 +61,7 @@ func (p *Problems) Known(kinds []ProblemKind) {
 func (p *Problems) Transition(t problem.Transition) {
 	switch {
 	case t.Problem != nil && t.Problem.State == problem.Firing && t.Problem.SuppressedBy == "":
-		p.counter.WithLabelValues(t.Problem.Reason).Inc()
+		p.counter.WithLabelValues(t.Problem.Reason).Add(float64(t.Occurrences()))
 	case t.Condition != nil:
 		p.mu.Lock()
 		defer p.mu.Unlock()

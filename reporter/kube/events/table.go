@@ -66,6 +66,7 @@ type telling struct {
 	untold      bool
 	doc         string
 	event       *event.Event // nil: nothing is known but the message
+	times       uint64
 }
 
 // fold takes an entry into account.
@@ -73,7 +74,7 @@ func (t *table) fold(it *outbox.Item) {
 	for i := range it.Transitions {
 		switch tr := &it.Transitions[i]; {
 		case tr.Problem != nil && announced(tr.Problem):
-			t.problem(it, tr.Problem)
+			t.problem(it, tr.Problem, tr.Occurrences())
 		case tr.Condition != nil:
 			t.condition(it, tr.Condition)
 		}
@@ -86,11 +87,11 @@ func announced(p *problem.Problem) bool {
 	return p.State == problem.Firing && p.MutedUntil.IsZero() && p.SuppressedBy == ""
 }
 
-func (t *table) problem(it *outbox.Item, p *problem.Problem) {
+func (t *table) problem(it *outbox.Item, p *problem.Problem, times uint64) {
 	name, r := t.rule(p.Rule)
 	tell := telling{
 		item: it, severity: p.Severity, reason: p.Reason, message: p.Message,
-		object: part(p.Group), first: p.FirstSeen, last: p.LastSeen, doc: p.Doc, event: eventOf(it, p),
+		object: part(p.Group), first: p.FirstSeen, last: p.LastSeen, doc: p.Doc, event: eventOf(it, p), times: times,
 	}
 	if p.Condition == "" {
 		tell.first = p.LastSeen // each occurrence is told by itself
@@ -100,10 +101,10 @@ func (t *table) problem(it *outbox.Item, p *problem.Problem) {
 	}
 	if tell.about != "" {
 		tell.object = tell.about
-		r.OnPods++
+		r.OnPods += times
 		if s := t.tell(r, key{name, tell.about, ""}, &tell); s == nil {
 			tell.untold = true
-			count(&r.Untold, AstrayBudget, 1)
+			count(&r.Untold, AstrayBudget, times)
 		} else if s.Astray != "" {
 			tell.untold = true
 		}
@@ -111,7 +112,7 @@ func (t *table) problem(it *outbox.Item, p *problem.Problem) {
 	if t.saidByCondition(it, p) {
 		return
 	}
-	r.Happened++
+	r.Happened += times
 	k := key{rule: name}
 	if tell.about == "" && p.Group != "" {
 		k.part = tell.object
@@ -121,7 +122,7 @@ func (t *table) problem(it *outbox.Item, p *problem.Problem) {
 	}
 	k.part = ""
 	if t.tell(r, k, &tell) == nil {
-		count(&r.Dropped, AstrayRoom, 1)
+		count(&r.Dropped, AstrayRoom, times)
 	}
 }
 
@@ -170,7 +171,7 @@ func (t *table) condition(it *outbox.Item, c *problem.Condition) {
 	tell := telling{
 		item: it, severity: severity, reason: c.Reason, object: c.Type,
 		message: c.Type + " is now " + string(c.Status) + ": " + c.Message,
-		first:   c.LastTransition, last: c.LastTransition,
+		first:   c.LastTransition, last: c.LastTransition, times: 1,
 	}
 	for i := range it.Transitions {
 		if p := it.Transitions[i].Problem; p != nil && c.Status == problem.True && p.Condition == c.Type && p.Reason == c.Reason && announced(p) {
@@ -198,7 +199,7 @@ func (t *table) rule(name string) (string, *rule) {
 	return name, r
 }
 
-// tell counts an occurrence in its series, and begins that where there is none.
+// tell counts occurrences in their series, and begins that where there is none.
 // nil: it may not begin.
 func (t *table) tell(r *rule, k key, o *telling) *series {
 	s := t.live[k]
@@ -216,12 +217,12 @@ func (t *table) tell(r *rule, k key, o *telling) *series {
 	if s.Heard.Before(o.item.Now) {
 		s.Heard = o.item.Now
 	}
-	s.Count++
+	s.Count += o.times
 	if s.Astray != "" {
-		t.astray(s, 1)
+		t.astray(s, o.times)
 	}
 	if o.untold && s.Pod == "" {
-		s.Untold++
+		s.Untold += o.times
 	}
 	return s
 }

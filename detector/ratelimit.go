@@ -1,0 +1,346 @@
+package detector
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// RateLimit bounds how many events of a rule are recorded one by one: Count at once, and
+// after that as many in each Within. See [Engine.Admit].
+type RateLimit struct {
+	Count  int // 0: no limit
+	Within time.Duration
+}
+
+// Bounds and times of rate limits.
+const (
+	// defaultLimitCount and defaultLimitWithin are those of log rules: a journal of 64 MiB
+	// holds two days of what one rule may record, whoever writes into its logs.
+	defaultLimitCount  = 1000
+	defaultLimitWithin = time.Hour
+	// limitOfThreshold is the least RateLimit.Count of a rule, in thresholds: each group
+	// takes one before its problem fires.
+	limitOfThreshold = 10
+	// maxLimitCount bounds what a rule may ask for: more in a moment fills the journal.
+	maxLimitCount = 50_000
+	// releaseEvery is how long events are withheld at least, to be recorded as one.
+	releaseEvery = 5 * time.Second
+	// maxWithheld bounds what a snapshot brings back.
+	maxWithheld = 10_000
+	// LostToRateLimit is the reason of [event.LostData] for events that would have begun,
+	// changed or ended problems.
+	LostToRateLimit = "rate-limit"
+)
+
+// budgets is what a rule may still have recorded.
+type budgets struct {
+	counts  *rate.Limiter // all its events; nil: without limit
+	changes *rate.Limiter // beyond that, those that begin, change or end a problem
+}
+
+func newBudgets(l RateLimit) budgets {
+	if l.Count == 0 {
+		return budgets{}
+	}
+	every := rate.Every(l.Within / time.Duration(l.Count))
+	return budgets{rate.NewLimiter(every, l.Count), rate.NewLimiter(every, l.Count)}
+}
+
+// limiterTime is a time since boot as limiters want it.
+func limiterTime(boot time.Duration) time.Time { return time.Unix(0, int64(boot)) }
+
+// limits is the rules beyond their RateLimit, and what is withheld of their events.
+type limits struct {
+	spent   map[*ruleState]struct{} // rules without budget, as of their latest event
+	byKey   map[string]*withheld
+	queue   []*withheld // the oldest first
+	perRule map[string]int
+	lost    map[string]uint64 // by source
+	lostAt  time.Duration     // of the first of lost, since boot
+	key     []byte            // scratch memory
+}
+
+// withheld is the events that count in the same problems and wait to be recorded as one.
+type withheld struct {
+	Event *event.Event  `json:"event"` // the latest
+	Times uint64        `json:"times"`
+	Since time.Duration `json:"since"` // of the first, since boot
+	Rules []string      `json:"rules"`
+
+	key string
+}
+
+func newLimits() limits {
+	return limits{
+		spent: make(map[*ruleState]struct{}), byKey: make(map[string]*withheld),
+		perRule: make(map[string]int), lost: make(map[string]uint64),
+	}
+}
+
+// charge takes an event off the budgets of the rules that its line was found for.
+func (e *Engine) charge(hits []logpattern.Hit, now event.Moment) {
+	t := limiterTime(now.Boot)
+	for i := range hits {
+		r := e.logs.rules[hits[i].Pattern]
+		if r.counts == nil || i > 0 && e.logs.rules[hits[i-1].Pattern] == r {
+			continue
+		}
+		if !r.counts.AllowN(t, 1) || r.counts.TokensAt(t) < 1 {
+			e.limits.spent[r] = struct{}{}
+		}
+	}
+}
+
+// limited reports whether the rule has no budget, or others wait for what it has.
+func (e *Engine) limited(r *ruleState, t time.Time) bool {
+	return r.counts != nil && (e.limits.perRule[r.Name] > 0 || r.counts.TokensAt(t) < 1)
+}
+
+// Admit reports whether an event is to be given to [Engine.Observe] and recorded. It is not
+// where all rules that its line was found for are beyond their RateLimit. Then it is one of
+// these:
+//
+//   - One that only counts in problems which fire already: Admit withholds it, and [Engine.Release]
+//     returns one event for all such.
+//   - One that would begin, change or end a problem, of which there have been too many as well. It
+//     is lost, and Release returns an event that says so: conditions become Unknown.
+//   - One without any effect.
+//
+// Who replays what was recorded does not ask.
+func (e *Engine) Admit(ev *event.Event, now event.Moment) bool {
+	t := limiterTime(now.Boot)
+	if ev.Log == nil || !e.anySpent(t) || e.Seen(ev) {
+		return true
+	}
+	l := &e.logs
+	hits := l.match(ev.Log)
+	if ev.Log.Origin == event.OriginProcess {
+		hits = l.forNoCondition(hits)
+	}
+	if len(hits) == 0 {
+		return true
+	}
+	for i := range hits {
+		if !e.limited(l.rules[hits[i].Pattern], t) {
+			return true
+		}
+	}
+	at := occurredAt(ev, now)
+	l.ev, l.data = *ev, *ev.Log
+	l.ev.Log = &l.data
+	e.act.ev = &l.ev
+	entries, heard, changes := e.effects(hits)
+	e.act.ev = nil
+	l.ev, l.data = event.Event{}, event.LogData{}
+	if changes && e.changeAllowed(hits, t) {
+		return true
+	}
+	if id, ok := identity(ev); ok {
+		e.recent.add(id)
+	}
+	for i := range hits {
+		if r := l.rules[hits[i].Pattern]; i == 0 || l.rules[hits[i-1].Pattern] != r {
+			r.limited++
+		}
+	}
+	for _, r := range heard {
+		r.absence.Heard = max(r.absence.Heard, at.Boot)
+	}
+	switch {
+	case changes:
+		if len(e.limits.lost) == 0 {
+			e.limits.lostAt = now.Boot
+		}
+		e.limits.lost[ev.Source]++
+	case len(entries) > 0:
+		for _, en := range entries {
+			en.seen(at)
+		}
+		e.withhold(ev, entries, now)
+	}
+	return false
+}
+
+// anySpent reports whether a rule may be beyond its limit.
+func (e *Engine) anySpent(t time.Time) bool {
+	for r := range e.limits.spent {
+		if !e.limited(r, t) {
+			delete(e.limits.spent, r)
+		}
+	}
+	return len(e.limits.spent) > 0
+}
+
+// changeAllowed takes a change off the budget that rules have for it. One with budget is enough.
+func (e *Engine) changeAllowed(hits []logpattern.Hit, t time.Time) (allowed bool) {
+	for i := range hits {
+		if r := e.logs.rules[hits[i].Pattern]; i == 0 || e.logs.rules[hits[i-1].Pattern] != r {
+			allowed = r.changes.AllowN(t, 1) || allowed
+		}
+	}
+	return allowed
+}
+
+// effects returns the firing problems that the line would count in and the rules that wait for
+// such lines, or reports that it would do more than that. It leaves in limits.key what the
+// problems are.
+func (e *Engine) effects(hits []logpattern.Hit) (entries []*entry, heard []*ruleState, changes bool) {
+	l := &e.logs
+	e.limits.key = e.limits.key[:0]
+	for i := range hits {
+		if r, x, ok := e.lineEnds(hits, i); ok {
+			if _, _, ok := e.endedBy(r, &l.ev, x); ok {
+				return nil, nil, true
+			}
+		}
+	}
+	for i := range hits {
+		h := &hits[i]
+		r := l.rules[h.Pattern]
+		if l.set.owners[h.Pattern].clear || e.standsBack(r.Rule) {
+			continue
+		}
+		if l.show(h); !e.test(r, r.when) {
+			continue
+		}
+		if r.awaits() {
+			if r.series.live() || r.absence.Heard == 0 {
+				return nil, nil, true
+			}
+			heard = append(heard, r)
+			continue
+		}
+		en := e.countsIn(r, &l.ev)
+		if en == nil || en.p.State != problem.Firing || e.worsened(en) {
+			return nil, nil, true
+		}
+		entries = append(entries, en)
+		for _, part := range []string{r.Name, en.p.Group, string(e.severity(r))} {
+			e.limits.key = append(append(e.limits.key, part...), 0)
+		}
+	}
+	return entries, heard, false
+}
+
+// countsIn returns the problem that the rule's event would count in, nil where that would be
+// new to it.
+func (e *Engine) countsIn(r *ruleState, ev *event.Event) *entry {
+	s := r.series
+	e.group = appendGroup(e.group[:0], r.groupBy, ev)
+	if en := s.entries[string(e.group)]; en != nil {
+		return en
+	}
+	if _, ok := s.folded(e.group); ok {
+		return s.entries[OverflowGroup]
+	}
+	return nil
+}
+
+// withhold keeps an event until Release.
+func (e *Engine) withhold(ev *event.Event, entries []*entry, now event.Moment) {
+	l := &e.limits
+	w := l.byKey[string(l.key)]
+	if w == nil {
+		w = &withheld{Since: now.Boot, key: string(l.key)}
+		for _, en := range entries {
+			w.Rules = append(w.Rules, en.rule.Name)
+		}
+		e.enqueue(w)
+	}
+	w.Event = ev.Clone()
+	w.Times++
+}
+
+func (e *Engine) enqueue(w *withheld) {
+	e.limits.byKey[w.key] = w
+	e.limits.queue = append(e.limits.queue, w)
+	for _, name := range w.Rules {
+		e.limits.perRule[name]++
+	}
+}
+
+// Release returns events for those that [Engine.Admit] did not admit, as far as the limits
+// allow by now. Each is to be observed and recorded as any other.
+func (e *Engine) Release(now event.Moment) []*event.Event {
+	if len(e.limits.queue) == 0 && len(e.limits.lost) == 0 {
+		return nil
+	}
+	t := limiterTime(now.Boot)
+	left := make(map[*ruleState]float64)
+	return e.release(now, func(w *withheld) bool {
+		if now.Boot-w.Since < releaseEvery {
+			return false
+		}
+		for _, name := range w.Rules {
+			r := e.byName[name]
+			if r == nil || r.counts == nil {
+				continue
+			}
+			if _, ok := left[r]; !ok {
+				left[r] = math.Floor(r.counts.TokensAt(t))
+			}
+			if left[r] < 1 {
+				return false
+			}
+		}
+		for _, name := range w.Rules {
+			if r := e.byName[name]; r != nil {
+				left[r]--
+			}
+		}
+		return true
+	})
+}
+
+// Flush is Release of everything: the engine ends.
+func (e *Engine) Flush(now event.Moment) []*event.Event {
+	return e.release(now, func(*withheld) bool { return true })
+}
+
+func (e *Engine) release(now event.Moment, due func(*withheld) bool) (out []*event.Event) {
+	l := &e.limits
+	l.queue = slices.DeleteFunc(l.queue, func(w *withheld) bool {
+		if !due(w) {
+			return false
+		}
+		w.Event.Times = w.Times
+		out = append(out, w.Event)
+		delete(l.byKey, w.key)
+		for _, name := range w.Rules {
+			if l.perRule[name]--; l.perRule[name] == 0 {
+				delete(l.perRule, name)
+			}
+		}
+		return true
+	})
+	if len(l.lost) > 0 && due(&withheld{Since: l.lostAt}) {
+		for _, stem := range slices.Sorted(maps.Keys(l.lost)) {
+			out = append(out, &event.Event{
+				Kind: event.Lost, Time: now.Wall, BootTime: event.Duration(now.Boot), CPU: event.NoCPU, Source: stem,
+				Lost: &event.LostData{Stem: stem, Count: l.lost[stem], Reason: LostToRateLimit},
+			})
+		}
+		clear(l.lost)
+	}
+	return out
+}
+
+// resumeLimits takes back what a snapshot says was withheld.
+func (e *Engine) resumeLimits(list []*withheld) {
+	e.limits = newLimits()
+	for i, w := range list[:min(len(list), maxWithheld)] {
+		if w == nil || w.Event == nil {
+			continue
+		}
+		w.key = string(rune(i)) // no other event is joined to it
+		e.enqueue(w)
+	}
+}

@@ -1,0 +1,248 @@
+package detector_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+const limitedRules = `
+- {name: told, events: [log], logs: [app], pattern: '^error on (?P<disk>\w+)', clearPattern: '^(?P<disk>\w+) is well', groupBy: [match.disk], reason: AppError, message: "${match.disk}", clearAfter: 5m, rateLimit: {count: 10, within: 10m}}
+- {name: kept, events: [log], logs: [app], pattern: '^error on (?P<disk>\w+)', groupBy: [match.disk], condition: Sick, reason: AppError, message: "${match.disk}", clearAfter: 5m, rateLimit: {count: 10, within: 10m}}
+`
+
+// appLine is line n of the log of an application.
+func appLine(n int, d time.Duration, text string) *event.Event {
+	return &event.Event{
+		Kind: event.Log, Time: at(d).Wall, CPU: event.NoCPU, Source: "log/app",
+		Log: &event.LogData{Log: "app", Seq: uint64(n), Text: text},
+	}
+}
+
+// recorder is what the agent does with events: it records what is admitted or released.
+type recorder struct {
+	e        *detector.Engine
+	recorded []*event.Event
+	occurred uint64 // of the temporary rule told, as transitions say
+	lines    int
+}
+
+func (r *recorder) line(d time.Duration, text string) {
+	r.lines++
+	if ev := appLine(r.lines, d, text); r.e.Admit(ev, at(d)) {
+		r.observe(ev, d)
+	}
+}
+
+func (r *recorder) observe(ev *event.Event, d time.Duration) {
+	r.recorded = append(r.recorded, ev)
+	for _, t := range r.e.Observe(ev, at(d)) {
+		if t.Problem != nil && t.Problem.Rule == "told" && t.Problem.State == problem.Firing {
+			r.occurred += t.Occurrences()
+		}
+	}
+}
+
+func (r *recorder) release(d time.Duration) {
+	r.e.Tick(at(d))
+	for _, ev := range r.e.Release(at(d)) {
+		r.observe(ev, d)
+	}
+}
+
+// count returns how often a rule's firing problems occurred.
+func (r *recorder) count(rule string) (n uint64) {
+	for _, p := range r.e.Problems() {
+		if p.Rule == rule {
+			n += p.Count
+		}
+	}
+	return n
+}
+
+// A flood of one rule's lines is recorded in as many events as the limit allows, which stand
+// for all of them.
+func TestRateLimit(t *testing.T) {
+	r := &recorder{e: detector.NewEngine(ruleSet(t, limitedRules))}
+	r.e.Observe(source("log/app", true), at(0))
+	for i := range 5000 {
+		r.line(time.Duration(i)*10*time.Millisecond, "error on sda") // 50 s
+	}
+	if n := len(r.recorded); n != 10 {
+		t.Fatalf("%d events recorded, want 10", n)
+	}
+	r.release(50 * time.Second)
+	if n := len(r.recorded); n != 10 {
+		t.Fatalf("%d events recorded before there was budget for one, want 10", n)
+	}
+	r.line(61*time.Second, "error on sda") // comes after those that wait
+	r.release(61 * time.Second)
+	if n := len(r.recorded); n != 11 || r.recorded[10].Times != 4991 {
+		t.Fatalf("%d events recorded, the last is of %d; want 11, of 4991", n, r.recorded[n-1].Times)
+	}
+	if r.occurred != 5001 || r.count("told") != 5001 || r.count("kept") != 5001 {
+		t.Errorf("transitions tell of %d, the problems of %d and %d; want 5001", r.occurred, r.count("told"), r.count("kept"))
+	}
+	if have := r.e.Stats().Limited; have["told"] != 4991 || have["kept"] != 4991 {
+		t.Errorf("%v limited, want 4991 of each", have)
+	}
+	// The latest line counts for the quiet, though it was withheld.
+	want(t, r.e.Tick(at(6*time.Minute)))
+	want(t, r.e.Tick(at(6*time.Minute+time.Second)), "kept sda resolved", "told sda resolved", "Sick=False Well")
+}
+
+// What begins, changes or ends a problem is not withheld.
+func TestRateLimitLetsChangesPass(t *testing.T) {
+	r := &recorder{e: detector.NewEngine(ruleSet(t, limitedRules))}
+	r.e.Observe(source("log/app", true), at(0))
+	for range 100 {
+		r.line(time.Second, "error on sda")
+	}
+	r.line(2*time.Second, "error on sdb") // a new problem
+	r.line(3*time.Second, "sda is well")  // the end of one
+	if n := len(r.recorded); n != 12 {
+		t.Fatalf("%d events recorded, want 12", n)
+	}
+	for _, p := range r.e.Problems() {
+		if have := fmt.Sprint(p.Rule, " ", p.Group, " ", p.State); p.Rule == "told" && have != "told sda resolved" && have != "told sdb firing" {
+			t.Error(have)
+		}
+	}
+	// Beyond a limit of their own changes are lost, and the condition says so.
+	for i := range 100 {
+		r.line(4*time.Second, fmt.Sprint("error on sd", i))
+	}
+	if n := len(r.recorded); n != 10+1+10 { // the end was of the other rule's budget only
+		t.Fatalf("%d events recorded, want 21", n)
+	}
+	r.release(10 * time.Second)
+	last := r.recorded[len(r.recorded)-1]
+	if last.Lost == nil || last.Lost.Stem != "log/app" || last.Lost.Count != 91 || last.Lost.Reason != detector.LostToRateLimit {
+		t.Fatalf("the last event is %+v, want the loss of 91", last.Lost)
+	}
+	if n := r.e.Stats().Limited["told"]; n != 90+91 {
+		t.Errorf("%d limited, want 181", n)
+	}
+}
+
+// What waits is in the snapshot, and a replay of what was recorded counts the same.
+func TestRateLimitAcrossRestart(t *testing.T) {
+	set := ruleSet(t, limitedRules)
+	r := &recorder{e: detector.NewEngine(set)}
+	r.e.Observe(source("log/app", true), at(0))
+	for range 100 {
+		r.line(time.Second, "error on sda")
+	}
+	saved, err := r.e.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		r.release(time.Duration(i+1) * 2 * time.Minute)
+		r.line(time.Duration(i+1)*2*time.Minute, "error on sda")
+	}
+	// A clean end, and a replay of everything.
+	for _, ev := range r.e.Flush(at(7 * time.Minute)) {
+		r.observe(ev, 7*time.Minute)
+	}
+	if r.count("told") != 103 {
+		t.Fatalf("%d counted, want 103", r.count("told"))
+	}
+	again := &recorder{e: detector.NewEngine(set)}
+	for _, ev := range r.recorded {
+		if !again.e.Seen(ev) {
+			again.observe(ev, ev.Time.Sub(epoch))
+		}
+	}
+	if again.count("told") != 103 || again.occurred != 103 {
+		t.Errorf("the replay counted %d and told of %d, want 103", again.count("told"), again.occurred)
+	}
+	// A kill after the snapshot, and nothing recorded since.
+	r = &recorder{e: restartedFrom(t, set, saved, 2*time.Minute)}
+	r.release(2 * time.Minute)
+	if r.count("told") != 100 || r.count("kept") != 100 {
+		t.Errorf("%d and %d counted after the restart, want 100", r.count("told"), r.count("kept"))
+	}
+}
+
+func restartedFrom(t *testing.T, set *detector.RuleSet, saved []byte, now time.Duration) *detector.Engine {
+	t.Helper()
+	e := detector.NewEngine(set)
+	if err := e.Restore(saved, at(now)); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// Whatever comes, and whenever: the engine counts as one without limits does, or says what was
+// lost; and it records no more than the limits allow.
+func TestRateLimitProperty(t *testing.T) {
+	limited, free := ruleSet(t, limitedRules), ruleSet(t, limitedRules)
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		r, plain := &recorder{e: detector.NewEngine(limited)}, detector.NewEngine(free)
+		var occurred uint64
+		d := time.Duration(0)
+		for n := range 400 {
+			d += time.Duration(rnd.ExpFloat64() * float64(time.Second))
+			text := fmt.Sprint("error on sd", rnd.IntN(3))
+			if rnd.IntN(40) == 0 {
+				text = fmt.Sprint("sd", rnd.IntN(3), " is well")
+			}
+			r.line(d, text)
+			for _, t := range plain.Observe(appLine(n+1, d, text), at(d)) {
+				if t.Problem != nil && t.Problem.Rule == "told" && t.Problem.State == problem.Firing {
+					occurred++
+				}
+			}
+			if rnd.IntN(5) == 0 {
+				r.release(d)
+			}
+		}
+		for _, ev := range r.e.Flush(at(d)) {
+			r.observe(ev, d)
+		}
+		var lost uint64
+		events := 0
+		for _, ev := range r.recorded {
+			if ev.Lost != nil {
+				lost += ev.Lost.Count
+			} else {
+				events++
+			}
+		}
+		if r.occurred > occurred || r.occurred+lost < occurred {
+			t.Fatalf("seed %d: %d occurred, %d lost; without limits %d occurred", seed, r.occurred, lost, occurred)
+		}
+		if most := 2 * 2 * (10 + int(d/time.Minute) + 1); events > most+3 { // two rules with two budgets each; Flush has one for each group
+			t.Fatalf("seed %d: %d events recorded in %s, want at most %d", seed, events, d, most+3)
+		}
+	}
+}
+
+// A line that a rule waits for is heard beyond the limit.
+func TestRateLimitOfAnAbsence(t *testing.T) {
+	r := &recorder{e: detector.NewEngine(ruleSet(t, `
+- {name: alive, events: [log], logs: [app], pattern: '^alive', absentFor: 1m, condition: Sick, reason: Silent, message: m, rateLimit: {count: 2, within: 1h}}
+`))}
+	r.e.Observe(source("log/app", true), at(0))
+	for i := range 600 {
+		d := time.Duration(i) * time.Second
+		r.line(d, "alive")
+		r.release(d)
+	}
+	if n := len(r.recorded); n != 2 {
+		t.Errorf("%d events recorded, want 2", n)
+	}
+	want(t, r.e.Tick(at(658*time.Second)))
+	want(t, r.e.Tick(at(659*time.Second)), "alive  firing", "Sick=True Silent")
+	r.line(700*time.Second, "alive")
+	if r.count("alive") != 1 || len(r.recorded) != 3 {
+		t.Errorf("the line after an absence is not admitted")
+	}
+}
