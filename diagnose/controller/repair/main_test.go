@@ -130,7 +130,7 @@ func (b *bench) policy(change func(*v1alpha1.RemediationPolicySpec)) string {
 	p := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{GenerateName: b.system + "-"}, Spec: v1alpha1.RemediationPolicySpec{
 		Mode: v1alpha1.ModeEnforce, NodeSelector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"bench": b.system}},
 		Budget: v1alpha1.Budget{MaxNodes: &one, MaxPercent: &hundred}, CooldownPerNode: &metav1.Duration{}, PauseWhenUnhealthyPercent: 100,
-		VerifyWithin: metav1.Duration{Duration: time.Minute},
+		VerifyWithin: metav1.Duration{Duration: await.Within(time.Minute)},
 	}}
 	if change != nil {
 		change(&p.Spec)
