@@ -206,7 +206,7 @@ func (m *mountSource) apply(c change, emit Emit) {
 	known := m.reported[c.key]
 	switch {
 	case c.faulty && known == nil && len(m.reported) < maxRefusing:
-		known = &refusing{told: time.Now(), device: m.device(&c.mount), data: event.MountData{
+		known = &refusing{told: time.Now(), device: m.env.mountedDevice(&c.mount), data: event.MountData{
 			FSType: event.SafeText(c.mount.FSType, 64),
 			Path:   event.SafeText(c.mount.Path, 1024),
 			Reason: c.reason,
@@ -239,11 +239,11 @@ func (m *mountSource) tell(kind event.Kind, r *refusing, reason string, emit Emi
 	emit(m.env.now(event.Event{Kind: kind, Source: "mountinfo", Device: &device, Mount: &data}))
 }
 
-// device names the device; that of btrfs, whose number is its own, by what it
+// mountedDevice names the device; that of btrfs, whose number is its own, by what it
 // was mounted from.
-func (m *mountSource) device(mount *hostfs.Mount) event.Device {
+func (env *environment) mountedDevice(mount *hostfs.Mount) event.Device {
 	if mount.Major != 0 {
-		return m.env.devices.Device(mount.Major, mount.Minor)
+		return env.devices.Device(mount.Major, mount.Minor)
 	}
 	return event.Device{
 		Minor:  mount.Minor,

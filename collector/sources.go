@@ -21,6 +21,7 @@ type Sources struct {
 	memlock   error // why the limit of locked memory could not be raised
 	mounts    *mountSource
 	stalls    *diskStallSource
+	gauges    *gaugeSource
 	env       *environment
 }
 
@@ -32,6 +33,7 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	s := &Sources{env: env}
 	s.mounts = newMountSource(env)
 	s.stalls = newDiskStallSource(env)
+	s.gauges = newGaugeSource(env)
 	env.fsError = s.mounts.Notify
 	// Kernels before 5.11 charge programs and maps to RLIMIT_MEMLOCK. Where
 	// raising it is not permitted, loading says so itself.
@@ -77,6 +79,7 @@ func (s *Sources) Run(ctx context.Context, emit Emit) error {
 		return nil
 	})
 	g.Go(func() error { return s.stalls.Run(ctx, emit) })
+	g.Go(func() error { return s.gauges.Run(ctx, emit) })
 	if s.kernel != nil {
 		g.Go(func() error { return s.kernel.run(ctx, emit) })
 	} else {

@@ -62,7 +62,9 @@ func (r *loadedRule) check(c *compiler) {
 	c = r.checkPatterns(c)
 	r.checkGroupBy(c)
 	r.checkClearing()
+	r.checkGauge()
 	r.compileWhen(c)
+	r.nameGauges(c)
 	r.compileSeverityWhen(c)
 	r.compileMessage(c)
 	r.compileClearWhen(c)
@@ -85,6 +87,8 @@ func (r *loadedRule) checkEvents() {
 			r.named = append(r.named, newNamed(event.LogStem, r.Logs))
 		case k == event.Check: // those of certain names, see compileWhen
 			r.named = append(r.named, newNamed(event.CheckStem, nil))
+		case k == event.Gauge: // likewise
+			r.named = append(r.named, newNamed(event.GaugeStem, nil))
 		case !slices.Contains(r.stems, k.Stem()):
 			r.stems = append(r.stems, k.Stem())
 		}
@@ -167,7 +171,7 @@ func (r *loadedRule) checkClearing() {
 	switch {
 	case r.Condition != "" && r.Latched && cleared:
 		r.errorf("latched", "a latched problem never clears: drop %s", ways[1])
-	case r.Condition != "" && !r.Latched && !cleared && !r.awaits():
+	case r.Condition != "" && !r.Latched && !cleared && !r.awaits() && !r.isGauge():
 		r.errorf("condition", "one of %s or latched: true is mandatory with a condition", ways[0])
 	case r.Condition == "" && r.Latched:
 		r.errorf("latched", "only a rule with a condition can be latched")
@@ -177,7 +181,7 @@ func (r *loadedRule) checkClearing() {
 	}
 	for i, k := range r.Events {
 		if levelEnd(k) == "" && slices.Contains(event.Kinds(), k) {
-			r.item("events", i, "for needs level signals (diskstall, hungtask, mount.readonly, probe, sockfail), %s has no end", k)
+			r.item("events", i, "for needs level signals (diskstall, gauge, hungtask, mount.readonly, probe, sockfail), %s has no end", k)
 		}
 	}
 	if r.keys["clearWhen"] == nil {

@@ -34,6 +34,7 @@ type Engine struct {
 	lossyEnd    time.Duration // since boot: next end of a loss, zero: none
 	evaluations uint64
 	duplicates  uint64
+	changed     bool // by the latest event
 
 	roomless     uint64          // events on the state of sources beyond MaxStems
 	lastRoomless string          // the stem of the latest
@@ -134,6 +135,7 @@ func (e *Engine) install(set *RuleSet) {
 // may be kept. What was due before now happens first.
 func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition {
 	now = e.start(now)
+	e.changed = true
 	if ev == nil {
 		return e.finish(now)
 	}
@@ -147,6 +149,12 @@ func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition
 	case event.Log:
 		e.lineLogged(ev, now)
 		return e.finish(now)
+	case event.Gauge:
+		e.changed = false
+		if ev.Gauge == nil || ev.Gauge.Gone {
+			e.gaugeGone(ev, now)
+			return e.finish(now)
+		}
 	}
 	rules := e.byKind[ev.Kind]
 	if rules == nil {
@@ -159,12 +167,12 @@ func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition
 	e.act.ev = ev
 	for _, r := range rules.clear {
 		// An event that matches a rule doesn't clear it.
-		if r.series.live() && !(slices.Contains(r.Events, ev.Kind) && e.test(r, r.when)) {
+		if r.series.live() && r.reads(ev) && !(slices.Contains(r.Events, ev.Kind) && e.test(r, r.when)) {
 			e.clear(r, ev, now)
 		}
 	}
 	for _, r := range rules.match {
-		if e.test(r, r.when) {
+		if r.reads(ev) && e.test(r, r.when) {
 			e.occur(r, ev, at, now)
 		}
 	}

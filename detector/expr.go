@@ -25,6 +25,7 @@ type expr struct {
 	kinds   []literal // texts compared with event.kind
 	checks  []literal // texts compared with event.check
 	targets []literal // texts compared with event.target
+	gauges  []literal // texts compared with gauge.name
 }
 
 // literal is a text that an expression compares with a field.
@@ -150,6 +151,8 @@ func (x *expr) inspect(c *compiler, a *ast.AST) {
 			x.checks = append(x.checks, l)
 		case targetField:
 			x.targets = append(x.targets, l)
+		case gaugeField:
+			x.gauges = append(x.gauges, l)
 		}
 	}
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

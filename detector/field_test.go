@@ -24,6 +24,7 @@ func full() *event.Event {
 		OOMKill: &event.OOMKillData{Scope: "memcg", Along: true, LimitCgroup: &event.Cgroup{Path: "/l"}, Limit: 1, Usage: 1, Trigger: task, TotalVM: 1,
 			AnonRSS: 1, FileRSS: 1, ShmemRSS: 1, Swap: 1, PageTables: 1, Approximate: true, OOMScoreAdj: -1000},
 		Check:   &event.CheckData{Check: "c", Status: "ok", Message: "m"},
+		Gauge:   &event.GaugeData{Name: "files", Value: 3, Limit: 4},
 		DiskIO:  &event.DiskIOData{Op: "read", Sector: 1, Bytes: 1, Error: "EIO", Status: "IOERR", ReadAhead: true, Bio: true, Lower: "l"},
 		FSError: &event.FSErrorData{FSType: "ext4", Function: "f", Line: 1},
 		Mount:   &event.MountData{FSType: "ext4", Path: "/m", Reason: "r"},

@@ -28,7 +28,7 @@ var (
 
 func sortedFields() []*Field {
 	all := slices.Concat(commonFields(), subjectFields(), hungTaskFields(), oomKillFields(),
-		diskFields(), connectionFields(), probeFields(), logFields(), checkFields(), sourceFields())
+		diskFields(), connectionFields(), probeFields(), logFields(), checkFields(), gaugeFields(), sourceFields())
 	for _, f := range all {
 		slices.Sort(f.Kinds)
 	}
@@ -56,7 +56,7 @@ func commonFields() []*Field {
 			read: func(e *event.Event) value { return text(e.OwnerAfter(" in ")) }},
 		{Name: "owner", Type: String, Kinds: all(), Doc: "whom the task or I/O belongs to: pod, container, unit or cgroup; empty: nothing but the root cgroup is known",
 			read: func(e *event.Event) value { return text(e.Owner()) }},
-		{Name: "subject", Type: String, Kinds: all(), Doc: "what it is about, most telling first: what is probed, pod or container, target, device, unit, cgroup, task, writer of a log, check",
+		{Name: "subject", Type: String, Kinds: all(), Doc: "what it is about, most telling first: what is probed, pod or container, target, device, unit, cgroup, task, writer of a log, check, gauge",
 			read: func(e *event.Event) value { return text(e.Subject()) }},
 	}
 }
@@ -67,7 +67,7 @@ func subjectFields() []*Field {
 			event.SockFail, event.SockFailRecovered)
 	}
 	devices := func() []event.Kind {
-		return kinds(event.DiskIO, event.DiskStalled, event.DiskResumed, event.FSError, event.MountReadOnly, event.MountWritable)
+		return kinds(event.DiskIO, event.DiskStalled, event.DiskResumed, event.FSError, event.MountReadOnly, event.MountWritable, event.Gauge)
 	}
 	conns := func() []event.Kind {
 		return kinds(event.SockFail, event.SockFailRecovered, event.Probe, event.ProbeRecovered)

@@ -74,7 +74,7 @@ func (h hash) number(n uint64) hash {
 
 // identity returns what makes a kernel record unique since boot. It reports
 // false for events that are no kernel records (without a boot time) and for
-// those on the state of sources, which are always news. A line that the kernel has
+// those on the state of sources and gauges, which are always news. A line that the kernel has
 // printed is known by its time stamp and text, in whichever log it is read. Another line of a log that has
 // a number is known by it, and a daemon's report by its ID.
 func identity(ev *event.Event) (uint64, bool) {
@@ -95,7 +95,7 @@ func identityOfOne(ev *event.Event) (uint64, bool) {
 	if ev.Check != nil && ev.Check.ID != "" {
 		return uint64(newHash.text(string(ev.Kind)).text(ev.Check.Check).text(ev.Check.ID)), true
 	}
-	if ev.BootTime == 0 || ev.Lost != nil || ev.SourceUp != nil || ev.CanaryRun != nil {
+	if ev.BootTime == 0 || ev.Gauge != nil || ev.Lost != nil || ev.SourceUp != nil || ev.CanaryRun != nil {
 		return 0, false
 	}
 	h := newHash.text(string(ev.Kind)).number(uint64(ev.BootTime)).number(uint64(ev.CPU))

@@ -128,7 +128,7 @@ func sourceStems() []string {
 	var out []string
 	for _, k := range event.Kinds() {
 		switch stem := k.Stem(); {
-		case k == event.Log, k == event.Check, k == event.Source, k == event.Lost, k == event.Canary, slices.Contains(out, stem):
+		case k == event.Log, k == event.Check, k == event.Gauge, k == event.Source, k == event.Lost, k == event.Canary, slices.Contains(out, stem):
 		default:
 			out = append(out, stem)
 		}

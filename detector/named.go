@@ -9,12 +9,12 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// named is what a rule looks at of sources that have names of their own: logs or
-// checks. It needs all of those that there are, for each tells of something else,
+// named is what a rule looks at of sources that have names of their own: logs, checks
+// or gauges. It needs all of those that there are, for each tells of something else,
 // while stems without names are different ways to see one thing, of which one is
 // enough.
 type named struct {
-	stem  string   // of the family: event.LogStem or event.CheckStem
+	stem  string   // of the family: event.LogStem, event.CheckStem or event.GaugeStem
 	stems []string // with names; nil: all there are
 	// kernel: of the logs that have the kernel's lines, too, of which one is enough.
 	kernel bool

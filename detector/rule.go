@@ -91,7 +91,8 @@ type compiled struct {
 	clearWhen    *expr
 	clearKinds   []event.Kind
 	stems        []string // of kinds whose sources have no names of their own
-	named        []named  // logs and checks
+	named        []named  // logs, checks and gauges
+	gauges       []string // names of the gauges it looks at
 }
 
 // Temporary reports whether each matching event is a problem of its own.
@@ -128,6 +129,8 @@ func levelEnd(k event.Kind) event.Kind {
 		return event.SockFailRecovered
 	case event.Probe:
 		return event.ProbeRecovered
+	case event.Gauge:
+		return event.Gauge // a later one, which clearWhen is true of
 	}
 	return ""
 }

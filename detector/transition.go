@@ -17,6 +17,11 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := e.place(r, e.group, now)
 	live := en.p.State == problem.Pending || en.p.State == problem.Firing
+	if live && en.lasts(r, ev) {
+		e.lasting(en, ev, at)
+		return
+	}
+	e.changed = true
 	fresh := ev.Occurrences()
 	if live {
 		e.fold(en)
@@ -167,8 +172,10 @@ func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now event.Mo
 	switch en, folded, ok := e.endedBy(r, ev, x); {
 	case !ok:
 	case en == nil:
+		e.changed = true
 		e.unfold(r.series, folded, now)
 	case en.p.State == problem.Pending:
+		e.changed = true
 		e.forget(en)
 	default:
 		e.resolve(en, now)

@@ -88,7 +88,9 @@ func (a *agent) step(ev *event.Event, at event.Moment) {
 	e := journal.NewEntry(at)
 	e.Event, e.Transitions = ev, a.engine.Observe(ev, e.Moment())
 	a.metrics.Event(ev, time.Since(e.Now))
-	a.record(e)
+	if a.engine.Changed() { // else it is a gauge as it was: nothing that a replay needs
+		a.record(e)
+	}
 }
 
 // tick lets time pass in the engine.

@@ -24,12 +24,13 @@ const (
 )
 
 // Stems of the sources that have names of their own: a log's is LogStem and its
-// name, a check's CheckStem and its name. Without a name they stand for every log
-// or check that has not said anything itself.
+// name, a check's CheckStem and its name, a gauge's GaugeStem and its name. Without a
+// name they stand for every log, check or gauge that has not said anything itself.
 const (
 	LogStem   = string(Log)
 	CheckStem = string(Check)
+	GaugeStem = string(Gauge)
 )
 
-// NamedStem returns the stem of one log or check, such as "log/kmsg".
+// NamedStem returns the stem of one log, check or gauge, such as "log/kmsg".
 func NamedStem(family, name string) string { return family + "/" + name }

@@ -38,6 +38,7 @@ type Event struct {
 	Probe     *ProbeData     `json:"probe,omitempty"`
 	Log       *LogData       `json:"log,omitempty"`
 	Check     *CheckData     `json:"check,omitempty"`
+	Gauge     *GaugeData     `json:"gauge,omitempty"`
 	Lost      *LostData      `json:"lost,omitempty"`
 	SourceUp  *SourceData    `json:"sourceUp,omitempty"`
 	CanaryRun *CanaryData    `json:"canaryRun,omitempty"`
@@ -86,6 +87,7 @@ func (e *Event) Clone() *Event {
 		c.Log.Captures = maps.Clone(e.Log.Captures)
 	}
 	c.Check = clone(e.Check)
+	c.Gauge = clone(e.Gauge)
 	c.Lost = clone(e.Lost)
 	c.SourceUp = clone(e.SourceUp)
 	c.CanaryRun = clone(e.CanaryRun)
@@ -124,7 +126,7 @@ func (e *Event) OwnerAfter(prefix string) string {
 
 // Subject names what the event is about in the terms an operator uses, most
 // telling first: what is probed, pod or container, connection target, device, systemd unit,
-// control group, task, writer of a log, check. Empty where the event has none of
+// control group, task, writer of a log, check, gauge. Empty where the event has none of
 // them.
 func (e *Event) Subject() string {
 	switch {
@@ -148,6 +150,8 @@ func (e *Event) Subject() string {
 		return e.Log.writer()
 	case e.Check != nil:
 		return e.Check.Check
+	case e.Gauge != nil:
+		return e.Gauge.Name
 	}
 	return ""
 }

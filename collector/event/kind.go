@@ -49,6 +49,9 @@ const (
 	// Check: a check program has run, with what it found. Not only faults: every
 	// result is told, and what is a problem is decided by the rules.
 	Check Kind = "check"
+	// Gauge: how much of something of the node is in use, read at a fixed beat. Not
+	// only faults: the rules decide how much is a problem.
+	Gauge Kind = "gauge"
 
 	// Lost: records of one stem were lost, with the count and the reason.
 	Lost Kind = "lost"
@@ -62,7 +65,7 @@ const (
 func Kinds() []Kind {
 	k := []Kind{
 		HungTask, HungTaskResumed, OOMKill, DiskIO, DiskStalled, DiskResumed, FSError, MountReadOnly, MountWritable,
-		SockFail, SockFailRecovered, Probe, ProbeRecovered, Log, Check, Lost, Source, Canary,
+		SockFail, SockFailRecovered, Probe, ProbeRecovered, Log, Check, Gauge, Lost, Source, Canary,
 	}
 	slices.Sort(k)
 	return k

@@ -126,6 +126,16 @@ func (f FS) MountTable() (*MountTable, error) {
 	return f.readMountTable(file)
 }
 
+// OwnMounts returns the mounts that this process sees, whatever the node's root is.
+func OwnMounts() ([]Mount, error) {
+	file, err := openUnpolled("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return parseMounts(file)
+}
+
 func (f FS) openMountinfo() (*os.File, error) {
 	file, err := openUnpolled(f.Path("/proc/1/mountinfo"))
 	if err != nil {

@@ -70,6 +70,9 @@ func Of(ev *event.Event) Facts {
 	case ev.Check != nil:
 		f.Verdict = ev.Check.Status
 		f.add("%s: %s", ev.Check.Check, ev.Check.Message)
+	case ev.Gauge != nil:
+		f.add("%s: %d of %d", ev.Gauge.Name, ev.Gauge.Value, ev.Gauge.Limit)
+		f.mounts(ev.Device)
 	case ev.Lost != nil:
 		f.Verdict = ev.Lost.Reason
 		f.add("%d records of %s", ev.Lost.Count, ev.Lost.Stem)

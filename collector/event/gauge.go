@@ -1,0 +1,55 @@
+package event
+
+import "math/bits"
+
+// GaugeData is the payload of [Gauge]. Units and limit depend on the gauge, see the
+// Gauge constants. The event's Device has the filesystem where the gauge is of one.
+type GaugeData struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+	Limit uint64 `json:"limit,omitempty"` // in the unit of Value; 0: there is none
+	// Gone: there is nothing to read any more, as the filesystem was unmounted. The
+	// gauge's problems end with it; Value and Limit are 0.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// The gauges. All grow towards the fault: what is in use, not what is free. Names are
+// API.
+const (
+	// GaugeMemory: bytes that the kernel can't make available without swapping
+	// (MemTotal less MemAvailable), of MemTotal.
+	GaugeMemory = "memory"
+	// GaugeFiles: open files of all processes, of fs.file-max.
+	GaugeFiles = "files"
+	// GaugePIDs: threads, each of which takes a PID, of the lower of kernel.pid_max and
+	// kernel.threads-max.
+	GaugePIDs = "pids"
+	// GaugeSpace: bytes of a filesystem, of those that users other than root can have.
+	GaugeSpace = "space"
+	// GaugeInodes: inodes of a filesystem.
+	GaugeInodes = "inodes"
+	// GaugeClockError: µs that the clock may be wrong by, as the kernel reckons (maxerror
+	// of adjtimex), of the 16 s at which it calls itself unsynchronised.
+	GaugeClockError = "clock-error"
+	// GaugeClockOffset: µs that the clock was off at the latest measurement and are still
+	// to be slewed (offset of adjtimex), without its sign. No limit.
+	GaugeClockOffset = "clock-offset"
+)
+
+// Gauges returns the names of all gauges, sorted.
+func Gauges() []string {
+	return []string{GaugeClockError, GaugeClockOffset, GaugeFiles, GaugeInodes, GaugeMemory, GaugePIDs, GaugeSpace}
+}
+
+// Percent returns Value as a percentage of Limit, rounded down; 0 without a limit.
+func (g *GaugeData) Percent() uint64 {
+	if g.Limit == 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(g.Value, 100)
+	if hi >= g.Limit {
+		return ^uint64(0)
+	}
+	percent, _ := bits.Div64(hi, lo, g.Limit)
+	return percent
+}

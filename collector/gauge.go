@@ -1,0 +1,169 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// gaugeSource reads how much of the node's memory, open files, PIDs, disk space and
+// inodes is in use, and how far the clock may be off. It emits each gauge at each beat;
+// the engine keeps what matters to a rule, and the rest is not journaled.
+//
+// Each gauge is a source of its own, "gauge/inodes": one that can't be read leaves the
+// others as they are.
+type gaugeSource struct {
+	env      *environment
+	adjtimex func(*unix.Timex) (int, error) // unix.Adjtimex, or a test's
+	statfs   statfsFunc
+	own      func() ([]hostfs.Mount, error) // hostfs.OwnMounts, or a test's
+
+	// Of Run's goroutine.
+	told        map[string]string // what tellSource told last, by gauge: why it can't be read, or ""
+	filesystems map[fsKey]*gaugedFilesystem
+	crowded     bool // that there are too many filesystems was logged
+}
+
+// gaugeEvery is how often gauges are read: twice a minute, so that a rule's "for" of some
+// minutes rests on several readings. A look costs 0.2 ms and two readings a filesystem.
+const gaugeEvery = 30 * time.Second
+
+func newGaugeSource(env *environment) *gaugeSource {
+	return &gaugeSource{
+		env: env, adjtimex: unix.Adjtimex, statfs: statfsAt, own: hostfs.OwnMounts,
+		told: map[string]string{}, filesystems: map[fsKey]*gaugedFilesystem{},
+	}
+}
+
+// Run looks until ctx ends and returns nil then.
+func (g *gaugeSource) Run(ctx context.Context, emit Emit) error {
+	ticks := time.NewTicker(hostfs.UntilBeat(gaugeEvery))
+	defer ticks.Stop()
+	for {
+		g.look(emit)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+			ticks.Reset(hostfs.UntilBeat(gaugeEvery))
+		}
+	}
+}
+
+func (g *gaugeSource) look(emit Emit) {
+	g.single(event.GaugeMemory, g.memory, emit)
+	g.single(event.GaugeFiles, g.files, emit)
+	g.single(event.GaugePIDs, g.pids, emit)
+	var clock unix.Timex // modes 0: it only reads, which takes no right
+	_, err := g.adjtimex(&clock)
+	g.single(event.GaugeClockError, func() (value, limit uint64, _ error) {
+		return uint64(max(clock.Maxerror, 0)), clockErrorLimit, err
+	}, emit)
+	g.single(event.GaugeClockOffset, func() (value, limit uint64, _ error) { return clockOffset(&clock), 0, err }, emit)
+	g.lookAtFilesystems(emit)
+}
+
+// single reads a gauge of which the node has one.
+func (g *gaugeSource) single(name string, read func() (value, limit uint64, err error), emit Emit) {
+	value, limit, err := read()
+	g.tellSource(name, err, emit)
+	if err == nil {
+		g.emit(event.GaugeData{Name: name, Value: value, Limit: limit}, nil, emit)
+	}
+}
+
+func (g *gaugeSource) emit(d event.GaugeData, device *event.Device, emit Emit) {
+	emit(g.env.now(event.Event{Kind: event.Gauge, Source: "gauge", Device: device, Gauge: &d}))
+}
+
+// tellSource tells whether a gauge can be read, when that changes.
+func (g *gaugeSource) tellSource(name string, err error, emit Emit) {
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	if was, ok := g.told[name]; ok && was == reason {
+		return
+	}
+	g.told[name] = reason
+	if err != nil {
+		g.env.log.Warn("gauge can't be read", "gauge", name, "error", err)
+	}
+	emit(g.env.sourceEvent(event.NamedStem(event.GaugeStem, name), err))
+}
+
+func (g *gaugeSource) memory() (used, total uint64, err error) {
+	info, err := g.env.fs.MemInfo()
+	if err != nil {
+		return 0, 0, err
+	}
+	total, hasTotal := info["MemTotal"]
+	available, hasAvailable := info["MemAvailable"]
+	if !hasTotal || !hasAvailable || available > total {
+		return 0, 0, errors.New("meminfo: MemTotal or MemAvailable is missing")
+	}
+	return total - available, total, nil
+}
+
+// files reads fs.file-nr: "1984	0	9223372036854775807", of which the second number is 0
+// since Linux 2.6.
+func (g *gaugeSource) files() (open, limit uint64, err error) {
+	text, err := g.env.fs.Sysctl("fs.file-nr")
+	if err != nil {
+		return 0, 0, err
+	}
+	fields := strings.Fields(text)
+	if len(fields) != 3 {
+		return 0, 0, fmt.Errorf("sysctl fs.file-nr: %q", text)
+	}
+	open, err = strconv.ParseUint(fields[0], 10, 64)
+	if err == nil {
+		limit, err = strconv.ParseUint(fields[2], 10, 64)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("sysctl fs.file-nr: %w", err)
+	}
+	return open, limit, nil
+}
+
+func (g *gaugeSource) pids() (threads, limit uint64, err error) {
+	load, err := g.env.fs.LoadAverage()
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, name := range []string{"kernel.pid_max", "kernel.threads-max"} {
+		text, err := g.env.fs.Sysctl(name)
+		if err != nil {
+			return 0, 0, err
+		}
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("sysctl %s: %w", name, err)
+		}
+		if limit == 0 || n < limit {
+			limit = n
+		}
+	}
+	return load.Tasks, limit, nil
+}
+
+// clockErrorLimit is NTP_PHASE_LIMIT, in µs: the maximum error grows by 500 ppm while
+// nothing corrects the clock, and here the kernel sets STA_UNSYNC (second_overflow).
+const clockErrorLimit = 16_000_000
+
+// clockOffset returns the offset that is still to be slewed, in µs.
+func clockOffset(t *unix.Timex) uint64 {
+	offset := t.Offset
+	if t.Status&unix.STA_NANO != 0 {
+		offset /= 1000
+	}
+	return uint64(max(offset, -offset))
+}

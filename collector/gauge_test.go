@@ -1,0 +1,258 @@
+package collector
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// gaugeNode is a node whose files the test writes.
+type gaugeNode struct {
+	t    *testing.T
+	root string
+	g    *gaugeSource
+}
+
+func newGaugeNode(t *testing.T) *gaugeNode {
+	t.Helper()
+	n := &gaugeNode{t: t, root: t.TempDir()}
+	n.write("/proc/meminfo", "MemTotal:       1000 kB\nMemFree:         50 kB\nMemAvailable:   400 kB\n")
+	n.write("/proc/sys/fs/file-nr", "950\t0\t1000\n")
+	n.write("/proc/loadavg", "0.27 0.60 1.02 1/148 4711\n")
+	n.write("/proc/sys/kernel/pid_max", "4194304\n")
+	n.write("/proc/sys/kernel/threads-max", "200\n")
+	n.mounts()
+	env := newEnvironment(Config{HostRoot: n.root}, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { _ = env.close() })
+	n.g = newGaugeSource(env)
+	n.g.adjtimex = func(c *unix.Timex) (int, error) {
+		c.Maxerror, c.Offset, c.Status = 2_000_000, -1_500_000, unix.STA_NANO
+		return 0, nil
+	}
+	n.g.own = func() ([]hostfs.Mount, error) { return nil, nil }
+	n.g.statfs = func(string, fsKey) (st unix.Statfs_t, err error) {
+		st.Blocks, st.Bfree, st.Bavail, st.Frsize, st.Files, st.Ffree = 100, 50, 30, 1024, 64, 16
+		return st, nil
+	}
+	return n
+}
+
+func (n *gaugeNode) write(path, text string) {
+	n.t.Helper()
+	path = filepath.Join(n.root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// mounts writes the mount table: lines "8:1 / /data ext4 rw".
+func (n *gaugeNode) mounts(lines ...string) {
+	n.t.Helper()
+	var text strings.Builder
+	for i, line := range lines {
+		f := strings.Fields(line)
+		fmt.Fprintf(&text, "%d 1 %s %s %s rw - %s /dev/x%s %s\n", 20+i, f[0], f[1], f[2], f[3], f[0], f[4])
+	}
+	n.write("/proc/1/mountinfo", text.String())
+}
+
+// look returns what one look tells, in lines.
+func (n *gaugeNode) look() []string {
+	var told []string
+	n.g.look(func(ev *event.Event) {
+		switch {
+		case ev.SourceUp != nil && ev.SourceUp.Up:
+			told = append(told, ev.SourceUp.Stem+" up")
+		case ev.SourceUp != nil:
+			told = append(told, ev.SourceUp.Stem+" down: "+ev.SourceUp.Reason)
+		case ev.Gauge.Gone:
+			told = append(told, ev.Gauge.Name+" gone of "+ev.Subject())
+		default:
+			told = append(told, fmt.Sprintf("%s %d of %d: %s", ev.Gauge.Name, ev.Gauge.Value, ev.Gauge.Limit, ev.Subject()))
+		}
+	})
+	slices.Sort(told)
+	return told
+}
+
+func (n *gaugeNode) want(want ...string) {
+	n.t.Helper()
+	slices.Sort(want)
+	if diff := cmp.Diff(want, n.look()); diff != "" {
+		n.t.Errorf("-want +told:\n%s", diff)
+	}
+}
+
+func TestGauges(t *testing.T) {
+	n := newGaugeNode(t)
+	single := []string{
+		"memory 614400 of 1024000: memory", "files 950 of 1000: files", "pids 148 of 200: pids",
+		"clock-error 2000000 of 16000000: clock-error", "clock-offset 1500 of 0: clock-offset",
+	}
+	var up []string
+	for _, name := range event.Gauges() {
+		up = append(up, "gauge/"+name+" up")
+	}
+	n.want(slices.Concat(single, up)...)
+	n.want(single...)
+
+	n.mounts("8:1 / / ext4 rw", "8:1 /etc /etc/x ext4 rw", "8:2 / /boot ext4 ro", "0:40 / /nfs nfs4 rw",
+		"0:41 / /run tmpfs rw", "8:3 / /fuse fuseblk rw", "8:4 / /old xfs rw", "0:42 / /old tmpfs rw", "0:43 / /b btrfs rw")
+	filesystems := []string{
+		"inodes 48 of 64: 8:1 at /", "space 51200 of 81920: 8:1 at /",
+		"inodes 48 of 64: x0:43 at /b", "space 51200 of 81920: x0:43 at /b",
+	}
+	n.want(slices.Concat(single, filesystems)...)
+
+	n.mounts("8:1 / / ext4 rw")
+	n.want(slices.Concat(single, filesystems[:2], []string{"inodes gone of x0:43 at /b", "space gone of x0:43 at /b"})...)
+}
+
+// TestGaugeUnreadable: what can't be read is a source that is down, and the others go on.
+func TestGaugeUnreadable(t *testing.T) {
+	n := newGaugeNode(t)
+	n.look()
+	n.write("/proc/meminfo", "MemTotal: 1000 kB\n")
+	n.write("/proc/sys/fs/file-nr", "x 0 1\n")
+	n.write("/proc/sys/kernel/threads-max", "\n")
+	n.g.adjtimex = func(*unix.Timex) (int, error) { return -1, unix.EPERM }
+	n.want(
+		"gauge/memory down: meminfo: MemTotal or MemAvailable is missing",
+		`gauge/files down: sysctl fs.file-nr: strconv.ParseUint: parsing "x": invalid syntax`,
+		`gauge/pids down: sysctl kernel.threads-max: strconv.ParseUint: parsing "": invalid syntax`,
+		"gauge/clock-error down: operation not permitted", "gauge/clock-offset down: operation not permitted",
+	)
+	n.want() // told once
+	n.write("/proc/sys/fs/file-nr", "950\t0\t1000\n")
+	n.want("gauge/files up", "files 950 of 1000: files")
+}
+
+// TestGaugeFilesystemHangs: it is asked once until it answers, and the others are read.
+func TestGaugeFilesystemHangs(t *testing.T) {
+	n := newGaugeNode(t)
+	n.mounts("8:1 / / ext4 rw", "8:2 / /data ext4 rw")
+	n.look()
+	answers, hang := n.g.statfs, make(chan struct{})
+	asked := make(chan struct{}, 10)
+	synctest.Test(t, func(t *testing.T) {
+		hang = make(chan struct{})
+		n.g.statfs = func(path string, key fsKey) (unix.Statfs_t, error) {
+			if key.minor == 2 {
+				asked <- struct{}{}
+				<-hang
+			}
+			return answers(path, key)
+		}
+		is := func(told []string, gauge string) bool { return slices.Contains(told, gauge) }
+		for i := range 3 {
+			told := n.look()
+			if !is(told, "inodes 48 of 64: 8:1 at /") || is(told, "inodes 48 of 64: 8:2 at /data") {
+				t.Errorf("look %d: %q", i, told)
+			}
+			if down := "gauge/inodes down: filesystem at /data: no answer in time"; is(told, down) != (i == 0) {
+				t.Errorf("look %d: %q, want %q once", i, told, down)
+			}
+		}
+		if len(asked) != 1 {
+			t.Errorf("asked %d times while it hangs, want once", len(asked))
+		}
+		close(hang)
+		synctest.Wait()
+		if told := n.look(); !is(told, "gauge/inodes up") || !is(told, "inodes 48 of 64: 8:2 at /data") {
+			t.Errorf("after it answers: %q", told)
+		}
+	})
+}
+
+// TestGaugeSeenByInit: an agent that has only the node's /proc asks filesystems as the
+// node's init sees them, and one that may not trace it as it sees them itself.
+func TestGaugeSeenByInit(t *testing.T) {
+	for _, seen := range []string{"/proc/1/root/data", "/data"} {
+		n := newGaugeNode(t)
+		n.mounts("8:2 / /data ext4 rw")
+		answers := n.g.statfs
+		n.g.statfs = func(path string, key fsKey) (unix.Statfs_t, error) {
+			if path != filepath.Join(n.root, seen) {
+				return unix.Statfs_t{}, unix.ENOENT
+			}
+			return answers(path, key)
+		}
+		if told := n.look(); !slices.Contains(told, "inodes 48 of 64: 8:2 at /data") {
+			t.Errorf("seen at %s: %q", seen, told)
+		}
+	}
+}
+
+// TestGaugeUnseen: a filesystem that no path leads to is left out, and only where none is seen
+// the source is down. In a container the mounts of its own lead to some.
+func TestGaugeUnseen(t *testing.T) {
+	n := newGaugeNode(t)
+	n.mounts("8:1 / / ext4 rw", "8:2 / /data ext4 rw")
+	n.g.own = func() ([]hostfs.Mount, error) {
+		return []hostfs.Mount{{ID: 1, Major: 8, Minor: 1, Root: "/etc/hosts", Path: "/etc/hosts"}}, nil
+	}
+	answers := n.g.statfs
+	way := func(path string, _ fsKey) error {
+		if path == "/etc/hosts" {
+			return nil
+		}
+		return errOther
+	}
+	n.g.statfs = func(path string, key fsKey) (unix.Statfs_t, error) {
+		if err := way(path, key); err != nil {
+			return unix.Statfs_t{}, err
+		}
+		return answers(path, key)
+	}
+	has := func(told []string, line string) bool { return slices.Contains(told, line) }
+	if told := n.look(); !has(told, "gauge/inodes up") || !has(told, "inodes 48 of 64: 8:1 at /") || has(told, "inodes 48 of 64: 8:2 at /data") {
+		t.Errorf("%q", told)
+	}
+	way = func(path string, _ fsKey) error {
+		if strings.HasPrefix(path, n.root) && strings.HasSuffix(path, "/data") {
+			return nil
+		}
+		return unix.EACCES
+	}
+	if told := n.look(); !has(told, "inodes gone of 8:1 at /") || !has(told, "inodes 48 of 64: 8:2 at /data") || has(told, "gauge/inodes up") {
+		t.Errorf("the other one: %q", told)
+	}
+	way = func(string, fsKey) error { return unix.ENOENT }
+	if told := n.look(); !has(told, "gauge/inodes down: the agent sees none of the node's filesystems") || !has(told, "inodes gone of 8:2 at /data") {
+		t.Errorf("none: %q", told)
+	}
+	way = func(_ string, key fsKey) error {
+		if key.minor == 1 {
+			return unix.EIO
+		}
+		return nil
+	}
+	if told := n.look(); !has(told, "gauge/inodes down: filesystem at /: input/output error") || !has(told, "inodes 48 of 64: 8:2 at /data") {
+		t.Errorf("one that fails: %q", told)
+	}
+}
+
+func BenchmarkGaugeLook(b *testing.B) {
+	env := newEnvironment(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
+	defer env.close()
+	g := newGaugeSource(env)
+	events := 0
+	for b.Loop() {
+		g.look(func(*event.Event) { events++ })
+	}
+	b.ReportMetric(float64(events)/float64(b.N), "events/look")
+}

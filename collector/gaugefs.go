@@ -1,0 +1,258 @@
+package collector
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+const (
+	// statfsWithin is how long a filesystem may take to answer. It answers from memory,
+	// within microseconds; only the way to its mount point may need a disk.
+	statfsWithin = time.Second
+	// maxGauged bounds the filesystems that are asked, one thread each should they hang.
+	maxGauged = 256
+	// maxTries is how many of its mounts are asked for a filesystem: the agent may not
+	// see all of them.
+	maxTries = 4
+)
+
+// statfsFunc asks the filesystem at path, which must be of the device.
+type statfsFunc func(path string, key fsKey) (unix.Statfs_t, error)
+
+// gaugedFilesystem is a filesystem whose gauges are read.
+type gaugedFilesystem struct {
+	mount  hostfs.Mount
+	device event.Device
+	calls  bounded.Calls // one: a filesystem that hangs is not asked again until it answers
+	inodes bool          // was reported
+	space  bool
+	unseen bool // was logged
+}
+
+// errUnseen is returned of a filesystem that no path known to the agent leads to.
+var errUnseen = errors.New("the agent does not see it")
+
+// lookAtFilesystems reads space and inodes of all filesystems on devices that can be
+// written to and that the agent sees. In a container without the right to trace the node's
+// init those are the ones of which a directory or file is mounted in it.
+func (g *gaugeSource) lookAtFilesystems(emit Emit) {
+	table, err := g.env.fs.MountTable()
+	if err != nil {
+		g.tellSource(event.GaugeSpace, err, emit)
+		g.tellSource(event.GaugeInodes, err, emit)
+		return
+	}
+	mounts := table.Mounts()
+	all, keys := byFilesystem(mounts)
+	hidden := hiddenIn(mounts)
+	own := g.ownPaths()
+	present := make(map[fsKey]bool, len(keys))
+	seen := 0
+	var unread error
+	for _, key := range keys {
+		mounted := all[key]
+		paths := visiblePaths(mounted, hidden)
+		if len(paths) == 0 || !fills(mounted.first()) {
+			continue
+		}
+		if len(present) == maxGauged {
+			if !g.crowded {
+				g.crowded = true
+				g.env.log.Warn("gauges of some filesystems are not read", "filesystems", len(keys), "limit", maxGauged)
+			}
+			break
+		}
+		present[key] = true
+		known := g.filesystems[key]
+		if known != nil && !sameFilesystem(&known.mount, mounted.first()) {
+			g.gone(known, emit)
+			known = nil
+		}
+		if known == nil {
+			known = &gaugedFilesystem{mount: *mounted.first()}
+			g.filesystems[key] = known
+		}
+		err := g.ask(table, key, known, paths, own[key], emit)
+		switch {
+		case errors.Is(err, errUnseen):
+			g.unseen(known, err, emit)
+			continue
+		case err != nil && unread == nil:
+			unread = fmt.Errorf("filesystem at %s: %w", event.SafeText(paths[0], 200), err)
+		}
+		seen++
+	}
+	if seen == 0 && len(present) > 0 {
+		unread = errors.New("the agent sees none of the node's filesystems")
+	}
+	for key, known := range g.filesystems {
+		if !present[key] {
+			g.gone(known, emit)
+			delete(g.filesystems, key)
+		}
+	}
+	g.tellSource(event.GaugeSpace, unread, emit)
+	g.tellSource(event.GaugeInodes, unread, emit)
+}
+
+// ownPaths returns where the filesystems of devices are mounted for the agent itself.
+func (g *gaugeSource) ownPaths() map[fsKey]string {
+	paths := make(map[fsKey]string)
+	mounts, err := g.own()
+	if err != nil {
+		return paths // what can be seen without them is
+	}
+	hidden := hiddenIn(mounts)
+	for i := range mounts {
+		m := &mounts[i]
+		key := fsKey{m.Major, m.Minor}
+		if _, ok := paths[key]; !ok && m.Major != 0 && !hidden(m) {
+			paths[key] = m.Path
+		}
+	}
+	return paths
+}
+
+// unseen notes that a filesystem is not seen, and whatever was reported of it is no more.
+func (g *gaugeSource) unseen(f *gaugedFilesystem, why error, emit Emit) {
+	if !f.unseen {
+		f.unseen = true
+		g.env.log.Info("gauges of a filesystem are not read", "mount", event.SafeText(f.mount.Path, 200), "reason", why)
+	}
+	g.gone(f, emit)
+	f.inodes, f.space = false, false
+}
+
+// ask emits the gauges of one filesystem. own is where the agent has it mounted itself, or "".
+func (g *gaugeSource) ask(table *hostfs.MountTable, key fsKey, f *gaugedFilesystem, paths []string, own string, emit Emit) error {
+	statfs, root := g.statfs, g.env.fs
+	st, err := bounded.Do(&f.calls, statfsWithin, func() (st unix.Statfs_t, err error) {
+		var all []string
+		for _, path := range paths {
+			// As the node's init sees it, whose mounts these are; that takes the right to
+			// trace it. Else by the agent's own view of the node.
+			all = append(all, root.Path("/proc/1/root"+path), root.Path(path))
+		}
+		if own != "" {
+			all = append(all, own)
+		}
+		unseen := errUnseen
+		for _, path := range all {
+			switch st, err = statfs(path, key); {
+			case err == nil:
+				return st, nil
+			case noWay(err):
+				unseen = fmt.Errorf("%w: %w", errUnseen, err)
+			default:
+				return st, err
+			}
+		}
+		return st, unseen
+	})
+	if errors.Is(err, bounded.ErrLate) {
+		return bounded.ErrLate // also where it is not asked again
+	}
+	if err != nil {
+		return err
+	}
+	f.device = g.env.mountedDevice(&f.mount)
+	if at := table.At(key.major, key.minor); len(at) > 0 {
+		f.device.Mounts = at // by this table: the first look may be before [mountSource]'s
+	}
+	if st.Files > 0 { // btrfs and FAT have no number of inodes
+		f.inodes = true
+		g.emit(event.GaugeData{Name: event.GaugeInodes, Value: st.Files - min(st.Ffree, st.Files), Limit: st.Files}, new(f.device), emit)
+	}
+	if st.Blocks > 0 {
+		f.space = true
+		unit := uint64(st.Frsize)
+		used := st.Blocks - min(st.Bfree, st.Blocks)
+		// Without the blocks reserved for root, as df.
+		g.emit(event.GaugeData{Name: event.GaugeSpace, Value: used * unit, Limit: (used + st.Bavail) * unit}, new(f.device), emit)
+	}
+	return nil
+}
+
+// noWay reports whether a path does not lead to the filesystem.
+func noWay(err error) bool {
+	return errors.Is(err, errOther) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) ||
+		errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+}
+
+// gone tells that there is no such filesystem any more, or that it can't fill up.
+func (g *gaugeSource) gone(f *gaugedFilesystem, emit Emit) {
+	if f.inodes {
+		g.emit(event.GaugeData{Name: event.GaugeInodes, Gone: true}, new(f.device), emit)
+	}
+	if f.space {
+		g.emit(event.GaugeData{Name: event.GaugeSpace, Gone: true}, new(f.device), emit)
+	}
+}
+
+// fills reports whether a filesystem on a device can fill up, and answers without asking
+// another node or a process: those in user space and of clusters are left out.
+func fills(m *hostfs.Mount) bool {
+	switch m.FSType {
+	case "gfs2", "ocfs2":
+		return false
+	}
+	return !m.SuperReadOnly && !strings.HasPrefix(m.FSType, "fuse")
+}
+
+// visiblePaths returns where the mounts of a filesystem can be asked, whole ones first: a
+// directory of it that is bind-mounted may have a quota, whose figures it gives. At most
+// as many as are worth a try.
+func visiblePaths(all *mounted, hidden func(*hostfs.Mount) bool) []string {
+	var whole, parts []string
+	for _, m := range all.mounts {
+		switch {
+		case hidden(m):
+		case m.Root == "/":
+			whole = append(whole, m.Path)
+		default:
+			parts = append(parts, m.Path)
+		}
+	}
+	whole = append(whole, parts...)
+	return whole[:min(len(whole), maxTries)]
+}
+
+// hiddenIn returns a test for whether another mount lies over one, at the same path, so
+// that no path leads to it.
+func hiddenIn(mounts []hostfs.Mount) func(*hostfs.Mount) bool {
+	top := make(map[string]int, len(mounts)) // IDs by path
+	for i := range mounts {
+		top[mounts[i].Path] = mounts[i].ID
+	}
+	return func(m *hostfs.Mount) bool { return top[m.Path] != m.ID }
+}
+
+// errOther is returned of a path at which another filesystem is.
+var errOther = errors.New("the agent sees another filesystem there")
+
+// statfsAt asks the filesystem that is mounted at path. Its files have the number of the
+// device, but for btrfs and bcachefs, which number their own.
+func statfsAt(path string, key fsKey) (st unix.Statfs_t, err error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return st, err
+	}
+	defer unix.Close(fd)
+	var file unix.Stat_t
+	if err := unix.Fstat(fd, &file); err != nil {
+		return st, err
+	}
+	if key.major != 0 && (unix.Major(file.Dev) != key.major || unix.Minor(file.Dev) != key.minor) {
+		return st, errOther
+	}
+	return st, unix.Fstatfs(fd, &st)
+}

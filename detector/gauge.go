@@ -1,0 +1,159 @@
+package detector
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// gaugeField is the name of the gauge: a rule depends on those that it can be true of.
+const gaugeField = "gauge.name"
+
+func gaugeFields() []*Field {
+	of := func(e *event.Event) *event.GaugeData { return e.Gauge }
+	gauge := func(name string, t Type, few bool, doc string, read func(*event.GaugeData) value) *Field {
+		return &Field{Name: "gauge." + name, Type: t, Kinds: kinds(event.Gauge), Doc: doc, few: few, read: part(of, read)}
+	}
+	return []*Field{
+		gauge("name", String, true, "memory, files, pids, space, inodes, clock-error, clock-offset", func(g *event.GaugeData) value { return text(g.Name) }),
+		gauge("value", Int, false, "how much is in use: bytes of memory and space, µs of the clock, else a number", func(g *event.GaugeData) value { return number(g.Value) }),
+		gauge("limit", Int, false, "how much there is, in the unit of gauge.value; 0: no limit", func(g *event.GaugeData) value { return number(g.Limit) }),
+		gauge("percent", Int, false, "gauge.value as a percentage of gauge.limit, rounded down; 0 without a limit", func(g *event.GaugeData) value { return number(g.Percent()) }),
+	}
+}
+
+// isGauge reports whether the rule is about gauges.
+func (r *Rule) isGauge() bool { return slices.Contains(r.Events, event.Gauge) }
+
+// checkGauge tests what gauges ask of a rule. They are read again and again, so how
+// often one matches says nothing, and neither does that it is quiet.
+func (r *loadedRule) checkGauge() {
+	if !r.isGauge() {
+		return
+	}
+	if len(r.Events) > 1 {
+		r.errorf("events", "gauge stands alone: write a rule of its own for it, with the same fault where it is the same problem")
+	}
+	if r.awaits() {
+		r.errorf("absentFor", "does not go with gauges, which are read at a beat: where one can't be read the condition is Unknown")
+		return
+	}
+	if r.Condition == "" {
+		r.errorf("condition", "a rule on gauges needs one: a gauge is a state that lasts")
+	}
+	if r.keys["clearAfter"] != nil {
+		r.errorf("clearAfter", "a gauge is never quiet: use clearWhen, such as gauge.percent < 80")
+	}
+	if r.keys["clearWhen"] == nil && !r.Latched && r.keys["clearAfter"] == nil {
+		r.errorf("clearWhen", "is mandatory with gauges, such as gauge.percent < 80")
+	}
+}
+
+// nameGauges finds the gauges that the rule can be about, so that it depends on no
+// other.
+func (r *loadedRule) nameGauges(c *compiler) {
+	if !r.isGauge() {
+		return
+	}
+	if r.when == nil {
+		if r.keys["when"] == nil {
+			r.lookAtGauges(event.Gauges())
+		}
+		return
+	}
+	n := r.keys["when"]
+	for _, l := range r.when.gauges {
+		if !slices.Contains(event.Gauges(), l.text) {
+			r.file.ErrorAt(n, l.offset, r.path+".when", "unknown gauge %q%s", l.text, mistake.Suggest(l.text, event.Gauges()))
+			return
+		}
+	}
+	possible, err := c.possible(r.When, kindField, gaugeField)
+	if err != nil {
+		r.errorf("when", "%v", err)
+		return
+	}
+	var names []string
+	for _, name := range event.Gauges() {
+		ok, err := possible(string(event.Gauge), name)
+		if err != nil {
+			r.errorf("when", "%v", err)
+			return
+		}
+		if ok {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		r.errorf("when", "is false for every gauge")
+		return
+	}
+	r.lookAtGauges(names)
+}
+
+// lookAtGauges limits the rule to these gauges, and tests that groupBy tells them apart:
+// else one that is well would end another's problem.
+func (r *loadedRule) lookAtGauges(names []string) {
+	r.gauges = names
+	for i := range r.named {
+		if r.named[i].stem == event.GaugeStem {
+			r.named[i] = newNamed(event.GaugeStem, names)
+		}
+	}
+	if len(names) > 1 && !slices.Contains(r.GroupBy, gaugeField) {
+		r.errorf("groupBy", "needs %s: the rule is about several (%s)", gaugeField, strings.Join(names, ", "))
+	}
+	ofFilesystem := slices.Contains(names, event.GaugeSpace) || slices.Contains(names, event.GaugeInodes)
+	if ofFilesystem && !slices.Contains(r.GroupBy, "device.name") && !slices.Contains(r.GroupBy, "device.mount") {
+		r.errorf("groupBy", "needs device.name or device.mount: each filesystem has gauges %s and %s of its own", event.GaugeSpace, event.GaugeInodes)
+	}
+}
+
+// lasts reports whether the gauge only says once more that the problem lasts. Like a
+// level signal, which is silent while it does, it is no news then.
+func (en *entry) lasts(r *ruleState, ev *event.Event) bool {
+	return ev.Kind == event.Gauge && en.lasting && en.p.Group != OverflowGroup &&
+		(en.p.State == problem.Firing || r.Threshold.Count == 0)
+}
+
+// lasting handles a gauge that says once more that the problem lasts: news is only that
+// it got worse, or that it still does where nobody watched for a while.
+func (e *Engine) lasting(en *entry, ev *event.Event, at event.Moment) {
+	if e.worsened(en) {
+		e.describe(en, ev)
+		e.mark(en.rule.series)
+		e.changed = true
+	}
+	if en.confirm {
+		en.seen(at)
+		e.changed = true
+	}
+}
+
+// reads reports whether the event is one that the rule looks at: of gauges, those that
+// its "when" can be true of. So clearWhen need not name them again.
+func (r *Rule) reads(ev *event.Event) bool {
+	return ev.Gauge == nil || !r.isGauge() || slices.Contains(r.gauges, ev.Gauge.Name)
+}
+
+// gaugeGone ends the problems of a gauge that is no more.
+func (e *Engine) gaugeGone(ev *event.Event, now event.Moment) {
+	rules := e.byKind[event.Gauge]
+	if rules == nil || ev.Gauge == nil {
+		return
+	}
+	e.act.ev = ev
+	for _, r := range rules.match {
+		if r.reads(ev) && !r.Latched {
+			e.clearGroup(r, ev, nil, now)
+		}
+	}
+	e.act.ev = nil
+}
+
+// Changed reports whether the latest Observe has changed the engine. A gauge that only
+// says again what it said changes nothing, and needs no place in a journal.
+func (e *Engine) Changed() bool { return e.changed || len(e.out) > 0 }
