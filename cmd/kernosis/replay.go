@@ -33,7 +33,8 @@ func newReplay() *cobra.Command {
 		Short: "Run a recorded journal or a dump of the kernel's log through the rules",
 		Long: `Run a recorded journal (its folder, one of its segments, or what "run -o json"
 printed), a dump of the kernel's log (/dev/kmsg, dmesg with times), of a systemd
-journal (journalctl -o export or json) or a syslog file through the rules, and print what would have been reported. - is the standard input.
+journal (journalctl -o export or json) or a log file through the rules, and print what
+would have been reported. - is the standard input.
 
 Time is that of the records. Lines that can't be read are told, with file and
 line, counted, and passed by.`,
@@ -48,7 +49,7 @@ line, counted, and passed by.`,
 	fs.StringVarP(&f.output, "output", "o", "text", "what is printed: `text` or json")
 	fs.StringVar(&f.format, "format", "", "one of "+formatNames()+"; empty: what the first lines are")
 	fs.StringVar(&f.log, "log", "", "`name` that rules have for the log (default: journald, syslog or kmsg, by the format)")
-	fs.StringSliceVar(&f.npd, "npd", nil, "`files` of node-problem-detector's system log monitors, whose patterns are tried on every line")
+	fs.StringSliceVar(&f.npd, "npd", nil, "`files` of node-problem-detector's system log monitors, which are tried on the lines that they read")
 	fs.StringVar(&f.boot, "boot", "", "`time` of boot (RFC 3339), for dumps that count from it")
 	fs.StringVar(&f.until, "until", "", "stop at a `time` (RFC 3339), so long after the beginning (90s), or go on behind the end (+1h)")
 	fs.BoolVar(&f.compare, "compare", false, "tell where a journal recorded something else; the exit code is 1 then")
@@ -75,13 +76,10 @@ func (f *replayFlags) config() (replay.Config, error) {
 		return cfg, err
 	}
 	cfg.Log = f.log
-	if len(f.npd) > 0 {
-		if f.log != "" {
-			return cfg, errors.New("--log: not with --npd, whose patterns are tried on every line")
-		}
-		cfg.Log = npdLog
+	if len(f.npd) > 0 && f.log != "" {
+		return cfg, errors.New("--log: not with --npd: each monitor says which log it reads")
 	}
-	if cfg.Rules, err = f.ruleSet(); err != nil {
+	if cfg.Rules, cfg.Monitors, err = f.ruleSet(); err != nil {
 		return cfg, err
 	}
 	if f.mutes != "" {
@@ -103,34 +101,27 @@ func formatNames() string {
 	return strings.Join(names, ", ")
 }
 
-// npdLog is what the converter calls the log of a monitor for /dev/kmsg.
-const npdLog = "kmsg"
-
 // ruleSet returns the shipped rules, those of node-problem-detector's files over them, and
 // those of the folder over all, as the agent has them.
-func (f *replayFlags) ruleSet() (*detector.RuleSet, error) {
+func (f *replayFlags) ruleSet() (*detector.RuleSet, *replay.Monitors, error) {
 	set, err := loadRules(f.rules)
 	if err != nil || len(f.npd) == 0 {
-		return set, err
+		return set, nil, err
 	}
 	var files []*npd.File
 	for _, path := range f.npd {
 		file, err := npd.LoadFile(path, npd.Options{Kind: npd.SystemLog})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if file.Log == nil {
-			return nil, fmt.Errorf("--npd: %s: want a system log monitor, of plugin kmsg, journald or filelog", path)
-		}
-		// Whatever log a monitor reads, it is given the one that is replayed.
-		file.Log.LogSource = npd.LogSource{Plugin: "kmsg"}
 		files = append(files, file)
 	}
-	monitors, err := npd.Convert(files, set)
+	monitors, err := replay.NewMonitors(files, set)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return loadLayers(f.rules, rules.FS, monitors.Layer())
+	set, err = loadLayers(f.rules, rules.FS, monitors.Rules)
+	return set, monitors, err
 }
 
 func parseUntil(s string) (*replay.Until, error) {
@@ -167,6 +158,12 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 	}
 	cfg.Step = w.Step
 	cfg.Bad = func(file string, line int, err error) { fmt.Fprintf(stderr, "%s:%d: %v\n", file, line, err) }
+	cfg.Note = func(note string) { fmt.Fprintln(stderr, note) }
+	if cfg.Monitors != nil {
+		for _, note := range cfg.Monitors.Notes {
+			cfg.Note(note)
+		}
+	}
 	r = replay.New(cfg)
 	for _, p := range paths {
 		if info, err := os.Stat(p); err == nil {

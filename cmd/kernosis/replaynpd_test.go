@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReplayNPD: node-problem-detector's patterns are tried on a log in one command, whatever
-// log the monitors read.
+// TestReplayNPD: node-problem-detector's patterns are tried on a log in one command, which says
+// what of a monitor it ignores.
 func TestReplayNPD(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -33,7 +33,8 @@ func TestReplayNPD(t *testing.T) {
 		err := cmd.Execute()
 		return out.String(), err
 	}
-	if out, err := replayed(log, "--npd", monitor); err != nil || !strings.Contains(out, "Corrupt=True CorruptImage: Error trying v2 registry: failed") {
+	if out, err := replayed(log, "--npd", monitor); err != nil || !strings.Contains(out, "Corrupt=True CorruptImage: Error trying v2 registry: failed") ||
+		!strings.Contains(out, "docker-monitor.json: lookback: ignored") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for _, tt := range []struct {

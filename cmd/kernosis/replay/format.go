@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logs/journald"
 )
 
@@ -28,11 +29,13 @@ const (
 	// of RFC 3339.
 	Syslog   Format = "syslog"
 	DmesgISO Format = "dmesg-iso" // dmesg --time-format iso: "2026-01-02T15:04:05,123456+00:00 text"
+	// Filelog is a log file as a filelog monitor of node-problem-detector describes it.
+	Filelog Format = "filelog"
 )
 
 // Formats returns all formats, in the order in which they are tried.
 func Formats() []Format {
-	return []Format{JournalExport, JournalJSON, Journal, Kmsg, Dmesg, DmesgTime, Syslog, DmesgISO}
+	return []Format{JournalExport, JournalJSON, Journal, Kmsg, Dmesg, DmesgTime, Syslog, DmesgISO, Filelog}
 }
 
 // ErrFormat is wrapped by the error for what is in no format known.
@@ -44,6 +47,17 @@ const sniffed = 100
 
 // Detect tells the format in which most of the first lines are.
 func Detect(data []byte) (Format, error) {
+	best, _ := detect(data, formatOf)
+	if best == "" {
+		return "", errDetect
+	}
+	return best, nil
+}
+
+var errDetect = fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, a line of dmesg with a time, of a syslog file, or of journalctl -o export or json; --format sets one, --npd reads a file as a filelog monitor describes it", ErrFormat)
+
+// detect returns the format of most of the first lines, and of how many; "": of none.
+func detect(data []byte, of func(line []byte) Format) (best Format, most int) {
 	counts := make(map[Format]int)
 	lines := 0
 	for rest := data; len(rest) > 0 && lines < sniffed; {
@@ -53,23 +67,24 @@ func Detect(data []byte) (Format, error) {
 			continue // goes on with the line before, in all of them
 		}
 		lines++
-		for _, f := range Formats() {
-			if f.is(line) {
-				counts[f]++
-				break
-			}
-		}
+		counts[of(line)]++
 	}
-	best := Format("")
 	for _, f := range Formats() {
-		if counts[f] > counts[best] {
-			best = f
+		if counts[f] > most {
+			best, most = f, counts[f]
 		}
 	}
-	if best == "" {
-		return "", fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, a line of dmesg with a time, of a syslog file, or of journalctl -o export or json; --format sets one", ErrFormat)
+	return best, most
+}
+
+// formatOf returns the first format that the line can be of; "": none.
+func formatOf(line []byte) Format {
+	for _, f := range Formats() {
+		if f.is(line) {
+			return f
+		}
 	}
-	return best, nil
+	return ""
 }
 
 // is tells whether the line can be of the format.
@@ -102,7 +117,11 @@ type line struct {
 	origin, unit string
 	// printed is the kernel's own time stamp, of formats that have a time besides.
 	printed time.Duration
-	further bool // of a record, not its first; or a record that goes on where another ended
+	// identifier is what the writer calls itself, where the format says so: SYSLOG_IDENTIFIER.
+	identifier string
+	kmsg       bool   // it was written to /dev/kmsg, or by the kernel
+	raw        []byte // the whole line, of a log file
+	further    bool   // of a record, not its first; or a record that goes on where another ended
 }
 
 var errLine = errors.New("no time where one should be")
@@ -122,13 +141,33 @@ func (f Format) parse(b []byte) (line, error) {
 		l.stamp, b, ok = bracketed(b)
 	case DmesgISO:
 		l.stamp, b, ok = iso(b)
-	case Journal, JournalExport, JournalJSON, Syslog, Kmsg:
+	case Journal, JournalExport, JournalJSON, Syslog, Kmsg, Filelog:
 	}
 	if !ok {
 		return line{}, errLine
 	}
-	l.text = b
+	l.text, l.kmsg = b, true
 	return l, nil
+}
+
+// ofKernel reports whether the kernel wrote the line, as far as the format says.
+func (l *line) ofKernel() bool { return l.origin == "" || l.origin == event.OriginKernel }
+
+// writer returns what SYSLOG_IDENTIFIER and MESSAGE of the line are in a journal. Of what a
+// program writes to /dev/kmsg, "systemd[1]: text", journald takes the program's name off.
+func (l *line) writer() (identifier string, text []byte) {
+	switch {
+	case l.identifier != "" || l.origin != "" || !l.kmsg:
+		return l.identifier, l.text
+	case l.facility <= 0:
+		return event.OriginKernel, l.text
+	}
+	tag, text, ok := bytes.Cut(l.text, []byte(": "))
+	name, _, _ := bytes.Cut(tag, []byte{'['})
+	if !ok || len(name) == 0 || bytes.IndexByte(tag, ' ') >= 0 {
+		return "", l.text
+	}
+	return string(name), text
 }
 
 // prefix reads what dmesg --raw ("<6>") and --decode ("kern  :info  : ") put

@@ -49,6 +49,7 @@ func (r *Replay) journalEntry(e *journald.Entry) {
 		var one []byte
 		one, text, more = bytes.Cut(text, []byte{'\n'})
 		l := line{stamp: time.Duration(from.Time.UnixNano()), level: -1, facility: -1, text: one, origin: from.Origin, unit: from.Unit}
+		l.identifier, l.kmsg = string(e.Identifier), string(e.Transport) == "kernel"
 		for level := range 8 {
 			if from.Priority == logs.PriorityName(level) {
 				l.level = level

@@ -15,5 +15,5 @@ func parseKmsg(b []byte) (line, error) {
 	if r.Time.Seconds() > maxSeconds {
 		return line{}, errLine
 	}
-	return line{stamp: r.Time, level: r.Level, facility: r.Facility, text: r.Text, further: r.Fragment}, nil
+	return line{stamp: r.Time, level: r.Level, facility: r.Facility, text: r.Text, further: r.Fragment, kmsg: true}, nil
 }

@@ -36,7 +36,7 @@ func (r *Replay) matcher(l *line) *logpattern.Matcher {
 		clear(r.matchers)
 	}
 	names := []string{r.log()}
-	if l.origin == "" || l.origin == event.OriginKernel {
+	if l.ofKernel() {
 		names = append(names, event.KernelLogs)
 	}
 	m := r.cfg.Rules.PatternSet().NewMatcher(names...)
@@ -59,10 +59,13 @@ func (r *Replay) base() time.Time {
 func (r *Replay) logLine(b []byte) {
 	var l line
 	var err error
-	if r.sum.Format == Syslog {
+	switch r.sum.Format {
+	case Syslog:
 		l, err = parseSyslog(b, r.cfg.Written)
 		l.further = r.have && l.printed != 0 && l.printed == r.last.printed
-	} else {
+	case Filelog:
+		l, err = r.filelog(b)
+	default:
 		l, err = r.sum.Format.parse(b)
 	}
 	switch {
@@ -70,10 +73,13 @@ func (r *Replay) logLine(b []byte) {
 		r.count(&l)
 	case r.have && b[0] == ' ' && r.sum.Format == Kmsg:
 		return // " SUBSYSTEM=block": no rule asks for it
-	case r.have && b[0] == ' ':
+	case r.have && b[0] == ' ' && r.sum.Format != Filelog:
 		// dmesg writes the further lines of a record below the first.
 		r.same++
 		l, l.text, l.further = r.last, bytes.TrimLeft(b, " "), true
+		if l.raw != nil {
+			l.raw = b
+		}
 	default:
 		r.sum.Lines++
 		r.bad(err)
@@ -102,41 +108,56 @@ func (r *Replay) logged(l *line) {
 		r.sourcesUp(now)
 	}
 	r.advance(now)
-	if !r.matcher(l).Match(l.text, &r.hits) {
-		return
+	found, same := r.viewed(l, now.Wall)
+	// A monitor's log stands for the log itself, unless rules ask for that by name.
+	if r.sum.Format != Filelog && r.matcher(l).Match(l.text, &r.hits) && (!same || r.asks(&r.hits, r.log())) {
+		found = append([]*event.Event{r.event(l, now.Wall, r.log(), &r.hits)}, found...)
 	}
-	ev := r.event(l, now.Wall)
-	if r.engine.Seen(ev) {
-		r.sum.Repeated++
-		return
+	for _, ev := range found {
+		if r.engine.Seen(ev) {
+			r.sum.Repeated++
+			continue
+		}
+		r.sum.Events++
+		r.step(&Step{File: r.file, Line: r.line, Now: now.Wall, Event: ev, Transitions: r.engine.Observe(ev, now)})
 	}
-	r.sum.Events++
-	r.step(&Step{File: r.file, Line: r.line, Now: now.Wall, Event: ev, Transitions: r.engine.Observe(ev, now)})
 }
 
-// sourcesUp tells the engine that the log is read: what it doesn't tell of did not
-// happen, as far as rules for lines of logs go.
+// sourcesUp tells the engine which logs are read: what they don't tell of did not happen, as
+// far as rules for lines of logs go.
 func (r *Replay) sourcesUp(now event.Moment) {
-	for _, stem := range []string{event.Log.Stem(), event.Log.Stem() + "/" + r.log()} {
-		ev := &event.Event{Kind: event.Source, Time: now.Wall, CPU: event.NoCPU, SourceUp: &event.SourceData{Stem: stem, Kernel: stem != event.LogStem, Up: true}}
+	var sources []event.SourceData
+	if r.sum.Format != Filelog { // whose log is that of the monitors alone
+		sources = append(sources, event.SourceData{Stem: event.LogStem, Up: true},
+			event.SourceData{Stem: event.NamedStem(event.LogStem, r.log()), Kernel: true, Up: true})
+	}
+	for _, v := range r.views {
+		if v.Name == r.log() && r.sum.Format != Filelog {
+			continue
+		}
+		why := v.missing(r.sum.Format)
+		sources = append(sources, event.SourceData{Stem: event.NamedStem(event.LogStem, v.Name), Kernel: v.ofKernel(), Up: why == "", Reason: why})
+	}
+	for i := range sources {
+		ev := &event.Event{Kind: event.Source, Time: now.Wall, CPU: event.NoCPU, SourceUp: &sources[i]}
 		r.step(&Step{Now: now.Wall, Transitions: r.engine.Observe(ev, now)})
 	}
 }
 
-// event makes of a line what the agent's source makes of it: with the lines that
+// event makes of a line what the agent's source of the log makes of it: with the lines that
 // the longest match spans.
-func (r *Replay) event(l *line, now time.Time) *event.Event {
+func (r *Replay) event(l *line, now time.Time, log string, hits *logpattern.Hits) *event.Event {
 	var text []byte
-	for i := range r.hits.Hits {
-		if c := r.hits.Hits[i].Context; len(c) > len(text) {
+	for i := range hits.Hits {
+		if c := hits.Hits[i].Context; len(c) > len(text) {
 			text = c
 		}
 	}
 	ev := &event.Event{
-		Kind: event.Log, Time: now, CPU: event.NoCPU, Source: r.log(),
+		Kind: event.Log, Time: now, CPU: event.NoCPU, Source: log,
 		// Equal lines of equal stamps are different records.
 		BootTime: event.Duration(l.stamp + time.Duration(r.same)),
-		Log:      &event.LogData{Log: r.log(), Unit: l.unit, Text: event.LogText(string(text))},
+		Log:      &event.LogData{Log: log, Unit: l.unit, Text: event.LogText(string(text))},
 	}
 	// A further line of a record is behind a newline, and may be from a name.
 	author := logs.Line{Origin: event.OriginKernel, Text: l.text, Continues: l.further}

@@ -26,6 +26,8 @@ type Config struct {
 	// Log is what rules call the log that lines are of; "": journald, syslog or kmsg, as the
 	// format is.
 	Log string
+	// Monitors are node-problem-detector's, whose rules are in Rules; nil: none.
+	Monitors *Monitors
 	// Written is when the file was written last: times of a Syslog have no year.
 	Written time.Time
 	// Mutes are in force from the start, in place of recorded ones; nil: those.
@@ -44,6 +46,8 @@ type Config struct {
 	Step func(*Step) error
 	// Bad is called with each line that can't be read.
 	Bad func(file string, line int, err error)
+	// Note is called at the end with what Monitors could not read; nil: nobody is told.
+	Note func(string)
 }
 
 // Until is a time to stop at; one of its fields is set.
@@ -98,6 +102,7 @@ type Replay struct {
 	line int
 
 	matchers map[string]*logpattern.Matcher
+	views    []*view
 	hits     logpattern.Hits
 	last     line  // the latest, which others may go on
 	have     bool  // last is set
@@ -107,6 +112,11 @@ type Replay struct {
 // New returns a replay at its beginning.
 func New(cfg Config) *Replay {
 	r := &Replay{cfg: cfg, matchers: make(map[string]*logpattern.Matcher)}
+	if cfg.Monitors != nil {
+		for i := range cfg.Monitors.logs {
+			r.views = append(r.views, &view{monitor: &cfg.Monitors.logs[i], matchers: make(map[string]*logpattern.Matcher)})
+		}
+	}
 	r.newEngine()
 	return r
 }
@@ -130,7 +140,7 @@ func (r *Replay) File(name string, in io.Reader) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if r.sum.Format, err = Detect(head); err != nil {
+		if r.sum.Format, err = r.detect(head); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -303,6 +313,7 @@ func (r *Replay) End() (Summary, error) {
 		r.sum.To = end.Wall
 	}
 	r.countErrors()
+	r.tellViews()
 	r.sum.SinceBoot = r.sum.Format.sinceBoot() && r.cfg.Boot.IsZero()
 	r.sum.Problems = []problem.Problem{}
 	for _, p := range r.engine.Problems() {

@@ -192,15 +192,20 @@ func FuzzFile(f *testing.F) {
 	}
 	f.Add([]byte(bugs))
 	f.Add([]byte("<6>[9999999999.999999999] BUG\n[0.0] BUG\n"))
+	f.Add([]byte("time=\"2026-11-23T22:31:00Z\" BUG\ntime=\"x\" BUG\n"))
+	monitors := monitored(f, nil, oomMonitor, dockerMonitor, "m.json\x00{"+filelog+`"pluginConfig": {"timestamp": "^time=\"(\\S*)\"", "message": ".*",
+		"timestampFormat": "2006-01-02T15:04:05Z07:00"}, "rules": [{"type": "temporary", "reason": "Bug", "pattern": "BUG.*"}]}`)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, format := range append(replay.Formats(), "") {
-			cfg := replay.Config{Rules: set, Format: format, Compare: true}
-			have := output(t, cfg, data, false)
-			if again := output(t, cfg, data, false); again != have {
-				t.Errorf("%s: twice is not the same:\n%s", format, cmp.Diff(have, again))
-			}
-			if i := strings.IndexAny(have, "\x1b\u202e\x7f\r"); i >= 0 {
-				t.Errorf("%s: %q", format, have[max(0, i-100):])
+			for _, cfg := range []replay.Config{{Rules: set, Compare: true}, monitors} {
+				cfg.Format = format
+				have := output(t, cfg, data, false)
+				if again := output(t, cfg, data, false); again != have {
+					t.Errorf("%s: twice is not the same:\n%s", format, cmp.Diff(have, again))
+				}
+				if i := strings.IndexAny(have, "\x1b\u202e\x7f\r"); i >= 0 {
+					t.Errorf("%s: %q", format, have[max(0, i-100):])
+				}
 			}
 		}
 	})

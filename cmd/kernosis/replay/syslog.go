@@ -27,6 +27,7 @@ func parseSyslog(b []byte, written time.Time) (line, error) {
 	}
 	name, _, _ := bytes.Cut(tag, []byte{'['})
 	l.stamp, l.text, l.origin = time.Duration(at.UnixNano()), text, string(name)
+	l.identifier, l.kmsg, l.raw = l.origin, l.origin == event.OriginKernel, b
 	switch l.origin {
 	case event.OriginKernel:
 		if stamp, text, ok := seconds(text); ok {

@@ -1,0 +1,264 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/logs/file"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/npd"
+)
+
+// Monitors are node-problem-detector's system log monitors. They hold no state of a replay.
+type Monitors struct {
+	// Rules are those of the monitors, to lie over the shipped ones.
+	Rules fs.FS
+	// Notes name what a replay does not use.
+	Notes []string
+
+	logs []monitor
+}
+
+// monitor is a log that monitors read.
+type monitor struct {
+	npd.LogSource
+	lines *file.Parser // of a filelog
+	times *file.Parser // of a filelog: of lines with any text
+}
+
+// The plugins of node-problem-detector.
+const (
+	plugKmsg    = "kmsg"
+	plugJournal = "journald"
+	plugFile    = "filelog"
+)
+
+// NewMonitors converts files, each a system log monitor, over the rules that lie below theirs.
+func NewMonitors(files []*npd.File, under *detector.RuleSet) (*Monitors, error) {
+	out := &Monitors{}
+	all := make([]*npd.File, len(files))
+	for i, f := range files {
+		if f.Log == nil {
+			return nil, fmt.Errorf("--npd: %s: want a system log monitor, of plugin kmsg, journald or filelog", f.Name)
+		}
+		var unused []string
+		if f.Log.Lookback > 0 {
+			unused = append(unused, "lookback")
+		}
+		if f.Log.Delay > 0 {
+			unused = append(unused, "delay")
+		}
+		if len(unused) > 0 && f.Skipped == "" {
+			out.Notes = append(out.Notes, fmt.Sprintf("%s: %s: ignored, a replay reads the whole log", f.Name, strings.Join(unused, ", ")))
+		}
+		// Monitors that differ in these alone read the same lines here.
+		same, log := *f, *f.Log
+		log.Lookback, log.Delay = 0, 0
+		same.Log, all[i] = &log, &same
+	}
+	set, err := npd.Convert(all, under)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range set.Warnings {
+		out.Notes = append(out.Notes, w.Error())
+	}
+	var errs []error
+	for _, s := range set.Logs {
+		m := monitor{LogSource: s}
+		if s.Plugin == plugFile {
+			// A time without a zone is UTC, as in other formats.
+			f := file.Format{Timestamp: s.Timestamp, TimestampFormat: s.TimestampFormat, Location: time.UTC}
+			var err error
+			if m.times, err = file.NewParser(f, nil); err == nil {
+				f.Message = s.Message
+				m.lines, err = file.NewParser(f, s.Skip)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("--npd: %s: pluginConfig: %w", m.String(), err))
+			}
+		}
+		out.logs = append(out.logs, m)
+	}
+	out.Rules = set.Layer()
+	return out, errors.Join(errs...)
+}
+
+// String describes the log to who wrote the monitors.
+func (m *monitor) String() string {
+	switch m.Plugin {
+	case plugJournal:
+		return fmt.Sprintf("journald, source %q", m.Identifier)
+	case plugFile:
+		return fmt.Sprintf("filelog %q", m.Path)
+	}
+	return m.Plugin
+}
+
+// ofKernel reports whether it is a log of the kernel's.
+func (m *monitor) ofKernel() bool {
+	return m.Plugin == plugKmsg || m.Plugin == plugJournal && m.Identifier == event.OriginKernel
+}
+
+// missing says why a record of the format has none of the log's lines; "": it may have some.
+func (m *monitor) missing(f Format) string {
+	switch {
+	case m.Plugin != plugFile && f == Filelog:
+		return "the file is read as a filelog monitor describes it"
+	case m.Plugin == plugJournal && !m.ofKernel() && (f == Dmesg || f == DmesgTime || f == DmesgISO):
+		return "a dump of the kernel's log doesn't say which program wrote a line"
+	}
+	return ""
+}
+
+// view is the log in one replay.
+type view struct {
+	*monitor
+	matchers  map[string]*logpattern.Matcher
+	taken     int // lines
+	malformed int // lines without the time that the monitor asks for
+}
+
+// wants returns the text of a line if the log has it.
+func (v *view) wants(l *line, written time.Time) (text []byte, ok bool) {
+	switch v.Plugin {
+	case plugKmsg:
+		text, ok = l.text, l.kmsg
+	case plugJournal:
+		var name string
+		name, text = l.writer()
+		ok = name == v.Identifier
+	default:
+		if text, ok = l.text, !slices.ContainsFunc(v.Skip, func(s string) bool { return bytes.Contains(l.text, []byte(s)) }); l.raw != nil {
+			var err error
+			if text, _, ok, err = v.lines.Parse(l.raw, written); err != nil {
+				v.malformed++
+			}
+		}
+	}
+	if ok {
+		v.taken++
+	}
+	return text, ok
+}
+
+// matcher returns the one for the stream of the log that the line is of.
+func (v *view) matcher(set *logpattern.Set, l *line) *logpattern.Matcher {
+	key := ""
+	if v.Plugin == plugJournal {
+		key = cmp.Or(l.unit, "\x00"+l.origin)
+	}
+	if m := v.matchers[key]; m != nil {
+		return m
+	}
+	if len(v.matchers) >= maxMatchers {
+		clear(v.matchers)
+	}
+	names := []string{v.Name}
+	if v.ofKernel() && (v.Plugin == plugKmsg || l.ofKernel()) {
+		names = append(names, event.KernelLogs)
+	}
+	m := set.NewMatcher(names...)
+	v.matchers[key] = m
+	return m
+}
+
+// viewed returns what the monitors have found in a line, and whether one of them looked at the
+// text that the log itself has.
+func (r *Replay) viewed(l *line, now time.Time) (found []*event.Event, same bool) {
+	for _, v := range r.views {
+		text, ok := v.wants(l, r.cfg.Written)
+		if !ok || v.Name == r.log() && v.Plugin != plugFile {
+			continue // the log itself is matched anyway
+		}
+		own := *l
+		own.text = text
+		if v.Plugin == plugFile {
+			own.origin, own.unit, own.level, own.further = v.Path, "", -1, false
+		}
+		var hits logpattern.Hits
+		if !v.matcher(r.cfg.Rules.PatternSet(), l).Match(text, &hits) || r.sum.Format != Filelog && !r.asks(&hits, v.Name) {
+			continue // rules for any log are given the line once, by the log itself
+		}
+		found = append(found, r.event(&own, now, v.Name, &hits))
+		same = same || v.Plugin != plugFile
+	}
+	return found, same
+}
+
+// asks reports whether a pattern that matched is for the log by its name.
+func (r *Replay) asks(hits *logpattern.Hits, name string) bool {
+	set := r.cfg.Rules.PatternSet()
+	return slices.ContainsFunc(hits.Hits, func(h logpattern.Hit) bool { return slices.Contains(set.Pattern(h.Pattern).Logs, name) })
+}
+
+// filelog reads a line as the monitors of files describe it.
+func (r *Replay) filelog(b []byte) (line, error) {
+	for _, v := range r.views {
+		if v.times == nil {
+			continue
+		}
+		if _, at, _, err := v.times.Parse(b, r.cfg.Written); err == nil && sane(at) {
+			return line{stamp: time.Duration(at.UnixNano()), level: -1, facility: -1, text: b, raw: b}, nil
+		}
+	}
+	return line{}, errFilelog
+}
+
+var errFilelog = errors.New("not the time that timestamp and timestampFormat of a filelog monitor describe")
+
+// detect is [Detect], for a file that monitors may describe.
+func (r *Replay) detect(head []byte) (Format, error) {
+	best, n := detect(head, formatOf)
+	_, m := detect(head, func(b []byte) Format {
+		if _, err := r.filelog(b); err != nil {
+			return ""
+		}
+		return Filelog
+	})
+	if m > n {
+		return Filelog, nil
+	}
+	if best == "" {
+		return "", errDetect
+	}
+	return best, nil
+}
+
+// tellViews notes which monitors had nothing, or not all, to read.
+func (r *Replay) tellViews() {
+	if r.cfg.Note == nil || r.sum.Format == Journal || r.sum.Format == "" {
+		return
+	}
+	for _, v := range r.views {
+		inFile := r.sum.Format == Syslog || r.sum.Format == Filelog
+		why := ""
+		switch missing := v.missing(r.sum.Format); {
+		case v.Plugin == plugFile && !inFile:
+			why = "timestamp, message and timestampFormat: ignored, the input is no log file (" + string(r.sum.Format) + "); the patterns were tried on every line"
+		case missing != "" && v.taken == 0:
+			why = "no line: " + missing
+		case v.malformed > 0:
+			lines := "lines"
+			if v.malformed == 1 {
+				lines = "line"
+			}
+			why = fmt.Sprintf("%d %s without the time that timestamp and timestampFormat describe", v.malformed, lines)
+		case v.taken == 0 && v.Plugin == plugFile:
+			why = "message and skipList leave no line of the input"
+		case v.taken == 0:
+			why = "no line of the input is of this log"
+		}
+		if why != "" {
+			r.cfg.Note(v.String() + ": " + why)
+		}
+	}
+}
