@@ -102,6 +102,76 @@ func TestProbesAreMadeAtOnceAndThenEachPeriod(t *testing.T) {
 	})
 }
 
+// A pod of services or of a file is given anew when another one is found or the file changes:
+// that must not move the runs of probes that are as they were, however often it happens.
+func TestChangesOfOthersPostponeNoRun(t *testing.T) {
+	f := &fake{probe: func(_ context.Context, r *probe.Request) (probe.Outcome, error) {
+		return probe.Outcome{OK: r.Key.Kind == probe.Readiness}, nil
+	}}
+	active(t, f, time.Hour, func(m *probe.Manager, _ *told) {
+		c := running("x://a")
+		c.Liveness, c.Readiness = every(10*s), every(10*s)
+		c.Liveness.FailureThreshold = 100 // or nothing is probed until the restart
+		p := web(c)
+		for i := range 12 {
+			m.AddPod(p)
+			pass(3 * s)
+			same := *p
+			other := running("x://" + strings.Repeat("b", i+1))
+			other.Name, other.Startup = other.ID, every(time.Hour)
+			same.Containers = append(slices.Clone(p.Containers), other)
+			p = &same
+			liveness := *c.Liveness // read anew, so not the same in memory
+			p.Containers[0].Liveness = &liveness
+		}
+		for _, k := range []probe.Kind{probe.Liveness, probe.Readiness} {
+			if have, want := f.at(k), []time.Duration{0, 10 * s, 20 * s, 30 * s}; !slices.Equal(have, want) {
+				t.Errorf("%s at %v, want %v", k, have, want)
+			}
+		}
+	})
+}
+
+// A readiness probe that fails is made at once when its pod changes, as by kubelet, and a
+// period later: changes make it more often, never less often.
+func TestChangesHastenAReadinessProbeThatFails(t *testing.T) {
+	f := &fake{probe: always(false)}
+	active(t, f, time.Hour, func(m *probe.Manager, _ *told) {
+		c := running("x://a")
+		c.Readiness = every(10 * s)
+		for i := range 4 {
+			p := web(c)
+			p.Name += strings.Repeat("x", i) // any change
+			m.AddPod(p)
+			pass(7 * s)
+		}
+		pass(12 * s)
+		if have, want := f.at(probe.Readiness), []time.Duration{0, 7 * s, 14 * s, 21 * s, 31 * s}; !slices.Equal(have, want) {
+			t.Errorf("%v, want %v", have, want)
+		}
+	})
+}
+
+// The wait before the first run begins once, also where the pod changes meanwhile.
+func TestChangesDontPostponeTheFirstRun(t *testing.T) {
+	f := &fake{probe: always(true)}
+	active(t, f, 0, func(m *probe.Manager, _ *told) {
+		for i := range 30 {
+			c := running("x://a")
+			c.StartedAt = time.Time{}
+			c.Liveness = every(10 * s)
+			p := web(c)
+			p.Name += strings.Repeat("x", i)
+			m.AddPod(p)
+			pass(s)
+		}
+		have := f.at(probe.Liveness)
+		if len(have) < 2 || have[0] > 10*s || have[1] != have[0]+10*s {
+			t.Errorf("%v, want the first within 10 s and the others each 10 s", have)
+		}
+	})
+}
+
 // Only a process that is younger than the period spreads the first runs.
 func TestTheFirstRunIsSpreadAfterTheAgentsStart(t *testing.T) {
 	var firsts []time.Duration
