@@ -192,6 +192,26 @@ rules:
 	}
 }
 
+// TestMonitorsKeepTheirLinesTogether: a pattern of several lines is not broken by lines that its
+// monitor doesn't read.
+func TestMonitorsKeepTheirLinesTogether(t *testing.T) {
+	const rules = `"bufferSize": 5, "rules": [{"type": "temporary", "reason": "Two", "pattern": "first\\nsecond"}]}`
+	for name, monitor := range map[string]string{
+		"kmsg":    `{"plugin": "kmsg", ` + rules,
+		"source":  `{"plugin": "journald", "pluginConfig": {"source": "kernel"}, ` + rules,
+		"filelog": "{" + filelog + `"pluginConfig": {"timestamp": "^.{15}", "message": "kernel: \\[.*\\] (.*)", "timestampFormat": "Jan _2 15:04:05"}, ` + rules,
+	} {
+		r := replay.New(monitored(t, nil, "m.json\x00"+monitor))
+		if err := r.File("input", strings.NewReader("Nov 23 22:31:00 node kernel: [  123.000001] first\n"+
+			"Nov 23 22:31:00 node app[1]: between\nNov 23 22:31:00 node kernel: [  123.000002] second\n")); err != nil {
+			t.Fatal(err)
+		}
+		if sum, err := r.End(); err != nil || sum.Firing != 1 {
+			t.Errorf("%s: fired %d times, %v; want once", name, sum.Firing, err)
+		}
+	}
+}
+
 // TestMonitorsThatReadNothing: what a record can't have is Unknown, not fine.
 func TestMonitorsThatReadNothing(t *testing.T) {
 	for input, want := range map[string]problem.Status{
