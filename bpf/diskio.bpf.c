@@ -13,7 +13,8 @@
  * for each request, or each bio of a bio-based device, and leave after the first
  * compare: about 0.1 us by the kernel's BPF statistics, whose own clock is part of
  * that (BenchmarkDiskIOSuccess). An error takes 0.8 us, and 8 us more when it wakes
- * the reader (docs/benchmarks.md). Kernels 5.10 and later.
+ * the reader (docs/benchmarks.md); of a storm most are only counted. Kernels 5.10 and
+ * later.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_helpers.h>
@@ -117,16 +118,18 @@ enum req_flag_bits {
 
 #define flag_set(flags, name) ((flags) & (1U << bpf_core_enum_value(enum req_flag_bits, name)))
 
-static __always_inline void fill_op(struct kn_diskio *r, __u32 flags)
+static __always_inline __u8 op_flags(__u32 flags)
 {
-	r->op = flags & REQ_OP_MASK;
+	__u8 out = 0;
+
 	if (flag_set(flags, __REQ_RAHEAD))
-		r->flags |= KN_DISKIO_READAHEAD;
+		out |= KN_DISKIO_READAHEAD;
 	if (flag_set(flags, __REQ_PREFLUSH))
-		r->flags |= KN_DISKIO_PREFLUSH;
+		out |= KN_DISKIO_PREFLUSH;
 	if (flag_set(flags, __REQ_FAILFAST_DEV) || flag_set(flags, __REQ_FAILFAST_TRANSPORT) ||
 	    flag_set(flags, __REQ_FAILFAST_DRIVER))
-		r->flags |= KN_DISKIO_FAILFAST;
+		out |= KN_DISKIO_FAILFAST;
+	return out;
 }
 
 static __always_inline __u32 disk_dev(struct gendisk *disk)
@@ -180,11 +183,110 @@ static __always_inline void fill_issuer(struct kn_diskio *r, struct bio *bio)
 		r->flags |= KN_DISKIO_ISSUER;
 }
 
+/*
+ * Errors of one kind, of which STORM_RECORDS are recorded in each STORM_NS and the others
+ * counted: a disk that fails can fail 50,000 times a second, each time with the same to
+ * say. The agent reads the counts (collector/diskio.go). 256 kinds, 20 KiB; errors of
+ * further ones are all recorded.
+ */
+#define STORM_KINDS 256
+#define STORM_RECORDS 100
+#define STORM_NS (60 * 1000000000ULL)
+
+struct storm_kind {
+	__u64 issuer; /* id of the control group; 0: not known */
+	__u32 dev;
+	__u32 disk;
+	__u32 error;
+	__u8 op;
+	__u8 flags;
+	__u8 pad[2];
+};
+
+struct storm {
+	__u64 began;   /* since boot, of the current STORM_NS */
+	__u64 records; /* made in it */
+	__u64 more;    /* errors without a record, since the map was made */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, STORM_KINDS);
+	__type(key, struct storm_kind);
+	__type(value, struct storm);
+} storms SEC(".maps");
+
+/* The agent's own notes: how many of storm.more it has reported. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, STORM_KINDS);
+	__type(key, struct storm_kind);
+	__type(value, __u64);
+} storms_told SEC(".maps");
+
+/* Two CPUs may both begin a period, which then has a few records more. No error goes
+ * uncounted: there is no deletion while a kind's count goes up. */
+static __always_inline bool is_recorded(const struct storm_kind *kind)
+{
+	__u64 now = bpf_ktime_get_boot_ns();
+	struct storm *s = bpf_map_lookup_elem(&storms, kind);
+
+	if (!s) {
+		struct storm first = { .began = now };
+
+		bpf_map_update_elem(&storms, kind, &first, BPF_NOEXIST);
+		s = bpf_map_lookup_elem(&storms, kind);
+		if (!s)
+			return true;
+	}
+	if (now - s->began >= STORM_NS) {
+		s->began = now;
+		s->records = 0;
+	}
+	if (*(volatile __u64 *)&s->records < STORM_RECORDS) {
+		__sync_fetch_and_add(&s->records, 1);
+		return true;
+	}
+	__sync_fetch_and_add(&s->more, 1);
+	return false;
+}
+
+/* As fill_device and fill_issuer, without names. */
+static __always_inline void fill_kind(struct storm_kind *k, struct bio *bio, struct request *rq)
+{
+	struct bio___disk *old_bio = (void *)bio;
+
+	__builtin_memset(k, 0, sizeof(*k));
+	if (bpf_core_field_exists(old_bio->bi_disk)) {
+		struct request___hd *old_rq = (void *)rq;
+
+		k->disk = k->dev = disk_dev(BPF_CORE_READ(old_bio, bi_disk));
+		if (rq && bpf_core_type_exists(struct hd_struct)) {
+			struct hd_struct *part = BPF_CORE_READ(old_rq, part);
+
+			if (part)
+				k->dev = BPF_CORE_READ(part, __dev.devt);
+		}
+	} else {
+		struct block_device *bdev = BPF_CORE_READ(bio, bi_bdev);
+
+		k->disk = disk_dev(BPF_CORE_READ(bdev, bd_disk));
+		k->dev = BPF_CORE_READ(bdev, bd_dev);
+	}
+	if (bpf_core_field_exists(bio->bi_blkg)) {
+		struct kernfs_node *kn = BPF_CORE_READ(bio, bi_blkg, blkcg, css.cgroup, kn);
+
+		if (kn && kernfs_parent(kn))
+			k->issuer = BPF_CORE_READ(kn, id);
+	}
+}
+
 static __always_inline int handle_request(struct request *rq, __s32 error, __u32 bytes)
 {
 	struct bio *bio = BPF_CORE_READ(rq, bio);
 	__u32 flags = BPF_CORE_READ(rq, cmd_flags);
 	__u32 op = flags & REQ_OP_MASK;
+	struct storm_kind kind;
 	struct kn_diskio *r;
 
 	/* A request without bio is the block layer's own flush: the requests
@@ -193,15 +295,21 @@ static __always_inline int handle_request(struct request *rq, __s32 error, __u32
 		return 0;
 	if (op >= REQ_OP_FIRST_PASSTHROUGH && op <= REQ_OP_LAST_PASSTHROUGH)
 		return 0;
+	fill_kind(&kind, bio, rq);
+	kind.op = op;
+	kind.flags = op_flags(flags) | (error_is_status ? KN_DISKIO_STATUS : 0);
+	kind.error = error_is_status ? (__u8)error : -error;
+	if (!is_recorded(&kind))
+		return 0;
 	r = reserve_record(struct kn_diskio, KN_DISKIO);
 	if (!r)
 		return 0;
-	r->flags = error_is_status ? KN_DISKIO_STATUS : 0;
-	r->error = error_is_status ? (__u8)error : -error;
+	r->op = kind.op;
+	r->flags = kind.flags;
+	r->error = kind.error;
 	r->sector = BPF_CORE_READ(rq, __sector);
 	r->bytes = bytes;
 	__builtin_memset(r->pad, 0, sizeof(r->pad));
-	fill_op(r, flags);
 	fill_device(r, bio, rq);
 	fill_issuer(r, bio);
 	bpf_ringbuf_submit(r, 0);
@@ -231,6 +339,8 @@ int bio_raw(__u64 *ctx)
 	struct request_queue *q = (void *)ctx[0];
 	struct bio *bio = (void *)ctx[1];
 	__u8 status = BPF_CORE_READ(bio, bi_status);
+	__u32 flags = BPF_CORE_READ(bio, bi_opf);
+	struct storm_kind kind;
 	struct kn_diskio *r;
 
 	if (!status)
@@ -238,15 +348,21 @@ int bio_raw(__u64 *ctx)
 	/* With requests (dm can be that, too) the request hook has it. */
 	if (BPF_CORE_READ(q, mq_ops))
 		return 0;
+	fill_kind(&kind, bio, NULL);
+	kind.op = flags & REQ_OP_MASK;
+	kind.flags = op_flags(flags) | KN_DISKIO_STATUS | KN_DISKIO_BIO;
+	kind.error = status;
+	if (!is_recorded(&kind))
+		return 0;
 	r = reserve_record(struct kn_diskio, KN_DISKIO);
 	if (!r)
 		return 0;
-	r->flags = KN_DISKIO_STATUS | KN_DISKIO_BIO;
-	r->error = status;
+	r->op = kind.op;
+	r->flags = kind.flags;
+	r->error = kind.error;
 	r->sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
 	r->bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 	__builtin_memset(r->pad, 0, sizeof(r->pad));
-	fill_op(r, BPF_CORE_READ(bio, bi_opf));
 	fill_device(r, bio, NULL);
 	fill_issuer(r, bio);
 	bpf_ringbuf_submit(r, 0);

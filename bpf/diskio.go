@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"structs"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -115,4 +116,113 @@ type DiskIO struct {
 	Pad      [6]uint8
 	DiskName [32]byte
 	Issuer   Chain // what the I/O is charged to
+}
+
+// DiskErrorKind is struct storm_kind: what errors of a storm have in common.
+type DiskErrorKind struct {
+	_      structs.HostLayout
+	Issuer uint64 // id of the control group; 0: not known
+	Dev    uint32
+	Disk   uint32
+	Error  uint32
+	Op     uint8
+	Flags  uint8 // without DiskIOIssuer
+	Pad    [2]uint8
+}
+
+// Kind returns what the record has in common with those of its storm.
+func (d *DiskIO) Kind() DiskErrorKind {
+	k := DiskErrorKind{Dev: d.Dev, Disk: d.Disk, Error: d.Error, Op: d.Op, Flags: d.Flags &^ DiskIOIssuer}
+	if d.Issuer.Levels() > 0 {
+		k.Issuer = d.Issuer.ID[0]
+	}
+	return k
+}
+
+// Record returns what is known of an error by its kind alone.
+func (k *DiskErrorKind) Record() DiskIO {
+	d := DiskIO{Dev: k.Dev, Disk: k.Disk, Error: k.Error, Op: k.Op, Flags: k.Flags}
+	if k.Issuer != 0 {
+		d.Flags |= DiskIOIssuer
+		d.Issuer.Depth, d.Issuer.Truncated, d.Issuer.ID[0] = 1, 1, k.Issuer
+	}
+	return d
+}
+
+// diskStorm is struct storm.
+type diskStorm struct {
+	_       structs.HostLayout
+	Began   uint64
+	Records uint64
+	More    uint64
+}
+
+// DiskErrors is how many errors of a kind came without a record, and were not reported yet.
+type DiskErrors struct {
+	Kind DiskErrorKind
+	N    uint64
+
+	total uint64
+}
+
+// UnrecordedDiskErrors returns the errors of storms that are not reported yet, of this run or
+// of an earlier one that left its pins.
+func (l *Loaded) UnrecordedDiskErrors() ([]DiskErrors, error) {
+	var out []DiskErrors
+	var kind DiskErrorKind
+	var storm diskStorm
+	all := l.maps["storms"].Iterate()
+	for all.Next(&kind, &storm) {
+		if storm.More == 0 {
+			continue
+		}
+		var told uint64
+		if err := l.maps["storms_told"].Lookup(&kind, &told); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return out, fmt.Errorf("read storms of disk errors: %w", err)
+		}
+		if storm.More > told {
+			out = append(out, DiskErrors{Kind: kind, N: storm.More - told, total: storm.More})
+		}
+	}
+	if err := all.Err(); err != nil {
+		return out, fmt.Errorf("read storms of disk errors: %w", err)
+	}
+	return out, nil
+}
+
+// ReportedDiskErrors notes that these were reported. An agent that is killed before reports
+// them twice, not never.
+func (l *Loaded) ReportedDiskErrors(e DiskErrors) error {
+	if err := l.maps["storms_told"].Put(&e.Kind, e.total); err != nil {
+		return fmt.Errorf("note a storm of disk errors: %w", err)
+	}
+	return nil
+}
+
+// stormKindOld is how long a kind of disk errors is kept.
+const stormKindOld = 10 * time.Minute
+
+// ForgetOldDiskErrors makes room for other kinds of disk errors where there is little. now is
+// the time since boot.
+func (l *Loaded) ForgetOldDiskErrors(now time.Duration) error {
+	var old []DiskErrorKind
+	var kind DiskErrorKind
+	var storm diskStorm
+	n := uint32(0)
+	all := l.maps["storms"].Iterate()
+	for all.Next(&kind, &storm) {
+		n++
+		if storm.More == 0 && time.Duration(storm.Began)+stormKindOld < now { //nolint:gosec // nanoseconds since boot
+			old = append(old, kind)
+		}
+	}
+	if err := all.Err(); err != nil || n < l.maps["storms"].MaxEntries()/2 {
+		return err
+	}
+	for i := range old {
+		if err := l.maps["storms"].Delete(&old[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget a kind of disk errors: %w", err)
+		}
+	}
+	return nil
 }

@@ -18,6 +18,8 @@ import (
 const (
 	DiskioMapEvents        = "events"
 	DiskioMapLost          = "lost"
+	DiskioMapStorms        = "storms"
+	DiskioMapStormsTold    = "storms_told"
 	DiskioProgBioRaw       = "bio_raw"
 	DiskioProgCanary       = "canary"
 	DiskioProgCompleteRaw  = "complete_raw"
@@ -78,8 +80,10 @@ type DiskioProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type DiskioMapSpecs struct {
-	Events *ebpf.MapSpec `ebpf:"events"`
-	Lost   *ebpf.MapSpec `ebpf:"lost"`
+	Events     *ebpf.MapSpec `ebpf:"events"`
+	Lost       *ebpf.MapSpec `ebpf:"lost"`
+	Storms     *ebpf.MapSpec `ebpf:"storms"`
+	StormsTold *ebpf.MapSpec `ebpf:"storms_told"`
 }
 
 // DiskioVariableSpecs contains global variables before they are loaded into the kernel.
@@ -110,14 +114,18 @@ func (o *DiskioObjects) Close() error {
 //
 // It can be passed to LoadDiskioObjects or ebpf.CollectionSpec.LoadAndAssign.
 type DiskioMaps struct {
-	Events *ebpf.Map `ebpf:"events"`
-	Lost   *ebpf.Map `ebpf:"lost"`
+	Events     *ebpf.Map `ebpf:"events"`
+	Lost       *ebpf.Map `ebpf:"lost"`
+	Storms     *ebpf.Map `ebpf:"storms"`
+	StormsTold *ebpf.Map `ebpf:"storms_told"`
 }
 
 func (m *DiskioMaps) Close() error {
 	return _DiskioClose(
 		m.Events,
 		m.Lost,
+		m.Storms,
+		m.StormsTold,
 	)
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -508,5 +509,58 @@ func benchmarkSuccess(b *testing.B, s Stem, program string, disk func(testing.TB
 	b.ReportMetric(float64(runs)/float64(b.N), "runs/op")
 	if runs > 0 {
 		b.ReportMetric(float64(after.Runtime-before.Runtime)/float64(runs), "bpf-ns/run")
+	}
+}
+
+// Of errors of one kind only the first are recorded, and the others counted, for the agent that
+// runs now or the next.
+func TestDiskIOStorm(t *testing.T) {
+	const errors, recorded = 1000, 100
+	l := openStem(t, diskio(), testKernel(t), nil)
+	disk := fullDisk(t)
+	f, b := disk.open(t), directBuffer(t)
+	for i := range errors {
+		if _, err := f.WriteAt(b, int64(i)*diskBlock); err == nil {
+			t.Fatal("write succeeded")
+		}
+	}
+	records := drainDiskIO(t, l, disk.dev)
+	if len(records) != recorded {
+		t.Fatalf("%d records of %d errors, want %d", len(records), errors, recorded)
+	}
+	unrecorded := func() (of DiskErrors) {
+		t.Helper()
+		all, err := l.UnrecordedDiskErrors()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			if e.Kind.Dev == disk.dev {
+				of = e
+			}
+		}
+		return of
+	}
+	more := unrecorded()
+	if more.N != errors-recorded || more.Kind != records[0].Kind() {
+		t.Fatalf("%d of %+v counted, want %d of %+v", more.N, more.Kind, errors-recorded, records[0].Kind())
+	}
+	if err := l.ReportedDiskErrors(more); err != nil {
+		t.Fatal(err)
+	}
+	if again := unrecorded(); again.N != 0 {
+		t.Errorf("%d counted after they were reported", again.N)
+	}
+	if _, err := f.WriteAt(b, 0); err == nil {
+		t.Fatal("write succeeded")
+	}
+	if more := unrecorded(); more.N != 1 {
+		t.Errorf("%d counted, want the one that came since", more.N)
+	}
+	if err := l.ForgetOldDiskErrors(time.Hour); err != nil {
+		t.Error(err)
+	}
+	if more := unrecorded(); more.N != 1 {
+		t.Errorf("%d counted after others were forgotten, want 1", more.N)
 	}
 }

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -19,6 +20,8 @@ type diskIO struct {
 	attribution
 	ops   [256]string // by enum req_op of this kernel
 	hooks onDemandHooks
+	storm diskStorms
+	last  map[bpf.DiskErrorKind]*bpf.DiskIO // the latest record of each kind, at most maxLast
 	head  diskHead
 	lower *lowerErrors
 	// bioErr is the failure to attach that was told already.
@@ -29,6 +32,17 @@ type diskIO struct {
 	data   event.DiskIOData
 }
 
+// diskStorms is the part of [bpf.Loaded] that counts errors without a record.
+type diskStorms interface {
+	UnrecordedDiskErrors() ([]bpf.DiskErrors, error)
+	ReportedDiskErrors(bpf.DiskErrors) error
+	ForgetOldDiskErrors(now time.Duration) error
+}
+
+// maxLast bounds the records that are kept, of 750 bytes each: as many as there are kinds of
+// errors that the kernel side counts.
+const maxLast = 256
+
 // onDemandHooks is the part of [bpf.Loaded] that attaches and detaches.
 type onDemandHooks interface {
 	Attach(hook string) error
@@ -36,7 +50,7 @@ type onDemandHooks interface {
 }
 
 func newDiskIO(env *environment, l *bpf.Loaded) *diskIO {
-	return &diskIO{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, ops: diskOps(env.kernel), lower: newLowerErrors(env.fs)}
+	return &diskIO{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, storm: l, last: make(map[bpf.DiskErrorKind]*bpf.DiskIO), ops: diskOps(env.kernel), lower: newLowerErrors(env.fs)}
 }
 
 // diskOps names this kernel's operations. The common ones have kept their
@@ -67,6 +81,27 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 	if err != nil {
 		return false, err
 	}
+	d.remember(r)
+	d.fill(r, ev)
+	return true, nil
+}
+
+// remember keeps a copy of the record as the latest of its kind.
+func (d *diskIO) remember(r *bpf.DiskIO) {
+	kind := r.Kind()
+	last := d.last[kind]
+	if last == nil {
+		if len(d.last) >= maxLast {
+			clear(d.last)
+		}
+		last = new(bpf.DiskIO)
+		d.last[kind] = last
+	}
+	*last = *r
+}
+
+// fill makes an event of a record.
+func (d *diskIO) fill(r *bpf.DiskIO, ev *event.Event) {
 	ev.Kind = event.DiskIO
 	d.device = d.name(r)
 	ev.Device = &d.device
@@ -93,7 +128,6 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 	}
 	d.data.Lower = d.trace(r)
 	ev.DiskIO = &d.data
-	return true, nil
 }
 
 // trace remembers the error and returns the device below whose error it is.
@@ -217,11 +251,33 @@ func nvmeHead(path string) (string, bool) {
 
 func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
+// end emits an event for all errors of a kind that the kernel side has only counted, with the
+// facts of the latest that has a record.
+func (d *diskIO) end(emit func(*event.Event)) error {
+	storms, err := d.storm.UnrecordedDiskErrors()
+	for i := range storms {
+		kind := storms[i].Kind
+		record := kind.Record()
+		if last := d.last[kind]; last != nil {
+			record = *last
+		}
+		ev := d.env.now(event.Event{Source: "bpf/" + bpf.StemDiskIO, Times: storms[i].N})
+		record.H.BootNS = uint64(ev.BootTime)
+		d.fill(&record, ev)
+		emit(ev)
+		err = errors.Join(err, d.storm.ReportedDiskErrors(storms[i]))
+	}
+	return errors.Join(err, d.storm.ForgetOldDiskErrors(hostfs.BootTime()))
+}
+
 // bioEvery is how often bio-based devices are looked for: a volume that was set
 // up just now is not yet old enough to fail, and a look is one readdir.
 const bioEvery = 10 * time.Second
 
-func (d *diskIO) poll(context.Context, time.Time, func(*event.Event)) (time.Duration, error) {
+func (d *diskIO) poll(_ context.Context, _ time.Time, emit func(*event.Event)) (time.Duration, error) {
+	if err := d.end(emit); err != nil {
+		return bioEvery, err
+	}
 	devices, err := d.env.fs.BioBased()
 	if err != nil {
 		return bioEvery, fmt.Errorf("look for bio-based devices: %w", err)

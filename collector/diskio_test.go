@@ -304,7 +304,7 @@ func (h *hookLog) Detach(hook string) error { h.log = append(h.log, "-"+hook); r
 func TestDiskIOAttachesBioHookForBioDevices(t *testing.T) {
 	d := testDiskIO(t)
 	hooks := &hookLog{}
-	d.hooks = hooks
+	d.hooks, d.storm = hooks, &fakeStorms{}
 	look := func() error {
 		t.Helper()
 		every, err := d.poll(context.Background(), time.Now(), nil)
@@ -339,5 +339,45 @@ func TestNVMeHead(t *testing.T) {
 		if got, ok := nvmeHead(path); got != want || ok != (want != "") {
 			t.Errorf("%s: %q %v, want %q", path, got, ok, want)
 		}
+	}
+}
+
+// fakeStorms is what the kernel side has only counted.
+type fakeStorms struct {
+	errors   []bpf.DiskErrors
+	reported []bpf.DiskErrors
+}
+
+func (f *fakeStorms) UnrecordedDiskErrors() ([]bpf.DiskErrors, error) { return f.errors, nil }
+func (f *fakeStorms) ForgetOldDiskErrors(time.Duration) error         { return nil }
+func (f *fakeStorms) ReportedDiskErrors(e bpf.DiskErrors) error {
+	f.reported = append(f.reported, e)
+	return nil
+}
+
+// What was only counted is one event of each kind, with the facts of the latest record of the
+// kind, or those of the kind alone.
+func TestDiskIOStormIsOneEvent(t *testing.T) {
+	d := testDiskIO(t)
+	seen := partitionError()
+	if _, err := d.decode(&seen.H, rawOf(seen), &event.Event{}); err != nil {
+		t.Fatal(err)
+	}
+	other := seen.Kind()
+	other.Op, other.Issuer = bpf.DiskOpWrite, 4711
+	storm := &fakeStorms{errors: []bpf.DiskErrors{{Kind: seen.Kind(), N: 900}, {Kind: other, N: 50}}}
+	d.storm, d.hooks = storm, &hookLog{}
+	var events []*event.Event
+	if _, err := d.poll(t.Context(), time.Now(), func(ev *event.Event) { events = append(events, ev.Clone()) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(events) != 2 || len(storm.reported) != 2 {
+		t.Fatalf("%d events, %d reported; want 2", len(events), len(storm.reported))
+	}
+	if ev := events[0]; ev.Times != 900 || ev.Device.Name != "sda2" || ev.DiskIO.Sector != 5000-2048 || ev.BootTime == 0 {
+		t.Errorf("%+v of %+v", ev, ev.Device)
+	}
+	if ev := events[1]; ev.Times != 50 || ev.Device.Name != "sda2" || ev.DiskIO.Op != "write" || ev.DiskIO.Error == "" {
+		t.Errorf("%+v of %+v", ev, ev.DiskIO)
 	}
 }

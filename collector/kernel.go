@@ -45,6 +45,11 @@ type waiter interface {
 	waits(now time.Time) bool
 }
 
+// ender is a decoder that has something left to tell when its stem ends.
+type ender interface {
+	end(emit func(*event.Event)) error
+}
+
 // kernelSource runs the BPF stems.
 type kernelSource struct {
 	env   *environment
@@ -266,6 +271,9 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 		if err := p.Wait(max(wait, 0)); errors.Is(err, os.ErrClosed) {
 			// What came before the end is told; who detaches now loses none of it.
 			_, err := s.loaded.Drain(func(raw []byte) { s.handle(raw, emit) })
+			if ends, ok := s.decoder.(ender); ok {
+				err = errors.Join(err, ends.end(emit))
+			}
 			s.tellLosses(emit)
 			return err
 		} else if err != nil {
