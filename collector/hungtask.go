@@ -123,7 +123,7 @@ func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 		Stack:      h.stack(r),
 		Detector:   detectorName(r.Detector),
 	}
-	if r.Holder.PID != 0 {
+	if r.Holder.PID != 0 && h.holds(r) {
 		h.names.task(&h.holder, &r.Holder)
 		h.data.Holder, h.data.HolderHint = &h.holder, r.HolderHint != 0
 	}
@@ -137,6 +137,20 @@ func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 		cgroup: ev.Cgroup, container: ev.Container, unit: ev.Unit,
 		wait: h.data.Wait, lock: h.data.Lock, lockAddr: h.data.LockAddr,
 	}
+}
+
+// holds reports whether the record's holder may hold the lock. Of a semaphore, and of a lock
+// that readers have, the kernel remembers who took it last. That task may be gone since, and
+// what was read of it another's: it is believed if such a task lives, since before the wait.
+func (h *hungtask) holds(r *bpf.HungTask) bool {
+	if r.HolderHint == 0 {
+		return true
+	}
+	const tick = 10 * time.Millisecond // of /proc
+	stat, err := h.env.fs.Stat(int(r.Holder.PID))
+	started := time.Duration(r.Holder.StartNS)                      //nolint:gosec // nanoseconds since boot
+	waits := time.Duration(r.H.BootNS) - time.Duration(r.BlockedNS) //nolint:gosec // likewise
+	return err == nil && started.Truncate(tick) == stat.StartTime && started <= waits
 }
 
 // stack names the frames. The kernel leaves its scheduler's functions out, with

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"errors"
 	"bytes"
 	"encoding/binary"
 	"log/slog"
@@ -288,4 +289,37 @@ func FuzzDecodeHungTask(f *testing.F) {
 			t.Fatalf("comm %q is not fit to be shown", ev.Task.Comm)
 		}
 	})
+}
+
+// Of who took a lock last only a task that lives, and did so before the wait, is named.
+func TestDecodeHungTaskHint(t *testing.T) {
+	env := hungEnvironment(t, hungKallsyms, "")
+	for _, tt := range []struct {
+		name, stat string
+		waited     time.Duration
+		want       bool
+	}{
+		{"lives", "900 (vacuum) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 700 0 0", 121 * time.Second, true},
+		{"has ended", "", 121 * time.Second, false},
+		{"another has its number", "900 (other) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9000 0 0", 121 * time.Second, false},
+		{"began after the wait", "900 (vacuum) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 700 0 0", 194 * time.Second, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := env.fs.Path("/proc/900/stat")
+			if err := errors.Join(os.RemoveAll(path), os.MkdirAll(filepath.Dir(path), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.stat != "" {
+				if err := os.WriteFile(path, []byte(tt.stat), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := hungRecord() // the holder has begun 7 s after boot
+			r.H.BootNS, r.BlockedNS = 200e9, uint64(tt.waited)
+			r.Lock, r.HolderHint = bpf.LockSemaphore, 1
+			if d := decodeHung(t, makeHungTask(env), bpf.KindHungTask, r).HungTask; (d.Holder != nil) != tt.want {
+				t.Errorf("holder %+v", d.Holder)
+			}
+		})
+	}
 }
