@@ -1,9 +1,9 @@
 package collector
 
 import (
-	"errors"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
