@@ -26,7 +26,8 @@ func TestDiskIO(t *testing.T) {
 	lab := &diskLab{agent: startAgent(t, "--rules-dir", rules), turn: new(sync.Mutex)}
 	t.Cleanup(func() { lab.end(t) })
 	lab.owner = joinControlGroup(t, "/kn-disk")
-	t.Run("bio-based", func(t *testing.T) { lab.run(t, lab.bioBased(t)) })
+	bio := lab.bioBased(t) // to the end: another disk must not get its name
+	t.Run("bio-based", func(t *testing.T) { lab.run(t, bio) })
 	rows := []struct {
 		name    string
 		provoke func(*testing.T) *diskFault
