@@ -128,11 +128,13 @@ type DiskErrorKind struct {
 	Op     uint8
 	Flags  uint8 // without DiskIOIssuer
 	Pad    [2]uint8
+	// DiskName is filled up with NUL.
+	DiskName [32]byte
 }
 
 // Kind returns what the record has in common with those of its storm.
 func (d *DiskIO) Kind() DiskErrorKind {
-	k := DiskErrorKind{Dev: d.Dev, Disk: d.Disk, Error: d.Error, Op: d.Op, Flags: d.Flags &^ DiskIOIssuer}
+	k := DiskErrorKind{Dev: d.Dev, Disk: d.Disk, Error: d.Error, Op: d.Op, Flags: d.Flags &^ DiskIOIssuer, DiskName: d.DiskName}
 	if d.Issuer.Levels() > 0 {
 		k.Issuer = d.Issuer.ID[0]
 	}
@@ -141,7 +143,7 @@ func (d *DiskIO) Kind() DiskErrorKind {
 
 // Record returns what is known of an error by its kind alone.
 func (k *DiskErrorKind) Record() DiskIO {
-	d := DiskIO{Dev: k.Dev, Disk: k.Disk, Error: k.Error, Op: k.Op, Flags: k.Flags}
+	d := DiskIO{Dev: k.Dev, Disk: k.Disk, Error: k.Error, Op: k.Op, Flags: k.Flags, DiskName: k.DiskName}
 	if k.Issuer != 0 {
 		d.Flags |= DiskIOIssuer
 		d.Issuer.Depth, d.Issuer.Truncated, d.Issuer.ID[0] = 1, 1, k.Issuer
