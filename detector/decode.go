@@ -2,6 +2,7 @@ package detector
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -204,11 +205,12 @@ func (r *loadedRule) threshold(f *strictyaml.File, n *yaml.Node, path string) {
 	}
 }
 
-// readRateLimit reads the limit of a log rule, or takes that of all.
+// readRateLimit reads the limit of a log rule, or takes that of all rules that don't read what
+// the kernel has printed alone.
 func (r *loadedRule) readRateLimit(f *strictyaml.File) {
 	n := r.keys["rateLimit"]
 	if n == nil {
-		if r.keys["pattern"] != nil {
+		if r.keys["pattern"] != nil && !slices.Equal(r.Logs, []string{event.KernelLogs}) {
 			r.RateLimit = RateLimit{max(defaultLimitCount, limitOfThreshold*r.Threshold.Count), defaultLimitWithin}
 		}
 		return

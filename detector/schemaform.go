@@ -39,7 +39,7 @@ type ruleForm struct {
 	DependsOn    []form.Name           `json:"dependsOn" jsonschema_description:"Rules that cause this one: while they fire its problems are hidden."`
 	Equal        map[string]form.Field `json:"equal" jsonschema:"minProperties=1" jsonschema_description:"With dependsOn: a problem is hidden only by those whose field has the same value. Fields of this rule's groupBy, each with that of the causes'."`
 	MaxGroups    int                   `json:"maxGroups" jsonschema:"minimum=1,maximum=10000,default=1000" jsonschema_description:"How many problems are followed at a time."`
-	RateLimit    rateLimitForm         `json:"rateLimit" jsonschema_description:"Log rules: how many events are recorded one by one, 1000 within 1h unless given; beyond that they are recorded together."`
+	RateLimit    rateLimitForm         `json:"rateLimit" jsonschema_description:"Log rules: how many events are recorded one by one, 1000 within 1h unless given or logs is [kernel]; beyond that they are recorded together."`
 	Doc          string                `json:"doc" jsonschema:"maxLength=256" jsonschema_description:"Page on the problem, such as problems/OOMKilling."`
 	Pattern      form.Pattern          `json:"pattern" jsonschema_description:"Log rules: RE2 for the lines it is about; named groups are fields match.<group>."`
 	ClearPattern form.Pattern          `json:"clearPattern" jsonschema_description:"Log rules: RE2 for the lines that end the problem of their group."`
