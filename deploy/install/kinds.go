@@ -250,9 +250,11 @@ func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metad
 		if err != nil {
 			return false, err
 		}
-		if held, err = free(ctx, objects); err != nil {
-			return false, err
+		now, err := free(ctx, objects)
+		if err != nil {
+			return false, err // what held them before is still known
 		}
+		held = now
 		if text := holders(held); len(held) > 0 && text != said {
 			said = text
 			say(name + ": " + text)
