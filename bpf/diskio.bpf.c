@@ -345,9 +345,9 @@ int bio_raw(__u64 *ctx)
 	struct request_queue *q = (void *)ctx[0];
 	struct bio *bio = (void *)ctx[1];
 	__u8 status = BPF_CORE_READ(bio, bi_status);
-	__u32 flags = BPF_CORE_READ(bio, bi_opf);
 	struct storm_kind kind;
 	struct kn_diskio *r;
+	__u32 flags;
 
 	if (!status)
 		return 0;
@@ -355,6 +355,7 @@ int bio_raw(__u64 *ctx)
 	if (BPF_CORE_READ(q, mq_ops))
 		return 0;
 	fill_kind(&kind, bio, NULL);
+	flags = BPF_CORE_READ(bio, bi_opf);
 	kind.op = flags & REQ_OP_MASK;
 	kind.flags = op_flags(flags) | KN_DISKIO_STATUS | KN_DISKIO_BIO;
 	kind.error = status;
