@@ -5,7 +5,8 @@
 //
 // Packages that need the kernel to themselves (those whose tests import vmtest/kernellock)
 // run one after another; the others run beside them and each other. All borrow one API server.
-// With -race, tests of allocations in packages with a file race_test.go run without it too.
+// With -race, tests of allocations, and others that skip themselves then, run without it too in
+// packages with a file race_test.go.
 package main
 
 import (

@@ -1,0 +1,5 @@
+//go:build !race
+
+package logsource
+
+const raceDetector = false
