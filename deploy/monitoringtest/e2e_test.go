@@ -35,6 +35,9 @@ func TestRealFaultsShow(t *testing.T) {
 	s.truncated(t)
 	heal := s.provoke(t)
 	defer heal()
+	for range 3 { // of which rule chatty records one
+		s.log(t, "chatty")
+	}
 	t.Run("alerts fire", func(t *testing.T) { s.alertsFire(t) })
 	t.Run("queries", func(t *testing.T) { s.queriesAnswer(t) })
 	t.Run("metrics", func(t *testing.T) { s.metricsAreKnown(t) })

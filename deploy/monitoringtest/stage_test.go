@@ -66,14 +66,15 @@ const check = `{
   "rules": [{"type": "permanent", "condition": "DoorOpen", "reason": "DoorIsOpen", "path": "/bin/false"}]
 }`
 
-// ownRules are one whose expression fails, one that has too few groups, and one whose problem
-// ends soon, so that a repair is seen to have helped.
+// ownRules are one whose expression fails, one that has too few groups, one over its rate limit,
+// and one whose problem ends soon, so that a repair is seen to have helped.
 const ownRules = `apiVersion: rules.kernosis.io/v1
 conditions:
   KillsHere: {healthyReason: NoKillsHere, healthyMessage: none}
 rules:
 - {name: divides, events: [oomkill], when: 1 / (event.anonRSS - event.anonRSS) > 0, reason: Divides, message: m}
 - {name: narrow, events: [oomkill], groupBy: [task.pid], maxGroups: 1, reason: Narrow, message: m, severity: info}
+- {name: chatty, events: [log], logs: [app], pattern: '^chatty', reason: Chatty, message: m, severity: info, rateLimit: {count: 1, within: 1h}}
 - {name: kills-here, events: [oomkill], when: 'cgroup.path.endsWith("kernosis-inject-%d-oom")', condition: KillsHere, reason: KilledHere, message: killed, clearAfter: 10s}
 `
 
