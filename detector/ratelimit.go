@@ -65,7 +65,8 @@ type limits struct {
 	perRule map[string]int
 	lost    map[string]uint64 // by source
 	lostAt  time.Duration     // of the first of lost, since boot
-	key     []byte            // scratch memory
+	key     []byte            // scratch memory, as rules
+	rules   []string
 }
 
 // withheld is the events that count in the same problems and wait to be recorded as one.
@@ -164,7 +165,7 @@ func (e *Engine) Admit(ev *event.Event, now event.Moment) bool {
 		for _, en := range entries {
 			en.seen(at)
 		}
-		e.withhold(ev, entries, now)
+		e.withhold(ev, now)
 	}
 	return false
 }
@@ -191,10 +192,10 @@ func (e *Engine) changeAllowed(hits []logpattern.Hit, t time.Time) (allowed bool
 
 // effects returns the firing problems that the line would count in and the rules that wait for
 // such lines, or reports that it would do more than that. It leaves in limits.key what the
-// problems are.
+// problems are, and in limits.rules whose patterns matched.
 func (e *Engine) effects(hits []logpattern.Hit) (entries []*entry, heard []*ruleState, changes bool) {
 	l := &e.logs
-	e.limits.key = e.limits.key[:0]
+	e.limits.key, e.limits.rules = e.limits.key[:0], e.limits.rules[:0]
 	for i := range hits {
 		if r, x, ok := e.lineEnds(hits, i); ok {
 			if _, _, ok := e.endedBy(r, &l.ev, x); ok {
@@ -223,6 +224,7 @@ func (e *Engine) effects(hits []logpattern.Hit) (entries []*entry, heard []*rule
 			return nil, nil, true
 		}
 		entries = append(entries, en)
+		e.limits.rules = append(e.limits.rules, r.Name)
 		for _, part := range []string{r.Name, en.p.Group, string(e.severity(r))} {
 			e.limits.key = append(append(e.limits.key, part...), 0)
 		}
@@ -245,14 +247,11 @@ func (e *Engine) countsIn(r *ruleState, ev *event.Event) *entry {
 }
 
 // withhold keeps an event until Release.
-func (e *Engine) withhold(ev *event.Event, entries []*entry, now event.Moment) {
+func (e *Engine) withhold(ev *event.Event, now event.Moment) {
 	l := &e.limits
 	w := l.byKey[string(l.key)]
 	if w == nil {
-		w = &withheld{Since: now.Boot, key: string(l.key)}
-		for _, en := range entries {
-			w.Rules = append(w.Rules, en.rule.Name)
-		}
+		w = &withheld{Since: now.Boot, Rules: slices.Clone(l.rules), key: string(l.key)}
 		e.enqueue(w)
 	}
 	w.Event = ev.Clone()

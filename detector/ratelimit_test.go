@@ -246,3 +246,20 @@ func TestRateLimitOfAnAbsence(t *testing.T) {
 		t.Errorf("the line after an absence is not admitted")
 	}
 }
+
+// Of rules that tell of one fault each has the limit that is its own, whoever told of it first.
+func TestRateLimitOfASharedFault(t *testing.T) {
+	r := &recorder{e: detector.NewEngine(ruleSet(t, `
+- {name: first, fault: broken, events: [log], logs: [app], pattern: '^broken', reason: Broken, message: m}
+- {name: flooded, fault: broken, events: [log], logs: [app], pattern: '^again', reason: Broken, message: m, rateLimit: {count: 10, within: 1h}}
+`))}
+	r.line(0, "broken")
+	for i := range 600 {
+		d := time.Duration(i) * time.Second
+		r.line(d, "again")
+		r.release(d)
+	}
+	if n := len(r.recorded); n > 1+10+2 { // 10 at once, and 1 in 6 minutes
+		t.Errorf("%d events recorded, want 13 at most", n)
+	}
+}
