@@ -211,7 +211,7 @@ func benchmarkFault(b *testing.B, l *Loaded, drainEvery int, fault func() error)
 	}
 	counted := 0 // of a storm of disk errors
 	if l.Stem == StemDiskIO {
-		all, err := l.UnrecordedDiskErrors()
+		all, err := l.UnrecordedDiskErrors(0)
 		if err != nil {
 			b.Fatal(err)
 		}

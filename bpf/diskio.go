@@ -167,20 +167,39 @@ type DiskErrors struct {
 	total uint64
 }
 
+// Maps of diskio, beside those of all stems.
+const (
+	mapStorms     = "storms"
+	mapStormsTold = "storms_told"
+)
+
+// stormKindOld is how long a kind of disk errors is kept where there is little room.
+const stormKindOld = 10 * time.Minute
+
 // UnrecordedDiskErrors returns the errors of storms that are not reported yet, of this run or
-// of an earlier one that left its pins.
-func (l *Loaded) UnrecordedDiskErrors() ([]DiskErrors, error) {
+// of an earlier one that left its pins. Where there is little room for other kinds it forgets
+// old ones that had no storm. now is the time since boot.
+func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 	var out []DiskErrors
+	var old []DiskErrorKind
 	var kind DiskErrorKind
 	var storm diskStorm
-	all := l.maps["storms"].Iterate()
+	kinds := uint32(0)
+	all := l.maps[mapStorms].Iterate()
 	for all.Next(&kind, &storm) {
+		kinds++
 		if storm.More == 0 {
+			if time.Duration(storm.Began)+stormKindOld < now { //nolint:gosec // nanoseconds since boot
+				old = append(old, kind)
+			}
 			continue
 		}
 		var told uint64
-		if err := l.maps["storms_told"].Lookup(&kind, &told); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := l.maps[mapStormsTold].Lookup(&kind, &told); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return out, fmt.Errorf("read storms of disk errors: %w", err)
+		}
+		if told > storm.More {
+			told = 0 // the map was made anew, and counts from 0 again
 		}
 		if storm.More > told {
 			out = append(out, DiskErrors{Kind: kind, N: storm.More - told, total: storm.More})
@@ -189,42 +208,22 @@ func (l *Loaded) UnrecordedDiskErrors() ([]DiskErrors, error) {
 	if err := all.Err(); err != nil {
 		return out, fmt.Errorf("read storms of disk errors: %w", err)
 	}
+	if kinds < l.maps[mapStorms].MaxEntries()/2 {
+		return out, nil
+	}
+	for i := range old {
+		if err := l.maps[mapStorms].Delete(&old[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return out, fmt.Errorf("forget a kind of disk errors: %w", err)
+		}
+	}
 	return out, nil
 }
 
 // ReportedDiskErrors notes that these were reported. An agent that is killed before reports
 // them twice, not never.
 func (l *Loaded) ReportedDiskErrors(e DiskErrors) error {
-	if err := l.maps["storms_told"].Put(&e.Kind, e.total); err != nil {
+	if err := l.maps[mapStormsTold].Put(&e.Kind, e.total); err != nil {
 		return fmt.Errorf("note a storm of disk errors: %w", err)
-	}
-	return nil
-}
-
-// stormKindOld is how long a kind of disk errors is kept.
-const stormKindOld = 10 * time.Minute
-
-// ForgetOldDiskErrors makes room for other kinds of disk errors where there is little. now is
-// the time since boot.
-func (l *Loaded) ForgetOldDiskErrors(now time.Duration) error {
-	var old []DiskErrorKind
-	var kind DiskErrorKind
-	var storm diskStorm
-	n := uint32(0)
-	all := l.maps["storms"].Iterate()
-	for all.Next(&kind, &storm) {
-		n++
-		if storm.More == 0 && time.Duration(storm.Began)+stormKindOld < now { //nolint:gosec // nanoseconds since boot
-			old = append(old, kind)
-		}
-	}
-	if err := all.Err(); err != nil || n < l.maps["storms"].MaxEntries()/2 {
-		return err
-	}
-	for i := range old {
-		if err := l.maps["storms"].Delete(&old[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget a kind of disk errors: %w", err)
-		}
 	}
 	return nil
 }

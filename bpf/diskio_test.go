@@ -530,7 +530,7 @@ func TestDiskIOStorm(t *testing.T) {
 	}
 	unrecorded := func() (of DiskErrors) {
 		t.Helper()
-		all, err := l.UnrecordedDiskErrors()
+		all, err := l.UnrecordedDiskErrors(time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -557,10 +557,8 @@ func TestDiskIOStorm(t *testing.T) {
 	if more := unrecorded(); more.N != 1 {
 		t.Errorf("%d counted, want the one that came since", more.N)
 	}
-	if err := l.ForgetOldDiskErrors(time.Hour); err != nil {
-		t.Error(err)
-	}
+	// Others may have been forgotten by then, which this one is not.
 	if more := unrecorded(); more.N != 1 {
-		t.Errorf("%d counted after others were forgotten, want 1", more.N)
+		t.Errorf("%d counted at another look, want 1", more.N)
 	}
 }

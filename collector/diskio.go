@@ -21,7 +21,7 @@ type diskIO struct {
 	ops   [256]string // by enum req_op of this kernel
 	hooks onDemandHooks
 	storm diskStorms
-	last  map[bpf.DiskErrorKind]*bpf.DiskIO // the latest record of each kind, at most maxLast
+	last  map[bpf.DiskErrorKind]*lastDiskError // at most maxLast
 	head  diskHead
 	lower *lowerErrors
 	// bioErr is the failure to attach that was told already.
@@ -34,9 +34,14 @@ type diskIO struct {
 
 // diskStorms is the part of [bpf.Loaded] that counts errors without a record.
 type diskStorms interface {
-	UnrecordedDiskErrors() ([]bpf.DiskErrors, error)
+	UnrecordedDiskErrors(now time.Duration) ([]bpf.DiskErrors, error)
 	ReportedDiskErrors(bpf.DiskErrors) error
-	ForgetOldDiskErrors(now time.Duration) error
+}
+
+// lastDiskError is the latest error of a kind that has a record.
+type lastDiskError struct {
+	record bpf.DiskIO
+	lower  string // whose error it was
 }
 
 // maxLast bounds the records that are kept, of 750 bytes each: as many as there are kinds of
@@ -50,7 +55,7 @@ type onDemandHooks interface {
 }
 
 func newDiskIO(env *environment, l *bpf.Loaded) *diskIO {
-	return &diskIO{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, storm: l, last: make(map[bpf.DiskErrorKind]*bpf.DiskIO), ops: diskOps(env.kernel), lower: newLowerErrors(env.fs)}
+	return &diskIO{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, storm: l, last: make(map[bpf.DiskErrorKind]*lastDiskError), ops: diskOps(env.kernel), lower: newLowerErrors(env.fs)}
 }
 
 // diskOps names this kernel's operations. The common ones have kept their
@@ -81,12 +86,12 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 	if err != nil {
 		return false, err
 	}
-	d.remember(r)
 	d.fill(r, ev)
+	d.remember(r)
 	return true, nil
 }
 
-// remember keeps a copy of the record as the latest of its kind.
+// remember keeps the record, of which the latest event is, as the latest of its kind.
 func (d *diskIO) remember(r *bpf.DiskIO) {
 	kind := r.Kind()
 	last := d.last[kind]
@@ -94,10 +99,10 @@ func (d *diskIO) remember(r *bpf.DiskIO) {
 		if len(d.last) >= maxLast {
 			clear(d.last)
 		}
-		last = new(bpf.DiskIO)
+		last = new(lastDiskError)
 		d.last[kind] = last
 	}
-	*last = *r
+	last.record, last.lower = *r, d.data.Lower
 }
 
 // fill makes an event of a record.
@@ -254,20 +259,23 @@ func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") 
 // end emits an event for all errors of a kind that the kernel side has only counted, with the
 // facts of the latest that has a record.
 func (d *diskIO) end(emit func(*event.Event)) error {
-	storms, err := d.storm.UnrecordedDiskErrors()
+	storms, err := d.storm.UnrecordedDiskErrors(hostfs.BootTime())
 	for i := range storms {
 		kind := storms[i].Kind
-		record := kind.Record()
-		if last := d.last[kind]; last != nil {
-			record = *last
+		record, last := kind.Record(), d.last[kind]
+		if last != nil {
+			record = last.record
 		}
 		ev := d.env.now(event.Event{Source: "bpf/" + bpf.StemDiskIO, Times: storms[i].N})
 		record.H.BootNS = uint64(ev.BootTime)
 		d.fill(&record, ev)
+		if last != nil {
+			d.data.Lower = last.lower // of the errors below only some have a record
+		}
 		emit(ev)
 		err = errors.Join(err, d.storm.ReportedDiskErrors(storms[i]))
 	}
-	return errors.Join(err, d.storm.ForgetOldDiskErrors(hostfs.BootTime()))
+	return err
 }
 
 // bioEvery is how often bio-based devices are looked for: a volume that was set
@@ -275,20 +283,22 @@ func (d *diskIO) end(emit func(*event.Event)) error {
 const bioEvery = 10 * time.Second
 
 func (d *diskIO) poll(_ context.Context, _ time.Time, emit func(*event.Event)) (time.Duration, error) {
-	if err := d.end(emit); err != nil {
-		return bioEvery, err
-	}
+	return bioEvery, errors.Join(d.end(emit), d.lookForBios())
+}
+
+// lookForBios attaches the hook for bio-based devices while there are some.
+func (d *diskIO) lookForBios() error {
 	devices, err := d.env.fs.BioBased()
 	if err != nil {
-		return bioEvery, fmt.Errorf("look for bio-based devices: %w", err)
+		return fmt.Errorf("look for bio-based devices: %w", err)
 	}
 	if len(devices) == 0 {
 		d.bioErr = ""
-		return bioEvery, d.hooks.Detach(bpf.HookDiskIOBio)
+		return d.hooks.Detach(bpf.HookDiskIOBio)
 	}
 	if err := d.hooks.Attach(bpf.HookDiskIOBio); err != nil && err.Error() != d.bioErr {
 		d.bioErr = err.Error()
-		return bioEvery, fmt.Errorf("errors of %s can't be seen: %w", strings.Join(devices[:min(len(devices), 4)], ", "), err)
+		return fmt.Errorf("errors of %s can't be seen: %w", strings.Join(devices[:min(len(devices), 4)], ", "), err)
 	}
-	return bioEvery, nil
+	return nil
 }

@@ -346,10 +346,13 @@ func TestNVMeHead(t *testing.T) {
 type fakeStorms struct {
 	errors   []bpf.DiskErrors
 	reported []bpf.DiskErrors
+	err      error
 }
 
-func (f *fakeStorms) UnrecordedDiskErrors() ([]bpf.DiskErrors, error) { return f.errors, nil }
-func (f *fakeStorms) ForgetOldDiskErrors(time.Duration) error         { return nil }
+func (f *fakeStorms) UnrecordedDiskErrors(time.Duration) ([]bpf.DiskErrors, error) {
+	return f.errors, f.err
+}
+
 func (f *fakeStorms) ReportedDiskErrors(e bpf.DiskErrors) error {
 	f.reported = append(f.reported, e)
 	return nil
@@ -379,5 +382,26 @@ func TestDiskIOStormIsOneEvent(t *testing.T) {
 	}
 	if ev := events[1]; ev.Times != 50 || ev.Device.Name != "sda2" || ev.DiskIO.Op != "write" || ev.DiskIO.Error == "" {
 		t.Errorf("%+v of %+v", ev, ev.DiskIO)
+	}
+}
+
+// What was counted of a volume is an error of the device below that the recorded ones were of,
+// though none of that device has a record by then; and a count that can't be read leaves the
+// look for bio-based devices as it is.
+func TestDiskIOStormOfAVolume(t *testing.T) {
+	d := testDiskIO(t)
+	below, volume := partitionError(), volumeError(253<<20, time.Minute)
+	below.H.BootNS = volume.H.BootNS
+	for _, r := range []*bpf.DiskIO{below, volume} {
+		if _, err := d.decode(&r.H, rawOf(r), &event.Event{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hooks := &hookLog{}
+	d.storm, d.hooks = &fakeStorms{errors: []bpf.DiskErrors{{Kind: volume.Kind(), N: 7}}, err: errors.New("aborted")}, hooks
+	var lower []string
+	_, err := d.poll(t.Context(), time.Now(), func(ev *event.Event) { lower = append(lower, ev.DiskIO.Lower) })
+	if err == nil || !slices.Equal(lower, []string{"sda2"}) || !slices.Equal(hooks.log, []string{"-bio"}) {
+		t.Errorf("lower %q, hooks %q, %v", lower, hooks.log, err)
 	}
 }
