@@ -84,7 +84,7 @@ func (g *gaugeSource) emit(d event.GaugeData, device *event.Device, emit Emit) {
 	emit(g.env.now(event.Event{Kind: event.Gauge, Source: "gauge", Device: device, Gauge: &d}))
 }
 
-// tellSource tells whether a gauge can be read, when that changes.
+// tellSource reports whether a gauge can be read, when that changes.
 func (g *gaugeSource) tellSource(name string, err error, emit Emit) {
 	reason := ""
 	if err != nil {

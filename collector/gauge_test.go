@@ -70,7 +70,7 @@ func (n *gaugeNode) mounts(lines ...string) {
 	n.write("/proc/1/mountinfo", text.String())
 }
 
-// look returns what one look tells, in lines.
+// look returns what one look reports, in lines.
 func (n *gaugeNode) look() []string {
 	var told []string
 	n.g.look(func(ev *event.Event) {

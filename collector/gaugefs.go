@@ -54,7 +54,7 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 	mounts := table.Mounts()
 	all, keys := byFilesystem(mounts)
 	hidden := hiddenIn(mounts)
-	own := g.ownPaths()
+	var own map[fsKey]string // where it is needed
 	present := make(map[fsKey]bool, len(keys))
 	seen := 0
 	var unread error
@@ -81,7 +81,15 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 			known = &gaugedFilesystem{mount: *mounted.first()}
 			g.filesystems[key] = known
 		}
-		err := g.ask(table, key, known, paths, own[key], emit)
+		err := g.ask(table, key, known, g.views(paths), emit)
+		if errors.Is(err, errUnseen) {
+			if own == nil {
+				own = g.ownPaths()
+			}
+			if path := own[key]; path != "" {
+				err = g.ask(table, key, known, []string{path}, emit)
+			}
+		}
 		switch {
 		case errors.Is(err, errUnseen):
 			g.unseen(known, err, emit)
@@ -132,21 +140,21 @@ func (g *gaugeSource) unseen(f *gaugedFilesystem, why error, emit Emit) {
 	f.inodes, f.space = false, false
 }
 
-// ask emits the gauges of one filesystem. own is where the agent has it mounted itself, or "".
-func (g *gaugeSource) ask(table *hostfs.MountTable, key fsKey, f *gaugedFilesystem, paths []string, own string, emit Emit) error {
-	statfs, root := g.statfs, g.env.fs
+// views returns the paths as the node's init sees them, whose mounts these are; that takes the
+// right to trace it; and by the agent's own view of the node.
+func (g *gaugeSource) views(paths []string) (all []string) {
+	for _, path := range paths {
+		all = append(all, g.env.fs.Path("/proc/1/root"+path), g.env.fs.Path(path))
+	}
+	return all
+}
+
+// ask emits the gauges of the filesystem that one of the paths leads to.
+func (g *gaugeSource) ask(table *hostfs.MountTable, key fsKey, f *gaugedFilesystem, paths []string, emit Emit) error {
+	statfs := g.statfs
 	st, err := bounded.Do(&f.calls, statfsWithin, func() (st unix.Statfs_t, err error) {
-		var all []string
-		for _, path := range paths {
-			// As the node's init sees it, whose mounts these are; that takes the right to
-			// trace it. Else by the agent's own view of the node.
-			all = append(all, root.Path("/proc/1/root"+path), root.Path(path))
-		}
-		if own != "" {
-			all = append(all, own)
-		}
 		unseen := errUnseen
-		for _, path := range all {
+		for _, path := range paths {
 			switch st, err = statfs(path, key); {
 			case err == nil:
 				return st, nil
@@ -188,7 +196,8 @@ func noWay(err error) bool {
 		errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// gone tells that there is no such filesystem any more, or that it can't fill up.
+// gone reports the end of a filesystem's gauges: it is not mounted any more, can't fill up, or
+// is not seen.
 func (g *gaugeSource) gone(f *gaugedFilesystem, emit Emit) {
 	if f.inodes {
 		g.emit(event.GaugeData{Name: event.GaugeInodes, Gone: true}, new(f.device), emit)

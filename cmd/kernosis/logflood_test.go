@@ -204,7 +204,7 @@ func BenchmarkLogLines(b *testing.B) {
 	for _, bb := range []struct{ name, rules string }{
 		{"no line is wanted", "rules:\n- {name: r, events: [log], pattern: 'EXT4-fs error', reason: R, message: m}\n"},
 		{"every tenth counts up", "conditions:\n  C: {healthyReason: Dry, healthyMessage: dry}\nrules:\n- {name: r, events: [log], pattern: 'I/O error', condition: C, reason: R, message: m, clearAfter: 1h, rateLimit: {count: 50000, within: 1s}}\n"},
-		{"every tenth is told", "rules:\n- {name: r, events: [log], pattern: 'I/O error, dev (?P<device>\\w+)', groupBy: [match.device], reason: R, message: \"${match.device}\", rateLimit: {count: 50000, within: 1s}}\n"},
+		{"every tenth is reported", "rules:\n- {name: r, events: [log], pattern: 'I/O error, dev (?P<device>\\w+)', groupBy: [match.device], reason: R, message: \"${match.device}\", rateLimit: {count: 50000, within: 1s}}\n"},
 		{"every tenth is beyond the limit", "rules:\n- {name: r, events: [log], pattern: 'I/O error, dev (?P<device>\\w+)', groupBy: [match.device], reason: R, message: \"${match.device}\"}\n"},
 	} {
 		b.Run(bb.name, func(b *testing.B) {

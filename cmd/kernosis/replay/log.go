@@ -123,11 +123,11 @@ func (r *Replay) logged(l *line) {
 	}
 }
 
-// sourcesUp tells the engine which logs are read: what they don't tell of did not happen, as
+// sourcesUp reports to the engine which logs are read: what is not in these did not happen, as
 // far as rules for lines of logs go.
 func (r *Replay) sourcesUp(now event.Moment) {
 	var sources []event.SourceData
-	if r.sum.Format != Filelog { // whose log is that of the monitors alone
+	if r.sum.Format != Filelog { // which only the monitors read
 		sources = append(sources, event.SourceData{Stem: event.LogStem, Up: true},
 			event.SourceData{Stem: event.NamedStem(event.LogStem, r.log()), Kernel: true, Up: true})
 	}

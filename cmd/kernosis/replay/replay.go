@@ -46,7 +46,7 @@ type Config struct {
 	Step func(*Step) error
 	// Bad is called with each line that can't be read.
 	Bad func(file string, line int, err error)
-	// Note is called at the end with what Monitors could not read; nil: nobody is told.
+	// Note is called at the end with what Monitors could not read, unless it is nil.
 	Note func(string)
 }
 
