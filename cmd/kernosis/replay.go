@@ -34,7 +34,7 @@ func newReplay() *cobra.Command {
 		Long: `Run a recorded journal (its folder, one of its segments, or what "run -o json"
 printed), a dump of the kernel's log (/dev/kmsg, dmesg with times), of a systemd
 journal (journalctl -o export or json) or a log file through the rules, and print what
-would have been reported. - is the standard input.
+would have been reported. - is the standard input. --format plain reads any text file.
 
 Time is that of the records. Lines that can't be read are told, with file and
 line, counted, and passed by.`,
@@ -48,7 +48,7 @@ line, counted, and passed by.`,
 	fs.StringVar(&f.mutes, "mutes", "", "`file` of mutes, in place of recorded ones")
 	fs.StringVarP(&f.output, "output", "o", "text", "what is printed: `text` or json")
 	fs.StringVar(&f.format, "format", "", "one of "+formatNames()+"; empty: what the first lines are")
-	fs.StringVar(&f.log, "log", "", "`name` that rules have for the log (default: journald, syslog or kmsg, by the format)")
+	fs.StringVar(&f.log, "log", "", "`name` that rules have for the log (default: journald, syslog or kmsg, by the format; plain: the name of the file)")
 	fs.StringSliceVar(&f.npd, "npd", nil, "`files` of node-problem-detector's system log monitors, which are tried on the lines that they read")
 	fs.StringVar(&f.boot, "boot", "", "`time` of boot (RFC 3339), for dumps that count from it")
 	fs.StringVar(&f.until, "until", "", "stop at a `time` (RFC 3339), so long after the beginning (90s), or go on behind the end (+1h)")
@@ -188,7 +188,7 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 
 func replayFile(r *replay.Replay, path string, stdin io.Reader) error {
 	if path == "-" {
-		return r.File("standard input", stdin)
+		return r.File(replay.StandardInput, stdin)
 	}
 	file, err := os.Open(path)
 	if err != nil {

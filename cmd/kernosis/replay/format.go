@@ -31,11 +31,13 @@ const (
 	DmesgISO Format = "dmesg-iso" // dmesg --time-format iso: "2026-01-02T15:04:05,123456+00:00 text"
 	// Filelog is a log file as a filelog monitor of node-problem-detector describes it.
 	Filelog Format = "filelog"
+	// Plain is any other text, a line each. It is never detected.
+	Plain Format = "plain"
 )
 
 // Formats returns all formats, in the order in which they are tried.
 func Formats() []Format {
-	return []Format{JournalExport, JournalJSON, Journal, Kmsg, Dmesg, DmesgTime, Syslog, DmesgISO, Filelog}
+	return []Format{JournalExport, JournalJSON, Journal, Kmsg, Dmesg, DmesgTime, Syslog, DmesgISO, Filelog, Plain}
 }
 
 // ErrFormat is wrapped by the error for what is in no format known.
@@ -54,19 +56,20 @@ func Detect(data []byte) (Format, error) {
 	return best, nil
 }
 
-var errDetect = fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, a line of dmesg with a time, of a syslog file, or of journalctl -o export or json; --format sets one, --npd reads a file as a filelog monitor describes it", ErrFormat)
+var errDetect = fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, a line of dmesg with a time, of a syslog file, or of journalctl -o export or json; --format sets one (plain reads any text), --npd reads a file as a filelog monitor describes it", ErrFormat)
 
 // detect returns the format of most of the first lines, and of how many; "": of none.
 func detect(data []byte, of func(line []byte) Format) (best Format, most int) {
 	counts := make(map[Format]int)
-	lines := 0
-	for rest := data; len(rest) > 0 && lines < sniffed; {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
+	n := 0
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimSuffix(line, []byte{'\n'})
 		if len(bytes.TrimSpace(line)) == 0 || line[0] == ' ' {
 			continue // goes on with the line before, in all of them
 		}
-		lines++
+		if n++; n > sniffed {
+			break
+		}
 		counts[of(line)]++
 	}
 	for _, f := range Formats() {
@@ -100,6 +103,8 @@ func (f Format) is(line []byte) bool {
 	case Syslog:
 		_, err := parseSyslog(line, time.Now()) // of whatever year
 		return err == nil
+	case Plain:
+		return false
 	}
 	_, err := f.parse(line)
 	return err == nil
@@ -141,7 +146,7 @@ func (f Format) parse(b []byte) (line, error) {
 		l.stamp, b, ok = bracketed(b)
 	case DmesgISO:
 		l.stamp, b, ok = iso(b)
-	case Journal, JournalExport, JournalJSON, Syslog, Kmsg, Filelog:
+	case Journal, JournalExport, JournalJSON, Syslog, Kmsg, Filelog, Plain:
 	}
 	if !ok {
 		return line{}, errLine

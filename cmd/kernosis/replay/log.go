@@ -22,6 +22,8 @@ func (r *Replay) log() string {
 		return "journald"
 	case r.sum.Format == Syslog:
 		return "syslog"
+	case r.sum.Format == Plain:
+		return plainName(r.file)
 	}
 	return "kmsg"
 }
@@ -65,6 +67,8 @@ func (r *Replay) logLine(b []byte) {
 		l.further = r.have && l.printed != 0 && l.printed == r.last.printed
 	case Filelog:
 		l, err = r.filelog(b)
+	case Plain:
+		l = r.plainLine(b)
 	default:
 		l, err = r.sum.Format.parse(b)
 	}
@@ -128,8 +132,11 @@ func (r *Replay) logged(l *line) {
 func (r *Replay) sourcesUp(now event.Moment) {
 	var sources []event.SourceData
 	if r.sum.Format != Filelog { // which only the monitors read
-		sources = append(sources, event.SourceData{Stem: event.LogStem, Up: true},
-			event.SourceData{Stem: event.NamedStem(event.LogStem, r.log()), Kernel: true, Up: true})
+		others := event.SourceData{Stem: event.LogStem, Up: true}
+		if r.sum.Format == Plain {
+			others.Up, others.Reason = false, "the plain file is no log of that name"
+		}
+		sources = append(sources, others, event.SourceData{Stem: event.NamedStem(event.LogStem, r.log()), Kernel: others.Up, Up: true})
 	}
 	for _, v := range r.views {
 		if v.Name == r.log() && r.sum.Format != Filelog {

@@ -113,6 +113,8 @@ func (m *monitor) missing(f Format) string {
 	switch {
 	case m.Plugin != plugFile && f == Filelog:
 		return "the file is read as a filelog monitor describes it"
+	case m.Plugin != plugFile && f == Plain:
+		return "a plain file doesn't say which program wrote a line"
 	case m.Plugin == plugJournal && !m.ofKernel() && (f == Dmesg || f == DmesgTime || f == DmesgISO):
 		return "a dump of the kernel's log doesn't say which program wrote a line"
 	}
@@ -239,7 +241,7 @@ func (r *Replay) tellViews() {
 		return
 	}
 	for _, v := range r.views {
-		inFile := r.sum.Format == Syslog || r.sum.Format == Filelog
+		inFile := r.sum.Format == Syslog || r.sum.Format == Filelog || r.sum.Format == Plain
 		why := ""
 		switch missing := v.missing(r.sum.Format); {
 		case v.Plugin == plugFile && !inFile:

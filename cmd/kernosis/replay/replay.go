@@ -24,11 +24,12 @@ type Config struct {
 	Rules  *detector.RuleSet
 	Format Format // "": detected
 	// Log is what rules call the log that lines are of; "": journald, syslog or kmsg, as the
-	// format is.
+	// format is; of a Plain file its base name.
 	Log string
 	// Monitors are node-problem-detector's, whose rules are in Rules; nil: none.
 	Monitors *Monitors
-	// Written is when the file was written last: times of a Syslog have no year.
+	// Written is when the file was written last: times of a Syslog have no year, lines of a
+	// Plain file need have no time.
 	Written time.Time
 	// Mutes are in force from the start, in place of recorded ones; nil: those.
 	Mutes *[]problem.Mute
@@ -103,6 +104,7 @@ type Replay struct {
 
 	matchers map[string]*logpattern.Matcher
 	views    []*view
+	plain    *plain // of a Plain file
 	hits     logpattern.Hits
 	last     line  // the latest, which others may go on
 	have     bool  // last is set
@@ -131,20 +133,28 @@ func (r *Replay) newEngine() {
 // SetWritten says when the next file was written last, see [Config].Written.
 func (r *Replay) SetWritten(at time.Time) { r.cfg.Written = at }
 
+// StandardInput is what the standard input is called as a file.
+const StandardInput = "standard input"
+
 // File replays one file. Those of a journal come in their order. An error of the
 // Config's Step ends it.
 func (r *Replay) File(name string, in io.Reader) error {
 	br := bufio.NewReaderSize(in, 256<<10)
+	head, err := br.Peek(256 << 10)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	if r.sum.Format = r.cfg.Format; r.sum.Format == "" {
-		head, err := br.Peek(256 << 10)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("%s: %w", name, err)
-		}
 		if r.sum.Format, err = r.detect(head); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	r.file, r.line, r.have = name, 0, false
+	if r.sum.Format == Plain {
+		if err := r.beginPlain(head); err != nil {
+			return err
+		}
+	}
 	if r.sum.Format == JournalExport {
 		return r.exported(br)
 	}

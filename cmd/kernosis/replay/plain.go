@@ -1,0 +1,112 @@
+package replay
+
+import (
+	"bytes"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/logs/file"
+)
+
+// timeFormat is how a time is written.
+type timeFormat struct {
+	before string // what stands before the time, an expression
+	expr   string // finds the time
+	layout string
+}
+
+// timeFormats find the time in the lines of a plain file. Of several that begin at one place
+// the first counts.
+func timeFormats() []timeFormat {
+	const day, clock = `\d{4}-\d\d-\d\d`, `\d\d:\d\d:\d\d(?:[.,]\d+)?`
+	return []timeFormat{
+		{"", day + `T` + clock + `(?:Z|[+-]\d\d:\d\d)`, time.RFC3339},
+		{"", day + `T` + clock, "2006-01-02T15:04:05"},
+		{"", day + ` ` + clock + `(?:Z|[+-]\d\d:\d\d)`, "2006-01-02 15:04:05Z07:00"},
+		{"", day + ` ` + clock + ` [+-]\d{4}`, "2006-01-02 15:04:05 -0700"},
+		{"", day + ` ` + clock, time.DateTime},
+		{"", `\d{4}/\d\d/\d\d ` + clock, "2006/01/02 15:04:05"},                                 // Go's log, nginx
+		{"", `\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}`, "02/Jan/2006:15:04:05 -0700"}, // access logs
+		{`\b[IWEF]`, `\d{4} ` + clock, "0102 15:04:05"},                                         // klog
+		{"", `[A-Z][a-z]{2} [ \d]\d ` + clock, time.Stamp},
+	}
+}
+
+// maxTimeAt is how far into a line a time is looked for, in bytes.
+const maxTimeAt = 256
+
+// plain reads lines of a file in no format that is known: the whole line is the text, as it is
+// to an agent that reads the file without a format.
+type plain struct {
+	any     *regexp.Regexp // has a group for each parser, its time
+	parsers []*file.Parser
+	first   time.Time // of the lines before the first one that has a time
+}
+
+func newPlain() (*plain, error) {
+	p := &plain{}
+	var exprs []string
+	for _, f := range timeFormats() {
+		exprs = append(exprs, f.before+"("+f.expr+")")
+		parser, err := file.NewParser(file.Format{Timestamp: f.expr, TimestampFormat: f.layout, Location: time.UTC}, nil)
+		if err != nil {
+			return nil, err
+		}
+		p.parsers = append(p.parsers, parser)
+	}
+	var err error
+	p.any, err = regexp.Compile(strings.Join(exprs, "|"))
+	return p, err
+}
+
+// time returns the first time in a line.
+func (p *plain) time(b []byte, written time.Time) (at time.Time, ok bool) {
+	found := p.any.FindSubmatchIndex(b[:min(len(b), maxTimeAt)])
+	for i, parser := range p.parsers {
+		if found == nil || found[2*i+2] < 0 {
+			continue
+		}
+		_, at, _, err := parser.Parse(b[found[2*i+2]:found[2*i+3]], written)
+		return at, err == nil && sane(at)
+	}
+	return at, false
+}
+
+// plainLine reads a line. One without a time has that of the line before.
+func (r *Replay) plainLine(b []byte) line {
+	l := line{level: -1, facility: -1, text: b, raw: b, origin: r.file}
+	switch at, ok := r.plain.time(b, r.cfg.Written); {
+	case ok:
+		l.stamp = time.Duration(at.UnixNano())
+	case r.have:
+		l.stamp = r.last.stamp
+	default:
+		l.stamp = time.Duration(r.plain.first.UnixNano())
+	}
+	return l
+}
+
+// beginPlain makes ready for a file that begins with head.
+func (r *Replay) beginPlain(head []byte) (err error) {
+	if r.plain, err = newPlain(); err != nil {
+		return err
+	}
+	r.plain.first = r.cfg.Written
+	for b := range bytes.Lines(head) {
+		if at, ok := r.plain.time(b, r.cfg.Written); ok {
+			r.plain.first = at
+			break
+		}
+	}
+	return nil
+}
+
+// plainName is what an agent calls the log in a file, unless its configuration says otherwise.
+func plainName(path string) string {
+	if path == StandardInput {
+		return string(Plain)
+	}
+	return filepath.Base(path)
+}
