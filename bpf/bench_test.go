@@ -327,11 +327,11 @@ func server(b *testing.B, kind int) int {
 }
 
 // deaf has a socket drop all that it gets, for a reason that counts as a fault.
-func deaf(b *testing.B, s int) {
-	b.Helper()
+func deaf(tb testing.TB, s int) {
+	tb.Helper()
 	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	if err := unix.SetsockoptSockFprog(s, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop[0]}); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
@@ -433,7 +433,7 @@ func BenchmarkNetwork(b *testing.B) {
 			{name: "another target", load: true, targets: func(n uint32) []SockTargetKey {
 				return []SockTargetKey{NewSockTargetKey(n, elsewhere, benchPort)}
 			}},
-			{name: "200 targets of other ports", for1: "connection", load: true, targets: func(n uint32) []SockTargetKey { return nodeTargets(n, 8000) }},
+			{name: "200 targets of other ports", load: true, targets: func(n uint32) []SockTargetKey { return nodeTargets(n, 8000) }},
 			{name: "200 targets, some of its port", for1: "connection", load: true, targets: func(n uint32) []SockTargetKey { return nodeTargets(n, benchPort-5) }},
 			// The most look-ups there can be: one for each class of wildcard but
 			// "anything", which no connection misses. Packets are looked up without

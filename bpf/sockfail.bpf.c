@@ -17,9 +17,10 @@
  *
  * Cost without targets: a comparison of states, and on the ones of interest an
  * array look-up; the packet and connect hooks are not attached. With targets the
- * same for connections to ports that no target has (sockfail_filter.bpf.h). To such
- * a port: a few reads and 1 to 8 look-ups when a connection opens (one for each
- * class of wildcard in use). Kernels 5.10 and later.
+ * same for connections and packets of ports that no target has
+ * (sockfail_filter.bpf.h), once a packet's headers are read. To a port that
+ * one has: a few reads and 1 to 8 look-ups when a connection opens (one for each
+ * class of wildcard in use), up to 8 for a packet. Kernels 5.10 and later.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_helpers.h>

@@ -4,6 +4,14 @@
 #ifndef KERNOSIS_SOCKFAIL_PACKET_BPF_H
 #define KERNOSIS_SOCKFAIL_PACKET_BPF_H
 
+/* The target that a packet's end belongs to. Which targets there are of any port, the
+ * classes of openers tell as well: they differ in the namespace alone. */
+static __always_inline bool is_target(const struct config *cfg, const struct target_key *end)
+{
+	/* The ones without (i & 2). */
+	return watches_port(cfg, end->port) && find_target(end, cfg->packet_classes & 0x33);
+}
+
 /*
  * mark_of returns the mark of the connection that a packet belongs to, if it
  * goes to or comes from a target; new ones are empty. The packet's network
@@ -11,7 +19,7 @@
  */
 static __always_inline struct mark *mark_of(struct sk_buff *skb)
 {
-	__u32 zero = 0, l4 = 40, classes;
+	__u32 zero = 0, l4 = 40;
 	struct config *cfg = bpf_map_lookup_elem(&config, &zero);
 	struct target_key k = {};
 	struct mark empty = {}, *m;
@@ -22,7 +30,6 @@ static __always_inline struct mark *mark_of(struct sk_buff *skb)
 
 	if (!cfg || !cfg->packet_classes)
 		return NULL;
-	classes = cfg->packet_classes & 0x33; /* the ones without (i & 2) */
 	ip = BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header);
 	if (bpf_probe_read_kernel(b, sizeof(b), ip))
 		return NULL;
@@ -47,7 +54,7 @@ static __always_inline struct mark *mark_of(struct sk_buff *skb)
 	__builtin_memcpy(k.addr, t.daddr, 16);
 	k.port = t.dport;
 	syn = tcp[13] & (TCP_FLAG_SYN | TCP_FLAG_ACK);
-	if (syn == (TCP_FLAG_SYN | TCP_FLAG_ACK) || !find_target(&k, classes)) {
+	if (syn == (TCP_FLAG_SYN | TCP_FLAG_ACK) || !is_target(cfg, &k)) {
 		if (syn == TCP_FLAG_SYN)
 			return NULL;
 		s = t;
@@ -57,7 +64,7 @@ static __always_inline struct mark *mark_of(struct sk_buff *skb)
 		t.dport = s.sport;
 		__builtin_memcpy(k.addr, t.daddr, 16);
 		k.port = t.dport;
-		if (!find_target(&k, classes))
+		if (!is_target(cfg, &k))
 			return NULL;
 	}
 	t.netns = 0;
