@@ -119,6 +119,10 @@ static __always_inline void find_limit(struct kn_oomkill *r, struct cgroup_subsy
 	int locked = -1, full = -1, level = -1;
 	__u64 lmax = 0, luse = 0, fmax = 0, fuse = 0;
 
+	if (!has_memory_groups()) {
+		r->scope = KN_OOM_GLOBAL; /* no group has a limit */
+		return;
+	}
 	for (int i = 0; i < MAX_DEPTH && css; i++) {
 		struct mem_cgroup *mc = (void *)css;
 		struct mem_cgroup___v1 *v1 = (void *)css;

@@ -251,13 +251,19 @@ static __always_inline __u32 netns_of(struct sock *sk)
 	return BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 }
 
+static __always_inline bool is_ipv6(struct sock *sk) /* none is without CONFIG_IPV6 */
+{
+	return bpf_core_field_exists(sk->__sk_common.skc_v6_daddr) &&
+	       BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET6;
+}
+
 /* The destination as a key. A v4-mapped IPv6 address is the IPv4 one. */
 static __always_inline void fill_destination(struct target_key *k, struct sock *sk)
 {
 	k->netns = netns_of(sk);
 	k->port = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
 	k->pad = 0;
-	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET6)
+	if (is_ipv6(sk))
 		BPF_CORE_READ_INTO(&k->addr, sk, __sk_common.skc_v6_daddr);
 	else
 		map_v4(k->addr, BPF_CORE_READ(sk, __sk_common.skc_daddr));
@@ -265,7 +271,7 @@ static __always_inline void fill_destination(struct target_key *k, struct sock *
 
 static __always_inline void fill_source(__u8 *addr, struct sock *sk)
 {
-	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET6)
+	if (is_ipv6(sk))
 		bpf_core_read(addr, 16, &sk->__sk_common.skc_v6_rcv_saddr);
 	else
 		map_v4(addr, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));
@@ -309,11 +315,8 @@ static __always_inline void fill_opener(struct kn_task *out, struct task_struct 
 
 static __always_inline void note_groups(struct task_struct *task, __u64 *memory, __u64 *dfl)
 {
-	struct cgroup_subsys_state *css = memory_css(task);
-	struct group_key k = {
-		.memory = BPF_CORE_READ(css, cgroup, kn, id),
-		.dfl = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id),
-	};
+	struct kernfs_node *mem = memory_node(task), *kn = default_node(task);
+	struct group_key k = {.memory = BPF_CORE_READ(mem, id), .dfl = BPF_CORE_READ(kn, id)};
 	struct group *g = bpf_map_lookup_elem(&groups, &k);
 	__u32 zero = 0;
 

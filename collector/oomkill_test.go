@@ -98,6 +98,20 @@ func TestDecodeOOMKillInAPod(t *testing.T) {
 	}
 }
 
+// A kernel without CONFIG_MEMCG has no memory groups: the default hierarchy tells who it was.
+func TestDecodeOOMKillWithoutMemoryGroups(t *testing.T) {
+	want := mustDecode(t, testOOMKill(t), rawRecord(podKill()))
+	r := podKill()
+	r.Memory, r.Scope, r.Limit, r.LimitLevel = bpf.Chain{}, bpf.OOMScopeGlobal, bpf.OOMNoLimit, -1
+	got := mustDecode(t, testOOMKill(t), rawRecord(r))
+	if diff := cmp.Diff(want.Container, got.Container); diff != "" || got.Cgroup.Path != want.Cgroup.Path {
+		t.Errorf("cgroup %s, container differs (-want +got):\n%s", got.Cgroup.Path, diff)
+	}
+	if d := got.OOMKill; d.Scope != "global" || d.LimitCgroup != nil || d.Limit != 0 {
+		t.Errorf("scope %q, limit %d of %v", d.Scope, d.Limit, d.LimitCgroup)
+	}
+}
+
 func TestOOMScope(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * One accessor for each thing that kernels between 5.10 and today lay out
- * differently. The choice is made when the program is loaded, from the running
+ * differently, or that some are built without. The choice is made when the program is loaded, from the running
  * kernel's BTF.
  */
 #ifndef KERNOSIS_CORE_COMPAT_BPF_H
@@ -29,6 +29,33 @@ static __always_inline struct kernfs_node *kernfs_parent(struct kernfs_node *kn)
 	if (bpf_core_field_exists(rcu->__parent))
 		return BPF_CORE_READ(rcu, __parent);
 	return BPF_CORE_READ(kn, parent);
+}
+
+static __always_inline bool has_memory_groups(void) /* CONFIG_MEMCG */
+{
+	return bpf_core_enum_value_exists(enum cgroup_subsys_id, memory_cgrp_id);
+}
+
+/* A task's group in the memory hierarchy; NULL without CONFIG_MEMCG. */
+static __always_inline struct cgroup_subsys_state *memory_css(struct task_struct *t)
+{
+	if (!has_memory_groups())
+		return NULL;
+	return BPF_CORE_READ(t, cgroups, subsys[bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id)]);
+}
+
+/* The same as a node of the hierarchy's filesystem. */
+static __always_inline struct kernfs_node *memory_node(struct task_struct *t)
+{
+	struct cgroup_subsys_state *css = memory_css(t);
+
+	return css ? BPF_CORE_READ(css, cgroup, kn) : NULL;
+}
+
+/* A task's group in the default (v2) hierarchy; NULL without CONFIG_CGROUPS. */
+static __always_inline struct kernfs_node *default_node(struct task_struct *t)
+{
+	return bpf_core_field_exists(t->cgroups) ? BPF_CORE_READ(t, cgroups, dfl_cgrp, kn) : NULL;
 }
 
 /* MM_FILEPAGES and so on (linux/mm_types_task.h). Literals: see rss_pages. */

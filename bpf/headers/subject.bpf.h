@@ -47,26 +47,17 @@ static __always_inline void no_chain(struct kn_chain *out)
 	out->truncated = 0;
 }
 
-static __always_inline struct cgroup_subsys_state *memory_css(struct task_struct *t)
-{
-	int id = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
-
-	return BPF_CORE_READ(t, cgroups, subsys[id]);
-}
-
 /* The memory hierarchy's chain: v1, or v2 down to the last level that has the
- * memory controller. */
+ * memory controller; empty without CONFIG_MEMCG. */
 static __always_inline void fill_memory_chain(struct kn_chain *out, struct task_struct *t)
 {
-	struct cgroup_subsys_state *css = memory_css(t);
-
-	fill_chain(out, BPF_CORE_READ(css, cgroup, kn));
+	fill_chain(out, memory_node(t));
 }
 
 /* The default (v2) hierarchy's chain: complete on v2, "/" on pure v1. */
 static __always_inline void fill_default_chain(struct kn_chain *out, struct task_struct *t)
 {
-	fill_chain(out, BPF_CORE_READ(t, cgroups, dfl_cgrp, kn));
+	fill_chain(out, default_node(t));
 }
 
 #endif
