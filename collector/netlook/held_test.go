@@ -2,14 +2,14 @@ package netlook
 
 import (
 	"errors"
-	"fmt"
+	"net"
 	"net/netip"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -18,8 +18,6 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// held are bridges: the kernel takes rtnl_lock once to delete them all, and tens of
-// milliseconds for each.
 const heldBridges = 20
 
 // TestRTNLIsHeld: while the kernel holds rtnl_lock, a question that needs it is given up in
@@ -29,45 +27,17 @@ func TestRTNLIsHeld(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make network devices")
 	}
-	ip, err := exec.LookPath("ip")
-	if err != nil {
-		t.Skip("ip is missing")
-	}
 	n := netlab.New(t)
 	n.Listen("127.0.0.1:80", 5)
 	const answer = 50 * time.Millisecond
 	spaces := NewNamespaces(hostfs.New("/"), answer)
-	var batch strings.Builder
-	for i := range heldBridges {
-		fmt.Fprintf(&batch, "link add b%d group 42 type bridge\n", i)
-	}
-	file := filepath.Join(t.TempDir(), "batch")
-	if err := os.WriteFile(file, []byte(batch.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	n.Command(ip, "-batch", file)
-	var remove *exec.Cmd
-	n.In(func() error {
-		remove = exec.Command(ip, "link", "del", "group", "42")
-		return remove.Start()
-	})
+	held := n.HoldRTNL(heldBridges)
 	began := time.Now()
-	ended := make(chan error, 1)
-	go func() { ended <- remove.Wait() }()
 
 	to, before := netip.MustParseAddr("127.0.0.1"), Stats()
-	var longest, hold time.Duration
+	var longest time.Duration
 	late, behind := 0, 0
-	for held := true; held; {
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Fatal(err)
-			}
-			held, hold = false, time.Since(began)
-			continue
-		default:
-		}
+	for held() {
 		asked := time.Now()
 		v, err := spaces.Open(n.Inode, 0)
 		if err == nil {
@@ -86,7 +56,7 @@ func TestRTNLIsHeld(t *testing.T) {
 		longest = max(longest, time.Since(asked))
 		behind = max(behind, Stats().Behind)
 	}
-	st := Stats()
+	hold, st := time.Since(began), Stats()
 	t.Logf("held for %v; the longest look took %v, %d were given up, %d threads were left behind, %d questions were refused", hold, longest, late, behind, st.Refused-before.Refused)
 	if late == 0 || behind == 0 || behind > maxBehind {
 		t.Errorf("%d looks were given up, %d threads were left behind", late, behind)
@@ -99,5 +69,86 @@ func TestRTNLIsHeld(t *testing.T) {
 	v := view(t, n)
 	if r := v.RouteTo(to); !r.Known || !r.Local || r.Dev != "lo" {
 		t.Errorf("afterwards the route is %+v", r)
+	}
+}
+
+// TestWithinNeedsNoRTNL: what is called inside a namespace has no deadline of its own. It
+// needs none: neither the way in and out, nor what is done there waits for rtnl_lock.
+func TestWithinNeedsNoRTNL(t *testing.T) {
+	testall.Only(t)
+	n := netlab.New(t)
+	n.Serve("127.0.0.1:80", netlab.Echo)
+	n.Serve("[::1]:80", netlab.Echo)
+	fs := hostfs.New("/")
+	pid := NewNamespaces(fs, answers).Process(n.Inode)
+	dial := func(to string) func() error {
+		return func() error {
+			c, err := net.DialTimeout("tcp", to, 20*time.Second)
+			if err == nil {
+				err = c.Close()
+			}
+			return err
+		}
+	}
+	steps := []struct {
+		name string
+		do   func() error
+	}{
+		{"enter and leave", func() error { return nil }},
+		{"read what conntrack has", func() error {
+			_, err := fs.Sysctl("net/netfilter/nf_conntrack_count")
+			if errors.Is(err, os.ErrNotExist) { // not loaded
+				return nil
+			}
+			return err
+		}},
+		{"read a device's setting", func() error { _, err := fs.Sysctl("net/ipv4/conf/lo/rp_filter"); return err }},
+		{"connect by IPv4", dial("127.0.0.1:80")},
+		{"connect by IPv6", dial("[::1]:80")},
+		{"open and close a packet socket", func() error {
+			fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			return errors.Join(unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: unix.ETH_P_ALL << 8}), unix.Close(fd))
+		}},
+	}
+	longest := make([]time.Duration, len(steps))
+	var waited time.Duration
+	v := view(t, n)
+	held := n.HoldRTNL(heldBridges)
+	over, asked := make(chan struct{}), make(chan struct{})
+	go func() { // what does wait for the lock
+		defer close(asked)
+		for {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			began := time.Now()
+			if _, err := v.route.LinkList(); err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+				t.Error(err)
+			}
+			waited = max(waited, time.Since(began))
+		}
+	}()
+	for held() {
+		for i, s := range steps {
+			began := time.Now()
+			if err := Within(fs, n.Inode, pid, s.do); err != nil {
+				t.Errorf("%s: %v", s.name, err)
+			}
+			longest[i] = max(longest[i], time.Since(began))
+		}
+	}
+	close(over)
+	<-asked
+	t.Logf("a question that needs the lock waited for %v", waited)
+	for i, s := range steps {
+		t.Logf("%s: %v at most", s.name, longest[i])
+		if longest[i] > waited/2 {
+			t.Errorf("%s took %v", s.name, longest[i])
+		}
 	}
 }

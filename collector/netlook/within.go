@@ -15,6 +15,10 @@ import (
 // Within calls fn on a thread in a namespace, and waits for it. Sockets that fn opens
 // stay in the namespace; goroutines that it starts are not in it. pid is a process of
 // the namespace, or 0 if it is this process' own.
+//
+// It has no deadline, as none of what it is called for waits for rtnl_lock: reading
+// settings, connecting, packet sockets without memberships (a device in promiscuous mode
+// is one). What does wait for it, a netlink request above all, belongs into [Ask].
 func Within(fs hostfs.FS, inode uint32, pid int, fn func() error) error {
 	if err := within(fs, inode, pid, fn); err != nil {
 		return fmt.Errorf("in network namespace %d: %w", inode, err)

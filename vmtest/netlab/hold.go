@@ -1,0 +1,51 @@
+package netlab
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// HoldRTNL has the kernel hold rtnl_lock, which all namespaces share: it takes it once to
+// delete bridges, and tens of milliseconds for each. The returned function reports whether
+// they are still being deleted. Without the program ip the test is skipped.
+func (n *Net) HoldRTNL(bridges int) (held func() bool) {
+	n.t.Helper()
+	ip, err := exec.LookPath("ip")
+	if err != nil {
+		n.t.Skip("ip is missing")
+	}
+	var batch strings.Builder
+	for i := range bridges {
+		fmt.Fprintf(&batch, "link add b%d group 42 type bridge\n", i)
+	}
+	file := filepath.Join(n.t.TempDir(), "batch")
+	if err := os.WriteFile(file, []byte(batch.String()), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	n.Command(ip, "-batch", file)
+	var remove *exec.Cmd
+	n.In(func() error {
+		remove = exec.CommandContext(n.t.Context(), ip, "link", "del", "group", "42")
+		return remove.Start()
+	})
+	var failed error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		failed = remove.Wait()
+	}()
+	return func() bool {
+		select {
+		case <-ended:
+			if failed != nil {
+				n.t.Error(failed)
+			}
+			return false
+		default:
+			return true
+		}
+	}
+}
