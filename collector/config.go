@@ -1,6 +1,10 @@
 package collector
 
-import "time"
+import (
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
 
 // Config says how the sources run.
 type Config struct {
@@ -21,4 +25,7 @@ type Config struct {
 	// TargetSources are those that will call SetTargets. What an earlier run watched is
 	// watched until each of them has.
 	TargetSources []string
+	// NamePod adds the names of a container's pod where the runtime's files do not tell them;
+	// nil: nobody knows better.
+	NamePod func(*event.Container)
 }

@@ -60,7 +60,7 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 	} else {
 		env.finder, find = finder, finder.Find
 	}
-	env.attributor = hostfs.NewAttributor(attributed, find, env.fs.NameContainer)
+	env.attributor = hostfs.NewAttributor(attributed, find, env.name)
 	env.oomCode = sync.OnceValue(func() oomCode {
 		code, err := findOOMCode(env.fs)
 		if err != nil {
@@ -70,6 +70,14 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 	})
 	go env.oomCode()
 	return env
+}
+
+// name adds the names of a container and its pod.
+func (env *environment) name(c *event.Container) {
+	env.fs.NameContainer(c)
+	if c.PodName == "" && c.PodUID != "" && env.cfg.NamePod != nil {
+		env.cfg.NamePod(c)
+	}
 }
 
 func (env *environment) close() error {

@@ -90,6 +90,9 @@ func cases(t testing.TB) []struct {
 		{"counts up", 0, hot(detector.NewEngine(set), disk())},
 		{"counts up, beside log rules", 0, hot(detector.NewEngine(logs), oom(0, "/a"))},
 		{"counts up, with when", 1, hot(detector.NewEngine(set), oom(0, "/a"))}, // the CEL string of task.comm
+		{"when reads a label that is another", 7, hot(detector.NewEngine(ruleSet(t, `
+- {name: label, events: [oomkill], when: 'pod.labels["team"] == "web"', reason: R, message: m}
+`)), oomInPod(0, map[string]string{"team": "db", "app": "x"}))},
 		{"temporary, told each time", 15, hot(detector.NewEngine(ruleSet(t, `
 - {name: told, events: [diskio], groupBy: [device.name], reason: R, message: "${event.op} of ${device.name}"}
 `)), disk())},

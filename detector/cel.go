@@ -11,6 +11,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
+
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 // Bounds of expressions. A unit of CEL cost is at most about 50 ns here (a
@@ -53,6 +55,7 @@ func newEnv() (*cel.Env, error) {
 			cel.UnaryBinding(func(v ref.Val) ref.Val {
 				return types.String(humanDuration(v.(types.Duration).Duration))
 			}))),
+		labelLookUp(),
 	}
 	for _, f := range fields {
 		opts = append(opts, cel.VariableWithDoc(f.Name, celType(f.Type), f.Doc))
@@ -78,6 +81,8 @@ func celType(t Type) *cel.Type {
 		return cel.OptionalType(cel.StringType)
 	case StringList:
 		return cel.ListType(cel.StringType)
+	case StringMap:
+		return cel.MapType(cel.StringType, cel.StringType)
 	}
 	return cel.StringType
 }
@@ -100,6 +105,8 @@ func celValue(v *value, t Type) ref.Val {
 		return types.OptionalOf(types.String(v.text))
 	case StringList:
 		return types.NewStringList(types.DefaultTypeAdapter, slices.Clone(v.list))
+	case StringMap:
+		return types.NewStringStringMap(types.DefaultTypeAdapter, v.labels)
 	}
 	return types.String(v.text)
 }
@@ -120,6 +127,10 @@ func (sizes) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 		return nil
 	case f.Type == StringList && len(path) == 1:
 		return &checker.SizeEstimate{Max: maxList}
+	case f.Type == StringMap && len(path) == 1:
+		return &checker.SizeEstimate{Max: event.MaxPodLabels}
+	case f.Type == StringMap:
+		return &checker.SizeEstimate{Max: event.MaxLabelName} // values are shorter
 	}
 	return &checker.SizeEstimate{Max: maxText}
 }
@@ -128,6 +139,8 @@ func (sizes) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 func (sizes) EstimateCallCost(function, _ string, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 	switch function {
 	case "humanBytes", "humanDuration":
+	case labelFunction:
+		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: 1}, ResultSize: &checker.SizeEstimate{Max: event.MaxLabelValue}}
 	case "string":
 		// The text of a number, time or boolean is short; CEL takes it for endless.
 		if len(args) != 1 || args[0].Type().Kind() == types.StringKind || args[0].Type().Kind() == types.BytesKind {

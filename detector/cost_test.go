@@ -37,6 +37,9 @@ func (w writer) text(depth int) string {
 		func() string { return fmt.Sprintf("(%s ? %s : %s)", w.truth(d), w.text(d), w.text(d)) },
 		func() string { return fmt.Sprintf("regex.replace(%s, 'a*', %s)", w.text(d), w.text(d)) },
 		func() string { return fmt.Sprintf("'%%s, %%s'.format([%s, %s])", w.text(d), w.text(d)) },
+		func() string { return fmt.Sprintf("pod.labels[%s]", w.text(d)) },
+		func() string { return fmt.Sprintf("pod.labels[?%s].orValue(%s)", w.text(d), w.text(d)) },
+		func() string { return "pod.labels.a" },
 	)
 }
 
@@ -54,6 +57,10 @@ func (w writer) list(depth int) string {
 		},
 		func() string { return fmt.Sprintf("%s.filter(x, %s)", w.list(d), w.truth(d)) },
 		func() string { return fmt.Sprintf("regex.extractAll(%s, 'a')", w.text(d)) },
+		func() string {
+			return fmt.Sprintf("pod.labels.map(k, %s)", w.of(func() string { return "k" }, func() string { return "pod.labels[k]" }, func() string { return w.text(d) }))
+		},
+		func() string { return fmt.Sprintf("pod.labels.filter(k, %s)", w.truth(d)) },
 	)
 }
 
@@ -72,6 +79,15 @@ func (w writer) truth(depth int) string {
 		func() string { return fmt.Sprintf("%s.size() > 3", w.list(d)) },
 		func() string { return fmt.Sprintf("%s.exists(x, x.contains(%s))", w.list(d), w.text(d)) },
 		func() string { return fmt.Sprintf("(%s) in %s", w.text(d), w.list(d)) },
+		func() string { return fmt.Sprintf("(%s) in pod.labels", w.text(d)) },
+		func() string {
+			return fmt.Sprintf("pod.labels.%s(k, %s)", [...]string{"exists", "all", "exists_one"}[w.IntN(3)], w.of(
+				func() string { return fmt.Sprintf("k.contains(%s)", w.text(d)) },
+				func() string { return fmt.Sprintf("pod.labels[k].matches('(a|b)*c?') || %s", w.truth(d)) },
+				func() string { return fmt.Sprintf("pod.labels[?k].orValue(%s).endsWith(k)", w.text(d)) },
+			))
+		},
+		func() string { return "pod.labels == pod.labels && pod.labels.size() > 3 && has(pod.labels.a)" },
 		func() string { return fmt.Sprintf("sets.contains(%s, %s)", w.list(d), w.list(d)) },
 		func() string { return fmt.Sprintf("(%s && %s)", w.truth(d), w.truth(d)) },
 	)
@@ -98,6 +114,16 @@ func TestExpensiveExpressionsAreRefused(t *testing.T) {
 	}
 }
 
+// mostLabels returns labels with names as long as they can be.
+func mostLabels(n, long int) map[string]string {
+	labels := make(map[string]string, n)
+	for i := range n {
+		name := fmt.Sprintf("%02d", i)
+		labels[name+strings.Repeat("a", long-len(name))] = strings.Repeat("a", min(event.MaxLabelValue, 4096/n-long))
+	}
+	return labels
+}
+
 // What is accepted is never cut off: at the largest inputs it costs no more than estimated.
 func TestAcceptedExpressionsAreNotCutOff(t *testing.T) {
 	c, err := newCompiler()
@@ -105,8 +131,9 @@ func TestAcceptedExpressionsAreNotCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	act := newActivation()
+	labels := []map[string]string{mostLabels(event.MaxPodLabels, 60), mostLabels(10, event.MaxLabelName)}
 	accepted, refused := 0, 0
-	for seed := range testall.Cases(t, 5_000) {
+	for seed := range testall.Cases(t, 4_000) {
 		w := writer{rand.New(rand.NewPCG(1, uint64(seed)))} //nolint:gosec // repeatable
 		source := w.truth(1 + w.IntN(3))
 		checked, issues := c.env.Compile(source)
@@ -118,6 +145,9 @@ func TestAcceptedExpressionsAreNotCutOff(t *testing.T) {
 			continue
 		}
 		accepted++
+		if checked, issues = c.labelsByName(checked); issues.Err() != nil {
+			t.Fatalf("%s: %v", source, issues.Err())
+		}
 		estimate, err := c.env.EstimateCost(checked, sizes{})
 		if err != nil {
 			t.Fatal(err)
@@ -126,8 +156,8 @@ func TestAcceptedExpressionsAreNotCutOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, text := range []string{strings.Repeat("a", maxText), strings.Repeat("a,", maxText/2), strings.Repeat("é", maxText/2)} {
-			act.ev = &event.Event{Kind: event.Log, Log: &event.LogData{Log: "kmsg", Text: text}}
+		for i, text := range []string{strings.Repeat("a", maxText), strings.Repeat("a,", maxText/2), strings.Repeat("é", maxText/2)} {
+			act.ev = &event.Event{Kind: event.Log, Log: &event.LogData{Log: "kmsg", Text: text}, PodLabels: labels[i%len(labels)]}
 			_, details, err := program.Eval(act)
 			if err != nil && strings.Contains(err.Error(), "cost limit") {
 				t.Errorf("%s: estimated %d: %v", source, estimate.Max, err)

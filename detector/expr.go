@@ -76,6 +76,11 @@ func (c *compiler) compile(source string) (*expr, []exprError) {
 	}
 	x := &expr{out: checked.OutputType()}
 	x.inspect(c, checked.NativeRep())
+	if slices.ContainsFunc(x.fields, isPodLabels) {
+		if checked, issues = c.labelsByName(checked); issues.Err() != nil {
+			return nil, []exprError{{0, issues.Err().Error()}}
+		}
+	}
 	opts := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
 	cost, err := c.env.EstimateCost(checked, sizes{})
 	if err != nil {

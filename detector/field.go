@@ -21,11 +21,12 @@ const (
 	Timestamp      Type = "timestamp"
 	OptionalString Type = "optional string"
 	StringList     Type = "list of strings"
+	StringMap      Type = "map of strings"
 )
 
 // Field is one fact that rules can read: a variable in expressions, a part of
 // a group, a ${…} in a message. In an event that does not carry it, a field is
-// the zero value of its type (empty text, 0, false, no optional).
+// the zero value of its type (empty text, 0, false, no optional, nothing in it).
 type Field struct {
 	Name  string
 	Type  Type
@@ -55,6 +56,7 @@ type value struct {
 	number  int64 // Int; Duration in nanoseconds; Bool 0 or 1
 	present bool  // OptionalString
 	list    []string
+	labels  map[string]string // StringMap
 	time    time.Time
 }
 
@@ -118,6 +120,8 @@ func (v *value) appendText(dst []byte, t Type) []byte {
 			dst = append(dst, s...)
 		}
 		return dst
+	case StringMap:
+		return appendLabels(dst, v.labels)
 	}
 	return append(dst, v.text...)
 }

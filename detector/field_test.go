@@ -18,9 +18,10 @@ func full() *event.Event {
 	return &event.Event{
 		Kind: event.OOMKill, Time: time.Unix(0, 0), Source: "bpf", Unit: "u", Task: task,
 		Cgroup: &event.Cgroup{ID: 1 << 63, Path: "/c"}, Container: &event.Container{ID: "i", Runtime: "r", PodUID: "p", Name: "n", PodName: "pn", PodNamespace: "ns"},
-		Device:   &event.Device{Major: 1, Minor: 2, Name: "d", Parent: "p", Mounts: []event.Mount{{Path: "/m"}}},
-		Conn:     &event.Conn{Src: netip.MustParseAddrPort("1.2.3.4:5"), Dst: netip.MustParseAddrPort("[::1]:6"), NetNS: 7},
-		HungTask: &event.HungTaskData{BlockedFor: 1, Wait: "io", Lock: "mutex", LockAddr: 0xffff, Holder: task, HolderHint: true, Detector: "poll", Exited: true},
+		PodLabels: map[string]string{"app": "a", "team": "t"},
+		Device:    &event.Device{Major: 1, Minor: 2, Name: "d", Parent: "p", Mounts: []event.Mount{{Path: "/m"}}},
+		Conn:      &event.Conn{Src: netip.MustParseAddrPort("1.2.3.4:5"), Dst: netip.MustParseAddrPort("[::1]:6"), NetNS: 7},
+		HungTask:  &event.HungTaskData{BlockedFor: 1, Wait: "io", Lock: "mutex", LockAddr: 0xffff, Holder: task, HolderHint: true, Detector: "poll", Exited: true},
 		OOMKill: &event.OOMKillData{Scope: "memcg", Along: true, LimitCgroup: &event.Cgroup{Path: "/l"}, Limit: 1, Usage: 1, Trigger: task, TotalVM: 1,
 			AnonRSS: 1, FileRSS: 1, ShmemRSS: 1, Swap: 1, PageTables: 1, Approximate: true, OOMScoreAdj: -1000},
 		Check:   &event.CheckData{Check: "c", Status: "ok", Message: "m"},

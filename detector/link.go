@@ -40,6 +40,9 @@ func (l *loader) link() (*RuleSet, error) {
 	set := &RuleSet{conditions: make(map[string]ConditionSpec, len(l.conditions)), patterns: patterns, owners: owners}
 	for _, name := range l.order {
 		set.rules = append(set.rules, l.rules[name].Rule)
+		if l.rules[name].readsPodLabels() {
+			set.podLabels = append(set.podLabels, name)
+		}
 	}
 	for _, c := range l.conditions {
 		set.conditions[c.Type] = c.ConditionSpec

@@ -101,7 +101,7 @@ func printableType(t *cel.Type) bool {
 	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.DurationKind, types.TimestampKind:
 		return true
 	}
-	return t.IsExactType(cel.OptionalType(cel.StringType)) || t.IsExactType(cel.ListType(cel.StringType))
+	return t.IsExactType(cel.OptionalType(cel.StringType)) || t.IsExactType(cel.ListType(cel.StringType)) || t.IsExactType(celType(StringMap))
 }
 
 // fields returns the fields the message reads.
@@ -172,6 +172,13 @@ func appendCEL(dst []byte, v ref.Val) []byte {
 			return dst
 		}
 		return appendCEL(dst, v.GetValue())
+	case traits.Mapper:
+		labels := make(map[string]string)
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			name := it.Next()
+			labels[string(appendCEL(nil, name))] = string(appendCEL(nil, v.Get(name)))
+		}
+		return appendLabels(dst, labels)
 	case traits.Lister:
 		for i, it := 0, v.Iterator(); it.HasNext() == types.True; i++ {
 			if i > 0 {

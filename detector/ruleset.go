@@ -28,6 +28,7 @@ type RuleSet struct {
 	conditions map[string]ConditionSpec
 	patterns   *logpattern.Set // of all log rules
 	owners     []patternOwner  // by index in patterns
+	podLabels  []string        // names of the rules that read pod.labels
 }
 
 // Rules returns the rules in file order. The Rules must not be changed.
@@ -51,6 +52,10 @@ func (s *RuleSet) Conditions() []ConditionSpec {
 	}
 	return out
 }
+
+// PodLabelReaders returns the names of the rules that read pod.labels: without any, events
+// need none. The slice must not be changed.
+func (s *RuleSet) PodLabelReaders() []string { return s.podLabels }
 
 // Load reads the rule files (*.yaml and *.yml, not *_test.yaml, not hidden, no
 // subdirectories) of one or more layers. A rule of a later layer replaces the

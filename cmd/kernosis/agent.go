@@ -39,6 +39,7 @@ type agent struct {
 	patterns func(*logpattern.Set) // tells the logs what to look for
 	cluster  *clusterReporter      // nil: there is none
 	causes   *worker.Worker        // nil: none are looked for
+	pods     nodePods              // nil: nobody says which pods the node has
 
 	reloading sync.Mutex // held while rules are read and put in force
 
@@ -74,6 +75,7 @@ func (a *agent) observe(ev *event.Event) {
 	if a.engine.Seen(ev) {
 		return // handled before a restart, but not yet given back to the kernel
 	}
+	ev.PodLabels = a.podLabels(ev)
 	if at := now(); a.engine.Admit(ev, at) {
 		a.step(ev, at)
 	}

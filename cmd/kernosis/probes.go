@@ -35,6 +35,7 @@ type probes struct {
 	vitals   *vitals.Watcher
 	observer *observe.Observer
 	source   func(context.Context) error // of pods; nil: the API server's watch
+	listed   *pods.Listed                // the source's pods
 	api      kubernetes.Interface        // nil: there is none
 	failing  map[string]bool             // told by an earlier process, by pod and group
 }
@@ -44,7 +45,7 @@ func newProbes(cfg config, a *agent, log *slog.Logger) (*probes, error) {
 	if cfg.Probes.Mode == probesOff {
 		return nil, nil
 	}
-	p := &probes{cfg: cfg, log: log, agent: a, failing: map[string]bool{}, vitals: vitals.New(hostfs.New(cfg.HostRoot))}
+	p := &probes{cfg: cfg, log: log, agent: a, failing: map[string]bool{}, listed: pods.NewListed(), vitals: vitals.New(hostfs.New(cfg.HostRoot))}
 	c := probe.Config{Tell: p.tell, Log: log, Start: time.Now(), Failing: p.wasFailing}
 	if cfg.Probes.PodsFile != "" {
 		// Only a file of this machine may say that the agent probes a pod itself.
@@ -98,8 +99,13 @@ func (p *probes) tell(ev *event.Event) {
 // sink hands whole sets of pods on.
 func (p *probes) sink() podsource.Sink {
 	to := podsource.To(p.manager)
-	return func(pods []*probe.Pod) {
-		to(pods)
+	return func(list []*probe.Pod) {
+		to(list)
+		now := make([]pods.Pod, len(list))
+		for i, l := range list {
+			now[i] = pods.Pod{UID: l.UID, Namespace: l.Namespace, Name: l.Name, Labels: l.Labels}
+		}
+		p.listed.Replace(now)
 		p.observer.Listed()
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -24,6 +25,9 @@ func newRulesCheck() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%d rules, %d conditions: ok\n", len(set.Rules()), len(set.Conditions()))
+			if readers := set.PodLabelReaders(); len(readers) > 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "pod.labels is empty where the agent does not know the node's pods; read by %s\n", strings.Join(readers, ", "))
+			}
 			return nil
 		},
 	}

@@ -164,6 +164,8 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if causes != nil {
 		a.causes = causes.worker
 	}
+	a.pods = podsOf(known, seen)
+	a.warnOfLabels(ruleSet)
 	if err := a.restore(); err != nil {
 		return failed(err)
 	}
@@ -175,7 +177,9 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	mutes := newMuteFile(cfg.mutesPath(), a, ruleSet)
 	mutes.read()
 
-	sources, err := collector.Open(cfg.collector(seen.targetSources()), log)
+	watched := cfg.collector(seen.targetSources())
+	watched.NamePod = a.namePod
+	sources, err := collector.Open(watched, log)
 	if err != nil {
 		return failed(err)
 	}
@@ -254,7 +258,10 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	g.Go(func() error { return mutes.watch(ctx) })
 	g.Go(func() error { return a.run(ctx) })
 	seen.start(ctx, g)
-	g.Go(func() error { return sources.Run(ctx, seen.emit(a.observe)) })
+	g.Go(func() error {
+		a.awaitPods(ctx, ruleSet)
+		return sources.Run(ctx, seen.emit(a.observe))
+	})
 	g.Go(func() error { return logs.Run(ctx, a.observe) })
 	g.Go(func() error { return self.run(ctx) })
 	started.Store(true)
@@ -351,6 +358,7 @@ func reloadRules(a *agent, cfg config, mutes *muteFile) error {
 		a.problems.Known(problemKinds(next))
 	}
 	a.replace(next)
+	a.warnOfLabels(next)
 	mutes.replaced(next)
 	return nil
 }

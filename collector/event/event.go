@@ -24,9 +24,12 @@ type Event struct {
 	Task      *Task      `json:"task,omitempty"`
 	Cgroup    *Cgroup    `json:"cgroup,omitempty"`
 	Container *Container `json:"container,omitempty"`
-	Unit      string     `json:"unit,omitempty"` // systemd unit outside Kubernetes
-	Device    *Device    `json:"device,omitempty"`
-	Conn      *Conn      `json:"conn,omitempty"`
+	// PodLabels are those of the container's pod at the time of the event, as [SafeLabels] bounds
+	// them; nil where no rule reads them, or nobody says which pods there are.
+	PodLabels map[string]string `json:"podLabels,omitempty"`
+	Unit      string            `json:"unit,omitempty"` // systemd unit outside Kubernetes
+	Device    *Device           `json:"device,omitempty"`
+	Conn      *Conn             `json:"conn,omitempty"`
 
 	HungTask  *HungTaskData  `json:"hungTask,omitempty"`
 	OOMKill   *OOMKillData   `json:"oomKill,omitempty"`
@@ -53,6 +56,7 @@ func (e *Event) Clone() *Event {
 	c.Task = clone(e.Task)
 	c.Cgroup = clone(e.Cgroup)
 	c.Container = clone(e.Container)
+	c.PodLabels = maps.Clone(e.PodLabels)
 	c.Device = clone(e.Device)
 	if c.Device != nil {
 		c.Device.Mounts = slices.Clone(e.Device.Mounts)

@@ -65,6 +65,7 @@ type Header struct{ Name, Value string }
 // Pod is what is to be known of a pod to probe it.
 type Pod struct {
 	UID, Namespace, Name string
+	Labels               map[string]string // as the API server has them; shared, not to be changed
 	// Addresses are the pod's, the first one is probed; the node's with HostNetwork.
 	Addresses    []netip.Addr
 	HostNetwork  bool

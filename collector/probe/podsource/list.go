@@ -27,10 +27,11 @@ const (
 // without being kept: environment, volumes, who manages which field.
 type listed struct {
 	Metadata struct {
-		Name              string       `json:"name"`
-		Namespace         string       `json:"namespace"`
-		UID               types.UID    `json:"uid"`
-		DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+		Name              string            `json:"name"`
+		Namespace         string            `json:"namespace"`
+		UID               types.UID         `json:"uid"`
+		DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+		Labels            map[string]string `json:"labels"`
 		Annotations       struct {
 			Mirror string `json:"kubernetes.io/config.mirror"`
 		} `json:"annotations"`
@@ -81,7 +82,7 @@ type listedResources struct {
 func (l *listed) pod() *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Name, p.Namespace, p.UID = l.Metadata.Name, l.Metadata.Namespace, l.Metadata.UID
-	p.DeletionTimestamp = l.Metadata.DeletionTimestamp
+	p.DeletionTimestamp, p.Labels = l.Metadata.DeletionTimestamp, l.Metadata.Labels
 	if l.Metadata.Annotations.Mirror != "" {
 		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: l.Metadata.Annotations.Mirror}
 	}

@@ -31,6 +31,7 @@ func Pod(p *corev1.Pod) (*probe.Pod, error) {
 		UID:         uid(p),
 		Namespace:   p.Namespace,
 		Name:        p.Name,
+		Labels:      p.Labels,
 		HostNetwork: p.Spec.HostNetwork,
 		Terminated:  p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 		Deleting:    p.DeletionTimestamp != nil,

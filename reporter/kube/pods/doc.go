@@ -3,5 +3,6 @@
 // some minutes after they are deleted, because a fault is often the last that is
 // heard of them.
 //
-// It watches metadata alone, of this node alone. It writes nothing.
+// It watches metadata alone, of this node alone, or is given whole lists where no API server
+// is asked. It writes nothing.
 package pods

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -28,5 +29,30 @@ func TestGonePodsAreRememberedForAWhileAndUpToANumber(t *testing.T) {
 	g.add([]string{"u3"}, Pod{UID: "u3", Name: "again"}, t0.Add(62*time.Second))
 	if p, ok := g.find("u3", t0.Add(63*time.Second)); !ok || p.Name != "again" {
 		t.Error("the older deletion took the newer with it")
+	}
+}
+
+func TestListedPods(t *testing.T) {
+	const hash, dashed = "b1946ac92492d2347c6235b4d2611184", "b1946ac9-2492-d234-7c62-35b4d2611184"
+	l := NewListed()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	l.Await(ended) // does not wait for the list
+	if _, ok := l.Pod("a"); ok {
+		t.Error("a pod is known before the first list")
+	}
+	l.Replace([]Pod{{UID: "a", Name: "one"}, {UID: hash, Name: "static"}})
+	l.Await(t.Context())
+	l.Replace([]Pod{{UID: "b", Name: "two", Labels: map[string]string{"app": "x"}}, {UID: hash, Name: "static"}})
+	for uid, name := range map[string]string{"a": "one", "b": "two", hash: "static", dashed: "static"} {
+		if p, ok := l.Pod(uid); !ok || p.Name != name {
+			t.Errorf("%s: %+v, %v", uid, p, ok)
+		}
+	}
+	if l.gone.size() != 1 {
+		t.Errorf("%d pods are gone, want 1", l.gone.size())
+	}
+	if n := testing.AllocsPerRun(100, func() { l.Pod("b") }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

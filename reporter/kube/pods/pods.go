@@ -39,6 +39,11 @@ type Config struct {
 	MaxGone int
 }
 
+const (
+	defaultRemember = 10 * time.Minute
+	defaultMaxGone  = 1000
+)
+
 // Watch follows the pods of one node. It is safe for concurrent use.
 type Watch struct {
 	informer cache.SharedIndexInformer
@@ -57,10 +62,10 @@ func New(cfg Config) (*Watch, error) {
 		return nil, errors.New("watch pods: client and node are needed")
 	}
 	if cfg.Remember <= 0 {
-		cfg.Remember = 10 * time.Minute
+		cfg.Remember = defaultRemember
 	}
 	if cfg.MaxGone <= 0 {
-		cfg.MaxGone = 1000
+		cfg.MaxGone = defaultMaxGone
 	}
 	w := &Watch{gone: newGone(cfg.Remember, cfg.MaxGone), whole: cfg.Whole}
 	ofNode := func(o *metav1.ListOptions) {
@@ -118,6 +123,9 @@ func (w *Watch) Run(ctx context.Context) error {
 // Synced reports whether all pods of the node have been seen.
 func (w *Watch) Synced() bool { return w.informer.HasSynced() }
 
+// Await waits until all pods of the node have been seen, or ctx ends.
+func (w *Watch) Await(ctx context.Context) { cache.WaitForCacheSync(ctx.Done(), w.Synced) }
+
 // Pod returns the pod that a control group names by uid.
 func (w *Watch) Pod(uid string) (Pod, bool) {
 	found, err := w.informer.GetIndexer().ByIndex(byUID, uid)
@@ -170,12 +178,17 @@ func uidsOf(o any) ([]string, error) {
 	}
 	uids := []string{string(m.UID)}
 	if hash := m.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
-		uids = append(uids, hash)
-		if len(hash) == 32 && !strings.Contains(hash, "-") {
-			uids = append(uids, hash[:8]+"-"+hash[8:12]+"-"+hash[12:16]+"-"+hash[16:20]+"-"+hash[20:])
-		}
+		uids = append(uids, formsOf(hash)...)
 	}
 	return uids, nil
+}
+
+// formsOf returns the UID, and for the hash of a manifest the form with dashes.
+func formsOf(uid string) []string {
+	if len(uid) == 32 && !strings.Contains(uid, "-") {
+		return []string{uid, uid[:8] + "-" + uid[8:12] + "-" + uid[12:16] + "-" + uid[16:20] + "-" + uid[20:]}
+	}
+	return []string{uid}
 }
 
 func podOf(m *metav1.PartialObjectMetadata) Pod {

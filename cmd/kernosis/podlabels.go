@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+)
+
+// nodePods knows the node's pods, deleted ones for some minutes.
+type nodePods interface {
+	Pod(uid string) (pods.Pod, bool)
+	Await(ctx context.Context) // until the pods have been listed
+}
+
+// podsOf returns what knows the node's pods: the watch, else what probes are observed by;
+// nil: nothing does.
+func podsOf(known *pods.Watch, seen *probes) nodePods {
+	switch {
+	case known != nil:
+		return known
+	case seen != nil && seen.source != nil:
+		return seen.listed
+	}
+	return nil
+}
+
+// podLabels returns the labels that an event is to have: those of its container's pod, where
+// a rule in force reads them. The agent's lock is held.
+func (a *agent) podLabels(ev *event.Event) map[string]string {
+	if ev.Container == nil || ev.Container.PodUID == "" || a.pods == nil || len(a.engine.Rules().PodLabelReaders()) == 0 {
+		return nil
+	}
+	p, _ := a.pods.Pod(ev.Container.PodUID)
+	return event.SafeLabels(p.Labels)
+}
+
+// namePod adds the names of a container's pod.
+func (a *agent) namePod(c *event.Container) {
+	if a.pods == nil {
+		return
+	}
+	if p, ok := a.pods.Pod(c.PodUID); ok {
+		c.PodName, c.PodNamespace = event.SafeText(p.Name, 253), event.SafeText(p.Namespace, 253)
+	}
+}
+
+// awaitPodsFor is how long events wait for the first list of the node's pods. The rings keep
+// them meanwhile.
+const awaitPodsFor = 3 * time.Second
+
+// awaitPods waits until the pods are listed, where rules read their labels: else what
+// happened while no agent ran would have none.
+func (a *agent) awaitPods(ctx context.Context, rules *detector.RuleSet) {
+	if a.pods == nil || len(rules.PodLabelReaders()) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, awaitPodsFor)
+	defer cancel()
+	a.pods.Await(ctx)
+}
+
+// warnOfLabels logs rules that read labels which no event will have.
+func (a *agent) warnOfLabels(rules *detector.RuleSet) {
+	if readers := rules.PodLabelReaders(); a.pods == nil && len(readers) > 0 {
+		a.log.Warn("pod.labels is empty in all events: no API server, no kubelet-url and no pods-file says which pods there are", "rules", readers)
+	}
+}

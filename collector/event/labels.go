@@ -1,0 +1,48 @@
+package event
+
+import (
+	"maps"
+	"slices"
+)
+
+// Bounds of [Event.PodLabels]. The API server allows no longer names and values.
+const (
+	MaxPodLabels  = 64
+	MaxLabelName  = 253 + 1 + 63 // a prefix, a slash and a name
+	MaxLabelValue = 63
+	// maxLabelBytes bounds all names and values of a pod together: they are in each of its
+	// events. What pods have is seldom more than 1 KiB.
+	maxLabelBytes = 4096
+)
+
+// SafeLabels returns the labels that an event may have: at most 64, of 4 KiB together, the
+// first by name. Those that the API server would refuse, by length or characters that can't
+// be shown, are left out. It returns labels itself, without allocating, where nothing has to
+// change.
+func SafeLabels(labels map[string]string) map[string]string {
+	bytes, safe := 0, true
+	for name, value := range labels {
+		bytes += len(name) + len(value)
+		safe = safe && safeLabel(name, value)
+	}
+	if safe && bytes <= maxLabelBytes && len(labels) <= MaxPodLabels {
+		return labels
+	}
+	kept := make(map[string]string, MaxPodLabels)
+	bytes = 0
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		value := labels[name]
+		if !safeLabel(name, value) {
+			continue
+		}
+		if bytes += len(name) + len(value); bytes > maxLabelBytes || len(kept) == MaxPodLabels {
+			break
+		}
+		kept[name] = value
+	}
+	return kept
+}
+
+func safeLabel(name, value string) bool {
+	return len(name) <= MaxLabelName && len(value) <= MaxLabelValue && isSafe(name) && isSafe(value)
+}

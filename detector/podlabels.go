@@ -1,0 +1,91 @@
+package detector
+
+import (
+	"maps"
+	"slices"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+const podLabelsField = "pod.labels"
+
+// labelFunction reads a label of a pod in an expression. Nobody can write a name like it.
+const labelFunction = "@label"
+
+// podLabels makes the field of the labels, carried by the kinds that the given one is.
+func podLabels(f *Field) *Field {
+	f.Name, f.Type = podLabelsField, StringMap
+	f.read = func(e *event.Event) value { return value{labels: event.SafeLabels(e.PodLabels)} }
+	return f
+}
+
+func isPodLabels(f *Field) bool { return f.Name == podLabelsField }
+
+// readsPodLabels reports whether some expression of the rule reads pod.labels.
+func (r *Rule) readsPodLabels() bool {
+	of := func(x *expr) bool { return x != nil && slices.ContainsFunc(x.fields, isPodLabels) }
+	return of(r.when) || of(r.clearWhen) || slices.ContainsFunc(r.message.fields(), isPodLabels) ||
+		slices.ContainsFunc(r.severityWhen, func(w severityWhen) bool { return of(w.when) })
+}
+
+// labelLookUp is what stands in an expression for pod.labels["team"]. A label that the pod
+// does not have is the empty text, as what an event does not carry is in other fields: an
+// error would keep the rule from matching, also by pod.labels["team"] != "db". What asks
+// whether a label is there ("in", has, [?]) is CEL's own.
+func labelLookUp() cel.EnvOption {
+	return cel.Function(labelFunction, cel.Overload("label_of", []*cel.Type{celType(StringMap), cel.StringType}, cel.StringType,
+		cel.BinaryBinding(func(labels, name ref.Val) ref.Val {
+			if v, ok := labels.(traits.Mapper).Find(name); ok {
+				return v
+			}
+			return types.String("")
+		})))
+}
+
+// labelsByName has labels read by labelFunction.
+func (c *compiler) labelsByName(checked *cel.Ast) (*cel.Ast, *cel.Issues) {
+	o, err := cel.NewStaticOptimizer(labelReads{})
+	if err != nil {
+		panic(err) // only for another type
+	}
+	return o.Optimize(c.env, checked)
+}
+
+// labelReads replaces pod.labels["team"] and pod.labels.team.
+type labelReads struct{}
+
+// Optimize implements [cel.ASTOptimizer].
+func (labelReads) Optimize(ctx *cel.OptimizerContext, a *ast.AST) *ast.AST {
+	ofPod := func(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == podLabelsField }
+	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.CallKind:
+			if call := e.AsCall(); call.FunctionName() == operators.Index && ofPod(call.Args()[0]) {
+				e.SetKindCase(ctx.NewCall(labelFunction, call.Args()...))
+			}
+		case ast.SelectKind:
+			if s := e.AsSelect(); !s.IsTestOnly() && ofPod(s.Operand()) {
+				e.SetKindCase(ctx.NewCall(labelFunction, s.Operand(), ctx.NewLiteral(types.String(s.FieldName()))))
+			}
+		}
+	}))
+	return a
+}
+
+// appendLabels adds labels as kubectl shows them, by name.
+func appendLabels(dst []byte, labels map[string]string) []byte {
+	for i, name := range slices.Sorted(maps.Keys(labels)) {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = append(append(append(dst, name...), '='), labels[name]...)
+	}
+	return dst
+}
