@@ -155,8 +155,8 @@ fuzz: ## run each fuzz target for FUZZTIME
 
 .PHONY: vmtest-setup
 vmtest-setup: ## install qemu and what the machines hold (Debian and its kin, as root)
-	$(call install,qemu-system-x86_64 qemu-system-aarch64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs dmsetup nft /usr/share/keyrings/debian-archive-keyring.gpg,\
-	  qemu-system-x86 qemu-system-arm kmod debian-archive-keyring e2fsprogs xfsprogs btrfs-progs dmsetup nftables,no virtual machines)
+	$(call install,qemu-system-x86_64 qemu-system-aarch64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs dmsetup nft runc /usr/share/keyrings/debian-archive-keyring.gpg,\
+	  qemu-system-x86 qemu-system-arm kmod debian-archive-keyring e2fsprogs xfsprogs btrfs-progs dmsetup nftables runc,no virtual machines)
 
 .PHONY: vmtest-tools
 vmtest-tools: build

@@ -132,6 +132,7 @@ var mayImport = map[string][]string{
 	"reporter/kubetest":      {"vmtest/await", "vmtest/lockfile", "vmtest/testall"},
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
 	"vmtest/await":           {},
+	"vmtest/hardened":        {"bpf", "cmd/kernosis/agenttest", "cmd/kernosis/inject", "collector/event", "deploy/kustomize", "detector/problem", "reporter/journal", "vmtest/await", "vmtest/netlab"},
 	"vmtest/guest":           {},
 	"vmtest/kernel":          {"vmtest/lockfile"},
 	"vmtest/leakcheck":       {"vmtest/await"},

@@ -1,7 +1,6 @@
 package vmtest
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,11 +8,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
@@ -177,48 +171,12 @@ func (l *sockLab) nft(n *netlab.Net, hook, rule string) {
 	l.mend = func() { n.Command("nft", "delete table inet fault") }
 }
 
-// forbid has a program on the root control group refuse every connect() to the
-// target, as network policies do, until mend is called.
+// forbid has a network policy refuse every connect() to the target, until mend is called.
 func (l *sockLab) forbid() {
 	l.t.Helper()
-	// The program sees the connections of the whole machine. Of an IPv6 address
-	// the first four bytes tell it from every other one here.
-	const userIP4, userIP6 = 4, 8 // of struct bpf_sock_addr
-	attach, offset := ebpf.AttachCGroupInet4Connect, int16(userIP4)
-	if l.v6 {
-		attach, offset = ebpf.AttachCGroupInet6Connect, userIP6
-	}
-	word := binary.NativeEndian.Uint32(l.at.Addr().AsSlice())
-	if err := rlimit.RemoveMemlock(); err != nil { // which kernels before 5.11 charge
-		l.t.Fatal(err)
-	}
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.CGroupSockAddr, AttachType: attach, License: "GPL",
-		Instructions: asm.Instructions{
-			asm.LoadMem(asm.R1, asm.R1, offset, asm.Word),
-			asm.Mov.Imm(asm.R0, 0),
-			asm.JEq.Imm32(asm.R1, int32(word), "refuse"),
-			asm.Mov.Imm(asm.R0, 1),
-			asm.Return().WithSymbol("refuse"),
-		},
-	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	defer p.Close() // the link keeps it
 	root := cgroupRoot
 	if bootedV1() {
 		root = unifiedRoot
 	}
-	lk, err := link.AttachCgroup(link.CgroupOptions{Path: root, Attach: attach, Program: p})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.mend = func() {
-		// To close it would not do while a child that is being made has it too.
-		if err := lk.Detach(); err != nil {
-			l.t.Error(err)
-		}
-	}
-	l.t.Cleanup(func() { lk.Close() })
+	l.mend = netlab.Forbid(l.t, root, l.at.Addr())
 }

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Files has the base.
+// Files has the base, and the overlay of the hardened profile.
 //
-//go:embed base/*.yaml
+//go:embed base/*.yaml hardened/*.yaml
 var Files embed.FS
 
 // Objects returns those of the base that are of one of the kinds, or all, in the order of

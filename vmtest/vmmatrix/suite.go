@@ -50,6 +50,7 @@ func suites() []suite {
 		// Without what needs a host that is up for long or an API server, what no kernel
 		// matters to, and a flood that takes 4 minutes here: those of the faults are shorter.
 		{name: "agent", pkg: "cmd/kernosis", skip: "^Test(HealthChecker|LogCounter|CalledAs|CheckCommands|Lint|Log|Mute|Replay|Rules|Config|Documented|Mistaken|NPD|Cluster|Connect|Controller|Exposition|InCluster|RestConfig|Graph|Convert|Diagnose|AScript|ARepair|AnInterrupted|OldRuns|Progress|Shipped|ProblemDaemon|AgentInPlace|ConditionOf|OOMFlood|Alerts|Runbook|ProblemPages|Service|FoundServices|ProbeSettings)", cgroup: guest.CgroupV2, row: packageRow("agent, across kill -9")},
+		{name: "hardened", pkg: "vmtest/hardened", run: "TestHardened", cgroup: guest.CgroupV2, row: faultRow},
 		{name: "inject", pkg: "cmd/kernosis/inject", cgroup: guest.CgroupV2, row: packageRow("drills"), skips: 2},
 	}
 }

@@ -1,0 +1,428 @@
+// Package hardened_test runs the agent in a virtual machine as a container of the chart's
+// hardened profile, in a real runc, beside faults of other pods. A node's kernel with cgroup
+// v2 gives such a container a cgroup namespace of its own.
+package hardened_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/netlab"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asContainer) != "" {
+		fmt.Fprintln(os.Stderr, runContainer(os.Args[1:])) // it does not return else
+		os.Exit(70)
+	}
+	if inject.RunChild(os.Args) {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// The profile of system calls is what the runtime makes for these capabilities.
+func TestSeccompIsForTheChartsCapabilities(t *testing.T) {
+	pod, err := hardenedPod()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seccomp, err := readSeccomp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := pod.Containers[0].SecurityContext.Capabilities.Add; !slices.Equal(seccomp.Capabilities, want) {
+		t.Errorf("testdata/seccomp.json is for %q, and the chart has %q", seccomp.Capabilities, want)
+	}
+}
+
+// inMachine skips a test that is not in a machine of vmrun's, where it would break the
+// host's.
+func inMachine(t *testing.T) {
+	t.Helper()
+	comm, err := os.ReadFile("/proc/1/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first := strings.TrimSpace(string(comm)); first != "vmrun" {
+		t.Skipf("runs in a machine of vmrun's; the first process of this one is %s", first)
+	}
+}
+
+func TestHardened(t *testing.T) {
+	inMachine(t)
+	// As systemd has it: what is mounted later is propagated to containers.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("rights", rights)
+	n := &node{agent: start(t)}
+	n.prober, n.target = netlab.Pair(t)
+	t.Run("conditions", n.conditions)
+	t.Run("refused", n.refused)
+	t.Run("accept-queue-full", n.queueFull)
+	t.Run("cgroup-policy", n.policy)
+	t.Run("oom-kill", n.oomKill)
+	t.Run("hung-task", n.hungTask)
+	t.Run("disk-error", n.diskError)
+	t.Run("filesystem-read-only", n.readOnly)
+	n.agent.Stop()
+	for _, ev := range agenttest.Events(n.agent.Entries(), event.Lost) {
+		t.Errorf("lost: %+v", *ev.Lost)
+	}
+}
+
+// start starts the agent with the chart's arguments, as far as they are about its node, and
+// with a target, for which the programs of connections stay attached.
+func start(t *testing.T) *agenttest.Agent {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := agenttest.New(t, self, append(nodeArgs(t), "--target", idleTarget, "--hung-task-after", "2s")...)
+	a.Env = []string{asContainer + "=1"}
+	// The chart has them at the same paths on the node and in the container.
+	a.State, a.Targets, a.Pins = "/var/lib/kernosis", "/run/kernosis/targets.d", bpf.DefaultPinRoot
+	if err := os.MkdirAll(a.Targets, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.Start()
+	a.WaitSources(0)
+	watched(t, a, 0, netip.MustParseAddrPort(idleTarget))
+	return a
+}
+
+// idleTarget has no route and no prober.
+const idleTarget = "192.0.2.1:9"
+
+// nodeArgs returns what "kernosis run" takes of the container's arguments as well.
+func nodeArgs(t *testing.T) (args []string) {
+	t.Helper()
+	pod, err := hardenedPod()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range pod.Containers[0].Args {
+		if name, _, _ := strings.Cut(a, "="); name == "--host-root" || name == "--report-socket" {
+			args = append(args, a)
+		}
+	}
+	if len(args) != 2 {
+		t.Fatalf("of the chart's arguments: %q", args)
+	}
+	return args
+}
+
+// watched waits until the agent watches a target.
+func watched(t *testing.T, a *agenttest.Agent, netns uint32, at netip.AddrPort) {
+	t.Helper()
+	await.UntilShown(t, "watched target "+at.String(), time.Minute, func() (bool, string) {
+		ok, err := bpf.WatchedBy(a.Pins, netns, at)
+		return ok, fmt.Sprint(err)
+	})
+}
+
+// features is what "kernosis features" has found.
+type features struct {
+	Programs []bpf.VariantReport
+	Lacks    []struct{ Part, Reason, Lacks string }
+}
+
+func featuresOf(t *testing.T, cmd *exec.Cmd) (f features) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &f)
+	}
+	if err != nil {
+		t.Fatalf("%v: %v: %s", cmd.Args, err, stderr.String())
+	}
+	return f
+}
+
+// rights: the container lacks what docs/capabilities.md and docs/install.md list, and each
+// program that attaches on the machine attaches in it.
+func rights(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	contained := exec.CommandContext(t.Context(), self, "features", "-o", "json", "--host-root", "/host")
+	contained.Env = append(os.Environ(), asContainer+"=1")
+	in := featuresOf(t, contained)
+	outside := featuresOf(t, exec.CommandContext(t.Context(), "../../bin/kernosis", "features", "-o", "json"))
+	var lacks []string
+	for _, l := range in.Lacks {
+		lacks = append(lacks, l.Part+": "+l.Reason+": "+l.Lacks)
+	}
+	want := []string{
+		"namespaces: MissingRights: CAP_SYS_ADMIN", "log/kmsg: MissingRights: " + kmsgRight,
+		"stacks: MissingRights: CAP_SYS_ADMIN", "captures: MissingRights: CAP_NET_RAW",
+	}
+	if !slices.Equal(lacks, want) {
+		t.Errorf("lacks %q, want %q", lacks, want)
+	}
+	if len(in.Programs) == 0 || len(in.Programs) != len(outside.Programs) {
+		t.Fatalf("%d programs, outside %d", len(in.Programs), len(outside.Programs))
+	}
+	for i, p := range in.Programs {
+		if o := outside.Programs[i]; p.Program != o.Program || o.State == bpf.Attached && p.State != bpf.Attached {
+			t.Errorf("%s/%s: %s is %s (%s), outside %s is %s", p.Stem, p.Hook, p.Program, p.State, p.Reason, o.Program, o.State)
+		}
+	}
+}
+
+// kmsgRight is what the reader of the kernel's log lacks: the container has the device, and may not open it.
+const kmsgRight = "the right to read /dev/kmsg"
+
+// node is a machine with the agent, and with two pods' networks.
+type node struct {
+	agent          *agenttest.Agent
+	prober, target *netlab.Net
+}
+
+func condition(entries []journal.Entry, name string) (c problem.Condition) {
+	for _, e := range entries {
+		for _, tr := range e.Transitions {
+			if tr.Condition != nil && tr.Condition.Type == name {
+				c = *tr.Condition
+			}
+		}
+	}
+	return c
+}
+
+func (n *node) conditions(t *testing.T) {
+	entries := n.agent.WaitIn(t, "conditions", time.Minute, func(entries []journal.Entry) bool {
+		return condition(entries, "KernosisDegraded").Status == problem.True &&
+			condition(entries, "KernelDeadlock").Status == problem.Unknown && // the log is one of its sources
+			condition(entries, "FrequentOOMKilling").Status == problem.False
+	})
+	c := condition(entries, "KernosisDegraded")
+	for _, want := range []string{"without CAP_SYS_ADMIN: full accept queues", "the kernel's log", "without CAP_NET_RAW: packets"} {
+		if c.Reason != "MissingRights" || !strings.Contains(c.Message, want) {
+			t.Errorf("%s: %q has not %q", c.Reason, c.Message, want)
+		}
+	}
+}
+
+// fires waits for an event of a kind for which of holds, and until a rule fires on its
+// subject.
+func (n *node) fires(t *testing.T, kind event.Kind, rule string, of func(*event.Event) bool) *event.Event {
+	t.Helper()
+	var found *event.Event
+	await.UntilShown(t, string(kind)+" and "+rule, 20*time.Second, func() (bool, string) {
+		entries := n.agent.Entries()
+		all := agenttest.Events(entries, kind)
+		i := slices.IndexFunc(all, of)
+		if i < 0 {
+			return false, fmt.Sprintf("%d others", len(all))
+		}
+		found = all[i]
+		states := agenttest.States(entries, rule, func(p *problem.Problem) bool { return p.Subject == found.Subject() })
+		text, err := json.Marshal(found)
+		return slices.Contains(states, problem.Firing), fmt.Sprintf("states %v, %s, %v", states, text, err)
+	})
+	return found
+}
+
+// over waits for an event of a kind for which of holds.
+func (n *node) over(t *testing.T, kind event.Kind, of func(*event.Event) bool) {
+	t.Helper()
+	n.agent.WaitIn(t, string(kind), time.Minute, func(entries []journal.Entry) bool {
+		return slices.ContainsFunc(agenttest.Events(entries, kind), of)
+	})
+}
+
+// probe has a probe of a target fail, and returns what was reported of it.
+func (n *node) probe(t *testing.T, name string, port uint16, rule string) *event.Event {
+	t.Helper()
+	at := netip.AddrPortFrom(netip.MustParseAddr("10.97.31.2"), port)
+	text := fmt.Sprintf("targets:\n- {name: %s, address: %q, port: %d, netns: %d, targetNetns: %d}\n",
+		name, at.Addr(), port, n.prober.Inode, n.target.Inode)
+	if err := os.WriteFile(filepath.Join(n.agent.Targets, name+".yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	watched(t, n.agent, n.prober.Inode, at)
+	if err := n.prober.Probe(at.String(), time.Second, ""); err == nil {
+		t.Fatal("the probe did not fail")
+	}
+	return n.fires(t, event.SockFail, rule, of(name))
+}
+
+func of(target string) func(*event.Event) bool {
+	return func(ev *event.Event) bool { return ev.SockFail.Target == target }
+}
+
+// recovers has a probe succeed.
+func (n *node) recovers(t *testing.T, name string, port uint16) {
+	t.Helper()
+	if err := n.prober.Probe(fmt.Sprintf("10.97.31.2:%d", port), await.Within(10*time.Second), "ping"); err != nil {
+		t.Fatal(err)
+	}
+	n.over(t, event.SockFailRecovered, of(name))
+}
+
+func (n *node) refused(t *testing.T) {
+	ev := n.probe(t, "refused", 81, "probe-target-refused")
+	if d := ev.SockFail; d.Verdict != event.VerdictRefused || d.Errno != "ECONNREFUSED" || ev.Task == nil || ev.Task.TGID != uint32(os.Getpid()) {
+		t.Errorf("%s: %+v", ev.Task, d)
+	}
+	n.target.Serve("10.97.31.2:81", netlab.Echo)
+	n.recovers(t, "refused", 81)
+}
+
+// queueFull: without CAP_SYS_ADMIN nobody can look at the listener.
+func (n *node) queueFull(t *testing.T) {
+	l := n.target.Listen("10.97.31.2:82", 0)
+	queued := n.prober.Dial("10.97.31.2:82")
+	ev := n.probe(t, "queue", 82, "probe-target-timeout")
+	if d := ev.SockFail; d.Verdict != event.VerdictTimeout || d.QueueMax != 0 {
+		t.Errorf("%+v", d)
+	}
+	n.target.Accept(l, netlab.Echo)
+	if err := errors.Join(
+		queued.SetDeadline(time.Now().Add(await.Within(10*time.Second))),
+		second(queued.Write([]byte("ping"))), second(queued.Read(make([]byte, 1))),
+	); err != nil {
+		t.Fatal(err)
+	}
+	n.recovers(t, "queue", 82)
+}
+
+func second(_ int, err error) error { return err }
+
+// policy: what a policy of the control group refuses is seen by programs on the root of the
+// control groups alone. On the agent's own group, which it has as its root, they see nothing.
+// Without CAP_SYS_ADMIN nobody can look at the routes of a pod, which would exclude that
+// there is none.
+func (n *node) policy(t *testing.T) {
+	n.target.Serve("10.97.31.2:83", netlab.Echo)
+	undo := netlab.Forbid(t, "/sys/fs/cgroup", netip.MustParseAddr("10.97.31.2"))
+	ev := n.probe(t, "policy", 83, "probe-target-no-route")
+	if d := ev.SockFail; d.Verdict != event.VerdictNoRoute || !slices.Equal(d.Evidence, []string{"connect() ended before anything was sent"}) {
+		t.Errorf("%+v", d)
+	}
+	undo()
+	n.recovers(t, "policy", 83)
+}
+
+// podUID is of the pods that faults are in.
+const podUID = "0b0d1c2e-3f4a-4b5c-8d6e-7f8091a2b3c4"
+
+// inPod fails the test unless the event is of the pod's container, whose control group has
+// this folder.
+func inPod(t *testing.T, ev *event.Event, group string) {
+	t.Helper()
+	path := strings.TrimPrefix(group, "/sys/fs/cgroup")
+	if ev.Cgroup == nil || ev.Cgroup.Path != path || ev.Container == nil || ev.Container.PodUID != podUID || ev.Container.ID != filepath.Base(path) {
+		t.Errorf("of %+v, %+v; want %s", ev.Cgroup, ev.Container, path)
+	}
+}
+
+func (n *node) oomKill(t *testing.T) {
+	const limit = 16 << 20
+	group := agenttest.PodGroup(t, podUID, limit)
+	agenttest.KillIn(t, group)
+	ev := n.fires(t, event.OOMKill, "oom-kill", func(*event.Event) bool { return true })
+	inPod(t, ev, group)
+	if d := ev.OOMKill; ev.Task.Comm != "dd" || d.Scope != "memcg" || d.Limit != limit || d.LimitCgroup == nil || d.LimitCgroup.Path != ev.Cgroup.Path {
+		t.Errorf("%s: %+v", ev.Task, d)
+	}
+}
+
+func (n *node) hungTask(t *testing.T) {
+	group := agenttest.PodGroup(t, podUID, 256<<20)
+	f := &inject.FSFreeze{StateDir: t.TempDir(), Cgroup: group}
+	hang, err := f.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	is := func(ev *event.Event) bool { return ev.Task.PID == uint32(hang.Waiter.TID) }
+	ev := n.fires(t, event.HungTask, "task-hung", is)
+	inPod(t, ev, group)
+	// Names of functions take CAP_SYSLOG.
+	if d := ev.HungTask; ev.Task.Comm != hang.Waiter.Comm || d.Wait != "lock" || !strings.Contains(strings.Join(d.Stack, "\n"), "ksys_write+") {
+		t.Errorf("%s: %+v", ev.Task, d)
+	}
+	if err := f.Heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.over(t, event.HungTaskResumed, is)
+}
+
+func (n *node) diskError(t *testing.T) {
+	d := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir()}
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	name, dir := d.Device()
+	var found *event.Event
+	// Mounts are looked up some 200 ms late.
+	await.UntilShown(t, "an error of "+name+" with its mount point", time.Minute, func() (bool, string) {
+		sector, _, err := d.Fail()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = n.fires(t, event.DiskIO, "disk-io-error", func(ev *event.Event) bool { return ev.Device.Name == name && ev.DiskIO.Sector == sector })
+		return len(found.Device.Mounts) > 0, fmt.Sprintf("%+v", found.Device)
+	})
+	if m := found.Device.Mounts; !slices.Equal(m, []event.Mount{{Path: dir, FSType: "ext4"}}) || found.DiskIO.Op != "write" || found.DiskIO.Error != "EIO" {
+		t.Errorf("%+v: %+v", m, found.DiskIO)
+	}
+}
+
+func (n *node) readOnly(t *testing.T) {
+	f := &inject.ReadonlyFS{StateDir: t.TempDir()}
+	if err := f.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	device, dir := f.Mount()
+	is := func(ev *event.Event) bool { return ev.Device.Name == filepath.Base(device) }
+	n.fires(t, event.FSError, "filesystem-error", is)
+	ev := n.fires(t, event.MountReadOnly, "readonly-filesystem", is)
+	if ev.Mount.Path != dir {
+		t.Errorf("%+v, want %s", ev.Mount, dir)
+	}
+	if _, err := f.Heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.over(t, event.MountWritable, is)
+}
