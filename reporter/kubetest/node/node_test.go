@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
@@ -44,9 +45,11 @@ func TestPodsRun(t *testing.T) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: fault.Image}}},
 	})
 	t.Logf("runs after %s at %s", time.Since(begin), pod.Status.PodIP)
-	if got, err := n.Get(t.Context(), fmt.Sprintf("http://%s:%d/", pod.Status.PodIP, fault.Port)); err != nil || string(got) != "ok\n" {
-		t.Errorf("the pod answers %q, %v", got, err)
-	}
+	// A container runs a moment before its program listens.
+	await.UntilShown(t, "the pod answers", 10*time.Second, func() (bool, string) {
+		got, err := n.Get(t.Context(), fmt.Sprintf("http://%s:%d/", pod.Status.PodIP, fault.Port))
+		return err == nil && string(got) == "ok\n", fmt.Sprintf("%q, %v", got, err)
+	})
 	if pods := string(n.Kubelet(t, "/pods")); !strings.Contains(pods, string(pod.UID)) {
 		t.Errorf("kubelet does not know the pod: %.300s", pods)
 	}
