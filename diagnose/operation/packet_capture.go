@@ -77,6 +77,7 @@ type netCapture struct {
 	snaplen    uint32
 	payload    bool
 	names      map[int]string
+	unnamed    error       // why there are no names
 	interfaces map[int]int // of the file, by the device's index
 	written    int64
 	stopped    string
@@ -118,15 +119,11 @@ func (h Host) netCaptureOf(v Values) (*netCapture, error) {
 	if c.snaplen < least {
 		return nil, fmt.Errorf("parameter snaplen: less than %d", least)
 	}
-	view, err := h.netOpen(&place)
-	if err != nil {
+	links, err := h.netLinksOf(&place)
+	if err != nil && v["link"] != "" {
 		return nil, err
 	}
-	defer view.Close()
-	links, err := netLinks(view, newNetReport(nil))
-	if err != nil {
-		return nil, err
-	}
+	c.unnamed = err // packets need no rtnl_lock, which the names may wait for in vain
 	c.names = map[int]string{}
 	for i := range links {
 		c.names[links[i].index] = links[i].name
@@ -139,6 +136,15 @@ func (h Host) netCaptureOf(v Values) (*netCapture, error) {
 	}
 	c.sum = newNetSummary(c.names)
 	return c, nil
+}
+
+func (h Host) netLinksOf(p *netPlace) ([]netLink, error) {
+	view, err := h.netOpen(p)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	return netLinks(view, newNetReport(nil))
 }
 
 // run captures into the artifact.
@@ -194,6 +200,9 @@ func (c *netCapture) budget(err error, r *finding) error {
 
 // report keeps the results.
 func (c *netCapture) report(r *finding) {
+	if c.unnamed != nil {
+		r.note("names of devices: %v", c.unnamed)
+	}
 	r.uint("packets", uint64(c.sum.packets))
 	r.uint("kernelDropped", uint64(c.dropped))
 	r.text("stoppedBy", c.stopped)

@@ -1,0 +1,37 @@
+package operation
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+// TestPacketCaptureWhileRTNLIsHeld: the names of devices wait for rtnl_lock, packets do not.
+// A capture goes without names and ends when its time is over.
+func TestPacketCaptureWhileRTNLIsHeld(t *testing.T) {
+	testall.Only(t)
+	n := netlab.New(t)
+	n.Serve("127.0.0.1:80", netlab.Echo)
+	lock := netlab.New(t)
+	const duration = 200 * time.Millisecond
+	params := map[string]string{"netns": netInode(n), "where": "given", "port": "80", "packets": "1000000", "bytes": "64Mi", "duration": duration.String()}
+	held := lock.HoldRTNL(600)
+	began := time.Now()
+	out, files := netCaptureWhile(t, n, params, netTalkTo(n, "127.0.0.1:80", "request"))
+	took := time.Since(began)
+	if !held() {
+		t.Skipf("the lock was not held for the %v of the capture", took)
+	}
+	t.Logf("took %v", took)
+	netWant(t, out, map[string]string{"stoppedBy": "^duration$", "syn": "^[1-9]", "flows": "on device 1: ", "note": "names of devices"})
+	if packets := netReadCapture(t, files); len(packets) == 0 {
+		t.Error("the file has no packets")
+	}
+	if limit := await.Within(3*netAnswer + duration); took > limit {
+		t.Errorf("took %v, want at most %v", took, limit)
+	}
+	await.Until(t, "the lock is free for the next test", time.Minute, func() bool { return !held() })
+}
