@@ -58,7 +58,7 @@ func TestSockFailJudge(t *testing.T) {
 
 		{"no ports", facts{notSent: true, looked: looked{route: route}}, event.VerdictPortsExhausted, "no free local port", "via eth0"},
 		{"no route after the port", facts{notSent: true, looked: looked{route: netlook.Route{Known: true, Errno: unix.ENETUNREACH}}}, event.VerdictNoRoute, "ENETUNREACH", ""},
-		{"never sent, not looked", facts{noState: true, notSent: true}, event.VerdictNoRoute, "before anything", ""},
+		{"never sent, not looked", facts{noState: true, notSent: true}, event.VerdictNoRoute, "could not be looked up", ""},
 		{"never sent, prohibited", facts{noState: true, looked: looked{route: netlook.Route{Known: true, Errno: unix.EACCES}}}, event.VerdictNoRoute, "prohibit", ""},
 		{"never sent, with a route", facts{noState: true, looked: looked{route: route}}, event.VerdictLocalDrop, "policy", "via eth0"},
 		{"never sent, not permitted", facts{noState: true, errno: unix.EPERM}, event.VerdictLocalDrop, "", ""},

@@ -106,6 +106,9 @@ func (j *judgement) neverSent(f *facts) {
 		j.excluded.add(f.route.String())
 	case f.errno == unix.EPERM:
 		j.verdict = event.VerdictLocalDrop
+	case f.errno == 0:
+		// Nearly always it is the route.
+		j.evidence.add("the route could not be looked up: a policy of the control group may be the cause as well")
 	}
 	j.tracking(f)
 }
