@@ -46,8 +46,7 @@ func New(t testing.TB) *Net {
 		t.Fatal(err)
 	}
 	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	onOwnThread(func() {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			done <- fmt.Errorf("make a network namespace: %w", err)
 			return
@@ -57,7 +56,7 @@ func New(t testing.TB) *Net {
 			err = holder.Start() // a forked process is in its thread's namespace
 		}
 		done <- err
-	}()
+	})
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -80,15 +79,30 @@ func New(t testing.TB) *Net {
 // stay in it. It may be called from any goroutine.
 func (n *Net) Do(fn func() error) error {
 	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // as above
+	onOwnThread(func() {
 		if err := netns.Set(n.ns); err != nil {
 			done <- fmt.Errorf("enter network namespace %d: %w", n.Inode, err)
 			return
 		}
 		done <- fn()
-	}()
+	})
 	return <-done
+}
+
+// onOwnThread calls fn on a thread that ends with it. The main thread never ends, and is what
+// tells in which namespace the process is: it waits.
+func onOwnThread(fn func()) {
+	go func() {
+		runtime.LockOSThread() // and never unlocked: so the thread ends with the goroutine
+		if unix.Gettid() != os.Getpid() {
+			fn()
+			return
+		}
+		done := make(chan struct{})
+		onOwnThread(func() { defer close(done); fn() })
+		<-done
+		runtime.UnlockOSThread()
+	}()
 }
 
 // In is Do for what must not fail.
