@@ -119,12 +119,13 @@ func (c *tenantCluster) run(t *testing.T, d *v1alpha1.Diagnosis) *v1alpha1.Diagn
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod, err := tenancy.PodOf(found, d.Spec.PodReference)
-	if err != nil {
-		t.Fatal(err)
-	}
 	complete := metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now())}
-	plan, parameters, err := tenancy.Resolve(config, &set, d, pod)
+	var plan *resolve.Plan
+	var parameters map[string]string
+	pod, err := tenancy.PodOf(found, d.Spec.PodReference)
+	if err == nil {
+		plan, parameters, err = tenancy.Resolve(config, &set, d, pod)
+	}
 	if err != nil {
 		d.Status.Phase, complete.Reason, complete.Message = v1alpha1.PhaseFailed, v1alpha1.ReasonNotAllowed, err.Error()
 	} else {
@@ -176,6 +177,21 @@ func TestATenantLearnsOfItsOwnPodAlone(t *testing.T) {
 	}
 	d = c.run(t, diagnosis("whole-node", nil))
 	if m := d.Status.Conditions[0]; m.Reason != v1alpha1.ReasonNotAllowed || !strings.Contains(m.Message, "operation pod-list has no Operation with tenantSafe: true") || len(d.Status.Results) > 0 {
+		t.Errorf("%+v", d.Status)
+	}
+	// A pod that claims to be the mirror of a static pod has control groups of any UID it likes.
+	forged := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.ns, Name: "mirror-0", Finalizers: []string{"example.com/keep"}, // or kubelet deletes it
+			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: string(c.other.UID)},
+		},
+		Spec: corev1.PodSpec{NodeName: c.node, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+	must(t, clientOf(t, c.server.Admin()), forged) // the role "edit" allows it in a cluster with controllers
+	attack := diagnosis("my-pod", nil)
+	attack.Spec.PodReference.Name = forged.Name
+	d = c.run(t, attack)
+	if m := d.Status.Conditions[0]; m.Reason != v1alpha1.ReasonNotAllowed || !strings.Contains(m.Message, "static pod") || len(d.Status.Results) > 0 {
 		t.Errorf("%+v", d.Status)
 	}
 	// Neither does it mark an operation itself.

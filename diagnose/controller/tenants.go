@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,9 @@ func (r *diagnoses) refusalOfPod(d *v1alpha1.Diagnosis, pod *corev1.Pod) refused
 		return refused{}
 	}
 	known, err := tenancy.PodOf(pod, d.Spec.PodReference)
+	if _, ok := errors.AsType[tenancy.Refusals](err); ok {
+		return notAllowed(err)
+	}
 	if err != nil {
 		return refused{v1alpha1.ReasonPodNotFound, err.Error()}
 	}

@@ -71,6 +71,13 @@ func (h Host) pod(ctx context.Context, v Values) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Anybody can make a pod that claims to be the mirror of a static pod with some UID: the
+	// pod that has it itself comes first.
+	for i := range all {
+		if string(all[i].UID) == uid {
+			return &all[i], nil
+		}
+	}
 	for i := range all {
 		if slices.Contains(podUIDs(&all[i]), uid) {
 			return &all[i], nil

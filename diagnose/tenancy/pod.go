@@ -14,7 +14,7 @@ import (
 // Pod is the pod that a Diagnosis is about, as the API server knows it.
 type Pod struct {
 	Namespace, Name string
-	UID             string // that by which control groups go: of a static pod, kubelet's
+	UID             string
 	Node            string // where it is; "": nowhere yet
 	Addresses       []netip.Addr
 	Container       string // that the Diagnosis names, if any
@@ -22,13 +22,14 @@ type Pod struct {
 }
 
 // PodOf returns what is to be known of a pod, and of the container that a reference names.
+//
+// It refuses mirrors of static pods, as [Refusals]. Their control groups go by the UID in an
+// annotation, which anybody can write who makes a pod with spec.nodeName: with the UID of
+// another pod, operations would look into that.
 func PodOf(p *corev1.Pod, ref *v1alpha1.PodReference) (Pod, error) {
 	out := Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName}
-	if hash := p.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
-		out.UID = hash
-		if len(hash) == 32 { // as a reader of control groups writes it
-			out.UID = hash[:8] + "-" + hash[8:12] + "-" + hash[12:16] + "-" + hash[16:20] + "-" + hash[20:]
-		}
+	if _, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		return out, Refusals{fmt.Sprintf("pod %s/%s is a static pod: outside the system namespace none can be diagnosed", p.Namespace, p.Name)}
 	}
 	for _, ip := range append([]corev1.PodIP{{IP: p.Status.PodIP}}, p.Status.PodIPs...) {
 		if a, err := netip.ParseAddr(ip.IP); err == nil && !slices.Contains(out.Addresses, a.Unmap()) {

@@ -25,6 +25,8 @@ func newGone(remember time.Duration, bound int) *gone {
 	return &gone{remember: remember, bound: bound, byUID: map[string]*leaving{}}
 }
 
+// add remembers a pod by its own UID, which comes first, and by those that it claims, which
+// take nothing from another.
 func (g *gone) add(uids []string, p Pod, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -34,20 +36,23 @@ func (g *gone) add(uids []string, p Pod, now time.Time) {
 	}
 	l := &leaving{pod: p, uids: uids, at: now}
 	g.queue = append(g.queue, l)
-	for _, uid := range uids {
-		g.byUID[uid] = l
+	for i, uid := range uids {
+		if i == 0 || g.byUID[uid] == nil {
+			g.byUID[uid] = l
+		}
 	}
 }
 
-func (g *gone) find(uid string, now time.Time) (Pod, bool) {
+// find returns the pod of a UID, and whether it is the pod's own.
+func (g *gone) find(uid string, now time.Time) (p Pod, own, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.forget(now)
 	l := g.byUID[uid]
 	if l == nil {
-		return Pod{}, false
+		return Pod{}, false, false
 	}
-	return l.pod, true
+	return l.pod, l.uids[0] == uid, true
 }
 
 func (g *gone) size() int {

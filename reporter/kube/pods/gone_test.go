@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestGonePodsAreRememberedForAWhileAndUpToANumber(t *testing.T) {
@@ -17,17 +21,17 @@ func TestGonePodsAreRememberedForAWhileAndUpToANumber(t *testing.T) {
 	if g.size() != 3 || len(g.byUID) != 6 {
 		t.Fatalf("%d pods under %d names, want 3 under 6", g.size(), len(g.byUID))
 	}
-	if _, ok := g.find("u1", t0.Add(5*time.Second)); ok {
+	if _, _, ok := g.find("u1", t0.Add(5*time.Second)); ok {
 		t.Error("a pod beyond the bound is known")
 	}
-	if p, ok := g.find("u2-other", t0.Add(61*time.Second)); !ok || p.UID != "u2" {
+	if p, _, ok := g.find("u2-other", t0.Add(61*time.Second)); !ok || p.UID != "u2" {
 		t.Error("a pod is forgotten too soon")
 	}
-	if _, ok := g.find("u2", t0.Add(62*time.Second)); ok {
+	if _, _, ok := g.find("u2", t0.Add(62*time.Second)); ok {
 		t.Error("a pod is known for too long")
 	}
 	g.add([]string{"u3"}, Pod{UID: "u3", Name: "again"}, t0.Add(62*time.Second))
-	if p, ok := g.find("u3", t0.Add(63*time.Second)); !ok || p.Name != "again" {
+	if p, _, ok := g.find("u3", t0.Add(63*time.Second)); !ok || p.Name != "again" {
 		t.Error("the older deletion took the newer with it")
 	}
 }
@@ -54,5 +58,19 @@ func TestListedPods(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { l.Pod("b") }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// Of two mirrors of one static pod the older is kubelet's.
+func TestOldestMirror(t *testing.T) {
+	at := func(name string, minute int) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(int64(60*minute), 0)), Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
+		}}
+	}
+	for _, list := range [][]any{{at("kubelet's", 1), at("forged", 2)}, {at("forged", 2), at("kubelet's", 1)}} {
+		if m := owner(list, "hash"); m == nil || m.Name != "kubelet's" {
+			t.Errorf("%+v", m)
+		}
 	}
 }

@@ -51,7 +51,8 @@ func (l *Listed) Pod(uid string) (Pod, bool) {
 	if ok {
 		return p, true
 	}
-	return l.gone.find(uid, time.Now())
+	p, _, ok = l.gone.find(uid, time.Now())
+	return p, ok
 }
 
 // Await waits until there was a list, or ctx ends.

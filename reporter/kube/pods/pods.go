@@ -128,13 +128,38 @@ func (w *Watch) Await(ctx context.Context) { cache.WaitForCacheSync(ctx.Done(), 
 
 // Pod returns the pod that a control group names by uid.
 func (w *Watch) Pod(uid string) (Pod, bool) {
-	found, err := w.informer.GetIndexer().ByIndex(byUID, uid)
-	if err == nil && len(found) > 0 {
-		if m := metaOf(found[0]); m != nil {
-			return podOf(m), true
+	var m *metav1.PartialObjectMetadata
+	if found, err := w.informer.GetIndexer().ByIndex(byUID, uid); err == nil {
+		m = owner(found, uid)
+	}
+	if m != nil && string(m.UID) == uid {
+		return podOf(m), true
+	}
+	// A deleted pod's own UID comes before what is only claimed.
+	if p, own, ok := w.gone.find(uid, time.Now()); ok && (own || m == nil) {
+		return p, true
+	}
+	if m == nil {
+		return Pod{}, false
+	}
+	return podOf(m), true
+}
+
+// owner returns the pod that a UID belongs to: the one that has it itself, before those that
+// only claim to be the mirror of a static pod with that UID, as anybody can who makes a pod
+// with spec.nodeName. Of these it is the oldest.
+func owner(found []any, uid string) (of *metav1.PartialObjectMetadata) {
+	for _, o := range found {
+		m := metaOf(o)
+		switch {
+		case m == nil:
+		case string(m.UID) == uid:
+			return m
+		case of == nil || m.CreationTimestamp.Before(&of.CreationTimestamp):
+			of = m
 		}
 	}
-	return w.gone.find(uid, time.Now())
+	return of
 }
 
 // Named returns the pod of a name, where it is there now.
@@ -209,6 +234,7 @@ func trim(o any) (any, error) {
 	}
 	kept := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta}
 	kept.UID, kept.Namespace, kept.Name, kept.Labels, kept.ResourceVersion = m.UID, m.Namespace, m.Name, m.Labels, m.ResourceVersion
+	kept.CreationTimestamp = m.CreationTimestamp
 	if hash, ok := m.Annotations[corev1.MirrorPodAnnotationKey]; ok {
 		kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: hash}
 	}

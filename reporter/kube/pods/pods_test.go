@@ -2,7 +2,9 @@ package pods_test
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,4 +94,38 @@ func TestStaticPod(t *testing.T) {
 			t.Errorf("%s: %+v, %v", uid, p, ok)
 		}
 	}
+}
+
+// Whoever makes a pod with spec.nodeName can say that it is the mirror of a static pod with
+// any UID. What happens in a pod is the pod's all the same, also when it is deleted.
+func TestForgedMirrors(t *testing.T) {
+	server := cluster.Server(t)
+	node, ns, theirs := server.Node(t), server.Namespace(t), server.Namespace(t)
+	victim := server.Pod(t, ns, "victim", node)
+	uid := string(victim.UID)
+	for i, claim := range []string{uid, strings.ReplaceAll(uid, "-", ""), uid, strings.ReplaceAll(uid, "-", ""), uid} {
+		_, err := server.Client().CoreV1().Pods(theirs).Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("forged-%d", i), Annotations: map[string]string{corev1.MirrorPodAnnotationKey: claim}},
+			Spec: corev1.PodSpec{
+				NodeName: node, AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none:1"}},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := watch(t, node)
+	isVictim := func(when string) {
+		t.Helper()
+		if p, ok := w.Pod(uid); !ok || p.Name != victim.Name || p.Namespace != ns || p.UID != uid {
+			t.Errorf("%s: %+v, %v", when, p, ok)
+		}
+	}
+	isVictim("while it is there")
+	server.DeletePod(t, ns, victim.Name)
+	await.Until(t, "the deletion is seen", time.Minute, func() bool { return w.Gone() == 1 })
+	isVictim("deleted")
+	server.DeletePod(t, theirs, "forged-0")
+	await.Until(t, "that deletion is seen", time.Minute, func() bool { return w.Gone() == 2 })
+	isVictim("deleted, and one of the others after it")
 }
