@@ -36,19 +36,35 @@ rules:
 // toldWithin is how soon a fault is in the API, however the state disk is.
 const toldWithin = 5 * time.Second
 
-// hangTest is an agent whose state is on a disk that can be frozen, and a cgroup to kill in.
+// hangTest is an agent whose state is on a disk that can hang, and a cgroup to kill in.
 type hangTest struct {
 	*clusterAgent
-	disk *loopdisk.Disk
+	hang func() (end func())
 	oom  *inject.OOM
 	add  func(lines ...string)
 }
 
-func newHangTest(t *testing.T) *hangTest {
+// onDisksThatHang runs a test for each way in which a disk hangs. A frozen filesystem has
+// every write wait. Of a suspended device the filesystem knows nothing: the page cache takes
+// writes until one has to wait for the device.
+func onDisksThatHang(t *testing.T, test func(*testing.T, *hangTest)) {
 	t.Helper()
 	testall.Only(t)
 	needRoot(t)
-	h := &hangTest{disk: loopdisk.NewExt4(t, 64<<20, "")}
+	const size = 64 << 20
+	t.Run("fs-frozen", func(t *testing.T) {
+		d := loopdisk.NewExt4(t, size, "")
+		test(t, newHangTest(t, d.Dir, d.Freeze))
+	})
+	t.Run("dm-suspended", func(t *testing.T) {
+		d := loopdisk.NewMappedExt4(t, size)
+		test(t, newHangTest(t, d.Dir, d.Suspend))
+	})
+}
+
+func newHangTest(t *testing.T, dir string, hang func() (end func())) *hangTest {
+	t.Helper()
+	h := &hangTest{hang: hang}
 	h.oom = &inject.OOM{StateDir: t.TempDir(), Limit: 5 * time.Minute}
 	if err := h.oom.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -58,7 +74,7 @@ func newHangTest(t *testing.T) *hangTest {
 	path, h.add = appLog(t)
 	h.clusterAgent = newClusterAgent(t, apiServer.Server(t), "--log", "app=file:"+path,
 		"--rules-dir", writeRules(t, fmt.Sprintf(hangRules, filepath.Base(h.oom.Cgroup()))))
-	h.State = filepath.Join(h.disk.Dir, "state")
+	h.State = filepath.Join(dir, "state")
 	return h
 }
 
@@ -162,29 +178,30 @@ func (h *hangTest) degraded(want bool) {
 	})
 }
 
-// hangs returns an agent that runs, and whose disk is frozen from now on.
-func (h *hangTest) hangs() (thaw func()) {
+// hangs returns when the agent runs and its disk has begun to hang.
+func (h *hangTest) hangs() (end func()) {
 	h.t.Helper()
 	h.Start()
 	h.WaitSources(0)
 	h.awaitCondition("AppBroken", "False AppIsFine: the app is fine")
-	return h.disk.Freeze()
+	return h.hang()
 }
 
-// TestTheStateDiskHangs freezes the disk that the agent keeps its state on. What happens is
-// told as soon as ever, and when the disk is back the journal has it all.
-func TestTheStateDiskHangs(t *testing.T) {
-	h := newHangTest(t)
-	thaw := h.hangs()
-	frozen := time.Now()
+// TestTheStateDiskHangs has the disk hang that the agent keeps its state on. What happens is
+// reported as soon as ever, and when the disk is back the journal has it all.
+func TestTheStateDiskHangs(t *testing.T) { onDisksThatHang(t, reportsWhileItHangs) }
+
+func reportsWhileItHangs(t *testing.T, h *hangTest) {
+	end := h.hangs()
+	hung := time.Now()
 
 	h.kill()
 	h.awaitCondition("AppBroken", "True AppKilled: the app was killed")
-	h.timed("condition", frozen)
+	h.timed("condition", hung)
 	h.killsTold(1)
-	h.timed("Event", frozen)
+	h.timed("Event", hung)
 	h.degraded(true)
-	t.Logf("degraded after %v", time.Since(frozen).Round(time.Millisecond))
+	t.Logf("degraded after %v; the disk has not answered for %.1fs", time.Since(hung).Round(10*time.Millisecond), h.metric("kernosis_journal_late_seconds"))
 	began := time.Now()
 	h.add("hiccup")
 	h.awaitEvents("AppHiccup", 1, time.Minute)
@@ -192,17 +209,17 @@ func TestTheStateDiskHangs(t *testing.T) {
 	if status, text := h.answer("/healthz"); status != http.StatusOK {
 		t.Errorf("healthz: %d %s", status, text)
 	}
-	if waiting, late := h.metric("kernosis_journal_waiting_entries"), h.metric("kernosis_journal_late_seconds"); waiting < 2 || late < 5 {
-		t.Errorf("%v entries wait, late by %vs", waiting, late)
-	}
 	began = time.Now()
 	h.add("hiccup")
 	h.kill()
 	h.killsTold(2)
 	h.awaitEvents("AppHiccup", 2, time.Minute)
 	h.timed("more Events", began.Add(10*time.Second)) // counts are written every 10 s
+	if waiting, late := h.metric("kernosis_journal_waiting_entries"), h.metric("kernosis_journal_late_seconds"); waiting < 2 || late < 5 {
+		t.Errorf("%v entries wait, late by %vs", waiting, late)
+	}
 
-	thaw()
+	end()
 	h.degraded(false)
 	h.await("journal that has all", 20*time.Second, func(context.Context) (bool, string, error) {
 		waiting, late, failed := h.metric("kernosis_journal_waiting_entries"), h.metric("kernosis_journal_late_seconds"), h.metric("kernosis_journal_failed_total")
@@ -247,9 +264,10 @@ func (h *hangTest) complete(kills, hiccups int) {
 
 // TestTheStateDiskHangsAtTheEnd: an agent that is to end says so in its Lease, sends what
 // there is to send, and ends, but for the thread that the kernel holds.
-func TestTheStateDiskHangsAtTheEnd(t *testing.T) {
-	h := newHangTest(t)
-	thaw := h.hangs()
+func TestTheStateDiskHangsAtTheEnd(t *testing.T) { onDisksThatHang(t, endsWhileItHangs) }
+
+func endsWhileItHangs(t *testing.T, h *hangTest) {
+	end := h.hangs()
 	h.await("a Lease", 30*time.Second, func(ctx context.Context) (bool, string, error) {
 		_, err := h.lease(ctx)
 		return err == nil, "", err
@@ -269,7 +287,7 @@ func TestTheStateDiskHangsAtTheEnd(t *testing.T) {
 		return len(alive) == 0, fmt.Sprint(alive), err
 	})
 	t.Logf("ended %v after the signal", time.Since(began).Round(10*time.Millisecond))
-	thaw()
+	end()
 	h.Kill() // which waits for it
 }
 
@@ -291,12 +309,13 @@ func (h *hangTest) threads() (alive []string, err error) {
 }
 
 // TestTheStateDiskHangsAtTheStart: an agent that starts meanwhile sees and tells.
-func TestTheStateDiskHangsAtTheStart(t *testing.T) {
-	h := newHangTest(t)
+func TestTheStateDiskHangsAtTheStart(t *testing.T) { onDisksThatHang(t, startsWhileItHangs) }
+
+func startsWhileItHangs(t *testing.T, h *hangTest) {
 	if err := os.MkdirAll(h.State, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	thaw := h.disk.Freeze()
+	end := h.hang()
 	began := time.Now()
 	h.Start()
 	h.WaitSources(0)
@@ -308,6 +327,6 @@ func TestTheStateDiskHangsAtTheStart(t *testing.T) {
 	h.killsTold(1)
 	h.timed("condition and Event", began)
 	h.degraded(true)
-	thaw()
+	end()
 	h.Stop()
 }

@@ -43,13 +43,23 @@ func NewExt4(tb testing.TB, size int64, options string, mkfs ...string) *Disk {
 // New does it for another type of filesystem.
 func New(tb testing.TB, size int64, fsType, options string, mkfs ...string) *Disk {
 	tb.Helper()
+	d, keep := newDevice(tb, size, fsType, mkfs...)
+	defer keep.Close() // the mount keeps it
+	d.guard(`fsfreeze -u "$1"; umount -l "$1"`, d.Dir)
+	d.mount(d.Device, fsType, options)
+	return d
+}
+
+// newDevice makes a filesystem on a loop device, which the kernel detaches at its last close.
+func newDevice(tb testing.TB, size int64, fsType string, mkfs ...string) (d *Disk, keep *os.File) {
+	tb.Helper()
 	Need(tb)
 	for _, tool := range []string{"mkfs." + fsType, "fsfreeze", "sh", "umount"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			tb.Skipf("%s is missing", tool)
 		}
 	}
-	d := &Disk{tb: tb, Dir: tb.TempDir()}
+	d = &Disk{tb: tb, Dir: tb.TempDir()}
 	// In memory, so that this machine's disks have no part in it.
 	fd, err := unix.MemfdCreate("kernosis-loopdisk", unix.MFD_CLOEXEC)
 	d.must(err)
@@ -61,13 +71,16 @@ func New(tb testing.TB, size int64, fsType, options string, mkfs ...string) *Dis
 	if out, err := c.CombinedOutput(); err != nil {
 		tb.Fatalf("mkfs.%s: %v: %s", fsType, err, out)
 	}
-	device, keep := d.attach(image)
-	defer keep.Close() // the mount keeps it
-	d.Device, d.Name = device, filepath.Base(device)
-	d.guard()
+	d.Device, keep = d.attach(image)
+	d.Name = filepath.Base(d.Device)
+	return d, keep
+}
+
+// mount mounts a device until the test's end.
+func (d *Disk) mount(device, fsType, options string) {
+	d.tb.Helper()
 	d.must(unix.Mount(device, d.Dir, fsType, mountFlags, options))
-	tb.Cleanup(d.unmount)
-	return d
+	d.tb.Cleanup(d.unmount)
 }
 
 func (d *Disk) must(err error) {
@@ -99,12 +112,12 @@ func (d *Disk) unmount() {
 	}
 }
 
-// guard thaws and unmounts if this process dies: it sees its pipe end then. That works
-// only if no thread of this process waits for the device, because it would survive a
-// kill and keep the pipe: a writer has to be a process of its own.
-func (d *Disk) guard() {
+// guard runs commands of the shell if this process dies, to thaw and unmount: it sees its
+// pipe end then. That works only if no thread of this process waits for the device, because
+// it would survive a kill and keep the pipe: a writer has to be a process of its own.
+func (d *Disk) guard(commands string, args ...string) {
 	d.tb.Helper()
-	guard := exec.Command("sh", "-c", `read _; fsfreeze -u "$1"; umount -l "$1"`, "sh", d.Dir)
+	guard := exec.Command("sh", append([]string{"-c", "read _; " + commands, "sh"}, args...)...)
 	pipe, err := guard.StdinPipe()
 	d.must(err)
 	d.must(guard.Start())
@@ -154,7 +167,6 @@ func (d *Disk) MountExt4(device string) (dir string) {
 		d.tb.Fatalf("mkfs.ext4: %v: %s", err, out)
 	}
 	u := &Disk{tb: d.tb, Dir: d.tb.TempDir()}
-	d.must(unix.Mount(device, u.Dir, "ext4", mountFlags, "commit=1"))
-	d.tb.Cleanup(u.unmount)
+	u.mount(device, "ext4", "commit=1")
 	return u.Dir
 }

@@ -1,0 +1,58 @@
+package loopdisk
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Mapped is a filesystem on a device of the device mapper over a loop device.
+type Mapped struct {
+	*Disk
+	name string // the device mapper's
+}
+
+// NewMappedExt4 makes an ext4 of a size in bytes and mounts it. It skips the test where that
+// is not possible.
+func NewMappedExt4(tb testing.TB, size int64) *Mapped {
+	tb.Helper()
+	d, keep := newDevice(tb, size, "ext4", "-q", "-F")
+	defer keep.Close() // the device over it keeps it
+	if _, err := exec.LookPath("dmsetup"); err != nil {
+		tb.Skip("dmsetup is missing")
+	}
+	_ = exec.Command("modprobe", "-q", "dm_mod").Run() // it may be built in
+	if _, err := os.Stat("/sys/class/misc/device-mapper"); err != nil {
+		tb.Skipf("no device mapper here: %v", err)
+	}
+	m := &Mapped{Disk: d, name: "kernosis-" + d.Name}
+	sectors, err := os.ReadFile("/sys/block/" + d.Name + "/size")
+	d.must(err)
+	m.dmsetup("create", "--noudevsync", m.name, "--table", "0 "+strings.TrimSpace(string(sectors))+" linear "+d.Device+" 0")
+	// What has had it open a moment ago may not have closed it yet.
+	tb.Cleanup(func() { m.dmsetup("remove", "--noudevsync", "--retry", m.name) })
+	d.guard(`dmsetup resume --noudevsync "$2"; umount -l "$1"; dmsetup remove --noudevsync --deferred "$2"`, d.Dir, m.name)
+	d.mount("/dev/"+m.dmsetup("info", "--columns", "--noheadings", "-o", "blkdevname", m.name), "ext4", "")
+	return m
+}
+
+// Suspend holds up the I/O of the device until resume, and at the latest until the test's
+// end. The filesystem does not notice: what the page cache takes is still written.
+func (m *Mapped) Suspend() (resume func()) {
+	m.tb.Helper()
+	m.dmsetup("suspend", "--noudevsync", "--noflush", "--nolockfs", m.name)
+	resume = sync.OnceFunc(func() { m.dmsetup("resume", "--noudevsync", m.name) })
+	m.tb.Cleanup(resume)
+	return resume
+}
+
+func (m *Mapped) dmsetup(args ...string) string {
+	m.tb.Helper()
+	out, err := exec.Command("dmsetup", args...).CombinedOutput()
+	if err != nil {
+		m.tb.Fatalf("dmsetup %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
