@@ -55,20 +55,25 @@ func parseConfig(raw []byte) (Config, error) {
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) { // an empty file asks for the defaults
 		return Config{}, err
 	}
+	return c, c.Check()
+}
+
+// Check returns what no machine can be made of.
+func (c Config) Check() error {
 	if !memorySize.MatchString(c.Memory) {
-		return Config{}, fmt.Errorf("memory: %q is no size such as 512MiB or 2GiB", c.Memory)
+		return fmt.Errorf("memory: %q is no size such as 512MiB or 2GiB", c.Memory)
 	}
 	if c.CPUs < 1 || c.CPUs > 64 {
-		return Config{}, fmt.Errorf("cpus: %d is not within 1 and 64", c.CPUs)
+		return fmt.Errorf("cpus: %d is not within 1 and 64", c.CPUs)
 	}
 	for field, list := range map[string][]string{"load": c.Load, "modules": c.Modules, "programs": c.Programs, "files": c.Files, "qemu": c.QEMU} {
 		for i, v := range list {
 			if v == "" {
-				return Config{}, fmt.Errorf("%s[%d]: is empty", field, i)
+				return fmt.Errorf("%s[%d]: is empty", field, i)
 			}
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // memoryArg is the size as qemu wants it.

@@ -55,8 +55,9 @@ func main() {
 type options struct {
 	kernel, config, cgroup, accel string
 	timeout                       time.Duration
-	load                          []string
-	cpus                          int // 0: as in the machine's file
+	load, files                   []string
+	cpus                          int    // 0: as in the machine's file
+	memory                        string // "": as in the machine's file
 	console                       bool
 	args                          []string
 }
@@ -75,6 +76,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.accel, "accel", "auto", "what runs the machine's code: auto, kvm or tcg")
 	f.DurationVar(&o.timeout, "timeout", 0, "for the whole machine (default: the binary's -test.timeout and two minutes)")
 	f.IntVar(&o.cpus, "cpus", 0, "CPUs of the machine, up to 64 (default: as in the machine's file)")
+	f.StringVar(&o.memory, "memory", "", "`size` of the machine's memory, such as 3GiB (default: as in the machine's file)")
+	f.Func("file", "`path` of a file to pack besides those of vm.yaml, at the same path; may be repeated", func(path string) (err error) {
+		path, err = filepath.Abs(path)
+		o.files = append(o.files, path)
+		return err
+	})
 	f.Func("load", "`module` to load at start besides those of vm.yaml, and its parameters; may be repeated", func(m string) error {
 		if strings.TrimSpace(m) == "" {
 			return errors.New("is empty")
@@ -172,8 +179,15 @@ func (o options) spec(ctx context.Context) (machine.Spec, error) {
 		return machine.Spec{}, err
 	}
 	config.Load = append(config.Load, o.load...)
+	config.Files = append(config.Files, o.files...)
 	if o.cpus > 0 {
 		config.CPUs = o.cpus
+	}
+	if o.memory != "" {
+		config.Memory = o.memory
+	}
+	if err := config.Check(); err != nil {
+		return machine.Spec{}, err
 	}
 	binary, err := filepath.Abs(o.args[0])
 	if err != nil {
