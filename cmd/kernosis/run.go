@@ -129,7 +129,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		return err
 	}
 	tellWarnings(monitors, log)
-	dropRights(cfg, monitors, log)
+	dropRights(cfg, monitors, noState, log)
 	store, err := journal.Open(filepath.Join(cfg.StateDir, journalDir), journal.Options{MaxBytes: cfg.JournalMiB << 20})
 	if err != nil {
 		return failed(err)

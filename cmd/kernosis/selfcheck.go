@@ -151,8 +151,14 @@ func (s *selfCheck) notes() []string {
 
 // dropRights gives up what the agent never needs. Programs of the configuration may need
 // anything.
-func dropRights(cfg config, monitors *npd.Set, log *slog.Logger) {
+func dropRights(cfg config, monitors *npd.Set, noState error, log *slog.Logger) {
 	if !cfg.DropCaps {
+		return
+	}
+	// It takes a system call of each thread, and the Go runtime stops all others until then:
+	// the one that waits for the state disk would keep the agent from starting.
+	if errors.Is(noState, bounded.ErrLate) {
+		log.Warn("capabilities that are not needed are kept until the next start", "error", noState)
 		return
 	}
 	programs := len(monitors.Checks) > 0 || cfg.Diagnose.Scripts ||
@@ -207,7 +213,8 @@ func (c *config) openState() (lacking error, remove func() error, err error) { /
 	return nil, remove, errors.Join(errs...)
 }
 
-// writable makes a folder where it is missing, and a file in it.
+// writable makes a folder where it is missing, and a file in it. The sync has it wait for the
+// disk: without one the page cache of a device that hangs takes the file.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -216,5 +223,6 @@ func writable(dir string) error {
 	if err != nil {
 		return err
 	}
+	_ = f.Sync() // an error is not a hang, and the journal counts what it can't write
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
