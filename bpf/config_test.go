@@ -35,10 +35,9 @@ func typesWithout(t *testing.T, names ...string) *btf.Spec {
 	strings := raw[header.Length+header.Names:][:header.NameLen]
 	for _, name := range names {
 		at := bytes.Index(strings, []byte("\x00"+name+"\x00"))
-		if at < 0 {
-			t.Skipf("this kernel has no %s", name)
+		if at >= 0 { // else this kernel was built without it
+			strings[at+1] = 'X' // other names stay where they are, and so do the numbers of types
 		}
-		strings[at+1] = 'X' // other names stay where they are, and so do the numbers of types
 	}
 	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
 	if err != nil {

@@ -77,6 +77,7 @@ func needsDropReasons(t *testing.T, l *Loaded) {
 func TestSockFailDrops(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
+	needsDropReasons(t, watch(t, k, NewSockTargetKey(n.inode, netip.MustParseAddr("192.0.2.1"), 1)))
 	for _, addr := range []string{"127.0.0.1", "::1"} {
 		here := netip.MustParseAddr(addr)
 		elsewhere := []SockTargetKey{ // whose ports fill other places of the bitmap
@@ -101,7 +102,6 @@ func TestSockFailDrops(t *testing.T) {
 			for _, answer := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/answer=%v", addr, c.name, answer), func(t *testing.T) {
 					l := watch(t, k, append(c.targets, elsewhere...)...)
-					needsDropReasons(t, l)
 					for _, port := range []uint16{4711, 4713} {
 						n.droppedSYN(t, netip.AddrPortFrom(here, port), answer)
 					}
