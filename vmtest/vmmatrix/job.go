@@ -47,6 +47,25 @@ type workshop struct {
 	root   string // of the module
 	runner string // the vmrun executable
 	dir    string // test binaries and logs
+	server string // the folder of etcd and kube-apiserver; "": no suite needs them
+}
+
+// programsEnv has the tests take these programs and build none.
+const programsEnv = "KERNOSIS_KUBE_PROGRAMS"
+
+// serverMemory is of a machine that also runs etcd and kube-apiserver, with
+// 330 MB in its initial file system, of which there are two copies while it is unpacked.
+const serverMemory = "2GiB"
+
+// findServer returns the folder of etcd and kube-apiserver, and builds them where need be.
+func (w workshop) findServer(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "run", "./reporter/kubetest/kubetools")
+	cmd.Dir, cmd.Stderr = w.root, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("build etcd and kube-apiserver: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 func (w workshop) binary(s suite, arch string) string {
@@ -158,11 +177,16 @@ func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why 
 	if j.suite.cpus > 0 {
 		args = append(args, "-cpus", strconv.Itoa(j.suite.cpus))
 	}
+	env := os.Environ()
+	if j.suite.server {
+		args = append(args, "-memory", serverMemory, "-file", filepath.Join(w.server, "etcd"), "-file", filepath.Join(w.server, "kube-apiserver"))
+		env = append(env, programsEnv+"="+w.server)
+	}
 	args = append(args, w.binary(j.suite, j.kernel.Arch()), "-test.v=test2json", "-test.timeout="+testTimeout.String(), "-test.run="+j.run, "-test.skip="+j.suite.skip)
 	vmrun := exec.CommandContext(ctx, w.runner, args...)
 	vmrun.Cancel = func() error { return vmrun.Process.Signal(os.Interrupt) }
 	vmrun.WaitDelay = 10 * time.Second
-	vmrun.Dir = filepath.Join(w.root, j.suite.pkg)
+	vmrun.Dir, vmrun.Env = filepath.Join(w.root, j.suite.pkg), env
 	var stderr bytes.Buffer
 	vmrun.Stderr = io.MultiWriter(&stderr, r.log)
 	convert := exec.CommandContext(ctx, "go", "tool", "test2json")

@@ -205,6 +205,11 @@ func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kern
 			return 0, err
 		}
 	}
+	if slices.ContainsFunc(jobs, func(j job) bool { return j.suite.server }) {
+		if w.server, err = w.findServer(ctx); err != nil {
+			return 0, err
+		}
+	}
 	outcomes := make([]outcome, len(jobs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(c.jobs)

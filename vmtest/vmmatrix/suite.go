@@ -17,6 +17,9 @@ type suite struct {
 	cgroup string   // the machine's control groups
 	cpus   int      // of the machine; 0: vm.yaml's
 	load   []string // modules to load besides vm.yaml's
+	// server: its tests start etcd and kube-apiserver, which are packed into the machine; it
+	// has more memory for them.
+	server bool
 	// on says which kernels the suite is for; nil: all but the generic flavours,
 	// which differ from the cloud ones in what is a module, and but those of other
 	// architectures, which are emulated and differ in code that faults and variants reach.
@@ -47,9 +50,13 @@ func suites() []suite {
 		// With the kernel that keeps the most of a map from other CPUs.
 		{name: "64 CPUs", pkg: "bpf", run: "TestLRUMapsKeepWhatTheyDeclare", cgroup: guest.CgroupV2, cpus: 64, row: packageRow("programs with 64 CPUs"),
 			on: func(k kernel.Kernel) bool { return k.Name == "5.10" }},
+		// The disk of the agent's state as a device that is suspended, which needs the device
+		// mapper; a frozen filesystem is every host's. The server takes minutes to start under emulation.
+		{name: "state disk", pkg: "cmd/kernosis", run: "TestTheStateDiskHangs/^dm-suspended$", cgroup: guest.CgroupV2, server: true, row: packageRow("agent, its state disk suspended"),
+			on: func(k kernel.Kernel) bool { return k.Name == "5.10" || k.Name == "newest" }},
 		// Without what needs a host that is up for long or an API server, what no kernel
 		// matters to, and a flood that takes 4 minutes here: those of the faults are shorter.
-		{name: "agent", pkg: "cmd/kernosis", skip: "^Test(HealthChecker|LogCounter|CalledAs|CheckCommands|Lint|Log|Mute|Replay|Rules|Config|Documented|Mistaken|NPD|Cluster|Connect|Controller|Exposition|InCluster|RestConfig|Graph|Convert|Diagnose|AScript|ARepair|AnInterrupted|OldRuns|Progress|Shipped|ProblemDaemon|AgentInPlace|ConditionOf|OOMFlood|Alerts|Runbook|ProblemPages|Service|FoundServices|ProbeSettings)", cgroup: guest.CgroupV2, row: packageRow("agent, across kill -9")},
+		{name: "agent", pkg: "cmd/kernosis", skip: "^Test(HealthChecker|LogCounter|CalledAs|CheckCommands|Lint|Log|Mute|Replay|Rules|Config|Documented|Mistaken|NPD|Cluster|Connect|Controller|Exposition|InCluster|RestConfig|Graph|Convert|Diagnose|AScript|ARepair|AnInterrupted|OldRuns|Progress|Shipped|ProblemDaemon|AgentInPlace|ConditionOf|OOMFlood|Alerts|Runbook|ProblemPages|TheStateDisk|Service|FoundServices|ProbeSettings)", cgroup: guest.CgroupV2, row: packageRow("agent, across kill -9")},
 		{name: "hardened", pkg: "vmtest/hardened", run: "TestHardened", cgroup: guest.CgroupV2, row: faultRow},
 		{name: "inject", pkg: "cmd/kernosis/inject", cgroup: guest.CgroupV2, row: packageRow("drills"), skips: 2},
 	}
