@@ -213,6 +213,22 @@ func TestFallbacksStandBack(t *testing.T) {
 
 // BenchmarkShippedPatterns is the cost of a line for all shipped log rules: of a
 // boot, in which none matches, and of real faults.
+// A line of a healthy boot costs a look at the literals of all patterns, and hardly ever an
+// expression: a pattern with too many alternatives once had ": " for its literal.
+func TestShippedPatternsSeldomRun(t *testing.T) {
+	set := shipped(t).PatternSet()
+	m := set.NewMatcher("kmsg", event.KernelLogs)
+	var hits logpattern.Hits
+	for _, path := range bootLogs(t) {
+		for _, line := range kernelLog(t, path) {
+			m.Match(line, &hits)
+		}
+	}
+	if st := m.Stats(); st.Lines < 1000 || st.Runs*100 > st.Lines {
+		t.Errorf("%d expressions were run for %d lines", st.Runs, st.Lines)
+	}
+}
+
 func BenchmarkShippedPatterns(b *testing.B) {
 	set := shipped(b).PatternSet()
 	for _, path := range append(bootLogs(b), kernelLogs+"/faults-6.18.log") {

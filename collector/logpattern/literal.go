@@ -11,7 +11,7 @@ import (
 const (
 	// maxAlternatives bounds the literals of one pattern; beyond, the expression
 	// is said by a shorter one that they have in common, or by none.
-	maxAlternatives = 16
+	maxAlternatives = 32
 	// maxLiteral is how many bytes of a literal are kept, its last ones: what a
 	// message ends with is more its own than what it starts with ("Failed to …").
 	maxLiteral = 32
@@ -31,7 +31,8 @@ type choice struct {
 	folded bool
 }
 
-// worth compares choices: by the shortest text, the number of texts counting a little.
+// worth compares choices: by the shortest text, and against the number of texts. One that is
+// short and rare, such as "[#" of an oops, is better than a list of twenty words.
 func (c choice) worth() int {
 	if len(c.texts) == 0 || len(c.texts) > maxAlternatives {
 		return 0
@@ -43,7 +44,7 @@ func (c choice) worth() int {
 	if shortest < minLiteral {
 		return 0
 	}
-	return shortest*4 - bits.Len(uint(len(c.texts)-1)) //nolint:gosec // not negative
+	return shortest*4 - 2*bits.Len(uint(len(c.texts)-1)) //nolint:gosec // not negative
 }
 
 // list returns the texts to look for.

@@ -46,7 +46,7 @@ func suites() []suite {
 		// for real machines.
 		{name: "collector", pkg: "collector", skip: "^TestSockFail(Verdicts|Healthy)$", cgroup: guest.CgroupV2, row: packageRow("collector, on the kernel"), skips: 4},
 		// Its variants are a suite of their own; costs are measured on real machines.
-		{name: "bpf", pkg: "bpf", skip: "^(TestEveryVariantAlone|TestSockFailCost)$", cgroup: guest.CgroupV2, row: packageRow("programs, rings and pins"), load: []string{"xfs", "zram num_devices=0"}, skips: 8},
+		{name: "bpf", pkg: "bpf", skip: "^(TestEveryVariantAlone|TestSockFailCost)$", cgroup: guest.CgroupV2, row: packageRow("programs, rings and pins"), load: []string{"xfs", "zram num_devices=0"}, skips: 12},
 		// With the kernel that keeps the most of a map from other CPUs.
 		{name: "64 CPUs", pkg: "bpf", run: "TestLRUMapsKeepWhatTheyDeclare", cgroup: guest.CgroupV2, cpus: 64, row: packageRow("programs with 64 CPUs"),
 			on: func(k kernel.Kernel) bool { return k.Name == "5.10" }},
