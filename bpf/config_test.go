@@ -104,8 +104,8 @@ func TestKernelsWithoutOptions(t *testing.T) {
 }
 
 // TestOOMKillWithoutMemoryGroups runs the program for this thread, as if its want of memory
-// killed it: without CONFIG_MEMCG all memory is the machine's, and who it was the default
-// hierarchy tells.
+// killed it: without CONFIG_MEMCG all memory is the machine's, and the default hierarchy names
+// the victim's group.
 func TestOOMKillWithoutMemoryGroups(t *testing.T) {
 	k := testKernel(t)
 	l := openStem(t, oomkill(), k, nil)

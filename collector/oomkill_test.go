@@ -98,7 +98,7 @@ func TestDecodeOOMKillInAPod(t *testing.T) {
 	}
 }
 
-// A kernel without CONFIG_MEMCG has no memory groups: the default hierarchy tells who it was.
+// A kernel without CONFIG_MEMCG has no memory groups: the victim is named by the default hierarchy.
 func TestDecodeOOMKillWithoutMemoryGroups(t *testing.T) {
 	want := mustDecode(t, testOOMKill(t), rawRecord(podKill()))
 	r := podKill()

@@ -80,7 +80,7 @@ func TestPodLabelsInMessageAndSeverity(t *testing.T) {
 				return tr.Problem
 			}
 		}
-		t.Fatal("nothing is told")
+		t.Fatal("no problem is reported")
 		return nil
 	}
 	if p := told(oomInPod(0, map[string]string{"team": "db", "critical": ""})); p.Message != "of db, app : critical=, team=db" || p.Severity != problem.Critical {

@@ -18,7 +18,7 @@ import (
 //
 // It has no deadline, as none of what it is called for waits for rtnl_lock: reading
 // settings, connecting, packet sockets without memberships (a device in promiscuous mode
-// is one). What does wait for it, a netlink request above all, belongs into [Ask].
+// is one). What does wait for it, a netlink request above all, belongs in [Ask].
 func Within(fs hostfs.FS, inode uint32, pid int, fn func() error) error {
 	if err := within(fs, inode, pid, fn); err != nil {
 		return fmt.Errorf("in network namespace %d: %w", inode, err)

@@ -74,7 +74,7 @@ func (p *plain) time(b []byte, written time.Time) (at time.Time, ok bool) {
 	return at, false
 }
 
-// plainLine reads a line. One without a time has that of the line before.
+// plainLine reads a line. A line without a time gets the time of the line before it.
 func (r *Replay) plainLine(b []byte) line {
 	l := line{level: -1, facility: -1, text: b, raw: b, origin: r.file}
 	switch at, ok := r.plain.time(b, r.cfg.Written); {

@@ -74,7 +74,7 @@ func TestGolden(t *testing.T) {
 			}
 			cfg := replay.Config{Rules: ruleSet(t, files["rules.yaml"]), Compare: true, Written: time.Date(2026, time.January, 2, 0, 0, 0, 0, time.UTC)}
 			if strings.HasPrefix(filepath.Base(path), string(replay.Plain)) {
-				cfg.Format = replay.Plain // which nothing tells
+				cfg.Format = replay.Plain // it is never detected
 			}
 			for _, name := range []string{"text", "json"} {
 				have := output(t, cfg, files["input"], name == "json")
