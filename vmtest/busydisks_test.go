@@ -28,6 +28,11 @@ func diskLoads(t *testing.T) []*load {
 	ram := newNullDisk(t, "busy", 16, "memory_backed=1")
 	// Half as long as a stall must be to be told.
 	slow := newNullDisk(t, "slow", 16, "irqmode=2", "completion_nsec=5000000000")
+	// null_blk gives up after 5 s too, so that a machine that stalls for a moment would
+	// turn a slow read into a failed one.
+	if err := os.WriteFile("/sys/block/"+slow.name+"/queue/io_timeout", []byte("60000"), 0); err != nil {
+		t.Fatal(err)
+	}
 	loads := []*load{
 		{what: "synced writes to a file", pause: 100 * time.Millisecond, step: buffered.syncedWrites, proof: completed(t, disk)},
 		{what: "direct writes and reads of a file", pause: 100 * time.Millisecond, step: direct.writeAndRead, proof: completed(t, disk)},
