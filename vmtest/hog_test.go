@@ -157,7 +157,7 @@ func (g controlGroup) dying(t *testing.T, mib int, file string) {
 	cmd := exec.Command("sh", "-c", script, "sh", strconv.Itoa(mib), file)
 	g.start(t, cmd)
 	task := inject.Task{PID: cmd.Process.Pid, TID: cmd.Process.Pid, Comm: "dd"}
-	eventually(t, task.String()+" hangs", 30*time.Second, func() bool {
+	hangs := eventually(t, task.String()+" hangs", 30*time.Second, func() bool {
 		state, err := task.State()
 		if err != nil {
 			t.Fatal(err)
@@ -165,6 +165,14 @@ func (g controlGroup) dying(t *testing.T, mib int, file string) {
 		comm, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(task.PID), "comm"))
 		return err == nil && string(comm) == "dd\n" && state == 'D'
 	})
+	if !hangs {
+		proc := "/proc/" + strconv.Itoa(task.PID)
+		for _, path := range []string{proc + "/status", proc + "/stack", g.dir + "/memory.events", g.dir + "/memory.current"} {
+			data, err := os.ReadFile(path)
+			t.Logf("%s: %s (%v)", path, data, err)
+		}
+		t.FailNow()
+	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
