@@ -162,6 +162,9 @@ func (g controlGroup) dying(t *testing.T, mib int, file string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if state == 'Z' {
+			t.Fatalf("%s has ended: its write did not hang", task)
+		}
 		comm, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(task.PID), "comm"))
 		return err == nil && string(comm) == "dd\n" && state == 'D'
 	})

@@ -153,7 +153,8 @@ func groupKill(t *testing.T) *oomKills {
 func dyingVictims(t *testing.T) *oomKills {
 	t.Helper()
 	needConfig(t, "CONFIG_EXT4_FS")
-	frozen := &inject.FSFreeze{StateDir: t.TempDir()}
+	// Each row waits 2 s for the kernel's reaper (since 5.18), longer under emulation.
+	frozen := &inject.FSFreeze{StateDir: t.TempDir(), Limit: 20 * time.Minute}
 	if _, err := frozen.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
