@@ -79,11 +79,11 @@ func openPods(cfg config, whole *pods.Whole) (*pods.Watch, error) {
 
 // openCluster makes what reports to the API server, where there is one. It does not
 // connect.
-func openCluster(cfg config, a *agent, known *pods.Watch, causes *kube.Store, log *slog.Logger) (*clusterReporter, error) {
+func openCluster(cfg config, a *agent, known *pods.Watch, causes *diagnoses, log *slog.Logger) (*clusterReporter, error) {
 	if cfg.kube == nil {
 		return nil, nil
 	}
-	r := &clusterReporter{log: log, pods: known, diagnoses: causes, since: make(map[string]time.Time), acked: make(map[string]time.Time)}
+	r := &clusterReporter{log: log, pods: known, diagnoses: causes.api(), since: make(map[string]time.Time), acked: make(map[string]time.Time)}
 	if cfg.Kube.WriteConditions {
 		// The patcher keeps to a write a second by itself.
 		client, err := kubernetes.NewForConfig(unlimited(cfg.kube.rest))
@@ -104,7 +104,7 @@ func openCluster(cfg config, a *agent, known *pods.Watch, causes *kube.Store, lo
 		}
 	}
 	if cfg.Kube.LeaseDuration > 0 {
-		if err := r.openLease(cfg); err != nil {
+		if err := r.openLease(cfg, causes); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +112,7 @@ func openCluster(cfg config, a *agent, known *pods.Watch, causes *kube.Store, lo
 	return r, nil
 }
 
-func (r *clusterReporter) openLease(cfg config) error {
+func (r *clusterReporter) openLease(cfg config, causes *diagnoses) error {
 	client, err := kubernetes.NewForConfig(unlimited(cfg.kube.rest))
 	if err != nil {
 		return err
@@ -127,8 +127,16 @@ func (r *clusterReporter) openLease(cfg config) error {
 	if r.conditions != nil {
 		c.Types, c.OnEarlier = r.conditions.Types, r.conditions.Retire
 	}
-	r.lease, err = lease.New(c)
-	return err
+	if causes != nil {
+		c.Holder = causes.worker.Holder
+	}
+	if r.lease, err = lease.New(c); err != nil {
+		return err
+	}
+	if causes != nil {
+		causes.lease = r.lease
+	}
+	return nil
 }
 
 func (r *clusterReporter) openEvents(cfg config, a *agent) error {

@@ -25,6 +25,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
 	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
@@ -64,6 +65,8 @@ type diagnoses struct {
 	metrics *metrics.Diagnoses
 	agent   *agent
 	cluster *kube.Store // nil: there is none
+	// lease says which other agents of the node live; nil: nobody does, or not before start.
+	lease *lease.Keeper
 }
 
 // openDiagnoses makes what finds causes; known are the node's pods, nil without a cluster.
@@ -146,6 +149,7 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (
 		return err
 	}
 	c.Store = d.cluster
+	c.Gone = func(holder string) bool { return d.lease.Gone(holder) }
 	c.TenantPod = func(ctx context.Context, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
 		p, err := reader.Pod(ctx, of.Namespace, of.Spec.PodReference.Name)
 		if err != nil {

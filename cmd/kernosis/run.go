@@ -170,7 +170,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		return failed(err)
 	}
 	// Behind the restore: what that journals again was told by the last run.
-	if a.cluster, err = openCluster(cfg, a, known, causes.api(), log); err != nil {
+	if a.cluster, err = openCluster(cfg, a, known, causes, log); err != nil {
 		return failed(err)
 	}
 	a.tellConditions()

@@ -25,6 +25,7 @@ type sign struct {
 	last      time.Time     // the agent's last sign of life, as far as known
 	since     time.Time     // when it was first heard, or heard again after a silence
 	lasts     time.Duration // how long it says that it counts
+	holders   lease.Holders // which agents of the node run Diagnoses
 }
 
 // agent is what is known of one.
@@ -33,6 +34,10 @@ type agent struct {
 	alive bool      // it renews it
 	last  time.Time // sign of life
 	since time.Time // since when it is heard without a pause, by our clock
+	// holder is when the one that runs the Diagnosis was last seen to renew the Lease, by our
+	// clock, and runs whether it lives: of two agents of a node only one may.
+	holder time.Time
+	runs   bool
 }
 
 // maxLasts is the longest that an agent is waited for because its Lease says so.
@@ -59,11 +64,12 @@ func (a *agents) see(node string, l *coordinationv1.Lease, now time.Time) (back 
 		a.heard[node] = s
 		back = true
 	case !says.Equal(s.renewTime):
-		if back = !s.alive(now, a.silent); back {
+		if back = now.Sub(s.seen) >= s.patience(a.silent); back {
 			s.since = now
 		}
 		s.renewTime, s.seen, s.last = says, now, now
 	}
+	s.holders.See(l, now)
 	s.lasts = 0
 	if l.Spec.LeaseDurationSeconds != nil {
 		s.lasts = min(max(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second, 0), maxLasts)
@@ -71,16 +77,18 @@ func (a *agents) see(node string, l *coordinationv1.Lease, now time.Time) (back 
 	return back
 }
 
-// of returns what is known of a node's agent. That its Lease was deleted changes nothing:
-// it isn't renewed any more.
-func (a *agents) of(node string, now time.Time) agent {
+// of returns what is known of a node's agent, and of the one that has a Diagnosis as its
+// checkpoint's holder. That its Lease was deleted changes nothing: it isn't renewed any more.
+func (a *agents) of(node, holder string, now time.Time) agent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.heard[node]
 	if s == nil {
 		return agent{}
 	}
-	return agent{known: true, alive: s.alive(now, a.silent), last: s.last, since: s.since}
+	out := agent{known: true, alive: now.Sub(s.seen) < s.patience(a.silent), last: s.last, since: s.since, holder: s.holders.Heard(holder)}
+	out.runs = !out.holder.IsZero() && now.Sub(out.holder) < s.patience(a.silent)
+	return out
 }
 
 // forget is for a node that is gone.
@@ -90,10 +98,8 @@ func (a *agents) forget(node string) {
 	delete(a.heard, node)
 }
 
-// alive gives an agent a quarter more than its Lease says, as package liveness does.
-func (s *sign) alive(now time.Time, silent time.Duration) bool {
-	return now.Sub(s.seen) < max(silent, s.lasts+s.lasts/4)
-}
+// patience gives an agent a quarter more than its Lease says, as package liveness does.
+func (s *sign) patience(silent time.Duration) time.Duration { return max(silent, s.lasts+s.lasts/4) }
 
 // nodeOf returns whose agent's a Lease is; empty: none's.
 func nodeOf(l *coordinationv1.Lease) string {

@@ -84,7 +84,11 @@ func (r *diagnoses) onNode(ctx context.Context, d *v1alpha1.Diagnosis) (reconcil
 // agent, the API server is asked for the Lease: after an outage the cache may be late.
 func (r *diagnoses) judge(ctx context.Context, d *v1alpha1.Diagnosis) (step, error) {
 	node, now := d.Spec.NodeName, time.Now()
-	a := r.agents.of(node, now)
+	holder := ""
+	if c := d.Status.Checkpoint; c != nil {
+		holder = c.Holder
+	}
+	a := r.agents.of(node, holder, now)
 	s := judge(d, a, r.config.periods(), now)
 	if s.phase == "" || a.alive {
 		return s, nil
@@ -98,7 +102,7 @@ func (r *diagnoses) judge(ctx context.Context, d *v1alpha1.Diagnosis) (step, err
 		return step{}, err
 	}
 	if nodeOf(l) == node && r.agents.see(node, l, now) {
-		s = judge(d, r.agents.of(node, now), r.config.periods(), now)
+		s = judge(d, r.agents.of(node, holder, now), r.config.periods(), now)
 	}
 	return s, nil
 }

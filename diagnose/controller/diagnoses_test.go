@@ -95,8 +95,8 @@ func TestSilentAgent(t *testing.T) {
 	b.waitIs(cancelled, "Cancelled True "+v1alpha1.ReasonCancelled)
 }
 
-// One that a reporting agent does not begin, or says nothing of, ends too; one that waits
-// for leave to repair may do so for as long as it takes.
+// One that a reporting agent does not begin, or that an agent has which is gone, ends too;
+// what the living one has is left to it, though it writes nothing for as long as that takes.
 func TestAgentThatReportsAndDoesNothing(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -104,14 +104,16 @@ func TestAgentThatReportsAndDoesNothing(t *testing.T) {
 	name := b.server.Node(t)
 	b.agent(name)
 	left, stuck, waits := b.dx(v1alpha1.DiagnosisSpec{NodeName: name}), b.dx(v1alpha1.DiagnosisSpec{NodeName: name}), b.dx(v1alpha1.DiagnosisSpec{NodeName: name})
-	b.write(stuck, begin)
+	b.write(stuck, func(s *v1alpha1.DiagnosisStatus) { begin(s); s.Checkpoint.Holder = "another" })
+	runs := b.dx(v1alpha1.DiagnosisSpec{NodeName: name})
+	b.write(runs, begin)
 	b.write(waits, func(s *v1alpha1.DiagnosisStatus) {
 		begin(s)
 		s.Results = []v1alpha1.Result{{ID: 1, Operation: "restart", State: v1alpha1.ResultAwaitingApproval}}
 	})
 	contains(t, b.waitIs(left, "Failed True "+v1alpha1.ReasonNodeSilent), "has not begun within 3s")
 	contains(t, b.waitIs(stuck, "Failed True "+v1alpha1.ReasonNodeSilent), "has told nothing of the run for 3s")
-	b.holds("it waits", 4*time.Second, func() bool { return is(b.get(waits)) == "Running" })
+	b.holds("they are left to it", 4*time.Second, func() bool { return is(b.get(waits)) == "Running" && is(b.get(runs)) == "Running" })
 }
 
 func (b *bench) pod(name, node string) *corev1.Pod {

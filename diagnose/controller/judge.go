@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -80,19 +79,22 @@ func judgePending(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step
 }
 
 func judgeRunning(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
-	switch {
-	case !a.alive:
+	if !a.alive {
 		return judgeSilent(d, a, p, p.running, later(lastTold(d, now), a.last), now)
-	case waitsForRepair(d):
-		return step{again: again(p.running, p.running)} // for days, where nobody approves
 	}
 	return judgeLeft(d, a, p, now, "has told nothing of the run for")
 }
 
-// judgeLeft is for a Diagnosis of which an agent says nothing that reports. After an outage
-// of the API it has as long again to tell what it did meanwhile.
+// judgeLeft is for a Diagnosis whose node has an agent that reports. The one that runs it
+// writes nothing while nothing changes, for days where nobody approves of a repair: it is
+// left to it while its Lease says that it lives. Behind that another has its time to take
+// the Diagnosis over. After an outage of the API an agent has as long again to tell what it
+// did meanwhile.
 func judgeLeft(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time, what string) step {
-	left := later(lastTold(d, now), a.since).Add(p.running).Sub(now)
+	if a.runs {
+		return step{again: again(p.running, p.running)}
+	}
+	left := later(later(lastTold(d, now), a.since), a.holder).Add(p.running).Sub(now)
 	if left <= 0 {
 		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and %s %s", d.Spec.NodeName, what, p.running))
 	}
@@ -121,21 +123,17 @@ func silence(node string, a agent) string {
 	return fmt.Sprintf("the agent of node %s has not reported since %s", node, a.last.UTC().Format(time.RFC3339))
 }
 
-// lastTold returns when an agent last wrote of a Diagnosis, or else when that was made. Its clock may be ahead of ours.
+// lastTold returns when an agent last wrote of a Diagnosis, or else when that was made. An
+// agent's clock may be wrong: a time in the future says nothing.
 func lastTold(d *v1alpha1.Diagnosis, now time.Time) time.Time {
-	last := d.CreationTimestamp.Time
-	if s := d.Status.StartTime; s != nil {
+	last := earlier(d.CreationTimestamp.Time, now)
+	if s := d.Status.StartTime; s != nil && !s.After(now) {
 		last = later(last, s.Time)
 	}
-	if c := d.Status.Checkpoint; c != nil {
+	if c := d.Status.Checkpoint; c != nil && !c.Time.After(now) {
 		last = later(last, c.Time.Time)
 	}
-	return earlier(last, now)
-}
-
-// waitsForRepair reports whether the run waits for leave to repair.
-func waitsForRepair(d *v1alpha1.Diagnosis) bool {
-	return slices.ContainsFunc(d.Status.Results, func(r v1alpha1.Result) bool { return r.State == v1alpha1.ResultAwaitingApproval })
+	return last
 }
 
 // again returns when to look again at what ends in some time: whether an agent has gone

@@ -19,6 +19,10 @@ func at(seconds int) time.Time {
 func TestJudge(t *testing.T) {
 	p := periods{pending: 600 * time.Second, running: 3600 * time.Second}
 	alive, silent, none := agent{known: true, alive: true, last: at(0), since: at(0)}, agent{known: true, last: at(100)}, agent{}
+	runs := alive
+	runs.holder, runs.runs = at(0), true
+	other := alive // there is another, since the one that ran it has gone
+	other.holder = at(9000)
 	pending := func(change ...func(*v1alpha1.Diagnosis)) *v1alpha1.Diagnosis {
 		d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at(0))}, Spec: v1alpha1.DiagnosisSpec{NodeName: "n1"}}
 		for _, c := range change {
@@ -64,17 +68,23 @@ func TestJudge(t *testing.T) {
 		"agent silent for long":              {pending(said(600)), silent, 700, "Failed NodeSilent"},
 		"agent reports, not begun":           {pending(), alive, 3599, ""},
 		"agent reports, not begun for long":  {pending(), alive, 3600, "Failed NodeSilent"},
-		"in the agent's queue":               {pending(told(3000), func(d *v1alpha1.Diagnosis) { d.Status.Phase = v1alpha1.PhasePending }), alive, 6599, ""},
+		"in the agent's queue":               {pending(told(3000), func(d *v1alpha1.Diagnosis) { d.Status.Phase = v1alpha1.PhasePending }), runs, 999999, ""},
 		"cancelled, agent reports":           {pending(cancel), alive, 10, ""},
 		"cancelled, agent silent":            {pending(cancel), silent, 200, string(v1alpha1.PhaseCancelled) + " " + v1alpha1.ReasonCancelled},
 		"runs":                               {pending(told(50)), alive, 60, ""},
 		"runs, agent silent":                 {pending(told(50)), silent, 3699, "AgentSilent"},
 		"runs, agent silent for long":        {pending(told(50), said(3600)), silent, 3700, "Failed NodeSilent"},
 		"runs, told after the last renewal":  {pending(told(200), said(300)), silent, 3799, "AgentSilent"},
-		"runs, a clock that is ahead":        {pending(told(999999), said(300)), silent, 3700, "AgentSilent"},
+		"runs, a clock that is ahead":        {pending(told(999999), said(300)), silent, 3700, "Failed NodeSilent"},
+		"silent before, a clock ahead":       {pending(told(999999), said(300)), silent, 3699, "AgentSilent"},
+		"left, a clock that is ahead":        {pending(told(999999)), alive, 3650, "Failed NodeSilent"},
 		"runs, and no Lease ever":            {pending(told(50), said(300)), none, 3650, "Failed NodeSilent"},
 		"runs, nothing told for long":        {pending(told(50)), alive, 3650, "Failed NodeSilent"},
-		"waits for leave":                    {pending(told(50), waits), alive, 999999, ""},
+		"runs, for long":                     {pending(told(50)), runs, 999999, ""},
+		"waits for leave":                    {pending(told(50), waits), runs, 999999, ""},
+		"waits for leave, nobody runs it":    {pending(told(50), waits), alive, 3650, "Failed NodeSilent"},
+		"is to be taken over":                {pending(told(50)), other, 12599, ""},
+		"is not taken over":                  {pending(told(50)), other, 12600, "Failed NodeSilent"},
 		"waits for leave, agent silent long": {pending(told(50), waits, said(300)), silent, 3700, "Failed NodeSilent"},
 		"repairs, agent silent for long":     {pending(told(50), intent, said(300)), silent, 3700, "Unknown OutcomeUnknown"},
 		"runs, cancelled, agent silent":      {pending(told(50), cancel), silent, 200, "AgentSilent"},
@@ -117,26 +127,26 @@ func TestAgents(t *testing.T) {
 		r := metav1.NewMicroTime(at(says))
 		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &r}}
 	}
-	if have := a.of("n1", at(0)); have.known || have.alive {
+	if have := a.of("n1", "", at(0)); have.known || have.alive {
 		t.Errorf("%+v", have)
 	}
 	// A controller that has just started gives it a period, but knows since when it is silent.
 	if !a.see("n1", lease(-5000), at(0)) {
 		t.Error("a Lease that is new tells nobody")
 	}
-	if have := a.of("n1", at(49)); !have.alive || !have.last.Equal(at(-5000)) {
+	if have := a.of("n1", "", at(49)); !have.alive || !have.last.Equal(at(-5000)) {
 		t.Errorf("%+v", have)
 	}
-	if have := a.of("n1", at(50)); have.alive {
+	if have := a.of("n1", "", at(50)); have.alive {
 		t.Errorf("%+v", have)
 	}
-	if a.see("n1", lease(-5000), at(55)) || a.of("n1", at(55)).alive {
+	if a.see("n1", lease(-5000), at(55)) || a.of("n1", "", at(55)).alive {
 		t.Error("a Lease that is the same is a renewal")
 	}
 	if !a.see("n1", lease(-4900), at(60)) {
 		t.Error("an agent that is back tells nobody")
 	}
-	if have := a.of("n1", at(61)); !have.alive || !have.last.Equal(at(60)) {
+	if have := a.of("n1", "", at(61)); !have.alive || !have.last.Equal(at(60)) {
 		t.Errorf("%+v", have)
 	}
 	if a.see("n1", lease(-4880), at(80)) {
@@ -144,18 +154,37 @@ func TestAgents(t *testing.T) {
 	}
 	// A node's clock that is ahead does not count.
 	a.see("n2", lease(9999), at(0))
-	if have := a.of("n2", at(1)); have.last.After(at(0)) {
+	if have := a.of("n2", "", at(1)); have.last.After(at(0)) {
 		t.Errorf("%+v", have)
 	}
 	seconds := int32(400)
 	long := lease(100)
 	long.Spec.LeaseDurationSeconds = &seconds
 	a.see("n1", long, at(100))
-	if !a.of("n1", at(599)).alive || a.of("n1", at(600)).alive {
+	if !a.of("n1", "", at(599)).alive || a.of("n1", "", at(600)).alive {
 		t.Error("what a Lease says of its length does not count")
 	}
+	// Two agents of a node are told apart by their stamps, of which each counts by our clock.
+	two := func(says int, holders string) *coordinationv1.Lease {
+		l := lease(says)
+		l.Annotations = map[string]string{"kernosis.io/holders": holders}
+		return l
+	}
+	a.see("n3", two(100, "n3/a=1,n3/b=1"), at(100))
+	a.see("n3", two(120, "n3/a=1,n3/b=2"), at(120))
+	a.see("n3", two(140, "n3/b=3"), at(140))
+	for _, c := range []struct {
+		holder string
+		now    int
+		runs   bool
+		heard  time.Time
+	}{{"n3/a", 149, true, at(100)}, {"n3/a", 150, false, at(100)}, {"n3/b", 189, true, at(140)}, {"n3/c", 140, false, time.Time{}}, {"", 140, false, time.Time{}}} {
+		if have := a.of("n3", c.holder, at(c.now)); have.runs != c.runs || !have.holder.Equal(c.heard) {
+			t.Errorf("%s at %d: %+v", c.holder, c.now, have)
+		}
+	}
 	a.forget("n1")
-	if a.of("n1", at(101)).known {
+	if a.of("n1", "", at(101)).known {
 		t.Error("it is known")
 	}
 }

@@ -349,6 +349,7 @@ func (b *bench) agent(node string) (stop func()) {
 	}
 	k, err := lease.New(lease.Config{
 		Client: api, Namespace: b.namespace, Node: node, Interval: 200 * time.Millisecond, Duration: time.Second, StartJitter: -1, DrainTimeout: time.Nanosecond,
+		Holder: func() string { return "agent" },
 	})
 	if err != nil {
 		b.t.Fatal(err)

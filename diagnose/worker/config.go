@@ -55,6 +55,11 @@ type Config struct {
 	// says why it may not be looked at.
 	TenantPod func(ctx context.Context, d *v1alpha1.Diagnosis) (tenancy.Pod, error)
 
+	// Gone reports whether the agent that holds a Diagnosis is known to have ended: then this
+	// one takes the Diagnosis over. It is asked again and again, with locks held, and must not
+	// block. nil: none is ever known to have.
+	Gone func(holder string) bool
+
 	Workers int // Diagnoses that run at a time; 0: 4
 	Keep    int // runs that have ended and are kept, the newest; 0: 100
 	// MaxOpen bounds the Diagnoses whose end is not reported yet; 0: 1000. More are dropped.
@@ -103,6 +108,9 @@ func (c *Config) complete() error {
 		c.TenantPod = func(context.Context, *v1alpha1.Diagnosis) (tenancy.Pod, error) {
 			return tenancy.Pod{}, errors.New("what is outside the system namespace is not run here")
 		}
+	}
+	if c.Gone == nil {
+		c.Gone = func(string) bool { return false }
 	}
 	if c.Ended == nil {
 		c.Ended = func(*Ended) {}

@@ -70,7 +70,7 @@ func (w *Worker) mayNotRepair(e *entry) *runner.Decision {
 	if !e.made() || e.latest == nil {
 		return &runner.Decision{Verb: runner.Wait, Reason: reasonAway, Message: "the API server does not have the Diagnosis yet"}
 	}
-	if held(&e.latest.Status, w.holder, time.Now()) {
+	if w.hold().another(&e.latest.Status) {
 		return &runner.Decision{Verb: runner.Wait, Reason: reasonHeld, Message: "it is run by " + e.latest.Status.Checkpoint.Holder}
 	}
 	return nil
@@ -135,6 +135,7 @@ func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 	}
 	key := e.key()
 	digest, wait := e.digest(a.ID, a.Operation)
+	hold := w.hold()
 	w.mu.Unlock()
 	if wait != nil {
 		return errors.New(wait.Message)
@@ -146,7 +147,7 @@ func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 		switch refused = nil; {
 		case complete(s):
 			refused = errors.New("the Diagnosis has ended meanwhile")
-		case held(s, w.holder, now):
+		case hold.another(s):
 			refused = errors.New("another agent runs the Diagnosis")
 		case decided == nil || decided.Verb != v1alpha1.RemediationRun:
 			refused = errors.New("the repair is not allowed any more")
@@ -154,7 +155,7 @@ func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 			id := int32(a.ID) //nolint:gosec // a node of a graph of 256
 			at := metav1.NewMicroTime(now)
 			s.Checkpoint = &v1alpha1.Checkpoint{
-				Holder: w.holder, Time: at, Running: &id,
+				Holder: hold.holder, Time: at, Running: &id,
 				Intent: &v1alpha1.Intent{ID: id, Operation: a.Operation, Time: at},
 			}
 		}
@@ -168,11 +169,22 @@ func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 	return refused
 }
 
-// heldFor is how long the word of an agent counts that it runs a Diagnosis.
-const heldFor = 2 * time.Minute
+// hold is who this agent is among those of its node.
+type hold struct {
+	holder string
+	gone   func(holder string) bool
+}
 
-// held reports whether another agent runs it.
-func held(s *v1alpha1.DiagnosisStatus, holder string, now time.Time) bool {
-	c := s.Checkpoint
-	return c != nil && c.Holder != holder && now.Sub(c.Time.Time) < heldFor
+// hold is taken with the lock held.
+func (w *Worker) hold() hold { return hold{w.holder, w.c.Gone} }
+
+// has reports whether a status says that this agent runs the Diagnosis.
+func (h hold) has(s *v1alpha1.DiagnosisStatus) bool {
+	return s.Checkpoint != nil && s.Checkpoint.Holder == h.holder
+}
+
+// another reports whether another agent runs it, as far as anybody knows. When that one
+// wrote last does not matter: it writes what has changed, and its clock may be wrong.
+func (h hold) another(s *v1alpha1.DiagnosisStatus) bool {
+	return s.Checkpoint != nil && !h.has(s) && !h.gone(s.Checkpoint.Holder)
 }

@@ -63,6 +63,9 @@ func (w *Worker) known(d *v1alpha1.Diagnosis) {
 	switch {
 	case e != nil && e.Diagnosis.UID == d.UID && !e.Gone:
 		e.take(d)
+		if e.Claimed && !w.hold().has(&d.Status) {
+			e.changed(false) // somebody has taken it, or our word off it
+		}
 		w.endedElsewhere(e, d)
 		return
 	case e != nil && e.Diagnosis.UID == d.UID:

@@ -149,7 +149,8 @@ func (w *Worker) advance(e *entry) {
 	case e.cancel != "" && !begun:
 		e.finish(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, e.cancel)
 		wake(w.told)
-	case !e.Own && !e.Claimed: // the report claims it, or leaves it to another
+	case w.yields(e):
+		e.askAt = time.Time{} // it goes on once the report has claimed it
 	case !e.askAt.IsZero() && !e.again && e.cancel == "" && now.Before(e.askAt):
 	default:
 		d := w.prepare(e, now)
@@ -163,6 +164,14 @@ func (w *Worker) advance(e *entry) {
 		return
 	}
 	w.mu.Unlock()
+}
+
+// yields reports whether a Diagnosis may be another agent's: the report claims it, or leaves
+// it to that one. Of a problem of this node nothing waits for a claim, as the API server may
+// be away: what two agents have seen is left to one of them once the other is known to have
+// it. The lock is held.
+func (w *Worker) yields(e *entry) bool {
+	return !e.Claimed && (!e.Own || e.latest != nil && w.hold().another(&e.latest.Status))
 }
 
 // submit hands a run to the pool.

@@ -197,6 +197,7 @@ func TestTheDiskWasLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, objects(mends("mend")))
+				r.conf.Gone = func(string) bool { return true }
 				d := person("a", "mends")
 				d.Status.Checkpoint = &v1alpha1.Checkpoint{Holder: "n7/other", Time: metav1.NewMicroTime(time.Now().Add(-time.Hour))}
 				was(&d.Status)

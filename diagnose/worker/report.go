@@ -11,8 +11,9 @@ import (
 const (
 	// writeEvery is how often a Diagnosis is written, but for what is urgent.
 	writeEvery = 5 * time.Second
-	// heldAgain is how often it is written that it is run by us: others wait two minutes.
-	heldAgain = 25 * time.Second
+	// yieldFor is how long a Diagnosis is left to another agent before this one looks again
+	// whether that lives.
+	yieldFor = 10 * time.Second
 	// storeTimeout bounds a question to the store.
 	storeTimeout = 30 * time.Second
 	// What is waited after a failure, doubled from one to the next.
@@ -82,8 +83,7 @@ func (e *entry) due() (at time.Time, ok bool) {
 		later(e.lastWrite.Add(writeEvery))
 		return at, true
 	default:
-		later(e.lastWrite.Add(heldAgain))
-		return at, true
+		return at, false // the agent's Lease says that it lives
 	}
 }
 
@@ -144,7 +144,11 @@ func (w *Worker) tell(ctx context.Context, e *entry) {
 		e.tellProblem(now.problem)
 	case appliedNothing: // another agent has it
 		w.counts.yielded++
-		e.retryAt = d.Status.Checkpoint.Time.Add(heldFor)
+		e.retryAt = time.Now().Add(yieldFor)
+		if e.Claimed { // it took it over while we seemed to have ended
+			e.Claimed, e.unsaved = false, true
+			wake(w.moved)
+		}
 	}
 }
 

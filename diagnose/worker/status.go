@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,13 +40,13 @@ type snapshot struct {
 	artifacts []artifact.Artifact
 	problem   problemRef
 	node      string
-	holder    string
+	hold      hold
 	version   uint64
 }
 
 // snapshot is taken with the lock held.
 func (w *Worker) snapshot(e *entry) *snapshot {
-	s := &snapshot{diagnosis: e.Diagnosis, report: e.report, node: w.c.Node, holder: w.holder, version: e.version}
+	s := &snapshot{diagnosis: e.Diagnosis, report: e.report, node: w.c.Node, hold: w.hold(), version: e.version}
 	if e.End != nil {
 		ended := *e.End
 		s.end = &ended
@@ -75,9 +76,10 @@ func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
 	case complete(s):
 		n.applyProblem(s)
 		return appliedProblem
-	case held(s, n.holder, now):
+	case n.hold.another(s):
 		return appliedNothing
 	}
+	was := s.DeepCopy()
 	s.ObservedGeneration = n.diagnosis.Generation
 	s.Subject = subjectOf(n.diagnosis, n.node)
 	if n.report != nil {
@@ -90,6 +92,13 @@ func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
 	n.checkpoint(s, now)
 	n.condition(s, now)
 	fit(s)
+	if was.Checkpoint != nil {
+		// Only what has changed is written, and when it was.
+		at := s.Checkpoint.Time
+		if s.Checkpoint.Time = was.Checkpoint.Time; !equality.Semantic.DeepEqual(was, s) {
+			s.Checkpoint.Time = at
+		}
+	}
 	return appliedAll
 }
 
@@ -101,7 +110,7 @@ func (n *snapshot) applyProblem(s *v1alpha1.DiagnosisStatus) {
 
 // checkpoint says who runs it. An intent stays until the outcome of its repair is told.
 func (n *snapshot) checkpoint(s *v1alpha1.DiagnosisStatus, now time.Time) {
-	c := &v1alpha1.Checkpoint{Holder: n.holder, Time: metav1.NewMicroTime(now)}
+	c := &v1alpha1.Checkpoint{Holder: n.hold.holder, Time: metav1.NewMicroTime(now)}
 	if n.report != nil && n.report.Running > 0 {
 		id := int32(n.report.Running) //nolint:gosec // a node of a graph of 256
 		c.Running = &id

@@ -127,6 +127,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
+// Holder returns by which name this worker runs Diagnoses, as their checkpoints have it;
+// empty: it does not run.
+func (w *Worker) Holder() string {
+	if w == nil {
+		return ""
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.holder
+}
+
 // untilDone takes the end of a context for no error.
 func untilDone(err error) error {
 	if errors.Is(err, context.Canceled) {

@@ -40,13 +40,14 @@ type PlanStep struct {
 
 // Checkpoint is what a run goes on from. Which nodes have run is in results.
 type Checkpoint struct {
-	// holder is who runs it: nobody else may until time is too long ago.
+	// holder is the agent that runs it: no other may while that one lives, which the
+	// Lease of its node says.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Holder string `json:"holder"`
 
-	// time is when the holder last wrote.
+	// time is when the holder last wrote, by the node's clock. It writes what has changed.
 	// +required
 	Time metav1.MicroTime `json:"time"`
 

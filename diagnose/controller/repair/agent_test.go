@@ -2,9 +2,16 @@ package repair
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -41,6 +48,48 @@ func (b *bench) agent(node string) {
 		}
 	})
 	b.Cleanup(func() { cancel(); ended.Wait() })
+}
+
+// A Diagnosis that waits for approval costs the API server nothing: neither the agent, which
+// asks again each minute, nor the controller writes it while nothing changes.
+func TestAWaitingDiagnosisIsNotWritten(t *testing.T) {
+	testall.Only(t)
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	set := b.set("kernel-facts", "cordon")
+	b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeApprove })
+	b.agent(node)
+	b.control(nil)
+	d := b.diagnose(node, set, nil)
+	b.waitDecision(d, 2, "Wait AwaitingApproval")
+	b.waitIs("what the agent waits for", "node 2: AwaitingApproval", func() string {
+		return meta.FindStatusCondition(b.get(d).Status.Conditions, v1alpha1.ConditionComplete).Message
+	})
+	var list v1alpha1.DiagnosisList
+	if err := b.client.List(b.Context(), &list, client.InNamespace(b.system)); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := b.client.Watch(b.Context(), &v1alpha1.DiagnosisList{}, &client.ListOptions{Namespace: b.system, Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	var last []string
+	for lasts := time.After(75 * time.Second); ; {
+		select {
+		case e := <-changes.ResultChan():
+			d := e.Object.(*v1alpha1.Diagnosis)
+			last = append(last, fmt.Sprintf("%s %s %+v", d.ResourceVersion, e.Type, *d.Status.Checkpoint))
+			continue
+		case <-lasts:
+		}
+		break
+	}
+	if len(last) > 0 {
+		t.Errorf("%d writes in 75 s:\n%s", len(last), strings.Join(last, "\n"))
+	}
+	b.approve(d, b.get(d).Status.Plan.Digest)
+	b.waitPhase(d, v1alpha1.PhaseSucceeded)
 }
 
 // The real worker and the controller come to the same plans, and bring a Diagnosis to its

@@ -50,6 +50,11 @@ type Config struct {
 	// Nil: nothing, ever. Both are called at each renewal, from within Run.
 	Degraded func() []string
 
+	// Holder returns who runs Diagnoses in this agent, as their checkpoints have it; empty:
+	// nobody does, yet. It is called at each renewal, from within Run. Nil: nobody
+	// ever does.
+	Holder func() string
+
 	Interval time.Duration // between renewals; 0: [DefaultInterval]
 	Duration time.Duration // that the Lease says, whole seconds; 0: [DefaultDuration]
 	Timeout  time.Duration // of one request; 0: ten seconds
@@ -99,6 +104,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Degraded == nil {
 		c.Degraded = func() []string { return nil }
+	}
+	if c.Holder == nil {
+		c.Holder = func() string { return "" }
 	}
 	if len(c.Version) > maxVersion {
 		c.Version = c.Version[:maxVersion]

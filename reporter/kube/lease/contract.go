@@ -21,6 +21,11 @@ const (
 	// AnnotationVersion is the agent's.
 	AnnotationVersion = "kernosis.io/agent-version"
 
+	// AnnotationHolders lists the agents of the node that run Diagnoses and live, by the
+	// name that a Diagnosis has as the holder of its checkpoint, each with a stamp of its
+	// last renewal: "n1/0123456789abcdef=2026-11-21T12:00:00Z", with commas between.
+	AnnotationHolders = "kernosis.io/holders"
+
 	// AnnotationDegraded is what the agent lacks while it works, a line each.
 	AnnotationDegraded = "kernosis.io/degraded"
 

@@ -11,6 +11,8 @@
 //   - which condition types the agent has, or may have, on the Node
 //     ([AnnotationTypes]): those that nobody keeps true while it is silent;
 //   - whether it has ended in order ([AnnotationDraining]), as in an upgrade;
+//   - which agents of the node run Diagnoses and live ([AnnotationHolders]): others leave
+//     theirs alone ([Keeper.Gone]);
 //   - the agent's version ([AnnotationVersion]).
 //
 // A [Keeper] renews it by an update of the object that it has seen last, without a GET.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Keeper keeps one node's Lease. Stats may be called by several goroutines at any
+// Keeper keeps one node's Lease. Stats and Gone may be called by several goroutines at any
 // time.
 type Keeper struct {
 	config Config
@@ -23,6 +23,10 @@ type Keeper struct {
 	mu      sync.Mutex
 	stats   Stats
 	running bool
+	// Of Gone.
+	holders Holders
+	renewed time.Time            // when the last renewal that was taken was sent; zero: none was
+	asked   map[string]time.Time // since when, by holder
 
 	// What follows is for Run's goroutine.
 	last     *coordinationv1.Lease // as it was seen last; nil: not seen, or it is not there
@@ -38,7 +42,7 @@ func New(c Config) (*Keeper, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
 	}
-	return &Keeper{config: c, name: Name(c.Node), stats: Stats{Renewals: make(map[Outcome]uint64)}}, nil
+	return &Keeper{config: c, name: Name(c.Node), stats: Stats{Renewals: make(map[Outcome]uint64)}, asked: make(map[string]time.Time)}, nil
 }
 
 // Stats returns a copy of the counters.

@@ -93,6 +93,7 @@ func (k *Keeper) get(ctx context.Context) error {
 		return fmt.Errorf("lease %s: %w", k.name, err)
 	}
 	k.last, k.read = l, true
+	k.see(l, time.Time{})
 	if types := TypesOf(l); !k.written && len(types) > 0 && k.config.OnEarlier != nil {
 		k.config.OnEarlier(types)
 	}
@@ -135,12 +136,13 @@ func (k *Keeper) put(ctx context.Context, l *coordinationv1.Lease) error {
 
 // take sends a write and keeps what it gave.
 func (k *Keeper) take(ctx context.Context, send func(context.Context, *coordinationv1.Lease) error) error {
-	out := &coordinationv1.Lease{}
+	out, sent := &coordinationv1.Lease{}, time.Now()
 	err := k.do(ctx, func(ctx context.Context) error { return send(ctx, out) })
 	if err != nil {
 		return fmt.Errorf("lease %s: %w", k.name, err)
 	}
 	k.last, k.read = out, true
+	k.see(out, sent)
 	k.written = k.written || k.hasOurs()
 	return nil
 }
@@ -175,6 +177,13 @@ func (k *Keeper) next(draining time.Time) *coordinationv1.Lease {
 	}
 	now := metav1.NewMicroTime(time.Now())
 	l.Spec.RenewTime = &now
+	if l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
+	// Of each agent that lives, whoever has the Lease.
+	if l.Annotations[AnnotationHolders] = k.list(l, now.Time); l.Annotations[AnnotationHolders] == "" {
+		delete(l.Annotations, AnnotationHolders)
+	}
 	if k.superseded() {
 		return l // what it says is the other's
 	}
@@ -187,9 +196,6 @@ func (k *Keeper) next(draining time.Time) *coordinationv1.Lease {
 	}
 	seconds := int32(k.config.Duration / time.Second)
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.AcquireTime = &k.config.Node, &seconds, &k.acquired
-	if l.Annotations == nil {
-		l.Annotations = map[string]string{}
-	}
 	if l.Labels == nil {
 		l.Labels = map[string]string{}
 	}

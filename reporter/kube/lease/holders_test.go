@@ -1,0 +1,75 @@
+package lease
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+// An agent is gone once it renews no more while this one does, and not before; nobody is
+// while the API server does not answer.
+func TestGone(t *testing.T) {
+	testall.Only(t)
+	server := cluster.Server(t)
+	holder := func(name string) func(*Config) {
+		return func(c *Config) { c.Duration, c.Holder = time.Second, func() string { return name } }
+	}
+	code, config, _ := between(t, server)
+	a := start(t, server, func(c *Config) { holder("n/a")(c); c.Client = clientOf(t, config) })
+	a.waitRenewals(1)
+	b := start(t, server, func(c *Config) { holder("n/b")(c); c.Node, c.Namespace = a.node, a.namespace })
+	b.waitRenewals(1)
+	// Whichever of the two has the Lease, both are heard.
+	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		if a.Gone("n/b") || b.Gone("n/a") {
+			t.Fatal("one that lives is gone")
+		}
+	}
+	if got := holdersIn(a.lease()); len(got) != 2 {
+		t.Errorf("listed: %v", got)
+	}
+	// One that nobody has ever heard has its time from the first question on.
+	asked := time.Now()
+	a.waitFor("a stranger is gone", func() bool { return a.Gone("n/x") })
+	if took := time.Since(asked); took < 1250*time.Millisecond {
+		t.Errorf("after %s", took)
+	}
+	code.Store(http.StatusServiceUnavailable)
+	a.waitFor("it is cut off", func() bool { return a.Stats().Renewals[ServerError] > 0 })
+	_ = b.stop()
+	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		if a.Gone("n/b") {
+			t.Fatal("gone, as far as an agent knows that is cut off")
+		}
+	}
+	code.Store(0)
+	answers := time.Now()
+	a.waitFor("it is gone", func() bool { return a.Gone("n/b") })
+	t.Logf("%s after the API server answers again", time.Since(answers))
+	a.waitFor("the Lease has it no more", func() bool { return !strings.Contains(a.lease().Annotations[AnnotationHolders], "n/b") })
+	if (*Keeper)(nil).Gone("n/x") {
+		t.Error("without a Lease somebody is gone")
+	}
+}
+
+// Many agents of one node, as of one that is restarted again and again without its folder,
+// don't make the Lease grow.
+func TestHoldersAreBounded(t *testing.T) {
+	server := cluster.Server(t)
+	node, namespace := server.Node(t), server.Namespace(t)
+	var last *rig
+	for i := range 2 * maxHolders {
+		last = start(t, server, func(c *Config) {
+			c.Node, c.Namespace, c.Holder = node, namespace, func() string { return "n/" + string(rune('a'+i)) }
+		})
+		last.waitRenewals(1)
+		_ = last.stop()
+	}
+	l := last.lease()
+	if got := holdersIn(l); len(got) != maxHolders || got["n/p"] == "" {
+		t.Errorf("%d: %s", len(got), l.Annotations[AnnotationHolders])
+	}
+}
