@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -50,8 +51,9 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if err := h.client.List(ctx, &list, client.InNamespace(h.config.Namespace), client.MatchingFields{indexEnded: request.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, err
 	}
-	weigh := func(*v1alpha1.Diagnosis) int { return 1 }
+	weigh, rank := func(*v1alpha1.Diagnosis) int { return 1 }, rankOnNode(list.Items)
 	if request.Name == anyTrigger {
+		rank = nil
 		sizes, err := h.sizes(ctx)
 		if err != nil {
 			return reconcile.Result{}, err
@@ -67,7 +69,7 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		at, _ := completed(d)
 		return d.DeletionTimestamp != nil || held(d, at, slots, now)
 	}
-	old, kept := surplus(list.Items, most, weigh, needed)
+	old, kept := surplus(list.Items, most, weigh, rank, needed)
 	var errs []error
 	again := time.Duration(0)
 	for _, d := range old {
@@ -111,21 +113,44 @@ func (h *history) sizes(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// surplus returns which of the ended Diagnoses are to be deleted, so that their weights are
-// not more than most: those that ended first, but for those that are needed. It returns
-// whether because of these there are more than may be.
-func surplus(list []v1alpha1.Diagnosis, most int, weigh func(*v1alpha1.Diagnosis) int, needed func(*v1alpha1.Diagnosis) bool) (out []*v1alpha1.Diagnosis, kept bool) {
-	byEnd := make([]*v1alpha1.Diagnosis, len(list))
-	total := 0
-	for i := range list {
-		byEnd[i] = &list[i]
-		total += weigh(&list[i])
+// rankOnNode returns how many of the ended Diagnoses of the same node have ended after each,
+// by its UID. By it one node whose fault comes back all the time does not push out what the
+// API server has of the other nodes.
+func rankOnNode(list []v1alpha1.Diagnosis) map[types.UID]int {
+	byEnd := sortByEnd(list)
+	slices.Reverse(byEnd)
+	newer, out := map[string]int{}, make(map[types.UID]int, len(list))
+	for _, d := range byEnd {
+		out[d.UID] = newer[d.Spec.NodeName]
+		newer[d.Spec.NodeName]++
 	}
-	slices.SortFunc(byEnd, func(a, b *v1alpha1.Diagnosis) int {
+	return out
+}
+
+// sortByEnd returns those that ended first before.
+func sortByEnd(list []v1alpha1.Diagnosis) []*v1alpha1.Diagnosis {
+	out := make([]*v1alpha1.Diagnosis, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	slices.SortFunc(out, func(a, b *v1alpha1.Diagnosis) int {
 		endA, _ := completed(a)
 		endB, _ := completed(b)
 		return cmp.Or(endA.Compare(endB), cmp.Compare(a.Name, b.Name))
 	})
+	return out
+}
+
+// surplus returns which of the ended Diagnoses are to be deleted, so that their weights are
+// not more than most: those of the highest rank, and of these those that ended first, but
+// for those that are needed. It returns whether because of these there are more than may be.
+func surplus(list []v1alpha1.Diagnosis, most int, weigh func(*v1alpha1.Diagnosis) int, rank map[types.UID]int, needed func(*v1alpha1.Diagnosis) bool) (out []*v1alpha1.Diagnosis, kept bool) {
+	total := 0
+	for i := range list {
+		total += weigh(&list[i])
+	}
+	byEnd := sortByEnd(list)
+	slices.SortStableFunc(byEnd, func(a, b *v1alpha1.Diagnosis) int { return cmp.Compare(rank[b.UID], rank[a.UID]) })
 	for _, d := range byEnd {
 		if total <= most {
 			break

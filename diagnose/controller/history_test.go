@@ -131,6 +131,32 @@ func TestHistoryOfATrigger(t *testing.T) {
 	kubetest.AwaitSum(t, r.registry, 5, "kernosis_controller_diagnoses_deleted_total", "reason", "history")
 }
 
+// One node whose fault comes back all the time leaves the others theirs.
+func TestHistoryOfManyNodes(t *testing.T) {
+	b := newBench(t)
+	limit := int32(4)
+	trigger := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: b.name("t")}, Spec: v1alpha1.TriggerSpec{
+		OperationSet: "any", NodeName: "n1", HistoryLimit: &limit, SourceTemplate: v1alpha1.SourceTemplate{CronTemplate: &v1alpha1.CronTemplate{Schedule: "0 2 * * *"}},
+	}}
+	b.create(trigger)
+	var noisy, quiet []*v1alpha1.Diagnosis
+	for i := range 5 { // the first has ended last
+		noisy = append(noisy, b.old(time.Duration(i+1)*time.Minute, 2*time.Hour, v1alpha1.LabelTrigger, trigger.Name))
+	}
+	for _, node := range []string{"n2", "n3"} {
+		d := b.dx(v1alpha1.DiagnosisSpec{NodeName: node}, v1alpha1.LabelTrigger, trigger.Name)
+		b.write(d, finish(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, time.Now().Add(-time.Hour)))
+		quiet = append(quiet, d)
+	}
+	b.control(nil)
+	b.waitFor("four are left", func() bool { return len(b.left()) == 4 })
+	for _, d := range append(noisy[:2], quiet...) {
+		if b.get(d) == nil {
+			t.Errorf("%s of node %s is gone", d.Name, d.Spec.NodeName)
+		}
+	}
+}
+
 // No set of triggers fills the API server: what has ended is bounded, and what belongs to a
 // Diagnosis counts and goes with it.
 func TestCap(t *testing.T) {

@@ -217,7 +217,7 @@ func TestSurplus(t *testing.T) {
 		"all are needed":    {most: 2, weigh: one, needed: "abcd", want: "[]", kept: true},
 		"those that it has": {most: 3, weigh: heavy, want: "[a b]"},
 	} {
-		out, kept := surplus(list, c.most, c.weigh, func(d *v1alpha1.Diagnosis) bool { return strings.Contains(c.needed, d.Name) })
+		out, kept := surplus(list, c.most, c.weigh, nil, func(d *v1alpha1.Diagnosis) bool { return strings.Contains(c.needed, d.Name) })
 		names := []string{}
 		for _, d := range out {
 			names = append(names, d.Name)

@@ -13,9 +13,10 @@ import (
 // behind that.
 const remembered = 10 * time.Minute
 
-// forget removes the runs that nobody wants any more: those of Diagnoses that were
-// deleted, and of those that have ended, and whose end the store has, the oldest beyond
-// the number that is kept.
+// forget removes the runs that nobody wants any more: those of Diagnoses that were deleted
+// before they ended, and of those that have ended, and whose end the store has, the oldest
+// beyond the number that is kept. The evidence of a run that has ended outlives its object:
+// the cluster keeps few objects of a fault that many nodes have.
 func (w *Worker) forget() {
 	now := time.Now()
 	var over, ended []*entry
@@ -23,18 +24,18 @@ func (w *Worker) forget() {
 		w.mu.Lock()
 		switch {
 		case e.active || e.unsaved && e.saveAt.IsZero(): // a disk that takes nothing is not waited for
+		case e.End != nil && (e.Gone || (e.Told || e.Local) && e.Shown):
+			e.report, e.plan, e.repair = nil, nil, nil // the checkpoint has it
+			if e.Gone || !e.Repaired {
+				e.latest = nil
+			}
+			ended = append(ended, e)
 		case e.Gone && !e.swept:
 			w.mu.Unlock()
 			w.sweep(e)
 			continue
 		case e.Gone && (!e.Own || now.Sub(e.Taken) > remembered):
 			over = append(over, e)
-		case !e.Gone && e.End != nil && (e.Told || e.Local) && e.Shown:
-			e.report, e.plan, e.repair = nil, nil, nil // the checkpoint has it
-			if !e.Repaired {
-				e.latest = nil
-			}
-			ended = append(ended, e)
 		}
 		w.mu.Unlock()
 	}

@@ -113,7 +113,8 @@ func (w *Worker) endedElsewhere(e *entry, d *v1alpha1.Diagnosis) {
 	wake(w.moved)
 }
 
-// gone notes that a Diagnosis was deleted: it is ended and forgotten. The lock is held.
+// gone notes that a Diagnosis was deleted: one that runs is ended and forgotten. The lock is
+// held.
 func (w *Worker) gone(e *entry) {
 	if e.Gone {
 		return

@@ -200,8 +200,9 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 		name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 		r.api.remove(name)
 		synctest.Wait()
-		if _, err := os.Stat(filepath.Join(worker.Checkpoints(r.dir), d.Name+".checkpoint")); err == nil {
-			t.Error("the checkpoint is kept")
+		time.Sleep(time.Hour)
+		if _, err := os.Stat(filepath.Join(worker.Checkpoints(r.dir), d.Name+".checkpoint")); err != nil {
+			t.Errorf("what has ended is not kept: %v", err)
 		}
 		again := d.DeepCopy()
 		again.Status = v1alpha1.DiagnosisStatus{}
@@ -214,6 +215,28 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 		// Nobody has deleted this one; its object is gone when it is written to.
 		if s := r.w.Stats(); s.Waiting+s.Running+s.Untold != 0 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Nobody wants what is deleted while it runs: it ends, and what it has so far goes.
+func TestDeletedWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.ops.do = blocks("is-b")
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "looks"))
+		synctest.Wait()
+		id := string(r.api.get("a").UID)
+		if ids, err := runner.SavedIDs(worker.Checkpoints(r.dir)); err != nil || len(ids) != 1 {
+			t.Errorf("%v, %v", ids, err)
+		}
+		r.api.remove(types.NamespacedName{Namespace: system, Name: "a"})
+		time.Sleep(time.Minute)
+		if ids, err := runner.SavedIDs(worker.Checkpoints(r.dir)); err != nil || len(ids) != 0 || worker.Taken(r.dir, id) {
+			t.Errorf("%v, %v", ids, err)
 		}
 	})
 }
