@@ -20,6 +20,9 @@ const OwnPods = "app.kubernetes.io/name=kernosis"
 // look is how soon pods that end are looked at again: kubectl's pause after a refusal.
 const look = 5 * time.Second
 
+// longest is how many times that the pause has at most.
+const longest = 6
+
 // fieldManager is whose the changed fields are.
 const fieldManager = "kernosis-controller"
 
@@ -28,7 +31,8 @@ type Config struct {
 	Client    kubernetes.Interface // asks the server, and no cache
 	Namespace string               // of the agents and the controller
 	Own       []labels.Selector    // their pods in it, which are never ended
-	// Look is how soon pods that end are looked at again; 0: 5 s.
+	// Look is how soon pods that end are looked at again, at first; 0: 5 s. The pauses grow
+	// to six times that.
 	Look time.Duration
 	Now  func() time.Time // nil: [time.Now]
 }

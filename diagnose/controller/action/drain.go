@@ -21,9 +21,13 @@ func (a *Actions) checkDrain(ctx context.Context, c *Call) error {
 	if err := a.checkNode(ctx, c); err != nil {
 		return err
 	}
-	_, err := a.podsToEnd(ctx, c)
+	_, err := a.podsToEnd(ctx, c, "")
 	return err
 }
+
+// fromCache lets the API server answer a list from its cache, which may be late. Servers
+// before 1.31 read every pod of the cluster from etcd to answer any other.
+const fromCache = "0"
 
 // drain cordons the node, asks for the eviction of each pod once, and looks what is left.
 // It never asks for the eviction of a pod by its name alone: while a drain waits, a pod
@@ -42,9 +46,19 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 	} else if _, err := a.perform(ctx, c, policy.Act{}, "", ""); err != nil {
 		return Progress{}, err
 	}
-	left, err := a.podsToEnd(ctx, c)
-	if err != nil {
-		return Progress{}, err
+	var left *pods
+	var err error
+	if c.Before != nil && c.Before.Message != "" {
+		if left, err = a.podsToEnd(ctx, c, fromCache); err != nil {
+			return Progress{}, err
+		}
+	}
+	if left == nil || len(left.end) == 0 {
+		// The first look decides whether any pod is evicted, and the last that none is left:
+		// pods may have come since, and a cache may be late.
+		if left, err = a.podsToEnd(ctx, c, ""); err != nil {
+			return Progress{}, err
+		}
 	}
 	evicted := 0
 	if c.Before != nil {
@@ -100,10 +114,12 @@ func (p *pods) stayed() string {
 // They are not taken from k8s.io/kubectl/pkg/drain: it evicts by name, and all of kubectl
 // behind it makes the binary, which nodes run too, 36 MB larger (Go 1.26, stripped: 25 to
 // 61 MB with client-go alone; 37 MiB more resident from its start on).
-func (a *Actions) podsToEnd(ctx context.Context, c *Call) (*pods, error) {
+//
+// version is the resourceVersion that is asked for: empty, or [fromCache].
+func (a *Actions) podsToEnd(ctx context.Context, c *Call, version string) (*pods, error) {
 	out := &pods{}
 	var daemonSets, emptyDirs, bare []string
-	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", c.node()).String(), Limit: 500}
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", c.node()).String(), Limit: 500, ResourceVersion: version}
 	for {
 		page, err := a.c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
 		if err != nil {
@@ -136,7 +152,7 @@ func (a *Actions) podsToEnd(ctx context.Context, c *Call) (*pods, error) {
 			}
 			out.end = append(out.end, *p)
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
+		if options.Continue, options.ResourceVersion = page.Continue, ""; options.Continue == "" {
 			break
 		}
 	}

@@ -1,15 +1,22 @@
 package action
 
 import (
+	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 func ofDaemonSet(p *corev1.Pod) {
@@ -116,5 +123,131 @@ func TestDrainsMessageDoesNotTick(t *testing.T) {
 	b.now = b.now.Add(17 * time.Second)
 	if q := b.does(again(c, p), v1alpha1.ResultRunning, "disruption budget"); q.Message != p.Message || strings.Contains(q.Message, "17") {
 		t.Errorf("%q, then %q", p.Message, q.Message)
+	}
+}
+
+// A namespace that is being deleted takes no evictions. Its pods are deleted one by one,
+// and the drain waits for that.
+func TestDrainOfATerminatingNamespace(t *testing.T) {
+	b := newBench(t)
+	b.pod(b.shop, "a", nil)
+	b.pod(b.system, "b", nil)
+	// Nobody empties namespaces here, so it stays as it is until the test does.
+	if err := b.api.CoreV1().Namespaces().Delete(t.Context(), b.shop, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if ns, err := b.api.CoreV1().Namespaces().Get(t.Context(), b.shop, metav1.GetOptions{}); err != nil || ns.Status.Phase != corev1.NamespaceTerminating {
+		t.Fatalf("%+v, %v", ns, err)
+	}
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: b.shop, Name: "a"}}
+	if err := b.api.PolicyV1().Evictions(b.shop).Evict(t.Context(), eviction); !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		t.Fatalf("the API server's answer is another: %v", err)
+	}
+	c := b.call("drain", "d1", nil)
+	b.allows(c)
+	p := b.does(c, v1alpha1.ResultRunning, b.shop+"/a: its namespace is being deleted")
+	if b.ending(b.shop, "a") || !b.ending(b.system, "b") || p.Values["evicted"] != "1" {
+		t.Errorf("%+v", p)
+	}
+	b.gone(b.system, "b")
+	// The namespace's controller has come to the pod, which takes its time to end.
+	if err := b.api.CoreV1().Pods(b.shop).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p = b.does(again(c, p), v1alpha1.ResultRunning, b.shop+"/a is ending")
+	b.gone(b.shop, "a")
+	b.does(again(c, p), v1alpha1.ResultSucceeded, "drained")
+}
+
+func TestEvictionInATerminatingNamespace(t *testing.T) {
+	b := newBench(t)
+	b.pod(b.shop, "a", nil)
+	if err := b.api.CoreV1().Namespaces().Delete(t.Context(), b.shop, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]string{"podNamespace": b.shop, "podName": "a"}
+	b.does(b.call("evict-pod", "d1", given), v1alpha1.ResultRunning, "its namespace is being deleted")
+	b.does(b.call("delete-pod", "d2", given), v1alpha1.ResultRunning, "is ending")
+}
+
+// Pods that come to the node while it is being drained are evicted, too: those that are
+// made anew there, as they tolerate a cordoned node, and those that were bound to it late.
+func TestDrainOfPodsThatComeLater(t *testing.T) {
+	b := newBench(t)
+	b.pod(b.shop, "a", nil)
+	c := b.call("drain", "d1", nil)
+	p := b.does(c, v1alpha1.ResultRunning, "1 of the pods")
+	b.gone(b.shop, "a")
+	b.pod(b.shop, "a-again", nil)
+	p = b.does(again(c, p), v1alpha1.ResultRunning, b.shop+"/a-again is ending")
+	if !b.ending(b.shop, "a-again") || p.Values["evicted"] != "2" {
+		t.Errorf("%+v", p)
+	}
+	b.gone(b.shop, "a-again")
+	// It is there only after the first look of the pass, which may be of the past: the drain
+	// looks once more before it says that it is done.
+	proxy, to := kubetest.NewProxy(t, b.server, b.server.Admin())
+	b.through(to)
+	late := false
+	proxy.Do(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/api/v1/pods" && r.URL.Query().Get("resourceVersion") == "" && !late {
+			late = true
+			b.pod(b.shop, "late", nil)
+		}
+		return false
+	})
+	p = b.does(again(c, p), v1alpha1.ResultRunning, b.shop+"/late is ending")
+	b.gone(b.shop, "late")
+	b.does(again(c, p), v1alpha1.ResultSucceeded, "drained")
+}
+
+// While a drain waits, API servers that read all pods of the cluster for a list of a node's
+// are spared: they answer from their cache, and are asked less and less often.
+func TestWhatADrainAsks(t *testing.T) {
+	b := newBench(t)
+	b.pod(b.shop, "web", nil)
+	b.budget("web")
+	proxy, to := kubetest.NewProxy(t, b.server, b.server.Admin())
+	b.through(to)
+	var fresh, cached atomic.Int32
+	proxy.Do(func(_ http.ResponseWriter, r *http.Request) bool {
+		q := r.URL.Query()
+		switch {
+		case r.URL.Path != "/api/v1/pods":
+		case q.Get("fieldSelector") != "spec.nodeName="+b.name:
+			t.Errorf("not only of the node: %s", r.URL)
+		case q.Get("resourceVersion") == "0":
+			cached.Add(1)
+		default:
+			fresh.Add(1)
+		}
+		return false
+	})
+	c := b.call("drain", "d1", map[string]string{"timeout": "10m"})
+	p := b.does(c, v1alpha1.ResultRunning, "disruption budget")
+	var pauses []time.Duration
+	for b.now.Sub(c.Began) < 9*time.Minute {
+		pauses = append(pauses, p.Again)
+		b.now = b.now.Add(p.Again)
+		p = b.does(again(c, p), v1alpha1.ResultRunning, "disruption budget")
+	}
+	if fresh.Load() != 1 || int(cached.Load()) != len(pauses) || len(pauses) > 30 {
+		t.Errorf("%d fresh lists and %d of the cache in %d passes", fresh.Load(), cached.Load(), len(pauses)+1)
+	}
+	if pauses[0] != 5*time.Second || pauses[len(pauses)-1] != 30*time.Second || !slices.IsSorted(pauses) {
+		t.Errorf("%v", pauses)
+	}
+	if err := b.api.PolicyV1().PodDisruptionBudgets(b.shop).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the pod may go", time.Minute, func() bool {
+		p = b.does(again(c, p), v1alpha1.ResultRunning, "web")
+		return b.ending(b.shop, "web")
+	})
+	b.gone(b.shop, "web")
+	before := fresh.Load()
+	b.does(again(c, p), v1alpha1.ResultSucceeded, "drained")
+	if n := fresh.Load() - before; n != 1 {
+		t.Errorf("%d fresh lists at the end", n)
 	}
 }

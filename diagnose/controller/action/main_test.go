@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 var cluster kubetest.Shared
@@ -41,15 +44,29 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{T: t, server: cluster.Server(t), now: time.Now()}
 	b.api, b.system, b.shop, b.name = b.server.Client(), b.server.Namespace(t), b.server.Namespace(t), b.server.Node(t)
-	own, err := labels.Parse(OwnPods)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.actions, err = New(Config{Client: b.api, Namespace: b.system, Own: []labels.Selector{own}, Now: func() time.Time { return b.now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.actionsOf(b.api)
 	return b
+}
+
+// through has the actions ask by another way.
+func (b *bench) through(to *rest.Config) {
+	b.Helper()
+	api, err := kubernetes.NewForConfig(to)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.actionsOf(api)
+}
+
+func (b *bench) actionsOf(api kubernetes.Interface) {
+	b.Helper()
+	own, err := labels.Parse(OwnPods)
+	if err == nil {
+		b.actions, err = New(Config{Client: api, Namespace: b.system, Own: []labels.Selector{own}, Now: func() time.Time { return b.now }})
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
 }
 
 // call returns a repair of the bench's node by a Diagnosis of now.
@@ -162,6 +179,10 @@ func (b *bench) pod(namespace, name string, change func(*corev1.Pod)) *corev1.Po
 	if p, err = b.api.CoreV1().Pods(namespace).UpdateStatus(b.Context(), p, metav1.UpdateOptions{}); err != nil {
 		b.Fatal(err)
 	}
+	if p.Spec.NodeName != b.name {
+		return p
+	}
+	b.cached(name+" is there", func(names []string) bool { return slices.Contains(names, namespace+"/"+name) })
 	return p
 }
 
@@ -169,6 +190,24 @@ func (b *bench) pod(namespace, name string, change func(*corev1.Pod)) *corev1.Po
 func (b *bench) gone(namespace, name string) {
 	b.Helper()
 	b.server.DeletePod(b.T, namespace, name)
+	b.cached(name+" is gone", func(names []string) bool { return !slices.Contains(names, namespace+"/"+name) })
+}
+
+// cached waits until the API server's cache, which may be late by some milliseconds, has of
+// the node's pods what a test has made of them.
+func (b *bench) cached(what string, ok func(names []string) bool) {
+	b.Helper()
+	await.Until(b.T, "the API server's cache shows that "+what, time.Minute, func() bool {
+		list, err := b.api.CoreV1().Pods("").List(b.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + b.name, ResourceVersion: "0"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Namespace+"/"+list.Items[i].Name)
+		}
+		return ok(names)
+	})
 }
 
 // ending reports whether a pod's end was asked for.

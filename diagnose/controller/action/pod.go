@@ -125,11 +125,18 @@ func (a *Actions) endPod(ctx context.Context, c *Call) (Progress, error) {
 // later goes on with another pass, or ends where the time is up.
 func (a *Actions) later(c *Call, waits string, values map[string]string) Progress {
 	timeout := c.Values.Duration("timeout")
-	left := c.Began.Add(timeout).Sub(a.c.Now())
+	past := a.c.Now().Sub(c.Began)
+	left := timeout - past
 	if left <= 0 {
 		return Progress{State: v1alpha1.ResultFailed, Message: fmt.Sprintf("not done after %s: %s", timeout, waits), Values: values}
 	}
-	return Progress{State: v1alpha1.ResultRunning, Message: waits, Values: values, Again: min(a.c.Look, max(left, time.Millisecond))}
+	return Progress{State: v1alpha1.ResultRunning, Message: waits, Values: values, Again: min(a.pause(past), max(left, time.Millisecond))}
+}
+
+// pause returns how soon pods that end are looked at again: the longer they take, the
+// later, so that a drain that hangs for an hour does not ask the API server all the time.
+func (a *Actions) pause(past time.Duration) time.Duration {
+	return min(max(a.c.Look, past/4), longest*a.c.Look)
 }
 
 // end evicts a pod, or deletes it for delete-pod: the one that was looked at, and no
@@ -156,6 +163,10 @@ func (a *Actions) end(ctx context.Context, c *Call, p *corev1.Pod) (gone bool, b
 		return false, "it has changed meanwhile", nil // another UID, perhaps: the next look tells
 	case apierrors.IsTooManyRequests(err):
 		return false, refusal(err), nil
+	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		// Nothing can be made in such a namespace, an eviction neither. Whoever empties it
+		// deletes the pod; kubectl drain waits for that, too.
+		return false, "its namespace is being deleted, and this pod with it", nil
 	case definite(err):
 		return false, "", refuse("pod %s/%s: %s", p.Namespace, p.Name, err)
 	default:
