@@ -46,7 +46,10 @@ func (p *Plan) Digest() (v1alpha1.Digest, error) {
 	number(h, len(p.Steps))
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		spec, err := json.Marshal(&s.Spec) // fields in the type's order, maps in that of keys
+		spec, err := json.Marshal(&s.Spec)
+		if err == nil {
+			spec, err = declare(spec)
+		}
 		if err != nil {
 			return "", fmt.Errorf("plan: operation %s: %w", s.Operation, err)
 		}

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -40,6 +43,9 @@ func TestDigestStaysWhatItIs(t *testing.T) {
 	if d := digest(t, plan()); d != "ed20b1bf7ef35b333e04fbc9bcb864a2172aa23662d1b7b958c2961b3797fae9" {
 		t.Errorf("digest %s", d)
 	}
+	if d := digest(t, every()); d != "e715e1f5bb79c190508ae15a29791a80b63ba23c47852c5a3e64ed7a26f565f7" {
+		t.Errorf("digest of all fields: %s", d)
+	}
 	empty := plan()
 	empty.Steps[1].Results = nil
 	if digest(t, empty) != digest(t, plan()) {
@@ -47,21 +53,43 @@ func TestDigestStaysWhatItIs(t *testing.T) {
 	}
 }
 
+// every has all fields that an Operation can have, those that exclude each other too.
+func every() *policy.Plan {
+	return &policy.Plan{Diagnosis: "5f3c", Node: "n7", Steps: []policy.Step{{ID: 1, Operation: "every", Spec: v1alpha1.OperationSpec{
+		Processor: v1alpha1.Processor{
+			Builtin: &v1alpha1.Builtin{Name: "cordon", Parameters: map[string]string{"b": "<2>", "a": "1"}},
+			HTTPServer: &v1alpha1.HTTPServer{
+				Address: "a.svc", Port: 8443, Path: "/p?a&b", Scheme: "https", CABundle: []byte("-----BEGIN"), ServerName: "b.svc",
+				ClientCertificateSecret: &v1alpha1.SecretReference{Name: "s"},
+			},
+			ScriptRunner:   &v1alpha1.ScriptRunner{Script: "echo \"$1\" > /x\n", ArgKeys: []string{"z", "y"}, OperationResultKey: "k"},
+			TimeoutSeconds: 90,
+		},
+		Effect: v1alpha1.EffectRemediate, TenantSafe: true,
+		Retry:       &v1alpha1.Retry{Limit: 3, Backoff: metav1.Duration{Duration: 1500 * time.Millisecond}, MaxBackoff: metav1.Duration{Duration: time.Minute}},
+		Dependences: []string{"d2", "d1"},
+		Storage:     &v1alpha1.Storage{HostPath: &v1alpha1.HostPath{Path: "kept"}},
+	}}}}
+}
+
 // Each value in the plan, however deep, and each entry of its maps and lists, is changed
 // once: all digests differ.
 func TestEveryChangeChangesTheDigest(t *testing.T) {
-	seen := map[v1alpha1.Digest]string{digest(t, plan()): "none"}
-	for i := range places(reflect.ValueOf(plan()).Elem(), -1) {
-		p := plan()
-		places(reflect.ValueOf(p).Elem(), i)
-		d := digest(t, p)
-		if other, ok := seen[d]; ok {
-			t.Errorf("change %d: digest of %s\n%+v", i, other, p)
+	seen := map[v1alpha1.Digest]string{}
+	for _, of := range []func() *policy.Plan{plan, every} {
+		seen[digest(t, of())] = "none"
+		for i := range places(reflect.ValueOf(of()).Elem(), -1) {
+			p := of()
+			places(reflect.ValueOf(p).Elem(), i)
+			d := digest(t, p)
+			if other, ok := seen[d]; ok {
+				t.Errorf("change %d: digest of %s\n%+v", i, other, p)
+			}
+			seen[d] = fmt.Sprint("change ", i)
 		}
-		seen[d] = fmt.Sprint("change ", i)
 	}
-	t.Logf("%d changes", len(seen)-1)
-	if len(seen) < 40 {
+	t.Logf("%d changes", len(seen)-2)
+	if len(seen) < 70 {
 		t.Error("too few changes: a part is left out")
 	}
 }

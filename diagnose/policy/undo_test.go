@@ -94,7 +94,7 @@ func TestUndoLeavesWhatOthersDid(t *testing.T) {
 }
 
 func TestUnreadableActs(t *testing.T) {
-	for _, text := range []string{"", "x", "{}", "[null]", `[{"diagnosis":"d1","taint":{}}]`, `[{"diagnosis":"d1","drain":true}]`} {
+	for _, text := range []string{"", "x", "{}", "[null]", `[{"diagnosis":"d1","taint":{}}]`, `{"version":2,"acts":[{"diagnosis":"d1"}]}`} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{policy.AnnotationActs: text}}}
 		n.Spec.Unschedulable = true
 		before := n.DeepCopy()
@@ -107,6 +107,51 @@ func TestUnreadableActs(t *testing.T) {
 		if diff := cmp.Diff(before, n); diff != "" {
 			t.Error(diff)
 		}
+	}
+}
+
+// What a newer version has put into the annotation is kept as it is, through all that is done
+// and undone: fields of acts that are known, and kinds of acts that are not, which are never
+// taken for cordons.
+func TestActsOfANewerVersion(t *testing.T) {
+	const (
+		cordon  = `{"diagnosis":"d1","since":"2026-01-02T03:04:05Z","more":{"b":[2,1],"a":1}}`
+		other   = `{"diagnosis":"d1","kind":"Reboot","at":1}`
+		tainted = `{"taint":{"key":"disk","value":"bad","effect":"NoSchedule","later":true},"diagnosis":"d2"}`
+	)
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{policy.AnnotationActs: "[" + cordon + "," + other + "," + tainted + "]"}}}
+	n.Spec.Unschedulable, n.Spec.Taints = true, []corev1.Taint{*taint("disk", "bad")}
+	left := func(want ...string) {
+		t.Helper()
+		if got := n.Annotations[policy.AnnotationActs]; got != "["+strings.Join(want, ",")+"]" {
+			t.Errorf("%s", got)
+		}
+	}
+	if acts, stale, err := policy.Acts(n); err != nil || stale || fmt.Sprint(acts) != "[cordon taint disk=bad:NoSchedule]" {
+		t.Fatal(acts, stale, err)
+	}
+	do(t, n, policy.Act{Diagnosis: "d3"}, true)
+	left(other, cordon, tainted, `{"diagnosis":"d3"}`)
+	undo(t, n, "d2", "[taint disk=bad:NoSchedule]")
+	undo(t, n, "d3", "[]")
+	left(other, cordon)
+	undo(t, n, "d1", "[cordon]")
+	left(other)
+	if n.Spec.Unschedulable || len(n.Spec.Taints) > 0 {
+		t.Errorf("%+v", n.Spec)
+	}
+	n.Spec.Unschedulable = true // a person's: what is not known is no cordon of ours
+	undo(t, n, "d1", "[]")
+	if _, _, err := policy.UndoEach(n, func(policy.Act) bool { return true }); err != nil || !n.Spec.Unschedulable {
+		t.Errorf("a person's cordon is gone, %v", err)
+	}
+	left(other)
+}
+
+func TestActsOfANewerForm(t *testing.T) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{policy.AnnotationActs: `{"version":2,"acts":[]}`}}}
+	if _, _, err := policy.Acts(n); err == nil || !strings.Contains(err.Error(), "newer version of Kernosis: its form is 2, known is 1") {
+		t.Error(err)
 	}
 }
 
@@ -193,6 +238,7 @@ func FuzzActs(f *testing.F) {
 	f.Add(`[{"diagnosis":"d1"},{"diagnosis":"d2","taint":{"key":"disk","value":"bad","effect":"NoSchedule"}}]`)
 	f.Add(`[{"diagnosis":"d1","taint":{"key":"disk"}},{"diagnosis":"d1","taint":{"key":"disk"}}]`)
 	f.Add(`[null]`)
+	f.Add(`[{"diagnosis":"d1","kind":"Reboot"},{"diagnosis":"d1","since":1}]`)
 	f.Fuzz(func(t *testing.T, text string) {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{policy.AnnotationActs: text}}}
 		n.Spec.Unschedulable = true
