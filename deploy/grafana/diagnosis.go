@@ -62,7 +62,10 @@ func diagnosis() *board {
 					queries: one(`sum by (operation, outcome) (`+rise(`kernosis_remediation_repairs_total`, `$__rate_interval`)+`) > 0`, "{{operation}} {{outcome}}")},
 				{kind: bars, title: "Whether they helped", text: "Helped: the problem was gone and the node ready in time. Moot: nothing was proven.",
 					queries: one(`sum by (operation, result) (`+rise(`kernosis_remediation_verifications_total`, `$__rate_interval`)+`) > 0`, "{{operation}} {{result}}")},
-				{kind: lines, title: "Budgets in use", text: "Nodes under repair, by policy.", queries: one(`max by (policy) (kernosis_remediation_slots)`, "{{policy}}")},
+				{kind: lines, title: "Budgets in use", text: "Nodes under repair or out of service, and how many may be.", queries: []query{
+					{`max by (policy) (kernosis_remediation_budget_used)`, "{{policy}}"},
+					{`max by (policy) (kernosis_remediation_budget_limit)`, "{{policy}}: limit"},
+				}},
 				{kind: rowsOf, w: 8, title: "Decisions so far", text: "Since the controller that leads was started.",
 					queries: one(`sum by (policy, verb, reason) (kernosis_remediation_decisions_total)`, ""),
 					names:   map[string]string{"policy": "Policy", "verb": "Decision", "reason": "Reason"}, value: "Decisions"},

@@ -29,8 +29,13 @@ var (
 	ErrNotHeld  = errors.New("the diagnosis holds no slot of the RemediationPolicy")
 )
 
-// maxRepairs is how many entries the schema lets a policy have.
-const maxRepairs = 512
+// maxRepairs and maxCooldowns are how many entries the schema lets a policy have. With
+// the longest names of nodes and operations its object is still below 1.5 MiB, which etcd
+// takes.
+const (
+	maxRepairs   = 512
+	maxCooldowns = 3584
+)
 
 // Budget holds the slots of policies. It keeps nothing itself: any number of them, in any
 // number of processes, may work on the same policies at once.
@@ -70,11 +75,9 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 				return false
 			}
 			forget(obj, b.Now())
+			forgetGone(obj, c)
 			if i := indexOf(obj, w.Node); i >= 0 {
 				before = obj.Status.Repairs[i].DeepCopy()
-			} else if len(obj.Status.Repairs) >= maxRepairs {
-				one = Decision{Verb: Wait, Reason: v1alpha1.ReasonBudgetExhausted, Policy: name, Message: fmt.Sprintf("policy %s: %d repairs are under way or in their cooldown, it can hold no more", name, maxRepairs)}
-				return false
 			}
 			if before != nil && holds(before, w.Diagnosis) && before.Operation == w.Operation {
 				return false // it has the slot
@@ -116,7 +119,7 @@ func (b *Budget) restore(ctx context.Context, name string, w *Want, before *v1al
 			return false
 		}
 		if before != nil {
-			obj.Status.Repairs = append(obj.Status.Repairs, *before)
+			enter(obj, *before)
 		}
 		return true
 	})
@@ -142,7 +145,7 @@ func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis 
 		if !p.Selects(n) {
 			continue
 		}
-		r := p.repair(n.Name)
+		r := p.entries[n.Name]
 		switch {
 		case r == nil || r.EndTime != nil:
 			return fmt.Errorf("%w %s for node %s", ErrNotHeld, name, n.Name)

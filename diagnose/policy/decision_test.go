@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -74,9 +75,9 @@ func TestDecide(t *testing.T) {
 			s.p.Spec.Mode, s.w.Approval, s.p.Spec.Pause = v1alpha1.ModeApprove, &v1alpha1.Approval{PlanDigest: "aa"}, true
 		}, "Wait Paused: policy default: paused"},
 		"budget": {func(s *situation) { underRepair(s.p, "n05"); underRepair(s.p, "n07") },
-			"Wait BudgetExhausted: policy default: 2 of 2 nodes under repair or out of service (maxNodes 2): n05 (cordon by diagnosis uid-x), n07 (cordon by diagnosis uid-x)"},
+			"Wait BudgetExhausted: policy default: the budget is used up (maxNodes 2, maxPercent 100); see status.budget of the policy"},
 		"budgetOfOthers": {func(s *situation) { s.c.Nodes[4].Ready = false; s.c.Nodes[6].Cordoned = true },
-			"Wait BudgetExhausted: policy default: 2 of 2 nodes under repair or out of service (maxNodes 2): n05 (not ready), n07 (cordoned)"},
+			"Wait BudgetExhausted: policy default: the budget is used up (maxNodes 2, maxPercent 100); see status.budget of the policy"},
 		"ownFaultIsNoUse": {func(s *situation) { s.c.Nodes[2].Ready = false; s.c.Nodes[2].Cordoned = true; underRepair(s.p, "n05") }, "Run Allowed: policy default: Enforce"},
 		"notChosenIsNoUse": {func(s *situation) {
 			s.p.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "a"}
@@ -85,17 +86,17 @@ func TestDecide(t *testing.T) {
 			}
 		}, "Run Allowed: policy default: Enforce"},
 		"repairOfAnUnknownNode": {func(s *situation) { underRepair(s.p, "old"); underRepair(s.p, "n07") },
-			"Wait BudgetExhausted: policy default: 2 of 2 nodes under repair or out of service (maxNodes 2): n07 (cordon by diagnosis uid-x), old (cordon by diagnosis uid-x)"},
+			"Wait BudgetExhausted: policy default: the budget is used up (maxNodes 2, maxPercent 100); see status.budget of the policy"},
 		"percentRoundsDown": {func(s *situation) { *s.p.Spec.Budget.MaxPercent = 9; underRepair(s.p, "n05") },
-			"Wait BudgetExhausted: policy default: 1 of 1 node under repair or out of service (maxPercent 9 of 20 nodes): n05 (cordon by diagnosis uid-x)"},
+			"Wait BudgetExhausted: policy default: the budget is used up (maxNodes 2, maxPercent 9); see status.budget of the policy"},
 		"percentIsAtLeastOne": {func(s *situation) { *s.p.Spec.Budget.MaxPercent = 1 }, "Run Allowed: policy default: Enforce"},
-		"zeroPercentIsNone":   {func(s *situation) { *s.p.Spec.Budget.MaxPercent = 0 }, "Wait BudgetExhausted: policy default: no node may be under repair (maxPercent 0 of 20 nodes)"},
+		"zeroPercentIsNone":   {func(s *situation) { *s.p.Spec.Budget.MaxPercent = 0 }, "Wait BudgetExhausted: policy default: no node may be under repair (maxPercent 0)"},
 		"zeroNodes":           {func(s *situation) { *s.p.Spec.Budget.MaxNodes = 0 }, "Wait BudgetExhausted: policy default: no node may be under repair (maxNodes 0)"},
 		"percentOfChosenNodes": {func(s *situation) {
 			*s.p.Spec.Budget.MaxPercent, *s.p.Spec.Budget.MaxNodes = 10, 9
 			s.c.Nodes[19].ControlPlane = true // 19 are left: 1
 			underRepair(s.p, "n05")
-		}, "Wait BudgetExhausted: policy default: 1 of 1 node under repair or out of service (maxPercent 10 of 19 nodes): n05 (cordon by diagnosis uid-x)"},
+		}, "Wait BudgetExhausted: policy default: the budget is used up (maxNodes 9, maxPercent 10); see status.budget of the policy"},
 		"nodeUnderRepair": {func(s *situation) { underRepair(s.p, "n03") },
 			"Wait NodeUnderRepair: policy default: cordon by diagnosis uid-x is under way on node n03 since 2026-11-21T11:00:00Z"},
 		"nodeUnderOwnRepair": {func(s *situation) { underRepair(s.p, "n03"); s.w.Diagnosis = "uid-x" }, "Run Allowed: policy default: Enforce"},
@@ -113,7 +114,17 @@ func TestDecide(t *testing.T) {
 			for i := range 6 {
 				s.c.Nodes[i].Ready = false
 			}
-		}, "Wait TooManyUnhealthy: policy default: 6 of 20 nodes not ready, pauseWhenUnhealthyPercent 30: n01, n02, n03, n04, n05, n06"},
+		}, "Wait TooManyUnhealthy: policy default: 30 % of the nodes or more are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy"},
+		// Nodes at the storm's bound would else have each repair that waits rewritten.
+		"budgetBeforeStorm": {func(s *situation) {
+			for i := range 6 {
+				s.c.Nodes[i].Ready = false
+			}
+		}, "Wait BudgetExhausted: policy default: the budget is used up (maxNodes 2, maxPercent 100); see status.budget of the policy"},
+		"cooldownKeptInBrief": {func(s *situation) {
+			s.p.Status.Cooldowns = []v1alpha1.Cooldown{{Node: "n03", EndTime: metav1.NewTime(noon.Add(-59 * time.Minute))}}
+			s.again = noon.Add(time.Minute)
+		}, "Wait Cooldown: policy default: node n03 had a repair, which ended 2026-11-21T11:01:00Z; cooldown 1h0m0s, until 2026-11-21T12:01:00Z"},
 		"noStormYet": {func(s *situation) {
 			*s.p.Spec.Budget.MaxNodes = 20
 			for i := range 5 {
@@ -163,16 +174,35 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Of 60 nodes with the longest names the message still fits, and says that it is cut.
+// A message that can't be read whole says that it is cut.
 func TestMessagesAreBounded(t *testing.T) {
-	p, c := enforce(2), nodes(60)
-	for i := range c.Nodes {
-		c.Nodes[i].Name = strings.Repeat("n", 251) + c.Nodes[i].Name[1:]
-		underRepair(p, c.Nodes[i].Name)
-	}
-	p.Status.Repairs = p.Status.Repairs[1:]
-	d := policy.Decide([]*policy.Policy{policy.New(p)}, c, want(c.Nodes[0].Name), noon)
-	if d.Reason != v1alpha1.ReasonBudgetExhausted || len(d.Message) > v1alpha1.MaxMessageBytes || !strings.HasSuffix(d.Message, "…") {
+	p := enforce(2)
+	p.Spec.Mode = v1alpha1.RemediationMode(strings.Repeat("m", 2000))
+	d := policy.Decide([]*policy.Policy{policy.New(p)}, nodes(1), want("n01"), noon)
+	if d.Reason != v1alpha1.ReasonInvalid || len(d.Message) > v1alpha1.MaxMessageBytes || !strings.HasSuffix(d.Message, "…") {
 		t.Errorf("%d bytes: %+v", len(d.Message), d)
+	}
+}
+
+// What a message leaves out, since it changes with each node, the policy's status has.
+func TestUse(t *testing.T) {
+	p, c := enforce(5), nodes(20)
+	*p.Spec.Budget.MaxPercent = 20
+	p.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "a"}
+	underRepair(p, "n02")
+	underRepair(p, "old")
+	ended(p, "n05", "drain", time.Minute)
+	c.Nodes[2].Ready, c.Nodes[3].Cordoned = false, true
+	c.Nodes[18].ControlPlane, c.Nodes[19].Labels, c.Nodes[19].Ready = true, nil, false
+	want := policy.Use{Nodes: 18, NotReady: 1, Limit: 3, Used: 4, By: []string{"n02: cordon by diagnosis uid-x", "n03: not ready", "n04: cordoned", "old: cordon by diagnosis uid-x"}}
+	if diff := cmp.Diff(want, policy.New(p).Use(c)); diff != "" {
+		t.Error(diff)
+	}
+	c = nodes(60)
+	for i := range c.Nodes {
+		c.Nodes[i].Ready = false
+	}
+	if u := policy.New(p).Use(c); u.Used != 61 || len(u.By) != 16 {
+		t.Errorf("%+v", u)
 	}
 }

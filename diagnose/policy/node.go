@@ -47,6 +47,15 @@ func controlPlaneKey(key string) bool {
 // Cluster is all nodes there are, as they are now.
 type Cluster struct{ Nodes []Node }
 
+// names returns the nodes there are.
+func (c *Cluster) names() map[string]bool {
+	names := make(map[string]bool, len(c.Nodes))
+	for i := range c.Nodes {
+		names[c.Nodes[i].Name] = true
+	}
+	return names
+}
+
 // node returns the one of a name, nil where there is none.
 func (c *Cluster) node(name string) *Node {
 	for i := range c.Nodes {

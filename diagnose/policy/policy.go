@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,7 +24,7 @@ const (
 type Policy struct {
 	name     string
 	spec     v1alpha1.RemediationPolicySpec // defaults filled in, steps in order
-	repairs  []v1alpha1.Repair
+	entries  map[string]*v1alpha1.Repair    // by node; of a cooldown that is kept in brief only its node and end
 	selector labels.Selector
 	windows  []*window
 	err      error
@@ -34,7 +33,14 @@ type Policy struct {
 // New reads a policy. It copies nothing: the object must not be changed any more. What is
 // wrong with it is said by [Policy.Err]; such a policy allows nothing.
 func New(p *v1alpha1.RemediationPolicy) *Policy {
-	out := &Policy{name: p.Name, spec: p.Spec, repairs: p.Status.Repairs}
+	out := &Policy{name: p.Name, spec: p.Spec, entries: make(map[string]*v1alpha1.Repair, len(p.Status.Repairs)+len(p.Status.Cooldowns))}
+	for i := range p.Status.Cooldowns {
+		c := &p.Status.Cooldowns[i]
+		out.entries[c.Node] = &v1alpha1.Repair{Node: c.Node, EndTime: &c.EndTime}
+	}
+	for i := range p.Status.Repairs {
+		out.entries[p.Status.Repairs[i].Node] = &p.Status.Repairs[i]
+	}
 	s := &out.spec
 	if s.Mode == "" {
 		s.Mode = v1alpha1.ModeObserve
@@ -103,36 +109,28 @@ func (p *Policy) counts(n *Node) bool {
 	return p.Selects(n) && (p.spec.IncludeControlPlane || !n.ControlPlane)
 }
 
-// limit returns how many of so many nodes may be under repair at once, and which number
-// of the budget says so. A percent is rounded down, for it is a bound; but it is at least
-// one node where it isn't 0 %, else no small cluster would ever be repaired.
-func (p *Policy) limit(nodes int) (limit int, why string) {
-	most, percent := int32(defaultMaxNodes), int32(defaultMaxPercent)
-	if b := p.spec.Budget.MaxNodes; b != nil {
-		most = *b
+// budget returns the budget's two numbers.
+func (p *Policy) budget() (maxNodes, maxPercent int) {
+	maxNodes, maxPercent = defaultMaxNodes, defaultMaxPercent
+	if n := p.spec.Budget.MaxNodes; n != nil {
+		maxNodes = int(*n)
 	}
-	if b := p.spec.Budget.MaxPercent; b != nil {
-		percent = *b
+	if n := p.spec.Budget.MaxPercent; n != nil {
+		maxPercent = int(*n)
 	}
-	share := nodes * int(percent) / 100
+	return maxNodes, maxPercent
+}
+
+// limit returns how many of so many nodes may be under repair at once. A percent is
+// rounded down, for it is a bound; but it is at least one node where it isn't 0 %, else no
+// small cluster would ever be repaired.
+func (p *Policy) limit(nodes int) int {
+	most, percent := p.budget()
+	share := nodes * percent / 100
 	if percent > 0 {
 		share = max(share, 1)
 	}
-	if share < int(most) {
-		return share, fmt.Sprintf("maxPercent %d of %s", percent, count(nodes, "node"))
-	}
-	return int(most), fmt.Sprintf("maxNodes %d", most)
-}
-
-// maxNames bounds how many names a message has.
-const maxNames = 8
-
-// list joins names; of many it says how many more there are.
-func list(names []string) string {
-	if len(names) <= maxNames {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+	return min(share, most)
 }
 
 func count(n int, noun string) string {

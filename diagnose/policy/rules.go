@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,48 +57,145 @@ func (p *Policy) limits(c *Cluster, w *Want, now time.Time) Decision {
 	if d := p.turn(w, now); d.Verb != "" {
 		return d
 	}
-	if d := p.Paused(c, now); d.Verb != "" {
+	if d := p.pause(); d.Verb != "" {
+		return d
+	}
+	if d := p.outside(now); d.Verb != "" {
 		return d
 	}
 	if d := p.busy(w, now); d.Verb != "" {
 		return d
 	}
-	return p.used(c, w)
+	// The budget before the storm: nodes that are not ready use it up too, so that few
+	// nodes that come and go at the storm's bound change no answer.
+	u := p.use(c, w.Node)
+	if d := p.used(&u); d.Verb != "" {
+		return d
+	}
+	if d := p.storm(&u); d.Verb != "" {
+		return d
+	}
+	if p.entries[w.Node] != nil {
+		return Decision{}
+	}
+	return p.full(c, now)
 }
 
 // Paused returns why the policy lets no node be repaired at present, as its condition
 // Paused has it; the zero Decision where it does.
 func (p *Policy) Paused(c *Cluster, now time.Time) Decision {
+	if d := p.pause(); d.Verb != "" {
+		return d
+	}
+	u := p.Use(c)
+	if d := p.storm(&u); d.Verb != "" {
+		return d
+	}
+	if d := p.outside(now); d.Verb != "" {
+		return d
+	}
+	return p.full(c, now)
+}
+
+func (p *Policy) pause() Decision {
 	if p.spec.Pause {
 		return Decision{Verb: Wait, Reason: v1alpha1.ReasonPaused, Message: "paused"}
 	}
-	if d := p.storm(c); d.Verb != "" {
-		return d
+	return Decision{}
+}
+
+// Use is how much of a policy's budget is used. Its numbers change with each node: they
+// are for the policy's status and metrics, and no message has them.
+type Use struct {
+	Nodes    int      // that the policy repairs: the base of its percents
+	NotReady int      // of these
+	Limit    int      // how many may be under repair at once
+	Used     int      // nodes under repair, and those out of service for another reason
+	By       []string // the first of these, and why
+}
+
+// maxUsers is how many of the nodes that use up a budget its status names.
+const maxUsers = 16
+
+// Use returns how much of the budget is used.
+func (p *Policy) Use(c *Cluster) Use { return p.use(c, "") }
+
+// use returns how much of the budget nodes but one use.
+func (p *Policy) use(c *Cluster, except string) Use {
+	var u Use
+	add := func(node, why string, r *v1alpha1.Repair) {
+		u.Used++
+		switch {
+		case len(u.By) >= maxUsers:
+		case r != nil:
+			u.By = append(u.By, fmt.Sprintf("%s: %s by diagnosis %s", node, r.Operation, r.Diagnosis))
+		default:
+			u.By = append(u.By, node+": "+why)
+		}
 	}
-	return p.outside(now)
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		counts := p.counts(n)
+		if counts {
+			u.Nodes++
+			if !n.Ready {
+				u.NotReady++
+			}
+		}
+		r := p.entries[n.Name]
+		switch {
+		case n.Name == except:
+		case r != nil && r.EndTime == nil:
+			add(n.Name, "", r)
+		case counts && !n.Ready:
+			add(n.Name, "not ready", nil)
+		case counts && n.Cordoned:
+			add(n.Name, "cordoned", nil)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(p.entries)) {
+		// A node that the caller doesn't know of: not known yet, or gone. [Settle] tells.
+		if r := p.entries[node]; r.EndTime == nil && node != except && c.node(node) == nil {
+			add(node, "", r)
+		}
+	}
+	u.Limit = p.limit(u.Nodes)
+	return u
 }
 
 // storm holds repairs while many nodes are not ready. One alone is never many: in a
 // cluster of three it is 33 %.
-func (p *Policy) storm(c *Cluster) Decision {
-	var out []string
-	nodes := 0
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		if !p.counts(n) {
-			continue
-		}
-		nodes++
-		if !n.Ready {
-			out = append(out, n.Name)
-		}
-	}
-	if percent := int(p.spec.PauseWhenUnhealthyPercent); len(out) < 2 || len(out)*100 < percent*nodes {
+func (p *Policy) storm(u *Use) Decision {
+	percent := int(p.spec.PauseWhenUnhealthyPercent)
+	if u.NotReady < 2 || u.NotReady*100 < percent*u.Nodes {
 		return Decision{}
 	}
 	return Decision{
 		Verb: Wait, Reason: v1alpha1.ReasonTooManyUnhealthy,
-		Message: fmt.Sprintf("%d of %s not ready, pauseWhenUnhealthyPercent %d: %s", len(out), count(nodes, "node"), p.spec.PauseWhenUnhealthyPercent, list(out)),
+		Message: fmt.Sprintf("%d %% of the nodes or more are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy", percent),
+	}
+}
+
+// maxEntries is of how many nodes a policy keeps repairs and cooldowns.
+const maxEntries = maxRepairs + maxCooldowns
+
+// full holds repairs of further nodes while there is no room for an entry.
+func (p *Policy) full(c *Cluster, now time.Time) Decision {
+	if len(p.entries) < maxEntries {
+		return Decision{}
+	}
+	known, n := c.names(), 0
+	for node, r := range p.entries {
+		if r.EndTime == nil || known[node] && now.Before(r.EndTime.Add(p.cooldown())) {
+			n++
+		}
+	}
+	if n < maxEntries {
+		return Decision{}
+	}
+	return Decision{
+		Verb: Wait, Reason: v1alpha1.ReasonCooldownsFull,
+		Message: fmt.Sprintf("%d nodes are under repair or in their cooldown, and a policy can keep no more; a shorter cooldownPerNode makes room", maxEntries),
 	}
 }
 
@@ -126,7 +226,7 @@ func (p *Policy) outside(now time.Time) Decision {
 
 // busy holds a repair while another diagnosis repairs the node, and in its cooldown.
 func (p *Policy) busy(w *Want, now time.Time) Decision {
-	r := p.repair(w.Node)
+	r := p.entries[w.Node]
 	switch {
 	case r == nil || r.Diagnosis == w.Diagnosis && r.EndTime == nil:
 		return Decision{}
@@ -139,7 +239,7 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 	if until := r.EndTime.Add(p.cooldown()); now.Before(until) && !p.escalates(r, w) {
 		return Decision{
 			Verb: Wait, Reason: v1alpha1.ReasonCooldown, Again: until,
-			Message: fmt.Sprintf("node %s had %s, which ended %s; cooldown %s, until %s", r.Node, r.Operation, stamp(r.EndTime.Time), p.cooldown(), stamp(until)),
+			Message: fmt.Sprintf("node %s had %s, which ended %s; cooldown %s, until %s", r.Node, cmp.Or(r.Operation, "a repair"), stamp(r.EndTime.Time), p.cooldown(), stamp(until)),
 		}
 	}
 	return Decision{}
@@ -148,51 +248,20 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 // used holds a repair while the budget is used up by other nodes: those under repair, and
 // those that are out of service for another reason. The node itself does not count
 // against its own repair.
-func (p *Policy) used(c *Cluster, w *Want) Decision {
-	var users []string
-	nodes := 0
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		counts := p.counts(n)
-		if counts {
-			nodes++
-		}
-		r := p.repair(n.Name)
-		switch {
-		case n.Name == w.Node:
-		case r != nil && r.EndTime == nil:
-			users = append(users, fmt.Sprintf("%s (%s by diagnosis %s)", n.Name, r.Operation, r.Diagnosis))
-		case counts && !n.Ready:
-			users = append(users, n.Name+" (not ready)")
-		case counts && n.Cordoned:
-			users = append(users, n.Name+" (cordoned)")
-		}
-	}
-	for i := range p.repairs {
-		// A node that the caller doesn't know of: not known yet, or gone. [Settle] tells.
-		if r := &p.repairs[i]; r.EndTime == nil && c.node(r.Node) == nil {
-			users = append(users, fmt.Sprintf("%s (%s by diagnosis %s)", r.Node, r.Operation, r.Diagnosis))
-		}
-	}
-	limit, why := p.limit(nodes)
-	if len(users) < limit {
+func (p *Policy) used(u *Use) Decision {
+	maxNodes, maxPercent := p.budget()
+	d := Decision{Verb: Wait, Reason: v1alpha1.ReasonBudgetExhausted}
+	switch {
+	case u.Used < u.Limit:
 		return Decision{}
+	case maxNodes == 0:
+		d.Message = "no node may be under repair (maxNodes 0)"
+	case maxPercent == 0:
+		d.Message = "no node may be under repair (maxPercent 0)"
+	default:
+		d.Message = fmt.Sprintf("the budget is used up (maxNodes %d, maxPercent %d); see status.budget of the policy", maxNodes, maxPercent)
 	}
-	message := fmt.Sprintf("no node may be under repair (%s)", why)
-	if limit > 0 {
-		message = fmt.Sprintf("%d of %s under repair or out of service (%s): %s", len(users), count(limit, "node"), why, list(users))
-	}
-	return Decision{Verb: Wait, Reason: v1alpha1.ReasonBudgetExhausted, Message: message}
-}
-
-// repair returns a node's entry, nil where it has none.
-func (p *Policy) repair(node string) *v1alpha1.Repair {
-	for i := range p.repairs {
-		if p.repairs[i].Node == node {
-			return &p.repairs[i]
-		}
-	}
-	return nil
+	return d
 }
 
 // bound cuts a text to what a message may have.

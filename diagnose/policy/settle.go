@@ -106,7 +106,7 @@ func take(p *v1alpha1.RemediationPolicy, w *Want, now time.Time) {
 	entry := v1alpha1.Repair{Node: w.Node, Diagnosis: w.Diagnosis, Operation: w.Operation, StartTime: metav1.NewTime(now.Truncate(time.Second))}
 	i := indexOf(p, w.Node)
 	if i < 0 {
-		p.Status.Repairs = append(p.Status.Repairs, entry)
+		enter(p, entry)
 		return
 	}
 	if old := &p.Status.Repairs[i]; holds(old, w.Diagnosis) {
@@ -131,13 +131,47 @@ func give(p *v1alpha1.RemediationPolicy, node string, diagnosis types.UID, s Set
 	return true
 }
 
+// enter adds an entry. Where the list is full, the repair that ended first goes among the
+// cooldowns, where only its node and its end are kept: an escalation that would go on from
+// it waits for its cooldown then.
+func enter(p *v1alpha1.RemediationPolicy, r v1alpha1.Repair) {
+	s := &p.Status
+	if len(s.Repairs) >= maxRepairs {
+		first := -1
+		for i := range s.Repairs {
+			if end := s.Repairs[i].EndTime; end != nil && (first < 0 || end.Before(s.Repairs[first].EndTime)) {
+				first = i
+			}
+		}
+		if first >= 0 {
+			s.Cooldowns = append(s.Cooldowns, v1alpha1.Cooldown{Node: s.Repairs[first].Node, EndTime: *s.Repairs[first].EndTime})
+			s.Repairs = slices.Delete(s.Repairs, first, first+1)
+		}
+	}
+	s.Repairs = append(s.Repairs, r)
+}
+
 // forget takes away entries whose cooldown is over. It returns how many.
 func forget(p *v1alpha1.RemediationPolicy, now time.Time) int {
-	before := len(p.Status.Repairs)
-	p.Status.Repairs = slices.DeleteFunc(p.Status.Repairs, func(r v1alpha1.Repair) bool {
-		return r.EndTime != nil && !now.Before(r.EndTime.Add(cooldown(&p.Spec)))
-	})
-	return before - len(p.Status.Repairs)
+	return forgetEnded(p, func(_ string, end *metav1.Time) bool { return !now.Before(end.Add(cooldown(&p.Spec))) })
+}
+
+// forgetGone takes away the cooldowns of nodes that are gone, where the policy is full:
+// else that of a node that comes back under its name still counts.
+func forgetGone(p *v1alpha1.RemediationPolicy, c *Cluster) {
+	if len(p.Status.Repairs)+len(p.Status.Cooldowns) < maxEntries {
+		return
+	}
+	known := c.names()
+	forgetEnded(p, func(node string, _ *metav1.Time) bool { return !known[node] })
+}
+
+func forgetEnded(p *v1alpha1.RemediationPolicy, gone func(node string, end *metav1.Time) bool) int {
+	s := &p.Status
+	before := len(s.Repairs) + len(s.Cooldowns)
+	s.Repairs = slices.DeleteFunc(s.Repairs, func(r v1alpha1.Repair) bool { return r.EndTime != nil && gone(r.Node, r.EndTime) })
+	s.Cooldowns = slices.DeleteFunc(s.Cooldowns, func(c v1alpha1.Cooldown) bool { return gone(c.Node, &c.EndTime) })
+	return before - len(s.Repairs) - len(s.Cooldowns)
 }
 
 func indexOf(p *v1alpha1.RemediationPolicy, node string) int {

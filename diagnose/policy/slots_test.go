@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // slots is a budget at the API server whose clock stands at noon.
@@ -226,21 +227,83 @@ func TestUpdateOfAnotherObject(t *testing.T) {
 	}
 }
 
-// The list of repairs has room for 512; a further one waits until a cooldown is over.
+// A policy whose cooldowns are long keeps those of 4,096 nodes: 512 repairs whole, and of
+// the oldest ones node and end, which the server takes with the longest names too. Only
+// then does a further node wait, and for a reason of its own; nodes that are gone make
+// room, and so does a cooldown that is over.
 func TestFullListOfRepairs(t *testing.T) {
+	testall.Only(t)
 	c := newClient(t)
 	p := named("full", 2)
+	p.Spec.CooldownPerNode = duration(720 * time.Hour)
 	create(t, c, p)
-	for i := range 512 {
-		ended(p, fmt.Sprint("old-", i), "drain", time.Minute)
+	long := func(i int) string { return fmt.Sprintf("%s-%04d", strings.Repeat("n", 248), i) }
+	cluster := nodes(20) // and as many as there are entries
+	for i := range 4096 {
+		cluster.Nodes = append(cluster.Nodes, policy.Node{Name: long(i), Ready: true, Labels: map[string]string{"pool": "a"}})
 	}
-	first := metav1.NewTime(noon.Add(-2 * time.Minute))
-	p.Status.Repairs[7].EndTime = &first
+	for i := range 512 {
+		ended(p, long(i), strings.Repeat("o", 253), time.Duration(i+1)*time.Minute)
+		p.Status.Repairs[i].Diagnosis = types.UID(fmt.Sprintf("%036d", i))
+	}
 	status(t, c, p, p.Status.Repairs)
 	b := slots(c)
-	if d := acquire(t, b, []string{"full"}, want("n01"), policy.Wait); d.Message != "policy full: 512 repairs are under way or in their cooldown, it can hold no more" {
+	ask := func(node string, verb policy.Verb) policy.Decision {
+		t.Helper()
+		d, err := b.Acquire(t.Context(), []string{"full"}, cluster, want(node))
+		if err != nil || d.Verb != verb {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		return d
+	}
+	get := func() *v1alpha1.RemediationPolicy {
+		t.Helper()
+		p := &v1alpha1.RemediationPolicy{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "full"}, p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	ask("n01", policy.Run)
+	if p = get(); len(p.Status.Repairs) != 512 || len(p.Status.Cooldowns) != 1 || p.Status.Cooldowns[0].Node != long(511) {
+		t.Fatalf("%d repairs, cooldowns %v", len(p.Status.Repairs), p.Status.Cooldowns)
+	}
+	// What was kept in brief counts as before.
+	if d := ask(long(511), policy.Wait); d.Reason != v1alpha1.ReasonCooldown {
 		t.Errorf("%+v", d)
 	}
-	b.Now = func() time.Time { return noon.Add(58 * time.Minute) }
-	acquire(t, b, []string{"full"}, want("n01"), policy.Run)
+	if d := ask(long(0), policy.Wait); d.Reason != v1alpha1.ReasonCooldown {
+		t.Errorf("%+v", d)
+	}
+	// Full, as large as it gets.
+	for i := 512; len(p.Status.Cooldowns) < 3584; i++ {
+		p.Status.Cooldowns = append(p.Status.Cooldowns, v1alpha1.Cooldown{Node: long(i), EndTime: metav1.NewTime(noon.Add(-10 * time.Hour))})
+	}
+	status(t, c, p, p.Status.Repairs)
+	d := ask("n02", policy.Wait)
+	if d.Reason != v1alpha1.ReasonCooldownsFull || d.Message != "policy full: 4096 nodes are under repair or in their cooldown, and a policy can keep no more; a shorter cooldownPerNode makes room" {
+		t.Errorf("%+v", d)
+	}
+	if d := policy.New(get()).Paused(cluster, noon); d.Reason != v1alpha1.ReasonCooldownsFull {
+		t.Errorf("%+v", d)
+	}
+	ask("n01", policy.Run) // it has its entry
+	if err := b.Release(t.Context(), []string{"full"}, "n01", "uid-1", policy.End); err != nil {
+		t.Fatal(err)
+	}
+	// A node is gone: its cooldown makes room.
+	cluster.Nodes = cluster.Nodes[:len(cluster.Nodes)-1]
+	cluster.Nodes[len(cluster.Nodes)-1].Name = "other" // another too
+	ask("n02", policy.Run)
+	if p = get(); len(p.Status.Repairs) != 512 || len(p.Status.Cooldowns) > 3584 {
+		t.Errorf("%d repairs, %d cooldowns", len(p.Status.Repairs), len(p.Status.Cooldowns))
+	}
+	if err := b.Release(t.Context(), []string{"full"}, "n02", "uid-1", policy.End); err != nil {
+		t.Fatal(err)
+	}
+	b.Now = func() time.Time { return noon.Add(710*time.Hour + time.Minute) } // those of 10 h ago
+	ask("n03", policy.Run)
+	if p = get(); len(p.Status.Cooldowns) > 3 {
+		t.Errorf("%d cooldowns", len(p.Status.Cooldowns))
+	}
 }

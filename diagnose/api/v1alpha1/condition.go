@@ -95,6 +95,7 @@ const (
 	ReasonAttemptsExhausted   = "AttemptsExhausted" // it has not helped often enough
 	ReasonProblemResolved     = "ProblemResolved"   // before the repair
 	ReasonWaitedTooLong       = "WaitedTooLong"     // nothing tells whether the problem lasts
+	ReasonCooldownsFull       = "CooldownsFull"     // the policy has no room for another node
 	ReasonRefused             = "Refused"           // it can't be made of the objects as they are
 )
 

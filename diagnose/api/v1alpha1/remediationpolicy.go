@@ -11,6 +11,10 @@ import (
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Max-Nodes",type=integer,JSONPath=`.spec.budget.maxNodes`
 // +kubebuilder:printcolumn:name="Max-Percent",type=integer,JSONPath=`.spec.budget.maxPercent`
+// +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.status.budget.limit`
+// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.budget.used`
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.budget.nodes`,priority=1
+// +kubebuilder:printcolumn:name="Not-Ready",type=integer,JSONPath=`.status.budget.notReady`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -200,7 +204,7 @@ type MaintenanceWindow struct {
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// RemediationPolicyStatus has the repairs that use the budget up.
+// RemediationPolicyStatus has the repairs that use the budget up, and how much is used.
 type RemediationPolicyStatus struct {
 	// conditions are authoritative: Accepted says whether the policy is in use, Paused
 	// whether and why nothing is repaired.
@@ -210,6 +214,11 @@ type RemediationPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
+	// budget is how much of the budget is used. It is written every 5 s at most, and only
+	// where it has changed.
+	// +optional
+	Budget *BudgetUse `json:"budget,omitempty"`
+
 	// repairs are those under way, and those whose cooldown lasts. An entry is taken by
 	// an update of this object, so that two can't take the same.
 	// +optional
@@ -217,6 +226,56 @@ type RemediationPolicyStatus struct {
 	// +listMapKey=node
 	// +kubebuilder:validation:MaxItems=512
 	Repairs []Repair `json:"repairs,omitempty"`
+
+	// cooldowns are the oldest of those that have ended, where repairs has no room for
+	// them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=3584
+	Cooldowns []Cooldown `json:"cooldowns,omitempty"`
+}
+
+// BudgetUse is how much of a policy's budget is used.
+type BudgetUse struct {
+	// nodes is how many nodes the policy repairs: maxPercent is of these.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Nodes int32 `json:"nodes"`
+
+	// notReady is how many of these are not ready.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	NotReady int32 `json:"notReady"`
+
+	// limit is how many may be under repair at once.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Limit int32 `json:"limit"`
+
+	// used is how many are under repair, or out of service for another reason.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Used int32 `json:"used"`
+
+	// by names the first of those that use it, and why.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=640
+	By []string `json:"by,omitempty"`
+}
+
+// Cooldown is what is kept of a repair that has ended, where there are many.
+type Cooldown struct {
+	// node is the node's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node"`
+
+	// endTime is when the repair ended.
+	// +required
+	EndTime metav1.Time `json:"endTime"`
 }
 
 // Repair is one of a node.

@@ -164,6 +164,8 @@ func TestStatusesComeBack(t *testing.T) {
 	policy.Status = v1alpha1.RemediationPolicyStatus{
 		Conditions: conditions,
 		Repairs:    []v1alpha1.Repair{{Node: "n7", Diagnosis: dx.UID, Operation: "cordon", StartTime: now, EndTime: &now}},
+		Budget:     &v1alpha1.BudgetUse{Nodes: 20, NotReady: 1, Limit: 2, Used: 1, By: []string{"n3: not ready"}},
+		Cooldowns:  []v1alpha1.Cooldown{{Node: "n8", EndTime: now}},
 	}
 	for _, obj := range []client.Object{dx, set, trigger, policy} {
 		want := reflect.ValueOf(obj.DeepCopyObject()).Elem().FieldByName("Status")

@@ -193,10 +193,14 @@ func TestCordonedNodesUseUpTheBudget(t *testing.T) {
 	b.waitIs("slots", "", func() string { return b.slots(p) })
 	b.holds("the others wait", 3*time.Second, func() bool { return w.had() == 2 })
 	for _, d := range all {
-		if rem := remediation(&b.get(d).Status, 1); rem.Verb == v1alpha1.RemediationWait && (rem.Reason != v1alpha1.ReasonBudgetExhausted || !strings.Contains(rem.Message, "(cordoned)")) {
+		if rem := remediation(&b.get(d).Status, 1); rem.Verb == v1alpha1.RemediationWait && (rem.Reason != v1alpha1.ReasonBudgetExhausted || !strings.Contains(rem.Message, "status.budget")) {
 			t.Errorf("%+v", rem)
 		}
 	}
+	b.waitFor("the policy has who uses its budget", func() bool {
+		u := b.policyOf(p).Status.Budget
+		return u != nil && u.Used == 2 && u.Limit == 2 && len(u.By) == 2 && strings.HasSuffix(u.By[0], ": cordoned")
+	})
 	// A person takes one back: there is room for another.
 	for _, n := range names {
 		if b.node(n).Spec.Unschedulable {

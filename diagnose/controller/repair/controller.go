@@ -47,7 +47,7 @@ func Add(m manager.Manager, c Config) (remove func(), err error) {
 	if c.Metrics == nil {
 		return func() {}, nil
 	}
-	collector := &collector{counts: r.counts, slots: r.slots}
+	collector := &collector{counts: r.counts, policies: r.policyGauges}
 	if err := c.Metrics.Register(collector); err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
 	}
@@ -71,7 +71,7 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 		config: c, client: m.GetClient(), live: m.GetAPIReader(), api: api, actions: actions,
 		builtins: operation.All(operation.Host{}), counts: newCounts(),
 		teller:   &teller{recorder: m.GetEventRecorder(name)},
-		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{},
+		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, reported: map[string]reported{},
 		budget: &policy.Budget{Store: &policy.Objects{Reader: m.GetAPIReader(), Writer: m.GetClient().Status()}, Now: c.Now},
 	}
 	index := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
@@ -106,7 +106,7 @@ func (r *reconciler) watch(m manager.Manager) error {
 	return errors.Join(
 		diagnoses.Watch(source.Kind(c, &v1alpha1.Diagnosis{}, each[*v1alpha1.Diagnosis]())),
 		diagnoses.Watch(source.Kind(c, &corev1.Node{}, onNode(r.concerned))),
-		diagnoses.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, onAny[*v1alpha1.RemediationPolicy](r.waiting))),
+		diagnoses.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, onPolicy(r.waiting))),
 		diagnoses.Watch(source.Kind(c, &v1alpha1.OperationSet{}, onAny[*v1alpha1.OperationSet](r.waiting))),
 		diagnoses.Watch(source.Kind(c, &v1alpha1.Operation{}, onAny[*v1alpha1.Operation](r.waiting))),
 		policies.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, each[*v1alpha1.RemediationPolicy]())),
@@ -127,6 +127,8 @@ type reconciler struct {
 	teller   *teller
 	counts   *counts
 	running  atomic.Bool // it leads, and has seen what is watched
+	// reported is by policy, and of the one goroutine that reconciles policies.
+	reported map[string]reported
 
 	mu       sync.Mutex
 	interest map[types.NamespacedName]interest

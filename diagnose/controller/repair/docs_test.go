@@ -119,7 +119,11 @@ func TestThePageHasAllEvents(t *testing.T) {
 // The page of the controller has all metrics.
 func TestThePageHasAllMetrics(t *testing.T) {
 	text := page(t, "controller.md")
-	for _, name := range []string{"kernosis_remediation_decisions_total{policy,verb,reason}", "kernosis_remediation_repairs_total{operation,outcome}", "kernosis_remediation_verifications_total{operation,result}", "kernosis_remediation_slots{policy}"} {
+	names := []string{"kernosis_remediation_decisions_total{policy,verb,reason}", "kernosis_remediation_repairs_total{operation,outcome}", "kernosis_remediation_verifications_total{operation,result}", "kernosis_remediation_paused{policy,reason}"}
+	for _, g := range policyGauges() {
+		names = append(names, g.name+"{policy}")
+	}
+	for _, name := range names {
 		if !strings.Contains(text, "| `"+name+"` |") {
 			t.Errorf("there is no %s", name)
 		}

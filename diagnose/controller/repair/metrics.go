@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
 // counts are the controller's counters.
@@ -28,14 +31,44 @@ func newCounts() *counts {
 	}
 }
 
-// collector tells how many slots are in use when it is asked.
-type collector struct {
-	*counts
-	slots func() map[string]int
+// gauges are what is so of a policy when it is asked.
+type gauges struct {
+	policy string
+	slots  int // taken
+	kept   int // nodes under repair or in their cooldown
+	use    policy.Use
+	paused string // the reason; empty: it is not
 }
 
-func slotsDesc() *prometheus.Desc {
-	return prometheus.NewDesc("kernosis_remediation_slots", "Nodes that use up a policy's budget by a repair.", []string{"policy"}, nil)
+// collector adds the gauges of policies to the counters when it is asked.
+type collector struct {
+	*counts
+	policies func() []gauges
+}
+
+// gauge is a metric of a policy.
+type gauge struct {
+	name, help string
+	of         func(*gauges) int
+}
+
+func policyGauges() []gauge {
+	return []gauge{
+		{"kernosis_remediation_slots", "Nodes that use up a policy's budget by a repair.", func(g *gauges) int { return g.slots }},
+		{"kernosis_remediation_budget_used", "Nodes that use up a policy's budget: under repair, or out of service for another reason.", func(g *gauges) int { return g.use.Used }},
+		{"kernosis_remediation_budget_limit", "How many nodes of a policy may be under repair or out of service for one to be repaired.", func(g *gauges) int { return g.use.Limit }},
+		{"kernosis_remediation_nodes", "Nodes that a policy repairs.", func(g *gauges) int { return g.use.Nodes }},
+		{"kernosis_remediation_nodes_not_ready", "Nodes that a policy repairs and that are not ready.", func(g *gauges) int { return g.use.NotReady }},
+		{"kernosis_remediation_entries", "Nodes under repair or in their cooldown, of which a policy can keep 4096.", func(g *gauges) int { return g.kept }},
+	}
+}
+
+func (g *gauge) desc() *prometheus.Desc {
+	return prometheus.NewDesc(g.name, g.help, []string{"policy"}, nil)
+}
+
+func pausedDesc() *prometheus.Desc {
+	return prometheus.NewDesc("kernosis_remediation_paused", "1 while a policy lets no node be repaired, by reason.", []string{"policy", "reason"}, nil)
 }
 
 // Describe implements [prometheus.Collector].
@@ -43,7 +76,10 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, v := range []prometheus.Collector{c.decisions, c.repairs, c.verifications} {
 		v.Describe(out)
 	}
-	out <- slotsDesc()
+	for _, g := range policyGauges() {
+		out <- g.desc()
+	}
+	out <- pausedDesc()
 }
 
 // Collect implements [prometheus.Collector].
@@ -51,31 +87,41 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, v := range []prometheus.Collector{c.decisions, c.repairs, c.verifications} {
 		v.Collect(out)
 	}
-	for name, n := range c.slots() {
-		out <- prometheus.MustNewConstMetric(slotsDesc(), prometheus.GaugeValue, float64(n), name)
+	for _, p := range c.policies() {
+		for _, g := range policyGauges() {
+			out <- prometheus.MustNewConstMetric(g.desc(), prometheus.GaugeValue, float64(g.of(&p)), p.policy)
+		}
+		if p.paused != "" {
+			out <- prometheus.MustNewConstMetric(pausedDesc(), prometheus.GaugeValue, 1, p.policy, p.paused)
+		}
 	}
 }
 
-// slots returns how many slots of each policy are in use, as the cache has it. A
-// controller that is not the leader has none to tell of.
-func (r *reconciler) slots() map[string]int {
+// policyGauges returns what is so of each policy, as the cache has it. A controller that is
+// not the leader has none to tell of.
+func (r *reconciler) policyGauges() []gauges {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if !r.running.Load() {
 		return nil
 	}
-	all, err := r.policies(ctx)
+	v, err := r.view(ctx)
 	if err != nil {
 		return nil
 	}
-	out := map[string]int{}
-	for _, p := range all {
-		out[p.Name] = 0
+	var out []gauges
+	for i, p := range v.objects {
+		g := gauges{policy: p.Name, kept: len(p.Status.Repairs) + len(p.Status.Cooldowns), use: v.policies[i].Use(v.cluster)}
 		for _, slot := range p.Status.Repairs {
 			if slot.EndTime == nil {
-				out[p.Name]++
+				g.slots++
 			}
 		}
+		g.paused = v.policies[i].Paused(v.cluster, r.config.Now()).Reason
+		if v.policies[i].Err() != nil {
+			g.paused = v1alpha1.ReasonInvalid
+		}
+		out = append(out, g)
 	}
 	return out
 }

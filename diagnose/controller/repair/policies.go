@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,8 +19,13 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
-// reconcilePolicy settles a policy's slots and says whether it is paused: at the
-// controller's start, at changes of it and of nodes, and now and then.
+// reportEvery is how often a policy's status is written at most for what nodes do: they
+// come and go by the hundred.
+const reportEvery = 5 * time.Second
+
+// reconcilePolicy settles a policy's slots and reports whether it is paused and how much of
+// its budget is used: at the controller's start, at changes of it and of nodes, and now and
+// then.
 func (r *reconciler) reconcilePolicy(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -27,27 +33,33 @@ func (r *reconciler) reconcilePolicy(ctx context.Context, request reconcile.Requ
 	next := reconcile.Result{RequeueAfter: r.config.Every + rand.N(r.config.Every/8+1)}
 	p := &v1alpha1.RemediationPolicy{}
 	if err := r.client.Get(ctx, request.NamespacedName, p); err != nil {
+		delete(r.reported, request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if len(p.Status.Repairs) > 0 {
+	if len(p.Status.Repairs)+len(p.Status.Cooldowns) > 0 {
 		if err := r.sweep(ctx, p.Name, nil); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	switch err := r.paused(ctx, p); {
+	early, err := r.report(ctx, p)
+	switch {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: afterConflict + rand.N(afterConflict)}, nil
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(fmt.Errorf("policy %s: %w", p.Name, err))
+	case early > 0:
+		next.RequeueAfter = min(next.RequeueAfter, early)
 	}
 	return next, nil
 }
 
-// paused writes a policy's condition Paused.
-func (r *reconciler) paused(ctx context.Context, p *v1alpha1.RemediationPolicy) error {
+// report writes a policy's condition Paused and how much of its budget is used, where they
+// have changed. Where it has written lately, and the policy's spec is the same, it returns
+// in which time it may write again.
+func (r *reconciler) report(ctx context.Context, p *v1alpha1.RemediationPolicy) (early time.Duration, err error) {
 	v, err := r.view(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	read := policy.New(p)
 	c := metav1.Condition{
@@ -62,11 +74,36 @@ func (r *reconciler) paused(ctx context.Context, p *v1alpha1.RemediationPolicy) 
 	}
 	after := p.DeepCopy()
 	meta.SetStatusCondition(&after.Status.Conditions, c)
-	if equality.Semantic.DeepEqual(p.Status.Conditions, after.Status.Conditions) {
-		return nil
+	after.Status.Budget = budgetUse(read.Use(v.cluster))
+	if equality.Semantic.DeepEqual(&p.Status, &after.Status) {
+		return 0, nil
 	}
-	return r.client.Status().Patch(ctx, after, client.MergeFromWithOptions(p, client.MergeFromWithOptimisticLock{}), client.FieldOwner(name))
+	last := r.reported[p.Name]
+	if early := time.Until(last.at.Add(reportEvery)); early > 0 && last.generation == p.Generation {
+		return early, nil
+	}
+	if err := r.client.Status().Patch(ctx, after, client.MergeFromWithOptions(p, client.MergeFromWithOptimisticLock{}), client.FieldOwner(name)); err != nil {
+		return 0, err
+	}
+	r.reported[p.Name] = reported{at: time.Now(), generation: p.Generation}
+	return 0, nil
 }
+
+// reported is when a policy's status was written for what nodes do, and for which spec.
+type reported struct {
+	at         time.Time
+	generation int64
+}
+
+func budgetUse(u policy.Use) *v1alpha1.BudgetUse {
+	out := &v1alpha1.BudgetUse{Nodes: int32(u.Nodes), NotReady: int32(u.NotReady), Limit: int32(u.Limit), Used: int32(u.Used)}
+	for _, by := range u.By {
+		out.By = append(out.By, safe(by, maxUser))
+	}
+	return out
+}
+
+const maxUser = 640 // of a text in status.budget.by
 
 // reconcileNode removes marks of what is no longer so: were it done again by another, it
 // would be taken for Kernosis' own.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
@@ -42,6 +44,26 @@ func onAny[T client.Object](of func() []reconcile.Request) handler.TypedEventHan
 		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[T], q queue) { add(q) },
 		UpdateFunc: func(_ context.Context, _ event.TypedUpdateEvent[T], q queue) { add(q) },
 		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[T], q queue) { add(q) },
+	}
+}
+
+// onPolicy asks for what of returns where a policy comes, goes, or changes in what decisions
+// go by: its spec, and the nodes that are under repair or in their cooldown.
+func onPolicy(of func() []reconcile.Request) handler.TypedEventHandler[*v1alpha1.RemediationPolicy, reconcile.Request] {
+	add := func(q queue) {
+		for _, request := range of() {
+			q.Add(request)
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.RemediationPolicy, reconcile.Request]{
+		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[*v1alpha1.RemediationPolicy], q queue) { add(q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.RemediationPolicy], q queue) {
+			a, b := e.ObjectOld, e.ObjectNew
+			if a.Generation != b.Generation || !equality.Semantic.DeepEqual(a.Status.Repairs, b.Status.Repairs) || !equality.Semantic.DeepEqual(a.Status.Cooldowns, b.Status.Cooldowns) {
+				add(q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[*v1alpha1.RemediationPolicy], q queue) { add(q) },
 	}
 }
 
