@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
 // PodList returns the built-in pod-list.
@@ -53,7 +54,7 @@ func (h Host) podList(ctx context.Context, call *Call) (Output, error) {
 	if len(wanted) > 0 {
 		left := wanted
 		list = slices.DeleteFunc(list, func(p corev1.Pod) bool {
-			uids := podUIDs(&p)
+			uids := staticpod.UIDs(&p.ObjectMeta)
 			left = slices.DeleteFunc(slices.Clone(left), func(uid string) bool { return slices.Contains(uids, uid) })
 			return !slices.ContainsFunc(wanted, func(uid string) bool { return slices.Contains(uids, uid) })
 		})

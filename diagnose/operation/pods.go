@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
 // Pods knows the pods of this node, as the API server has them. Its methods may be called
@@ -59,7 +61,7 @@ func (h Host) pod(ctx context.Context, v Values) (*corev1.Pod, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid != "" && !slices.Contains(podUIDs(p), uid) {
+		if uid != "" && !slices.Contains(staticpod.UIDs(&p.ObjectMeta), uid) {
 			return nil, fmt.Errorf("pod %s/%s is gone: the one of that name now has the UID %s", quoted(namespace), quoted(name), p.UID)
 		}
 		return p, nil
@@ -79,25 +81,11 @@ func (h Host) pod(ctx context.Context, v Values) (*corev1.Pod, error) {
 		}
 	}
 	for i := range all {
-		if slices.Contains(podUIDs(&all[i]), uid) {
+		if slices.Contains(staticpod.UIDs(&all[i].ObjectMeta), uid) {
 			return &all[i], nil
 		}
 	}
 	return nil, fmt.Errorf("this node has no pod with the UID %s", quoted(uid))
-}
-
-// podUIDs are those under which kubelet's control groups and mounts name a pod: of a static
-// pod they have its manifest's hash, with dashes where a reader of control groups put them
-// in.
-func podUIDs(p *corev1.Pod) []string {
-	uids := []string{string(p.UID)}
-	if hash := p.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
-		uids = append(uids, hash)
-		if len(hash) == 32 {
-			uids = append(uids, hash[:8]+"-"+hash[8:12]+"-"+hash[12:16]+"-"+hash[16:20]+"-"+hash[20:])
-		}
-	}
-	return uids
 }
 
 // claims are the PersistentVolumeClaims of a pod, with its namespace. An ephemeral

@@ -162,6 +162,7 @@ func TestPodList(t *testing.T) {
 	static := corev1.Pod{}
 	static.Namespace, static.Name, static.UID = "kube-system", "etcd-n7", "m"
 	static.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "0123456789abcdef0123456789abcdef"}
+	static.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n7"}}
 	static.Status.Phase = corev1.PodSucceeded
 	b := PodList(Host{Pods: knownPods{static, webPod(), secretPod()}})
 	out, files := succeed(t, b, nil)

@@ -32,9 +32,11 @@ type listed struct {
 		UID               types.UID         `json:"uid"`
 		DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
 		Labels            map[string]string `json:"labels"`
+		CreationTimestamp metav1.Time       `json:"creationTimestamp"`
 		Annotations       struct {
 			Mirror string `json:"kubernetes.io/config.mirror"`
 		} `json:"annotations"`
+		OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
 	} `json:"metadata"`
 	Spec struct {
 		HostNetwork    bool                 `json:"hostNetwork"`
@@ -85,6 +87,7 @@ func (l *listed) pod() *corev1.Pod {
 	p.DeletionTimestamp, p.Labels = l.Metadata.DeletionTimestamp, l.Metadata.Labels
 	if l.Metadata.Annotations.Mirror != "" {
 		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: l.Metadata.Annotations.Mirror}
+		p.OwnerReferences = l.Metadata.OwnerReferences
 	}
 	p.Spec.HostNetwork, p.Spec.RestartPolicy = l.Spec.HostNetwork, l.Spec.RestartPolicy
 	p.Spec.Containers, p.Spec.InitContainers = containers(l.Spec.Containers), containers(l.Spec.InitContainers)
@@ -198,7 +201,7 @@ func decodeItems(dec *json.Decoder, faults map[string]string) ([]*probe.Pod, err
 		return nil, fmt.Errorf("want a list, have %v", t)
 	}
 	var pods []*probe.Pod
-	seen := map[string]bool{}
+	seen := map[string]claim{}
 	for i := 0; dec.More(); i++ {
 		if i == maxPods {
 			return nil, fmt.Errorf("more than %d pods", maxPods)
@@ -211,13 +214,33 @@ func decodeItems(dec *json.Decoder, faults map[string]string) ([]*probe.Pod, err
 		if err != nil {
 			faults[faultKey(&l, i)] = err.Error()
 		}
-		if pod == nil || seen[pod.UID] {
+		if pod == nil {
 			continue
 		}
-		seen[pod.UID] = true
+		now := claim{at: len(pods), own: string(l.Metadata.UID) == pod.UID, since: l.Metadata.CreationTimestamp}
+		if before, ok := seen[pod.UID]; ok {
+			if now.beats(before) {
+				pods[before.at], now.at = pod, before.at
+				seen[pod.UID] = now
+			}
+			continue
+		}
+		seen[pod.UID] = now
 		pods = append(pods, pod)
 	}
 	return pods, expect(dec, json.Delim(']'))
+}
+
+// claim is of a pod to a UID.
+type claim struct {
+	at    int  // in the list
+	own   bool // it has the UID itself
+	since metav1.Time
+}
+
+// beats reports whether the UID is this one's rather than another's, as [staticpod.Hash] says.
+func (c claim) beats(o claim) bool {
+	return c.own && !o.own || c.own == o.own && c.since.Before(&o.since)
 }
 
 // faultKey names a pod among the faults, also one without a name.

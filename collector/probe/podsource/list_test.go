@@ -55,6 +55,26 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
+// Of two pods that claim the UID of a static pod, kubelet's comes first wherever it stands.
+func TestForgedMirrorsInAList(t *testing.T) {
+	const hash = "b1946ac92492d2347c6235b4d2611184"
+	mirror := func(name, created string) string {
+		return `{"metadata":{"name":"` + name + `","namespace":"n","uid":"` + name + `","creationTimestamp":"` + created + `",
+			"annotations":{"kubernetes.io/config.mirror":"` + hash + `"},"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"x"}]}}`
+	}
+	static := `{"metadata":{"name":"static","namespace":"n","uid":"` + hash + `"}}`
+	forged, older := mirror("forged", "2026-01-02T00:00:00Z"), mirror("older", "2026-01-01T00:00:00Z")
+	for _, c := range []struct{ items, want string }{
+		{forged + "," + older, "older"}, {older + "," + forged, "older"}, {forged + "," + static, "static"}, {static + "," + forged, "static"},
+		{forged + "," + older + "," + static, "static"},
+	} {
+		pods, _, err := decode(strings.NewReader(`{"kind":"PodList","items":[`+c.items+`]}`), maxAnswer)
+		if err != nil || len(pods) != 1 || pods[0].Name != c.want || pods[0].UID != hash {
+			t.Errorf("%v, %v, want %s", pods, err, c.want)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(`{"kind":"PodList","items":[{"metadata":{"name":"a","namespace":"n","uid":"u"},"spec":{"containers":[{"name":"c","livenessProbe":{"tcpSocket":{"port":80}}}]}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
 // Bounds of one pod.
@@ -28,7 +29,7 @@ func Pod(p *corev1.Pod) (*probe.Pod, error) {
 		return nil, err
 	}
 	pod := &probe.Pod{
-		UID:         uid(p),
+		UID:         staticpod.UID(&p.ObjectMeta),
 		Namespace:   p.Namespace,
 		Name:        p.Name,
 		Labels:      p.Labels,
@@ -46,17 +47,8 @@ func Pod(p *corev1.Pod) (*probe.Pod, error) {
 	return pod, errors.Join(errs...)
 }
 
-// uid is the UID by which kubelet's control groups and Events name the pod: of a static
-// pod's mirror it is not the object's own.
-func uid(p *corev1.Pod) string {
-	if hash := p.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
-		return hash
-	}
-	return string(p.UID)
-}
-
 func names(p *corev1.Pod, at place) error {
-	id := uid(p)
+	id := staticpod.UID(&p.ObjectMeta)
 	switch {
 	case id == "":
 		return at.wrong("metadata.uid", "missing")

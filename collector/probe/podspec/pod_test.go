@@ -125,7 +125,12 @@ func TestIdentityAndAddresses(t *testing.T) {
 		"no address yet": {func(*corev1.Pod) {}, "u", nil, false},
 		"mirror of a static pod": {func(p *corev1.Pod) {
 			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "b1946ac92492d2347c6235b4d2611184"}
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n7"}}
 		}, "b1946ac92492d2347c6235b4d2611184", nil, false},
+		"claims to be a mirror with the UID of another pod": {func(p *corev1.Pod) {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "6a1f2c7e-8b1a-4d60-9c55-0d4c8f2b7a11"}
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n7"}}
+		}, "u", nil, false},
 		"old status": {func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" }, "u", []netip.Addr{addr("10.0.0.1")}, false},
 		"IPv6 first": {func(p *corev1.Pod) {
 			p.Status.PodIP, p.Status.PodIPs = "fd00::1", []corev1.PodIP{{IP: "fd00::1"}, {IP: "10.0.0.1"}}

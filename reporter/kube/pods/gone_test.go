@@ -65,11 +65,11 @@ func TestListedPods(t *testing.T) {
 func TestOldestMirror(t *testing.T) {
 	at := func(name string, minute int) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(int64(60*minute), 0)), Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
+			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(int64(60*minute), 0)), Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "0123456789abcdef0123456789abcdef"}, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node"}},
 		}}
 	}
 	for _, list := range [][]any{{at("kubelet's", 1), at("forged", 2)}, {at("forged", 2), at("kubelet's", 1)}} {
-		if m := owner(list, "hash"); m == nil || m.Name != "kubelet's" {
+		if m := owner(list, "0123456789abcdef0123456789abcdef"); m == nil || m.Name != "kubelet's" {
 			t.Errorf("%+v", m)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
 // Listed knows the pods of whole lists, where there is no API server to watch. It is safe
@@ -26,8 +28,11 @@ func NewListed() *Listed {
 func (l *Listed) Replace(pods []Pod) {
 	now := make(map[string]Pod, len(pods))
 	for _, p := range pods {
-		for _, uid := range formsOf(p.UID) {
-			now[uid] = p
+		now[p.UID] = p
+	}
+	for _, p := range pods {
+		if dashed := staticpod.Dashed(p.UID); now[dashed].UID == "" {
+			now[dashed] = p
 		}
 	}
 	l.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
 // Pod is what is known of a pod. Labels is shared and must not be changed.
@@ -145,21 +146,24 @@ func (w *Watch) Pod(uid string) (Pod, bool) {
 	return podOf(m), true
 }
 
-// owner returns the pod that a UID belongs to: the one that has it itself, before those that
-// only claim to be the mirror of a static pod with that UID, as anybody can who makes a pod
-// with spec.nodeName. Of these it is the oldest.
+// owner returns the pod that a UID belongs to.
 func owner(found []any, uid string) (of *metav1.PartialObjectMetadata) {
 	for _, o := range found {
-		m := metaOf(o)
-		switch {
-		case m == nil:
-		case string(m.UID) == uid:
-			return m
-		case of == nil || m.CreationTimestamp.Before(&of.CreationTimestamp):
+		if m := metaOf(o); m != nil && (of == nil || precedes(m, of, uid)) {
 			of = m
 		}
 	}
 	return of
+}
+
+// precedes reports whether a UID is a pod's rather than another's: of the one that has it itself,
+// before those that say they are the mirror of a static pod with that UID, and of these the
+// oldest.
+func precedes(m, other *metav1.PartialObjectMetadata, uid string) bool {
+	if own, others := string(m.UID) == uid, string(other.UID) == uid; own != others {
+		return own
+	}
+	return m.CreationTimestamp.Before(&other.CreationTimestamp)
 }
 
 // Named returns the pod of a name, where it is there now.
@@ -192,38 +196,18 @@ func (w *Watch) deleted(o any) {
 	w.removed(o)
 }
 
-// uidsOf returns the UIDs by which the pod's control groups may go. kubelet names
-// those of a static pod by the hash of its manifest, which the mirror pod has as an
-// annotation; 32 hex digits, with dashes as a UID's where a reader of control groups
-// put them in.
+// uidsOf returns the UIDs by which the pod's control groups may go.
 func uidsOf(o any) ([]string, error) {
 	m := metaOf(o)
 	if m == nil {
 		return nil, fmt.Errorf("index pods: %T is no metadata", o)
 	}
-	uids := []string{string(m.UID)}
-	if hash := m.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
-		uids = append(uids, formsOf(hash)...)
-	}
-	return uids, nil
+	return staticpod.UIDs(&m.ObjectMeta), nil
 }
 
-// formsOf returns the UID, and for the hash of a manifest the form with dashes.
-func formsOf(uid string) []string {
-	if len(uid) == 32 && !strings.Contains(uid, "-") {
-		return []string{uid, uid[:8] + "-" + uid[8:12] + "-" + uid[12:16] + "-" + uid[16:20] + "-" + uid[20:]}
-	}
-	return []string{uid}
-}
-
+// podOf has the UID that kubelet puts its own Events on, and kubectl looks for (describe pod).
 func podOf(m *metav1.PartialObjectMetadata) Pod {
-	p := Pod{UID: string(m.UID), Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}
-	// kubelet puts its own Events of a static pod on this UID, and kubectl looks for
-	// it (describe pod).
-	if hash := m.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
-		p.UID = hash
-	}
-	return p
+	return Pod{UID: staticpod.UID(&m.ObjectMeta), Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}
 }
 
 // trim keeps what is looked at: most of a pod's metadata is who manages its fields.
@@ -237,6 +221,7 @@ func trim(o any) (any, error) {
 	kept.CreationTimestamp = m.CreationTimestamp
 	if hash, ok := m.Annotations[corev1.MirrorPodAnnotationKey]; ok {
 		kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: hash}
+		kept.OwnerReferences = m.OwnerReferences
 	}
 	return kept, nil
 }

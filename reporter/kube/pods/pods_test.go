@@ -73,6 +73,11 @@ func TestPodsOfTheNode(t *testing.T) {
 	}
 }
 
+// nodeOwns is what kubelet writes into the mirrors that it makes, and whoever forges them.
+func nodeOwns() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n", Controller: new(true)}}
+}
+
 // kubelet names the control groups of a static pod by its manifest's hash, and puts
 // its Events on that; so does kubectl look for them.
 func TestStaticPod(t *testing.T) {
@@ -80,7 +85,7 @@ func TestStaticPod(t *testing.T) {
 	node, ns := server.Node(t), server.Namespace(t)
 	const hash = "b1946ac92492d2347c6235b4d2611184"
 	mirror, err := server.Client().CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "etcd-" + node, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: hash}},
+		ObjectMeta: metav1.ObjectMeta{Name: "etcd-" + node, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: hash}, OwnerReferences: nodeOwns()},
 		Spec: corev1.PodSpec{
 			NodeName: node, AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none:1"}},
 		},
@@ -105,7 +110,7 @@ func TestForgedMirrors(t *testing.T) {
 	uid := string(victim.UID)
 	for i, claim := range []string{uid, strings.ReplaceAll(uid, "-", ""), uid, strings.ReplaceAll(uid, "-", ""), uid} {
 		_, err := server.Client().CoreV1().Pods(theirs).Create(t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("forged-%d", i), Annotations: map[string]string{corev1.MirrorPodAnnotationKey: claim}},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("forged-%d", i), Annotations: map[string]string{corev1.MirrorPodAnnotationKey: claim}, OwnerReferences: nodeOwns()},
 			Spec: corev1.PodSpec{
 				NodeName: node, AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none:1"}},
 			},

@@ -68,14 +68,48 @@ func (w *Whole) trim(o any) (any, error) {
 	return &kept{m.(*metav1.PartialObjectMetadata), w.Trim(p)}, nil
 }
 
+// changed hands a pod over, if the UID is its own: of several that claim one, the others are
+// not there for whoever knows pods by their UIDs.
 func (w *Watch) changed(o any) {
-	if k, ok := o.(*kept); ok && k.trimmed != nil {
+	k, ok := o.(*kept)
+	if !ok || k.trimmed == nil {
+		return
+	}
+	// The index may be ahead of what is handed over.
+	if holder := w.holder(k); holder == nil || holder.UID == k.UID {
 		w.whole.Changed(k.trimmed)
 	}
 }
 
 func (w *Watch) removed(o any) {
-	if k, ok := o.(*kept); ok && k.trimmed != nil {
-		w.whole.Gone(k.trimmed)
+	k, ok := o.(*kept)
+	if !ok || k.trimmed == nil {
+		return
 	}
+	next := w.holder(k) // k is in the index no more
+	switch {
+	case next == nil:
+		w.whole.Gone(k.trimmed)
+	case precedes(k.PartialObjectMetadata, next.PartialObjectMetadata, podOf(k.PartialObjectMetadata).UID):
+		w.whole.Gone(k.trimmed)
+		if next.trimmed != nil {
+			w.whole.Changed(next.trimmed)
+		}
+	}
+}
+
+// holder returns the pod that has the UID of another, or nil.
+func (w *Watch) holder(of *kept) *kept {
+	uid := podOf(of.PartialObjectMetadata).UID
+	found, err := w.informer.GetIndexer().ByIndex(byUID, uid)
+	if err != nil {
+		return nil
+	}
+	var holder *kept
+	for _, o := range found {
+		if k, ok := o.(*kept); ok && (holder == nil || precedes(k.PartialObjectMetadata, holder.PartialObjectMetadata, uid)) {
+			holder = k
+		}
+	}
+	return holder
 }

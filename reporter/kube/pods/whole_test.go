@@ -3,6 +3,7 @@ package pods_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -83,4 +86,81 @@ func TestWholePods(t *testing.T) {
 	if p, ok := w.Named(ns, "unwanted"); !ok || p.Name != "unwanted" {
 		t.Errorf("what nobody wants whole is not known: %+v, %v", p, ok)
 	}
+}
+
+// Who makes a pod with spec.nodeName can say that it is the mirror of a static pod. Whoever knows
+// pods by their UIDs, as what observes probes does, goes on knowing the real one: when a forged
+// one comes, changes and goes.
+func TestForgedMirrorsOfWholePods(t *testing.T) {
+	server := cluster.Server(t)
+	node, ns, theirs := server.Node(t), server.Namespace(t), server.Namespace(t)
+	const hash = "b1946ac92492d2347c6235b4d2611185"
+	forge := func(namespace, name, claim string) {
+		t.Helper()
+		_, err := server.Client().CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: claim}, OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Node", Name: node, UID: "n"},
+			}},
+			Spec: corev1.PodSpec{NodeName: node, AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none:1"}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	victim := server.Pod(t, ns, "victim", node)
+	forge(ns, "static", hash) // kubelet's own
+	var mu sync.Mutex
+	known := map[string]string{} // as collector/probe has them
+	w, err := pods.New(pods.Config{Node: node, Whole: &pods.Whole{
+		Client: server.Client(),
+		Trim: func(p *corev1.Pod) any {
+			probed, err := podspec.Pod(p)
+			if err != nil {
+				t.Error(err)
+			}
+			return probed
+		},
+		Changed: func(o any) {
+			mu.Lock()
+			defer mu.Unlock()
+			known[o.(*probe.Pod).UID] = o.(*probe.Pod).Name
+		},
+		Gone: func(o any) {
+			mu.Lock()
+			defer mu.Unlock()
+			delete(known, o.(*probe.Pod).UID)
+		},
+		Listed: func() {},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	check := func(when string) {
+		t.Helper()
+		// What came before has been handed over once this has.
+		last := server.Pod(t, ns, "last-"+strings.ReplaceAll(when, " ", "-"), node)
+		await.Until(t, "the last pod", time.Minute, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return known[string(last.UID)] != ""
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		if known[string(victim.UID)] != "victim" || known[hash] != "static" {
+			t.Errorf("%s: the victim's UID is %q's, the static pod's %q's", when, known[string(victim.UID)], known[hash])
+		}
+	}
+	check("at first")
+	// Times of creation are whole seconds.
+	await.Until(t, "the next second", time.Minute, func() bool { return time.Now().Unix() > victim.CreationTimestamp.Unix()+1 })
+	forge(theirs, "forged", string(victim.UID))
+	forge(theirs, "forged-static", hash)
+	check("forged")
+	server.DeletePod(t, theirs, "forged")
+	server.DeletePod(t, theirs, "forged-static")
+	check("gone again")
 }

@@ -5,12 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kernosis/kernosis/collector/staticpod"
 	"github.com/kernosis/kernosis/reporter/why"
 )
-
-// staticUID is the annotation with the UID by which kubelet knows a static pod, and its
-// control groups are named.
-const staticUID = "kubernetes.io/config.hash"
 
 // pod takes what the pod's object says.
 func (r *reader) pod(p *corev1.Pod) {
@@ -23,11 +20,9 @@ func (r *reader) pod(p *corev1.Pod) {
 		}
 	}
 	r.in.Pods[s.UID] = s.Namespace + "/" + s.Name
-	if uid := p.Annotations[staticUID]; uid != "" {
-		r.in.Pods[uid] = s.Namespace + "/" + s.Name
-		if p.Annotations["kubernetes.io/config.mirror"] != "" {
-			s.UID = uid
-		}
+	if hash := staticpod.Hash(&p.ObjectMeta); hash != "" {
+		r.in.Pods[hash] = s.Namespace + "/" + s.Name
+		s.UID = hash
 	}
 	specs := map[string]*corev1.Container{}
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {

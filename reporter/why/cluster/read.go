@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kernosis/kernosis/collector/staticpod"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/why"
@@ -142,10 +143,9 @@ func (r *reader) podNames(ctx context.Context, node string) {
 	}
 	for i := range list.Items {
 		p := &list.Items[i]
-		for _, uid := range []string{string(p.UID), p.Annotations[staticUID]} {
-			if uid != "" {
-				r.in.Pods[uid] = p.Namespace + "/" + p.Name
-			}
+		r.in.Pods[string(p.UID)] = p.Namespace + "/" + p.Name
+		if hash := staticpod.Hash(&p.ObjectMeta); hash != "" {
+			r.in.Pods[hash] = p.Namespace + "/" + p.Name
 		}
 	}
 }

@@ -1,0 +1,59 @@
+// Package staticpod says by which UIDs kubelet names pods: those that it runs from files, static
+// pods, go by the hash of their manifest, and not by the UID of the object that mirrors them in
+// the API.
+package staticpod
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// hashLen is that of a manifest's hash, in hex digits.
+const hashLen = 32
+
+// Hash returns the UID of the static pod that an object mirrors; empty: it mirrors none.
+//
+// Anybody who makes a pod with spec.nodeName can write the annotation that says so. What has
+// not the form of a hash is another pod's UID, and a mirror that kubelet has made belongs to its
+// Node. Who knows the hash of a static pod can claim that still: where several do, the oldest
+// has it, and the pod that has a UID itself comes before all of them.
+func Hash(m *metav1.ObjectMeta) string {
+	hash := m.Annotations[corev1.MirrorPodAnnotationKey]
+	if len(hash) != hashLen || strings.Trim(hash, "0123456789abcdef") != "" || !ofNode(m) {
+		return ""
+	}
+	return hash
+}
+
+// ofNode reports whether a Node owns the object.
+func ofNode(m *metav1.ObjectMeta) bool {
+	return len(m.OwnerReferences) == 1 && m.OwnerReferences[0].Kind == "Node" && m.OwnerReferences[0].APIVersion == "v1"
+}
+
+// UID returns the one by which kubelet's control groups and Events name a pod.
+func UID(m *metav1.ObjectMeta) string {
+	if hash := Hash(m); hash != "" {
+		return hash
+	}
+	return string(m.UID)
+}
+
+// UIDs returns all under which a pod may be asked for, its own first.
+func UIDs(m *metav1.ObjectMeta) []string {
+	uids := []string{string(m.UID)}
+	if h := Hash(m); h != "" {
+		uids = append(uids, h, Dashed(h))
+	}
+	return uids
+}
+
+// Dashed returns a hash with dashes as a UID's, where readers of control groups put them in; any
+// other UID as it is.
+func Dashed(uid string) string {
+	if len(uid) != hashLen {
+		return uid
+	}
+	return uid[:8] + "-" + uid[8:12] + "-" + uid[12:16] + "-" + uid[16:20] + "-" + uid[20:]
+}
