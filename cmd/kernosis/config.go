@@ -16,23 +16,24 @@ import (
 // environment (KERNOSIS_STATE_DIR for --state-dir) or by file; the first wins. See
 // docs/configuration.md.
 type config struct {
-	StateDir      string        `mapstructure:"state-dir" yaml:"state-dir"`
-	Listen        string        `mapstructure:"listen" yaml:"listen"`
-	RulesDir      string        `mapstructure:"rules-dir" yaml:"rules-dir"`
-	ShippedRules  []string      `mapstructure:"shipped-rules" yaml:"shipped-rules"`
-	Mutes         string        `mapstructure:"mutes" yaml:"mutes"`
-	Output        string        `mapstructure:"output" yaml:"output"`
-	LogLevel      string        `mapstructure:"log-level" yaml:"log-level"`
-	HostRoot      string        `mapstructure:"host-root" yaml:"host-root"`
-	PinRoot       string        `mapstructure:"pin-root" yaml:"pin-root"`
-	KeepAttached  bool          `mapstructure:"keep-attached" yaml:"keep-attached"`
-	DropCaps      bool          `mapstructure:"drop-capabilities" yaml:"drop-capabilities"`
-	HungTaskAfter time.Duration `mapstructure:"hung-task-after" yaml:"hung-task-after"`
-	Targets       []string      `mapstructure:"target" yaml:"target"`
-	TargetsDir    string        `mapstructure:"targets-dir" yaml:"targets-dir"`
-	JournalMiB    int64         `mapstructure:"journal-mib" yaml:"journal-mib"`
-	Log           []string      `mapstructure:"log" yaml:"log"`
-	ReportSocket  string        `mapstructure:"report-socket" yaml:"report-socket"`
+	StateDir      string          `mapstructure:"state-dir" yaml:"state-dir"`
+	Listen        string          `mapstructure:"listen" yaml:"listen"`
+	Metrics       metricsSettings `mapstructure:",squash" yaml:",inline"`
+	RulesDir      string          `mapstructure:"rules-dir" yaml:"rules-dir"`
+	ShippedRules  []string        `mapstructure:"shipped-rules" yaml:"shipped-rules"`
+	Mutes         string          `mapstructure:"mutes" yaml:"mutes"`
+	Output        string          `mapstructure:"output" yaml:"output"`
+	LogLevel      string          `mapstructure:"log-level" yaml:"log-level"`
+	HostRoot      string          `mapstructure:"host-root" yaml:"host-root"`
+	PinRoot       string          `mapstructure:"pin-root" yaml:"pin-root"`
+	KeepAttached  bool            `mapstructure:"keep-attached" yaml:"keep-attached"`
+	DropCaps      bool            `mapstructure:"drop-capabilities" yaml:"drop-capabilities"`
+	HungTaskAfter time.Duration   `mapstructure:"hung-task-after" yaml:"hung-task-after"`
+	Targets       []string        `mapstructure:"target" yaml:"target"`
+	TargetsDir    string          `mapstructure:"targets-dir" yaml:"targets-dir"`
+	JournalMiB    int64           `mapstructure:"journal-mib" yaml:"journal-mib"`
+	Log           []string        `mapstructure:"log" yaml:"log"`
+	ReportSocket  string          `mapstructure:"report-socket" yaml:"report-socket"`
 
 	Probes   probeSettings    `mapstructure:",squash" yaml:",inline"`
 	Diagnose diagnoseSettings `mapstructure:",squash" yaml:",inline"`
@@ -60,6 +61,7 @@ func runFlags(fs *pflag.FlagSet) {
 	fs.String("config", "", "`file` with these settings as YAML (state-dir: …)")
 	fs.String("state-dir", "/var/lib/kernosis", "`folder` of the journal and of what survives a restart")
 	fs.String("listen", "127.0.0.1:20257", "`address` of /metrics, /healthz and /readyz; empty: none")
+	metricsFlags(fs)
 	fs.String("rules-dir", "", "`folder` of rule files, read again when they change; a rule replaces the shipped one of its name")
 	fs.StringSlice("shipped-rules", []string{"*"}, "which `files` of shipped rules are in force: names without .yaml, * stands for any text")
 	fs.String("mutes", "", "`file` of mutes, read again when it changes; empty: mutes.yaml in the state-dir")
@@ -102,6 +104,9 @@ func (c *config) validate() error {
 	}
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		wrong("log-level", "%w", err)
+	}
+	if err := c.Metrics.access().Check(); err != nil {
+		errs = append(errs, err)
 	}
 	errs = append(errs, c.checkReports(), c.checkServices(), c.Probes.check(c.origins), c.Diagnose.check(c.origins))
 	if c.isAgent {

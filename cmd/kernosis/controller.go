@@ -94,11 +94,16 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 		Election: leader.Election{
 			Enabled: cfg.LeaderElect, Lease: cfg.LeaseDuration, Renew: cfg.RenewDeadline, Retry: cfg.RetryPeriod,
 		},
-		MetricsListen: cfg.MetricsListen, HealthListen: cfg.HealthListen,
+		HealthListen: cfg.HealthListen,
 	})
 	if err != nil {
 		return err
 	}
+	removeMetrics, err := addMetrics(m, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer removeMetrics()
 	remove, err := liveness.Add(m, speak)
 	if err != nil {
 		return err

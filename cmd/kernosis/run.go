@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"path"
 	"path/filepath"
@@ -231,7 +230,12 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	if err := serve(ctx, g, log, cfg.Listen, "/metrics", web.Handler(m.Registry, check, ready, self.notes)); err != nil {
+	access, err := cfg.access(m, log)
+	if err != nil {
+		return failed(err)
+	}
+	figures := func(a *web.Access) http.Handler { return web.Handler(m.Registry, check, ready, self.notes, a) }
+	if err := serve(ctx, g, log, cfg.Listen, "/metrics", access, figures); err != nil {
 		return failed(err)
 	}
 	if cfg.npd != nil {
@@ -239,10 +243,11 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 			return failed(err)
 		}
 		a.tellConditions()
-		if err := serve(ctx, g, log, cfg.npd.metrics, "/metrics", web.Handler(m.Registry, check, ready, self.notes)); err != nil {
+		if err := serve(ctx, g, log, cfg.npd.metrics, "/metrics", access, figures); err != nil {
 			return failed(err)
 		}
-		if err := serve(ctx, g, log, cfg.npd.status, "/conditions", web.StatusHandler(check, a.conditions)); err != nil {
+		status := func(to *web.Access) http.Handler { return web.StatusHandler(check, a.conditions, to) }
+		if err := serve(ctx, g, log, cfg.npd.status, "/conditions", access, status); err != nil {
 			return failed(err)
 		}
 	}
@@ -302,20 +307,6 @@ type patient struct {
 func (p *patient) Write(b []byte) (int, error) {
 	b = bytes.Clone(b)
 	return bounded.Do(&p.calls, time.Second, func() (int, error) { return p.w.Write(b) })
-}
-
-// serve answers at an address, none where it is empty; page is where to look.
-func serve(ctx context.Context, g *errgroup.Group, log *slog.Logger, address, page string, h http.Handler) error {
-	if address == "" {
-		return nil
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	log.Info("serving", "url", "http://"+l.Addr().String()+page)
-	g.Go(func() error { return web.Serve(ctx, l, h) })
-	return nil
 }
 
 // watchRules puts changed rule files in force. Bad ones are told and the

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,5 +82,45 @@ monitoring:
 		if !found || port.Name != "metrics" {
 			t.Errorf("%s: ports %v of the Service, %v of the pod", name, list, port)
 		}
+	}
+}
+
+// Prometheus reads by a token that is good for metrics alone, and over TLS; only who wants it
+// serves everybody.
+func TestWhoScrapes(t *testing.T) {
+	for name, values := range map[string]string{
+		"podMonitor":     `monitoring: {podMonitor: {enabled: true}}`,
+		"serviceMonitor": `monitoring: {serviceMonitor: {enabled: true}}`,
+		"certificate":    `{monitoring: {podMonitor: {enabled: true}}, metrics: {certificateSecret: metrics-tls}}`,
+		"plain":          `{monitoring: {podMonitor: {enabled: true}}, metrics: {plainHTTP: true}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := rendered(t, parse(t, values))
+			plain := name == "plain"
+			for _, component := range []string{"kernosis-agent", "kernosis-controller"} {
+				kind, list := "PodMonitor", "podMetricsEndpoints"
+				if name == "serviceMonitor" {
+					kind, list = "ServiceMonitor", "endpoints"
+				}
+				endpoints, _, _ := unstructured.NestedSlice(object(all, kind, component).Object, "spec", list)
+				e := endpoints[0].(map[string]any)
+				secret, _, _ := unstructured.NestedString(e, "authorization", "credentials", "name")
+				skips, _, _ := unstructured.NestedBool(e, "tlsConfig", "insecureSkipVerify")
+				ca, _, _ := unstructured.NestedString(e, "tlsConfig", "ca", "secret", "name")
+				if (e["scheme"] == "https") == plain || (secret == "kernosis-metrics-token") == plain || skips != (name != "certificate" && !plain) || (ca == "metrics-tls") != (name == "certificate") {
+					t.Errorf("%s: %v", component, e)
+				}
+			}
+			if (object(all, "Secret", "kernosis-metrics-token") == nil) != plain || (object(all, "ClusterRole", "kernosis-metrics") == nil) != plain {
+				t.Error("a token and its role go with TLS")
+			}
+			agent := podsOf(t, all)["kernosis-agent"].Spec.Containers[0]
+			if scheme := agent.LivenessProbe.HTTPGet.Scheme; (scheme == "HTTPS") == plain {
+				t.Errorf("kubelet's probes by %s", scheme)
+			}
+			if slices.Contains(agent.Args, "--metrics-plain-http") != plain || slices.Contains(agent.Args, "--metrics-cert-file=/etc/kernosis/metrics/tls.crt") != (name == "certificate") {
+				t.Errorf("%v", agent.Args)
+			}
+		})
 	}
 }

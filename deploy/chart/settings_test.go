@@ -30,6 +30,7 @@ func ofTheChart() []string {
 	return []string{
 		// Flags of the DaemonSet, or defaults that its mounts fit.
 		"config", "host-root", "state-dir", "rules-dir", "targets-dir", "report-socket", "address", "port", "prometheus-address", "prometheus-port",
+		"metrics-cert-file", "metrics-key-file", "metrics-plain-http",
 		"config.system-log-monitor", "config.custom-plugin-monitor", "config.system-stats-monitor",
 		// By the pod's environment.
 		"node-name", "namespace", "daemonset", "kubeconfig",
@@ -83,7 +84,7 @@ func flagsOf(t *testing.T, command ...string) []string {
 // Likewise of the controller; addresses and those of alerts are the chart's.
 func TestControllersSettings(t *testing.T) {
 	chartOwns := func(name string) bool {
-		return strings.HasPrefix(name, "alerts-") || slices.Contains([]string{"config", "kubeconfig", "namespace", "agent-pods", "metrics-listen", "health-listen", "help"}, name)
+		return strings.HasPrefix(name, "alerts-") || strings.HasPrefix(name, "metrics-") || slices.Contains([]string{"config", "kubeconfig", "namespace", "agent-pods", "health-listen", "help"}, name)
 	}
 	flags := flagsOf(t, "controller")
 	taken := readSchema(t).Properties["controller"].Properties["config"].Properties

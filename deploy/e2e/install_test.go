@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/reporter/kubetest"
@@ -133,16 +135,36 @@ func (c *cluster) process(t testing.TB, pod *corev1.Pod, container string) int {
 	return all[0]
 }
 
-// metrics returns the agent's, as scraped from its pod.
+// metrics returns the agent's, as scraped from its pod by whoever may.
 func (c *cluster) metrics(t testing.TB) kubetest.Metrics {
 	t.Helper()
 	pods := c.of(t, "agent")
 	if len(pods) != 1 {
 		t.Fatalf("%d agents", len(pods))
 	}
-	text, err := c.Get(t.Context(), fmt.Sprintf("http://%s:20257/metrics", pods[0].Status.PodIP))
+	url := fmt.Sprintf("https://%s:20257/metrics", pods[0].Status.PodIP)
+	if _, err := c.Get(t.Context(), url, ""); err == nil || !strings.Contains(err.Error(), "401 Unauthorized") {
+		t.Errorf("metrics without a token: %v", err)
+	}
+	text, err := c.Get(t.Context(), url, c.reader(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return kubetest.ParseMetrics(t, text)
+}
+
+// reader returns the token of somebody who may read metrics, by the chart's role.
+func (c *cluster) reader(t testing.TB) string {
+	t.Helper()
+	const name = "reader"
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kernosis-metrics"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: c.pods, Name: name}},
+	}
+	if _, err := c.api.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err == nil {
+		c.Server().ServiceAccount(t, c.pods, name)
+	} else if !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	return c.Server().Token(t, kubetest.TokenFor{Namespace: c.pods, ServiceAccount: name})
 }

@@ -2,6 +2,7 @@ package monitoringtest_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"maps"
@@ -201,10 +202,10 @@ func notHere() map[string]string {
 func (s *stage) metricsAreKnown(t *testing.T) {
 	catalog := monitoringtest.Catalog(t)
 	absent := notHere()
-	for of, url := range map[string]string{"agent": s.agent.Log.URL(t) + "/metrics", "controller": "http://" + s.controller + "/metrics"} {
+	for of, url := range map[string]string{"agent": s.agentURL, "controller": s.controllerURL} {
 		var families map[string]*dto.MetricFamily
 		s.await(t, "metrics of the "+of, time.Minute, func(context.Context) (bool, string) {
-			families = scrape(t, url)
+			families = s.scrape(t, url)
 			var missing []string
 			for _, m := range catalog {
 				if m.Of == of && families[m.Name] == nil && absent[m.Name] == "" {
@@ -247,13 +248,16 @@ func (s *stage) metricsAreKnown(t *testing.T) {
 	}
 }
 
-func scrape(t *testing.T, url string) map[string]*dto.MetricFamily {
+func (s *stage) scrape(t *testing.T, url string) map[string]*dto.MetricFamily {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(r)
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // as Prometheus does here
+	defer transport.CloseIdleConnections()
+	answer, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,6 +39,9 @@ type stage struct {
 	node, namespace string
 	agent           *agenttest.Agent
 	controller      string // its address of metrics
+	agentURL        string // of its metrics
+	controllerURL   string
+	token           string // that reads them
 	alerts          string // where it takes alerts
 	prometheus      string // its address
 	began           time.Time
@@ -130,7 +135,7 @@ func (s *stage) startAgent() {
 		"--kubeconfig", s.server.Kubeconfig(s.t, s.server.Admin()), "--node-name", s.node, "--namespace", s.namespace,
 		"--config", s.file("agent.yaml", fmt.Sprintf(agentConfig, s.dir, mirror.Listener.Addr())),
 		"--rules-dir", filepath.Join(s.dir, "rules"), "--config.custom-plugin-monitor", s.file("door-monitor.json", check),
-		"--hung-task-after", "2s", "--port", "0", "--prometheus-port", "0", "--listen", "127.0.0.1:0")
+		"--hung-task-after", "2s", "--port", "0", "--prometheus-port", "0", "--listen", "0.0.0.0:0")
 	a.Command = "agent"
 	s.agent = a
 	a.Start()
@@ -145,9 +150,11 @@ func (s *stage) startController() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	// On all addresses, which others reach: with TLS, and for those who may.
 	s.controller, s.alerts = freeAddress(s.t), freeAddress(s.t)
+	everywhere := strings.Replace(s.controller, "127.0.0.1", "0.0.0.0", 1)
 	s.process(s.path, "controller", "--kubeconfig", s.server.Kubeconfig(s.t, s.server.Admin()), "--namespace", s.namespace,
-		"--metrics-listen", s.controller, "--health-listen", "", "--silent-after", "2s",
+		"--metrics-listen", everywhere, "--health-listen", "", "--silent-after", "2s",
 		"--alerts-listen", s.alerts,
 		"--alerts-cert-file", s.file("tls.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}))),
 		"--alerts-key-file", s.file("tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))))
@@ -156,18 +163,32 @@ func (s *stage) startController() {
 // startPrometheus starts one that scrapes as the chart's PodMonitors have it: what a metric
 // says of itself wins over what the target says, and the node is a label of both.
 func (s *stage) startPrometheus(program string) {
-	agent := s.agent.Log.URL(s.t)[len("http://"):]
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.agent.Log.URL(s.t), "https://"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.server.ServiceAccount(s.t, s.namespace, "prometheus")
+	s.server.Grant(s.t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: "prometheus"}, s.namespace, "kernosis-metrics",
+		&rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}})
+	s.token = s.server.Token(s.t, kubetest.TokenFor{Namespace: s.namespace, ServiceAccount: "prometheus"})
+	s.agentURL, s.controllerURL = "https://127.0.0.1:"+port+"/metrics", "https://"+s.controller+"/metrics"
 	config := fmt.Sprintf(`
 global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [%[1]s]
 scrape_configs:
 - job_name: kernosis/kernosis-agent
   honor_labels: true
+  scheme: https
+  tls_config: &tls {insecure_skip_verify: true}
+  authorization: &who {credentials_file: %[6]s}
   static_configs: [{targets: [%[2]q], labels: {node: %[3]s, namespace: %[4]s, pod: kernosis-agent-x, container: agent}}]
 - job_name: kernosis/kernosis-controller
   honor_labels: true
+  scheme: https
+  tls_config: *tls
+  authorization: *who
   static_configs: [{targets: [%[5]q], labels: {node: other, namespace: %[4]s, pod: kernosis-controller-x, container: controller}}]
-`, s.file("rules.yml", quickened(s.t)), agent, s.node, s.namespace, s.controller)
+`, s.file("rules.yml", quickened(s.t)), "127.0.0.1:"+port, s.node, s.namespace, s.controller, s.file("token", s.token))
 	s.prometheus = freeAddress(s.t)
 	s.process(program, "--config.file="+s.file("prometheus.yml", config), "--storage.tsdb.path="+filepath.Join(s.dir, "tsdb"),
 		"--web.listen-address="+s.prometheus)

@@ -92,14 +92,6 @@ func documented(t *testing.T, page string, roles ...string) (l list) {
 	return l
 }
 
-// without leaves out the rules for some resources.
-func (l list) without(resources ...string) list {
-	drop := func(r rbacv1.PolicyRule) bool {
-		return slices.ContainsFunc(r.Resources, func(s string) bool { return slices.Contains(resources, s) })
-	}
-	return list{slices.DeleteFunc(slices.Clone(l.everywhere), drop), slices.DeleteFunc(slices.Clone(l.inNamespace), drop)}
-}
-
 // documentedSecrets is the row of docs/cluster.md for Secrets, which has no names: they are
 // given by the value agent.clientCertificateSecrets.
 func documentedSecrets(names ...string) []rbacv1.PolicyRule {

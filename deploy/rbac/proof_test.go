@@ -91,7 +91,7 @@ func TestProgramsCanDoWhatIsListedAndNothingElse(t *testing.T) {
 		// One behind the other: roles only grow.
 		{"default", nil, map[string]list{
 			"kernosis-agent":      agents(t),
-			"kernosis-controller": controller.without("tokenreviews", "subjectaccessreviews"),
+			"kernosis-controller": controller,
 			"kernosis-crds":       documented(t, "../../docs/uninstall.md", "kernosis-crds-apply"),
 			"kernosis-uninstall":  uninstall,
 		}},

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/reporter/web"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
@@ -184,7 +185,7 @@ func TestOneSenderAmongSeveral(t *testing.T) {
 	s := newStand(t, func(s *Server) {
 		s.cfg.ClientNames = append(s.cfg.ClientNames, "another")
 		var err error
-		if s.senders, err = newLimiters(maxSenders, 0.001, burst); err != nil {
+		if s.senders, err = web.NewLimiters(maxSenders, 0.001, burst); err != nil {
 			t.Fatal(err)
 		}
 	})

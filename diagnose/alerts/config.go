@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // Paths at which alerts are taken.
@@ -87,7 +87,7 @@ func (c *Config) Check() error {
 		wrong("alerts-plain-http: excludes alerts-cert-file")
 	case c.Plain && c.ClientCAFile != "":
 		wrong("alerts-plain-http: excludes alerts-client-ca-file")
-	case c.Plain && err == nil && !loopback(host):
+	case c.Plain && err == nil && !web.Loopback(host):
 		wrong("alerts-plain-http: alerts-listen %s is no loopback address, as 127.0.0.1:20260 is", c.Listen)
 	case !c.Plain && c.CertFile == "":
 		wrong("alerts-listen: needs alerts-cert-file and alerts-key-file")
@@ -103,11 +103,7 @@ func (c *Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// loopback reports whether a host can be reached from this machine alone.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.IsLoopback()
+// tokens says how the API server is asked about tokens.
+func (c *Config) tokens() web.TokensConfig {
+	return web.TokensConfig{API: c.API, Audience: c.Audience, Verb: "post", Allowed: allowedFor, Rate: reviewRate, Log: c.Log}
 }

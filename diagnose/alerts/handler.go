@@ -74,7 +74,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string, de
 		return refused
 	}
 	w.Header().Del("Connection")
-	if after := turn(r.Context(), s.senders.of(who)); after > 0 {
+	if after := turn(r.Context(), s.senders.Of(who)); after > 0 {
 		return later(http.StatusTooManyRequests, fmt.Sprintf("more than %d requests a second", requestRate), after)
 	}
 	if a := form(r); a != nil {

@@ -2,10 +2,8 @@ package alerts
 
 import (
 	"context"
-	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/time/rate"
 )
 
@@ -18,12 +16,12 @@ const (
 	// A sender has few groups of alerts, and Prometheus sends 64 alerts at a time: of 4096
 	// it makes 64 requests.
 	requestRate, requestBurst = 20, 100
-	// An unknown token costs a request to the API server. The whole server asks it for
-	// reviewRate a second at most, and one address for a tenth of that.
-	reviewRate, reviewBurst               = 50, 100
-	addressReviewRate, addressReviewBurst = 5, 20
-	// maxSenders and maxAddresses are remembered; the ones heard of least lately go first.
-	maxSenders, maxAddresses = 256, 4096
+	// reviewRate is how often a second the API server is asked about a token.
+	reviewRate = 50
+	// For so long a verdict holds that allows.
+	allowedFor = time.Minute
+	// maxSenders are remembered; the ones heard of least lately go first.
+	maxSenders = 256
 
 	// turnWithin is how long a request may wait for its turn.
 	turnWithin = 2 * time.Second
@@ -34,33 +32,7 @@ const (
 	headerWithin, readWithin, writeWithin, idleWithin = 5 * time.Second, 20 * time.Second, 60 * time.Second, 2 * time.Minute
 
 	maxHeader = 64 << 10
-	maxToken  = 16 << 10
 )
-
-// limiters are rates by name, for a bounded number of names.
-type limiters struct {
-	each  rate.Limit
-	burst int
-
-	mu     sync.Mutex
-	byName *simplelru.LRU[string, *rate.Limiter]
-}
-
-func newLimiters(names int, each rate.Limit, burst int) (*limiters, error) {
-	l, err := simplelru.NewLRU[string, *rate.Limiter](names, nil)
-	return &limiters{each: each, burst: burst, byName: l}, err
-}
-
-func (l *limiters) of(name string) *rate.Limiter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if r, ok := l.byName.Get(name); ok {
-		return r
-	}
-	r := rate.NewLimiter(l.each, l.burst)
-	l.byName.Add(name, r)
-	return r
-}
 
 // turn waits for a limiter, but no longer than turnWithin. It returns after which time it
 // is worth to try again where that would not do; 0: it may go on.

@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // counts are the server's metrics.
@@ -12,12 +14,12 @@ type counts struct {
 	auth                       *prometheus.CounterVec // by method and outcome
 	refused                    *prometheus.CounterVec // alerts, by reason
 	invalid, omitted, received prometheus.Counter
-	keys                       *keys
+	keys                       *web.Keys
 
 	expires, reloads *prometheus.Desc
 }
 
-func newCounts(k *keys) *counts {
+func newCounts(k *web.Keys) *counts {
 	c := &counts{
 		keys: k,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -37,8 +39,8 @@ func newCounts(k *keys) *counts {
 	}
 	c.invalid, c.omitted = c.refused.WithLabelValues("invalid"), c.refused.WithLabelValues("omitted")
 	for _, m := range []string{byToken, byCertificate} {
-		c.auth.WithLabelValues(m, outcomeAllowed)
-		c.auth.WithLabelValues(m, outcomeForbidden)
+		c.auth.WithLabelValues(m, web.OutcomeAllowed)
+		c.auth.WithLabelValues(m, web.OutcomeForbidden)
 	}
 	return c
 }
@@ -66,7 +68,7 @@ func (c *counts) Collect(out chan<- prometheus.Metric) {
 	if c.keys == nil {
 		return
 	}
-	expires, failed := c.keys.state()
+	expires, failed := c.keys.State()
 	out <- prometheus.MustNewConstMetric(c.expires, prometheus.GaugeValue, float64(expires.Unix()))
 	out <- prometheus.MustNewConstMetric(c.reloads, prometheus.CounterValue, float64(failed))
 }

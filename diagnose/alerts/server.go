@@ -19,14 +19,15 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // Server takes alerts. Its methods may be called by several goroutines.
 type Server struct {
 	cfg     Config
-	keys    *keys // nil: plain
-	tokens  *tokens
-	senders *limiters
+	keys    *web.Keys // nil: plain
+	tokens  *web.Tokens
+	senders *web.Limiters
 	slots   *semaphore.Weighted
 	counts  *counts
 	address atomic.Pointer[string]
@@ -60,14 +61,14 @@ func newServer(c Config) (*Server, error) {
 		*t = rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	}
 	var err error
-	if s.senders, err = newLimiters(maxSenders, requestRate, requestBurst); err != nil {
+	if s.senders, err = web.NewLimiters(maxSenders, requestRate, requestBurst); err != nil {
 		return nil, err
 	}
-	if s.tokens, err = newTokens(&c); err != nil {
+	if s.tokens, err = web.NewTokens(c.tokens()); err != nil {
 		return nil, err
 	}
 	if !c.Plain {
-		if s.keys, err = newKeys(&c); err != nil {
+		if s.keys, err = web.NewKeys(c.CertFile, c.KeyFile, c.ClientCAFile, c.Log); err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +131,7 @@ func (s *Server) serve(ctx context.Context) error {
 	defer s.address.Store(nil)
 	l = netutil.LimitListener(l, maxConnections)
 	if s.keys != nil {
-		l = tls.NewListener(l, s.keys.server())
+		l = tls.NewListener(l, s.keys.Server())
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // one request a connection at a time, so that connections bound them

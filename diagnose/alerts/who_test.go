@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kernosis/kernosis/reporter/web"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
@@ -53,7 +54,7 @@ func TestWhoMaySend(t *testing.T) {
 		"garbage":                   {code: 401, headers: bearer("garbage")},
 		"nothing":                   {code: 401, says: "no bearer token"},
 		"a password":                {code: 401, headers: []string{"Authorization", "Basic YTpi"}, says: "no bearer token"},
-		"much too long":             {code: 401, headers: bearer(strings.Repeat("x", maxToken+1))},
+		"much too long":             {code: 401, headers: bearer(strings.Repeat("x", web.MaxToken+1))},
 		"certificate":               {code: 200, client: s.known()},
 		"certificate of another":    {code: 403, client: s.client(s.clients.client("grafana")), says: "certificate of grafana"},
 	} {
@@ -81,7 +82,7 @@ func TestWhoMaySend(t *testing.T) {
 	if r, err := s.send(stranger, PathV2, strings.NewReader(alertsJSON(1))); err == nil {
 		t.Errorf("a certificate of another authority: %d", r.code)
 	}
-	for outcome, want := range map[string]float64{outcomeAllowed: 1, outcomeForbidden: 1, outcomeUnknown: 3} {
+	for outcome, want := range map[string]float64{web.OutcomeAllowed: 1, web.OutcomeForbidden: 1, web.OutcomeUnknown: 3} {
 		if got := s.metric("kernosis_alert_authentications_total", "method", "token", "outcome", outcome); got != want {
 			t.Errorf("%v tokens are %s, want %v", got, outcome, want)
 		}
@@ -148,7 +149,9 @@ func TestAFloodOfUnknownTokens(t *testing.T) {
 	if codes[429] == 0 || codes[429]+codes[401] != 200 {
 		t.Errorf("%v", codes)
 	}
-	most := addressReviewBurst + addressReviewRate*int32(time.Since(began)/time.Second+1)
+	asks := s.cfg.tokens()
+	each, burst := asks.AddressRate()
+	most := int32(burst) + int32(each)*int32(time.Since(began)/time.Second+1)
 	if n := s.asked.tokens.Load() - reviewed; n > most || int(n) != codes[401] {
 		t.Errorf("the API server is asked %d times, %d are unknown, at most %d", n, codes[401], most)
 	}

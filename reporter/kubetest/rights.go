@@ -93,6 +93,10 @@ func groupOf(resource string) string {
 	switch {
 	case kind == "leases":
 		return "coordination.k8s.io"
+	case kind == "tokenreviews":
+		return "authentication.k8s.io"
+	case kind == "subjectaccessreviews":
+		return "authorization.k8s.io"
 	case slices.Contains([]string{"nodes", "pods", "events"}, kind):
 		return ""
 	}

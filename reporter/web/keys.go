@@ -1,4 +1,4 @@
-package alerts
+package web
 
 import (
 	"bytes"
@@ -17,10 +17,10 @@ import (
 // checkEvery is how often the files are looked at, when connections come.
 const checkEvery = time.Second
 
-// keys are the server's certificate and the authorities of its clients, as the files have
+// Keys are the server's certificate and the authorities of its clients, as the files have
 // them. controller-runtime's certwatcher knows no authorities. A change that can't be used
 // is told, and what was there before stays in use: files are written one after the other.
-type keys struct {
+type Keys struct {
 	cert, key, ca string
 	log           *slog.Logger
 	tell          rate.Sometimes
@@ -33,8 +33,10 @@ type keys struct {
 	failed  uint64 // changes that could not be used
 }
 
-func newKeys(c *Config) (*keys, error) {
-	k := &keys{cert: c.CertFile, key: c.KeyFile, ca: c.ClientCAFile, log: c.Log, tell: rate.Sometimes{First: 1, Interval: time.Minute}}
+// NewKeys reads the files of a certificate and its key, and of the authorities of clients, all
+// PEM; ca may be empty.
+func NewKeys(cert, key, ca string, log *slog.Logger) (*Keys, error) {
+	k := &Keys{cert: cert, key: key, ca: ca, log: log, tell: rate.Sometimes{First: 1, Interval: time.Minute}}
 	if err := k.load(); err != nil {
 		return nil, err
 	}
@@ -42,34 +44,34 @@ func newKeys(c *Config) (*keys, error) {
 	return k, nil
 }
 
-// server returns the configuration of a listener.
-func (k *keys) server() *tls.Config {
+// Server returns the configuration of a listener.
+func (k *Keys) Server() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return k.current(time.Now()), nil }}
 }
 
 // current returns what new connections use.
-func (k *keys) current(now time.Time) *tls.Config {
+func (k *Keys) current(now time.Time) *tls.Config {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if now.Sub(k.looked).Abs() >= checkEvery {
 		k.looked = now
 		if err := k.load(); err != nil {
 			k.failed++
-			k.tell.Do(func() { k.log.Error("alerts: certificates can't be read again, the former stay in use", "error", err) })
+			k.tell.Do(func() { k.log.Error("certificates can't be read again, the former stay in use", "error", err) })
 		}
 	}
 	return k.config
 }
 
-// state returns until when the certificate is valid, and how many changes failed.
-func (k *keys) state() (expires time.Time, failed uint64) {
+// State returns until when the certificate is valid, and how many changes failed.
+func (k *Keys) State() (expires time.Time, failed uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.expires, k.failed
 }
 
 // load reads the files, and takes what they have where it is new.
-func (k *keys) load() error {
+func (k *Keys) load() error {
 	var read [3][]byte
 	for i, name := range []string{k.cert, k.key, k.ca} {
 		if name == "" {
@@ -101,7 +103,7 @@ func (k *keys) load() error {
 		config.ClientCAs, config.ClientAuth = pool, tls.VerifyClientCertIfGiven
 	}
 	if k.config != nil {
-		k.log.Info("alerts: certificates are read again", "expires", pair.Leaf.NotAfter)
+		k.log.Info("certificates are read again", "expires", pair.Leaf.NotAfter)
 	}
 	k.read, k.config, k.expires = read, config, pair.Leaf.NotAfter
 	return nil

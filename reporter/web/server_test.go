@@ -17,7 +17,7 @@ func TestHandler(t *testing.T) {
 	healthy, ready := error(nil), errors.New("sources are not attached yet")
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kernosis_test"}, func() float64 { return 7 }))
-	h := Handler(reg, func() error { return healthy }, func() error { return ready }, func() []string { return []string{"degraded: log/kmsg", "degraded: pins"} })
+	h := Handler(reg, func() error { return healthy }, func() error { return ready }, func() []string { return []string{"degraded: log/kmsg", "degraded: pins"} }, nil)
 	get := func(method, path string) (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
@@ -49,7 +49,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, l, http.NotFoundHandler()) }()
+	go func() { ended <- Serve(ctx, l, http.NotFoundHandler(), nil, NewCounts()) }()
 	resp, err := http.Get("http://" + l.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ type Log struct{ logbuffer.Buffer }
 // URL waits until the log says where the agent serves HTTP.
 func (l *Log) URL(t testing.TB) string {
 	t.Helper()
-	const mark = "url=http://"
+	const mark = "url=http"
 	text, ok := l.Wait(20*time.Second, func(s string) bool {
 		_, rest, ok := strings.Cut(s, mark)
 		return ok && strings.Contains(rest, "/metrics")
@@ -24,5 +24,5 @@ func (l *Log) URL(t testing.TB) string {
 	}
 	_, rest, _ := strings.Cut(text, mark)
 	address, _, _ := strings.Cut(rest, "/metrics")
-	return "http://" + address
+	return "http" + address
 }

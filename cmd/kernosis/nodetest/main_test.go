@@ -65,7 +65,7 @@ func (a *agent) has(t testing.TB, pod *corev1.Pod, mode fault.Mode) (since time.
 // metrics returns those that the agent shows.
 func (a *agent) metrics(t testing.TB) kubetest.Metrics {
 	t.Helper()
-	text, err := a.node.Get(t.Context(), a.Log.URL(t)+"/metrics")
+	text, err := a.node.Get(t.Context(), a.Log.URL(t)+"/metrics", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,9 +38,8 @@ const stopWithin = 10 * time.Second
 type Config struct {
 	Namespace string // of the Lease of the election
 	Election  Election
-	// MetricsListen and HealthListen are addresses; empty: none. Health is at /healthz and
-	// /readyz.
-	MetricsListen, HealthListen string
+	// HealthListen is an address; empty: none. Health is at /healthz and /readyz.
+	HealthListen string
 	// Scheme knows the kinds that are watched; nil: Kubernetes' own.
 	Scheme *runtime.Scheme
 	// Kinds are those of ByObject that the API server need not serve yet; see [WhenServed].
@@ -82,7 +81,7 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 		Scheme:                 c.Scheme,
 		Cache:                  cache.Options{ByObject: c.ByObject},
 		Logger:                 logr.FromSlogHandler(c.Log.Handler()),
-		Metrics:                metricsserver.Options{BindAddress: orNone(c.MetricsListen)},
+		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: orNone(c.HealthListen),
 	}
 	// With the priority queue of this version workers may wait for ever when it is shut down

@@ -47,7 +47,7 @@ func TestPodsRun(t *testing.T) {
 	t.Logf("runs after %s at %s", time.Since(begin), pod.Status.PodIP)
 	// A container runs a moment before its program listens.
 	await.UntilShown(t, "the pod answers", 10*time.Second, func() (bool, string) {
-		got, err := n.Get(t.Context(), fmt.Sprintf("http://%s:%d/", pod.Status.PodIP, fault.Port))
+		got, err := n.Get(t.Context(), fmt.Sprintf("http://%s:%d/", pod.Status.PodIP, fault.Port), "")
 		return err == nil && string(got) == "ok\n", fmt.Sprintf("%q, %v", got, err)
 	})
 	if pods := string(n.Kubelet(t, "/pods")); !strings.Contains(pods, string(pod.UID)) {

@@ -51,6 +51,41 @@ runAsGroup: 65532
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
+{{/* How metrics are served at addresses that others reach. */}}
+{{- define "kernosis.metricsArgs" -}}
+{{- if .Values.metrics.plainHTTP }}
+- --metrics-plain-http
+{{- else if .Values.metrics.certificateSecret }}
+- --metrics-cert-file=/etc/kernosis/metrics/tls.crt
+- --metrics-key-file=/etc/kernosis/metrics/tls.key
+{{- end }}
+{{- end }}
+
+{{/* Whether a certificate is mounted: "true", or nothing. */}}
+{{- define "kernosis.metricsCertificate" -}}
+{{- if and .Values.metrics.certificateSecret (not .Values.metrics.plainHTTP) }}true{{ end }}
+{{- end }}
+
+{{/* How Prometheus reads metrics: by a token that is good for nothing else. */}}
+{{- define "kernosis.scrape" -}}
+{{- if .Values.metrics.plainHTTP }}
+scheme: http
+{{- else }}
+scheme: https
+tlsConfig:
+  {{- if .Values.metrics.certificateSecret }}
+  serverName: {{ .Values.metrics.serverName }}
+  ca: {secret: {name: {{ .Values.metrics.certificateSecret | quote }}, key: ca.crt}}
+  {{- else }}
+  # The certificates sign themselves.
+  insecureSkipVerify: true
+  {{- end }}
+authorization:
+  type: Bearer
+  credentials: {name: kernosis-metrics-token, key: token}
+{{- end }}
+{{- end }}
+
 {{/* A file of node-problem-detector: below npd.mountPath, unless it is a path. */}}
 {{- define "kernosis.npdFiles" -}}
 {{- $paths := list -}}

@@ -1,0 +1,186 @@
+package web
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+const (
+	// tokenAllowed is how long a reader's right holds: each agent asks so often for each reader.
+	tokenAllowed = 5 * time.Minute
+	// tokenKept is how long it holds while the API server is down: just then metrics are read.
+	tokenKept = 24 * time.Hour
+	// tokenRate is how many unknown tokens a second an agent asks about.
+	tokenRate = 10
+)
+
+// AccessConfig says what is served beyond the machine, and how.
+type AccessConfig struct {
+	// CertFile and KeyFile are PEM; empty: a certificate that signs itself, made at the start.
+	CertFile, KeyFile string
+	// Plain serves everybody, without TLS.
+	Plain bool
+	// API is asked whose tokens are and what these may read; nil: there is none.
+	API    kubernetes.Interface
+	Counts *Counts
+	Log    *slog.Logger
+}
+
+// Check returns everything that is wrong with the settings, by their names.
+func (c *AccessConfig) Check() error {
+	var errs []error
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		errs = append(errs, errors.New("metrics-cert-file and metrics-key-file go together"))
+	}
+	if c.Plain && c.CertFile != "" {
+		errs = append(errs, errors.New("metrics-plain-http: excludes metrics-cert-file"))
+	}
+	return errors.Join(errs...)
+}
+
+// Access is who may read what is served at addresses that others than this machine reach. A
+// nil one is of an address that only this machine reaches.
+type Access struct {
+	tls             *tls.Config // nil: plain
+	tokens          *Tokens     // nil: everybody
+	counts          *Counts
+	log             *slog.Logger
+	tell, unhealthy rate.Sometimes
+}
+
+// For returns the access to an address, host:port: nil for a loopback address, where only
+// processes of this machine come.
+func (c *AccessConfig) For(address string) (*Access, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if Loopback(host) {
+		return nil, nil
+	}
+	if c.Plain {
+		c.Log.Warn("everybody who reaches the address may read: metrics-plain-http", "address", address)
+		return &Access{log: c.Log}, nil
+	}
+	if c.API == nil {
+		return nil, fmt.Errorf("listen: %s is reached by other machines, and no API server says whose tokens may read there: listen on a loopback address as 127.0.0.1, or set metrics-plain-http to let everybody read", address)
+	}
+	a := &Access{counts: c.Counts, log: c.Log, tell: rate.Sometimes{First: 1, Interval: time.Minute}, unhealthy: rate.Sometimes{First: 1, Interval: time.Minute}}
+	if a.tokens, err = NewTokens(TokensConfig{API: c.API, Verb: "get", Allowed: tokenAllowed, Kept: tokenKept, Rate: tokenRate, Log: c.Log}); err != nil {
+		return nil, err
+	}
+	if c.CertFile != "" {
+		keys, err := NewKeys(c.CertFile, c.KeyFile, "", c.Log)
+		if err != nil {
+			return nil, err
+		}
+		a.tls = keys.Server()
+		return a, nil
+	}
+	if a.tls, err = selfSigned(); err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return a, nil
+}
+
+// selfSigned returns a certificate that nobody knows: it keeps others from listening in, and
+// proves nothing.
+func selfSigned() (*tls.Config, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "kernosis"}, DNSNames: []string{"kernosis"},
+		NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(10, 0, 0), // clocks differ
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	pair := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}, nil
+}
+
+// Loopback reports whether a host is reached from this machine alone.
+func Loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}
+
+// Scheme is that of URLs.
+func (a *Access) Scheme() string {
+	if a == nil || a.tls == nil {
+		return "http"
+	}
+	return "https"
+}
+
+// guard lets those through whose token may get the path.
+func (a *Access) guard(h http.Handler) http.Handler {
+	if a == nil || a.tokens == nil {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code, why := a.check(r)
+		if code == http.StatusOK {
+			keepGuest(r.Context())
+			h.ServeHTTP(w, r)
+			return
+		}
+		a.counts.refused(code)
+		a.tell.Do(func() {
+			a.log.Warn("a reader is turned away", "address", Address(r), "path", event.SafeText(r.URL.Path, 128), "code", code, "reason", why)
+		})
+		switch code {
+		case http.StatusUnauthorized:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="kernosis"`)
+		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+			w.Header().Set("Retry-After", strconv.Itoa(int(RetrySoon/time.Second)))
+		}
+		w.Header().Set("Connection", "close") // of those who are not known
+		http.Error(w, why, code)
+	})
+}
+
+func (a *Access) check(r *http.Request) (code int, why string) {
+	token, given := Bearer(r)
+	if !given {
+		return http.StatusUnauthorized, "no bearer token"
+	}
+	v, _ := a.tokens.Verdict(r.Context(), token, r.URL.Path, Address(r))
+	switch v.Outcome {
+	case OutcomeAllowed:
+		return http.StatusOK, ""
+	case OutcomeForbidden:
+		return http.StatusForbidden, v.Why
+	case OutcomeLimited:
+		return http.StatusTooManyRequests, "too many tokens that are not known"
+	case OutcomeUnavailable:
+		return http.StatusServiceUnavailable, "the API server can't be asked whose token it is"
+	}
+	return http.StatusUnauthorized, v.Why
+}

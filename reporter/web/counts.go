@@ -1,0 +1,60 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Why connections are closed.
+const (
+	closedRate = "rate" // its address connects too often
+	closedFull = "full" // for another, as there are too many
+)
+
+// Counts are the metrics of all servers of a process.
+type Counts struct {
+	connections, requests *prometheus.CounterVec
+}
+
+// NewCounts returns the metrics of an agent, which are to be registered.
+func NewCounts() *Counts {
+	return newCounts("kernosis_http_connections_closed_total", "kernosis_http_requests_refused_total")
+}
+
+// NewControllerCounts returns those of a controller.
+func NewControllerCounts() *Counts {
+	return newCounts("kernosis_controller_http_connections_closed_total", "kernosis_controller_http_requests_refused_total")
+}
+
+func newCounts(connections, requests string) *Counts {
+	c := &Counts{
+		connections: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: connections, Help: "Connections to /metrics, /healthz and the like that were closed. rate: their address connects too often, full: there were too many, and theirs has most.",
+		}, []string{"reason"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: requests, Help: "Requests for metrics and conditions that were refused, by the code of the answer.",
+		}, []string{"code"}),
+	}
+	c.connections.WithLabelValues(closedRate)
+	c.connections.WithLabelValues(closedFull)
+	c.requests.WithLabelValues(strconv.Itoa(http.StatusUnauthorized))
+	return c
+}
+
+func (c *Counts) closed(reason string) { c.connections.WithLabelValues(reason).Inc() }
+
+func (c *Counts) refused(code int) { c.requests.WithLabelValues(strconv.Itoa(code)).Inc() }
+
+// Describe implements [prometheus.Collector].
+func (c *Counts) Describe(out chan<- *prometheus.Desc) {
+	c.connections.Describe(out)
+	c.requests.Describe(out)
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Counts) Collect(out chan<- prometheus.Metric) {
+	c.connections.Collect(out)
+	c.requests.Collect(out)
+}
