@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,7 +53,9 @@ func (r *Record) outcome() graph.Outcome {
 	return "" // none that a checkpoint has: Done refuses it
 }
 
-// checkpoint is a run on the disk: all that it is resumed and reported from.
+// checkpoint is a run on the disk: all that it is resumed and reported from. Other versions
+// read it, too: fields may be added, which older versions ignore and lose when they go on
+// with the run. What an older version must not ignore needs another checkpointVersion.
 type checkpoint struct {
 	Plan    plan      `json:"plan"`
 	Records []Record  `json:"records,omitempty"` // in the order in which nodes ran
@@ -96,9 +99,20 @@ func (e *CheckpointError) Error() string { return fmt.Sprintf("checkpoint %s: %v
 
 func (e *CheckpointError) Unwrap() error { return e.Err }
 
+// newerError is a checkpoint of a version of Kernosis that is newer than this one. It is
+// left alone, whatever the diagnosis may do.
+type newerError struct{ version int }
+
+func (e *newerError) Error() string {
+	return fmt.Sprintf("it is of a newer version of Kernosis: its form is %d, known is %d", e.version, checkpointVersion)
+}
+
 const (
 	extension = ".checkpoint"
-	magic     = "kernosis-checkpoint-1 "
+	// magic begins a checkpoint, before the number of its form, and a checksum.
+	magic = "kernosis-checkpoint-"
+	// checkpointVersion changes when an older version must not read the form any more.
+	checkpointVersion = 1
 
 	// maxCheckpoint bounds what is read: 256 nodes with 8 KiB of results each, escaped.
 	maxCheckpoint = 32 << 20
@@ -143,23 +157,25 @@ func encode(c *checkpoint) ([]byte, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(b.Bytes())
-	return append([]byte(magic+hex.EncodeToString(sum[:])+"\n"), b.Bytes()...), nil
+	return append(fmt.Appendf(nil, "%s%d %x\n", magic, checkpointVersion, sum), b.Bytes()...), nil
 }
 
 func decode(raw []byte) (*checkpoint, error) {
 	head, body, found := bytes.Cut(raw, []byte("\n"))
 	want, ours := strings.CutPrefix(string(head), magic)
+	number, want, spaced := strings.Cut(want, " ")
+	version, err := strconv.Atoi(number)
 	sum := sha256.Sum256(body)
 	switch {
-	case !found || !ours:
+	case !found || !ours || !spaced || err != nil || version < 1:
 		return nil, errors.New("this is no checkpoint of a diagnosis")
+	case version > checkpointVersion:
+		return nil, &newerError{version} // its checksum may be another one's
 	case want != hex.EncodeToString(sum[:]):
 		return nil, errors.New("it was damaged: its checksum is another one")
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
 	var c checkpoint
-	if err := d.Decode(&c); err != nil {
+	if err := json.Unmarshal(body, &c); err != nil {
 		return nil, err
 	}
 	return &c, nil
@@ -220,7 +236,7 @@ func (r *Runner) Stored() ([]Stored, error) {
 }
 
 // Forget removes a diagnosis' checkpoint: its end is reported, or it is not wanted any
-// more. One that is being executed can't be forgotten.
+// more. One that is being executed can't be forgotten, and one of a newer version stays.
 func (r *Runner) Forget(id string) error {
 	if !validID(id) {
 		return fmt.Errorf("id %.140q is none of a diagnosis", id)
@@ -230,6 +246,11 @@ func (r *Runner) Forget(id string) error {
 	}
 	defer r.end(id)
 	path := r.store(id).path
+	if _, err := r.store(id).load(); err != nil {
+		if _, newer := errors.AsType[*newerError](err); newer {
+			return fmt.Errorf("forget diagnosis: %w", err)
+		}
+	}
 	var errs []error
 	for _, p := range []string{path, path + ".new", path + ".damaged"} {
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {

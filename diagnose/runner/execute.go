@@ -99,7 +99,7 @@ func (e *execution) open() error {
 	cp, err := e.store.load()
 	if err != nil {
 		e.r.count(func(s *Stats) { s.Corrupt++ })
-		if e.mayRepair() {
+		if _, newer := errors.AsType[*newerError](err); newer || e.mayRepair() {
 			return err
 		}
 		// Nothing that ran can have changed anything: it begins again.

@@ -100,10 +100,14 @@ func (rep *Report) behindWithheld(e *execution, res graph.Result) {
 }
 
 // damaged is the report of a diagnosis whose checkpoint can't be read and that could
-// have repaired something.
+// have repaired something, or was run by a newer version.
 func (e *execution) damaged(err error) *Report {
+	message := "what it has found is not known. "
+	if e.mayRepair() {
+		message = "whether a repair was made is not known: a person must look. "
+	}
 	return &Report{
 		ID: e.d.ID, Phase: v1alpha1.PhaseUnknown, Reason: v1alpha1.ReasonOutcomeUnknown, FailedCount: new(big.Int),
-		Message: oneLine("whether a repair was made is not known: a person must look. " + err.Error()),
+		Message: oneLine(message + err.Error()),
 	}
 }

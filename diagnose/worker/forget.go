@@ -59,6 +59,12 @@ func (w *Worker) forget() {
 
 // sweep removes checkpoint and artifacts of a run.
 func (w *Worker) sweep(e *entry) {
+	if w.ledger.newer[e.ID] {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		e.swept, e.report = true, nil
+		return
+	}
 	if err := w.runner.Forget(e.ID); err != nil {
 		w.log.Warn("checkpoint of an old diagnosis is not removed", "diagnosis", e.ID, "error", err)
 	}

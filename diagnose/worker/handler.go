@@ -88,6 +88,15 @@ func (w *Worker) known(d *v1alpha1.Diagnosis) {
 	n.unsaved, n.never = true, true
 	n.take(d)
 	n.changed(true)
+	if w.ofNewer(d) {
+		n.finish(v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "a newer version of Kernosis has begun it on this node, and this one can't go on with it")
+	}
+}
+
+// ofNewer reports whether a newer version of Kernosis has begun to run a Diagnosis here. The
+// runs of this node's own triggers are kept by name.
+func (w *Worker) ofNewer(d *v1alpha1.Diagnosis) bool {
+	return w.ledger.newer[string(d.UID)] || d.Namespace == w.c.Namespace && w.ledger.newer[d.Name]
 }
 
 // made notes that the store has a Diagnosis of ours. The lock is held.

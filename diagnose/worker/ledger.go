@@ -14,7 +14,16 @@ import (
 
 // ledger keeps what was taken, a file each, so that neither the end of the agent nor an
 // API server that is away loses one.
-type ledger struct{ dir string }
+type ledger struct {
+	dir string
+	// newer are the ids of entries that a newer version of Kernosis has left: neither are
+	// they written over nor removed.
+	newer map[string]bool
+}
+
+// ledgerVersion changes when an older version must not read the form any more. An entry
+// without a version has the first form.
+const ledgerVersion = 1
 
 // takenDir is the ledger's folder below the worker's.
 const takenDir = "taken"
@@ -28,8 +37,10 @@ func Taken(dir, id string) bool {
 	return err == nil
 }
 
-// load reads all. What can't be read is put aside, and told.
-func (l ledger) load() (all []*saved, damaged []error) {
+// load reads all. What can't be read is put aside, and told; what a newer version has left
+// stays where it is, and is told.
+func (l *ledger) load() (all []*saved, damaged []error) {
+	l.newer = map[string]bool{}
 	entries, err := os.ReadDir(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -43,6 +54,11 @@ func (l ledger) load() (all []*saved, damaged []error) {
 		}
 		path := filepath.Join(l.dir, f.Name())
 		s, err := readSaved(path, id)
+		if errors.Is(err, errNewer) {
+			l.newer[id] = true
+			damaged = append(damaged, fmt.Errorf("%s: %w", path, err))
+			continue
+		}
 		if err != nil {
 			damaged = append(damaged, fmt.Errorf("%s: %w", path, err))
 			if err := os.Rename(path, path+".damaged"); err != nil {
@@ -55,10 +71,22 @@ func (l ledger) load() (all []*saved, damaged []error) {
 	return all, damaged
 }
 
+// errNewer is about an entry that this version can't read.
+var errNewer = errors.New("it is of a newer version of Kernosis")
+
 func readSaved(path, id string) (*saved, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
+	}
+	var form struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(raw, &form); err != nil {
+		return nil, err
+	}
+	if form.Version > ledgerVersion {
+		return nil, fmt.Errorf("%w: its form is %d, known is %d", errNewer, form.Version, ledgerVersion)
 	}
 	var s saved
 	if err := json.Unmarshal(raw, &s); err != nil {
@@ -71,7 +99,10 @@ func readSaved(path, id string) (*saved, error) {
 }
 
 // write replaces an entry: a kill or a power failure leaves the old or the new one.
-func (l ledger) write(id string, raw []byte) error {
+func (l *ledger) write(id string, raw []byte) error {
+	if l.newer[id] {
+		return nil
+	}
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
@@ -79,7 +110,10 @@ func (l ledger) write(id string, raw []byte) error {
 }
 
 // remove forgets an entry.
-func (l ledger) remove(id string) error {
+func (l *ledger) remove(id string) error {
+	if l.newer[id] {
+		return nil
+	}
 	if err := os.Remove(filepath.Join(l.dir, id+ledgerSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

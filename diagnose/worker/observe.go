@@ -101,7 +101,7 @@ func (w *Worker) want(d *v1alpha1.Diagnosis, p *problem.Problem, at time.Time) {
 	name := (&entry{saved: *e}).name()
 	_, known := w.names[name]
 	switch {
-	case known: // by the run of the agent before this
+	case known || w.ledger.newer[d.Name]: // by the run of the agent before this
 	case !w.restored && time.Since(at) > staleAfter:
 		w.drop(dropStale, "a Diagnosis of long ago", d.Name)
 	case w.open() >= w.c.MaxOpen:

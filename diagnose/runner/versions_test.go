@@ -1,0 +1,139 @@
+package runner_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+// Runs that an earlier version has begun go on, and what it was doing is known.
+func TestCheckpointsOfAnEarlierVersion(t *testing.T) {
+	for id, c := range map[string]struct {
+		phase           v1alpha1.Phase
+		reason, records string
+		ran             string
+	}{
+		"waits": {v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded", "[4 5]"},
+		"ended": {v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded", "[]"},
+		"begun": {v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Unknown", "[]"},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("testdata/earlier")); err != nil {
+			t.Fatal(err)
+		}
+		var s script
+		d := s.diagnosis(t, id, hungTask()...)
+		if id == "waits" {
+			d.Parameters = map[string]string{"pid": "811"}
+		}
+		if saved, err := runner.ReadSaved(dir, id); err != nil || saved.Report.Started.IsZero() || len(saved.Effects) != 6 {
+			t.Errorf("%s: %+v, %v", id, saved, err)
+		}
+		r := newRunner(t, runner.Config{Dir: dir, Gate: allow()})
+		want(t, execute(t, r, d), c.phase, c.reason, c.records)
+		if got := fmt.Sprint(s.runs()); got != c.ran || r.Stats().Corrupt > 0 {
+			t.Errorf("%s: ran %s, want %s", id, got, c.ran)
+		}
+	}
+}
+
+// more adds a field to each object of a JSON text, but to maps of texts.
+func more(t *testing.T, text []byte) []byte {
+	t.Helper()
+	var add func(v any) any
+	add = func(v any) any {
+		switch v := v.(type) {
+		case []any:
+			for i := range v {
+				v[i] = add(v[i])
+			}
+		case map[string]any:
+			for k, child := range v {
+				if k != "parameters" && k != "results" {
+					v[k] = add(child)
+				}
+			}
+			v["later"] = map[string]any{"is": true}
+		}
+		return v
+	}
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(add(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out, '\n')
+}
+
+// A version that is rolled back to goes on with runs of a newer one, which has put more into
+// the checkpoint.
+func TestCheckpointsWithMore(t *testing.T) {
+	dir := t.TempDir()
+	s, d := half(t, dir, hungTask()...)
+	path := filepath.Join(dir, "a.checkpoint")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := bytes.Cut(raw, []byte("\n"))
+	if err := os.WriteFile(path, withChecksum(more(t, body)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := len(s.runs())
+	r := newRunner(t, runner.Config{Dir: dir, Gate: allow()})
+	want(t, execute(t, r, d), v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded")
+	if got := fmt.Sprint(s.runs()[before:]); got != "[4 5]" || r.Stats().Corrupt > 0 || r.Stats().Resumed != 1 {
+		t.Errorf("ran %s, %+v", got, r.Stats())
+	}
+}
+
+// A form that this version can't read is Unknown, and stays for the version that can,
+// whatever the diagnosis may do.
+func TestCheckpointsOfANewerForm(t *testing.T) {
+	const why = "it is of a newer version of Kernosis: its form is 2, known is 1"
+	for message, lines := range map[string][]string{
+		"whether a repair was made is not known: a person must look. ": hungTask(),
+		"what it has found is not known. ":                             {": 1", "collect-a: 2", "check-b:"},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "a.checkpoint")
+		newer := []byte("kernosis-checkpoint-2 of another kind\n\x00\x01")
+		if err := os.WriteFile(path, newer, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var s script
+		d := s.diagnosis(t, "a", lines...)
+		r := newRunner(t, runner.Config{Dir: dir, Gate: allow()})
+		rep, err := r.Execute(t.Context(), d)
+		if !errors.As(err, new(*runner.CheckpointError)) || !strings.Contains(err.Error(), why) || len(s.runs()) > 0 {
+			t.Fatalf("%v, ran %v", err, s.runs())
+		}
+		if rep.Phase != v1alpha1.PhaseUnknown || !strings.HasPrefix(rep.Message, message) || !strings.Contains(rep.Message, why) {
+			t.Errorf("%+v", rep)
+		}
+		if _, err := runner.ReadSaved(dir, "a"); err == nil || !strings.Contains(err.Error(), why) {
+			t.Error(err)
+		}
+		if err := r.Forget("a"); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("forgotten: %v", err)
+		}
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if raw, err := os.ReadFile(path); err != nil || !bytes.Equal(raw, newer) || len(files) != 1 {
+			t.Errorf("%q, %v, %v", raw, files, err)
+		}
+	}
+}
