@@ -2,6 +2,7 @@ package start
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ func (w *eventWatch) set(ctx context.Context, wanted bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		w.cancel = cancel
 		source := cache.NewListWatchFromClient(w.part.api.CoreV1().RESTClient(), "events", metav1.NamespaceAll, fields.Everything())
-		r := cache.NewReflectorWithOptions(source, &corev1.Event{}, &sieve{part: w.part}, cache.ReflectorOptions{Name: "triggers' events"})
+		r := cache.NewReflectorWithOptions(source, &corev1.Event{}, &sieve{part: w.part, ctx: ctx}, cache.ReflectorOptions{Name: "triggers' events"})
 		w.ended.Go(func() { r.RunWithContext(ctx) })
 	}
 }
@@ -46,7 +47,10 @@ func (w *eventWatch) stop() {
 
 // sieve hands on the Events that Triggers are about, and keeps none: a cluster has tens of
 // thousands.
-type sieve struct{ part *Part }
+type sieve struct {
+	part *Part
+	ctx  context.Context //nolint:containedctx // the reflector hands none on
+}
 
 // Transformer implements [cache.TransformingStore].
 func (s *sieve) Transformer() cache.TransformFunc { return trimEvent }
@@ -56,26 +60,39 @@ func (s *sieve) Add(object any) error { return s.Update(object) }
 
 // Update implements [cache.ReflectorStore].
 func (s *sieve) Update(object any) error {
-	if trimmed, err := trimEvent(object); err == nil {
-		if ev, ok := trimmed.(*corev1.Event); ok {
-			s.part.hear(ev)
-		}
+	if ev := trimmed(object); ev != nil {
+		s.part.hear(ev)
 	}
 	return nil
 }
+
+// UpdateResourceVersion implements [cache.ResourceVersionUpdater]: it comes behind each
+// Event, and now and then without one.
+func (s *sieve) UpdateResourceVersion(version string) { s.part.mark.reach(version) }
 
 // Delete implements [cache.ReflectorStore].
 func (s *sieve) Delete(any) error { return nil }
 
 // Replace implements [cache.ReflectorStore]: it has what there is at the beginning, and
-// after a gap. The engine knows what it was told before.
-func (s *sieve) Replace(all []any, _ string) error {
+// after a gap. Those up to the mark were seen to, by an earlier leader maybe. Here the
+// others may wait: the watch goes on behind the list.
+func (s *sieve) Replace(all []any, version string) error {
 	s.part.counts.watches.Set(1)
+	since := s.part.mark.since(version)
 	for _, object := range all {
-		if err := s.Update(object); err != nil {
-			return err
+		ev := trimmed(object)
+		if ev == nil || since != "" && !after(ev.ResourceVersion, since) || !s.part.asksFor(ev) {
+			continue
+		}
+		s.part.mark.take(ev, "")
+		select {
+		case s.part.events <- ev:
+			s.part.counts.matched.Inc()
+		case <-s.ctx.Done():
+			return s.ctx.Err()
 		}
 	}
+	s.part.mark.reach(version)
 	return nil
 }
 
@@ -97,26 +114,37 @@ func trimEvent(object any) (any, error) {
 	}, nil
 }
 
+// trimmed returns the Event; nil: it is none.
+func trimmed(object any) *corev1.Event {
+	short, err := trimEvent(object)
+	if err != nil {
+		return nil
+	}
+	ev, _ := short.(*corev1.Event)
+	return ev
+}
+
+// asksFor reports whether a Trigger is about an Event.
+func (p *Part) asksFor(ev *corev1.Event) bool {
+	matchers := p.matchers.Load()
+	return matchers != nil && slices.ContainsFunc(*matchers, func(m *trigger.Matcher) bool { return m.MatchesEvent(ev) })
+}
+
 // hear takes an Event that a Trigger is about. It must not wait: the watch would end.
 func (p *Part) hear(ev *corev1.Event) {
-	matchers := p.matchers.Load()
-	if matchers == nil {
+	if !p.asksFor(ev) {
 		return
 	}
-	for _, m := range *matchers {
-		if !m.MatchesEvent(ev) {
-			continue
-		}
-		select {
-		case p.events <- ev:
-			p.counts.matched.Inc()
-		default:
-			p.counts.dropped.Inc()
-			p.tell.dropped.Do(func() {
-				p.cfg.Log.Error("too many Events wait, some are dropped", "most", maxEvents, "event", ev.Namespace+"/"+ev.Name)
-			})
-		}
-		return
+	p.mark.take(ev, ev.ResourceVersion)
+	select {
+	case p.events <- ev:
+		p.counts.matched.Inc()
+	default:
+		p.mark.done(ev)
+		p.counts.dropped.Inc()
+		p.tell.dropped.Do(func() {
+			p.cfg.Log.Error("too many Events wait, some are dropped", "most", maxEvents, "event", ev.Namespace+"/"+ev.Name)
+		})
 	}
 }
 
@@ -132,7 +160,10 @@ func (p *Part) hearAll(ctx context.Context) {
 			if ctx.Err() != nil {
 				return // the next leader lists it again
 			}
-			p.want("event", func(e *trigger.Engine) []*v1alpha1.Diagnosis { return e.KubeEvent(ev, known, p.cfg.Now()) })
+			p.want("event", func(e *trigger.Engine) []*v1alpha1.Diagnosis {
+				p.mark.done(ev) // what is saved has both, or neither
+				return e.KubeEvent(ev, known, p.cfg.Now())
+			})
 		case <-ctx.Done():
 			return
 		}

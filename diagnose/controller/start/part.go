@@ -36,6 +36,7 @@ type Part struct {
 	mu     sync.Mutex
 	engine *trigger.Engine
 
+	mark     *mark                              // of Events
 	matchers atomic.Pointer[[]*trigger.Matcher] // those about Events
 	events   chan *corev1.Event
 	changed  chan struct{} // the triggers are others
@@ -82,7 +83,7 @@ func add(m manager.Manager, c Config) (*Part, error) {
 		return nil, err
 	}
 	p := &Part{
-		cfg: c, cache: m.GetCache(), api: api, objects: m.GetClient(), live: m.GetAPIReader(), engine: engine, counts: newCounts(), queue: newQueue(),
+		cfg: c, cache: m.GetCache(), api: api, objects: m.GetClient(), live: m.GetAPIReader(), engine: engine, counts: newCounts(), queue: newQueue(), mark: newMark(),
 		events: make(chan *corev1.Event, maxEvents), changed: make(chan struct{}, 1), compiled: map[string]compiled{},
 	}
 	p.tell.dropped, p.tell.pods = rate.Sometimes{First: 1, Interval: 10 * time.Second}, rate.Sometimes{First: 1, Interval: 10 * time.Second}

@@ -281,3 +281,102 @@ func TestTriggersThatAreWrongAreLeftAside(t *testing.T) {
 	}
 	r.inForce(1)
 }
+
+// A leader that follows another sees to the Events behind those that the other has seen to,
+// and no others: however many there are of before, those of the gap are not among what is
+// dropped, and a Diagnosis that was deleted since is not made again.
+func TestTheNextLeaderGoesOnBehindTheLastEvent(t *testing.T) {
+	testall.Only(t)
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.trigger("failed-mount", "{cooldown: 1h, rateLimit: {count: 1000, within: 1h}, "+b.mounts()[1:])
+	first := b.controlIn(elected("first"), nil)
+	await.Until(t, "the first leads", deadline, func() bool { return first.Ready() == nil })
+	first.inForce(1)
+	await.Until(t, "Events are watched", deadline, func() bool { return first.metric("kernosis_trigger_event_watch") == 1 })
+	second := b.controlIn(elected("second"), nil)
+	last := ""
+	const subjects, each = 200, 6 // more than may wait
+	for i := range subjects {
+		pod := b.server.Pod(t, b.namespace, fmt.Sprintf("old-%d", i), node)
+		for range each {
+			last = b.event(pod, "FailedMount", node).ResourceVersion
+		}
+	}
+	await.Until(t, "all are seen to", deadline, func() bool {
+		return first.metric("kernosis_trigger_events_matched_total") == subjects*each && len(first.events) == 0 && len(b.diagnoses()) == subjects
+	})
+	saved := func() string {
+		m, err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Get(t.Context(), StateName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Data[markKey]
+	}
+	await.Until(t, "that is saved", deadline, func() bool { return saved() != "" && !after(last, saved()) })
+	if err := b.objects.DeleteAllOf(t.Context(), &v1alpha1.Diagnosis{}, client.InNamespace(b.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	first.kill()
+	for i := range 3 {
+		b.event(b.server.Pod(t, b.namespace, fmt.Sprintf("new-%d", i), node), "FailedMount", node)
+	}
+	if second.Ready() == nil {
+		t.Fatal("there was no gap")
+	}
+	await.Until(t, "those of the gap are diagnosed", deadline, func() bool {
+		return second.metric("kernosis_trigger_event_watch") == 1 && len(second.events) == 0 && len(b.diagnoses()) >= 3
+	})
+	b.event(b.server.Pod(t, b.namespace, "last", node), "FailedMount", node)
+	await.Until(t, "what comes later is diagnosed", deadline, func() bool { return len(b.diagnoses()) >= 4 })
+	if n := second.metric("kernosis_trigger_events_matched_total"); len(b.diagnoses()) != 4 || n != 4 || second.metric("kernosis_trigger_events_dropped_total") != 0 {
+		t.Errorf("%d Diagnoses, %v Events are seen to", len(b.diagnoses()), n)
+	}
+}
+
+// Of a list more than may wait at once are seen to, and nothing is dropped.
+func TestAListOfManyEventsWaits(t *testing.T) {
+	b := newBench(t)
+	b.trigger("failed-mount", b.mounts())
+	r := b.control(nil)
+	r.inForce(1)
+	var all []any
+	for i := range 3 * maxEvents {
+		all = append(all, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: strconv.Itoa(i), ResourceVersion: strconv.Itoa(1 + i)}, Reason: "FailedMount"})
+	}
+	of := &sieve{part: r.Part, ctx: t.Context()}
+	r.mark.reach("9") // of another history: the list is older
+	if err := of.Replace(all, "8"); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.metric("kernosis_trigger_events_matched_total"); n < 3*maxEvents || r.metric("kernosis_trigger_events_dropped_total") != 0 {
+		t.Errorf("%v of %d are seen to", n, len(all))
+	}
+}
+
+func TestMark(t *testing.T) {
+	m := newMark()
+	a, b := &corev1.Event{}, &corev1.Event{}
+	is := func(want string) {
+		t.Helper()
+		if got := m.version(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	is("")
+	m.take(a, "") // of the first list
+	m.reach("9")
+	is("")
+	m.done(a)
+	is("9")
+	m.take(a, "10")
+	m.take(b, "11")
+	is("9")
+	m.done(a)
+	is("10")
+	m.done(b)
+	is("11")
+	if m.since("11") != "11" || m.since("10") != "" || m.since("12") != "" {
+		t.Error("behind the wrong version")
+	}
+}

@@ -17,6 +17,8 @@ import (
 
 const (
 	stateKey = "state.json.gz"
+	// markKey has the version up to which Events were seen to: see [mark].
+	markKey = "events-seen-to"
 	// annotationHolder says who writes it: the one that came to lead last.
 	annotationHolder = v1alpha1.Group + "/trigger-state-holder"
 
@@ -116,6 +118,7 @@ func (s *store) restore() {
 		s.log.Error("what triggers remember is damaged and begun anew: cooldowns and rate limits begin now", "error", err)
 		return
 	}
+	s.part.mark.reach(s.object.Data[markKey])
 	s.part.counts.stateBytes.Set(float64(len(data)))
 	s.part.look(func(e *trigger.Engine) { s.saved = e.Changes() })
 }
@@ -141,9 +144,10 @@ func (s *store) keep(ctx context.Context) {
 func (s *store) save(ctx context.Context) {
 	var state *trigger.State
 	var changes, seq uint64
+	var seen string
 	s.part.look(func(e *trigger.Engine) {
 		if changes = e.Changes(); changes != s.saved {
-			state, seq = e.State(), s.part.queue.tail()
+			state, seq, seen = e.State(), s.part.queue.tail(), s.part.mark.version()
 		}
 	})
 	if state == nil || s.superseded || !s.part.queue.settled(ctx, seq) {
@@ -161,7 +165,7 @@ func (s *store) save(ctx context.Context) {
 			s.part.counts.forgotten.Add(float64(forgotten))
 			s.log.Error("what triggers remember does not fit, the oldest is left out", "left_out", forgotten, "most_bytes", maxState)
 		}
-		err = s.write(ctx, data)
+		err = s.write(ctx, data, seen)
 	}
 	switch {
 	case s.superseded:
@@ -181,13 +185,16 @@ func (s *store) save(ctx context.Context) {
 }
 
 // write writes the object, if nobody else has taken it over.
-func (s *store) write(ctx context.Context, data []byte) error {
+func (s *store) write(ctx context.Context, data []byte, seen string) error {
 	ctx, cancel := context.WithTimeout(ctx, stateWithin)
 	defer cancel()
+	put := func(m *corev1.ConfigMap) {
+		m.BinaryData, m.Data = map[string][]byte{stateKey: data}, map[string]string{markKey: seen}
+	}
 	object := s.object.DeepCopy()
 	for {
 		metav1.SetMetaDataAnnotation(&object.ObjectMeta, annotationHolder, s.holder)
-		object.BinaryData = map[string][]byte{stateKey: data}
+		put(object)
 		written, err := s.maps.Update(ctx, object, metav1.UpdateOptions{})
 		switch {
 		case err == nil:
@@ -195,7 +202,7 @@ func (s *store) write(ctx context.Context, data []byte) error {
 			return nil
 		case apierrors.IsNotFound(err):
 			object = s.fresh()
-			object.BinaryData = map[string][]byte{stateKey: data}
+			put(object)
 			if s.object, err = s.maps.Create(ctx, object, metav1.CreateOptions{}); err != nil {
 				s.object = object
 			}
