@@ -20,22 +20,33 @@ const (
 
 // Verification says whether a repair has helped: a state machine without a clock. That an
 // operation has succeeded says nothing of it.
+//
+// The clocks of the node and of the controller may differ by minutes. So times of the node
+// are compared with each other alone, and what the controller sees with its own.
 type Verification struct {
-	Begun    time.Time // when the repair began
-	Deadline time.Time // Begun and verifyWithin, or the repair's end and verifyWithin
-	State    VerifyState
-	Message  string // why, once it is no longer Verifying
+	// Begun and End are when the repair began, and until when it may help, by the node's
+	// clock. A zero Begun: the problem lasted when it began, which is known by another way
+	// than time. A zero End: the node has not said when the repair ended.
+	Begun, End time.Time
+	Deadline   time.Time // until when it may help, by the controller's clock
+	State      VerifyState
+	Message    string // why, once it is no longer Verifying
 }
 
-// Verify returns the verification of a repair. verifyWithin counts from its end: a drain
-// may itself take longer than that.
-func Verify(begun, ended time.Time, verifyWithin time.Duration) Verification {
-	return Verification{Begun: begun, Deadline: later(begun, ended).Add(verifyWithin), State: Verifying}
+// Verify returns the verification of a repair that began and ended by the node's clock, of
+// which the controller has had the end since noted, by its own. verifyWithin counts from the
+// end: a drain may itself take longer than that.
+func Verify(begun, ended, noted time.Time, verifyWithin time.Duration) Verification {
+	v := Verification{Begun: begun, Deadline: noted.Add(verifyWithin), State: Verifying}
+	if !ended.IsZero() {
+		v.End = ended.Add(verifyWithin)
+	}
+	return v
 }
 
-// Observation is what is seen of a node and its problem. Its times are of one clock.
+// Observation is what is seen of a node and its problem.
 type Observation struct {
-	Now     time.Time
+	Now     time.Time // by the controller's clock; the other times are the node's
 	Problem ProblemState
 	Gone    time.Time // since when it is gone, if it is
 	// Ready is since when the node is ready; zero: it is not. A node that is silent tells
@@ -46,18 +57,17 @@ type Observation struct {
 
 // Observe returns the verification after an observation. Once it is no longer Verifying
 // it stays as it is. It may come late: what counts is when the problem was gone, and not
-// when somebody looked.
+// when somebody looked, once the node has said when the repair ended.
 func (v Verification) Observe(o *Observation) Verification {
 	gone := o.Problem == ProblemGone
-	// Neither can have been before it was seen.
-	goneAt, recovered := earlier(o.Gone, o.Now), earlier(later(o.Gone, o.Ready), o.Now)
+	recovered := later(o.Gone, o.Ready)
 	switch {
 	case v.State != Verifying:
 	case o.NodeGone:
 		v.State, v.Message = Moot, "the node is gone"
-	case gone && goneAt.Before(v.Begun):
-		v.State, v.Message = Moot, fmt.Sprintf("the problem was gone %s, before the repair began %s", stamp(goneAt), stamp(v.Begun))
-	case gone && !o.Ready.IsZero() && !recovered.After(v.Deadline):
+	case gone && o.Gone.Before(v.Begun):
+		v.State, v.Message = Moot, fmt.Sprintf("the problem was gone %s, before the repair began %s", stamp(o.Gone), stamp(v.Begun))
+	case gone && !o.Ready.IsZero() && v.inTime(recovered, o.Now):
 		v.State, v.Message = Helped, fmt.Sprintf("the problem was gone and the node ready %s", stamp(recovered))
 	case o.Now.After(v.Deadline):
 		v.State, v.Message = NotHelped, fmt.Sprintf("until %s %s", stamp(v.Deadline), v.lacking(o))
@@ -65,21 +75,22 @@ func (v Verification) Observe(o *Observation) Verification {
 	return v
 }
 
+// inTime reports whether something of the node was early enough, that is seen now.
+func (v Verification) inTime(at, now time.Time) bool {
+	if v.End.IsZero() {
+		return !now.After(v.Deadline)
+	}
+	return !at.After(v.End)
+}
+
 // lacking says what has kept a repair from having helped in time.
 func (v Verification) lacking(o *Observation) string {
 	switch {
 	case o.Problem == ProblemUnknown:
 		return "nothing told that the problem was gone"
-	case o.Problem != ProblemGone || o.Gone.After(v.Deadline):
+	case o.Problem != ProblemGone || !v.inTime(o.Gone, o.Now):
 		return "the problem lasted"
 	default:
 		return "the node was not ready"
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

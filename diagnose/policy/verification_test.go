@@ -27,15 +27,47 @@ func TestVerification(t *testing.T) {
 		"silent too long": {policy.Observation{Now: at(6), Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z nothing told that the problem was gone"},
 		"gone before":     {policy.Observation{Now: at(1), Problem: policy.ProblemGone, Gone: at(-1), Ready: at(-60)}, policy.Moot, "the problem was gone 2026-11-21T11:59:00Z, before the repair began 2026-11-21T12:00:00Z"},
 		"node gone":       {policy.Observation{Now: at(1), NodeGone: true}, policy.Moot, "the node is gone"},
-		"clock ahead":     {policy.Observation{Now: at(4), Problem: policy.ProblemGone, Gone: at(9), Ready: at(9)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:04:00Z"},
 	} {
-		v := policy.Verify(noon, time.Time{}, 5*time.Minute).Observe(&test.o)
+		v := policy.Verify(noon, noon, noon, 5*time.Minute).Observe(&test.o)
 		if v.State != test.want || v.Message != test.says {
 			t.Errorf("%s: %s: %s", name, v.State, v.Message)
 		}
 	}
-	if v := policy.Verify(noon, at(30), 5*time.Minute); !v.Deadline.Equal(at(35)) {
-		t.Errorf("of a repair of 30 min: until %s", v.Deadline)
+	if v := policy.Verify(noon, at(30), at(31), 5*time.Minute); !v.Deadline.Equal(at(36)) || !v.End.Equal(at(35)) {
+		t.Errorf("of a repair of 30 min: until %s, for the node %s", v.Deadline, v.End)
+	}
+}
+
+// Whatever the node's clock, the verdict is the same: of a repair of the node, and of one of
+// the controller, whose end the node has said or not.
+func TestVerificationWithClocksThatDiffer(t *testing.T) {
+	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+	for _, skew := range []time.Duration{-24 * time.Hour, -5 * time.Minute, -10 * time.Second, 0, 10 * time.Second, 5 * time.Minute, 24 * time.Hour} {
+		node := func(minutes int) time.Time { return at(minutes).Add(skew) }
+		for name, v := range map[string]policy.Verification{
+			"node":                      policy.Verify(node(0), node(1), at(1), 5*time.Minute),
+			"controller":                policy.Verify(time.Time{}, node(1), at(1), 5*time.Minute),
+			"controller, node says not": policy.Verify(time.Time{}, time.Time{}, at(1), 5*time.Minute),
+		} {
+			for what, test := range map[string]struct {
+				o    policy.Observation
+				want policy.VerifyState
+			}{
+				"lasts":    {policy.Observation{Now: at(6), Problem: policy.ProblemLasts, Ready: node(-60)}, policy.Verifying},
+				"too long": {policy.Observation{Now: at(6).Add(1), Problem: policy.ProblemLasts, Ready: node(-60)}, policy.NotHelped},
+				"gone":     {policy.Observation{Now: at(4), Problem: policy.ProblemGone, Gone: node(2), Ready: node(-60)}, policy.Helped},
+				"at last":  {policy.Observation{Now: at(6), Problem: policy.ProblemGone, Gone: node(3), Ready: node(6)}, policy.Helped},
+				"too late": {policy.Observation{Now: at(8), Problem: policy.ProblemGone, Gone: node(7), Ready: node(-60)}, policy.NotHelped},
+			} {
+				if got := v.Observe(&test.o); got.State != test.want {
+					t.Errorf("%s of the %s, %s: %s (%s)", what, name, skew, got.State, got.Message)
+				}
+			}
+		}
+	}
+	gone := policy.Observation{Now: at(2), Problem: policy.ProblemGone, Gone: at(-1), Ready: at(-60)}
+	if v := policy.Verify(at(0), at(1), at(1), time.Minute).Observe(&gone); v.State != policy.Moot {
+		t.Errorf("gone before the node began: %s", v.State)
 	}
 }
 
@@ -64,7 +96,7 @@ func TestVerificationOfRandomLives(t *testing.T) {
 			}
 			return noon.Add(time.Duration(i) * time.Minute)
 		}
-		v := policy.Verify(noon, noon, deadline*time.Minute)
+		v := policy.Verify(noon, noon, noon, deadline*time.Minute)
 		looked := false
 		for i := range minutes {
 			if rand.N(4) > 0 && i != minutes-1 {

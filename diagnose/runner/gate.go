@@ -57,8 +57,9 @@ type Outcome struct {
 	State   v1alpha1.ResultState // Succeeded, Failed or Unknown
 	Message string
 	Results map[string]string
-	Start   time.Time
-	End     time.Time
+	// Took is how long it took. When that was its maker's clock says, which is not the
+	// node's.
+	Took time.Duration
 }
 
 // ended reports whether nothing more comes of it.
@@ -66,18 +67,14 @@ func (o *Outcome) ended() bool {
 	return o != nil && (o.State == v1alpha1.ResultSucceeded || o.State == v1alpha1.ResultFailed || o.State == v1alpha1.ResultUnknown)
 }
 
-// into notes an outcome as the node's. It is kept to the same bounds as an operation's.
+// into notes an outcome as the node's: for its clock the repair ends when the node gets to
+// know of that. It is kept to the same bounds as an operation's.
 func (o *Outcome) into(rec *Record) {
 	rec.State, rec.Message, rec.Attempts = o.State, oneLine(o.Message), 1
 	rec.Results, rec.Truncated = bound(o.Results)
 	if o.State != v1alpha1.ResultSucceeded {
 		rec.Reason = string(o.State)
 	}
-	if !o.Start.IsZero() {
-		rec.Start = o.Start
-	}
-	rec.Duration = max(0, o.End.Sub(rec.Start))
-	if o.End.IsZero() {
-		rec.Duration = 0
-	}
+	rec.Duration = max(0, o.Took)
+	rec.Start = time.Now().Add(-rec.Duration)
 }

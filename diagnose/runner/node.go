@@ -35,6 +35,7 @@ func (e *execution) node(ctx context.Context, id int) error {
 		if !e.allowed(ctx, rec) {
 			return nil
 		}
+		rec.Start = time.Now() // what was waited for before is not the repair's time
 	}
 	e.cp.Begun = &begun{ID: id, Starts: starts + 1, At: rec.Start}
 	e.running = rec

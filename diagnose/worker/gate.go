@@ -116,9 +116,9 @@ func outcomeOf(o *v1alpha1.RemediationOutcome) *runner.Outcome {
 	if o == nil {
 		return nil
 	}
-	out := &runner.Outcome{State: o.State, Message: o.Message, Results: o.Values, Start: o.StartTime.Time}
+	out := &runner.Outcome{State: o.State, Message: o.Message, Results: o.Values}
 	if o.CompletionTime != nil {
-		out.End = o.CompletionTime.Time
+		out.Took = o.CompletionTime.Sub(o.StartTime.Time)
 	}
 	return out
 }

@@ -179,6 +179,10 @@ func TestARepairOfTheController(t *testing.T) {
 			if last.Message != "n7 cordoned" || last.Values["node"] != "n7" || last.Duration.Duration != time.Minute {
 				t.Errorf("%+v", last)
 			}
+			// Its times are the node's: the repair ended when it knew of that.
+			if end := last.StartTime.Add(last.Duration.Duration); end.Before(ended.Time) || end.After(ended.Add(time.Second)) {
+				t.Errorf("ended %s, for the node %s", ended, end)
+			}
 		})
 	}
 }

@@ -67,7 +67,8 @@ type Result struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// startTime is when the first try began.
+	// startTime is when the first try began, by the node's clock; of a repair that the
+	// controller has made, duration before the node knew that it had ended.
 	// +optional
 	StartTime *metav1.MicroTime `json:"startTime,omitempty"`
 

@@ -108,7 +108,7 @@ func (l *look) end(ctx context.Context, u *due, p action.Progress) error {
 	err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
 		o := remediation(s, u.id).Outcome
 		o.State, o.Message, o.Values, o.CompletionTime = p.State, safe(p.Message, v1alpha1.MaxMessageBytes), bounded(p.Values), &now
-		l.condition(s, v1alpha1.ConditionVerified, metav1.ConditionUnknown, v1alpha1.ReasonVerifying, u.operation+" has ended, and may help yet")
+		l.verifying(s, u.operation+" has ended, and may help yet")
 	})
 	if err != nil {
 		return err

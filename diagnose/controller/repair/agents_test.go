@@ -3,6 +3,7 @@ package repair
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +29,14 @@ type agents struct {
 	repair func(d *v1alpha1.Diagnosis, operation string) v1alpha1.ResultState
 	made   []string // repairs of nodes themselves, as node:operation
 
+	skew atomic.Int64 // by how many nanoseconds the nodes' clocks are ahead
+
 	stop func() // they are away
+}
+
+// now is what the nodes' clocks say.
+func (a *agents) now() metav1.MicroTime {
+	return metav1.NewMicroTime(time.Now().Add(time.Duration(a.skew.Load())))
 }
 
 func newAgents(b *bench) *agents {
@@ -91,34 +99,34 @@ func (a *agents) advance(ctx context.Context, d *v1alpha1.Diagnosis, set *v1alph
 	}}
 	s := &d.Status
 	if d.Spec.Cancel {
-		return end(s, v1alpha1.PhaseCancelled)
+		return a.end(s, v1alpha1.PhaseCancelled)
 	}
 	for id := 1; id < len(set.Spec.AdjacencyList); id++ {
 		name := set.Spec.AdjacencyList[id].Operation
 		res := result(d, id)
 		if res == nil {
-			now := metav1.NowMicro()
-			r := v1alpha1.Result{ID: int32(id), Operation: name, State: v1alpha1.ResultSucceeded}
+			now := a.now()
+			r := v1alpha1.Result{ID: int32(id), Operation: name, State: v1alpha1.ResultSucceeded, StartTime: &now}
 			if c.Effect(name) == string(v1alpha1.EffectRemediate) {
-				r.State, r.StartTime = v1alpha1.ResultAwaitingApproval, &now
+				r.State, r.StartTime = v1alpha1.ResultAwaitingApproval, nil
 			}
 			s.Phase, s.Results = v1alpha1.PhaseRunning, append(s.Results, r)
 			return true
 		}
 		switch res.State {
 		case v1alpha1.ResultFailed:
-			return end(s, v1alpha1.PhaseFailed)
+			return a.end(s, v1alpha1.PhaseFailed)
 		case v1alpha1.ResultUnknown:
-			return end(s, v1alpha1.PhaseUnknown)
+			return a.end(s, v1alpha1.PhaseUnknown)
 		case v1alpha1.ResultAwaitingApproval:
 			return a.ask(ctx, d, res, c.Spec(name), name)
 		}
 	}
-	return end(s, v1alpha1.PhaseSucceeded)
+	return a.end(s, v1alpha1.PhaseSucceeded)
 }
 
-func end(s *v1alpha1.DiagnosisStatus, phase v1alpha1.Phase) bool {
-	now := metav1.NowMicro()
+func (a *agents) end(s *v1alpha1.DiagnosisStatus, phase v1alpha1.Phase) bool {
+	now := a.now()
 	s.Phase, s.CompletionTime = phase, &now
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPathSucceeded})
 	return true
@@ -146,7 +154,10 @@ func (a *agents) ask(ctx context.Context, d *v1alpha1.Diagnosis, res *v1alpha1.R
 		if rem.Outcome == nil || rem.Outcome.CompletionTime == nil {
 			return false
 		}
+		took := rem.Outcome.CompletionTime.Sub(rem.Outcome.StartTime.Time)
+		began := metav1.NewMicroTime(a.now().Add(-took))
 		res.State, res.Message, res.Values = rem.Outcome.State, rem.Outcome.Message, rem.Outcome.Values
+		res.StartTime, res.Duration = &began, &metav1.Duration{Duration: took}
 	default:
 		return a.mend(ctx, d, res, name)
 	}
@@ -164,7 +175,7 @@ func (a *agents) byController(spec *v1alpha1.OperationSpec) bool {
 
 // mend makes a repair of the node itself, once its intent is written.
 func (a *agents) mend(ctx context.Context, d *v1alpha1.Diagnosis, res *v1alpha1.Result, name string) bool {
-	now := metav1.NowMicro()
+	now := a.now()
 	d.Status.Checkpoint = &v1alpha1.Checkpoint{Holder: "agent", Time: now, Intent: &v1alpha1.Intent{ID: res.ID, Operation: name, Time: now}}
 	if a.b.client.Status().Update(ctx, d) != nil {
 		return false
@@ -184,7 +195,8 @@ func (a *agents) mend(ctx context.Context, d *v1alpha1.Diagnosis, res *v1alpha1.
 			return false
 		}
 		res := result(fresh, int(res.ID))
-		res.State, res.Duration, fresh.Status.Checkpoint.Intent = state, &metav1.Duration{Duration: time.Since(now.Time)}, nil
+		res.State, res.StartTime, res.Duration = state, &now, &metav1.Duration{Duration: a.now().Sub(now.Time)}
+		fresh.Status.Checkpoint.Intent = nil
 		if a.b.client.Status().Update(ctx, fresh) == nil {
 			return false // it is written
 		}

@@ -71,7 +71,8 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 		config: c, client: m.GetClient(), live: m.GetAPIReader(), api: api, actions: actions,
 		builtins: operation.All(operation.Host{}), counts: newCounts(),
 		teller:   &teller{recorder: m.GetEventRecorder(name)},
-		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, reported: map[string]reported{},
+		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{},
+		reported: map[string]reported{}, ended: map[types.UID]time.Time{},
 		budget: &policy.Budget{Store: &policy.Objects{Reader: m.GetAPIReader(), Writer: m.GetClient().Status()}, Now: c.Now},
 	}
 	index := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
@@ -135,6 +136,8 @@ type reconciler struct {
 	// took are Diagnoses that were given a slot: whether a policy in the cache shows that
 	// already is not known.
 	took map[types.UID]bool
+	// ended is since when Diagnoses that hold a slot are seen to have ended, by our clock.
+	ended map[types.UID]time.Time
 }
 
 // interest says what a Diagnosis is to be looked at again for.

@@ -43,7 +43,7 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	if err != nil {
 		return err
 	}
-	w, err := l.want(ctx, u, res, had)
+	w, err := l.want(ctx, u, had)
 	if err != nil {
 		return err
 	}
@@ -75,16 +75,13 @@ func (l *look) waits(w *policy.Want, again time.Time) {
 }
 
 // want is the repair as policies see it.
-func (l *look) want(ctx context.Context, u *due, res *v1alpha1.Result, had *v1alpha1.Remediation) (*policy.Want, error) {
+func (l *look) want(ctx context.Context, u *due, had *v1alpha1.Remediation) (*policy.Want, error) {
 	w := &policy.Want{
 		Diagnosis: l.d.UID, Node: l.d.Spec.NodeName, Operation: u.operation, Effect: v1alpha1.EffectRemediate,
 		Digest: u.digest, Approval: l.d.Spec.Approval, Due: l.now, Problem: problemOf(l.d),
 	}
 	if had != nil && had.Time.Time.Before(w.Due) {
 		w.Due = had.Time.Time
-	}
-	if res.StartTime != nil && res.StartTime.Time.Before(w.Due) {
-		w.Due = res.StartTime.Time
 	}
 	var err error
 	w.Attempts, err = l.attempts(ctx, l.d)

@@ -20,9 +20,11 @@ import (
 type made struct {
 	id        int
 	operation string
-	allowed   time.Time
+	allowed   time.Time // by the controller's clock
+	// begun and ended are by the clock of who makes it, which is the node's unless here.
 	begun     time.Time // zero: it has not begun, as far as anybody has told
 	ended     time.Time // zero: it has not ended
+	nodeEnded time.Time // when it ended, by the node's clock; zero: the node has not said
 	state     v1alpha1.ResultState
 	message   string
 	here      bool // the controller makes it
@@ -49,6 +51,9 @@ func allowedRepairs(d *v1alpha1.Diagnosis) []made {
 			if o.CompletionTime != nil {
 				m.ended = o.CompletionTime.Time
 			}
+			if res != nil && res.State == o.State && res.StartTime != nil {
+				m.nodeEnded = endOf(res)
+			}
 		} else {
 			m.byNode(d, res)
 		}
@@ -72,20 +77,28 @@ func (m *made) byNode(d *v1alpha1.Diagnosis, res *v1alpha1.Result) {
 		return // it waits, or was never made
 	}
 	m.state, m.message = res.State, res.Message
-	if m.begun.IsZero() {
-		m.begun = m.allowed
-	}
-	// The agent's record of the node begins before the gate was asked for good.
-	if res.StartTime != nil && res.StartTime.After(m.begun) {
+	switch {
+	case res.StartTime != nil:
 		m.begun = res.StartTime.Time
+	case m.begun.IsZero():
+		m.begun = m.allowed // an agent says it
 	}
 	if res.State == v1alpha1.ResultRunning {
 		return
 	}
 	m.ended = m.begun
-	if res.Duration != nil {
-		m.ended = m.begun.Add(res.Duration.Duration)
+	if res.StartTime != nil {
+		m.ended = endOf(res)
 	}
+	m.nodeEnded = m.ended
+}
+
+// endOf returns when an operation of a node ended, by its clock.
+func endOf(res *v1alpha1.Result) time.Time {
+	if res.Duration == nil {
+		return res.StartTime.Time
+	}
+	return res.StartTime.Add(res.Duration.Duration)
 }
 
 func result(d *v1alpha1.Diagnosis, id int) *v1alpha1.Result {
@@ -119,8 +132,9 @@ func verified(d *v1alpha1.Diagnosis) *metav1.Condition {
 	return c
 }
 
-// attemptsOf returns the repairs that a Diagnosis has begun. One behind which another was
-// allowed has had its time.
+// attemptsOf returns the repairs that a Diagnosis has begun, with times of the controller's
+// clock: one begins when it is allowed. One behind which another was allowed has had its
+// time.
 func attemptsOf(d *v1alpha1.Diagnosis) []policy.Attempt {
 	all := allowedRepairs(d)
 	var out []policy.Attempt
@@ -128,7 +142,7 @@ func attemptsOf(d *v1alpha1.Diagnosis) []policy.Attempt {
 		if all[i].begun.IsZero() {
 			continue
 		}
-		a := policy.Attempt{Diagnosis: d.UID, Operation: all[i].operation, Started: all[i].begun}
+		a := policy.Attempt{Diagnosis: d.UID, Operation: all[i].operation, Started: all[i].allowed}
 		if i+1 < len(all) {
 			a.Ended = all[i+1].allowed
 		} else if c := verified(d); c != nil {

@@ -222,7 +222,7 @@ func (b *bench) diagnose(node, set string, change func(*v1alpha1.Diagnosis)) *v1
 func (b *bench) problem(d *v1alpha1.Diagnosis, state v1alpha1.ProblemState) {
 	b.Helper()
 	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
-		s.Problem = &v1alpha1.Problem{State: state, Since: metav1.NowMicro()}
+		s.Problem = &v1alpha1.Problem{State: state, Since: b.agents.now()}
 	})
 }
 

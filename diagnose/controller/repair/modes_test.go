@@ -11,6 +11,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func TestObserve(t *testing.T) {
@@ -124,6 +126,53 @@ func TestNotHelped(t *testing.T) {
 	b.waitCondition(d, v1alpha1.ConditionVerified, "False NotHelped")
 	b.waitIs("a gentle repair's slot", "", func() string { return b.slots(p) }) // its cooldown is zero
 	b.waitEvents(d.UID, "Cordoned", "RepairDidNotHelp")
+}
+
+// The verdict on a repair does not depend on how the node's clock differs from the
+// controller's: of one that the controller makes, and of one of the node.
+func TestClocksThatDiffer(t *testing.T) {
+	testall.Only(t)
+	for _, skew := range []time.Duration{-5 * time.Minute, -10 * time.Second, 10 * time.Second, 5 * time.Minute} {
+		t.Run(skew.String(), func(t *testing.T) {
+			b := newBench(t)
+			b.agents.skew.Store(int64(skew))
+			nodes := b.nodes(4)
+			for _, name := range nodes {
+				n := b.node(name)
+				for i := range n.Status.Conditions {
+					n.Status.Conditions[i].LastTransitionTime = metav1.NewTime(b.agents.now().Add(-time.Hour))
+				}
+				if err := b.client.Status().Update(t.Context(), n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			within, four := await.Within(8*time.Second), int32(4)
+			p := b.policy(func(p *v1alpha1.RemediationPolicySpec) {
+				p.VerifyWithin, p.Budget.MaxNodes = metav1.Duration{Duration: within}, &four
+			})
+			b.control(nil)
+			var lasts, helps []*v1alpha1.Diagnosis
+			for i, set := range []string{b.set("cordon"), b.set("restart-unit")} {
+				lasts = append(lasts, b.diagnose(nodes[2*i], set, nil))
+				helps = append(helps, b.diagnose(nodes[2*i+1], set, nil))
+			}
+			for _, d := range append(helps, lasts...) {
+				b.waitCondition(d, v1alpha1.ConditionVerified, "Unknown Verifying")
+			}
+			since := time.Now()
+			for _, d := range helps {
+				b.problem(d, v1alpha1.ProblemGone)
+				b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
+			}
+			for _, d := range lasts {
+				b.waitCondition(d, v1alpha1.ConditionVerified, "False NotHelped")
+				if took := time.Since(since); took < within/4 || took > within+await.Within(20*time.Second) {
+					t.Errorf("%s has not helped after %s, of %s", result(b.get(d), 1).Operation, took, within)
+				}
+			}
+			b.waitIs("slots", "", func() string { return b.slots(p) })
+		})
+	}
 }
 
 func TestControlPlaneIsSkipped(t *testing.T) {

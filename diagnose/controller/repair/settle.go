@@ -3,10 +3,12 @@ package repair
 import (
 	"context"
 	"errors"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -48,6 +50,9 @@ func (r *reconciler) sweep(ctx context.Context, name string, known *v1alpha1.Dia
 		return nil
 	}
 	for i := range given {
+		r.mu.Lock()
+		delete(r.ended, given[i].Diagnosis)
+		r.mu.Unlock()
 		r.config.Log.Info("slot given back", "policy", name, "node", given[i].Node, "operation", given[i].Operation, "diagnosis_uid", string(given[i].Diagnosis))
 	}
 	return err
@@ -87,16 +92,27 @@ func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1
 	if unfinished(d) {
 		f.Holder = policy.HolderRuns
 	}
-	if d.Status.CompletionTime != nil {
-		f.HolderEnded = d.Status.CompletionTime.Time
+	if d.Status.Phase.Ended() {
+		f.HolderEnded = r.endedSince(d.UID, f.Now)
 	}
 	for i := range started {
 		f.Gentle = f.Gentle && r.gentle(ctx, started[i].operation, d.Spec.Parameters)
-		if started[i].ended.After(f.HolderEnded) {
+		if started[i].here && started[i].ended.After(f.HolderEnded) {
 			f.HolderEnded = started[i].ended
 		}
 	}
 	return f
+}
+
+// endedSince returns since when a Diagnosis is seen to have ended: when it did, its node
+// says, by a clock that may be wrong. A controller that has just started sees it anew.
+func (r *reconciler) endedSince(uid types.UID, now time.Time) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, seen := r.ended[uid]; !seen {
+		r.ended[uid] = now
+	}
+	return r.ended[uid]
 }
 
 // unfinished reports whether a repair of a Diagnosis is made by the controller, or is

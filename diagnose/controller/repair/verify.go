@@ -35,12 +35,37 @@ func (l *look) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	verification := policy.Verify(last.begun, last.ended, within(v, l.d.Spec.NodeName))
-	o, err := l.observe(ctx, v, &last)
+	noted := l.noted(&last)
+	if last.here {
+		// That it begins was written over a status of which the problem was not gone.
+		last.begun = time.Time{}
+	}
+	verification := policy.Verify(last.begun, last.nodeEnded, noted, within(v, l.d.Spec.NodeName))
+	o, err := l.observe(ctx, v)
 	if err != nil {
 		return err
 	}
-	return l.word(ctx, &last, verification.Observe(o))
+	return l.word(ctx, &last, noted, verification.Observe(o))
+}
+
+// noted returns since when the controller has the end of a repair, by its clock.
+func (l *look) noted(last *made) time.Time {
+	c := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionVerified)
+	switch {
+	case last.here:
+		return last.ended
+	case c != nil && c.Reason == v1alpha1.ReasonVerifying:
+		return c.LastTransitionTime.Time
+	}
+	return l.now
+}
+
+// verifying notes that a repair has ended, and since when that is known.
+func (l *look) verifying(s *v1alpha1.DiagnosisStatus, message string) {
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionVerified); c != nil && c.Reason != v1alpha1.ReasonVerifying {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionVerified) // else its time stays
+	}
+	l.condition(s, v1alpha1.ConditionVerified, metav1.ConditionUnknown, v1alpha1.ReasonVerifying, message)
 }
 
 // within returns the longest time that a policy of the node gives a repair to help.
@@ -62,15 +87,10 @@ func within(v *view, node string) time.Duration {
 }
 
 // observe returns what is seen of the node and the problem.
-func (l *look) observe(ctx context.Context, v *view, last *made) (*policy.Observation, error) {
+func (l *look) observe(ctx context.Context, v *view) (*policy.Observation, error) {
 	o := &policy.Observation{Now: l.now, Problem: problemOf(l.d)}
 	if p := l.d.Status.Problem; p != nil && p.State == v1alpha1.ProblemGone {
 		o.Gone = p.Since.Time
-		if last.here && o.Gone.Before(last.begun) {
-			// That the repair begins was written over a status that did not say so: it was
-			// gone later, and the node's clock is late.
-			o.Gone = last.begun
-		}
 	}
 	n, ok := v.nodes[l.d.Spec.NodeName]
 	if !ok {
@@ -85,10 +105,10 @@ func (l *look) observe(ctx context.Context, v *view, last *made) (*policy.Observ
 	return o, nil
 }
 
-// word writes what a verification says.
-func (l *look) word(ctx context.Context, last *made, v policy.Verification) error {
+// word writes what a verification says of a repair whose end is noted since some time.
+func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.Verification) error {
 	l.interest = interest{node: l.d.Spec.NodeName, waits: l.interest.waits}
-	status, reason, message := metav1.ConditionUnknown, v1alpha1.ReasonVerifying, fmt.Sprintf("%s ended %s, and has until %s to help", last.operation, stamp(last.ended), stamp(v.Deadline))
+	status, reason, message := metav1.ConditionUnknown, v1alpha1.ReasonVerifying, fmt.Sprintf("%s ended %s, and has until %s to help", last.operation, stamp(noted), stamp(v.Deadline))
 	event, kind := "", normal
 	switch v.State {
 	case policy.Helped:
@@ -104,8 +124,13 @@ func (l *look) word(ctx context.Context, last *made, v policy.Verification) erro
 		message = last.operation + ": " + v.Message
 	}
 	had := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionVerified)
+	message = safe(message, v1alpha1.MaxMessageBytes)
 	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
-		l.condition(s, v1alpha1.ConditionVerified, status, reason, safe(message, v1alpha1.MaxMessageBytes))
+		if reason == v1alpha1.ReasonVerifying {
+			l.verifying(s, message)
+			return
+		}
+		l.condition(s, v1alpha1.ConditionVerified, status, reason, message)
 	}); err != nil {
 		return err
 	}
