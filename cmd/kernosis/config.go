@@ -108,7 +108,7 @@ func (c *config) validate() error {
 	if err := c.Metrics.access().Check(); err != nil {
 		errs = append(errs, err)
 	}
-	errs = append(errs, c.checkReports(), c.checkServices(), c.Probes.check(c.origins), c.Diagnose.check(c.origins))
+	errs = append(errs, c.checkReports(), c.checkServices(), c.Probes.check(c.origins), c.Diagnose.check(c.origins, c.StateDir))
 	if c.isAgent {
 		errs = append(errs, c.Kube.check(c.origins), c.NPD.check(c.origins))
 	}

@@ -105,9 +105,6 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 		id := plan.ByController[0]
 		return fmt.Errorf("run: node %d (%s) changes objects of the API: the controller of a cluster makes it, no command does; without --allow-repairs the run tells where it would", id, plan.Graph.Node(id).Operation)
 	}
-	if len(plan.Notes) > 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), resolve.In(m, plan.Notes))
-	}
 	dirs, unlock, err := lockDiagnoses(c.stateDir, c.id)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
@@ -196,7 +193,7 @@ func newDiagnosisID(set string) string {
 // execute runs the diagnosis and tells of it.
 func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner.Diagnosis, gate personGate, log *slog.Logger) error {
 	dirs := view.Dirs
-	store, err := artifact.Open(artifact.Config{Dir: dirs.artifacts}, log)
+	store, err := artifact.Open(artifact.Config{Dir: dirs.artifacts, Storage: worker.Storage(dirs.root)}, log)
 	if err != nil {
 		return failed(fmt.Errorf("run: %w", err))
 	}

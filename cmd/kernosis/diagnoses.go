@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -36,6 +37,7 @@ type diagnoseSettings struct {
 	Dir          string `mapstructure:"diagnose-dir" yaml:"diagnose-dir"`
 	Keep         int    `mapstructure:"diagnose-keep" yaml:"diagnose-keep"`
 	ArtifactsMiB int64  `mapstructure:"diagnose-artifacts-mib" yaml:"diagnose-artifacts-mib"`
+	StorageDir   string `mapstructure:"diagnose-storage-dir" yaml:"diagnose-storage-dir"`
 	Scripts      bool   `mapstructure:"diagnose-scripts" yaml:"diagnose-scripts"`
 }
 
@@ -44,10 +46,11 @@ func diagnoseFlags(fs *pflag.FlagSet) {
 	fs.String("diagnose-dir", "", "`folder` of manifests (OperationSets, Operations, Triggers), read again when they change; they come over the shipped ones")
 	fs.Int("diagnose-keep", 100, "how many runs that have ended are kept, the newest")
 	fs.Int64("diagnose-artifacts-mib", artifact.DefaultBudget>>20, "bound of what operations keep, in `MiB`")
+	fs.String("diagnose-storage-dir", "", "`folder` below which operations may have their results kept (storage.hostPath); empty: diagnose/storage in the state folder")
 	fs.Bool("diagnose-scripts", false, "let operations that are scripts run, as nobody, within bounds (docs/operations.md)")
 }
 
-func (s *diagnoseSettings) check(from origins) error {
+func (s *diagnoseSettings) check(from origins, stateDir string) error {
 	var errs []error
 	if s.Keep < 1 {
 		errs = append(errs, from.errorf("diagnose-keep", "%d, want at least 1", s.Keep))
@@ -55,7 +58,20 @@ func (s *diagnoseSettings) check(from origins) error {
 	if s.ArtifactsMiB < 1 {
 		errs = append(errs, from.errorf("diagnose-artifacts-mib", "%d, want at least 1", s.ArtifactsMiB))
 	}
+	switch dir := s.StorageDir; {
+	case dir == "":
+	case !filepath.IsAbs(dir):
+		errs = append(errs, from.errorf("diagnose-storage-dir", "%q, want an absolute path", dir))
+	case artifact.OfSystem(dir) || within(stateDir, dir) || within(dir, stateDir):
+		errs = append(errs, from.errorf("diagnose-storage-dir", "%q, want a folder of its own: neither of the system, nor in or above the state folder", dir))
+	}
 	return errors.Join(errs...)
+}
+
+// within reports whether a path is another, or below it.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // diagnoses makes and runs Diagnoses. A nil one is switched off.
@@ -78,7 +94,7 @@ func openDiagnoses(cfg config, a *agent, known *pods.Watch, log *slog.Logger) (*
 	c := worker.Config{
 		Namespace: cmp.Or(cfg.Kube.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem),
 		Dir:       dirsOf(cfg.StateDir).root, Keep: cfg.Diagnose.Keep,
-		Artifacts: artifact.Config{Budget: cfg.Diagnose.ArtifactsMiB << 20}, Log: log,
+		Artifacts: artifact.Config{Budget: cfg.Diagnose.ArtifactsMiB << 20, Storage: cfg.Diagnose.StorageDir}, Log: log,
 	}
 	d := &diagnoses{agent: a}
 	c.Ended = d.ended

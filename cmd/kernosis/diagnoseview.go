@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -223,7 +222,7 @@ func (v *diagnosisView) noVerdict() string {
 }
 
 func (v *diagnosisView) path(a *artifact.Artifact) string {
-	return filepath.Join(v.Dirs.artifacts, v.Report.ID, a.Name)
+	return a.Path(v.Dirs.artifacts, v.Report.ID)
 }
 
 func byteSize(n int64) string {

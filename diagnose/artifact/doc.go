@@ -13,6 +13,9 @@
 // left half written. Its size and SHA-256 are in the folder's .index, a JSON object a
 // line; one that is missing there is computed again.
 //
+// An operation may have a folder of its own below [Config.Storage] ([Run.Of]): the
+// diagnosis' folder in it counts, stays and goes with the one here, whose .index names it.
+//
 // The content is not looked at. Folders are 0700 and files 0600: profiles and captures
 // have secrets in them.
 package artifact

@@ -18,8 +18,9 @@ import (
 
 // file is an artifact that is written.
 type file struct {
-	r    *Run
-	name string
+	r            *Run
+	name, folder string
+	at           place
 
 	f    *os.File
 	held int64         // bytes that the store has granted; under its lock
@@ -31,8 +32,8 @@ type file struct {
 	truncated bool
 }
 
-func newFile(r *Run, name string, f *os.File) *file {
-	return &file{r: r, name: name, f: f, sum: sha256.New(), done: make(chan struct{})}
+func newFile(r *Run, name, folder string, at place, f *os.File) *file {
+	return &file{r: r, name: name, folder: folder, at: at, f: f, sum: sha256.New(), done: make(chan struct{})}
 }
 
 // Write takes as much of b as there is room for, and fails with
@@ -73,7 +74,7 @@ func (f *file) write(b []byte) (n int, err error) {
 	for {
 		m, err := f.f.Write(b[n:])
 		n += m
-		if !isFull(err) || !f.r.s.evictOne() {
+		if !isFull(err) || f.r.s.apart && f.folder != "" || !f.r.s.evictOne() {
 			return n, err
 		}
 	}
@@ -95,14 +96,14 @@ func (f *file) Close() error {
 	}
 	close(f.done)
 	if err == nil {
-		err = s.root.Rename(f.r.id+"/"+partialName(f.name), f.r.id+"/"+f.name)
+		err = f.at.root.Rename(f.at.file(partialName(f.name)), f.at.file(f.name))
 	}
 	if err != nil {
 		f.drop()
 		return fmt.Errorf("close artifact %s: %w", f.name, err)
 	}
 	f.r.finish(f, Artifact{
-		Name: f.name, Size: f.size, SHA256: hex.EncodeToString(f.sum.Sum(nil)), Time: time.Now().UTC().Truncate(time.Millisecond), Truncated: f.truncated,
+		Name: f.name, Size: f.size, SHA256: hex.EncodeToString(f.sum.Sum(nil)), Time: time.Now().UTC().Truncate(time.Millisecond), Truncated: f.truncated, Folder: f.folder,
 	})
 	return nil
 }
@@ -128,7 +129,7 @@ func (f *file) discard() {
 func (f *file) drop() {
 	s := f.r.s
 	delete(f.r.files, f.name)
-	if err := s.root.Remove(f.r.id + "/" + partialName(f.name)); err != nil {
+	if err := f.at.root.Remove(f.at.file(partialName(f.name))); err != nil {
 		s.log.Warn("half an artifact was not removed", "diagnosis", f.r.id, "artifact", f.name, "error", err)
 	}
 	s.stats.Bytes -= f.held

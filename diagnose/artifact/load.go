@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,8 +18,8 @@ import (
 const (
 	indexFile     = ".index"
 	partialSuffix = ".partial" // of a name that begins with a dot
-	// maxIndexLine bounds a line of .index: a name and some numbers.
-	maxIndexLine = 4 << 10
+	// maxIndexLine bounds a line of .index: a name, some numbers and a path.
+	maxIndexLine = 16 << 10
 )
 
 // partialName returns the name that an artifact has while it is written.
@@ -43,38 +44,23 @@ func (s *Store) load() error {
 }
 
 func (s *Store) loadDiagnosis(id string) error {
-	entries, err := fs.ReadDir(s.root.FS(), id)
-	if err != nil {
-		return err
-	}
-	d, known, foreign := &diagnosis{artifacts: map[string]Artifact{}}, s.readIndex(id), false
-	for _, e := range entries {
-		name := e.Name()
-		switch {
-		case name == indexFile:
-		case strings.HasPrefix(name, ".") && strings.HasSuffix(name, partialSuffix):
-			if err := s.root.Remove(id + "/" + name); err != nil {
-				return err
-			}
-			s.stats.Partial++
-			s.log.Info("artifact was left half written, and is removed", "diagnosis", id, "file", name)
-		case !e.Type().IsRegular() || checkName(name) != nil:
-			s.log.Warn("folder of artifacts has something else", "diagnosis", id, "name", name)
-			foreign = true
-		default:
-			a, err := s.loadArtifact(id, e, known)
-			if err != nil {
-				return err
-			}
-			d.artifacts[name] = a
-			s.stats.Bytes += a.Size
-			if a.Time.After(d.last) {
-				d.last = a.Time
-			}
+	known, folders := s.readIndex(id)
+	d, whole := &diagnosis{artifacts: map[string]Artifact{}, folders: folders}, true
+	for _, folder := range append(slices.Clone(folders), "") {
+		at, err := s.placeOf(id, folder)
+		if err != nil {
+			s.log.Warn("artifacts of an operation's folder are not looked at, and not counted", "diagnosis", id, "folder", folder, "error", err)
+			whole = false // another store may have it
+			continue
 		}
+		foreign, err := s.loadPlace(id, folder, at, known, d)
+		if err != nil {
+			return err
+		}
+		whole = whole && !foreign
 	}
-	if len(d.artifacts) == 0 && !foreign {
-		return s.root.RemoveAll(id)
+	if len(d.artifacts) == 0 && whole {
+		return s.removeFolders(id, folders)
 	}
 	if len(d.artifacts) == 0 {
 		return nil
@@ -83,17 +69,53 @@ func (s *Store) loadDiagnosis(id string) error {
 	return nil
 }
 
+// loadPlace reads a folder of a diagnosis. foreign: it has something else.
+func (s *Store) loadPlace(id, folder string, at place, known map[string]Artifact, d *diagnosis) (foreign bool, err error) {
+	entries, err := fs.ReadDir(at.root.FS(), at.dir)
+	if folder != "" && errors.Is(err, fs.ErrNotExist) {
+		return false, nil // somebody has removed it
+	} else if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case name == indexFile && folder == "":
+		case strings.HasPrefix(name, ".") && strings.HasSuffix(name, partialSuffix):
+			if err := at.root.Remove(at.file(name)); err != nil {
+				return false, err
+			}
+			s.stats.Partial++
+			s.log.Info("artifact was left half written, and is removed", "diagnosis", id, "file", name)
+		case !e.Type().IsRegular() || checkName(name) != nil:
+			s.log.Warn("folder of artifacts has something else", "diagnosis", id, "name", name)
+			foreign = true
+		default:
+			a, err := s.loadArtifact(id, folder, at, e, known)
+			if err != nil {
+				return false, err
+			}
+			d.artifacts[name] = a
+			s.stats.Bytes += a.Size
+			if a.Time.After(d.last) {
+				d.last = a.Time
+			}
+		}
+	}
+	return foreign, nil
+}
+
 // loadArtifact returns what the index says of a file, or else what is in it.
-func (s *Store) loadArtifact(id string, e fs.DirEntry, known map[string]Artifact) (Artifact, error) {
+func (s *Store) loadArtifact(id, folder string, at place, e fs.DirEntry, known map[string]Artifact) (Artifact, error) {
 	info, err := e.Info()
 	if err != nil {
 		return Artifact{}, err
 	}
 	a, ok := known[e.Name()]
-	if ok && a.Size == info.Size() {
+	if ok && a.Size == info.Size() && a.Folder == folder {
 		return a, nil
 	}
-	f, err := s.root.OpenFile(id+"/"+e.Name(), os.O_RDONLY|noFollow, 0)
+	f, err := at.root.OpenFile(at.file(e.Name()), os.O_RDONLY|noFollow, 0)
 	if err != nil {
 		return Artifact{}, err
 	}
@@ -103,43 +125,49 @@ func (s *Store) loadArtifact(id string, e fs.DirEntry, known map[string]Artifact
 	if err != nil {
 		return Artifact{}, fmt.Errorf("read artifact %s of %s: %w", e.Name(), id, err)
 	}
-	a = Artifact{Name: e.Name(), Size: n, SHA256: hex.EncodeToString(sum.Sum(nil)), Time: info.ModTime()}
-	s.addToIndex(id, a)
+	a = Artifact{Name: e.Name(), Size: n, SHA256: hex.EncodeToString(sum.Sum(nil)), Time: info.ModTime(), Folder: folder}
+	if err := s.addToIndex(id, a); err != nil {
+		s.log.Warn("artifact is not in its index", "diagnosis", id, "artifact", a.Name, "error", err)
+	}
 	return a, nil
 }
 
-// readIndex returns what the index of a diagnosis says. A line that was torn by a
-// crash says nothing.
-func (s *Store) readIndex(id string) map[string]Artifact {
-	known := map[string]Artifact{}
+// readIndex returns what the index of a diagnosis says of its artifacts, and the folders of
+// operations that it has files in. A line that was torn by a crash says nothing.
+func (s *Store) readIndex(id string) (known map[string]Artifact, folders []string) {
+	known = map[string]Artifact{}
 	f, err := s.root.OpenFile(id+"/"+indexFile, os.O_RDONLY|noFollow, 0)
 	if err != nil {
-		return known
+		return known, nil
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, maxIndexLine)
 	for lines.Scan() {
 		var a Artifact
-		if json.Unmarshal(lines.Bytes(), &a) == nil && len(a.SHA256) == hex.EncodedLen(sha256.Size) && a.Time.Before(time.Now().Add(time.Hour)) {
+		if json.Unmarshal(lines.Bytes(), &a) != nil {
+			continue
+		}
+		if a.Folder != "" && !slices.Contains(folders, a.Folder) {
+			folders = append(folders, a.Folder)
+		}
+		if len(a.SHA256) == hex.EncodedLen(sha256.Size) && a.Time.Before(time.Now().Add(time.Hour)) {
 			known[a.Name] = a
 		}
 	}
-	return known
+	return known, folders
 }
 
-// addToIndex notes an artifact, in one write that begins its own line. Where that fails
-// the artifact is there all the same, and is read at the next Open.
-func (s *Store) addToIndex(id string, a Artifact) {
+// addToIndex notes an artifact, or a folder alone, in one write that begins its own line.
+func (s *Store) addToIndex(id string, a Artifact) error {
 	line, err := json.Marshal(a)
-	if err == nil {
-		var f *os.File
-		if f, err = s.root.OpenFile(id+"/"+indexFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND|noFollow, 0o600); err == nil {
-			_, err = f.Write(append(append([]byte("\n"), line...), '\n'))
-			err = errors.Join(err, f.Close())
-		}
-	}
 	if err != nil {
-		s.log.Warn("artifact is not in its index", "diagnosis", id, "artifact", a.Name, "error", err)
+		return err
 	}
+	f, err := s.root.OpenFile(id+"/"+indexFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND|noFollow, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(append([]byte("\n"), line...), '\n'))
+	return errors.Join(err, f.Close())
 }

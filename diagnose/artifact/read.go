@@ -29,7 +29,7 @@ func Read(dir, id string) ([]Artifact, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("artifacts: %w", err)
 	}
-	known := (&Store{root: root}).readIndex(id)
+	known, _ := (&Store{root: root}).readIndex(id)
 	var out []Artifact
 	for _, e := range entries {
 		info, err := e.Info()
@@ -37,10 +37,18 @@ func Read(dir, id string) ([]Artifact, error) {
 			continue // gone since it was listed, half written, or none
 		}
 		a, ok := known[e.Name()]
-		if !ok || a.Size != info.Size() {
+		if !ok || a.Folder != "" || a.Size != info.Size() {
 			a = Artifact{Name: e.Name(), Size: info.Size(), Time: info.ModTime()}
 		}
 		out = append(out, a)
+	}
+	for _, a := range known {
+		if a.Folder == "" {
+			continue
+		}
+		if info, err := os.Lstat(a.Path(dir, id)); err == nil && info.Mode().IsRegular() && info.Size() == a.Size {
+			out = append(out, a)
+		}
 	}
 	slices.SortFunc(out, func(a, b Artifact) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil

@@ -9,10 +9,13 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
@@ -69,13 +72,16 @@ func (r *Run) End() {
 	}
 	if len(r.d.artifacts) == 0 {
 		delete(r.s.diagnoses, r.id)
-		_ = r.s.root.RemoveAll(r.id) // nothing is in it but what can't be removed
+		_ = r.s.removeFolders(r.id, r.d.folders) // nothing is in them but what can't be removed
 	}
 }
 
 // Create implements [operation.Artifacts]. A name that the diagnosis has already is an
 // error ([fs.ErrExist]).
-func (r *Run) Create(name string) (io.WriteCloser, error) {
+func (r *Run) Create(name string) (io.WriteCloser, error) { return r.create(name, "") }
+
+// create is Create in an operation's folder.
+func (r *Run) create(name, folder string) (io.WriteCloser, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -91,53 +97,85 @@ func (r *Run) Create(name string) (io.WriteCloser, error) {
 		r.s.stats.Refused++
 		return nil, noRoom(fmt.Sprintf("the diagnosis has %d artifacts", maxArtifacts))
 	}
-	f, err := r.s.create(r.id, name)
+	f, at, err := r.s.create(r.id, folder, name)
 	if err != nil {
 		r.s.stats.Refused++
 		return nil, fmt.Errorf("artifact %s: %w", name, err)
 	}
-	r.files[name] = newFile(r, name, f)
+	r.files[name] = newFile(r, name, folder, at, f)
 	return r.files[name], nil
 }
 
 // Of returns the artifacts of one node of the graph. Their names begin with its number,
 // and a second one of a name, of another try, is numbered: 3-stacks.txt, 3-stacks-2.txt.
-func (r *Run) Of(node int) operation.Artifacts { return ofNode{r, strconv.Itoa(node) + "-"} }
+//
+// folder is where its operation wants them: below [Config.Storage], or an absolute path that
+// is there; empty: with the others. The error says why the folder is refused. Where it can't
+// be made for another reason, such as a disk that is full, each Create fails.
+func (r *Run) Of(node int, folder string) (operation.Artifacts, error) {
+	o := ofNode{r: r, prefix: strconv.Itoa(node) + "-"}
+	if folder == "" {
+		return o, nil
+	}
+	path, err := r.s.below(folder)
+	if err != nil {
+		return nil, err
+	}
+	o.folder = filepath.Join(r.s.cfg.Storage, path)
+	if o.err = r.s.makeFolder(path); errors.Is(o.err, unix.ENOTDIR) {
+		return nil, o.err
+	}
+	if o.err == nil {
+		o.err = r.use(o.folder)
+	}
+	if isFull(o.err) {
+		o.err = fmt.Errorf("%w: %w", operation.ErrArtifactBudget, o.err)
+	}
+	return o, nil
+}
 
 type ofNode struct {
-	r      *Run
-	prefix string
+	r              *Run
+	prefix, folder string
+	err            error // why there is no folder
 }
 
 func (o ofNode) Create(name string) (io.WriteCloser, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	w, err := o.r.Create(o.prefix + name)
+	if o.err != nil {
+		return nil, fmt.Errorf("artifact %s: %w", name, o.err)
+	}
+	w, err := o.r.create(o.prefix+name, o.folder)
 	ext := path.Ext(name)
 	for i := 2; errors.Is(err, fs.ErrExist) && i <= maxArtifacts; i++ {
-		w, err = o.r.Create(o.prefix + strings.TrimSuffix(name, ext) + "-" + strconv.Itoa(i) + ext)
+		w, err = o.r.create(o.prefix+strings.TrimSuffix(name, ext)+"-"+strconv.Itoa(i)+ext, o.folder)
 	}
 	return w, err
 }
 
 // create makes the file that an artifact is written to. On a full disk artifacts of
 // others make room for it.
-func (s *Store) create(id, name string) (*os.File, error) {
+func (s *Store) create(id, folder, name string) (*os.File, place, error) {
+	at, err := s.placeOf(id, folder)
+	if err != nil {
+		return nil, at, err
+	}
 	for {
-		err := s.root.Mkdir(id, 0o700)
+		err := at.root.Mkdir(at.dir, 0o700)
 		if err == nil || errors.Is(err, fs.ErrExist) {
 			var f *os.File
-			f, err = s.root.OpenFile(id+"/"+partialName(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+			f, err = at.root.OpenFile(at.file(partialName(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
 			if err == nil {
-				return f, nil
+				return f, at, nil
 			}
 		}
 		if !isFull(err) {
-			return nil, err
+			return nil, at, err
 		}
-		if !s.evict() {
-			return nil, fmt.Errorf("%w: %w", operation.ErrArtifactBudget, err)
+		if s.apart && folder != "" || !s.evict() {
+			return nil, at, fmt.Errorf("%w: %w", operation.ErrArtifactBudget, err)
 		}
 	}
 }
@@ -170,7 +208,11 @@ func (s *Store) OpenFile(id, name string) (*os.File, Artifact, error) {
 	defer s.mu.Unlock()
 	if d := s.diagnoses[id]; d != nil {
 		if a, ok := d.artifacts[name]; ok {
-			f, err := s.root.OpenFile(id+"/"+name, os.O_RDONLY|noFollow, 0)
+			at, err := s.placeOf(id, a.Folder)
+			if err != nil {
+				return nil, a, err
+			}
+			f, err := at.root.OpenFile(at.file(name), os.O_RDONLY|noFollow, 0)
 			return f, a, err
 		}
 	}
@@ -197,5 +239,8 @@ func (r *Run) finish(f *file, a Artifact) {
 	delete(r.files, f.name)
 	r.d.artifacts[f.name] = a
 	r.d.last = time.Now()
-	r.s.addToIndex(r.id, a)
+	if err := r.s.addToIndex(r.id, a); err != nil {
+		// It is there all the same, and is read at the next Open.
+		r.s.log.Warn("artifact is not in its index", "diagnosis", r.id, "artifact", a.Name, "error", err)
+	}
 }

@@ -1,11 +1,13 @@
 package artifact
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -27,6 +29,9 @@ const (
 type Config struct {
 	// Dir is the folder; it is made if it isn't there, but not the one that it is in.
 	Dir string
+	// Storage is the folder that operations may have folders of their own in; it is made if it
+	// isn't there. Empty: none has one.
+	Storage string
 	// Budget bounds the bytes of all artifacts.
 	Budget int64
 	// MaxSize bounds the bytes of one.
@@ -42,6 +47,10 @@ type Store struct {
 	log  *slog.Logger
 	root *os.Root
 
+	storage    *os.Root // nil: there is none
+	storageErr error    // why
+	apart      bool     // it is on another disk: there is no more room there without others' artifacts
+
 	mu        sync.Mutex
 	diagnoses map[string]*diagnosis
 	stats     Stats
@@ -50,6 +59,7 @@ type Store struct {
 // diagnosis is the artifacts of one.
 type diagnosis struct {
 	artifacts map[string]Artifact
+	folders   []string  // of operations, that it has files in
 	last      time.Time // when the last one was closed
 	running   bool
 }
@@ -62,6 +72,14 @@ type Artifact struct {
 	Time   time.Time `json:"time"`   // when it was closed
 	// Truncated: there was no room for all of it.
 	Truncated bool `json:"truncated,omitempty"`
+	// Folder is the operation's own, which has a folder of the diagnosis with the file; empty:
+	// it is in the store's.
+	Folder string `json:"folder,omitempty"`
+}
+
+// Path returns where the file is, of a diagnosis of the store in a folder.
+func (a *Artifact) Path(dir, id string) string {
+	return filepath.Join(cmp.Or(a.Folder, dir), id, a.Name)
 }
 
 // Stats are what the store has, and what it did since it was opened.
@@ -101,8 +119,9 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 		return nil, fmt.Errorf("artifacts: %w", err)
 	}
 	s := &Store{cfg: cfg, log: log, root: root, diagnoses: map[string]*diagnosis{}}
+	s.openStorage()
 	if err := errors.Join(root.Chmod(".", 0o700), s.load()); err != nil {
-		return nil, errors.Join(fmt.Errorf("artifacts: %w", err), root.Close())
+		return nil, errors.Join(fmt.Errorf("artifacts: %w", err), s.Close())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +130,37 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
+// openStorage opens the folder of operations' folders. Without it the store is there all
+// the same.
+func (s *Store) openStorage() {
+	if s.storageErr = errors.New("this node has no folder for results of operations"); s.cfg.Storage == "" {
+		return
+	}
+	dir, err := filepath.Abs(s.cfg.Storage)
+	if err == nil {
+		s.cfg.Storage = dir
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		s.storage, err = os.OpenRoot(s.cfg.Storage)
+	}
+	if err != nil {
+		s.storageErr = err
+		s.log.Warn("operations can't have folders of their own", "error", err)
+		return
+	}
+	var own, theirs unix.Stat_t
+	s.apart = unix.Stat(s.cfg.Dir, &own) == nil && unix.Stat(s.cfg.Storage, &theirs) == nil && own.Dev != theirs.Dev
+}
+
 // Close gives up what the store holds open. Artifacts stay.
-func (s *Store) Close() error { return s.root.Close() }
+func (s *Store) Close() error {
+	err := s.root.Close()
+	if s.storage != nil {
+		err = errors.Join(err, s.storage.Close())
+	}
+	return err
+}
 
 // Stats returns the figures of now.
 func (s *Store) Stats() Stats {
@@ -204,7 +252,31 @@ func (s *Store) remove(id string) error {
 	d := s.diagnoses[id]
 	delete(s.diagnoses, id)
 	s.stats.Bytes -= d.size()
-	return s.root.RemoveAll(id)
+	return s.removeFolders(id, d.folders)
+}
+
+// removeFolders removes the folders of a diagnosis. Where one can't be removed, or is not
+// this store's, the index stays, which names it.
+func (s *Store) removeFolders(id string, folders []string) error {
+	var errs []error
+	for _, folder := range folders {
+		at, err := s.placeOf(id, folder)
+		if err == nil {
+			err = at.root.RemoveAll(at.dir)
+		}
+		errs = append(errs, err)
+	}
+	failed := errors.Join(errs...)
+	if failed == nil {
+		return s.root.RemoveAll(id)
+	}
+	entries, err := fs.ReadDir(s.root.FS(), id)
+	for _, e := range entries {
+		if e.Name() != indexFile {
+			err = errors.Join(err, s.root.RemoveAll(id+"/"+e.Name()))
+		}
+	}
+	return errors.Join(failed, err)
 }
 
 // noRoom is the error of what there is no room for.

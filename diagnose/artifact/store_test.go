@@ -57,6 +57,15 @@ func put(t *testing.T, r *Run, name string, content []byte) {
 	}
 }
 
+func ofNode3(t *testing.T, r *Run) operation.Artifacts {
+	t.Helper()
+	a, err := r.Of(3, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // filled makes a diagnosis that has ended, with one artifact of n bytes.
 func filled(t *testing.T, s *Store, id string, n int) {
 	t.Helper()
@@ -271,7 +280,7 @@ func TestArtifactsOfANode(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	r := begin(t, s, "d")
 	for _, name := range []string{"stacks.txt", "stacks.txt", "plain", "plain", "stacks.txt"} {
-		w, err := r.Of(3).Create(name)
+		w, err := ofNode3(t, r).Create(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +293,7 @@ func TestArtifactsOfANode(t *testing.T) {
 	if d := cmp.Diff([]string{"3-plain", "3-plain-2", "3-stacks-2.txt", "3-stacks-3.txt", "3-stacks.txt"}, names); d != "" {
 		t.Error(d)
 	}
-	if w, err := r.Of(3).Create("../x"); err == nil {
+	if w, err := ofNode3(t, r).Create("../x"); err == nil {
 		_ = w.Close()
 		t.Error("../x is taken for a name")
 	}

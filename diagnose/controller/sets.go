@@ -86,16 +86,13 @@ func setStatus(c resolve.Config, set *v1alpha1.OperationSet) v1alpha1.OperationS
 
 // checkSet returns the condition Accepted of a set.
 func checkSet(c resolve.Config, set *v1alpha1.OperationSet) (reason, message string, ok bool) {
-	plan, err := resolve.Set(c, set)
+	_, err := resolve.Set(c, set)
 	faults, known := errors.AsType[resolve.Faults](err)
 	switch {
 	case known:
 		return faults[0].Reason, listed(set, faults), false
 	case err != nil:
 		return v1alpha1.ReasonInvalid, bounded(err.Error()), false
-	}
-	if len(plan.Notes) > 0 {
-		return v1alpha1.ReasonAccepted, "the graph can be run; " + listed(set, plan.Notes), true
 	}
 	return v1alpha1.ReasonAccepted, "the graph can be run", true
 }

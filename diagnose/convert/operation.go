@@ -1,9 +1,11 @@
 package convert
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/artifact"
 )
 
 func (j *job) operation(from *operation) *v1alpha1.Operation {
@@ -14,13 +16,28 @@ func (j *job) operation(from *operation) *v1alpha1.Operation {
 	}
 	to.Spec.Processor = processor
 	to.Spec.Dependences = from.Spec.Dependences
-	if s := from.Spec.Storage; s != nil && s.HostPath != nil && s.HostPath.Path != "" {
-		to.Spec.Storage = &v1alpha1.Storage{HostPath: &v1alpha1.HostPath{Path: s.HostPath.Path}}
+	if s := from.Spec.Storage; s != nil && s.HostPath != nil {
+		to.Spec.Storage = j.storage(s.HostPath.Path)
 	}
 	if processor.Builtin == nil {
 		j.note("spec", "without an effect it is taken for a repair, which the RemediationPolicy must allow: say effect: Collect or Check where it changes nothing")
 	}
 	return to
+}
+
+// storage returns what is here for a folder of results: without a path it was KubeDiag's data
+// folder, and is the folder that nodes have for it.
+func (j *job) storage(path string) *v1alpha1.Storage {
+	const field = "spec.storage.hostPath.path"
+	path = cmp.Or(path, ".")
+	if err := artifact.CheckFolder(path); err != nil {
+		j.lost(field, "results are not kept there: %s", err)
+		return nil
+	}
+	if strings.HasPrefix(path, "/") {
+		j.note(field, "nodes keep results below one folder alone, diagnose/storage in the agent's state-dir: set diagnose-storage-dir to %s, or a folder above it, and mount that into the agent's pod", path)
+	}
+	return &v1alpha1.Storage{HostPath: &v1alpha1.HostPath{Path: path}}
 }
 
 func (j *job) processor(from *processor) (to v1alpha1.Processor, ok bool) {

@@ -201,11 +201,15 @@ parameter unit is required by node 3 (systemd-unit)`
 	}
 }
 
-func TestStorageIsToldToHaveNoEffect(t *testing.T) {
-	m := read(t, set("a")+op("a", "processor: {builtin: {name: kmsg-tail}}\nstorage: {hostPath: {path: x}}"))
-	p := mustResolve(t, Of(m, builtins()), m)
-	if len(p.Notes) != 1 || !strings.Contains(In(m, p.Notes).Error(), "set.yaml:14:3: spec.storage: has no effect") {
-		t.Error(p.Notes)
+func TestStorage(t *testing.T) {
+	m := read(t, set("a")+op("a", "processor: {builtin: {name: kmsg-tail}}\nstorage: {hostPath: {path: x/y}}"))
+	if p := mustResolve(t, Of(m, builtins()), m); p.Steps[1].Folder != "x/y" {
+		t.Errorf("%+v", p.Steps[1])
+	}
+	m = read(t, set("a")+op("a", "processor: {builtin: {name: kmsg-tail}}\nstorage: {hostPath: {path: /etc/cron.d}}"))
+	_, err := Set(Of(m, builtins()), m.OperationSets[0])
+	if err == nil || !strings.Contains(In(m, err).Error(), "spec.storage.hostPath.path: /etc/cron.d is a folder of the system") {
+		t.Error(err)
 	}
 }
 

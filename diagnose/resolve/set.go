@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -52,8 +53,6 @@ type Plan struct {
 	Scripts []int
 	// ByController are the nodes whose operation the controller of a cluster makes.
 	ByController []int
-	// Notes are settings that are taken and have no effect here.
-	Notes Faults
 
 	inputs []input // by node
 }
@@ -148,7 +147,6 @@ func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 	if len(r.faults) > 0 {
 		return nil, r.faults
 	}
-	p.Notes = r.notes
 	return p, nil
 }
 
@@ -164,7 +162,6 @@ type resolver struct {
 	set    *v1alpha1.OperationSet
 	done   map[string]resolved // by name: an Operation's mistakes are told once
 	faults Faults
-	notes  Faults
 }
 
 func (r *resolver) wrong(reason string, object manifest.Object, field, format string, args ...any) {
@@ -206,8 +203,11 @@ func (r *resolver) object(op *v1alpha1.Operation) resolved {
 	if retry := op.Spec.Retry; retry != nil {
 		o.step.Retries, o.step.Backoff, o.step.MaxBackoff = int(retry.Limit), retry.Backoff.Duration, retry.MaxBackoff.Duration
 	}
-	if op.Spec.Storage != nil {
-		r.notes = append(r.notes, &Fault{Object: op, Field: "spec.storage", Message: "has no effect: results are in the checkpoint, files are artifacts, both in the state folder"})
+	if s := op.Spec.Storage; s != nil && s.HostPath != nil {
+		o.step.Folder = s.HostPath.Path
+		if err := artifact.CheckFolder(s.HostPath.Path); err != nil {
+			r.wrong(v1alpha1.ReasonInvalidParameter, op, "spec.storage.hostPath.path", "%s", err)
+		}
 	}
 	switch p := &op.Spec.Processor; {
 	case p.Builtin != nil:

@@ -28,11 +28,8 @@ func (r *review) one(op *v1alpha1.Operation) {
 		}
 		return found
 	}
-	plan, err := resolve.Set(config, alone)
+	_, err := resolve.Set(config, alone)
 	r.faults(Error, err)
-	if plan != nil {
-		r.faults(Info, plan.Notes)
-	}
 	for i, name := range op.Spec.Dependences {
 		if r.config.Effect(name) == "" {
 			r.tell(Warning, v1alpha1.ReasonUnknownOperation, op, "spec.dependences["+itoa(i)+"]",

@@ -140,12 +140,13 @@ func isPanic(err error) bool {
 	return ok
 }
 
-// inputs makes what one try of a node's operation is given, for itself alone.
-func (e *execution) inputs(id int) *Inputs {
+// inputs makes what one try of a node's operation is given, for itself alone; artifacts
+// takes its files.
+func (e *execution) inputs(id int, artifacts operation.Artifacts) *Inputs {
 	node := e.d.Graph.Node(id)
 	in := &Inputs{
 		Parameters: map[string]string{}, Results: map[string]string{},
-		Artifacts: e.artifacts.Of(id),
+		Artifacts: artifacts,
 		Log:       e.log.With("id", id, "operation", node.Operation),
 	}
 	maps.Copy(in.Parameters, e.d.Parameters)
@@ -160,8 +161,8 @@ func (e *execution) inputs(id int) *Inputs {
 // noArtifacts takes nothing.
 type noArtifacts struct{}
 
-func (n noArtifacts) Of(int) operation.Artifacts { return n }
-func (noArtifacts) End()                         {}
+func (n noArtifacts) Of(int, string) (operation.Artifacts, error) { return n, nil }
+func (noArtifacts) End()                                          {}
 func (noArtifacts) Create(string) (io.WriteCloser, error) {
 	return nil, operation.ErrArtifactBudget
 }

@@ -41,8 +41,10 @@ type Config struct {
 
 // Artifacts takes the files of one diagnosis while it is executed.
 type Artifacts interface {
-	Of(id int) operation.Artifacts // of one node of the graph
-	End()                          // no more come
+	// Of is of one node of the graph, in the folder that its step names. Its error says why
+	// they can't be kept there.
+	Of(id int, folder string) (operation.Artifacts, error)
+	End() // no more come
 }
 
 // Stage is a point in a run, between two effects that a kill can part.

@@ -87,6 +87,9 @@ type Step struct {
 	Retries    int
 	Backoff    time.Duration // before the first new try, doubled from one to the next; 0: a second
 	MaxBackoff time.Duration // what it does not grow beyond; 0: 30 s
+	// Folder is where the node keeps what comes of it, as its Operation's
+	// spec.storage.hostPath.path says; empty: nowhere but in checkpoint and artifacts.
+	Folder string
 }
 
 // DefaultTimeout is the time of a try where none is said.

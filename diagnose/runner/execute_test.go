@@ -205,9 +205,9 @@ func TestStats(t *testing.T) {
 // artifacts are the nodes whose operations asked for a place.
 type artifacts struct{ nodes, ended []int }
 
-func (a *artifacts) Of(id int) operation.Artifacts {
+func (a *artifacts) Of(id int, _ string) (operation.Artifacts, error) {
 	a.nodes = append(a.nodes, id)
-	return nil
+	return nil, nil
 }
 func (a *artifacts) End() { a.ended = append(a.ended, len(a.nodes)) }
 

@@ -2,9 +2,11 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -22,6 +24,12 @@ func (e *execution) node(ctx context.Context, id int) error {
 	if starts >= maxStarts {
 		rec.State, rec.Reason = v1alpha1.ResultFailed, "Interrupted"
 		rec.Message = fmt.Sprintf("the agent ended %d times while it ran", starts)
+		e.note(rec)
+		return nil
+	}
+	artifacts, err := e.artifacts.Of(id, e.d.Steps[id].Folder)
+	if err != nil {
+		rec.State, rec.Reason, rec.Message = v1alpha1.ResultFailed, "StorageRefused", oneLine(storageField+": "+err.Error())
 		e.note(rec)
 		return nil
 	}
@@ -49,7 +57,7 @@ func (e *execution) node(ctx context.Context, id int) error {
 	}
 	e.r.c.Fault(StageBegun)
 	e.r.c.Changed(e.report())
-	return e.operate(ctx, rec)
+	return e.operate(ctx, rec, artifacts)
 }
 
 // newRecord is a record of which nothing but the node is known.
@@ -58,10 +66,10 @@ func (e *execution) newRecord(id int) *Record {
 }
 
 // operate runs the operation and notes what came of it.
-func (e *execution) operate(ctx context.Context, rec *Record) error {
+func (e *execution) operate(ctx context.Context, rec *Record, artifacts operation.Artifacts) error {
 	step := &e.d.Steps[rec.ID]
 	began := time.Now()
-	out, tries, err := e.r.attempt(ctx, step, func() *Inputs { return e.inputs(rec.ID) })
+	out, tries, err := e.r.attempt(ctx, step, func() *Inputs { return e.inputs(rec.ID, artifacts) })
 	e.r.c.Fault(StageRan)
 	rec.Duration, rec.Attempts = time.Since(began), tries
 	if err != nil && ctx.Err() != nil && step.Operation.Effect() != operation.Remediate && interrupted(ctx, err) {
@@ -71,8 +79,32 @@ func (e *execution) operate(ctx context.Context, rec *Record) error {
 		return nil
 	}
 	judge(rec, step.Operation.Effect(), out, err, ctx.Err() != nil)
+	if step.Folder != "" {
+		e.keep(rec, out, artifacts)
+	}
 	e.note(rec)
 	return nil
+}
+
+// storageField is what names a step's folder, for people.
+const storageField = "spec.storage.hostPath.path"
+
+// keep writes what came of a node into its operation's folder: the record, with all of its
+// results. The run does not depend on it: one that can't be written is told.
+func (e *execution) keep(rec *Record, out operation.Output, artifacts operation.Artifacts) {
+	whole := *rec
+	whole.Results, whole.Truncated = out.Results, out.Truncated
+	f, err := artifacts.Create("results.json")
+	if err == nil {
+		to := json.NewEncoder(f)
+		to.SetEscapeHTML(false)
+		to.SetIndent("", "  ")
+		err = errors.Join(to.Encode(&whole), f.Close())
+	}
+	if err != nil {
+		e.log.Warn("results are not kept", "id", rec.ID, "operation", rec.Operation, "error", err)
+		rec.Message = oneLine(strings.TrimPrefix(rec.Message+"; results are not kept: "+err.Error(), "; "))
+	}
 }
 
 // interrupted reports whether an error is of the run's context, not of the operation.
@@ -156,7 +188,7 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		e.note(rec)
 		return false
 	}
-	in := e.inputs(rec.ID)
+	in := e.inputs(rec.ID, noArtifacts{})
 	a := &Action{
 		Diagnosis: e.d.ID, Node: e.d.Node, ID: rec.ID, Operation: rec.Operation, Path: e.run.Result().Path,
 		Parameters: in.Parameters, Results: in.Results,

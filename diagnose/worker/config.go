@@ -64,7 +64,8 @@ type Config struct {
 	Keep    int // runs that have ended and are kept, the newest; 0: 100
 	// MaxOpen bounds the Diagnoses whose end is not reported yet; 0: 1000. More are dropped.
 	MaxOpen int
-	// Artifacts has the bounds of artifacts; its Dir is not looked at.
+	// Artifacts has the bounds of artifacts; its Dir is not looked at. Its Storage is where
+	// operations keep results that want it; empty: a folder in Dir.
 	Artifacts artifact.Config
 
 	// Ended is told of each Diagnosis that has ended, once, by one goroutine; nil: nobody is.
@@ -77,6 +78,10 @@ func Checkpoints(dir string) string { return filepath.Join(dir, "checkpoints") }
 
 // Artifacts returns the folder of the runs' artifacts, for [artifact.Read].
 func Artifacts(dir string) string { return filepath.Join(dir, "artifacts") }
+
+// Storage returns the folder below which operations have folders of their own, where nothing
+// else is said.
+func Storage(dir string) string { return filepath.Join(dir, "storage") }
 
 func (c *Config) complete() error {
 	switch {

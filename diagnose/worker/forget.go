@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -114,7 +113,7 @@ func (w *Worker) tellEnded() {
 		w.mu.Unlock()
 		now.apply(out.Status)
 		for i := range now.artifacts {
-			out.Files = append(out.Files, filepath.Join(Artifacts(w.c.Dir), e.ID, now.artifacts[i].Name))
+			out.Files = append(out.Files, now.artifacts[i].Path(Artifacts(w.c.Dir), e.ID))
 		}
 		w.c.Ended(out)
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,6 +184,7 @@ func (w *Worker) begin() error {
 	}
 	bounds := w.c.Artifacts
 	bounds.Dir = Artifacts(w.c.Dir)
+	bounds.Storage = cmp.Or(bounds.Storage, Storage(w.c.Dir))
 	store, err := artifact.Open(bounds, w.log)
 	if err != nil {
 		w.log.Warn("operations can't keep artifacts", "error", err)

@@ -70,7 +70,8 @@ type OperationSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Dependences []string `json:"dependences,omitempty"`
 
-	// storage is where the results are kept on the node besides the Diagnosis' status.
+	// storage is where the node keeps results and files, besides the Diagnosis' status. Without
+	// it they are in the agent's state folder.
 	// +optional
 	Storage *Storage `json:"storage,omitempty"`
 }
@@ -278,7 +279,10 @@ type Storage struct {
 
 // HostPath is a folder of the node.
 type HostPath struct {
-	// path is that of the folder, below the agent's data folder where it is relative.
+	// path is that of the folder, below the agent's diagnose-storage-dir, which is
+	// diagnose/storage in its state folder if it is not set. An absolute path must be below it,
+	// too. Its parts have letters, digits, '.', '_' and '-', and none is a symbolic link. In it
+	// each Diagnosis has a folder with its UID (or its name, where the agent has made it).
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

@@ -95,8 +95,9 @@ type TriggerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="must be from 1m to 8760h"
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 
-	// historyLimit is how many ended Diagnoses of this trigger are kept; the oldest go
-	// first.
+	// historyLimit is how many ended Diagnoses of this trigger are kept in the cluster; the
+	// oldest of the node that has the most go first. What their runs have found stays on
+	// the nodes.
 	// +optional
 	// +default=100
 	// +kubebuilder:validation:Minimum=0

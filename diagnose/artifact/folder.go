@@ -1,0 +1,126 @@
+package artifact
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// maxFolder bounds a part of an operation's folder: a file's name has no more.
+const maxFolder = 255
+
+// CheckFolder returns why an operation's results can't be kept in a folder, whatever the
+// node: one below [Config.Storage], or an absolute path.
+func CheckFolder(folder string) error {
+	rest, absolute := strings.CutPrefix(folder, "/")
+	if absolute && OfSystem(folder) {
+		return fmt.Errorf("%s is a folder of the system", event.SafeText(folder, maxFolder))
+	}
+	for part := range strings.SplitSeq(rest, "/") {
+		if part == "" || part == "." {
+			continue
+		}
+		if err := check("folder", part, maxFolder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OfSystem reports whether an absolute path is one that nothing of Kernosis is ever written
+// to: the root, or below what the host boots, runs and is configured from.
+func OfSystem(path string) bool {
+	path = filepath.Clean(path)
+	return path == "/" || slices.ContainsFunc([]string{
+		"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root", "/run", "/sbin", "/sys", "/usr",
+		"/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/etcd", "/var/lib/kubelet", "/var/run",
+	}, func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") })
+}
+
+// below returns an operation's folder as a path below [Config.Storage].
+func (s *Store) below(folder string) (string, error) {
+	if err := CheckFolder(folder); err != nil {
+		return "", err
+	}
+	if !filepath.IsAbs(folder) {
+		return filepath.Clean(folder), nil
+	}
+	path, err := filepath.Rel(s.cfg.Storage, filepath.Clean(folder))
+	if err != nil || !filepath.IsLocal(path) {
+		return "", fmt.Errorf("%s is not below %s, the only folder in which this node keeps results of operations (--diagnose-storage-dir)", folder, s.cfg.Storage)
+	}
+	return path, nil
+}
+
+// makeFolder makes a folder below [Config.Storage]. None of its parts may be a symbolic link:
+// [os.Root] follows none out of there, and others would still lead to a folder that nobody
+// has named.
+func (s *Store) makeFolder(path string) error {
+	if s.storage == nil {
+		return s.storageErr
+	}
+	at := ""
+	for part := range strings.SplitSeq(path, "/") {
+		at = filepath.Join(at, part)
+		if err := s.storage.Mkdir(at, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		info, err := s.storage.Lstat(at)
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return fmt.Errorf("%s is a symbolic link or a file: %w", filepath.Join(s.cfg.Storage, at), unix.ENOTDIR)
+		}
+	}
+	return nil
+}
+
+// place is the folder of a diagnosis: in the store's own, or in one of an operation.
+type place struct {
+	root *os.Root
+	dir  string
+}
+
+func (p place) file(name string) string { return p.dir + "/" + name }
+
+// placeOf returns the place of a diagnosis in a folder that [Artifact.Folder] names.
+func (s *Store) placeOf(id, folder string) (place, error) {
+	if folder == "" {
+		return place{s.root, id}, nil
+	}
+	path, err := filepath.Rel(s.cfg.Storage, folder)
+	switch {
+	case err != nil || !filepath.IsLocal(path):
+		return place{}, fmt.Errorf("%s is not below %s", folder, s.cfg.Storage)
+	case s.storage == nil:
+		return place{}, s.storageErr
+	}
+	return place{s.storage, filepath.Join(path, id)}, nil
+}
+
+// use notes that a diagnosis has files in an operation's folder, before there are any: what a
+// killed agent leaves there is found by it. The lock is not held.
+func (r *Run) use(folder string) error {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if slices.Contains(r.d.folders, folder) {
+		return nil
+	}
+	err := r.s.root.Mkdir(r.id, 0o700)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = r.s.addToIndex(r.id, Artifact{Folder: folder})
+	}
+	if err == nil {
+		r.d.folders = append(r.d.folders, folder)
+	}
+	return err
+}
