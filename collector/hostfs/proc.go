@@ -145,7 +145,7 @@ func (f FS) Comm(pid int) (string, error) {
 }
 
 // Cmdline returns the beginning of a process' command line, arguments joined by
-// spaces, escaped. It is empty for kernel threads.
+// spaces, escaped, without what looks like a secret ([Redact]). It is empty for kernel threads.
 func (f FS) Cmdline(pid int) (string, error) {
 	b, err := f.readCut(procPath(pid, "cmdline"), maxCmdline+2)
 	if err != nil {
@@ -158,7 +158,10 @@ func parseCmdline(b []byte) string {
 	if len(b) <= maxCmdline+1 { // whole, with the NUL at its end
 		b = bytes.TrimRight(b, "\x00")
 	}
-	return event.SafeText(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '})), maxCmdline)
+	if len(b) == 0 {
+		return ""
+	}
+	return event.SafeText(strings.Join(Redact(strings.Split(string(b), "\x00")), " "), maxCmdline)
 }
 
 // ProcCgroup is one line of /proc/PID/cgroup.

@@ -1,0 +1,91 @@
+package hostfs
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Redacted stands in place of a secret.
+const Redacted = "[redacted]"
+
+var (
+	// secretName is of flags and variables whose values are secrets: a word anywhere, or a part
+	// between dashes.
+	secretName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|credential|api[-_.]?key|access[-_.]?key|private[-_.]?key|authorization)` +
+		`|(?i)(^|[-_.])(pass|pwd|pw|token|auth|jwt|bearer|cookie)($|[-_.])`) //nolint:gochecknoglobals // a constant
+	// secretCamel is the same of names as accessToken.
+	secretCamel = regexp.MustCompile(`[a-z](Token|Pass|Pwd)$`) //nolint:gochecknoglobals // a constant
+	// ofFile is of names that are of a file, and not of what it has.
+	ofFile = regexp.MustCompile(`(?i)(file|path|dir|name)$`) //nolint:gochecknoglobals // a constant
+	// userInfo is a password in a URL.
+	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*):[^/\s@]+@`) //nolint:gochecknoglobals // a constant
+	// header is of HTTP, as of curl.
+	header = regexp.MustCompile(`(?i)^((?:proxy-)?authorization|x-[a-z-]*(?:token|key)|cookie):.*$`) //nolint:gochecknoglobals // a constant
+	// jwt is a token of service accounts and others, wherever it stands.
+	jwt = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?`) //nolint:gochecknoglobals // a constant
+)
+
+// Redact returns the arguments of a process without what looks like a secret: values of flags and
+// variables with such names, passwords in URLs, headers that authorise, tokens. What has another
+// name is not seen: programs should take secrets from files.
+func Redact(args []string) []string {
+	out := make([]string, len(args))
+	next := "" // what the argument before says of this one
+	for i, a := range args {
+		name := next
+		next = ""
+		flag, value, given := strings.Cut(a, "=")
+		bare := strings.TrimLeft(flag, "-")
+		switch {
+		case name == "user" && strings.Contains(a, ":"):
+			user, _, _ := strings.Cut(a, ":")
+			out[i] = user + ":" + Redacted
+		case name == "secret" && !strings.HasPrefix(a, "-"):
+			out[i] = Redacted
+		case header.MatchString(a):
+			head, _, _ := strings.Cut(a, ":")
+			out[i] = head + ": " + Redacted
+		case given && !strings.ContainsAny(flag, " \t\n/:") && isSecret(bare) && value != "" && !strings.HasPrefix(value, "/"):
+			out[i] = flag + "=" + Redacted
+		case strings.ContainsAny(a, " \t\n"):
+			// A shell's script, or a title that a process has given itself.
+			out[i] = redactWords(a)
+		default:
+			out[i] = jwt.ReplaceAllString(userInfo.ReplaceAllString(a, "$1:"+Redacted+"@"), Redacted)
+			switch {
+			case scheme(a):
+				next = "secret"
+			case given || bare == flag:
+			case bare == "u" || bare == "user":
+				next = "user"
+			case isSecret(bare):
+				next = "secret"
+			}
+		}
+	}
+	return out
+}
+
+// redactWords takes the words of a text for arguments, and leaves what is between them.
+func redactWords(text string) string {
+	words := strings.Fields(text)
+	var b strings.Builder
+	for i, clean := range Redact(words) {
+		at := strings.Index(text, words[i])
+		b.WriteString(text[:at])
+		b.WriteString(clean)
+		text = text[at+len(words[i]):]
+	}
+	b.WriteString(text)
+	return b.String()
+}
+
+// scheme reports whether a word of a header is followed by what authorises.
+func scheme(word string) bool {
+	word = strings.Trim(word, `"'`)
+	return strings.EqualFold(word, "Bearer") || strings.EqualFold(word, "Basic")
+}
+
+func isSecret(name string) bool {
+	return (secretName.MatchString(name) || secretCamel.MatchString(name)) && !ofFile.MatchString(name)
+}

@@ -1,0 +1,58 @@
+package hostfs
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+)
+
+func TestRedact(t *testing.T) {
+	for args, want := range map[string]string{
+		"mysqld|--password=hunter2|--port=3306":                      "mysqld|--password=[redacted]|--port=3306",
+		"mysql|--password|hunter2|db":                                "mysql|--password|[redacted]|db",
+		"app|--db-pass|hunter2":                                      "app|--db-pass|[redacted]",
+		"app|-token=abc|-v":                                          "app|-token=[redacted]|-v",
+		"app|--accessToken=abc":                                      "app|--accessToken=[redacted]",
+		"env|AWS_SECRET_ACCESS_KEY=abc|PGPASSWORD=x|HOME=/root|psql": "env|AWS_SECRET_ACCESS_KEY=[redacted]|PGPASSWORD=[redacted]|HOME=/root|psql",
+		"sh|-c|exec mysql --password=hunter2 -h db":                  "sh|-c|exec mysql --password=[redacted] -h db",
+		"app|postgres://web:hunter2@db:5432/shop":                    "app|postgres://web:[redacted]@db:5432/shop",
+		"curl|-H|Authorization: Bearer abc.def|https://x":            "curl|-H|Authorization: [redacted]|https://x",
+		"sh|-c|curl -H 'Authorization: Bearer abc' https://x":        "sh|-c|curl -H 'Authorization: Bearer [redacted] https://x",
+		"curl|-u|admin:hunter2|https://x":                            "curl|-u|admin:[redacted]|https://x",
+		"app|eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2lnbmF0dXJl":   "app|[redacted]",
+		// What is no secret stays: it is what people look for.
+		"kubelet|--token-file=/var/run/token|--tls-private-key-file=/x.key": "kubelet|--token-file=/var/run/token|--tls-private-key-file=/x.key",
+		"llm|--max-tokens=4096|--tokenizer=bpe|--bypass=true":               "llm|--max-tokens=4096|--tokenizer=bpe|--bypass=true",
+		"app|--password-file|/run/secrets/db":                               "app|--password-file|/run/secrets/db",
+		"app|--secret=/run/secrets/db":                                      "app|--secret=/run/secrets/db",
+		"app|--password|--verbose":                                          "app|--password|--verbose",
+		"java|-Xmx4g|-Dspring.datasource.password=x|-jar|a.jar":             "java|-Xmx4g|-Dspring.datasource.password=[redacted]|-jar|a.jar",
+	} {
+		if got := strings.Join(Redact(strings.Split(args, "|")), "|"); got != want {
+			t.Errorf("%s\n got %s\nwant %s", args, got, want)
+		}
+	}
+}
+
+// What is read of a real process has no secret of its command line.
+func TestCommandLinesHaveNoSecrets(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", "read x", "sh", "--password=hunter2", "--name=web")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	await.Until(t, "the command line", 10*time.Second, func() bool {
+		text, err := New("/").Cmdline(cmd.Process.Pid)
+		if strings.Contains(text, "hunter2") {
+			t.Fatalf("it has the secret: %s", text)
+		}
+		return err == nil && strings.HasSuffix(text, "--password=[redacted] --name=web")
+	})
+}
