@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/reporter/metrics"
@@ -21,6 +22,7 @@ import (
 type reportConfig struct {
 	Name       string            `yaml:"name"`
 	UID        []uint32          `yaml:"uid,flow,omitempty"`
+	Pods       bool              `yaml:"pods,omitempty"`
 	Heartbeat  time.Duration     `yaml:"heartbeat,omitempty"`
 	Conditions []reportCondition `yaml:"conditions,omitempty"`
 
@@ -84,9 +86,9 @@ func (c *config) reportError(i int, field string, err error) error {
 
 // ingest returns who may report what.
 func (c *config) ingest() ingest.Config {
-	var out ingest.Config
+	out := ingest.Config{FS: hostfs.New(c.HostRoot)}
 	for _, r := range c.Reports {
-		s := ingest.Source{Name: r.Name, UIDs: r.UID, Heartbeat: r.Heartbeat}
+		s := ingest.Source{Name: r.Name, UIDs: r.UID, Pods: r.Pods, Heartbeat: r.Heartbeat}
 		for _, cond := range r.Conditions {
 			s.Conditions = append(s.Conditions, cond.Type)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/ingest/report"
 )
 
@@ -30,12 +31,16 @@ type Config struct {
 	// is told to a daemon that reports it; "": none. nil: nobody knows.
 	Owner func(conditionType string) string
 	Log   *slog.Logger // nil: none
+	FS    hostfs.FS    // has the machine's /proc; zero: this process'
 }
 
 // Source is one problem daemon.
 type Source struct {
-	Name       string
-	UIDs       []uint32 // users it may run as; none: root alone
+	Name string
+	UIDs []uint32 // users it may run as; none: root alone
+	// Pods has processes of any pod report, besides those of the machine and of the agent's
+	// own pod.
+	Pods       bool
 	Conditions []string // types it may set; none: it reports events only
 	// Heartbeat is how long a report counts that doesn't say; 0: DefaultHeartbeat.
 	Heartbeat time.Duration

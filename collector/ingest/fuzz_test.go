@@ -43,7 +43,7 @@ func FuzzReport(f *testing.F) {
 				t.Error(err)
 			}
 		})
-		answer, err := in.Report(0, key, raw)
+		answer, err := in.Report(Peer{}, key, raw)
 		if refusal, ok := errors.AsType[*Refusal](err); ok {
 			if told > 0 || refusal.Message == "" || !utf8.ValidString(refusal.Error()) || refusal.status() < 400 {
 				t.Errorf("told %d, refused with %+v", told, refusal)

@@ -28,6 +28,7 @@ type Intake struct {
 	serial  uint64             // of events without a key
 	nonce   string             // tells serials of one run from those of the last
 	wake    chan struct{}      // the next expiry may have moved
+	fs      hostfs.FS
 }
 
 // source is the state of one daemon.
@@ -53,7 +54,7 @@ func New(cfg Config) (*Intake, error) {
 		return nil, err
 	}
 	in := &Intake{
-		owner: cfg.Owner, log: cfg.Log, counts: newCounters(cfg.Sources), nonce: rand.Text(),
+		fs: cfg.FS, owner: cfg.Owner, log: cfg.Log, counts: newCounters(cfg.Sources), nonce: rand.Text(),
 		sources: map[string]*source{}, types: map[string]*source{}, wake: make(chan struct{}, 1),
 	}
 	if in.log == nil {
@@ -90,14 +91,14 @@ func (in *Intake) UIDs() []uint32 {
 // Stats returns what has been counted, by source.
 func (in *Intake) Stats() []SourceStats { return in.counts.stats() }
 
-// Report takes one report of a user: all of it or, with a *Refusal, nothing. key,
+// Report takes one report of a peer: all of it or, with a *Refusal, nothing. key,
 // if any, is the sender's for this report: events of a report that comes again
 // have the same identity.
-func (in *Intake) Report(uid uint32, key string, body []byte) (report.Answer, error) {
+func (in *Intake) Report(peer Peer, key string, body []byte) (report.Answer, error) {
 	w, mistakes := decode(body)
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	name, answer, err := in.take(uid, key, w, mistakes)
+	name, answer, err := in.take(peer, key, w, mistakes)
 	outcome := Accepted
 	if err != nil {
 		outcome = err.Outcome
@@ -113,7 +114,7 @@ func (in *Intake) Report(uid uint32, key string, body []byte) (report.Answer, er
 }
 
 // take is Report; name is the source to count it for.
-func (in *Intake) take(uid uint32, key string, w *wireStatus, mistakes []report.Field) (name string, _ report.Answer, _ *Refusal) {
+func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []report.Field) (name string, _ report.Answer, _ *Refusal) {
 	none := report.Answer{}
 	if in.emit == nil {
 		return "", none, refuse(Closing, "the agent takes no reports now")
@@ -132,10 +133,14 @@ func (in *Intake) take(uid uint32, key string, w *wireStatus, mistakes []report.
 		return "", none, refuse(Forbidden, "the source is not configured",
 			report.Field{Field: "source", Message: shown(*w.Source) + " is none of the agent's configuration (reports:)"})
 	}
-	if !slices.Contains(s.UIDs, uid) {
+	if !slices.Contains(s.UIDs, peer.UID) {
 		// Counted for nobody: it is not the source that did this.
-		return "", none, refuse(Forbidden, fmt.Sprintf("user %d may not report for this source", uid),
+		return "", none, refuse(Forbidden, fmt.Sprintf("user %d may not report for this source", peer.UID),
 			report.Field{Field: "source", Message: fmt.Sprintf("%s may be reported by user %v", s.Name, s.UIDs)})
+	}
+	if peer.Foreign != "" && !s.Pods {
+		return "", none, refuse(Forbidden, "who reports for this source must be of the machine, or of the agent's pod: "+peer.Foreign,
+			report.Field{Field: "source", Message: s.Name + " has no pods: true in the agent's configuration"})
 	}
 	c := checker{now: time.Now().Round(0)}
 	b := c.batch(w, s.Heartbeat)

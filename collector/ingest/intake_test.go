@@ -108,7 +108,7 @@ func TestReports(t *testing.T) {
 		{name: "nobody's condition", body: cond(`"type":"Whatever","status":false`), want: want{outcome: Forbidden, text: "Whatever is none of those"}},
 		{name: "key", body: `{"source":"gpu-monitor"}`, key: "ä", want: want{outcome: Invalid, text: "Idempotency-Key"}},
 	} {
-		answer, err := in.Report(tc.uid, tc.key, []byte(tc.body))
+		answer, err := in.Report(Peer{UID: tc.uid}, tc.key, []byte(tc.body))
 		outcome, text := Outcome(""), fmt.Sprint(answer.Warnings)
 		if refusal, ok := errors.AsType[*Refusal](err); ok {
 			outcome, text = refusal.Outcome, refusal.Error()
@@ -148,7 +148,7 @@ func TestExpiry(t *testing.T) {
 		started := time.Now().UTC().Format(time.RFC3339)
 		post := func(s report.Status) {
 			t.Helper()
-			if _, err := in.Report(0, "", body(t, s)); err != nil {
+			if _, err := in.Report(Peer{}, "", body(t, s)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -198,17 +198,17 @@ func TestRates(t *testing.T) {
 		limit := func(s report.Status, taken int, field string) {
 			t.Helper()
 			for i := range taken {
-				if _, err := in.Report(0, "", body(t, s)); err != nil {
+				if _, err := in.Report(Peer{}, "", body(t, s)); err != nil {
 					t.Fatalf("report %d: %v", i, err)
 				}
 			}
-			_, err := in.Report(0, "", body(t, s))
+			_, err := in.Report(Peer{}, "", body(t, s))
 			refusal, ok := errors.AsType[*Refusal](err)
 			if !ok || refusal.Outcome != RateLimit || refusal.Fields[0].Field != field || refusal.RetryAfter <= 0 {
 				t.Fatalf("report %d: got %v, want too many %s", taken, err, field)
 			}
 			time.Sleep(refusal.RetryAfter)
-			if _, err := in.Report(0, "", body(t, s)); err != nil {
+			if _, err := in.Report(Peer{}, "", body(t, s)); err != nil {
 				t.Fatalf("after %v: %v", refusal.RetryAfter, err)
 			}
 		}
@@ -217,10 +217,10 @@ func TestRates(t *testing.T) {
 		limit(flood, 3, "events")
 		l.take()
 		// What one does is nothing to another, nor its events to its heartbeat.
-		if _, err := in.Report(0, "", body(t, status("door-monitor"))); err != nil {
+		if _, err := in.Report(Peer{}, "", body(t, status("door-monitor"))); err != nil {
 			t.Error(err)
 		}
-		if _, err := in.Report(0, "", body(t, status("gpu-monitor", report.Condition{Type: "GPUHot", Status: report.False}))); err != nil {
+		if _, err := in.Report(Peer{}, "", body(t, status("gpu-monitor", report.Condition{Type: "GPUHot", Status: report.False}))); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(10 * time.Minute)
@@ -232,7 +232,7 @@ func TestRates(t *testing.T) {
 			if flips%2 == 1 {
 				c.Status = report.False
 			}
-			_, err := in.Report(0, "", body(t, status("gpu-monitor", c)))
+			_, err := in.Report(Peer{}, "", body(t, status("gpu-monitor", c)))
 			refused, _ = errors.AsType[*Refusal](err)
 		}
 		if refused == nil || refused.Fields[0].Field != "conditions" || flips < changeBurst {
@@ -253,12 +253,12 @@ func TestTooManyReasons(t *testing.T) {
 		n := 0
 		for ; got == nil && n < 100; n++ {
 			time.Sleep(time.Second)
-			_, got = in.Report(0, "", body(t, report.Status{Source: "events-only", Events: []report.Event{{Severity: report.Warn, Reason: fmt.Sprintf("R%d", n)}}}))
+			_, got = in.Report(Peer{}, "", body(t, report.Status{Source: "events-only", Events: []report.Event{{Severity: report.Warn, Reason: fmt.Sprintf("R%d", n)}}}))
 		}
 		if got == nil || n != maxReasons+1 || !strings.Contains(got.Error(), "more than 50 reasons") {
 			t.Errorf("after %d: %v", n, got)
 		}
-		if _, err := in.Report(0, "", body(t, report.Status{Source: "events-only", Events: []report.Event{{Severity: report.Warn, Reason: "R0"}}})); err != nil {
+		if _, err := in.Report(Peer{}, "", body(t, report.Status{Source: "events-only", Events: []report.Event{{Severity: report.Warn, Reason: "R0"}}})); err != nil {
 			t.Errorf("a known reason: %v", err)
 		}
 	})
@@ -270,7 +270,7 @@ func TestEventIdentity(t *testing.T) {
 	in, l := runIntake(t, Config{Sources: sources()})
 	two := body(t, report.Status{Source: "events-only", Events: slices.Repeat([]report.Event{{Severity: report.Info, Reason: "A"}}, 2)})
 	for _, key := range []string{"k1", "k1", "k2", "", ""} {
-		if _, err := in.Report(0, key, two); err != nil {
+		if _, err := in.Report(Peer{}, key, two); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -288,7 +288,7 @@ func TestNotRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = in.Report(0, "", []byte(`{"source":"events-only"}`))
+	_, err = in.Report(Peer{}, "", []byte(`{"source":"events-only"}`))
 	if refusal, ok := errors.AsType[*Refusal](err); !ok || refusal.Outcome != Closing {
 		t.Errorf("got %v", err)
 	}

@@ -35,6 +35,10 @@ type Server struct {
 // agent's may report it is open to all (0666), and the users that the kernel tells
 // decide. It fails where another process answers. What connects waits for Serve.
 func Listen(path string, in *Intake) (*Server, error) {
+	who, err := newPeers(in.fs)
+	if err != nil {
+		return nil, fmt.Errorf("report socket: %w", err)
+	}
 	users := in.UIDs()
 	mode := os.FileMode(0o600)
 	self := uint32(os.Geteuid())
@@ -45,7 +49,7 @@ func Listen(path string, in *Intake) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report socket: %w", err)
 	}
-	l := &peerListener{UnixListener: ul, path: path, info: info, allowed: map[uint32]bool{}, open: map[uint32]int{}}
+	l := &peerListener{UnixListener: ul, path: path, info: info, peers: who, allowed: map[uint32]bool{}, open: map[uint32]int{}}
 	for _, u := range users {
 		l.allowed[u] = true
 	}
@@ -59,7 +63,7 @@ func Listen(path string, in *Intake) (*Server, error) {
 		ErrorLog:       slog.NewLogLogger(in.log.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if p, ok := c.(*peerConn); ok {
-				ctx = context.WithValue(ctx, peerKey{}, p.uid)
+				ctx = context.WithValue(ctx, peerKey{}, p.peer)
 			}
 			return ctx
 		},
@@ -67,7 +71,7 @@ func Listen(path string, in *Intake) (*Server, error) {
 	return s, nil
 }
 
-// peerKey is the key of a connection's user.
+// peerKey is the key of a connection's [Peer].
 type peerKey struct{}
 
 // Serve answers until ctx ends and then returns nil. It closes the socket.
@@ -103,10 +107,10 @@ func (s *Server) RefusedConnections() uint64 {
 }
 
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
-	uid, ok := r.Context().Value(peerKey{}).(uint32)
-	if !ok || !s.l.allowed[uid] {
+	peer, ok := r.Context().Value(peerKey{}).(Peer)
+	if !ok || !s.l.allowed[peer.UID] {
 		w.Header().Set("Connection", "close") // its place is another stranger's
-		s.refused(w, refuse(Forbidden, fmt.Sprintf("user %d may not report", uid)))
+		s.refused(w, refuse(Forbidden, fmt.Sprintf("user %d may not report", peer.UID)))
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, report.MaxBody))
@@ -118,7 +122,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		s.refused(w, refuse(Invalid, "the report did not come to its end"))
 		return
 	}
-	answer, err := s.intake.Report(uid, r.Header.Get(report.KeyHeader), body)
+	answer, err := s.intake.Report(peer, r.Header.Get(report.KeyHeader), body)
 	if err != nil {
 		refusal := &Refusal{Outcome: Closing, Message: err.Error()}
 		errors.As(err, &refusal)

@@ -7,12 +7,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/ingest/report"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
@@ -284,5 +287,64 @@ func TestSocketPlace(t *testing.T) {
 	}
 	if _, err := os.Lstat(taken); err != nil {
 		t.Error("another's socket was removed")
+	}
+}
+
+// Root of a container has the user id of the machine's root, and may have the socket mounted.
+func TestRootOfAPodIsNotTheMachines(t *testing.T) {
+	needRoot(t)
+	const uid = "6a1f2c7e-8b1a-4d60-9c55-0d4c8f2b7a12"
+	group := agenttest.PodGroup(t, uid, 256<<20)
+	list := sources()
+	list[0].Pods = false
+	open := Source{Name: "of-any-pod", Pods: true}
+	socket := filepath.Join(folder(t), "report.sock")
+	_, _, _ = serve(t, socket, append(list, open))
+	post := func(name, join string) (int, string) {
+		t.Helper()
+		// The shell joins the control group, and what it becomes reports.
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", `[ -z "$1" ] || echo $$ >"$1/cgroup.procs" && exec "$0"`, os.Args[0], join)
+		cmd.Env = append(os.Environ(), asClient+"="+socket)
+		cmd.Stdin = strings.NewReader(string(body(t, status(name))))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		code, rest, _ := strings.Cut(string(out), " ")
+		n, _ := strconv.Atoi(code)
+		return n, rest
+	}
+	for _, c := range []struct {
+		name, group string
+		code        int
+		says        string
+	}{
+		{list[0].Name, "", 200, ""},
+		{list[0].Name, group, 403, "of another pod or container"},
+		{open.Name, group, 200, ""},
+	} {
+		if code, text := post(c.name, c.group); code != c.code || !strings.Contains(text, c.says) {
+			t.Errorf("%s from %q: %d %s, want %d %q", c.name, c.group, code, text, c.code, c.says)
+		}
+	}
+}
+
+// Where a process lives, as the agent sees it from the machine, or from a cgroup namespace.
+func TestHomes(t *testing.T) {
+	const uid, id = "6a1f2c7e-8b1a-4d60-9c55-0d4c8f2b7a12", "8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a"
+	for path, pod := range map[string]string{
+		"/": "", "/system.slice/gpu.service": "", "/user.slice/user-0.slice/session-1.scope": "",
+		"/kubepods/burstable/pod" + uid + "/" + id: uid,
+		"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-" + id + ".scope": uid,
+		"/docker/" + id:                       id,
+		"/../cri-containerd-" + id + ".scope": "", "/../" + id: "", // of the agent's pod
+		"/../../pod" + uid + "/" + id: uid,
+		"/../../kubepods-burstable-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-" + id + ".scope": uid,
+		"/../../../besteffort/pod" + uid + "/" + id: uid,
+		"/../../../../system.slice/gpu.service":     "",
+	} {
+		if got := homeOf([]hostfs.ProcCgroup{{Path: path}}); got.pod != pod {
+			t.Errorf("%s: %q, want %q", path, got.pod, pod)
+		}
 	}
 }

@@ -119,6 +119,7 @@ type peerListener struct {
 	*net.UnixListener
 	path    string
 	info    fs.FileInfo // of the socket that is ours
+	peers   *peers
 	allowed map[uint32]bool
 
 	mu      sync.Mutex
@@ -134,7 +135,7 @@ const stranger = ^uint32(0)
 // peerConn is a connection of a user.
 type peerConn struct {
 	*net.UnixConn
-	uid     uint32
+	peer    Peer
 	release func()
 }
 
@@ -151,15 +152,15 @@ func (l *peerListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, err := peerUID(conn)
-		if err != nil || !l.admit(uid) {
+		peer, err := l.peers.of(conn)
+		if err != nil || !l.admit(peer.UID) {
 			l.mu.Lock()
 			l.refused++
 			l.mu.Unlock()
 			_ = conn.Close()
 			continue
 		}
-		return &peerConn{UnixConn: conn, uid: uid, release: sync.OnceFunc(func() { l.leave(uid) })}, nil
+		return &peerConn{UnixConn: conn, peer: peer, release: sync.OnceFunc(func() { l.leave(peer.UID) })}, nil
 	}
 }
 
@@ -199,23 +200,4 @@ func (l *peerListener) Close() error {
 		err = errors.Join(err, l.UnixListener.Close())
 	})
 	return err
-}
-
-// peerUID returns the user that has connected, as the kernel knows it.
-func peerUID(conn *net.UnixConn) (uint32, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return 0, err
-	}
-	if credErr != nil {
-		return 0, fmt.Errorf("peer credentials: %w", credErr)
-	}
-	return cred.Uid, nil
 }

@@ -1,0 +1,123 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// Peer is who reports.
+type Peer struct {
+	UID uint32
+	// Foreign says why it does not count as a process of this machine or of the agent's own
+	// pod; empty: it does. Root of a container has the user id of the machine's root.
+	Foreign string
+}
+
+// peers tells processes of this machine and of the agent's own pod from those of other
+// containers.
+type peers struct {
+	fs  hostfs.FS
+	own home
+}
+
+// home is where a process lives.
+type home struct {
+	// pod is the UID of its pod, or for a container of none the container; empty: it is a
+	// process of the machine.
+	pod string
+}
+
+func newPeers(fs hostfs.FS) (*peers, error) {
+	own, err := fs.ProcCgroups(os.Getpid())
+	if errors.Is(err, os.ErrNotExist) {
+		// The host's /proc does not have this process by its number here: what connects has
+		// none there either.
+		own, err = hostfs.New("/").ProcCgroups(os.Getpid())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("control groups of the agent: %w", err)
+	}
+	return &peers{fs: fs, own: homeOf(own)}, nil
+}
+
+// homeOf finds a process' pod by its control groups. Within a cgroup namespace of the agent's
+// own, its container is the root: the containers beside it are one level up, and the rest of the
+// machine is further.
+func homeOf(groups []hostfs.ProcCgroup) (h home) {
+	for _, g := range groups {
+		path, up := g.Path, 0
+		for rest, ok := strings.CutPrefix(path, "/.."); ok; rest, ok = strings.CutPrefix(path, "/..") {
+			path, up = rest, up+1
+		}
+		switch {
+		case up == 1:
+			continue // beside the agent, or below it
+		case up > 1:
+			path = "…" + path
+		}
+		a, ok := hostfs.ParseCgroupPath(path)
+		if !ok {
+			continue
+		}
+		if c := a.Container; c.PodUID != "" {
+			return home{pod: c.PodUID}
+		} else if c.ID != "" && h.pod == "" {
+			h.pod = c.ID
+		}
+	}
+	return h
+}
+
+// of returns who has connected, as the kernel knows it.
+func (p *peers) of(conn *net.UnixConn) (Peer, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return Peer{}, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	pidfd := -1
+	if err := raw.Control(func(fd uintptr) {
+		if cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); credErr != nil {
+			return
+		}
+		// Kernels from 6.5: its number may be another process' by now.
+		if n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); err == nil {
+			pidfd = n
+		}
+	}); err != nil {
+		return Peer{}, err
+	}
+	if credErr != nil {
+		return Peer{}, fmt.Errorf("peer credentials: %w", credErr)
+	}
+	peer := Peer{UID: cred.Uid, Foreign: p.foreign(int(cred.Pid))}
+	if pidfd >= 0 {
+		if peer.Foreign == "" && unix.PidfdSendSignal(pidfd, 0, nil, 0) == unix.ESRCH {
+			peer.Foreign = "its process has ended"
+		}
+		_ = unix.Close(pidfd)
+	}
+	return peer, nil
+}
+
+func (p *peers) foreign(pid int) string {
+	if pid == 0 {
+		return "its process is not visible to the agent (hostPID)"
+	}
+	groups, err := p.fs.ProcCgroups(pid)
+	if err != nil {
+		return "the control groups of its process can't be read"
+	}
+	if h := homeOf(groups); h.pod != "" && h != p.own {
+		return "it is a process of another pod or container"
+	}
+	return ""
+}
