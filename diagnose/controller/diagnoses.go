@@ -155,7 +155,13 @@ func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if held(d, ended, slots, now) {
+	needed := held(d, ended, slots, now)
+	if !needed {
+		if needed, err = followed(ctx, r.client, d, ended, slots, now); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if needed {
 		return reconcile.Result{RequeueAfter: min(heldAgain, ended.Add(heldAtMost).Sub(now)+time.Millisecond)}, nil
 	}
 	return reconcile.Result{}, remove(ctx, r.client, r.counts, d, deletedTTL)

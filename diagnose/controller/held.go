@@ -32,6 +32,29 @@ func held(d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now 
 	return now.Sub(ended) < heldAtMost && (slots[d.UID] || unverified(d))
 }
 
+// followed reports whether a Diagnosis that has ended is still needed by one that belongs to
+// it: one that follows its repair and goes on, or whose own repair does. It ends too.
+func followed(ctx context.Context, from client.Reader, d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now time.Time) (bool, error) {
+	if now.Sub(ended) >= heldAtMost {
+		return false, nil
+	}
+	var list v1alpha1.DiagnosisList
+	if err := from.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{indexParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return false, err
+	}
+	for i := range list.Items {
+		c := &list.Items[i]
+		at, over := completed(c)
+		if !over || held(c, at, slots, now) {
+			return true, nil
+		}
+		if below, err := followed(ctx, from, c, at, slots, now); err != nil || below {
+			return below, err
+		}
+	}
+	return false, nil
+}
+
 // unverified reports whether a repair was made, and nobody has said whether it helped.
 func unverified(d *v1alpha1.Diagnosis) bool {
 	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)

@@ -67,7 +67,11 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	now := time.Now()
 	needed := func(d *v1alpha1.Diagnosis) bool {
 		at, _ := completed(d)
-		return d.DeletionTimestamp != nil || held(d, at, slots, now)
+		if d.DeletionTimestamp != nil || held(d, at, slots, now) {
+			return true
+		}
+		yes, err := followed(ctx, h.client, d, at, slots, now)
+		return yes || err != nil
 	}
 	old, kept := surplus(list.Items, most, weigh, rank, needed)
 	var errs []error

@@ -93,6 +93,22 @@ func TestTTL(t *testing.T) {
 	kubetest.AwaitSum(t, r.registry, 5, "kernosis_controller_diagnoses_deleted_total", "reason", "ttl")
 }
 
+// A Diagnosis stays while one that follows its repair goes on.
+func TestWhatIsFollowedStays(t *testing.T) {
+	b := newBench(t)
+	name := b.server.Node(t)
+	b.agent(name)
+	first := b.old(time.Hour, time.Minute)
+	follows := b.newDx(v1alpha1.DiagnosisSpec{NodeName: name})
+	follows.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(b.get(first), v1alpha1.GroupVersion().WithKind(v1alpha1.KindDiagnosis))}
+	b.create(follows)
+	b.control(nil)
+	b.holds("both stay", 2*time.Second, func() bool { return b.get(first) != nil && b.get(follows) != nil })
+	b.write(follows, finish(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, time.Now()))
+	b.waitIs(first, "gone")
+	b.waitIs(follows, "gone")
+}
+
 func TestHistoryOfATrigger(t *testing.T) {
 	b := newBench(t)
 	limit := int32(3)

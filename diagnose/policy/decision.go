@@ -58,6 +58,11 @@ type Want struct {
 	Approval *v1alpha1.Approval // of the Diagnosis; nil: there is none
 	Due      time.Time          // when it was first asked for
 	Problem  ProblemState
+	// Seen is until when the problem is known to last; zero: until now.
+	Seen time.Time
+	// Again: another Diagnosis has repaired for this problem before, and this one runs the
+	// same OperationSet again. What is no step of an escalation is made once.
+	Again bool
 	// Attempts are the repairs that were made of this node for this problem, in the same
 	// episode of it; those of other diagnoses too.
 	Attempts []Attempt
@@ -74,15 +79,30 @@ func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
 		return d
 	}
 	node := c.node(w.Node)
+	step := false // of an escalation
 	for _, p := range policies {
 		if p.Selects(node) {
 			d = stricter(d, p.decide(c, node, w, now))
+			step = step || p.step(w.Operation) >= 0
 		}
 	}
-	if d.Verb == "" {
+	switch made := madeBefore(w); {
+	case d.Verb == "":
 		return noPolicy(w)
+	case w.Again && !step && made > 0:
+		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonMadeBefore, Message: fmt.Sprintf("%s was made for this problem, and is a step of no escalation", w.Operation)}
 	}
 	return d
+}
+
+// madeBefore counts how often a repair was made for the problem.
+func madeBefore(w *Want) (n int) {
+	for i := range w.Attempts {
+		if w.Attempts[i].Operation == w.Operation {
+			n++
+		}
+	}
+	return n
 }
 
 // decideWithoutPolicy applies what holds whatever the policies are.
@@ -94,7 +114,7 @@ func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done b
 		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonNodeNotFound, Message: fmt.Sprintf("there is no node %s", w.Node)}, true
 	case w.Problem == ProblemGone:
 		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonProblemResolved, Message: "the problem is gone"}, true
-	case w.Problem == ProblemUnknown && !approved(w) && now.Sub(w.Due) > maxBlindWait:
+	case blind(w, now) && !approved(w) && now.Sub(w.Due) > maxBlindWait:
 		return Decision{
 			Verb: Withheld, Reason: v1alpha1.ReasonWaitedTooLong,
 			Message: fmt.Sprintf("due since %s, and after %s nothing tells whether the problem lasts", stamp(w.Due), maxBlindWait),
@@ -102,6 +122,11 @@ func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done b
 	default:
 		return Decision{}, false
 	}
+}
+
+// blind reports whether nothing tells whether the problem lasts.
+func blind(w *Want, now time.Time) bool {
+	return w.Problem == ProblemUnknown || w.Problem == ProblemLasts && !w.Seen.IsZero() && now.Sub(w.Seen) > maxBlindWait
 }
 
 func noPolicy(w *Want) Decision {

@@ -15,7 +15,8 @@ type Attempt struct {
 	Diagnosis types.UID // that made it
 	Operation string
 	Started   time.Time
-	// Ended is when it was verified or given up; zero: it is under way.
+	// Ended is when it was seen to have helped or not, or when the next one was allowed;
+	// zero: nobody knows yet.
 	Ended time.Time
 	// Helped: the problem was gone in time. One that did so before the problem came back
 	// counts as made all the same.
@@ -65,10 +66,14 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 				Message: fmt.Sprintf("%s, begun %s, has until %s to help", s.Operation, stamp(underWay.Started), stamp(until)),
 			}
 		case i == own && made >= int(s.Attempts):
-			return Decision{
+			d := Decision{
 				Verb: Withheld, Reason: v1alpha1.ReasonAttemptsExhausted,
 				Message: fmt.Sprintf("%s was made %d of %s for this problem", s.Operation, made, times(s.Attempts)),
 			}
+			if w.Again {
+				d.Reason = v1alpha1.ReasonMadeBefore // the next step is behind it
+			}
+			return d
 		case i < own && made < int(s.Attempts):
 			return Decision{
 				Verb: Withheld, Reason: v1alpha1.ReasonEscalationOrder,
@@ -76,7 +81,35 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 			}
 		}
 	}
-	return Decision{}
+	return p.unproven(own, w)
+}
+
+// unproven holds a step while nothing tells whether the attempt before it has helped: that
+// its time is up does not say that the problem lasts. Whoever approves it has looked.
+func (p *Policy) unproven(own int, w *Want) Decision {
+	var last *Attempt
+	for i := range w.Attempts {
+		a := &w.Attempts[i]
+		if step := p.step(a.Operation); step >= 0 && step <= own && (last == nil || !a.Started.Before(last.Started)) {
+			last = a
+		}
+	}
+	switch {
+	case last == nil || approved(w) || !last.Ended.IsZero() && !last.Helped:
+		return Decision{}
+	case last.Helped && w.Problem == ProblemUnknown:
+		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonProblemResolved, Message: last.Operation + " has helped"}
+	case last.Helped:
+		return Decision{} // and the problem came back
+	}
+	until := last.Started.Add(p.patience(p.step(last.Operation)))
+	if w.Problem == ProblemLasts && (w.Seen.IsZero() || !w.Seen.Before(until)) {
+		return Decision{}
+	}
+	return Decision{
+		Verb: Wait, Reason: v1alpha1.ReasonProblemUnknown,
+		Message: fmt.Sprintf("%s, begun %s, may have helped: nothing tells whether the problem lasts since %s", last.Operation, stamp(last.Started), stamp(until)),
+	}
 }
 
 func times(n int32) string { return count(int(n), "time") }

@@ -133,3 +133,78 @@ func TestEscalationProperties(t *testing.T) {
 		}
 	}
 }
+
+// That a step's time is up does not make it the next one's turn: something must tell that
+// the problem lasts.
+func TestEscalationNeedsToKnowThatTheProblemLasts(t *testing.T) {
+	p := policy.New(escalating())
+	w := want("n01")
+	w.Operation, w.Attempts = "cordon", []policy.Attempt{
+		{Operation: "restart", Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Minute)}, {Operation: "restart", Started: noon},
+	}
+	late := noon.Add(10 * time.Minute) // its time is a minute
+	for name, test := range map[string]struct {
+		change func()
+		want   string
+	}{
+		"nothing tells":       {func() { w.Problem = policy.ProblemUnknown }, "Wait ProblemUnknown"},
+		"seen too early":      {func() { w.Problem, w.Seen = policy.ProblemLasts, noon.Add(time.Minute-1) }, "Wait ProblemUnknown"},
+		"seen when it was up": {func() { w.Problem, w.Seen = policy.ProblemLasts, noon.Add(time.Minute) }, "Run Allowed"},
+		"seen all along":      {func() { w.Problem, w.Seen = policy.ProblemLasts, time.Time{} }, "Run Allowed"},
+		"verified":            {func() { w.Problem, w.Attempts[1].Ended = policy.ProblemUnknown, late }, "Run Allowed"},
+		"approved": {func() {
+			w.Problem, w.Approval = policy.ProblemUnknown, &v1alpha1.Approval{PlanDigest: w.Digest}
+		}, "Run Allowed"},
+		"helped": {func() {
+			w.Problem, w.Attempts[1].Ended, w.Attempts[1].Helped = policy.ProblemUnknown, late, true
+		}, "Withheld ProblemResolved"},
+		"came back": {func() {
+			w.Problem, w.Attempts[1].Ended, w.Attempts[1].Helped = policy.ProblemLasts, late, true
+		}, "Run Allowed"},
+		"gone": {func() { w.Problem = policy.ProblemGone }, "Withheld ProblemResolved"},
+	} {
+		w.Attempts[1].Ended, w.Attempts[1].Helped, w.Approval, w.Seen = time.Time{}, false, nil, time.Time{}
+		test.change()
+		d := policy.Decide([]*policy.Policy{p}, nodes(3), w, late)
+		if have := string(d.Verb) + " " + d.Reason; have != test.want {
+			t.Errorf("%s: %s: %s", name, have, d.Message)
+		}
+	}
+	w.Attempts[1].Ended, w.Attempts[1].Helped, w.Approval = time.Time{}, false, nil
+	w.Problem, w.Seen, w.Due = policy.ProblemLasts, noon, noon
+	if d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Hour+time.Minute)); d.Reason != v1alpha1.ReasonWaitedTooLong {
+		t.Errorf("heard of an hour ago: %+v", d)
+	}
+}
+
+// A Diagnosis that runs the set again makes a step as often as it may, and goes on behind
+// what was made.
+func TestRepairsOfARunThatFollows(t *testing.T) {
+	p := policy.New(escalating())
+	w := want("n01")
+	w.Again = true
+	made := func(operations ...string) {
+		w.Attempts = nil
+		for _, o := range operations {
+			w.Attempts = append(w.Attempts, policy.Attempt{Operation: o, Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Minute)})
+		}
+	}
+	for _, test := range []struct {
+		before    []string
+		operation string
+		want      string
+	}{
+		{[]string{"restart"}, "restart", "Run Allowed"},
+		{[]string{"restart", "restart"}, "restart", "Withheld MadeBefore"},
+		{[]string{"restart", "restart"}, "cordon", "Run Allowed"},
+		{[]string{"label", "restart"}, "label", "Withheld MadeBefore"},
+		{[]string{"restart"}, "label", "Run Allowed"},
+	} {
+		made(test.before...)
+		w.Operation = test.operation
+		d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon)
+		if have := string(d.Verb) + " " + d.Reason; have != test.want {
+			t.Errorf("%s after %v: %s: %s", test.operation, test.before, have, d.Message)
+		}
+	}
+}

@@ -13,6 +13,8 @@ const (
 	Verifying VerifyState = "Verifying"
 	Helped    VerifyState = "Helped"    // the problem was gone, and the node ready, in time
 	NotHelped VerifyState = "NotHelped" // they were not
+	// Unknown: nothing tells whether the problem was gone in time. What comes later may.
+	Unknown VerifyState = "Unknown"
 	// Moot: the problem had gone before the repair, or the node is gone. Nothing was
 	// proven; nothing comes after it.
 	Moot VerifyState = "Moot"
@@ -49,26 +51,29 @@ type Observation struct {
 	Now     time.Time // by the controller's clock; the other times are the node's
 	Problem ProblemState
 	Gone    time.Time // since when it is gone, if it is
+	Seen    time.Time // until when it is known to last, if it does; zero: until Now
 	// Ready is since when the node is ready; zero: it is not. A node that is silent tells
 	// of no problem either.
 	Ready    time.Time
 	NodeGone bool
 }
 
-// Observe returns the verification after an observation. Once it is no longer Verifying
-// it stays as it is. It may come late: what counts is when the problem was gone, and not
-// when somebody looked, once the node has said when the repair ended.
+// Observe returns the verification after an observation. Once it is neither Verifying nor
+// Unknown it stays as it is. It may come late: what counts is when the problem was gone, and
+// not when somebody looked, once the node has said when the repair ended.
 func (v Verification) Observe(o *Observation) Verification {
 	gone := o.Problem == ProblemGone
 	recovered := later(o.Gone, o.Ready)
 	switch {
-	case v.State != Verifying:
+	case v.State != Verifying && v.State != Unknown:
 	case o.NodeGone:
 		v.State, v.Message = Moot, "the node is gone"
 	case gone && o.Gone.Before(v.Begun):
 		v.State, v.Message = Moot, fmt.Sprintf("the problem was gone %s, before the repair began %s", stamp(o.Gone), stamp(v.Begun))
 	case gone && !o.Ready.IsZero() && v.inTime(recovered, o.Now):
 		v.State, v.Message = Helped, fmt.Sprintf("the problem was gone and the node ready %s", stamp(recovered))
+	case o.Now.After(v.Deadline) && (o.Problem == ProblemUnknown || o.Problem == ProblemLasts && !o.Seen.IsZero() && o.Seen.Before(v.Deadline)):
+		v.State, v.Message = Unknown, fmt.Sprintf("nothing tells whether the problem was gone by %s", stamp(v.Deadline))
 	case o.Now.After(v.Deadline):
 		v.State, v.Message = NotHelped, fmt.Sprintf("until %s %s", stamp(v.Deadline), v.lacking(o))
 	}
@@ -86,8 +91,6 @@ func (v Verification) inTime(at, now time.Time) bool {
 // lacking says what has kept a repair from having helped in time.
 func (v Verification) lacking(o *Observation) string {
 	switch {
-	case o.Problem == ProblemUnknown:
-		return "nothing told that the problem was gone"
 	case o.Problem != ProblemGone || !v.inTime(o.Gone, o.Now):
 		return "the problem lasted"
 	default:

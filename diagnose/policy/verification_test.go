@@ -24,7 +24,10 @@ func TestVerification(t *testing.T) {
 		"too late":        {policy.Observation{Now: at(50), Problem: policy.ProblemGone, Gone: at(6), Ready: at(4)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
 		"ready too late":  {policy.Observation{Now: at(50), Problem: policy.ProblemGone, Gone: at(2), Ready: at(6)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the node was not ready"},
 		"not in time":     {policy.Observation{Now: at(5).Add(1), Problem: policy.ProblemLasts, Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
-		"silent too long": {policy.Observation{Now: at(6), Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z nothing told that the problem was gone"},
+		"silent too long": {policy.Observation{Now: at(6), Ready: at(-60)}, policy.Unknown, "nothing tells whether the problem was gone by 2026-11-21T12:05:00Z"},
+		"silent, unready": {policy.Observation{Now: at(6)}, policy.Unknown, "nothing tells whether the problem was gone by 2026-11-21T12:05:00Z"},
+		"last seen early": {policy.Observation{Now: at(50), Problem: policy.ProblemLasts, Seen: at(5).Add(-1), Ready: at(-60)}, policy.Unknown, "nothing tells whether the problem was gone by 2026-11-21T12:05:00Z"},
+		"last seen late":  {policy.Observation{Now: at(50), Problem: policy.ProblemLasts, Seen: at(5), Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
 		"gone before":     {policy.Observation{Now: at(1), Problem: policy.ProblemGone, Gone: at(-1), Ready: at(-60)}, policy.Moot, "the problem was gone 2026-11-21T11:59:00Z, before the repair began 2026-11-21T12:00:00Z"},
 		"node gone":       {policy.Observation{Now: at(1), NodeGone: true}, policy.Moot, "the node is gone"},
 	} {
@@ -32,6 +35,14 @@ func TestVerification(t *testing.T) {
 		if v.State != test.want || v.Message != test.says {
 			t.Errorf("%s: %s: %s", name, v.State, v.Message)
 		}
+	}
+	// What comes later than the deadline tells.
+	silent := policy.Verify(noon, noon, noon, 5*time.Minute).Observe(&policy.Observation{Now: at(6), Ready: at(-60)})
+	if v := silent.Observe(&policy.Observation{Now: at(9), Problem: policy.ProblemGone, Gone: at(4), Ready: at(-60)}); v.State != policy.Helped {
+		t.Errorf("resolved late: %+v", v)
+	}
+	if v := silent.Observe(&policy.Observation{Now: at(9), Problem: policy.ProblemLasts, Seen: at(8), Ready: at(-60)}); v.State != policy.NotHelped {
+		t.Errorf("seen late: %+v", v)
 	}
 	if v := policy.Verify(noon, at(30), at(31), 5*time.Minute); !v.Deadline.Equal(at(36)) || !v.End.Equal(at(35)) {
 		t.Errorf("of a repair of 30 min: until %s, for the node %s", v.Deadline, v.End)

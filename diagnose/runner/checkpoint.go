@@ -46,6 +46,9 @@ func (r *Record) outcome() graph.Outcome {
 	case v1alpha1.ResultFailed, v1alpha1.ResultRefuted:
 		return graph.Failed
 	case v1alpha1.ResultWouldRun, v1alpha1.ResultWithheld:
+		if r.Reason == v1alpha1.ReasonMadeBefore {
+			return graph.Succeeded // by an earlier run: this one goes on behind it
+		}
 		return graph.WouldRun
 	case v1alpha1.ResultUnknown:
 		return graph.Unknown

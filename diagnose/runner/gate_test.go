@@ -119,6 +119,22 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
+// What an earlier run has made is passed over: the next repair of the path is behind it.
+func TestMadeBefore(t *testing.T) {
+	var s script
+	g := &gate{Decision: runner.Decision{Verb: runner.Withheld, Reason: v1alpha1.ReasonMadeBefore, Message: "mend was made 2 of 2 times"}}
+	r := newRunner(t, runner.Config{Gate: g})
+	d := s.diagnosis(t, "a", hungTask()...)
+	rep := execute(t, r, d)
+	want(t, rep, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Withheld, 5 Succeeded")
+	if got := fmt.Sprint(s.runs()); got != "[1 2 3 5]" {
+		t.Error(got)
+	}
+	if again := execute(t, r, d); again.Phase != v1alpha1.PhaseSucceeded {
+		t.Errorf("%+v", again)
+	}
+}
+
 // Two diagnoses of a node never repair it at the same time, and the gate is asked when
 // the first repair is done.
 func TestOneRepairOfANodeAtATime(t *testing.T) {

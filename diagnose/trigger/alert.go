@@ -179,11 +179,56 @@ func (e *Engine) PodsOfAlert(a *Alert, now time.Time) []PodName {
 	return asked
 }
 
+// Told is what an alert tells of the Diagnosis that was made for it.
+type Told struct {
+	Diagnosis string // its name
+	Gone      bool   // the alert has ended; else it lasts
+	Since     time.Time
+}
+
+// Told returns what an alert tells of Diagnoses that were made for its episode, firing or
+// resolved. It changes nothing.
+func (e *Engine) Told(a *Alert, now time.Time) []Told {
+	if len(a.Labels) == 0 {
+		return nil
+	}
+	gone := a.resolved(now)
+	var out []Told
+	subject := ""
+	for _, m := range e.matchers {
+		if m.alert == nil {
+			continue
+		}
+		if subject == "" {
+			subject = alertSubject(a.identity())
+		}
+		o := &occurrence{matcher: m, subject: subject}
+		made, known := e.subjects.Peek(o.key())
+		// Of two Prometheus the one that saw it first may be heard last. What began later is
+		// another episode, and what ended before was one.
+		if !known || a.StartsAt.After(made.Episode) || gone && !a.EndsAt.IsZero() && a.EndsAt.Before(made.Episode) {
+			continue
+		}
+		t := Told{Diagnosis: diagnosisName(m.name, m.source, subject, "", made.Episode), Gone: gone, Since: made.Episode}
+		if gone {
+			t.Since = now
+			if !a.EndsAt.IsZero() && a.EndsAt.Before(now) {
+				t.Since = a.EndsAt
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// alertSubject is by what cooldown tells alerts apart.
+func alertSubject(identity string) string { return "alert " + identity }
+
 // ofAlert is what a Diagnosis of an alert is made of.
 func ofAlert(m *Matcher, a *Alert, identity string, episode time.Time, known Known) *occurrence {
 	t := m.alert
 	o := &occurrence{
-		matcher: m, subject: "alert " + identity, episode: episode, cooldown: true,
+		matcher: m, subject: alertSubject(identity), episode: episode, cooldown: true,
 		cause: "alert " + a.Name() + " with fingerprint " + a.Fingerprint() + ": " + labelText(a.Labels),
 		about: "alert " + a.Name(), target: target{node: a.Labels[t.node]},
 	}

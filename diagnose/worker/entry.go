@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/detector/problem"
@@ -146,14 +147,15 @@ func mayHaveRepaired(rep *runner.Report) bool {
 	})
 }
 
-// verified reports whether the verification of its repair has ended: the condition is
-// there, and Unknown, from when the repair is allowed.
+// verified reports whether nothing more depends on the end of its problem: the repair has
+// helped, or nothing is to be proven. One that has not may be made once more, by another
+// Diagnosis.
 func (e *entry) verified() bool {
 	if e.latest == nil {
 		return false
 	}
 	c := meta.FindStatusCondition(e.latest.Status.Conditions, v1alpha1.ConditionVerified)
-	return c != nil && c.Reason != v1alpha1.ReasonRepairing && c.Reason != v1alpha1.ReasonVerifying
+	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonMoot)
 }
 
 // decidedAlike reports whether the controller's part of two states is the same.

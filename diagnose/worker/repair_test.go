@@ -274,6 +274,8 @@ func theProblemIsTold(t *testing.T, restarted bool) {
 			r.start()
 		}
 		defer r.stop()
+		// Another Diagnosis may try it once more, and goes by this one's problem.
+		verified(metav1.ConditionFalse, v1alpha1.ReasonNotHelped)
 		gone := time.Now()
 		r.w.Observe(hung(gone, problem.Resolved), time.Now())
 		time.Sleep(10 * time.Second)

@@ -96,11 +96,14 @@ const (
 	ReasonProblemResolved     = "ProblemResolved"   // before the repair
 	ReasonWaitedTooLong       = "WaitedTooLong"     // nothing tells whether the problem lasts
 	ReasonCooldownsFull       = "CooldownsFull"     // the policy has no room for another node
+	ReasonProblemUnknown      = "ProblemUnknown"    // nothing tells whether the repair before it helped; of ConditionVerified too
+	ReasonMadeBefore          = "MadeBefore"        // by an earlier Diagnosis; the run goes on behind it
 	ReasonRefused             = "Refused"           // it can't be made of the objects as they are
 )
 
 // Reasons of ConditionVerified, which is of the repair that was allowed last. It is Unknown
-// until its end, True where it has helped, and False where it has not.
+// until its end, True where it has helped, and False where it has not. It stays Unknown
+// with ReasonProblemUnknown for as long as nothing tells which.
 const (
 	ReasonRepairing = "Repairing" // it is allowed, and has not ended
 	ReasonVerifying = "Verifying" // it has ended, and may help yet

@@ -111,7 +111,7 @@ type DiagnosisStatus struct {
 	Artifacts []Artifact `json:"artifacts,omitempty"`
 
 	// problem says whether what the Diagnosis was made for lasts, as the node's agent sees
-	// it. Absent: nothing tells.
+	// it, or the sender of the alert reports it. Absent: nothing tells.
 	// +optional
 	Problem *Problem `json:"problem,omitempty"`
 

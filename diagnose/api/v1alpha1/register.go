@@ -28,6 +28,11 @@ const LabelTrigger = Group + "/trigger"
 // Diagnosis that has it.
 const LabelParent = Group + "/parent"
 
+// AnnotationFollows is that of a Diagnosis which runs the OperationSet of another one again
+// behind a repair, to see whether it helped, and to try it once more where the policy
+// allows that: NAME/ID, with the id of the repair's node of the graph.
+const AnnotationFollows = Group + "/follows"
+
 // GroupVersion returns the group and version of all kinds here.
 func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Group: Group, Version: Version} }
 

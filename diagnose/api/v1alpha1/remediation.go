@@ -24,6 +24,11 @@ type Problem struct {
 	// since is when the state was entered.
 	// +required
 	Since metav1.MicroTime `json:"since"`
+
+	// seen is when the source last reported that it lasts, where it does so again and again,
+	// as the sender of an alert. Absent: each change is reported.
+	// +optional
+	Seen *metav1.MicroTime `json:"seen,omitempty"`
 }
 
 // RemediationVerb says what becomes of a repair.

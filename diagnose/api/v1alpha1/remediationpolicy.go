@@ -171,7 +171,8 @@ type EscalationStep struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="must be from 1s to 24h"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// attempts is how often it is tried before the next step's turn comes.
+	// attempts is how often it is tried before the next step's turn comes. Each try after
+	// the first is made by another Diagnosis, which runs the OperationSet again.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=1

@@ -150,7 +150,7 @@ func TestStatusesComeBack(t *testing.T) {
 			Holder: "kernosis-x7k2p/3f", Time: micro, Running: new(int32(4)),
 			Intent: &v1alpha1.Intent{ID: 4, Operation: "cordon", Time: micro},
 		},
-		Problem: &v1alpha1.Problem{State: v1alpha1.ProblemLasts, Since: micro},
+		Problem: &v1alpha1.Problem{State: v1alpha1.ProblemLasts, Since: micro, Seen: &micro},
 		Remediations: []v1alpha1.Remediation{{
 			ID: 4, PlanDigest: digest, Verb: v1alpha1.RemediationRun, Reason: v1alpha1.ReasonAllowed, Message: "policy default: Enforce", Time: micro,
 			Outcome: &v1alpha1.RemediationOutcome{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
@@ -31,6 +32,8 @@ const (
 	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
 	// byNode is the index of Diagnoses by their node.
 	byNode = "repair.spec.nodeName"
+	// byOwner is that by the UID of the Diagnosis that they belong to.
+	byOwner = "repair.owner"
 )
 
 // Add adds the controller to a manager, which runs it where it leads. The manager's scheme
@@ -75,8 +78,18 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 		reported: map[string]reported{}, ended: map[types.UID]time.Time{},
 		budget: &policy.Budget{Store: &policy.Objects{Reader: m.GetAPIReader(), Writer: m.GetClient().Status()}, Now: c.Now},
 	}
-	index := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
-	if err := m.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Diagnosis{}, byNode, index); err != nil {
+	node := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
+	owner := func(o client.Object) []string {
+		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+			return []string{string(owner.UID)}
+		}
+		return nil
+	}
+	indexer := m.GetFieldIndexer()
+	if err := errors.Join(
+		indexer.IndexField(context.Background(), &v1alpha1.Diagnosis{}, byNode, node),
+		indexer.IndexField(context.Background(), &v1alpha1.Diagnosis{}, byOwner, owner),
+	); err != nil {
 		return nil, err
 	}
 	return r, r.watch(m)
@@ -105,7 +118,7 @@ func (r *reconciler) watch(m manager.Manager) error {
 	}
 	c := m.GetCache()
 	return errors.Join(
-		diagnoses.Watch(source.Kind(c, &v1alpha1.Diagnosis{}, each[*v1alpha1.Diagnosis]())),
+		diagnoses.Watch(source.Kind(c, &v1alpha1.Diagnosis{}, r.onDiagnosis())),
 		diagnoses.Watch(source.Kind(c, &corev1.Node{}, onNode(r.concerned))),
 		diagnoses.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, onPolicy(r.waiting))),
 		diagnoses.Watch(source.Kind(c, &v1alpha1.OperationSet{}, onAny[*v1alpha1.OperationSet](r.waiting))),

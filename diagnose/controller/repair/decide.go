@@ -52,6 +52,14 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 		// Whoever may make Diagnoses there is not meant to have nodes changed.
 		decision = policy.Decision{Verb: policy.Withheld, Reason: v1alpha1.ReasonNotAllowed, Message: "a Diagnosis outside the namespace " + l.config.Namespace + " repairs nothing"}
 	}
+	if decision.Verb == policy.Run || decision.Verb == policy.Wait {
+		switch name, runs, err := l.runs(ctx); {
+		case err != nil:
+			return err
+		case runs && (had == nil || had.Verb != v1alpha1.RemediationRun):
+			decision = policy.Decision{Verb: policy.Wait, Reason: v1alpha1.ReasonNodeUnderRepair, Message: "Diagnosis " + name + " has not ended", Again: l.now.Add(time.Minute)}
+		}
+	}
 	if decision, err = l.check(ctx, u, had, decision); err != nil {
 		return err
 	}
@@ -69,7 +77,7 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 // waits asks for another look while a repair waits.
 func (l *look) waits(w *policy.Want, again time.Time) {
 	l.at(again)
-	if w.Problem == policy.ProblemUnknown {
+	if w.Problem == policy.ProblemUnknown || !w.Seen.IsZero() {
 		l.at(l.now.Add(time.Minute)) // it waits an hour at most
 	}
 }
@@ -78,21 +86,29 @@ func (l *look) waits(w *policy.Want, again time.Time) {
 func (l *look) want(ctx context.Context, u *due, had *v1alpha1.Remediation) (*policy.Want, error) {
 	w := &policy.Want{
 		Diagnosis: l.d.UID, Node: l.d.Spec.NodeName, Operation: u.operation, Effect: v1alpha1.EffectRemediate,
-		Digest: u.digest, Approval: l.d.Spec.Approval, Due: l.now, Problem: problemOf(l.d),
+		Digest: u.digest, Approval: l.d.Spec.Approval, Due: l.now,
+	}
+	_, _, w.Again = followed(l.d)
+	p, err := l.problem(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p != nil {
+		w.Problem, w.Seen = policy.ProblemState(p.State), seen(p)
 	}
 	if had != nil && had.Time.Time.Before(w.Due) {
 		w.Due = had.Time.Time
 	}
-	var err error
 	w.Attempts, err = l.attempts(ctx, l.d)
 	return w, err
 }
 
-func problemOf(d *v1alpha1.Diagnosis) policy.ProblemState {
-	if p := d.Status.Problem; p != nil {
-		return policy.ProblemState(p.State)
+// seen returns until when a problem is known to last; zero: until now.
+func seen(p *v1alpha1.Problem) time.Time {
+	if p.Seen == nil {
+		return time.Time{}
 	}
-	return policy.ProblemUnknown
+	return p.Seen.Time
 }
 
 // check looks, where the decision is new, whether the repair could be made at all: nobody
@@ -185,7 +201,7 @@ func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v
 	}
 	if changed {
 		l.counts.decisions.WithLabelValues(decision.Policy, string(decision.Verb), decision.Reason).Inc()
-		if !begins {
+		if !begins && decision.Reason != v1alpha1.ReasonMadeBefore {
 			l.teller.decided(l.d, v.nodes[l.d.Spec.NodeName], u, decision)
 		}
 		l.config.Log.Info("decided on a repair", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", u.operation, "verb", string(decision.Verb), "reason", decision.Reason, "policy", decision.Policy)
@@ -205,8 +221,11 @@ func overtaken(d *v1alpha1.Diagnosis, v *view) string {
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
 	started := begun(allowedRepairs(d))
 	n := v.node(d.Spec.NodeName)
-	if c == nil || c.Reason != v1alpha1.ReasonVerifying || len(started) == 0 || n == nil {
+	if c == nil || len(started) == 0 || n == nil {
 		return ""
+	}
+	if c.Reason != v1alpha1.ReasonVerifying && (c.Reason != v1alpha1.ReasonProblemUnknown || d.Spec.Approval != nil) {
+		return "" // whoever approves the next step knows no more of this one
 	}
 	last := started[len(started)-1].operation
 	for i, p := range v.policies {

@@ -44,21 +44,11 @@ func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*d
 		}
 		return nil, err
 	}
-	var failed error
-	c := resolve.Config{Builtins: r.builtins, Operation: func(name string) *v1alpha1.Operation {
-		op := &v1alpha1.Operation{}
-		switch err := r.client.Get(ctx, client.ObjectKey{Name: name}, op); {
-		case err == nil:
-			return op
-		case !apierrors.IsNotFound(err):
-			failed = err
-		}
-		return nil
-	}}
+	c, failed := r.resolver(ctx)
 	g, err := resolve.Graph(c, set)
 	switch {
-	case failed != nil:
-		return nil, failed
+	case *failed != nil:
+		return nil, *failed
 	case err != nil:
 		return nil, &unplanned{err}
 	case id < 1 || id >= g.Len():
@@ -68,8 +58,8 @@ func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*d
 	out := &due{id: id, operation: node.Operation, spec: c.Spec(node.Operation)}
 	effect := c.Effect(node.Operation)
 	switch {
-	case failed != nil:
-		return nil, failed
+	case *failed != nil:
+		return nil, *failed
 	case out.spec == nil:
 		return nil, &unplanned{fmt.Errorf("no Operation and no built-in is named %.80q", node.Operation)}
 	case effect != string(v1alpha1.EffectRemediate):
@@ -84,6 +74,22 @@ func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*d
 	}
 	r.fill(d, out, &plan.Steps[0])
 	return out, nil
+}
+
+// resolver finds what the names of operations stand for, in the cache. What failed says why
+// it could not.
+func (r *reconciler) resolver(ctx context.Context) (c resolve.Config, failed *error) {
+	failed = new(error)
+	return resolve.Config{Builtins: r.builtins, Operation: func(name string) *v1alpha1.Operation {
+		op := &v1alpha1.Operation{}
+		switch err := r.client.Get(ctx, client.ObjectKey{Name: name}, op); {
+		case err == nil:
+			return op
+		case !apierrors.IsNotFound(err):
+			*failed = err
+		}
+		return nil
+	}}, failed
 }
 
 // fill finds what the controller makes, and its values.

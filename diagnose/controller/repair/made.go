@@ -126,7 +126,7 @@ func begun(all []made) []made {
 // was allowed last.
 func verified(d *v1alpha1.Diagnosis) *metav1.Condition {
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
-	if c == nil || c.Reason == v1alpha1.ReasonRepairing || c.Reason == v1alpha1.ReasonVerifying {
+	if c == nil || c.Reason == v1alpha1.ReasonRepairing || c.Reason == v1alpha1.ReasonVerifying || c.Reason == v1alpha1.ReasonProblemUnknown {
 		return nil
 	}
 	return c
@@ -154,19 +154,17 @@ func attemptsOf(d *v1alpha1.Diagnosis) []policy.Attempt {
 }
 
 // attempts returns the repairs that were begun of the Diagnosis' node in the episode of
-// its problem, by whichever Diagnosis.
+// its problem, by whichever Diagnosis, and by those that follow each other.
 func (r *reconciler) attempts(ctx context.Context, d *v1alpha1.Diagnosis) ([]policy.Attempt, error) {
 	out := attemptsOf(d)
-	if episode(d) == (problemKey{}) {
-		return out, nil
-	}
 	var list v1alpha1.DiagnosisList
 	err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{byNode: d.Spec.NodeName}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("diagnoses of node %s: %w", d.Spec.NodeName, err)
 	}
 	for i := range list.Items {
-		if other := &list.Items[i]; other.UID != d.UID && episode(other) == episode(d) {
+		other := &list.Items[i]
+		if same := episode(d) != (problemKey{}) && episode(other) == episode(d); other.UID != d.UID && (same || root(other) == root(d)) {
 			out = append(out, attemptsOf(other)...)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
 // verify says whether the repair that was allowed last has helped.
@@ -35,17 +36,44 @@ func (l *look) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	noted := l.noted(&last)
-	if last.here {
-		// That it begins was written over a status of which the problem was not gone.
-		last.begun = time.Time{}
-	}
-	verification := policy.Verify(last.begun, last.nodeEnded, noted, within(v, l.d.Spec.NodeName))
-	o, err := l.observe(ctx, v)
+	p, err := l.problem(ctx)
 	if err != nil {
 		return err
 	}
-	return l.word(ctx, &last, noted, verification.Observe(o))
+	noted := l.noted(&last)
+	verification := l.verification(&last, p, noted, within(v, l.d.Spec.NodeName))
+	o, err := l.observe(ctx, v, p)
+	if err != nil {
+		return err
+	}
+	verification = verification.Observe(o)
+	why, pending := "", false
+	if verification.State == policy.Unknown {
+		if why, pending, err = l.checkAgain(ctx, &last, verification.Deadline, o); err != nil {
+			return err
+		}
+		verification = verification.Observe(o)
+	}
+	if verification.State == policy.NotHelped && o.Problem != policy.ProblemGone {
+		if err := l.tryAgain(ctx, v, &last); err != nil {
+			return err
+		}
+	}
+	return l.word(ctx, &last, noted, verification, why, pending)
+}
+
+// verification returns that of a repair whose end is noted since some time. Where the node
+// itself says how the problem is, its times are compared with the node's; what alerts and
+// checks that run again say is by the controller's clock.
+func (l *look) verification(last *made, p *v1alpha1.Problem, noted time.Time, within time.Duration) policy.Verification {
+	switch {
+	case p == nil || l.d.Labels[trigger.LabelSource] == string(trigger.SourceAlert):
+		return policy.Verify(last.allowed, noted, noted, within)
+	case last.here:
+		// That it begins was written over a status of which the problem was not gone.
+		return policy.Verify(time.Time{}, last.nodeEnded, noted, within)
+	}
+	return policy.Verify(last.begun, last.nodeEnded, noted, within)
 }
 
 // noted returns since when the controller has the end of a repair, by its clock.
@@ -54,15 +82,21 @@ func (l *look) noted(last *made) time.Time {
 	switch {
 	case last.here:
 		return last.ended
-	case c != nil && c.Reason == v1alpha1.ReasonVerifying:
+	case c != nil && verifies(c):
 		return c.LastTransitionTime.Time
 	}
 	return l.now
 }
 
+// verifies reports whether the condition Verified waits for what tells whether a repair that
+// has ended helped.
+func verifies(c *metav1.Condition) bool {
+	return c.Reason == v1alpha1.ReasonVerifying || c.Reason == v1alpha1.ReasonProblemUnknown
+}
+
 // verifying notes that a repair has ended, and since when that is known.
 func (l *look) verifying(s *v1alpha1.DiagnosisStatus, message string) {
-	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionVerified); c != nil && c.Reason != v1alpha1.ReasonVerifying {
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionVerified); c != nil && !verifies(c) {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionVerified) // else its time stays
 	}
 	l.condition(s, v1alpha1.ConditionVerified, metav1.ConditionUnknown, v1alpha1.ReasonVerifying, message)
@@ -87,9 +121,12 @@ func within(v *view, node string) time.Duration {
 }
 
 // observe returns what is seen of the node and the problem.
-func (l *look) observe(ctx context.Context, v *view) (*policy.Observation, error) {
-	o := &policy.Observation{Now: l.now, Problem: problemOf(l.d)}
-	if p := l.d.Status.Problem; p != nil && p.State == v1alpha1.ProblemGone {
+func (l *look) observe(ctx context.Context, v *view, p *v1alpha1.Problem) (*policy.Observation, error) {
+	o := &policy.Observation{Now: l.now}
+	if p != nil {
+		o.Problem, o.Seen = policy.ProblemState(p.State), seen(p)
+	}
+	if o.Problem == policy.ProblemGone {
 		o.Gone = p.Since.Time
 	}
 	n, ok := v.nodes[l.d.Spec.NodeName]
@@ -105,8 +142,9 @@ func (l *look) observe(ctx context.Context, v *view) (*policy.Observation, error
 	return o, nil
 }
 
-// word writes what a verification says of a repair whose end is noted since some time.
-func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.Verification) error {
+// word writes what a verification says of a repair whose end is noted since some time. why
+// is what checks that run again have to do with it; pending: they go on.
+func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.Verification, why string, pending bool) error {
 	l.interest = interest{node: l.d.Spec.NodeName, waits: l.interest.waits}
 	status, reason, message := metav1.ConditionUnknown, v1alpha1.ReasonVerifying, fmt.Sprintf("%s ended %s, and has until %s to help", last.operation, stamp(noted), stamp(v.Deadline))
 	event, kind := "", normal
@@ -117,11 +155,19 @@ func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.V
 		status, reason, event, kind = metav1.ConditionFalse, v1alpha1.ReasonNotHelped, "RepairDidNotHelp", warning
 	case policy.Moot:
 		reason, event = v1alpha1.ReasonMoot, "RepairMoot"
+	case policy.Unknown:
+		message = last.operation + ": " + v.Message
+		if !pending {
+			reason, event, kind = v1alpha1.ReasonProblemUnknown, "RepairUnverified", warning
+		}
 	default:
 		l.at(v.Deadline.Add(time.Second)) // the problem's end may be told a little late
 	}
 	if event != "" {
 		message = last.operation + ": " + v.Message
+	}
+	if why != "" {
+		message += "; " + why
 	}
 	had := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionVerified)
 	message = safe(message, v1alpha1.MaxMessageBytes)
@@ -137,7 +183,7 @@ func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.V
 	if !last.here && had != nil && had.Reason == v1alpha1.ReasonRepairing {
 		l.tellEnd(ctx, last.operation, "", last.state, last.message)
 	}
-	if event != "" {
+	if event != "" && (had == nil || had.Reason != reason) {
 		l.counts.verifications.WithLabelValues(last.operation, string(v.State)).Inc()
 		l.teller.tell(l.d, l.nodeOf(ctx), kind, event, last.operation, message)
 	}

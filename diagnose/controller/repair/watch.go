@@ -33,6 +33,39 @@ func each[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] {
 	}
 }
 
+// onDiagnosis asks for a Diagnosis, for the one whose repair it follows, and for those that
+// belong to it where its problem has changed.
+func (r *reconciler) onDiagnosis() handler.TypedEventHandler[*v1alpha1.Diagnosis, reconcile.Request] {
+	add := func(d *v1alpha1.Diagnosis, q queue) {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
+		if name, _, ok := followed(d); ok {
+			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: d.Namespace, Name: name}})
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.Diagnosis, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.Diagnosis], q queue) { add(e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.Diagnosis], q queue) {
+			add(e.ObjectNew, q)
+			if !equality.Semantic.DeepEqual(e.ObjectOld.Status.Problem, e.ObjectNew.Status.Problem) {
+				r.below(ctx, e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.Diagnosis], q queue) { add(e.Object, q) },
+	}
+}
+
+// below asks for the Diagnoses that belong to one, and those that belong to these.
+func (r *reconciler) below(ctx context.Context, d *v1alpha1.Diagnosis, q queue) {
+	var list v1alpha1.DiagnosisList
+	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{byOwner: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return // the cache is ending
+	}
+	for i := range list.Items {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		r.below(ctx, &list.Items[i], q)
+	}
+}
+
 // onAny asks, at any change of an object, for what of returns.
 func onAny[T client.Object](of func() []reconcile.Request) handler.TypedEventHandler[T, reconcile.Request] {
 	add := func(q queue) {

@@ -41,7 +41,7 @@ type Part struct {
 	events   chan *corev1.Event
 	changed  chan struct{} // the triggers are others
 	compiled map[string]compiled
-	tell     struct{ dropped, pods rate.Sometimes }
+	tell     struct{ dropped, pods, problems rate.Sometimes }
 }
 
 // Add adds the part to a manager, which runs it where it leads. The manager's scheme must
@@ -86,7 +86,9 @@ func add(m manager.Manager, c Config) (*Part, error) {
 		cfg: c, cache: m.GetCache(), api: api, objects: m.GetClient(), live: m.GetAPIReader(), engine: engine, counts: newCounts(), queue: newQueue(), mark: newMark(),
 		events: make(chan *corev1.Event, maxEvents), changed: make(chan struct{}, 1), compiled: map[string]compiled{},
 	}
-	p.tell.dropped, p.tell.pods = rate.Sometimes{First: 1, Interval: 10 * time.Second}, rate.Sometimes{First: 1, Interval: 10 * time.Second}
+	for _, s := range []*rate.Sometimes{&p.tell.dropped, &p.tell.pods, &p.tell.problems} {
+		s.First, s.Interval = 1, 10*time.Second
+	}
 	p.state = newStore(p)
 	p.notLed.Store(&alerts.Unavailable{Why: "this instance of the controller does not lead", After: time.Second})
 	return p, m.Add(p)

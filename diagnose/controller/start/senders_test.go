@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/diagnose/alerts"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -219,6 +220,25 @@ func TestAlertmanager(t *testing.T) {
 	await.Until(t, "it sends, and sends again", deadline, func() bool { return d.answered(t, "200") >= 2 })
 	if dx := b.only(); dx.Spec.NodeName != node || !strings.Contains(dx.Annotations[trigger.AnnotationTriggeredBy], "alert A with fingerprint") {
 		t.Errorf("%+v", dx)
+	}
+	// It tells that the alert lasts, and when it has ended.
+	await.Until(t, "it lasts", deadline, func() bool {
+		p := b.only().Status.Problem
+		return p != nil && p.State == v1alpha1.ProblemLasts && p.Seen != nil
+	})
+	ends := time.Now().Add(-time.Second).UTC()
+	over := fmt.Sprintf(`[{"labels":{"alertname":"A","node":%q},"annotations":{"summary":"full"},"endsAt":%q}]`, node, ends.Format(time.RFC3339Nano))
+	resp, err = http.Post("http://"+address+"/api/v2/alerts", "application/json", strings.NewReader(over))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	await.Until(t, "it is gone", deadline, func() bool { return b.only().Status.Problem.State == v1alpha1.ProblemGone })
+	if p := b.only().Status.Problem; p.Since.Sub(ends).Abs() > time.Second || p.Seen != nil {
+		t.Errorf("%+v, it ended %s", p, ends)
 	}
 }
 

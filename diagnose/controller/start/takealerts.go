@@ -33,6 +33,12 @@ func (p *Part) Take(ctx context.Context, list []*trigger.Alert) error {
 	if left := p.queue.waitFor(ctx, causes); left > 0 {
 		return &alerts.Unavailable{Why: fmt.Sprintf("%d Diagnoses are not made yet", left), After: 5 * time.Second}
 	}
+	if err := p.tellProblems(ctx, list); err != nil {
+		p.tell.problems.Do(func() {
+			p.cfg.Log.Error("whether alerts last can't be written to their Diagnoses, they are to be sent again", "error", err)
+		})
+		return &alerts.Unavailable{Why: "whether alerts last can't be written to their Diagnoses", After: 5 * time.Second}
+	}
 	return p.Ready() // what was wanted while it ended may be lost
 }
 

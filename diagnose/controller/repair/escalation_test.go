@@ -1,0 +1,326 @@
+package repair
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+// fault is one of this machine: nothing listens at a port, which the check check-no-listener
+// finds. A web server repairs it: from the try on that is given, it listens.
+type fault struct {
+	b      *bench
+	port   int
+	check  string // the Operations
+	repair string
+
+	mu       sync.Mutex
+	mendsAt  int // the try that helps; 0: none does
+	tries    int
+	listener net.Listener
+}
+
+func (b *bench) fault(mendsAt int) *fault {
+	b.Helper()
+	f := &fault{b: b, mendsAt: mendsAt}
+	lc := net.ListenConfig{}
+	l, err := lc.Listen(b.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	f.port = l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		f.try()
+		w.Write([]byte("{}"))
+	}))
+	b.Cleanup(func() { server.Close(); f.end() })
+	f.check = b.operation("check-no-listener", map[string]string{"address": "127.0.0.1", "port": strconv.Itoa(f.port)})
+	o := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{GenerateName: "listen-"}}
+	o.Spec.Effect = v1alpha1.EffectRemediate
+	o.Spec.Processor.HTTPServer = &v1alpha1.HTTPServer{Port: int32(server.Listener.Addr().(*net.TCPAddr).Port)}
+	b.create(o)
+	f.repair = o.Name
+	return f
+}
+
+// try is one of the repair.
+func (f *fault) try() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tries++
+	if f.tries != f.mendsAt {
+		return
+	}
+	lc := net.ListenConfig{}
+	var err error
+	if f.listener, err = lc.Listen(context.Background(), "tcp", "127.0.0.1:"+strconv.Itoa(f.port)); err != nil {
+		f.b.Error(err)
+	}
+}
+
+func (f *fault) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.listener != nil {
+		f.listener.Close()
+	}
+}
+
+func (f *fault) tried() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tries
+}
+
+// escalating makes a policy that tries a repair so often, and then cordons the node.
+func (b *bench) escalating(repair, cordon string, attempts int32) string {
+	b.Helper()
+	return b.policy(func(p *v1alpha1.RemediationPolicySpec) {
+		p.CooldownPerNode = &metav1.Duration{Duration: time.Hour}
+		p.VerifyWithin = metav1.Duration{Duration: 2 * time.Second}
+		p.Escalation = []v1alpha1.EscalationStep{{Operation: repair, Order: 1, Attempts: attempts}, {Operation: cordon, Order: 2, Attempts: 1}}
+	})
+}
+
+// by makes a Diagnosis of a Trigger's, of which nothing tells whether its problem lasts: of an
+// Event or a time.
+func (b *bench) by(source trigger.Source, node, set string) *v1alpha1.Diagnosis {
+	b.Helper()
+	d := &v1alpha1.Diagnosis{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "d-", Namespace: b.system, Labels: map[string]string{v1alpha1.LabelTrigger: "t", trigger.LabelSource: string(source)},
+			Annotations: map[string]string{trigger.AnnotationSubject: "s", trigger.AnnotationEpisode: time.Now().UTC().Format(time.RFC3339Nano)},
+		},
+		Spec: v1alpha1.DiagnosisSpec{OperationSet: set, NodeName: node},
+	}
+	b.create(d)
+	return d
+}
+
+// follows returns the Diagnoses that belong to one, in the order in which they were made.
+func (b *bench) follows(d *v1alpha1.Diagnosis) []v1alpha1.Diagnosis {
+	b.Helper()
+	var list v1alpha1.DiagnosisList
+	if err := b.client.List(b.Context(), &list, client.InNamespace(b.system)); err != nil {
+		b.Fatal(err)
+	}
+	out := slices.DeleteFunc(list.Items, func(f v1alpha1.Diagnosis) bool {
+		owner := metav1.GetControllerOfNoCopy(&f)
+		return owner == nil || owner.UID != d.UID
+	})
+	slices.SortFunc(out, func(a, b v1alpha1.Diagnosis) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return out
+}
+
+// Nothing tells whether the problem of an Event or a time lasts, and the set has no check:
+// after the repair nothing escalates, and the condition says so.
+func TestNothingTellsWhetherARepairHelped(t *testing.T) {
+	for _, source := range []trigger.Source{trigger.SourceEvent, trigger.SourceCron, trigger.SourceAlert, ""} {
+		t.Run("source "+string(source), func(t *testing.T) {
+			b := newBench(t)
+			node := b.nodes(1)[0]
+			restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)
+			b.escalating(restart, cordon, 1)
+			r := b.control(nil)
+			d := b.by(source, node, b.set(restart, cordon))
+			b.waitCondition(d, v1alpha1.ConditionVerified, "Unknown ProblemUnknown")
+			b.waitDecision(d, 2, "Wait ProblemUnknown")
+			b.holds("the node is left alone", 2*time.Second, func() bool { return !b.node(node).Spec.Unschedulable })
+			for _, c := range b.get(d).Status.Conditions {
+				if c.Type == v1alpha1.ConditionVerified && !strings.Contains(c.Message, "has no check before it that could run again") {
+					t.Errorf("%+v", c)
+				}
+			}
+			if n := len(b.follows(d)); n != 0 {
+				t.Errorf("%d Diagnoses follow", n)
+			}
+			if n := r.count(t, "kernosis_remediation_verifications_total", "operation", restart, "result", "Unknown"); n != 1 {
+				t.Errorf("counted %v times", n)
+			}
+			b.waitEvents(d.UID, "RepairAllowed", "Repaired", "RepairWaits", "RepairWaits", "RepairUnverified")
+			// A person looks, and approves of the cordon.
+			b.approve(d, b.get(d).Status.Plan.Digest)
+			b.waitFor("it is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
+		})
+	}
+}
+
+// What waits goes on where something tells later: an alert that is sent again, or one that
+// is resolved.
+func TestWhatTellsLater(t *testing.T) {
+	b := newBench(t)
+	restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)
+	b.changePolicy(b.escalating(restart, cordon, 1), func(p *v1alpha1.RemediationPolicySpec) { *p.Budget.MaxNodes = 2 })
+	b.control(nil)
+	set, nodes := b.set(restart, cordon), b.nodes(2)
+	resolved, fires := b.by(trigger.SourceAlert, nodes[0], set), b.by(trigger.SourceAlert, nodes[1], set)
+	for _, d := range []*v1alpha1.Diagnosis{resolved, fires} {
+		b.waitCondition(d, v1alpha1.ConditionVerified, "Unknown ProblemUnknown")
+	}
+	b.status(resolved, func(s *v1alpha1.DiagnosisStatus) {
+		began := allowedRepairs(b.get(resolved))[0].begun
+		s.Problem = &v1alpha1.Problem{State: v1alpha1.ProblemGone, Since: metav1.NewMicroTime(began.Add(time.Second))}
+	})
+	b.waitCondition(resolved, v1alpha1.ConditionVerified, "True Helped")
+	b.waitDecision(resolved, 2, "Withheld ProblemResolved")
+	now := metav1.NowMicro()
+	b.status(fires, func(s *v1alpha1.DiagnosisStatus) {
+		s.Problem = &v1alpha1.Problem{State: v1alpha1.ProblemLasts, Since: now, Seen: &now}
+	})
+	b.waitDecision(fires, 2, "Run Allowed")
+	b.waitFor("it is cordoned", func() bool { return b.node(nodes[1]).Spec.Unschedulable })
+	if b.node(nodes[0]).Spec.Unschedulable {
+		t.Error("a healthy node is cordoned")
+	}
+}
+
+// The checks of a set tell: they run again, by the agent's own worker, behind the repair of
+// an Event's or a time's Diagnosis.
+func TestChecksRunAgain(t *testing.T) {
+	testall.Only(t)
+	for name, test := range map[string]struct {
+		source  trigger.Source
+		mendsAt int
+	}{
+		"event, repaired": {trigger.SourceEvent, 1}, "event, lasts": {trigger.SourceEvent, 0},
+		"cron, repaired": {trigger.SourceCron, 1}, "cron, lasts": {trigger.SourceCron, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			node := b.nodes(1)[0]
+			f, cordon := b.fault(test.mendsAt), b.operation("cordon", nil)
+			b.escalating(f.repair, cordon, 1)
+			b.agent(node)
+			b.control(nil)
+			d := b.by(test.source, node, b.set(f.check, f.repair, cordon))
+			if test.mendsAt == 0 {
+				b.waitFor("the node is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
+				b.waitPhase(d, v1alpha1.PhaseSucceeded)
+				b.waitCondition(d, v1alpha1.ConditionVerified, "False NotHelped") // the cordon
+				b.waitFor("what follows ends", func() bool {
+					all := b.follows(d)
+					return len(all) == 2 && all[0].Status.Phase == v1alpha1.PhaseSucceeded && all[1].Status.Phase == v1alpha1.PhaseSucceeded
+				})
+			} else {
+				b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
+				b.holds("the node is left alone", 3*time.Second, func() bool { return !b.node(node).Spec.Unschedulable })
+				all := b.follows(d)
+				if len(all) != 1 || result(&all[0], 1).State != v1alpha1.ResultRefuted {
+					t.Errorf("%+v", all)
+				}
+			}
+			if f.tried() != 1 {
+				t.Errorf("%d repairs", f.tried())
+			}
+		})
+	}
+}
+
+// A step of two attempts is tried twice, with a look whether it has helped between, and only
+// then the next step's turn comes.
+func TestTwoAttempts(t *testing.T) {
+	testall.Only(t)
+	for name, test := range map[string]struct {
+		mendsAt, tries int
+		cordoned       bool
+	}{"lasts": {0, 2, true}, "the second helps": {2, 2, false}, "the first helps": {1, 1, false}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			node := b.nodes(1)[0]
+			f, cordon := b.fault(test.mendsAt), b.operation("cordon", nil)
+			p := b.escalating(f.repair, cordon, 2)
+			b.agent(node)
+			b.control(nil)
+			d := b.by(trigger.SourceCron, node, b.set(f.check, f.repair, cordon))
+			b.waitFor("so many tries", func() bool { return f.tried() == test.tries })
+			if test.cordoned {
+				b.waitFor("the node is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
+			}
+			b.waitFor("all is verified", func() bool {
+				helped, running := false, false
+				for _, x := range append(b.follows(d), *b.get(d)) {
+					c := b.condition(&x, v1alpha1.ConditionVerified)
+					helped = helped || c == "True Helped"
+					running = running || !x.Status.Phase.Ended() || c == "Unknown Verifying"
+				}
+				return helped != test.cordoned && !running
+			})
+			b.holds("nothing more is done", 3*time.Second, func() bool {
+				return f.tried() == test.tries && b.node(node).Spec.Unschedulable == test.cordoned
+			})
+			if !test.cordoned {
+				b.waitFor("no slot is held", func() bool { return strings.HasSuffix(b.slots(p), "+") })
+			}
+		})
+	}
+}
+
+// The attempts of a problem whose end the node's agent tells: the second one depends on what
+// is told of the first Diagnosis' problem.
+func TestTwoAttemptsOfAProblem(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)
+	b.escalating(restart, cordon, 2)
+	b.control(nil)
+	d := b.diagnose(node, b.set(restart, cordon), nil)
+	b.waitFor("it is tried twice", func() bool { return b.made() == 2 })
+	b.waitDecision(d, 2, "Withheld EscalationOrder")
+	second := b.follows(d)
+	if len(second) != 1 || second[0].Annotations[v1alpha1.AnnotationFollows] != d.Name+"/1" || second[0].Spec.OperationSet != d.Spec.OperationSet {
+		t.Fatalf("%+v", second)
+	}
+	b.problem(d, v1alpha1.ProblemGone)
+	b.waitCondition(&second[0], v1alpha1.ConditionVerified, "True Helped")
+	b.waitDecision(&second[0], 2, "Withheld ProblemResolved")
+
+	d = b.diagnose(node, d.Spec.OperationSet, func(d *v1alpha1.Diagnosis) { d.Spec.Parameters = v1alpha1.Parameters{"a": "b"} })
+	b.waitDecision(d, 1, "Wait Cooldown") // of another problem
+	if b.node(node).Spec.Unschedulable {
+		t.Error("it is cordoned")
+	}
+}
+
+// A controller that ends between the end of a repair and its next attempt loses none.
+func TestTheNextControllerTriesAgain(t *testing.T) {
+	testall.Only(t)
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)
+	b.escalating(restart, cordon, 2)
+	first := b.control(nil)
+	d := b.diagnose(node, b.set(restart, cordon), nil)
+	b.waitCondition(d, v1alpha1.ConditionVerified, "Unknown Verifying")
+	first.kill()
+	first.cancel()
+	<-first.ended
+	b.control(nil)
+	b.waitFor("it is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
+	if n := b.made(); n != 2 {
+		t.Errorf("%d repairs", n)
+	}
+}
+
+// made counts the repairs that the agents of the test have made.
+func (b *bench) made() int {
+	b.agents.mu.Lock()
+	defer b.agents.mu.Unlock()
+	return len(b.agents.made)
+}

@@ -1,0 +1,238 @@
+package repair
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/graph"
+	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+)
+
+// A Diagnosis that follows a repair runs the OperationSet of another one again, with the
+// same parameters. Its checks say whether the problem lasts where nothing else does, and its
+// repairs are the further attempts of an escalation. It belongs to the Diagnosis that the
+// first repair was of, and is deleted with that.
+
+// followed returns the Diagnosis and the node of its graph whose repair a Diagnosis follows;
+// ok is false where it follows none.
+func followed(d *v1alpha1.Diagnosis) (name string, id int, ok bool) {
+	name, text, found := strings.Cut(d.Annotations[v1alpha1.AnnotationFollows], "/")
+	id, err := strconv.Atoi(text)
+	return name, id, found && err == nil && metav1.GetControllerOfNoCopy(d) != nil
+}
+
+// root returns the UID of the Diagnosis that the first repair was of.
+func root(d *v1alpha1.Diagnosis) types.UID {
+	if _, _, ok := followed(d); ok {
+		return metav1.GetControllerOfNoCopy(d).UID
+	}
+	return d.UID
+}
+
+// following returns the Diagnosis that follows a repair. Its name follows from that, so that
+// it is made once.
+func following(d *v1alpha1.Diagnosis, id int) *v1alpha1.Diagnosis {
+	owner := *metav1.NewControllerRef(d, v1alpha1.GroupVersion().WithKind(v1alpha1.KindDiagnosis))
+	if _, _, ok := followed(d); ok {
+		owner = *metav1.GetControllerOfNoCopy(d).DeepCopy()
+	}
+	const longest, digits = 63, 16
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", d.UID, id))
+	start := strings.TrimRight(owner.Name[:min(len(owner.Name), longest-1-digits)], "-.")
+	out := &v1alpha1.Diagnosis{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: d.Namespace, Name: start + "-" + hex.EncodeToString(sum[:])[:digits],
+			Labels: map[string]string{}, Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Spec: v1alpha1.DiagnosisSpec{
+			OperationSet: d.Spec.OperationSet, NodeName: d.Spec.NodeName, PodReference: d.Spec.PodReference.DeepCopy(),
+			Parameters: maps.Clone(d.Spec.Parameters), TTL: d.Spec.TTL,
+		},
+	}
+	maps.Copy(out.Labels, d.Labels)
+	for key, value := range d.Annotations {
+		if strings.HasPrefix(key, v1alpha1.Group+"/") {
+			out.Annotations[key] = value
+		}
+	}
+	out.Labels[v1alpha1.LabelParent] = string(owner.UID)
+	out.Annotations[v1alpha1.AnnotationFollows] = d.Name + "/" + strconv.Itoa(id)
+	return out
+}
+
+// follow returns the Diagnosis that follows a repair of this one, and makes it where it is
+// not there.
+func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, error) {
+	want, have := following(l.d, last.id), &v1alpha1.Diagnosis{}
+	err := l.client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	if apierrors.IsNotFound(err) {
+		have = want
+		if err = l.client.Create(ctx, have, client.FieldOwner(name)); err == nil {
+			l.config.Log.Info("a Diagnosis follows a repair", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", last.operation, "follows", have.Name)
+		}
+		if apierrors.IsAlreadyExists(err) {
+			err = l.live.Get(ctx, client.ObjectKeyFromObject(want), have)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("diagnosis that follows %s: %w", last.operation, err)
+	}
+	return have, nil
+}
+
+// checkAgain has the checks before a repair run again, where nothing else tells whether it
+// has helped, and puts their answer into o. why says what is waited for (pending), or why
+// there is no answer.
+func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o *policy.Observation) (why string, pending bool, err error) {
+	checks, err := l.checksBefore(ctx, last.id)
+	if err != nil {
+		return "", false, err
+	}
+	if len(checks) == 0 {
+		return fmt.Sprintf("OperationSet %s has no check before it that could run again", l.d.Spec.OperationSet), false, nil
+	}
+	f, err := l.follow(ctx, last)
+	if err != nil {
+		return "", false, err
+	}
+	why = "Diagnosis " + f.Name + " checks again"
+	left := len(checks)
+	for _, id := range checks {
+		res := result(f, id)
+		switch {
+		case res == nil:
+		case res.State == v1alpha1.ResultRefuted:
+			// It was begun when the time was up: what it found was so then.
+			o.Problem, o.Gone = policy.ProblemGone, deadline
+			return why, false, nil
+		case res.State == v1alpha1.ResultSucceeded:
+			left--
+		}
+	}
+	switch {
+	case left == 0:
+		o.Problem, o.Seen = policy.ProblemLasts, time.Time{}
+		return why, false, nil
+	case f.Status.Phase.Ended():
+		return "Diagnosis " + f.Name + " checked again, and has no answer", false, nil
+	}
+	return why, true, nil
+}
+
+// checksBefore returns the checks that had succeeded before a repair was made, on the path to
+// it. While they do the problem lasts.
+func (l *look) checksBefore(ctx context.Context, id int) ([]int, error) {
+	set := &v1alpha1.OperationSet{}
+	if err := l.client.Get(ctx, client.ObjectKey{Name: l.d.Spec.OperationSet}, set); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	c, failed := l.resolver(ctx)
+	g, err := resolve.Graph(c, set)
+	if *failed != nil {
+		return nil, *failed
+	}
+	if err != nil || id < 1 || id >= g.Len() {
+		return nil, nil //nolint:nilerr // it was changed: nothing can be checked again
+	}
+	var out []int
+	for _, n := range passed(l.d, g, id) {
+		if result(l.d, n).Operation == g.Node(n).Operation && c.Effect(g.Node(n).Operation) == string(v1alpha1.EffectCheck) {
+			out = append(out, n)
+		}
+	}
+	return out, *failed
+}
+
+// passed returns the nodes that a run has passed on its way to one.
+func passed(d *v1alpha1.Diagnosis, g *graph.Graph, id int) []int {
+	seen, next := map[int]bool{id: true}, []int{id}
+	for len(next) > 0 {
+		to := next[0]
+		next = next[1:]
+		for n := 1; n < g.Len(); n++ {
+			res := result(d, n)
+			if seen[n] || !slices.Contains(g.Node(n).To, to) || res == nil || res.State != v1alpha1.ResultSucceeded && res.Reason != v1alpha1.ReasonMadeBefore {
+				continue
+			}
+			seen[n], next = true, append(next, n)
+		}
+	}
+	delete(seen, id)
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// tryAgain has a repair that has not helped made once more, where an escalation lets it be.
+func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
+	n := v.node(l.d.Spec.NodeName)
+	if n == nil || last.state == v1alpha1.ResultUnknown {
+		return nil // a person must look
+	}
+	attempts, err := l.attempts(ctx, l.d)
+	if err != nil {
+		return err
+	}
+	for i := range attempts {
+		if a := &attempts[i]; a.Diagnosis == l.d.UID && a.Ended.IsZero() {
+			a.Ended = l.now
+		}
+	}
+	for _, p := range v.policies {
+		if next, _ := p.Next(attempts, l.now); next == last.operation && p.Selects(n) {
+			_, err := l.follow(ctx, last)
+			return err
+		}
+	}
+	return nil
+}
+
+// runs reports whether the Diagnosis whose repair this one follows has not ended.
+func (l *look) runs(ctx context.Context) (name string, yes bool, err error) {
+	name, _, ok := followed(l.d)
+	if !ok {
+		return "", false, nil
+	}
+	d := &v1alpha1.Diagnosis{}
+	err = l.client.Get(ctx, client.ObjectKey{Namespace: l.d.Namespace, Name: name}, d)
+	return name, err == nil && !d.Status.Phase.Ended(), client.IgnoreNotFound(err)
+}
+
+// problem returns what is known of the problem: in the Diagnosis itself, or in the one that
+// it belongs to.
+func (l *look) problem(ctx context.Context) (*v1alpha1.Problem, error) {
+	const most = 4 // follows one, which a targetSelector led to
+	d := l.d
+	for range most {
+		if d.Status.Problem != nil {
+			return d.Status.Problem, nil
+		}
+		owner := metav1.GetControllerOfNoCopy(d)
+		if owner == nil || owner.Kind != v1alpha1.KindDiagnosis {
+			return nil, nil
+		}
+		up := &v1alpha1.Diagnosis{}
+		err := l.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: owner.Name}, up)
+		if apierrors.IsNotFound(err) || err == nil && up.UID != owner.UID {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		d = up
+	}
+	return nil, nil
+}
