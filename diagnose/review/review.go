@@ -33,6 +33,7 @@ const (
 	UnknownSet    = "unknown-operationset"  // no file has it
 	UnknownRule   = "unknown-rule"          // neither a shipped nor a given rule has the name
 	NoEffect      = "no-effect"             // a setting that is taken and changes nothing
+	Unverified    = "unverified-repair"     // nothing ever tells whether it has helped
 	NotTenantSafe = "not-tenant-safe"       // marked tenantSafe, and never run for a tenant
 )
 

@@ -74,6 +74,16 @@ func TestManifests(t *testing.T) {
 				`error InvalidParameter f.yaml:6:53: spec.processor.builtin.parameters.prot: sockets has no parameter "prot", did you mean "port"?`,
 			},
 		},
+		"a repair that nothing verifies": {
+			head + "OperationSet\nmetadata: {name: s}\nspec: {adjacencyList: [{id: 0, to: [1, 2]}, {id: 1, operation: check-filesystem-frozen, to: [3]}, {id: 2, operation: mounts, to: [3]}, {id: 3, operation: cordon}]}\n---\n" +
+				head + "OperationSet\nmetadata: {name: checked}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: check-filesystem-frozen, to: [2]}, {id: 2, operation: cordon}]}\n---\n" +
+				head + "Trigger\nmetadata: {name: t}\nspec:\n  operationSet: s\n  nodeName: n7\n  sourceTemplate: {cronTemplate: {schedule: \"@daily\"}}\n---\n" +
+				head + "Trigger\nmetadata: {name: checked}\nspec:\n  operationSet: checked\n  nodeName: n7\n  sourceTemplate: {cronTemplate: {schedule: \"@daily\"}}\n---\n" +
+				head + "Trigger\nmetadata: {name: alert}\nspec:\n  operationSet: s\n  nodeName: n7\n  sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: ^A$}}}\n",
+			[]string{
+				"warning unverified-repair f.yaml:13:3: spec.operationSet: no check comes before node 3 (cordon) of s, so nothing tells whether that repair has helped, and nothing escalates: Events and times have no end",
+			},
+		},
 		"a Secret is a cluster's": {
 			head + "Operation\nmetadata: {name: o}\nspec:\n  storage: {hostPath: {path: /x}}\n  processor: {httpServer: {address: a.example, scheme: https, clientCertificateSecret: {name: c}}}\n",
 			nil,

@@ -52,6 +52,33 @@ func (r *review) trigger(t *v1alpha1.Trigger) {
 		}
 	}
 	r.required(t, plan, given)
+	if s := m.Source(); s == trigger.SourceEvent || s == trigger.SourceCron {
+		r.unverified(t, plan)
+	}
+}
+
+// unverified tells of the first repair of a set that has no check before it on some path. Of
+// an Event and a time nothing else tells whether it has helped.
+func (r *review) unverified(t *v1alpha1.Trigger, plan *resolve.Plan) {
+	seen, next := map[int]bool{0: true}, []int{0}
+	first := plan.Graph.Len()
+	for len(next) > 0 {
+		from := next[0]
+		next = next[1:]
+		for _, to := range plan.Graph.Node(from).To {
+			switch {
+			case seen[to] || plan.Effect(to) == string(operation.Check):
+				continue
+			case plan.Effect(to) == string(operation.Remediate):
+				first = min(first, to)
+			}
+			seen[to], next = true, append(next, to)
+		}
+	}
+	if first < plan.Graph.Len() {
+		r.tell(Warning, Unverified, t, "spec.operationSet", "no check comes before node %d (%s) of %s, so nothing tells whether that repair has helped, and nothing escalates: Events and times have no end",
+			first, plan.Graph.Node(first).Operation, t.Spec.OperationSet)
+	}
 }
 
 // parameter looks at one that a Trigger sets.
