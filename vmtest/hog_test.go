@@ -170,10 +170,7 @@ func (g controlGroup) dying(t *testing.T, mib int, file string) {
 	})
 	if !hangs {
 		proc := "/proc/" + strconv.Itoa(task.PID)
-		for _, path := range []string{proc + "/status", proc + "/stack", g.dir + "/memory.events", g.dir + "/memory.current"} {
-			data, err := os.ReadFile(path)
-			t.Logf("%s: %s (%v)", path, data, err)
-		}
+		show(t, proc+"/status", proc+"/stack", g.dir+"/memory.events", g.dir+"/memory.current")
 		t.FailNow()
 	}
 	if err := cmd.Process.Kill(); err != nil {
@@ -188,6 +185,16 @@ func (g controlGroup) fits(t *testing.T, mib int) {
 	cmd := exec.Command("dd", "if=/dev/zero", "of=/dev/null", "count=1", "status=none", "bs="+strconv.Itoa(mib)+"M")
 	g.start(t, cmd)
 	if err := cmd.Wait(); err != nil {
+		show(t, g.dir+"/memory.events", g.dir+"/memory.stat")
 		t.Fatalf("a process that fills %d MiB: %v", mib, err)
+	}
+}
+
+// show logs files of the kernel that say why a test fails.
+func show(t *testing.T, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		t.Logf("%s: %s (%v)", path, data, err)
 	}
 }

@@ -164,14 +164,16 @@ func dyingVictims(t *testing.T) *oomKills {
 		}
 	})
 	_, dir := frozen.Mount()
-	group := newControlGroup(t, "/kn-dying", "memory.max=32M")
+	// Two processes of size don't fit, one does, with what the kernel keeps of the dying.
+	const limit, size = 64, 40 // MiB
+	group := newControlGroup(t, "/kn-dying", fmt.Sprintf("memory.max=%dM", limit))
 	// Before the group is removed, its processes must be able to end.
 	t.Cleanup(func() { _ = frozen.Heal(context.WithoutCancel(t.Context())) })
-	want := &oomKills{comm: "dd", adj: 1000, group: group.path, scope: "memcg", owner: group.path, limit: 32 << 20}
+	want := &oomKills{comm: "dd", adj: 1000, group: group.path, scope: "memcg", owner: group.path, limit: limit << 20}
 	for range faults {
-		group.dying(t, 24, filepath.Join(dir, "file"))
-		group.fits(t, 24)
-		want.pids = append(want.pids, group.hog(t, 64))
+		group.dying(t, size, filepath.Join(dir, "file"))
+		group.fits(t, size)
+		want.pids = append(want.pids, group.hog(t, 2*limit))
 	}
 	if n, err := numberIn(filepath.Join(group.dir, "memory.events"), "oom_kill"); err != nil || n != faults {
 		t.Fatalf("the kernel counts %d kills (%v), want %d", n, err, faults)
