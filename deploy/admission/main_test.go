@@ -56,6 +56,7 @@ func installedServer(t *testing.T) *kubetest.Server {
 			// They may do everything, so that what is refused is refused by the policies.
 			grant(t, admin, rbacv1.Subject{Kind: "ServiceAccount", Namespace: system, Name: account}, "", "cluster-admin")
 		}
+		server.ServiceAccount(t, system, "default") // without it no pods are made
 		policies, err := kustomize.Objects("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +122,16 @@ func inForce(t *testing.T, server *kubetest.Server) {
 		t.Fatal(err)
 	}
 	grant(t, admin, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}, system, role.Name)
+	controllers := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	for what, try := range map[string]func() error{
+		"kernosis-controller-nodes": func() error {
+			return controllers.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.DryRunAll)
+		},
+		"kernosis-controller-pods": func() error {
+			return controllers.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "none"}, Spec: corev1.PodSpec{
+				AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "main", Image: "kubetest.invalid/none:1"}},
+			}}, client.DryRunAll)
+		},
 		"kernosis-approval": func() error {
 			d := nodeDiagnosis("n1")
 			d.Spec.Approval = &v1alpha1.Approval{PlanDigest: digest}

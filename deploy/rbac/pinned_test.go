@@ -139,7 +139,7 @@ func requests(t *testing.T, admin, own, loose client.Client, node, elsewhere, ot
 	event := func(namespace, component, host string) *corev1.Event {
 		return &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: "e-" + rand.String(8)},
-			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "web-0"},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: "web-0"},
 			Reason:         "OOMKilling", Message: "m", Type: corev1.EventTypeWarning,
 			Source: corev1.EventSource{Component: component, Host: host},
 		}
@@ -149,7 +149,10 @@ func requests(t *testing.T, admin, own, loose client.Client, node, elsewhere, ot
 		t.Fatal(err)
 	}
 	ofAnotherNode := event(metav1.NamespaceDefault, events.Component, node)
-	ofAnotherNode.InvolvedObject = corev1.ObjectReference{Kind: "Node", Name: elsewhere}
+	ofAnotherNode.InvolvedObject = corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: elsewhere}
+	ofADeployment, withAnotherNode := event(other, events.Component, node), event(other, events.Component, node)
+	ofADeployment.InvolvedObject = corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: other, Name: "web"}
+	withAnotherNode.Related = &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: elsewhere}
 	count := func(e *corev1.Event) func(context.Context) error {
 		return func(ctx context.Context) error {
 			return own.Patch(ctx, e.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"count":2}`)))
@@ -188,6 +191,8 @@ func requests(t *testing.T, admin, own, loose client.Client, node, elsewhere, ot
 		{"an Event in another agent's name", "create events", make(own, event(other, events.Component, elsewhere)), "as kernosis on " + node},
 		{"an Event in kubelet's name", "create events", make(own, event(other, "kubelet", node)), "as kernosis on " + node},
 		{"an Event on another Node", "create events", make(own, ofAnotherNode), "its own Node alone"},
+		{"an Event on a Deployment", "create events", make(own, ofADeployment), "of pods and its own Node alone"},
+		{"an Event with another Node", "create events", make(own, withAnotherNode), "its own Node alone"},
 		{"an Event, by a token of no node", "create events", make(loose, event(other, events.Component, node)), "not bound to a node"},
 		{"another agent's Event, counted", "patch events", count(others), "as kernosis on " + node},
 
