@@ -2,12 +2,14 @@ package podsource
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -100,11 +102,16 @@ func (t *transport) client() (*http.Client, error) {
 	case t.cfg.Insecure:
 		conf.InsecureSkipVerify = true
 	}
+	dial := (&net.Dialer{}).DialContext
+	if t.cfg.Insecure && t.cfg.TokenFile != "" {
+		dial = dialThisMachine
+	}
 	t.close()
 	t.certs = certs
 	t.http = &http.Client{
 		Timeout: t.cfg.Timeout,
 		Transport: &http.Transport{
+			DialContext:     dial,
 			TLSClientConfig: conf, ForceAttemptHTTP2: true,
 			MaxIdleConns: 1, MaxConnsPerHost: 1, IdleConnTimeout: 2 * time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		},
@@ -112,6 +119,23 @@ func (t *transport) client() (*http.Client, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return t.http, nil
+}
+
+// dialThisMachine connects to addresses of this machine alone: the token is for kubelet, and
+// elsewhere whoever answers without a certificate that is checked would have it. A connection
+// to an address of the machine has that at both ends.
+func dialThisMachine(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	to, ok := c.RemoteAddr().(*net.TCPAddr)
+	from, also := c.LocalAddr().(*net.TCPAddr)
+	if ok && also && (to.IP.IsLoopback() || to.IP.Equal(from.IP)) {
+		return c, nil
+	}
+	_ = c.Close()
+	return nil, fmt.Errorf("%s is no address of this machine: without a certificate that is checked the token is not sent there", address)
 }
 
 func (t *transport) close() {
