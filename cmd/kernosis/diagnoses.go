@@ -274,7 +274,7 @@ func (d *diagnoses) stats() metrics.DiagnoseStats {
 	s := metrics.DiagnoseStats{
 		Triggers: make(map[string]metrics.TriggerStats, len(w.Triggers)), Refused: w.Refused,
 		Taken: w.Taken, Made: w.Made, Dropped: w.Dropped, Ended: make(map[string]uint64, len(w.Ended)), Writes: w.Writes,
-		Unsaved: w.Unsaved, Running: w.Running, Waiting: w.Waiting, Untold: w.Untold,
+		Unsaved: w.Unsaved, Running: w.Running, Waiting: w.Waiting, QueueFull: w.QueueFull, Untold: w.Untold,
 	}
 	for name, t := range w.Triggers {
 		s.Triggers[name] = metrics.TriggerStats{Wanted: t.Started, Withheld: t.Withheld}

@@ -49,7 +49,7 @@ func TestDocumentedReports(t *testing.T) {
 	go func() { ended <- in.Run(ctx, func(ev *event.Event) { told <- ev.Check.Check + " " + ev.Check.Reason }) }()
 	text := []byte(block("-d '", "'"))
 	for {
-		_, err := in.Report(0, "", text)
+		_, err := in.Report(ingest.Peer{}, "", text)
 		if refusal, ok := err.(*ingest.Refusal); ok && refusal.Outcome == ingest.Closing { //nolint:errorlint // it is not wrapped
 			continue // Run begins
 		}

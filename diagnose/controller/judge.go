@@ -69,11 +69,14 @@ func judge(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
 }
 
 func judgePending(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
-	if a.alive {
-		return judgeLeft(d, a, p, now, "has not begun within")
-	}
-	if d.Spec.Cancel {
+	full := queueFull(d)
+	switch {
+	case d.Spec.Cancel && (full || !a.alive):
 		return step{phase: v1alpha1.PhaseCancelled, reason: v1alpha1.ReasonCancelled, message: "cancelled before it began"}
+	case a.alive && full:
+		return step{again: again(p.running, p.running)} // the agent says so, and begins it later
+	case a.alive:
+		return judgeLeft(d, a, p, now, "has not begun within")
 	}
 	return judgeSilent(d, a, p, p.pending, later(d.CreationTimestamp.Time, a.last), now)
 }
@@ -134,6 +137,12 @@ func lastTold(d *v1alpha1.Diagnosis, now time.Time) time.Time {
 		last = later(last, c.Time.Time)
 	}
 	return last
+}
+
+// queueFull reports whether the agent has no place for it yet.
+func queueFull(d *v1alpha1.Diagnosis) bool {
+	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
+	return c != nil && c.Reason == v1alpha1.ReasonQueueFull
 }
 
 // again returns when to look again at what ends in some time: whether an agent has gone

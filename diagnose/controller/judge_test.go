@@ -49,6 +49,9 @@ func TestJudge(t *testing.T) {
 	}
 	p.silent = 50 * time.Second
 	cancel := func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = true }
+	full := func(d *v1alpha1.Diagnosis) {
+		complete(d, metav1.ConditionFalse, v1alpha1.ReasonQueueFull, "", at(1))
+	}
 	for name, c := range map[string]struct {
 		d     *v1alpha1.Diagnosis
 		agent agent
@@ -56,6 +59,9 @@ func TestJudge(t *testing.T) {
 		want  string // phase, reason
 	}{
 		"new":                                {pending(), alive, 1, ""},
+		"no place for long":                  {pending(full), alive, 99999, ""},
+		"no place, and cancelled":            {pending(full, cancel), alive, 1, "Cancelled Cancelled"},
+		"no place, and agent silent":         {pending(full), silent, 3700, "AgentSilent"},
 		"agent never reported":               {pending(), none, 1, "AgentSilent"},
 		"agent never reported, for long":     {pending(said(500)), none, 600, "Failed NodeSilent"},
 		"silent for long, and not said":      {pending(), none, 600, "AgentSilent"},

@@ -101,6 +101,7 @@ type Diagnosis struct {
 	// has letters, digits, '.', '_' and '-', at most 128.
 	ID         string
 	Node       string // where it runs; repairs of one node are made one at a time
+	Tenant     string // the namespace that it is of; empty: the node's own
 	Graph      *graph.Graph
 	Steps      []Step // by the ids of the graph's nodes; that of the start is not used
 	Parameters map[string]string

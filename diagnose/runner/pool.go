@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -17,16 +18,19 @@ var (
 // PoolConfig is what a [Pool] needs.
 type PoolConfig struct {
 	Workers int // diagnoses that run at a time; 0: 4
-	PerNode int // of these, on one node; 0: as many as Workers
-	Queue   int // that wait for a worker; 0: 100
+	// PerTenant is how many of these one tenant may have; 0: half of them. All tenants
+	// together leave one worker to the node's own, where there are several.
+	PerTenant int
+	Queue     int // that wait for a worker; 0: 100
 	// Execute runs one: [Runner.Execute].
 	Execute func(ctx context.Context, d *Diagnosis) (*Report, error)
 	// Done is told what Execute returned, by the worker; nil: nobody is.
 	Done func(d *Diagnosis, rep *Report, err error)
 }
 
-// Pool runs diagnoses in the order in which they come, as many at a time as it may. Its
-// methods may be called by several goroutines at once.
+// Pool runs diagnoses, as many at a time as it may: the node's own before those of tenants,
+// those of tenants in turn, and those of one in the order in which they come. Its methods
+// may be called by several goroutines at once.
 type Pool struct {
 	c PoolConfig
 
@@ -34,7 +38,9 @@ type Pool struct {
 	changed chan struct{} // closed and made anew with each change
 	queue   []*Diagnosis
 	running map[string]*job
-	onNode  map[string]int
+	tenants map[string]int    // how many of a tenant run
+	turn    map[string]uint64 // when a tenant that waits or runs began one last
+	turns   uint64
 	closed  bool
 	stats   PoolStats
 }
@@ -56,8 +62,8 @@ func NewPool(c PoolConfig) *Pool {
 	if c.Workers == 0 {
 		c.Workers = 4
 	}
-	if c.PerNode == 0 {
-		c.PerNode = c.Workers
+	if c.PerTenant == 0 {
+		c.PerTenant = max(1, c.Workers/2)
 	}
 	if c.Queue == 0 {
 		c.Queue = 100
@@ -65,7 +71,7 @@ func NewPool(c PoolConfig) *Pool {
 	if c.Done == nil {
 		c.Done = func(*Diagnosis, *Report, error) {}
 	}
-	return &Pool{c: c, changed: make(chan struct{}), running: map[string]*job{}, onNode: map[string]int{}}
+	return &Pool{c: c, changed: make(chan struct{}), running: map[string]*job{}, tenants: map[string]int{}, turn: map[string]uint64{}}
 }
 
 // Submit takes a diagnosis to run. What it does not take is counted and told.
@@ -136,17 +142,38 @@ func (p *Pool) Run(ctx context.Context) {
 	}
 }
 
-// next returns the first that waits and may run now. The lock is held.
+// next returns what is to run now. The lock is held.
 func (p *Pool) next() *Diagnosis {
 	if len(p.running) >= p.c.Workers {
 		return nil
 	}
+	var first *Diagnosis
 	for _, d := range p.queue {
-		if p.onNode[d.Node] < p.c.PerNode {
+		switch {
+		case d.Tenant == "":
 			return d
+		case p.tenants[d.Tenant] >= p.c.PerTenant:
+		case first == nil || p.before(d.Tenant, first.Tenant):
+			first = d
 		}
 	}
-	return nil
+	if p.ofTenants() >= max(1, p.c.Workers-1) {
+		return nil
+	}
+	return first
+}
+
+// before reports whether it is a tenant's turn before that of another. The lock is held.
+func (p *Pool) before(a, b string) bool {
+	return cmp.Or(cmp.Compare(p.tenants[a], p.tenants[b]), cmp.Compare(p.turn[a], p.turn[b])) < 0
+}
+
+// ofTenants counts the tenants' that run. The lock is held.
+func (p *Pool) ofTenants() (n int) {
+	for _, running := range p.tenants {
+		n += running
+	}
+	return n
 }
 
 // begin takes a diagnosis off the queue and runs it. The lock is held.
@@ -157,20 +184,35 @@ func (p *Pool) begin(ctx context.Context, d *Diagnosis, workers *sync.WaitGroup)
 	}
 	p.queue = slices.DeleteFunc(p.queue, func(q *Diagnosis) bool { return q == d })
 	p.running[d.ID] = &job{d, cancel}
-	p.onNode[d.Node]++
+	if d.Tenant != "" {
+		p.turns++
+		p.tenants[d.Tenant]++
+		p.turn[d.Tenant] = p.turns
+	}
 	workers.Go(func() {
 		defer cancel(nil)
 		rep, err := p.c.Execute(ctx, d)
 		p.mu.Lock()
 		delete(p.running, d.ID)
-		if p.onNode[d.Node]--; p.onNode[d.Node] == 0 {
-			delete(p.onNode, d.Node)
+		if d.Tenant != "" {
+			p.leave(d.Tenant)
 		}
 		p.stats.Ended++
 		p.wake()
 		p.mu.Unlock()
 		p.c.Done(d, rep, err)
 	})
+}
+
+// leave notes that one of a tenant has ended. The lock is held.
+func (p *Pool) leave(tenant string) {
+	if p.tenants[tenant]--; p.tenants[tenant] > 0 {
+		return
+	}
+	delete(p.tenants, tenant)
+	if !slices.ContainsFunc(p.queue, func(d *Diagnosis) bool { return d.Tenant == tenant }) {
+		delete(p.turn, tenant)
+	}
 }
 
 // wake tells Run of a change. The lock is held.

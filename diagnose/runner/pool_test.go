@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,13 +17,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// busy counts what runs at a time, in all and on each node. A diagnosis takes a second.
+// busy notes what runs. A diagnosis takes a second.
 type busy struct {
 	mu     sync.Mutex
-	now    map[string]int
+	now    map[string]int // of a tenant
 	all    int
 	most   int
-	node   int // most on one node
+	tenant int // most of a tenant
+	others int // most of all tenants
 	order  []string
 	causes map[string]error
 }
@@ -31,8 +33,11 @@ func (b *busy) execute(ctx context.Context, d *runner.Diagnosis) (*runner.Report
 	b.mu.Lock()
 	b.order = append(b.order, d.ID)
 	b.all++
-	b.now[d.Node]++
-	b.most, b.node = max(b.most, b.all), max(b.node, b.now[d.Node])
+	b.now[d.Tenant]++
+	b.most, b.others = max(b.most, b.all), max(b.others, b.all-b.now[""])
+	if d.Tenant != "" {
+		b.tenant = max(b.tenant, b.now[d.Tenant])
+	}
 	b.mu.Unlock()
 	select {
 	case <-ctx.Done():
@@ -41,7 +46,7 @@ func (b *busy) execute(ctx context.Context, d *runner.Diagnosis) (*runner.Report
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.all--
-	b.now[d.Node]--
+	b.now[d.Tenant]--
 	b.causes[d.ID] = context.Cause(ctx)
 	return nil, context.Cause(ctx)
 }
@@ -59,25 +64,21 @@ func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy()
 		ended := 0
-		p := runner.NewPool(runner.PoolConfig{Workers: 3, PerNode: 2, Queue: 9, Execute: b.execute, Done: func(*runner.Diagnosis, *runner.Report, error) {
+		p := runner.NewPool(runner.PoolConfig{Workers: 4, Queue: 12, Execute: b.execute, Done: func(*runner.Diagnosis, *runner.Report, error) {
 			b.mu.Lock()
 			ended++
 			b.mu.Unlock()
 		}})
-		submit := func(id, node string) error { return p.Submit(&runner.Diagnosis{ID: id, Node: node}) }
-		for i := range 9 {
-			node := "a"
-			if i == 5 || i == 8 {
-				node = "b"
-			}
-			if err := submit(strconv.Itoa(i), node); err != nil {
+		submit := func(id, tenant string) error { return p.Submit(&runner.Diagnosis{ID: id, Tenant: tenant}) }
+		for i, tenant := range []string{"a", "a", "a", "a", "a", "a", "b", "b", "c", "c", "", ""} {
+			if err := submit(tenant+strconv.Itoa(i), tenant); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := submit("9", "a"); !errors.Is(err, runner.ErrFull) {
-			t.Errorf("a tenth: %v", err)
+		if err := submit("12", "a"); !errors.Is(err, runner.ErrFull) {
+			t.Errorf("one too many: %v", err)
 		}
-		if err := submit("3", "a"); !errors.Is(err, runner.ErrQueued) {
+		if err := submit("a3", "a"); !errors.Is(err, runner.ErrQueued) {
 			t.Errorf("one that waits: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -85,31 +86,38 @@ func TestPool(t *testing.T) {
 		began := time.Now()
 		go func() { p.Run(ctx); close(stopped) }()
 		synctest.Wait()
-		if st := p.Stats(); st.Running != 3 || st.Waiting != 6 || st.Taken != 9 || st.Refused != 1 {
+		if st := p.Stats(); st.Running != 4 || st.Waiting != 8 || st.Taken != 12 || st.Refused != 1 {
 			t.Errorf("%+v", st)
 		}
-		if err := submit("0", "a"); !errors.Is(err, runner.ErrQueued) {
+		if err := submit("10", ""); !errors.Is(err, runner.ErrQueued) {
 			t.Errorf("one that runs: %v", err)
 		}
-		time.Sleep(4500 * time.Millisecond)
-		synctest.Wait()
-		if st := p.Stats(); st.Ended != 9 || ended != 9 || st.Running != 0 {
+		// The node's own first, then each tenant in turn. In the second second no more than
+		// three of tenants run, and in the third two of one that is alone.
+		for i, want := range []string{"10 11 a0 b6", "a1 b7 c8", "a2 a3 c9", "a4 a5"} {
+			first := i*3 + min(i, 1)
+			if got := slices.Sorted(slices.Values(b.order[first:])); strings.Join(got, " ") != want {
+				t.Errorf("second %d: %v, want %s", i, got, want)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		if st := p.Stats(); st.Ended != 12 || ended != 12 || st.Running != 0 {
 			t.Errorf("%+v after %v", st, time.Since(began))
 		}
-		// The third place is for another node: 5 goes before 2.
-		if !slices.Equal(slices.Sorted(slices.Values(b.order[:3])), []string{"0", "1", "5"}) || b.most != 3 || b.node != 2 {
-			t.Errorf("order %v, %d at a time, %d on a node", b.order, b.most, b.node)
+		if b.most != 4 || b.tenant != 2 || b.others != 3 {
+			t.Errorf("%d at a time, %d of tenants, %d of one", b.most, b.others, b.tenant)
 		}
 		// What runs at the end is interrupted, what waits is not run.
 		for i := range 6 {
-			if err := submit(fmt.Sprint("late", i), "a"); err != nil {
+			if err := submit(fmt.Sprint("late", i), ""); err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
 		cancel()
 		<-stopped
-		if len(b.order) != 11 || b.cause("late0") == nil || submit("x", "a") != runner.ErrClosed { //nolint:errorlint // as it is
+		if len(b.order) != 16 || b.cause("late0") == nil || submit("x", "a") != runner.ErrClosed { //nolint:errorlint // as it is
 			t.Errorf("ran %v, %v", b.order, b.causes)
 		}
 	})

@@ -62,7 +62,9 @@ type Config struct {
 
 	Workers int // Diagnoses that run at a time; 0: 4
 	Keep    int // runs that have ended and are kept, the newest; 0: 100
-	// MaxOpen bounds the Diagnoses whose end is not reported yet; 0: 1000. More are dropped.
+	// MaxOpen bounds the Diagnoses whose end is not reported yet: of the node's own triggers,
+	// of others in the system namespace, and of all other namespaces, a tenth of it each; 0:
+	// 1000. Of own triggers more are dropped; others wait in the store until there is a place.
 	MaxOpen int
 	// Artifacts has the bounds of artifacts; its Dir is not looked at. Its Storage is where
 	// operations keep results that want it; empty: a folder in Dir.

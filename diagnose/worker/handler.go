@@ -46,6 +46,9 @@ func (h handler) Gone(k Key) {
 	if e := h.w.byName(k.NamespacedName); e != nil && e.Diagnosis.UID == k.UID {
 		h.w.gone(e)
 	}
+	if o := h.w.outside[k.NamespacedName]; o != nil && o.diagnosis.UID == k.UID {
+		delete(h.w.outside, k.NamespacedName)
+	}
 }
 
 // byName returns the newest of a name; nil: there is none. The lock is held.
@@ -59,7 +62,8 @@ func (w *Worker) byName(name types.NamespacedName) *entry {
 
 // known takes a Diagnosis that the store has. The lock is held.
 func (w *Worker) known(d *v1alpha1.Diagnosis) {
-	e := w.byName(types.NamespacedName{Namespace: d.Namespace, Name: d.Name})
+	name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
+	e := w.byName(name)
 	switch {
 	case e != nil && e.Diagnosis.UID == d.UID && !e.Gone:
 		e.take(d)
@@ -77,20 +81,10 @@ func (w *Worker) known(d *v1alpha1.Diagnosis) {
 		w.gone(e) // and made anew under its name
 	}
 	if complete(&d.Status) {
+		delete(w.outside, name)
 		return
 	}
-	if w.open() >= w.c.MaxOpen {
-		w.drop(dropFull, "a Diagnosis, as there are too many whose end is not reported", d.Namespace+"/"+d.Name)
-		return
-	}
-	w.counts.taken++
-	n := w.add(&saved{ID: string(d.UID), Diagnosis: slim(d), Taken: time.Now()})
-	n.unsaved, n.never = true, true
-	n.take(d)
-	n.changed(true)
-	if w.ofNewer(d) {
-		n.finish(v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "a newer version of Kernosis has begun it on this node, and this one can't go on with it")
-	}
+	w.admit(d)
 }
 
 // ofNewer reports whether a newer version of Kernosis has begun to run a Diagnosis here. The

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
 const (
@@ -49,16 +50,18 @@ func (w *Worker) manage(ctx context.Context) {
 	}
 }
 
-// lookAgain sees to what has waited for triggers and pods.
+// lookAgain sees to what has waited for triggers and pods, and for a place.
 func (w *Worker) lookAgain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.waiting) > 0 && w.ready() {
 		w.catchUp()
 	}
+	w.enterAll()
 }
 
-// all returns the entries, those that were taken first before.
+// all returns the entries, the node's own before those of tenants, and of these the ones
+// that were taken first before.
 func (w *Worker) all() []*entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,9 +75,17 @@ func (w *Worker) sorted() []*entry {
 		out = append(out, e)
 	}
 	slices.SortFunc(out, func(a, b *entry) int {
-		return cmp.Or(a.Taken.Compare(b.Taken), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(w.rank(a)-w.rank(b), a.Taken.Compare(b.Taken), cmp.Compare(a.ID, b.ID))
 	})
 	return out
+}
+
+// rank is 0 for the node's own, 1 for those of tenants.
+func (w *Worker) rank(e *entry) int {
+	if tenancy.Applies(e.Diagnosis, w.c.Namespace) {
+		return 1
+	}
+	return 0
 }
 
 // persist writes what the ledger does not have.

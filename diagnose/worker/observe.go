@@ -104,8 +104,8 @@ func (w *Worker) want(d *v1alpha1.Diagnosis, p *problem.Problem, at time.Time) {
 	case known || w.ledger.newer[d.Name]: // by the run of the agent before this
 	case !w.restored && time.Since(at) > staleAfter:
 		w.drop(dropStale, "a Diagnosis of long ago", d.Name)
-	case w.open() >= w.c.MaxOpen:
-		w.drop(dropFull, "a Diagnosis, as there are too many whose end is not reported", d.Name)
+	case w.places().own >= w.c.MaxOpen:
+		w.drop(dropFull, "a Diagnosis, as there are too many of triggers whose end is not reported", d.Name)
 	default:
 		w.counts.taken++
 		added := w.add(e)

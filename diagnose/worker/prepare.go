@@ -25,7 +25,9 @@ func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 	config := w.resolver(known)
 	var plan *resolve.Plan
 	var err error
+	tenant := ""
 	if tenancy.Applies(e.Diagnosis, w.c.Namespace) {
+		tenant = e.Diagnosis.Namespace
 		plan, err = tenancy.Plan(config, set, e.Diagnosis, e.Parameters)
 	} else {
 		plan, err = resolve.Set(config, set)
@@ -40,7 +42,7 @@ func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 	}
 	e.plan, e.repair = plan, repairsOf(&config, plan)
 	return &runner.Diagnosis{
-		ID: e.ID, Node: w.c.Node, Graph: plan.Graph, Steps: plan.Steps, Parameters: maps.Clone(e.Parameters),
+		ID: e.ID, Node: w.c.Node, Tenant: tenant, Graph: plan.Graph, Steps: plan.Steps, Parameters: maps.Clone(e.Parameters),
 		Intended: intended(e.latest, plan),
 	}
 }

@@ -30,6 +30,9 @@ func (w *Worker) report(ctx context.Context) {
 			w.tell(ctx, e)
 			continue
 		}
+		if w.tellOutside(ctx) {
+			continue
+		}
 		timer.Reset(time.Until(due))
 		select {
 		case <-ctx.Done():

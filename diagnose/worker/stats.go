@@ -9,7 +9,7 @@ import (
 
 // Why a Diagnosis is dropped.
 const (
-	dropFull    = "full"    // too many have not ended, or their end is not told
+	dropFull    = "full"    // too many of own triggers have not ended, or their end is not told
 	dropStale   = "stale"   // it is of long ago, and nobody knows what was made then
 	dropRefused = "refused" // the store has refused it; its run is known to this node alone
 	dropUnknown = "unknown" // a transition, as triggers were not known for too long
@@ -37,7 +37,9 @@ type Stats struct {
 	Damaged  uint64            // of the ledger, at the start
 	Waiting  int               // that wait for a worker, the store or a decision
 	Running  int
-	Untold   int // that have ended, and the store does not know
+	// QueueFull are those of the store that wait for a place: none of the others counts them.
+	QueueFull int
+	Untold    int // that have ended, and the store does not know
 }
 
 // counts are guarded by the worker's lock.
@@ -69,6 +71,7 @@ func (w *Worker) Stats() Stats {
 		Taken: c.taken, Made: c.made, Yielded: c.yielded, Unsaved: c.unsaved, Damaged: c.damaged,
 		Dropped: maps.Clone(c.dropped), Ended: maps.Clone(c.ended), Writes: maps.Clone(c.writes),
 	}
+	s.QueueFull = len(w.outside)
 	for _, e := range w.entries {
 		switch {
 		case e.Gone:

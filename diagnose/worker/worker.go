@@ -39,7 +39,8 @@ type Worker struct {
 	entries   map[string]*entry
 	names     map[types.NamespacedName]string // id of the newest of a name
 	problems  map[problemKey][]*entry
-	refused   map[string]string // triggers that are left aside, and why
+	outside   map[types.NamespacedName]*outside // that wait for a place
+	refused   map[string]string                 // triggers that are left aside, and why
 	counts    counts
 	holder    string
 	away      time.Duration // how long is waited for a store that is away; 0: it answers
@@ -64,7 +65,7 @@ func New(c Config) (*Worker, error) {
 		c: c, log: c.Log, engine: engine, ledger: ledger{dir: takenIn(c.Dir)},
 		moved: make(chan struct{}, 1), told: make(chan struct{}, 1),
 		entries: map[string]*entry{}, names: map[types.NamespacedName]string{}, problems: map[problemKey][]*entry{},
-		refused: map[string]string{}, counts: newCounts(),
+		outside: map[types.NamespacedName]*outside{}, refused: map[string]string{}, counts: newCounts(),
 	}
 	w.gate = &gate{w}
 	all, damaged := w.ledger.load()
@@ -92,17 +93,6 @@ func (w *Worker) add(s *saved) *entry {
 		w.problems[key] = append(w.problems[key], e)
 	}
 	return e
-}
-
-// open counts what has not ended, or whose end is not told. The lock is held.
-func (w *Worker) open() int {
-	n := 0
-	for _, e := range w.entries {
-		if e.open() {
-			n++
-		}
-	}
-	return n
 }
 
 // Run runs Diagnoses and tells the store of them until ctx ends.
@@ -205,7 +195,7 @@ func (w *Worker) begin() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holder, w.artifacts, w.started = holder, store, time.Now()
-	w.pool = runner.NewPool(runner.PoolConfig{Workers: w.c.Workers, Queue: w.c.MaxOpen, Execute: w.runner.Execute, Done: w.ran})
+	w.pool = runner.NewPool(runner.PoolConfig{Workers: w.c.Workers, Queue: kindsOfPlaces * w.c.MaxOpen, Execute: w.runner.Execute, Done: w.ran})
 	w.recall()
 	return nil
 }

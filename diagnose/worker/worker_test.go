@@ -500,10 +500,12 @@ func TestTooMany(t *testing.T) {
 		r.make(nil)
 		r.start()
 		defer r.stop()
-		r.api.add(person("a", "looks"))
-		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		at := began()
+		r.w.Observe(hung(at, problem.Firing), time.Now())
+		r.w.Observe(hung(at, problem.Resolved), time.Now())
+		r.w.Observe(hung(at.Add(time.Second), problem.Firing), time.Now().Add(2*time.Hour))
 		synctest.Wait()
-		if s := r.w.Stats(); s.Dropped["full"] != 1 {
+		if s := r.w.Stats(); s.Dropped["full"] != 1 || s.Running != 1 {
 			t.Errorf("%+v", s)
 		}
 	})

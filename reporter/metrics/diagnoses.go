@@ -17,7 +17,7 @@ type DiagnoseStats struct {
 	Writes   map[string]uint64 // by outcome
 	Unsaved  uint64
 
-	Running, Waiting, Untold int
+	Running, Waiting, QueueFull, Untold int
 }
 
 // TriggerStats is what has been counted of one trigger.
@@ -42,19 +42,20 @@ func (m *Metrics) Diagnoses(stats func() DiagnoseStats) *Diagnoses {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	m.Own.MustRegister(d.latency, &diagnoseCollector{
-		stats:    stats,
-		wanted:   desc("kernosis_trigger_diagnoses_total", "Diagnoses that triggers have asked for, by trigger.", "trigger"),
-		withheld: desc("kernosis_trigger_withheld_total", "Diagnoses that a trigger would have asked for, but for its bounds, by trigger and reason.", "trigger", "reason"),
-		refused:  desc("kernosis_triggers_refused", "Triggers that are left aside because something is wrong with them."),
-		taken:    desc("kernosis_diagnoses_taken_total", "Diagnoses that this node was to run, of its own triggers and others."),
-		made:     desc("kernosis_diagnoses_made_total", "Diagnoses of own triggers that the API server has; without a cluster, that are known."),
-		dropped:  desc("kernosis_diagnoses_dropped_total", "Diagnoses that were not run or not made known, by reason.", "reason"),
-		ended:    desc("kernosis_diagnoses_ended_total", "Diagnoses that have ended, by phase.", "phase"),
-		writes:   desc("kernosis_diagnosis_writes_total", "Writes of a Diagnosis' status, by outcome (taken, away, gone, failed).", "outcome"),
-		unsaved:  desc("kernosis_diagnosis_unsaved_total", "Notes of what is to be run that could not be written to the disk."),
-		running:  desc("kernosis_diagnoses_running", "Diagnoses of which an operation runs now."),
-		waiting:  desc("kernosis_diagnoses_waiting", "Diagnoses that wait: for others, for the API server, or for a decision."),
-		untold:   desc("kernosis_diagnoses_untold", "Diagnoses that have ended, of which the API server does not know."),
+		stats:     stats,
+		wanted:    desc("kernosis_trigger_diagnoses_total", "Diagnoses that triggers have asked for, by trigger.", "trigger"),
+		withheld:  desc("kernosis_trigger_withheld_total", "Diagnoses that a trigger would have asked for, but for its bounds, by trigger and reason.", "trigger", "reason"),
+		refused:   desc("kernosis_triggers_refused", "Triggers that are left aside because something is wrong with them."),
+		taken:     desc("kernosis_diagnoses_taken_total", "Diagnoses that this node was to run, of its own triggers and others."),
+		made:      desc("kernosis_diagnoses_made_total", "Diagnoses of own triggers that the API server has; without a cluster, that are known."),
+		dropped:   desc("kernosis_diagnoses_dropped_total", "Diagnoses that were not run or not made known, by reason.", "reason"),
+		ended:     desc("kernosis_diagnoses_ended_total", "Diagnoses that have ended, by phase.", "phase"),
+		writes:    desc("kernosis_diagnosis_writes_total", "Writes of a Diagnosis' status, by outcome (taken, away, gone, failed).", "outcome"),
+		unsaved:   desc("kernosis_diagnosis_unsaved_total", "Notes of what is to be run that could not be written to the disk."),
+		running:   desc("kernosis_diagnoses_running", "Diagnoses of which an operation runs now."),
+		waiting:   desc("kernosis_diagnoses_waiting", "Diagnoses that wait: for others, for the API server, or for a decision."),
+		queueFull: desc("kernosis_diagnoses_queue_full", "Diagnoses that the node has not taken yet, because too many of their namespace have not ended."),
+		untold:    desc("kernosis_diagnoses_untold", "Diagnoses that have ended, of which the API server does not know."),
 	})
 	return d
 }
@@ -66,13 +67,13 @@ func (d *Diagnoses) Ended(after time.Duration) { d.latency.Observe(after.Seconds
 type diagnoseCollector struct {
 	stats func() DiagnoseStats
 
-	wanted, withheld, refused, taken, made, dropped, ended, writes, unsaved, running, waiting, untold *prometheus.Desc
+	wanted, withheld, refused, taken, made, dropped, ended, writes, unsaved, running, waiting, queueFull, untold *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
 func (c *diagnoseCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.wanted, c.withheld, c.refused, c.taken, c.made, c.dropped, c.ended, c.writes, c.unsaved, c.running, c.waiting, c.untold,
+		c.wanted, c.withheld, c.refused, c.taken, c.made, c.dropped, c.ended, c.writes, c.unsaved, c.running, c.waiting, c.queueFull, c.untold,
 	} {
 		ch <- d
 	}
@@ -104,5 +105,6 @@ func (c *diagnoseCollector) Collect(ch chan<- prometheus.Metric) {
 	counter(c.unsaved, s.Unsaved)
 	gauge(c.running, s.Running)
 	gauge(c.waiting, s.Waiting)
+	gauge(c.queueFull, s.QueueFull)
 	gauge(c.untold, s.Untold)
 }

@@ -68,6 +68,7 @@ const (
 
 // Reasons of ConditionComplete where it is False: what is waited for.
 const (
+	ReasonQueueFull       = "QueueFull"       // the node has too many others of its namespace
 	ReasonAgentSilent     = "AgentSilent"     // the node's agent
 	ReasonPodNotScheduled = "PodNotScheduled" // its pod is on no node yet
 	ReasonTargetsRun      = "TargetsRun"      // the Diagnoses that it owns

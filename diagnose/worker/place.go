@@ -1,0 +1,223 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
+)
+
+// tenantShare is which part of the places of all tenants one of them may have.
+const tenantShare = 10
+
+// kindsOfPlaces have MaxOpen each: see [places].
+const kindsOfPlaces = 3
+
+// places are how many Diagnoses are open, by whose they are: own, system and tenants have
+// MaxOpen each, so that no flood of one keeps another out.
+type places struct {
+	own     int // of the node's own triggers
+	system  int // others of the system namespace
+	tenants int
+	of      map[string]int // of a tenant
+}
+
+// places counts what has not ended, or whose end is not told. The lock is held.
+func (w *Worker) places() *places {
+	p := &places{of: map[string]int{}}
+	for _, e := range w.entries {
+		if e.open() {
+			p.add(w.c.Namespace, e.Own, e.Diagnosis)
+		}
+	}
+	return p
+}
+
+func (p *places) add(system string, own bool, d *v1alpha1.Diagnosis) {
+	switch {
+	case own:
+		p.own++
+	case !tenancy.Applies(d, system):
+		p.system++
+	default:
+		p.tenants++
+		p.of[d.Namespace]++
+	}
+}
+
+// full says which places a Diagnosis of the store finds taken; empty: there is one for it.
+func (w *Worker) full(p *places, d *v1alpha1.Diagnosis) string {
+	share := max(1, w.c.MaxOpen/tenantShare)
+	switch {
+	case !tenancy.Applies(d, w.c.Namespace):
+		if p.system >= w.c.MaxOpen {
+			return fmt.Sprintf("%d Diagnoses of the system namespace have not ended on this node", p.system)
+		}
+	case p.of[d.Namespace] >= share:
+		return fmt.Sprintf("%d Diagnoses of this namespace have not ended on this node", p.of[d.Namespace])
+	case p.tenants >= w.c.MaxOpen:
+		return fmt.Sprintf("%d Diagnoses of all namespaces have not ended on this node", p.tenants)
+	}
+	return ""
+}
+
+// outside is a Diagnosis of the store that waits for a place. The object is the store's: it
+// must not be changed. Nothing of it is on the disk, as the store has it after a restart.
+type outside struct {
+	diagnosis *v1alpha1.Diagnosis
+	why       string
+	retryAt   time.Time // of telling why
+}
+
+// told reports whether the store knows that it waits. Whoever wrote something else into the
+// condition, as the controller does while an agent is silent, is told again.
+func (o *outside) told() bool {
+	c := meta.FindStatusCondition(o.diagnosis.Status.Conditions, v1alpha1.ConditionComplete)
+	return c != nil && c.Reason == v1alpha1.ReasonQueueFull
+}
+
+// admit takes a Diagnosis of the store in, or leaves it outside. The lock is held.
+func (w *Worker) admit(d *v1alpha1.Diagnosis) {
+	name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
+	if o := w.outside[name]; o != nil {
+		o.diagnosis = d // it is its turn when there is a place
+		return
+	}
+	if why := w.full(w.places(), d); why != "" {
+		if len(w.outside) == 0 {
+			w.log.Warn("diagnoses wait for a place", "diagnosis", name.String(), "reason", why)
+		}
+		w.outside[name] = &outside{diagnosis: d, why: why}
+		return
+	}
+	w.enter(d)
+}
+
+// enter takes a Diagnosis of the store in. The lock is held.
+func (w *Worker) enter(d *v1alpha1.Diagnosis) {
+	w.counts.taken++
+	n := w.add(&saved{ID: string(d.UID), Diagnosis: slim(d), Taken: time.Now()})
+	n.unsaved, n.never = true, true
+	n.take(d)
+	n.changed(true)
+	if w.ofNewer(d) {
+		n.finish(v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "a newer version of Kernosis has begun it on this node, and this one can't go on with it")
+	}
+}
+
+// enterAll gives free places to those that wait outside: to the system namespace's first,
+// then to the tenant that has the fewest, of which the one that was made first. The lock is
+// held.
+func (w *Worker) enterAll() {
+	if len(w.outside) == 0 {
+		return
+	}
+	for p := w.places(); ; {
+		var next *v1alpha1.Diagnosis
+		for _, o := range w.outside {
+			if w.full(p, o.diagnosis) == "" && (next == nil || p.before(o.diagnosis, next)) {
+				next = o.diagnosis
+			}
+		}
+		if next == nil {
+			return
+		}
+		delete(w.outside, types.NamespacedName{Namespace: next.Namespace, Name: next.Name})
+		p.add(w.c.Namespace, false, next)
+		w.enter(next)
+		wake(w.told)
+	}
+}
+
+// before reports whether a Diagnosis comes in before another. The system namespace has no
+// count, and with it the fewest.
+func (p *places) before(a, b *v1alpha1.Diagnosis) bool {
+	if p.of[a.Namespace] != p.of[b.Namespace] {
+		return p.of[a.Namespace] < p.of[b.Namespace]
+	}
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
+}
+
+// tellOutside tells the store of one Diagnosis that it waits for a place, and reports
+// whether there was one. It comes after all that is told of those that have a place.
+func (w *Worker) tellOutside(ctx context.Context) bool {
+	w.mu.Lock()
+	now := time.Now()
+	var o *outside
+	if now.Before(w.awayUntil) {
+		w.mu.Unlock()
+		return false
+	}
+	for _, one := range w.outside {
+		if !one.told() && !now.Before(one.retryAt) {
+			o = one
+			break
+		}
+	}
+	if o == nil {
+		w.mu.Unlock()
+		return false
+	}
+	d, why, hold := o.diagnosis, o.why, w.hold()
+	o.retryAt = now.Add(lastPause) // unless the store has it
+	w.mu.Unlock()
+	asking, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	key := Key{types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, d.UID}
+	out, err := w.c.Store.Write(asking, key, func(s *v1alpha1.DiagnosisStatus) {
+		if complete(s) || hold.another(s) {
+			return
+		}
+		s.ObservedGeneration, s.Phase = d.Generation, v1alpha1.PhasePending
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQueueFull,
+			Message: why, ObservedGeneration: d.Generation, LastTransitionTime: metav1.NewTime(time.Now()),
+		})
+	})
+	if ctx.Err() != nil && err != nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.toldOutside(o, out, err)
+	return true
+}
+
+// toldOutside takes the store's answer. The lock is held.
+func (w *Worker) toldOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
+	name := types.NamespacedName{Namespace: o.diagnosis.Namespace, Name: o.diagnosis.Name}
+	switch {
+	case err == nil:
+		w.counts.writes[writeTaken]++
+		w.answers()
+		switch {
+		case w.outside[name] != o:
+		case complete(&d.Status): // by another, meanwhile
+			delete(w.outside, name)
+		case o.diagnosis.UID == d.UID && o.diagnosis.Generation == d.Generation:
+			o.diagnosis = d
+		}
+	case errors.Is(err, ErrAway):
+		w.counts.writes[writeAway]++
+		w.isAway(err)
+	case errors.Is(err, ErrGone):
+		w.counts.writes[writeGone]++
+		w.answers()
+		if w.outside[name] == o {
+			delete(w.outside, name)
+		}
+	default:
+		w.counts.writes[writeFailed]++
+		w.log.Warn("status of a diagnosis that waits for a place is not taken", "diagnosis", name.String(), "error", err)
+	}
+}
