@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -22,18 +23,13 @@ import (
 // watcher sees each version of the bench's nodes and of a policy, and remembers the most
 // nodes that were cordoned by Kernosis, and that had a slot, at any of them.
 type watcher struct {
-	mu        sync.Mutex
-	cordoned  sets.Set[string]
-	slots     sets.Set[string]
-	most      int // cordoned
-	mostSlots int
-	mostAll   int // either
-	ever      sets.Set[string]
+	mu sync.Mutex
+	*apitest.BudgetWatch
 }
 
 func (b *bench) watch(name string) *watcher {
 	b.Helper()
-	w := &watcher{cordoned: sets.New[string](), slots: sets.New[string](), ever: sets.New[string]()}
+	w := &watcher{BudgetWatch: apitest.NewBudgetWatch()}
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	b.Cleanup(func() { cancel(); ended.Wait() })
@@ -66,35 +62,19 @@ func (b *bench) watch(name string) *watcher {
 func (w *watcher) seeNode(n *corev1.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cordoned.Delete(n.Name)
-	if n.Spec.Unschedulable {
-		w.cordoned.Insert(n.Name)
-		w.ever.Insert(n.Name)
-	}
-	w.measure()
+	w.Node(n)
 }
 
 func (w *watcher) seePolicy(p *v1alpha1.RemediationPolicy) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.slots = sets.New[string]()
-	for _, r := range p.Status.Repairs {
-		if r.EndTime == nil {
-			w.slots.Insert(r.Node)
-		}
-	}
-	w.measure()
-}
-
-func (w *watcher) measure() {
-	w.most, w.mostSlots = max(w.most, len(w.cordoned)), max(w.mostSlots, len(w.slots))
-	w.mostAll = max(w.mostAll, len(w.cordoned.Union(w.slots)))
+	w.Policy(p)
 }
 
 func (w *watcher) had() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.ever)
+	return len(w.Ever)
 }
 
 // Fifty nodes fail at once, and two controllers work on them, which no election keeps from
@@ -152,8 +132,8 @@ func TestBudgetOfFiftyNodes(t *testing.T) {
 		b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
 	}
 	b.waitIs("slots", "", func() string { return b.slots(p) })
-	if w.had() != nodes || w.most > budget || w.mostSlots > budget || w.mostAll > budget {
-		t.Errorf("%d were cordoned; at once %d cordoned, %d slots, %d of either: the budget is %d", w.had(), w.most, w.mostSlots, w.mostAll, budget)
+	if w.had() != nodes || w.Most > budget || w.MostSlots > budget || w.MostAll > budget {
+		t.Errorf("%d were cordoned; at once %d cordoned, %d slots, %d of either: the budget is %d", w.had(), w.Most, w.MostSlots, w.MostAll, budget)
 	}
 	for _, n := range names {
 		if n := b.node(n); n.Spec.Unschedulable || n.Annotations[policy.AnnotationActs] != "" {
@@ -210,8 +190,8 @@ func TestCordonedNodesUseUpTheBudget(t *testing.T) {
 		}
 	}
 	b.waitFor("another is cordoned", func() bool { return w.had() == 3 })
-	if w.mostAll > 2 {
-		t.Errorf("%d at once", w.mostAll)
+	if w.MostAll > 2 {
+		t.Errorf("%d at once", w.MostAll)
 	}
 }
 
