@@ -2,10 +2,8 @@ package kubetest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -93,10 +91,7 @@ func (s *Server) APIMetrics(tb testing.TB) Metrics {
 // EtcdMetrics returns etcd's.
 func (s *Server) EtcdMetrics(tb testing.TB) Metrics {
 	tb.Helper()
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", s.path("etcd.sock"))
-	}}
+	transport := s.etcdTransport()
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, "http://etcd/metrics", http.NoBody)
 	if err != nil {

@@ -229,4 +229,11 @@ func (s *Server) needOwn(tb testing.TB) {
 // Address returns the host and port of the API server.
 func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
+// Processes returns the numbers of etcd's process and of the API server's, which runs.
+func (s *Server) Processes() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return []int{s.etcd.PID(), s.api.PID()}
+}
+
 func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }

@@ -1,0 +1,96 @@
+package kubetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+)
+
+// Change is one write that etcd has taken: of an object, or of its end.
+type Change struct {
+	Key     string // such as /registry/minions/NAME
+	Value   []byte // as it is stored; empty: the object was deleted
+	Version int64  // how often it was written since it was created, from 1
+}
+
+// EtcdChanges calls each with all that etcd takes from now on until the test ends, in order
+// and from one goroutine, also while the API server is stopped. Nothing is left out, and
+// nothing is merged: a watch of the API server may do both over a restart.
+func (s *Server) EtcdChanges(tb testing.TB, each func(Change)) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	// The end of the range is the next prefix.
+	const request = `{"create_request": {"key": "L3JlZ2lzdHJ5Lw==", "range_end": "L3JlZ2lzdHJ5MA=="}}` // /registry/ and /registry0
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd/v3/watch", strings.NewReader(request))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	transport := s.etcdTransport()
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	began, ended := make(chan struct{}), make(chan struct{})
+	tb.Cleanup(func() {
+		cancel()
+		<-ended
+		transport.CloseIdleConnections()
+	})
+	go func() {
+		defer close(ended)
+		defer answer.Body.Close()
+		if err := readChanges(json.NewDecoder(answer.Body), began, each); ctx.Err() == nil {
+			tb.Errorf("watch of etcd: %v", err)
+		}
+	}()
+	select {
+	case <-began:
+	case <-time.After(await.Within(sumWithin)):
+		tb.Fatalf("etcd does not begin a watch: %s", answer.Status)
+	}
+}
+
+// readChanges reads what etcd answers until that ends.
+func readChanges(from *json.Decoder, began chan<- struct{}, each func(Change)) error {
+	for {
+		var answer struct {
+			Result struct {
+				Created, Canceled bool
+				Reason            string `json:"cancel_reason"`
+				Events            []struct {
+					KV struct {
+						Key, Value []byte
+						Version    int64 `json:",string"`
+					}
+				}
+			}
+			Error json.RawMessage
+		}
+		if err := from.Decode(&answer); err != nil {
+			return err
+		}
+		if answer.Error != nil || answer.Result.Canceled {
+			return fmt.Errorf("%s%s", answer.Error, answer.Result.Reason)
+		}
+		if answer.Result.Created {
+			close(began)
+		}
+		for _, e := range answer.Result.Events {
+			each(Change{Key: string(e.KV.Key), Value: e.KV.Value, Version: e.KV.Version})
+		}
+	}
+}
+
+func (s *Server) etcdTransport() *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", s.path("etcd.sock"))
+	}}
+}
