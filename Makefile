@@ -75,6 +75,11 @@ fresh: ## as root: run the README's two commands in a new Debian with nothing bu
 e2e: setup node-packages ## as root: install Kernosis by its chart on a real node, break things, upgrade, uninstall (docs/testing.md)
 	go test -count=1 -v -timeout 15m ./deploy/e2e
 
+.PHONY: fleet
+fleet: build ## run NODES (1000) agents and two controllers against an API server; REPORT=docs/fleet.md keeps the result
+	go build -o bin/fleet ./vmtest/fleet
+	bin/fleet -nodes $(or $(NODES),1000) -kernosis $(BIN) $(PHASES:%=-phases %) $(REPORT:%=-report %)
+
 .PHONY: kube-tools
 kube-tools: ## build the Kubernetes programs that the tests run, as root those of a node too, and helm, once (docs/testing.md)
 	@go run ./reporter/kubetest/kubetools -clients $$([ "$$(id -u)" != 0 ] || echo -node -controllers) >/dev/null

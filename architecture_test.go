@@ -135,6 +135,7 @@ var mayImport = map[string][]string{
 	"vmtest":                 {"bpf", "collector", "detector", "reporter", "cmd"},
 	"vmtest/await":           {},
 	"vmtest/hardened":        {"bpf", "cmd/kernosis/agenttest", "cmd/kernosis/inject", "collector/event", "deploy/kustomize", "detector/problem", "reporter/journal", "vmtest/await", "vmtest/netlab"},
+	"vmtest/fleet":           {"collector/event", "collector/hostfs", "detector", "diagnose", "reporter", "vmtest/await"},
 	"vmtest/guest":           {},
 	"vmtest/kernel":          {"vmtest/lockfile"},
 	"vmtest/leakcheck":       {"vmtest/await"},

@@ -1,5 +1,5 @@
 //go:build !race
 
-package kube_test
+package main
 
 const agents = 500

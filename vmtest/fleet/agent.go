@@ -1,0 +1,340 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/diagnose/worker/kube"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+)
+
+// What agents see.
+const (
+	reasonFault  = "FleetFault" // of the condition that is True on all nodes
+	reasonNode   = "FleetNode"  // of problems that are about no pod
+	reasonPod    = "FleetPod"
+	reasonRepair = "FleetRepair" // of the problem that starts a Diagnosis
+
+	ruleRepair = "fleet-repair"
+)
+
+func nodeName(i int) string { return fmt.Sprintf("fleet-%05d", i) }
+
+// podOf is the name of the one pod of a node.
+func podOf(node string) string { return "app-" + node }
+
+// traffic counts the bytes of connections, as the network has them.
+type traffic struct{ sent, received atomic.Int64 }
+
+type countedConn struct {
+	net.Conn
+	to *traffic
+}
+
+func (c countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.to.received.Add(int64(n))
+	return n, err
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.to.sent.Add(int64(n))
+	return n, err
+}
+
+// agent is what talks to the API server for one node, wired as the command wires it, with
+// the times of the product and heartbeats off, so that idle agents write Leases alone. In
+// place of collectors and an engine there is a list of conditions.
+type agent struct {
+	node, namespace string
+	journal         *journal.Journal
+	conditions      *conditions.Patcher
+	lease           *lease.Keeper
+	events          *events.Sink
+	pods            *pods.Watch
+	worker          *worker.Worker // nil: diagnoses are switched off
+	store           *kube.Store
+	running         sync.WaitGroup
+
+	mu      sync.Mutex
+	current []problem.Condition
+	told    map[string]int // how often each was told, as the Events are to say: "KIND REASON"
+	sum     uint64         // on the Node
+	errs    []string
+}
+
+// newAgent makes an agent with a connection of its own, as one on its own node has.
+func newAgent(config *rest.Config, net *traffic, node, namespace, dir string, current []problem.Condition, builtins []operation.Builtin) (*agent, error) {
+	dir = filepath.Join(dir, node)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	config, err := connection(config, net)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	a := &agent{node: node, namespace: namespace, current: current, told: map[string]int{}}
+	journals, log := filepath.Join(dir, "journal"), slog.New(slog.DiscardHandler)
+	var errs [6]error
+	a.journal, errs[0] = journal.Open(journals, journal.Options{MaxBytes: 1 << 20})
+	a.pods, errs[1] = pods.New(pods.Config{Client: meta, Node: node})
+	a.conditions, errs[2] = conditions.New(conditions.Config{
+		Client: client, Node: node, StateFile: filepath.Join(dir, "conditions.json"), Allied: []string{lease.Controller}, Log: log,
+	})
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	a.lease, errs[3] = lease.New(lease.Config{
+		Client: client, Node: node, Namespace: namespace, Version: "test", Log: log,
+		Types: a.conditions.Types, OnEarlier: a.conditions.Retire,
+	})
+	a.events, errs[4] = events.New(events.Config{
+		Node: node, Client: client, Pods: a.pods, Dir: dir, JournalDir: journals, JournalSeq: a.journal.Seq(),
+		JournalWritten: a.journal.Written, Log: log,
+	})
+	if builtins != nil {
+		errs[5] = a.openWorker(config, dir, builtins, log)
+	}
+	return a, errors.Join(errs[:]...)
+}
+
+// connection returns a configuration whose clients share one connection, and nobody else does.
+func connection(config *rest.Config, net *traffic) (*rest.Config, error) {
+	own := rest.CopyConfig(config)
+	own.WrapTransport = nil
+	own.BearerToken = ""
+	dial := dialer()
+	own.Dial = func(ctx context.Context, network, address string) (c netConn, err error) {
+		if c, err = dial(ctx, network, address); err != nil {
+			return nil, err
+		}
+		return countedConn{c, net}, nil
+	}
+	transport, err := rest.TransportFor(own)
+	if err != nil {
+		return nil, err
+	}
+	shared := rest.CopyConfig(config)
+	shared.TLSClientConfig, shared.Transport = rest.TLSClientConfig{}, transport
+	return shared, nil
+}
+
+type netConn = net.Conn
+
+func dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext
+}
+
+func (a *agent) openWorker(config *rest.Config, dir string, builtins []operation.Builtin, log *slog.Logger) (err error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 20, 40 // as the agent's own, by default
+	dir = filepath.Join(dir, "diagnose")
+	a.store, err = kube.New(kube.Config{
+		REST: config, Node: a.node, Dir: dir, Log: log,
+		Builtin: func(name string) bool { _, ok := operation.Lookup(builtins, name); return ok },
+	})
+	if err != nil {
+		return err
+	}
+	a.worker, err = worker.New(worker.Config{
+		Node: a.node, Namespace: a.namespace, Dir: dir, Store: a.store, Builtins: builtins, Log: log, PodsKnown: a.pods.Synced,
+		Pod: func(uid string) *trigger.Pod {
+			p, ok := a.pods.Pod(uid)
+			if !ok {
+				return nil
+			}
+			return &trigger.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Labels: p.Labels, Node: a.node}
+		},
+		PodUID: func(namespace, name string) string { p, _ := a.pods.Named(namespace, name); return p.UID },
+	})
+	return err
+}
+
+// start reports until ctx ends.
+func (a *agent) start(ctx context.Context) {
+	a.set()
+	all := []func(context.Context) error{a.conditions.Run, a.lease.Run, a.pods.Run, a.events.Run}
+	if a.worker != nil {
+		all = append(all, a.worker.Run)
+	}
+	for _, run := range all {
+		a.running.Go(func() {
+			if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				a.failed(err)
+			}
+		})
+	}
+}
+
+func (a *agent) failed(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.errs = append(a.errs, err.Error())
+}
+
+func (a *agent) set() {
+	a.mu.Lock()
+	list := slices.Clone(a.current)
+	a.mu.Unlock()
+	if err := a.conditions.Set(list); err != nil {
+		a.failed(err)
+	}
+}
+
+// tell is what the command does with a step of the engine.
+func (a *agent) tell(tr problem.Transition) {
+	e := journal.Entry{Now: time.Now(), Event: &event.Event{CPU: 1}, Transitions: []problem.Transition{tr}}
+	if a.worker != nil {
+		a.worker.Observe(e.Transitions, e.Now)
+	}
+	seq, err := a.journal.Append(e)
+	if err != nil {
+		a.failed(err)
+		return
+	}
+	e.Seq = seq
+	a.events.Entry(e)
+	a.mu.Lock()
+	if p := tr.Problem; p != nil && p.State == problem.Firing {
+		a.sum++
+		a.told["Node "+p.Reason]++
+		if p.Pod != "" {
+			a.told["Pod "+p.Reason]++
+		}
+	}
+	if c := tr.Condition; c != nil {
+		a.sum++
+		a.told["Node "+c.Reason]++
+		a.current[slices.IndexFunc(a.current, func(k problem.Condition) bool { return k.Type == c.Type })] = *c
+	}
+	a.mu.Unlock()
+	if tr.Condition != nil {
+		a.set()
+	}
+}
+
+// flip gives the first condition another status.
+func (a *agent) flip(to problem.Status, healthy *problem.Condition) {
+	c := *healthy
+	if to == problem.True {
+		c.Status, c.Reason, c.Message = to, reasonFault, "the file server does not answer"
+	}
+	c.LastTransition = time.Now()
+	a.tell(problem.Transition{Condition: &c})
+}
+
+// burst is a number of problems, in turn about no pod and about the node's.
+func (a *agent) burst(times int) {
+	now := time.Now()
+	pod, _ := a.pods.Named(a.namespace, podOf(a.node))
+	for n := range times {
+		p := &problem.Problem{Rule: "fleet", Group: "node", Reason: reasonNode, Message: "a problem of the node"}
+		if n%2 == 1 {
+			p = &problem.Problem{Rule: "fleet-pod", Group: "pod", Pod: pod.UID, Reason: reasonPod, Message: "a problem of the pod"}
+		}
+		p.Severity, p.State, p.FirstSeen, p.LastSeen = problem.Warning, problem.Firing, now, now
+		a.tell(problem.Transition{Problem: p})
+	}
+}
+
+// repair is the problem that starts a Diagnosis, or its end.
+func (a *agent) repair(state problem.State) {
+	now := time.Now()
+	a.tell(problem.Transition{Problem: &problem.Problem{
+		Rule: ruleRepair, Group: "node", Reason: reasonRepair, Message: "a problem to be repaired", Severity: problem.Critical,
+		State: state, Subject: a.node, FirstSeen: now, LastSeen: now, Since: now, Count: 1,
+	}})
+}
+
+// settled reports whether the API server has all that was told, but for Diagnoses.
+func (a *agent) settled() bool {
+	s, sum := a.events.Stats(), uint64(0)
+	for _, r := range s.Rules {
+		sum += r.Happened
+	}
+	_, all := a.conditions.Acked()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return all && sum == a.sum && s.Waiting == 0 && s.LostEntries == 0 && !a.lease.Stats().LastRenewed.IsZero()
+}
+
+// mistakes returns what did not go as it should; hurt says that the API server was busy, or
+// stopped, so that requests may have failed and watches ended.
+func (a *agent) mistakes(hurt bool) (list []string) {
+	wrong := func(ok bool, what string, values any) {
+		if !ok {
+			list = append(list, fmt.Sprintf("%s: %s: %+v", a.node, what, values))
+		}
+	}
+	a.mu.Lock()
+	wrong(len(a.errs) == 0, "errors", a.errs)
+	a.mu.Unlock()
+	k := a.conditions.Stats()
+	failures := func(n uint64) bool { return n == 0 || hurt }
+	for outcome, n := range k.Writes {
+		wrong(outcome == conditions.Written || failures(n), "writes of conditions: "+string(outcome), n)
+	}
+	wrong(k.Flips+k.Contested+k.Refused+k.Trimmed == 0 && (k.Watches == 1 || hurt), "conditions", k)
+	l := a.lease.Stats()
+	for outcome, n := range l.Renewals {
+		wrong(outcome == lease.Renewed || outcome == lease.Created || failures(n), "renewals of the Lease: "+string(outcome), n)
+	}
+	wrong(!l.Superseded && (l.Reads == 1 || hurt), "Lease", l)
+	e := a.events.Stats()
+	for name, r := range e.Rules {
+		wrong(len(r.Dropped)+len(r.Untold) == 0, "Events of "+name, r)
+	}
+	wrong(e.Recreated == 0 && failures(e.Failed) && e.LostEntries == 0, "Events", e)
+	if a.worker != nil {
+		w := a.worker.Stats()
+		wrong(len(w.Dropped) == 0 && w.Damaged == 0 && w.Unsaved == 0 && w.Refused == 0, "Diagnoses", w)
+	}
+	return list
+}
+
+// expected returns what the Events of a node are to say, as checkEvents has them.
+func (a *agent) expected(into map[string]int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for what, n := range a.told {
+		kind, reason, _ := strings.Cut(what, " ")
+		name, namespace := a.node, metav1.NamespaceDefault
+		if kind == "Pod" {
+			name, namespace = podOf(a.node), a.namespace
+		}
+		into[strings.Join([]string{namespace, kind, name, reason}, " ")] = n
+	}
+}

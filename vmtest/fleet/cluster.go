@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/reporter/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/await"
+)
+
+// Accounts of the product. Each may do what the documentation says, and no more.
+const (
+	agentAccount      = "default" // of the pods, too
+	controllerAccount = "controller"
+)
+
+// tokens are good for longer than any run.
+const tokens = 24 * time.Hour
+
+// setRepair is the OperationSet of the fleet's Diagnoses.
+const setRepair = "fleet-repair"
+
+// Policies: one waits for people, the other's budget is smaller than what is to be repaired.
+const (
+	policyApprove = "fleet-approve"
+	policyBudget  = "fleet-budget"
+	budget        = 5
+	// partLabel is on the nodes of policyBudget, of which there is one in inBudget.
+	partLabel = "fleet.example/part"
+	inBudget  = 5
+)
+
+// grantAgents gives the agents' account its rights.
+func grantAgents(tb testing.TB, server *kubetest.Server, root, namespace string) {
+	tb.Helper()
+	everywhere, inNamespace := kubetest.AgentRights(tb, filepath.Join(root, "docs/cluster.md"))
+	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: agentAccount}
+	for kind, rules := range map[string][]rbacv1.PolicyRule{"ClusterRole": everywhere, "Role": inNamespace} {
+		server.Grant(tb, to, namespace, "fleet-agent", &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: kind}, Rules: rules})
+	}
+}
+
+// makeNodes makes Nodes with a pod each, some at a time.
+func makeNodes(tb testing.TB, server *kubetest.Server, namespace string, n int) {
+	tb.Helper()
+	var wg sync.WaitGroup
+	numbers := make(chan int)
+	for range 8 {
+		wg.Go(func() {
+			for i := range numbers {
+				node := nodeName(i)
+				server.NodeNamed(tb, node)
+				server.Pod(tb, namespace, podOf(node), node)
+				if i%inBudget != 0 {
+					continue
+				}
+				label := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"budget"}}}`, partLabel)
+				if _, err := server.Client().CoreV1().Nodes().Patch(tb.Context(), node, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+					tb.Error(err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		numbers <- i
+	}
+	close(numbers)
+	wg.Wait()
+	if tb.Failed() {
+		tb.FailNow()
+	}
+}
+
+// makeRepairs makes what starts a Diagnosis of each node, looks at the node and repairs it, if
+// policies let it.
+func makeRepairs(tb testing.TB, c client.Client) {
+	tb.Helper()
+	most, all, history, approve := int32(budget), int32(100), int32(10000), v1alpha1.LabelSelector{}
+	approve.MatchExpressions = []v1alpha1.LabelRequirement{{Key: partLabel, Operator: metav1.LabelSelectorOpDoesNotExist}}
+	set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: setRepair}}
+	set.Spec.AdjacencyList = []v1alpha1.Node{
+		{ID: 0, To: []int32{1}}, {ID: 1, Operation: "kernel-facts", To: []int32{2}},
+		{ID: 2, Operation: "cordon", To: []int32{3}}, {ID: 3, Operation: "uncordon"},
+	}
+	trigger := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: setRepair}}
+	trigger.Spec.OperationSet, trigger.Spec.HistoryLimit = setRepair, &history
+	trigger.Spec.SourceTemplate.ProblemTemplate = &v1alpha1.ProblemTemplate{Rules: []string{ruleRepair}}
+	policy := func(name string, mode v1alpha1.RemediationMode, of v1alpha1.LabelSelector) *v1alpha1.RemediationPolicy {
+		return &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RemediationPolicySpec{
+			Mode: mode, NodeSelector: of, Budget: v1alpha1.Budget{MaxNodes: &most, MaxPercent: &all},
+			CooldownPerNode: &metav1.Duration{}, VerifyWithin: metav1.Duration{Duration: 12 * time.Hour},
+		}}
+	}
+	for _, o := range []client.Object{
+		set, trigger, policy(policyApprove, v1alpha1.ModeApprove, approve),
+		policy(policyBudget, v1alpha1.ModeEnforce, v1alpha1.LabelSelector{MatchLabels: map[string]string{partLabel: "budget"}}),
+	} {
+		if err := c.Create(tb.Context(), o); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// people is a client that may do everything.
+func people(tb testing.TB, server *kubetest.Server) client.Client {
+	tb.Helper()
+	scheme, err := controller.Scheme()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c, err := client.New(server.Admin(), client.Options{Scheme: scheme})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// leading is a controller's process.
+type leading struct {
+	*process.Process
+	command         []string
+	log             string
+	metrics, health string // addresses
+}
+
+// start starts it, again where it has ended: its Deployment would.
+func (c *leading) start(tb testing.TB) {
+	tb.Helper()
+	p, err := process.Start(exec.Command(c.command[0], c.command[1:]...), "controller", c.log) //nolint:noctx // it is ended below
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { p.Stop(syscall.SIGKILL, 0) })
+	c.Process = p
+}
+
+// startControllers starts two with the settings of the product.
+func startControllers(tb testing.TB, server *kubetest.Server, program, root, namespace, dir string) []*leading {
+	tb.Helper()
+	server.ServiceAccount(tb, namespace, controllerAccount)
+	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: controllerAccount}
+	for _, role := range kubetest.Roles(tb, filepath.Join(root, "docs/controller.md")) {
+		server.Grant(tb, to, namespace, role.Name, &role)
+	}
+	token := server.Token(tb, kubetest.TokenFor{Namespace: namespace, ServiceAccount: controllerAccount, Lifetime: tokens})
+	kubeconfig := filepath.Join(dir, "controller.kubeconfig")
+	if err := kubetest.WriteKubeconfig(kubeconfig, server.WithToken(token)); err != nil {
+		tb.Fatal(err)
+	}
+	var all []*leading
+	for i := range 2 {
+		c := &leading{metrics: freeAddress(tb), health: freeAddress(tb), log: filepath.Join(dir, fmt.Sprintf("controller-%d.log", i+1))}
+		c.command = []string{program, "controller", "--kubeconfig", kubeconfig, "--namespace", namespace, "--metrics-listen", c.metrics, "--health-listen", c.health}
+		c.start(tb)
+		all = append(all, c)
+	}
+	await.Until(tb, "a controller leads", 2*time.Minute, func() bool { return leaderOf(tb, all) != nil })
+	return all
+}
+
+// leaderOf returns the controller that leads; nil: none does.
+func leaderOf(tb testing.TB, all []*leading) *leading {
+	tb.Helper()
+	for _, c := range all {
+		if !c.Running() {
+			continue
+		}
+		if text, err := get(tb.Context(), "http://"+c.metrics+"/metrics"); err == nil &&
+			kubetest.ParseMetrics(tb, text).Sum("leader_election_master_status") == 1 {
+			return c
+		}
+	}
+	return nil
+}
+
+func get(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	return io.ReadAll(answer.Body)
+}
+
+func freeAddress(tb testing.TB) string {
+	tb.Helper()
+	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// checkNodes returns what is wrong with the conditions of Nodes: kubelet's and ours, all but the
+// first as a healthy agent has them.
+func checkNodes(ctx context.Context, server *kubetest.Server, want map[string]map[string]string) (wrong []string, err error) {
+	list, err := server.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		n := &list.Items[i]
+		for _, c := range n.Status.Conditions {
+			if w, ok := want[n.Name][string(c.Type)]; ok && w != string(c.Status)+" "+c.Reason {
+				wrong = append(wrong, fmt.Sprintf("%s: condition %s is %s %s, want %s", n.Name, c.Type, c.Status, c.Reason, w))
+			}
+		}
+		if have := len(n.Status.Conditions); have != len(want[n.Name]) {
+			wrong = append(wrong, fmt.Sprintf("%s: %d conditions, want %d", n.Name, have, len(want[n.Name])))
+		}
+	}
+	if len(list.Items) != len(want) {
+		wrong = append(wrong, fmt.Sprintf("%d Nodes, want %d", len(list.Items), len(want)))
+	}
+	return wrong, nil
+}
+
+// checkEvents compares what the Events of agents say with what was told.
+func checkEvents(ctx context.Context, server *kubetest.Server, component string, want map[string]int) (wrong []string, err error) {
+	got := map[string]int{}
+	o := metav1.ListOptions{Limit: 5000}
+	for {
+		list, err := server.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if e := &list.Items[i]; e.Source.Component == component {
+				got[strings.Join([]string{e.Namespace, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason}, " ")] += int(e.Count)
+			}
+		}
+		if o.Continue = list.Continue; o.Continue == "" {
+			return differences(got, want), nil
+		}
+	}
+}
+
+// differences tells of what was lost and what came twice.
+func differences(got, want map[string]int) (wrong []string) {
+	for what, n := range want {
+		switch {
+		case got[what] < n:
+			wrong = append(wrong, fmt.Sprintf("lost: Events %s tell %d, want %d", what, got[what], n))
+		case got[what] > n:
+			wrong = append(wrong, fmt.Sprintf("doubled: Events %s tell %d, want %d", what, got[what], n))
+		}
+	}
+	for what, n := range got {
+		if _, ok := want[what]; !ok {
+			wrong = append(wrong, fmt.Sprintf("unforeseen: Events %s tell %d", what, n))
+		}
+	}
+	return wrong
+}

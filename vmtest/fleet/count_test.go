@@ -1,0 +1,238 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+func TestKinds(t *testing.T) {
+	for key, want := range map[string]kind{
+		"/registry/minions/n1":                              kindNode,
+		"/registry/events/default/n1.17":                    kindEvent,
+		"/registry/leases/kernosis/kernosis-n1":             kindLease,
+		"/registry/leases/kernosis/controller.kernosis.io":  kindServers,
+		"/registry/leases/kube-system/apiserver-abc":        kindServers,
+		"/registry/kernosis.io/diagnoses/kernosis/d":        kindDiagnosis,
+		"/registry/kernosis.io/remediationpolicies/p":       kindPolicy,
+		"/registry/kernosis.io/operationsets/s":             kindOther,
+		"/registry/configmaps/kernosis/kernosis-trigger-st": kindOther,
+	} {
+		if got := kindOf(key); got != want {
+			t.Errorf("%s is of %s, want %s", key, got, want)
+		}
+	}
+}
+
+func TestCounts(t *testing.T) {
+	var c counts
+	began := time.Unix(1000, 0)
+	for _, after := range []time.Duration{0, 900 * time.Millisecond, time.Second, 1100 * time.Millisecond, 1900 * time.Millisecond, 5 * time.Second} {
+		c.add(100, began.Add(after))
+	}
+	if c.Writes != 6 || c.Bytes != 600 || c.Peak != 3 {
+		t.Errorf("%+v", c)
+	}
+	if got := c.rate(3 * time.Second); got != "6 (2.0/s, max 3)" {
+		t.Error(got)
+	}
+}
+
+func storedNode(t *testing.T, change func(*corev1.Node)) kubetest.Change {
+	t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: "A", Status: "False", LastHeartbeatTime: metav1.Now()}}
+	change(n)
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), "application/vnd.kubernetes.protobuf")
+	value, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubetest.Change{Key: "/registry/minions/n1", Value: value}
+}
+
+func storedDiagnosis(t *testing.T, name string, change func(*v1alpha1.Diagnosis)) kubetest.Change {
+	t.Helper()
+	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	d.Spec.OperationSet, d.Spec.NodeName = setRepair, "node-of-"+name
+	d.Status.Checkpoint = &v1alpha1.Checkpoint{Holder: "h", Time: metav1.NowMicro()}
+	change(d)
+	value, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubetest.Change{Key: "/registry/kernosis.io/diagnoses/kernosis/" + name, Value: value, Version: 1}
+}
+
+// A write that changes nothing but times counts as repeated, and no other does.
+func TestRepeatedWrites(t *testing.T) {
+	tally, at := newTally(), time.Unix(1000, 0)
+	node := func(change func(*corev1.Node)) { t.Helper(); tally.note(storedNode(t, change), at) }
+	node(func(*corev1.Node) {})
+	node(func(n *corev1.Node) {
+		n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(at)
+		n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	})
+	node(func(n *corev1.Node) { n.Status.Conditions[0].Status = "True" })
+	diagnosis := func(change func(*v1alpha1.Diagnosis)) {
+		t.Helper()
+		tally.note(storedDiagnosis(t, "d", change), at.Add(time.Minute))
+	}
+	diagnosis(func(*v1alpha1.Diagnosis) {})
+	diagnosis(func(d *v1alpha1.Diagnosis) { d.Status.Checkpoint.Time = metav1.NewMicroTime(at) })
+	diagnosis(func(d *v1alpha1.Diagnosis) { d.Status.Checkpoint.Holder = "other" })
+	if moved := tally.lastMoved(kindDiagnosis); !moved.Equal(at.Add(time.Minute)) {
+		t.Errorf("moved at %s", moved)
+	}
+	w := tally.next()
+	if w.Repeated[kindNode] != 1 || w.Repeated[kindDiagnosis] != 1 || w.Kinds[kindNode].Writes != 3 || w.Kinds[kindDiagnosis].Writes != 3 || len(tally.damaged) > 0 {
+		t.Errorf("%+v, %q", w, tally.damaged)
+	}
+	if w := tally.next(); w.Kinds[kindNode].Writes != 0 {
+		t.Errorf("counted again: %+v", w)
+	}
+	tally.note(kubetest.Change{Key: "/registry/minions/n1", Value: []byte("k8s")}, at)
+	if len(tally.damaged) != 1 {
+		t.Errorf("%q", tally.damaged)
+	}
+}
+
+func TestBudgetAndDiagnoses(t *testing.T) {
+	tally, at := newTally(), time.Unix(1000, 0)
+	tally.watchBudget(policyBudget)
+	for _, cordoned := range []bool{false, true, true, false, true} {
+		tally.note(storedNode(t, func(n *corev1.Node) { n.Spec.Unschedulable = cordoned }), at)
+	}
+	if most, ever, twice := tally.most(policyBudget); most != 1 || ever != 1 || !slices.Equal(twice, []string{"n1 2 times"}) {
+		t.Errorf("%d, %d, %q", most, ever, twice)
+	}
+	waits := v1alpha1.Remediation{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonAwaitingApproval}
+	tally.note(storedDiagnosis(t, "a", func(d *v1alpha1.Diagnosis) { d.Status.Remediations = append(d.Status.Remediations, waits) }), at)
+	done := storedDiagnosis(t, "b", func(d *v1alpha1.Diagnosis) { d.Status.Phase = v1alpha1.PhaseSucceeded })
+	tally.note(done, at)
+	known := map[string]bool{}
+	if nodes := tally.ended(known); !slices.Equal(nodes, []string{"node-of-b"}) || len(tally.ended(known)) > 0 {
+		t.Errorf("%q", nodes)
+	}
+	tally.note(kubetest.Change{Key: done.Key}, at)
+	created, phases, reasons := tally.diagnoses()
+	if created != 2 || len(phases) != 1 || reasons[v1alpha1.ReasonAwaitingApproval] != 1 {
+		t.Errorf("%d, %v, %v", created, phases, reasons)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	got := differences(map[string]int{"a": 1, "b": 3, "c": 1, "d": 2}, map[string]int{"a": 2, "b": 2, "d": 2, "e": 1})
+	slices.Sort(got)
+	want := []string{"doubled: Events b tell 3, want 2", "lost: Events a tell 1, want 2", "lost: Events e tell 0, want 1", "unforeseen: Events c tell 1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	var out strings.Builder
+	f := &fleet{options: options{Nodes: 100, Out: &out}}
+	r := &row{Phase: "idle", Lasted: leaseEvery}
+	r.Written.Kinds[kindLease].Writes, r.Written.Kinds[kindServers].Writes = 101, 7
+	f.quiet(r)
+	if len(f.wrong) > 0 {
+		t.Errorf("%q", f.wrong)
+	}
+	r.Written.Kinds[kindLease].Writes, r.Written.Kinds[kindDiagnosis].Writes = 200, 1
+	if f.quiet(r); len(f.wrong) != 2 {
+		t.Errorf("%q", f.wrong)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	u, err := parseStat("12 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 99 1000 256 0 0", 4096)
+	if err != nil || u.CPU != 2*time.Second || u.RSS != 1<<20 {
+		t.Errorf("%+v, %v", u, err)
+	}
+	if _, err := parseStat("12 (a", 4096); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestMeter(t *testing.T) {
+	m := newMeter()
+	m.set(programAgents, os.Getpid())
+	if u := m.next()[programAgents]; u.RSS < 1<<20 || u.CPU < 0 || u.CPU > time.Minute {
+		t.Errorf("%+v", u)
+	}
+}
+
+// What grows with the nodes is multiplied, and comparisons of Diagnoses with watches by the
+// square.
+func TestExtrapolate(t *testing.T) {
+	f := &fleet{options: options{Nodes: 1500}, fresh: map[program]usage{programLeader: {RSS: 50 << 20}}}
+	f.watch = watchCost{Watches: 1500, Bytes: 20 << 10, Alone: 2 * time.Millisecond, Among: 5 * time.Millisecond}
+	idle := &row{Phase: "idle", Lasted: 10 * time.Second, Watches: 9000, Used: map[program]usage{programLeader: {RSS: 60 << 20}, programAPI: {RSS: 1 << 30, CPU: time.Second}}}
+	idle.Written.Kinds[kindLease].Writes = 1000
+	each := &row{Phase: "a Diagnosis of each node", Used: map[program]usage{programAPI: {CPU: 30 * time.Second}}}
+	each.Written.Kinds[kindDiagnosis].Writes = 6000
+	f.rows = []*row{idle, each}
+	got := map[string]string{}
+	for _, l := range f.extrapolate(15000) {
+		got[l[0]] = l[1] + " → " + l[2]
+	}
+	for what, want := range map[string]string{
+		"idle: writes a second":                                   "100 → 1000",
+		"idle: memory of the leading controller":                  "60.0 MiB → 150.0 MiB",
+		"idle: CPUs of kube-apiserver":                            "0.10 → 1.00",
+		"of which comparisons with watches, CPU seconds":          "18 → 1800",
+		"a Diagnosis of each node: CPU seconds of kube-apiserver": "30 → 1920",
+		"a write of a Diagnosis: ms of CPU time for comparisons":  "3.00 → 30.00",
+		"watches of Diagnoses by node: MiB of kube-apiserver":     "29 → 293",
+	} {
+		if got[what] != want {
+			t.Errorf("%s: %s, want %s", what, got[what], want)
+		}
+	}
+}
+
+func TestWritePage(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	text := "# A\n" + beginMark + "old\n" + endMark + "more\n"
+	if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writePage(page, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(page)
+	if err != nil || string(got) != strings.Replace(text, "old", "new", 1) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := writePage("count_test.go", ""); err == nil {
+		t.Error("a page without marks is written")
+	}
+}
+
+// Fatal ends what runs, and what was to be cleaned up is, last in first out.
+func TestBench(t *testing.T) {
+	var out, did strings.Builder
+	b := newBench(t.Context(), &out)
+	failed := b.run(func() {
+		b.Cleanup(func() { did.WriteString("first ") })
+		b.Cleanup(func() { did.WriteString("second "); b.Fatal("and so on") })
+		b.Fatalf("%d nodes", 3)
+		did.WriteString("never")
+	})
+	if !failed || did.String() != "second first " || out.String() != "3 nodes\nand so on\n" {
+		t.Errorf("%v, %q, %q", failed, did.String(), out.String())
+	}
+}

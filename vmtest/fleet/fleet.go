@@ -1,0 +1,440 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/reporter/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/await"
+)
+
+// options say what is simulated.
+type options struct {
+	Nodes    int
+	Phases   []string
+	Kernosis string        // path of the program; empty: no controllers, and no Diagnoses
+	Rollout  time.Duration // in which agents start
+	Idle     time.Duration // how long a phase lasts in which nothing happens
+	Repair   time.Duration // how long nodes are repaired
+	Root     string        // of the checkout
+	Out      io.Writer     // takes what happens
+}
+
+// crewSize is how many agents a process has: each has five open files and 40 goroutines.
+const crewSize = 1250
+
+// fleet is a run.
+type fleet struct {
+	testing.TB
+	options
+	server      *kubetest.Server
+	namespace   string
+	token       string // of the agents
+	crews       []*crew
+	controllers []*leading
+	limit       int64 // memory of a controller, in bytes
+	tally       *tally
+	meter       *meter
+	unfair      func()
+	known       map[string]bool // Diagnoses whose end was seen
+	faulty      bool            // the condition is True on all nodes
+	hurt        bool            // requests have failed, or may have: agents counted that
+	healthy     []problem.Condition
+	rows        []*row
+	wrong       []string
+	scarce      chan struct{} // closed when the machine is about to have no memory left
+	watch       watchCost
+	fresh       map[program]usage // before any agent
+}
+
+// row is what a phase took.
+type row struct {
+	Phase            string
+	Lasted           time.Duration
+	Settled          time.Duration // until all was written; 0: there was nothing to wait for
+	Note             string
+	Written          written
+	Asked            spell
+	Sent, Received   int64 // bytes of agents
+	EtcdGrowth       int64
+	Revisions        int64
+	Watches          float64 // open at its end
+	Shown, ShownSize float64 // events that watchers got, and their bytes
+	TimedOut         float64 // requests that waited for too long in the API server
+	Used             map[program]usage
+}
+
+// run simulates a fleet, and returns what was measured and what went wrong.
+func run(tb testing.TB, o options) *fleet {
+	tb.Helper()
+	f := &fleet{TB: tb, options: o, tally: newTally(), meter: newMeter(), known: map[string]bool{}, scarce: make(chan struct{})}
+	f.setUp()
+	for _, name := range f.Phases {
+		phases()[name](f)
+	}
+	f.tally.mu.Lock()
+	f.wrong = append(f.wrong, f.tally.damaged...)
+	f.tally.mu.Unlock()
+	return f
+}
+
+func (f *fleet) setUp() {
+	f.Helper()
+	began := time.Now()
+	dir := f.stateDir()
+	f.say("starting etcd and kube-apiserver; %d Nodes with a pod each", f.Nodes)
+	f.server = kubetest.New(f.TB, kubetest.Options{Flags: []string{"--event-ttl=24h"}})
+	f.meterServer()
+	f.server.CRDs(f.TB)
+	f.namespace = f.server.Namespace(f.TB)
+	grantAgents(f.TB, f.server, f.Root, f.namespace)
+	f.token = f.server.Token(f.TB, kubetest.TokenFor{Namespace: f.namespace, ServiceAccount: agentAccount, Lifetime: tokens})
+	user := f.server.WithToken(f.token)
+	f.unfair = fair(f.TB, f.server, filepath.Join(f.Root, "docs/fleet.md"), f.namespace, user)
+	makeNodes(f.TB, f.server, f.namespace, f.Nodes)
+	makeRepairs(f.TB, people(f.TB, f.server))
+	f.tally.watchBudget(policyBudget)
+	f.server.EtcdChanges(f.TB, func(c kubetest.Change) { f.tally.note(c, time.Now()) })
+	if f.Kernosis != "" {
+		f.limit = memoryLimit(f.TB, filepath.Join(f.Root, "deploy/chart/kernosis/values.yaml"))
+		f.controllers = startControllers(f.TB, f.server, f.Kernosis, f.Root, f.namespace, dir)
+		f.meterControllers()
+	}
+	var err error
+	if f.healthy, err = healthy(); err != nil {
+		f.Fatal(err)
+	}
+	for first := 0; first < f.Nodes; first += crewSize {
+		f.crews = append(f.crews, newCrew(f.TB, crewOf{
+			Host: user.Host, Token: f.token, CA: user.CAData, Namespace: f.namespace, Dir: dir,
+			First: first, Count: min(crewSize, f.Nodes-first), Diagnose: f.Kernosis != "",
+		}))
+	}
+	var pids []int
+	for _, c := range f.crews {
+		pids = append(pids, c.cmd.Process.Pid)
+	}
+	f.meter.set(programAgents, pids...)
+	end, ended := make(chan struct{}), make(chan struct{})
+	f.Cleanup(func() { close(end); <-ended })
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(time.Second); ; {
+			select {
+			case <-tick.C:
+				f.meter.look()
+				if free, err := available(); err == nil && free < keepFree {
+					f.Errorf("the machine has %d MiB of memory left; fewer -nodes take less", free>>20)
+					close(f.scarce)
+					<-end
+					tick.Stop()
+					return
+				}
+			case <-end:
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	f.fresh = f.meter.next()
+	f.say("ready after %s", round(time.Since(began)))
+}
+
+func (f *fleet) meterServer() {
+	pids := f.server.Processes()
+	f.meter.set(programEtcd, pids[0])
+	f.meter.set(programAPI, pids[1])
+}
+
+func (f *fleet) meterControllers() {
+	first := leaderOf(f.TB, f.controllers)
+	if first == nil {
+		f.Fatal("no controller leads")
+	}
+	f.meter.set(programLeader, first.PID())
+	for _, c := range f.controllers {
+		if c != first && c.Running() {
+			f.meter.set(programSpare, c.PID())
+			return
+		}
+	}
+	f.meter.set(programSpare)
+}
+
+// stateDir returns a folder for the agents' state: in memory, where the machine has that, as
+// many agents share the disk that each has for itself.
+func (f *fleet) stateDir() string {
+	f.Helper()
+	in := os.TempDir()
+	if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() {
+		in = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(in, "kernosis-fleet-") //nolint:usetesting // it may be in memory, and goes with this process
+	if err != nil {
+		f.Fatal(err)
+	}
+	remove, err := process.RemoveAfter(dir)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		if err := remove(); err != nil {
+			f.Error(err)
+		}
+	})
+	return dir
+}
+
+// memoryLimit returns that of the controller, as the chart has it.
+func memoryLimit(tb testing.TB, values string) int64 {
+	tb.Helper()
+	text, err := os.ReadFile(values)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var v struct {
+		Controller struct{ Resources corev1.ResourceRequirements }
+	}
+	if err := yaml.Unmarshal(text, &v); err != nil {
+		tb.Fatal(err)
+	}
+	limit := v.Controller.Resources.Limits[corev1.ResourceMemory]
+	if limit.Cmp(resource.Quantity{}) <= 0 {
+		tb.Fatalf("%s has no memory limit of the controller", values)
+	}
+	return limit.Value()
+}
+
+func (f *fleet) say(format string, args ...any) {
+	fmt.Fprintf(f.Out, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
+
+// fault notes that something is not as it must be, and goes on.
+func (f *fleet) fault(phase, format string, args ...any) {
+	text := phase + ": " + fmt.Sprintf(format, args...)
+	f.say("WRONG: %s", text)
+	f.wrong = append(f.wrong, text)
+}
+
+// faults notes at most some of a list.
+func (f *fleet) faults(phase string, list []string) {
+	for _, text := range list[:min(len(list), maxTold)] {
+		f.fault(phase, "%s", text)
+	}
+	if more := len(list) - maxTold; more > 0 {
+		f.fault(phase, "and %d more", more)
+	}
+}
+
+// counters are what API server and etcd have counted.
+type counters struct{ watches, shown, shownSize, timedOut, size, puts float64 }
+
+func (f *fleet) counters() counters {
+	f.Helper()
+	m, e := f.server.APIMetrics(f.TB), f.server.EtcdWrites(f.TB)
+	c := counters{size: float64(e.Size), puts: float64(e.Puts)}
+	c.watches = m.Sum("apiserver_longrunning_requests", "verb", "WATCH")
+	c.shown, c.timedOut = m.Sum("apiserver_watch_events_sizes"), m.Sum("apiserver_flowcontrol_rejected_requests_total", "reason", "time-out")
+	for _, one := range m["apiserver_watch_events_sizes"].GetMetric() {
+		c.shownSize += one.GetHistogram().GetSampleSum()
+	}
+	return c
+}
+
+// measure runs a phase, in which hurt says that requests may fail.
+func (f *fleet) measure(phase string, hurt bool, do func(r *row)) *row {
+	f.Helper()
+	r := &row{Phase: phase}
+	f.say("%s …", phase)
+	before, used, asked := f.counters(), f.meter.next(), ask(f.TB, f.crews, order{Do: "look", Hurt: true})
+	f.tally.next()
+	began := time.Now()
+	do(r)
+	r.Lasted = time.Since(began)
+	r.Written, r.Used = f.tally.next(), f.meter.next()
+	f.hurt = f.hurt || hurt
+	after, now := f.counters(), ask(f.TB, f.crews, order{Do: "look", Hurt: f.hurt})
+	if !f.hurt && now.Requests.Busy > 0 { // judged below
+		f.hurt, now.Mistakes = true, ask(f.TB, f.crews, order{Do: "look", Hurt: true}).Mistakes
+	}
+	for p, u := range r.Used {
+		u.CPU -= used[p].CPU
+		r.Used[p] = u
+	}
+	r.Asked, r.Sent, r.Received = now.Requests, now.Sent-asked.Sent, now.Received-asked.Received
+	r.EtcdGrowth, r.Revisions = int64(after.size-before.size), int64(after.puts-before.puts)
+	r.Watches = after.watches
+	// A server that was started anew counts from nothing.
+	less := func(a, b float64) float64 { return a - b*float64(min(1, math.Floor(a/max(b, 1)))) }
+	r.Shown, r.ShownSize, r.TimedOut = less(after.shown, before.shown), less(after.shownSize, before.shownSize), less(after.timedOut, before.timedOut)
+	f.rows = append(f.rows, r)
+	f.judge(r, hurt, now.Mistakes)
+	f.say("%s: %s", phase, r)
+	return r
+}
+
+// judge looks at what holds in every phase.
+func (f *fleet) judge(r *row, hurt bool, mistakes []string) {
+	f.faults(r.Phase, mistakes)
+	// Where this machine does not give the API server its time, requests wait for longer than
+	// it lets them. Were there too many of them for its queues, it would be a fault.
+	if busy := float64(r.Asked.Busy); !hurt && busy > r.TimedOut {
+		f.fault(r.Phase, "%.0f answers are 429 (%v), of which %.0f had waited for too long", busy, r.Asked.Throttled, r.TimedOut)
+	}
+	if !hurt && r.Asked.Failures > 0 {
+		f.fault(r.Phase, "%d requests failed: %s", r.Asked.Failures, strings.Join(r.Asked.Failed[:min(3, len(r.Asked.Failed))], "; "))
+	}
+	for k, n := range r.Written.Repeated {
+		if n > 0 {
+			f.fault(r.Phase, "%d of %d writes of %s changed nothing but times", n, r.Written.Kinds[k].Writes, kind(k))
+		}
+	}
+	if r.Written.Spoken > 0 {
+		f.fault(r.Phase, "Nodes were written %d times with conditions of agents that were thought silent", r.Written.Spoken)
+	}
+	for _, p := range []program{programLeader, programSpare} {
+		if u := r.Used[p]; f.limit > 0 && u.RSS > f.limit {
+			f.fault(r.Phase, "%s took %d MiB, its limit is %d", p, u.RSS>>20, f.limit>>20)
+		}
+	}
+	for _, c := range f.controllers {
+		if !c.Running() {
+			f.fault(r.Phase, "%v", c.Explain("has ended"))
+		}
+	}
+}
+
+// quiet wants that a phase wrote nothing but Leases.
+func (f *fleet) quiet(r *row) {
+	for k, c := range r.Written.Kinds {
+		switch kind(k) {
+		case kindLease, kindServers:
+		case kindOther:
+			if c.Writes > 0 {
+				f.fault(r.Phase, "%d writes of other objects: %v", c.Writes, r.Written.Others)
+			}
+		default:
+			if c.Writes > 0 {
+				f.fault(r.Phase, "%d writes of %s, though nothing has happened", c.Writes, kind(k))
+			}
+		}
+	}
+	if want := float64(f.Nodes) * r.Lasted.Seconds() / leaseEvery.Seconds(); float64(r.Written.Kinds[kindLease].Writes) > 1.15*want+5 {
+		f.fault(r.Phase, "%d writes of Leases, want %.0f", r.Written.Kinds[kindLease].Writes, want)
+	}
+}
+
+// until waits until something holds, and fails the run where that takes too long for this
+// machine. It looks twice a second: a look costs agents their time.
+func (f *fleet) until(what string, within time.Duration, ok func() (bool, string)) time.Duration {
+	f.Helper()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		is, shown := ok()
+		waited := time.Since(began)
+		switch {
+		case is:
+			return waited
+		case waited > within && waited > await.Within(within):
+			f.Fatalf("waited %s for: %s; last: %s", round(waited), what, shown)
+		}
+		select {
+		case <-tick.C:
+		case <-f.scarce:
+			f.FailNow()
+		case <-f.Context().Done():
+			f.Fatalf("no time is left; waited %s for: %s; last: %s", round(waited), what, shown)
+		}
+	}
+}
+
+// sleep waits, and fails the run when its time is over.
+func (f *fleet) sleep(d time.Duration) {
+	f.Helper()
+	select {
+	case <-time.After(d):
+	case <-f.scarce:
+		f.FailNow()
+	case <-f.Context().Done():
+		f.Fatal("no time is left")
+	}
+}
+
+// settled waits until no agent has anything left to tell.
+func (f *fleet) settled() time.Duration {
+	f.Helper()
+	return f.until("all agents are settled", 10*time.Minute, func() (bool, string) {
+		n := ask(f.TB, f.crews, order{}).Settled
+		return n == f.Nodes, fmt.Sprintf("%d of %d are", n, f.Nodes)
+	})
+}
+
+// complete compares what the API server has with what agents were given.
+func (f *fleet) complete(phase string) {
+	f.Helper()
+	want := map[string]map[string]string{}
+	for i := range f.Nodes {
+		own := map[string]string{"Ready": "True KubeletReady", "MemoryPressure": "False KubeletHasSufficientMemory"}
+		for _, c := range f.healthy {
+			own[c.Type] = string(c.Status) + " " + c.Reason
+		}
+		if f.faulty {
+			own[f.healthy[0].Type] = "True " + reasonFault
+		}
+		want[nodeName(i)] = own
+	}
+	nodes, err1 := checkNodes(f.Context(), f.server, want)
+	told, err2 := checkEvents(f.Context(), f.server, events.Component, ask(f.TB, f.crews, order{Do: "expect"}).Events)
+	for _, err := range []error{err1, err2} {
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.faults(phase, nodes)
+	f.faults(phase, told)
+	if created, _, _ := f.tally.diagnoses(); created != 0 && created != f.Nodes {
+		f.fault(phase, "%d Diagnoses were created, want one a node", created)
+	}
+}
+
+// phases are what can be run, by name.
+func phases() map[string]func(*fleet) {
+	return map[string]func(*fleet){
+		"watches": (*fleet).watches, "start": (*fleet).start, "idle": (*fleet).idle, "storm": (*fleet).storm, "unfair": (*fleet).unfairly,
+		"open": (*fleet).open, "wait": (*fleet).wait, "repair": (*fleet).repair, "failover": (*fleet).failover,
+		"restart": (*fleet).restart, "stop": (*fleet).stop,
+	}
+}
+
+// parsePhases reads a list of names, and adds what one of them needs.
+func parsePhases(text string, controllers bool) ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); phases()[name] == nil {
+			return nil, fmt.Errorf("-phases: there is no %q, but %s", name, strings.Join(slices.Sorted(maps.Keys(phases())), ", "))
+		}
+		if !controllers && slices.Contains([]string{"open", "wait", "repair", "failover"}, name) {
+			return nil, fmt.Errorf("-phases: %s needs -kernosis", name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func round(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// usage is what a process has used.
+type usage struct {
+	CPU time.Duration
+	RSS int64 // bytes; the most, of a phase
+}
+
+// ticksPerSecond is that of /proc, on all architectures.
+const ticksPerSecond = 100
+
+// parseStat reads a process' /proc/PID/stat.
+func parseStat(text string, pageSize int) (usage, error) {
+	_, rest, ok := strings.Cut(text, ") ")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 22 {
+		return usage{}, fmt.Errorf("stat %q", text)
+	}
+	var user, system, pages int64
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12]+" "+fields[21], &user, &system, &pages); err != nil {
+		return usage{}, fmt.Errorf("stat %q: %w", text, err)
+	}
+	return usage{CPU: time.Duration(user+system) * time.Second / ticksPerSecond, RSS: pages * int64(pageSize)}, nil
+}
+
+// program is one or several processes that are measured together.
+type program string
+
+const (
+	programAPI    program = "kube-apiserver"
+	programEtcd   program = "etcd"
+	programLeader program = "controller"
+	programSpare  program = "spare controller"
+	programAgents program = "agents"
+)
+
+// meter looks at processes each second. One that has ended keeps what it had used.
+type meter struct {
+	mu    sync.Mutex
+	pids  map[program][]int
+	ended map[program]time.Duration
+	cpu   map[int]time.Duration
+	peak  map[program]int64
+}
+
+func newMeter() *meter {
+	return &meter{pids: map[program][]int{}, ended: map[program]time.Duration{}, cpu: map[int]time.Duration{}, peak: map[program]int64{}}
+}
+
+// set says which processes a program has from now on.
+func (m *meter) set(p program, pids ...int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, pid := range m.pids[p] {
+		m.ended[p] += m.cpu[pid]
+		delete(m.cpu, pid)
+	}
+	m.pids[p] = pids
+	for _, pid := range pids { // what it used under another name counts there
+		if u, err := look(pid); err == nil {
+			m.cpu[pid] = u.CPU
+			m.ended[p] -= u.CPU
+		}
+	}
+}
+
+func look(pid int) (usage, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return usage{}, err
+	}
+	return parseStat(string(text), os.Getpagesize())
+}
+
+func (m *meter) look() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p, pids := range m.pids {
+		var rss int64
+		for _, pid := range pids {
+			if u, err := look(pid); err == nil {
+				m.cpu[pid] = max(m.cpu[pid], u.CPU)
+				rss += u.RSS
+			}
+		}
+		m.peak[p] = max(m.peak[p], rss)
+	}
+}
+
+// next returns what was used until now, with the peaks since it was called last.
+func (m *meter) next() map[program]usage {
+	m.look()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[program]usage{}
+	for p, pids := range m.pids {
+		u := usage{CPU: m.ended[p], RSS: m.peak[p]}
+		for _, pid := range pids {
+			u.CPU += m.cpu[pid]
+		}
+		all[p] = u
+	}
+	clear(m.peak)
+	return all
+}
+
+// keepFree is the memory that a run leaves to others, in bytes: it ends before.
+const keepFree = 1 << 30
+
+// available returns how much memory the machine can give, in bytes.
+func available() (free int64, err error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), "MemAvailable:")
+	if _, err := fmt.Sscan(rest, &free); err != nil {
+		return 0, fmt.Errorf("MemAvailable of /proc/meminfo: %w", err)
+	}
+	return free << 10, nil
+}

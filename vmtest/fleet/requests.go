@@ -1,0 +1,111 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+)
+
+// requests counts what agents ask of the API server, where it goes out: what a client tries
+// again by itself counts twice.
+type requests struct {
+	mu   sync.Mutex
+	sums spell
+}
+
+// spell is what was asked in a phase.
+type spell struct {
+	Reads     int            // watches too
+	Writes    int            // Diagnoses refused for their version too
+	Conflicts int            // these
+	Busy      int            // answers that were 429
+	Throttled map[string]int // these, by verb and the last part of the path that is no name
+	Failures  int            // for another reason
+	Failed    []string
+}
+
+func (s *spell) add(o spell) {
+	s.Reads, s.Writes, s.Conflicts, s.Busy, s.Failures = s.Reads+o.Reads, s.Writes+o.Writes, s.Conflicts+o.Conflicts, s.Busy+o.Busy, s.Failures+o.Failures
+	s.Failed = append(s.Failed, o.Failed...)
+	for what, n := range o.Throttled {
+		s.throttle(what, n)
+	}
+}
+
+func (s *spell) throttle(what string, n int) {
+	if s.Throttled == nil {
+		s.Throttled = map[string]int{}
+	}
+	s.Throttled[what] += n
+}
+
+// next returns what was counted since it was called last.
+func (r *requests) next() spell {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.sums
+	r.sums = spell{}
+	return last
+}
+
+// through makes a client's requests count.
+func (r *requests) through(c *rest.Config) {
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, r} })
+}
+
+type counted struct {
+	next http.RoundTripper
+	to   *requests
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c counted) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := c.next.RoundTrip(request)
+	c.to.note(request, answer, err)
+	return answer, err
+}
+
+func (r *requests) note(request *http.Request, answer *http.Response, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, what := &r.sums, request.Method+" "+request.URL.Path
+	read := request.Method == http.MethodGet
+	switch {
+	case read:
+		s.Reads++
+	default:
+		s.Writes++
+	}
+	why := ""
+	switch {
+	case err != nil && request.Context().Err() == nil: // a watch ends with its agent
+		why = err.Error()
+	case err != nil || answer.StatusCode < http.StatusBadRequest:
+	case answer.StatusCode == http.StatusTooManyRequests:
+		s.Busy++
+		s.throttle(request.Method+" "+resourceOf(request.URL.Path)+" "+answer.Header.Get("Retry-After"), 1)
+	case answer.StatusCode == http.StatusNotFound && read: // a Lease that is not there yet is looked for first
+	case answer.StatusCode == http.StatusConflict && strings.Contains(what, "/diagnoses/"):
+		s.Conflicts++ // the controller has written it meanwhile
+	default:
+		why = answer.Status
+	}
+	if why != "" {
+		s.Failures++
+		if len(s.Failed) < maxTold {
+			s.Failed = append(s.Failed, what+": "+why)
+		}
+	}
+}
+
+// resourceOf returns what a path is about.
+func resourceOf(path string) string {
+	for _, name := range []string{"diagnoses", "operations", "operationsets", "triggers", "leases", "events", "pods", "nodes"} {
+		if strings.Contains(path+"/", "/"+name+"/") {
+			return name
+		}
+	}
+	return path
+}

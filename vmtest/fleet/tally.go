@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+)
+
+// kind is a kind of object that is written.
+type kind int
+
+const (
+	kindNode kind = iota
+	kindEvent
+	kindLease
+	kindDiagnosis
+	kindPolicy
+	kindServers // Leases of the election, and what API servers write for themselves
+	kindOther
+	kinds
+)
+
+func (k kind) String() string {
+	return [kinds]string{"Nodes", "Events", "Leases", "Diagnoses", "policies", "servers' own", "other"}[k]
+}
+
+// kindOf tells of what kind an object is by its key in etcd.
+func kindOf(key string) kind {
+	for prefix, k := range map[string]kind{
+		"/registry/minions/": kindNode, "/registry/events/": kindEvent, "/registry/peerserverleases/": kindServers, "/registry/masterleases/": kindServers,
+		"/registry/kernosis.io/diagnoses/": kindDiagnosis, "/registry/kernosis.io/remediationpolicies/": kindPolicy,
+	} {
+		if strings.HasPrefix(key, prefix) {
+			return k
+		}
+	}
+	name, lease := strings.CutPrefix(key, "/registry/leases/")
+	switch _, name, _ = strings.Cut(name, "/"); {
+	case !lease:
+		return kindOther
+	case name == leader.ElectionName || strings.HasPrefix(name, "apiserver-"):
+		return kindServers
+	default:
+		return kindLease
+	}
+}
+
+// counts are the writes of one kind.
+type counts struct {
+	Writes int
+	Bytes  int64 // of keys and values
+	Peak   int   // the most in a second
+	second int64
+	now    int // in that second
+}
+
+func (c *counts) add(bytes int, at time.Time) {
+	if second := at.Unix(); second != c.second {
+		c.second, c.now = second, 0
+	}
+	c.Writes++
+	c.Bytes += int64(bytes)
+	c.now++
+	c.Peak = max(c.Peak, c.now)
+}
+
+// written is what etcd took in a phase.
+type written struct {
+	Kinds    [kinds]counts
+	Deleted  int
+	Repeated [kinds]int     // writes of Nodes and Diagnoses that changed nothing but times
+	Spoken   int            // conditions that the controller set to Unknown
+	Others   map[string]int // keys of kindOther, without the object's name
+	Changed  map[string]int // fields of Diagnoses' status, those that a write changed together
+}
+
+func newWritten() written { return written{Others: map[string]int{}, Changed: map[string]int{}} }
+
+// tally counts what etcd takes. It is safe for concurrent use.
+type tally struct {
+	mu      sync.Mutex
+	seed    maphash.Seed
+	now     written
+	meaning map[string]uint64                     // of Nodes and Diagnoses, by key
+	moved   map[kind]time.Time                    // when one of a kind was last given another meaning
+	phases  map[string]string                     // of Diagnoses, by key
+	waits   map[string]string                     // for what each waits: the reason of its last remediation
+	nodes   map[string]string                     // of each
+	status  map[string]map[string]json.RawMessage // of each, as it was written last
+	created int                                   // Diagnoses
+	repairs map[string]int                        // how often each node was cordoned
+	budget  map[string]*apitest.BudgetWatch       // by policy
+	damaged []string
+}
+
+func newTally() *tally {
+	return &tally{
+		seed: maphash.MakeSeed(), meaning: map[string]uint64{}, moved: map[kind]time.Time{}, phases: map[string]string{},
+		waits: map[string]string{}, nodes: map[string]string{}, status: map[string]map[string]json.RawMessage{}, repairs: map[string]int{}, budget: map[string]*apitest.BudgetWatch{}, now: newWritten(),
+	}
+}
+
+// next returns what was counted since it was called last.
+func (t *tally) next() written {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.now
+	t.now = newWritten()
+	return last
+}
+
+// note counts one change.
+func (t *tally) note(c kubetest.Change, at time.Time) {
+	k := kindOf(c.Key)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(c.Value) == 0 {
+		t.now.Deleted++
+		delete(t.meaning, c.Key)
+		delete(t.phases, c.Key)
+		delete(t.waits, c.Key)
+		delete(t.status, c.Key)
+		return
+	}
+	t.now.Kinds[k].add(len(c.Key)+len(c.Value), at)
+	var err error
+	switch k {
+	case kindNode:
+		err = t.node(c, at)
+	case kindDiagnosis:
+		err = t.diagnosis(c, at)
+	case kindPolicy:
+		err = t.policy(c)
+	case kindOther:
+		t.now.Others[c.Key[:strings.LastIndexByte(c.Key, '/')+1]]++
+	}
+	if err != nil && len(t.damaged) < maxTold {
+		t.damaged = append(t.damaged, fmt.Sprintf("%s can't be read: %v", c.Key, err))
+	}
+}
+
+// maxTold bounds a list of mistakes.
+const maxTold = 20
+
+// says notes what an object means, and counts where that is as before. The lock is held.
+func (t *tally) says(k kind, key string, meaning any, at time.Time) error {
+	text, err := json.Marshal(meaning)
+	if err != nil {
+		return err
+	}
+	sum := maphash.Bytes(t.seed, text)
+	if was, ok := t.meaning[key]; ok && was == sum {
+		t.now.Repeated[k]++
+		return nil
+	}
+	t.meaning[key], t.moved[k] = sum, at
+	return nil
+}
+
+func (t *tally) node(c kubetest.Change, at time.Time) error {
+	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(c.Value, nil, nil)
+	if err != nil {
+		return err
+	}
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return fmt.Errorf("it is %T", o)
+	}
+	n.ManagedFields, n.ResourceVersion = nil, ""
+	for i := range n.Status.Conditions {
+		n.Status.Conditions[i].LastHeartbeatTime.Reset()
+		if n.Status.Conditions[i].Reason == "AgentStatusUnknown" {
+			t.now.Spoken++
+		}
+	}
+	for _, b := range t.budget {
+		if b.Node(n) {
+			t.repairs[n.Name]++
+		}
+	}
+	return t.says(kindNode, c.Key, n, at)
+}
+
+func (t *tally) diagnosis(c kubetest.Change, at time.Time) error {
+	var d v1alpha1.Diagnosis
+	if err := json.Unmarshal(c.Value, &d); err != nil {
+		return err
+	}
+	if c.Version == 1 && d.Spec.OperationSet == setRepair {
+		t.created++
+	}
+	t.phases[c.Key], t.waits[c.Key], t.nodes[c.Key] = string(d.Status.Phase), "", d.Spec.NodeName
+	if n := len(d.Status.Remediations); n > 0 {
+		if r := d.Status.Remediations[n-1]; r.Verb == v1alpha1.RemediationWait {
+			t.waits[c.Key] = r.Reason
+		}
+	}
+	var raw struct{ Status map[string]json.RawMessage }
+	if err := json.Unmarshal(c.Value, &raw); err != nil {
+		return err
+	}
+	t.now.Changed[changed(t.status[c.Key], raw.Status)]++
+	t.status[c.Key] = raw.Status
+	d.ManagedFields, d.ResourceVersion = nil, ""
+	if d.Status.Checkpoint != nil {
+		d.Status.Checkpoint.Time.Reset()
+	}
+	return t.says(kindDiagnosis, c.Key, &d, at)
+}
+
+// changed names the fields that two objects do not have alike.
+func changed(was, is map[string]json.RawMessage) string {
+	var names []string
+	for name, value := range is {
+		if !bytes.Equal(was[name], value) {
+			names = append(names, name)
+		}
+	}
+	for name := range was {
+		if _, ok := is[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, "+")
+}
+
+func (t *tally) policy(c kubetest.Change) error {
+	var p v1alpha1.RemediationPolicy
+	if err := json.Unmarshal(c.Value, &p); err != nil {
+		return err
+	}
+	if b := t.budget[p.Name]; b != nil {
+		b.Policy(&p)
+	}
+	return nil
+}
+
+// watchBudget follows what a policy's budget is used for, from now on.
+func (t *tally) watchBudget(policy string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.budget[policy] = apitest.NewBudgetWatch()
+}
+
+// most returns the most nodes that were under repair at once, and how many were at all; twice
+// are those that were cordoned more than once.
+func (t *tally) most(policy string) (most, ever int, twice []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for node, n := range t.repairs {
+		if n > 1 {
+			twice = append(twice, fmt.Sprintf("%s %d times", node, n))
+		}
+	}
+	b := t.budget[policy]
+	return b.MostAll, b.Ever.Len(), twice
+}
+
+// diagnoses returns how many were created, how many there are in each phase, and how many wait
+// for what.
+func (t *tally) diagnoses() (created int, phases, waits map[string]int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	phases, waits = map[string]int{}, map[string]int{}
+	for phase := range maps.Values(t.phases) {
+		phases[phase]++
+	}
+	for reason := range maps.Values(t.waits) {
+		if reason != "" {
+			waits[reason]++
+		}
+	}
+	return t.created, phases, waits
+}
+
+// ended returns the nodes of Diagnoses that have succeeded, each once.
+func (t *tally) ended(known map[string]bool) (nodes []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, phase := range t.phases {
+		if phase == string(v1alpha1.PhaseSucceeded) && !known[key] {
+			known[key] = true
+			nodes = append(nodes, t.nodes[key])
+		}
+	}
+	return nodes
+}
+
+// lastMoved returns when an object of a kind was last given another meaning.
+func (t *tally) lastMoved(k kind) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.moved[k]
+}
+
+// count returns how many writes of a kind the phase has had so far.
+func (t *tally) count(k kind) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.now.Kinds[k].Writes
+}
