@@ -36,6 +36,8 @@ type Part struct {
 	mu     sync.Mutex
 	engine *trigger.Engine
 
+	telling sync.Mutex // one write of what an alert tells at a time
+
 	mark     *mark                              // of Events
 	matchers atomic.Pointer[[]*trigger.Matcher] // those about Events
 	events   chan *corev1.Event

@@ -19,6 +19,9 @@ const (
 	// seenEvery is how often at most it is written that an alert lasts, where only other
 	// Diagnoses may depend on it: those of a targetSelector, and those that follow.
 	seenEvery = 30 * time.Second
+	// together is how close two notifications of an alert are where the second one tells
+	// nothing new: of two Alertmanagers, or of two Prometheus.
+	together = time.Second
 	// seenFor is for how long that goes on behind the end: verifyWithin has at most 24h.
 	seenFor = 25 * time.Hour
 )
@@ -47,6 +50,9 @@ func (p *Part) tellProblem(ctx context.Context, t *trigger.Told) error {
 	if apierrors.IsNotFound(err) && !t.Gone {
 		return nil // it comes again
 	}
+	// One at a time: those that come together would only be in each other's way.
+	p.telling.Lock()
+	defer p.telling.Unlock()
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		d := &v1alpha1.Diagnosis{}
 		if err := p.live.Get(ctx, key, d); err != nil {
@@ -83,12 +89,12 @@ func depends(d *v1alpha1.Diagnosis, now time.Time) (every time.Duration, yes boo
 	verified := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
 	switch end := d.Status.CompletionTime; {
 	case end == nil && d.Spec.TargetSelector == nil:
-		return 0, true
+		return together, true
 	case end != nil && now.Sub(end.Time) > seenFor:
 		return 0, false
 	case d.Spec.TargetSelector != nil, verified != nil && verified.Status == metav1.ConditionFalse:
 		return seenEvery, true
 	default:
-		return 0, verified != nil && verified.Status == metav1.ConditionUnknown && verified.Reason != v1alpha1.ReasonMoot
+		return together, verified != nil && verified.Status == metav1.ConditionUnknown && verified.Reason != v1alpha1.ReasonMoot
 	}
 }
