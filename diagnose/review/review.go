@@ -34,6 +34,7 @@ const (
 	UnknownRule   = "unknown-rule"          // neither a shipped nor a given rule has the name
 	NoEffect      = "no-effect"             // a setting that is taken and changes nothing
 	Unverified    = "unverified-repair"     // nothing ever tells whether it has helped
+	Untrusted     = "untrusted-text"        // what others than administrators may choose
 	NotTenantSafe = "not-tenant-safe"       // marked tenantSafe, and never run for a tenant
 )
 

@@ -118,6 +118,8 @@ func TestManifests(t *testing.T) {
 				`warning unknown-operationset f.yaml:17:3: spec.operationSet: no file has an OperationSet "shippd", did you mean "shipped"?`,
 				`error InvalidSchedule f.yaml:19:35: spec.sourceTemplate.cronTemplate.schedule: "0 0 31 2 *": never comes`,
 				`error bad-parameter f.yaml:26:16: spec.parameters.lines: node 1 (shipped-log) of shipped can't take it: "many" is no whole number`,
+				`warning untrusted-text f.yaml:31:34: spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels[0]: lines becomes a parameter, whatever its value: who makes the series chooses it. Say in regexp.labels what it may be`,
+				`warning untrusted-text f.yaml:31:41: spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels[1]: severity becomes a parameter, whatever its value: who makes the series chooses it. Say in regexp.labels what it may be`,
 				`warning unused-parameter f.yaml:31:41: spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels[1]: no operation of shipped takes a parameter "severity"`,
 			},
 		},

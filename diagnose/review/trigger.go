@@ -26,7 +26,11 @@ func (r *review) trigger(t *v1alpha1.Trigger) {
 	}
 	if m != nil {
 		for _, e := range m.Warnings() {
-			r.tell(Warning, NoEffect, t, e.Field, "%s", e.Msg)
+			code := NoEffect
+			if e.Reason == trigger.Untrusted {
+				code = Untrusted
+			}
+			r.tell(Warning, code, t, e.Field, "%s", e.Msg)
 		}
 	}
 	r.problems(t)

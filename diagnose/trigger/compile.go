@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -159,6 +160,12 @@ func (m *Matcher) template(errs *Errors) {
 	if s.PrometheusAlertTemplate != nil {
 		given = append(given, "prometheusAlertTemplate")
 		m.source, m.alert = SourceAlert, compileAlert(s.PrometheusAlertTemplate, errs)
+		for i, l := range m.alert.inject {
+			if s.PrometheusAlertTemplate.Regexp.Labels[l] == "" {
+				m.warnings.wrong(fmt.Sprintf("%s.prometheusAlertTemplate.parameterInjectionLabels[%d]", field, i), Untrusted,
+					"%s becomes a parameter, whatever its value: who makes the series chooses it. Say in regexp.labels what it may be", l)
+			}
+		}
 		if m.spec.NodeName == "" && m.spec.TargetSelector == nil && m.alert.node == "" && m.alert.podName == "" {
 			errs.wrong("spec.nodeName", v1alpha1.ReasonInvalid, "a prometheusAlertTemplate without nodeNameReferenceLabel and podNameReferenceLabel needs nodeName or targetSelector")
 		}
@@ -166,6 +173,9 @@ func (m *Matcher) template(errs *Errors) {
 	if s.KubernetesEventTemplate != nil {
 		given = append(given, "kubernetesEventTemplate")
 		m.source, m.event = SourceEvent, compileEvent(s.KubernetesEventTemplate, errs)
+		if r := &s.KubernetesEventTemplate.Regexp; r.Namespace == "" && (r.Source == nil || r.Source.Component == "") {
+			m.warnings.wrong(field+".kubernetesEventTemplate.regexp", Untrusted, "names neither namespace nor source.component: whoever may create Events anywhere can start it")
+		}
 	}
 	if s.CronTemplate != nil {
 		given = append(given, "cronTemplate")

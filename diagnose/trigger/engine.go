@@ -153,6 +153,7 @@ type occurrence struct {
 	episode    time.Time
 	target     target
 	podGone    bool // there is no pod as the source names it
+	elsewhere  bool // the pod is on another node than the agent that tells of it
 	parameters v1alpha1.Parameters
 	omitted    []string
 	cooldown   bool

@@ -16,6 +16,9 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Field + ": " + e.Msg }
 
+// Untrusted is the reason of warnings about what others than administrators choose.
+const Untrusted = "Untrusted"
+
 // Errors are all mistakes in one Trigger.
 type Errors []*Error
 

@@ -36,6 +36,8 @@ func (k Known) lacks(o *occurrence, dx *v1alpha1.Diagnosis) (why string) {
 	switch {
 	case o.podGone:
 		return WithheldUnknownPod
+	case o.elsewhere:
+		return WithheldInvalidTarget
 	case dx.Spec.NodeName != "" && k.Node != nil && !k.Node(dx.Spec.NodeName):
 		return WithheldUnknownNode
 	}

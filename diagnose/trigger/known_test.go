@@ -2,6 +2,7 @@ package trigger_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -85,19 +86,21 @@ func TestWhatIsNotThereIsNotDiagnosed(t *testing.T) {
 }
 
 func TestAnEventsPodIsLookedUp(t *testing.T) {
-	e := engineWith(t, failedMount)
+	believed := strings.Replace(failedMount, "regexp: {", "regexp: {namespace: ^shop$, ", 1)
+	e := engineWith(t, believed)
 	ev := mount(start)
 	if diff := cmp.Diff([]trigger.PodName{{Namespace: "shop", Name: "db-0"}}, e.PodsOfEvent(ev, start)); diff != "" {
 		t.Error(diff)
 	}
-	// A pod that is gone can still be looked into, on the node that the Event tells of.
+	// A pod that is gone can still be looked into, on the node that the Event tells of, where the
+	// Trigger says whose Events are believed.
 	if dx := only(t, e.KubeEvent(ev, podsOf(), start)); dx.Spec.NodeName != "n3" {
 		t.Error(dx.Spec.NodeName)
 	}
 	if got := e.PodsOfEvent(ev, start); got != nil {
 		t.Error(got)
 	}
-	e = engineWith(t, failedMount)
+	e = engineWith(t, believed)
 	ev.Source.Host = ""
 	none(t, e.KubeEvent(ev, podsOf(), start))
 	counts(t, e, "t0", 0, map[string]uint64{trigger.WithheldUnknownPod: 1})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
@@ -37,8 +38,19 @@ func (m *eventMatcher) matches(ev *corev1.Event) bool {
 		matches(m.message, ev.Message) && matches(m.component, component(ev)) && matches(m.host, ev.Source.Host)
 }
 
+// believes reports whether what an Event says of itself may choose a node: those of a namespace
+// can be written by whoever may create Events there, in anybody's name. A Trigger that names
+// namespaces says whom it believes; those of the cluster itself are believed.
+func (m *eventMatcher) believes(ev *corev1.Event) bool {
+	return m != nil && m.namespace != nil || ev.Namespace == corev1.NamespaceDefault || ev.Namespace == metav1.NamespaceSystem
+}
+
 // component returns who told the Event: those made by events.k8s.io have no source.
 func component(ev *corev1.Event) string { return cmp.Or(ev.Source.Component, ev.ReportingController) }
+
+// agentComponent is the name by which agents tell Events; the chart's policies let each say so of
+// its own node alone.
+const agentComponent = "kernosis"
 
 // maxEventAge is how long ago an Event may have happened: a controller lists those of the
 // last hour when it starts, and a new leader is there within this.
@@ -141,15 +153,26 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 	case core && of.Kind == "Pod" && of.Namespace != "" && of.Name != "":
 		pod := Pod{Namespace: of.Namespace, Name: of.Name, UID: string(of.UID), Node: ev.Source.Host, Container: containerOf(of.FieldPath)}
 		there, gone := known.pod(pod.Namespace, pod.Name)
-		if there != nil && there.Node != "" && (there.UID == "" || of.UID == "" || there.UID == pod.UID) {
+		same := there != nil && (there.UID == "" || of.UID == "" || there.UID == pod.UID)
+		switch {
+		case same && there.Node != "":
+			// Whoever has a node's agent can tell of pods of other nodes, though as that node's
+			// agent alone. Controllers are anywhere.
+			o.elsewhere = component(ev) == agentComponent && pod.Node != there.Node
 			pod.Node, pod.UID = there.Node, cmp.Or(pod.UID, there.UID)
+		case m.event.believes(ev):
+			// What has ended on a node that is told of can still be looked into.
+			o.podGone = gone && pod.Node == ""
+		default: // node and UID may be made up
+			o.podGone = gone || there != nil && !same
+			if there != nil {
+				pod.Node = ""
+			}
 		}
-		// What has ended on a node that is told of can still be looked into.
-		o.podGone = gone && pod.Node == ""
 		o.target = target{node: pod.Node, pod: &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name, Container: pod.Container}}
 		o.about = pod.Namespace + "/" + pod.Name
 		p.pod(&pod)
-	default:
+	case m.event.believes(ev):
 		o.target.node = ev.Source.Host
 	}
 	p.exact("node", o.target.node)

@@ -1,6 +1,7 @@
 package trigger_test
 
 import (
+	std "cmp"
 	"testing"
 	"time"
 
@@ -121,17 +122,19 @@ func TestTargetsOfEvents(t *testing.T) {
 	for name, test := range map[string]struct {
 		of           corev1.ObjectReference
 		host, preset string
+		in           string // namespace of the Event
 		node, pod    string
 		why          string
 	}{
-		"a node":                 {of: corev1.ObjectReference{Kind: "Node", Name: "n9", UID: "n9"}, host: "n3", node: "n9"},
-		"a node of another API":  {of: corev1.ObjectReference{APIVersion: "x.io/v1", Kind: "Node", Name: "n9"}, host: "n3", node: "n3"},
+		"a node":                {of: corev1.ObjectReference{Kind: "Node", Name: "n9", UID: "n9"}, host: "n3", node: "n9"},
+		"a node of another API": {of: corev1.ObjectReference{APIVersion: "x.io/v1", Kind: "Node", Name: "n9"}, host: "n3", in: "default", node: "n3"},
+		"a host that a user of a namespace names": {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, host: "n3", why: trigger.WithheldNoTarget},
 		"a pod":                  {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, host: "n3", node: "n3", pod: "shop/web-1"},
 		"a pod, by a controller": {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, pod: "shop/web-1"},
-		"something else":         {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, host: "n3", node: "n3"},
+		"something else":         {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "kube-system", Name: "web"}, host: "n3", in: "kube-system", node: "n3"},
 		"nothing":                {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, why: trigger.WithheldNoTarget},
 		"the trigger's node":     {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, preset: "n1", node: "n1"},
-		"a host that is none":    {of: corev1.ObjectReference{Kind: "ReplicaSet"}, host: "n3/../x", why: trigger.WithheldInvalidTarget},
+		"a host that is none":    {of: corev1.ObjectReference{Kind: "ReplicaSet"}, host: "n3/../x", in: "default", why: trigger.WithheldInvalidTarget},
 		"a pod that is none":     {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "Web 1"}, host: "n3", why: trigger.WithheldInvalidTarget},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +144,7 @@ func TestTargetsOfEvents(t *testing.T) {
 			}
 			e := engineWith(t, spec)
 			ev := mount(start)
-			ev.InvolvedObject, ev.Source.Host = test.of, test.host
+			ev.InvolvedObject, ev.Source.Host, ev.Namespace = test.of, test.host, std.Or(test.in, ev.Namespace)
 			got := e.KubeEvent(ev, trigger.Known{}, start)
 			if test.why != "" {
 				none(t, got)
@@ -156,6 +159,47 @@ func TestTargetsOfEvents(t *testing.T) {
 			}
 			if dx.Spec.NodeName != test.node || pod != test.pod || dx.Spec.Parameters["node"] != test.node {
 				t.Errorf("%+v", dx.Spec)
+			}
+		})
+	}
+}
+
+// Whoever may create Events in a namespace can say anything in them: who tells, where, of which
+// pod. That starts nothing on a node of their choice, nor about another pod's UID.
+func TestWhatAnEventOfATenantCanStart(t *testing.T) {
+	real := &trigger.Pod{Namespace: "shop", Name: "db-0", UID: db.UID, Node: "n4"}
+	const believed = `{operationSet: s, cooldown: 0s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, namespace: ^shop$}}}}`
+	const byAgents = `{operationSet: s, cooldown: 0s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, source: {component: ^kernosis$}}}}}`
+	for name, test := range map[string]struct {
+		spec, host, uid string
+		known           trigger.Known
+		node, why       string
+	}{
+		"as kubelet says it":                          {failedMount, "n4", db.UID, podsOf(real), "n4", ""},
+		"another node in kubelet's name":              {failedMount, "n3", db.UID, podsOf(real), "n4", ""},
+		"another node's agent tells of it":            {byAgents, "n3", db.UID, podsOf(real), "", trigger.WithheldInvalidTarget},
+		"its node's agent tells of it":                {byAgents, "n4", db.UID, podsOf(real), "n4", ""},
+		"another pod's UID":                           {failedMount, "n3", "of-another-pod", podsOf(real), "", trigger.WithheldUnknownPod},
+		"another pod's UID, on the pod's own node":    {failedMount, "n4", "of-another-pod", podsOf(real), "", trigger.WithheldUnknownPod},
+		"a pod that there is not":                     {failedMount, "n3", "of-another-pod", podsOf(), "", trigger.WithheldUnknownPod},
+		"a pod that is on no node yet":                {failedMount, "n3", db.UID, podsOf(&trigger.Pod{Namespace: "shop", Name: "db-0", UID: db.UID}), "", ""},
+		"one that has ended, in a namespace believed": {believed, "n3", "of-one-that-ended", podsOf(), "n3", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := engineWith(t, test.spec)
+			ev := mount(start)
+			ev.Source.Host, ev.InvolvedObject.UID = test.host, types.UID(test.uid)
+			if test.spec == byAgents {
+				ev.Source.Component = "kernosis"
+			}
+			made := e.KubeEvent(ev, test.known, start)
+			if test.why != "" {
+				none(t, made)
+				counts(t, e, "t0", 0, map[string]uint64{test.why: 1})
+				return
+			}
+			if dx := only(t, made); dx.Spec.NodeName != test.node {
+				t.Errorf("on %q, want %q", dx.Spec.NodeName, test.node)
 			}
 		})
 	}
