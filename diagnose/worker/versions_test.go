@@ -156,8 +156,11 @@ func TestLedgerOfANewerForm(t *testing.T) {
 		if n := r.ops.count("look") + r.ops.count("mend"); n > 0 {
 			t.Errorf("%d operations ran", n)
 		}
-		if now := r.taken(); fmt.Sprint(now) != fmt.Sprint(before) {
-			t.Errorf("%v\nwant %v", now, before)
+		now := r.taken()
+		for path, content := range before { // beside them is what this version has ended
+			if now[path] != content {
+				t.Errorf("%s: %s, want %s", path, now[path], content)
+			}
 		}
 		for _, path := range checkpoints {
 			if _, err := os.Stat(path); err != nil {

@@ -58,7 +58,7 @@ func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteLater(t *testing.T) {
 	r := start(t, cluster.Server(t), func(c *Config) { c.Coalesce = 2 * time.Second })
 	r.set(healthy())
 	r.waitStatus(healthy())
-	r.waitAcked() // the API has it before its answer arrives
+	r.waitAcked()                                                              // the API has it before its answer arrives
 	<-time.After(time.Until(r.Stats().LastAcked.Add(2100 * time.Millisecond))) // what is measured
 	began := time.Now()
 	r.set(deadlocked())
