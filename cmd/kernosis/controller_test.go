@@ -112,12 +112,13 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func startController(t *testing.T, kubeconfig, namespace string) *controllerProcess {
+func startController(t *testing.T, kubeconfig, namespace string, more ...string) *controllerProcess {
 	t.Helper()
 	p := &controllerProcess{metrics: freeAddress(t), health: freeAddress(t)}
 	p.Cmd = exec.Command(os.Args[0], "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
 		"--silent-after", "2s", "--metrics-listen", p.metrics, "--health-listen", p.health,
 		"--leader-elect-lease-duration", "4s", "--leader-elect-renew-deadline", "3s", "--leader-elect-retry-period", "300ms")
+	p.Args = append(p.Args, more...)
 	p.Env = append(os.Environ(), beKernosis+"=1")
 	p.Stderr = p
 	if err := p.Start(); err != nil {

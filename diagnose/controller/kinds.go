@@ -3,6 +3,9 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,9 +53,9 @@ func Served() leader.Served {
 	}}
 }
 
-// ByObject says what is kept of the kinds of diagnoses, for the manager. An ended Diagnosis
-// is kept without what its operations have found: read it from the API server before its
-// results are looked at, and never write a whole object from the cache.
+// ByObject says what is kept of the kinds of diagnoses, for the manager. A Diagnosis is kept
+// without what its operations have found, unless a repair depends on it: read it from the
+// API server before its results are looked at, and never write a whole object from the cache.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&v1alpha1.Operation{}:         {Transform: cache.TransformStripManagedFields()},
@@ -63,20 +66,59 @@ func ByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// trimDiagnosis leaves out of an ended Diagnosis what nobody looks at before it is deleted:
-// up to some 200 KiB.
+// trimDiagnosis is [trim] for a cache.
 func trimDiagnosis(object any) (any, error) {
-	d, ok := object.(*v1alpha1.Diagnosis)
-	if !ok {
-		return object, nil
+	if d, ok := object.(*v1alpha1.Diagnosis); ok {
+		trim(d)
 	}
+	return object, nil
+}
+
+// trim leaves out of a Diagnosis what nobody looks at in the cache: up to some 200 KiB. A
+// cluster may have tens of thousands of them.
+func trim(d *v1alpha1.Diagnosis) {
 	d.ManagedFields = nil
-	if _, ended := completed(d); !ended {
-		return d, nil
+	if d.Spec.TargetSelector == nil { // else those that it has take after it
+		d.Labels, d.Annotations = ownKeys(d.Labels), ownKeys(d.Annotations)
+	}
+	_, ended := completed(d)
+	if !ended && (len(d.Status.Remediations) > 0 || waitsForRepair(d)) {
+		return // plans are made of results
 	}
 	d.Status.Artifacts, d.Status.FailedPaths = nil, nil
-	for i := range d.Status.Results {
-		d.Status.Results[i].Values, d.Status.Results[i].Message = nil, ""
+	if ended {
+		for i := range d.Status.Results {
+			d.Status.Results[i].Values, d.Status.Results[i].Message = nil, ""
+		}
+		return
 	}
-	return d, nil
+	d.Status.Results = nil
+	if d.Spec.NodeName != "" && d.Spec.TargetSelector == nil {
+		d.Spec.Parameters = nil // the agent's from here on
+	}
+	for _, s := range []*string{&d.Namespace, &d.Spec.OperationSet, &d.Spec.NodeName} {
+		*s = one(*s)
+	}
 }
+
+// waitsForRepair reports whether the run waits for leave to repair.
+func waitsForRepair(d *v1alpha1.Diagnosis) bool {
+	return slices.ContainsFunc(d.Status.Results, func(r v1alpha1.Result) bool { return r.State == v1alpha1.ResultAwaitingApproval })
+}
+
+// ownKeys returns the labels or annotations that are Kernosis' own.
+func ownKeys(all map[string]string) map[string]string {
+	var own map[string]string
+	for key, value := range all {
+		if strings.HasPrefix(key, v1alpha1.Group+"/") {
+			if own == nil {
+				own = map[string]string{}
+			}
+			own[one(key)] = value
+		}
+	}
+	return own
+}
+
+// one returns the same text for each of its copies, of which there are many.
+func one(text string) string { return unique.Make(text).Value() }

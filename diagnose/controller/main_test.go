@@ -136,7 +136,7 @@ func (r *running) run(ctx context.Context, h how, c controller.Config) error {
 	if err != nil {
 		return err
 	}
-	m, err := leader.New(h.to, leader.Config{Namespace: c.Namespace, Election: h.election, ByObject: kinds, Scheme: scheme, Kinds: controller.Mapper(), Log: c.Log})
+	m, err := leader.New(h.to, leader.Config{Namespace: c.Namespace, Election: h.election, ByObject: kinds, NewInformer: controller.NewInformer, Scheme: scheme, Kinds: controller.Mapper(), Log: c.Log})
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,7 +48,9 @@ type Config struct {
 	Kinds meta.RESTMapper
 	// ByObject says what is kept of the kinds that are watched.
 	ByObject map[client.Object]cache.ByObject
-	Log      *slog.Logger // nil: none
+	// NewInformer makes the informers of the cache; nil: client-go does.
+	NewInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+	Log         *slog.Logger // nil: none
 }
 
 // Election is of one controller among several.
@@ -79,7 +82,7 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 	}
 	o := manager.Options{
 		Scheme:                 c.Scheme,
-		Cache:                  cache.Options{ByObject: c.ByObject},
+		Cache:                  cache.Options{ByObject: c.ByObject, NewInformer: c.NewInformer},
 		Logger:                 logr.FromSlogHandler(c.Log.Handler()),
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: orNone(c.HealthListen),

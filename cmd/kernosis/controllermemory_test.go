@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+// unfinished returns a Diagnosis as agents have them: every second one waits for a worker,
+// the others are in the middle of a run with some 10 KiB of results.
+func unfinished(i int, namespace, node string) *v1alpha1.Diagnosis {
+	now := metav1.NowMicro()
+	d := &v1alpha1.Diagnosis{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindDiagnosis},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("hung-task-%s-%016x", node, i),
+			Labels:      map[string]string{"kernosis.io/trigger": "hung-task", "kernosis.io/source": "problem", "kernosis.io/operation-set": "hung-task", "kernosis.io/rule": "task-hung"},
+			Annotations: map[string]string{"kernosis.io/subject": fmt.Sprintf("postgres[%d] on %s", i, node), "kernosis.io/episode": now.Format(time.RFC3339Nano), "kernosis.io/cause": "postgres waits for a lock in jbd2_log_wait_commit"},
+		},
+		Spec: v1alpha1.DiagnosisSpec{
+			OperationSet: "hung-task", NodeName: node,
+			Parameters: v1alpha1.Parameters{"node": node, "pid": strconv.Itoa(i), "comm": "postgres", "rule": "task-hung", "message": "postgres hangs in jbd2_log_wait_commit since 132 s"},
+		},
+		Status: v1alpha1.DiagnosisStatus{
+			Phase: v1alpha1.PhasePending, ObservedGeneration: 1, Subject: fmt.Sprintf("postgres[%d]", i),
+			Checkpoint: &v1alpha1.Checkpoint{Holder: node + "-7f5dd3c4", Time: now},
+			Problem:    &v1alpha1.Problem{State: v1alpha1.ProblemLasts, Since: now},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: "Pending", ObservedGeneration: 1, LastTransitionTime: metav1.Now()}},
+		},
+	}
+	if i%2 == 0 {
+		return d
+	}
+	d.Status.Phase, d.Status.StartTime, d.Status.Conditions[0].Reason = v1alpha1.PhaseRunning, &now, "Running"
+	text := strings.Repeat("io_schedule+0x46 folio_wait_bit_common+0x131 ", 2)
+	for id := int32(1); id <= 10; id++ {
+		values := map[string]v1alpha1.ResultValue{}
+		for v := range 8 {
+			values[fmt.Sprintf("stack%d", v)] = text
+		}
+		d.Status.Results = append(d.Status.Results, v1alpha1.Result{
+			ID: id, Operation: "blocked-stacks", State: v1alpha1.ResultRefuted, Reason: "NoDiskStalled",
+			Message: text, StartTime: &now, Duration: &metav1.Duration{Duration: time.Second}, Attempts: 1, Values: values,
+		})
+		d.Status.FailedPaths = append(d.Status.FailedPaths, v1alpha1.Path{1, id})
+		d.Status.Artifacts = append(d.Status.Artifacts, v1alpha1.Artifact{
+			Name: fmt.Sprintf("%d-stacks.txt", id), ID: id, Node: node, Size: *resource.NewQuantity(4096, resource.BinarySI),
+			SHA256: v1alpha1.Digest(strings.Repeat("a", 64)),
+		})
+	}
+	return d
+}
+
+// makeUnfinished makes n of them, of these nodes, each with one request: meanwhile the status
+// is no subresource.
+func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nodes []string, n int) {
+	t.Helper()
+	to := server.Admin()
+	to.QPS, to.Burst = -1, 0
+	api, err := kubernetes.NewForConfig(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through := api.RESTClient()
+	path := "/apis/" + v1alpha1.GroupVersion().String() + "/namespaces/" + namespace + "/diagnoses"
+	definition := func(patch string, served bool) {
+		t.Helper()
+		kind := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/diagnoses." + v1alpha1.Group
+		if err := through.Patch(types.JSONPatchType).AbsPath(kind).Body([]byte(patch)).Do(t.Context()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		await.Until(t, "the definition is in force", time.Minute, func() bool {
+			list, err := api.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion().String())
+			return err == nil && served == slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "diagnoses/status" })
+		})
+	}
+	create := func(ctx context.Context, i int) (*v1alpha1.Diagnosis, error) {
+		raw, err := json.Marshal(unfinished(i, namespace, nodes[i%len(nodes)]))
+		if err != nil {
+			return nil, err
+		}
+		if raw, err = through.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx).Raw(); err != nil {
+			return nil, err
+		}
+		d := &v1alpha1.Diagnosis{}
+		return d, json.Unmarshal(raw, d)
+	}
+	definition(`[{"op":"remove","path":"/spec/versions/0/subresources"}]`, false)
+	made := 0
+	await.Until(t, "a status is taken", time.Minute, func() bool {
+		made++
+		d, err := create(t.Context(), made-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Status.Phase == "" {
+			made--
+			if err := through.Delete().AbsPath(path + "/" + d.Name).Do(t.Context()).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return d.Status.Phase != ""
+	})
+	g, ctx := errgroup.WithContext(t.Context())
+	g.SetLimit(16)
+	for i := made; i < n; i++ {
+		g.Go(func() error {
+			_, err := create(ctx, i)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	definition(`[{"op":"add","path":"/spec/versions/0/subresources","value":{"status":{}}}]`, true)
+}
+
+// memoryLimit is that of the chart's controller (controller.resources in values.yaml).
+const memoryLimit = 384 << 20
+
+// TestControllerMemory holds the controller's process against a bound of memory: with 10,000
+// Diagnoses that have not ended, and with TEST_CASES=5 the chart's limit with 50,000.
+func TestControllerMemory(t *testing.T) {
+	testall.Only(t)
+	n, bound := testall.Cases(t, 10_000), uint64(200<<20)
+	if n >= 50_000 {
+		bound = memoryLimit
+		t.Setenv("GOMEMLIMIT", strconv.Itoa(memoryLimit/5*4)) // as limitMemory does in a control group
+	}
+	server := kubetest.New(t, kubetest.Options{})
+	server.CRDs(t)
+	namespace := server.Namespace(t)
+	var nodes []string
+	for range 10 {
+		node := server.Node(t)
+		k, err := lease.New(lease.Config{Client: server.Client(), Namespace: namespace, Node: node, Interval: time.Second, Duration: 10 * time.Second, StartJitter: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, node)
+		go func() { _ = k.Run(t.Context()) }()
+	}
+	measure := func(want int) hostfs.ProcStatus {
+		t.Helper()
+		p := startController(t, server.Kubeconfig(t, server.Admin()), namespace, "--silent-after", "10m", "--alerts-listen", "")
+		waiting := func() bool {
+			_, body := getIfUp(t, "http://"+p.metrics+"/metrics")
+			have := 0
+			for line := range strings.Lines(body) {
+				if rest, ok := strings.CutPrefix(line, `kernosis_controller_diagnoses{phase="`); ok {
+					_, count, _ := strings.Cut(strings.TrimSpace(rest), " ")
+					f, _ := strconv.ParseFloat(count, 64)
+					have += int(f)
+				}
+			}
+			// All that was queued for what was listed is looked at.
+			return have == want && strings.Contains(body, `workqueue_depth{controller="diagnoses"`) && !queued(body)
+		}
+		began := time.Now()
+		await.Until(t, fmt.Sprintf("the controller has looked at %d Diagnoses", want), 5*time.Minute, waiting)
+		s, err := hostfs.New("/").ProcStatus(p.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d Diagnoses: %d MiB RSS, %d MiB at most, after %s", want, s.RSS>>20, s.PeakRSS>>20, time.Since(began).Round(time.Second))
+		if err := p.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.Wait()
+		return s
+	}
+	measure(0)
+	makeUnfinished(t, server, namespace, nodes, n)
+	for _, stream := range []string{"true", "false"} {
+		t.Setenv("KUBE_FEATURE_WatchListClient", stream) // false: as with API servers that list in one answer
+		if s := measure(n); s.PeakRSS > bound {
+			t.Errorf("%d MiB with %d Diagnoses, streamed %s: want at most %d", s.PeakRSS>>20, n, stream, bound>>20)
+		}
+	}
+}
+
+// queued reports whether a work queue has anything in it.
+func queued(metrics string) bool {
+	for line := range strings.Lines(metrics) {
+		if strings.HasPrefix(line, "workqueue_depth{") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestLimitMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	file := filepath.Join(t.TempDir(), "memory.max")
+	for _, c := range []struct {
+		text string
+		want int64
+	}{{"max\n", before}, {"402653184\n", 322122544}} {
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		limitMemory(file)
+		if got := debug.SetMemoryLimit(-1); got != c.want {
+			t.Errorf("%q: %d, want %d", c.text, got, c.want)
+		}
+	}
+}
