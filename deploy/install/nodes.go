@@ -64,7 +64,7 @@ type task struct {
 	name  string
 	uid   types.UID
 	types []string // conditions
-	acts  bool     // it has marks of cordons or taints
+	acts  bool     // it has marks of what repairs have done
 	lease *leaseOf // to be deleted when all that is done; nil: there is none
 }
 
@@ -142,7 +142,7 @@ func (u *uninstall) write(ctx context.Context, t *task) error {
 	}
 	if t.acts {
 		if err := u.takeBack(ctx, t); err != nil {
-			return fmt.Errorf("node %s: cordon and taints: %w", t.name, err)
+			return fmt.Errorf("node %s: what repairs have done: %w", t.name, err)
 		}
 	}
 	if t.lease == nil {

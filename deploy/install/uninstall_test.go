@@ -203,7 +203,7 @@ func TestNodesThatCanNotBeWritten(t *testing.T) {
 	}).of(c.To)
 	err = Uninstall(within(t, time.Minute), c)
 	if err == nil || !strings.Contains(err.Error(), "node "+refused+": conditions KernelDeadlock: no write today") ||
-		!strings.Contains(err.Error(), "node "+marred+": cordon and taints: node "+marred+": annotation kernosis.io/acts") ||
+		!strings.Contains(err.Error(), "node "+marred+": what repairs have done: node "+marred+": annotation kernosis.io/acts") ||
 		strings.Contains(err.Error(), good) || strings.Contains(err.Error(), flaky) {
 		t.Errorf("got %v", err)
 	}

@@ -63,7 +63,9 @@ func All(h Host) []Builtin {
 		Sockets(h),
 		SystemdUnit(h),
 		Taint(h),
+		UnannotateNode(h),
 		Uncordon(h),
+		UnlabelNode(h),
 		Untaint(h),
 		Webhook(h),
 	}

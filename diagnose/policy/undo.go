@@ -19,14 +19,28 @@ const AnnotationActs = v1alpha1.Group + "/acts"
 // maxActs bounds the annotation.
 const maxActs = 32
 
-// Act is something done to a node that can be taken back: a cordon, or a taint.
+// maxBefore bounds a value that is kept to be restored.
+const maxBefore = 4096
+
+// Act is something done to a node that can be taken back: a cordon, where it has nothing
+// else, or a taint, or the value of a label or annotation.
 type Act struct {
-	Diagnosis types.UID
-	Taint     *corev1.Taint // nil: a cordon. Its time is not kept.
+	Diagnosis  types.UID
+	Taint      *corev1.Taint // its time is not kept
+	Label      *Value
+	Annotation *Value
 
 	// written is the act as the annotation has it, and goes back unchanged: a newer version
 	// may have put more into it. nil: it is new.
 	written json.RawMessage
+}
+
+// Value is that of a label or annotation.
+type Value struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	// Before is what the node had before Kernosis set it; nil: nothing. [Do] fills it in.
+	Before *string `json:"before,omitempty"`
 }
 
 // act is the JSON form of an [Act]. Versions before and after this one read it, too: fields
@@ -36,7 +50,14 @@ type act struct {
 	Diagnosis types.UID     `json:"diagnosis"`
 	Taint     *corev1.Taint `json:"taint,omitempty"`
 	Kind      string        `json:"kind,omitempty"`
+	Value     *Value        `json:"value,omitempty"` // of the kinds label and annotation
 }
+
+// Kinds of acts.
+const (
+	kindLabel      = "label"
+	kindAnnotation = "annotation"
+)
 
 // actsVersion is the form of the annotation: a list of acts. One that this version can't
 // read is an object with a version.
@@ -44,43 +65,114 @@ const actsVersion = 1
 
 // String names the act for people.
 func (a Act) String() string {
-	if a.Taint == nil {
+	switch {
+	case a.Taint != nil:
+		return "taint " + a.Taint.ToString()
+	case a.Label != nil:
+		return "label " + a.Label.Key + "=" + a.Label.Value
+	case a.Annotation != nil:
+		return "annotation " + a.Annotation.Key + "=" + a.Annotation.Value
+	default:
 		return "cordon"
 	}
-	return "taint " + a.Taint.ToString()
+}
+
+// value returns the value that the act sets, and where the node has it; nil: it sets none.
+func (a Act) value(n *corev1.Node) (v *Value, of *map[string]string) {
+	if a.Label != nil {
+		return a.Label, &n.Labels
+	}
+	return a.Annotation, &n.Annotations
 }
 
 // same reports whether two acts do the same, for whichever diagnoses.
 func (a Act) same(b Act) bool {
 	if a.Taint == nil || b.Taint == nil {
-		return a.Taint == b.Taint
+		return a.Taint == b.Taint && a.Label.same(b.Label) && a.Annotation.same(b.Annotation)
 	}
 	return a.Taint.MatchTaint(b.Taint) && a.Taint.Value == b.Taint.Value
 }
 
-// inForce reports whether the node is as the act leaves it.
-func (a Act) inForce(n *corev1.Node) bool {
-	if a.Taint == nil {
-		return n.Spec.Unschedulable
+func (v *Value) same(w *Value) bool {
+	if v == nil || w == nil {
+		return v == w
 	}
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return a.same(Act{Taint: &t}) })
+	return v.Key == w.Key && v.Value == w.Value
+}
+
+// replaces reports whether an act leaves another value where b has left its own.
+func (a Act) replaces(b Act) bool {
+	return a.Label != nil && b.Label != nil && a.Label.Key == b.Label.Key ||
+		a.Annotation != nil && b.Annotation != nil && a.Annotation.Key == b.Annotation.Key
+}
+
+// InForce reports whether the node is as the act leaves it.
+func (a Act) InForce(n *corev1.Node) bool {
+	if a.Taint != nil {
+		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return a.same(Act{Taint: &t}) })
+	}
+	if v, of := a.value(n); v != nil {
+		have, ok := (*of)[v.Key]
+		return ok && have == v.Value
+	}
+	return n.Spec.Unschedulable
+}
+
+// check returns why an act is none that Kernosis does. Whoever may write the annotation
+// must not have values of others restored by whoever takes acts back.
+func (a Act) check() error {
+	of := 0
+	for _, has := range []bool{a.Taint != nil, a.Label != nil, a.Annotation != nil} {
+		if has {
+			of++
+		}
+	}
+	switch {
+	case a.Diagnosis == "":
+		return errors.New("an act has no diagnosis")
+	case of > 1:
+		return errors.New("an act is of two kinds")
+	case a.Taint != nil && a.Taint.Key == "":
+		return errors.New("a taint has no key")
+	case a.Label != nil && !SettableLabel(a.Label.Key):
+		return fmt.Errorf("the label %.80q is none that is set", a.Label.Key)
+	case a.Annotation != nil && !SettableAnnotation(a.Annotation.Key):
+		return fmt.Errorf("the annotation %.80q is none that is set", a.Annotation.Key)
+	default:
+		return nil
+	}
 }
 
 // Do changes the node as the act says, and marks it as ours. It returns whether the node
 // has changed. What somebody else has done already is left theirs: no mark, and no change.
-// What Kernosis has done already for another diagnosis is then both's.
+// What Kernosis has done already for another diagnosis is then both's. Another value of a
+// label or annotation is replaced, and kept to be restored; where it is Kernosis' own, what
+// was there before that.
 func Do(n *corev1.Node, a Act) (changed bool, err error) {
+	if err := a.check(); err != nil {
+		return false, fmt.Errorf("node %s: %w", n.Name, err)
+	}
 	m, err := readMarks(n)
 	if err != nil {
 		return false, err
 	}
 	ours := slices.ContainsFunc(m.acts, a.same)
+	value, of := a.value(n)
 	switch {
 	case slices.ContainsFunc(m.acts, func(b Act) bool { return a.same(b) && a.Diagnosis == b.Diagnosis }),
-		!ours && a.inForce(n):
+		!ours && a.InForce(n):
 		return m.stale, m.write(n)
 	case len(m.acts)+len(m.unknown) >= maxActs:
 		return false, fmt.Errorf("node %s: annotation %s has %d acts already", n.Name, AnnotationActs, len(m.acts)+len(m.unknown))
+	case value != nil:
+		if a, err = a.keep(n, m.acts); err != nil {
+			return false, err
+		}
+		m.acts = slices.DeleteFunc(m.acts, func(b Act) bool { return a.replaces(b) && !a.same(b) })
+		if *of == nil {
+			*of = make(map[string]string)
+		}
+		(*of)[value.Key] = value.Value
 	case !ours && a.Taint == nil:
 		n.Spec.Unschedulable = true
 	case !ours:
@@ -89,12 +181,33 @@ func Do(n *corev1.Node, a Act) (changed bool, err error) {
 		}
 		n.Spec.Taints = append(n.Spec.Taints, *a.Taint)
 	}
-	done := Act{Diagnosis: a.Diagnosis}
+	done := Act{Diagnosis: a.Diagnosis, Label: a.Label, Annotation: a.Annotation}
 	if a.Taint != nil {
 		done.Taint = &corev1.Taint{Key: a.Taint.Key, Value: a.Taint.Value, Effect: a.Taint.Effect}
 	}
 	m.acts = append(m.acts, done)
 	return true, m.write(n)
+}
+
+// keep fills in what is to be restored once the act of a value is taken back.
+func (a Act) keep(n *corev1.Node, acts []Act) (Act, error) {
+	value, of := a.value(n)
+	v := Value{Key: value.Key, Value: value.Value}
+	if i := slices.IndexFunc(acts, a.replaces); i >= 0 {
+		ours, _ := acts[i].value(n)
+		v.Before = ours.Before
+	} else if have, ok := (*of)[v.Key]; ok {
+		if len(have) > maxBefore {
+			return a, fmt.Errorf("node %s: %s has a value of %d bytes already, too long to be restored", n.Name, v.Key, len(have))
+		}
+		v.Before = &have
+	}
+	if a.Label != nil {
+		a.Label = &v
+	} else {
+		a.Annotation = &v
+	}
+	return a, nil
 }
 
 // Undo takes back what a diagnosis has done to a node, and is still so, and no other
@@ -121,11 +234,17 @@ func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool,
 			continue
 		}
 		undone = append(undone, a)
-		if a.Taint == nil {
+		value, of := a.value(n)
+		switch {
+		case a.Taint != nil:
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return a.same(Act{Taint: &t}) })
+		case value == nil:
 			n.Spec.Unschedulable = false
-			continue
+		case value.Before != nil:
+			(*of)[value.Key] = *value.Before
+		default:
+			delete(*of, value.Key)
 		}
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return a.same(Act{Taint: &t}) })
 	}
 	changed = m.stale || len(rest) < len(m.acts)
 	m.acts = rest
@@ -176,18 +295,39 @@ func readMarks(n *corev1.Node) (*marks, error) {
 		if err := json.Unmarshal(raw, &a); err != nil {
 			return wrong(err)
 		}
-		switch done := (Act{Diagnosis: a.Diagnosis, Taint: a.Taint, written: raw}); {
-		case a.Kind != "":
-			m.unknown = append(m.unknown, raw)
-		case a.Diagnosis == "" || a.Taint != nil && a.Taint.Key == "":
-			return wrong(errors.New("an act has no diagnosis, or a taint no key"))
-		case done.inForce(n):
-			m.acts = append(m.acts, done)
+		done := Act{Diagnosis: a.Diagnosis, Taint: a.Taint, written: raw}
+		switch {
+		case a.Kind == "":
+		case a.Kind == kindLabel && a.Value != nil:
+			done.Label = a.Value
+		case a.Kind == kindAnnotation && a.Value != nil:
+			done.Annotation = a.Value
 		default:
+			m.unknown = append(m.unknown, raw)
+			continue
+		}
+		if err := done.check(); err != nil {
+			return wrong(err)
+		}
+		if done.InForce(n) {
+			m.acts = append(m.acts, done)
+		} else {
 			m.stale = true
 		}
 	}
 	return m, nil
+}
+
+// form returns the act as the annotation has it.
+func (a Act) form() act {
+	out := act{Diagnosis: a.Diagnosis, Taint: a.Taint}
+	switch {
+	case a.Label != nil:
+		out.Kind, out.Value = kindLabel, a.Label
+	case a.Annotation != nil:
+		out.Kind, out.Value = kindAnnotation, a.Annotation
+	}
+	return out
 }
 
 // write writes the annotation.
@@ -197,7 +337,7 @@ func (m *marks) write(n *corev1.Node) error {
 		raw := a.written
 		if raw == nil {
 			var err error
-			if raw, err = json.Marshal(act{Diagnosis: a.Diagnosis, Taint: a.Taint}); err != nil {
+			if raw, err = json.Marshal(a.form()); err != nil {
 				return err
 			}
 		}

@@ -94,7 +94,11 @@ func TestUndoLeavesWhatOthersDid(t *testing.T) {
 }
 
 func TestUnreadableActs(t *testing.T) {
-	for _, text := range []string{"", "x", "{}", "[null]", `[{"diagnosis":"d1","taint":{}}]`, `{"version":2,"acts":[{"diagnosis":"d1"}]}`} {
+	for _, text := range []string{"", "x", "{}", "[null]", `[{"diagnosis":"d1","taint":{}}]`, `{"version":2,"acts":[{"diagnosis":"d1"}]}`,
+		// Whoever may write the annotation must not have such a value restored.
+		`[{"diagnosis":"d1","kind":"label","value":{"key":"node-role.kubernetes.io/control-plane","value":"","before":"x"}}]`,
+		`[{"diagnosis":"d1","kind":"annotation","value":{"key":"kernosis.io/acts","value":""}}]`, `[{"diagnosis":"d1","kind":"label","value":{"value":""}}]`,
+		`[{"diagnosis":"d1","taint":{"key":"disk"},"kind":"label","value":{"key":"a","value":""}}]`} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{policy.AnnotationActs: text}}}
 		n.Spec.Unschedulable = true
 		before := n.DeepCopy()
@@ -214,6 +218,88 @@ func TestUndoAgainstAModel(t *testing.T) {
 	}
 }
 
+// The same of the values of a label and an annotation: persons and diagnoses set them, and
+// what persons had last is restored once all diagnoses have taken theirs back.
+func TestUndoOfValuesAgainstAModel(t *testing.T) {
+	diagnoses, values := []types.UID{"d1", "d2", "d3"}, []string{"", "sick", "worse"}
+	type state struct {
+		persons string // what the last person left; "-": nothing
+		value   string
+		ours    map[types.UID]bool // who has set value
+	}
+	for range testall.Cases(t, 500) {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}}
+		states := []*state{{persons: "-", ours: map[types.UID]bool{}}, {persons: "-", ours: map[types.UID]bool{}}}
+		of := func(i int) map[string]string { return []map[string]string{n.Labels, n.Annotations}[i] }
+		for range 30 {
+			i, by, value := rand.N(2), diagnoses[rand.N(3)], values[rand.N(3)]
+			s := states[i]
+			switch rand.N(4) {
+			case 0: // a person sets it: of no effect where it is so
+				if len(s.ours) == 0 || s.value != value {
+					s.persons = value
+					clear(s.ours)
+				}
+				of(i)["state"] = value
+			case 1:
+				s.persons = "-"
+				clear(s.ours)
+				delete(of(i), "state")
+			case 2:
+				v := &policy.Value{Key: "state", Value: value}
+				act := []policy.Act{{Diagnosis: by, Label: v}, {Diagnosis: by, Annotation: v}}[i]
+				if _, err := policy.Do(n, act); err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case len(s.ours) > 0 && s.value == value:
+					s.ours[by] = true
+				case len(s.ours) > 0 || s.persons != value:
+					clear(s.ours)
+					s.ours[by], s.value = true, value
+				}
+			case 3:
+				if _, _, err := policy.Undo(n, by); err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range states {
+					delete(s.ours, by)
+				}
+			}
+			if _, _, err := policy.Undo(n, ""); err != nil { // who clears stale marks sees each change
+				t.Fatal(err)
+			}
+			marks := 0
+			for i, s := range states {
+				want := s.persons
+				if len(s.ours) > 0 {
+					want = s.value
+				}
+				have, ok := of(i)["state"]
+				if !ok {
+					have = "-"
+				}
+				if have != want {
+					t.Fatalf("%d: %q, want %q: %v", i, have, want, n.Annotations)
+				}
+				marks += len(s.ours)
+			}
+			if have, stale, err := policy.Acts(n); err != nil || stale || len(have) != marks {
+				t.Fatalf("%v, want %d marks, stale %v, %v", have, marks, stale, err)
+			}
+		}
+	}
+}
+
+// A value that is too long can't be restored, and is left.
+func TestALongValueIsLeft(t *testing.T) {
+	long := strings.Repeat("x", 4097)
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"state": long}}}
+	if changed, err := policy.Do(n, policy.Act{Diagnosis: "d1", Annotation: &policy.Value{Key: "state", Value: "sick"}}); err == nil || changed || n.Annotations["state"] != long {
+		t.Errorf("%v %v", changed, err)
+	}
+}
+
 // set makes a node as an act leaves it, or as it is without.
 func set(n *corev1.Node, act *corev1.Taint, on bool) {
 	if act == nil {
@@ -237,12 +323,14 @@ func set(n *corev1.Node, act *corev1.Taint, on bool) {
 func FuzzActs(f *testing.F) {
 	f.Add(`[{"diagnosis":"d1"},{"diagnosis":"d2","taint":{"key":"disk","value":"bad","effect":"NoSchedule"}}]`)
 	f.Add(`[{"diagnosis":"d1","taint":{"key":"disk"}},{"diagnosis":"d1","taint":{"key":"disk"}}]`)
+	f.Add(`[{"diagnosis":"d1","kind":"label","value":{"key":"a","value":"b","before":"c"}},{"diagnosis":"d2","kind":"annotation","value":{"key":"a","value":"b"}}]`)
 	f.Add(`[null]`)
 	f.Add(`[{"diagnosis":"d1","kind":"Reboot"},{"diagnosis":"d1","since":1}]`)
 	f.Fuzz(func(t *testing.T, text string) {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{policy.AnnotationActs: text}}}
 		n.Spec.Unschedulable = true
 		n.Spec.Taints = []corev1.Taint{*taint("disk", "bad"), *taint("theirs", "")}
+		n.Labels, n.Annotations["a"] = map[string]string{"a": "b"}, "b"
 		if _, _, err := policy.Acts(n); err != nil {
 			return
 		}

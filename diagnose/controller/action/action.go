@@ -61,6 +61,9 @@ type Call struct {
 	Diagnosis *v1alpha1.Diagnosis          // whose spec.nodeName and podReference bound what is changed
 	Began     time.Time                    // when its outcome was noted as Running
 	Before    *v1alpha1.RemediationOutcome // what the pass before this has left; nil: this is the first
+	// Still returns an error where the repair may not be made any more. It is asked between
+	// each read of the node and the write of what was read; nil: it may.
+	Still func(context.Context) error
 }
 
 func (c *Call) node() string { return c.Diagnosis.Spec.NodeName }
@@ -105,8 +108,12 @@ func (a *Actions) of(builtin string) (act, error) {
 		return act{a.checkDrain, a.drain}, nil
 	case "label-node":
 		return act{a.checkLabel, a.label}, nil
+	case "unlabel-node":
+		return act{a.checkLabel, a.unlabel}, nil
 	case "annotate-node":
 		return act{a.checkAnnotation, a.annotate}, nil
+	case "unannotate-node":
+		return act{a.checkAnnotation, a.unannotate}, nil
 	default:
 		return act{}, refuse("the controller makes no operation %.80q", builtin)
 	}

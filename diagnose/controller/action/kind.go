@@ -28,8 +28,12 @@ func KindOf(builtin string) (Kind, bool) {
 		return Kind{Done: "Drained", Would: "WouldDrain"}, true
 	case "label-node":
 		return Kind{Done: "NodeLabelled", Would: "WouldLabelNode"}, true
+	case "unlabel-node":
+		return Kind{Done: "NodeUnlabelled", Would: "WouldUnlabelNode"}, true
 	case "annotate-node":
 		return Kind{Done: "NodeAnnotated", Would: "WouldAnnotateNode"}, true
+	case "unannotate-node":
+		return Kind{Done: "NodeUnannotated", Would: "WouldUnannotateNode"}, true
 	default:
 		return Kind{}, false
 	}

@@ -55,16 +55,24 @@ const (
 
 // change reads the node, lets f change it, and writes it as it was read. Where somebody
 // has written meanwhile, or nobody knows whether the write was taken, all over again:
-// a write that comes late is of another resourceVersion then, and is refused.
-func (a *Actions) change(ctx context.Context, c *Call, f func(*corev1.Node) (bool, error)) (*corev1.Node, error) {
+// a write that comes late is of another resourceVersion then, and is refused. unsure says
+// that a write before this one may have been taken.
+func (a *Actions) change(ctx context.Context, c *Call, f func(n *corev1.Node, unsure bool) (bool, error)) (*corev1.Node, error) {
+	unsure, version := false, "" // of a write of which nobody knows
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		n, err := a.get(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		before := n.DeepCopy()
-		if changed, err := f(n); err != nil || !changed {
+		unsure = unsure || version != "" && version != n.ResourceVersion
+		if changed, err := f(n, unsure); err != nil || !changed {
 			return n, err
+		}
+		if c.Still != nil {
+			if err := c.Still(ctx); err != nil {
+				return nil, err
+			}
 		}
 		err = a.write(ctx, before, n)
 		if err == nil {
@@ -72,6 +80,9 @@ func (a *Actions) change(ctx context.Context, c *Call, f func(*corev1.Node) (boo
 		}
 		if definite(err) {
 			return nil, refuse("node %s: %s", n.Name, err)
+		}
+		if !apierrors.IsConflict(err) {
+			version = before.ResourceVersion
 		}
 		select {
 		case <-time.After(pause):
@@ -96,12 +107,18 @@ func definite(err error) bool {
 		apierrors.IsMethodNotSupported(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// perform does something that can be taken back, and says what has come of it.
+// perform does something that can be taken back, and says what has come of it. A label or
+// annotation that may have been set before this pass and is not so now is not set again:
+// another program may have seen it, done what it asks for, a reboot perhaps, and taken it
+// away.
 func (a *Actions) perform(ctx context.Context, c *Call, do policy.Act, done, already string) (Progress, error) {
 	do.Diagnosis = c.Diagnosis.UID
-	changed, marked := false, false
-	n, err := a.change(ctx, c, func(n *corev1.Node) (bool, error) {
-		before := n.DeepCopy()
+	changed, marked, lost := false, false, false
+	n, err := a.change(ctx, c, func(n *corev1.Node, unsure bool) (bool, error) {
+		was := do.InForce(n)
+		if lost = (unsure || c.Before != nil) && !was && (do.Label != nil || do.Annotation != nil); lost {
+			return false, nil
+		}
 		write, err := policy.Do(n, do)
 		if err != nil {
 			return false, refuse("%s", err)
@@ -111,12 +128,14 @@ func (a *Actions) perform(ctx context.Context, c *Call, do policy.Act, done, alr
 			return false, refuse("%s", err)
 		}
 		marked = slices.ContainsFunc(acts, func(have policy.Act) bool { return have.Diagnosis == do.Diagnosis && have.String() == do.String() })
-		changed = changed || before.Spec.Unschedulable != n.Spec.Unschedulable || len(before.Spec.Taints) != len(n.Spec.Taints)
+		changed = changed || !was
 		return write, nil
 	})
 	switch {
 	case err != nil:
 		return Progress{}, err
+	case lost:
+		return Progress{State: v1alpha1.ResultUnknown, Message: "the " + do.String() + " was being set, by a write of which nobody knows whether it was taken, and it is not set now; it may have been seen and taken away, and is not set again"}, nil
 	case !marked:
 		return made(false, "node %s %s, by somebody else, and stays so", n.Name, already), nil
 	default:
@@ -131,7 +150,7 @@ func (a *Actions) takeBack(ctx context.Context, c *Call, which func(policy.Act) 
 	}
 	var undone []policy.Act
 	others := false
-	n, err := a.change(ctx, c, func(n *corev1.Node) (bool, error) {
+	n, err := a.change(ctx, c, func(n *corev1.Node, _ bool) (bool, error) {
 		did, changed, err := policy.UndoEach(n, mine)
 		if err != nil {
 			return false, refuse("%s", err)

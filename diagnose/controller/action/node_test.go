@@ -83,16 +83,94 @@ func TestLabelAndAnnotation(t *testing.T) {
 		c := b.call(builtin, "d1", map[string]string{"key": "example.org/state", "value": "sick"})
 		b.allows(c)
 		b.does(c, v1alpha1.ResultSucceeded, "example.org/state=sick")
-		b.does(c, v1alpha1.ResultSucceeded, "already")
+		if p := b.does(c, v1alpha1.ResultSucceeded, "example.org/state=sick"); p.Values["changed"] != "false" {
+			t.Errorf("%+v", p)
+		}
 		// The write was taken, and the controller died.
 		b.does(again(c, Progress{}), v1alpha1.ResultSucceeded, "example.org/state=sick")
 	}
-	b.allows(b.call("label-node", "d1", map[string]string{"key": allowedLabel}))
-	b.refuses(b.call("label-node", "d1", map[string]string{"key": allowedAnnotation}), "domain")
-	b.allows(b.call("annotate-node", "d1", map[string]string{"key": allowedAnnotation, "value": "true"}))
+	b.allows(b.call("label-node", "d1", map[string]string{"key": policy.AllowedLabel}))
+	b.refuses(b.call("label-node", "d1", map[string]string{"key": policy.AllowedAnnotation}), "domain")
+	b.allows(b.call("annotate-node", "d1", map[string]string{"key": policy.AllowedAnnotation, "value": "true"}))
 	n := b.node()
 	if n.Labels["example.org/state"] != "sick" || n.Annotations["example.org/state"] != "sick" {
 		t.Errorf("%+v", n.ObjectMeta)
+	}
+}
+
+// What label-node and annotate-node have set is taken back once, and only where it is still
+// so; what the node had before is restored.
+func TestLabelAndAnnotationAreTakenBack(t *testing.T) {
+	b := newBench(t)
+	for _, kind := range []struct{ do, undo, field string }{{"label-node", "unlabel-node", "labels"}, {"annotate-node", "unannotate-node", "annotations"}} {
+		const key = "example.org/state"
+		value := func() string {
+			n := b.node()
+			have, ok := map[string]map[string]string{"labels": n.Labels, "annotations": n.Annotations}[kind.field][key]
+			if !ok {
+				return "-"
+			}
+			return have
+		}
+		is := func(want string, marked bool) {
+			t.Helper()
+			if have := value(); have != want {
+				t.Errorf("%s: %q, want %q", kind.do, have, want)
+			}
+			if text := b.node().Annotations[policy.AnnotationActs]; (text != "") != marked {
+				t.Errorf("%s: marks %q", kind.do, text)
+			}
+		}
+		person := func(value string) { b.patch(`{"metadata":{"` + kind.field + `":{"` + key + `":` + value + `}}}`) }
+		set := func(uid, value string) *Call {
+			return b.call(kind.do, uid, map[string]string{"key": key, "value": value})
+		}
+		undo := func(uid, of string) *Call { return b.call(kind.undo, uid, map[string]string{"key": key, "of": of}) }
+
+		// Nothing was there before.
+		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
+		is("sick", true)
+		b.allows(undo("d1", "self"))
+		b.does(undo("d2", "self"), v1alpha1.ResultSucceeded, "another Diagnosis asked for it")
+		is("sick", true)
+		if p := b.does(undo("d1", "self"), v1alpha1.ResultSucceeded, "taken back"); p.Values["changed"] != "true" {
+			t.Errorf("%+v", p)
+		}
+		is("-", false)
+
+		// What was there is restored, once; a person's value after that stays.
+		person(`"fine"`)
+		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
+		b.does(set("d2", "worse"), v1alpha1.ResultSucceeded, key+"=worse") // another Diagnosis
+		b.does(undo("d1", "self"), v1alpha1.ResultSucceeded, "another Diagnosis asked for it")
+		is("worse", true)
+		b.does(undo("d2", "self"), v1alpha1.ResultSucceeded, "taken back")
+		is("fine", false)
+		if p := b.does(undo("d2", "self"), v1alpha1.ResultSucceeded, "of Kernosis to take back"); p.Values["changed"] != "false" {
+			t.Errorf("%+v", p)
+		}
+		is("fine", false)
+
+		// Somebody changes it meanwhile.
+		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
+		person(`"mine"`)
+		b.does(undo("d1", "all"), v1alpha1.ResultSucceeded, "of Kernosis to take back")
+		is("mine", false)
+		// Or takes it away.
+		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
+		person(`null`)
+		b.does(undo("d1", "self"), v1alpha1.ResultSucceeded, "of Kernosis to take back")
+		is("-", false)
+		// Or had it so before.
+		person(`"sick"`)
+		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, "by somebody else")
+		b.does(undo("d1", "all"), v1alpha1.ResultSucceeded, "of Kernosis to take back")
+		is("sick", false)
+		// Of a Diagnosis that is gone.
+		b.does(set("d3", "worse"), v1alpha1.ResultSucceeded, key+"=worse")
+		b.does(undo("d4", "all"), v1alpha1.ResultSucceeded, "taken back")
+		is("sick", false)
+		b.refuses(b.call(kind.undo, "d1", map[string]string{"key": "kubernetes.io/os"}), "domain")
 	}
 }
 

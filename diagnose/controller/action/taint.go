@@ -16,7 +16,7 @@ func (a *Actions) checkTaint(ctx context.Context, c *Call) error {
 	if err := checkKey("key", t.Key); err != nil {
 		return err
 	}
-	if reserved(t.Key) {
+	if policy.Reserved(t.Key) {
 		return refuse("key %s is of Kubernetes' own domains", t.Key)
 	}
 	if wrong := validation.IsValidLabelValue(t.Value); len(wrong) > 0 {

@@ -1,0 +1,10 @@
+package operation
+
+// UnannotateNode takes annotations of Kernosis back.
+func UnannotateNode(Host) Builtin {
+	return Builtin{
+		Name: "unannotate-node", Doc: "Takes back an annotation that annotate-node has set on the Diagnosis' node, once all Diagnoses that asked for it have, and restores the value that the node had before. Where somebody has changed it since, it stays.",
+		Effect: Remediate, ByController: true, Results: nodeResults(),
+		Parameters: []Parameter{annotationKeyParameter(), ownersParameter()},
+	}
+}
