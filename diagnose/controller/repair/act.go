@@ -77,6 +77,7 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 		return errors.New("the repair's beginning could not be noted: the status is full")
 	}
 	call := u.call(l.d, o.Outcome, before.DeepCopy())
+	call.Still = func(ctx context.Context) error { return l.still(ctx, u) }
 	p, err := l.actions.Do(ctx, call)
 	if err != nil {
 		if l.config.Now().Before(call.Began.Add(u.values.Duration("timeout") + patience)) {
@@ -100,6 +101,29 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 		l.teller.tell(l.d, l.nodeOf(ctx), normal, "RepairBegun", u.operation, u.operation+": "+p.Message)
 	}
 	return nil
+}
+
+// still returns an error where a repair is no longer this controller's to make: one that was
+// cut off may be behind another, which has brought the repair to its end since and has given
+// the slot to another node. Whoever changes the node after it was read has the write refused.
+func (l *look) still(ctx context.Context, u *due) error {
+	d := &v1alpha1.Diagnosis{}
+	if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), d); err != nil {
+		return err
+	}
+	rem := remediation(&d.Status, u.id)
+	if d.UID != l.d.UID || rem == nil || rem.PlanDigest != u.digest || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultRunning {
+		return errors.New("the repair has ended meanwhile")
+	}
+	v, err := l.view(ctx)
+	if err != nil {
+		return err
+	}
+	n := v.node(d.Spec.NodeName)
+	if n == nil {
+		n = &policy.Node{Name: d.Spec.NodeName}
+	}
+	return l.budget.Verify(ctx, v.names, n, d.UID)
 }
 
 // end notes the outcome of a repair, and begins its verification.

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/action"
@@ -239,7 +240,28 @@ func overtaken(d *v1alpha1.Diagnosis, v *view) string {
 // giveBack gives back slots that were taken for a repair that isn't made after all, where
 // the Diagnosis has made none.
 func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) error {
-	if len(begun(allowedRepairs(d))) > 0 || !l.tookOne() && len(held(v.objects, d)) == 0 {
+	slots := held(v.objects, d)
+	if len(begun(allowedRepairs(d))) > 0 || !l.tookOne() && len(slots) == 0 {
+		return nil
+	}
+	if !l.tookOne() {
+		// Another controller that believes to lead may be about to begin.
+		for _, p := range v.objects {
+			for _, r := range p.Status.Repairs {
+				if until := r.StartTime.Add(2 * passTimeout); slices.Contains(slots, p.Name) && r.Diagnosis == d.UID && l.now.Before(until) {
+					l.at(until)
+					return nil
+				}
+			}
+		}
+	}
+	// Or it has begun, which the cache does not show yet.
+	now := &v1alpha1.Diagnosis{}
+	if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), now); err != nil {
+		return client.IgnoreNotFound(err) // its slot is swept
+	}
+	if now.ResourceVersion != l.d.ResourceVersion {
+		l.at(l.now.Add(afterConflict))
 		return nil
 	}
 	if err := l.budget.Release(ctx, v.names, d.Spec.NodeName, d.UID, policy.Remove); err != nil {
