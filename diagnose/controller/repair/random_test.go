@@ -360,7 +360,7 @@ func (w *world) begin(c *controlled, i int, kind string, name types.NamespacedNa
 			return
 		}
 	}
-	t := &task{hand: hand{process: &c.process, waits: make(chan struct{}), turn: make(chan fault)}, key: key, done: make(chan struct{})}
+	t := &task{hand: hand{process: &c.process, waits: make(chan struct{}), turn: make(chan callFault)}, key: key, done: make(chan struct{})}
 	do := map[string]reconcile.Func{"Diagnosis": c.r.Reconcile, "RemediationPolicy": c.r.reconcilePolicy, "Node": c.r.reconcileNode}[kind]
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), handKey{}, &t.hand))
 	t.end = cancel
@@ -384,7 +384,7 @@ func (w *world) await(c *controlled, i int) {
 }
 
 // turn lets a worker make its next call.
-func (w *world) turn(c *controlled, i int, f fault) {
+func (w *world) turn(c *controlled, i int, f callFault) {
 	c.workers[i].turn <- f
 	w.await(c, i)
 }
@@ -432,7 +432,7 @@ func (w *world) step() {
 		if c.cut {
 			f = pick(w.r, unsent, unsent, unsent, lost)
 		} else if n := w.r.IntN(200); n < 6 {
-			f = []fault{unsent, unsent, lost, lost, killed, survived}[n]
+			f = []callFault{unsent, unsent, lost, lost, killed, survived}[n]
 		}
 		if f != fine {
 			w.note("%s: %s: fault %d", c.name, c.workers[i].key, f)

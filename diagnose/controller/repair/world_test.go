@@ -184,15 +184,15 @@ func list(objects map[string]client.Object, into client.ObjectList, opts []clien
 	return meta.SetList(into, items)
 }
 
-// fault is what becomes of a call of the API.
-type fault int
+// callFault is what becomes of a call of the API.
+type callFault int
 
 const (
-	fine     fault = iota
-	unsent         // it fails, and has not been taken
-	lost           // it is taken, and its answer is lost
-	killed         // the process dies before it
-	survived       // the process dies behind it
+	fine     callFault = iota
+	unsent             // it fails, and has not been taken
+	lost               // it is taken, and its answer is lost
+	killed             // the process dies before it
+	survived           // the process dies behind it
 )
 
 // process is a controller's: what its cache has, and whether it lives.
@@ -207,7 +207,7 @@ type process struct {
 type hand struct {
 	process *process
 	waits   chan struct{}
-	turn    chan fault
+	turn    chan callFault
 }
 
 type handKey struct{}
