@@ -167,8 +167,8 @@ func dyingVictims(t *testing.T) *oomKills {
 	// Two processes of size don't fit, one does, with what the kernel keeps of the dying.
 	const limit, size = 64, 40 // MiB
 	group := newControlGroup(t, "/kn-dying", fmt.Sprintf("memory.max=%dM", limit))
-	// Before the group is removed, its processes must be able to end.
-	t.Cleanup(func() { _ = frozen.Heal(context.WithoutCancel(t.Context())) })
+	// Before the clean-up waits for the processes, they must be able to end.
+	defer func() { _ = frozen.Heal(context.WithoutCancel(t.Context())) }()
 	want := &oomKills{comm: "dd", adj: 1000, group: group.path, scope: "memcg", owner: group.path, limit: limit << 20}
 	for range faults {
 		group.dying(t, size, filepath.Join(dir, "file"))
