@@ -85,6 +85,9 @@ func (a Act) value(n *corev1.Node) (v *Value, of *map[string]string) {
 	return a.Annotation, &n.Annotations
 }
 
+// Cordons reports whether the act is a cordon.
+func (a Act) Cordons() bool { return a.Taint == nil && a.Label == nil && a.Annotation == nil }
+
 // same reports whether two acts do the same, for whichever diagnoses.
 func (a Act) same(b Act) bool {
 	if a.Taint == nil || b.Taint == nil {

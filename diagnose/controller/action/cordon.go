@@ -11,5 +11,5 @@ func (a *Actions) cordon(ctx context.Context, c *Call) (Progress, error) {
 }
 
 func (a *Actions) uncordon(ctx context.Context, c *Call) (Progress, error) {
-	return a.takeBack(ctx, c, func(act policy.Act) bool { return act.Taint == nil }, "cordon")
+	return a.takeBack(ctx, c, policy.Act.Cordons, "cordon")
 }
