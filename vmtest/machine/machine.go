@@ -160,7 +160,7 @@ func (s Spec) command(ctx context.Context, dir string) (*exec.Cmd, error) {
 	args := []string{
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
 		"-machine", board.machine, "-m", s.Config.memoryArg(), "-smp", strconv.Itoa(s.Config.CPUs),
-		"-kernel", s.Kernel.Vmlinuz, "-initrd", filepath.Join(dir, "initramfs"), "-append", kernelArgs + " console=" + board.console,
+		"-kernel", s.Kernel.Vmlinuz, "-initrd", filepath.Join(dir, "initramfs"), "-append", kernelArgs + board.args + " console=" + board.console,
 		"-serial", "file:" + filepath.Join(dir, "console"),
 		"-chardev", "stdio,id=output,signal=off",
 		"-add-fd", fmt.Sprintf("fd=%d,set=1", reportFD), "-chardev", "file,id=report,path=/dev/fdset/1,append=on",
