@@ -224,8 +224,9 @@ func (f *fleet) failover() {
 		repaired := f.giveBack()
 		f.until("another node is repaired", 5*time.Minute, func() (bool, string) {
 			repaired += f.giveBack()
-			_, ever, _ := f.tally.most(policyBudget)
-			return repaired > budget, fmt.Sprintf("%d are, of %d", repaired, ever)
+			_, _, waits := f.tally.diagnoses()
+			left := waits[v1alpha1.ReasonBudgetExhausted]
+			return repaired > budget || left == 0, fmt.Sprintf("%d are, %d wait", repaired, left)
 		})
 		r.Settled = time.Since(began)
 		most, _, twice := f.tally.most(policyBudget)

@@ -19,9 +19,8 @@ const ticksPerSecond = 100
 
 // parseStat reads a process' /proc/PID/stat.
 func parseStat(text string, pageSize int) (usage, error) {
-	_, rest, ok := strings.Cut(text, ") ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 22 {
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // a name may have parentheses
+	if len(fields) < 22 {
 		return usage{}, fmt.Errorf("stat %q", text)
 	}
 	var user, system, pages int64

@@ -213,7 +213,9 @@ func (t *tally) diagnosis(c kubetest.Change, at time.Time) error {
 	if err := json.Unmarshal(c.Value, &raw); err != nil {
 		return err
 	}
-	t.now.Changed[changed(t.status[c.Key], raw.Status)]++
+	if fields := changed(t.status[c.Key], raw.Status); fields != "" {
+		t.now.Changed[fields]++
+	}
 	t.status[c.Key] = raw.Status
 	d.ManagedFields, d.ResourceVersion = nil, ""
 	if d.Status.Checkpoint != nil {
