@@ -57,6 +57,7 @@ type fleet struct {
 	healthy     []problem.Condition
 	rows        []*row
 	wrong       []string
+	done        bool          // all phases have run
 	scarce      chan struct{} // closed when the machine is about to have no memory left
 	watch       watchCost
 	fresh       map[program]usage // before any agent
@@ -79,18 +80,21 @@ type row struct {
 	Used             map[program]usage
 }
 
-// run simulates a fleet, and returns what was measured and what went wrong.
-func run(tb testing.TB, o options) *fleet {
-	tb.Helper()
-	f := &fleet{TB: tb, options: o, tally: newTally(), meter: newMeter(), known: map[string]bool{}, scarce: make(chan struct{})}
+func newFleet(tb testing.TB, o options) *fleet {
+	return &fleet{TB: tb, options: o, tally: newTally(), meter: newMeter(), known: map[string]bool{}, scarce: make(chan struct{})}
+}
+
+// run simulates the fleet, and notes what was measured and what went wrong.
+func (f *fleet) run() {
+	f.Helper()
 	f.setUp()
 	for _, name := range f.Phases {
 		phases()[name](f)
 	}
 	f.tally.mu.Lock()
+	defer f.tally.mu.Unlock()
 	f.wrong = append(f.wrong, f.tally.damaged...)
-	f.tally.mu.Unlock()
-	return f
+	f.done = true
 }
 
 func (f *fleet) setUp() {

@@ -19,10 +19,11 @@ func TestMain(m *testing.M) {
 // killed; they end at once. Nothing is lost, doubled, or written without a change.
 func TestFleet(t *testing.T) {
 	testall.Only(t)
-	f := run(t, options{
+	f := newFleet(t, options{
 		Nodes: agents, Idle: leaseEvery, Root: "../..", Out: t.Output(),
 		Phases: []string{"start", "idle", "storm", "unfair", "restart", "stop"},
 	})
+	f.run()
 	for _, text := range f.wrong {
 		t.Error(text)
 	}

@@ -72,14 +72,15 @@ func simulate(o options, limit time.Duration, report string) error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var f *fleet
 	b := newBench(ctx, os.Stderr)
-	if failed := b.run(func() { f = run(b, o) }); failed {
-		return errors.New("the run failed")
-	}
+	f := newFleet(b, o)
+	failed := b.run(f.run)
 	where := fmt.Sprintf("%d CPUs beside everything else", runtime.NumCPU())
 	text := f.markdown(where)
 	_, _ = fmt.Fprintf(o.Out, "\n%s", text)
+	if failed {
+		return errors.New("the run failed; the tables have what was measured before")
+	}
 	if report != "" {
 		if err := writePage(report, text); err != nil {
 			return err

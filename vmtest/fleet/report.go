@@ -100,9 +100,12 @@ func (f *fleet) markdown(where string) string {
 			fmt.Fprintf(&b, "- %s: %s.\n", r.Phase, r.Note)
 		}
 	}
-	if len(f.wrong) == 0 {
+	if !f.done {
+		b.WriteString("\nThe run did not come to its end.\n")
+	} else if len(f.wrong) == 0 {
 		b.WriteString("\nNothing was lost, nothing was doubled, and nothing was written without a change.\n")
-	} else {
+	}
+	if len(f.wrong) > 0 {
 		fmt.Fprintf(&b, "\n%d things were not as they must be:\n\n", len(f.wrong))
 		for _, text := range f.wrong {
 			fmt.Fprintf(&b, "- %s\n", text)
