@@ -51,6 +51,13 @@ func (b *busy) execute(ctx context.Context, d *runner.Diagnosis) (*runner.Report
 	return nil, context.Cause(ctx)
 }
 
+// begun returns those that have begun behind the first ones, sorted.
+func (b *busy) begun(first int) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(slices.Values(b.order[first:]))
+}
+
 // cause is why a diagnosis ended; nil: it did so by itself, or has not begun.
 func (b *busy) cause(id string) error {
 	b.mu.Lock()
@@ -96,7 +103,7 @@ func TestPool(t *testing.T) {
 		// three of tenants run, and in the third two of one that is alone.
 		for i, want := range []string{"10 11 a0 b6", "a1 b7 c8", "a2 a3 c9", "a4 a5"} {
 			first := i*3 + min(i, 1)
-			if got := slices.Sorted(slices.Values(b.order[first:])); strings.Join(got, " ") != want {
+			if got := b.begun(first); strings.Join(got, " ") != want {
 				t.Errorf("second %d: %v, want %s", i, got, want)
 			}
 			time.Sleep(time.Second)

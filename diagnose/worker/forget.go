@@ -29,12 +29,15 @@ func (w *Worker) forget() {
 				e.latest = nil
 			}
 			ended = append(ended, e)
-		case e.Gone && !e.swept:
-			w.mu.Unlock()
-			w.sweep(e)
-			continue
-		case e.Gone && (!e.Own || now.Sub(e.Taken) > remembered):
-			over = append(over, e)
+		case e.Gone:
+			if !e.swept {
+				w.mu.Unlock()
+				w.sweep(e)
+				w.mu.Lock()
+			}
+			if !e.Own || now.Sub(e.Taken) > remembered {
+				over = append(over, e)
+			}
 		}
 		w.mu.Unlock()
 	}
