@@ -79,7 +79,7 @@ func TestAnOperationsFolder(t *testing.T) {
 	if err != nil || len(seen) != 3 || seen[0].Folder != filepath.Join(storage, "db/dumps") || seen[2].Folder != "" {
 		t.Errorf("%+v, %v", seen, err)
 	}
-	// One budget holds for all, and what goes goes from everywhere.
+	// One budget holds for all, and what has to go goes from everywhere.
 	filled(t, s, "d2", 90)
 	missing(t, filepath.Join(storage, "db/dumps/d1"))
 	missing(t, filepath.Join(storage, "db/d1"))

@@ -60,7 +60,7 @@ func TestJudge(t *testing.T) {
 	}{
 		"new":                                {pending(), alive, 1, ""},
 		"no place for long":                  {pending(full), alive, 99999, ""},
-		"no place, and cancelled":            {pending(full, cancel), alive, 1, "Cancelled Cancelled"},
+		"no place, and cancelled":            {pending(full, cancel), alive, 1, "Cancelled Cancelled"}, //nolint:dupword // phase and reason
 		"no place, and agent silent":         {pending(full), silent, 3700, "AgentSilent"},
 		"agent never reported":               {pending(), none, 1, "AgentSilent"},
 		"agent never reported, for long":     {pending(said(500)), none, 600, "Failed NodeSilent"},

@@ -99,7 +99,7 @@ func TestPool(t *testing.T) {
 		if err := submit("10", ""); !errors.Is(err, runner.ErrQueued) {
 			t.Errorf("one that runs: %v", err)
 		}
-		// The node's own first, then each tenant in turn. In the second second no more than
+		// The node's own first, then each tenant in turn. In the next second no more than
 		// three of tenants run, and in the third two of one that is alone.
 		for i, want := range []string{"10 11 a0 b6", "a1 b7 c8", "a2 a3 c9", "a4 a5"} {
 			first := i*3 + min(i, 1)

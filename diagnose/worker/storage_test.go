@@ -115,10 +115,11 @@ func TestFoldersThatAreRefused(t *testing.T) {
 				r.api.add(person("a", "stored"))
 				synctest.Wait()
 				d := r.api.get("a")
-				text := d.Status.Conditions[0].Message
+				said := []string{d.Status.Conditions[0].Message}
 				for _, result := range d.Status.Results {
-					text += " " + result.Reason + " " + result.Message
+					said = append(said, result.Reason, result.Message)
 				}
+				text := strings.Join(said, " ")
 				if d.Status.Phase != v1alpha1.PhaseFailed || !strings.Contains(text, message) || !strings.Contains(text, "spec.storage.hostPath.path") {
 					t.Errorf("%s: %s, want %s", d.Status.Phase, text, message)
 				}

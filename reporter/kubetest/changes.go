@@ -33,7 +33,7 @@ func (s *Server) EtcdChanges(tb testing.TB, each func(Change)) {
 		tb.Fatal(err)
 	}
 	transport := s.etcdTransport()
-	answer, err := transport.RoundTrip(r)
+	answer, err := transport.RoundTrip(r) //nolint:bodyclose // by who reads it
 	if err != nil {
 		tb.Fatal(err)
 	}

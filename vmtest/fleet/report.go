@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -17,20 +18,20 @@ func (r *row) String() string {
 			parts = append(parts, fmt.Sprintf("%s %s", kind(k), c.rate(r.Lasted)))
 		}
 	}
-	text := fmt.Sprintf("%s; %s", round(r.Lasted), strings.Join(parts, ", "))
+	text := []string{round(r.Lasted).String(), strings.Join(parts, ", ")}
 	if len(r.Written.Changed) > 0 {
-		text += fmt.Sprintf("; changed in Diagnoses: %v", r.Written.Changed)
+		text = append(text, fmt.Sprintf("changed in Diagnoses: %v", r.Written.Changed))
 	}
 	if r.Settled > 0 {
-		text += fmt.Sprintf("; all written after %s", round(r.Settled))
+		text = append(text, fmt.Sprintf("all written after %s", round(r.Settled)))
 	}
 	if r.Note != "" {
-		text += "; " + r.Note
+		text = append(text, r.Note)
 	}
 	for _, p := range slices.Sorted(maps.Keys(r.Used)) {
-		text += fmt.Sprintf("; %s %d MiB, %.2f CPUs", p, r.Used[p].RSS>>20, r.Used[p].CPU.Seconds()/r.Lasted.Seconds())
+		text = append(text, fmt.Sprintf("%s %d MiB, %.2f CPUs", p, r.Used[p].RSS>>20, r.Used[p].CPU.Seconds()/r.Lasted.Seconds()))
 	}
-	return text
+	return strings.Join(text, "; ")
 }
 
 // rate shows how much was written, in a second on average and at most.
@@ -83,7 +84,7 @@ func (f *fleet) markdown(where string) string {
 		}
 		writes = append(writes, cells)
 		cells = []string{
-			r.Phase, size(float64(r.Sent)), size(float64(r.bytes())), size(float64(r.EtcdGrowth)), fmt.Sprint(r.Revisions),
+			r.Phase, size(float64(r.Sent)), size(float64(r.bytes())), size(float64(r.EtcdGrowth)), strconv.FormatInt(r.Revisions, 10),
 			fmt.Sprintf("%.0f", r.Watches), fmt.Sprintf("%.0f (%s)", r.Shown, size(r.ShownSize)),
 		}
 		for _, p := range []program{programAPI, programEtcd, programLeader, programSpare, programAgents} {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -146,10 +147,7 @@ func (w *world) policy(i, nodes int) {
 func (w *world) start(c *controlled, name string) {
 	c.lives++
 	c.name, c.dead, c.cut = name, false, false
-	c.cache = map[string]client.Object{}
-	for key, o := range w.store.objects {
-		c.cache[key] = o
-	}
+	c.cache = maps.Clone(w.store.objects)
 	p := &process{name: name, store: w.store, cache: c.cache}
 	c.process = *p
 	config := &Config{Namespace: "system", Log: slog.New(slog.DiscardHandler)}
@@ -514,9 +512,9 @@ func (w *world) settles() {
 			}
 		}
 	}
-	left := ""
+	var left []string
 	for range 200 {
-		left = ""
+		left = nil
 		for _, name := range w.names("Node") {
 			n := &corev1.Node{}
 			_ = w.store.get(name, n)
@@ -549,7 +547,7 @@ func (w *world) settles() {
 			w.agents.step(w.Context(), d)
 			_ = w.store.get(name, d)
 			if !d.Status.Phase.Ended() {
-				left += d.Name + " "
+				left = append(left, d.Name)
 			} else if d.Status.Problem.State == v1alpha1.ProblemLasts {
 				d.Status.Problem = &v1alpha1.Problem{State: v1alpha1.ProblemGone, Since: metav1.NowMicro()}
 				_ = w.store.put("", d, true)
@@ -558,11 +556,11 @@ func (w *world) settles() {
 		for name := range w.limits {
 			for _, r := range w.store.objects["RemediationPolicy /"+name].(*v1alpha1.RemediationPolicy).Status.Repairs {
 				if r.EndTime == nil {
-					left += name + ":" + r.Node + " "
+					left = append(left, name+":"+r.Node)
 				}
 			}
 		}
-		if left == "" {
+		if len(left) == 0 {
 			return
 		}
 		time.Sleep(30 * time.Second)

@@ -25,7 +25,7 @@ const (
 // changed.
 func holdersIn(l *coordinationv1.Lease) map[string]string {
 	out := make(map[string]string)
-	for _, one := range strings.Split(l.Annotations[AnnotationHolders], ",") {
+	for one := range strings.SplitSeq(l.Annotations[AnnotationHolders], ",") {
 		holder, stamp, ok := strings.Cut(one, "=")
 		if ok && holder != "" && len(holder) <= maxHolder && len(out) < maxHolders {
 			out[holder] = stamp
