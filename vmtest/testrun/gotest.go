@@ -18,11 +18,11 @@ const lockPackage = "github.com/kernosis/kernosis/vmtest/kernellock"
 
 // raceFile is a test file of packages in which the race detector makes a difference, as to
 // the number of allocations. It has the build constraint race. plainTests are the tests that
-// skip themselves under the race detector: those of allocations, and one of a single
-// goroutine that takes twenty times as long with it.
+// skip themselves, or most of their cases, under the race detector: those of allocations, and
+// those with one goroutine at a time that take many times as long with it.
 const (
 	raceFile   = "race_test.go"
-	plainTests = "Alloc|ForgedLines"
+	plainTests = "Alloc|ForgedLines|RandomRuns"
 )
 
 // packages are some of a run.

@@ -167,7 +167,7 @@ func (w *world) start(c *controlled, name string) {
 	c.r = &reconciler{
 		config: config, client: &memory{process: &c.process, cached: true}, live: live, api: api, actions: actions,
 		builtins: w.agents.built, counts: newCounts(), teller: &teller{recorder: silent{}},
-		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, reported: map[string]reported{},
+		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, ended: map[types.UID]time.Time{}, reported: map[string]reported{},
 		budget: &policy.Budget{Store: &policy.Objects{Reader: live, Writer: live.Status()}, Now: time.Now},
 	}
 }
@@ -575,7 +575,7 @@ func (w *world) settles() {
 // told by its seed: -seed repeats it.
 func TestRandomRunsOfTwoControllers(t *testing.T) {
 	first, runs := 1+rand.Uint64N(1<<40), testall.Cases(t, 1000)
-	if testing.Short() {
+	if testing.Short() || raceDetector { // all of them run without it
 		runs = max(1, runs/10)
 	}
 	if *seed != 0 {
