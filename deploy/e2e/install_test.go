@@ -146,10 +146,17 @@ func (c *cluster) metrics(t testing.TB) kubetest.Metrics {
 	if _, err := c.Get(t.Context(), url, ""); err == nil || !strings.Contains(err.Error(), "401 Unauthorized") {
 		t.Errorf("metrics without a token: %v", err)
 	}
-	text, err := c.Get(t.Context(), url, c.reader(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := c.reader(t)
+	var text []byte
+	// An agent asks about few new tokens a second, and each reader here has one of its own.
+	await.UntilShown(t, "metrics", 60*time.Second, func() (bool, string) {
+		var err error
+		text, err = c.Get(t.Context(), url, token)
+		if err != nil && !strings.Contains(err.Error(), "429 Too Many Requests") {
+			t.Fatal(err)
+		}
+		return err == nil, fmt.Sprint(err)
+	})
 	return kubetest.ParseMetrics(t, text)
 }
 
