@@ -44,13 +44,13 @@ func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
 	if n := r.podsSeen.Load(); n != looked || looked != 1 {
 		t.Errorf("%d look-ups, then %d", looked, n)
 	}
-	// Nor does a restart, which lists it again.
+	// Nor does a restart, which goes on behind it.
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
 	second := b.control(nil)
-	await.Until(t, "it is heard again", deadline, func() bool {
-		return second.metric("kernosis_trigger_events_matched_total") == 1 && len(second.events) == 0
+	await.Until(t, "Events are watched again", deadline, func() bool {
+		return second.metric("kernosis_trigger_event_watch") == 1 && len(second.events) == 0
 	})
 	b.only()
 }
