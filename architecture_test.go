@@ -76,6 +76,7 @@ var mayImport = map[string][]string{
 	"collector/probe/observe":   {"collector/event", "collector/hostfs", "collector/probe", "collector/probe/unhealthy", "collector/probe/vitals"},
 	"collector/probe/vitals":    {"collector/event", "collector/hostfs"},
 	"collector/probe/unhealthy": {"collector/event", "collector/probe"},
+	"collector/probe/podsource": {"collector/event", "collector/probe", "collector/staticpod"},
 	"collector/probe/kubelet":   {"collector/probe", "collector/probe/observe", "collector/probe/podsource"},
 	"reporter/kube/unhealthy":   {"collector/probe", "collector/probe/observe"},
 

@@ -114,8 +114,14 @@ func freeAddress(t *testing.T) string {
 
 func startController(t *testing.T, kubeconfig, namespace string, more ...string) *controllerProcess {
 	t.Helper()
+	return startProgram(t, os.Args[0], kubeconfig, namespace, more...)
+}
+
+// startProgram is startController for a program that is not this test.
+func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...string) *controllerProcess {
+	t.Helper()
 	p := &controllerProcess{metrics: freeAddress(t), health: freeAddress(t)}
-	p.Cmd = exec.Command(os.Args[0], "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
+	p.Cmd = exec.Command(program, "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
 		"--silent-after", "2s", "--metrics-listen", p.metrics, "--health-listen", p.health,
 		"--leader-elect-lease-duration", "4s", "--leader-elect-renew-deadline", "3s", "--leader-elect-retry-period", "300ms")
 	p.Args = append(p.Args, more...)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
@@ -136,11 +137,12 @@ func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nod
 	definition(`[{"op":"add","path":"/spec/versions/0/subresources","value":{"status":{}}}]`, true)
 }
 
-// memoryLimit is that of the chart's controller (controller.resources in values.yaml).
+// memoryLimit is the memory limit of the chart's controller (controller.resources in values.yaml).
 const memoryLimit = 384 << 20
 
-// TestControllerMemory holds the controller's process against a bound of memory: with 10,000
-// Diagnoses that have not ended, and with TEST_CASES=5 the chart's limit with 50,000.
+// TestControllerMemory bounds the memory of the controller's process: with 10,000 Diagnoses that
+// have not ended, and with TEST_CASES=5 the chart's limit with 50,000. The program is built
+// without the race detector, which takes several times the memory.
 func TestControllerMemory(t *testing.T) {
 	testall.Only(t)
 	n, bound := testall.Cases(t, 10_000), uint64(200<<20)
@@ -163,7 +165,7 @@ func TestControllerMemory(t *testing.T) {
 	}
 	measure := func(want int) hostfs.ProcStatus {
 		t.Helper()
-		p := startController(t, server.Kubeconfig(t, server.Admin()), namespace, "--silent-after", "10m", "--alerts-listen", "")
+		p := startProgram(t, agenttest.Program(t), server.Kubeconfig(t, server.Admin()), namespace, "--silent-after", "10m", "--alerts-listen", "")
 		waiting := func() bool {
 			_, body := getIfUp(t, "http://"+p.metrics+"/metrics")
 			have := 0

@@ -10,15 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// hashLen is that of a manifest's hash, in hex digits.
+// hashLen is the length of a manifest's hash, in hex digits.
 const hashLen = 32
 
 // Hash returns the UID of the static pod that an object mirrors; empty: it mirrors none.
 //
 // Anybody who makes a pod with spec.nodeName can write the annotation that says so. What has
 // not the form of a hash is another pod's UID, and a mirror that kubelet has made belongs to its
-// Node. Who knows the hash of a static pod can claim that still: where several do, the oldest
-// has it, and the pod that has a UID itself comes before all of them.
+// Node. Whoever knows the hash of a static pod can still claim it: [Precedes] says whose it is.
 func Hash(m *metav1.ObjectMeta) string {
 	hash := m.Annotations[corev1.MirrorPodAnnotationKey]
 	if len(hash) != hashLen || strings.Trim(hash, "0123456789abcdef") != "" || !ofNode(m) {
@@ -47,6 +46,15 @@ func UIDs(m *metav1.ObjectMeta) []string {
 		uids = append(uids, h, Dashed(h))
 	}
 	return uids
+}
+
+// Precedes reports whether a UID is a pod's rather than another's: of the one that has it itself,
+// before those that claim to mirror a static pod of that UID, and of these the oldest.
+func Precedes(m, other *metav1.ObjectMeta, uid string) bool {
+	if own, others := string(m.UID) == uid, string(other.UID) == uid; own != others {
+		return own
+	}
+	return m.CreationTimestamp.Before(&other.CreationTimestamp)
 }
 
 // Dashed returns a hash with dashes as a UID's, where readers of control groups put them in; any

@@ -87,7 +87,10 @@ func (s *stage) triggers() {
 	policy := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "enforce"}}
 	policy.Spec.Mode = v1alpha1.ModeEnforce
 	policy.Spec.NodeSelector.MatchLabels = map[string]string{"repaired": s.node}
-	s.apply(set, facts, killed, limited, often, wrong, policy)
+	paused := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "paused"}}
+	paused.Spec.Mode, paused.Spec.Pause = v1alpha1.ModeEnforce, true
+	paused.Spec.NodeSelector.MatchLabels = map[string]string{"paused": s.node}
+	s.apply(set, facts, killed, limited, often, wrong, policy, paused)
 	s.await(s.t, "the agent's triggers", time.Minute, func(context.Context) (bool, string) {
 		text, err := os.ReadFile(filepath.Join(s.agent.State, "diagnose", "objects.json"))
 		return strings.Contains(string(text), `"killed"`) && strings.Contains(string(text), `"limited"`), fmt.Sprint(err)

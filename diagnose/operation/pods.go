@@ -73,17 +73,15 @@ func (h Host) pod(ctx context.Context, v Values) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Anybody can make a pod that claims to be the mirror of a static pod with some UID: the
-	// pod that has it itself comes first.
+	var found *corev1.Pod
 	for i := range all {
-		if string(all[i].UID) == uid {
-			return &all[i], nil
+		m := &all[i].ObjectMeta
+		if slices.Contains(staticpod.UIDs(m), uid) && (found == nil || staticpod.Precedes(m, &found.ObjectMeta, uid)) {
+			found = &all[i]
 		}
 	}
-	for i := range all {
-		if slices.Contains(staticpod.UIDs(&all[i].ObjectMeta), uid) {
-			return &all[i], nil
-		}
+	if found != nil {
+		return found, nil
 	}
 	return nil, fmt.Errorf("this node has no pod with the UID %s", quoted(uid))
 }

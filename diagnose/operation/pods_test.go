@@ -133,6 +133,22 @@ func TestPodDetail(t *testing.T) {
 	}
 }
 
+// Whoever knows the hash of a static pod can claim it: the oldest that does is the mirror.
+func TestPodDetailOfAClaimedUID(t *testing.T) {
+	const hash = "b1946ac92492d2347c6235b4d2611184"
+	mirror := func(name string, age time.Duration) corev1.Pod {
+		p := corev1.Pod{}
+		p.Namespace, p.Name, p.UID = "shop", name, types.UID(name)
+		p.CreationTimestamp = metav1.NewTime(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC).Add(-age))
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: hash}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n7"}}
+		return p
+	}
+	h := Host{Pods: knownPods{mirror("forged", time.Minute), mirror("kubelets", time.Hour)}}
+	out, _ := succeed(t, PodDetail(h), map[string]string{"podUID": hash})
+	wantResults(t, out, map[string]string{"podName": "kubelets"})
+}
+
 func TestContainerDetail(t *testing.T) {
 	h := Host{Pods: knownPods{webPod()}}
 	for _, p := range []map[string]string{{}, {"container": "main"}, {"containerID": strings.Repeat("a", 64)}, {"containerID": strings.Repeat("b", 64)}} {

@@ -87,7 +87,7 @@ func TestCalls(t *testing.T) {
 	}
 	want := []call{
 		{"-p=3", "-race", "-short", lockPackage, module + "detector"},
-		{"-p=3", "-short", "-run=Alloc|ForgedLines", module + "detector"},
+		{"-p=3", "-short", "-run=" + plainTests, module + "detector"},
 	}
 	if got := o.calls(together, o.parallel); !reflect.DeepEqual(got, want) {
 		t.Errorf("together: %q\nwant %q", got, want)

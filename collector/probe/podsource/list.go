@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
 // Bounds of kubelet's answer. A pod has 5 to 20 KiB there.
@@ -84,7 +85,7 @@ type listedResources struct {
 func (l *listed) pod() *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Name, p.Namespace, p.UID = l.Metadata.Name, l.Metadata.Namespace, l.Metadata.UID
-	p.DeletionTimestamp, p.Labels = l.Metadata.DeletionTimestamp, l.Metadata.Labels
+	p.DeletionTimestamp, p.Labels, p.CreationTimestamp = l.Metadata.DeletionTimestamp, l.Metadata.Labels, l.Metadata.CreationTimestamp
 	if l.Metadata.Annotations.Mirror != "" {
 		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: l.Metadata.Annotations.Mirror}
 		p.OwnerReferences = l.Metadata.OwnerReferences
@@ -201,7 +202,7 @@ func decodeItems(dec *json.Decoder, faults map[string]string) ([]*probe.Pod, err
 		return nil, fmt.Errorf("want a list, have %v", t)
 	}
 	var pods []*probe.Pod
-	seen := map[string]claim{}
+	seen := map[string]place{}
 	for i := 0; dec.More(); i++ {
 		if i == maxPods {
 			return nil, fmt.Errorf("more than %d pods", maxPods)
@@ -210,37 +211,31 @@ func decodeItems(dec *json.Decoder, faults map[string]string) ([]*probe.Pod, err
 		if err := dec.Decode(&l); err != nil {
 			return nil, fmt.Errorf("[%d]: %w", i, err)
 		}
-		pod, err := podspec.Pod(l.pod())
+		object := l.pod()
+		pod, err := podspec.Pod(object)
 		if err != nil {
 			faults[faultKey(&l, i)] = err.Error()
 		}
 		if pod == nil {
 			continue
 		}
-		now := claim{at: len(pods), own: string(l.Metadata.UID) == pod.UID, since: l.Metadata.CreationTimestamp}
-		if before, ok := seen[pod.UID]; ok {
-			if now.beats(before) {
-				pods[before.at], now.at = pod, before.at
-				seen[pod.UID] = now
-			}
-			continue
+		before, again := seen[pod.UID]
+		switch {
+		case !again:
+			seen[pod.UID] = place{len(pods), &object.ObjectMeta}
+			pods = append(pods, pod)
+		case staticpod.Precedes(&object.ObjectMeta, before.of, pod.UID):
+			seen[pod.UID] = place{before.at, &object.ObjectMeta}
+			pods[before.at] = pod
 		}
-		seen[pod.UID] = now
-		pods = append(pods, pod)
 	}
 	return pods, expect(dec, json.Delim(']'))
 }
 
-// claim is of a pod to a UID.
-type claim struct {
-	at    int  // in the list
-	own   bool // it has the UID itself
-	since metav1.Time
-}
-
-// beats reports whether the UID is this one's rather than another's, as [staticpod.Hash] says.
-func (c claim) beats(o claim) bool {
-	return c.own && !o.own || c.own == o.own && c.since.Before(&o.since)
+// place is where the pod of a UID stands in a list.
+type place struct {
+	at int
+	of *metav1.ObjectMeta
 }
 
 // faultKey names a pod among the faults, also one without a name.

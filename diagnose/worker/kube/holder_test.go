@@ -107,10 +107,13 @@ func TestSecondAgentOfANode(t *testing.T) {
 		s.Status.Checkpoint.Time = metav1.NewMicroTime(time.Now().Add(time.Hour))
 		return c.Status().Update(t.Context(), s) == nil
 	})
-	was := state()
-	time.Sleep(25 * time.Second) // ten times the Lease, and three looks of the second one
-	if s := state(); s.ResourceVersion != was.ResourceVersion || first.runs.Load() != 1 || second.runs.Load() != 0 {
-		t.Errorf("while both live: %d and %d runs, from\n%+v to\n%+v", first.runs.Load(), second.runs.Load(), was.Status.Checkpoint, s.Status.Checkpoint)
+	// Six times the Lease, and past the time after which the second one looks again.
+	was, tick := state(), time.NewTicker(200*time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(12 * time.Second); time.Now().Before(until); <-tick.C {
+		if s := state(); s.ResourceVersion != was.ResourceVersion || first.runs.Load() != 1 || second.runs.Load() != 0 {
+			t.Fatalf("while both live: %d and %d runs, from\n%+v to\n%+v", first.runs.Load(), second.runs.Load(), was.Status.Checkpoint, s.Status.Checkpoint)
+		}
 	}
 	first.kill()
 	killed := time.Now()

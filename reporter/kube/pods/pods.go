@@ -149,21 +149,11 @@ func (w *Watch) Pod(uid string) (Pod, bool) {
 // owner returns the pod that a UID belongs to.
 func owner(found []any, uid string) (of *metav1.PartialObjectMetadata) {
 	for _, o := range found {
-		if m := metaOf(o); m != nil && (of == nil || precedes(m, of, uid)) {
+		if m := metaOf(o); m != nil && (of == nil || staticpod.Precedes(&m.ObjectMeta, &of.ObjectMeta, uid)) {
 			of = m
 		}
 	}
 	return of
-}
-
-// precedes reports whether a UID is a pod's rather than another's: of the one that has it itself,
-// before those that say they are the mirror of a static pod with that UID, and of these the
-// oldest.
-func precedes(m, other *metav1.PartialObjectMetadata, uid string) bool {
-	if own, others := string(m.UID) == uid, string(other.UID) == uid; own != others {
-		return own
-	}
-	return m.CreationTimestamp.Before(&other.CreationTimestamp)
 }
 
 // Named returns the pod of a name, where it is there now.

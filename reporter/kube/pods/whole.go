@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
 // Whole is for who has to know more of pods than their metadata. Each pod is handed over
@@ -90,7 +92,7 @@ func (w *Watch) removed(o any) {
 	switch {
 	case next == nil:
 		w.whole.Gone(k.trimmed)
-	case precedes(k.PartialObjectMetadata, next.PartialObjectMetadata, podOf(k.PartialObjectMetadata).UID):
+	case staticpod.Precedes(&k.ObjectMeta, &next.ObjectMeta, podOf(k.PartialObjectMetadata).UID):
 		w.whole.Gone(k.trimmed)
 		if next.trimmed != nil {
 			w.whole.Changed(next.trimmed)
@@ -107,7 +109,7 @@ func (w *Watch) holder(of *kept) *kept {
 	}
 	var holder *kept
 	for _, o := range found {
-		if k, ok := o.(*kept); ok && (holder == nil || precedes(k.PartialObjectMetadata, holder.PartialObjectMetadata, uid)) {
+		if k, ok := o.(*kept); ok && (holder == nil || staticpod.Precedes(&k.ObjectMeta, &holder.ObjectMeta, uid)) {
 			holder = k
 		}
 	}
