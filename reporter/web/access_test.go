@@ -19,7 +19,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/detector/problem"
@@ -242,6 +244,46 @@ func TestTheAPIServerIsDown(t *testing.T) {
 	if code, _ := s.get(c, s.metrics+"/metrics", other); code != 503 {
 		t.Errorf("another is answered with %d", code)
 	}
+}
+
+// Whoever has a token that was taken back can't keep its right by a flood from the same address,
+// for which the API server is no longer asked about unknown tokens.
+func TestATokenThatWasTakenBack(t *testing.T) {
+	server := cluster.Server(t)
+	api := server.Client()
+	tokens, err := NewTokens(TokensConfig{API: api, Verb: "get", Allowed: time.Nanosecond, Kept: time.Hour, Rate: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path, address = "/metrics", "10.0.0.1"
+	token := reader(t, true)
+	if v, _ := tokens.Verdict(t.Context(), token, path, address); v.Outcome != OutcomeAllowed {
+		t.Fatalf("%+v", v)
+	}
+	n := 0
+	flood := func() { // until one is refused
+		for last := ""; last != OutcomeLimited; n++ {
+			v, _ := tokens.Verdict(t.Context(), fmt.Sprint("garbage", n), path, address)
+			last = v.Outcome
+		}
+	}
+	flood()
+	if v, _ := tokens.Verdict(t.Context(), token, path, address); v.Outcome != OutcomeAllowed {
+		t.Fatalf("good, in a flood: %+v", v)
+	}
+	review, err := api.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := strings.Split(review.Status.User.Username, ":")[2] // system:serviceaccount:NAMESPACE:reader
+	if err := api.CoreV1().ServiceAccounts(namespace).Delete(t.Context(), "reader", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await.UntilShown(t, "the token no longer counts", time.Minute, func() (bool, string) {
+		flood()
+		v, _ := tokens.Verdict(t.Context(), token, path, address)
+		return v.Outcome == OutcomeUnknown, v.Outcome
+	})
 }
 
 // flood opens connections from an address and holds those that the server does not close, as raw

@@ -114,9 +114,13 @@ func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Ve
 			return v, 0
 		}
 	}
-	for _, l := range []*rate.Limiter{t.addresses.Of(address), t.all} {
-		if !l.Allow() {
-			return t.unasked(key, OutcomeLimited)
+	// One that was allowed is asked about whatever the others do, as it may have been taken back:
+	// there are few of these, each was valid once, and an answer holds for a while.
+	if _, wasAllowed := t.kept.Get(key); !wasAllowed {
+		for _, l := range []*rate.Limiter{t.addresses.Of(address), t.all} {
+			if !l.Allow() {
+				return Verdict{Outcome: OutcomeLimited}, RetrySoon
+			}
 		}
 	}
 	got, err, _ := t.flights.Do(key, func() (any, error) {
@@ -142,21 +146,21 @@ func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Ve
 	v, _ = got.(Verdict)
 	if err != nil {
 		t.tell.Do(func() { t.cfg.Log.Error("tokens can't be reviewed", "error", err) })
-		return t.unasked(key, OutcomeUnavailable)
+		return t.unasked(key)
 	}
 	return v, 0
 }
 
-// unasked is the verdict where the API server is not asked: an earlier one that allows, which
-// holds for a while without another question, or the outcome.
-func (t *Tokens) unasked(key, outcome string) (Verdict, time.Duration) {
+// unasked is the verdict while the API server can't be asked: an earlier one that allows, which
+// holds for a while without another question, or unavailable.
+func (t *Tokens) unasked(key string) (Verdict, time.Duration) {
 	if known, ok := t.kept.Get(key); ok {
 		if v, ok := known.(Verdict); ok {
 			t.verdicts.Add(key, v, refusedFor)
 			return v, 0
 		}
 	}
-	return Verdict{Outcome: outcome}, RetrySoon
+	return Verdict{Outcome: OutcomeUnavailable}, RetrySoon
 }
 
 // review asks whose the token is, and what that user may do at the path.
