@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // Handler returns what serves the paths. Without TLS nobody is known by a certificate.
@@ -74,6 +75,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string, de
 		return refused
 	}
 	w.Header().Del("Connection")
+	web.KeepConn(r.Context())
 	if after := turn(r.Context(), s.senders.Of(who)); after > 0 {
 		return later(http.StatusTooManyRequests, fmt.Sprintf("more than %d requests a second", requestRate), after)
 	}

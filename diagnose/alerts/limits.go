@@ -9,7 +9,6 @@ import (
 
 // Bounds of what senders may take of this process.
 const (
-	maxConnections = 512
 	// maxRequests at once hold a body each, of up to 4 MiB, and several times that while it
 	// is decoded.
 	maxRequests = 8

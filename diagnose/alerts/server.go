@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
@@ -129,14 +128,16 @@ func (s *Server) serve(ctx context.Context) error {
 	address := l.Addr().String()
 	s.address.Store(&address)
 	defer s.address.Store(nil)
-	l = netutil.LimitListener(l, maxConnections)
+	if l, err = web.Bound(l, s.counts.closed); err != nil {
+		return err
+	}
 	if s.keys != nil {
 		l = tls.NewListener(l, s.keys.Server())
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // one request a connection at a time, so that connections bound them
 	server := &http.Server{
-		Handler: s.Handler(), Protocols: &protocols,
+		Handler: s.Handler(), Protocols: &protocols, ConnContext: web.ConnContext,
 		ReadHeaderTimeout: headerWithin, ReadTimeout: s.body, WriteTimeout: writeWithin, IdleTimeout: idleWithin,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       log.New((*connectionLog)(s), "", 0),

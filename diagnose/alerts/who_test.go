@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/reporter/web"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -170,5 +172,40 @@ func TestTheAPIServerCannotBeAsked(t *testing.T) {
 	s.asked.fail.Store(false) // and that is not remembered
 	if r := s.post(c, PathV2, alertsJSON(1), "Authorization", header); r.code != 200 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Whoever holds connections without sending anything keeps no sender out.
+func TestIdleConnections(t *testing.T) {
+	s := newStand(t, nil)
+	known := s.known()
+	if r := s.post(known, PathWebhook, webhookJSON(1)); r.code != http.StatusOK {
+		t.Fatalf("%d %+v", r.code, r.body)
+	}
+	idle := func(from string, n int) {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		for range n {
+			c, err := d.DialContext(t.Context(), "tcp", s.Address())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+		}
+	}
+	for i := 2; i < 8; i++ {
+		idle(fmt.Sprintf("127.0.0.%d", i), 100)
+	}
+	began := time.Now()
+	if r := s.post(known, PathWebhook, webhookJSON(1)); r.code != http.StatusOK {
+		t.Errorf("a sender that is connected: %d %+v", r.code, r.body)
+	}
+	if r := s.post(s.known(), PathWebhook, webhookJSON(1)); r.code != http.StatusOK {
+		t.Errorf("a sender that comes new: %d %+v", r.code, r.body)
+	}
+	if took := time.Since(began); took > await.Within(2*time.Second) {
+		t.Errorf("two answers took %s", took)
+	}
+	if n := kubetest.Sum(t, s.registry, "kernosis_alert_connections_closed_total"); n < 400 {
+		t.Errorf("%v connections are counted as closed", n)
 	}
 }

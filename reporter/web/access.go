@@ -147,7 +147,7 @@ func (a *Access) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code, why := a.check(r)
 		if code == http.StatusOK {
-			keepConn(r.Context())
+			KeepConn(r.Context())
 			h.ServeHTTP(w, r)
 			return
 		}

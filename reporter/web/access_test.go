@@ -388,7 +388,7 @@ func TestIdleConnections(t *testing.T) {
 	if took := time.Since(start); took > await.Within(2*time.Second) {
 		t.Errorf("three answers took %s", took)
 	}
-	for _, reason := range []string{closedRate, closedFull} {
+	for _, reason := range []string{ClosedRate, ClosedFull} {
 		if n := kubetest.Sum(t, s.registry, "kernosis_http_connections_closed_total", "reason", reason); n == 0 {
 			t.Errorf("no connection is counted as closed for %s", reason)
 		}

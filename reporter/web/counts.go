@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Why connections are closed.
+// Why a connection is closed.
 const (
-	closedRate = "rate" // its address connects too often
-	closedFull = "full" // for another, as there are too many
+	ClosedRate = "rate" // its address connects too often
+	ClosedFull = "full" // for another, as there are too many
 )
 
 // Counts are the metrics of all servers of a process.
@@ -37,8 +37,8 @@ func newCounts(connections, requests string) *Counts {
 			Name: requests, Help: "Requests for metrics and conditions that were refused, by the code of the answer.",
 		}, []string{"code"}),
 	}
-	c.connections.WithLabelValues(closedRate)
-	c.connections.WithLabelValues(closedFull)
+	c.connections.WithLabelValues(ClosedRate)
+	c.connections.WithLabelValues(ClosedFull)
 	c.requests.WithLabelValues(strconv.Itoa(http.StatusUnauthorized))
 	return c
 }

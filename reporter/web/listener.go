@@ -25,16 +25,18 @@ const (
 type boundedListener struct {
 	net.Listener
 	rates  *Limiters
-	counts *Counts
+	closed func(reason string)
 
 	mu    sync.Mutex
 	open  []*boundedConn // oldest first
 	known int
 }
 
-func newBoundedListener(l net.Listener, counts *Counts) (*boundedListener, error) {
+// Bound bounds the connections of a listener. It calls closed with the reason for each that it
+// closes: [ClosedRate] or [ClosedFull]. The server needs [ConnContext] for [KeepConn].
+func Bound(l net.Listener, closed func(reason string)) (net.Listener, error) {
 	rates, err := NewLimiters(maxAddresses, rate.Limit(connectRate), connectBurst)
-	return &boundedListener{Listener: l, rates: rates, counts: counts}, err
+	return &boundedListener{Listener: l, rates: rates, closed: closed}, err
 }
 
 // boundedConn is a connection that was accepted.
@@ -55,13 +57,13 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		}
 		address := hostOf(conn.RemoteAddr().String())
 		if !l.rates.Of(address).Allow() {
-			l.counts.closed(closedRate)
+			l.closed(ClosedRate)
 			_ = conn.Close()
 			continue
 		}
 		c := &boundedConn{Conn: conn, listener: l, address: address}
 		if victim := l.admit(c); victim != nil {
-			l.counts.closed(closedFull)
+			l.closed(ClosedFull)
 			_ = victim.Close()
 		}
 		return c, nil
@@ -130,16 +132,16 @@ func (c *boundedConn) keep() {
 // connKey is of the connection that a request comes on.
 type connKey struct{}
 
-// withConn is for [http.Server].
-func withConn(ctx context.Context, c net.Conn) context.Context {
+// ConnContext is for [http.Server].
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok { // with TLS
 		c = wrapped.NetConn()
 	}
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// keepConn protects the connection of a request from being closed for others.
-func keepConn(ctx context.Context) {
+// KeepConn protects the connection of a request from being closed for others.
+func KeepConn(ctx context.Context) {
 	if c, ok := ctx.Value(connKey{}).(*boundedConn); ok {
 		c.keep()
 	}

@@ -70,7 +70,7 @@ func (a *Access) checkHandler(check Check, notes func() []string) http.Handler {
 // Serve answers on the listener until ctx ends, then lets requests under way
 // finish for at most two seconds. It closes the listener. A nil access is without TLS.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, access *Access, counts *Counts) error {
-	bounded, err := newBoundedListener(l, counts)
+	bounded, err := Bound(l, counts.closed)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, access *Access, 
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // one request a connection at a time, so that connections bound them
 	srv := &http.Server{
-		Handler: bodiless(h), Protocols: &protocols, ConnContext: withConn,
+		Handler: bodiless(h), Protocols: &protocols, ConnContext: ConnContext,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
