@@ -60,6 +60,7 @@ type fleet struct {
 	done        bool          // all phases have run
 	scarce      chan struct{} // closed when the machine is about to have no memory left
 	watch       watchCost
+	version     string            // of Kubernetes
 	fresh       map[program]usage // before any agent
 }
 
@@ -103,6 +104,11 @@ func (f *fleet) setUp() {
 	dir := f.stateDir()
 	f.say("starting etcd and kube-apiserver; %d Nodes with a pod each", f.Nodes)
 	f.server = kubetest.New(f.TB, kubetest.Options{Flags: []string{"--event-ttl=24h"}})
+	version, err := f.server.Client().Discovery().ServerVersion()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.version = version.GitVersion
 	f.meterServer()
 	f.server.CRDs(f.TB)
 	f.namespace = f.server.Namespace(f.TB)
@@ -119,7 +125,6 @@ func (f *fleet) setUp() {
 		f.controllers = startControllers(f.TB, f.server, f.Kernosis, f.Root, f.namespace, dir)
 		f.meterControllers()
 	}
-	var err error
 	if f.healthy, err = healthy(); err != nil {
 		f.Fatal(err)
 	}

@@ -293,7 +293,6 @@ type watchCost struct {
 	Bytes   int64         // of the API server's memory, each
 	Alone   time.Duration // CPU time of one write of a Diagnosis, with no watch
 	Among   time.Duration // with all of them, none of which is shown it
-	Version string
 }
 
 // perWatch is what a write costs for each watch that is not shown it.
@@ -306,11 +305,7 @@ func (c *watchCost) perWatch() time.Duration {
 func (f *fleet) watches() {
 	f.Helper()
 	const writes, perConnection = 200, 90
-	version, err := f.server.Client().Discovery().ServerVersion()
-	if err != nil {
-		f.Fatal(err)
-	}
-	c, w := people(f.TB, f.server), watchCost{Watches: f.Nodes, Version: version.GitVersion}
+	c, w := people(f.TB, f.server), watchCost{Watches: f.Nodes}
 	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "watched"}}
 	d.Spec.OperationSet, d.Spec.NodeName = "fleet-none", "fleet-none"
 	if err := c.Create(f.Context(), d); err != nil {

@@ -69,7 +69,7 @@ func table(head []string, rows [][]string) string {
 // markdown is what the documentation says of a run.
 func (f *fleet) markdown(where string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d agents on %s; Kubernetes %s. Writes are what etcd has taken: all, on average a second, and the most in a second.\n\n", f.Nodes, where, f.watch.Version)
+	fmt.Fprintf(&b, "%d agents on %s; Kubernetes %s. Writes are what etcd has taken: all, on average a second, and the most in a second.\n\n", f.Nodes, where, f.version)
 	var writes, costs [][]string
 	for _, r := range f.rows {
 		done := "–"
