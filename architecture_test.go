@@ -52,9 +52,9 @@ var mayImport = map[string][]string{
 	"reporter":                {"collector/event", "detector/problem"},
 	"reporter/console":        {"collector/event", "detector/problem", "reporter/journal"},
 	"reporter/metrics":        {"collector/bounded", "collector/event", "detector/problem", "reporter/journal"},
-	"reporter/kube/outbox":    {"collector/event", "collector/statefile", "detector/problem", "reporter/journal"},
+	"reporter/kube/outbox":    {"collector/event", "detector/problem", "reporter/journal"},
 	"reporter/kube/pods":      {"collector/staticpod"},
-	"reporter/kube/events":    {"collector/event", "detector/problem", "reporter/facts", "reporter/journal", "reporter/kube/outbox", "reporter/kube/pods"},
+	"reporter/kube/events":    {"collector/event", "collector/statefile", "detector/problem", "reporter/facts", "reporter/journal", "reporter/kube/outbox", "reporter/kube/pods"},
 	"cmd/kernosis":            {"bpf", "collector", "deploy/alerts", "deploy/install", "detector", "diagnose", "docs/problems", "reporter", "cmd"},
 	"cmd/kernosis/inject":     {},
 
@@ -104,11 +104,11 @@ var mayImport = map[string][]string{
 	"diagnose/tenancy":    {"collector/event", "diagnose/api", "diagnose/operation", "diagnose/resolve"},
 	"diagnose/alerts":     {"collector/event", "diagnose/api", "diagnose/trigger", "reporter/web"},
 	"diagnose/controller": {"collector/event", "detector/problem", "diagnose/api", "diagnose/graph", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger", "diagnose/alerts", "reporter/kube/leader", "reporter/kube/lease"},
-	"diagnose/trigger":    {"collector/event", "detector/problem", "diagnose/api"},
+	"diagnose/trigger":    {"collector/event", "collector/statefile", "detector/problem", "diagnose/api"},
 	"diagnose/runner":     {"collector/event", "collector/statefile", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/operation"},
 
 	// Where a node's worker knows of Diagnoses in a cluster.
-	"diagnose/worker/kube": {"collector/event", "diagnose/api", "diagnose/worker", "reporter/kube/conditions", "reporter/kube/outbox"},
+	"diagnose/worker/kube": {"collector/event", "collector/statefile", "diagnose/api", "diagnose/worker", "reporter/kube/conditions"},
 
 	// Definitions of the API's kinds, made from diagnose/api.
 	"deploy/crds": {},

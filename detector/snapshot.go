@@ -12,7 +12,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// snapshotVersion changes when an older form can't be read any more.
+// snapshotVersion changes when another version of Kernosis must not read the form any more:
+// then the engine is made anew of the journal.
 const snapshotVersion = 2
 
 // snapshot is the JSON form of an engine's memory.
@@ -126,12 +127,18 @@ func (e *Engine) Restore(data []byte, now event.Moment) error {
 // A caller that keeps a journal then repeats what came after the snapshot, with
 // the times of the entries, and at last calls [Engine.Restarted].
 func (e *Engine) Resume(data []byte, now event.Moment) error {
+	var of struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &of); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if of.Version != snapshotVersion {
+		return fmt.Errorf("restore: it is of another version of Kernosis: its form is %d, known is %d", of.Version, snapshotVersion)
+	}
 	var s snapshot
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("restore: %w", err)
-	}
-	if s.Version != snapshotVersion {
-		return fmt.Errorf("restore: version %d, want %d", s.Version, snapshotVersion)
 	}
 	if s.Now.Boot > now.Boot {
 		return fmt.Errorf("restore: saved %s after boot, which is not yet over: it is another boot's", s.Now.Boot)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -271,6 +270,10 @@ func (a *agent) measure() {
 	a.roomless = stats.Sources
 }
 
+// stateVersion changes when an older version of Kernosis must not read the form any more.
+// The engine's part and the worker's have forms of their own.
+const stateVersion = 1
+
 // state is what a restart needs besides the journal.
 type state struct {
 	BootID string          `json:"bootID"` // problems of an earlier boot are gone with it
@@ -311,12 +314,9 @@ func (a *agent) save(ctx context.Context) error {
 	if err := errors.Join(err, causesErr); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
-	raw, err := json.Marshal(state{BootID: bootID(), Seq: seq, Engine: snapshot, Causes: causes})
-	if err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
+	st := state{BootID: bootID(), Seq: seq, Engine: snapshot, Causes: causes}
 	file := statefile.File{Path: a.statePath()}
-	if err := a.journal.Do(ctx, func() error { return file.Replace(raw) }); err != nil {
+	if err := a.journal.Do(ctx, func() error { return file.Save(st) }); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
 	return a.journal.Sync(ctx)
@@ -325,28 +325,34 @@ func (a *agent) save(ctx context.Context) error {
 // restore brings the engine to where the last run of this boot ended, however
 // it ended: from the saved state, then by replaying the journal behind it.
 func (a *agent) restore() error {
-	raw, err := os.ReadFile(a.statePath())
 	var st state
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	unread := false
+	file := statefile.File{Path: a.statePath()}
+	if found, err := file.Load(stateVersion, &st); err != nil && !found {
 		return fmt.Errorf("restore state: %w", err)
-	default:
-		if err := json.Unmarshal(raw, &st); err != nil {
-			a.log.Warn("saved state is unreadable; it is rebuilt from the journal", "error", err)
-			st = state{BootID: bootID()}
-		}
+	} else if err != nil {
+		a.log.Warn("saved state is unreadable; it is rebuilt from the journal", "error", err)
+		st = state{BootID: bootID()}
 	}
-	a.causes.Restore(st.Causes)
-	if st.BootID != "" && st.BootID != bootID() {
-		a.started()
-		return nil
+	earlierBoot := st.BootID != "" && st.BootID != bootID()
+	if err := a.causes.Restore(st.Causes); err != nil {
+		a.log.Warn("saved state does not fit; what triggers remember begins anew", "error", err)
+		unread = true
 	}
-	if len(st.Engine) > 0 {
+	if len(st.Engine) > 0 && !earlierBoot {
 		if err := a.engine.Resume(st.Engine, now()); err != nil {
 			a.log.Warn("saved state does not fit; it is rebuilt from the journal", "error", err)
-			st.Seq = 0
+			st.Seq, unread = 0, true
 		}
+	}
+	if unread {
+		if err := file.SetAside(); err != nil {
+			a.log.Warn("saved state that does not fit is not kept", "error", err)
+		}
+	}
+	if earlierBoot {
+		a.started()
+		return nil
 	}
 	// The saved state is of this boot, and so is what follows it in the journal. Without one
 	// the journal says which entries are, once the agent started; before that the clock does.

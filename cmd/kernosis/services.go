@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -209,6 +205,9 @@ func (p *serviceProbes) found(s service.Service) {
 	p.remember()
 }
 
+// foundVersion changes when an older version of Kernosis must not read the form any more.
+const foundVersion = 1
+
 // foundServices is the file of services that were found.
 type foundServices struct {
 	BootID string   `json:"bootID"` // what there was before says nothing
@@ -223,12 +222,8 @@ func (c *config) rememberServices(log *slog.Logger) {
 	if !slices.Contains(c.Services.Known, serviceAuto) {
 		return
 	}
-	raw, err := os.ReadFile(c.foundServicesPath())
 	var f foundServices
-	if err == nil {
-		err = json.Unmarshal(raw, &f)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := (statefile.File{Path: c.foundServicesPath()}).Load(foundVersion, &f); err != nil {
 		log.Warn("services that were found earlier are not known", "error", err)
 	}
 	if f.BootID != bootID() {
@@ -261,12 +256,8 @@ func (p *serviceProbes) remember() {
 	p.cfg.services.mu.Lock()
 	f.Found = slices.Clone(p.cfg.services.found)
 	p.cfg.services.mu.Unlock()
-	raw, err := json.Marshal(f)
-	if err == nil {
-		file := statefile.File{Path: p.cfg.foundServicesPath()}
-		err = bounded.Err(&p.saving, time.Second, func() error { return file.Replace(raw) }) // the disk may hang
-	}
-	if err != nil {
+	file := statefile.File{Path: p.cfg.foundServicesPath()}
+	if err := bounded.Err(&p.saving, time.Second, func() error { return file.Save(f) }); err != nil { // the disk may hang
 		p.log.Warn("services that were found are not remembered", "error", err)
 	}
 }

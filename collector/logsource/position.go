@@ -2,9 +2,6 @@ package logsource
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,7 +34,7 @@ type positionFile struct {
 	Windows []window `json:"windows,omitempty"`
 }
 
-// positionVersion changes when an older form can't be read any more.
+// positionVersion changes when an older version of Kernosis must not read the form any more.
 const positionVersion = 1
 
 func (l *source) positionPath() string {
@@ -57,20 +54,14 @@ func (l *source) load() logs.Position {
 	if path == "" {
 		return ""
 	}
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
 	var f positionFile
-	if err == nil {
-		err = json.Unmarshal(raw, &f)
-	}
-	if err == nil && f.Version != positionVersion {
-		err = fmt.Errorf("version %d, want %d", f.Version, positionVersion)
-	}
+	found, err := statefile.File{Path: path}.Load(positionVersion, &f)
 	if err != nil {
 		l.o.Log.Warn("saved position is unreadable", "error", err)
 		l.lost(&logs.Loss{Reason: logs.BadPosition})
+		return ""
+	}
+	if !found {
 		return ""
 	}
 	if f.Plugin != l.cfg.Plugin || f.Path != l.cfg.Path {

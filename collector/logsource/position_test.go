@@ -1,6 +1,7 @@
 package logsource
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -105,7 +106,36 @@ func TestBadPositionFile(t *testing.T) {
 			r.rec.until(t, "start", r.rec.has("+log/kern"))
 			f.add("oops\n")
 			r.rec.until(t, "line", r.rec.has("oops"))
+			r.stop()
+			_, err := os.Stat(filepath.Join(state, "kern.json.unread"))
+			if aside := err == nil; aside != (name != "not the reader's") {
+				t.Errorf("it is set aside: %v", aside)
+			}
 		})
+	}
+}
+
+// A position that an earlier version has saved, behind the first two lines.
+func TestPositionOfAnEarlierVersion(t *testing.T) {
+	f := newFile(t, "app.log")
+	f.add("begin\nbroken 1\nbroken 2\n")
+	text, err := os.ReadFile("testdata/earlier.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := t.TempDir()
+	text = bytes.ReplaceAll(text, []byte("/var/log/app.log"), []byte(f.path))
+	text = bytes.Replace(text, []byte("{"), []byte(`{"later":{"is":[1]},`), 1) // and a newer one has added to
+	if err := os.WriteFile(filepath.Join(state, "app.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, open(t, patterns(t, "broken [0-9]"), Options{StateDir: state}, f.config("app")), newRecorder())
+	f.add("broken 3\n")
+	r.rec.until(t, "line", r.rec.has("broken 3"))
+	r.stop()
+	told := strings.Join(r.rec.told(), "\n")
+	if strings.Contains(told, "lost") || strings.Contains(told, "broken 1") || !strings.Contains(told, "broken 2") {
+		t.Errorf("told:\n%s", told)
 	}
 }
 

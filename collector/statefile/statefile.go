@@ -1,5 +1,6 @@
-// Package statefile replaces files as a whole: what a program remembers of itself is read
-// back as it was before or after a write, however the program ended in it.
+// Package statefile keeps what a program remembers of itself in files. They are replaced as
+// a whole: what is read back is as it was before or after a write, however the program ended
+// in it. Older and newer versions of the program read them, too: see [Decode].
 package statefile
 
 import (
@@ -15,6 +16,8 @@ type File struct {
 	// Durable has what was written outlast a power failure too: both file and folder are
 	// synced, some milliseconds on a disk.
 	Durable bool
+	// Max bounds what Save writes, in bytes; 0: nothing does.
+	Max int
 	// Written is called when the new content is beside the old one; nil: nothing is. Tests
 	// end the program there.
 	Written func()

@@ -102,14 +102,6 @@ func (e *CheckpointError) Error() string { return fmt.Sprintf("checkpoint %s: %v
 
 func (e *CheckpointError) Unwrap() error { return e.Err }
 
-// newerError is a checkpoint of a version of Kernosis that is newer than this one. It is
-// left alone, whatever the diagnosis may do.
-type newerError struct{ version int }
-
-func (e *newerError) Error() string {
-	return fmt.Sprintf("it is of a newer version of Kernosis: its form is %d, known is %d", e.version, checkpointVersion)
-}
-
 const (
 	extension = ".checkpoint"
 	// magic begins a checkpoint, before the number of its form, and a checksum.
@@ -173,7 +165,7 @@ func decode(raw []byte) (*checkpoint, error) {
 	case !found || !ours || !spaced || err != nil || version < 1:
 		return nil, errors.New("this is no checkpoint of a diagnosis")
 	case version > checkpointVersion:
-		return nil, &newerError{version} // its checksum may be another one's
+		return nil, &statefile.NewerError{Form: version, Known: checkpointVersion} // its checksum may be another one's
 	case want != hex.EncodeToString(sum[:]):
 		return nil, errors.New("it was damaged: its checksum is another one")
 	}
@@ -250,7 +242,7 @@ func (r *Runner) Forget(id string) error {
 	defer r.end(id)
 	path := r.store(id).path
 	if _, err := r.store(id).load(); err != nil {
-		if _, newer := errors.AsType[*newerError](err); newer {
+		if _, newer := errors.AsType[*statefile.NewerError](err); newer {
 			return fmt.Errorf("forget diagnosis: %w", err)
 		}
 	}

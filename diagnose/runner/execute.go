@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/statefile"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -99,7 +100,7 @@ func (e *execution) open() error {
 	cp, err := e.store.load()
 	if err != nil {
 		e.r.count(func(s *Stats) { s.Corrupt++ })
-		if _, newer := errors.AsType[*newerError](err); newer || e.mayRepair() {
+		if _, newer := errors.AsType[*statefile.NewerError](err); newer || e.mayRepair() {
 			return err
 		}
 		// Nothing that ran can have changed anything: it begins again.

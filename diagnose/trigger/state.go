@@ -1,14 +1,15 @@
 package trigger
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/statefile"
 )
 
-// stateVersion changes when an older form can't be read any more.
+// stateVersion changes when an older version of Kernosis must not read the form any more.
 const stateVersion = 1
 
 // State is what an engine remembers: plain data, to be saved as JSON.
@@ -33,9 +34,6 @@ func (e *Engine) State() *State {
 // Restore makes the engine remember what a state says, and nothing else. It comes before
 // Install: what is remembered of other triggers than those installed next is dropped.
 func (e *Engine) Restore(s *State) error {
-	if s.Version != stateVersion {
-		return fmt.Errorf("trigger state: version %d, want %d", s.Version, stateVersion)
-	}
 	if len(s.Triggers) > maxMatchers {
 		return fmt.Errorf("trigger state: %d triggers, at most %d", len(s.Triggers), maxMatchers)
 	}
@@ -67,7 +65,7 @@ func (e *Engine) Restore(s *State) error {
 // ParseState reads a state that was saved as JSON.
 func ParseState(data []byte) (*State, error) {
 	var s State
-	if err := json.Unmarshal(data, &s); err != nil {
+	if err := statefile.Decode(data, stateVersion, &s); err != nil {
 		return nil, fmt.Errorf("trigger state: %w", err)
 	}
 	return &s, nil

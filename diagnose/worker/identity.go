@@ -19,12 +19,13 @@ func takenIn(dir string) string { return filepath.Join(dir, takenDir) }
 func identity(dir, node string) (string, error) {
 	path := filepath.Join(dir, "holder")
 	raw, err := os.ReadFile(path)
-	if id := strings.TrimSpace(string(raw)); err == nil && len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" {
+	id, _, _ := strings.Cut(string(raw), "\n") // newer versions may add lines
+	if err == nil && len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" {
 		return node + "/" + id, nil
 	}
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // it does not fail
-	id := hex.EncodeToString(random[:])
+	id = hex.EncodeToString(random[:])
 	if err := (statefile.File{Path: path}).Replace([]byte(id + "\n")); err != nil {
 		return node + "/" + id, fmt.Errorf("keep identity: %w", err)
 	}

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,7 +53,7 @@ func (l *ledger) load() (all []*saved, damaged []error) {
 		}
 		path := filepath.Join(l.dir, f.Name())
 		s, err := readSaved(path, id)
-		if errors.Is(err, errNewer) {
+		if _, newer := errors.AsType[*statefile.NewerError](err); newer {
 			l.newer[id] = true
 			damaged = append(damaged, fmt.Errorf("%s: %w", path, err))
 			continue
@@ -71,25 +70,13 @@ func (l *ledger) load() (all []*saved, damaged []error) {
 	return all, damaged
 }
 
-// errNewer is about an entry that this version can't read.
-var errNewer = errors.New("it is of a newer version of Kernosis")
-
 func readSaved(path, id string) (*saved, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var form struct {
-		Version int `json:"version"`
-	}
-	if err := json.Unmarshal(raw, &form); err != nil {
-		return nil, err
-	}
-	if form.Version > ledgerVersion {
-		return nil, fmt.Errorf("%w: its form is %d, known is %d", errNewer, form.Version, ledgerVersion)
-	}
 	var s saved
-	if err := json.Unmarshal(raw, &s); err != nil {
+	if err := statefile.Decode(raw, ledgerVersion, &s); err != nil {
 		return nil, err
 	}
 	if s.ID != id || s.Diagnosis == nil || s.Diagnosis.Name == "" {

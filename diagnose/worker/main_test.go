@@ -300,7 +300,9 @@ func (r *rig) make(state []byte) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	w.Restore(state)
+	if err := w.Restore(state); err != nil {
+		r.t.Log(err)
+	}
 	r.w = w
 }
 

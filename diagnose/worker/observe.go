@@ -139,7 +139,7 @@ func (w *Worker) lasts(p *problem.Problem) {
 // state is what a restart needs besides the ledger, the journal entries behind it and the
 // store.
 type state struct {
-	Trigger *trigger.State `json:"trigger"`
+	Trigger json.RawMessage `json:"trigger"` // the engine's, which has a form of its own
 	// Wanted are Diagnoses that the ledger does not have yet.
 	Wanted []saved `json:"wanted,omitempty"`
 	// Waiting are transitions that triggers have not been asked about yet.
@@ -154,33 +154,41 @@ func (w *Worker) State() (json.RawMessage, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := state{Trigger: w.engine.State(), Waiting: w.waiting}
+	s := state{Waiting: w.waiting}
 	for _, e := range w.sorted() {
 		if e.never {
 			s.Wanted = append(s.Wanted, e.saved)
 		}
 	}
-	raw, err := json.Marshal(s)
+	var err error
+	var raw json.RawMessage
+	if s.Trigger, err = json.Marshal(w.engine.State()); err == nil {
+		raw, err = json.Marshal(s)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("state of the diagnoses: %w", err)
 	}
 	return raw, nil
 }
 
-// Restore comes once, before anything is observed: with what State returned, or nil. A
-// state that can't be read is told, and is none.
-func (w *Worker) Restore(raw json.RawMessage) {
+// Restore comes once, before anything is observed: with what State returned, or nil. The
+// error is about a part that can't be read: what triggers remember, in most cases. The rest
+// is in force all the same.
+func (w *Worker) Restore(raw json.RawMessage) error {
 	if w == nil {
-		return
+		return nil
 	}
+	var err error
 	if len(raw) > 0 {
-		if err := w.restore(raw); err != nil {
-			w.log.Warn("state of the diagnoses is unreadable; what triggers remember begins anew", "error", err)
-		}
+		err = w.restore(raw)
 	}
 	if known := w.c.Store.Objects(); known != nil && len(known.OperationSets)+len(known.Triggers) > 0 {
 		w.install(known)
 	}
+	if err != nil {
+		return fmt.Errorf("state of the diagnoses: %w", err)
+	}
+	return nil
 }
 
 func (w *Worker) restore(raw json.RawMessage) error {
@@ -190,12 +198,11 @@ func (w *Worker) restore(raw json.RawMessage) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if s.Trigger != nil {
-		if err := w.engine.Restore(s.Trigger); err != nil {
-			return err
-		}
+	remembered, err := trigger.ParseState(s.Trigger)
+	if err == nil {
+		err = w.engine.Restore(remembered)
 	}
-	w.restored = true
+	w.restored = err == nil
 	for _, o := range s.Waiting {
 		if o.Problem != nil && len(w.waiting) < maxWaiting {
 			w.waiting = append(w.waiting, o)
@@ -210,7 +217,7 @@ func (w *Worker) restore(raw json.RawMessage) error {
 		e.unsaved, e.never = true, true
 		e.changed(true)
 	}
-	return nil
+	return err
 }
 
 // install puts triggers in force. Those that are wrong are told, once, and left aside.

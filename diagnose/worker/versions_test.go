@@ -101,6 +101,22 @@ func TestLedgerWithMore(t *testing.T) {
 	})
 }
 
+// Who holds a run stays the same where a newer version has put more into the file.
+func TestHolderWithMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.put(filepath.Join(r.dir, "holder"), "0123456789abcdef\nlater\n")
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		synctest.Wait()
+		if c := r.api.only(t).Status.Checkpoint; c == nil || c.Holder != "n7/0123456789abcdef" {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
 // taken are the files of the ledger.
 func (r *rig) taken() map[string]string {
 	r.t.Helper()

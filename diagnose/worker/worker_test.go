@@ -129,6 +129,35 @@ func TestStateHasWhatIsWanted(t *testing.T) {
 	})
 }
 
+// A newer version may have put more into the state, and triggers may remember in a form that
+// this one can't read: what is wanted and not on the disk is made all the same.
+func TestStateOfANewerVersion(t *testing.T) {
+	for _, trigger := range []string{`{"version":2,"streams":{}}`, `{"version":1,"later":{"is":[1]}}`} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, objects(looks()))
+			r.make(nil)
+			r.w.Observe(hung(began(), problem.Firing), time.Now())
+			state, err := r.w.State()
+			var of map[string]json.RawMessage
+			if err == nil {
+				err = json.Unmarshal(state, &of)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			of["trigger"], of["later"] = json.RawMessage(trigger), json.RawMessage(`true`)
+			if state, err = json.Marshal(of); err != nil {
+				t.Fatal(err)
+			}
+			r.make(state)
+			r.start()
+			defer r.stop()
+			synctest.Wait()
+			want(t, r.api.only(t), wellDone)
+		})
+	}
+}
+
 // Without a state the whole journal is replayed: what is of long ago is not diagnosed.
 func TestLongAgo(t *testing.T) {
 	r := newRig(t, objects(looks()))

@@ -24,7 +24,8 @@ type position struct {
 	offset time.Duration
 }
 
-// text returns the position as it is saved: "BOOTID 123", or "BOOTID 123 4.5ms".
+// text returns the position as it is saved: "BOOTID 123", or "BOOTID 123 4.5ms". Newer
+// versions may add words, which are left aside.
 func (p position) text() logs.Position {
 	text := p.boot + " " + strconv.FormatUint(p.next, 10)
 	if p.offset != 0 {
@@ -35,10 +36,11 @@ func (p position) text() logs.Position {
 
 func parsePosition(text logs.Position) (position, error) {
 	boot, rest, ok := strings.Cut(string(text), " ")
-	number, clock, clocked := strings.Cut(rest, " ")
+	number, rest, _ := strings.Cut(rest, " ")
+	clock, _, _ := strings.Cut(rest, " ")
 	next, err := strconv.ParseUint(number, 10, 64)
 	p := position{boot: boot, next: next}
-	if clocked && err == nil {
+	if clock != "" && err == nil {
 		p.offset, err = time.ParseDuration(clock)
 	}
 	if !ok || boot == "" || err != nil {

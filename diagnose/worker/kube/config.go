@@ -12,9 +12,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/kernosis/kernosis/collector/statefile"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/reporter/kube/outbox"
 )
 
 // Config is what a Store needs.
@@ -55,7 +55,7 @@ type Store struct {
 	config  Config
 	api     *api
 	account *account
-	file    outbox.File
+	file    statefile.File
 
 	operations *mirror[*v1alpha1.Operation]
 	sets       *mirror[*v1alpha1.OperationSet]
@@ -97,7 +97,7 @@ func New(c Config) (*Store, error) {
 	}
 	s := &Store{
 		config: c, account: newAccount(c.Log, c.Settle), unsaved: make(chan struct{}, 1),
-		file:       outbox.File{Path: filepath.Join(c.Dir, savedFile), Max: c.MaxSaved},
+		file:       statefile.File{Path: filepath.Join(c.Dir, savedFile), Durable: true, Max: c.MaxSaved},
 		operations: newMirror[*v1alpha1.Operation](), sets: newMirror[*v1alpha1.OperationSet](),
 		triggers: newMirror[*v1alpha1.Trigger](), diagnoses: newMirror[*v1alpha1.Diagnosis](),
 	}

@@ -19,6 +19,9 @@ func (s *Store) rebuild() {
 	})
 }
 
+// savedVersion changes when an older version of Kernosis must not read the form any more.
+const savedVersion = 1
+
 // saved is the file of what was known last.
 type saved struct {
 	Operations    []*v1alpha1.Operation    `json:"operations"`
@@ -30,7 +33,7 @@ type saved struct {
 // there: the API server has it all.
 func (s *Store) load() {
 	var last saved
-	if found, err := s.file.Load(&last); err != nil {
+	if found, err := s.file.Load(savedVersion, &last); err != nil {
 		s.config.Log.Warn("what was known last of diagnoses can't be read, nothing is diagnosed before the API server answers", "error", err)
 	} else if found {
 		preload(s.operations, last.Operations)

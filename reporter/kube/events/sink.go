@@ -2,11 +2,13 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/statefile"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/outbox"
 )
@@ -16,7 +18,7 @@ import (
 type Sink struct {
 	cfg  Config
 	feed *outbox.Feed
-	file outbox.File
+	file statefile.File
 	api  writer
 	poke chan struct{} // the sender has something to look at
 
@@ -41,20 +43,22 @@ func New(cfg Config) (*Sink, error) {
 		return nil, fmt.Errorf("events: %w", err)
 	}
 	k := &Sink{cfg: cfg.withDefaults(), poke: make(chan struct{}, 1), api: clientWriter{cfg.Client}}
-	k.file = outbox.File{Path: filepath.Join(cfg.Dir, StateFile), Written: func() { k.cfg.Fault(StageWritten) }}
+	k.file = statefile.File{Path: filepath.Join(cfg.Dir, StateFile), Durable: true, Written: func() { k.cfg.Fault(StageWritten) }}
 	k.table = newTable(&k.cfg)
 	var st state
-	found, err := k.file.Load(&st)
+	found, err := k.file.Load(stateVersion, &st)
 	switch {
 	case err == nil && found && st.Node != cfg.Node:
 		k.cfg.Log.Warn("what was remembered of Events is another node's; beginning anew", "node", st.Node)
 		found = false
 	case err == nil && found:
-		err = k.table.load(&st)
+		if err = k.table.load(&st); err != nil {
+			err = errors.Join(err, k.file.SetAside())
+		}
 	}
 	if err != nil {
 		// What was sent can't be known: telling the whole journal again would double it.
-		k.cfg.Log.Error("what was remembered of Events is damaged; beginning anew", "error", err)
+		k.cfg.Log.Error("what was remembered of Events can't be read; beginning anew", "error", err)
 		k.table, found = newTable(&k.cfg), false
 	}
 	// After a power failure the journal may be behind, and will give numbers again

@@ -3,7 +3,6 @@ package events
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -14,7 +13,7 @@ import (
 // StateFile is the name of what the sink remembers, in Config.Dir.
 const StateFile = "events.json"
 
-// stateVersion changes when an older form can't be read any more.
+// stateVersion changes when an older version of Kernosis must not read the form any more.
 const stateVersion = 1
 
 // state is a table as of a journal entry.
@@ -74,9 +73,6 @@ func (t *table) remove(over []*series) {
 
 // load takes over what an earlier process saved.
 func (t *table) load(st *state) error {
-	if st.Version != stateVersion {
-		return fmt.Errorf("version %d, want %d", st.Version, stateVersion)
-	}
 	t.order, t.lost = st.Order, st.Lost
 	for name, r := range st.Rules {
 		t.rules[name] = &r

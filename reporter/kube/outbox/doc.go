@@ -1,6 +1,5 @@
 // Package outbox is what durable senders to the API server stand on: a [Feed] of
-// the journal's entries that misses none and repeats none, and a [File] for what a
-// sender remembers.
+// the journal's entries that misses none and repeats none.
 //
 // The journal is the write-ahead log: an entry is in it before anybody is told of
 // it. A sender folds entries into a state of its own, and from time to time writes

@@ -2,10 +2,7 @@ package outbox_test
 
 import (
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -163,52 +160,6 @@ func TestFeedTellsKernelRecords(t *testing.T) {
 	}
 	if !slices.Equal(kernel, []bool{true, false, false}) {
 		t.Fatal(kernel)
-	}
-}
-
-func TestFileKeepsTheOldValueUntilTheNewOneIsWhole(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.json")
-	var got string
-	if found, err := (outbox.File{Path: path}).Load(&got); found || err != nil {
-		t.Fatal(found, err)
-	}
-	if err := (outbox.File{Path: path}).Save("one"); err != nil {
-		t.Fatal(err)
-	}
-	f := outbox.File{Path: path, Written: func() {
-		var old, beside string
-		if _, err := (outbox.File{Path: path}).Load(&old); err != nil || old != "one" {
-			t.Error(old, err)
-		}
-		if _, err := (outbox.File{Path: path + ".new"}).Load(&beside); err != nil || beside != "two" {
-			t.Error(beside, err)
-		}
-	}}
-	if err := f.Save("two"); err != nil {
-		t.Fatal(err)
-	}
-	if found, err := f.Load(&got); !found || err != nil || got != "two" {
-		t.Fatal(found, got, err)
-	}
-	if err := os.WriteFile(path, []byte(`"tor`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if found, err := f.Load(&got); !found || err == nil {
-		t.Fatal("a torn file was read: " + strconv.FormatBool(found))
-	}
-}
-
-func TestFileKeepsToItsBound(t *testing.T) {
-	f := outbox.File{Path: filepath.Join(t.TempDir(), "state.json"), Max: 7}
-	if err := f.Save("small"); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Save("too large"); err == nil {
-		t.Error("a value beyond the bound is saved")
-	}
-	var got string
-	if found, err := f.Load(&got); !found || err != nil || got != "small" {
-		t.Error(found, got, err)
 	}
 }
 
