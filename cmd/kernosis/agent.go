@@ -364,6 +364,9 @@ func (a *agent) restore() error {
 		} else if !known {
 			ours = e.Now.After(booted)
 		}
+		if e.BootTime == 0 { // versions before this form of the engine's state did not note it
+			e.BootTime = event.Duration(max(e.Now.Sub(booted), 0))
+		}
 		switch {
 		case !ours:
 		case e.Event == nil:
