@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -176,6 +177,28 @@ func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
 	}
 }
 
+// What an earlier version remembered is in force, without an API server.
+func TestStateOfAnEarlierVersion(t *testing.T) {
+	data, err := os.ReadFile("testdata/earlier.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := decodeState(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := trigger.NewEngine(trigger.Config{Namespace: "n"})
+	if err == nil {
+		err = e.Restore(s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := e.State(); len(s.Streams) != 1 || len(s.Subjects) != 1 || len(s.Triggers) != 1 || len(s.Triggers[0].Started) != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestADamagedStateIsBegunAnew(t *testing.T) {
 	var bomb, version bytes.Buffer
 	for text, to := range map[string]*bytes.Buffer{strings.Repeat(" ", maxStateText+1): &bomb, `{"version":99}`: &version} {
@@ -187,19 +210,19 @@ func TestADamagedStateIsBegunAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, data := range map[string][]byte{"garbage": []byte("garbage"), "bomb": bomb.Bytes(), "version": version.Bytes(), "cut": version.Bytes()[:20]} {
+	for name, data := range map[string][]byte{"garbage": []byte("garbage"), "bomb": bomb.Bytes(), "version": version.Bytes(), "cut": version.Bytes()[:20], "large": make([]byte, maxState)} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			node := b.server.Node(t)
 			b.trigger("disk", onNode)
 			if _, err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Create(t.Context(), &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: StateName}, BinaryData: map[string][]byte{stateKey: data},
+				ObjectMeta: metav1.ObjectMeta{Name: StateName}, BinaryData: map[string][]byte{stateKey: data}, Data: map[string]string{"later": "x"},
 			}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			r := b.control(nil)
 			r.inForce(1)
-			if r.metric("kernosis_trigger_state_damaged_total") != 1 || !strings.Contains(r.log.String(), "is damaged and begun anew") {
+			if r.metric("kernosis_trigger_state_damaged_total") != 1 || !strings.Contains(r.log.String(), "can't be read and is begun anew") {
 				t.Error("it is not told")
 			}
 			if err := r.take(alert(time.Now(), "node", node)); err != nil {
@@ -207,6 +230,16 @@ func TestADamagedStateIsBegunAnew(t *testing.T) {
 			}
 			b.only()
 			await.Until(t, "a good one is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
+			m, err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Get(t.Context(), StateName, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept := m.BinaryData[unreadKey]; bytes.Equal(kept, data) != (name != "large") {
+				t.Errorf("%d bytes of %d are kept", len(kept), len(data))
+			}
+			if m.Data["later"] != "x" {
+				t.Error("what a newer version has added is lost")
+			}
 		})
 	}
 }

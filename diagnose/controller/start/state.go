@@ -17,6 +17,8 @@ import (
 
 const (
 	stateKey = "state.json.gz"
+	// unreadKey has a state that could not be read: of a newer version of Kernosis, or damaged.
+	unreadKey = stateKey + ".unread"
 	// markKey has the version up to which Events were seen to: see [mark].
 	markKey = "events-seen-to"
 	// annotationHolder says who writes it: the one that came to lead last.
@@ -115,7 +117,10 @@ func (s *store) restore() {
 	}
 	if err != nil {
 		s.part.counts.damaged.Inc()
-		s.log.Error("what triggers remember is damaged and begun anew: cooldowns and rate limits begin now", "error", err)
+		s.log.Error("what triggers remember can't be read and is begun anew: cooldowns and rate limits begin now", "error", err)
+		if len(data) <= maxUnread {
+			s.object.BinaryData[unreadKey] = data // it is written with the next state
+		}
 		return
 	}
 	s.part.mark.reach(s.object.Data[markKey])
@@ -159,7 +164,7 @@ func (s *store) save(ctx context.Context) {
 			ran[t.Name] = t.Ran
 		}
 	}
-	data, forgotten, err := encodeState(state, maxState)
+	data, forgotten, err := encodeState(state, maxState-len(s.object.BinaryData[unreadKey]))
 	if err == nil {
 		if forgotten > 0 {
 			s.part.counts.forgotten.Add(float64(forgotten))
@@ -188,8 +193,18 @@ func (s *store) save(ctx context.Context) {
 func (s *store) write(ctx context.Context, data []byte, seen string) error {
 	ctx, cancel := context.WithTimeout(ctx, stateWithin)
 	defer cancel()
+	// Keys of a newer version are left alone.
 	put := func(m *corev1.ConfigMap) {
-		m.BinaryData, m.Data = map[string][]byte{stateKey: data}, map[string]string{markKey: seen}
+		if m.BinaryData == nil {
+			m.BinaryData = make(map[string][]byte)
+		}
+		if m.Data == nil {
+			m.Data = make(map[string]string)
+		}
+		m.BinaryData[stateKey], m.Data[markKey] = data, seen
+		if unread := s.object.BinaryData[unreadKey]; unread != nil {
+			m.BinaryData[unreadKey] = unread
+		}
 	}
 	object := s.object.DeepCopy()
 	for {

@@ -14,6 +14,9 @@ const (
 	// maxState is how many bytes the state has at most, compressed: a ConfigMap may have
 	// 1 MiB.
 	maxState = 900 << 10
+	// maxUnread is how many bytes are kept of a state that can't be read, beside which the
+	// next one still has room.
+	maxUnread = maxState / 2
 	// maxStateText is how many bytes of text that may be.
 	maxStateText = 16 << 20
 )
