@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -192,7 +193,11 @@ func (r *diagnoses) orphaned(ctx context.Context, d *v1alpha1.Diagnosis) (bool, 
 // parentOf returns the Diagnosis that has this one; nil: none has.
 func parentOf(d *v1alpha1.Diagnosis) *metav1.OwnerReference {
 	o := metav1.GetControllerOfNoCopy(d)
-	if o == nil || o.Kind != v1alpha1.KindDiagnosis || o.APIVersion != v1alpha1.GroupVersion().String() {
+	if o == nil || o.Kind != v1alpha1.KindDiagnosis {
+		return nil
+	}
+	// Another version of Kernosis may have written it in another version of the API.
+	if of, err := schema.ParseGroupVersion(o.APIVersion); err != nil || of.Group != v1alpha1.Group {
 		return nil
 	}
 	return o
