@@ -135,8 +135,9 @@ type symbolTable struct {
 // parseKallsyms reads the text of /proc/kallsyms. Of symbols at one address the
 // first is kept, as the kernel does when it prints one. Code of the kernel
 // image outside _stext.._etext is left out: it is of the init section, whose
-// memory has long been freed and belongs to others.
-func parseKallsyms(r io.Reader) (*symbolTable, error) {
+// memory has long been freed and belongs to others. So is what the kernel lists of the init
+// section of a loaded module, as it does while functions are traced.
+func parseKallsyms(r io.Reader, loaded []module) (*symbolTable, error) {
 	type entry struct {
 		addr   uint64
 		off    uint32
@@ -150,6 +151,7 @@ func parseKallsyms(r io.Reader) (*symbolTable, error) {
 		tooBig  bool
 	)
 	names.Grow(3 << 20)
+	code := codeOf(loaded)
 	err := scanKallsyms(r, func(s *symbolLine) {
 		if len(s.module) == 0 {
 			switch string(s.name) {
@@ -161,6 +163,9 @@ func parseKallsyms(r io.Reader) (*symbolTable, error) {
 			}
 		}
 		if !s.isText() || s.addr == 0 {
+			return
+		}
+		if r, live := code[string(s.module)]; live && !r.Contains(s.addr) {
 			return
 		}
 		if names.Len() > maxSymbolBytes {

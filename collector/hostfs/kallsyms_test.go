@@ -13,7 +13,7 @@ import (
 
 func readTable(t testing.TB, text string) *symbolTable {
 	t.Helper()
-	table, err := parseKallsyms(strings.NewReader(text))
+	table, err := parseKallsyms(strings.NewReader(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestLookupLastPage(t *testing.T) {
 func TestParseKallsymsRestricted(t *testing.T) {
 	const zero = "0000000000000000 T symbol\n"
 	for name, n := range map[string]int{"few": 3, "many": 200_000} {
-		if _, err := parseKallsyms(strings.NewReader(strings.Repeat(zero, n))); !errors.Is(err, ErrRestricted) {
+		if _, err := parseKallsyms(strings.NewReader(strings.Repeat(zero, n)), nil); !errors.Is(err, ErrRestricted) {
 			t.Errorf("%s: error = %v, want ErrRestricted", name, err)
 		}
 	}
@@ -127,7 +127,7 @@ func FuzzParseKallsyms(f *testing.F) {
 	}
 	f.Add([]byte("ffffffffffffffff t a\t[b]\n0 t c\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		table, err := parseKallsyms(bytes.NewReader(text))
+		table, err := parseKallsyms(bytes.NewReader(text), nil)
 		if err != nil {
 			return
 		}
@@ -158,7 +158,7 @@ func BenchmarkKallsyms(b *testing.B) {
 	b.Run("kernel", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := (FS{}).readKallsyms(); err != nil {
+			if _, err := (FS{}).readKallsyms(nil); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -167,7 +167,7 @@ func BenchmarkKallsyms(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(int64(len(text)))
 		for b.Loop() {
-			if _, err := parseKallsyms(bytes.NewReader(text)); err != nil {
+			if _, err := parseKallsyms(bytes.NewReader(text), nil); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -180,7 +180,7 @@ func BenchmarkKallsyms(b *testing.B) {
 			}
 		}
 	})
-	table, err := parseKallsyms(bytes.NewReader(text))
+	table, err := parseKallsyms(bytes.NewReader(text), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

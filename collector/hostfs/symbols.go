@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ type Symbols struct {
 	loadedAt time.Time // of the last read, failed or not
 	usedAt   time.Time
 
-	modules  string    // that were there when the table was read, as by loadedModules
+	modules  []module  // that were there when the table was read
 	lookedAt time.Time // when that was last compared
 }
 
@@ -112,8 +113,8 @@ func (s *Symbols) DropIdle(now time.Time) bool {
 // load reads the table; the caller holds mu. A failure keeps the old table.
 func (s *Symbols) load() {
 	s.loadedAt = time.Now()
-	s.lookedAt, s.modules = s.loadedAt, s.fs.loadedModules()
-	table, err := s.fs.readKallsyms()
+	s.lookedAt, s.modules = s.loadedAt, s.fs.modules()
+	table, err := s.fs.readKallsyms(s.modules)
 	if s.err = err; err == nil {
 		s.table = table
 	}
@@ -127,33 +128,16 @@ func (s *Symbols) modulesChanged() bool {
 		return false
 	}
 	s.lookedAt = now
-	return s.fs.loadedModules() != s.modules
+	return !slices.Equal(s.fs.modules(), s.modules)
 }
 
-// loadedModules returns name, size, state and address of each module, without their
-// users. It is empty where they can't be read, as in a kernel without modules.
-func (f FS) loadedModules() string {
-	s, err := f.read("/proc/modules", largeFile)
-	if err != nil {
-		return ""
-	}
-	var b strings.Builder
-	for line := range strings.Lines(s) {
-		// name size users by-whom state address
-		if w := strings.Fields(line); len(w) >= 6 {
-			fmt.Fprintln(&b, w[0], w[1], w[4], w[5])
-		}
-	}
-	return b.String()
-}
-
-func (f FS) readKallsyms() (*symbolTable, error) {
+func (f FS) readKallsyms(loaded []module) (*symbolTable, error) {
 	file, err := os.Open(f.Path("/proc/kallsyms"))
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	t, err := parseKallsyms(file)
+	t, err := parseKallsyms(file, loaded)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
 	}

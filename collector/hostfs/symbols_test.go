@@ -109,6 +109,30 @@ func TestSymbolsOfReusedMemory(t *testing.T) {
 	})
 }
 
+// While functions are traced, the kernel goes on listing those of a module's init section under
+// the module's name, behind those of all modules. Here nf_tables is in the memory that btrfs had
+// for its own, as Linux 7.2 for arm64 shows it.
+func TestSymbolsOfTracedInitSections(t *testing.T) {
+	f := fixture(t, "6.12-systemd-v2")
+	write(t, f, "/proc/modules", "nf_tables 323584 2 nft_reject_inet,nft_reject, Live 0xffffb0325e707000\n"+
+		"btrfs 2101248 0 - Live 0xffffb0325e502000\n"+
+		"late 8192 0 - Loading 0xffffb0325e800000\n")
+	write(t, f, "/proc/kallsyms", "ffffb0325e707130 T nft_do_chain\t[nf_tables]\n"+
+		"ffffb0325e502010 t btrfs_kill_super\t[btrfs]\n"+
+		"ffffb0325e900010 t late_init\t[late]\n"+
+		"ffffb0325e707150 T btrfs_init_cachep\t[btrfs]\n"+
+		"ffffb0325ea00000 t bpf_prog_1\t[bpf]\n")
+	s := NewSymbols(f)
+	for addr, want := range map[uint64]string{
+		0xffffb0325e707450: "nft_do_chain [nf_tables]", 0xffffb0325e502020: "btrfs_kill_super [btrfs]",
+		0xffffb0325e900020: "late_init [late]", 0xffffb0325ea00010: "bpf_prog_1 [bpf]",
+	} {
+		if name, _, _ := s.Lookup(addr); name != want {
+			t.Errorf("%x = %q, want %q", addr, name, want)
+		}
+	}
+}
+
 func TestSymbolsErr(t *testing.T) {
 	f := fixture(t, "6.12-systemd-v2")
 	write(t, f, "/proc/kallsyms", "0000000000000000 T a\n0000000000000000 T b\n")
