@@ -101,7 +101,7 @@ var mayImport = map[string][]string{
 	"diagnose/sets":       {},
 	"diagnose/review":     {"detector/mistake", "diagnose/api", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger"},
 	"diagnose/worker":     {"collector/event", "collector/statefile", "detector/problem", "diagnose/api", "diagnose/artifact", "diagnose/graph", "diagnose/manifest", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/runner", "diagnose/tenancy", "diagnose/trigger", "diagnose/yamldoc", "detector/mistake"},
-	"diagnose/tenancy":    {"collector/event", "diagnose/api", "diagnose/operation", "diagnose/resolve"},
+	"diagnose/tenancy":    {"collector/event", "collector/staticpod", "diagnose/api", "diagnose/operation", "diagnose/resolve"},
 	"diagnose/alerts":     {"collector/event", "diagnose/api", "diagnose/trigger", "reporter/web"},
 	"diagnose/controller": {"collector/event", "detector/problem", "diagnose/api", "diagnose/graph", "diagnose/operation", "diagnose/policy", "diagnose/resolve", "diagnose/tenancy", "diagnose/trigger", "diagnose/alerts", "reporter/kube/leader", "reporter/kube/lease"},
 	"diagnose/trigger":    {"collector/event", "collector/statefile", "detector/problem", "diagnose/api"},

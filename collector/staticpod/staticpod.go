@@ -26,6 +26,18 @@ func Hash(m *metav1.ObjectMeta) string {
 	return hash
 }
 
+// sourceKey is the annotation in which kubelet says where it has a pod from, whatever the pod
+// brought there itself; it is not in the API.
+const sourceKey = "kubernetes.io/config.source"
+
+// Is reports whether a pod is static, as kubelet has it, or says that it mirrors a static pod, as
+// the API has it.
+func Is(m *metav1.ObjectMeta) bool {
+	_, mirrors := m.Annotations[corev1.MirrorPodAnnotationKey]
+	source, told := m.Annotations[sourceKey]
+	return mirrors || told && source != "api"
+}
+
 // ofNode reports whether a Node owns the object.
 func ofNode(m *metav1.ObjectMeta) bool {
 	return len(m.OwnerReferences) == 1 && m.OwnerReferences[0].Kind == "Node" && m.OwnerReferences[0].APIVersion == "v1"
@@ -43,7 +55,11 @@ func UID(m *metav1.ObjectMeta) string {
 func UIDs(m *metav1.ObjectMeta) []string {
 	uids := []string{string(m.UID)}
 	if h := Hash(m); h != "" {
-		uids = append(uids, h, Dashed(h))
+		uids = append(uids, h)
+	}
+	last := uids[len(uids)-1]
+	if d := Dashed(last); d != last {
+		uids = append(uids, d)
 	}
 	return uids
 }

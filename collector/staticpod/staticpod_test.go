@@ -39,3 +39,23 @@ func TestUIDs(t *testing.T) {
 		}
 	}
 }
+
+// Kubelet has a static pod itself, by the hash alone.
+func TestStaticPodsOfKubelet(t *testing.T) {
+	const hash, dashed = "b1946ac92492d2347c6235b4d2611184", "b1946ac9-2492-d234-7c62-35b4d2611184"
+	m := &metav1.ObjectMeta{UID: hash}
+	if got := UIDs(m); !slices.Equal(got, []string{hash, dashed}) || UID(m) != hash {
+		t.Errorf("%v, %s", got, UID(m))
+	}
+	for key, values := range map[string]map[string]bool{
+		"kubernetes.io/config.source": {"api": false, "file": true, "http": true},
+		corev1.MirrorPodAnnotationKey: {hash: true, "": true},
+		"other":                       {"file": false},
+	} {
+		for value, is := range values {
+			if m.Annotations = map[string]string{key: value}; Is(m) != is {
+				t.Errorf("%s: %q: %v", key, value, Is(m))
+			}
+		}
+	}
+}

@@ -8,10 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kernosis/kernosis/collector/staticpod"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Pod is the pod that a Diagnosis is about, as the API server knows it.
+// Pod is the pod that a Diagnosis is about, as the API server or kubelet knows it.
 type Pod struct {
 	Namespace, Name string
 	UID             string
@@ -23,12 +24,12 @@ type Pod struct {
 
 // PodOf returns what is to be known of a pod, and of the container that a reference names.
 //
-// It refuses mirrors of static pods, as [Refusals]. Their control groups go by the UID in an
-// annotation, which anybody can write who makes a pod with spec.nodeName: with the UID of
-// another pod, operations would look into that.
+// It refuses static pods and what says that it mirrors one, as [Refusals]. The control groups of
+// mirrors go by the UID in an annotation, which anybody can write who makes a pod with
+// spec.nodeName: with the UID of another pod, operations would look into that.
 func PodOf(p *corev1.Pod, ref *v1alpha1.PodReference) (Pod, error) {
 	out := Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName}
-	if _, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+	if staticpod.Is(&p.ObjectMeta) {
 		return out, Refusals{fmt.Sprintf("pod %s/%s is a static pod: outside the system namespace none can be diagnosed", p.Namespace, p.Name)}
 	}
 	for _, ip := range append([]corev1.PodIP{{IP: p.Status.PodIP}}, p.Status.PodIPs...) {

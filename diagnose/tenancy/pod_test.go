@@ -41,11 +41,19 @@ func TestPodOf(t *testing.T) {
 	if _, err := tenancy.PodOf(p, &v1alpha1.PodReference{Name: "web-0", Container: "none"}); err == nil {
 		t.Error("a container that the pod does not have")
 	}
-	// Whoever makes a pod can say whose mirror it is.
-	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: others}
-	if got, err := tenancy.PodOf(p, nil); err == nil || got.UID == others {
-		t.Errorf("a static pod: %+v, %v", got, err)
-	} else if _, ok := errors.AsType[tenancy.Refusals](err); !ok {
-		t.Errorf("%T: %v", err, err)
+	// Whoever makes a pod can say whose mirror it is; kubelet has static pods themselves.
+	for _, static := range []map[string]string{
+		{corev1.MirrorPodAnnotationKey: others}, {corev1.MirrorPodAnnotationKey: others, "kubernetes.io/config.source": "api"}, {"kubernetes.io/config.source": "file"},
+	} {
+		p.Annotations = static
+		if got, err := tenancy.PodOf(p, nil); err == nil || got.UID == others {
+			t.Errorf("%v: %+v, %v", static, got, err)
+		} else if _, ok := errors.AsType[tenancy.Refusals](err); !ok {
+			t.Errorf("%T: %v", err, err)
+		}
+	}
+	p.Annotations = map[string]string{"kubernetes.io/config.source": "api"} // as kubelet has others
+	if _, err := tenancy.PodOf(p, nil); err != nil {
+		t.Error(err)
 	}
 }
