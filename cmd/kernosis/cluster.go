@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -23,7 +22,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
@@ -42,7 +40,6 @@ type clusterReporter struct {
 	metrics    *metrics.Cluster
 	conditions *conditions.Patcher
 	events     *events.Sink
-	pods       *pods.Watch
 	lease      *lease.Keeper
 	diagnoses  *kube.Store
 	// healthy and degraded are what the Lease says of the agent; nil before health.
@@ -61,29 +58,13 @@ func (c *cluster) nodeLabel() string {
 	return c.node
 }
 
-// openPods makes what knows the node's pods, where there is a cluster and somebody needs
-// them; nil: else.
-func openPods(cfg config, whole *pods.Whole) (*pods.Watch, error) {
-	if cfg.kube == nil || !cfg.Kube.WriteEvents && !cfg.Diagnose.On && whole == nil {
-		return nil, nil
-	}
-	if whole != nil {
-		return pods.New(pods.Config{Whole: whole, Node: cfg.kube.node})
-	}
-	meta, err := metadata.NewForConfig(unlimited(cfg.kube.rest))
-	if err != nil {
-		return nil, err
-	}
-	return pods.New(pods.Config{Client: meta, Node: cfg.kube.node})
-}
-
 // openCluster makes what reports to the API server, where there is one. It does not
 // connect.
-func openCluster(cfg config, a *agent, known *pods.Watch, causes *diagnoses, log *slog.Logger) (*clusterReporter, error) {
+func openCluster(cfg config, a *agent, known *podSource, causes *diagnoses, log *slog.Logger) (*clusterReporter, error) {
 	if cfg.kube == nil {
 		return nil, nil
 	}
-	r := &clusterReporter{log: log, pods: known, diagnoses: causes.api(), since: make(map[string]time.Time), acked: make(map[string]time.Time)}
+	r := &clusterReporter{log: log, diagnoses: causes.api(), since: make(map[string]time.Time), acked: make(map[string]time.Time)}
 	if cfg.Kube.WriteConditions {
 		// The patcher keeps to a write a second by itself.
 		client, err := kubernetes.NewForConfig(unlimited(cfg.kube.rest))
@@ -99,7 +80,7 @@ func openCluster(cfg config, a *agent, known *pods.Watch, causes *diagnoses, log
 		}
 	}
 	if cfg.Kube.WriteEvents {
-		if err := r.openEvents(cfg, a); err != nil {
+		if err := r.openEvents(cfg, a, known); err != nil {
 			return nil, err
 		}
 	}
@@ -139,13 +120,13 @@ func (r *clusterReporter) openLease(cfg config, causes *diagnoses) error {
 	return nil
 }
 
-func (r *clusterReporter) openEvents(cfg config, a *agent) error {
+func (r *clusterReporter) openEvents(cfg config, a *agent, known *podSource) error {
 	client, err := kubernetes.NewForConfig(cfg.kube.rest)
 	if err != nil {
 		return err
 	}
 	r.events, err = events.New(events.Config{
-		Node: cfg.kube.node, Namespace: cfg.Kube.EventNamespace, Client: client, Pods: r.pods,
+		Node: cfg.kube.node, Namespace: cfg.Kube.EventNamespace, Client: client, Pods: known,
 		Dir: cfg.StateDir, JournalDir: filepath.Join(cfg.StateDir, journalDir), JournalSeq: a.journal.Seq(),
 		JournalWritten: a.journal.Written, Log: r.log, Acked: r.eventAcked,
 	})
@@ -176,9 +157,6 @@ func (r *clusterReporter) start(ctx context.Context, g *errgroup.Group) {
 	}
 	if r.lease != nil {
 		g.Go(func() error { return untilDone(r.lease.Run(ctx)) })
-	}
-	if r.pods != nil {
-		g.Go(func() error { return r.pods.Run(ctx) })
 	}
 	if r.events != nil {
 		g.Go(func() error { return r.events.Run(ctx) })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/probe/podsource"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
@@ -27,7 +29,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/yamldoc"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
@@ -85,9 +86,9 @@ type diagnoses struct {
 	lease *lease.Keeper
 }
 
-// openDiagnoses makes what finds causes; known are the node's pods, nil without a cluster.
+// openDiagnoses makes what finds causes; known are the node's pods, in a cluster never nil.
 // What is wrong with manifests is told here.
-func openDiagnoses(cfg config, a *agent, known *pods.Watch, log *slog.Logger) (*diagnoses, error) {
+func openDiagnoses(cfg config, a *agent, known *podSource, log *slog.Logger) (*diagnoses, error) {
 	if !cfg.Diagnose.On {
 		return nil, nil
 	}
@@ -100,7 +101,7 @@ func openDiagnoses(cfg config, a *agent, known *pods.Watch, log *slog.Logger) (*
 	c.Ended = d.ended
 	var err error
 	if cfg.kube == nil {
-		err = d.alone(&c, cfg)
+		err = d.alone(&c, cfg, known)
 	} else {
 		err = d.inCluster(&c, cfg, known)
 	}
@@ -126,20 +127,24 @@ func hostOf(cfg config, pods operation.Pods) operation.Host {
 }
 
 // alone is without a cluster: manifests are files, and nobody decides on repairs.
-func (d *diagnoses) alone(c *worker.Config, cfg config) (err error) {
+func (d *diagnoses) alone(c *worker.Config, cfg config, known *podSource) (err error) {
 	if c.Node, _, err = cfg.Kube.nodeName(cfg.origins); err != nil {
 		// It only names what nobody else sees.
 		c.Log.Warn("diagnoses call this node localhost", "error", err)
 		c.Node = "localhost"
 	}
 	c.Observe = true
-	c.Builtins = operation.All(hostOf(cfg, nil))
+	var whole operation.Pods
+	if known != nil {
+		whole = known.whole
+	}
+	c.Builtins = operation.All(hostOf(cfg, whole))
 	c.Store, err = openFolder(cfg, c.Builtins, c.Log)
 	return err
 }
 
 // inCluster has manifests and Diagnoses from the API server.
-func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (err error) {
+func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *podSource) (err error) {
 	if cfg.Diagnose.Dir != "" {
 		c.Log.Warn("manifests of the folder are not read, in a cluster the API server has them", "diagnose_dir", cfg.Diagnose.Dir)
 	}
@@ -148,11 +153,7 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (
 	if err != nil {
 		return err
 	}
-	reader, err := pods.NewReader(client, c.Node)
-	if err != nil {
-		return err
-	}
-	c.Builtins = operation.All(hostOf(cfg, reader))
+	c.Builtins = operation.All(hostOf(cfg, known.whole))
 	builtin := make(map[string]bool, len(c.Builtins))
 	for i := range c.Builtins {
 		builtin[c.Builtins[i].Name] = true
@@ -167,11 +168,7 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (
 	c.Store = d.cluster
 	c.Gone = func(holder string) bool { return d.lease.Gone(holder) }
 	c.TenantPod = func(ctx context.Context, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
-		p, err := reader.Pod(ctx, of.Namespace, of.Spec.PodReference.Name)
-		if err != nil {
-			return tenancy.Pod{}, d.cluster.Explain(ctx, "pod of the Diagnosis", err)
-		}
-		return tenancy.PodOf(p, of.Spec.PodReference)
+		return d.tenantPod(ctx, known, of)
 	}
 	c.Pod = func(uid string) *trigger.Pod {
 		p, ok := known.Pod(uid)
@@ -180,7 +177,7 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (
 		}
 		return &trigger.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Labels: p.Labels, Node: c.Node}
 	}
-	c.PodsKnown = known.Synced
+	c.PodsKnown = known.Known
 	c.PodUID = func(namespace, name string) string {
 		p, _ := known.Named(namespace, name)
 		return p.UID
@@ -194,6 +191,23 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *pods.Watch) (
 		return s.Data, nil
 	}
 	return nil
+}
+
+// tenantPod returns the pod of a Diagnosis outside the system namespace.
+func (d *diagnoses) tenantPod(ctx context.Context, known *podSource, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
+	if known.doubt != nil {
+		return tenancy.Pod{}, tenancy.Refusals{known.doubt.Error()}
+	}
+	p, err := known.whole.Pod(ctx, of.Namespace, of.Spec.PodReference.Name)
+	switch {
+	case err == nil:
+		return tenancy.PodOf(p, of.Spec.PodReference)
+	case errors.Is(err, podsource.ErrNoPod): // a kubelet that starts does not have all yet
+		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, worker.ErrGone)
+	case known.ofKubelet:
+		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, err)
+	}
+	return tenancy.Pod{}, d.cluster.Explain(ctx, "pod of the Diagnosis", err)
 }
 
 // api is the store over the API server; nil: there is none.

@@ -6,26 +6,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
-
-// nodePods knows the node's pods, deleted ones for some minutes.
-type nodePods interface {
-	Pod(uid string) (pods.Pod, bool)
-	Await(ctx context.Context) // until the pods have been listed
-}
-
-// podsOf returns what knows the node's pods: the watch, else what probes are observed by;
-// nil: nothing does.
-func podsOf(known *pods.Watch, seen *probes) nodePods {
-	switch {
-	case known != nil:
-		return known
-	case seen != nil && seen.source != nil:
-		return seen.listed
-	}
-	return nil
-}
 
 // podLabels returns the labels that an event is to have: those of its container's pod, where
 // a rule in force reads them. The agent's lock is held.

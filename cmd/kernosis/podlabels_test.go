@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
@@ -63,8 +64,8 @@ func TestAgentAddsPodLabelsWhereRulesReadThem(t *testing.T) {
 	}
 	reads, none := load(labelRule), load("apiVersion: rules.kernosis.io/v1\nrules: []\n")
 	labels := map[string]string{"team": "db", "unsafe\x1b": "x"}
-	known := pods.NewListed()
-	known.Replace([]pods.Pod{{UID: "u", Namespace: "ns", Name: "pod", Labels: labels}})
+	known := pods.NewListed(func() {})
+	known.Replace([]pods.Pod{{UID: "u", Namespace: "ns", Name: "pod", Labels: labels}}, time.Now())
 	ev := &event.Event{Kind: event.OOMKill, Container: &event.Container{ID: "c", PodUID: "u"}}
 	var log strings.Builder
 	a := &agent{engine: detector.NewEngine(none), pods: known, log: slog.New(slog.NewTextHandler(&log, nil))}

@@ -34,8 +34,8 @@ type probes struct {
 	manager  *probe.Manager
 	vitals   *vitals.Watcher
 	observer *observe.Observer
-	source   func(context.Context) error // of pods; nil: the API server's watch
-	listed   *pods.Listed                // the source's pods
+	source   func(context.Context) error // of the pods of a file; nil: there is none
+	listed   *pods.Listed                // these; nil, too
 	api      kubernetes.Interface        // nil: there is none
 	failing  map[string]bool             // told by an earlier process, by pod and group
 }
@@ -45,7 +45,7 @@ func newProbes(cfg config, a *agent, log *slog.Logger) (*probes, error) {
 	if cfg.Probes.Mode == probesOff {
 		return nil, nil
 	}
-	p := &probes{cfg: cfg, log: log, agent: a, failing: map[string]bool{}, listed: pods.NewListed(), vitals: vitals.New(hostfs.New(cfg.HostRoot))}
+	p := &probes{cfg: cfg, log: log, agent: a, failing: map[string]bool{}, vitals: vitals.New(hostfs.New(cfg.HostRoot))}
 	c := probe.Config{Tell: p.tell, Log: log, Start: time.Now(), Failing: p.wasFailing}
 	if cfg.Probes.PodsFile != "" {
 		// Only a file of this machine may say that the agent probes a pod itself.
@@ -61,23 +61,17 @@ func newProbes(cfg config, a *agent, log *slog.Logger) (*probes, error) {
 	asks, _ := cfg.Probes.asksKubelet()
 	switch {
 	case cfg.Probes.PodsFile != "":
-		f, err := podsource.NewFile(podsource.FileConfig{Path: cfg.Probes.PodsFile, Sink: p.sink(), Log: log})
+		p.listed = pods.NewListed(func() {})
+		f, err := podsource.NewFile(podsource.FileConfig{Path: cfg.Probes.PodsFile, Log: log, Sink: func(list []*probe.Pod, at time.Time) {
+			p.take(list)
+			replace(p.listed, list, at)
+		}})
 		if err != nil {
 			return nil, err
 		}
 		p.source = f.Run
 		a.metrics.Own.MustRegister(f)
-	case p.api != nil:
-	case asks:
-		c := cfg.Probes.source(cfg.HostRoot)
-		c.Sink, c.Log = p.sink(), log
-		k, err := podsource.NewKubelet(c)
-		if err != nil {
-			return nil, err
-		}
-		p.source = k.Run
-		a.metrics.Own.MustRegister(k)
-	default:
+	case p.api == nil && !asks:
 		log.Info("probes are not observed: no API server, no kubelet-url and no pods-file says which pods there are")
 		return nil, nil
 	}
@@ -96,25 +90,17 @@ func (p *probes) tell(ev *event.Event) {
 	p.agent.observe(ev)
 }
 
-// sink hands whole sets of pods on.
-func (p *probes) sink() podsource.Sink {
-	to := podsource.To(p.manager)
-	return func(list []*probe.Pod) {
-		to(list)
-		now := make([]pods.Pod, len(list))
-		for i, l := range list {
-			now[i] = pods.Pod{UID: l.UID, Namespace: l.Namespace, Name: l.Name, Labels: l.Labels}
-		}
-		p.listed.Replace(now)
-		p.observer.Listed()
-	}
+// wantsPods reports whether who knows the node's pods is to hand them over.
+func (p *probes) wantsPods() bool { return p != nil && p.source == nil }
+
+// take takes a whole set of pods.
+func (p *probes) take(list []*probe.Pod) {
+	podsource.To(p.manager)(list)
+	p.observer.Listed()
 }
 
-// whole has the API server's pods handed over; nil: they come from elsewhere.
+// whole has the API server's pods handed over.
 func (p *probes) whole() *pods.Whole {
-	if p == nil || p.source != nil {
-		return nil
-	}
 	return &pods.Whole{
 		Client: p.api,
 		Trim: func(full *corev1.Pod) any {
@@ -165,7 +151,7 @@ func (p *probes) open(sources *collector.Sources) error {
 	} else {
 		p.log.Info("kubelet's counts of probes are not read: failures that no socket shows are not seen", "reason", why)
 	}
-	if p.api != nil {
+	if p.api != nil && p.cfg.Probes.KubeletEvents {
 		words, err := unhealthy.New(p.api)
 		if err != nil {
 			return err

@@ -30,10 +30,18 @@ const (
 	none        = "none"
 )
 
+// Values of the setting pods-from.
+const (
+	podsFromAPI     = "api"
+	podsFromKubelet = "kubelet"
+)
+
 // probeSettings are what run and agent can be told of kubelet's probes.
 type probeSettings struct {
 	Mode            string   `mapstructure:"probes" yaml:"probes"`
+	PodsFrom        string   `mapstructure:"pods-from" yaml:"pods-from"`
 	PodsFile        string   `mapstructure:"pods-file" yaml:"pods-file"`
+	KubeletEvents   bool     `mapstructure:"kubelet-events" yaml:"kubelet-events"`
 	KubeletURL      string   `mapstructure:"kubelet-url" yaml:"kubelet-url"`
 	KubeletCA       string   `mapstructure:"kubelet-ca" yaml:"kubelet-ca"`
 	KubeletCert     string   `mapstructure:"kubelet-cert" yaml:"kubelet-cert"`
@@ -44,7 +52,9 @@ type probeSettings struct {
 
 func probeFlags(fs *pflag.FlagSet) {
 	fs.String("probes", probesObserve, "kubelet's probes: `observe` tells why they fail, where the node's pods are known; off")
+	fs.String("pods-from", podsFromAPI, "who says which pods the node has: `api`, the API server, or where there is none kubelet; kubelet alone")
 	fs.String("pods-file", "", "`file` with the node's pods, where neither the API server nor kubelet is asked; read again when it changes")
+	fs.Bool("kubelet-events", true, "read kubelet's Events on pods whose probes fail, where there is an API server: status, TLS, output of a program")
 	fs.String("kubelet-url", "", "`address` of kubelet, https://host:port; empty: in a pod of the cluster port 10250 of $NODE_IP, or "+kubeletHere+"; none: it is not asked")
 	fs.String("kubelet-ca", "", "`file` of certificates that sign kubelet's")
 	fs.String("kubelet-cert", "", "`file` with kubelet's own certificate, where it signs itself")
@@ -58,6 +68,14 @@ func (s *probeSettings) check(from origins) error {
 	var errs []error
 	if s.Mode != probesOff && s.Mode != probesObserve {
 		errs = append(errs, from.errorf("probes", "%q is neither %s nor %s", s.Mode, probesObserve, probesOff))
+	}
+	switch {
+	case s.PodsFrom != podsFromAPI && s.PodsFrom != podsFromKubelet:
+		errs = append(errs, from.errorf("pods-from", "%q is neither %s nor %s", s.PodsFrom, podsFromAPI, podsFromKubelet))
+	case s.PodsFrom == podsFromKubelet && s.PodsFile != "":
+		errs = append(errs, from.errorf("pods-from", "%s and pods-file exclude each other", podsFromKubelet))
+	case s.PodsFrom == podsFromKubelet && s.KubeletURL == none:
+		errs = append(errs, from.errorf("pods-from", "%s, and kubelet-url is %s", podsFromKubelet, none))
 	}
 	if n := len(s.Process); s.Mode == probesObserve && (n == 0 || n > 8) {
 		errs = append(errs, from.errorf("prober-process", "%d names, want 1 to 8", n))

@@ -9,7 +9,7 @@ import (
 
 func TestProbeSettings(t *testing.T) {
 	from := origins{"probes": "flag --probes"}
-	good := probeSettings{Mode: probesObserve, Process: []string{"kubelet"}}
+	good := probeSettings{Mode: probesObserve, PodsFrom: podsFromAPI, Process: []string{"kubelet"}}
 	for name, c := range map[string]struct {
 		change func(s *probeSettings)
 		want   string // of the error; empty: none
@@ -24,6 +24,10 @@ func TestProbeSettings(t *testing.T) {
 		"without TLS":       {func(s *probeSettings) { s.KubeletURL = "http://10.0.0.3:10255" }, "only loopback"},
 		"whom to trust":     {func(s *probeSettings) { s.KubeletURL, s.KubeletCA, s.KubeletInsecure = "https://a:1", "ca", true }, "exclude each other"},
 		"a token in clear":  {func(s *probeSettings) { s.KubeletURL, s.KubeletToken = "http://127.0.0.1:1", "token" }, "no token is sent"},
+		"pods of kubelet":   {func(s *probeSettings) { s.PodsFrom = podsFromKubelet }, ""},
+		"pods of another":   {func(s *probeSettings) { s.PodsFrom = "etcd" }, `pods-from: "etcd" is neither api nor kubelet`},
+		"pods of two":       {func(s *probeSettings) { s.PodsFrom, s.PodsFile = podsFromKubelet, "pods.yaml" }, "pods-from: kubelet and pods-file exclude each other"},
+		"pods of nobody":    {func(s *probeSettings) { s.PodsFrom, s.KubeletURL = podsFromKubelet, none }, "pods-from: kubelet, and kubelet-url is none"},
 		"no address at all": {func(s *probeSettings) { s.KubeletURL = "kubelet" }, "want https://host:port"},
 	} {
 		s := good

@@ -151,7 +151,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return failed(err)
 	}
-	known, err := openPods(cfg, seen.whole())
+	known, err := openPods(cfg, a, seen, log)
 	if err != nil {
 		return failed(err)
 	}
@@ -163,7 +163,9 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	if causes != nil {
 		a.causes = causes.worker
 	}
-	a.pods = podsOf(known, seen)
+	if known != nil {
+		a.pods = known
+	}
 	a.warnOfLabels(ruleSet)
 	if err := a.restore(); err != nil {
 		return failed(err)
@@ -211,6 +213,9 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	defer func() { err = errors.Join(err, failed(reports.Close())) }()
 	lacks := selfCheckConfig(cfg, sources)
 	lacks.StateHangs = a.diskHangs
+	if known != nil {
+		lacks.Pods = known.failure
+	}
 	lacks.Logs, lacks.StateDir, lacks.NoState, lacks.NoReports = selfCheckLogs(cfg, monitors), stateDir, noState, reports.lacking
 	self := newSelfCheck(lacks, a, log)
 	probes, err := openServices(cfg, a, m, mutes, log)
@@ -257,6 +262,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 	startNPD(ctx, g, checks, stats, log)
 	reports.start(ctx, g, a.observe)
 	probes.start(ctx, g)
+	known.start(ctx, g)
 	a.cluster.start(ctx, g)
 	causes.start(ctx, g)
 	g.Go(func() error { return smallFootprint(ctx, log) })

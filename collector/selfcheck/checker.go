@@ -32,6 +32,8 @@ type Config struct {
 	NoState  error
 	// StateHangs reports whether the disk of StateDir does not answer; nil: it is not known.
 	StateHangs func() bool
+	// Pods returns why kubelet could not be asked for the node's pods; nil: it is not to be asked.
+	Pods func() error
 	// ReportSocket is where daemons report, and NoReports why they can't.
 	ReportSocket string
 	NoReports    error
@@ -93,7 +95,7 @@ func (c *Checker) Look() []Lack {
 	for _, l := range c.cfg.Logs {
 		add(c.log(l, have))
 	}
-	add(c.state(), c.reports(), c.runtime())
+	add(c.state(), c.reports(), c.runtime(), c.pods())
 	if c.cfg.Diagnose {
 		add(c.stacks(), c.captures())
 	}

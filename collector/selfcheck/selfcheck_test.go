@@ -2,6 +2,7 @@ package selfcheck
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -84,6 +85,16 @@ func of(lacks []Lack) (out []string) {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// A kubelet that refuses its pods is told, one that is away is not.
+func TestPodsOfKubelet(t *testing.T) {
+	for err, want := range map[error]int{nil: 0, unix.ECONNREFUSED: 0, fmt.Errorf("ask kubelet: %w", fs.ErrPermission): 1} {
+		lacks := slices.DeleteFunc(New(Config{Pods: func() error { return err }}).Look(), func(l Lack) bool { return l.Part != "pods" })
+		if len(lacks) != want || want > 0 && (lacks[0].Reason != MissingRights || lacks[0].Why != err.Error()) {
+			t.Errorf("%v: %+v", err, lacks)
+		}
+	}
 }
 
 func TestUnwritable(t *testing.T) {

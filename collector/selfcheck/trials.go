@@ -239,6 +239,18 @@ func (c *Checker) reports() *Lack {
 	return lack("reports", MissingHostPath, filepath.Dir(c.cfg.ReportSocket)+" (to be written)", c.cfg.NoReports, "reports of other problem daemons")
 }
 
+// pods are those that kubelet tells of, to whom its authoriser lets ask. One that is away comes
+// back by itself.
+func (c *Checker) pods() *Lack {
+	if c.cfg.Pods == nil {
+		return nil
+	}
+	if err := c.cfg.Pods(); refused(err) {
+		return lack("pods", MissingRights, "get of nodes/pods (kubelet's, from 1.33 on)", err, "names and labels of pods")
+	}
+	return nil
+}
+
 // runtime of containers: its socket is not there while it is down, the folder is.
 func (c *Checker) runtime() *Lack {
 	if len(c.cfg.Runtime) == 0 {

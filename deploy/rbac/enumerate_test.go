@@ -172,6 +172,20 @@ func (i *inspector) inForce(t *testing.T, all []act, l list) {
 	}
 }
 
+// awaitGone waits until the API server goes by a role that has lost some rights.
+func (i *inspector) awaitGone(t *testing.T, gone []act) {
+	t.Helper()
+	for _, a := range gone {
+		await.Until(t, "loss of "+a.String(), 30*time.Second, func() bool {
+			ok, err := i.may(t.Context(), a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !ok
+		})
+	}
+}
+
 // canDo proves that somebody can do what is on the list, and nothing else.
 func (i *inspector) canDo(t *testing.T, server *kubetest.Server, l list) {
 	t.Helper()

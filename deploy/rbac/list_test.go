@@ -64,10 +64,10 @@ func everybodys() list {
 	}}
 }
 
-// agents is the table of docs/cluster.md.
-func agents(t *testing.T) list {
+// agents is the table of docs/cluster.md, for an agent with some settings.
+func agents(t *testing.T, settings ...string) list {
 	t.Helper()
-	everywhere, inNamespace := kubetest.AgentRights(t, "../../docs/cluster.md")
+	everywhere, inNamespace := kubetest.AgentRights(t, "../../docs/cluster.md", settings...)
 	return list{everywhere, inNamespace}
 }
 

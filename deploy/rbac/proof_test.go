@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kernosis/kernosis/deploy/chart"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kubetest"
 )
 
@@ -83,29 +84,41 @@ func TestProgramsCanDoWhatIsListedAndNothingElse(t *testing.T) {
 	controller := documented(t, "../../docs/controller.md", "kernosis-controller")
 	uninstall := documented(t, "../../docs/uninstall.md", "kernosis-uninstall")
 	secrets := list{inNamespace: documentedSecrets("inventory-client")}
+	ofAgent := func(config map[string]any) map[string]any {
+		return map[string]any{"agent": map[string]any{"config": config}}
+	}
 	for _, step := range []struct {
 		name    string
 		values  map[string]any
 		account map[string]list
+		gone    []act // of the agent, that the step before had
 	}{
-		// One behind the other: roles only grow.
-		{"default", nil, map[string]list{
+		// One behind the other: roles grow, but for the last steps.
+		{name: "default", account: map[string]list{
 			"kernosis-agent":      agents(t),
 			"kernosis-controller": controller,
 			"kernosis-crds":       documented(t, "../../docs/uninstall.md", "kernosis-crds-apply"),
 			"kernosis-uninstall":  uninstall,
 		}},
-		{"full", full(t), map[string]list{
+		{name: "full", values: full(t), account: map[string]list{
 			"kernosis-agent":       agents(t).and(secrets),
 			"kernosis-controller":  controller.and(documented(t, "../../docs/controller.md", "kernosis-controller-repairs")),
 			"kernosis-uninstall":   uninstall,
 			"kernosis-crds-delete": documented(t, "../../docs/uninstall.md", "kernosis-crds-delete"),
 		}},
+		{name: "pods from kubelet", values: ofAgent(map[string]any{"pods-from": "kubelet"}), account: map[string]list{
+			"kernosis-agent": agents(t, "pods-from: kubelet"),
+		}, gone: []act{{resource: "pods", verb: "list"}, {resource: "secrets", verb: "get", namespace: system, name: "inventory-client"}}},
+		{name: "least", values: ofAgent(map[string]any{"pods-from": "kubelet", "kubelet-events": false, "diagnose": false}), account: map[string]list{
+			"kernosis-agent": agents(t, "pods-from: kubelet", "kubelet-events: false", "diagnose: false"),
+		}, gone: []act{{resource: "events", verb: "list"}, {group: v1alpha1.Group, resource: "diagnoses", verb: "create", namespace: system}}},
 	} {
 		install(t, server, step.values)
 		for _, account := range slices.Sorted(maps.Keys(step.account)) {
 			t.Run(step.name+"/"+account, func(t *testing.T) {
-				newInspector(t, server, podToken(t, server, account, node), system).canDo(t, server, step.account[account])
+				i := newInspector(t, server, podToken(t, server, account, node), system)
+				i.awaitGone(t, step.gone)
+				i.canDo(t, server, step.account[account])
 			})
 		}
 	}

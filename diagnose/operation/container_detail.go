@@ -14,8 +14,8 @@ import (
 func ContainerDetail(h Host) Builtin {
 	return Builtin{
 		Name: "container-detail",
-		Doc: "Tells what the API server has of a container of a pod of this node: image, state, how it ended last, limits and requests, probes as they are " +
-			"configured, and the names of its environment variables, without their values. It fails where there is no API server.",
+		Doc: "Tells what the API server or kubelet has of a container of a pod of this node: image, state, how it ended last, limits and requests, probes as they are " +
+			"configured, and the names of its environment variables, without their values. It fails where neither is asked.",
 		Effect:     Collect,
 		TenantSafe: true,
 		Parameters: append(podParameters(),

@@ -15,8 +15,8 @@ import (
 func PodDetail(h Host) Builtin {
 	return Builtin{
 		Name: "pod-detail",
-		Doc: "Tells what the API server has of a pod of this node: phase, conditions, owner, quality of service, containers and their restarts, labels. " +
-			"It fails where there is no API server.",
+		Doc: "Tells what the API server or kubelet has of a pod of this node: phase, conditions, owner, quality of service, containers and their restarts, labels. " +
+			"It fails where neither is asked.",
 		Effect:     Collect,
 		TenantSafe: true,
 		Parameters: podParameters(),

@@ -19,7 +19,7 @@ func PodList(h Host) Builtin {
 	return Builtin{
 		Name: "pod-list",
 		Doc: "Names the pods of this node, or of these the ones whose UIDs are given, as disk-identity tells them, with their PersistentVolumeClaims. " +
-			"pods.txt has all of them. It fails where there is no API server.",
+			"pods.txt has all of them. It fails where neither the API server nor kubelet is asked.",
 		Effect: Collect,
 		Parameters: []Parameter{
 			{Name: "affectedPodUIDs", Doc: "UIDs of pods with spaces between; none: all pods", Kind: String},
@@ -59,7 +59,7 @@ func (h Host) podList(ctx context.Context, call *Call) (Output, error) {
 			return !slices.ContainsFunc(wanted, func(uid string) bool { return slices.Contains(uids, uid) })
 		})
 		if len(left) > 0 {
-			f.note("the API server has no pod of this node with the UID %s", strings.Join(left, " "))
+			f.note("this node has no pod with the UID %s", strings.Join(left, " "))
 		}
 		if n := call.Parameters.Int("affectedPods"); n > int64(len(wanted)) {
 			f.note("of %d UIDs only %d are known", n, len(wanted))

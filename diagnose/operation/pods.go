@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
-// Pods knows the pods of this node, as the API server has them. Its methods may be called
+// Pods knows the pods of this node, as the API server or kubelet has them. Its methods may be called
 // by several goroutines at once; what they return is the caller's.
 type Pods interface {
 	// Pod returns a pod of this node. One that is not there, or on another node, is an
@@ -24,7 +24,7 @@ type Pods interface {
 }
 
 // errNoPods is returned where there is nobody to ask.
-var errNoPods = errors.New("nothing is known of pods: there is no API server")
+var errNoPods = errors.New("nothing is known of pods: neither the API server nor kubelet is asked")
 
 // podParameters name a pod.
 func podParameters() []Parameter {

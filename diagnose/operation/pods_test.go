@@ -191,7 +191,7 @@ func TestPodList(t *testing.T) {
 	}
 	out, _ = succeed(t, b, map[string]string{"affectedPodUIDs": webUID + " 01234567-89ab-cdef-0123-456789abcdef none", "affectedPods": "4"})
 	wantResults(t, out, map[string]string{
-		"pods": "2", "podNames": "shop/web-0 kube-system/etcd-n7", "note": "the API server has no pod of this node with the UID none; of 4 UIDs only 3 are known",
+		"pods": "2", "podNames": "shop/web-0 kube-system/etcd-n7", "note": "this node has no pod with the UID none; of 4 UIDs only 3 are known",
 	})
 	out, _ = succeed(t, b, map[string]string{"affectedPods": "0"})
 	wantResults(t, out, map[string]string{"pods": "0", "podNames": ""})
@@ -200,7 +200,7 @@ func TestPodList(t *testing.T) {
 // Without an API server each says what it lacks; a pod that is another by now is none.
 func TestPodsThatAreNotKnown(t *testing.T) {
 	for _, b := range []Builtin{PodDetail(Host{}), ContainerDetail(Host{}), PodList(Host{})} {
-		if _, _, err := perform(t, b, map[string]string{"podUID": webUID}); err == nil || !strings.Contains(err.Error(), "there is no API server") {
+		if _, _, err := perform(t, b, map[string]string{"podUID": webUID}); err == nil || !strings.Contains(err.Error(), "neither the API server nor kubelet is asked") {
 			t.Errorf("%s: %v", b.Name, err)
 		}
 	}

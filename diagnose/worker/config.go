@@ -46,13 +46,13 @@ type Config struct {
 	// nil: none is known. They are asked with locks held, and must not block.
 	Pod    func(uid string) *trigger.Pod
 	PodUID func(namespace, name string) string
-	// PodsKnown reports whether Pod knows of the pods that there are, which it does not
-	// for the first moments of a start: until then problems wait, ten seconds at most. nil:
-	// there is nothing to wait for.
-	PodsKnown func() bool
-	// TenantPod asks the API server for the pod of a Diagnosis outside the system namespace;
-	// nil: none of these runs. Errors: [ErrAway]; [ErrGone], there is no such pod; any other
-	// says why it may not be looked at.
+	// PodsKnown reports whether Pod knows of all pods that there were at a time: where it does not
+	// yet, problems of pods that Pod does not know wait, ten seconds at most. nil: there is nothing
+	// to wait for.
+	PodsKnown func(at time.Time) bool
+	// TenantPod asks for the pod of a Diagnosis outside the system namespace; nil: none of these
+	// runs. Errors: [ErrAway]; [ErrGone], there is no such pod; any other says why it may not be
+	// looked at. One that also is [ErrLater] counts only two minutes after the Diagnosis was made.
 	TenantPod func(ctx context.Context, d *v1alpha1.Diagnosis) (tenancy.Pod, error)
 
 	// Gone reports whether the agent that holds a Diagnosis is known to have ended: then this
@@ -106,7 +106,7 @@ func (c *Config) complete() error {
 		c.Pod = func(string) *trigger.Pod { return nil }
 	}
 	if c.PodsKnown == nil {
-		c.PodsKnown = func() bool { return true }
+		c.PodsKnown = func(time.Time) bool { return true }
 	}
 	if c.PodUID == nil {
 		c.PodUID = func(string, string) string { return "" }

@@ -54,9 +54,7 @@ func (w *Worker) manage(ctx context.Context) {
 func (w *Worker) lookAgain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.waiting) > 0 && w.ready() {
-		w.catchUp()
-	}
+	w.catchUp()
 	w.enterAll()
 }
 

@@ -16,14 +16,14 @@ const (
 	// staleAfter is how long ago a transition may be that is replayed without a state of
 	// before: all that the journal has is replayed then, and was diagnosed long ago.
 	staleAfter = 10 * time.Minute
-	// podsWait is how long the pods of the node may stay unknown: an API server that is
+	// podsWait is how long a problem's pod may stay unknown: an API server or a kubelet that is
 	// away must not hold back diagnoses.
 	podsWait = 10 * time.Second
 	// podsAgain is how often they are asked for meanwhile.
 	podsAgain = 100 * time.Millisecond
 )
 
-// observation is a transition that waits until triggers and pods are known.
+// observation is a transition that waits until triggers and its pod are known.
 type observation struct {
 	Problem *problem.Problem `json:"problem"`
 	At      time.Time        `json:"at"`
@@ -47,7 +47,8 @@ func (w *Worker) Observe(transitions []problem.Transition, at time.Time) {
 
 // observe is about one problem. The lock is held.
 func (w *Worker) observe(p *problem.Problem, at time.Time) {
-	if !w.ready() {
+	w.catchUp()
+	if len(w.waiting) > 0 || !w.ready(p, at) {
 		if len(w.waiting) == maxWaiting {
 			w.drop(dropUnknown, "a problem's transition, while triggers or pods are not known", p.Rule)
 			return
@@ -57,25 +58,31 @@ func (w *Worker) observe(p *problem.Problem, at time.Time) {
 		wake(w.moved)
 		return
 	}
-	w.catchUp()
 	w.decide(p, at)
 }
 
-// ready reports whether triggers are known, and the pods that they may ask for. The lock
-// is held.
-func (w *Worker) ready() bool {
-	if !w.podsKnown {
-		late := !w.started.IsZero() && time.Since(w.started) >= podsWait
-		w.podsKnown = late || w.c.PodsKnown()
+// ready reports whether triggers are known, and the pod of the problem that they may ask for,
+// if it is one that will be. The lock is held.
+func (w *Worker) ready(p *problem.Problem, at time.Time) bool {
+	switch {
+	case !w.installed:
+		return false
+	case !ofPod(p), w.c.Pod(p.Pod) != nil, w.c.PodsKnown(at):
+		return true
+	case w.started.After(at): // what the agent before this has journalled
+		at = w.started
 	}
-	return w.installed && w.podsKnown
+	return !w.started.IsZero() && time.Since(at) >= podsWait
 }
 
-// catchUp sees to what has waited. The lock is held.
+// ofPod reports whether triggers ask for the pod of a problem.
+func ofPod(p *problem.Problem) bool { return p.Pod != "" && p.Group != "" }
+
+// catchUp sees to what has waited, in order. The lock is held.
 func (w *Worker) catchUp() {
-	waiting := w.waiting
-	w.waiting = nil
-	for _, o := range waiting {
+	for len(w.waiting) > 0 && w.ready(w.waiting[0].Problem, w.waiting[0].At) {
+		o := w.waiting[0]
+		w.waiting[0], w.waiting = observation{}, w.waiting[1:]
 		w.decide(o.Problem, o.At)
 	}
 }
@@ -84,7 +91,7 @@ func (w *Worker) catchUp() {
 func (w *Worker) decide(p *problem.Problem, at time.Time) {
 	w.lasts(p)
 	var pod *trigger.Pod
-	if p.Pod != "" && p.Group != "" {
+	if ofPod(p) {
 		pod = w.c.Pod(p.Pod)
 	}
 	for _, d := range w.engine.Problem(p, pod, at) {
@@ -248,7 +255,5 @@ func (w *Worker) install(known *Objects) {
 		return
 	}
 	w.installed = true
-	if w.ready() {
-		w.catchUp()
-	}
+	w.catchUp()
 }

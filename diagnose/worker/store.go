@@ -43,10 +43,11 @@ type Key struct {
 	UID types.UID
 }
 
-// Errors of a [Store].
+// Errors of a [Store], and of [Config.TenantPod].
 var (
-	ErrAway = errors.New("the API server does not answer") // now; it may later
-	ErrGone = errors.New("the Diagnosis is gone")
+	ErrAway  = errors.New("the API server does not answer") // now; it may later
+	ErrGone  = errors.New("the Diagnosis is gone")
+	ErrLater = errors.New("the pod is not known yet") // it may be later
 )
 
 // Handler is told of changes. It does not block for long.

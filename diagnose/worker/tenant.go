@@ -30,7 +30,7 @@ func (w *Worker) askForPod(ctx context.Context, e *entry) {
 		w.isAway(ErrAway)
 	case err == nil:
 		e.Parameters, e.unsaved = parameters, true
-	case reason == "": // which sets there are is not known yet
+	case reason == "": // which sets there are is not known yet, or which pods
 		e.retryAt = time.Now().Add(writeEvery)
 	case !w.asksForPod(e): // it has ended meanwhile
 	default:
@@ -55,6 +55,8 @@ func (w *Worker) tenantParameters(ctx context.Context, d *v1alpha1.Diagnosis) (m
 	}
 	pod, err := w.c.TenantPod(ctx, d)
 	switch {
+	case errors.Is(err, ErrLater) && time.Since(d.CreationTimestamp.Time) < holdFor:
+		return nil, "", err
 	case errors.Is(err, ErrGone):
 		return nil, v1alpha1.ReasonPodNotFound, errors.New("there is no pod " + d.Spec.PodReference.Name)
 	case err != nil:

@@ -32,8 +32,7 @@ type Worker struct {
 	engine    *trigger.Engine
 	installed bool
 	restored  bool
-	heard     bool // the store has said what there is, since Run began
-	podsKnown bool
+	heard     bool          // the store has said what there is, since Run began
 	started   time.Time     // when Run began; zero: it has not
 	waiting   []observation // until triggers and pods are known
 	entries   map[string]*entry

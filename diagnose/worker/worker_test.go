@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -587,6 +589,102 @@ func TestTheDiskIsFull(t *testing.T) {
 	})
 }
 
+// What is known of pods may be older than a pod: its problem waits for what is newer, and those
+// behind it wait too, so that triggers see them in order.
+func TestAPodThatIsNewerThanWhatIsKnown(t *testing.T) {
+	for name, there := range map[string]bool{"it is there": true, "it is not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, objects(looks()))
+				r.api.objects.Triggers[0].Spec.SourceTemplate.ProblemTemplate.Namespaces = []string{"shop"}
+				var mu sync.Mutex
+				listed, known := time.Now(), map[string]bool{"pod-0": true, "pod-2": true}
+				r.conf.PodsKnown = func(at time.Time) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return !listed.Before(at)
+				}
+				r.conf.Pod = func(uid string) *trigger.Pod {
+					mu.Lock()
+					defer mu.Unlock()
+					if !known[uid] {
+						return nil
+					}
+					return &trigger.Pod{Namespace: "shop", Name: "db-" + uid, UID: uid, Node: "n7"}
+				}
+				r.make(nil)
+				r.start()
+				defer r.stop()
+				observe := func(uid, group string) {
+					of := hung(began(), problem.Firing)
+					of[0].Problem.Pod, of[0].Problem.Group = uid, group
+					r.w.Observe(of, time.Now())
+				}
+				made := func() int {
+					n, _ := r.api.known()
+					return n
+				}
+				time.Sleep(time.Second)
+				observe("pod-0", "1")
+				time.Sleep(time.Second)
+				if made() != 1 {
+					t.Fatalf("%d are made of a pod that is known", made())
+				}
+				observe("pod-1", "2")
+				observe("pod-2", "3")
+				time.Sleep(5 * time.Second)
+				if made() != 1 {
+					t.Fatal("it did not wait")
+				}
+				mu.Lock()
+				listed, known["pod-1"] = time.Now(), there
+				mu.Unlock()
+				time.Sleep(time.Second)
+				unknown := r.w.Stats().Triggers["hung"].Withheld[trigger.WithheldUnknownPod]
+				if there && (made() != 3 || unknown != 0) || !there && (made() != 2 || unknown != 1) {
+					t.Errorf("%d are made, %d withheld", made(), unknown)
+				}
+			})
+		})
+	}
+}
+
+// Who knows pods may not know one yet: that says nothing for two minutes.
+func TestATenantsPodThatIsNotKnownYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := tenantsRig(t, 0)
+		knows := r.conf.TenantPod
+		var there atomic.Bool
+		r.conf.TenantPod = func(ctx context.Context, d *v1alpha1.Diagnosis) (tenancy.Pod, error) {
+			switch {
+			case d.Name == "refused":
+				return tenancy.Pod{}, fmt.Errorf("%w: kubelet refuses", worker.ErrLater)
+			case d.Name == "never" || !there.Load():
+				return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, worker.ErrGone)
+			}
+			return knows(ctx, d)
+		}
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		for _, name := range []string{"soon", "never", "refused"} {
+			r.api.add(ofTenant("shop", name))
+		}
+		time.Sleep(30 * time.Second)
+		for _, name := range []string{"soon", "never", "refused"} {
+			if d := r.api.in("shop", name); d.Status.Phase == v1alpha1.PhaseFailed {
+				t.Errorf("%s: %+v", name, d.Status)
+			}
+		}
+		there.Store(true)
+		time.Sleep(30 * time.Second)
+		want(t, r.api.in("shop", "soon"), "Succeeded PathSucceeded [1] 1 Succeeded")
+		time.Sleep(2 * time.Minute)
+		want(t, r.api.in("shop", "never"), "Failed PodNotFound [] ")
+		want(t, r.api.in("shop", "refused"), "Failed NotAllowed [] ")
+	})
+}
+
 // At a start problems wait for the pods of the node, over another restart too, but not for
 // an API server that is away.
 func TestPodsComeLater(t *testing.T) {
@@ -596,7 +694,7 @@ func TestPodsComeLater(t *testing.T) {
 				r := newRig(t, objects(looks()))
 				r.api.objects.Triggers[0].Spec.SourceTemplate.ProblemTemplate.Namespaces = []string{"shop"}
 				var known atomic.Bool
-				r.conf.PodsKnown = known.Load
+				r.conf.PodsKnown = func(time.Time) bool { return known.Load() }
 				r.conf.Pod = func(uid string) *trigger.Pod {
 					if !known.Load() {
 						return nil

@@ -51,8 +51,9 @@ func Roles(tb testing.TB, page string) []rbacv1.ClusterRole {
 }
 
 // AgentRights returns what the table of a page of the documentation, docs/cluster.md, lets an
-// agent do: in all namespaces and beside them, and in its own.
-func AgentRights(tb testing.TB, page string) (everywhere, inNamespace []rbacv1.PolicyRule) {
+// agent do that has some settings, "probes: off": in all namespaces and beside them, and in its
+// own.
+func AgentRights(tb testing.TB, page string, settings ...string) (everywhere, inNamespace []rbacv1.PolicyRule) {
 	tb.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -61,7 +62,7 @@ func AgentRights(tb testing.TB, page string) (everywhere, inNamespace []rbacv1.P
 	_, section, _ := strings.Cut(string(text), "\n## Rights\n")
 	for line := range strings.Lines(section) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if len(cells) != 3 || !strings.Contains(cells[1], "`") {
+		if len(cells) != 4 || !strings.Contains(cells[1], "`") || !goesBy(tb, strings.TrimSpace(cells[3]), settings) {
 			continue
 		}
 		names, of, _ := strings.Cut(strings.TrimSpace(cells[1]), " of ")
@@ -85,6 +86,21 @@ func AgentRights(tb testing.TB, page string) (everywhere, inNamespace []rbacv1.P
 		tb.Fatalf("%s has %d and %d rights", page, len(everywhere), len(inNamespace))
 	}
 	return everywhere, inNamespace
+}
+
+// goesBy reports whether an agent with some settings has a right: "not with `probes: off`", "only
+// with …", or always.
+func goesBy(tb testing.TB, when string, settings []string) bool {
+	tb.Helper()
+	if when == "" {
+		return true
+	}
+	how, of, ok := strings.Cut(when, " with ")
+	if !ok || how != "not" && how != "only" {
+		tb.Fatalf("settings of a right: %q", when)
+	}
+	has := slices.ContainsFunc(strings.Split(of, ", "), func(s string) bool { return slices.Contains(settings, strings.Trim(s, "`")) })
+	return has == (how == "only")
 }
 
 // groupOf returns that of a resource of the table.

@@ -170,7 +170,7 @@ func (a *agent) openWorker(config *rest.Config, dir string, builtins []operation
 		return err
 	}
 	a.worker, err = worker.New(worker.Config{
-		Node: a.node, Namespace: a.namespace, Dir: dir, Store: a.store, Builtins: builtins, Log: log, PodsKnown: a.pods.Synced,
+		Node: a.node, Namespace: a.namespace, Dir: dir, Store: a.store, Builtins: builtins, Log: log, PodsKnown: a.pods.Known,
 		Pod: func(uid string) *trigger.Pod {
 			p, ok := a.pods.Pod(uid)
 			if !ok {

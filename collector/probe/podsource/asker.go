@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Asker asks kubelet for other pages than its pods. It belongs to one goroutine.
+// Asker asks kubelet for its pages. It is safe for concurrent use; kubelet gets one question at
+// a time.
 type Asker struct {
 	cfg   KubeletConfig
 	base  *url.URL
@@ -31,8 +34,8 @@ func NewAsker(cfg KubeletConfig) (*Asker, error) {
 	return a, nil
 }
 
-// Get asks for a page. The caller closes the body; an answer that is none of success is
-// an error.
+// Get asks for a page, "pods". The caller closes the body; an answer that is none of success is
+// an error with what kubelet says, and [fs.ErrPermission] where the token may not ask.
 func (a *Asker) Get(ctx context.Context, page string) (*http.Response, error) {
 	client, err := a.trust.client()
 	if err != nil {
@@ -58,11 +61,21 @@ func (a *Asker) Get(ctx context.Context, page string) (*http.Response, error) {
 		return nil, fmt.Errorf("ask kubelet %s: %w", at, err)
 	}
 	if resp.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, maxSaid)) //nolint:errcheck // of what there is
 		_ = resp.Body.Close()
-		return nil, fmt.Errorf("ask kubelet %s: %s", at, event.SafeText(resp.Status, 100))
+		err := fmt.Errorf("ask kubelet %s: %s: %s", at, event.SafeText(resp.Status, 100), event.SafeText(string(said), maxSaid))
+		if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+			return nil, &refusal{err}
+		}
+		return nil, err
 	}
 	return resp, nil
 }
+
+// refusal is an answer for want of rights: it is [fs.ErrPermission].
+type refusal struct{ error }
+
+func (*refusal) Is(target error) bool { return target == fs.ErrPermission }
 
 // Close gives idle connections back.
 func (a *Asker) Close() { a.trust.close() }

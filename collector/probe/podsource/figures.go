@@ -10,12 +10,12 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// Sink takes all pods of the node; those that were in the set before and are no more are
-// gone. Sets come one after another. The pods are the sink's.
-type Sink func(pods []*probe.Pod)
+// Sink takes all pods that the node had at a time; those that were in the set before and are
+// no more are gone. Sets come one after another. The pods are the sink's.
+type Sink func(pods []*probe.Pod, at time.Time)
 
-// To returns a Sink that hands the pods to a Manager.
-func To(m *probe.Manager) Sink {
+// To hands whole sets of pods to a Manager.
+func To(m *probe.Manager) func(pods []*probe.Pod) {
 	return func(pods []*probe.Pod) {
 		desired := make(map[string]struct{}, len(pods))
 		for _, p := range pods {
@@ -44,7 +44,7 @@ type figures struct {
 	descs  [5]*prometheus.Desc
 	mu     sync.Mutex
 	counts Figures
-	failed string            // the latest failure; empty: there was none since
+	failed error             // the latest failure; nil: there was none since
 	faults map[string]string // by pod, as told
 }
 
@@ -70,8 +70,8 @@ func (f *figures) read(pods int, faults map[string]string) {
 	defer f.mu.Unlock()
 	f.counts.Reads++
 	f.counts.Pods, f.counts.Faulty, f.counts.At = pods, len(faults), time.Now()
-	if f.failed != "" {
-		f.failed = ""
+	if f.failed != nil {
+		f.failed = nil
 		f.log.Info("pods are read again", "from", f.from, "pods", pods)
 	}
 	for pod, fault := range faults {
@@ -87,10 +87,17 @@ func (f *figures) failure(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.counts.Failures++
-	if text := err.Error(); text != f.failed {
-		f.failed = text
+	if f.failed == nil || f.failed.Error() != err.Error() {
 		f.log.Error("pods can't be read: those known stay", "from", f.from, "error", err)
 	}
+	f.failed = err
+}
+
+// Failure returns why the latest set could not be read; nil: it could.
+func (f *figures) Failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
 }
 
 // Figures returns what was counted.
@@ -126,11 +133,4 @@ func (f *figures) Collect(ch chan<- prometheus.Metric) {
 	} {
 		ch <- prometheus.MustNewConstMetric(f.descs[i], m.kind, m.value)
 	}
-}
-
-// healthy reports whether the latest set could be read.
-func (f *figures) healthy() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.failed == ""
 }

@@ -135,12 +135,13 @@ func (f *File) change(ctx context.Context, w *fsnotify.Watcher, dir string) erro
 
 // look reads the file, and hands its pods over if it has changed.
 func (f *File) look() error {
+	at := time.Now()
 	data, err := readFile(f.cfg.Path, maxFile)
 	if err != nil {
 		return err
 	}
 	sum := sha256.Sum256(data)
-	if bytes.Equal(sum[:], f.inUse) && f.healthy() {
+	if bytes.Equal(sum[:], f.inUse) && f.Failure() == nil {
 		return nil
 	}
 	pods, err := Parse(f.cfg.Path, data, f.cfg.Active)
@@ -149,6 +150,6 @@ func (f *File) look() error {
 	}
 	f.inUse = sum[:]
 	f.read(len(pods), nil)
-	f.cfg.Sink(pods)
+	f.cfg.Sink(pods, at)
 	return nil
 }

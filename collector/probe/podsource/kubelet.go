@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/url"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/kernosis/kernosis/collector/event"
 )
 
 // KubeletConfig says where kubelet is and how to talk to it. At most one of CAFile,
@@ -41,22 +37,27 @@ const (
 	// to know.
 	soonest = time.Second
 	maxSaid = 300 // of an answer that is an error
+	// podsPage is where kubelet has its pods. It authorises who may get nodes/pods, or before
+	// 1.33 nodes/proxy.
+	podsPage = "pods"
 )
+
+// Verified reports whether who answers proves to be kubelet.
+func (c *KubeletConfig) Verified() bool { return strings.HasPrefix(c.URL, "https:") && !c.Insecure }
 
 // Kubelet asks kubelet for its pods.
 type Kubelet struct {
 	*figures
-	cfg   KubeletConfig
-	url   string
-	trust transport
-	ask   chan struct{}
+	cfg     KubeletConfig
+	kubelet *Asker
+	ask     chan struct{}
 }
 
 var _ prometheus.Collector = (*Kubelet)(nil)
 
 // NewKubelet checks the configuration; nothing is asked yet.
 func NewKubelet(cfg KubeletConfig) (*Kubelet, error) {
-	u, err := cfg.check()
+	kubelet, err := NewAsker(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -66,20 +67,12 @@ func NewKubelet(cfg KubeletConfig) (*Kubelet, error) {
 	if cfg.Every <= 0 {
 		cfg.Every = defaultEvery
 	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = defaultTimeout
-	}
-	k := &Kubelet{
-		figures: newFigures("kubelet", cfg.URL, cfg.Log), cfg: cfg,
-		url: u.JoinPath("pods").String(), ask: make(chan struct{}, 1),
-	}
-	k.trust.cfg = &k.cfg
-	return k, nil
+	return &Kubelet{figures: newFigures("kubelet", cfg.URL, cfg.Log), cfg: cfg, kubelet: kubelet, ask: make(chan struct{}, 1)}, nil
 }
 
 // Run asks until ctx ends. What can't be read is counted and told; the pods known stay.
 func (k *Kubelet) Run(ctx context.Context) error {
-	defer k.trust.close()
+	defer k.kubelet.Close()
 	tick := time.NewTicker(k.cfg.Every)
 	defer tick.Stop()
 	for {
@@ -116,39 +109,17 @@ func (k *Kubelet) Ask() {
 // Read asks once, and hands the pods to the sink. It is for the start, before Run: to
 // know whether kubelet answers; not for use beside Run.
 func (k *Kubelet) Read(ctx context.Context) error {
-	client, err := k.trust.client()
+	at := time.Now()
+	resp, err := k.kubelet.Get(ctx, podsPage)
 	if err != nil {
-		return fmt.Errorf("kubelet: %w", err)
-	}
-	token, err := k.trust.token()
-	if err != nil {
-		return fmt.Errorf("kubelet: token: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, http.NoBody)
-	if err != nil {
-		return fmt.Errorf("kubelet: %w", err)
-	}
-	req.Header.Set("Accept", "application/json")
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		if ue := (*url.Error)(nil); errors.As(err, &ue) {
-			err = ue.Err // without the address: it is said once
-		}
-		return fmt.Errorf("ask kubelet %s: %w", k.url, err)
+		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(resp.Body, maxSaid)) //nolint:errcheck // of what there is
-		return fmt.Errorf("ask kubelet %s: %s: %s", k.url, event.SafeText(resp.Status, 100), event.SafeText(string(said), maxSaid))
-	}
 	pods, faults, err := decode(resp.Body, maxAnswer)
 	if err != nil {
 		return fmt.Errorf("kubelet's pods: %w", err)
 	}
 	k.read(len(pods), faults)
-	k.cfg.Sink(pods)
+	k.cfg.Sink(pods, at)
 	return nil
 }

@@ -41,7 +41,7 @@ type sets struct {
 	all [][]*probe.Pod
 }
 
-func (s *sets) take(pods []*probe.Pod) {
+func (s *sets) take(pods []*probe.Pod, _ time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, pods)
@@ -299,12 +299,12 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		{URL: "http://10.0.0.1:10255"}: "only loopback", {URL: "http://localhost:10255", TokenFile: "t"}: "no token is sent",
 		{URL: "https://x", CAFile: "a", Insecure: true}: "exclude each other",
 	} {
-		_, err := podsource.NewKubelet(podsource.KubeletConfig{URL: cfg.URL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Insecure: cfg.Insecure, Sink: func([]*probe.Pod) {}})
+		_, err := podsource.NewKubelet(podsource.KubeletConfig{URL: cfg.URL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Insecure: cfg.Insecure, Sink: func([]*probe.Pod, time.Time) {}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
-	if _, err := podsource.NewKubelet(podsource.KubeletConfig{URL: "http://[::1]:10255", Sink: func([]*probe.Pod) {}}); err != nil {
+	if _, err := podsource.NewKubelet(podsource.KubeletConfig{URL: "http://[::1]:10255", Sink: func([]*probe.Pod, time.Time) {}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := podsource.NewKubelet(podsource.KubeletConfig{URL: "https://x"}); err == nil {
@@ -324,7 +324,7 @@ func TestAnEndlessAnswer(t *testing.T) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod) { t.Error("pods") }})
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod, time.Time) { t.Error("pods") }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +375,7 @@ func TestABrokenPod(t *testing.T) {
 // A set replaces the one before in the Manager.
 func TestToAManager(t *testing.T) {
 	m := probe.New(probe.Config{})
-	sink := podsource.To(m)
+	sink := func(pods []*probe.Pod, _ time.Time) { podsource.To(m)(pods) }
 	for _, names := range [][]string{{"a", "b"}, {"b", "c"}, {}} {
 		k := serve(t, list(t, names...))
 		src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Sink: sink})
@@ -404,7 +404,7 @@ func BenchmarkRead(b *testing.B) {
 	body := list(b, names...)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(body) }))
 	defer srv.Close()
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod) {}})
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod, time.Time) {}})
 	if err != nil {
 		b.Fatal(err)
 	}

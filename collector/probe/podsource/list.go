@@ -128,48 +128,79 @@ func statuses(list []listedStatus) []corev1.ContainerStatus {
 // decode reads a PodList of at most limit bytes, one pod at a time. Faults are by pod what
 // of it can't be used.
 func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]string, err error) {
-	limited := &io.LimitedReader{R: r, N: limit + 1}
-	pods, faults, err = decodeList(json.NewDecoder(limited))
-	if limited.N <= 0 {
-		err = fmt.Errorf("more than %d bytes", limit)
-	}
+	faults = map[string]string{}
+	seen := map[string]place{}
+	err = eachPod(r, limit, func(dec *json.Decoder, i int) error {
+		var l listed
+		if err := dec.Decode(&l); err != nil {
+			return err
+		}
+		object := l.pod()
+		pod, err := podspec.Pod(object)
+		if err != nil {
+			faults[faultKey(&l, i)] = err.Error()
+		}
+		if pod == nil {
+			return nil
+		}
+		before, again := seen[pod.UID]
+		switch {
+		case !again:
+			seen[pod.UID] = place{len(pods), &object.ObjectMeta}
+			pods = append(pods, pod)
+		case staticpod.Precedes(&object.ObjectMeta, before.of, pod.UID):
+			seen[pod.UID] = place{before.at, &object.ObjectMeta}
+			pods[before.at] = pod
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return pods, faults, nil
 }
 
-func decodeList(dec *json.Decoder) (pods []*probe.Pod, faults map[string]string, err error) {
-	faults = map[string]string{}
+// eachPod reads a PodList of at most limit bytes. Each decodes the next pod, the one with
+// index i.
+func eachPod(r io.Reader, limit int64, each func(dec *json.Decoder, i int) error) error {
+	limited := &io.LimitedReader{R: r, N: limit + 1}
+	err := readList(json.NewDecoder(limited), each)
+	if limited.N <= 0 {
+		return fmt.Errorf("more than %d bytes", limit)
+	}
+	return err
+}
+
+func readList(dec *json.Decoder, each func(dec *json.Decoder, i int) error) error {
 	if err := expect(dec, json.Delim('{')); err != nil {
-		return nil, nil, err
+		return err
 	}
 	kind, items := "", false
 	for dec.More() {
 		key, err := dec.Token()
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		switch key {
 		case "kind":
 			err = dec.Decode(&kind)
 		case "items":
 			items = true
-			pods, err = decodeItems(dec, faults)
+			err = readItems(dec, each)
 		default:
 			err = dec.Decode(&skipped{})
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("%v: %w", key, err)
+			return fmt.Errorf("%v: %w", key, err)
 		}
 	}
 	if err := expect(dec, json.Delim('}')); err != nil {
-		return nil, nil, err
+		return err
 	}
 	if kind != "PodList" || !items {
-		return nil, nil, fmt.Errorf("the answer is no PodList (kind %q)", event.SafeText(kind, 50))
+		return fmt.Errorf("the answer is no PodList (kind %q)", event.SafeText(kind, 50))
 	}
-	return pods, faults, nil
+	return nil
 }
 
 // skipped is a value that is read over.
@@ -190,46 +221,26 @@ func expect(dec *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-func decodeItems(dec *json.Decoder, faults map[string]string) ([]*probe.Pod, error) {
+func readItems(dec *json.Decoder, each func(dec *json.Decoder, i int) error) error {
 	t, err := dec.Token()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if t == nil {
-		return nil, nil // null: there is none
+		return nil // null: there is none
 	}
 	if t != json.Delim('[') {
-		return nil, fmt.Errorf("want a list, have %v", t)
+		return fmt.Errorf("want a list, have %v", t)
 	}
-	var pods []*probe.Pod
-	seen := map[string]place{}
 	for i := 0; dec.More(); i++ {
 		if i == maxPods {
-			return nil, fmt.Errorf("more than %d pods", maxPods)
+			return fmt.Errorf("more than %d pods", maxPods)
 		}
-		var l listed
-		if err := dec.Decode(&l); err != nil {
-			return nil, fmt.Errorf("[%d]: %w", i, err)
-		}
-		object := l.pod()
-		pod, err := podspec.Pod(object)
-		if err != nil {
-			faults[faultKey(&l, i)] = err.Error()
-		}
-		if pod == nil {
-			continue
-		}
-		before, again := seen[pod.UID]
-		switch {
-		case !again:
-			seen[pod.UID] = place{len(pods), &object.ObjectMeta}
-			pods = append(pods, pod)
-		case staticpod.Precedes(&object.ObjectMeta, before.of, pod.UID):
-			seen[pod.UID] = place{before.at, &object.ObjectMeta}
-			pods[before.at] = pod
+		if err := each(dec, i); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
 		}
 	}
-	return pods, expect(dec, json.Delim(']'))
+	return expect(dec, json.Delim(']'))
 }
 
 // place is where the pod of a UID stands in a list.

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -60,14 +61,18 @@ func (c *KubeletConfig) check() (*url.URL, error) {
 }
 
 // transport keeps the connection to kubelet, and renews it when the file of
-// certificates changes: kubelet renews its own. It belongs to one goroutine.
+// certificates changes: kubelet renews its own. It is safe for concurrent use.
 type transport struct {
-	cfg   *KubeletConfig
-	certs []byte // that client trusts
+	cfg *KubeletConfig
+
+	mu    sync.Mutex
+	certs []byte // that http trusts
 	http  *http.Client
 }
 
 func (t *transport) client() (*http.Client, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	path := t.cfg.CAFile + t.cfg.CertFile // one of them
 	var certs []byte
 	if path != "" {
@@ -106,7 +111,7 @@ func (t *transport) client() (*http.Client, error) {
 	if t.cfg.Insecure && t.cfg.TokenFile != "" {
 		dial = dialThisMachine
 	}
-	t.close()
+	t.giveBack()
 	t.certs = certs
 	t.http = &http.Client{
 		Timeout: t.cfg.Timeout,
@@ -139,6 +144,13 @@ func dialThisMachine(ctx context.Context, network, address string) (net.Conn, er
 }
 
 func (t *transport) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.giveBack()
+}
+
+// giveBack closes idle connections. The lock is held.
+func (t *transport) giveBack() {
 	if t.http != nil {
 		t.http.CloseIdleConnections()
 	}

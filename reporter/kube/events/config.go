@@ -17,8 +17,8 @@ const Component = "kernosis"
 // PodSource finds the pod that a control group names.
 type PodSource interface {
 	Pod(uid string) (pods.Pod, bool)
-	// Synced reports whether every pod of the node is known by now.
-	Synced() bool
+	// Known reports whether every pod is known that the node had at a time.
+	Known(at time.Time) bool
 }
 
 // Config says whom the sink tells, and what it may use up. Zero bounds take their

@@ -261,6 +261,6 @@ func newWatch(t *testing.T, server *kubetest.Server, node string) *pods.Watch {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	await.Until(t, "the pods are known", time.Minute, w.Synced)
+	await.Until(t, "the pods are known", time.Minute, func() bool { return w.Known(time.Now()) })
 	return w
 }

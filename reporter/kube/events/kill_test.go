@@ -47,7 +47,7 @@ const (
 // childPodsOf are pods that need not exist: Events don't ask for them.
 type childPodsOf string
 
-func (c childPodsOf) Synced() bool { return true }
+func (c childPodsOf) Known(time.Time) bool { return true }
 func (c childPodsOf) Pod(uid string) (pods.Pod, bool) {
 	return pods.Pod{UID: uid, Namespace: string(c), Name: uid}, true
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,7 +104,7 @@ func (m *model) tell(name string, count int64) {
 // known knows all pods but those named so.
 type known struct{}
 
-func (known) Synced() bool { return true }
+func (known) Known(time.Time) bool { return true }
 func (known) Pod(uid string) (pods.Pod, bool) {
 	ns, _, _ := strings.Cut(uid, "-")
 	return pods.Pod{UID: uid, Namespace: ns, Name: uid}, ns != "unknown"

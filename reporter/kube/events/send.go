@@ -101,7 +101,7 @@ func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 }
 
 // locate finds the pod of a series. Pods that stay unknown are given up; they have
-// longer while nobody knows all pods, and no time runs while the API server is away.
+// longer while nobody knows which pods there were when they were asked for, and no time runs while the API server is away.
 func (k *Sink) locate(s *series, now time.Time) bool {
 	if p, ok := k.cfg.Pods.Pod(s.Pod); ok {
 		s.Where = &p
@@ -114,7 +114,7 @@ func (k *Sink) locate(s *series, now time.Time) bool {
 		s.asked = now
 	}
 	limit := k.cfg.PodWait
-	if !k.cfg.Pods.Synced() {
+	if !k.cfg.Pods.Known(s.asked) {
 		limit *= 12
 	}
 	s.due = now.Add(podLook)

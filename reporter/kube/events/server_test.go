@@ -57,7 +57,7 @@ func (m *podMap) Pod(uid string) (pods.Pod, bool) {
 	return p, ok
 }
 
-func (m *podMap) Synced() bool { return true }
+func (m *podMap) Known(time.Time) bool { return true }
 
 // agent is a journal and a sink, as the agent has them.
 type agent struct {

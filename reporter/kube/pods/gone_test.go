@@ -38,16 +38,17 @@ func TestGonePodsAreRememberedForAWhileAndUpToANumber(t *testing.T) {
 
 func TestListedPods(t *testing.T) {
 	const hash, dashed = "b1946ac92492d2347c6235b4d2611184", "b1946ac9-2492-d234-7c62-35b4d2611184"
-	l := NewListed()
+	missed, at := 0, time.Now()
+	l := NewListed(func() { missed++ })
 	ended, end := context.WithCancel(t.Context())
 	end()
 	l.Await(ended) // does not wait for the list
-	if _, ok := l.Pod("a"); ok {
-		t.Error("a pod is known before the first list")
+	if _, ok := l.Pod("a"); ok || missed != 1 || l.Known(time.Time{}) {
+		t.Errorf("a pod is known before the first list, or nobody was told: %d", missed)
 	}
-	l.Replace([]Pod{{UID: "a", Name: "one"}, {UID: hash, Name: "static"}})
+	l.Replace([]Pod{{UID: "a", Name: "one"}, {UID: hash, Name: "static"}}, at)
 	l.Await(t.Context())
-	l.Replace([]Pod{{UID: "b", Name: "two", Labels: map[string]string{"app": "x"}}, {UID: hash, Name: "static"}})
+	l.Replace([]Pod{{UID: "b", Namespace: "shop", Name: "two", Labels: map[string]string{"app": "x"}}, {UID: hash, Name: "static"}}, at.Add(time.Second))
 	for uid, name := range map[string]string{"a": "one", "b": "two", hash: "static", dashed: "static"} {
 		if p, ok := l.Pod(uid); !ok || p.Name != name {
 			t.Errorf("%s: %+v, %v", uid, p, ok)
@@ -58,6 +59,20 @@ func TestListedPods(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { l.Pod("b") }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+	if p, ok := l.Named("shop", "two"); !ok || p.UID != "b" || missed != 1 {
+		t.Errorf("%+v, %v, %d missed", p, ok, missed)
+	}
+	// Of a name only what is there now.
+	for i, name := range [][2]string{{"", "one"}, {"other", "two"}} {
+		if p, ok := l.Named(name[0], name[1]); ok || missed != 2+i {
+			t.Errorf("%+v, %d missed", p, missed)
+		}
+	}
+	for ago, want := range map[time.Duration]bool{0: false, time.Second: true, time.Minute: true} {
+		if at := at.Add(time.Second + time.Millisecond - ago); l.Known(at) != want {
+			t.Errorf("pods of %s ago are known: %v", ago, !want)
+		}
 	}
 }
 

@@ -8,24 +8,27 @@ import (
 	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
-// Listed knows the pods of whole lists, where there is no API server to watch. It is safe
-// for concurrent use.
+// Listed knows the pods of whole lists, where no API server is watched. It is safe for
+// concurrent use.
 type Listed struct {
-	gone  *gone
-	first chan struct{} // closed with the first list
+	gone   *gone
+	first  chan struct{} // closed with the first list
+	missed func()
 
 	mu  sync.Mutex
 	now map[string]Pod // by UID; nil: there was no list yet
+	at  time.Time      // that the list is of
 }
 
 // NewListed returns a Listed that knows nothing until the first list. It remembers deleted
-// pods as a [Watch] does.
-func NewListed() *Listed {
-	return &Listed{gone: newGone(defaultRemember, defaultMaxGone), first: make(chan struct{})}
+// pods as a [Watch] does. Missed is called when somebody asks for a pod that is not known, and
+// must not block: a pod may be newer than the list.
+func NewListed(missed func()) *Listed {
+	return &Listed{gone: newGone(defaultRemember, defaultMaxGone), first: make(chan struct{}), missed: missed}
 }
 
-// Replace takes all pods that the node has now.
-func (l *Listed) Replace(pods []Pod) {
+// Replace takes all pods that the node had at a time.
+func (l *Listed) Replace(pods []Pod, at time.Time) {
 	now := make(map[string]Pod, len(pods))
 	for _, p := range pods {
 		now[p.UID] = p
@@ -45,7 +48,7 @@ func (l *Listed) Replace(pods []Pod) {
 	if l.now == nil {
 		close(l.first)
 	}
-	l.now = now
+	l.now, l.at = now, at
 }
 
 // Pod returns the pod that a control group names by uid.
@@ -56,8 +59,31 @@ func (l *Listed) Pod(uid string) (Pod, bool) {
 	if ok {
 		return p, true
 	}
-	p, _, ok = l.gone.find(uid, time.Now())
+	if p, _, ok = l.gone.find(uid, time.Now()); !ok {
+		l.missed()
+	}
 	return p, ok
+}
+
+// Named returns the pod of a name, where the latest list has it.
+func (l *Listed) Named(namespace, name string) (Pod, bool) {
+	l.mu.Lock()
+	for _, p := range l.now {
+		if p.Namespace == namespace && p.Name == name {
+			l.mu.Unlock()
+			return p, true
+		}
+	}
+	l.mu.Unlock()
+	l.missed()
+	return Pod{}, false
+}
+
+// Known reports whether the latest list is of a time or later.
+func (l *Listed) Known(at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now != nil && !l.at.Before(at)
 }
 
 // Await waits until there was a list, or ctx ends.

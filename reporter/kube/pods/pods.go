@@ -121,11 +121,12 @@ func (w *Watch) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced reports whether all pods of the node have been seen.
-func (w *Watch) Synced() bool { return w.informer.HasSynced() }
+// Known reports whether all pods have been seen that the node had at a time. What came since
+// the first list is told within milliseconds.
+func (w *Watch) Known(time.Time) bool { return w.informer.HasSynced() }
 
 // Await waits until all pods of the node have been seen, or ctx ends.
-func (w *Watch) Await(ctx context.Context) { cache.WaitForCacheSync(ctx.Done(), w.Synced) }
+func (w *Watch) Await(ctx context.Context) { cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced) }
 
 // Pod returns the pod that a control group names by uid.
 func (w *Watch) Pod(uid string) (Pod, bool) {

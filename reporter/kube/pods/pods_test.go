@@ -35,7 +35,7 @@ func watch(t *testing.T, node string) *pods.Watch {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	await.Until(t, "all pods are seen", time.Minute, w.Synced)
+	await.Until(t, "all pods are seen", time.Minute, func() bool { return w.Known(time.Now()) })
 	return w
 }
 

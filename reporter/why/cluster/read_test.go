@@ -48,7 +48,7 @@ type scene struct {
 
 type podsOf struct{ pod *corev1.Pod }
 
-func (p podsOf) Synced() bool { return true }
+func (p podsOf) Known(time.Time) bool { return true }
 func (p podsOf) Pod(uid string) (pods.Pod, bool) {
 	return pods.Pod{UID: string(p.pod.UID), Namespace: p.pod.Namespace, Name: p.pod.Name}, uid == string(p.pod.UID)
 }
