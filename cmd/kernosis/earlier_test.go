@@ -170,7 +170,7 @@ type noPods struct{}
 
 func (noPods) Pod(string) (pods.Pod, bool) { return pods.Pod{}, false }
 
-func (noPods) Synced() bool { return true }
+func (noPods) Known(time.Time) bool { return true }
 
 func statesOf(all []problem.Problem, rule string) (states []problem.State) {
 	for i := range all {
