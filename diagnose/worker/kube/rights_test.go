@@ -1,11 +1,9 @@
 package kube
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -26,39 +24,9 @@ import (
 // whole cluster, and those in the system namespace.
 func documented(t testing.TB) (everywhere, ofSystem []rbacv1.PolicyRule) {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/cluster.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## Rights\n")
-	what := ""
-	for line := range strings.Lines(section) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if !strings.HasPrefix(line, "|") || len(cells) != 3 {
-			what = ""
-			continue
-		}
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
-		}
-		if what = cmp.Or(cells[0], what); what != "Diagnoses" {
-			continue
-		}
-		names, of, _ := strings.Cut(cells[1], " of ")
-		rule := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Verbs: strings.Split(cells[2], ", ")}
-		for name := range strings.SplitSeq(names, ", ") {
-			rule.Resources = append(rule.Resources, strings.Trim(name, "`"))
-		}
-		if of == "" {
-			everywhere = append(everywhere, rule)
-		} else {
-			ofSystem = append(ofSystem, rule)
-		}
-	}
-	if len(everywhere) == 0 || len(ofSystem) == 0 {
-		t.Fatal("docs/cluster.md tells of no rights for Diagnoses")
-	}
-	return everywhere, ofSystem
+	everywhere, ofSystem = kubetest.AgentRights(t, "../../../docs/cluster.md")
+	others := func(r rbacv1.PolicyRule) bool { return r.APIGroups[0] != v1alpha1.Group }
+	return slices.DeleteFunc(everywhere, others), slices.DeleteFunc(ofSystem, others)
 }
 
 // userWith returns the configuration of a user with rights.
