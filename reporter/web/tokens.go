@@ -124,6 +124,10 @@ func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Ve
 		}
 	}
 	got, err, _ := t.flights.Do(key, func() (any, error) {
+		// A flight may have ended since the look above.
+		if known, ok := t.verdicts.Get(key); ok {
+			return known, nil
+		}
 		// Others may wait for the same answer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewWithin)
 		defer cancel()
