@@ -87,7 +87,7 @@ func of(lacks []Lack) (out []string) {
 	return out
 }
 
-// A kubelet that refuses its pods is told, one that is away is not.
+// The self-check reports a kubelet that refuses its pods, and not one that is away.
 func TestPodsOfKubelet(t *testing.T) {
 	for err, want := range map[error]int{nil: 0, unix.ECONNREFUSED: 0, fmt.Errorf("ask kubelet: %w", fs.ErrPermission): 1} {
 		lacks := slices.DeleteFunc(New(Config{Pods: func() error { return err }}).Look(), func(l Lack) bool { return l.Part != "pods" })

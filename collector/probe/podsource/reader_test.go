@@ -63,7 +63,7 @@ func TestReader(t *testing.T) {
 	asked.Wait()
 }
 
-// What kubelet answers in place of pods is told, and is not the absence of a pod.
+// What kubelet answers in place of pods is an error, and does not mean that a pod is gone.
 func TestReaderIsRefused(t *testing.T) {
 	k := serve(t, list(t, "web-0"))
 	token := "another"
