@@ -82,7 +82,7 @@ fleet: build ## run NODES (1000) agents and two controllers against an API serve
 
 .PHONY: kube-tools
 kube-tools: ## build the Kubernetes programs that the tests run, as root those of a node too, and helm, once (docs/testing.md)
-	@go run ./reporter/kubetest/kubetools -clients $$([ "$$(id -u)" != 0 ] || echo -node -controllers) >/dev/null
+	@go run ./vmtest/kubetest/kubetools -clients $$([ "$$(id -u)" != 0 ] || echo -node -controllers) >/dev/null
 
 .PHONY: node-packages
 node-packages: ## install what a node needs besides kubelet; only root can run one
@@ -204,15 +204,15 @@ generate: clang generate-api ## rebuild the BPF objects (installs clang-16 where
 # The generator of deep copies knows no alias types, which the API's types have; without
 # them as types of their own it sees what they stand for.
 .PHONY: generate-api
-generate-api: ## rebuild deploy/crds and the deep copies from the types in diagnose/api
+generate-api: ## rebuild diagnose/api/crds and the deep copies from the types in diagnose/api
 	go -C .tools/crds build -o $(CURDIR)/bin/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
-	rm -f deploy/crds/*.yaml
-	GODEBUG=gotypesalias=0 bin/controller-gen object crd paths=./diagnose/api/... output:crd:dir=deploy/crds
+	rm -f diagnose/api/crds/*.yaml
+	GODEBUG=gotypesalias=0 bin/controller-gen object crd paths=./diagnose/api/... output:crd:dir=diagnose/api/crds
 
 .PHONY: verify
 verify: generate generate-deploy ## what is committed is what the sources give, and the BPF objects load on this kernel
-	git diff --exit-code -- bpf deploy/alerts deploy/chart deploy/crds deploy/grafana deploy/kustomize 'diagnose/api/*/zz_generated.*'
-	test -z "$$(git ls-files --others --exclude-standard -- bpf deploy/alerts deploy/chart deploy/crds deploy/grafana deploy/kustomize)"
+	git diff --exit-code -- bpf deploy/alerts deploy/chart diagnose/api/crds deploy/grafana deploy/kustomize 'diagnose/api/*/zz_generated.*'
+	test -z "$$(git ls-files --others --exclude-standard -- bpf deploy/alerts deploy/chart diagnose/api/crds deploy/grafana deploy/kustomize)"
 	go test -count=1 -run 'TestEveryStemAttaches|TestWireLayout' ./bpf
 
 ##@ Deployment
@@ -228,7 +228,7 @@ generate-deploy: build helm ## dashboards and alerts from what makes them, the c
 	go run ./deploy/grafana/gen deploy/grafana
 	$(BIN) rules alerts >deploy/alerts/kernosis.rules.yaml
 	rm -f $(CHART)/crds/*.yaml $(CHART)/files/sets/*.yaml $(CHART)/files/dashboards/*.json $(CHART)/files/alerts.yaml
-	cp deploy/crds/*.yaml $(CHART)/crds/
+	cp diagnose/api/crds/*.yaml $(CHART)/crds/
 	cp diagnose/sets/*.yaml $(CHART)/files/sets/
 	mkdir -p $(CHART)/files/dashboards
 	cp deploy/grafana/*.json $(CHART)/files/dashboards/

@@ -19,6 +19,9 @@ import (
 // feed it. It is not safe for concurrent use, except where a method says so.
 type Loaded struct {
 	Stem string
+	// Settle is called before records are given back to the kernel: what was made of
+	// them is to be safe then. Nil: nothing is.
+	Settle func()
 
 	maps     map[string]*ebpf.Map
 	programs map[string]*ebpf.Program

@@ -1,6 +1,9 @@
 package bpf
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // The records' length does not divide the ring's, so that some run over its end.
 func TestRingAround(t *testing.T) {
@@ -35,5 +38,36 @@ func TestRingAround(t *testing.T) {
 	// 100,000 records of 48 bytes pass the end four times, the third time between two.
 	if split != 3 {
 		t.Errorf("%d records ran over the end of the ring", split)
+	}
+}
+
+// Records are given back together, once what was made of them is settled.
+func TestRecordsAreGivenBackWhenSettled(t *testing.T) {
+	l := openStem(t, oomkill(), testKernel(t), nil)
+	for nonce := range uint64(2*settleEvery + 3) {
+		if err := l.RunCanary(nonce); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handled, settled, back := 0, []int(nil), l.ring.consumed().Load()
+	l.Settle = func() { settled = append(settled, handled) }
+	if _, err := l.Drain(func([]byte) {
+		if now := l.ring.consumed().Load(); now != back && (len(settled) == 0 || settled[len(settled)-1] != handled) {
+			t.Errorf("at record %d something was given back, settled at %v", handled, settled)
+		} else {
+			back = now
+		}
+		handled++
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []int{settleEvery, 2 * settleEvery, 2*settleEvery + 3}; !slices.Equal(settled, want) {
+		t.Errorf("settled at %v, want %v", settled, want)
+	}
+	if l.ring.consumed().Load() != l.ring.produced().Load() {
+		t.Error("records are not given back")
+	}
+	if _, err := l.Drain(func([]byte) {}); err != nil || len(settled) != 3 {
+		t.Errorf("%v, settled at %v where nothing came", err, settled)
 	}
 }

@@ -83,12 +83,13 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 }
 
 // Drain hands every record that was there when it was called to handle, oldest
-// build first, and gives it back to the kernel after handle has returned. It
-// returns how many there were. A record is valid during the call it is given to.
+// build first, and gives it back to the kernel after handle and then Settle have
+// returned. It returns how many there were. A record is valid during the call it is
+// given to.
 func (l *Loaded) Drain(handle func(raw []byte)) (int, error) {
 	p := l.predecessor
 	if p == nil {
-		return drain(l.ring, handle), nil
+		return l.drain(l.ring, handle), nil
 	}
 	younger := func(raw []byte) bool {
 		h, err := view[Header](raw)
@@ -96,13 +97,13 @@ func (l *Loaded) Drain(handle func(raw []byte)) (int, error) {
 	}
 	n := 0
 	for _, r := range p.rings {
-		n += drain(r.Ring, func(raw []byte) {
+		n += l.drain(r.Ring, func(raw []byte) {
 			if !r.cut || !younger(raw) {
 				handle(raw)
 			}
 		})
 	}
-	n += drain(l.ring, func(raw []byte) {
+	n += l.drain(l.ring, func(raw []byte) {
 		if younger(raw) {
 			handle(raw)
 		}
@@ -115,8 +116,23 @@ func (l *Loaded) Drain(handle func(raw []byte)) (int, error) {
 	return n, err
 }
 
-func drain(r *Ring, handle func(raw []byte)) int {
+// Settled calls Settle.
+func (l *Loaded) Settled() {
+	if l.Settle != nil {
+		l.Settle()
+	}
+}
+
+// settleEvery is how many records are given back together: after a kill they are found
+// again, which costs less than to settle each.
+const settleEvery = 64
+
+func (l *Loaded) drain(r *Ring, handle func(raw []byte)) int {
 	n := 0
+	back := func() {
+		l.Settled()
+		r.Commit()
+	}
 	// What comes meanwhile is left for the next time: a flood must not keep the
 	// caller from its other work, nor from ending.
 	for end := r.produced().Load(); r.next < end; n++ {
@@ -125,7 +141,12 @@ func drain(r *Ring, handle func(raw []byte)) int {
 			break
 		}
 		handle(raw)
-		r.Commit()
+		if n%settleEvery == settleEvery-1 {
+			back()
+		}
+	}
+	if n%settleEvery > 0 {
+		back()
 	}
 	r.Commit() // discarded records at the end
 	return n

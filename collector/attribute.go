@@ -2,6 +2,7 @@ package collector
 
 import (
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -67,7 +68,7 @@ func (n *names) comm(raw [16]byte) string {
 	if n.known == nil || len(n.known) >= maxNames {
 		n.known = make(map[[16]byte]string)
 	}
-	s := event.SafeText(string(bpf.CString(raw[:])), maxComm)
+	s := display.Safe(string(bpf.CString(raw[:])), maxComm)
 	n.known[raw] = s
 	return s
 }

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf/rlimit"
 
@@ -122,11 +121,13 @@ func BenchmarkRecord(b *testing.B) {
 	stage("decoded", func(testing.TB) Emit { return func(ev *event.Event) { sink = *ev } })
 
 	engine := func(e *detector.Engine, told func(journal.Entry)) Emit {
+		var now hostfs.Timekeeper
 		return func(ev *event.Event) {
 			if e.Seen(ev) {
 				b.Error("told as seen before")
 			}
-			entry := journal.NewEntry(event.Moment{Wall: time.Now(), Boot: hostfs.BootTime()})
+			wall, boot := now.Now()
+			entry := journal.NewEntry(event.Moment{Wall: wall, Boot: boot})
 			entry.Event, entry.Transitions = ev, e.Observe(ev, entry.Moment())
 			told(entry)
 		}

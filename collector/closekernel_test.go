@@ -35,7 +35,7 @@ func TestCloseBesideAReader(t *testing.T) {
 			default:
 			}
 			<-release
-		})
+		}, func() {})
 	}()
 	select {
 	case <-hangs:

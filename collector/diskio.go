@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -190,7 +191,7 @@ func isDisk(r *bpf.DiskIO, dev *event.Device) bool {
 // diskName is the kernel's name of a record's disk, as [hostfs.Devices] writes
 // it: sysfs can't have a slash.
 func diskName(r *bpf.DiskIO) string {
-	return event.SafeText(strings.ReplaceAll(string(bpf.CString(r.DiskName[:])), "!", "/"), 64)
+	return display.Safe(strings.ReplaceAll(string(bpf.CString(r.DiskName[:])), "!", "/"), 64)
 }
 
 // isNumber: "259:3" is no kernel's name of a disk.
@@ -222,7 +223,7 @@ type diskHead struct {
 const headFresh = time.Second
 
 func (d *diskIO) findHead(hidden [32]byte) diskHead {
-	h := diskHead{of: hidden, name: event.SafeText(string(bpf.CString(hidden[:])), 64)}
+	h := diskHead{of: hidden, name: display.Safe(string(bpf.CString(hidden[:])), 64)}
 	head, ok := nvmeHead(h.name)
 	if !ok {
 		return h

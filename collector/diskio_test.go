@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -286,7 +287,7 @@ func alignedCopy(raw []byte) []byte {
 func checkShown(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, s := range texts {
-		if event.SafeText(s, len(s)) != s {
+		if display.Safe(s, len(s)) != s {
 			t.Errorf("unsafe text %q", s)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -125,7 +126,7 @@ type namedSample struct {
 
 func (d *diskStallSource) look(at time.Time, emit Emit) {
 	samples, unreadable, err := d.sample()
-	d.tellSource(err, emit)
+	d.reportSource(err, emit)
 	if err != nil {
 		return
 	}
@@ -171,9 +172,9 @@ func (d *diskStallSource) step(name string, known *disk, s diskSample, at time.T
 	}}))
 }
 
-// tellSource tells once whether devices can be looked at. What stalled before
+// reportSource reports once whether devices can be looked at. What stalled before
 // they could not is told again after, if it lasts.
-func (d *diskStallSource) tellSource(err error, emit Emit) {
+func (d *diskStallSource) reportSource(err error, emit Emit) {
 	if d.told && d.down == (err != nil) {
 		return
 	}
@@ -286,7 +287,7 @@ func (d *diskStallSource) device(name string) event.Device {
 	device, ok := d.numbered(dir)
 	if !ok {
 		// A path of a multipath NVMe disk has no number, or it is just gone.
-		return event.Device{Name: event.SafeText(strings.ReplaceAll(name, "!", "/"), 64)}
+		return event.Device{Name: display.Safe(strings.ReplaceAll(name, "!", "/"), 64)}
 	}
 	mounts := slices.Clone(device.Mounts)
 	parts, err := os.ReadDir(d.env.fs.Path(dir))

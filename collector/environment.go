@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -104,7 +105,7 @@ func (env *environment) now(ev event.Event) *event.Event {
 func (env *environment) sourceEvent(stem string, err error) *event.Event {
 	d := event.SourceData{Stem: stem, Up: err == nil}
 	if err != nil {
-		d.Reason = event.SafeText(fmt.Sprint(err), 500)
+		d.Reason = display.Safe(fmt.Sprint(err), 500)
 	}
 	return env.now(event.Event{Kind: event.Source, Source: "collector", SourceUp: &d})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -48,7 +49,7 @@ func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 	major, minor := hostfs.SplitKernelDev(r.Dev)
 	f.device = f.env.devices.DeviceAt(major, minor, ev.Time)
 	if id := bpf.CString(r.ID[:]); isNumber(f.device.Name) && len(id) > 0 {
-		f.device.Name = event.SafeText(string(id), 64)
+		f.device.Name = display.Safe(string(id), 64)
 	}
 	ev.Device = &f.device
 
@@ -76,7 +77,7 @@ func (f *fsError) function(r *bpf.FSError) string {
 	if s, ok := f.text[name]; ok && s != "" {
 		return s
 	}
-	s := event.SafeText(string(bpf.CString(name[:])), 128)
+	s := display.Safe(string(bpf.CString(name[:])), 128)
 	if s == "" && r.What == bpf.FSErrorShutdown {
 		return "shutdown" // ext4, and xfs on 5.10, do not say who asked for it
 	}

@@ -74,7 +74,7 @@ func (g *gaugeSource) look(emit Emit) {
 // single reads a gauge of which the node has one.
 func (g *gaugeSource) single(name string, read func() (value, limit uint64, err error), emit Emit) {
 	value, limit, err := read()
-	g.tellSource(name, err, emit)
+	g.reportSource(name, err, emit)
 	if err == nil {
 		g.emit(event.GaugeData{Name: name, Value: value, Limit: limit}, nil, emit)
 	}
@@ -84,8 +84,8 @@ func (g *gaugeSource) emit(d event.GaugeData, device *event.Device, emit Emit) {
 	emit(g.env.now(event.Event{Kind: event.Gauge, Source: "gauge", Device: device, Gauge: &d}))
 }
 
-// tellSource reports whether a gauge can be read, when that changes.
-func (g *gaugeSource) tellSource(name string, err error, emit Emit) {
+// reportSource reports whether a gauge can be read, when that changes.
+func (g *gaugeSource) reportSource(name string, err error, emit Emit) {
 	reason := ""
 	if err != nil {
 		reason = err.Error()

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -47,8 +48,8 @@ var errUnseen = errors.New("the agent does not see it")
 func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 	table, err := g.env.fs.MountTable()
 	if err != nil {
-		g.tellSource(event.GaugeSpace, err, emit)
-		g.tellSource(event.GaugeInodes, err, emit)
+		g.reportSource(event.GaugeSpace, err, emit)
+		g.reportSource(event.GaugeInodes, err, emit)
 		return
 	}
 	mounts := table.Mounts()
@@ -74,7 +75,7 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 		present[key] = true
 		known := g.filesystems[key]
 		if known != nil && !sameFilesystem(&known.mount, mounted.first()) {
-			g.gone(known, emit)
+			g.reportEnd(known, emit)
 			known = nil
 		}
 		if known == nil {
@@ -95,7 +96,7 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 			g.unseen(known, err, emit)
 			continue
 		case err != nil && unread == nil:
-			unread = fmt.Errorf("filesystem at %s: %w", event.SafeText(paths[0], 200), err)
+			unread = fmt.Errorf("filesystem at %s: %w", display.Safe(paths[0], 200), err)
 		}
 		seen++
 	}
@@ -104,12 +105,12 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 	}
 	for key, known := range g.filesystems {
 		if !present[key] {
-			g.gone(known, emit)
+			g.reportEnd(known, emit)
 			delete(g.filesystems, key)
 		}
 	}
-	g.tellSource(event.GaugeSpace, unread, emit)
-	g.tellSource(event.GaugeInodes, unread, emit)
+	g.reportSource(event.GaugeSpace, unread, emit)
+	g.reportSource(event.GaugeInodes, unread, emit)
 }
 
 // ownPaths returns where the filesystems of devices are mounted for the agent itself.
@@ -134,9 +135,9 @@ func (g *gaugeSource) ownPaths() map[fsKey]string {
 func (g *gaugeSource) unseen(f *gaugedFilesystem, why error, emit Emit) {
 	if !f.unseen {
 		f.unseen = true
-		g.env.log.Info("gauges of a filesystem are not read", "mount", event.SafeText(f.mount.Path, 200), "reason", why)
+		g.env.log.Info("gauges of a filesystem are not read", "mount", display.Safe(f.mount.Path, 200), "reason", why)
 	}
-	g.gone(f, emit)
+	g.reportEnd(f, emit)
 	f.inodes, f.space = false, false
 }
 
@@ -196,9 +197,9 @@ func noWay(err error) bool {
 		errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// gone reports the end of a filesystem's gauges: it is not mounted any more, can't fill up, or
+// reportEnd reports the end of a filesystem's gauges: it is not mounted any more, can't fill up, or
 // is not seen.
-func (g *gaugeSource) gone(f *gaugedFilesystem, emit Emit) {
+func (g *gaugeSource) reportEnd(f *gaugedFilesystem, emit Emit) {
 	if f.inodes {
 		g.emit(event.GaugeData{Name: event.GaugeInodes, Gone: true}, new(f.device), emit)
 	}

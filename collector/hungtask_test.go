@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -285,7 +286,7 @@ func FuzzDecodeHungTask(f *testing.F) {
 		if ev.Task == nil || ev.HungTask == nil || ev.HungTask.Wait == "" || ev.HungTask.Detector == "" || len(ev.HungTask.Stack) > 32 {
 			t.Fatalf("incomplete event %+v", ev)
 		}
-		if event.SafeText(ev.Task.Comm, 1000) != ev.Task.Comm {
+		if display.Safe(ev.Task.Comm, 1000) != ev.Task.Comm {
 			t.Fatalf("comm %q is not fit to be shown", ev.Task.Comm)
 		}
 	})

@@ -170,13 +170,15 @@ func (k *kernelSource) reports() []bpf.VariantReport {
 
 // run reads all stems until ctx ends. It returns nil then. It tells first, for
 // each stem, whether it sees its faults.
-func (k *kernelSource) run(ctx context.Context, emit Emit) error {
+func (k *kernelSource) run(ctx context.Context, emit Emit, settle func()) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range k.stems {
-		s.tellSource(emit)
+		s.reportSource(emit)
+		settle()
 		if s.err != nil {
 			continue
 		}
+		s.loaded.Settle = settle
 		s.reading.Store(true)
 		g.Go(func() error {
 			defer s.reading.Store(false)
@@ -190,7 +192,7 @@ func (k *kernelSource) run(ctx context.Context, emit Emit) error {
 	return g.Wait()
 }
 
-func (s *stem) tellSource(emit Emit) {
+func (s *stem) reportSource(emit Emit) {
 	if s.err != nil {
 		s.log.Error("stem can't see its faults", "error", s.err)
 	}
@@ -207,79 +209,114 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // run closes it as well
 	defer stop()
 
-	looks, _ := s.decoder.(looker)
+	r := &ringReader{stem: s, emit: emit, timer: time.NewTimer(0), gathering: stormGather}
+	defer r.timer.Stop()
+	r.looks, _ = s.decoder.(looker)
 	waits, _ := s.decoder.(waiter)
-	var nextLook, nextLoss, nextCanary, latest time.Time
-	gather, gathering := time.NewTimer(0), stormGather
-	defer gather.Stop()
 	for {
-		now, n := time.Now(), 0
+		now := time.Now()
 		left := waits != nil && ctx.Err() == nil && waits.waits(now)
 		if !left {
-			var err error
-			if n, err = s.loaded.Drain(func(raw []byte) { s.handle(raw, emit) }); err != nil {
-				s.log.Warn("predecessor's pins stay", "error", err)
-			}
-			now = time.Now()
+			now = r.drain(ctx)
 		}
-		if n > 0 {
-			if looks == nil && n < stormMost && now.Sub(latest) < stormWithin {
-				gather.Reset(gathering)
-				select {
-				case <-gather.C:
-				case <-ctx.Done():
-				}
-				now, gathering = time.Now(), min(2*gathering, stormSeldom)
-			} else {
-				gathering = stormGather
-			}
-			latest = now
-		}
-		if looks != nil && !now.Before(nextLook) {
-			every, err := looks.poll(ctx, now, emit)
-			if err != nil && ctx.Err() == nil {
-				s.log.Warn("look at the kernel", "error", err)
-			}
-			// What is due at a moment of its own is no whole number of seconds.
-			if now := time.Now(); every%time.Second == 0 {
-				nextLook = now.Add(hostfs.UntilBeat(every))
-			} else {
-				nextLook = now.Add(every)
-			}
-		}
-		if !now.Before(nextLoss) {
-			s.tellLosses(emit)
-			nextLoss = now.Add(hostfs.UntilBeat(lossEvery))
-		}
-		if !now.Before(nextCanary) {
-			s.exercise(now)
-			nextCanary = now.Add(hostfs.UntilBeat(canaryEvery))
-		}
-		wait := min(time.Until(nextLoss), time.Until(nextCanary))
-		if looks != nil {
-			wait = min(wait, time.Until(nextLook))
-		}
+		r.doDue(ctx, now)
+		wait := r.untilDue()
 		if left {
-			// The ring would wake us at once.
-			gather.Reset(min(max(wait, 0), stormGather))
-			select {
-			case <-gather.C:
-			case <-ctx.Done():
-			}
+			r.pause(ctx, min(wait, stormGather)) // the ring would wake us at once
 			continue
 		}
-		if err := p.Wait(max(wait, 0)); errors.Is(err, os.ErrClosed) {
-			// What came before the end is told; who detaches now loses none of it.
-			_, err := s.loaded.Drain(func(raw []byte) { s.handle(raw, emit) })
-			if ends, ok := s.decoder.(ender); ok {
-				err = errors.Join(err, ends.end(emit))
-			}
-			s.tellLosses(emit)
-			return err
+		if err := p.Wait(wait); errors.Is(err, os.ErrClosed) {
+			return r.end()
 		} else if err != nil {
 			return err
 		}
 	}
+}
+
+// ringReader is what run knows between two looks at its ring.
+type ringReader struct {
+	*stem
+	emit                                   Emit
+	looks                                  looker // nil: the stem looks at nothing from time to time
+	nextLook, nextLoss, nextCanary, latest time.Time
+	timer                                  *time.Timer
+	gathering                              time.Duration
+}
+
+// drain handles what is in the ring. In a burst it then waits for more to gather. It returns
+// the time.
+func (r *ringReader) drain(ctx context.Context) time.Time {
+	n, err := r.loaded.Drain(func(raw []byte) { r.handle(raw, r.emit) })
+	if err != nil {
+		r.log.Warn("predecessor's pins stay", "error", err)
+	}
+	now := time.Now()
+	if n == 0 {
+		return now
+	}
+	if r.looks == nil && n < stormMost && now.Sub(r.latest) < stormWithin {
+		r.pause(ctx, r.gathering)
+		now, r.gathering = time.Now(), min(2*r.gathering, stormSeldom)
+	} else {
+		r.gathering = stormGather
+	}
+	r.latest = now
+	return now
+}
+
+// doDue does what is due from time to time.
+func (r *ringReader) doDue(ctx context.Context, now time.Time) {
+	if r.looks != nil && !now.Before(r.nextLook) {
+		every, err := r.looks.poll(ctx, now, r.emit)
+		r.loaded.Settled()
+		if err != nil && ctx.Err() == nil {
+			r.log.Warn("look at the kernel", "error", err)
+		}
+		// What is due at a moment of its own is no whole number of seconds.
+		if now := time.Now(); every%time.Second == 0 {
+			r.nextLook = now.Add(hostfs.UntilBeat(every))
+		} else {
+			r.nextLook = now.Add(every)
+		}
+	}
+	if !now.Before(r.nextLoss) {
+		r.reportLosses(r.emit)
+		r.loaded.Settled()
+		r.nextLoss = now.Add(hostfs.UntilBeat(lossEvery))
+	}
+	if !now.Before(r.nextCanary) {
+		r.exercise(now)
+		r.nextCanary = now.Add(hostfs.UntilBeat(canaryEvery))
+	}
+}
+
+// untilDue returns the time until doDue has something to do.
+func (r *ringReader) untilDue() time.Duration {
+	wait := min(time.Until(r.nextLoss), time.Until(r.nextCanary))
+	if r.looks != nil {
+		wait = min(wait, time.Until(r.nextLook))
+	}
+	return max(wait, 0)
+}
+
+// pause waits, or until ctx ends.
+func (r *ringReader) pause(ctx context.Context, d time.Duration) {
+	r.timer.Reset(d)
+	select {
+	case <-r.timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// end reads what came before the end: who detaches now loses none of it.
+func (r *ringReader) end() error {
+	_, err := r.loaded.Drain(func(raw []byte) { r.handle(raw, r.emit) })
+	if ends, ok := r.decoder.(ender); ok {
+		err = errors.Join(err, ends.end(r.emit))
+	}
+	r.reportLosses(r.emit)
+	r.loaded.Settled()
+	return err
 }
 
 // handle decodes one record and emits its event.
@@ -290,7 +327,7 @@ func (s *stem) handle(raw []byte, emit Emit) {
 		if errors.Is(err, bpf.ErrForeignWire) {
 			reason = "foreign-wire"
 		}
-		s.tellLost(reason, 1, emit)
+		s.reportLost(reason, 1, emit)
 		return
 	}
 	boot := time.Duration(h.BootNS)
@@ -303,7 +340,7 @@ func (s *stem) handle(raw []byte, emit Emit) {
 	}
 	if err != nil {
 		s.log.Warn("record skipped", "error", err)
-		s.tellLost("malformed", 1, emit)
+		s.reportLost("malformed", 1, emit)
 		return
 	}
 	if ok {
@@ -311,8 +348,8 @@ func (s *stem) handle(raw []byte, emit Emit) {
 	}
 }
 
-// tellLosses emits what was lost and is not told yet.
-func (s *stem) tellLosses(emit Emit) {
+// reportLosses emits what was lost and is not told yet.
+func (s *stem) reportLosses(emit Emit) {
 	lost, err := s.loaded.Losses()
 	if err != nil {
 		s.log.Warn("read losses", "error", err)
@@ -322,17 +359,17 @@ func (s *stem) tellLosses(emit Emit) {
 		return
 	}
 	if lost.RingFull > 0 {
-		s.tellLost("ring-full", lost.RingFull, emit)
+		s.reportLost("ring-full", lost.RingFull, emit)
 	}
 	if lost.Skipped > 0 {
-		s.tellLost("recursion", lost.Skipped, emit)
+		s.reportLost("recursion", lost.Skipped, emit)
 	}
 	if err := s.loaded.ToldLosses(lost); err != nil {
 		s.log.Warn("losses may be told again", "error", err)
 	}
 }
 
-func (s *stem) tellLost(reason string, n uint64, emit Emit) {
+func (s *stem) reportLost(reason string, n uint64, emit Emit) {
 	emit(s.env.now(event.Event{
 		Kind: event.Lost, Source: "collector", Lost: &event.LostData{Stem: s.name, Count: n, Reason: reason},
 	}))

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -118,7 +119,7 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 			case <-again.C:
 			}
 			table, err := m.env.fs.MountTable()
-			m.tellSource(err, emit)
+			m.reportSource(err, emit)
 			if err != nil {
 				continue
 			}
@@ -130,8 +131,8 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 	return g.Wait()
 }
 
-// tellSource tells once whether the mount table can be read.
-func (m *mountSource) tellSource(err error, emit Emit) {
+// reportSource reports once whether the mount table can be read.
+func (m *mountSource) reportSource(err error, emit Emit) {
 	if m.told && m.down == (err != nil) {
 		return
 	}
@@ -207,18 +208,18 @@ func (m *mountSource) apply(c change, emit Emit) {
 	switch {
 	case c.faulty && known == nil && len(m.reported) < maxRefusing:
 		known = &refusing{told: time.Now(), device: m.env.mountedDevice(&c.mount), data: event.MountData{
-			FSType: event.SafeText(c.mount.FSType, 64),
-			Path:   event.SafeText(c.mount.Path, 1024),
+			FSType: display.Safe(c.mount.FSType, 64),
+			Path:   display.Safe(c.mount.Path, 1024),
 			Reason: c.reason,
 		}}
 		if at := known.device.Mounts; len(at) > 0 {
 			known.data.Path = at[0].Path // the shortest
 		}
 		m.reported[c.key] = known
-		m.tell(event.MountReadOnly, known, c.reason, emit)
+		m.report(event.MountReadOnly, known, c.reason, emit)
 	case !c.faulty && known != nil:
 		delete(m.reported, c.key)
-		m.tell(event.MountWritable, known, c.reason, emit)
+		m.report(event.MountWritable, known, c.reason, emit)
 	}
 }
 
@@ -233,7 +234,7 @@ func (m *mountSource) acquit(key fsKey, before time.Time) {
 	m.gone[key] = before
 }
 
-func (m *mountSource) tell(kind event.Kind, r *refusing, reason string, emit Emit) {
+func (m *mountSource) report(kind event.Kind, r *refusing, reason string, emit Emit) {
 	device, data := r.device, r.data
 	data.Reason = reason
 	emit(m.env.now(event.Event{Kind: kind, Source: "mountinfo", Device: &device, Mount: &data}))
@@ -247,8 +248,8 @@ func (env *environment) mountedDevice(mount *hostfs.Mount) event.Device {
 	}
 	return event.Device{
 		Minor:  mount.Minor,
-		Name:   event.SafeText(filepath.Base(mount.Source), 64),
-		Mounts: []event.Mount{{Path: event.SafeText(mount.Path, 1024), FSType: event.SafeText(mount.FSType, 64)}},
+		Name:   display.Safe(filepath.Base(mount.Source), 64),
+		Mounts: []event.Mount{{Path: display.Safe(mount.Path, 1024), FSType: display.Safe(mount.FSType, 64)}},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/netlook"
@@ -268,7 +269,7 @@ func FuzzDecodeSockfail(f *testing.F) {
 			t.Errorf("%+v", d)
 		}
 		for _, text := range append(append([]string{d.Target, ev.Task.Comm}, d.Evidence...), d.Excluded...) {
-			if event.SafeText(text, len(text)) != text {
+			if display.Safe(text, len(text)) != text {
 				t.Errorf("unsafe text %q", text)
 			}
 		}

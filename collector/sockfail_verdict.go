@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/netlook"
@@ -54,7 +55,7 @@ type reasons []string
 
 func (r *reasons) add(s string) {
 	if s != "" && len(*r) < maxEvidence {
-		*r = append(*r, event.SafeText(s, maxFact))
+		*r = append(*r, display.Safe(s, maxFact))
 	}
 }
 

@@ -69,8 +69,15 @@ func missingCapabilities(env *environment) []string {
 	return have.Missing("CAP_BPF", "CAP_PERFMON", "CAP_SYS_RESOURCE", "CAP_NET_ADMIN", "CAP_SYS_PTRACE", "CAP_SYSLOG")
 }
 
-// Run collects until ctx ends and returns nil then.
-func (s *Sources) Run(ctx context.Context, emit Emit) error {
+// Run collects until ctx ends and returns nil then. It calls settle whenever events that it
+// has emitted are to be safe: before records of the kernel's are given back, and behind
+// whatever can't be read again.
+func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
+	ring := emit
+	emit = func(ev *event.Event) {
+		ring(ev)
+		settle()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := s.mounts.Run(ctx, emit); err != nil {
@@ -81,7 +88,7 @@ func (s *Sources) Run(ctx context.Context, emit Emit) error {
 	g.Go(func() error { return s.stalls.Run(ctx, emit) })
 	g.Go(func() error { return s.gauges.Run(ctx, emit) })
 	if s.kernel != nil {
-		g.Go(func() error { return s.kernel.run(ctx, emit) })
+		g.Go(func() error { return s.kernel.run(ctx, ring, settle) })
 	} else {
 		for _, b := range bpf.Stems() {
 			emit(s.env.sourceEvent(b.Name, s.kernelErr))

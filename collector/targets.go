@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Target is where connections are watched, for the fault family sockfail. Zero
@@ -75,7 +75,7 @@ func (t Target) check() (Target, error) {
 			return t, fmt.Errorf("opener %q: the name of a process has 1 to %d bytes", name, bpf.MaxSockOpenerName)
 		}
 	}
-	t.Name = event.SafeText(t.Name, maxTargetName)
+	t.Name = display.Safe(t.Name, maxTargetName)
 	return t, nil
 }
 

@@ -49,7 +49,7 @@ func collect(t *testing.T, cfg Config) *collected {
 				defer c.mu.Unlock()
 				c.told = append(c.told, string(ev.Kind)+" "+ev.SockFail.Target)
 			}
-		})
+		}, func() {})
 	}()
 	c.end = sync.OnceFunc(func() {
 		cancel()

@@ -26,20 +26,20 @@ func newActivation() *activation { return &activation{known: make(map[string]ref
 
 // ResolveName implements interpreter.Activation.
 func (a *activation) ResolveName(name string) (any, bool) {
-	f, ok := fieldIndex[name]
+	f := event.FieldByName(name)
 	group, isMatch := strings.CutPrefix(name, matchPrefix)
-	if !ok && !isMatch {
+	if f == nil && !isMatch {
 		return nil, false
 	}
 	if a.ev == nil {
 		return types.NewErr("no event"), true
 	}
 	if isMatch {
-		return types.String(captured(a.ev, group).text), true
+		return types.String(captured(a.ev, group).Text), true
 	}
-	v := f.read(a.ev)
-	if f.few && f.Type == String {
-		return a.keep(v.text), true
+	v := f.Read(a.ev)
+	if f.Few && f.Type == event.TypeString {
+		return a.keep(v.Text), true
 	}
 	return celValue(&v, f.Type), true
 }

@@ -12,6 +12,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -50,14 +51,14 @@ func newEnv() (*cel.Env, error) {
 		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(),
 			cel.ValidateComprehensionNestingLimit(2)),
 		cel.Function("humanBytes", cel.Overload("human_bytes_int", []*cel.Type{cel.IntType}, cel.StringType,
-			cel.UnaryBinding(func(v ref.Val) ref.Val { return types.String(humanBytes(int64(v.(types.Int)))) }))),
+			cel.UnaryBinding(func(v ref.Val) ref.Val { return types.String(display.Bytes(int64(v.(types.Int)))) }))),
 		cel.Function("humanDuration", cel.Overload("human_duration_duration", []*cel.Type{cel.DurationType}, cel.StringType,
 			cel.UnaryBinding(func(v ref.Val) ref.Val {
-				return types.String(humanDuration(v.(types.Duration).Duration))
+				return types.String(display.Duration(v.(types.Duration).Duration))
 			}))),
 		labelLookUp(),
 	}
-	for _, f := range fields {
+	for _, f := range event.Fields() {
 		opts = append(opts, cel.VariableWithDoc(f.Name, celType(f.Type), f.Doc))
 	}
 	env, err := cel.NewEnv(opts...)
@@ -67,48 +68,48 @@ func newEnv() (*cel.Env, error) {
 	return env, nil
 }
 
-func celType(t Type) *cel.Type {
+func celType(t event.FieldType) *cel.Type {
 	switch t {
-	case Int:
+	case event.TypeInt:
 		return cel.IntType
-	case Bool:
+	case event.TypeBool:
 		return cel.BoolType
-	case Duration:
+	case event.TypeDuration:
 		return cel.DurationType
-	case Timestamp:
+	case event.TypeTimestamp:
 		return cel.TimestampType
-	case OptionalString:
+	case event.TypeOptionalString:
 		return cel.OptionalType(cel.StringType)
-	case StringList:
+	case event.TypeStringList:
 		return cel.ListType(cel.StringType)
-	case StringMap:
+	case event.TypeStringMap:
 		return cel.MapType(cel.StringType, cel.StringType)
 	}
 	return cel.StringType
 }
 
 // celValue turns a field's value into CEL without reflection.
-func celValue(v *value, t Type) ref.Val {
+func celValue(v *event.Value, t event.FieldType) ref.Val {
 	switch t {
-	case Int:
-		return types.Int(v.number)
-	case Bool:
-		return types.Bool(v.number != 0)
-	case Duration:
-		return types.Duration{Duration: time.Duration(v.number)}
-	case Timestamp:
-		return types.Timestamp{Time: v.time}
-	case OptionalString:
-		if !v.present {
+	case event.TypeInt:
+		return types.Int(v.Number)
+	case event.TypeBool:
+		return types.Bool(v.Number != 0)
+	case event.TypeDuration:
+		return types.Duration{Duration: time.Duration(v.Number)}
+	case event.TypeTimestamp:
+		return types.Timestamp{Time: v.Time}
+	case event.TypeOptionalString:
+		if !v.Present {
 			return types.OptionalNone
 		}
-		return types.OptionalOf(types.String(v.text))
-	case StringList:
-		return types.NewStringList(types.DefaultTypeAdapter, slices.Clone(v.list))
-	case StringMap:
-		return types.NewStringStringMap(types.DefaultTypeAdapter, v.labels)
+		return types.OptionalOf(types.String(v.Text))
+	case event.TypeStringList:
+		return types.NewStringList(types.DefaultTypeAdapter, slices.Clone(v.List))
+	case event.TypeStringMap:
+		return types.NewStringStringMap(types.DefaultTypeAdapter, v.Labels)
 	}
-	return types.String(v.text)
+	return types.String(v.Text)
 }
 
 // sizes tells the cost estimator how long the fields can be.
@@ -120,19 +121,19 @@ func (sizes) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 	if len(path) == 0 {
 		return nil
 	}
-	f := fieldByName(path[0])
+	f := event.FieldByName(path[0])
 	switch {
 	case strings.HasPrefix(path[0], matchPrefix):
 	case f == nil:
 		return nil
-	case f.Type == StringList && len(path) == 1:
-		return &checker.SizeEstimate{Max: maxList}
-	case f.Type == StringMap && len(path) == 1:
+	case f.Type == event.TypeStringList && len(path) == 1:
+		return &checker.SizeEstimate{Max: event.MaxFieldList}
+	case f.Type == event.TypeStringMap && len(path) == 1:
 		return &checker.SizeEstimate{Max: event.MaxPodLabels}
-	case f.Type == StringMap:
+	case f.Type == event.TypeStringMap:
 		return &checker.SizeEstimate{Max: event.MaxLabelName} // values are shorter
 	}
-	return &checker.SizeEstimate{Max: maxText}
+	return &checker.SizeEstimate{Max: event.MaxFieldText}
 }
 
 // EstimateCallCost implements checker.CostEstimator.

@@ -4,6 +4,8 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/checker"
 	"cel.dev/cel-go/common/ast"
+
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 // textCosts corrects estimated worst cases of the strings and regex extensions, which take
@@ -47,7 +49,7 @@ func joinCost(e checker.CostEstimator, target *checker.AstNode, args []checker.A
 	case x.Kind() == ast.CallKind && x.AsCall().FunctionName() == "split":
 		all = list
 	case len((*target).Path()) == 1:
-		all = list.Multiply(exactly(maxText))
+		all = list.Multiply(exactly(event.MaxFieldText))
 	}
 	result := all.Add(list.Multiply(separator))
 	return &checker.CallEstimate{CostEstimate: result.AsCost().Add(list.AsCost()).Add(exactly(2).AsCost()), ResultSize: atMost(result)}

@@ -6,6 +6,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
+
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 // parsesAddress lists the overloads of the network extension that parse their
@@ -20,7 +22,7 @@ func parsesAddress() []string {
 // addressCosts corrects the estimated worst cases.
 func addressCosts() cel.EnvOption {
 	estimate := func(e checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
-		size := checker.SizeEstimate{Max: maxText}
+		size := checker.SizeEstimate{Max: event.MaxFieldText}
 		if len(args) > 0 {
 			if s := args[0].ComputedSize(); s != nil {
 				size = *s

@@ -8,9 +8,8 @@ import (
 	"cel.dev/cel-go/cel"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
-	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -19,13 +18,13 @@ var (
 	pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,127}$`)            // the API allows 128 characters in an Event's reason
 )
 
-func checkReason(f *strictyaml.File, n *yaml.Node, field, reason string) {
+func checkReason(f *document.Reader, n *yaml.Node, field, reason string) {
 	if reason != "" && !pascalCase.MatchString(reason) {
 		f.Errorf(n, field, "reason %q is not PascalCase: people write switch statements on it", reason)
 	}
 }
 
-func checkConditionType(f *strictyaml.File, n *yaml.Node, name string) {
+func checkConditionType(f *document.Reader, n *yaml.Node, name string) {
 	switch {
 	case event.KubernetesCondition(name):
 		f.Errorf(n, "conditions."+name, "condition %s belongs to Kubernetes itself, as all that end in Pressure", name)
@@ -77,7 +76,7 @@ func (r *loadedRule) checkEvents() {
 	for i, k := range r.Events {
 		switch {
 		case !slices.Contains(known, k):
-			r.item("events", i, "unknown event kind %q%s", k, mistake.Suggest(string(k), kindNames()))
+			r.item("events", i, "unknown event kind %q%s", k, document.Suggest(string(k), kindNames()))
 		case seen[k]:
 			r.item("events", i, "event kind %q stands twice", k)
 		}
@@ -108,7 +107,7 @@ func kindNames() []string {
 
 func fieldNames() []string {
 	var out []string
-	for _, f := range fields {
+	for _, f := range event.Fields() {
 		out = append(out, f.Name)
 	}
 	return out
@@ -116,9 +115,9 @@ func fieldNames() []string {
 
 // carried reports whether one of the kinds carries the field, and which
 // kinds do, for the message.
-func carried(f *Field, kinds []event.Kind) bool { return slices.ContainsFunc(kinds, f.CarriedBy) }
+func carried(f *event.Field, kinds []event.Kind) bool { return slices.ContainsFunc(kinds, f.CarriedBy) }
 
-func carriers(f *Field) string {
+func carriers(f *event.Field) string {
 	var out []string
 	for _, k := range f.Kinds {
 		out = append(out, string(k))
@@ -141,7 +140,7 @@ func (r *loadedRule) checkGroupBy(c *compiler) {
 	}
 }
 
-func (r *loadedRule) groupField(c *compiler, name string, errorf func(string, ...any)) *Field {
+func (r *loadedRule) groupField(c *compiler, name string, errorf func(string, ...any)) *event.Field {
 	f := c.field(name)
 	switch {
 	case f == nil:
@@ -180,7 +179,7 @@ func (r *loadedRule) checkClearing() {
 		return
 	}
 	for i, k := range r.Events {
-		if levelEnd(k) == "" && slices.Contains(event.Kinds(), k) {
+		if k.EndedBy() == "" && slices.Contains(event.Kinds(), k) {
 			r.item("events", i, "for needs level signals (diskstall, gauge, hungtask, mount.readonly, probe, sockfail), %s has no end", k)
 		}
 	}
@@ -237,7 +236,7 @@ func (r *loadedRule) compileBool(c *compiler, n *yaml.Node, key, source string) 
 	}
 	for _, k := range x.kinds {
 		if !slices.Contains(kindNames(), k.text) {
-			r.file.ErrorAt(n, k.offset, r.path+"."+key, "unknown event kind %q%s", k.text, mistake.Suggest(k.text, kindNames()))
+			r.file.ErrorAt(n, k.offset, r.path+"."+key, "unknown event kind %q%s", k.text, document.Suggest(k.text, kindNames()))
 		}
 	}
 	return x
@@ -260,7 +259,7 @@ func (r *loadedRule) compileMessage(c *compiler) {
 	r.checkCarried("message", m.fields(), r.Events)
 }
 
-func (r *loadedRule) checkCarried(key string, used []*Field, by []event.Kind) {
+func (r *loadedRule) checkCarried(key string, used []*event.Field, by []event.Kind) {
 	if !r.kindsKnown() {
 		return
 	}
@@ -284,7 +283,7 @@ func (r *loadedRule) compileClearWhen(c *compiler) {
 		return
 	}
 	r.clearWhen, r.clearKinds = x, r.Events
-	if slices.ContainsFunc(x.fields, func(f *Field) bool { return f.Name == kindField }) {
+	if slices.ContainsFunc(x.fields, func(f *event.Field) bool { return f.Name == kindField }) {
 		kinds, err := c.possibleKinds(r.ClearWhen)
 		if err != nil {
 			r.errorf("clearWhen", "%v", err)

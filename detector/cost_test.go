@@ -156,7 +156,7 @@ func TestAcceptedExpressionsAreNotCutOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, text := range []string{strings.Repeat("a", maxText), strings.Repeat("a,", maxText/2), strings.Repeat("é", maxText/2)} {
+		for i, text := range []string{strings.Repeat("a", event.MaxFieldText), strings.Repeat("a,", event.MaxFieldText/2), strings.Repeat("é", event.MaxFieldText/2)} {
 			act.ev = &event.Event{Kind: event.Log, Log: &event.LogData{Log: "kmsg", Text: text}, PodLabels: labels[i%len(labels)]}
 			_, details, err := program.Eval(act)
 			if err != nil && strings.Contains(err.Error(), "cost limit") {

@@ -8,10 +8,10 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector/internal/form"
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -19,7 +19,7 @@ import (
 type loadedRule struct {
 	*Rule
 	layer int
-	file  *strictyaml.File
+	file  *document.Reader
 	path  string // "rules[2]"
 	node  *yaml.Node
 	keys  map[string]*yaml.Node
@@ -29,7 +29,7 @@ type loadedRule struct {
 type loadedCondition struct {
 	ConditionSpec
 	layer int
-	file  *strictyaml.File
+	file  *document.Reader
 	node  *yaml.Node
 }
 
@@ -48,7 +48,7 @@ func (r *loadedRule) item(key string, i int, format string, args ...any) {
 }
 
 func (l *loader) file(index int, name string, data []byte) {
-	f, root := strictyaml.Parse(name, data)
+	f, root := document.Read(name, data)
 	l.files = append(l.files, f)
 	if root == nil {
 		return
@@ -77,7 +77,7 @@ func (l *loader) file(index int, name string, data []byte) {
 	}
 }
 
-func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
+func (l *loader) condition(index int, f *document.Reader, p document.Pair) {
 	name := p.Key.Value
 	path := "conditions." + name
 	keys := f.Object(p.Value, path, form.Keys[conditionForm]()...)
@@ -101,68 +101,14 @@ func (l *loader) condition(index int, f *strictyaml.File, p strictyaml.Pair) {
 	l.conditions[name] = c
 }
 
-func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) {
+func (l *loader) rule(index int, f *document.Reader, n *yaml.Node, path string) {
 	keys := f.Object(n, path, ruleKeys()...)
 	if !l.extend(index, f, n, path, keys) {
 		return
 	}
 	r := &loadedRule{Rule: &Rule{File: f.Name, Line: n.Line, Layer: index}, layer: index, file: f, path: path, node: n, keys: keys}
-	str := func(key string) string {
-		if n := keys[key]; n != nil {
-			return f.String(n, path+"."+key)
-		}
-		return ""
-	}
-	strs := func(key string) []string {
-		if n := keys[key]; n != nil {
-			return f.Strings(n, path+"."+key)
-		}
-		return nil
-	}
-	period := func(key string) time.Duration {
-		if n := keys[key]; n != nil {
-			return f.Duration(n, path+"."+key, time.Millisecond, maxPeriod)
-		}
-		return 0
-	}
-	r.Name, r.Fault, r.Doc = str("name"), str("fault"), str("doc")
-	r.Condition, r.Reason, r.Message = str("condition"), str("reason"), str("message")
-	r.When, r.ClearWhen = str("when"), str("clearWhen")
-	r.GroupBy, r.DependsOn = strs("groupBy"), strs("dependsOn")
-	if n := keys["equal"]; n != nil {
-		r.Equal = make(map[string]string)
-		for _, p := range f.Map(n, path+".equal") {
-			r.Equal[p.Key.Value] = f.String(p.Value, path+".equal."+p.Key.Value)
-		}
-	}
-	for _, k := range strs("events") {
-		r.Events = append(r.Events, event.Kind(k))
-	}
-	r.Pattern, r.ClearPattern, r.Logs = str("pattern"), str("clearPattern"), strs("logs")
-	r.FallbackFor = strs("fallbackFor")
-	if n := keys["lines"]; n != nil {
-		r.Lines = f.Int(n, path+".lines", 1, logpattern.MaxLines)
-	}
-	if n := keys["anchorEnd"]; n != nil {
-		r.AnchorEnd = f.Bool(n, path+".anchorEnd")
-	}
-	r.For, r.ClearAfter, r.AbsentFor = period("for"), period("clearAfter"), period("absentFor")
-	r.Severity = problem.Warning
-	if keys["severity"] != nil {
-		r.Severity = problem.Severity(str("severity"))
-	}
-	r.readSeverityWhen(f)
-	if n := keys["latched"]; n != nil {
-		r.Latched = f.Bool(n, path+".latched")
-	}
-	r.MaxGroups = DefaultMaxGroups
-	if n := keys["maxGroups"]; n != nil {
-		r.MaxGroups = f.Int(n, path+".maxGroups", 1, maxMaxGroups)
-	}
-	if n := keys["threshold"]; n != nil {
-		r.threshold(f, n, path+".threshold")
-	}
-	r.readRateLimit(f)
+	r.readTexts()
+	r.readBounds()
 	if r.Fault == "" {
 		r.Fault = r.Name
 	}
@@ -170,6 +116,11 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 		r.ClearAfter = DefaultClearAfter
 	}
 	r.check(l.compiler)
+	l.add(r)
+}
+
+// add takes a rule of a layer, in place of one of the same name in a layer below.
+func (l *loader) add(r *loadedRule) {
 	if r.Name == "" {
 		return
 	}
@@ -177,17 +128,87 @@ func (l *loader) rule(index int, f *strictyaml.File, n *yaml.Node, path string) 
 	switch {
 	case old == nil:
 		l.order = append(l.order, r.Name)
-	case old.layer == index:
+	case old.layer == r.layer:
 		r.errorf("name", "rule %q stands already at %s:%d", r.Name, old.file.Name, old.node.Line)
 		return
 	}
 	l.rules[r.Name] = r
 }
 
+// readTexts reads what the rule matches and says.
+func (r *loadedRule) readTexts() {
+	r.Name, r.Fault, r.Doc = r.text("name"), r.text("fault"), r.text("doc")
+	r.Condition, r.Reason, r.Message = r.text("condition"), r.text("reason"), r.text("message")
+	r.When, r.ClearWhen = r.text("when"), r.text("clearWhen")
+	r.GroupBy, r.DependsOn = r.texts("groupBy"), r.texts("dependsOn")
+	if n := r.keys["equal"]; n != nil {
+		r.Equal = make(map[string]string)
+		for _, p := range r.file.Map(n, r.path+".equal") {
+			r.Equal[p.Key.Value] = r.file.String(p.Value, r.path+".equal."+p.Key.Value)
+		}
+	}
+	for _, k := range r.texts("events") {
+		r.Events = append(r.Events, event.Kind(k))
+	}
+	r.level = len(r.Events) > 0 && !slices.ContainsFunc(r.Events, func(k event.Kind) bool { return k.EndedBy() == "" })
+	r.Pattern, r.ClearPattern, r.Logs = r.text("pattern"), r.text("clearPattern"), r.texts("logs")
+	r.FallbackFor = r.texts("fallbackFor")
+}
+
+// readBounds reads numbers, periods, severity and switches.
+func (r *loadedRule) readBounds() {
+	f := r.file
+	if n := r.keys["lines"]; n != nil {
+		r.Lines = f.Int(n, r.path+".lines", 1, logpattern.MaxLines)
+	}
+	if n := r.keys["anchorEnd"]; n != nil {
+		r.AnchorEnd = f.Bool(n, r.path+".anchorEnd")
+	}
+	r.For, r.ClearAfter, r.AbsentFor = r.period("for"), r.period("clearAfter"), r.period("absentFor")
+	r.Severity = problem.Warning
+	if r.keys["severity"] != nil {
+		r.Severity = problem.Severity(r.text("severity"))
+	}
+	r.readSeverityWhen(f)
+	if n := r.keys["latched"]; n != nil {
+		r.Latched = f.Bool(n, r.path+".latched")
+	}
+	r.MaxGroups = DefaultMaxGroups
+	if n := r.keys["maxGroups"]; n != nil {
+		r.MaxGroups = f.Int(n, r.path+".maxGroups", 1, maxMaxGroups)
+	}
+	if n := r.keys["threshold"]; n != nil {
+		r.threshold(f, n, r.path+".threshold")
+	}
+	r.readRateLimit(f)
+}
+
+// text returns the value of a key; empty: it is not there.
+func (r *loadedRule) text(key string) string {
+	if n := r.keys[key]; n != nil {
+		return r.file.String(n, r.path+"."+key)
+	}
+	return ""
+}
+
+func (r *loadedRule) texts(key string) []string {
+	if n := r.keys[key]; n != nil {
+		return r.file.Strings(n, r.path+"."+key)
+	}
+	return nil
+}
+
+func (r *loadedRule) period(key string) time.Duration {
+	if n := r.keys[key]; n != nil {
+		return r.file.Duration(n, r.path+"."+key, time.Millisecond, maxPeriod)
+	}
+	return 0
+}
+
 // ruleKeys are the keys of a rule.
 func ruleKeys() []string { return form.Keys[ruleForm]() }
 
-func (r *loadedRule) threshold(f *strictyaml.File, n *yaml.Node, path string) {
+func (r *loadedRule) threshold(f *document.Reader, n *yaml.Node, path string) {
 	keys := f.Object(n, path, form.Keys[thresholdForm]()...)
 	if c := keys["count"]; c == nil {
 		f.Errorf(n, path, "count is missing")
@@ -207,7 +228,7 @@ func (r *loadedRule) threshold(f *strictyaml.File, n *yaml.Node, path string) {
 
 // readRateLimit reads the limit of a log rule, or takes that of all rules that don't read what
 // the kernel has printed alone.
-func (r *loadedRule) readRateLimit(f *strictyaml.File) {
+func (r *loadedRule) readRateLimit(f *document.Reader) {
 	n := r.keys["rateLimit"]
 	if n == nil {
 		if r.keys["pattern"] != nil && !slices.Equal(r.Logs, []string{event.KernelLogs}) {

@@ -75,7 +75,7 @@ func TestFieldTable(t *testing.T) {
 func fieldTable() string {
 	var b strings.Builder
 	b.WriteString("| field | type | carried by | meaning |\n|---|---|---|---|\n")
-	for _, f := range detector.Fields() {
+	for _, f := range event.Fields() {
 		var kinds []string
 		for _, k := range f.Kinds {
 			kinds = append(kinds, "`"+string(k)+"`")
@@ -92,8 +92,8 @@ func fieldTable() string {
 // TestFields makes sure that every field can be read from an event without its
 // payload, and that the table is sorted.
 func TestFields(t *testing.T) {
-	fields := detector.Fields()
-	if !slices.IsSortedFunc(fields, func(a, b *detector.Field) int { return strings.Compare(a.Name, b.Name) }) {
+	fields := event.Fields()
+	if !slices.IsSortedFunc(fields, func(a, b *event.Field) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("fields are not sorted")
 	}
 	for _, f := range fields {

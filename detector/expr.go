@@ -19,8 +19,8 @@ import (
 // expr is one compiled expression. It is immutable and safe for concurrent use.
 type expr struct {
 	program cel.Program
-	fields  []*Field // those it reads, in order of first use
-	bare    *Field   // set where the expression is just a field
+	fields  []*event.Field // those it reads, in order of first use
+	bare    *event.Field   // set where the expression is just a field
 	out     *cel.Type
 	kinds   []literal // texts compared with event.kind
 	checks  []literal // texts compared with event.check
@@ -43,9 +43,9 @@ type exprError struct {
 // compiler holds the environment and compiles expressions in it.
 type compiler struct {
 	env      *cel.Env
-	match    map[string]*Field    // match.<group>: the groups of one rule's pattern
-	variants map[string]*compiler // by the names of the groups
-	groups   bool                 // it is a variant: the rule has a pattern
+	match    map[string]*event.Field // match.<group>: the groups of one rule's pattern
+	variants map[string]*compiler    // by the names of the groups
+	groups   bool                    // it is a variant: the rule has a pattern
 }
 
 func newCompiler() (*compiler, error) {
@@ -136,7 +136,7 @@ func (x *expr) inspect(c *compiler, a *ast.AST) {
 	if f := c.fieldOf(a.Expr()); f != nil {
 		x.bare = f
 	}
-	seen := make(map[*Field]bool)
+	seen := make(map[*event.Field]bool)
 	compared := func(field, with ast.Expr) {
 		if field.Kind() != ast.IdentKind || with.Kind() != ast.LiteralKind {
 			return
@@ -188,7 +188,7 @@ func (x *expr) inspect(c *compiler, a *ast.AST) {
 	}))
 }
 
-func (c *compiler) fieldOf(e ast.Expr) *Field {
+func (c *compiler) fieldOf(e ast.Expr) *event.Field {
 	if e.Kind() == ast.IdentKind {
 		return c.field(e.AsIdent())
 	}
@@ -213,7 +213,7 @@ func (c *compiler) possible(source string, given ...string) (func(values ...stri
 		return nil, err
 	}
 	var unknown []*cel.AttributePatternType
-	for _, f := range fields {
+	for _, f := range event.Fields() {
 		if !slices.Contains(given, f.Name) {
 			unknown = append(unknown, cel.AttributePattern(f.Name))
 		}

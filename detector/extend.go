@@ -6,13 +6,12 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 )
 
 // extend gives a rule the keys that it does not have of the rule that it extends, which is of
 // a layer below, so that there are no circles. It reports whether there is such a rule.
-func (l *loader) extend(index int, f *strictyaml.File, rule *yaml.Node, path string, keys map[string]*yaml.Node) bool {
+func (l *loader) extend(index int, f *document.Reader, rule *yaml.Node, path string, keys map[string]*yaml.Node) bool {
 	at := keys["extends"]
 	if at == nil {
 		return true
@@ -29,7 +28,7 @@ func (l *loader) extend(index int, f *strictyaml.File, rule *yaml.Node, path str
 		return false
 	case base == nil || base.layer == index:
 		below := slices.DeleteFunc(slices.Sorted(maps.Keys(l.rules)), func(n string) bool { return l.rules[n].layer == index })
-		f.Errorf(at, path+".extends", "no shipped rule is named %q%s", name, mistake.Suggest(name, below))
+		f.Errorf(at, path+".extends", "no shipped rule is named %q%s", name, document.Suggest(name, below))
 		return false
 	}
 	own := []string{"name", "extends"}

@@ -49,7 +49,7 @@ func TestFieldsInCEL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range fields {
+	for _, f := range event.Fields() {
 		x, errs := c.compile(f.Name)
 		if len(errs) > 0 {
 			t.Errorf("%s: %v", f.Name, errs)
@@ -66,8 +66,8 @@ func TestFieldsInCEL(t *testing.T) {
 				t.Errorf("%s of the %s event: %v", f.Name, name, err)
 				continue
 			}
-			raw := f.read(ev)
-			bare := string(raw.appendText(nil, f.Type))
+			raw := f.Read(ev)
+			bare := string(raw.Append(nil, f.Type))
 			if text := string(appendCEL(nil, v)); text != bare {
 				t.Errorf("%s of the %s event: %q as CEL, %q in messages", f.Name, name, text, bare)
 			}
@@ -80,14 +80,14 @@ func TestFieldsInCEL(t *testing.T) {
 
 // In a pod the path changes with each restart of a container, and is left out.
 func TestCgroupOutsidePods(t *testing.T) {
-	f := fieldByName("cgroup.outsidePods")
+	f := event.FieldByName("cgroup.outsidePods")
 	for want, c := range map[string]*event.Container{"/c": nil, "": {PodUID: "p"}} {
-		if v := f.read(&event.Event{Cgroup: &event.Cgroup{Path: "/c"}, Container: c}); v.text != want {
-			t.Errorf("%+v: %q, want %q", c, v.text, want)
+		if v := f.Read(&event.Event{Cgroup: &event.Cgroup{Path: "/c"}, Container: c}); v.Text != want {
+			t.Errorf("%+v: %q, want %q", c, v.Text, want)
 		}
 	}
-	if v := f.read(&event.Event{Cgroup: &event.Cgroup{Path: "/docker/x"}, Container: &event.Container{ID: "x"}}); v.text != "/docker/x" {
-		t.Errorf("of a container outside of Kubernetes: %q", v.text)
+	if v := f.Read(&event.Event{Cgroup: &event.Cgroup{Path: "/docker/x"}, Container: &event.Container{ID: "x"}}); v.Text != "/docker/x" {
+		t.Errorf("of a container outside of Kubernetes: %q", v.Text)
 	}
 }
 
@@ -99,33 +99,34 @@ func TestProbeFields(t *testing.T) {
 		"event.retransmits": "1", "event.queueLen": "1", "event.queueMax": "1", "event.evidence": "a", "event.excluded": "b",
 		"event.status": "503", "event.progress": "liveness 2 of 3 towards restart", "event.cause": "why",
 	} {
-		f := fieldByName(name)
-		v := f.read(ev)
-		if got := string(v.appendText(nil, f.Type)); got != want || !f.CarriedBy(event.Probe) || !f.CarriedBy(event.ProbeRecovered) {
+		f := event.FieldByName(name)
+		v := f.Read(ev)
+		if got := string(v.Append(nil, f.Type)); got != want || !f.CarriedBy(event.Probe) || !f.CarriedBy(event.ProbeRecovered) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 	ev.Probe.Cause = ""
-	if v := fieldByName("event.cause").read(ev); v.text != "refused" {
-		t.Errorf("without words the cause is %q", v.text)
+	if v := event.FieldByName("event.cause").Read(ev); v.Text != "refused" {
+		t.Errorf("without words the cause is %q", v.Text)
 	}
 }
 
 func TestFieldBounds(t *testing.T) {
-	if n := number(uint64(1) << 63).number; n != 1<<63-1 {
+	kill := &event.Event{OOMKill: &event.OOMKillData{TotalVM: 1 << 63, OOMScoreAdj: -1000}, Unit: strings.Repeat("é", event.MaxFieldText)}
+	if n := event.FieldByName("event.totalVM").Read(kill).Number; n != 1<<63-1 {
 		t.Errorf("2⁶³ reads as %d", n)
 	}
-	if n := number(int16(-1000)).number; n != -1000 {
+	if n := event.FieldByName("event.oomScoreAdj").Read(kill).Number; n != -1000 {
 		t.Errorf("-1000 reads as %d", n)
 	}
-	if v := text(strings.Repeat("é", maxText)); len(v.text) > maxText || !strings.HasSuffix(v.text, "é") {
-		t.Errorf("long text reads as %d bytes", len(v.text))
+	if v := event.FieldByName("unit").Read(kill); len(v.Text) > event.MaxFieldText || !strings.HasSuffix(v.Text, "é") {
+		t.Errorf("long text reads as %d bytes", len(v.Text))
 	}
-	f := fieldByName("event.evidence")
+	f := event.FieldByName("event.evidence")
 	ev := full()
 	ev.SockFail.Evidence = make([]string, 1000)
-	if v := f.read(ev); len(v.list) != maxList {
-		t.Errorf("long list reads as %d items", len(v.list))
+	if v := f.Read(ev); len(v.List) != event.MaxFieldList {
+		t.Errorf("long list reads as %d items", len(v.List))
 	}
 }
 
@@ -163,12 +164,12 @@ func TestMatchFieldsAreBounded(t *testing.T) {
 			continue
 		}
 		act := newActivation()
-		act.ev = &event.Event{Kind: event.Log, Log: &event.LogData{Captures: map[string]string{"a": strings.Repeat(",", 2*maxText), "b": strings.Repeat("é", 2*maxText)}}}
+		act.ev = &event.Event{Kind: event.Log, Log: &event.LogData{Captures: map[string]string{"a": strings.Repeat(",", 2*event.MaxFieldText), "b": strings.Repeat("é", 2*event.MaxFieldText)}}}
 		begin := time.Now()
 		_, err := x.test(act)
 		t.Logf("%s: %v in %v", source, err != nil, time.Since(begin))
 	}
-	if f := v.field("match.a"); len(f.read(&event.Event{Log: &event.LogData{Captures: map[string]string{"a": strings.Repeat("x", 2*maxText)}}}).text) != maxText {
+	if f := v.field("match.a"); len(f.Read(&event.Event{Log: &event.LogData{Captures: map[string]string{"a": strings.Repeat("x", 2*event.MaxFieldText)}}}).Text) != event.MaxFieldText {
 		t.Error("a captured text is not bounded")
 	}
 	if _, errs := c.compile("match.a"); len(errs) == 0 {
@@ -189,9 +190,9 @@ func TestCostOfLongLists(t *testing.T) {
 	}
 	act := newActivation()
 	act.ev = full()
-	long := make([]string, maxList)
+	long := make([]string, event.MaxFieldList)
 	for i := range long {
-		long[i] = strings.Repeat("a", maxText)
+		long[i] = strings.Repeat("a", event.MaxFieldText)
 	}
 	act.ev.SockFail.Evidence = long
 	if found, err := x.test(act); found || err != nil {

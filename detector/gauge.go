@@ -4,26 +4,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
 // gaugeField is the name of the gauge: a rule depends on those that it can be true of.
 const gaugeField = "gauge.name"
-
-func gaugeFields() []*Field {
-	of := func(e *event.Event) *event.GaugeData { return e.Gauge }
-	gauge := func(name string, t Type, few bool, doc string, read func(*event.GaugeData) value) *Field {
-		return &Field{Name: "gauge." + name, Type: t, Kinds: kinds(event.Gauge), Doc: doc, few: few, read: part(of, read)}
-	}
-	return []*Field{
-		gauge("name", String, true, "memory, files, pids, space, inodes, clock-error, clock-offset", func(g *event.GaugeData) value { return text(g.Name) }),
-		gauge("value", Int, false, "how much is in use: bytes of memory and space, µs of the clock, else a number", func(g *event.GaugeData) value { return number(g.Value) }),
-		gauge("limit", Int, false, "how much there is, in the unit of gauge.value; 0: no limit", func(g *event.GaugeData) value { return number(g.Limit) }),
-		gauge("percent", Int, false, "gauge.value as a percentage of gauge.limit, rounded down; 0 without a limit", func(g *event.GaugeData) value { return number(g.Percent()) }),
-	}
-}
 
 // isGauge reports whether the rule is about gauges.
 func (r *Rule) isGauge() bool { return slices.Contains(r.Events, event.Gauge) }
@@ -67,7 +54,7 @@ func (r *loadedRule) nameGauges(c *compiler) {
 	n := r.keys["when"]
 	for _, l := range r.when.gauges {
 		if !slices.Contains(event.Gauges(), l.text) {
-			r.file.ErrorAt(n, l.offset, r.path+".when", "unknown gauge %q%s", l.text, mistake.Suggest(l.text, event.Gauges()))
+			r.file.ErrorAt(n, l.offset, r.path+".when", "unknown gauge %q%s", l.text, document.Suggest(l.text, event.Gauges()))
 			return
 		}
 	}
@@ -112,9 +99,9 @@ func (r *loadedRule) lookAtGauges(names []string) {
 	}
 }
 
-// lasts reports whether the gauge only says once more that the problem lasts. Like a
+// repeats reports whether the gauge only says once more that the problem lasts. Like a
 // level signal, which is silent while it does, it is no news then.
-func (en *entry) lasts(r *ruleState, ev *event.Event) bool {
+func (en *entry) repeats(r *ruleState, ev *event.Event) bool {
 	return ev.Kind == event.Gauge && en.lasting && en.p.Group != OverflowGroup &&
 		(en.p.State == problem.Firing || r.Threshold.Count == 0)
 }

@@ -17,16 +17,16 @@ const maxGroupPart = 200
 // appendGroup writes the group of an event: the values joined by ", ". The
 // form is unambiguous: in values, backslash and comma are escaped by a
 // backslash, control characters as \xNN.
-func appendGroup(dst []byte, by []*Field, ev *event.Event) []byte {
+func appendGroup(dst []byte, by []*event.Field, ev *event.Event) []byte {
 	for i, f := range by {
 		if i > 0 {
 			dst = append(dst, ',', ' ')
 		}
-		v := f.read(ev)
-		if f.Type == String {
-			dst = appendPart(dst, v.text)
+		v := f.Read(ev)
+		if f.Type == event.TypeString {
+			dst = appendPart(dst, v.Text)
 		} else {
-			dst = v.appendText(dst, f.Type)
+			dst = v.Append(dst, f.Type)
 		}
 	}
 	return dst
@@ -55,13 +55,13 @@ func appendPart(dst []byte, s string) []byte {
 }
 
 // distinctID is the identity of a value in a threshold that counts values.
-func distinctID(f *Field, ev *event.Event) uint64 {
-	v := f.read(ev)
+func distinctID(f *event.Field, ev *event.Event) uint64 {
+	v := f.Read(ev)
 	h := newHash
-	if f.Type == String {
-		h = h.text(v.text)
+	if f.Type == event.TypeString {
+		h = h.text(v.Text)
 	} else {
-		h = h.number(uint64(v.number))
+		h = h.number(uint64(v.Number))
 	}
 	return uint64(h) | 1 // never 0, which means "not distinct"
 }

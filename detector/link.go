@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 // link checks what rules say of each other and makes the set.
@@ -18,7 +18,7 @@ func (l *loader) link() (*RuleSet, error) {
 			if event.KubernetesCondition(r.Condition) {
 				r.errorf("condition", "condition %s belongs to Kubernetes itself, as all that end in Pressure", r.Condition)
 			} else {
-				r.errorf("condition", "condition %q is not registered under conditions%s", r.Condition, mistake.Suggest(r.Condition, types))
+				r.errorf("condition", "condition %q is not registered under conditions%s", r.Condition, document.Suggest(r.Condition, types))
 			}
 		}
 		for i, d := range r.DependsOn {
@@ -26,7 +26,7 @@ func (l *loader) link() (*RuleSet, error) {
 			case d == r.Name:
 				r.item("dependsOn", i, "a rule can't depend on itself")
 			case l.rules[d] == nil:
-				r.item("dependsOn", i, "unknown rule %q%s", d, mistake.Suggest(d, l.order))
+				r.item("dependsOn", i, "unknown rule %q%s", d, document.Suggest(d, l.order))
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func (l *loader) equals() {
 		}
 		for _, own := range slices.Sorted(maps.Keys(r.Equal)) {
 			if !slices.Contains(r.GroupBy, own) {
-				r.errorf("equal", "%s is not in this rule's groupBy%s", own, mistake.Suggest(own, r.GroupBy))
+				r.errorf("equal", "%s is not in this rule's groupBy%s", own, document.Suggest(own, r.GroupBy))
 			}
 			its := r.Equal[own]
 			var known []string
@@ -73,7 +73,7 @@ func (l *loader) equals() {
 				}
 			}
 			if len(known) > 0 && !slices.Contains(known, its) {
-				r.errorf("equal", "%s is not in groupBy of rule %s%s", its, strings.Join(r.DependsOn, ", "), mistake.Suggest(its, known))
+				r.errorf("equal", "%s is not in groupBy of rule %s%s", its, strings.Join(r.DependsOn, ", "), document.Suggest(its, known))
 			}
 		}
 		for i, d := range r.DependsOn {

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/collector/document"
 )
 
 // layer is one directory of rule files.
@@ -41,7 +41,7 @@ func load(layers []layer) (*RuleSet, error) {
 // loader collects the rules of all layers and the mistakes of all files.
 type loader struct {
 	compiler   *compiler
-	files      []*strictyaml.File
+	files      []*document.Reader
 	order      []string // rule names, as first seen
 	rules      map[string]*loadedRule
 	conditions map[string]*loadedCondition
@@ -129,7 +129,7 @@ func readBounded(fsys fs.FS, name string) ([]byte, error) {
 }
 
 func readAtMost(r io.Reader) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(r, strictyaml.MaxFile+1))
+	return io.ReadAll(io.LimitReader(r, document.MaxFile+1))
 }
 
 // readError is the text of a read error without the path, which is shown already.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
@@ -96,7 +97,7 @@ func (l *logMatching) show(h *logpattern.Hit) {
 	l.data.Captures = nil
 	clear(l.captures)
 	for _, c := range h.Captures {
-		l.captures[c.Name] = text(string(c.Text)).text
+		l.captures[c.Name] = display.Prefix(string(c.Text), event.MaxFieldText)
 	}
 	if len(l.captures) > 0 {
 		l.data.Captures = l.captures

@@ -11,9 +11,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
-	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 var (
@@ -99,7 +99,7 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	stems := sourceStems()
 	for i, stem := range r.FallbackFor {
 		if !slices.Contains(stems, stem) {
-			r.item("fallbackFor", i, "no source sees %q%s: want kinds of events such as oomkill", stem, mistake.Suggest(stem, stems))
+			r.item("fallbackFor", i, "no source sees %q%s: want kinds of events such as oomkill", stem, document.Suggest(stem, stems))
 		}
 	}
 	groups, ok := r.checkPattern("pattern", r.pattern())

@@ -10,6 +10,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -101,12 +102,12 @@ func printableType(t *cel.Type) bool {
 	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.DurationKind, types.TimestampKind:
 		return true
 	}
-	return t.IsExactType(cel.OptionalType(cel.StringType)) || t.IsExactType(cel.ListType(cel.StringType)) || t.IsExactType(celType(StringMap))
+	return t.IsExactType(cel.OptionalType(cel.StringType)) || t.IsExactType(cel.ListType(cel.StringType)) || t.IsExactType(celType(event.TypeStringMap))
 }
 
 // fields returns the fields the message reads.
-func (m *message) fields() []*Field {
-	var out []*Field
+func (m *message) fields() []*event.Field {
+	var out []*event.Field
 	for _, p := range m.parts {
 		if p.x != nil {
 			out = append(out, p.x.fields...)
@@ -125,8 +126,8 @@ func (m *message) render(a *activation, buf []byte) (s string, scratch []byte, f
 		case p.x == nil:
 			buf = append(buf, p.literal...)
 		case p.x.bare != nil:
-			v := p.x.bare.read(a.ev)
-			buf = v.appendText(buf, p.x.bare.Type)
+			v := p.x.bare.Read(a.ev)
+			buf = v.Append(buf, p.x.bare.Type)
 		default:
 			v, _, err := p.x.program.Eval(a)
 			if err != nil {
@@ -137,25 +138,7 @@ func (m *message) render(a *activation, buf []byte) (s string, scratch []byte, f
 			buf = appendCEL(buf, v)
 		}
 	}
-	return shown(string(buf)), buf, failed
-}
-
-// shown makes the text of a message printable and bounds it: escapes may make
-// what was short enough too long for an Event, which would be refused whole.
-func shown(s string) string {
-	const most = MaxMessage - len("…")
-	if s = event.SafeText(s, most); len(s) <= MaxMessage {
-		return s
-	}
-	const longestEscape = len(`\U0010ffff`)
-	end := most
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	if i := strings.LastIndexByte(s[end-longestEscape:end], '\\'); i >= 0 {
-		end += i - longestEscape // not in the middle of an escape
-	}
-	return s[:end] + "…"
+	return display.Bounded(string(buf), MaxMessage), buf, failed
 }
 
 // appendCEL adds the text form of an expression's value.
@@ -164,7 +147,7 @@ func appendCEL(dst []byte, v ref.Val) []byte {
 	case types.String:
 		return append(dst, v...)
 	case types.Duration:
-		return append(dst, humanDuration(v.Duration)...)
+		return append(dst, display.Duration(v.Duration)...)
 	case types.Timestamp:
 		return v.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
 	case *types.Optional:
@@ -178,7 +161,8 @@ func appendCEL(dst []byte, v ref.Val) []byte {
 			name := it.Next()
 			labels[string(appendCEL(nil, name))] = string(appendCEL(nil, v.Get(name)))
 		}
-		return appendLabels(dst, labels)
+		of := event.Value{Labels: labels}
+		return of.Append(dst, event.TypeStringMap)
 	case traits.Lister:
 		for i, it := 0, v.Iterator(); it.HasNext() == types.True; i++ {
 			if i > 0 {

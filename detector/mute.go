@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -51,7 +52,7 @@ func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Trans
 	old := e.mutes.list
 	var next []*mute
 	for _, m := range list {
-		m.Until, m.Reason = m.Until.Round(0), event.SafeText(m.Reason, maxMuteReason)
+		m.Until, m.Reason = m.Until.Round(0), display.Safe(m.Reason, maxMuteReason)
 		one := find(old, m)
 		if one == nil {
 			one = &mute{Mute: m, end: now.Boot + min(m.Until.Sub(now.Wall), forever)}
@@ -63,12 +64,12 @@ func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Trans
 	e.loadMutes(next)
 	for _, m := range old {
 		if find(e.mutes.list, m.Mute) == nil {
-			e.tellMute(m, true)
+			e.emitMute(m, true)
 		}
 	}
 	for _, m := range e.mutes.list {
 		if find(old, m.Mute) == nil {
-			e.tellMute(m, false)
+			e.emitMute(m, false)
 		}
 	}
 	e.muteAll()
@@ -105,7 +106,7 @@ func (m *mute) where() string {
 	return string(b)
 }
 
-func (e *Engine) tellMute(m *mute, over bool) {
+func (e *Engine) emitMute(m *mute, over bool) {
 	e.out = append(e.out, problem.Transition{Mute: &problem.MuteChange{Mute: m.Mute, Over: over}})
 }
 
@@ -128,8 +129,8 @@ func (e *Engine) bindMutes() {
 				m.never = true
 				continue
 			}
-			if r.groupBy[i].Type == String {
-				want = string(appendPart(nil, text(want).text))
+			if r.groupBy[i].Type == event.TypeString {
+				want = string(appendPart(nil, display.Prefix(want, event.MaxFieldText)))
 			}
 			m.parts[i] = want
 			if want == "" {
@@ -228,7 +229,7 @@ func (e *Engine) mutesEnd(now time.Duration) {
 			if m.end > end {
 				rest = append(rest, m)
 			} else {
-				e.tellMute(m, true)
+				e.emitMute(m, true)
 			}
 		}
 		e.mutes.list = rest

@@ -11,10 +11,10 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/internal/form"
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
-	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -41,7 +41,7 @@ func LoadMutes(path string, rules *RuleSet) ([]problem.Mute, error) {
 // ParseMutes is LoadMutes of a file that was read already. Without rules (nil) names
 // and fields are taken as they are.
 func ParseMutes(name string, data []byte, rules *RuleSet) ([]problem.Mute, error) {
-	file, root := strictyaml.Parse(name, data)
+	file, root := document.Read(name, data)
 	l := &muteLoader{file: file, rules: rules}
 	if root != nil {
 		l.root(root)
@@ -54,7 +54,7 @@ func ParseMutes(name string, data []byte, rules *RuleSet) ([]problem.Mute, error
 }
 
 type muteLoader struct {
-	file  *strictyaml.File
+	file  *document.Reader
 	rules *RuleSet
 	mutes []problem.Mute
 }
@@ -109,7 +109,7 @@ func (l *muteLoader) mute(n *yaml.Node, path string) {
 		} else if len(m.Reason) > maxMuteReason {
 			l.file.Errorf(k, path+".reason", "has %d bytes, at most %d are allowed", len(m.Reason), maxMuteReason)
 		}
-		m.Reason = event.SafeText(m.Reason, 10*maxMuteReason) // it is shown; an escape has up to ten bytes
+		m.Reason = display.Safe(m.Reason, 10*maxMuteReason) // it is shown; an escape has up to ten bytes
 	}
 	if k := keys["where"]; k != nil {
 		m.Where = make(map[string]string)
@@ -133,13 +133,13 @@ func (l *muteLoader) rule(n *yaml.Node, path, name string) *Rule {
 		for _, r := range l.rules.rules {
 			names = append(names, r.Name)
 		}
-		l.file.Errorf(n, path, "unknown rule %q%s", name, mistake.Suggest(name, names))
+		l.file.Errorf(n, path, "unknown rule %q%s", name, document.Suggest(name, names))
 	}
 	return r
 }
 
 // value reads what a field must be, as it is written in groups.
-func (l *muteLoader) value(p strictyaml.Pair, path string, rule *Rule) string {
+func (l *muteLoader) value(p document.Pair, path string, rule *Rule) string {
 	n := p.Value
 	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
 		l.file.Errorf(n, path, "want text, a number or a boolean")
@@ -151,17 +151,17 @@ func (l *muteLoader) value(p strictyaml.Pair, path string, rule *Rule) string {
 	i := slices.Index(rule.GroupBy, p.Key.Value)
 	if i < 0 {
 		l.file.Errorf(p.Key, path, "rule %s has no such field in its groupBy (it has %s)%s", rule.Name,
-			cmp.Or(strings.Join(rule.GroupBy, ", "), "none"), mistake.Suggest(p.Key.Value, rule.GroupBy))
+			cmp.Or(strings.Join(rule.GroupBy, ", "), "none"), document.Suggest(p.Key.Value, rule.GroupBy))
 		return ""
 	}
 	switch rule.groupBy[i].Type { //nolint:exhaustive // the rest can't stand in groupBy
-	case Int:
+	case event.TypeInt:
 		v, err := strconv.ParseInt(n.Value, 0, 64)
 		if err != nil {
 			l.file.Errorf(n, path, "want a number, have %q", n.Value)
 		}
 		return strconv.FormatInt(v, 10)
-	case Bool:
+	case event.TypeBool:
 		v, err := strconv.ParseBool(strings.ToLower(n.Value))
 		if err != nil {
 			l.file.Errorf(n, path, "want true or false, have %q", n.Value)

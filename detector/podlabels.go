@@ -1,7 +1,6 @@
 package detector
 
 import (
-	"maps"
 	"slices"
 
 	"cel.dev/cel-go/cel"
@@ -19,14 +18,7 @@ const podLabelsField = "pod.labels"
 // labelFunction reads a label of a pod in an expression. Nobody can write a name like it.
 const labelFunction = "@label"
 
-// podLabels makes the field of the labels, carried by the kinds that the given one is.
-func podLabels(f *Field) *Field {
-	f.Name, f.Type = podLabelsField, StringMap
-	f.read = func(e *event.Event) value { return value{labels: event.SafeLabels(e.PodLabels)} }
-	return f
-}
-
-func isPodLabels(f *Field) bool { return f.Name == podLabelsField }
+func isPodLabels(f *event.Field) bool { return f.Name == podLabelsField }
 
 // readsPodLabels reports whether some expression of the rule reads pod.labels.
 func (r *Rule) readsPodLabels() bool {
@@ -40,7 +32,7 @@ func (r *Rule) readsPodLabels() bool {
 // error would keep the rule from matching, also by pod.labels["team"] != "db". What asks
 // whether a label is there ("in", has, [?]) is CEL's own.
 func labelLookUp() cel.EnvOption {
-	return cel.Function(labelFunction, cel.Overload("label_of", []*cel.Type{celType(StringMap), cel.StringType}, cel.StringType,
+	return cel.Function(labelFunction, cel.Overload("label_of", []*cel.Type{celType(event.TypeStringMap), cel.StringType}, cel.StringType,
 		cel.BinaryBinding(func(labels, name ref.Val) ref.Val {
 			if v, ok := labels.(traits.Mapper).Find(name); ok {
 				return v
@@ -77,15 +69,4 @@ func (labelReads) Optimize(ctx *cel.OptimizerContext, a *ast.AST) *ast.AST {
 		}
 	}))
 	return a
-}
-
-// appendLabels adds labels as kubectl shows them, by name.
-func appendLabels(dst []byte, labels map[string]string) []byte {
-	for i, name := range slices.Sorted(maps.Keys(labels)) {
-		if i > 0 {
-			dst = append(dst, ", "...)
-		}
-		dst = append(append(append(dst, name...), '='), labels[name]...)
-	}
-	return dst
 }

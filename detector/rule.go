@@ -86,13 +86,14 @@ type compiled struct {
 	when         *expr
 	severityWhen []severityWhen // the worst first
 	message      *message
-	groupBy      []*Field
-	distinct     *Field
+	groupBy      []*event.Field
+	distinct     *event.Field
 	clearWhen    *expr
 	clearKinds   []event.Kind
 	stems        []string // of kinds whose sources have no names of their own
 	named        []named  // logs, checks and gauges
 	gauges       []string // names of the gauges it looks at
+	level        bool     // all its kinds are level signals: a start that an event of another kind ends
 }
 
 // Temporary reports whether each matching event is a problem of its own.
@@ -102,37 +103,6 @@ func (r *Rule) Temporary() bool { return r.Condition == "" }
 // that a reload may keep them.
 func (r *Rule) sameProblem(o *Rule) bool {
 	return r.Name == o.Name && r.Fault == o.Fault && r.Condition == o.Condition && r.awaits() == o.awaits() && slices.Equal(r.GroupBy, o.GroupBy)
-}
-
-// level reports whether all the rule's kinds are level signals: a start that
-// an event of another kind ends.
-func (r *Rule) level() bool {
-	for _, k := range r.Events {
-		if levelEnd(k) == "" {
-			return false
-		}
-	}
-	return len(r.Events) > 0
-}
-
-// levelEnd returns the kind that ends a level signal, or "" where the kind
-// starts none.
-func levelEnd(k event.Kind) event.Kind {
-	switch k {
-	case event.HungTask:
-		return event.HungTaskResumed
-	case event.DiskStalled:
-		return event.DiskResumed
-	case event.MountReadOnly:
-		return event.MountWritable
-	case event.SockFail:
-		return event.SockFailRecovered
-	case event.Probe:
-		return event.ProbeRecovered
-	case event.Gauge:
-		return event.Gauge // a later one, which clearWhen is true of
-	}
-	return ""
 }
 
 // ConditionSpec is what a node condition says while nothing is wrong.

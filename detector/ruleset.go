@@ -6,20 +6,19 @@ import (
 	"os"
 	"slices"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/logpattern"
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
-	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 // MaxFile is the most that is read of a file of ours, in bytes.
-const MaxFile = strictyaml.MaxFile
+const MaxFile = document.MaxFile
 
 // Error is one mistake in a rule file: file, line, column, field and text.
-type Error = mistake.Error
+type Error = document.Error
 
 // Errors is every mistake found in all files; errors.As finds it in what
 // [Load] returns.
-type Errors = mistake.Errors
+type Errors = document.Errors
 
 // RuleSet is a checked, compiled set of rules and the condition types they
 // use. It is immutable and safe for concurrent use.

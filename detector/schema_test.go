@@ -22,7 +22,7 @@ func schemaConfig() schemagen.Config {
 		Version: APIVersion, Name: ruleName.String(), PascalCase: pascalCase.String(), Reserved: "^(Ready|NetworkUnavailable|.*Pressure)$",
 		FieldOfLine: `^match\.[A-Za-z_][A-Za-z0-9_]*$`, MaxCEL: maxExpr, MaxPattern: logpattern.MaxExpr,
 	}
-	for _, f := range fields {
+	for _, f := range event.Fields() {
 		if f.Groupable() {
 			cfg.Fields = append(cfg.Fields, f.Name)
 		}

@@ -109,7 +109,7 @@ func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment, fresh uint6
 	en.seen(at)
 	en.teller, en.toldAt = r, at.Boot
 	en.counted(r, at.Boot, ev.Occurrences())
-	en.lasting = en.lasting || r.level()
+	en.lasting = en.lasting || r.level
 	if !r.Temporary() && en.kept != 0 && (at.Boot-en.kept).Abs() < evidenceSpacing {
 		return
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -20,7 +20,7 @@ func severities() []problem.Severity {
 }
 
 // readSeverityWhen reads the expressions by their severities.
-func (r *loadedRule) readSeverityWhen(f *strictyaml.File) {
+func (r *loadedRule) readSeverityWhen(f *document.Reader) {
 	n := r.keys["severityWhen"]
 	if n == nil {
 		return

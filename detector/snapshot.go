@@ -196,14 +196,14 @@ func (e *Engine) Restarted(now event.Moment) {
 		for _, en := range sortedEntries(s) {
 			switch r := en.rule; {
 			case r.Temporary():
-				en.confirm = r.level() // what is told again doesn't count again
+				en.confirm = r.level // a repeated report doesn't count again
 			case en.p.State == problem.Pending && r.For > 0:
 				e.forget(en) // whether the signal lasted was not seen; its source tells anew
 				continue
 			case en.p.State == problem.Firing:
 				en.p.SuppressedBy = cause(en)
 				en.quietFrom = e.now.Boot
-				en.confirm, en.confirmBy = r.level() && !r.Latched, 0
+				en.confirm, en.confirmBy = r.level && !r.Latched, 0
 			}
 			e.arm(en)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -36,7 +37,7 @@ func (e *Engine) stem(name string) *stemState {
 		if len(e.stems) < MaxStems {
 			e.stems[name] = st
 		} else {
-			e.roomless, e.lastRoomless = e.roomless+1, event.SafeText(name, 128)
+			e.roomless, e.lastRoomless = e.roomless+1, display.Safe(name, 128)
 			family, _, _ := strings.Cut(name, "/")
 			e.crowded[family] = true
 		}
@@ -63,7 +64,7 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 }
 
 // reasonText bounds why a source is down.
-func reasonText(reason string) string { return cmp.Or(event.SafeText(reason, 200), "down") }
+func reasonText(reason string) string { return cmp.Or(display.Safe(reason, 200), "down") }
 
 // sourceOf tells an entry that one of its sources came or went.
 func (e *Engine) sourceOf(en *entry, up bool, now time.Duration) {
@@ -83,7 +84,7 @@ func (e *Engine) sourceOf(en *entry, up bool, now time.Duration) {
 			en.confirmBy = now + confirmWithin
 		}
 		e.arm(en)
-	case r.level() && !r.Latched:
+	case r.level && !r.Latched:
 		// The end of the signal may be missed.
 		en.confirm, en.confirmBy = true, 0
 	}
@@ -96,7 +97,7 @@ func (e *Engine) recordsLost(ev *event.Event, now time.Duration) {
 	}
 	st := e.stem(ev.Lost.Stem)
 	st.lossyUntil = now + lossyFor
-	st.lossReason = event.SafeText(ev.Lost.Reason, 64)
+	st.lossReason = display.Safe(ev.Lost.Reason, 64)
 	e.lossyEnd = e.nextLossEnd()
 	e.absencesOf(ev.Lost.Stem, st, true, now)
 	e.markStem(ev.Lost.Stem, st)

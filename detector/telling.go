@@ -66,11 +66,11 @@ func (en *entry) burstAt(at time.Duration) *burst {
 	return nearest
 }
 
-// told counts occurrences that a rule tells of, and returns how many of them no other rule
+// countOnce counts occurrences that a rule tells of, and returns how many of them no other rule
 // has told of: whoever has told of most of a burst has had them all counted, and what others
 // tell of up to that number is the same. first says that the rule tells of the burst for the
 // first time.
-func (en *entry) told(r *ruleState, at time.Duration, times uint64) (fresh uint64, first bool) {
+func (en *entry) countOnce(r *ruleState, at time.Duration, times uint64) (fresh uint64, first bool) {
 	b := en.burstAt(at)
 	if b == nil {
 		return times, true // counted begins it

@@ -17,7 +17,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := e.place(r, e.group, now)
 	live := en.p.State == problem.Pending || en.p.State == problem.Firing
-	if live && en.lasts(r, ev) {
+	if live && en.repeats(r, ev) {
 		e.lasting(en, ev, at)
 		return
 	}
@@ -27,8 +27,8 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 		e.fold(en)
 		// While a level signal lasts it is one occurrence, however often others tell.
 		var first bool
-		if fresh, first = en.told(r, at.Boot, fresh); fresh == 0 || en.lasting && !r.level() {
-			en.lasting = en.lasting || r.level()
+		if fresh, first = en.countOnce(r, at.Boot, fresh); fresh == 0 || en.lasting && !r.level {
+			en.lasting = en.lasting || r.level
 			en.enrich(ev, at, first)
 			return
 		}

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
 // TestFlood provokes more faults at once than can be told one by one: each is

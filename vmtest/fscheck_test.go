@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
 // told waits, beside other rows, until the errors are over, and fails the test

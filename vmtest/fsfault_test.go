@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
 const ext4Bytes = 8 << 20

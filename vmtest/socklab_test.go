@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/bpf"
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )

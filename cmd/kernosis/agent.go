@@ -44,6 +44,7 @@ type agent struct {
 
 	mu       sync.Mutex
 	engine   *detector.Engine
+	time     hostfs.Timekeeper
 	armed    time.Duration // since boot: when run looks at the engine next
 	hung     bool          // the state disk, when run looked last; run's
 	roomless uint64        // events of sources without room, when run looked last; its own
@@ -51,17 +52,62 @@ type agent struct {
 	wake chan struct{}
 	// recheck is told that the state disk hangs, or does so no more.
 	recheck chan struct{}
-	beat    atomic.Int64 // when time was let pass in the engine last, in nanoseconds since boot
-	losing  bool         // the last journal entry was lost, which was told; guarded by mu
+	// unreported is how many entries that report something wait for flushEntries; soon settles
+	// those of logs. Guarded by mu.
+	unreported int
+	soon       *time.Timer
+	beat       atomic.Int64 // when time was let pass in the engine last, in nanoseconds since boot
+	losing     bool         // entries are lost since the last one that was written; guarded by mu, as written is
+	written    uint64       // the journal's newest written entry, when noteLoss looked last
 }
 
 const journalDir = "journal"
 
-// now is the engine's and the wall clock's time.
-func now() event.Moment { return event.Moment{Wall: time.Now(), Boot: hostfs.BootTime()} }
+// now is the engine's and the wall clock's time. The lock is held.
+func (a *agent) now() event.Moment {
+	wall, boot := a.time.Now()
+	return event.Moment{Wall: wall, Boot: boot}
+}
 
-// observe is the sources' Emit.
+// observe is the Emit of sources that can't emit an event again: nothing is kept back.
 func (a *agent) observe(ev *event.Event) {
+	a.take(ev)
+	a.settle()
+}
+
+// settle is for sources that can emit events again, which are done with those that they have
+// emitted: a ring that gives records back, a log whose position is saved. When it returns all
+// are in the journal, and printed, unless the state disk hangs.
+func (a *agent) settle() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.flushEntries()
+}
+
+// How many entries of logs are reported together, and how long the first one waits for more.
+const (
+	reportTogether = 64
+	reportWithin   = 5 * time.Millisecond
+)
+
+// takeLine is the Emit of logs, which settle seldom.
+func (a *agent) takeLine(ev *event.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.unreported
+	a.handle(ev)
+	switch {
+	case a.unreported >= reportTogether:
+		a.flushEntries()
+	case before == 0 && a.unreported > 0 && a.soon == nil:
+		a.soon = time.AfterFunc(reportWithin, a.settle)
+	case before == 0 && a.unreported > 0:
+		a.soon.Reset(reportWithin)
+	}
+}
+
+// take is the Emit of sources that settle soon.
+func (a *agent) take(ev *event.Event) {
 	if ev.Kind == event.Canary {
 		// Through the lock, so that a stuck engine fails the canary.
 		a.mu.Lock()
@@ -71,11 +117,16 @@ func (a *agent) observe(ev *event.Event) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.handle(ev)
+}
+
+// handle gives an event to the engine, unless it is known already. The lock is held.
+func (a *agent) handle(ev *event.Event) {
 	if a.engine.Seen(ev) {
 		return // handled before a restart, but not yet given back to the kernel
 	}
 	ev.PodLabels = a.podLabels(ev)
-	if at := now(); a.engine.Admit(ev, at) {
+	if at := a.now(); a.engine.Admit(ev, at) {
 		a.step(ev, at)
 	}
 	if ev.CPU != event.NoCPU {
@@ -98,32 +149,35 @@ func (a *agent) step(ev *event.Event, at event.Moment) {
 func (a *agent) tick() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e := journal.NewEntry(now())
+	e := journal.NewEntry(a.now())
 	if e.Transitions = a.engine.Tick(e.Moment()); len(e.Transitions) > 0 {
 		a.record(e)
 	}
 	for _, ev := range a.engine.Release(e.Moment()) {
 		a.step(ev, e.Moment())
 	}
+	a.flushEntries()
 }
 
 // flush records what rate limits withhold: the agent ends.
 func (a *agent) flush() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at := now()
+	at := a.now()
 	for _, ev := range a.engine.Flush(at) {
 		a.step(ev, at)
 	}
+	a.flushEntries()
 }
 
 // replace puts new rules in force.
 func (a *agent) replace(rules *detector.RuleSet) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e := journal.NewEntry(now())
+	e := journal.NewEntry(a.now())
 	if e.Transitions = a.engine.Replace(rules, e.Moment()); len(e.Transitions) > 0 {
 		a.record(e)
+		a.flushEntries()
 	}
 	a.setConditions()
 	// Behind the engine: what the new patterns find, its rules know.
@@ -131,32 +185,55 @@ func (a *agent) replace(rules *detector.RuleSet) {
 	a.poke()
 }
 
-// record writes one step to journal, metrics and output. The journal is first: what was
-// printed is never forgotten, unless the disk hangs. Then the entry waits in memory, and is
-// told ([ADR 19](docs/adr/0019-state-disk-that-hangs.md)).
+// record gives one step to journal, metrics and output. The journal is first: nothing is
+// reported or printed before flushEntries has found the entry written, unless the disk hangs.
+// Then the entry waits in memory, and is reported
+// ([ADR 19](docs/adr/0019-state-disk-that-hangs.md)). To wait for each entry on its own costs
+// more than all the rest. The lock is held.
 func (a *agent) record(e journal.Entry) {
 	a.causes.Observe(e.Transitions, e.Now)
 	for _, t := range e.Transitions {
 		if t.Problem != nil {
 			t.Problem.Evidence = nil // the journal has the events themselves
 		}
-	}
-	var err error
-	e.Seq, e.Line, err = a.journal.AppendLine(e)
-	if err != nil && !a.losing {
-		a.log.Error("journal entries are lost", "error", err)
-	}
-	a.losing = err != nil
-	for _, t := range e.Transitions {
 		a.metrics.Transition(t)
 		if a.problems != nil {
 			a.problems.Transition(t)
 		}
 	}
-	a.cluster.entry(e, a.engine.Conditions)
+	var err error
+	e.Seq, e.Line, err = a.journal.Add(e)
+	a.noteLoss(err)
+	a.cluster.add(e)
 	if err := a.out.Write(e); err != nil {
 		a.metrics.OutputError()
 	}
+	if len(e.Transitions) > 0 {
+		a.unreported++
+	}
+}
+
+// flushEntries has what was recorded written, then reported and printed. The lock is held.
+func (a *agent) flushEntries() {
+	a.unreported = 0
+	a.noteLoss(a.journal.Flush())
+	a.cluster.flush(a.journal.Seq(), a.engine.Conditions)
+	if err := a.out.Flush(); err != nil {
+		a.metrics.OutputError()
+	}
+}
+
+// noteLoss logs that journal entries are lost, once until one is written.
+func (a *agent) noteLoss(err error) {
+	written := a.journal.Written()
+	switch {
+	case err == nil:
+		a.losing = a.losing && written == a.written
+	case !a.losing:
+		a.log.Error("journal entries are lost", "error", err)
+		a.losing = true
+	}
+	a.written = written
 }
 
 // conditions returns the conditions as they are now.
@@ -166,9 +243,9 @@ func (a *agent) conditions() []problem.Condition {
 	return a.engine.Conditions()
 }
 
-// tellConditions tells the metrics and the cluster of conditions that no transition
-// told of: an earlier run has left them so.
-func (a *agent) tellConditions() {
+// reportConditions reports conditions as an earlier run has left them to the metrics and the
+// cluster: no transition does.
+func (a *agent) reportConditions() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.setConditions()
@@ -340,7 +417,7 @@ func (a *agent) restore() error {
 		unread = true
 	}
 	if len(st.Engine) > 0 && !earlierBoot {
-		if err := a.engine.Resume(st.Engine, now()); err != nil {
+		if err := a.engine.Resume(st.Engine, a.now()); err != nil {
 			a.log.Warn("saved state does not fit; it is rebuilt from the journal", "error", err)
 			st.Seq, unread = 0, true
 		}

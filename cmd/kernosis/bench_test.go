@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -27,6 +26,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
 // docs/benchmarks.md says how to read these figures.
@@ -300,7 +300,7 @@ func killedEvent() *event.Event {
 	group := event.Cgroup{ID: 71, Path: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod6d4c.slice/cri-containerd-1f2e.scope"}
 	victim := event.Task{PID: 4711, TGID: 4711, UID: 1000, Comm: "server", StartTime: event.Duration(time.Hour)}
 	return &event.Event{
-		Kind: event.OOMKill, Time: time.Now(), BootTime: event.Duration(2 * time.Hour), Source: "bpf/" + bpf.StemOOMKill,
+		Kind: event.OOMKill, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), Source: "bpf/" + bpf.StemOOMKill,
 		Task: &victim, Cgroup: &group,
 		OOMKill: &event.OOMKillData{
 			Scope: "memcg", Trigger: &victim, LimitCgroup: &group, Limit: 32 << 20, Usage: 32 << 20,

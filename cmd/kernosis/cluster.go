@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -22,7 +23,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
 // What the agent writes to the API server, as its metrics call it.
@@ -37,7 +37,7 @@ const (
 // part of one, is switched off.
 type clusterReporter struct {
 	log        *slog.Logger
-	metrics    *metrics.Cluster
+	latency    *prometheus.HistogramVec
 	conditions *conditions.Patcher
 	events     *events.Sink
 	lease      *lease.Keeper
@@ -45,6 +45,8 @@ type clusterReporter struct {
 	// healthy and degraded are what the Lease says of the agent; nil before health.
 	healthy  func() error
 	degraded func() []string
+
+	changed bool // conditions, since the last flush; guarded by the agent's lock
 
 	mu    sync.Mutex
 	since map[string]time.Time // kernel's time of what changed a condition, until the API has it
@@ -64,7 +66,7 @@ func openCluster(cfg config, a *agent, known *podSource, causes *diagnoses, log 
 	if cfg.kube == nil {
 		return nil, nil
 	}
-	r := &clusterReporter{log: log, diagnoses: causes.api(), since: make(map[string]time.Time), acked: make(map[string]time.Time)}
+	r := &clusterReporter{log: log, diagnoses: causes.api(), latency: newLatency(), since: make(map[string]time.Time), acked: make(map[string]time.Time)}
 	if cfg.Kube.WriteConditions {
 		// The patcher keeps to a write a second by itself.
 		client, err := kubernetes.NewForConfig(unlimited(cfg.kube.rest))
@@ -89,7 +91,7 @@ func openCluster(cfg config, a *agent, known *podSource, causes *diagnoses, log 
 			return nil, err
 		}
 	}
-	r.metrics = a.metrics.Cluster(r.stats)
+	a.metrics.Own.MustRegister(r.collectors()...)
 	return r, nil
 }
 
@@ -171,31 +173,41 @@ func untilDone(err error) error {
 	return err
 }
 
-// entry takes a journal entry, with the conditions as they are behind it. It is called
-// in order and does not block.
-func (r *clusterReporter) entry(e journal.Entry, now func() []problem.Condition) {
+// add takes a journal entry. It is called in order and does not block.
+func (r *clusterReporter) add(e journal.Entry) {
 	if r == nil {
 		return
 	}
 	if r.events != nil {
-		r.events.Entry(e)
+		r.events.Add(e)
 	}
 	if r.conditions == nil {
 		return
 	}
-	changed := false
 	for _, t := range e.Transitions {
 		if t.Condition == nil {
 			continue
 		}
-		changed = true
+		r.changed = true
 		if e.Event != nil && e.Event.CPU != event.NoCPU {
 			r.mu.Lock()
 			r.since[t.Condition.Type] = e.Event.Time
 			r.mu.Unlock()
 		}
 	}
-	if changed {
+}
+
+// flush reports the entries that were added, once the journal has them: all up to a number,
+// with the conditions as they are now.
+func (r *clusterReporter) flush(seq uint64, now func() []problem.Condition) {
+	if r == nil {
+		return
+	}
+	if r.events != nil {
+		r.events.Flush(seq)
+	}
+	if r.changed {
+		r.changed = false
 		r.set(now())
 	}
 }
@@ -220,7 +232,7 @@ func (r *clusterReporter) conditionsAcked(ack conditions.Ack) {
 	for _, c := range ack.Written {
 		// A change that came while this was written is observed with the next.
 		if since, ok := r.since[c.Type]; ok {
-			r.metrics.Acknowledged(objectCondition, ack.At.Sub(since))
+			r.latency.WithLabelValues(objectCondition).Observe(ack.At.Sub(since).Seconds())
 			delete(r.since, c.Type)
 		}
 	}
@@ -228,7 +240,7 @@ func (r *clusterReporter) conditionsAcked(ack conditions.Ack) {
 
 func (r *clusterReporter) eventAcked(fault time.Time) {
 	now := time.Now()
-	r.metrics.Acknowledged(objectEvent, now.Sub(fault))
+	r.latency.WithLabelValues(objectEvent).Observe(now.Sub(fault).Seconds())
 	r.mu.Lock()
 	r.acked[objectEvent] = now
 	r.mu.Unlock()

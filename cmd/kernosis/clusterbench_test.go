@@ -26,7 +26,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // benchRules make each OOM kill a condition that ends before the next, an Event of its

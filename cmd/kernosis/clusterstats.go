@@ -2,77 +2,108 @@ package main
 
 import (
 	"maps"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
-	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
-// stats is what the metrics show of the API server.
-func (r *clusterReporter) stats() metrics.ClusterStats {
+// newLatency is the time until the API server has something.
+func newLatency() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "kernosis_report_latency_seconds", Help: "Time from the kernel's stamp of a fault to the API server's acknowledgement, by object (condition, event).",
+		// 0.5 ms … 5 min: beyond is an outage.
+		Buckets: prometheus.ExponentialBucketsRange(500e-6, 300, 20),
+	}, []string{"object"})
+}
+
+// clusterDescs are the metrics that all parts which write to the API server share.
+type clusterDescs struct{ writes, acked *prometheus.Desc }
+
+func newClusterDescs() clusterDescs {
+	return clusterDescs{
+		writes: prometheus.NewDesc("kernosis_api_writes_total", "Requests that write to the API server, by object (condition, event, lease, diagnosis) and outcome.", []string{"object", "outcome"}, nil),
+		acked:  prometheus.NewDesc("kernosis_api_last_acknowledged_timestamp_seconds", "When the API server last took a write, by object.", []string{"object"}, nil),
+	}
+}
+
+// collectors are the metrics of what reports to the API server.
+func (r *clusterReporter) collectors() []prometheus.Collector {
+	all := []prometheus.Collector{r, r.latency}
+	if r.conditions != nil {
+		all = append(all, r.conditions)
+	}
+	if r.events != nil {
+		all = append(all, r.events)
+	}
+	if r.diagnoses != nil {
+		all = append(all, r.diagnoses)
+	}
+	return all
+}
+
+// Describe implements prometheus.Collector.
+func (r *clusterReporter) Describe(ch chan<- *prometheus.Desc) {
+	d := newClusterDescs()
+	ch <- d.writes
+	ch <- d.acked
+}
+
+// Collect implements prometheus.Collector.
+func (r *clusterReporter) Collect(ch chan<- prometheus.Metric) {
+	d := newClusterDescs()
+	wrote := func(object, outcome string, n uint64) {
+		ch <- prometheus.MustNewConstMetric(d.writes, prometheus.CounterValue, float64(n), object, outcome)
+	}
 	r.mu.Lock()
-	s := metrics.ClusterStats{LastAcked: maps.Clone(r.acked)}
+	acked := maps.Clone(r.acked)
 	r.mu.Unlock()
 	if r.conditions != nil {
-		k := r.conditions.Stats()
+		s := r.conditions.Stats()
 		for _, o := range conditions.Outcomes() {
-			s.Writes = append(s.Writes, metrics.APIWrites{Object: objectCondition, Outcome: string(o), Count: k.Writes[o]})
-		}
-		s.Conditions = &metrics.ConditionStats{
-			Bytes: k.Bytes, Flips: k.Flips, Contested: k.Contested, Removed: k.Removed, Refused: k.Refused, Trimmed: k.Trimmed,
-			Pending: k.Pending, Yielded: len(k.Yielded),
+			wrote(objectCondition, string(o), s.Writes[o])
 		}
 	}
 	if r.lease != nil {
-		k := r.lease.Stats()
+		s := r.lease.Stats()
 		for _, o := range lease.Outcomes() {
-			s.Writes = append(s.Writes, metrics.APIWrites{Object: objectLease, Outcome: string(o), Count: k.Renewals[o]})
+			wrote(objectLease, string(o), s.Renewals[o])
 		}
-		s.LastAcked[objectLease] = k.LastRenewed
+		acked[objectLease] = s.LastRenewed
 	}
 	if r.events != nil {
-		e := r.events.Stats()
-		for outcome, n := range map[string]uint64{"created": e.Created, "patched": e.Patched, "recreated": e.Recreated, "failed": e.Failed} {
-			s.Writes = append(s.Writes, metrics.APIWrites{Object: objectEvent, Outcome: outcome, Count: n})
+		s := r.events.Stats()
+		for outcome, n := range map[string]uint64{"created": s.Created, "patched": s.Patched, "recreated": s.Recreated, "failed": s.Failed} {
+			wrote(objectEvent, outcome, n)
 		}
-		s.Events = eventStats(&e)
 	}
 	if r.diagnoses != nil {
-		r.diagnosisStats(&s)
+		acked[objectDiagnosis] = r.collectDiagnoses(wrote)
 	}
-	return s
-}
-
-// diagnosisStats adds the requests for Diagnoses.
-func (r *clusterReporter) diagnosisStats(s *metrics.ClusterStats) {
-	st := r.diagnoses.Stats()
-	s.Diagnoses = &metrics.DiagnosisRequests{Watches: st.Watches}
-	writes := map[string]uint64{}
-	for _, o := range kube.Outcomes() {
-		writes[string(o)] = 0
-	}
-	for q, n := range st.Requests {
-		s.Diagnoses.Requests = append(s.Diagnoses.Requests, metrics.APIRequests{
-			Verb: q.Verb, Resource: q.Resource, Outcome: string(q.Outcome), Count: n,
-		})
-		if q.Writes() {
-			writes[string(q.Outcome)] += n
+	for object, at := range acked {
+		if !at.IsZero() {
+			ch <- prometheus.MustNewConstMetric(d.acked, prometheus.GaugeValue, float64(at.UnixMilli())/1000, object)
 		}
 	}
-	for outcome, n := range writes {
-		s.Writes = append(s.Writes, metrics.APIWrites{Object: objectDiagnosis, Outcome: outcome, Count: n})
-	}
-	s.LastAcked[objectDiagnosis] = st.LastAcked
 }
 
-func eventStats(e *events.Stats) *metrics.EventStats {
-	out := &metrics.EventStats{
-		Rules: make(map[string]metrics.EventRule, len(e.Rules)), LostEntries: e.LostEntries, Series: e.Series, Waiting: e.Waiting,
+// collectDiagnoses adds up the writes of Diagnoses, and returns when the last was taken.
+func (r *clusterReporter) collectDiagnoses(wrote func(object, outcome string, n uint64)) time.Time {
+	s := r.diagnoses.Stats()
+	writes := map[kube.Outcome]uint64{}
+	for _, o := range kube.Outcomes() {
+		writes[o] = 0
 	}
-	for name, r := range e.Rules {
-		out.Rules[name] = metrics.EventRule{Happened: r.Happened, Dropped: r.Dropped, Untold: r.Untold}
+	for q, n := range s.Requests {
+		if q.Writes() {
+			writes[q.Outcome] += n
+		}
 	}
-	return out
+	for o, n := range writes {
+		wrote(objectDiagnosis, string(o), n)
+	}
+	return s.LastAcked
 }

@@ -55,7 +55,7 @@ rules:
 	if second.problems, err = metrics.NewProblems(second.metrics.Registry, problemKinds(set)); err != nil {
 		t.Fatal(err)
 	}
-	second.tellConditions()
+	second.reportConditions()
 	gauges(second, fmt.Sprintf("problem_gauge{reason=%q,type=%q} 1\n", "FellOver", "Broken"))
 
 	second.replace(rulesOf(t, "rules: []\n"))

@@ -190,8 +190,8 @@ func TestConditionOfRuleAndDaemon(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cfg := config{RulesDir: dir, ShippedRules: []string{"*"}, Reports: []reportConfig{{
-			Name: "gpu-monitor", file: "kernosis.yaml", line: 7,
+		cfg := config{RulesDir: dir, ShippedRules: []string{"*"}, origins: origins{"reports[0]": "kernosis.yaml:7"}, Reports: []reportConfig{{
+			Name:       "gpu-monitor",
 			Conditions: []reportCondition{{Type: conditionType, HealthyReason: "GPUIsHealthy", HealthyMessage: "all GPUs answer"}},
 		}}}
 		_, _, err := (*npdConfig)(nil).rules(cfg)

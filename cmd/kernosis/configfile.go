@@ -9,10 +9,12 @@ import (
 
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/collector/document"
 )
 
 // readFile checks the file strictly, with lines in its errors, before viper, which
-// knows neither, reads it. Logs and reports come from here: viper would fold the
+// knows neither, reads it. Logs, services and reports come from here: viper would fold the
 // case of their keys.
 func (c *config) readFile(v *viper.Viper, path string) error {
 	raw, err := os.ReadFile(path)
@@ -29,27 +31,17 @@ func (c *config) readFile(v *viper.Viper, path string) error {
 	if err := v.ReadConfig(bytes.NewReader(raw)); err != nil {
 		return fmt.Errorf("configuration %s: %w", path, err)
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
+	lines, err := document.Lines(raw)
+	if err != nil {
 		return fmt.Errorf("configuration %s: %w", path, err)
 	}
-	lines := map[string]int{}
-	if len(doc.Content) > 0 {
-		noteLines(doc.Content[0], "", lines)
-	}
-	for _, key := range configKeys() {
-		if line, ok := lines[key]; ok && c.origins[key] == "" {
-			c.origins[key] = fmt.Sprintf("%s:%d", path, line)
+	for at, line := range lines {
+		if c.origins[at] == "" {
+			c.origins[at] = fmt.Sprintf("%s:%d", path, line)
 		}
 	}
-	if err := placeLogs(f.Logs, path, raw); err != nil {
-		return err
-	}
-	c.Logs = f.Logs
-	if err := c.placeServices(f.Services, path, raw); err != nil {
-		return err
-	}
-	return c.placeReports(f.Reports, path, raw)
+	c.Logs, c.Services, c.Reports = f.Logs, f.Services, f.Reports
+	return nil
 }
 
 // fileError tells each mistake with file and line.

@@ -16,21 +16,31 @@ import (
 )
 
 // origins says where the value of each key comes from, as a person would look for
-// it: "flag --listen", "env KERNOSIS_LISTEN", "/etc/kernosis.yaml:3", "default".
+// it: "flag --listen", "env KERNOSIS_LISTEN", "/etc/kernosis.yaml:3", "default". Values
+// below a key of the file have theirs too: "logs[1].path".
 type origins map[string]string
 
 const originDefault = "default"
 
-// errorf tells a mistake in the value of a key with where that stands.
-func (o origins) errorf(key, format string, args ...any) error {
+// errorf returns a mistake in a value with where that stands, or what it is part of.
+func (o origins) errorf(field, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
-	switch kind, where, _ := strings.Cut(o[key], " "); {
+	from := o.of(field)
+	switch kind, where, _ := strings.Cut(from, " "); {
 	case where != "" && (kind == "flag" || kind == "env"):
 		return fmt.Errorf("%s: %w", where, err)
-	case o[key] != "" && o[key] != originDefault:
-		return fmt.Errorf("%s: %s: %w", o[key], key, err)
+	case from != "" && from != originDefault:
+		return fmt.Errorf("%s: %s: %w", from, field, err)
 	}
-	return fmt.Errorf("%s: %w", key, err)
+	return fmt.Errorf("%s: %w", field, err)
+}
+
+// of returns where a value comes from, or else what it is part of.
+func (o origins) of(field string) string {
+	for field != "" && o[field] == "" {
+		field = field[:max(0, strings.LastIndexAny(field, ".["))]
+	}
+	return o[field]
 }
 
 const envPrefix = "KERNOSIS_"

@@ -130,7 +130,7 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 	served := controller.Served()
 	served.Log = log
 	served.Missing = func(kinds []string) {
-		log.Warn("nothing is done for diagnoses until their kinds are installed: kubectl apply -f deploy/crds", "missing", strings.Join(kinds, ","))
+		log.Warn("nothing is done for diagnoses until their kinds are installed: kubectl apply -f diagnose/api/crds", "missing", strings.Join(kinds, ","))
 	}
 	installed := make(chan struct{})
 	remove, err = leader.WhenServed(m, served,

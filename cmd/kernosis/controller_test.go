@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -230,7 +230,7 @@ func TestControllerProcesses(t *testing.T) {
 	if err := second.Wait(); err != nil {
 		t.Errorf("the second ended with %v", err)
 	}
-	if log := second.said(); strings.Count(log, "kubectl apply -f deploy/crds") != 1 {
+	if log := second.said(); strings.Count(log, "kubectl apply -f diagnose/api/crds") != 1 {
 		t.Error("that the kinds of diagnoses are missing is not told once")
 	}
 	if log := second.said(); !strings.Contains(log, "controller ends") || strings.Contains(log, "forbidden") {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/convert"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 func newConvert() *cobra.Command {
@@ -27,7 +27,7 @@ Exit code: 0 converted, 1 with --strict something is lost (nothing is written th
 2 a file that can't be read or is not what KubeDiag accepts (nothing is written).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := yamldoc.ReadFiles(args, cmd.InOrStdin())
+			files, err := document.ReadFiles(args, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}

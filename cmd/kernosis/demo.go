@@ -260,7 +260,7 @@ func (d *demoRun) show(e demoStep) {
 	if e.Diagnosis != nil {
 		err = d.lines.Diagnosis(e.Now, e.Diagnosis)
 	}
-	if err != nil {
+	if err = errors.Join(err, d.lines.Flush()); err != nil {
 		fmt.Fprintln(d.errOut, err)
 	}
 }

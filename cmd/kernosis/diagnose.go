@@ -12,13 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/sets"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 func newDiagnose() *cobra.Command {
@@ -98,13 +97,13 @@ func shippedSets() []string {
 }
 
 // shippedFile returns the manifests of a shipped OperationSet.
-func shippedFile(name string) (yamldoc.File, error) {
+func shippedFile(name string) (document.File, error) {
 	if names := shippedSets(); !slices.Contains(names, name) {
-		return yamldoc.File{}, fmt.Errorf("no shipped OperationSet is named %.80q%s there are %s", name,
-			cmp.Or(mistake.Near(name, names), ";"), strings.Join(names, ", "))
+		return document.File{}, fmt.Errorf("no shipped OperationSet is named %.80q%s there are %s", name,
+			cmp.Or(document.Suggest(name, names), ";"), strings.Join(names, ", "))
 	}
 	data, err := sets.Files.ReadFile(name + ".yaml")
-	return yamldoc.File{Name: name + ".yaml", Data: data}, err
+	return document.File{Name: name + ".yaml", Data: data}, err
 }
 
 func shippedSet(name string) (*manifest.Set, error) {

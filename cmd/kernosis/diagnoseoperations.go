@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -36,7 +36,7 @@ Exit code: 0, 2 there is none of that name.`,
 				for i := range all {
 					names = append(names, all[i].Name)
 				}
-				return fmt.Errorf("operations: no built-in is named %.80q%s", args[0], mistake.Near(args[0], names))
+				return fmt.Errorf("operations: no built-in is named %.80q%s", args[0], document.Suggest(args[0], names))
 			}
 			return failed(describe(cmd.OutOrStdout(), b))
 		},

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
 	"github.com/kernosis/kernosis/detector"
@@ -24,12 +25,9 @@ import (
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/diagnose/worker/folder"
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
 // diagnoseSettings are what run and agent can be told of diagnoses.
@@ -79,7 +77,6 @@ func within(path, dir string) bool {
 type diagnoses struct {
 	worker  *worker.Worker
 	scripts *operation.Scripts
-	metrics *metrics.Diagnoses
 	agent   *agent
 	cluster *kube.Store // nil: there is none
 	// lease says which other agents of the node live; nil: nobody does, or not before start.
@@ -116,7 +113,7 @@ func openDiagnoses(cfg config, a *agent, known *podSource, log *slog.Logger) (*d
 		d.scripts.Close()
 		return nil, err
 	}
-	d.metrics = a.metrics.Diagnoses(d.stats)
+	a.metrics.Own.MustRegister(d.worker)
 	return d, nil
 }
 
@@ -219,8 +216,8 @@ func (d *diagnoses) api() *kube.Store {
 }
 
 // openFolder reads the shipped manifests and the operator's over them.
-func openFolder(cfg config, builtins []operation.Builtin, log *slog.Logger) (*folder.Store, error) {
-	var shipped []yamldoc.File
+func openFolder(cfg config, builtins []operation.Builtin, log *slog.Logger) (*worker.Folder, error) {
+	var shipped []document.File
 	for _, name := range shippedSets() {
 		f, err := shippedFile(name)
 		if err != nil {
@@ -228,7 +225,7 @@ func openFolder(cfg config, builtins []operation.Builtin, log *slog.Logger) (*fo
 		}
 		shipped = append(shipped, f)
 	}
-	return folder.Open(folder.Config{Shipped: shipped, Dir: cfg.Diagnose.Dir, Builtins: builtins, Watch: detector.Watch, Log: log})
+	return worker.OpenFolder(worker.FolderConfig{Shipped: shipped, Dir: cfg.Diagnose.Dir, Builtins: builtins, Watch: detector.Watch, Log: log})
 }
 
 // start runs diagnoses until ctx ends.
@@ -246,15 +243,13 @@ func (d *diagnoses) close() {
 
 // ended tells of a Diagnosis that has ended.
 func (d *diagnoses) ended(e *worker.Ended) {
-	if e.After > 0 {
-		d.metrics.Ended(e.After)
-	}
 	a := d.agent
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.out.Diagnosis(time.Now(), diagnosisLine(e)); err != nil {
 		a.metrics.OutputError()
 	}
+	a.flushEntries()
 }
 
 // diagnosisLine is what is printed of it.
@@ -280,21 +275,4 @@ func diagnosisLine(e *worker.Ended) *console.Diagnosis {
 		out.Path = append(out.Path, operations[id])
 	}
 	return out
-}
-
-// stats is what the metrics show.
-func (d *diagnoses) stats() metrics.DiagnoseStats {
-	w := d.worker.Stats()
-	s := metrics.DiagnoseStats{
-		Triggers: make(map[string]metrics.TriggerStats, len(w.Triggers)), Refused: w.Refused,
-		Taken: w.Taken, Made: w.Made, Dropped: w.Dropped, Ended: make(map[string]uint64, len(w.Ended)), Writes: w.Writes,
-		Unsaved: w.Unsaved, Running: w.Running, Waiting: w.Waiting, QueueFull: w.QueueFull, Untold: w.Untold,
-	}
-	for name, t := range w.Triggers {
-		s.Triggers[name] = metrics.TriggerStats{Wanted: t.Started, Withheld: t.Withheld}
-	}
-	for phase, n := range w.Ended {
-		s.Ended[string(phase)] = n
-	}
-	return s
 }

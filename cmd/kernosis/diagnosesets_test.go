@@ -7,11 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/sets"
-	"github.com/kernosis/kernosis/diagnose/worker/folder"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
+	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
 // What is shipped can be run: it is what the API takes, each graph holds, each name is
@@ -104,7 +104,7 @@ func TestDiagnoseDocs(t *testing.T) {
 
 // Shipped Triggers are for rules and conditions that are shipped, and the docs name them.
 func TestShippedTriggers(t *testing.T) {
-	var files []yamldoc.File
+	var files []document.File
 	for _, name := range shippedSets() {
 		f, err := shippedFile(name)
 		if err != nil {
@@ -112,7 +112,7 @@ func TestShippedTriggers(t *testing.T) {
 		}
 		files = append(files, f)
 	}
-	known, err := folder.Load(files, nil, operation.All(operation.Host{}))
+	known, err := worker.LoadObjects(files, nil, operation.All(operation.Host{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
@@ -71,7 +72,7 @@ func findDiagnosis(stateDir, id string) (*diagnosisView, error) {
 		ids, _ := runner.SavedIDs(dirs.checkpoints) // for the hint alone
 		known = append(known, ids...)
 	}
-	return nil, fmt.Errorf("show: no run %.140q in %s%s", id, dirsOf(stateDir).root, mistake.Near(id, known))
+	return nil, fmt.Errorf("show: no run %.140q in %s%s", id, dirsOf(stateDir).root, document.Suggest(id, known))
 }
 
 // readDiagnosis reads a run of a folder.
@@ -122,7 +123,7 @@ func (v *diagnosisView) show(w io.Writer, output string) error {
 	rep := v.Report
 	took := "has not ended"
 	if !rep.Ended.IsZero() {
-		took = "took " + shortTime(rep.Ended.Sub(rep.Started))
+		took = "took " + display.Duration(rep.Ended.Sub(rep.Started))
 	}
 	fmt.Fprintf(w, "run %s, begun %s, %s\nparameters: %s\n", rep.ID, rep.Started.Format(time.DateTime), took, parameterText(v.Parameters))
 	(&progress{w: w, told: map[int]bool{}, width: longestOperation(v.Graph)}).changed(rep)
@@ -145,7 +146,7 @@ func listDiagnoses(w io.Writer, views []*diagnosisView) error {
 		}
 		took := "-"
 		if !v.Report.Ended.IsZero() {
-			took = shortTime(v.Report.Ended.Sub(v.Report.Started))
+			took = display.Duration(v.Report.Ended.Sub(v.Report.Started))
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\n", v.Report.ID, v.Report.Started.Format(time.DateTime), took, len(v.Artifacts), v.result())
 	}

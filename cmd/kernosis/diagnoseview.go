@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-	"unicode/utf8"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/graph"
@@ -78,7 +77,7 @@ func longestOperation(g *graph.Graph) int {
 func operationLine(rec *runner.Record, width int) string {
 	took := "-"
 	if rec.Duration > 0 {
-		took = shortTime(rec.Duration)
+		took = display.Duration(rec.Duration)
 	}
 	text := rec.Message
 	if rec.Reason != "" && rec.Reason != "Failed" {
@@ -124,28 +123,7 @@ func facts(results map[string]string) string {
 		}
 		b.WriteString(key + "=" + value)
 	}
-	text := b.String()
-	if len(text) <= maxFacts {
-		return text
-	}
-	end := maxFacts
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}
-
-// shortTime is a duration with three digits at most.
-func shortTime(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
+	return display.Cut(b.String(), maxFacts)
 }
 
 func (v *diagnosisView) write(w io.Writer, output string) error {
@@ -200,7 +178,7 @@ func (v *diagnosisView) summary() string {
 		if a.Truncated {
 			cut = ", cut: there was no room for all of it"
 		}
-		line("FILE", "%s (%s%s)", v.path(&a), byteSize(a.Size), cut)
+		line("FILE", "%s (%s%s)", v.path(&a), display.Bytes(a.Size), cut)
 	}
 	if rep.Unsaved != nil {
 		line("UNSAVED", "%v", rep.Unsaved)
@@ -223,16 +201,6 @@ func (v *diagnosisView) noVerdict() string {
 
 func (v *diagnosisView) path(a *artifact.Artifact) string {
 	return a.Path(v.Dirs.artifacts, v.Report.ID)
-}
-
-func byteSize(n int64) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
 // pathText is "1 blocked-stacks → 2 check-disk-stalled".

@@ -49,7 +49,7 @@ Exit code: 0 nothing found (what is marked info is no finding), 1 findings,
 			if err != nil {
 				return err
 			}
-			return tellFindings(cmd.OutOrStdout(), found, output)
+			return printFindings(cmd.OutOrStdout(), found, output)
 		},
 	}
 	cmd.Flags().StringArrayVar(&alerts, "alerts", nil, "Prometheus rule file whose names are checked; may be given more than once")
@@ -59,8 +59,8 @@ Exit code: 0 nothing found (what is marked info is no finding), 1 findings,
 	return cmd
 }
 
-// tellFindings writes findings; the error is the exit code where there are any.
-func tellFindings(w io.Writer, found []lint.Finding, output string) error {
+// printFindings writes findings; the error is the exit code where there are any.
+func printFindings(w io.Writer, found []lint.Finding, output string) error {
 	n := 0
 	for _, f := range found {
 		if f.Level != lint.Info {

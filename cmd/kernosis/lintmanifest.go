@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io/fs"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/lint"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -11,11 +12,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/review"
 	"github.com/kernosis/kernosis/diagnose/sets"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 // splitManifests parts the files that have objects of kernosis.io from the others.
-func splitManifests(files []lintFile) (others []lintFile, manifests []yamldoc.File, err error) {
+func splitManifests(files []lintFile) (others []lintFile, manifests []document.File, err error) {
 	group := []byte(v1alpha1.GroupVersion().String())
 	for _, f := range files {
 		data, err := readFile(f.path)
@@ -23,7 +23,7 @@ func splitManifests(files []lintFile) (others []lintFile, manifests []yamldoc.Fi
 			return nil, nil, err
 		}
 		if bytes.Contains(data, group) {
-			manifests = append(manifests, yamldoc.File{Name: f.path, Data: data})
+			manifests = append(manifests, document.File{Name: f.path, Data: data})
 		} else {
 			others = append(others, f)
 		}
@@ -33,7 +33,7 @@ func splitManifests(files []lintFile) (others []lintFile, manifests []yamldoc.Fi
 
 // lintManifests looks at manifests. The rules are the shipped and the given ones; in has
 // those of node-problem-detector's files too.
-func lintManifests(files []yamldoc.File, rules *detector.RuleSet, in *lint.Input) ([]lint.Finding, error) {
+func lintManifests(files []document.File, rules *detector.RuleSet, in *lint.Input) ([]lint.Finding, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
@@ -70,13 +70,13 @@ func reviewed(r *manifest.Reader) (review.Known, error) {
 	if err != nil {
 		return known, err
 	}
-	var files []yamldoc.File
+	var files []document.File
 	for _, name := range names {
 		data, err := sets.Files.ReadFile(name)
 		if err != nil {
 			return known, err
 		}
-		files = append(files, yamldoc.File{Name: name, Data: data})
+		files = append(files, document.File{Name: name, Data: data})
 	}
 	known.Shipped, err = r.Parse(files...)
 	return known, err

@@ -76,11 +76,11 @@ func runLogs(t testing.TB, a *agent, logs *logsource.Sources) {
 	done := make(chan error, 1)
 	go func() {
 		done <- logs.Run(ctx, func(ev *event.Event) {
-			a.observe(ev)
+			a.takeLine(ev)
 			if ev.SourceUp != nil && ev.SourceUp.Up {
 				up <- struct{}{}
 			}
-		})
+		}, a.settle)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -172,6 +172,7 @@ func TestLogFlood(t *testing.T) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.flushEntries()
 	counts := map[string]uint64{}
 	for _, p := range a.engine.Problems() {
 		if p.State == problem.Firing {

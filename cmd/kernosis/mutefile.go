@@ -100,21 +100,23 @@ func readMutes(path string) ([]byte, error) {
 func (a *agent) setMutes(list []problem.Mute) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e := journal.NewEntry(now())
+	e := journal.NewEntry(a.now())
 	if e.Transitions = a.engine.SetMutes(list, e.Moment()); len(e.Transitions) > 0 {
 		inForce := append([]problem.Mute{}, a.engine.Mutes()...) // none is [], not null
 		e.Mutes = &inForce
 		a.record(e)
+		a.flushEntries()
 	}
 	a.poke()
 }
 
 // started tells the engine and the journal that nobody watched until now.
 func (a *agent) started() {
-	e := journal.NewEntry(now())
+	e := journal.NewEntry(a.now())
 	e.Boot = bootID()
 	a.engine.Restarted(e.Moment())
 	a.record(e)
+	a.flushEntries()
 }
 
 // again repeats a journaled step without an event.

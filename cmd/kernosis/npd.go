@@ -144,8 +144,9 @@ func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfi
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if err := m.AddStats(c); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+		// Administrators choose these names, so one may clash with a metric of the agent.
+		if err := m.Registry.Register(c); err != nil {
+			return nil, fmt.Errorf("%s: system stats: %w", name, err)
 		}
 		out = append(out, c)
 	}
@@ -165,8 +166,8 @@ func startNPD(ctx context.Context, g *errgroup.Group, runners []*plugin.Runner, 
 	}
 }
 
-// tellWarnings logs what is odd in the files.
-func tellWarnings(set *npd.Set, log *slog.Logger) {
+// logWarnings logs what is odd in the files.
+func logWarnings(set *npd.Set, log *slog.Logger) {
 	for _, w := range set.Warnings {
 		log.Warn("configuration of node-problem-detector", "warning", w.Error())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 )
@@ -24,7 +25,7 @@ func (a *agent) namePod(c *event.Container) {
 		return
 	}
 	if p, ok := a.pods.Pod(c.PodUID); ok {
-		c.PodName, c.PodNamespace = event.SafeText(p.Name, 253), event.SafeText(p.Namespace, 253)
+		c.PodName, c.PodNamespace = display.Safe(p.Name, 253), display.Safe(p.Namespace, 253)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestAgentAddsPodLabelsWhereRulesReadThem(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { a.podLabels(ev) }); n != 0 || a.podLabels(ev) != nil {
 		t.Errorf("without such a rule: %v allocations, %v", n, a.podLabels(ev))
 	}
-	a.engine.Replace(reads, now())
+	a.engine.Replace(reads, a.now())
 	if have := a.podLabels(ev); !maps.Equal(have, map[string]string{"team": "db"}) {
 		t.Errorf("%v", have)
 	}
@@ -92,7 +92,7 @@ func TestAgentAddsPodLabelsWhereRulesReadThem(t *testing.T) {
 	if a.warnOfLabels(reads); !strings.Contains(log.String(), "pod.labels is empty in all events") || !strings.Contains(log.String(), "by-label") {
 		t.Errorf("log %s", log.String())
 	}
-	a.engine.Replace(none, now())
+	a.engine.Replace(none, a.now())
 	if a.pods = known; a.podLabels(ev) != nil {
 		t.Error("labels after the rule is gone")
 	}

@@ -11,19 +11,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
-	"github.com/kernosis/kernosis/collector/probe/kubelet"
 	"github.com/kernosis/kernosis/collector/probe/observe"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
 	"github.com/kernosis/kernosis/collector/probe/podspec"
 	"github.com/kernosis/kernosis/collector/probe/vitals"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
-	"github.com/kernosis/kernosis/reporter/kube/unhealthy"
-	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
 // probes is what observes kubelet's probes. A nil one is switched off.
@@ -46,7 +44,7 @@ func newProbes(cfg config, a *agent, log *slog.Logger) (*probes, error) {
 		return nil, nil
 	}
 	p := &probes{cfg: cfg, log: log, agent: a, failing: map[string]bool{}, vitals: vitals.New(hostfs.New(cfg.HostRoot))}
-	c := probe.Config{Tell: p.tell, Log: log, Start: time.Now(), Failing: p.wasFailing}
+	c := probe.Config{Tell: p.report, Log: log, Start: time.Now(), Failing: p.wasFailing}
 	if cfg.Probes.PodsFile != "" {
 		// Only a file of this machine may say that the agent probes a pod itself.
 		c.Prober = active.New(active.Config{FS: hostfs.New(cfg.HostRoot)})
@@ -79,9 +77,9 @@ func newProbes(cfg config, a *agent, log *slog.Logger) (*probes, error) {
 	return p, nil
 }
 
-// tell takes what the Manager tells. Where the container's cgroup is known, operations of a
+// report takes the Manager's events. Where the container's cgroup is known, operations of a
 // Diagnosis can look at it.
-func (p *probes) tell(ev *event.Event) {
+func (p *probes) report(ev *event.Event) {
 	if ev.Container != nil && ev.Cgroup == nil {
 		if path := p.vitals.Group(ev.Container.ID); path != "" {
 			ev.Cgroup = &event.Cgroup{Path: path}
@@ -147,12 +145,12 @@ func (p *probes) open(sources *collector.Sources) error {
 		if err != nil {
 			return err
 		}
-		c.Kubelet = &kubelet.Metrics{Pages: pages}
+		c.Kubelet = &observe.KubeletMetrics{Pages: pages}
 	} else {
 		p.log.Info("kubelet's counts of probes are not read: failures that no socket shows are not seen", "reason", why)
 	}
 	if p.api != nil && p.cfg.Probes.KubeletEvents {
-		words, err := unhealthy.New(p.api)
+		words, err := pods.NewEvents(p.api)
 		if err != nil {
 			return err
 		}
@@ -164,7 +162,7 @@ func (p *probes) open(sources *collector.Sources) error {
 			p.failing[pr.Pod+" "+pr.Group] = true
 		}
 	}
-	p.agent.metrics.Probes(p.stats)
+	p.agent.metrics.Own.MustRegister(p.observer, p.vitals.Metrics())
 	return nil
 }
 
@@ -196,7 +194,7 @@ func (p *probes) start(ctx context.Context, g *errgroup.Group) {
 		return
 	}
 	// What makes probes sees their failures.
-	p.tellState("probe", nil)
+	p.reportState("probe", nil)
 	g.Go(func() error { return p.manager.Run(ctx) })
 	g.Go(func() error { return p.observer.Run(ctx) })
 	if p.source != nil {
@@ -209,30 +207,17 @@ func (p *probes) state(part string, err error) {
 	if err != nil {
 		p.log.Warn("kubelet's probes are seen in part only", "part", part, "error", err)
 	}
-	p.tellState("probe/"+part, err)
+	p.reportState("probe/"+part, err)
 }
 
-func (p *probes) tellState(stem string, err error) {
+func (p *probes) reportState(stem string, err error) {
 	d := event.SourceData{Stem: stem, Up: err == nil}
 	if err != nil {
-		d.Reason = event.SafeText(err.Error(), 500)
+		d.Reason = display.Safe(err.Error(), 500)
 	}
 	p.agent.observe(&event.Event{
 		Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: "probe", SourceUp: &d,
 	})
-}
-
-// stats is what the metrics show.
-func (p *probes) stats() metrics.ProbeStats {
-	s := p.observer.Stats()
-	return metrics.ProbeStats{
-		Outcomes: map[string]uint64{
-			"taken": s.Taken, "counted-by-kubelet": s.Counted, "not-due": s.Refused, "not-kubelet": s.Others, "repeated": s.Repeated,
-			"not-counted-by-kubelet": s.Uncounted, "pod-gone": s.Late, "guessed": s.Guessed, "held": s.Held, "unsure": s.Unsure, "no-room-to-hold": s.Overflowed,
-		},
-		Polls: s.Polls, PollErrors: s.PollErrors, Asked: s.Asked, Unasked: s.Unasked,
-		Places: s.Targets, Unwatched: s.Unwatched, SkippedLook: p.vitals.Skipped(),
-	}
 }
 
 // targetsOf has kubelet's connections watched by the sources.

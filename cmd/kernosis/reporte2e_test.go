@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/collector/ingest/client"
-	"github.com/kernosis/kernosis/collector/ingest/report"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -40,7 +39,7 @@ func postReport(t *testing.T, socket, text string) (int, string) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
 	defer tr.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: tr}).Post("http://x"+report.Path, "", strings.NewReader(text))
+	resp, err := (&http.Client{Transport: tr}).Post("http://x"+client.Path, "", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +94,7 @@ reports:
 			return len(all) > 0 && strings.HasPrefix(all[len(all)-1], line)
 		})
 	}
-	set := func(status report.ConditionStatus, reason, message string) {
+	set := func(status client.ConditionStatus, reason, message string) {
 		t.Helper()
 		if err := c.SetCondition(client.Condition{Type: "GPUUnhealthy", Status: status, Reason: reason, Message: message}); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/ingest"
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 	"github.com/kernosis/kernosis/detector"
 )
 
@@ -32,9 +32,9 @@ func reportLayer(daemons []reportConfig) (fs.FS, error) {
 			})
 		}
 		for _, s := range []struct {
-			of       report.Severity
+			of       client.Severity
 			severity string
-		}{{report.Info, "info"}, {report.Warn, "warning"}} {
+		}{{client.Info, "info"}, {client.Warn, "warning"}} {
 			doc.Rules = append(doc.Rules, madeRule{
 				Name: reportRuleName(d.Name, string(s.of)), Events: []string{"check"}, GroupBy: []string{"event.reason"}, Reason: fallbackReason,
 				Message: "${event.message}", Severity: s.severity,
@@ -65,7 +65,7 @@ func (c *config) ownConditions(rules *detector.RuleSet) error {
 	for i, d := range c.Reports {
 		for j, cond := range d.Conditions {
 			if err := alreadySet(rules, cond.Type, reportRuleName(d.Name, cond.Type), ""); err != nil {
-				errs = append(errs, c.reportError(i, fmt.Sprintf("conditions[%d]", j), err))
+				errs = append(errs, c.origins.errorf(fmt.Sprintf("reports[%d].conditions[%d]", i, j), "%w", err))
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -25,11 +24,6 @@ type reportConfig struct {
 	Pods       bool              `yaml:"pods,omitempty"`
 	Heartbeat  time.Duration     `yaml:"heartbeat,omitempty"`
 	Conditions []reportCondition `yaml:"conditions,omitempty"`
-
-	file string
-	line int
-	// lines of its keys, "conditions[1]" among them
-	lines map[string]int
 }
 
 // reportCondition is a condition that a daemon may set, and what it says while
@@ -39,49 +33,6 @@ type reportCondition struct {
 	HealthyReason  string `yaml:"healthyReason"`
 	HealthyMessage string `yaml:"healthyMessage"`
 	Severity       string `yaml:"severity,omitempty"`
-}
-
-// placeReports notes where in the file the daemons stand.
-func (c *config) placeReports(reports []reportConfig, path string, raw []byte) error {
-	var doc struct {
-		Reports []yaml.Node `yaml:"reports"`
-	}
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
-		return fmt.Errorf("configuration %s: %w", path, err)
-	}
-	for i := range reports {
-		r := &reports[i]
-		r.file, r.lines = path, map[string]int{}
-		if i >= len(doc.Reports) {
-			continue
-		}
-		n := &doc.Reports[i]
-		r.line = n.Line
-		noteLines(n, "", r.lines)
-		for k := 0; k+1 < len(n.Content); k += 2 {
-			if n.Content[k].Value != "conditions" {
-				continue
-			}
-			for j, item := range n.Content[k+1].Content {
-				r.lines[fmt.Sprintf("conditions[%d]", j)] = item.Line
-			}
-		}
-	}
-	c.Reports = reports
-	return nil
-}
-
-// reportError tells a mistake in a daemon, or with -1 in all of them, with its place.
-func (c *config) reportError(i int, field string, err error) error {
-	if i < 0 {
-		return c.origins.errorf("reports", "%w", err)
-	}
-	r := &c.Reports[i]
-	line, ok := r.lines[field]
-	if !ok {
-		line = r.line
-	}
-	return fmt.Errorf("%s:%d: reports[%d].%s: %w", r.file, line, i, field, err)
 }
 
 // ingest returns who may report what.
@@ -100,22 +51,19 @@ func (c *config) ingest() ingest.Config {
 func (c *config) checkReports() error {
 	var errs []error
 	in := c.ingest()
-	for _, err := range joined(in.Check()) {
-		if e, ok := errors.AsType[*ingest.FieldError](err); ok {
-			err = c.reportError(e.Source, e.Field, e.Err)
-		}
-		errs = append(errs, err)
+	for _, e := range in.Check() {
+		errs = append(errs, c.origins.errorf(strings.Replace(e.Field, "sources", "reports", 1), "%s", e.Msg))
 	}
 	for i, r := range c.Reports {
 		for j, cond := range r.Conditions {
-			field := fmt.Sprintf("conditions[%d]", j)
+			field := fmt.Sprintf("reports[%d].conditions[%d]", i, j)
 			if cond.HealthyReason == "" || cond.HealthyMessage == "" {
-				errs = append(errs, c.reportError(i, field, errors.New("healthyReason and healthyMessage: what it says while nothing is wrong")))
+				errs = append(errs, c.origins.errorf(field, "healthyReason and healthyMessage: what it says while nothing is wrong"))
 			}
 			switch cond.Severity {
 			case "", "info", "warning", "critical":
 			default:
-				errs = append(errs, c.reportError(i, field, fmt.Errorf("severity %q is not info, warning or critical", cond.Severity)))
+				errs = append(errs, c.origins.errorf(field, "severity %q is not info, warning or critical", cond.Severity))
 			}
 		}
 	}
@@ -152,7 +100,7 @@ func openReports(cfg config, a *agent, m *metrics.Metrics, log *slog.Logger) (*r
 	if err != nil {
 		return nil, err
 	}
-	m.Reports(func() []metrics.ReportStats { return reportStats(in) }, server.RefusedConnections)
+	m.Own.MustRegister(in, server.Metrics())
 	log.Info("problem daemons may report", "socket", cfg.ReportSocket, "daemons", len(c.Sources))
 	return &reports{intake: in, server: server}, nil
 }
@@ -186,22 +134,9 @@ func (a *agent) ruleOfCondition(conditionType string) string {
 	return ""
 }
 
-// tellWarnings logs what is odd in the configuration.
-func (c *config) tellWarnings(log *slog.Logger) {
+// logWarnings logs what is odd in the configuration.
+func (c *config) logWarnings(log *slog.Logger) {
 	for _, w := range c.warnings {
 		log.Warn("configuration", "warning", w)
 	}
-}
-
-// reportStats is what the intake has counted, as metrics want it.
-func reportStats(in *ingest.Intake) []metrics.ReportStats {
-	var out []metrics.ReportStats
-	for _, s := range in.Stats() {
-		m := metrics.ReportStats{Source: s.Source, Events: s.Events, Changes: s.Changes, Expired: s.Expired, Warnings: s.Warnings, Reports: map[string]uint64{}}
-		for o, n := range s.Reports {
-			m.Reports[string(o)] = n
-		}
-		out = append(out, m)
-	}
-	return out
 }

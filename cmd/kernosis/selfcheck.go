@@ -19,7 +19,6 @@ import (
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/service"
-	"github.com/kernosis/kernosis/collector/rights"
 	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector/npd"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -118,12 +117,12 @@ func (s *selfCheck) look(first bool) {
 		parts[i] = metrics.Lack{Part: l.Part, Reason: string(l.Reason)}
 	}
 	s.agent.metrics.Degraded(parts)
-	s.tell(selfcheck.Result(now))
+	s.report(selfcheck.Result(now))
 }
 
-// tell gives the outcome to the engine. A problem that goes on keeps its message there:
+// report gives the outcome to the engine. A problem that goes on keeps its message there:
 // where it is another, it ends first.
-func (s *selfCheck) tell(d event.CheckData) {
+func (s *selfCheck) report(d event.CheckData) {
 	if d.Status == event.CheckProblem && slices.ContainsFunc(s.agent.conditions(), func(c problem.Condition) bool {
 		return c.Type == "KernosisDegraded" && c.Status == problem.True && c.Message != d.Message
 	}) {
@@ -163,9 +162,9 @@ func dropRights(cfg config, monitors *npd.Set, noState error, log *slog.Logger) 
 	}
 	programs := len(monitors.Checks) > 0 || cfg.Diagnose.Scripts ||
 		slices.ContainsFunc(cfg.services.list(), func(s service.Service) bool { return s.Handler == string(probe.Exec) })
-	dropped, err := rights.Drop(rights.Needless(), !programs)
+	dropped, err := selfcheck.Drop(selfcheck.Needless(), !programs)
 	switch {
-	case errors.Is(err, rights.ErrCgo), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, selfcheck.ErrCgo), errors.Is(err, fs.ErrPermission):
 		log.Debug("capabilities that are not needed are kept", "reason", err)
 	case err != nil:
 		log.Warn("capabilities that are not needed are kept", "error", err)

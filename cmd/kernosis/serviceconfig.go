@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/collector/probe/service"
 )
@@ -19,9 +17,7 @@ type serviceSettings struct {
 	Known  []string        `yaml:"known,flow"`
 	Probes []serviceConfig `yaml:"probes"`
 
-	file   string
-	lines  map[string]int // "known", "probes"
-	filled bool           // Known is the command's default
+	filled bool // Known is the command's default
 }
 
 // serviceAuto stands for the known services that are there.
@@ -49,9 +45,6 @@ type serviceConfig struct {
 	HealthyReason    string            `yaml:"healthyReason,omitempty"`
 	HealthyMessage   string            `yaml:"healthyMessage,omitempty"`
 	Severity         string            `yaml:"severity,omitempty"`
-
-	line  int
-	lines map[string]int
 }
 
 // service returns what it configures, with the defaults.
@@ -62,33 +55,6 @@ func (s *serviceConfig) service() service.Service {
 		FailureThreshold: s.FailureThreshold, SuccessThreshold: s.SuccessThreshold,
 		Condition: s.Condition, HealthyReason: s.HealthyReason, HealthyMessage: s.HealthyMessage, Severity: s.Severity,
 	}.Filled()
-}
-
-// placeServices notes where in the file the services stand.
-func (c *config) placeServices(s serviceSettings, path string, raw []byte) error {
-	var doc struct {
-		Services struct {
-			Probes []yaml.Node `yaml:"probes"`
-		} `yaml:"services"`
-	}
-	var all struct {
-		Services yaml.Node `yaml:"services"`
-	}
-	if err := errors.Join(yaml.Unmarshal(raw, &doc), yaml.Unmarshal(raw, &all)); err != nil {
-		return fmt.Errorf("configuration %s: %w", path, err)
-	}
-	s.file, s.lines = path, map[string]int{}
-	noteLines(&all.Services, "", s.lines)
-	for i := range s.Probes {
-		p := &s.Probes[i]
-		p.lines = map[string]int{}
-		if i < len(doc.Services.Probes) {
-			p.line = doc.Services.Probes[i].Line
-			noteLines(&doc.Services.Probes[i], "", p.lines)
-		}
-	}
-	c.Services = s
-	return nil
 }
 
 // defaultServices fills in which known services are probed unless the file says it: in
@@ -114,21 +80,14 @@ func (c *config) configuredServices() (all []service.Service) {
 	return all
 }
 
-// serviceError tells a mistake in a service, or with -1 in all of them, with its place.
-func (c *config) serviceError(i int, field string, err error) error {
-	s := &c.Services
-	if i < 0 {
-		if line, ok := s.lines[field]; ok {
-			return fmt.Errorf("%s:%d: services.%s: %w", s.file, line, field, err)
-		}
-		return c.origins.errorf("services", "%w", err)
+// serviceError returns a mistake in a field of a service, or with -1 of all of them, with its
+// place.
+func (c *config) serviceError(i int, field, format string, args ...any) error {
+	at := "services."
+	if i >= 0 {
+		at = fmt.Sprintf("services.probes[%d].", i)
 	}
-	p := &s.Probes[i]
-	line, ok := p.lines[field]
-	if !ok {
-		line = p.line
-	}
-	return fmt.Errorf("%s:%d: services.probes[%d].%s: %w", s.file, line, i, field, err)
+	return c.origins.errorf(at+field, format, args...)
 }
 
 func (c *config) checkServices() error {
@@ -140,16 +99,16 @@ func (c *config) checkServices() error {
 	for i, name := range c.Services.Known {
 		switch {
 		case !slices.Contains(names, name):
-			errs = append(errs, c.serviceError(-1, "known", fmt.Errorf("%q is none of %s", name, strings.Join(names, ", "))))
+			errs = append(errs, c.serviceError(-1, "known", "%q is none of %s", name, strings.Join(names, ", ")))
 		case slices.Contains(c.Services.Known[:i], name):
-			errs = append(errs, c.serviceError(-1, "known", fmt.Errorf("%s stands twice", name)))
+			errs = append(errs, c.serviceError(-1, "known", "%s stands twice", name))
 		}
 	}
 	if n := len(c.configuredServices()); n > service.MaxServices {
-		errs = append(errs, c.serviceError(-1, "probes", fmt.Errorf("%d services, at most %d", n, service.MaxServices)))
+		errs = append(errs, c.serviceError(-1, "probes", "%d services, at most %d", n, service.MaxServices))
 	}
 	if slices.Contains(c.Services.Known, service.APIServer) && !c.knowsAPIServer() {
-		errs = append(errs, c.serviceError(-1, "known", fmt.Errorf("%s: no cluster says where it is: it needs an entry in probes with its address", service.APIServer)))
+		errs = append(errs, c.serviceError(-1, "known", "%s: no cluster says where it is: it needs an entry in probes with its address", service.APIServer))
 	}
 	taken := map[string]string{} // conditions
 	for _, s := range service.Known() {
@@ -159,25 +118,22 @@ func (c *config) checkServices() error {
 	}
 	for i := range c.Services.Probes {
 		s := c.Services.Probes[i].service()
-		for _, err := range s.Check() {
-			e, ok := errors.AsType[*service.FieldError](err)
-			if !ok {
-				errs = append(errs, err)
-			} else if s.Name != service.APIServer || e.Field != "address" || s.Address != "" || !c.knowsAPIServer() {
-				errs = append(errs, c.serviceError(i, e.Field, e.Err))
+		for _, e := range s.Check() {
+			if s.Name != service.APIServer || e.Field != "address" || s.Address != "" || !c.knowsAPIServer() {
+				errs = append(errs, c.serviceError(i, e.Field, "%s", e.Msg))
 			}
 		}
 		if slices.ContainsFunc(c.Services.Probes[:i], func(o serviceConfig) bool { return o.Name == s.Name }) {
-			errs = append(errs, c.serviceError(i, "name", fmt.Errorf("%s: another service has it", s.Name)))
+			errs = append(errs, c.serviceError(i, "name", "%s: another service has it", s.Name))
 		}
 		if s.Condition == "" {
 			continue
 		}
 		if err := ingest.CheckType(s.Condition); err != nil {
-			errs = append(errs, c.serviceError(i, "condition", err))
+			errs = append(errs, c.serviceError(i, "condition", "%w", err))
 		}
 		if of := taken[strings.ToLower(s.Condition)]; of != "" && of != s.Name {
-			errs = append(errs, c.serviceError(i, "condition", fmt.Errorf("condition %s is that of service %s already", s.Condition, of)))
+			errs = append(errs, c.serviceError(i, "condition", "condition %s is that of service %s already", s.Condition, of))
 		}
 		taken[strings.ToLower(s.Condition)] = s.Name
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe/service"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -85,7 +86,7 @@ func TestMistakenServices(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := config{RulesDir: dir, ShippedRules: []string{"*"}, Services: serviceSettings{Known: []string{service.Kubelet}, file: "kernosis.yaml", lines: map[string]int{"known": 2}}}
+	cfg := config{RulesDir: dir, ShippedRules: []string{"*"}, origins: origins{"services.known": "kernosis.yaml:2"}, Services: serviceSettings{Known: []string{service.Kubelet}}}
 	cfg.defaultServices()
 	if _, _, err := cfg.npd.rules(cfg); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:2: services.known: condition KubeletUnhealthy of service kubelet is set by rule own (") {
 		t.Error(err)
@@ -101,7 +102,7 @@ func TestServiceRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := detector.NewEngine(rules)
-	at := now()
+	at := event.Moment{Wall: time.Now(), Boot: hostfs.BootTime()}
 	tell := func(ev *event.Event) {
 		at = at.Add(10 * time.Second)
 		ev.Time, ev.BootTime, ev.CPU = at.Wall, event.Duration(at.Boot), event.NoCPU

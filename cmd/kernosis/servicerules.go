@@ -39,7 +39,7 @@ func (c *config) ownServiceConditions(rules *detector.RuleSet) error {
 			continue
 		}
 		i := slices.IndexFunc(c.Services.Probes, func(p serviceConfig) bool { return p.Name == s.Name })
-		errs = append(errs, c.serviceError(i, map[bool]string{true: "condition", false: "known"}[i >= 0], err))
+		errs = append(errs, c.serviceError(i, map[bool]string{true: "condition", false: "known"}[i >= 0], "%w", err))
 	}
 	return errors.Join(errs...)
 }

@@ -82,7 +82,7 @@ func openServices(cfg config, a *agent, m *metrics.Metrics, mutes *muteFile, log
 	for i := range all {
 		if all[i].Name == service.APIServer {
 			if err := cfg.reachAPIServer(&all[i]); err != nil {
-				return nil, cfg.serviceError(-1, "known", err)
+				return nil, cfg.serviceError(-1, "known", "%w", err)
 			}
 		}
 	}

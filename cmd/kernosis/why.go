@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/diagnose/why"
+	whycluster "github.com/kernosis/kernosis/diagnose/why/cluster"
+	"github.com/kernosis/kernosis/diagnose/why/local"
 	"github.com/kernosis/kernosis/docs/problems"
-	"github.com/kernosis/kernosis/reporter/why"
-	whycluster "github.com/kernosis/kernosis/reporter/why/cluster"
-	"github.com/kernosis/kernosis/reporter/why/local"
 )
 
 // whyFlags are those of why pod and why node.

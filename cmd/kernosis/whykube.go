@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kernosis/kernosis/reporter/why"
+	"github.com/kernosis/kernosis/diagnose/why"
 )
 
 // kubeFlagSet is kubectl's flags that say which API server is asked, and as whom. Unlike a

@@ -14,10 +14,10 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/why"
+	whycluster "github.com/kernosis/kernosis/diagnose/why/cluster"
+	"github.com/kernosis/kernosis/diagnose/why/local"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/reporter/why"
-	whycluster "github.com/kernosis/kernosis/reporter/why/cluster"
-	"github.com/kernosis/kernosis/reporter/why/local"
 )
 
 // errNoJournal: there is none on this machine, or it is another node's than is asked about.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -79,8 +79,8 @@ func Ask(ctx context.Context, socket string) (h Health, err error) {
 		return h, err
 	}
 	h.Latency = time.Since(began)
-	h.Name, h.Version = event.SafeText(v.GetRuntimeName(), 64), event.SafeText(v.GetRuntimeVersion(), 64)
-	h.APIVersion = event.SafeText(v.GetRuntimeApiVersion(), 64)
+	h.Name, h.Version = display.Safe(v.GetRuntimeName(), 64), display.Safe(v.GetRuntimeVersion(), 64)
+	h.APIVersion = display.Safe(v.GetRuntimeApiVersion(), 64)
 	began = time.Now()
 	s, err := client.Status(ctx, &cri.StatusRequest{})
 	if err != nil {
@@ -91,7 +91,7 @@ func Ask(ctx context.Context, socket string) (h Health, err error) {
 	for _, c := range s.GetStatus().GetConditions() {
 		if len(h.Conditions) < most {
 			h.Conditions = append(h.Conditions, Condition{
-				Name: event.SafeText(c.GetType(), 64), OK: c.GetStatus(), Reason: event.SafeText(c.GetReason(), 128), Message: event.SafeText(c.GetMessage(), 512),
+				Name: display.Safe(c.GetType(), 64), OK: c.GetStatus(), Reason: display.Safe(c.GetReason(), 128), Message: display.Safe(c.GetMessage(), 512),
 			})
 		}
 	}

@@ -1,5 +1,16 @@
 package event
 
+// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
+const (
+	// Check: a check program has run, with what it found. Not only faults: every
+	// result is told, and what is a problem is decided by the rules.
+	Check Kind = "check"
+)
+
+func check() Family {
+	return Family{Stem: "check", Faults: "results of checks", Kinds: []Kind{Check}, fields: checkFields}
+}
+
 // CheckData is the payload of [Check]. Message is what the program printed or the
 // problem daemon reported: bounded, otherwise to be trusted in nothing.
 type CheckData struct {
@@ -34,3 +45,23 @@ const (
 
 // NamedStem returns the stem of one log, check or gauge, such as "log/kmsg".
 func NamedStem(family, name string) string { return family + "/" + name }
+
+func (d *CheckData) clone(into *Event) {
+	c := *d
+	into.Check = &c
+}
+
+func (d *CheckData) facts(_ *Event, f *Facts) {
+	f.Verdict = d.Status
+	f.add("%s: %s", d.Check, d.Message)
+}
+
+func checkFields() []*Field {
+	of := func(e *Event) *CheckData { return e.Check }
+	return []*Field{
+		{Name: "event.check", Type: TypeString, Kinds: kindsOf(Check), Few: true, Doc: "name of the check",
+			Read: part(of, func(d *CheckData) Value { return text(d.Check) })},
+		{Name: "event.message", Type: TypeString, Kinds: kindsOf(Check), Doc: "what the check says to its status",
+			Read: part(of, func(d *CheckData) Value { return text(d.Message) })},
+	}
+}

@@ -47,6 +47,47 @@ type Event struct {
 	CanaryRun *CanaryData    `json:"canaryRun,omitempty"`
 }
 
+// payload is the part of an event that its kind names.
+type payload interface {
+	clone(into *Event) // sets a copy that shares no memory
+	facts(ev *Event, f *Facts)
+}
+
+// payload returns the one that is set; nil: none is.
+func (e *Event) payload() payload {
+	switch {
+	case e.HungTask != nil:
+		return e.HungTask
+	case e.OOMKill != nil:
+		return e.OOMKill
+	case e.DiskIO != nil:
+		return e.DiskIO
+	case e.DiskStall != nil:
+		return e.DiskStall
+	case e.FSError != nil:
+		return e.FSError
+	case e.Mount != nil:
+		return e.Mount
+	case e.SockFail != nil:
+		return e.SockFail
+	case e.Probe != nil:
+		return e.Probe
+	case e.Log != nil:
+		return e.Log
+	case e.Check != nil:
+		return e.Check
+	case e.Gauge != nil:
+		return e.Gauge
+	case e.Lost != nil:
+		return e.Lost
+	case e.SourceUp != nil:
+		return e.SourceUp
+	case e.CanaryRun != nil:
+		return e.CanaryRun
+	}
+	return nil
+}
+
 // Occurrences returns how many events it stands for.
 func (e *Event) Occurrences() uint64 { return max(e.Times, 1) }
 
@@ -62,39 +103,9 @@ func (e *Event) Clone() *Event {
 		c.Device.Mounts = slices.Clone(e.Device.Mounts)
 	}
 	c.Conn = clone(e.Conn)
-	c.HungTask = clone(e.HungTask)
-	if c.HungTask != nil {
-		c.HungTask.Holder = clone(e.HungTask.Holder)
-		c.HungTask.Stack = slices.Clone(e.HungTask.Stack)
+	if p := e.payload(); p != nil {
+		p.clone(&c)
 	}
-	c.OOMKill = clone(e.OOMKill)
-	if c.OOMKill != nil {
-		c.OOMKill.LimitCgroup = clone(e.OOMKill.LimitCgroup)
-		c.OOMKill.Trigger = clone(e.OOMKill.Trigger)
-	}
-	c.DiskIO = clone(e.DiskIO)
-	c.DiskStall = clone(e.DiskStall)
-	c.FSError = clone(e.FSError)
-	c.Mount = clone(e.Mount)
-	c.SockFail = clone(e.SockFail)
-	if c.SockFail != nil {
-		c.SockFail.Evidence = slices.Clone(e.SockFail.Evidence)
-		c.SockFail.Excluded = slices.Clone(e.SockFail.Excluded)
-	}
-	c.Probe = clone(e.Probe)
-	if c.Probe != nil {
-		c.Probe.Evidence = slices.Clone(e.Probe.Evidence)
-		c.Probe.Excluded = slices.Clone(e.Probe.Excluded)
-	}
-	c.Log = clone(e.Log)
-	if c.Log != nil {
-		c.Log.Captures = maps.Clone(e.Log.Captures)
-	}
-	c.Check = clone(e.Check)
-	c.Gauge = clone(e.Gauge)
-	c.Lost = clone(e.Lost)
-	c.SourceUp = clone(e.SourceUp)
-	c.CanaryRun = clone(e.CanaryRun)
 	return &c
 }
 

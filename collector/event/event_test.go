@@ -4,11 +4,10 @@ import (
 	"encoding/json"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -81,6 +80,9 @@ func shared(a, b reflect.Value, path string) []string {
 	var found []string
 	switch a.Kind() {
 	case reflect.Pointer:
+		if a.IsNil() {
+			return nil
+		}
 		if a.Pointer() == b.Pointer() {
 			return []string{path}
 		}
@@ -97,65 +99,54 @@ func shared(a, b reflect.Value, path string) []string {
 	return found
 }
 
+// Each payload is known, and what it points to is copied.
 func TestCloneSharesNothing(t *testing.T) {
-	e := filled()
-	c := e.Clone()
-	if diff := cmp.Diff(e, c, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
-		t.Errorf("clone differs (-original +clone):\n%s", diff)
-	}
-	if s := shared(reflect.ValueOf(e), reflect.ValueOf(c), "Event"); len(s) > 0 {
-		t.Errorf("shared with the original: %v", s)
-	}
-}
-
-func TestSafeText(t *testing.T) {
-	tests := []struct {
-		name, in string
-		limit    int
-		want     string
-	}{
-		{"plain", "nginx: worker", 64, "nginx: worker"},
-		{"unicode stays", "größe→日本", 64, "größe→日本"},
-		{"escape sequence", "a\x1b[2Jb", 64, `a\x1b[2Jb`},
-		{"newline", "a\nb", 64, `a\nb`},
-		{"invalid UTF-8", "a\xffb", 64, `a\xffb`},
-		{"low byte keeps two digits", "\x80\x01", 64, `\x80\x01`},
-		{"bidirectional override", "a\u202eb", 64, `a\u202eb`},
-		{"cut", "abcdef", 3, "abc…"},
-		{"cut inside a rune", "aé", 2, "a…"},
-		{"replacement character itself", "\ufffd", 64, "\ufffd"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := SafeText(tt.in, tt.limit); got != tt.want {
-				t.Errorf("SafeText(%q, %d) = %q, want %q", tt.in, tt.limit, got, tt.want)
+	payloads := 0
+	for f := range reflect.TypeFor[Event]().Fields() {
+		if !f.Type.Implements(reflect.TypeFor[payload]()) {
+			continue
+		}
+		payloads++
+		e := filled()
+		for of := range reflect.TypeFor[Event]().Fields() {
+			if of.Name != f.Name && of.Type.Implements(reflect.TypeFor[payload]()) {
+				reflect.ValueOf(e).Elem().FieldByIndex(of.Index).SetZero()
 			}
-		})
+		}
+		if have := e.payload(); have == nil || reflect.TypeOf(have) != f.Type {
+			t.Errorf("the payload of %s is %T", f.Name, have)
+		}
+		c := e.Clone()
+		if diff := cmp.Diff(e, c, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
+			t.Errorf("%s: clone differs (-original +clone):\n%s", f.Name, diff)
+		}
+		if s := shared(reflect.ValueOf(e), reflect.ValueOf(c), "Event"); len(s) > 0 {
+			t.Errorf("%s: shared with the original: %v", f.Name, s)
+		}
 	}
-	if n := testing.AllocsPerRun(100, func() { SafeText("kworker/u8:2", 64) }); n != 0 {
-		t.Errorf("a harmless name costs %v allocations", n)
+	if want := len(Families()); payloads != want {
+		t.Errorf("%d payloads, and %d families", payloads, want)
 	}
 }
 
-func FuzzSafeText(f *testing.F) {
-	f.Add("a\x1b\xff\u202e", 3)
-	f.Add(strings.Repeat("é", 5000), 4096)
-	f.Fuzz(func(t *testing.T, s string, limit int) {
-		if limit < 0 || limit > 1<<16 {
-			return
+// Families have each their stem, and a signal that begins has its end among its kinds.
+func TestFamilies(t *testing.T) {
+	for _, f := range Families() {
+		if f.Stem == "" || f.Faults == "" || len(f.Kinds) == 0 || FaultsOf(f.Stem) != f.Faults {
+			t.Errorf("%+v", f)
 		}
-		got := SafeText(s, limit)
-		// "\U0010ffff" is the longest escape, of four bytes.
-		if len(got) > 10*limit+len("…") {
-			t.Errorf("%d bytes of %d", len(got), limit)
+		for _, k := range f.Kinds {
+			if k.Stem() != f.Stem {
+				t.Errorf("%s is of %s", k, f.Stem)
+			}
 		}
-		if !utf8.ValidString(got) {
-			t.Errorf("%q is not valid", got)
+		if f.Begins != "" && (!slices.Contains(f.Kinds, f.Ends) || f.Begins.EndedBy() != f.Ends) {
+			t.Errorf("%+v", f)
 		}
-		if i := strings.IndexFunc(got, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }); i >= 0 {
-			t.Errorf("%q has an unprintable character at %d", got, i)
-		}
-	})
+	}
+	if got := OOMKill.EndedBy(); got != "" {
+		t.Errorf("an OOM kill ends with %s", got)
+	}
 }
 
 func TestDuration(t *testing.T) {

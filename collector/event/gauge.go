@@ -1,6 +1,19 @@
 package event
 
-import "math/bits"
+import (
+	"math/bits"
+)
+
+// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
+const (
+	// Gauge: how much of something of the node is in use, read at a fixed beat. Not
+	// only faults: the rules decide how much is a problem.
+	Gauge Kind = "gauge"
+)
+
+func gauge() Family {
+	return Family{Stem: "gauge", Faults: "gauges", Kinds: []Kind{Gauge}, Begins: Gauge, Ends: Gauge, fields: gaugeFields}
+}
 
 // GaugeData is the payload of [Gauge]. Units and limit depend on the gauge, see the
 // Gauge constants. The event's Device has the filesystem where the gauge is of one.
@@ -52,4 +65,27 @@ func (g *GaugeData) Percent() uint64 {
 	}
 	percent, _ := bits.Div64(hi, lo, g.Limit)
 	return percent
+}
+
+func (d *GaugeData) clone(into *Event) {
+	c := *d
+	into.Gauge = &c
+}
+
+func (d *GaugeData) facts(ev *Event, f *Facts) {
+	f.add("%s: %d of %d", d.Name, d.Value, d.Limit)
+	f.mounts(ev.Device)
+}
+
+func gaugeFields() []*Field {
+	of := func(e *Event) *GaugeData { return e.Gauge }
+	gauge := func(name string, t FieldType, few bool, doc string, read func(*GaugeData) Value) *Field {
+		return &Field{Name: "gauge." + name, Type: t, Kinds: kindsOf(Gauge), Doc: doc, Few: few, Read: part(of, read)}
+	}
+	return []*Field{
+		gauge("name", TypeString, true, "memory, files, pids, space, inodes, clock-error, clock-offset", func(g *GaugeData) Value { return text(g.Name) }),
+		gauge("value", TypeInt, false, "how much is in use: bytes of memory and space, µs of the clock, else a number", func(g *GaugeData) Value { return number(g.Value) }),
+		gauge("limit", TypeInt, false, "how much there is, in the unit of gauge.value; 0: no limit", func(g *GaugeData) Value { return number(g.Limit) }),
+		gauge("percent", TypeInt, false, "gauge.value as a percentage of gauge.limit, rounded down; 0 without a limit", func(g *GaugeData) Value { return number(g.Percent()) }),
+	}
 }

@@ -3,6 +3,8 @@ package event
 import (
 	"maps"
 	"slices"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Bounds of [Event.PodLabels]. The API server allows no longer names and values.
@@ -44,5 +46,5 @@ func SafeLabels(labels map[string]string) map[string]string {
 }
 
 func safeLabel(name, value string) bool {
-	return len(name) <= MaxLabelName && len(value) <= MaxLabelValue && isSafe(name) && isSafe(value)
+	return len(name) <= MaxLabelName && len(value) <= MaxLabelValue && display.IsSafe(name) && display.IsSafe(value)
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 func TestSafeLabels(t *testing.T) {
@@ -30,7 +32,7 @@ func TestSafeLabels(t *testing.T) {
 			t.Errorf("%s: %d are left, want %d", name, len(have), c.want)
 		}
 		for k, v := range have {
-			if c.in[k] != v || k != SafeText(k, MaxLabelName) || v != SafeText(v, MaxLabelValue) {
+			if c.in[k] != v || k != display.Safe(k, MaxLabelName) || v != display.Safe(v, MaxLabelValue) {
 				t.Errorf("%s: %q=%q", name, k, v)
 			}
 		}

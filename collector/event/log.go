@@ -1,9 +1,23 @@
 package event
 
 import (
+	"maps"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
+
+// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
+const (
+	// Log: a line of a log that a rule's pattern matches, with the lines before it
+	// that the pattern spans.
+	Log Kind = "log"
+)
+
+func log() Family {
+	return Family{Stem: "log", Faults: "lines of logs", Kinds: []Kind{Log}, fields: logFields}
+}
 
 // MaxLogText bounds LogData.Text, in bytes: the longest line that is matched.
 const MaxLogText = 8 << 10
@@ -82,12 +96,32 @@ func LogText(lines string) string {
 		return lines
 	}
 	if last := lines[strings.LastIndexByte(lines, '\n')+1:]; len(last) > MaxLogText {
-		end := MaxLogText
-		for !utf8.RuneStart(last[end]) {
-			end--
-		}
-		return last[:end]
+		return display.Prefix(last, MaxLogText)
 	}
 	cut := len(lines) - MaxLogText - 1 // of the byte before: where it ends a line, the rest is whole
 	return lines[cut+strings.IndexByte(lines[cut:], '\n')+1:]
+}
+
+func (d *LogData) clone(into *Event) {
+	c := *d
+	c.Captures = maps.Clone(d.Captures)
+	into.Log = &c
+}
+
+func (d *LogData) facts(_ *Event, f *Facts) {
+	f.add("%s: %s", d.Log, d.Text[strings.LastIndexByte(d.Text, '\n')+1:])
+}
+
+func logFields() []*Field {
+	of := func(e *Event) *LogData { return e.Log }
+	field := func(name string, few bool, doc string, read func(*LogData) Value) *Field {
+		return &Field{Name: "log." + name, Type: TypeString, Kinds: kindsOf(Log), Doc: doc, Few: few, Read: part(of, read)}
+	}
+	return []*Field{
+		field("name", true, "which log: kmsg, journald, or the name a file is configured under", func(d *LogData) Value { return text(d.Log) }),
+		field("origin", false, "who has written it, as far as that is sure: kernel, process (a crash line of the kernel), facility, path, identifier; of several lines, the last one's", func(d *LogData) Value { return text(d.Origin) }),
+		field("unit", false, "systemd unit of the writer", func(d *LogData) Value { return text(d.Unit) }),
+		field("priority", true, "emerg, alert, crit, err, warning, notice, info, debug; empty: the log does not say", func(d *LogData) Value { return text(d.Priority) }),
+		field("text", false, "the lines that the rule's pattern matched, whole", func(d *LogData) Value { return text(d.Text) }),
+	}
 }

@@ -1,6 +1,26 @@
 package event
 
-import "strconv"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/kernosis/kernosis/collector/display"
+)
+
+// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
+const (
+	// Probe: a probe of a container or of a service of the node failed, with how many
+	// failures in a row it is. Of containers these are kubelet's probes.
+	Probe Kind = "probe"
+	// ProbeRecovered: a probe reported by Probe succeeded, or is no longer made.
+	ProbeRecovered Kind = "probe.recovered"
+)
+
+func probe() Family {
+	return Family{Stem: "probe", Faults: "failed probes", Kinds: []Kind{Probe, ProbeRecovered}, Begins: Probe, Ends: ProbeRecovered, fields: probeFields}
+}
 
 // What a probe is for, besides kubelet's "startup", "liveness" and "readiness".
 const ProbeService = "service" // of the node, or one that the configuration names
@@ -104,4 +124,93 @@ func (d *ProbeData) Progress() string {
 		return string(append(b, " towards not ready"...))
 	}
 	return string(b)
+}
+
+func (d *ProbeData) clone(into *Event) {
+	c := *d
+	c.Evidence = slices.Clone(d.Evidence)
+	c.Excluded = slices.Clone(d.Excluded)
+	into.Probe = &c
+}
+
+func (d *ProbeData) facts(_ *Event, f *Facts) {
+	f.Verdict, f.Cause = d.Verdict, d.Cause
+	if d.Container != "" {
+		f.Container = d.Container
+	}
+	if d.Failures > 0 {
+		f.State = d.state()
+	}
+	if d.ThrottledIn > 0 && d.Throttled >= throttledMuch {
+		f.Because = fmt.Sprintf("container CPU-throttled %d %% of the last %s", d.Throttled, display.Duration(d.ThrottledIn))
+	}
+	f.Evidence = append(f.Evidence, d.Evidence...)
+	if d.QueueMax > 0 && d.Cause == "" {
+		f.add("accept queue %d/%d", d.QueueLen, d.QueueMax)
+	}
+	if d.Status != "" && d.Cause == "" {
+		f.add("answered %s", d.Status)
+	}
+	if d.Endpoint != "" {
+		how := fmt.Sprintf("%s %s", d.Handler, d.Endpoint)
+		if d.Timeout > 0 {
+			how += fmt.Sprintf(", time-out %s", display.Duration(d.Timeout))
+		}
+		if d.Period > 0 {
+			how += fmt.Sprintf(", every %s", display.Duration(d.Period))
+		}
+		f.add("%s", how)
+	}
+	if d.Said != "" {
+		f.add("said: %q", d.Said)
+	}
+	f.Excluded = append(f.Excluded, d.Excluded...)
+}
+
+// state is "liveness 2 of 3 towards restart".
+func (d *ProbeData) state() string {
+	towards := ""
+	switch d.Probe {
+	case "liveness", "startup":
+		towards = " towards restart"
+	case "readiness":
+		towards = " towards not ready"
+	}
+	switch {
+	case d.Threshold == 0:
+		return fmt.Sprintf("%s failed %d times in a row", d.Probe, d.Failures)
+	case d.Failures < d.Threshold:
+		return fmt.Sprintf("%s %d of %d%s", d.Probe, d.Failures, d.Threshold, towards)
+	case d.Probe == "readiness":
+		return fmt.Sprintf("%s failed %d times in a row, %d make it not ready", d.Probe, d.Failures, d.Threshold)
+	}
+	return fmt.Sprintf("%s %d of %d: kubelet restarts it", d.Probe, d.Failures, d.Threshold)
+}
+
+func probeFields() []*Field {
+	of := func(e *Event) *ProbeData { return e.Probe }
+	field := func(name string, t FieldType, few bool, doc string, read func(*ProbeData) Value) *Field {
+		return &Field{Name: "event." + name, Type: t, Kinds: kindsOf(Probe, ProbeRecovered), Doc: doc, Few: few, Read: part(of, read)}
+	}
+	return []*Field{
+		field("probe", TypeString, true, "startup, liveness, readiness or service", func(p *ProbeData) Value { return text(p.Probe) }),
+		field("feed", TypeString, true, "who made the probe: observed (kubelet) or active (this agent)", func(p *ProbeData) Value { return text(p.Feed) }),
+		field("cause", TypeString, false, "the verdict in words, with its figures", func(p *ProbeData) Value { return text(cmp.Or(p.Cause, p.Verdict)) }),
+		field("progress", TypeString, true, `how far the failures have come: "liveness 2 of 3 towards restart"; stays at the threshold`, func(p *ProbeData) Value { return text(p.Progress()) }),
+		field("failures", TypeInt, false, "failures in a row, this one included", func(p *ProbeData) Value { return number(p.Failures) }),
+		field("threshold", TypeInt, false, "at how many of them kubelet acts, or a service counts as failed", func(p *ProbeData) Value { return number(p.Threshold) }),
+		field("said", TypeString, false, "kubelet's words, or the output of the probe's program", func(p *ProbeData) Value { return text(p.Said) }),
+		field("over", TypeBool, false, "it did not succeed, but is no longer made (probe.recovered)", func(p *ProbeData) Value { return boolean(p.Over) }),
+		field("namespace", TypeString, false, "the pod's namespace", func(p *ProbeData) Value { return text(p.Namespace) }),
+		field("pod", TypeString, false, "the pod's name", func(p *ProbeData) Value { return text(p.Pod) }),
+		field("container", TypeString, false, "name of the container that is probed", func(p *ProbeData) Value { return text(p.Container) }),
+		field("handler", TypeString, true, "http, https, tcp, grpc or exec", func(p *ProbeData) Value { return text(p.Handler) }),
+		field("endpoint", TypeString, false, "where the probe goes: 10.0.0.7:8080/healthz; of exec the command", func(p *ProbeData) Value { return text(p.Endpoint) }),
+		field("timeout", TypeDuration, false, "the probe's timeout", func(p *ProbeData) Value { return duration(p.Timeout) }),
+		field("period", TypeDuration, false, "how often it is made", func(p *ProbeData) Value { return duration(p.Period) }),
+		field("firstByte", TypeDuration, false, "until the first byte of the answer; 0: not known, or none came", func(p *ProbeData) Value { return duration(p.FirstByte) }),
+		field("rtt", TypeDuration, false, "round-trip time of the connection; 0: not known", func(p *ProbeData) Value { return duration(p.RTT) }),
+		field("throttled", TypeInt, false, "for how much of throttledIn the container was kept from the CPU by its limit, percent", func(p *ProbeData) Value { return number(p.Throttled) }),
+		field("throttledIn", TypeDuration, false, "the time before the failure that throttled is of", func(p *ProbeData) Value { return duration(p.ThrottledIn) }),
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -100,7 +101,7 @@ func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Att
 			owner, _ = ParseCgroupPath(path)
 		}
 	}
-	e.Cgroup = event.Cgroup{ID: leafID, Path: event.SafeText(path, maxCgroupPath)}
+	e.Cgroup = event.Cgroup{ID: leafID, Path: display.Safe(path, maxCgroupPath)}
 	if owner.Container != (event.Container{}) {
 		if a.name != nil {
 			a.name(&owner.Container)

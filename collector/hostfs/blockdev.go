@@ -14,6 +14,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -48,7 +49,7 @@ func (f FS) readDevice(major, minor uint32) (d event.Device, disk string) {
 
 // deviceName undoes sysfs's way to write a slash ("cciss!c0d0").
 func deviceName(s string) string {
-	return event.SafeText(strings.ReplaceAll(s, "!", "/"), 64)
+	return display.Safe(strings.ReplaceAll(s, "!", "/"), 64)
 }
 
 func devNumber(major, minor uint32) string {
@@ -209,5 +210,5 @@ func (f FS) LoopBackingFile(name string) (string, error) {
 		return "", fmt.Errorf("loop device %q: %w", name, ErrPath)
 	}
 	s, err := f.readValue("/sys/block/" + name + "/loop/backing_file")
-	return event.SafeText(s, maxShownPath), err
+	return display.Safe(s, maxShownPath), err
 }

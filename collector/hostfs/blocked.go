@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 const (
@@ -36,7 +36,7 @@ func ParseKernelStack(s string) []string {
 		if module != "" {
 			call += " " + module
 		}
-		frames = append(frames, event.SafeText(call, maxFrame))
+		frames = append(frames, display.Safe(call, maxFrame))
 	}
 	return frames
 }
@@ -58,7 +58,7 @@ func (f FS) WaitChannel(tid int) (string, error) {
 	if err != nil || s == "0" {
 		return "", err
 	}
-	return event.SafeText(s, maxFrame), nil
+	return display.Safe(s, maxFrame), nil
 }
 
 // Threads returns the threads of a process, sorted.

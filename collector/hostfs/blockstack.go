@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // maxStack bounds the devices of one stack of dm, md and partitions: a RAID of many
@@ -101,5 +101,5 @@ func (f FS) DiskValue(device, file string) string {
 	if err != nil {
 		return ""
 	}
-	return event.SafeText(strings.Join(strings.Fields(s), " "), maxShownPath)
+	return display.Safe(strings.Join(strings.Fields(s), " "), maxShownPath)
 }

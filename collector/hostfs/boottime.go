@@ -95,6 +95,32 @@ func BootTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
+// Timekeeper reads the wall clock and the time since boot together, without a system call:
+// Go's monotonic clock runs as the time since boot does, except while the machine sleeps.
+// Then, and when somebody sets the wall clock, the two clocks of a [time.Time] disagree, and
+// the time since boot is read again. It is not safe for concurrent use.
+type Timekeeper struct {
+	// The last reading that took a system call.
+	read time.Time     // by the monotonic clock
+	wall time.Time     // by the wall clock
+	boot time.Duration // since boot
+}
+
+// sleepAtLeast is far less than a machine sleeps, and more than rounding.
+const sleepAtLeast = time.Millisecond
+
+// Now returns the wall clock and, as [BootTime] does, the time since boot.
+func (k *Timekeeper) Now() (wall time.Time, boot time.Duration) {
+	wall = time.Now()
+	ran := wall.Sub(k.read)
+	slept := wall.Round(0).Sub(k.wall) - ran
+	if k.boot == 0 || slept > sleepAtLeast || slept < -sleepAtLeast {
+		k.read, k.wall, k.boot = wall, wall.Round(0), BootTime()
+		return wall, k.boot
+	}
+	return wall, k.boot + ran
+}
+
 // UntilBeat returns how long it is until [BootTime] is a whole multiple of every: more than
 // nothing, at most every. Whatever looks at something from time to time does so at such
 // moments, so that one wake-up serves all; that costs a quiet process several times what a

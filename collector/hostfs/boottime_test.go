@@ -112,3 +112,28 @@ func TestUntilBeat(t *testing.T) {
 		}
 	}
 }
+
+func TestTimekeeper(t *testing.T) {
+	var k Timekeeper
+	for range 1000 {
+		before := BootTime()
+		wall, boot := k.Now()
+		if after := BootTime(); boot < before-sleepAtLeast || boot > after+sleepAtLeast {
+			t.Fatalf("%v since boot, outside of %v to %v", boot, before, after)
+		}
+		if d := time.Since(wall.Round(0)); d < 0 || d > time.Minute {
+			t.Fatalf("the wall clock is %v off", d)
+		}
+	}
+	// Sleep and a set clock both show as a wall clock that ran on, or back, alone.
+	for _, step := range []time.Duration{-8 * time.Hour, -time.Second, time.Second, 8 * time.Hour} {
+		k.boot += time.Hour
+		if _, boot := k.Now(); boot < BootTime()+time.Hour-time.Minute {
+			t.Fatalf("%v since boot: read again without a reason", boot)
+		}
+		k.wall = k.wall.Add(step)
+		if _, boot := k.Now(); boot > BootTime() {
+			t.Errorf("%v since boot, although the clocks are %v apart", boot, step)
+		}
+	}
+}

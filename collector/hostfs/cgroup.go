@@ -3,6 +3,7 @@ package hostfs
 import (
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -64,7 +65,7 @@ func ParseCgroupPath(path string) (Attribution, bool) {
 	if w.unit == "" {
 		return Attribution{}, false
 	}
-	return Attribution{Unit: event.SafeText(unescapeUnit(w.unit), maxUnitName)}, true
+	return Attribution{Unit: display.Safe(unescapeUnit(w.unit), maxUnitName)}, true
 }
 
 // walk is the state of ParseCgroupPath on its way down.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -185,7 +186,7 @@ func FuzzParseCgroupPath(f *testing.F) {
 		if c != (event.Container{}) && a.Unit != "" {
 			t.Errorf("both container and unit: %+v", a)
 		}
-		if !utf8.ValidString(a.Unit) || event.SafeText(a.Unit, 1<<20) != a.Unit || len(a.Unit) > 4*maxUnitName {
+		if !utf8.ValidString(a.Unit) || display.Safe(a.Unit, 1<<20) != a.Unit || len(a.Unit) > 4*maxUnitName {
 			t.Errorf("unit %q is not safe", a.Unit)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -45,7 +46,7 @@ func (f FS) NameContainer(c *event.Container) {
 		name := func(keys ...string) string {
 			for _, key := range keys {
 				if text := config.Annotations[key]; text != "" {
-					return event.SafeText(text, 253)
+					return display.Safe(text, 253)
 				}
 			}
 			return ""

@@ -9,7 +9,7 @@
 // [io.Reader]), so that every parser is tested and fuzzed without a kernel.
 //
 // What is read here is written by others: names of cgroups, processes, mounts
-// and devices are bounded, and pass [event.SafeText] before they are returned
+// and devices are bounded, and pass [display.Safe] before they are returned
 // as something to show. Container ids and pod UIDs are returned only when they
 // have exactly the form of one.
 //

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Ext4Errors is what an ext4 remembers of errors, across mounts, until e2fsck.
@@ -62,7 +62,7 @@ func (f FS) ext4Error(prefix string) (e Ext4Error, err error) {
 	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
 		err = errors.Join(err, readErr)
 	}
-	e.Function = event.SafeText(function, 64)
+	e.Function = display.Safe(function, 64)
 	return e, err
 }
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // maxCommandLine is COMMAND_LINE_SIZE of the architectures that have the longest.
@@ -18,7 +18,7 @@ func (f FS) KernelCommandLine() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return event.SafeText(strings.TrimSpace(s), maxCommandLine), nil
+	return display.Safe(strings.TrimSpace(s), maxCommandLine), nil
 }
 
 // LoadAverage is the text of /proc/loadavg.
@@ -79,9 +79,9 @@ func ParseModules(s string) []Module {
 		if err != nil {
 			continue
 		}
-		m := Module{Name: event.SafeText(fields[0], 64), Size: size}
+		m := Module{Name: display.Safe(fields[0], 64), Size: size}
 		if last := fields[len(fields)-1]; strings.HasPrefix(last, "(") {
-			m.Taint = event.SafeText(strings.Trim(last, "()+-"), 32) // + and -: it comes or goes
+			m.Taint = display.Safe(strings.Trim(last, "()+-"), 32) // + and -: it comes or goes
 		}
 		modules = append(modules, m)
 	}

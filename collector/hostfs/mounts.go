@@ -13,6 +13,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -77,7 +78,7 @@ func parseMounts(r io.Reader) ([]Mount, error) {
 			case o == "shutdown":
 				mount.Shutdown = true
 			case strings.HasPrefix(o, "errors="):
-				mount.ErrorsPolicy = event.SafeText(strings.TrimPrefix(o, "errors="), 32)
+				mount.ErrorsPolicy = display.Safe(strings.TrimPrefix(o, "errors="), 32)
 			}
 		}
 		mounts = append(mounts, mount)
@@ -186,7 +187,7 @@ func newMountTable(mounts []Mount, sourceDevice func(*Mount) (uint64, bool)) *Mo
 			}
 		}
 		list := t.byDevice[dev]
-		shown := event.Mount{Path: event.SafeText(m.Path, maxShownPath), FSType: event.SafeText(m.FSType, 64)}
+		shown := event.Mount{Path: display.Safe(m.Path, maxShownPath), FSType: display.Safe(m.FSType, 64)}
 		if len(list) < maxDeviceMounts && !slices.Contains(list, shown) {
 			t.byDevice[dev] = append(list, shown)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -105,7 +106,7 @@ func FuzzParseMounts(f *testing.F) {
 				t.Errorf("%d mounts of one device", len(list))
 			}
 			for _, s := range list {
-				if event.SafeText(s.Path, 1<<20) != s.Path {
+				if display.Safe(s.Path, 1<<20) != s.Path {
 					t.Errorf("path %q is not safe", s.Path)
 				}
 			}

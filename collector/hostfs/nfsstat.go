@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // NFSMount is what /proc/PID/mountstats counts of one NFS mount.
@@ -63,7 +63,7 @@ func parseMountstatsDevice(s string) (NFSMount, bool) {
 		return NFSMount{}, false
 	}
 	return NFSMount{
-		Source: event.SafeText(source, maxShownPath), Path: event.SafeText(path, maxShownPath), FSType: fields[0],
+		Source: display.Safe(source, maxShownPath), Path: display.Safe(path, maxShownPath), FSType: fields[0],
 	}, true
 }
 

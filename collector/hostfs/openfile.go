@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // OpenFile is an open file of a process.
@@ -104,4 +104,4 @@ func parseMountID(info string) (int, error) {
 }
 
 // Shown returns the file's target fit to be shown.
-func (o *OpenFile) Shown() string { return event.SafeText(o.Target, maxShownPath) }
+func (o *OpenFile) Shown() string { return display.Safe(o.Target, maxShownPath) }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -129,7 +130,7 @@ func (f FS) Task(pid int) (event.Task, error) {
 	return event.Task{
 		PID:       stat.PID,
 		TGID:      tgid,
-		Comm:      event.SafeText(stat.Comm, maxComm),
+		Comm:      display.Safe(stat.Comm, maxComm),
 		StartTime: event.Duration(stat.StartTime),
 		UID:       uid,
 	}, nil
@@ -141,7 +142,7 @@ func (f FS) Comm(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return event.SafeText(strings.TrimSuffix(s, "\n"), maxComm), nil
+	return display.Safe(strings.TrimSuffix(s, "\n"), maxComm), nil
 }
 
 // Cmdline returns the beginning of a process' command line, arguments joined by
@@ -161,7 +162,7 @@ func parseCmdline(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
-	return event.SafeText(strings.Join(Redact(strings.Split(string(b), "\x00")), " "), maxCmdline)
+	return display.Safe(strings.Join(Redact(strings.Split(string(b), "\x00")), " "), maxCmdline)
 }
 
 // ProcCgroup is one line of /proc/PID/cgroup.

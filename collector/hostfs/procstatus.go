@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // ProcStatus is what /proc/PID/status tells of a process. Sizes are bytes; they are 0
@@ -127,10 +127,10 @@ func ParseProcLimits(s string) []ProcLimit {
 		if len(fields) < 2 || l.Name == "" {
 			continue
 		}
-		l.Soft, l.Hard = event.SafeText(fields[0], 32), event.SafeText(fields[1], 32)
-		l.Name = event.SafeText(l.Name, 32)
+		l.Soft, l.Hard = display.Safe(fields[0], 32), display.Safe(fields[1], 32)
+		l.Name = display.Safe(l.Name, 32)
 		if len(fields) > 2 {
-			l.Unit = event.SafeText(fields[2], 32)
+			l.Unit = display.Safe(fields[2], 32)
 		}
 		limits = append(limits, l)
 	}
@@ -169,5 +169,5 @@ func (f FS) Executable(pid int) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	return event.SafeText(target, maxShownPath), err
+	return display.Safe(target, maxShownPath), err
 }

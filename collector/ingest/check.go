@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
 // clockSlack is how far in the future a time may be: daemon and agent have the same
@@ -20,23 +19,23 @@ const clockSlack = time.Minute
 // batch is a report that has been checked.
 type batch struct {
 	validFor   time.Duration
-	events     []report.Event // messages bounded, times filled in
-	conditions []report.Condition
+	events     []client.Event // messages bounded, times filled in
+	conditions []client.Condition
 }
 
 // checker collects what is to be said of a report.
 type checker struct {
 	now      time.Time
-	mistakes []report.Field
-	warnings []report.Field
+	mistakes []client.Field
+	warnings []client.Field
 }
 
 func (c *checker) errorf(field, format string, args ...any) {
-	c.mistakes = append(c.mistakes, report.Field{Field: field, Message: fmt.Sprintf(format, args...)})
+	c.mistakes = append(c.mistakes, client.Field{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 func (c *checker) warnf(field, format string, args ...any) {
-	c.warnings = append(c.warnings, report.Field{Field: field, Message: fmt.Sprintf(format, args...)})
+	c.warnings = append(c.warnings, client.Field{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 // batch checks what a report says by itself; whether its source may say so is not
@@ -46,12 +45,12 @@ func (c *checker) batch(w *wireStatus, heartbeat time.Duration) batch {
 	if w.ValidFor != nil {
 		b.validFor = c.validFor(*w.ValidFor)
 	}
-	if len(w.Events) > report.MaxEvents {
-		c.errorf("events", "%d, at most %d in a report", len(w.Events), report.MaxEvents)
+	if len(w.Events) > client.MaxEvents {
+		c.errorf("events", "%d, at most %d in a report", len(w.Events), client.MaxEvents)
 		return b
 	}
-	if len(w.Conditions) > report.MaxConditions {
-		c.errorf("conditions", "%d, at most %d in a report", len(w.Conditions), report.MaxConditions)
+	if len(w.Conditions) > client.MaxConditions {
+		c.errorf("conditions", "%d, at most %d in a report", len(w.Conditions), client.MaxConditions)
 		return b
 	}
 	for i := range w.Events {
@@ -60,7 +59,7 @@ func (c *checker) batch(w *wireStatus, heartbeat time.Duration) batch {
 	for i := range w.Conditions {
 		field := "conditions[" + strconv.Itoa(i) + "]."
 		cond := c.condition(field, &w.Conditions[i])
-		if slices.ContainsFunc(b.conditions, func(o report.Condition) bool { return o.Type == cond.Type }) {
+		if slices.ContainsFunc(b.conditions, func(o client.Condition) bool { return o.Type == cond.Type }) {
 			c.errorf(field+"type", "%s stands twice", shown(cond.Type))
 		}
 		b.conditions = append(b.conditions, cond)
@@ -73,15 +72,15 @@ func (c *checker) validFor(text string) time.Duration {
 	switch {
 	case err != nil:
 		c.errorf("validFor", "%s is no duration such as \"90s\"", shown(text))
-	case d < report.MinValid || d > report.MaxValid:
-		c.errorf("validFor", "%v, want %v to %v", d, report.MinValid, report.MaxValid)
+	case d < client.MinValid || d > client.MaxValid:
+		c.errorf("validFor", "%v, want %v to %v", d, client.MinValid, client.MaxValid)
 	}
 	return d
 }
 
-func (c *checker) event(field string, w *wireEvent) report.Event {
-	e := report.Event{Severity: report.Severity(w.Severity), Reason: w.Reason}
-	if e.Severity != report.Info && e.Severity != report.Warn {
+func (c *checker) event(field string, w *wireEvent) client.Event {
+	e := client.Event{Severity: client.Severity(w.Severity), Reason: w.Reason}
+	if e.Severity != client.Info && e.Severity != client.Warn {
 		c.errorf(field+"severity", "%s, want info or warn", shown(w.Severity))
 	}
 	c.reason(field+"reason", w.Reason, true)
@@ -90,25 +89,25 @@ func (c *checker) event(field string, w *wireEvent) report.Event {
 	return e
 }
 
-func (c *checker) condition(field string, w *wireCondition) report.Condition {
-	out := report.Condition{Type: w.Type, Reason: w.Reason}
+func (c *checker) condition(field string, w *wireCondition) client.Condition {
+	out := client.Condition{Type: w.Type, Reason: w.Reason}
 	if err := CheckType(w.Type); err != nil {
 		c.errorf(field+"type", "%v", err)
 	}
 	switch s := string(w.Status); s {
 	case "true", `"True"`:
-		out.Status = report.True
+		out.Status = client.True
 	case "false", `"False"`:
-		out.Status = report.False
+		out.Status = client.False
 	case `"Unknown"`:
-		out.Status = report.Unknown
+		out.Status = client.Unknown
 	case "", "null":
 		c.errorf(field+"status", "is missing")
 	default:
-		c.errorf(field+"status", "%s, want true, false or \"Unknown\"", event.SafeText(s, 60))
+		c.errorf(field+"status", "%s, want true, false or \"Unknown\"", display.Safe(s, 60))
 	}
 	// What a healthy condition says is configured.
-	c.reason(field+"reason", w.Reason, out.Status == report.True)
+	c.reason(field+"reason", w.Reason, out.Status == client.True)
 	out.Transition = c.time(field+"transition", w.Transition)
 	out.Message = c.message(field+"message", w.Message, w.Reason)
 	return out
@@ -119,7 +118,7 @@ func (c *checker) reason(field, reason string, mandatory bool) {
 	case reason == "" && mandatory:
 		c.errorf(field, "is missing")
 	case reason != "" && !pascalCase.MatchString(reason):
-		c.errorf(field, "%s is not PascalCase (letters and digits, at most %d)", shown(reason), report.MaxReason)
+		c.errorf(field, "%s is not PascalCase (letters and digits, at most %d)", shown(reason), client.MaxReason)
 	}
 }
 
@@ -148,19 +147,13 @@ func (c *checker) time(field, text string) time.Time {
 // reason stands in for none.
 func (c *checker) message(field, text, reason string) string {
 	trimmed := strings.TrimSpace(text)
-	out := event.SafeText(trimmed, report.MaxMessage)
-	if out != trimmed && len(trimmed) <= report.MaxMessage {
+	out := display.Safe(trimmed, len(trimmed))
+	if out != trimmed && len(trimmed) <= client.MaxMessage {
 		c.warnf(field, "characters that can't be shown are escaped")
 	}
-	if len(trimmed) > report.MaxMessage || len(out) > report.MaxMessage {
-		c.warnf(field, "cut at %d bytes", report.MaxMessage)
-		const mark = "…"
-		out = strings.TrimSuffix(out, mark)
-		end := min(len(out), report.MaxMessage-len(mark))
-		for end > 0 && end < len(out) && !utf8.RuneStart(out[end]) {
-			end--
-		}
-		out = out[:end] + mark
+	if len(out) > client.MaxMessage {
+		c.warnf(field, "cut at %d bytes", client.MaxMessage)
+		out = display.Bounded(trimmed, client.MaxMessage)
 	}
 	if out == "" {
 		return reason
@@ -170,7 +163,7 @@ func (c *checker) message(field, text, reason string) string {
 
 // shown is untrusted text as a message quotes it.
 func shown(s string) string {
-	raw, err := json.Marshal(event.SafeText(s, 60))
+	raw, err := json.Marshal(display.Safe(s, 60))
 	if err != nil {
 		return "?"
 	}

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
 // postAsChild posts its standard input and prints status and answer.
@@ -17,7 +17,7 @@ func postAsChild(socket string) int {
 	c := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
-	resp, err := c.Post("http://x"+report.Path, "application/json", os.Stdin)
+	resp, err := c.Post("http://x"+client.Path, "application/json", os.Stdin)
 	if err != nil {
 		fmt.Print("error: ", err)
 		return 0

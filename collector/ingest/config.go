@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
 // Bounds of a configuration. Each condition is a source to the engine, which keeps
@@ -46,28 +47,11 @@ type Source struct {
 	Heartbeat time.Duration
 }
 
-// FieldError is a mistake in a configuration.
-type FieldError struct {
-	Source int    // index of the source; -1: of all together
-	Field  string // "name", "conditions[2]"
-	Err    error
-}
-
-func (e *FieldError) Error() string {
-	if e.Source < 0 {
-		return e.Err.Error()
-	}
-	return fmt.Sprintf("sources[%d].%s: %v", e.Source, e.Field, e.Err)
-}
-
-// Unwrap returns the mistake without its place.
-func (e *FieldError) Unwrap() error { return e.Err }
-
-// Check returns all that is wrong, joined, each a *FieldError.
-func (c *Config) Check() error {
+// Check returns all that is wrong, with fields such as sources[0].conditions[2].
+func (c *Config) Check() document.Errors {
 	k := configCheck{names: map[string]int{}, types: map[string]string{}}
 	if len(c.Sources) > MaxSources {
-		k.errorf(-1, "", "%d sources, at most %d", len(c.Sources), MaxSources)
+		k.errs.Add("sources", "%d sources, at most %d", len(c.Sources), MaxSources)
 	}
 	total := 0
 	for i := range c.Sources {
@@ -75,19 +59,19 @@ func (c *Config) Check() error {
 		total += len(c.Sources[i].Conditions)
 	}
 	if total > MaxTotalConditions {
-		k.errorf(-1, "", "%d conditions of all sources, at most %d", total, MaxTotalConditions)
+		k.errs.Add("sources", "%d conditions of all sources, at most %d", total, MaxTotalConditions)
 	}
-	return errors.Join(k.errs...)
+	return k.errs
 }
 
 type configCheck struct {
-	errs  []error
+	errs  document.Errors
 	names map[string]int    // index by source name
 	types map[string]string // source name by condition type, in lower case
 }
 
 func (k *configCheck) errorf(source int, field, format string, args ...any) {
-	k.errs = append(k.errs, &FieldError{Source: source, Field: field, Err: fmt.Errorf(format, args...)})
+	k.errs.Add(fmt.Sprintf("sources[%d].%s", source, field), format, args...)
 }
 
 // sourceName keeps names fit to be part of a rule's, which has 63 characters.
@@ -107,16 +91,16 @@ func (k *configCheck) source(i int, s *Source) {
 	default:
 		k.names[s.Name] = i
 	}
-	if s.Heartbeat != 0 && (s.Heartbeat < report.MinValid || s.Heartbeat > report.MaxValid) {
-		k.errorf(i, "heartbeat", "%v, want %v to %v", s.Heartbeat, report.MinValid, report.MaxValid)
+	if s.Heartbeat != 0 && (s.Heartbeat < client.MinValid || s.Heartbeat > client.MaxValid) {
+		k.errorf(i, "heartbeat", "%v, want %v to %v", s.Heartbeat, client.MinValid, client.MaxValid)
 	}
-	if len(s.Conditions) > report.MaxConditions {
-		k.errorf(i, "conditions", "%d, at most %d", len(s.Conditions), report.MaxConditions)
+	if len(s.Conditions) > client.MaxConditions {
+		k.errorf(i, "conditions", "%d, at most %d", len(s.Conditions), client.MaxConditions)
 	}
 	for j, t := range s.Conditions {
 		field := fmt.Sprintf("conditions[%d]", j)
 		if err := CheckType(t); err != nil {
-			k.errorf(i, field, "%w", err)
+			k.errorf(i, field, "%v", err)
 			continue
 		}
 		// Names of rules are in lower case: types that differ in that alone are one.
@@ -145,6 +129,6 @@ func CheckType(t string) error {
 func CheckName(source, conditionType string) string { return source + "/" + conditionType }
 
 // EventsName is the name under which events of a source are told as a check.
-func EventsName(source string, severity report.Severity) string {
+func EventsName(source string, severity client.Severity) string {
 	return source + "/" + string(severity)
 }

@@ -7,8 +7,8 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
 // wireStatus is a report as it comes: what has a form of its own is read later, so
@@ -37,17 +37,17 @@ type wireCondition struct {
 
 // decode reads a report as the API server reads objects: names in their case,
 // unknown and repeated ones are mistakes.
-func decode(body []byte) (*wireStatus, []report.Field) {
+func decode(body []byte) (*wireStatus, []client.Field) {
 	var w wireStatus
 	strict, err := kjson.UnmarshalStrict(body, &w)
 	if err != nil {
-		return nil, []report.Field{decodeMistake(err)}
+		return nil, []client.Field{decodeMistake(err)}
 	}
-	var fields []report.Field
+	var fields []client.Field
 	for _, e := range strict {
-		f := report.Field{Message: event.SafeText(e.Error(), 200)}
+		f := client.Field{Message: display.Safe(e.Error(), 200)}
 		if fe, ok := errors.AsType[kjson.FieldError](e); ok {
-			f.Field = event.SafeText(fe.FieldPath(), 100)
+			f.Field = display.Safe(fe.FieldPath(), 100)
 			f.Message = "unknown field"
 			if strings.HasPrefix(e.Error(), "duplicate") {
 				f.Message = "the field stands twice"
@@ -61,11 +61,11 @@ func decode(body []byte) (*wireStatus, []report.Field) {
 	return &w, nil
 }
 
-func decodeMistake(err error) report.Field {
+func decodeMistake(err error) client.Field {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return report.Field{Field: event.SafeText(e.Field, 100), Message: "got " + event.SafeText(e.Value, 60) + ", want " + wanted(e.Type.Kind().String())}
+		return client.Field{Field: display.Safe(e.Field, 100), Message: "got " + display.Safe(e.Value, 60) + ", want " + wanted(e.Type.Kind().String())}
 	}
-	return report.Field{Message: "no JSON: " + event.SafeText(strings.TrimPrefix(err.Error(), "json: "), 200)}
+	return client.Field{Message: "no JSON: " + display.Safe(strings.TrimPrefix(err.Error(), "json: "), 200)}
 }
 
 // wanted is what JSON calls a kind of Go.

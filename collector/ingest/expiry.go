@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
 // Run takes reports, and makes conditions Unknown that are not reported again in
@@ -80,8 +80,8 @@ func (in *Intake) expire(now time.Time) (next time.Time) {
 
 func (in *Intake) expired(s *source, conditionType string, st *condition, now time.Time) {
 	never := st.said == ""
-	wasUnknown := st.said == report.Unknown
-	st.said, st.reason, st.until = report.Unknown, "", time.Time{}
+	wasUnknown := st.said == client.Unknown
+	st.said, st.reason, st.until = client.Unknown, "", time.Time{}
 	if wasUnknown {
 		return // as it says itself
 	}
@@ -90,5 +90,5 @@ func (in *Intake) expired(s *source, conditionType string, st *condition, now ti
 	if never {
 		text = fmt.Sprintf("%s has not reported it since the agent started at %s", s.Name, st.heard.UTC().Format(time.RFC3339))
 	}
-	in.tellCondition(s, &report.Condition{Type: conditionType, Status: report.Unknown, Transition: now, Message: text})
+	in.reportCondition(s, &client.Condition{Type: conditionType, Status: client.Unknown, Transition: now, Message: text})
 }

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
 // FuzzReport sends anything: it is refused with a text that says why, or what is
@@ -29,7 +30,7 @@ func FuzzReport(f *testing.F) {
 		in.start(func(ev *event.Event) {
 			told++
 			d := ev.Check
-			if len(d.Message) > report.MaxMessage || !utf8.ValidString(d.Message) || event.SafeText(d.Message, len(d.Message)) != d.Message {
+			if len(d.Message) > client.MaxMessage || !utf8.ValidString(d.Message) || display.Safe(d.Message, len(d.Message)) != d.Message {
 				t.Errorf("message %q", d.Message)
 			}
 			if d.Reason != "" && !pascalCase.MatchString(d.Reason) {
@@ -58,7 +59,7 @@ func FuzzReport(f *testing.F) {
 		if err != nil || answer.Error != "" {
 			t.Errorf("%v, %+v", err, answer)
 		}
-		if told > report.MaxEvents+report.MaxConditions {
+		if told > client.MaxEvents+client.MaxConditions {
 			t.Errorf("%d told", told)
 		}
 	})

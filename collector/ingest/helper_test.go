@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
@@ -104,8 +104,8 @@ func body(t testing.TB, s any) []byte {
 	return raw
 }
 
-func status(source string, conditions ...report.Condition) report.Status {
-	return report.Status{Source: source, Conditions: conditions}
+func status(source string, conditions ...client.Condition) client.Status {
+	return client.Status{Source: source, Conditions: conditions}
 }
 
 // child runs this binary as a user, posting text to the socket; it returns what was

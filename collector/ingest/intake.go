@@ -11,7 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
 // Intake takes reports. Make one with New; its methods are safe for concurrent use.
@@ -41,7 +41,7 @@ type source struct {
 
 // condition is what a daemon has said last.
 type condition struct {
-	said   report.ConditionStatus // "": nothing since the start
+	said   client.ConditionStatus // "": nothing since the start
 	reason string                 // of True
 	heard  time.Time              // when, or the start
 	until  time.Time              // zero: expired
@@ -50,7 +50,7 @@ type condition struct {
 // New returns an intake that takes nothing yet, or all that is wrong with the
 // configuration.
 func New(cfg Config) (*Intake, error) {
-	if err := cfg.Check(); err != nil {
+	if err := cfg.Check().Err(); err != nil {
 		return nil, err
 	}
 	in := &Intake{
@@ -94,7 +94,7 @@ func (in *Intake) Stats() []SourceStats { return in.counts.stats() }
 // Report takes one report of a peer: all of it or, with a *Refusal, nothing. key,
 // if any, is the sender's for this report: events of a report that comes again
 // have the same identity.
-func (in *Intake) Report(peer Peer, key string, body []byte) (report.Answer, error) {
+func (in *Intake) Report(peer Peer, key string, body []byte) (client.Answer, error) {
 	w, mistakes := decode(body)
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -108,39 +108,39 @@ func (in *Intake) Report(peer Peer, key string, body []byte) (report.Answer, err
 		s.Warnings += uint64(len(answer.Warnings))
 	})
 	if err != nil {
-		return report.Answer{}, err
+		return client.Answer{}, err
 	}
 	return answer, nil
 }
 
 // take is Report; name is the source to count it for.
-func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []report.Field) (name string, _ report.Answer, _ *Refusal) {
-	none := report.Answer{}
+func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []client.Field) (name string, _ client.Answer, _ *Refusal) {
+	none := client.Answer{}
 	if in.emit == nil {
 		return "", none, refuse(Closing, "the agent takes no reports now")
 	}
 	if !validKey(key) {
-		return "", none, refuse(Invalid, fmt.Sprintf("%s: want at most %d printable ASCII characters", report.KeyHeader, report.MaxKey))
+		return "", none, refuse(Invalid, fmt.Sprintf("%s: want at most %d printable ASCII characters", client.KeyHeader, client.MaxKey))
 	}
 	if len(mistakes) > 0 {
 		return "", none, refuse(Invalid, "the report is not valid", mistakes...)
 	}
 	if w.Source == nil || *w.Source == "" {
-		return "", none, refuse(Invalid, "the report is not valid", report.Field{Field: "source", Message: "is missing"})
+		return "", none, refuse(Invalid, "the report is not valid", client.Field{Field: "source", Message: "is missing"})
 	}
 	s := in.sources[*w.Source]
 	if s == nil {
 		return "", none, refuse(Forbidden, "the source is not configured",
-			report.Field{Field: "source", Message: shown(*w.Source) + " is none of the agent's configuration (reports:)"})
+			client.Field{Field: "source", Message: shown(*w.Source) + " is none of the agent's configuration (reports:)"})
 	}
 	if !slices.Contains(s.UIDs, peer.UID) {
 		// Counted for nobody: it is not the source that did this.
 		return "", none, refuse(Forbidden, fmt.Sprintf("user %d may not report for this source", peer.UID),
-			report.Field{Field: "source", Message: fmt.Sprintf("%s may be reported by user %v", s.Name, s.UIDs)})
+			client.Field{Field: "source", Message: fmt.Sprintf("%s may be reported by user %v", s.Name, s.UIDs)})
 	}
 	if peer.Foreign != "" && !s.Pods {
 		return "", none, refuse(Forbidden, "who reports for this source must be of the machine, or of the agent's pod: "+peer.Foreign,
-			report.Field{Field: "source", Message: s.Name + " has no pods: true in the agent's configuration"})
+			client.Field{Field: "source", Message: s.Name + " has no pods: true in the agent's configuration"})
 	}
 	c := checker{now: time.Now().Round(0)}
 	b := c.batch(w, s.Heartbeat)
@@ -152,16 +152,16 @@ func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []report.F
 	}
 	changes := s.changes(&b)
 	if tooMany, wait := s.limits.take(c.now, len(b.events), changes); tooMany != "" {
-		r := refuse(RateLimit, "too many "+tooMany+" in a short time", report.Field{Field: tooMany, Message: rateText(tooMany)})
+		r := refuse(RateLimit, "too many "+tooMany+" in a short time", client.Field{Field: tooMany, Message: rateText(tooMany)})
 		r.RetryAfter = wait
 		return s.Name, none, r
 	}
 	in.accept(s, &b, key, c.now)
-	return s.Name, report.Answer{Warnings: c.warnings, ValidFor: b.validFor.String()}, nil
+	return s.Name, client.Answer{Warnings: c.warnings, ValidFor: b.validFor.String()}, nil
 }
 
 func validKey(key string) bool {
-	return len(key) <= report.MaxKey && !slices.ContainsFunc([]byte(key), func(c byte) bool { return c < ' ' || c > '~' })
+	return len(key) <= client.MaxKey && !slices.ContainsFunc([]byte(key), func(c byte) bool { return c < ' ' || c > '~' })
 }
 
 // own refuses condition types that are not the source's, and more reasons than a
@@ -173,15 +173,15 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 		}
 		field := "conditions[" + strconv.Itoa(i) + "].type"
 		if other := in.types[c.Type]; other != nil {
-			return refuse(Conflict, "the condition is another source's", report.Field{Field: field, Message: c.Type + " belongs to source " + other.Name})
+			return refuse(Conflict, "the condition is another source's", client.Field{Field: field, Message: c.Type + " belongs to source " + other.Name})
 		}
 		if in.owner != nil {
 			if rule := in.owner(c.Type); rule != "" {
-				return refuse(Conflict, "the condition is that of a rule", report.Field{Field: field, Message: c.Type + " is set by rule " + rule})
+				return refuse(Conflict, "the condition is that of a rule", client.Field{Field: field, Message: c.Type + " is set by rule " + rule})
 			}
 		}
 		return refuse(Forbidden, "the condition is not configured",
-			report.Field{Field: field, Message: c.Type + " is none of those that the agent's configuration has for source " + s.Name})
+			client.Field{Field: field, Message: c.Type + " is none of those that the agent's configuration has for source " + s.Name})
 	}
 	news := map[string]bool{}
 	note := func(reason, field string) *Refusal {
@@ -189,7 +189,7 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 			return nil
 		}
 		if news[reason] = true; len(s.reasons)+len(news) > maxReasons {
-			return refuse(Invalid, "too many different reasons", report.Field{Field: field,
+			return refuse(Invalid, "too many different reasons", client.Field{Field: field,
 				Message: fmt.Sprintf("%s would be more than %d reasons of this source since the agent started: what differs belongs to the message", shown(reason), maxReasons)})
 		}
 		return nil
@@ -200,7 +200,7 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 		}
 	}
 	for i, c := range b.conditions {
-		if c.Status != report.True {
+		if c.Status != client.True {
 			continue // its reason goes nowhere
 		}
 		if r := note(c.Reason, "conditions["+strconv.Itoa(i)+"].reason"); r != nil {
@@ -216,7 +216,7 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 // accept hands on what is new in a report that may be taken.
 func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 	for i, e := range b.events {
-		in.tellEvent(s, &e, in.eventID(key, i), now)
+		in.reportEvent(s, &e, in.eventID(key, i), now)
 	}
 	changes := 0
 	for _, c := range b.conditions {
@@ -228,7 +228,7 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 		}
 		st.said, st.reason = c.Status, c.Reason
 		changes++
-		in.tellCondition(s, &c)
+		in.reportCondition(s, &c)
 	}
 	in.counts.add(s.Name, func(n *SourceStats) {
 		n.Events += uint64(len(b.events))
@@ -243,8 +243,8 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 }
 
 // differs reports whether it has to be told. Reasons count where they show.
-func (st *condition) differs(c *report.Condition) bool {
-	return st.said != c.Status || c.Status == report.True && st.reason != c.Reason
+func (st *condition) differs(c *client.Condition) bool {
+	return st.said != c.Status || c.Status == client.True && st.reason != c.Reason
 }
 
 func (s *source) changes(b *batch) (n int) {
@@ -265,26 +265,26 @@ func (in *Intake) eventID(key string, i int) string {
 	return in.nonce + "." + strconv.FormatUint(in.serial, 10)
 }
 
-func (in *Intake) tellEvent(s *source, e *report.Event, id string, now time.Time) {
+func (in *Intake) reportEvent(s *source, e *client.Event, id string, now time.Time) {
 	at := e.Timestamp
-	in.tell(EventsName(s.Name, e.Severity), at, bootTimeOf(at, now), &event.CheckData{
+	in.report(EventsName(s.Name, e.Severity), at, bootTimeOf(at, now), &event.CheckData{
 		Status: event.CheckProblem, Reason: e.Reason, Message: e.Message, ID: id,
 	})
 }
 
-func (in *Intake) tellCondition(s *source, c *report.Condition) {
+func (in *Intake) reportCondition(s *source, c *client.Condition) {
 	status := event.CheckUnknown
 	switch c.Status {
-	case report.True:
+	case client.True:
 		status = event.CheckProblem
-	case report.False:
+	case client.False:
 		status = event.CheckOK
-	case report.Unknown:
+	case client.Unknown:
 	}
-	in.tell(CheckName(s.Name, c.Type), c.Transition, hostfs.BootTime(), &event.CheckData{Status: status, Reason: c.Reason, Message: c.Message})
+	in.report(CheckName(s.Name, c.Type), c.Transition, hostfs.BootTime(), &event.CheckData{Status: status, Reason: c.Reason, Message: c.Message})
 }
 
-func (in *Intake) tell(check string, at time.Time, boot time.Duration, d *event.CheckData) {
+func (in *Intake) report(check string, at time.Time, boot time.Duration, d *event.CheckData) {
 	d.Check = check
 	in.emit(&event.Event{
 		Kind: event.Check, Time: at, BootTime: event.Duration(boot), CPU: event.NoCPU,

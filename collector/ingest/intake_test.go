@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
 func TestConfigCheck(t *testing.T) {
@@ -28,7 +28,7 @@ func TestConfigCheck(t *testing.T) {
 		"many types": {[]Source{{Name: "a", Conditions: slices.Repeat([]string{"A"}, 17)}}, []string{"[0].conditions: 17, at most 16"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := (&Config{Sources: tc.sources}).Check()
+			err := (&Config{Sources: tc.sources}).Check().Err()
 			if (err == nil) != (len(tc.want) == 0) {
 				t.Fatalf("got %v", err)
 			}
@@ -146,7 +146,7 @@ func TestExpiry(t *testing.T) {
 		go func() { _ = in.Run(t.Context(), l.emit) }()
 		synctest.Wait()
 		started := time.Now().UTC().Format(time.RFC3339)
-		post := func(s report.Status) {
+		post := func(s client.Status) {
 			t.Helper()
 			if _, err := in.Report(Peer{}, "", body(t, s)); err != nil {
 				t.Fatal(err)
@@ -159,7 +159,7 @@ func TestExpiry(t *testing.T) {
 				t.Fatalf("%s (-want +got):\n%s", when, diff)
 			}
 		}
-		bad := report.Condition{Type: "GPUUnhealthy", Status: report.True, Reason: "XidError", Message: "Xid 79"}
+		bad := client.Condition{Type: "GPUUnhealthy", Status: client.True, Reason: "XidError", Message: "Xid 79"}
 		// As after a restart: nothing is told before the time to report is over.
 		time.Sleep(59 * time.Second)
 		want("before the first report")
@@ -169,7 +169,7 @@ func TestExpiry(t *testing.T) {
 		want("the other is never reported", "gpu-monitor/GPUHot unknown : gpu-monitor has not reported it since the agent started at "+started)
 		// Heartbeats with a time of their own.
 		for range 10 {
-			post(report.Status{Source: "gpu-monitor", ValidFor: "10s", Conditions: []report.Condition{bad}})
+			post(client.Status{Source: "gpu-monitor", ValidFor: "10s", Conditions: []client.Condition{bad}})
 			time.Sleep(9 * time.Second)
 			want("heartbeat")
 		}
@@ -195,7 +195,7 @@ func TestRates(t *testing.T) {
 		l := newTold()
 		go func() { _ = in.Run(t.Context(), l.emit) }()
 		synctest.Wait()
-		limit := func(s report.Status, taken int, field string) {
+		limit := func(s client.Status, taken int, field string) {
 			t.Helper()
 			for i := range taken {
 				if _, err := in.Report(Peer{}, "", body(t, s)); err != nil {
@@ -212,15 +212,15 @@ func TestRates(t *testing.T) {
 				t.Fatalf("after %v: %v", refusal.RetryAfter, err)
 			}
 		}
-		limit(report.Status{Source: "events-only"}, reportBurst, "reports")
-		flood := report.Status{Source: "gpu-monitor", Events: slices.Repeat([]report.Event{{Severity: report.Info, Reason: "A"}}, 100)}
+		limit(client.Status{Source: "events-only"}, reportBurst, "reports")
+		flood := client.Status{Source: "gpu-monitor", Events: slices.Repeat([]client.Event{{Severity: client.Info, Reason: "A"}}, 100)}
 		limit(flood, 3, "events")
 		l.take()
 		// What one does is nothing to another, nor its events to its heartbeat.
 		if _, err := in.Report(Peer{}, "", body(t, status("door-monitor"))); err != nil {
 			t.Error(err)
 		}
-		if _, err := in.Report(Peer{}, "", body(t, status("gpu-monitor", report.Condition{Type: "GPUHot", Status: report.False}))); err != nil {
+		if _, err := in.Report(Peer{}, "", body(t, status("gpu-monitor", client.Condition{Type: "GPUHot", Status: client.False}))); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(10 * time.Minute)
@@ -228,9 +228,9 @@ func TestRates(t *testing.T) {
 		flips := 0
 		for ; flips < 100 && refused == nil; flips++ {
 			time.Sleep(time.Second)
-			c := report.Condition{Type: "GPUHot", Status: report.True, Reason: "Hot"}
+			c := client.Condition{Type: "GPUHot", Status: client.True, Reason: "Hot"}
 			if flips%2 == 1 {
-				c.Status = report.False
+				c.Status = client.False
 			}
 			_, err := in.Report(Peer{}, "", body(t, status("gpu-monitor", c)))
 			refused, _ = errors.AsType[*Refusal](err)
@@ -253,12 +253,12 @@ func TestTooManyReasons(t *testing.T) {
 		n := 0
 		for ; got == nil && n < 100; n++ {
 			time.Sleep(time.Second)
-			_, got = in.Report(Peer{}, "", body(t, report.Status{Source: "events-only", Events: []report.Event{{Severity: report.Warn, Reason: fmt.Sprintf("R%d", n)}}}))
+			_, got = in.Report(Peer{}, "", body(t, client.Status{Source: "events-only", Events: []client.Event{{Severity: client.Warn, Reason: fmt.Sprintf("R%d", n)}}}))
 		}
 		if got == nil || n != maxReasons+1 || !strings.Contains(got.Error(), "more than 50 reasons") {
 			t.Errorf("after %d: %v", n, got)
 		}
-		if _, err := in.Report(Peer{}, "", body(t, report.Status{Source: "events-only", Events: []report.Event{{Severity: report.Warn, Reason: "R0"}}})); err != nil {
+		if _, err := in.Report(Peer{}, "", body(t, client.Status{Source: "events-only", Events: []client.Event{{Severity: client.Warn, Reason: "R0"}}})); err != nil {
 			t.Errorf("a known reason: %v", err)
 		}
 	})
@@ -268,7 +268,7 @@ func TestTooManyReasons(t *testing.T) {
 // their own.
 func TestEventIdentity(t *testing.T) {
 	in, l := runIntake(t, Config{Sources: sources()})
-	two := body(t, report.Status{Source: "events-only", Events: slices.Repeat([]report.Event{{Severity: report.Info, Reason: "A"}}, 2)})
+	two := body(t, client.Status{Source: "events-only", Events: slices.Repeat([]client.Event{{Severity: client.Info, Reason: "A"}}, 2)})
 	for _, key := range []string{"k1", "k1", "k2", "", ""} {
 		if _, err := in.Report(Peer{}, key, two); err != nil {
 			t.Fatal(err)

@@ -6,23 +6,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
 // Refusal is why a report was not taken.
 type Refusal struct {
 	Outcome    Outcome
 	Message    string
-	Fields     []report.Field
+	Fields     []client.Field
 	RetryAfter time.Duration // of RateLimit
 }
 
 // maxFields is how many mistakes are told: enough to correct one's code by.
 const maxFields = 20
 
-func refuse(o Outcome, message string, fields ...report.Field) *Refusal {
+func refuse(o Outcome, message string, fields ...client.Field) *Refusal {
 	if more := len(fields) - maxFields; more > 0 {
-		fields = append(fields[:maxFields:maxFields], report.Field{Message: fmt.Sprintf("and %d more", more)})
+		fields = append(fields[:maxFields:maxFields], client.Field{Message: fmt.Sprintf("and %d more", more)})
 	}
 	return &Refusal{Outcome: o, Message: message, Fields: fields}
 }

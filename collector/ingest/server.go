@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
 // Times that a peer has for its part. A daemon is on this machine.
@@ -55,7 +55,7 @@ func Listen(path string, in *Intake) (*Server, error) {
 	}
 	s := &Server{intake: in, l: l}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+report.Path, s.post)
+	mux.HandleFunc("POST "+client.Path, s.post)
 	mux.HandleFunc("/", s.elsewhere)
 	s.http = &http.Server{
 		Handler: mux, ReadTimeout: readTime, ReadHeaderTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
@@ -113,16 +113,16 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		s.refused(w, refuse(Forbidden, fmt.Sprintf("user %d may not report", peer.UID)))
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, report.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, client.MaxBody))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			s.refused(w, refuse(TooLarge, fmt.Sprintf("a report has at most %d bytes", report.MaxBody)))
+			s.refused(w, refuse(TooLarge, fmt.Sprintf("a report has at most %d bytes", client.MaxBody)))
 			return
 		}
 		s.refused(w, refuse(Invalid, "the report did not come to its end"))
 		return
 	}
-	answer, err := s.intake.Report(peer, r.Header.Get(report.KeyHeader), body)
+	answer, err := s.intake.Report(peer, r.Header.Get(client.KeyHeader), body)
 	if err != nil {
 		refusal := &Refusal{Outcome: Closing, Message: err.Error()}
 		errors.As(err, &refusal)
@@ -139,7 +139,7 @@ func (s *Server) refused(w http.ResponseWriter, r *Refusal) {
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *Refusal) {
-	a := report.Answer{Error: r.Message, Fields: r.Fields}
+	a := client.Answer{Error: r.Message, Fields: r.Fields}
 	if r.RetryAfter > 0 {
 		// Whole seconds are all that HTTP knows.
 		seconds := int64((r.RetryAfter + time.Second - 1) / time.Second)
@@ -151,15 +151,15 @@ func (s *Server) answer(w http.ResponseWriter, r *Refusal) {
 
 // elsewhere answers what is no report.
 func (s *Server) elsewhere(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != report.Path {
-		write(w, http.StatusNotFound, report.Answer{Error: "reports are posted to " + report.Path})
+	if r.URL.Path != client.Path {
+		write(w, http.StatusNotFound, client.Answer{Error: "reports are posted to " + client.Path})
 		return
 	}
 	w.Header().Set("Allow", http.MethodPost)
-	write(w, http.StatusMethodNotAllowed, report.Answer{Error: "want POST"})
+	write(w, http.StatusMethodNotAllowed, client.Answer{Error: "want POST"})
 }
 
-func write(w http.ResponseWriter, status int, a report.Answer) {
+func write(w http.ResponseWriter, status int, a client.Answer) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(a) // nobody is left to tell where it fails

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/ingest/report"
+	"github.com/kernosis/kernosis/collector/ingest/client"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
@@ -150,10 +150,10 @@ func TestHTTP(t *testing.T) {
 		path, body string
 		want       int
 	}{
-		{report.Path, `{"source":"a"}`, 200},
-		{report.Path, `{"source":"b"}`, 403},
-		{report.Path, `{`, 400},
-		{report.Path, strings.Repeat(" ", report.MaxBody+1), 413},
+		{client.Path, `{"source":"a"}`, 200},
+		{client.Path, `{"source":"b"}`, 403},
+		{client.Path, `{`, 400},
+		{client.Path, strings.Repeat(" ", client.MaxBody+1), 413},
 		{"/conditions", `{"source":"a"}`, 404},
 	} {
 		if got, _ := post(t, socket, tc.path, tc.body); got != tc.want {
@@ -162,7 +162,7 @@ func TestHTTP(t *testing.T) {
 	}
 	status, header := 0, http.Header{}
 	for range reportBurst + 5 {
-		if status, header = post(t, socket, report.Path, `{"source":"a"}`); status != 200 {
+		if status, header = post(t, socket, client.Path, `{"source":"a"}`); status != 200 {
 			break
 		}
 	}

@@ -1,12 +1,11 @@
 package logsource
 
 import (
-	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs/file"
@@ -66,23 +65,10 @@ func (c *Config) hasKernel() bool {
 // MaxLogs is how many logs may be configured: each is a goroutine and a position.
 const MaxLogs = 32
 
-// Error is a mistake in a Config.
-type Error struct {
-	Field string // as in the configuration file: name, plugin, path …
-	Err   error
-}
-
-func (e *Error) Error() string { return e.Field + ": " + e.Err.Error() }
-
-// Unwrap returns the mistake without its field.
-func (e *Error) Unwrap() error { return e.Err }
-
-// Check returns what is wrong, as joined [*Error]s.
-func (c *Config) Check() error {
-	var errs []error
-	wrong := func(field, format string, args ...any) {
-		errs = append(errs, &Error{Field: field, Err: fmt.Errorf(format, args...)})
-	}
+// Check returns what is wrong, with fields as in the configuration file: name, plugin, path …
+func (c *Config) Check() document.Errors {
+	var errs document.Errors
+	wrong := errs.Add
 	if !logpattern.ValidLog(c.Name) {
 		wrong("name", "%q: want letters, digits, dots, dashes and underscores, at most 63", c.Name)
 	}
@@ -133,7 +119,7 @@ func (c *Config) Check() error {
 		wrong("plugin", "%q: want %s, %s or %s", c.Plugin, KMsg, Journald, File)
 	}
 	if err != nil {
-		wrong("plugin", "%w", err)
+		wrong("plugin", "%v", err)
 	}
-	return errors.Join(errs...)
+	return errs
 }

@@ -42,7 +42,7 @@ func (l *source) line(line *logs.Line) {
 		one, text, more = bytes.Cut(text, []byte{'\n'})
 		if st.matcher.Match(one, &l.hits) {
 			matched = true
-			l.tellLine(line, part)
+			l.handleLine(line, part)
 		}
 		cut = cut || l.hits.Cut
 	}
@@ -63,8 +63,8 @@ func (l *source) tooEarly(line *logs.Line) bool {
 	return line.Time.Before(l.clock.Wall(l.cfg.Delay))
 }
 
-// tellLine makes an event of what the matcher has found.
-func (l *source) tellLine(line *logs.Line, part uint32) {
+// handleLine makes an event of what the matcher has found.
+func (l *source) handleLine(line *logs.Line, part uint32) {
 	context := l.hits.Hits[0].Context
 	for _, h := range l.hits.Hits[1:] {
 		if len(h.Context) > len(context) {
@@ -80,7 +80,7 @@ func (l *source) tellLine(line *logs.Line, part uint32) {
 		Source: l.stem, Log: &l.data,
 	}
 	l.events++
-	l.tellEvent(line)
+	l.emitEvent(line)
 }
 
 // lost takes a loss into account.
@@ -93,17 +93,17 @@ func (l *source) lost(loss *logs.Loss) {
 	}
 	l.streams.forget() // what follows does not come right behind what was
 	l.losses.add(loss.Reason, loss.Lines)
-	l.tellLosses(time.Now())
+	l.emitLosses(time.Now())
 }
 
-// tellLosses tells of what was lost since it last did, at most once in tickEvery.
-func (l *source) tellLosses(now time.Time) {
+// emitLosses tells of what was lost since it last did, at most once in tickEvery.
+func (l *source) emitLosses(now time.Time) {
 	if len(l.losses.untold) > 0 && now.Sub(l.losses.toldAt) >= tickEvery {
-		l.tellAllLosses(now)
+		l.emitAllLosses(now)
 	}
 }
 
-func (l *source) tellAllLosses(now time.Time) {
+func (l *source) emitAllLosses(now time.Time) {
 	if len(l.losses.untold) == 0 {
 		return
 	}

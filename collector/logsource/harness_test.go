@@ -38,9 +38,10 @@ func patterns(t testing.TB, exprs ...string) *logpattern.Set {
 
 // recorder keeps what sources emit.
 type recorder struct {
-	mu     sync.Mutex
-	events []*event.Event
-	news   chan struct{}
+	mu      sync.Mutex
+	events  []*event.Event
+	settled int // lines
+	news    chan struct{}
 }
 
 func newRecorder() *recorder { return &recorder{news: make(chan struct{}, 1)} }
@@ -53,6 +54,19 @@ func (r *recorder) emit(ev *event.Event) {
 	case r.news <- struct{}{}:
 	default:
 	}
+}
+
+func (r *recorder) settle() {
+	n := len(r.lines())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settled = n
+}
+
+func (r *recorder) settledLines() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.settled
 }
 
 func (r *recorder) all() []*event.Event {
@@ -122,7 +136,7 @@ func run(t testing.TB, s *Sources, rec *recorder) *running {
 	r := &running{Sources: s, rec: rec, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		if err := s.Run(ctx, rec.emit); err != nil {
+		if err := s.Run(ctx, rec.emit, rec.settle); err != nil {
 			t.Error(err)
 		}
 	}()

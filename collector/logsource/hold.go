@@ -23,9 +23,9 @@ type held struct {
 	due  time.Time
 }
 
-// tellEvent emits the line's event, or holds it back. Those behind one that is held
+// emitEvent emits the line's event, or holds it back. Those behind one that is held
 // wait with it, so that lines keep their order.
-func (l *source) tellEvent(line *logs.Line) {
+func (l *source) emitEvent(line *logs.Line) {
 	due := line.Time.Add(holdFor)
 	if l.cfg.Plugin == File {
 		due = due.Add(time.Second) // syslog's traditional times are whole seconds
@@ -48,14 +48,14 @@ func (l *source) tellEvent(line *logs.Line) {
 func (l *source) released() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tellHeld(time.Now())
+	l.emitHeld(time.Now())
 	if len(l.held) > 0 {
 		l.release = time.AfterFunc(max(time.Until(l.held[0].due), releaseEvery), l.released)
 	}
 }
 
-// tellHeld tells what was held, up to those whose time has not come.
-func (l *source) tellHeld(now time.Time) {
+// emitHeld tells what was held, up to those whose time has not come.
+func (l *source) emitHeld(now time.Time) {
 	n := 0
 	for ; n < len(l.held) && !l.held[n].due.After(now); n++ {
 		h := &l.held[n]
@@ -65,12 +65,12 @@ func (l *source) tellHeld(now time.Time) {
 	l.held = l.held[:copy(l.held, l.held[n:])]
 }
 
-// tellAllHeld tells everything that is held: a position behind it is saved, or the
+// emitAllHeld tells everything that is held: a position behind it is saved, or the
 // source ends.
-func (l *source) tellAllHeld() {
+func (l *source) emitAllHeld() {
 	if len(l.held) == 0 {
 		return
 	}
 	l.release.Stop()
-	l.tellHeld(time.Now().Add(holdFor)) // none waits for longer
+	l.emitHeld(time.Now().Add(holdFor)) // none waits for longer
 }

@@ -79,8 +79,9 @@ func (l *source) load() logs.Position {
 // position that was saved is never told again.
 func (l *source) save() {
 	now := time.Now()
-	l.tellAllHeld()
-	l.tellAllLosses(now)
+	l.emitAllHeld()
+	l.emitAllLosses(now)
+	l.settle()
 	l.wantSave, l.saved.at = false, now
 	if l.reader == nil || l.positionPath() == "" {
 		l.events = 0

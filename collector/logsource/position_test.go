@@ -2,16 +2,21 @@ package logsource
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -273,6 +278,61 @@ func TestKernelLogOfTheHost(t *testing.T) {
 	if got := KMsgPath(root, ""); got != filepath.Join(root, "dev/kmsg") {
 		t.Errorf("with one below the root: %s", got)
 	}
+}
+
+// No position is saved before the events of the lines in front of it are safe, and with or
+// without more lines all are within two seconds.
+func TestEventsAreSettledBeforeTheirPositionIsSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, patterns(t, "bin"), Options{StateDir: t.TempDir()}, Config{Name: "k", Plugin: KMsg})
+		l := s.logs[0]
+		const lines = 3*saveEvents + 10
+		var read, looks atomic.Int64
+		rec := newRecorder()
+		l.open = func(*source, logs.Position, func(error)) (reader, error) {
+			return &script{
+				pos: func() logs.Position { return logs.Position(strconv.FormatInt(read.Load(), 10)) },
+				run: func(ctx context.Context, handle func(logs.Item) error) error {
+					for range lines {
+						if err := handle(line("bin")); err != nil {
+							return err
+						}
+						read.Add(1)
+					}
+					<-ctx.Done()
+					return nil
+				},
+			}, nil
+		}
+		check := func() {
+			raw, err := os.ReadFile(l.positionPath())
+			if errors.Is(err, os.ErrNotExist) {
+				return
+			}
+			var f positionFile
+			if err != nil || json.Unmarshal(raw, &f) != nil {
+				t.Fatalf("%v: %s", err, raw)
+			}
+			if n, err := strconv.Atoi(string(f.Position)); err != nil || n > rec.settledLines() {
+				t.Errorf("position %q is saved, and %d lines are settled", f.Position, rec.settledLines())
+			}
+			looks.Add(1)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.Run(ctx, func(ev *event.Event) { check(); rec.emit(ev) }, func() { rec.settle(); check() })
+		}()
+		time.Sleep(2*time.Second + l.first)
+		synctest.Wait()
+		if n := len(rec.lines()); n != lines || rec.settledLines() != lines || looks.Load() < lines/2 {
+			t.Errorf("%d lines, %d settled; the file was looked at %d times", n, rec.settledLines(), looks.Load())
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func FuzzPositionFile(f *testing.F) {

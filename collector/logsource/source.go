@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logpattern"
@@ -40,6 +41,7 @@ type source struct {
 	stem      string
 	patterns  *atomic.Pointer[logpattern.Set]
 	emit      Emit
+	settle    func()
 	firstTold func() // called when it has told for the first time how it is
 	clock     *hostfs.Clock
 	first     time.Duration // before the first reader; a test has none
@@ -71,7 +73,7 @@ type source struct {
 func newSource(c Config, o Options, patterns *atomic.Pointer[logpattern.Set]) *source {
 	l := &source{
 		cfg: c, o: o, stem: event.NamedStem(event.LogStem, c.Name), patterns: patterns,
-		clock: hostfs.NewClock(), pause: firstPause, open: openReader,
+		settle: func() {}, clock: hostfs.NewClock(), pause: firstPause, open: openReader,
 	}
 	if c.Plugin != File {
 		l.first = holdFor // what probes have kept since the agent was there last comes first, too
@@ -103,7 +105,7 @@ func (l *source) run(ctx context.Context) {
 		if err == nil {
 			err = errEnded
 		}
-		l.tell(err)
+		l.reportState(err)
 		l.mu.Lock()
 		if l.reader != nil {
 			position = l.reader.Position()
@@ -123,7 +125,7 @@ func (l *source) run(ctx context.Context) {
 
 // read runs one reader.
 func (l *source) read(ctx context.Context, position logs.Position) error {
-	r, err := l.open(l, position, l.tell)
+	r, err := l.open(l, position, l.reportState)
 	if err != nil {
 		return err
 	}
@@ -133,14 +135,14 @@ func (l *source) read(ctx context.Context, position logs.Position) error {
 	return r.Run(ctx, l.handle)
 }
 
-// tell tells whether the log can be read, when that changes. What is logged from
+// reportState reports whether the log can be read, when that changes. What is logged from
 // then on is not missed, whatever happens: the position is saved before.
-func (l *source) tell(err error) {
+func (l *source) reportState(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	why := ""
 	if err != nil {
-		why = event.SafeText(fmt.Sprint(err), 500)
+		why = display.Safe(fmt.Sprint(err), 500)
 	}
 	if l.told && why == l.why {
 		return
@@ -154,6 +156,7 @@ func (l *source) tell(err error) {
 	first := !l.told
 	l.told, l.why = true, why
 	l.emit(stamped(event.Event{Kind: event.Source, Source: l.stem, SourceUp: &event.SourceData{Stem: l.stem, Kernel: l.cfg.hasKernel(), Up: err == nil, Reason: why}}))
+	l.settle()
 	if first {
 		l.firstTold()
 	}
@@ -177,7 +180,8 @@ func (l *source) tick(ctx context.Context) {
 func (l *source) ticked(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tellLosses(now)
+	l.emitLosses(now)
+	l.settle()
 	idle := l.items == l.lastTick
 	l.lastTick = l.items
 	if l.events == 0 && now.Sub(l.saved.at) < saveIdle || len(l.held) > 0 {

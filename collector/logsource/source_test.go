@@ -11,6 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
@@ -180,7 +184,7 @@ func TestReaderThatEnds(t *testing.T) {
 		})
 		rec := newRecorder()
 		ctx, cancel := context.WithCancel(t.Context())
-		go s.Run(ctx, rec.emit)
+		go s.Run(ctx, rec.emit, func() {})
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		cancel()
@@ -196,6 +200,27 @@ func TestReaderThatEnds(t *testing.T) {
 		})
 	})
 }
+
+const lossesWant = `
+# HELP kernosis_log_lines_cut_total Lines so long that their end was not looked at.
+# TYPE kernosis_log_lines_cut_total counter
+kernosis_log_lines_cut_total{log="k"} 1
+# HELP kernosis_log_lines_lost_total Lines that were lost, by reason, as far as it is known how many.
+# TYPE kernosis_log_lines_lost_total counter
+kernosis_log_lines_lost_total{log="k",reason="malformed"} 1000
+kernosis_log_lines_lost_total{log="k",reason="overrun"} 2005
+kernosis_log_lines_lost_total{log="k",reason="too-long"} 1
+kernosis_log_lines_lost_total{log="k",reason="truncated"} 0
+# HELP kernosis_log_lines_total Lines of a log that were read.
+# TYPE kernosis_log_lines_total counter
+kernosis_log_lines_total{log="k"} 4
+# HELP kernosis_log_losses_total Times that lines of a log were or may have been lost, by reason.
+# TYPE kernosis_log_losses_total counter
+kernosis_log_losses_total{log="k",reason="malformed"} 1000
+kernosis_log_losses_total{log="k",reason="overrun"} 1001
+kernosis_log_losses_total{log="k",reason="too-long"} 1
+kernosis_log_losses_total{log="k",reason="truncated"} 1
+`
 
 // What is lost is told with its number, at once and then once a second, and at the
 // latest at the end. Lines on its two sides are not neighbours.
@@ -225,7 +250,7 @@ func TestLosses(t *testing.T) {
 		})
 		rec := newRecorder()
 		ctx, cancel := context.WithCancel(t.Context())
-		go s.Run(ctx, rec.emit)
+		go s.Run(ctx, rec.emit, func() {})
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		cancel()
@@ -235,6 +260,11 @@ func TestLosses(t *testing.T) {
 			"first\nsecond", "lost log/k 1 too-long",
 		})
 		st := s.Stats()[0]
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(s)
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(lossesWant), "kernosis_log_lines_total", "kernosis_log_lines_cut_total", "kernosis_log_lines_lost_total", "kernosis_log_losses_total"); err != nil {
+			t.Error(err)
+		}
 		if st.Lost[logs.Overrun] != (Lost{Times: 1001, Lines: 2005}) || st.Lost[logs.Truncated] != (Lost{Times: 1}) || st.Cut != 1 || st.CutBytes != 100 {
 			t.Errorf("stats %+v", st)
 		}
@@ -294,14 +324,14 @@ func TestConfig(t *testing.T) {
 		{"kernel", "files only", Config{Name: "a", Plugin: Journald, Kernel: true}},
 		{"skip", "files only", Config{Name: "a", Plugin: KMsg, Skip: []string{"x"}}},
 	} {
-		err := tt.c.Check()
+		err := tt.c.Check().Err()
 		if tt.field == "" {
 			if err != nil {
 				t.Errorf("%+v: %v", tt.c, err)
 			}
 			continue
 		}
-		e, ok := errors.AsType[*Error](err)
+		e, ok := errors.AsType[*document.Error](err)
 		if !ok || e.Field != tt.field || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want one of %s with %q", tt.c, err, tt.field, tt.want)
 		}

@@ -52,7 +52,7 @@ func New(configs []Config, patterns *logpattern.Set, o Options) (*Sources, error
 	names := make(map[string]bool)
 	for i := range configs {
 		c := configs[i]
-		if err := c.Check(); err != nil {
+		if err := c.Check().Err(); err != nil {
 			errs = append(errs, fmt.Errorf("log %q: %w", c.Name, err))
 		}
 		if names[c.Name] {
@@ -81,19 +81,23 @@ func (s *Sources) Stats() []Stats {
 	return out
 }
 
-// Run reads until ctx ends, saves the positions and returns nil. It is called once.
-func (s *Sources) Run(ctx context.Context, emit Emit) error {
+// Run reads until ctx ends, saves the positions and returns nil. It is called once. It calls
+// settle when events that it has emitted are to be safe: before a position behind them is
+// saved, and within two seconds.
+func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 	if len(s.logs) == 0 {
 		emitOthers(emit, "no log is configured")
+		settle()
 		return nil
 	}
 	s.untold.Store(int64(len(s.logs)))
 	var g errgroup.Group
 	for _, l := range s.logs {
-		l.emit = emit
+		l.emit, l.settle = emit, settle
 		l.firstTold = func() {
 			if s.untold.Add(-1) == 0 {
 				emitOthers(emit, "this log is not configured")
+				settle()
 			}
 		}
 		g.Go(func() error { l.run(ctx); return nil })

@@ -34,7 +34,7 @@ func TestRTNLIsHeld(t *testing.T) {
 	held := n.HoldRTNL(heldBridges)
 	began := time.Now()
 
-	to, before := netip.MustParseAddr("127.0.0.1"), Stats()
+	to, before := netip.MustParseAddr("127.0.0.1"), calls.Stats()
 	var longest time.Duration
 	late, behind := 0, 0
 	for held() {
@@ -54,9 +54,9 @@ func TestRTNLIsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		longest = max(longest, time.Since(asked))
-		behind = max(behind, Stats().Behind)
+		behind = max(behind, calls.Stats().Behind)
 	}
-	hold, st := time.Since(began), Stats()
+	hold, st := time.Since(began), calls.Stats()
 	t.Logf("held for %v; the longest look took %v, %d were given up, %d threads were left behind, %d questions were refused", hold, longest, late, behind, st.Refused-before.Refused)
 	if late == 0 || behind == 0 || behind > maxBehind {
 		t.Errorf("%d looks were given up, %d threads were left behind", late, behind)
@@ -65,7 +65,7 @@ func TestRTNLIsHeld(t *testing.T) {
 	if limit := await.Within(8 * answer); longest > limit {
 		t.Errorf("a look took %v, want at most %v", longest, limit)
 	}
-	await.Until(t, "the threads have returned", 20*time.Second, func() bool { return Stats().Behind == 0 })
+	await.Until(t, "the threads have returned", 20*time.Second, func() bool { return calls.Stats().Behind == 0 })
 	v := view(t, n)
 	if r := v.RouteTo(to); !r.Known || !r.Local || r.Dev != "lo" {
 		t.Errorf("afterwards the route is %+v", r)

@@ -41,9 +41,6 @@ const maxBehind = 4
 //nolint:gochecknoglobals // threads are the process's
 var calls = bounded.Calls{Max: maxBehind}
 
-// Stats counts the questions of this process that the kernel has not answered in time.
-func Stats() bounded.Stats { return calls.Stats() }
-
 // Ask asks a question by the view's NETLINK_ROUTE handle, for what View has no method for.
 //
 // A netlink request may wait for rtnl_lock in uninterruptible sleep, where no time-out of a

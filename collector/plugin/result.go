@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/process"
 )
 
@@ -105,13 +104,10 @@ func message(output []byte, limit int) (text string, cut uint64) {
 		}
 		line = append(line, c)
 	}
-	text = event.SafeText(string(line), len(line))
+	text = display.Safe(string(line), len(line))
 	if len(text) <= limit {
 		return text, 0
 	}
-	end := limit
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end], uint64(len(text) - end)
+	short := display.Prefix(text, limit)
+	return short, uint64(len(text) - len(short))
 }

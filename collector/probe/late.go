@@ -36,7 +36,7 @@ func (m *Manager) late(w *worker, o *Outcome) bool {
 		// It does not run any more, and there is no other yet.
 		failures, _ := m.count(w, o)
 		m.mu.Unlock()
-		m.tell(w, event.Probe, w.id, o, failures)
+		m.emitOutcome(w, event.Probe, w.id, o, failures)
 		return true
 	case f.id == "" || f.over || o.Container != f.id && (o.Container != "" || !o.At.Before(c.StartedAt)):
 		m.mu.Unlock()
@@ -54,9 +54,9 @@ func (m *Manager) late(w *worker, o *Outcome) bool {
 	}
 	id, failures, ends := f.id, f.run, !w.told && (f.over || !o.More)
 	m.mu.Unlock()
-	m.tell(w, event.Probe, id, o, failures)
+	m.emitOutcome(w, event.Probe, id, o, failures)
 	if ends {
-		m.tellOver(w, id, time.Now())
+		m.emitEnd(w, id, time.Now())
 	}
 	return true
 }
@@ -68,5 +68,5 @@ func (m *Manager) unsure(w *worker, o *Outcome) {
 	m.bump(w, Unknown)
 	failures, _ := w.inARow()
 	m.mu.Unlock()
-	m.tell(w, event.Probe, w.id, o, failures)
+	m.emitOutcome(w, event.Probe, w.id, o, failures)
 }

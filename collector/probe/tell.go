@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -23,8 +24,8 @@ const (
 // source is Event.Source by the feed.
 const source = "probe/"
 
-// tell tells of one outcome; the worker's turn is held.
-func (m *Manager) tell(w *worker, kind event.Kind, containerID string, o *Outcome, failures int) {
+// emitOutcome tells of one outcome; the worker's turn is held.
+func (m *Manager) emitOutcome(w *worker, kind event.Kind, containerID string, o *Outcome, failures int) {
 	ev, data := m.event(w, kind, containerID, o.At)
 	data.ProbeOutcome = bounded(&o.Detail)
 	data.Feed = w.feed
@@ -36,8 +37,8 @@ func (m *Manager) tell(w *worker, kind event.Kind, containerID string, o *Outcom
 	m.cfg.Tell(ev)
 }
 
-// tellOver tells that the probe of a container is no longer made; the turn is held.
-func (m *Manager) tellOver(w *worker, containerID string, at time.Time) {
+// emitEnd tells that the probe of a container is no longer made; the turn is held.
+func (m *Manager) emitEnd(w *worker, containerID string, at time.Time) {
 	ev, data := m.event(w, event.ProbeRecovered, containerID, at)
 	data.Feed, data.Over = w.feed, true
 	m.cfg.Tell(ev)
@@ -71,9 +72,9 @@ func (m *Manager) event(w *worker, kind event.Kind, containerID string, at time.
 // bounded returns what is told of a detail: what comes from pods is escaped and cut.
 func bounded(d *Detail) Detail {
 	b := *d
-	b.Cause = event.SafeText(d.Cause, maxCause)
-	b.Said = event.SafeText(d.Said, maxSaid)
-	b.Status = event.SafeText(d.Status, maxFact)
+	b.Cause = display.Safe(d.Cause, maxCause)
+	b.Said = display.Safe(d.Said, maxSaid)
+	b.Status = display.Safe(d.Status, maxFact)
 	b.Evidence, b.Excluded = boundedFacts(d.Evidence), boundedFacts(d.Excluded)
 	return b
 }
@@ -88,7 +89,7 @@ func boundedFacts(facts []string) []string {
 			out = append(out, "and "+strconv.Itoa(len(facts)-maxFacts)+" more")
 			break
 		}
-		out = append(out, event.SafeText(f, maxFact))
+		out = append(out, display.Safe(f, maxFact))
 	}
 	return out
 }
@@ -113,11 +114,11 @@ func SplitID(containerID string) (runtime, id string) {
 // command line. It is bounded and escaped.
 func (s *Spec) Endpoint(p *Pod) string {
 	if s.Handler == Exec {
-		return event.SafeText(strings.Join(s.Command, " "), maxEndpoint)
+		return display.Safe(strings.Join(s.Command, " "), maxEndpoint)
 	}
 	host := s.Host
 	if host == "" && len(p.Addresses) > 0 {
 		host = p.Addresses[0].String()
 	}
-	return event.SafeText(net.JoinHostPort(host, strconv.Itoa(int(s.Port)))+s.Path, maxEndpoint)
+	return display.Safe(net.JoinHostPort(host, strconv.Itoa(int(s.Port)))+s.Path, maxEndpoint)
 }

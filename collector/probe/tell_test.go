@@ -33,7 +33,7 @@ func TestWhatIsToldOfAFailure(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m.Observe(liveness("u1"), probe.Outcome{
 		At: at, Conn: conn, BootTime: event.Duration(time.Hour), CPU: 3,
-		Detail: probe.Detail{Verdict: event.VerdictSilent, Cause: "no byte back in 2 s", Phase: "established", Duration: event.Duration(2 * time.Second), Evidence: []string{"request acked"}},
+		Detail: probe.Detail{Verdict: event.VerdictSilent, Cause: "no byte back in 2s", Phase: "established", Duration: event.Duration(2 * time.Second), Evidence: []string{"request acked"}},
 	})
 	want := &event.Event{
 		Kind: event.Probe, Time: at, BootTime: event.Duration(time.Hour), CPU: 3, Source: "probe/observed", Conn: conn,
@@ -43,7 +43,7 @@ func TestWhatIsToldOfAFailure(t *testing.T) {
 			Endpoint: "[fd00::7]:8443/healthz?a=b", Timeout: event.Duration(2 * time.Second), Period: event.Duration(5 * time.Second),
 			Failures: 1, Threshold: 3,
 			ProbeOutcome: event.ProbeOutcome{
-				Feed: event.ProbeObserved, Verdict: event.VerdictSilent, Cause: "no byte back in 2 s", Phase: "established",
+				Feed: event.ProbeObserved, Verdict: event.VerdictSilent, Cause: "no byte back in 2s", Phase: "established",
 				Duration: event.Duration(2 * time.Second), Evidence: []string{"request acked"},
 			},
 		},

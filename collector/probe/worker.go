@@ -69,9 +69,9 @@ func (m *Manager) outcome(w *worker, o *Outcome, id string) bool {
 	switch {
 	case !tell:
 	case o.OK:
-		m.tell(w, event.ProbeRecovered, w.id, o, 0)
+		m.emitOutcome(w, event.ProbeRecovered, w.id, o, 0)
 	default:
-		m.tell(w, event.Probe, w.id, o, failures)
+		m.emitOutcome(w, event.Probe, w.id, o, failures)
 	}
 	return true
 }
@@ -117,7 +117,7 @@ func (m *Manager) sight(w *worker, now time.Time, o *Outcome, id string) step {
 	}
 	m.mu.Unlock()
 	if over {
-		m.tellOver(w, before, now)
+		m.emitEnd(w, before, now)
 	}
 	return next
 }
@@ -164,7 +164,7 @@ func (m *Manager) remove(w *worker, now time.Time) {
 	m.finish(w)
 	m.mu.Unlock()
 	if told {
-		m.tellOver(w, id, now)
+		m.emitEnd(w, id, now)
 	}
 }
 

@@ -223,7 +223,7 @@ func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 		r.drained(drainFor)
 	}
 	r.kill()
-	if o.Err != nil && !r.gone(killFor) {
+	if o.Err != nil && !r.exitsWithin(killFor) {
 		o.Err = errors.Join(o.Err, ErrStuck)
 		go func() {
 			<-r.exited
@@ -284,8 +284,8 @@ func (r *process) kill() {
 	r.group.kill()
 }
 
-// gone tells whether the process ends within d.
-func (r *process) gone(d time.Duration) bool { return within(d, r.exited) }
+// exitsWithin tells whether the process ends within d.
+func (r *process) exitsWithin(d time.Duration) bool { return within(d, r.exited) }
 
 // drained waits at most d for the end of the output.
 func (r *process) drained(d time.Duration) { within(d, r.stdout.done, r.stderr.done) }

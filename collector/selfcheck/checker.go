@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -127,23 +128,6 @@ func Unwritable(err error) bool {
 // socketStem has programs of control groups and sockets besides tracing ones.
 const socketStem = "sockfail"
 
-// seen names what a stem tells of.
-func seen(stem string) string {
-	switch stem {
-	case "oomkill":
-		return "OOM kills"
-	case "hungtask":
-		return "hung tasks"
-	case "diskio":
-		return "disk I/O errors"
-	case "fserror":
-		return "filesystem errors"
-	case socketStem:
-		return "failed connections"
-	}
-	return "faults of " + stem
-}
-
 // stems tells why kernel programs do not run.
 func (c *Checker) stems(have func(...string) []string) []*Lack {
 	var out []*Lack
@@ -156,7 +140,7 @@ func (c *Checker) stems(have func(...string) []string) []*Lack {
 			}
 			continue
 		}
-		what := seen(s.Name)
+		what := event.FaultsOf(s.Name)
 		switch without := c.forPrograms(s.Name, have); {
 		case len(without) > 0:
 			out = append(out, lack(s.Name, MissingRights, strings.Join(without, ", "), s.Err, what))

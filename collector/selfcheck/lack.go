@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -37,7 +38,7 @@ func lack(part string, reason Reason, lacks string, err error, unseen string) *L
 	l := &Lack{Part: part, Reason: reason, Lacks: lacks, Unseen: unseen}
 	if err != nil {
 		// cilium/ebpf adds this to each EPERM.
-		l.Why = event.SafeText(strings.ReplaceAll(err.Error(), " (MEMLOCK may be too low, consider rlimit.RemoveMemlock)", ""), maxWhy)
+		l.Why = display.Safe(strings.ReplaceAll(err.Error(), " (MEMLOCK may be too low, consider rlimit.RemoveMemlock)", ""), maxWhy)
 	}
 	return l
 }
@@ -81,7 +82,7 @@ func Result(lacks []Lack) event.CheckData {
 		return event.CheckData{Check: Check, Status: event.CheckOK}
 	}
 	return event.CheckData{
-		Check: Check, Status: event.CheckProblem, Reason: string(Worst(lacks)), Message: event.SafeText(Message(lacks), maxMessage),
+		Check: Check, Status: event.CheckProblem, Reason: string(Worst(lacks)), Message: display.Safe(Message(lacks), maxMessage),
 	}
 }
 

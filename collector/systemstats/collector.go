@@ -115,15 +115,15 @@ func (c *Collector) Sample() {
 		if err != nil {
 			c.errors.WithLabelValues(part.component).Inc()
 		}
-		c.tell(part.component+" "+part.ids[0], err)
+		c.logState(part.component+" "+part.ids[0], err)
 	}
 	c.mu.Lock()
 	c.latest = s.metrics
 	c.mu.Unlock()
 }
 
-// tell logs an error that is another than at the last sample.
-func (c *Collector) tell(part string, err error) {
+// logState logs an error that is another than at the last sample.
+func (c *Collector) logState(part string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/procfs/blockdevice"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // queue is what the average length of a device's queue is made of.
@@ -50,7 +50,7 @@ func (c *Collector) counters(s *sample, mounts []mount) error {
 	stats = slices.DeleteFunc(stats, func(d blockdevice.Diskstats) bool { return wanted != nil && !wanted[d.DeviceName] })
 	present := map[string]queue{}
 	for _, d := range stats[:c.bounded("disk", len(stats))] {
-		name := event.SafeText(d.DeviceName, maxLabel)
+		name := display.Safe(d.DeviceName, maxLabel)
 		s.count("disk/io_time", d.IOsTotalTicks, name)
 		s.count("disk/weighted_io", d.WeightedIOTicks, name)
 		last, known := c.queues[name]

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // host reads the uptime, and what system this is.
@@ -28,7 +28,7 @@ func (c *Collector) host(s *sample) error {
 		return err
 	}
 	system, err := osVersion(c.root())
-	s.add("host/uptime", float64(int64(seconds)), event.SafeText(strings.TrimSpace(string(kernel)), maxLabel), system)
+	s.add("host/uptime", float64(int64(seconds)), display.Safe(strings.TrimSpace(string(kernel)), maxLabel), system)
 	return err // the uptime is told without the name, too
 }
 
@@ -67,7 +67,7 @@ func osVersion(root string) (string, error) {
 		if f["ID"] == "cos" {
 			version += "-" + f["BUILD_ID"]
 		}
-		return event.SafeText(strings.TrimSpace(f["ID"]+" "+version), maxLabel), nil
+		return display.Safe(strings.TrimSpace(f["ID"]+" "+version), maxLabel), nil
 	}
 	return "", errors.Join(errs...)
 }

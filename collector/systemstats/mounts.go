@@ -13,7 +13,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // mount is a mount of a file system that is on a device.
@@ -103,7 +103,7 @@ func (c *Collector) usage(s *sample, mounts []mount) error {
 			continue
 		}
 		labels := func(state string) []string {
-			return []string{event.SafeText(m.device, maxLabel), event.SafeText(m.fsType, maxLabel), event.SafeText(m.options, maxLabel), state}
+			return []string{display.Safe(m.device, maxLabel), display.Safe(m.fsType, maxLabel), display.Safe(m.options, maxLabel), state}
 		}
 		unit := uint64(st.Bsize)
 		free, used := st.Bavail*unit, (st.Blocks-st.Bfree)*unit
@@ -129,7 +129,7 @@ func (c *Collector) askFirst(mounts []mount) (mount, unix.Statfs_t, error) {
 			return m, st, nil
 		}
 		if first == nil {
-			first = fmt.Errorf("file system at %s: %w", event.SafeText(m.path, maxLabel), err)
+			first = fmt.Errorf("file system at %s: %w", display.Safe(m.path, maxLabel), err)
 		}
 		if errors.Is(err, errHangs) {
 			break // so do the others

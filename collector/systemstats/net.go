@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // netMetric is a counter of an interface.
@@ -58,7 +58,7 @@ func (c *Collector) net(s *sample) error {
 	for _, name := range names[:c.bounded("net", len(names))] {
 		line := devices[name]
 		for _, m := range all {
-			s.count("net/"+m.id, m.value(&line), event.SafeText(name, maxLabel))
+			s.count("net/"+m.id, m.value(&line), display.Safe(name, maxLabel))
 		}
 	}
 	return nil

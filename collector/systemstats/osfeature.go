@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // maxUnknown bounds the unknown modules that are told by name.
@@ -116,5 +116,5 @@ func moduleList(names []string) string {
 	if more > 0 {
 		text += fmt.Sprintf(",+%d", more)
 	}
-	return event.SafeText(text, 2048)
+	return display.Safe(text, 2048)
 }

@@ -23,8 +23,8 @@ import (
 
 	"github.com/kernosis/kernosis/deploy/kustomize"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // The names that the policies have.

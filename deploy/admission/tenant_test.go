@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // tenantCluster has what an administrator has made for tenants, a tenant who may edit a

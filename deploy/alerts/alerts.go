@@ -146,7 +146,7 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 	out := make([]Alert, 0, len(all))
 	for _, k := range all {
 		out = append(out, Alert{
-			Alert: k.name, For: lasts(k.severity), Labels: k.labels(),
+			Alert: k.name, For: alertAfter(k.severity), Labels: k.labels(),
 			// Without these an agent's next pod would be another alert.
 			Expr: fmt.Sprintf("max without (instance, pod, uid) (problem_gauge{type=%q%s}) == 1", k.name, k.matcher(all)),
 			Annotations: annotations(
@@ -158,9 +158,9 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 	return out
 }
 
-// lasts is how long a condition has been so when its alert fires. Rules have thresholds
+// alertAfter is how long a condition has been so when its alert fires. Rules have thresholds
 // and periods of their own, so it only keeps what comes and goes from calling anybody.
-func lasts(s problem.Severity) string {
+func alertAfter(s problem.Severity) string {
 	switch s {
 	case problem.Critical:
 		return "1m"
@@ -178,7 +178,7 @@ func otherConditions(set *detector.RuleSet, cfg Config) Alert {
 		types = append(types, c.Type)
 	}
 	return Alert{
-		Alert: otherName, For: lasts(problem.Warning), Labels: map[string]string{"severity": string(problem.Warning)},
+		Alert: otherName, For: alertAfter(problem.Warning), Labels: map[string]string{"severity": string(problem.Warning)},
 		Expr: fmt.Sprintf("max without (instance, pod, uid) (problem_gauge{type!~%q}) == 1", strings.Join(types, "|")),
 		Annotations: annotations(
 			"{{ $labels.node }}: {{ $labels.type }}",

@@ -15,7 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/deploy/chart"
 	"github.com/kernosis/kernosis/deploy/kustomize"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // deploy/kustomize is what the chart makes.

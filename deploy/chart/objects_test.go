@@ -186,7 +186,7 @@ func TestWhatRestartsAgents(t *testing.T) {
 // What the chart has of other folders is what they have.
 func TestCopies(t *testing.T) {
 	for from, to := range map[string]string{
-		"../crds/*.yaml": "kernosis/crds", "../../diagnose/sets/*.yaml": "kernosis/files/sets",
+		"../../diagnose/api/crds/*.yaml": "kernosis/crds", "../../diagnose/sets/*.yaml": "kernosis/files/sets",
 		"../grafana/*.json": "kernosis/files/dashboards", "../alerts/kernosis.rules.yaml": "kernosis/files",
 	} {
 		files, err := filepath.Glob(from)

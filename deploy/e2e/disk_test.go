@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/reporter/kubetest/node"
-	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
 // volume mounts a device in the node, as kubelet would a volume's, and returns a pod that

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/reporter/kubetest/node"
-	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
 // profile is what the agent may do, and what that makes of faults where it matters.
@@ -55,8 +55,8 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 	}{
 		{fault.Refused, "ProbeTargetRefused", with.refused, ""},
 		{fault.QueueFull, with.queueFull, with.queueSays, with.queueWhy},
-		{fault.Silent, "ProbeTargetSilent", "no byte back in 1 s", ""},
-		{fault.Slow, "ProbeTargetSlow", "not complete in 1 s", ""},
+		{fault.Silent, "ProbeTargetSilent", "no byte back in 1s", ""},
+		{fault.Slow, "ProbeTargetSlow", "not complete in 1s", ""},
 		{fault.Status, "ProbeBadStatus", "503", ""},
 	} {
 		t.Run("probes: "+string(f.mode), func(t *testing.T) {

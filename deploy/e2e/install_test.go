@@ -13,9 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/reporter/kubetest"
-	"github.com/kernosis/kernosis/reporter/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 )
 
 // install runs helm with the chart and the test's values, and returns once it says that

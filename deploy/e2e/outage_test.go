@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/reporter/kubetest/node"
-	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
 // kills are those of one pod's children, of which each is told once, whatever happens to

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/reporter/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 

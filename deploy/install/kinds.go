@@ -20,7 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kernosis/kernosis/deploy/crds"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/api/crds"
 )
 
 // fieldManager is how the API names the writer of definitions.
@@ -276,7 +277,7 @@ func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metad
 	})
 }
 
-func holders(held []string) string { return "finalizers of others hold " + atMost(held, shown) }
+func holders(held []string) string { return "finalizers of others hold " + display.List(held, shown) }
 
 // givenUp reports whether the API server has failed to delete a definition's objects. It
 // often does at once, with "storage is (re)initializing", where they were never listed;
@@ -301,7 +302,7 @@ func nudge(ctx context.Context, api dynamic.ResourceInterface, name string, at t
 	if apierrors.IsForbidden(err) {
 		return nil
 	}
-	return gone(err)
+	return ignoreNotFound(err)
 }
 
 // free takes our finalizers from the objects that are being deleted, and returns those
@@ -330,7 +331,7 @@ func free(ctx context.Context, objects metadata.Getter) (held []string, err erro
 		return page.Continue, nil
 	})
 	// The kind is not served any more: it has just gone.
-	return held, gone(err)
+	return held, ignoreNotFound(err)
 }
 
 // setFinalizers writes them if the object is as it was read; where it is not, the next
@@ -348,5 +349,5 @@ func setFinalizers(ctx context.Context, objects metadata.Getter, m *metav1.Objec
 	if apierrors.IsConflict(err) {
 		return nil
 	}
-	return gone(err)
+	return ignoreNotFound(err)
 }

@@ -167,7 +167,7 @@ func (u *uninstall) removeConditions(ctx context.Context, t *task) error {
 	}
 	err = retry(ctx, func(ctx context.Context) error {
 		_, err := u.client.CoreV1().Nodes().Patch(ctx, t.name, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: uninstaller}, "status")
-		return gone(err)
+		return ignoreNotFound(err)
 	})
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 	err := retry(ctx, func(ctx context.Context) error {
 		n, err := u.client.CoreV1().Nodes().Get(ctx, t.name, metav1.GetOptions{})
 		if err != nil {
-			return gone(err)
+			return ignoreNotFound(err)
 		}
 		before := n.DeepCopy()
 		did, changed, err := policy.UndoEach(n, func(policy.Act) bool { return true })
@@ -205,7 +205,7 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 		if _, err = u.client.CoreV1().Nodes().Patch(ctx, t.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: uninstaller}); err == nil {
 			undone = did
 		}
-		return gone(err)
+		return ignoreNotFound(err)
 	})
 	for _, act := range undone {
 		u.Say(fmt.Sprintf("node %s: %s is taken back", t.name, act))
@@ -216,7 +216,7 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 func (u *uninstall) deleteLease(ctx context.Context, l *leaseOf) error {
 	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.uid}}
 	err := retry(ctx, func(ctx context.Context) error {
-		err := gone(u.client.CoordinationV1().Leases(u.Namespace).Delete(ctx, l.name, o))
+		err := ignoreNotFound(u.client.CoordinationV1().Leases(u.Namespace).Delete(ctx, l.name, o))
 		if apierrors.IsConflict(err) {
 			return nil // another of this name: the next pass sees it
 		}

@@ -2,8 +2,6 @@ package install
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -23,12 +21,4 @@ func pages(ctx context.Context, list func(context.Context, metav1.ListOptions) (
 			return err
 		}
 	}
-}
-
-// atMost joins the first n of a list.
-func atMost(list []string, n int) string {
-	if len(list) <= n {
-		return strings.Join(list, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:n], ", "), len(list)-n)
 }

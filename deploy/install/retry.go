@@ -51,8 +51,8 @@ func definite(err error) bool {
 		apierrors.IsUnsupportedMediaType(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsResourceExpired(err)
 }
 
-// gone takes it for no error that something is not there (any more).
-func gone(err error) error {
+// ignoreNotFound takes it for no error that something is not there (any more).
+func ignoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

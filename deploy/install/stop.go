@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
 
@@ -67,7 +68,7 @@ func (u *uninstall) stop(ctx context.Context, w workload) error {
 		uid, selector, err = w.get(ctx)
 		return err
 	})
-	if gone(err) != nil {
+	if ignoreNotFound(err) != nil {
 		return fmt.Errorf("%s: %w", w.what, err)
 	}
 	pods, there := w.pods, err == nil
@@ -80,7 +81,7 @@ func (u *uninstall) stop(ctx context.Context, w workload) error {
 			if apierrors.IsConflict(err) {
 				return &permanentError{fmt.Errorf("somebody has made it anew: %w", err)}
 			}
-			return gone(err)
+			return ignoreNotFound(err)
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.what, err)
@@ -140,7 +141,7 @@ func (u *uninstall) awaitPods(ctx context.Context, selector string) (ended int, 
 		for i := range running {
 			names[i] = running[i].Name + " on " + running[i].Spec.NodeName
 		}
-		return fmt.Sprintf("%d pods still run: %s", len(names), atMost(names, shown))
+		return fmt.Sprintf("%d pods still run: %s", len(names), display.List(names, shown))
 	})
 	return ended, silent, err
 }
@@ -170,7 +171,7 @@ func (u *uninstall) ready(ctx context.Context, name string) (is bool, err error)
 	err = retry(ctx, func(ctx context.Context) error {
 		n, err := u.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return gone(err)
+			return ignoreNotFound(err)
 		}
 		is = slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/controller/start"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
@@ -108,22 +109,22 @@ func (u *uninstall) clean(ctx context.Context) error {
 			for i := range todo {
 				names[i] = todo[i].name
 			}
-			return fmt.Errorf("conditions come back on %d nodes: an agent or a controller still runs somewhere: %s", len(todo), atMost(names, shown))
+			return fmt.Errorf("conditions come back on %d nodes: an agent or a controller still runs somewhere: %s", len(todo), display.List(names, shown))
 		}
 		if len(todo)+len(strays) == 0 {
 			break
 		}
 		if err := u.writeAll(ctx, todo, strays); err != nil {
-			u.tell()
+			u.report()
 			return err
 		}
 	}
-	u.tell()
+	u.report()
 	return nil
 }
 
-// tell says what was taken back from Nodes.
-func (u *uninstall) tell() {
+// report says what was taken back from Nodes.
+func (u *uninstall) report() {
 	if len(u.removed) == 0 {
 		u.Say("no condition of Kernosis is left on a node")
 	} else {
@@ -151,7 +152,7 @@ func (u *uninstall) forget(ctx context.Context) error {
 		switch err := retry(ctx, o.delete); {
 		case err == nil:
 			u.Say(o.what + " is deleted")
-		case gone(err) != nil:
+		case ignoreNotFound(err) != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", o.what, err))
 		}
 	}

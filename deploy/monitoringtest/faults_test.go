@@ -20,13 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/sets"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -54,7 +54,7 @@ func (s *stage) triggers() {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		all, err := r.Parse(yamldoc.File{Name: name + ".yaml", Data: text})
+		all, err := r.Parse(document.File{Name: name + ".yaml", Data: text})
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/deploy/chart"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 const system = chart.Namespace

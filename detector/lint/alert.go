@@ -8,10 +8,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
-	"github.com/kernosis/kernosis/detector/mistake"
 )
 
 // Alert is an alerting or recording rule of Prometheus.
@@ -28,7 +27,7 @@ const maxAlerts = 5000
 // ParseAlerts reads a file of Prometheus rules (groups) or a PrometheusRule object
 // (spec.groups). What else stands in it is passed by: it is Prometheus' to judge.
 func ParseAlerts(name string, data []byte) ([]Alert, error) {
-	f, root := strictyaml.Parse(name, data)
+	f, root := document.Read(name, data)
 	if root == nil {
 		return nil, f.Errors
 	}
@@ -149,7 +148,7 @@ func (in *Input) alertType(metric, label, v string) []Finding {
 			return []Finding{{Level: Error, Code: AlertReason, Message: fmt.Sprintf("%s{%s=%q}: %s is a reason; the condition is %s", metric, label, v, v, r.Condition)}}
 		}
 	}
-	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{%s=%q}: no rule has a condition %s%s", metric, label, v, v, mistake.Suggest(v, in.types()))}}
+	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{%s=%q}: no rule has a condition %s%s", metric, label, v, v, document.Suggest(v, in.types()))}}
 }
 
 func (in *Input) types() []string {
@@ -173,7 +172,7 @@ func (in *Input) alertReason(metric, v string) []Finding {
 			return []Finding{{Level: Error, Code: AlertCondition, Message: fmt.Sprintf("%s{reason=%q}: %s is a condition; its reason is %s", metric, v, v, r.Reason)}}
 		}
 	}
-	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{reason=%q}: no rule has a reason %s%s", metric, v, v, mistake.Suggest(v, reasons))}}
+	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{reason=%q}: no rule has a reason %s%s", metric, v, v, document.Suggest(v, reasons))}}
 }
 
 // values returns the names that a matcher asks for: of an expression the plain

@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
+	"github.com/kernosis/kernosis/collector/document"
 )
 
 //go:embed corpus.yaml
@@ -121,7 +121,7 @@ func Shipped() (*Corpus, error) { return ParseCorpus("corpus.yaml", corpusYAML) 
 
 // ParseCorpus reads a corpus. The error joins all mistakes.
 func ParseCorpus(name string, data []byte) (*Corpus, error) {
-	f, root := strictyaml.Parse(name, data)
+	f, root := document.Read(name, data)
 	c := &Corpus{Values: make(map[string]string)}
 	if root != nil {
 		keys := f.Object(root, "", "values", "renamed", "faults", "healthy")
@@ -154,7 +154,7 @@ func ParseCorpus(name string, data []byte) (*Corpus, error) {
 }
 
 // str reads a text that must be there.
-func str(f *strictyaml.File, n *yaml.Node, keys map[string]*yaml.Node, path, key string) string {
+func str(f *document.Reader, n *yaml.Node, keys map[string]*yaml.Node, path, key string) string {
 	if keys[key] == nil {
 		f.Errorf(n, path, "%s is missing", key)
 		return ""
@@ -162,7 +162,7 @@ func str(f *strictyaml.File, n *yaml.Node, keys map[string]*yaml.Node, path, key
 	return f.String(keys[key], path+"."+key)
 }
 
-func parseFault(f *strictyaml.File, n *yaml.Node, path string) Fault {
+func parseFault(f *document.Reader, n *yaml.Node, path string) Fault {
 	keys := f.Object(n, path, "name", "reasons", "forms")
 	out := Fault{Name: str(f, n, keys, path, "name")}
 	if keys["reasons"] != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/detector"
 )
 
@@ -104,18 +105,7 @@ func shown(s string) string {
 	if q := strconv.QuoteToGraphic(s); len(q) <= 80 && q == `"`+s+`"` {
 		return s
 	}
-	return strconv.QuoteToGraphic(cut(s, 60))
-}
-
-// cut shortens s to at most n bytes, at a rune's end.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
+	return strconv.QuoteToGraphic(display.Cut(s, 60))
 }
 
 func (r *reader) field(key string) string {
@@ -214,7 +204,7 @@ func (r *reader) int(key string, def, low, high int) int {
 	}
 	v, err := strconv.Atoi(n.text)
 	if err != nil || v < low || v > high {
-		r.errorf(key, "want a whole number from %d to %d, have %s", low, high, cut(n.text, 30))
+		r.errorf(key, "want a whole number from %d to %d, have %s", low, high, display.Cut(n.text, 30))
 		return def
 	}
 	return v
@@ -229,7 +219,7 @@ func (r *reader) duration(key string, def, low time.Duration) time.Duration {
 	v, err := time.ParseDuration(s)
 	switch {
 	case err != nil:
-		r.errorf(key, "want a duration such as 5m, have %s", strconv.QuoteToGraphic(cut(s, 30)))
+		r.errorf(key, "want a duration such as 5m, have %s", strconv.QuoteToGraphic(display.Cut(s, 30)))
 	case v < 0:
 		r.errorf(key, "is negative: %s", s)
 	case v < low:

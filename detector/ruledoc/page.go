@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 )
@@ -134,13 +134,13 @@ func others(rules []*detector.Rule, r *detector.Rule) []string {
 func fires(r *detector.Rule) string {
 	switch {
 	case r.Threshold.Count > 0 && r.Threshold.Distinct != "":
-		return fmt.Sprintf("with %d different `%s` within %s", r.Threshold.Count, r.Threshold.Distinct, short(r.Threshold.Within))
+		return fmt.Sprintf("with %d different `%s` within %s", r.Threshold.Count, r.Threshold.Distinct, display.Exact(r.Threshold.Within))
 	case r.Threshold.Count > 0:
-		return fmt.Sprintf("with %d matching events within %s", r.Threshold.Count, short(r.Threshold.Within))
+		return fmt.Sprintf("with %d matching events within %s", r.Threshold.Count, display.Exact(r.Threshold.Within))
 	case r.AbsentFor > 0:
-		return "when no event has matched for " + short(r.AbsentFor)
+		return "when no event has matched for " + display.Exact(r.AbsentFor)
 	case r.For > 0:
-		return "when it has lasted for " + short(r.For)
+		return "when it has lasted for " + display.Exact(r.For)
 	}
 	return "at once"
 }
@@ -160,21 +160,9 @@ func clears(r *detector.Rule) string {
 		ways = append(ways, "with an event that ends it (below)")
 	}
 	if r.ClearAfter > 0 {
-		ways = append(ways, "after "+short(r.ClearAfter)+" without a matching event")
+		ways = append(ways, "after "+display.Exact(r.ClearAfter)+" without a matching event")
 	}
 	return strings.Join(ways, ", or ")
-}
-
-// short is a duration without parts that are zero: 5m, not 5m0s.
-func short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 func kinds(events []event.Kind) string {
@@ -206,14 +194,14 @@ func doc(page, base string) string {
 		return code(page)
 	}
 	// The target's own syntax is <…>; what would end it is not part of a page's name.
-	target := strings.NewReplacer("<", "%3C", ">", "%3E", "\\", "%5C", " ", "%20").Replace(event.SafeText(strings.TrimSuffix(base, "/")+"/"+page+".md", 1024))
+	target := strings.NewReplacer("<", "%3C", ">", "%3E", "\\", "%5C", " ", "%20").Replace(display.Safe(strings.TrimSuffix(base, "/")+"/"+page+".md", 1024))
 	return "[" + plain(page) + "](<" + target + ">)"
 }
 
 // plain escapes what Markdown and HTML would read.
 func plain(s string) string {
 	var b strings.Builder
-	for _, c := range event.SafeText(strings.Join(strings.Fields(s), " "), detector.MaxMessage) {
+	for _, c := range display.Safe(strings.Join(strings.Fields(s), " "), detector.MaxMessage) {
 		if strings.ContainsRune("\\`*_{}[]()<>#+-.!|~&", c) && c != '-' && c != '.' {
 			b.WriteByte('\\')
 		}
@@ -224,7 +212,7 @@ func plain(s string) string {
 
 // code is a text of one line as it is.
 func code(s string) string {
-	s = event.SafeText(s, 512)
+	s = display.Safe(s, 512)
 	ticks := strings.Repeat("`", longest(s)+1)
 	if strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") {
 		s = " " + s + " "
@@ -238,7 +226,7 @@ func fenced(lang, s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	for i, l := range lines {
 		tabs := l[:len(l)-len(strings.TrimLeft(l, "\t"))]
-		lines[i] = tabs + event.SafeText(l[len(tabs):], 1<<16)
+		lines[i] = tabs + display.Safe(l[len(tabs):], 1<<16)
 	}
 	return fence + lang + "\n" + strings.Join(lines, "\n") + "\n" + fence + "\n"
 }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Results is what is written: the tests, and the rules of which they don't show
@@ -32,7 +32,7 @@ func (r *Results) Failed() int {
 const maxShown = 2000
 
 // safe makes a text of one line fit for a terminal.
-func safe(s string) string { return event.SafeText(s, maxShown) }
+func safe(s string) string { return display.Safe(s, maxShown) }
 
 // safeLines is safe for each line of a failure; the tabs that indent stay.
 func safeLines(s string) string {

@@ -11,11 +11,10 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/internal/form"
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
-	"github.com/kernosis/kernosis/detector/mistake"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -27,8 +26,8 @@ const (
 )
 
 // parse reads a test file. Mistakes are in the file's Errors.
-func parse(f File, rules *detector.RuleSet) (*strictyaml.File, []*test) {
-	file, root := strictyaml.Parse(f.Name, f.Data)
+func parse(f File, rules *detector.RuleSet) (*document.Reader, []*test) {
+	file, root := document.Read(f.Name, f.Data)
 	if root == nil {
 		return file, nil
 	}
@@ -62,7 +61,7 @@ func parse(f File, rules *detector.RuleSet) (*strictyaml.File, []*test) {
 }
 
 type parser struct {
-	file  *strictyaml.File
+	file  *document.Reader
 	rules *detector.RuleSet
 	like  map[string]map[string]any
 }
@@ -107,7 +106,7 @@ func (p *parser) rule(n *yaml.Node, path, name string) {
 		for _, r := range p.rules.Rules() {
 			names = append(names, r.Name)
 		}
-		p.file.Errorf(n, path, "unknown rule %q%s", name, mistake.Suggest(name, names))
+		p.file.Errorf(n, path, "unknown rule %q%s", name, document.Suggest(name, names))
 	}
 }
 
@@ -184,7 +183,7 @@ func (p *parser) event(n *yaml.Node, path string, doc map[string]any) *event.Eve
 		for _, k := range event.Kinds() {
 			names = append(names, string(k))
 		}
-		p.file.Errorf(n, path, "unknown event kind %q%s", ev.Kind, mistake.Suggest(string(ev.Kind), names))
+		p.file.Errorf(n, path, "unknown event kind %q%s", ev.Kind, document.Suggest(string(ev.Kind), names))
 		return nil
 	}
 	return ev
@@ -301,7 +300,7 @@ func (p *parser) problem(n *yaml.Node, path string) wantProblem {
 
 // condition reads "Type: True" or "Type: {status: True, reason: …, message: …}".
 // The status may be written without quotes although YAML takes it for a boolean.
-func (p *parser) condition(pair strictyaml.Pair, path string) wantCondition {
+func (p *parser) condition(pair document.Pair, path string) wantCondition {
 	w := wantCondition{node: pair.Value, typ: pair.Key.Value}
 	if !slices.ContainsFunc(p.rules.Conditions(), func(c detector.ConditionSpec) bool { return c.Type == w.typ }) {
 		p.file.Errorf(pair.Key, path, "unknown condition %q", w.typ)

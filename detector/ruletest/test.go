@@ -5,8 +5,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/detector/internal/strictyaml"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -19,7 +19,7 @@ type File struct {
 // test is one case of a file.
 type test struct {
 	name    string
-	file    *strictyaml.File
+	file    *document.Reader
 	line    int
 	rules   []string // whose problems are compared; empty: all
 	sources bool     // all sources are up from the start

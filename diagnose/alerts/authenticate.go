@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
@@ -33,7 +33,7 @@ func (s *Server) authenticate(r *http.Request, path string) (who string, refused
 	}
 	if len(names) > 0 {
 		s.counts.authenticated(byCertificate, web.OutcomeForbidden)
-		why := fmt.Sprintf("certificate of %s: is none of the names that may send alerts", event.SafeText(strings.Join(names, ", "), 256))
+		why := fmt.Sprintf("certificate of %s: is none of the names that may send alerts", display.Safe(strings.Join(names, ", "), 256))
 		s.unknown(r, path, why)
 		return "", refuse(http.StatusForbidden, why)
 	}

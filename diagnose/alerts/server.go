@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
@@ -93,7 +93,7 @@ type connectionLog Server
 
 func (l *connectionLog) Write(line []byte) (int, error) {
 	l.tell.connection.Do(func() {
-		l.cfg.Log.Warn("alerts: a connection has failed", "error", event.SafeText(strings.TrimSpace(string(line)), 512))
+		l.cfg.Log.Warn("alerts: a connection has failed", "error", display.Safe(strings.TrimSpace(string(line)), 512))
 	})
 	return len(line), nil
 }

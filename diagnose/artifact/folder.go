@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // maxFolder bounds a part of an operation's folder: a file's name has no more.
@@ -22,7 +22,7 @@ const maxFolder = 255
 func CheckFolder(folder string) error {
 	rest, absolute := strings.CutPrefix(folder, "/")
 	if absolute && OfSystem(folder) {
-		return fmt.Errorf("%s is a folder of the system", event.SafeText(folder, maxFolder))
+		return fmt.Errorf("%s is a folder of the system", display.Safe(folder, maxFolder))
 	}
 	for part := range strings.SplitSeq(rest, "/") {
 		if part == "" || part == "." {

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // noFollow: the last part of a path is no symbolic link. [os.Root] sees to the others.
@@ -30,7 +30,7 @@ func check(what, s string, limit int) error {
 		ok = ok && (c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || strings.IndexByte("._-", c) >= 0)
 	}
 	if !ok {
-		return fmt.Errorf(`%s "%s": want letters, digits, '.', '_' and '-', a letter or digit first, at most %d`, what, event.SafeText(s, limit), limit)
+		return fmt.Errorf(`%s "%s": want letters, digits, '.', '_' and '-', a letter or digit first, at most %d`, what, display.Safe(s, limit), limit)
 	}
 	return nil
 }

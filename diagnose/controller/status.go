@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
@@ -57,7 +57,7 @@ func accept(conditions *[]metav1.Condition, generation int64, ok bool, reason, m
 
 // bounded makes a text fit for a message. Lines stay lines.
 func bounded(text string) string {
-	return event.SafeText(text, v1alpha1.MaxMessageBytes-len("…"))
+	return display.Safe(text, v1alpha1.MaxMessageBytes-len("…"))
 }
 
 // apply writes a step into the status.
@@ -68,7 +68,7 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 		at := metav1.NewMicroTime(now)
 		st.Phase, st.CompletionTime, st.ObservedGeneration = s.phase, &at, d.Generation
 		if st.Subject == "" {
-			st.Subject = event.SafeText(subject(d), 250)
+			st.Subject = display.Safe(subject(d), 250)
 		}
 		complete(d, metav1.ConditionTrue, s.reason, s.message, now)
 	case s.waits():

@@ -7,7 +7,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
@@ -58,7 +58,7 @@ func (t *teller) changed(was, is *v1alpha1.Diagnosis) {
 
 func (t *teller) say(d *v1alpha1.Diagnosis, kind, reason, note string) {
 	// The object is the cache's: the recorder only reads its reference.
-	t.recorder.Eventf(d, nil, kind, reason, eventAction, "%s", event.SafeText(note, maxNote-len("…")))
+	t.recorder.Eventf(d, nil, kind, reason, eventAction, "%s", display.Safe(note, maxNote-len("…")))
 }
 
 // ending returns the Event of a Diagnosis that has ended.

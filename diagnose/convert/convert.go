@@ -11,10 +11,9 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 // Result is what became of the input.
@@ -37,13 +36,13 @@ func New() (*Converter, error) {
 }
 
 // Convert turns files into what is the same here. Where a file is not what KubeDiag
-// accepts, such as with an unknown key, it returns a [mistake.Errors] with all of it, and
+// accepts, such as with an unknown key, it returns a [document.Errors] with all of it, and
 // no result.
-func (c *Converter) Convert(files ...yamldoc.File) (*Result, error) {
+func (c *Converter) Convert(files ...document.File) (*Result, error) {
 	r := &Result{}
-	var mistakes mistake.Errors
+	var mistakes document.Errors
 	for _, f := range files {
-		documents, errs := yamldoc.Parse(f)
+		documents, errs := document.Parse(f)
 		for _, d := range documents {
 			j := &job{doc: d, reader: c.reader}
 			text := j.run()
@@ -71,19 +70,19 @@ func (c *Converter) Convert(files ...yamldoc.File) (*Result, error) {
 
 // job is the conversion of one object.
 type job struct {
-	doc      *yamldoc.Document
+	doc      *document.Object
 	reader   *manifest.Reader
 	kind     string
 	name     string
 	findings []Finding
-	mistakes mistake.Errors
+	mistakes document.Errors
 }
 
 // run returns the object's text; nil where there is none.
 func (j *job) run() []byte {
 	j.kind, j.name = j.doc.Text("kind"), "without a name"
-	if meta := yamldoc.Child(j.doc.Root, "metadata"); meta != nil {
-		if name := yamldoc.Child(meta, "name"); name != nil && name.Value != "" {
+	if meta := document.Child(j.doc.Root, "metadata"); meta != nil {
+		if name := document.Child(meta, "name"); name != nil && name.Value != "" {
 			j.name = name.Value
 		}
 	}
@@ -138,7 +137,7 @@ func (j *job) object() manifest.Object {
 
 // decode reads the document. What KubeDiag would not have accepted is a mistake.
 func (j *job) decode(into any) bool {
-	text, err := json.Marshal(yamldoc.Value(j.doc.Root))
+	text, err := json.Marshal(document.Value(j.doc.Root))
 	if err != nil {
 		j.mistake("", "%s", err)
 		return false
@@ -166,8 +165,8 @@ func (j *job) decode(into any) bool {
 // checked returns the text where our schemas accept it; else what they say of it is
 // noted.
 func (j *job) checked(text []byte) []byte {
-	_, err := j.reader.Parse(yamldoc.File{Name: j.doc.File, Data: text})
-	errs, ok := errors.AsType[mistake.Errors](err)
+	_, err := j.reader.Parse(document.File{Name: j.doc.File, Data: text})
+	errs, ok := errors.AsType[document.Errors](err)
 	switch {
 	case err == nil:
 		return text

@@ -12,10 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/convert"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 var update = flag.Bool("update", false, "write what comes out into testdata")
@@ -62,8 +61,8 @@ func convertText(t *testing.T, text []byte) (out, told string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.Convert(yamldoc.File{Name: "in.yaml", Data: text})
-	var errs mistake.Errors
+	r, err := c.Convert(document.File{Name: "in.yaml", Data: text})
+	var errs document.Errors
 	switch {
 	case errors.As(err, &errs):
 		return "", err.Error() + "\n"
@@ -121,15 +120,15 @@ func FuzzConvert(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := c.Convert(yamldoc.File{Name: "in.yaml", Data: data})
+		r, err := c.Convert(document.File{Name: "in.yaml", Data: data})
 		if err != nil {
-			if !errors.As(err, new(mistake.Errors)) || err.Error() == "" {
+			if !errors.As(err, new(document.Errors)) || err.Error() == "" {
 				t.Fatal(err)
 			}
 			return
 		}
 		if len(r.YAML) > 0 {
-			_, err = reader.Parse(yamldoc.File{Name: "out.yaml", Data: r.YAML})
+			_, err = reader.Parse(document.File{Name: "out.yaml", Data: r.YAML})
 		}
 		// Each object is valid by itself; two of a name came in as two.
 		if err != nil && !strings.Contains(err.Error(), " already") {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Finding is something about the input that a person must know.
@@ -29,11 +29,11 @@ func (f *Finding) String() string {
 	if f.Lost {
 		what = "lost"
 	}
-	parts := []string{fmt.Sprintf("%s:%d: %s: document %d: %s", event.SafeText(f.File, most), f.Line, what, f.Document, event.SafeText(f.Kind+" "+f.Name, most))}
+	parts := []string{fmt.Sprintf("%s:%d: %s: document %d: %s", display.Safe(f.File, most), f.Line, what, f.Document, display.Safe(f.Kind+" "+f.Name, most))}
 	if f.Field != "" {
-		parts = append(parts, event.SafeText(f.Field, most))
+		parts = append(parts, display.Safe(f.Field, most))
 	}
-	return strings.Join(append(parts, event.SafeText(f.Reason, most)), ": ")
+	return strings.Join(append(parts, display.Safe(f.Reason, most)), ": ")
 }
 
 // Lost reports whether anything of the input is not in the output.

@@ -1,7 +1,7 @@
 // Package manifest reads files of the kinds of kernosis.io, without a cluster: for the
 // commands that run, draw and check them.
 //
-// What the API server would refuse is refused here too, by the same schemas (deploy/crds):
+// What the API server would refuse is refused here too, by the same schemas (diagnose/api/crds):
 // types, bounds, defaults and their CEL rules, but for those that compare an object with
 // an earlier state of it. Unknown keys, which the API server drops, are mistakes. A status
 // is not read.

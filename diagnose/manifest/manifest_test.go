@@ -13,11 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 func newReader(tb testing.TB) *manifest.Reader {
@@ -34,18 +33,18 @@ func TestManifestsAreRefusedAsTheServerDoes(t *testing.T) {
 	r := newReader(t)
 	for _, test := range apitest.Cases(t) {
 		t.Run(test.Name, func(t *testing.T) {
-			_, err := r.Parse(yamldoc.File{Name: "f.yaml", Data: []byte(test.Text)})
+			_, err := r.Parse(document.File{Name: "f.yaml", Data: []byte(test.Text)})
 			if test.Accepted() {
 				if err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			var errs mistake.Errors
+			var errs document.Errors
 			if !errors.As(err, &errs) {
 				t.Fatalf("have %v", err)
 			}
-			if !slices.ContainsFunc(errs, func(e *mistake.Error) bool {
+			if !slices.ContainsFunc(errs, func(e *document.Error) bool {
 				return e.Field == test.Field && strings.Contains(e.Msg, test.Message) && e.Line > 0
 			}) {
 				t.Errorf("want %s: %s\nhave %v", test.Field, test.Message, err)
@@ -76,7 +75,7 @@ func TestMistakesAreToldWithTheirPlaces(t *testing.T) {
 					text.WriteString(line)
 				}
 			}
-			_, err := r.Parse(yamldoc.File{Name: "f.yaml", Data: []byte(text.String())})
+			_, err := r.Parse(document.File{Name: "f.yaml", Data: []byte(text.String())})
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -179,8 +178,8 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := r.Parse(yamldoc.File{Name: "f.yaml", Data: data})
-		var errs mistake.Errors
+		s, err := r.Parse(document.File{Name: "f.yaml", Data: data})
+		var errs document.Errors
 		if err != nil && (!errors.As(err, &errs) || err.Error() == "") {
 			t.Fatalf("%v", err)
 		}

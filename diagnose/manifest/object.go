@@ -13,13 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 // readObject returns what a document says, with defaults filled in.
-func readObject(kinds map[string]*kind, d *yamldoc.Document) (Object, mistake.Errors) {
+func readObject(kinds map[string]*kind, d *document.Object) (Object, document.Errors) {
 	w := &walker{doc: d}
 	k := w.kind(kinds)
 	if k == nil {
@@ -38,7 +37,7 @@ func readObject(kinds map[string]*kind, d *yamldoc.Document) (Object, mistake.Er
 		switch key := d.Root.Content[i]; key.Value {
 		case "apiVersion", "kind", "status":
 		case "metadata":
-			value["metadata"] = yamldoc.Value(d.Root.Content[i+1])
+			value["metadata"] = document.Value(d.Root.Content[i+1])
 		default:
 			only.Content = append(only.Content, key, d.Root.Content[i+1])
 		}

@@ -8,7 +8,7 @@ import (
 	"cel.dev/cel-go/cel"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kernosis/kernosis/deploy/crds"
+	"github.com/kernosis/kernosis/diagnose/api/crds"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 

@@ -7,9 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 // Set is what manifests hold, each kind in the order in which it was read, with defaults
@@ -21,7 +20,7 @@ type Set struct {
 	Diagnoses           []*v1alpha1.Diagnosis
 	RemediationPolicies []*v1alpha1.RemediationPolicy
 
-	documents map[identity]*yamldoc.Document
+	documents map[identity]*document.Object
 }
 
 // Object is one of the kinds.
@@ -54,22 +53,22 @@ func Load(paths []string, stdin io.Reader) (*Set, error) {
 }
 
 // Load reads files and folders; "-" stands for stdin. Where anything is wrong it returns
-// a [mistake.Errors] with all of it, or why a file can't be read.
+// a [document.Errors] with all of it, or why a file can't be read.
 func (r *Reader) Load(paths []string, stdin io.Reader) (*Set, error) {
-	files, err := yamldoc.ReadFiles(paths, stdin)
+	files, err := document.ReadFiles(paths, stdin)
 	if err != nil {
 		return nil, err
 	}
 	return r.Parse(files...)
 }
 
-// Parse reads what files hold. Where anything is wrong it returns a [mistake.Errors] with
+// Parse reads what files hold. Where anything is wrong it returns a [document.Errors] with
 // all of it.
-func (r *Reader) Parse(files ...yamldoc.File) (*Set, error) {
-	s := &Set{documents: make(map[identity]*yamldoc.Document)}
-	var all mistake.Errors
+func (r *Reader) Parse(files ...document.File) (*Set, error) {
+	s := &Set{documents: make(map[identity]*document.Object)}
+	var all document.Errors
 	for _, f := range files {
-		documents, errs := yamldoc.Parse(f)
+		documents, errs := document.Parse(f)
 		for _, d := range documents {
 			errs = append(errs, s.add(r.kinds, d)...)
 		}
@@ -83,14 +82,14 @@ func (r *Reader) Parse(files ...yamldoc.File) (*Set, error) {
 }
 
 // add reads a document into the set.
-func (s *Set) add(kinds map[string]*kind, d *yamldoc.Document) mistake.Errors {
+func (s *Set) add(kinds map[string]*kind, d *document.Object) document.Errors {
 	obj, errs := readObject(kinds, d)
 	if len(errs) > 0 {
 		return errs
 	}
 	id := identity{d.Text("kind"), obj.GetNamespace(), obj.GetName()}
 	if first := s.documents[id]; first != nil {
-		return mistake.Errors{d.At(d.FindKey("metadata.name"), "metadata.name", "%s %s is at %s:%d already", id.kind, id.name, first.File, first.Root.Line)}
+		return document.Errors{d.At(d.FindKey("metadata.name"), "metadata.name", "%s %s is at %s:%d already", id.kind, id.name, first.File, first.Root.Line)}
 	}
 	s.documents[id] = d
 	switch obj := obj.(type) {
@@ -142,11 +141,11 @@ func byName[O Object](objects []O, name string) (found O) {
 
 // At returns a mistake in one of the set's objects, with its place. The field is a path as
 // spec.adjacencyList[2].to.
-func (s *Set) At(obj Object, field, format string, args ...any) *mistake.Error {
+func (s *Set) At(obj Object, field, format string, args ...any) *document.Error {
 	id := identity{obj.GetObjectKind().GroupVersionKind().Kind, obj.GetNamespace(), obj.GetName()}
 	d := s.documents[id]
 	if d == nil {
-		return &mistake.Error{File: id.kind + " " + id.name, Field: field, Msg: fmt.Sprintf(format, args...)}
+		return &document.Error{File: id.kind + " " + id.name, Field: field, Msg: fmt.Sprintf(format, args...)}
 	}
 	return d.At(d.FindKey(field), field, format, args...)
 }

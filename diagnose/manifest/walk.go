@@ -10,14 +10,13 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/kernosis/kernosis/detector/mistake"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
+	"github.com/kernosis/kernosis/collector/document"
 )
 
 // walker holds the values of a document against a schema.
 type walker struct {
-	doc    *yamldoc.Document
-	errors mistake.Errors
+	doc    *document.Object
+	errors document.Errors
 }
 
 func (w *walker) wrong(n *yaml.Node, field, format string, args ...any) {
@@ -26,7 +25,7 @@ func (w *walker) wrong(n *yaml.Node, field, format string, args ...any) {
 
 // value returns what a node says, with the schema's defaults. What is wrong is noted.
 func (w *walker) value(n *yaml.Node, s *schema, field string) any {
-	v := yamldoc.Value(n)
+	v := document.Value(n)
 	switch s.Type {
 	case "object":
 		if n.Kind != yaml.MappingNode {
@@ -53,7 +52,7 @@ func (w *walker) value(n *yaml.Node, s *schema, field string) any {
 			return i
 		}
 	}
-	w.wrong(n, field, "want %s, have %s", article(s.Type), yamldoc.Kind(n))
+	w.wrong(n, field, "want %s, have %s", article(s.Type), document.Kind(n))
 	return nil
 }
 
@@ -83,7 +82,7 @@ func (w *walker) object(n *yaml.Node, s *schema, field string) any {
 			w.wrong(key, field+key.Value, "unknown key; there are %s", strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "))
 			continue
 		}
-		if yamldoc.IsNull(value) {
+		if document.IsNull(value) {
 			continue // the API server takes it away
 		}
 		m[key.Value] = w.value(value, within, field+key.Value+".")

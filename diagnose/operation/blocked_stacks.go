@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 const (
@@ -145,7 +147,7 @@ func (h Host) blockedTasks(ctx context.Context, atLeast time.Duration, f *findin
 		}
 	}
 	if brief > 0 {
-		f.note("%s blocked for less than %s not told", counted(brief, "task"), atLeast)
+		f.note("%s blocked for less than %s not told", display.Count(brief, "task"), atLeast)
 	}
 	slices.SortStableFunc(tasks, func(a, b *blockedTask) int {
 		return cmp.Or(cmp.Compare(b.blockedFor, a.blockedFor), cmp.Compare(a.pid, b.pid))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // blockedParameters are those of the checks that look for tasks blocked for one
@@ -55,7 +57,7 @@ func (h Host) blockedBy(ctx context.Context, patient patience, call *Call, kind 
 	}
 	others = "no task is blocked"
 	if len(all) > 0 {
-		others = counted(len(all), "blocked task") + ": " + waitKinds(all)
+		others = display.Count(len(all), "blocked task") + ": " + waitKinds(all)
 	}
 	if len(tasks) > 0 {
 		err = f.artifact(call, "stacks.txt", func(w *page) {

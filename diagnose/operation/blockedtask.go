@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -40,7 +40,7 @@ type taskFile struct {
 
 func (h Host) blockedTask(stat hostfs.Stat, ran *lastRan) *blockedTask {
 	t := &blockedTask{
-		pid: int(stat.PID), comm: event.SafeText(stat.Comm, 64), state: stat.State, startTime: stat.StartTime,
+		pid: int(stat.PID), comm: display.Safe(stat.Comm, 64), state: stat.State, startTime: stat.StartTime,
 	}
 	if stat.State == 'D' || stat.State == 'S' {
 		t.blockedFor, t.known = ran.ago(t.pid, stat.CPU)
@@ -146,11 +146,11 @@ func (h Host) fileOf(tid int, call *hostfs.Syscall) *taskFile {
 	t := &taskFile{
 		path:   file.Shown(),
 		number: strconv.FormatUint(uint64(m.Major), 10) + ":" + strconv.FormatUint(uint64(m.Minor), 10),
-		fsType: event.SafeText(m.FSType, 64),
-		source: event.SafeText(m.Source, maxShown),
+		fsType: display.Safe(m.FSType, 64),
+		source: display.Safe(m.Source, maxShown),
 	}
 	// The task's own view of the mount, unless the node has it too.
-	t.mountPoint = event.SafeText(m.Path, maxShown)
+	t.mountPoint = display.Safe(m.Path, maxShown)
 	if table, err := h.FS.MountTable(); err == nil {
 		if at := table.At(m.Major, m.Minor); len(at) > 0 {
 			t.mountPoint = at[0].Path

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -87,7 +87,7 @@ func (t netThrottle) percent() uint64 {
 }
 
 func (t netThrottle) String() string {
-	group := "cgroup " + event.SafeText(t.path, netMaxName*2)
+	group := "cgroup " + display.Safe(t.path, netMaxName*2)
 	switch {
 	case t.path == "":
 		return "no group has a CPU limit"
@@ -124,7 +124,7 @@ func (h Host) netCPUGroups(layout hostfs.CgroupLayout, v Values, r *finding) ([]
 			}
 		}
 		if len(named) == 0 {
-			return nil, fmt.Errorf("no process of pod %s on this node", event.SafeText(v["podUID"], netMaxName))
+			return nil, fmt.Errorf("no process of pod %s on this node", display.Safe(v["podUID"], netMaxName))
 		}
 	case v["pid"] != "":
 		pid := int(v.Int("pid"))

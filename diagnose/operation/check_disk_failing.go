@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -125,7 +126,7 @@ func (d *failingDisk) judge(minErrors int, maxAge time.Duration, logRead bool) {
 		d.clear = append(d.clear, "state "+d.state)
 	}
 	bad, medium := d.log.bad(), d.log.kinds["critical medium"]
-	switch text := fmt.Sprintf("%s in the kernel's log within %s", counted(bad, "failed request"), maxAge); {
+	switch text := fmt.Sprintf("%s in the kernel's log within %s", display.Count(bad, "failed request"), maxAge); {
 	case !logRead:
 		d.unseen = append(d.unseen, "the kernel's log could not be read")
 	case medium > 0:
@@ -168,7 +169,7 @@ func notFailing(fine []*failingDisk) error {
 		text = append(text, d.name+": "+strings.Join(append(slices.Clone(d.clear), d.unseen...), ", "))
 	}
 	if len(fine) > len(text) {
-		text = append(text, fmt.Sprintf("and %s more", counted(len(fine)-len(text), "disk")))
+		text = append(text, fmt.Sprintf("and %s more", display.Count(len(fine)-len(text), "disk")))
 	}
 	return refutedBy("NoDiskFailing", "%s", strings.Join(text, "; "))
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -110,7 +110,7 @@ func (h Host) blockedElsewhere(v Values) error {
 		return nil // it may well wait for one
 	}
 	return refutedBy("NoDiskStalled", "%s waits for a lock, and its holder %s, in state %c, for no disk",
-		taskName(v["comm"], int(v.Int("pid"))), taskName(event.SafeText(holder.Comm, 64), int(holder.PID)), holder.State)
+		taskName(v["comm"], int(v.Int("pid"))), taskName(display.Safe(holder.Comm, 64), int(holder.PID)), holder.State)
 }
 
 // waiterOf is "; pg[811] has waited for 131s", of a task that is known to wait for the
@@ -173,7 +173,7 @@ func (h Host) notStalled(disks, busy []string, stats map[string]hostfs.DiskStat,
 	}
 	name := strings.Join(disks, ", ")
 	if len(disks) > 3 {
-		name = counted(len(stats), "disk")
+		name = display.Count(len(stats), "disk")
 	}
 	return refutedBy("NoDiskStalled", "%s looked at for %s: %s", name, window.Truncate(100*time.Millisecond), evidence)
 }

@@ -3,6 +3,8 @@ package operation
 import (
 	"context"
 	"fmt"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // CheckFilesystemFrozen returns the built-in check-filesystem-frozen.
@@ -51,7 +53,7 @@ func waitingVerb(tasks []*blockedTask) string {
 	t := tasks[0]
 	s := taskName(t.comm, t.pid) + t.owner.in()
 	if n := len(tasks) - 1; n > 0 {
-		return fmt.Sprintf("%s and %s have waited%s", s, counted(n, "more task"), t.since())
+		return fmt.Sprintf("%s and %s have waited%s", s, display.Count(n, "more task"), t.since())
 	}
 	return s + " has waited" + t.since()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // CheckLimitTooLow returns the built-in check-limit-too-low.
@@ -55,9 +57,9 @@ func (h Host) checkLimitTooLow(ctx context.Context, call *Call) (Output, error) 
 	m := &last.use
 	percent := func(n uint64) int64 { return int64(float64(n) / float64(limit) * 100) }
 	text := fmt.Sprintf("%s of the limit of %s of %s only a kill gives back (%d %%: anonymous %s, kernel %s), OOM kills %d",
-		size(m.Held()), size(limit), g.path, percent(m.Held()), size(m.Anon), size(m.Kernel), m.OOMKills)
+		display.Bytes(m.Held()), display.Bytes(limit), g.path, percent(m.Held()), display.Bytes(m.Anon), display.Bytes(m.Kernel), m.OOMKills)
 	if m.Peak > 0 {
-		text += ", peak " + size(m.Peak)
+		text += ", peak " + display.Bytes(m.Peak)
 	}
 	near := call.Parameters.Int("nearPercent")
 	if percent(m.Held()) < near && (m.OOMKills == 0 || percent(m.Peak) < near) {
@@ -65,7 +67,7 @@ func (h Host) checkLimitTooLow(ctx context.Context, call *Call) (Output, error) 
 	}
 	grew := anonGrowth(first, last)
 	if steady := float64(limit) * float64(call.Parameters.Int("steadyPercent")) / 100; float64(grew) > steady {
-		return Output{}, refutedBy("MemoryGrows", "%s; it grew by %s in %s", text, size(uint64(grew)), last.at.Sub(first.at).Truncate(100*time.Millisecond))
+		return Output{}, refutedBy("MemoryGrows", "%s; it grew by %s in %s", text, display.Bytes(uint64(grew)), last.at.Sub(first.at).Truncate(100*time.Millisecond))
 	}
 	largest := largestAnon(last)
 	if largest == nil {
@@ -74,7 +76,7 @@ func (h Host) checkLimitTooLow(ctx context.Context, call *Call) (Output, error) 
 	share := float64(largest.bytes) / float64(max(1, m.Anon+m.Swap)) * 100
 	if share < float64(call.Parameters.Int("mainPercent")) {
 		return Output{}, refutedBy("NoMainProcess", "%s; of %s the largest, %s, has %s", text,
-			counted(len(last.procs), "process"), taskName(largest.comm, largest.pid), size(uint64(largest.bytes)))
+			display.Count(len(last.procs), "process"), taskName(largest.comm, largest.pid), display.Bytes(uint64(largest.bytes)))
 	}
 	f := newFinding()
 	f.owner(&g.owner)
@@ -90,7 +92,7 @@ func (h Host) checkLimitTooLow(ctx context.Context, call *Call) (Output, error) 
 	f.int("mainPID", int64(largest.pid))
 	f.text("mainComm", largest.comm)
 	f.int("mainBytes", largest.bytes)
-	return f.output(verdictOf("LimitTooLow", "%s; it does not grow, and %s has %s of it", text, taskName(largest.comm, largest.pid), size(uint64(largest.bytes)))), nil
+	return f.output(verdictOf("LimitTooLow", "%s; it does not grow, and %s has %s of it", text, taskName(largest.comm, largest.pid), display.Bytes(uint64(largest.bytes)))), nil
 }
 
 // largestAnon is the process with the most anonymous memory; nil: there is none.

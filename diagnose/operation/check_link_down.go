@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // CheckLinkDown checks whether a network device is down.
@@ -75,10 +77,10 @@ func CheckLinkDown(h Host) Builtin {
 				fine = []string{"none"}
 			}
 			if len(down) == 0 {
-				return Output{}, refutedBy("LinksUp", "devices of %s %s: %s", &p, why, netList(fine, shown))
+				return Output{}, refutedBy("LinksUp", "devices of %s %s: %s", &p, why, display.List(fine, shown))
 			}
-			r.text("faults", netList(down, shown))
-			return r.output(verdictOf("LinkDown", "in %s %s; devices %s that are in order: %s", &p, netList(down, shown), why, netList(fine, shown))), nil
+			r.text("faults", display.List(down, shown))
+			return r.output(verdictOf("LinkDown", "in %s %s; devices %s that are in order: %s", &p, display.List(down, shown), why, display.List(fine, shown))), nil
 		},
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // CheckMemoryLeak returns the built-in check-memory-leak.
@@ -46,12 +48,12 @@ func (h Host) checkMemoryLeak(ctx context.Context, call *Call) (Output, error) {
 	first, last := &samples[0], &samples[len(samples)-1]
 	window, grew := last.at.Sub(first.at), anonGrowth(first, last)
 	text := fmt.Sprintf("anonymous memory of %s went from %s to %s in %s", g.path,
-		size(first.use.Anon+first.use.Swap), size(last.use.Anon+last.use.Swap), window.Truncate(100*time.Millisecond))
+		display.Bytes(first.use.Anon+first.use.Swap), display.Bytes(last.use.Anon+last.use.Swap), window.Truncate(100*time.Millisecond))
 	if grew < max(1, call.Parameters.Bytes("minGrowth")) {
 		return Output{}, refutedBy("MemoryDoesNotGrow", "%s", text)
 	}
 	if fall := largestFall(samples); fall > grew/10 {
-		return Output{}, refutedBy("MemoryDoesNotGrow", "%s, but fell by %s in between", text, size(uint64(fall)))
+		return Output{}, refutedBy("MemoryDoesNotGrow", "%s, but fell by %s in between", text, display.Bytes(uint64(fall)))
 	}
 	f := newFinding()
 	f.owner(&g.owner)
@@ -64,14 +66,14 @@ func (h Host) checkMemoryLeak(ctx context.Context, call *Call) (Output, error) {
 		f.text("growingProcesses", topUses(list))
 		f.int("growingPID", int64(list[0].pid))
 		f.text("growingComm", list[0].comm)
-		text += fmt.Sprintf(", %s of it %s", size(uint64(list[0].bytes)), taskName(list[0].comm, list[0].pid))
+		text += fmt.Sprintf(", %s of it %s", display.Bytes(uint64(list[0].bytes)), taskName(list[0].comm, list[0].pid))
 	}
 	if limit, _ := h.effectiveLimit(ctx, &g, ""); limit > 0 {
 		f.uint("limitBytes", limit)
 		if left := float64(limit) - float64(last.use.WorkingSet()); left > 0 {
 			until := time.Duration(min(left/rate, 1e9) * float64(time.Second)).Truncate(time.Second)
 			f.text("untilLimit", until.String())
-			text += fmt.Sprintf("; at that rate the limit of %s is reached in %s", size(limit), until)
+			text += fmt.Sprintf("; at that rate the limit of %s is reached in %s", display.Bytes(limit), until)
 		}
 	}
 	return f.output(verdictOf("MemoryLeakSuspected", "%s", text)), nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -65,7 +66,7 @@ func (h Host) checkNFSHang(ctx context.Context, patient patience, call *Call) (O
 			return Output{}, refutedBy("NFSServersAnswer", "no request went without an answer for %s, and no task waits for NFS; %s", window, others)
 		}
 		f.nfs(asked)
-		return f.output(verdictOf("NFSServerSilent", "%s: %s sent in %s, no answer", nfsNames(asked), counted(int(asked[0].sent), "request"), window)), nil
+		return f.output(verdictOf("NFSServerSilent", "%s: %s sent in %s, no answer", nfsNames(asked), display.Count(int(asked[0].sent), "request"), window)), nil
 	}
 	named := mountOfTasks(tasks)
 	if named != "" {

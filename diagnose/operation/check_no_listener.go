@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/netlook"
 )
 
@@ -45,7 +46,7 @@ func CheckNoListener(h Host) Builtin {
 			}
 			r := newNetReport(&p)
 			const shown = 8
-			list := netList(others, shown)
+			list := display.List(others, shown)
 			r.text("listeners", list)
 			if list == "" {
 				list = "nothing"

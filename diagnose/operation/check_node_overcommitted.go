@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // CheckNodeOvercommitted returns the built-in check-node-overcommitted.
@@ -66,7 +68,7 @@ func (h Host) checkNodeOvercommitted(ctx context.Context, call *Call) (Output, e
 		f.note("the pods' memory is not known: %v", err)
 	}
 	f.podMemory(pods)
-	text := fmt.Sprintf("%s of %s available (%d %%)%s", size(available), size(total), available*100/total, podSummary(pods))
+	text := fmt.Sprintf("%s of %s available (%d %%)%s", display.Bytes(available), display.Bytes(total), available*100/total, podSummary(pods))
 	scope := call.Parameters["oomScope"]
 	if scope == "unknown" && call.Parameters["limitCgroup"] != "" {
 		scope = "memcg"
@@ -124,7 +126,7 @@ func podSummary(pods []podUse) string {
 		return ""
 	}
 	limits, use, unlimited := podSums(pods)
-	return fmt.Sprintf("; memory of %s: %s in use, limits %s, %d without", counted(len(pods), "pod"), size(use), size(limits), unlimited)
+	return fmt.Sprintf("; memory of %s: %s in use, limits %s, %d without", display.Count(len(pods), "pod"), display.Bytes(use), display.Bytes(limits), unlimited)
 }
 
 func podSums(pods []podUse) (limits, use uint64, unlimited int) {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/netprobe"
 )
 
@@ -35,7 +35,7 @@ func CheckProbeFails(h Host) Builtin {
 			if err != nil {
 				return Output{}, err
 			}
-			what := event.SafeText(fmt.Sprintf("%s probe of %s", p.Protocol, p.To), netMaxName)
+			what := display.Safe(fmt.Sprintf("%s probe of %s", p.Protocol, p.To), netMaxName)
 			if probed.Err == nil {
 				return Output{}, refutedBy("ProbeSucceeds", "%s succeeded: %s", what, probed)
 			}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // CheckProbeRecovers checks whether a probe works again.
@@ -60,7 +60,7 @@ func CheckProbeRecovers(h Host) Builtin {
 			r.uint("attempted", uint64(made))
 			r.uint("failed", uint64(failed))
 			r.text("totalTime", last.Took.Round(time.Microsecond).String())
-			what := event.SafeText(fmt.Sprintf("%s probe of %s", p.Protocol, p.To), netMaxName)
+			what := display.Safe(fmt.Sprintf("%s probe of %s", p.Protocol, p.To), netMaxName)
 			if row < want {
 				return Output{}, refutedBy("ProbeStillFails", "%s: %d of %d failed, at most %d in a row had to succeed; the last failure: %s", what, failed, made, want, lastFailure)
 			}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // ContainerDetail returns the built-in container-detail.
@@ -133,7 +135,7 @@ func (f *finding) containerSpec(c *corev1.Container) {
 	}
 	f.text("envNames", strings.Join(names, " "))
 	if len(c.EnvFrom) > 0 {
-		f.note("variables of %s are not listed", counted(len(c.EnvFrom), "more ConfigMap or Secret"))
+		f.note("variables of %s are not listed", display.Count(len(c.EnvFrom), "more ConfigMap or Secret"))
 	}
 }
 

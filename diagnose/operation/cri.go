@@ -15,7 +15,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kernosis/kernosis/collector/cri"
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // runtimeHealth is what a container runtime says of itself.
@@ -77,7 +77,7 @@ func (r *runtimeHealth) verdict(slow time.Duration) *Verdict {
 	case r.silent:
 		return &Verdict{"RuntimeSilent", at + " doesn't answer"}
 	case r.unreachable != nil:
-		return &Verdict{"RuntimeUnreachable", at + ": " + event.SafeText(status.Convert(r.unreachable).Message(), 512)}
+		return &Verdict{"RuntimeUnreachable", at + ": " + display.Safe(status.Convert(r.unreachable).Message(), 512)}
 	}
 	for _, known := range []struct{ condition, reason string }{{criapi.RuntimeReady, "RuntimeNotReady"}, {criapi.NetworkReady, "RuntimeNetworkNotReady"}} {
 		if c, told := r.condition(known.condition); told && !c.OK {
@@ -118,7 +118,7 @@ func (r *runtimeHealth) results() map[string]string {
 		out["runtimeName"], out["runtimeVersion"], out["apiVersion"] = r.Name, r.Version, r.APIVersion
 	}
 	if r.unreachable != nil {
-		out["error"] = event.SafeText(status.Convert(r.unreachable).Message(), 512)
+		out["error"] = display.Safe(status.Convert(r.unreachable).Message(), 512)
 		return out
 	}
 	out["latency"] = r.Latency.Round(10 * time.Microsecond).String()

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -59,14 +59,14 @@ func (h Host) diskLogs(ctx context.Context, maxAge time.Duration, f *finding) (m
 		}
 		age := r.Age()
 		if m := form.FindSubmatch(r.Text); m != nil && age <= maxAge {
-			name := event.SafeText(string(m[2]), 64)
+			name := display.Safe(string(m[2]), 64)
 			d := logs[name]
 			if d == nil {
 				d = &diskLog{kinds: map[string]int{}}
 				logs[name] = d
 			}
-			d.kinds[event.SafeText(string(m[1]), 64)]++
-			d.last, d.lastAge = event.SafeText(string(r.Text), maxLogLine), age
+			d.kinds[display.Safe(string(m[1]), 64)]++
+			d.last, d.lastAge = display.Safe(string(r.Text), maxLogLine), age
 		}
 		return true
 	})

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -36,7 +36,7 @@ func (p podVolumes) of(path string) (podVolume, bool) {
 	if m == nil {
 		return podVolume{}, false
 	}
-	return podVolume{podUID: m[1], volume: event.SafeText(m[2], 253)}, true
+	return podVolume{podUID: m[1], volume: display.Safe(m[2], 253)}, true
 }
 
 // usersOf finds who has a device mounted, or a volume that is made of it.
@@ -56,7 +56,7 @@ func (h Host) usersOf(device string, table *hostfs.MountTable) (u diskUsers) {
 	}
 	for _, m := range table.Mounts() {
 		if numbers[[2]uint32{m.Major, m.Minor}] {
-			u.addMount(event.SafeText(m.Path, maxShown))
+			u.addMount(display.Safe(m.Path, maxShown))
 		}
 	}
 	slices.SortStableFunc(u.mounts, func(a, b string) int { return len(a) - len(b) })
@@ -106,14 +106,14 @@ func (u *diskUsers) String() string {
 	if len(u.mounts) > 0 {
 		s = "; at " + u.mounts[0]
 		if n := len(u.mounts) - 1; n > 0 {
-			s += " and " + counted(n, "more mount")
+			s += " and " + display.Count(n, "more mount")
 		}
 	}
 	switch {
 	case len(u.pods) == 1:
 		s += "; pod " + u.pods[0]
 	case len(u.pods) > 1:
-		s += "; " + counted(len(u.pods), "pod")
+		s += "; " + display.Count(len(u.pods), "pod")
 	}
 	if len(u.volumes) == 1 {
 		s += "; volume " + u.volumes[0]

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/kernosis/kernosis/collector/dnsask"
+	"github.com/kernosis/kernosis/collector/netprobe"
 )
 
-const resolvConf = dnsask.ResolvConf
+const resolvConf = netprobe.ResolvConf
 
 // DNSLookup asks the node's name servers, or another, for a name.
 func DNSLookup(h Host) Builtin {
@@ -47,7 +47,7 @@ func DNSLookup(h Host) Builtin {
 func dnsLookup(ctx context.Context, h Host, call *Call) (Output, error) {
 	p := call.Parameters
 	kind := dnsType(p["type"])
-	name, err := dnsask.Name(p["name"], kind)
+	name, err := netprobe.Name(p["name"], kind)
 	if err != nil {
 		return Output{}, err
 	}
@@ -57,7 +57,7 @@ func dnsLookup(ctx context.Context, h Host, call *Call) (Output, error) {
 		if err != nil {
 			return Output{}, fmt.Errorf("name servers of the node: %w", err)
 		}
-		servers = dnsask.NameServers(string(b))
+		servers = netprobe.NameServers(string(b))
 	}
 	q := dnsmessage.Question{Name: name, Type: kind, Class: dnsmessage.ClassINET}
 	var first *dnsAnswer

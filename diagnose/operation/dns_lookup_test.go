@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/kernosis/kernosis/collector/dnsask"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netprobe"
 )
 
 // zone answers a question; nil packets are not sent.
@@ -232,7 +232,7 @@ func FuzzDNSAnswer(f *testing.F) {
 		if _, err := p.Start(b); err != nil {
 			return
 		}
-		if dnsask.Answers(&p, q.Questions[0]); p.SkipAllQuestions() != nil {
+		if netprobe.Answers(&p, q.Questions[0]); p.SkipAllQuestions() != nil {
 			return
 		}
 		var a dnsAnswer

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/kernosis/kernosis/collector/dnsask"
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/netprobe"
 )
 
 // dnsTypes are the types of records that can be asked for.
@@ -43,7 +43,7 @@ type dnsAnswer struct {
 
 func (a *dnsAnswer) String() string {
 	if a.err != nil {
-		return fmt.Sprintf("%s: %s", a.server, event.SafeText(a.err.Error(), 128))
+		return fmt.Sprintf("%s: %s", a.server, display.Safe(a.err.Error(), 128))
 	}
 	return fmt.Sprintf("%s: %s in %s", a.server, a.rcode, a.latency.Round(10*time.Microsecond))
 }
@@ -56,14 +56,14 @@ func askDNS(ctx context.Context, server netip.AddrPort, q dnsmessage.Question, t
 		began := time.Now()
 		var p dnsmessage.Parser
 		var h dnsmessage.Header
-		p, h, a.err = dnsask.Exchange(ctx, guardedDialer(true).DialContext, "udp", server, q, timeout)
+		p, h, a.err = netprobe.Exchange(ctx, guardedDialer(true).DialContext, "udp", server, q, timeout)
 		if a.err == nil && h.Truncated {
 			a.tcp = true
-			p, h, a.err = dnsask.Exchange(ctx, guardedDialer(true).DialContext, "tcp", server, q, timeout)
+			p, h, a.err = netprobe.Exchange(ctx, guardedDialer(true).DialContext, "tcp", server, q, timeout)
 		}
 		if a.err == nil {
 			a.latency, a.authoritative = time.Since(began), h.Authoritative
-			a.rcode = dnsask.RCode(h.RCode)
+			a.rcode = netprobe.RCode(h.RCode)
 			a.err = a.read(&p)
 			return a
 		}
@@ -99,7 +99,7 @@ func (a *dnsAnswer) read(p *dnsmessage.Parser) error {
 			a.ttl = r.Header.TTL
 		}
 		kind, data := recordText(r.Body)
-		a.records = append(a.records, event.SafeText(fmt.Sprintf("%s %d %s %s", r.Header.Name, r.Header.TTL, kind, data), 512))
+		a.records = append(a.records, display.Safe(fmt.Sprintf("%s %d %s %s", r.Header.Name, r.Header.TTL, kind, data), 512))
 		if kind == "A" || kind == "AAAA" {
 			a.addresses = append(a.addresses, data)
 		}

@@ -6,6 +6,6 @@
 // knows its parameters and the node, and nothing of graphs, Diagnoses or budgets.
 //
 // What an operation reads is written by others: names, messages and files are bounded,
-// and text passes [event.SafeText] before it becomes a result. One that only collects
+// and text passes [display.Safe] before it becomes a result. One that only collects
 // or checks changes nothing on the node or in the cluster.
 package operation

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -140,7 +140,7 @@ func (h Host) filesystem(m hostfs.Mount) *filesystem {
 	case m.Major != 0:
 		f.device = h.FS.Device(m.Major, m.Minor).Name
 	case strings.HasPrefix(m.Source, "/dev/"):
-		f.device = event.SafeText(strings.TrimPrefix(m.Source, "/dev/"), 64)
+		f.device = display.Safe(strings.TrimPrefix(m.Source, "/dev/"), 64)
 	}
 	switch m.FSType {
 	case "ext2", "ext3", "ext4":
@@ -234,7 +234,7 @@ func (f *filesystem) errorText() string {
 	case f.ext4 == nil || f.ext4.Count == 0:
 		return ""
 	}
-	return counted(int(min(f.ext4.Count, 1<<31)), "error") + ", the last" + ext4ErrorText(&f.ext4.Last)
+	return display.Count(int(min(f.ext4.Count, 1<<31)), "error") + ", the last" + ext4ErrorText(&f.ext4.Last)
 }
 
 func ext4ErrorText(e *hostfs.Ext4Error) (s string) {
@@ -254,12 +254,12 @@ func ext4ErrorText(e *hostfs.Ext4Error) (s string) {
 func (f *filesystem) String() string {
 	on := f.device
 	if on == "" {
-		on = event.SafeText(f.Source, maxShown)
+		on = display.Safe(f.Source, maxShown)
 	}
-	return fmt.Sprintf("%s on %s at %s", event.SafeText(f.FSType, 64), on, f.shownPath())
+	return fmt.Sprintf("%s on %s at %s", display.Safe(f.FSType, 64), on, f.shownPath())
 }
 
-func (f *filesystem) shownPath() string { return event.SafeText(f.Path, maxShown) }
+func (f *filesystem) shownPath() string { return display.Safe(f.Path, maxShown) }
 
 // fsUsage is what statfs(2) tells.
 type fsUsage struct {

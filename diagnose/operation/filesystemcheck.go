@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 func checkedFilesystemResults() []Result {
@@ -44,7 +46,7 @@ func (h Host) checkFilesystem(ctx context.Context, patient patience, call *Call,
 		}
 	}
 	if len(found) == 0 {
-		evidence := counted(len(list), "filesystem") + " looked at"
+		evidence := display.Count(len(list), "filesystem") + " looked at"
 		if len(list) == 1 {
 			evidence = list[0].evidence()
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 const (
@@ -41,7 +41,7 @@ func newFinding() *finding { return &finding{results: map[string]string{}, shown
 // text sets a result, made fit to be shown; an empty one is left out.
 func (f *finding) text(name, value string) {
 	if value != "" {
-		f.results[name] = event.SafeText(value, f.shown)
+		f.results[name] = display.Safe(value, f.shown)
 	}
 }
 
@@ -56,7 +56,7 @@ func (f *finding) duration(name string, d time.Duration) {
 
 // note adds what could not be done; equal notes are told once.
 func (f *finding) note(format string, args ...any) {
-	s := event.SafeText(fmt.Sprintf(format, args...), maxShown)
+	s := display.Safe(fmt.Sprintf(format, args...), maxShown)
 	if !slices.Contains(f.notes, s) {
 		f.notes = append(f.notes, s)
 	}
@@ -65,7 +65,7 @@ func (f *finding) note(format string, args ...any) {
 // output ends the finding.
 func (f *finding) output(v *Verdict) Output {
 	if len(f.notes) > 0 {
-		f.results["note"] = event.SafeText(strings.Join(f.notes, "; "), maxNote)
+		f.results["note"] = display.Safe(strings.Join(f.notes, "; "), maxNote)
 	}
 	return Output{Results: f.results, Verdict: v}
 }
@@ -111,17 +111,5 @@ func refutedBy(reason, format string, args ...any) *Refuted {
 }
 
 func boundMessage(format string, args ...any) string {
-	return event.SafeText(fmt.Sprintf(format, args...), maxVerdict)
-}
-
-// counted is "1 task", "3 tasks".
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	plural := "s"
-	if strings.HasSuffix(noun, "ss") {
-		plural = "es"
-	}
-	return strconv.Itoa(n) + " " + noun + plural
+	return display.Safe(fmt.Sprintf(format, args...), maxVerdict)
 }

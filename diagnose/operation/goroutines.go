@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // stackSummary counts goroutines in the text of their stacks (debug=2), as it comes: a
@@ -69,15 +69,15 @@ func (s *stackSummary) take(line string) {
 			}
 		}
 	}
-	state = event.SafeText(state, 64)
+	state = display.Safe(state, 64)
 	if _, known := s.states[state]; !known && len(s.states) >= maxStates {
 		state = "other"
 	}
 	s.states[state]++
 }
 
-// tell adds to results.
-func (s *stackSummary) tell(results map[string]string) {
+// addTo adds to results.
+func (s *stackSummary) addTo(results map[string]string) {
 	results["goroutines"] = strconv.Itoa(s.count)
 	results["longestWait"] = strconv.Itoa(s.longest) + "m"
 	names := slices.SortedFunc(maps.Keys(s.states), func(a, b string) int {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 const (
@@ -103,13 +103,13 @@ func newHTTPClient(t TLS, linkLocal bool) (*http.Client, error) {
 // statusError says what an answer that is none has: its status, where it leads to, and
 // the start of its body.
 func statusError(resp *http.Response) error {
-	text := "status " + event.SafeText(resp.Status, maxQuoted)
+	text := "status " + display.Safe(resp.Status, maxQuoted)
 	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
 		text += ", redirected to " + quoted(to) + ": redirects are not followed"
 	}
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatusBody+1)) // as far as it can be read
 	if s := strings.TrimSpace(string(body)); s != "" {
-		text += ": " + event.SafeText(s, maxStatusBody)
+		text += ": " + display.Safe(s, maxStatusBody)
 	}
 	return errors.New(text)
 }

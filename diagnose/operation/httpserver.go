@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // maxAnswer bounds what a server answers, in bytes.
@@ -162,7 +164,7 @@ func parseAnswer(b []byte) (map[string]string, error) {
 		if !ok {
 			return nil, fmt.Errorf("value of %s is %s, want a string", key, jsonKind(value))
 		}
-		results[key] = PlainLines(text)
+		results[key] = display.SafeLines(text)
 	}
 	if _, err := d.Token(); err != nil {
 		return nil, brokenJSON(err)

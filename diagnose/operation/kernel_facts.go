@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -108,7 +109,7 @@ func (h Host) kernelFacts(ctx context.Context, call *Call) (Output, error) {
 			w.printf("%s\n", s)
 		}
 		for i := range modules {
-			w.printf("module %s %s %s\n", modules[i].Name, size(modules[i].Size), modules[i].Taint)
+			w.printf("module %s %s %s\n", modules[i].Name, display.Bytes(modules[i].Size), modules[i].Taint)
 		}
 	})
 	return f.output(nil), err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -119,7 +119,7 @@ func (h Host) kmsgTail(ctx context.Context, call *Call) (Output, error) {
 func newLogLine(r *hostfs.KernelRecord) logLine {
 	return logLine{
 		seq: r.Seq, at: r.Time, age: r.Age(), level: r.Level & 7, user: r.Facility != 0,
-		text: event.SafeText(string(r.Text), maxLogLine),
+		text: display.Safe(string(r.Text), maxLogLine),
 	}
 }
 

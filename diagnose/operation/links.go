@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"text/tabwriter"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Links collects the network devices of a namespace.
@@ -64,9 +66,9 @@ func Links(h Host) Builtin {
 			}
 			const shown = 8
 			r.uint("linkCount", uint64(len(after)))
-			r.text("links", netList(slices.Concat(bad, good), shown))
-			r.text("faults", netList(bad, shown))
-			r.text("linkDrops", netList(grown, shown))
+			r.text("links", display.List(slices.Concat(bad, good), shown))
+			r.text("faults", display.List(bad, shown))
+			r.text("linkDrops", display.List(grown, shown))
 			err = r.artifact(call, "links.txt", func(w *page) {
 				tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 				netPrintf(tab, "LINK\tRX-PACKETS\tRX-DROPPED\tRX-ERRORS\tRX-MISSED\tTX-PACKETS\tTX-DROPPED\tTX-ERRORS\tTX-CARRIER\tQDISC-DROPS\n")

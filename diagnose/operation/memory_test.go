@@ -324,11 +324,3 @@ func TestLargestFall(t *testing.T) {
 		t.Errorf("%d", got)
 	}
 }
-
-func TestSize(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 32 << 20: "32 MiB", 3 << 29: "1.5 GiB", 1<<64 - 1: "16 EiB"} {
-		if got := size(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
-	}
-}

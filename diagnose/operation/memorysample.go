@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -55,7 +55,7 @@ func (h Host) sampleMemory(g *memoryGroup) (s memorySample, err error) {
 			continue
 		}
 		s.procs[procID{pid, stat.StartTime}] = procMemory{
-			comm: event.SafeText(stat.Comm, 64), rss: status.RSS, anon: status.AnonRSS + status.Swap,
+			comm: display.Safe(stat.Comm, 64), rss: status.RSS, anon: status.AnonRSS + status.Swap,
 		}
 	}
 	return s, nil
@@ -146,24 +146,7 @@ func growths(from, to *hostfs.CgroupMemoryUse) []growth {
 	return out
 }
 
-// size is bytes for people: "12 MiB".
-func size(n uint64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < len(units)-1 {
-		value /= 1024
-		unit++
-	}
-	if unit > 0 && value < 10 {
-		return fmt.Sprintf("%.1f %s", value, units[unit])
-	}
-	return fmt.Sprintf("%.0f %s", value, units[unit])
-}
-
-// signedSize is size without the space, negative ones too: for lists.
+// signedSize is a size without the space, negative ones too: for lists.
 func signedSize(n int64) string {
-	if n < 0 {
-		return "-" + strings.ReplaceAll(size(uint64(-n)), " ", "")
-	}
-	return strings.ReplaceAll(size(uint64(n)), " ", "")
+	return strings.ReplaceAll(display.Bytes(n), " ", "")
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // fullPercent is from where on a filesystem is told as full: what is left is soon
@@ -157,12 +157,12 @@ func (f *finding) filesystem(fs *filesystem, use *fsUsage) {
 // write adds a filesystem to mounts.txt.
 func (f *filesystem) write(w *page, use *fsUsage, err error) {
 	w.printf("%s %d:%d source %s options %s", f.String(), f.Major, f.Minor,
-		event.SafeText(f.Source, maxShown), event.SafeText(f.SuperOptions, maxShown))
+		display.Safe(f.Source, maxShown), display.Safe(f.SuperOptions, maxShown))
 	if use != nil {
-		w.printf(" size %s used %d%% inodes used %d%%", size(use.size), use.usedPercent(), use.inodesUsedPercent())
+		w.printf(" size %s used %d%% inodes used %d%%", display.Bytes(use.size), use.usedPercent(), use.inodesUsedPercent())
 	}
 	if err != nil {
-		w.printf(" usage unknown: %s", event.SafeText(err.Error(), maxShown))
+		w.printf(" usage unknown: %s", display.Safe(err.Error(), maxShown))
 	}
 	if f.refusing != "" {
 		w.printf(" refuses writes: %s", f.refusing)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 func TestNetDecode(t *testing.T) {
@@ -123,7 +123,7 @@ func FuzzNetDecode(f *testing.F) {
 	s := newNetSummary(map[int]string{})
 	f.Fuzz(func(t *testing.T, data []byte, protocol uint16) {
 		d, _ := netDecode(protocol, data)
-		if d.headers < 0 || d.headers > len(data) || d.payload < 0 || event.SafeText(d.text, len(d.text)) != d.text {
+		if d.headers < 0 || d.headers > len(data) || d.payload < 0 || display.Safe(d.text, len(d.text)) != d.text {
 			t.Errorf("%+v", d)
 		}
 		if len(s.order) > 100 {

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/netlook"
 )
 
@@ -52,7 +52,7 @@ func netLinks(view *netlook.View, r *finding) ([]netLink, error) {
 		a := l.Attrs()
 		n := netLink{
 			index: a.Index, parent: a.ParentIndex, masterIndex: a.MasterIndex, mtu: a.MTU,
-			name: event.SafeText(a.Name, netMaxName), kind: event.SafeText(l.Type(), netMaxName),
+			name: display.Safe(a.Name, netMaxName), kind: display.Safe(l.Type(), netMaxName),
 			up: a.RawFlags&unix.IFF_UP != 0, carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,
 			oper: a.OperState.String(), qdiscDrops: drops[a.Index],
 		}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -85,7 +85,7 @@ func (h Host) netOwned(pid int, inodes map[uint32]bool, found map[uint32]netOwne
 		}
 		if _, dup := found[inode]; !dup {
 			comm, _ := h.FS.Comm(pid)
-			found[inode] = netOwner{pid: pid, comm: event.SafeText(comm, netMaxName)}
+			found[inode] = netOwner{pid: pid, comm: display.Safe(comm, netMaxName)}
 		}
 	}
 	return len(names)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/gopacket/layers"
 	"github.com/google/gopacket/pcapgo"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 const (
@@ -33,7 +33,7 @@ func (c *netCapture) begin(out io.Writer) (*pcapgo.NgWriter, error) {
 	}
 	head := &netCountingWriter{to: out}
 	w, err := pcapgo.NewNgWriterInterface(head, c.describe(indexes[0]), pcapgo.NgWriterOptions{
-		SectionInfo: pcapgo.NgSectionInfo{OS: "linux", Application: "kernosis", Comment: event.SafeText(c.place.String(), netMaxName)},
+		SectionInfo: pcapgo.NgSectionInfo{OS: "linux", Application: "kernosis", Comment: display.Safe(c.place.String(), netMaxName)},
 	})
 	if err != nil {
 		return nil, err

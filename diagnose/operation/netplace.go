@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/netlook"
 )
@@ -118,7 +118,7 @@ func (h Host) netIsNode(inode uint32) bool {
 }
 
 func (h Host) netPlaceOfCgroup(path string) (netPlace, error) {
-	return h.netPlaceOf("of cgroup "+event.SafeText(path, netMaxName), func(at string) bool { return netBelow(at, path) })
+	return h.netPlaceOf("of cgroup "+display.Safe(path, netMaxName), func(at string) bool { return netBelow(at, path) })
 }
 
 // netBelow tells whether a cgroup is another or below it.

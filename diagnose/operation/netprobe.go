@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/netprobe"
 )
@@ -53,10 +53,10 @@ func (r *netProbed) report(to *finding, p *netprobe.Probe) {
 // String is how the probe went, on a line.
 func (r *netProbed) String() string {
 	if r.Err != nil {
-		return fmt.Sprintf("failed at %s after %s: %s", netprobe.PhaseText(r.Phase), r.Took.Round(time.Millisecond), event.SafeText(r.Err.Error(), netMaxName*2))
+		return fmt.Sprintf("failed at %s after %s: %s", netprobe.PhaseText(r.Phase), r.Took.Round(time.Millisecond), display.Safe(r.Err.Error(), netMaxName*2))
 	}
 	if r.Status != "" {
-		return fmt.Sprintf("%s in %s", event.SafeText(r.Status, netMaxName), r.Took.Round(time.Microsecond))
+		return fmt.Sprintf("%s in %s", display.Safe(r.Status, netMaxName), r.Took.Round(time.Microsecond))
 	}
 	return fmt.Sprintf("connected in %s", r.Took.Round(time.Microsecond))
 }

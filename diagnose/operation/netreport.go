@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 const (
@@ -52,14 +54,6 @@ func netIncrease(before, after uint64) uint64 {
 	return after - before
 }
 
-// netList joins texts, at most limit of them, and says how many are left out.
-func netList(texts []string, limit int) string {
-	if len(texts) <= limit {
-		return strings.Join(texts, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(texts[:limit], ", "), len(texts)-limit)
-}
-
 // netCounts is how often each of some names is there, the most frequent first.
 func netCounts(counts map[string]int) string {
 	names := slices.Collect(maps.Keys(counts))
@@ -70,7 +64,7 @@ func netCounts(counts map[string]int) string {
 		names[i] = fmt.Sprintf("%s %d", name, counts[name])
 	}
 	const shown = 16
-	return netList(names, shown)
+	return display.List(names, shown)
 }
 
 // netLines joins sentences, at most limit of them and no longer than a result may be, and

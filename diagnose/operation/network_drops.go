@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // NetworkDrops collects where packets are lost in a namespace.
@@ -122,12 +124,12 @@ func (s *netSample) since(before netSample) netLosses {
 
 func (l *netLosses) report(r *finding, now *netSample) {
 	const shown, shownLinks = 12, 8
-	r.text("counters", netList(netGrown(l.counters, true), shown))
+	r.text("counters", display.List(netGrown(l.counters, true), shown))
 	var links []string
 	for _, g := range l.links {
 		links = append(links, g.String())
 	}
-	r.text("linkDrops", netList(links, shownLinks))
+	r.text("linkDrops", display.List(links, shownLinks))
 	if now.softnet {
 		r.uint("softnetDropped", l.dropped)
 		r.uint("softnetSqueezed", l.squeezed)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // OpenFiles returns the built-in open-files.
@@ -50,7 +50,7 @@ func (h Host) openFiles(ctx context.Context, call *Call) (Output, error) {
 	}
 	f := newFinding()
 	f.int("pid", int64(pid))
-	f.text("comm", event.SafeText(stat.Comm, 64))
+	f.text("comm", display.Safe(stat.Comm, 64))
 	f.int("count", int64(count))
 	f.int("listed", int64(len(files)))
 	if count > len(files) {

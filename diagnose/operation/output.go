@@ -7,9 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // What one operation may hand on, so that the results of a whole graph fit into the
@@ -35,7 +34,7 @@ func (b *Builtin) Do(ctx context.Context, call *Call) (Output, error) {
 	out, err := b.Run(ctx, call)
 	if err != nil {
 		if refuted, ok := errors.AsType[*Refuted](err); ok {
-			refuted.Message, _ = CutText(refuted.Message, MaxMessage)
+			refuted.Message = display.Cut(refuted.Message, MaxMessage)
 		}
 		return Output{}, err
 	}
@@ -56,53 +55,17 @@ func (o *Output) bound() {
 		left -= len(key)
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.Results)) {
-		value, cut := CutText(o.Results[key], max(0, min(MaxResult, left)))
-		if cut {
-			o.Results[key] = value
-			o.Truncated = true
+		value := display.Cut(o.Results[key], min(MaxResult, left))
+		if value != o.Results[key] {
+			o.Results[key], o.Truncated = value, true
 		}
 		left -= len(value)
 	}
 	if o.Verdict != nil && len(o.Verdict.Message) > MaxMessage {
 		v := *o.Verdict
-		v.Message, _ = CutText(v.Message, MaxMessage)
+		v.Message = display.Cut(v.Message, MaxMessage)
 		o.Verdict, o.Truncated = &v, true
 	}
-}
-
-// CutText returns at most limit bytes of text, with "…" at the end where something of
-// it is missing and there is room for that.
-func CutText(text string, limit int) (short string, cut bool) {
-	const mark = "…"
-	if len(text) <= limit {
-		return text, false
-	}
-	if limit < len(mark) {
-		return "", true
-	}
-	end := limit - len(mark)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + mark, true
-}
-
-// PlainLines makes text of others fit to be shown and kept, but for line breaks and
-// tabs, which results of web servers and scripts may have.
-func PlainLines(text string) string {
-	var b strings.Builder
-	rest := text
-	for {
-		i := strings.IndexAny(rest, "\n\t")
-		if i < 0 {
-			break
-		}
-		b.WriteString(event.SafeText(rest[:i], i))
-		b.WriteByte(rest[i])
-		rest = rest[i+1:]
-	}
-	b.WriteString(event.SafeText(rest, len(rest)))
-	return b.String()
 }
 
 // keyProblem returns why key can't be one of a result; "": it can.

@@ -47,16 +47,6 @@ func TestUndeclaredResult(t *testing.T) {
 	}
 }
 
-func TestPlainLines(t *testing.T) {
-	for in, want := range map[string]string{
-		"": "", "a\n\tb\n": "a\n\tb\n", "\x1b[0m\r\nä\xff": `\x1b[0m\r` + "\n" + `ä\xff`, "\u202e": `\u202e`,
-	} {
-		if got := PlainLines(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestKeys(t *testing.T) {
 	for _, key := range []string{"a", "operation.x-1.output", "A/b_c", strings.Repeat("k", maxKey)} {
 		if p := keyProblem(key); p != "" {

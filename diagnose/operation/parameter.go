@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Kind is what the text of a parameter must be.
@@ -123,7 +123,7 @@ func (p *Parameter) Check(text string) error {
 			return fmt.Errorf("%s is none of %s", quoted(text), strings.Join(p.Values, ", "))
 		}
 	default:
-		if event.SafeText(text, len(text)) != text {
+		if display.Safe(text, len(text)) != text {
 			return fmt.Errorf("%s has characters that can't be shown", quoted(text))
 		}
 		return p.ranged(int64(len(text)), nil, func(n int64) string { return decimal(n) + " bytes" })
@@ -146,7 +146,7 @@ func (p *Parameter) ranged(n int64, err error, text func(int64) string) error {
 	return nil
 }
 
-func quoted(text string) string { return `"` + event.SafeText(text, maxQuoted) + `"` }
+func quoted(text string) string { return `"` + display.Safe(text, maxQuoted) + `"` }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
@@ -194,7 +194,7 @@ func parseBytes(text string) (int64, error) {
 func parseAddress(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	const longest = 15 // IFNAMSIZ less the NUL
-	if err != nil || len(a.Zone()) > longest || strings.ContainsAny(a.Zone(), "/: ") || event.SafeText(text, len(text)) != text {
+	if err != nil || len(a.Zone()) > longest || strings.ContainsAny(a.Zone(), "/: ") || display.Safe(text, len(text)) != text {
 		return netip.Addr{}, fmt.Errorf("%s is no IP address", quoted(text))
 	}
 	return a, nil

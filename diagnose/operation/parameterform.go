@@ -3,6 +3,8 @@ package operation
 import (
 	"strings"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Form says for people what a parameter must be: "duration, at most 1m; default 5s".
@@ -14,7 +16,7 @@ func (p *Parameter) Form() string {
 	case Integer:
 		text += bounds(p, decimal)
 	case Duration:
-		text += bounds(p, func(n int64) string { return shortDuration(time.Duration(n)) })
+		text += bounds(p, func(n int64) string { return display.Exact(time.Duration(n)) })
 	case Bytes:
 		text += bounds(p, byteText)
 	case String:
@@ -39,15 +41,4 @@ func bounds(p *Parameter, text func(int64) string) string {
 		return ", at least " + text(p.Min)
 	}
 	return ""
-}
-
-// shortDuration leaves zeros at the end out: 1m, and not 1m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-len(zero)+1]
-		}
-	}
-	return s
 }

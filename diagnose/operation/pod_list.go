@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/collector/staticpod"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
 // PodList returns the built-in pod-list.
@@ -54,7 +54,7 @@ func (h Host) podList(ctx context.Context, call *Call) (Output, error) {
 	if len(wanted) > 0 {
 		left := wanted
 		list = slices.DeleteFunc(list, func(p corev1.Pod) bool {
-			uids := staticpod.UIDs(&p.ObjectMeta)
+			uids := podspec.UIDs(&p.ObjectMeta)
 			left = slices.DeleteFunc(slices.Clone(left), func(uid string) bool { return slices.Contains(uids, uid) })
 			return !slices.ContainsFunc(wanted, func(uid string) bool { return slices.Contains(uids, uid) })
 		})
@@ -76,7 +76,7 @@ func (h Host) podList(ctx context.Context, call *Call) (Output, error) {
 		for i := range list {
 			p := &list[i]
 			netPrintf(tab, "%s\t%s\t%s\t%s\t%t\t%d\t%s\t%s\n", p.Namespace, p.Name, p.UID, p.Status.Phase, podReady(p), podRestarts(p),
-				event.SafeText(podOwner(p), maxShown), strings.Join(claims(p), " "))
+				display.Safe(podOwner(p), maxShown), strings.Join(claims(p), " "))
 		}
 		_ = tab.Flush() // the page keeps its error
 	})

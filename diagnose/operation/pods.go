@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/collector/staticpod"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
 // Pods knows the pods of this node, as the API server or kubelet has them. Its methods may be called
@@ -61,7 +61,7 @@ func (h Host) pod(ctx context.Context, v Values) (*corev1.Pod, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid != "" && !slices.Contains(staticpod.UIDs(&p.ObjectMeta), uid) {
+		if uid != "" && !slices.Contains(podspec.UIDs(&p.ObjectMeta), uid) {
 			return nil, fmt.Errorf("pod %s/%s is gone: the one of that name now has the UID %s", quoted(namespace), quoted(name), p.UID)
 		}
 		return p, nil
@@ -76,7 +76,7 @@ func (h Host) pod(ctx context.Context, v Values) (*corev1.Pod, error) {
 	var found *corev1.Pod
 	for i := range all {
 		m := &all[i].ObjectMeta
-		if slices.Contains(staticpod.UIDs(m), uid) && (found == nil || staticpod.Precedes(m, &found.ObjectMeta, uid)) {
+		if slices.Contains(podspec.UIDs(m), uid) && (found == nil || podspec.Precedes(m, &found.ObjectMeta, uid)) {
 			found = &all[i]
 		}
 	}

@@ -160,7 +160,7 @@ func takeProfile(ctx context.Context, client *http.Client, u *url.URL, r profile
 	}
 	out.Results["bytes"] = strconv.FormatInt(size, 10)
 	if r.path == "goroutine" {
-		stacks.tell(out.Results)
+		stacks.addTo(out.Results)
 	}
 	return out, nil
 }

@@ -199,7 +199,7 @@ func TestStackSummary(t *testing.T) {
 			}
 		}
 		got := map[string]string{}
-		s.tell(got)
+		s.addTo(got)
 		if got["goroutines"] != "4" || got["longestWait"] != "4000m" || got["states"] != `chan receive 2; IO wait 1; sync.\x1bMutex.Lock 1` {
 			t.Errorf("%q", got)
 		}
@@ -209,7 +209,7 @@ func TestStackSummary(t *testing.T) {
 		fmt.Fprintf(s, "goroutine %d [state%02d]:\n", i, i)
 	}
 	got := map[string]string{}
-	s.tell(got)
+	s.addTo(got)
 	if got["goroutines"] != "100" || len(s.states) != maxStates+1 || !strings.HasPrefix(got["states"], "other 68; state00 1; ") || !strings.HasSuffix(got["states"], "; and 25 others") {
 		t.Errorf("%q", got)
 	}
@@ -221,7 +221,7 @@ func FuzzStackSummary(f *testing.F) {
 		s := &stackSummary{states: map[string]int{}}
 		_, _ = s.Write(b)
 		got := map[string]string{}
-		s.tell(got)
+		s.addTo(got)
 		if len(s.line) > maxStackLine || len(s.states) > maxStates+1 || strings.ContainsAny(got["states"], "\n\x1b\x00") {
 			t.Errorf("%q", got)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/netprobe"
 )
@@ -84,10 +84,10 @@ func (h Host) netProbeOf(v Values) (*netprobe.Probe, *netPlace, error) {
 		return nil, nil, err
 	}
 	if target.pod != "" && target.inode == from.inode {
-		return nil, nil, fmt.Errorf("pod %s uses the node's network: its addresses are the node's", event.SafeText(target.pod, netMaxName))
+		return nil, nil, fmt.Errorf("pod %s uses the node's network: its addresses are the node's", display.Safe(target.pod, netMaxName))
 	}
 	if target.pod != "" && h.netShared(&target) {
-		return nil, nil, fmt.Errorf("pod %s shares its network with processes outside of it: its addresses are theirs too", event.SafeText(target.pod, netMaxName))
+		return nil, nil, fmt.Errorf("pod %s shares its network with processes outside of it: its addresses are theirs too", display.Safe(target.pod, netMaxName))
 	}
 	address := netAddress(v, "address")
 	if !address.IsValid() {

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/netlook"
 )
 
@@ -51,7 +51,7 @@ func Routes(h Host) Builtin {
 				r.note("no rules: %v", err) // a kernel without policy routing
 			}
 			const shown = 12
-			r.text("rules", netList(rules, shown))
+			r.text("rules", display.List(rules, shown))
 			routes, err := p.routes()
 			if err != nil {
 				r.note("routes: %v", err)
@@ -136,7 +136,7 @@ func (p *netPath) linkNames() map[int]string {
 	names := map[int]string{}
 	links, _ := netlook.Ask(p.view, (*netlink.Handle).LinkList)
 	for _, l := range links {
-		names[l.Attrs().Index] = event.SafeText(l.Attrs().Name, netMaxName)
+		names[l.Attrs().Index] = display.Safe(l.Attrs().Name, netMaxName)
 	}
 	return names
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/process"
 )
 
@@ -102,7 +102,7 @@ func (s *Scripts) Run(ctx context.Context, p *Script, call *Call) (Output, error
 	failure := scriptFailure(ctx, &o)
 	out := Output{}
 	if p.ResultKey != "" {
-		out.Results = map[string]string{p.key("output"): PlainLines(string(o.Merged)), p.key("error"): ""}
+		out.Results = map[string]string{p.key("output"): display.SafeLines(string(o.Merged)), p.key("error"): ""}
 		if failure != nil {
 			out.Results[p.key("error")] = failure.Error()
 		}
@@ -194,7 +194,7 @@ func scriptFailure(ctx context.Context, o *process.Outcome) error {
 		if len(text) > maxStderr {
 			text, mark = strings.ToValidUTF8(text[len(text)-maxStderr:], ""), "…"
 		}
-		what += ": " + mark + event.SafeText(text, maxStderr)
+		what += ": " + mark + display.Safe(text, maxStderr)
 	}
 	if o.Err != nil {
 		return &scriptError{text: "script " + what, cause: o.Err}

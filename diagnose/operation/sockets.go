@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/netlook"
 )
@@ -146,7 +147,7 @@ func (t *netSocketTable) report(r *finding) {
 		}
 	}
 	const shown = 8
-	r.text("listeners", netList(t.listeners(), shown))
+	r.text("listeners", display.List(t.listeners(), shown))
 	states := map[netlook.State]uint64{}
 	var unacked, retransmits, retransmitting uint64
 	var rto time.Duration

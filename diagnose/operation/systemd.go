@@ -15,7 +15,7 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -89,7 +89,7 @@ func readUnit(ctx context.Context, conn *dbus.Conn, name string) (unit, error) {
 	if err != nil {
 		return unit{}, fmt.Errorf("unit %s can't be read: %w", name, whyEnded(ctx, err))
 	}
-	text := func(key string) string { s, _ := p[key].(string); return event.SafeText(s, 256) }
+	text := func(key string) string { s, _ := p[key].(string); return display.Safe(s, 256) }
 	u := unit{
 		name: name, load: text("LoadState"), active: text("ActiveState"), sub: text("SubState"), result: text("Result"), description: text("Description"),
 		memory: math.MaxUint64,

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -40,7 +41,7 @@ func (h Host) task(v Values) (hostfs.Stat, error) {
 	if v["startTime"] != "" {
 		if d := stat.StartTime - v.Duration("startTime"); d > step || d < -step {
 			return stat, fmt.Errorf("process %d %w: its number was given again (to %s, started at %s)",
-				pid, errTaskGone, event.SafeText(stat.Comm, 64), stat.StartTime)
+				pid, errTaskGone, display.Safe(stat.Comm, 64), stat.StartTime)
 		}
 	}
 	return stat, nil
@@ -91,7 +92,7 @@ func ownerOfCgroup(path string) owner {
 
 // String names the owner as events do; empty: only the root group is known.
 func (o *owner) String() string {
-	ev := event.Event{Unit: o.unit, Cgroup: &event.Cgroup{Path: event.SafeText(o.cgroup, maxShown)}}
+	ev := event.Event{Unit: o.unit, Cgroup: &event.Cgroup{Path: display.Safe(o.cgroup, maxShown)}}
 	if o.container != (event.Container{}) {
 		ev.Container = &o.container
 	}
@@ -125,7 +126,7 @@ func (f *finding) owner(o *owner) {
 
 // taskName is "comm[pid]".
 func taskName(comm string, pid int) string {
-	return event.SafeText(comm, 64) + "[" + strconv.Itoa(pid) + "]"
+	return display.Safe(comm, 64) + "[" + strconv.Itoa(pid) + "]"
 }
 
 // pauseFor pauses for d, or until ctx ends.

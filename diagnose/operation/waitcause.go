@@ -51,6 +51,10 @@ type waitRule struct {
 // shows there only as whatever took it, and is unknown unless the kernel's own
 // report names it: that has the rules below for it.
 func waitRules() []waitRule {
+	return slices.Concat(lockWaits(), memoryWaits(), serverWaits(), diskWaits(), otherWaits())
+}
+
+func lockWaits() []waitRule {
 	return []waitRule{
 		{
 			// sb_start_write and its kin take a percpu_rwsem that freeze_super holds for
@@ -89,6 +93,11 @@ func waitRules() []waitRule {
 				"do_unlinkat", "filename_create", "open_last_lookups", "lookup_slow", "iterate_dir", "ext4_buffered_write_iter",
 			},
 		},
+	}
+}
+
+func memoryWaits() []waitRule {
+	return []waitRule{
 		{
 			kind: waitsForReclaim, reason: "memory is short: the allocation waits until some is freed",
 			over: []string{waitsForDisk}, // until v5.15 it sleeps in io_schedule_timeout
@@ -102,6 +111,11 @@ func waitRules() []waitRule {
 			over:      []string{waitsForDisk},
 			functions: []string{"shrink_", "try_to_free_", "do_try_to_free_"},
 		},
+	}
+}
+
+func serverWaits() []waitRule {
+	return []waitRule{
 		{
 			kind: waitsForNFS, reason: "an NFS server has not answered",
 			over: []string{waitsForDisk},
@@ -137,6 +151,11 @@ func waitRules() []waitRule {
 			over: []string{waitsForDisk}, refinesOnly: true,
 			functions: []string{"cifs_", "smb2_", "ceph_", "v9fs_", "netfs_", "afs_"},
 		},
+	}
+}
+
+func diskWaits() []waitRule {
+	return []waitRule{
 		{
 			kind: waitsForJournal, reason: "an ext4 journal's commit: its thread, or a handle that another task keeps open",
 			functions: []string{
@@ -170,6 +189,11 @@ func waitRules() []waitRule {
 				"do_swap_page", "swap_read", "read_swap", "swapin_",
 			},
 		},
+	}
+}
+
+func otherWaits() []waitRule {
+	return []waitRule{
 		{
 			kind: waitsForUnknown, reason: "frozen by the freezer of its cgroup or for a suspend: no fault",
 			functions: []string{"refrigerator", "cgroup_freeze", "do_freezer_trap"},

@@ -24,9 +24,10 @@ type Store interface {
 
 // Errors of a [Store], and of [Budget.Verify].
 var (
-	ErrNoPolicy = errors.New("no such RemediationPolicy")
-	ErrConflict = errors.New("the RemediationPolicy was changed meanwhile")
-	ErrNotHeld  = errors.New("the diagnosis holds no slot of the RemediationPolicy")
+	ErrNoPolicy  = errors.New("no such RemediationPolicy")
+	ErrConflict  = errors.New("the RemediationPolicy was changed meanwhile")
+	ErrNotHeld   = errors.New("the diagnosis holds no slot of the RemediationPolicy")
+	ErrTakenOver = errors.New("another controller has taken over the slot of the RemediationPolicy")
 )
 
 // maxRepairs and maxCooldowns are how many entries the schema lets a policy have. With
@@ -39,9 +40,16 @@ const (
 
 // Budget holds the slots of policies. It keeps nothing itself: any number of them, in any
 // number of processes, may work on the same policies at once.
+//
+// A slot is held for a Diagnosis by one holder, a controller. Of two that both believe to
+// lead, the second one takes the slot over before it repairs or gives the slot back. The
+// first one may then still do what it was about to do when it last asked [Budget.Verify].
 type Budget struct {
-	Store Store
-	Now   func() time.Time
+	Store  Store
+	Holder string // of one process
+	Now    func() time.Time
+	// TakenOver is called when a slot is taken over from another holder; nil: nothing is.
+	TakenOver func(diagnosis types.UID)
 }
 
 // Acquire takes a slot of each policy that selects the node, and returns Run once it has
@@ -49,8 +57,8 @@ type Budget struct {
 // [Decide], applied to what is written over. Names are those of all policies there are,
 // in order; what is not there any more is left out.
 //
-// A diagnosis that holds its slots gets them again: an Acquire whose end nobody saw, and
-// one for the diagnosis' next repair, are the same call. An error says that it could not
+// A diagnosis that holds its slots gets them again, from another holder too: an Acquire
+// whose end nobody saw, and one for the diagnosis' next repair, are the same call. An error says that it could not
 // be decided; slots may be held then: ask again, or where the diagnosis has repaired
 // nothing yet, Release with Remove. Of several policies that refuse, the first by name is
 // told: ask [Decide] before.
@@ -60,13 +68,14 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 	if done {
 		return d, nil
 	}
-	node := c.node(w.Node)
+	node := c.Node(w.Node)
 	var undo []func() error
 	for _, name := range names {
 		var one Decision
 		var before *v1alpha1.Repair
+		other := false
 		err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
-			one, before = Decision{}, nil
+			one, before, other = Decision{}, nil, false
 			p := New(obj)
 			if !p.Selects(node) {
 				return false
@@ -79,12 +88,16 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 			if i := indexOf(obj, w.Node); i >= 0 {
 				before = obj.Status.Repairs[i].DeepCopy()
 			}
-			if before != nil && holds(before, w.Diagnosis) && before.Operation == w.Operation {
+			if before != nil && holds(before, w.Diagnosis) && before.Operation == w.Operation && before.Holder == b.Holder {
 				return false // it has the slot
 			}
-			take(obj, w, b.Now())
+			other = before != nil && holds(before, w.Diagnosis) && before.Holder != b.Holder
+			take(obj, w, b.Holder, b.Now())
 			return true
 		})
+		if other {
+			b.takenOver(w.Diagnosis)
+		}
 		if err != nil && !errors.Is(err, ErrNoPolicy) {
 			return Decision{}, errors.Join(fmt.Errorf("slot of policy %s: %w", name, err), back(undo))
 		}
@@ -115,7 +128,7 @@ func back(undo []func() error) error {
 // restore gives back what Acquire has just taken; before is the node's entry before that.
 func (b *Budget) restore(ctx context.Context, name string, w *Want, before *v1alpha1.Repair) error {
 	err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
-		if !give(obj, w.Node, w.Diagnosis, Remove, b.Now()) {
+		if !b.holds(obj, w.Node, w.Diagnosis) || !give(obj, w.Node, w.Diagnosis, Remove, b.Now()) {
 			return false
 		}
 		if before != nil {
@@ -129,9 +142,66 @@ func (b *Budget) restore(ctx context.Context, name string, w *Want, before *v1al
 	return nil
 }
 
+// Held returns of which policies a diagnosis holds the slot of a node: by this holder, and
+// by others.
+func (b *Budget) Held(ctx context.Context, names []string, node string, diagnosis types.UID) (ours, others []string, err error) {
+	for _, name := range names {
+		obj, err := b.Store.Get(ctx, name)
+		if errors.Is(err, ErrNoPolicy) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("slot of policy %s: %w", name, err)
+		}
+		switch i := indexOf(obj, node); {
+		case i < 0 || !holds(&obj.Status.Repairs[i], diagnosis):
+		case obj.Status.Repairs[i].Holder == b.Holder:
+			ours = append(ours, name)
+		default:
+			others = append(others, name)
+		}
+	}
+	return ours, others, nil
+}
+
+// Claim takes over what a diagnosis holds for a node by other holders.
+func (b *Budget) Claim(ctx context.Context, names []string, node string, diagnosis types.UID) error {
+	for _, name := range names {
+		other := false
+		err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
+			i := indexOf(obj, node)
+			other = i >= 0 && holds(&obj.Status.Repairs[i], diagnosis) && obj.Status.Repairs[i].Holder != b.Holder
+			if other {
+				obj.Status.Repairs[i].Holder = b.Holder
+			}
+			return other
+		})
+		if other {
+			b.takenOver(diagnosis)
+		}
+		if err != nil && !errors.Is(err, ErrNoPolicy) {
+			return fmt.Errorf("take over the slot of policy %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (b *Budget) takenOver(diagnosis types.UID) {
+	if b.TakenOver != nil {
+		b.TakenOver(diagnosis)
+	}
+}
+
+// holds reports whether this holder has the slot that a diagnosis holds for a node.
+func (b *Budget) holds(obj *v1alpha1.RemediationPolicy, node string, diagnosis types.UID) bool {
+	i := indexOf(obj, node)
+	return i >= 0 && holds(&obj.Status.Repairs[i], diagnosis) && obj.Status.Repairs[i].Holder == b.Holder
+}
+
 // Verify reads whether a diagnosis holds its slot of each named policy that selects the
-// node, just before it acts. If not, it returns an [ErrNotHeld].
-func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis types.UID) error {
+// node, just before it acts. If not, it returns an [ErrNotHeld]; and an [ErrTakenOver] where
+// the slot has another holder than the one given, if one is.
+func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis types.UID, holder string) error {
 	held := false
 	for _, name := range names {
 		obj, err := b.Store.Get(ctx, name)
@@ -151,6 +221,8 @@ func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis 
 			return fmt.Errorf("%w %s for node %s", ErrNotHeld, name, n.Name)
 		case r.Diagnosis != diagnosis:
 			return fmt.Errorf("%w %s for node %s: diagnosis %s does", ErrNotHeld, name, n.Name, r.Diagnosis)
+		case holder != "" && r.Holder != holder:
+			return fmt.Errorf("%w %s for node %s: %s", ErrTakenOver, name, n.Name, r.Holder)
 		}
 		held = true
 	}
@@ -161,13 +233,13 @@ func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis 
 }
 
 // Release gives back the slots that a diagnosis holds for a node: End, once its repair was
-// verified or given up as [Settle] says; Remove, where it was never begun. It may be
-// called again.
+// verified or given up as [Settle] says; Remove, where it was never begun. What another
+// holder has stays: [Budget.Claim] it before. It may be called again.
 func (b *Budget) Release(ctx context.Context, names []string, node string, diagnosis types.UID, s Settlement) error {
 	var errs []error
 	for _, name := range names {
 		err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
-			return give(obj, node, diagnosis, s, b.Now())
+			return b.holds(obj, node, diagnosis) && give(obj, node, diagnosis, s, b.Now())
 		})
 		if err != nil && !errors.Is(err, ErrNoPolicy) {
 			errs = append(errs, fmt.Errorf("give back the slot of policy %s: %w", name, err))

@@ -75,7 +75,7 @@ func (s *counted) Update(ctx context.Context, p *v1alpha1.RemediationPolicy) err
 }
 
 func budgetOf(c client.Client, conflicts *atomic.Int64) *policy.Budget {
-	return &policy.Budget{Now: time.Now, Store: &counted{Objects: policy.Objects{Reader: c, Writer: c.Status()}, conflicts: conflicts}}
+	return &policy.Budget{Holder: "one", Now: time.Now, Store: &counted{Objects: policy.Objects{Reader: c, Writer: c.Status()}, conflicts: conflicts}}
 }
 
 // history watches a policy: each of its versions, from the first.
@@ -176,7 +176,7 @@ func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
 			if n := inside.Add(1); n > 2 {
 				t.Errorf("%d are inside", n)
 			}
-			if err := b.Verify(ctx, []string{obj.Name}, &c.Nodes[i], uid); err != nil {
+			if err := b.Verify(ctx, []string{obj.Name}, &c.Nodes[i], uid, ""); err != nil {
 				t.Error(err)
 			}
 			inside.Add(-1)
@@ -192,7 +192,7 @@ func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
 	swept := make(map[string]int)
 	stop := make(chan struct{})
 	sweeper.Go(func() {
-		b := &policy.Budget{Now: time.Now, Store: &policy.Objects{Reader: admin, Writer: admin.Status()}}
+		b := &policy.Budget{Holder: "one", Now: time.Now, Store: &policy.Objects{Reader: admin, Writer: admin.Status()}}
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {

@@ -78,7 +78,7 @@ func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
 	if done {
 		return d
 	}
-	node := c.node(w.Node)
+	node := c.Node(w.Node)
 	step := false // of an escalation
 	for _, p := range policies {
 		if p.Selects(node) {
@@ -110,7 +110,7 @@ func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done b
 	switch {
 	case w.Effect == v1alpha1.EffectCollect || w.Effect == v1alpha1.EffectCheck:
 		return Decision{Verb: Run, Reason: v1alpha1.ReasonAllowed, Message: w.Operation + " changes nothing"}, true
-	case c.node(w.Node) == nil:
+	case c.Node(w.Node) == nil:
 		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonNodeNotFound, Message: fmt.Sprintf("there is no node %s", w.Node)}, true
 	case w.Problem == ProblemGone:
 		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonProblemResolved, Message: "the problem is gone"}, true

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kernosis/kernosis/deploy/crds"
+	"github.com/kernosis/kernosis/diagnose/api/crds"
 )
 
 // The same manifest comes to the same form, however a build orders its fields and whether it

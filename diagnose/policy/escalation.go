@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
@@ -36,9 +37,9 @@ func (p *Policy) patience(step int) time.Duration {
 	return p.VerifyWithin()
 }
 
-// made counts the attempts of a step, and returns one that may help yet. One that has not
+// countAttempts counts the attempts of a step, and returns one that may help yet. One that has not
 // been verified within its time counts as made.
-func (p *Policy) made(step int, attempts []Attempt, now time.Time) (made int, underWay *Attempt) {
+func (p *Policy) countAttempts(step int, attempts []Attempt, now time.Time) (made int, underWay *Attempt) {
 	for i := range attempts {
 		a := &attempts[i]
 		if a.Operation != p.spec.Escalation[step].Operation {
@@ -57,7 +58,7 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 	own := p.step(w.Operation)
 	for i := 0; i <= own; i++ {
 		s := &p.spec.Escalation[i]
-		made, underWay := p.made(i, w.Attempts, now)
+		made, underWay := p.countAttempts(i, w.Attempts, now)
 		switch {
 		case underWay != nil:
 			until := underWay.Started.Add(p.patience(i))
@@ -112,14 +113,14 @@ func (p *Policy) unproven(own int, w *Want) Decision {
 	}
 }
 
-func times(n int32) string { return count(int(n), "time") }
+func times(n int32) string { return display.Count(n, "time") }
 
 // Next returns the operation whose turn it is, for the attempts that were made for a
 // problem; none where the escalation is used up, or has nothing. While one may help yet it
 // is none either, and again says when to ask.
 func (p *Policy) Next(attempts []Attempt, now time.Time) (operation string, again time.Time) {
 	for i := range p.spec.Escalation {
-		made, underWay := p.made(i, attempts, now)
+		made, underWay := p.countAttempts(i, attempts, now)
 		if underWay != nil {
 			return "", underWay.Started.Add(p.patience(i))
 		}

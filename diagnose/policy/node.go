@@ -45,7 +45,20 @@ func controlPlaneKey(key string) bool {
 }
 
 // Cluster is all nodes there are, as they are now.
-type Cluster struct{ Nodes []Node }
+type Cluster struct {
+	Nodes []Node
+
+	index map[string]int // of a cluster that does not change any more
+}
+
+// NewCluster returns a cluster for many decisions: its nodes must not change any more.
+func NewCluster(nodes []Node) *Cluster {
+	c := &Cluster{Nodes: nodes, index: make(map[string]int, len(nodes))}
+	for i := range nodes {
+		c.index[nodes[i].Name] = i
+	}
+	return c
+}
 
 // names returns the nodes there are.
 func (c *Cluster) names() map[string]bool {
@@ -56,8 +69,14 @@ func (c *Cluster) names() map[string]bool {
 	return names
 }
 
-// node returns the one of a name, nil where there is none.
-func (c *Cluster) node(name string) *Node {
+// Node returns the one of a name, nil where there is none.
+func (c *Cluster) Node(name string) *Node {
+	if c.index != nil {
+		if i, ok := c.index[name]; ok {
+			return &c.Nodes[i]
+		}
+		return nil
+	}
 	for i := range c.Nodes {
 		if c.Nodes[i].Name == name {
 			return &c.Nodes[i]

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -28,6 +29,7 @@ type Policy struct {
 	selector labels.Selector
 	windows  []*window
 	err      error
+	known    atomic.Pointer[knownUse] // of the cluster that it was asked about last
 }
 
 // New reads a policy. It copies nothing: the object must not be changed any more. What is
@@ -131,13 +133,6 @@ func (p *Policy) limit(nodes int) int {
 		share = max(share, 1)
 	}
 	return min(share, most)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // stamp writes a time as messages have it: a fixed one, so that a message stays the same

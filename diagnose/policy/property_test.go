@@ -55,6 +55,23 @@ func TestNothingRunsThatARuleForbids(t *testing.T) {
 		}
 		d := policy.Decide(policies, c, w, noon)
 		verbs[d.Verb]++
+		// In a cluster that is kept for many decisions each is the same, whatever was asked before.
+		kept := policy.NewCluster(c.Nodes)
+		for _, p := range policies {
+			p.Use(kept)
+		}
+		for i := range c.Nodes {
+			of := *w
+			of.Node = c.Nodes[i].Name
+			if have, want := policy.Decide(policies, kept, &of, noon), policy.Decide(policies, c, &of, noon); have != want {
+				t.Fatalf("%s: %+v, and counted anew %+v", of.Node, have, want)
+			}
+		}
+		for _, p := range policies {
+			if d.Verb == policy.Run && p.Selects(&c.Nodes[0]) && p.Exhausts(kept, w.Node) {
+				t.Fatalf("%+v, and the budget is exhausted", d)
+			}
+		}
 		chosen := 0
 		var broken []string
 		breaks := func(is bool, rule string) {

@@ -68,7 +68,7 @@ func (p *Policy) limits(c *Cluster, w *Want, now time.Time) Decision {
 	}
 	// The budget before the storm: nodes that are not ready use it up too, so that few
 	// nodes that come and go at the storm's bound change no answer.
-	u := p.use(c, w.Node)
+	u := p.useOfOthers(c, w.Node)
 	if d := p.used(&u); d.Verb != "" {
 		return d
 	}
@@ -117,11 +117,36 @@ type Use struct {
 // maxUsers is how many of the nodes that use up a budget its status names.
 const maxUsers = 16
 
-// Use returns how much of the budget is used.
-func (p *Policy) Use(c *Cluster) Use { return p.use(c, "") }
+// useOfOthers returns how much of the budget nodes but one use.
+func (p *Policy) useOfOthers(c *Cluster, node string) Use {
+	u := p.Use(c)
+	if r := p.entries[node]; r != nil && r.EndTime == nil {
+		u.Used--
+	} else if n := c.Node(node); n != nil && p.counts(n) && !n.InService() {
+		u.Used--
+	}
+	return u
+}
 
-// use returns how much of the budget nodes but one use.
-func (p *Policy) use(c *Cluster, except string) Use {
+// Use returns how much of the budget is used. Of the same cluster it is computed once.
+func (p *Policy) Use(c *Cluster) Use {
+	if known := p.known.Load(); known != nil && known.of == c {
+		return known.use
+	}
+	u := p.use(c)
+	if c.index != nil {
+		p.known.Store(&knownUse{of: c, use: u})
+	}
+	return u
+}
+
+// knownUse is a policy's use in a cluster that does not change.
+type knownUse struct {
+	of  *Cluster
+	use Use
+}
+
+func (p *Policy) use(c *Cluster) Use {
 	var u Use
 	add := func(node, why string, r *v1alpha1.Repair) {
 		u.Used++
@@ -144,7 +169,6 @@ func (p *Policy) use(c *Cluster, except string) Use {
 		}
 		r := p.entries[n.Name]
 		switch {
-		case n.Name == except:
 		case r != nil && r.EndTime == nil:
 			add(n.Name, "", r)
 		case counts && !n.Ready:
@@ -155,7 +179,7 @@ func (p *Policy) use(c *Cluster, except string) Use {
 	}
 	for _, node := range slices.Sorted(maps.Keys(p.entries)) {
 		// A node that the caller doesn't know of: not known yet, or gone. [Settle] tells.
-		if r := p.entries[node]; r.EndTime == nil && node != except && c.node(node) == nil {
+		if r := p.entries[node]; r.EndTime == nil && c.Node(node) == nil {
 			add(node, "", r)
 		}
 	}
@@ -178,6 +202,13 @@ func (p *Policy) storm(u *Use) Decision {
 
 // maxEntries is of how many nodes a policy keeps repairs and cooldowns.
 const maxEntries = maxRepairs + maxCooldowns
+
+// Exhausts reports whether other nodes use the budget up, so that a repair of a node which
+// waits for it goes on waiting.
+func (p *Policy) Exhausts(c *Cluster, node string) bool {
+	u := p.useOfOthers(c, node)
+	return p.err == nil && p.entries[node] == nil && p.used(&u).Verb != ""
+}
 
 // full holds repairs of further nodes while there is no room for an entry.
 func (p *Policy) full(c *Cluster, now time.Time) Decision {

@@ -102,8 +102,8 @@ func later(a, b time.Time) time.Time {
 
 // take enters a repair. A diagnosis that goes on with its next repair keeps its entry's
 // start.
-func take(p *v1alpha1.RemediationPolicy, w *Want, now time.Time) {
-	entry := v1alpha1.Repair{Node: w.Node, Diagnosis: w.Diagnosis, Operation: w.Operation, StartTime: metav1.NewTime(now.Truncate(time.Second))}
+func take(p *v1alpha1.RemediationPolicy, w *Want, holder string, now time.Time) {
+	entry := v1alpha1.Repair{Node: w.Node, Diagnosis: w.Diagnosis, Operation: w.Operation, Holder: holder, StartTime: metav1.NewTime(now.Truncate(time.Second))}
 	i := indexOf(p, w.Node)
 	if i < 0 {
 		enter(p, entry)

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,7 @@ import (
 
 // slots is a budget at the API server whose clock stands at noon.
 func slots(c client.Client) *policy.Budget {
-	return &policy.Budget{Now: func() time.Time { return noon }, Store: &policy.Objects{Reader: c, Writer: c.Status()}}
+	return &policy.Budget{Holder: "one", Now: func() time.Time { return noon }, Store: &policy.Objects{Reader: c, Writer: c.Status()}}
 }
 
 func named(name string, maxNodes int32) *v1alpha1.RemediationPolicy {
@@ -75,7 +76,7 @@ func TestSlotFromBeginningToEnd(t *testing.T) {
 			t.Errorf("%q, want %q", have, want)
 		}
 	}
-	if err := b.Verify(t.Context(), names, n, "uid-1"); !errors.Is(err, policy.ErrNotHeld) {
+	if err := b.Verify(t.Context(), names, n, "uid-1", ""); !errors.Is(err, policy.ErrNotHeld) {
 		t.Errorf("%v", err)
 	}
 	w := want("n01")
@@ -86,10 +87,10 @@ func TestSlotFromBeginningToEnd(t *testing.T) {
 	w.Operation = "drain"               // the diagnosis' next repair
 	acquire(t, b, names, w, policy.Run)
 	is("n01:drain:uid-1")
-	if err := b.Verify(t.Context(), names, n, "uid-1"); err != nil {
+	if err := b.Verify(t.Context(), names, n, "uid-1", ""); err != nil {
 		t.Error(err)
 	}
-	if err := b.Verify(t.Context(), names, n, "uid-2"); !errors.Is(err, policy.ErrNotHeld) || !strings.Contains(err.Error(), "uid-1") {
+	if err := b.Verify(t.Context(), names, n, "uid-2", ""); !errors.Is(err, policy.ErrNotHeld) || !strings.Contains(err.Error(), "uid-1") {
 		t.Errorf("%v", err)
 	}
 	other := want("n01")
@@ -245,6 +246,7 @@ func TestFullListOfRepairs(t *testing.T) {
 	for i := range 512 {
 		ended(p, long(i), strings.Repeat("o", 253), time.Duration(i+1)*time.Minute)
 		p.Status.Repairs[i].Diagnosis = types.UID(fmt.Sprintf("%036d", i))
+		p.Status.Repairs[i].Holder = strings.Repeat("h", 128)
 	}
 	status(t, c, p, p.Status.Repairs)
 	b := slots(c)
@@ -306,4 +308,65 @@ func TestFullListOfRepairs(t *testing.T) {
 	if p = get(); len(p.Status.Cooldowns) > 3 {
 		t.Errorf("%d cooldowns", len(p.Status.Cooldowns))
 	}
+}
+
+// Two controllers that both believe to lead decide on the same Diagnosis: what one has, the
+// other neither acts on nor gives back before it has taken it over.
+func TestASlotHasOneHolder(t *testing.T) {
+	c := newClient(t)
+	create(t, c, named("held-a", 1))
+	create(t, c, named("held-b", 1))
+	names := []string{"held-a", "held-b"}
+	one, two := slots(c), slots(c)
+	two.Holder = "two"
+	w := want(name(1))
+	node := nodes(1).Node(w.Node)
+	verify := func(b *policy.Budget, want error) {
+		t.Helper()
+		if err := b.Verify(t.Context(), names, node, w.Diagnosis, b.Holder); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", b.Holder, err, want)
+		}
+	}
+	release := func(b *policy.Budget) {
+		t.Helper()
+		if err := b.Release(t.Context(), names, w.Node, w.Diagnosis, policy.Remove); err != nil {
+			t.Error(err)
+		}
+	}
+	acquire(t, one, names, w, policy.Run)
+	verify(one, nil)
+	verify(two, policy.ErrTakenOver)
+	release(two) // it had found no room, and the cache did not show whose the slot is
+	verify(one, nil)
+
+	acquire(t, two, names, w, policy.Run)
+	verify(two, nil)
+	verify(one, policy.ErrTakenOver)
+	release(one)
+	verify(two, nil)
+
+	held := func(b *policy.Budget, ours, others []string) {
+		t.Helper()
+		if o, x, err := b.Held(t.Context(), append(names, "none"), w.Node, w.Diagnosis); err != nil || !slices.Equal(o, ours) || !slices.Equal(x, others) {
+			t.Errorf("%s: %v and %v: %v; want %v and %v", b.Holder, o, x, err, ours, others)
+		}
+	}
+	held(one, nil, names)
+	taken := 0
+	one.TakenOver = func(types.UID) { taken++ }
+	for range 2 {
+		if err := one.Claim(t.Context(), append(names, "none"), w.Node, w.Diagnosis); err != nil || taken != len(names) {
+			t.Errorf("%d taken over: %v", taken, err)
+		}
+	}
+	held(one, names, nil)
+	verify(one, nil)
+	verify(two, policy.ErrTakenOver)
+	release(one)
+	verify(one, policy.ErrNotHeld)
+	held(two, nil, nil)
+	if err := two.Claim(t.Context(), names, w.Node, w.Diagnosis); err != nil {
+		t.Error(err)
+	}
+	verify(two, policy.ErrNotHeld)
 }

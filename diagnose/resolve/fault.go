@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 )
@@ -52,11 +52,11 @@ func In(m *manifest.Set, err error) error {
 	if !errors.As(err, &faults) {
 		return err
 	}
-	var out mistake.Errors
+	var out document.Errors
 	for _, f := range faults {
 		out = append(out, m.At(f.Object, f.Field, "%s", f.Message))
 	}
-	slices.SortStableFunc(out, func(a, b *mistake.Error) int {
+	slices.SortStableFunc(out, func(a, b *document.Error) int {
 		if c := strings.Compare(a.File, b.File); c != 0 {
 			return c
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -54,7 +54,7 @@ func (p *Plan) CheckParameters(given map[string]string) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !known[name] && !all {
-			errs = append(errs, fmt.Errorf("parameter %.80q: no operation of the graph takes it%s", name, mistake.Near(name, slices.Sorted(maps.Keys(known)))))
+			errs = append(errs, fmt.Errorf("parameter %.80q: no operation of the graph takes it%s", name, document.Suggest(name, slices.Sorted(maps.Keys(known)))))
 		}
 	}
 	told := map[string]bool{}

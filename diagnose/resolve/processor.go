@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
@@ -20,7 +20,7 @@ func (r *resolver) builtin(op *v1alpha1.Operation, p *v1alpha1.Builtin, o *resol
 	const field = "spec.processor.builtin"
 	b, ok := operation.Lookup(r.c.Builtins, p.Name)
 	if !ok {
-		r.wrong(v1alpha1.ReasonUnknownBuiltin, op, field+".name", "no built-in is named %.80q%s", p.Name, mistake.Near(p.Name, r.builtinNames()))
+		r.wrong(v1alpha1.ReasonUnknownBuiltin, op, field+".name", "no built-in is named %.80q%s", p.Name, document.Suggest(p.Name, r.builtinNames()))
 		return
 	}
 	if op.Spec.TenantSafe && !b.TenantSafe {
@@ -29,7 +29,7 @@ func (r *resolver) builtin(op *v1alpha1.Operation, p *v1alpha1.Builtin, o *resol
 	for _, name := range slices.Sorted(maps.Keys(p.Parameters)) {
 		i := slices.IndexFunc(b.Parameters, func(have operation.Parameter) bool { return have.Name == name })
 		if i < 0 {
-			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".parameters."+name, "%s has no parameter %.80q%s", b.Name, name, mistake.Near(name, parameterNames(b)))
+			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".parameters."+name, "%s has no parameter %.80q%s", b.Name, name, document.Suggest(name, parameterNames(b)))
 		} else if err := b.Parameters[i].Check(p.Parameters[name]); err != nil {
 			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".parameters."+name, "%s", err)
 		}

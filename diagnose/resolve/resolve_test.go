@@ -16,11 +16,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 func builtins() []operation.Builtin { return operation.All(operation.Host{}) }
@@ -31,7 +30,7 @@ func read(t *testing.T, text string) *manifest.Set {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := r.Parse(yamldoc.File{Name: "set.yaml", Data: []byte(text)})
+	m, err := r.Parse(document.File{Name: "set.yaml", Data: []byte(text)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +249,7 @@ func TestNear(t *testing.T) {
 		if want != "" {
 			want = ", did you mean " + want + "?"
 		}
-		if got := mistake.Near(wrong, known); got != want {
+		if got := document.Suggest(wrong, known); got != want {
 			t.Errorf("%q: %q, want %q", wrong, got, want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/graph"
@@ -180,7 +180,7 @@ func (r *resolver) operation(index int, name string) resolved {
 		o = resolved{step: runner.Step{Operation: runner.Builtin(b, nil)}, input: input{builtin: b}}
 	} else {
 		r.wrong(v1alpha1.ReasonUnknownOperation, r.set, fmt.Sprintf("spec.adjacencyList[%d].operation", index),
-			"node %d: no Operation and no built-in is named %.80q%s", index, name, mistake.Near(name, slices.Concat(r.c.Names, r.builtinNames())))
+			"node %d: no Operation and no built-in is named %.80q%s", index, name, document.Suggest(name, slices.Concat(r.c.Names, r.builtinNames())))
 		return o // told at each node
 	}
 	r.done[name] = o

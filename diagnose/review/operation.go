@@ -5,7 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
@@ -32,8 +32,8 @@ func (r *review) one(op *v1alpha1.Operation) {
 	r.faults(Error, err)
 	for i, name := range op.Spec.Dependences {
 		if r.config.Effect(name) == "" {
-			r.tell(Warning, v1alpha1.ReasonUnknownOperation, op, "spec.dependences["+itoa(i)+"]",
-				"no Operation and no built-in is named %.80q%s", name, mistake.Near(name, r.names()))
+			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, op, "spec.dependences["+itoa(i)+"]",
+				"no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.names()))
 		}
 	}
 	if !op.Spec.TenantSafe || err != nil {
@@ -41,7 +41,7 @@ func (r *review) one(op *v1alpha1.Operation) {
 	}
 	pod := &v1alpha1.Diagnosis{Spec: v1alpha1.DiagnosisSpec{PodReference: &v1alpha1.PodReference{Name: "any"}}}
 	if err := tenancy.Check(config, alone, pod); err != nil {
-		r.tell(Warning, NotTenantSafe, op, "spec.tenantSafe", "no Diagnosis outside the system namespace can run it: %s", err)
+		r.addFinding(Warning, NotTenantSafe, op, "spec.tenantSafe", "no Diagnosis outside the system namespace can run it: %s", err)
 	}
 }
 
@@ -70,11 +70,11 @@ func (r *review) set(s *v1alpha1.OperationSet) {
 				continue
 			}
 			if from := giver(plan, id, name); from != 0 && inputs[i].Default == "" {
-				r.tell(Warning, Undeclared, s, "spec.adjacencyList["+itoa(id)+"]",
+				r.addFinding(Warning, Undeclared, s, "spec.adjacencyList["+itoa(id)+"]",
 					"node %d (%s) takes %s, which node %d (%s) has: it is handed over only where it is among the dependences",
 					id, plan.Graph.Node(id).Operation, name, from, plan.Graph.Node(from).Operation)
 			} else if inputs[i].Required && !r.triggered(s.Name) {
-				r.tell(Info, NoInput, s, "spec.adjacencyList["+itoa(id)+"]",
+				r.addFinding(Info, NoInput, s, "spec.adjacencyList["+itoa(id)+"]",
 					"node %d (%s) requires %s: a Diagnosis has to give it", id, plan.Graph.Node(id).Operation, name)
 			}
 		}

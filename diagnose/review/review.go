@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -40,7 +40,7 @@ const (
 
 // Finding is one thing to be told.
 type Finding struct {
-	Place *mistake.Error // with the message
+	Place *document.Error // with the message
 	Level Level
 	Code  string
 }
@@ -97,8 +97,8 @@ type review struct {
 	plans  map[string]*resolve.Plan // by the set's name; nil: it can't be resolved
 }
 
-// tell notes a finding once.
-func (r *review) tell(level Level, code string, o manifest.Object, field, format string, args ...any) {
+// addFinding notes a finding once.
+func (r *review) addFinding(level Level, code string, o manifest.Object, field, format string, args ...any) {
 	f := Finding{Place: r.m.At(o, field, format, args...), Level: level, Code: code}
 	if key := f.Place.Error(); !r.told[key] {
 		r.told[key] = true
@@ -132,7 +132,7 @@ func (r *review) faults(level Level, err error) {
 		if level != Error {
 			code = NoEffect
 		}
-		r.tell(level, code, f.Object, f.Field, "%s", f.Message)
+		r.addFinding(level, code, f.Object, f.Field, "%s", f.Message)
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/review"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 func read(t *testing.T, text string) *manifest.Set {
@@ -18,7 +18,7 @@ func read(t *testing.T, text string) *manifest.Set {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := r.Parse(yamldoc.File{Name: "f.yaml", Data: []byte(text)})
+	m, err := r.Parse(document.File{Name: "f.yaml", Data: []byte(text)})
 	if err != nil {
 		t.Fatal(err)
 	}

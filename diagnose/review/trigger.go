@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernosis/kernosis/detector/mistake"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -21,7 +21,7 @@ func (r *review) trigger(t *v1alpha1.Trigger) {
 	m, err := trigger.Compile(t)
 	if wrong, ok := errors.AsType[trigger.Errors](err); ok {
 		for _, e := range wrong {
-			r.tell(Error, e.Reason, t, e.Field, "%s", e.Msg)
+			r.addFinding(Error, e.Reason, t, e.Field, "%s", e.Msg)
 		}
 	}
 	if m != nil {
@@ -30,13 +30,13 @@ func (r *review) trigger(t *v1alpha1.Trigger) {
 			if e.Reason == trigger.Untrusted {
 				code = Untrusted
 			}
-			r.tell(Warning, code, t, e.Field, "%s", e.Msg)
+			r.addFinding(Warning, code, t, e.Field, "%s", e.Msg)
 		}
 	}
 	r.problems(t)
 	plan, known := r.plan(t.Spec.OperationSet)
 	if !known {
-		r.tell(Warning, UnknownSet, t, "spec.operationSet", "no file has an OperationSet %.80q%s", t.Spec.OperationSet, mistake.Near(t.Spec.OperationSet, r.sets()))
+		r.addFinding(Warning, UnknownSet, t, "spec.operationSet", "no file has an OperationSet %.80q%s", t.Spec.OperationSet, document.Suggest(t.Spec.OperationSet, r.sets()))
 	}
 	if plan == nil || m == nil {
 		return
@@ -80,7 +80,7 @@ func (r *review) unverified(t *v1alpha1.Trigger, plan *resolve.Plan) {
 		}
 	}
 	if first < plan.Graph.Len() {
-		r.tell(Warning, Unverified, t, "spec.operationSet", "no check comes before node %d (%s) of %s, so nothing tells whether that repair has helped, and nothing escalates: Events and times have no end",
+		r.addFinding(Warning, Unverified, t, "spec.operationSet", "no check comes before node %d (%s) of %s, so nothing tells whether that repair has helped, and nothing escalates: Events and times have no end",
 			first, plan.Graph.Node(first).Operation, t.Spec.OperationSet)
 	}
 }
@@ -88,7 +88,7 @@ func (r *review) unverified(t *v1alpha1.Trigger, plan *resolve.Plan) {
 // parameter looks at one that a Trigger sets.
 func (r *review) parameter(t *v1alpha1.Trigger, field string, plan *resolve.Plan, name, value string) {
 	if !plan.Takes(name) {
-		r.tell(Warning, Unused, t, field, "no operation of %s takes a parameter %.80q%s", t.Spec.OperationSet, name, mistake.Near(name, plan.Parameters()))
+		r.addFinding(Warning, Unused, t, field, "no operation of %s takes a parameter %.80q%s", t.Spec.OperationSet, name, document.Suggest(name, plan.Parameters()))
 	}
 	for id := 1; id < plan.Graph.Len(); id++ {
 		inputs := plan.Inputs(id)
@@ -97,7 +97,7 @@ func (r *review) parameter(t *v1alpha1.Trigger, field string, plan *resolve.Plan
 			continue
 		}
 		if err := inputs[i].Check(value); err != nil {
-			r.tell(Error, BadParameter, t, field, "node %d (%s) of %s can't take it: %s", id, plan.Graph.Node(id).Operation, t.Spec.OperationSet, err)
+			r.addFinding(Error, BadParameter, t, field, "node %d (%s) of %s can't take it: %s", id, plan.Graph.Node(id).Operation, t.Spec.OperationSet, err)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (r *review) required(t *v1alpha1.Trigger, plan *resolve.Plan, given map[str
 	for id := 1; id < plan.Graph.Len(); id++ {
 		for _, p := range plan.Inputs(id) {
 			if p.Required && !given[p.Name] && !plan.Depends(id, p.Name) {
-				r.tell(Warning, NoInput, t, "spec.operationSet", "node %d (%s) of %s requires %s, which neither the Trigger nor a dependence gives",
+				r.addFinding(Warning, NoInput, t, "spec.operationSet", "node %d (%s) of %s requires %s, which neither the Trigger nor a dependence gives",
 					id, plan.Graph.Node(id).Operation, t.Spec.OperationSet, p.Name)
 			}
 		}
@@ -130,8 +130,8 @@ func (r *review) problems(t *v1alpha1.Trigger) {
 	} {
 		for i, name := range c.wanted {
 			if !slices.Contains(c.known, name) {
-				r.tell(Warning, UnknownRule, t, "spec.sourceTemplate.problemTemplate."+c.field+"["+itoa(i)+"]",
-					"no shipped or given %s %.80q%s", c.noun, name, mistake.Near(name, c.known))
+				r.addFinding(Warning, UnknownRule, t, "spec.sourceTemplate.problemTemplate."+c.field+"["+itoa(i)+"]",
+					"no shipped or given %s %.80q%s", c.noun, name, document.Suggest(name, c.known))
 			}
 		}
 	}
@@ -141,14 +141,14 @@ func (r *review) problems(t *v1alpha1.Trigger) {
 func (r *review) diagnosis(d *v1alpha1.Diagnosis) {
 	plan, known := r.plan(d.Spec.OperationSet)
 	if !known {
-		r.tell(Warning, UnknownSet, d, "spec.operationSet", "no file has an OperationSet %.80q%s", d.Spec.OperationSet, mistake.Near(d.Spec.OperationSet, r.sets()))
+		r.addFinding(Warning, UnknownSet, d, "spec.operationSet", "no file has an OperationSet %.80q%s", d.Spec.OperationSet, document.Suggest(d.Spec.OperationSet, r.sets()))
 	}
 	if plan == nil {
 		return
 	}
 	if err := plan.CheckParameters(d.Spec.Parameters); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
-			r.tell(Warning, BadParameter, d, "spec.parameters", "%s", line)
+			r.addFinding(Warning, BadParameter, d, "spec.parameters", "%s", line)
 		}
 	}
 }
@@ -160,17 +160,17 @@ func (r *review) policy(p *v1alpha1.RemediationPolicy) {
 		if !ok {
 			field, msg = "", err.Error()
 		}
-		r.tell(Error, v1alpha1.ReasonInvalid, p, strings.TrimSuffix("spec."+field, "."), "%s", msg)
+		r.addFinding(Error, v1alpha1.ReasonInvalid, p, strings.TrimSuffix("spec."+field, "."), "%s", msg)
 	}
 	for i := range p.Spec.Escalation {
 		name := p.Spec.Escalation[i].Operation
 		field := "spec.escalation[" + itoa(i) + "].operation"
 		switch effect := r.config.Effect(name); effect {
 		case "":
-			r.tell(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation and no built-in is named %.80q%s", name, mistake.Near(name, r.names()))
+			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.names()))
 		case string(operation.Remediate):
 		default:
-			r.tell(Warning, NoEffect, p, field, "%s repairs nothing: its effect is %s", name, effect)
+			r.addFinding(Warning, NoEffect, p, field, "%s repairs nothing: its effect is %s", name, effect)
 		}
 	}
 }

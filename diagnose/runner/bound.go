@@ -4,9 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -26,18 +25,18 @@ func bound(results map[string]string) (out map[string]string, truncated bool) {
 	}
 	out, left := map[string]string{}, operation.MaxResults
 	for _, key := range sortedKeys(results) {
-		name := event.SafeText(key, maxKey)
+		name := display.Safe(key, maxKey)
 		if len(out) == maxKeys || len(key) > maxKey || name == "" || len(name) > left {
 			truncated = true
 			continue
 		}
 		value := results[key]
 		if most := min(operation.MaxResult, left-len(name)); len(value) > most {
-			value, truncated = cut(value, most), true
+			value, truncated = display.Prefix(value, most), true
 		}
-		value = operation.PlainLines(value)
+		value = display.SafeLines(value)
 		if most := min(operation.MaxResult, left-len(name)); len(value) > most { // escapes are longer
-			value, truncated = cut(value, most), true
+			value, truncated = display.Prefix(value, most), true
 		}
 		out[name] = value
 		left -= len(name) + len(value)
@@ -48,25 +47,7 @@ func bound(results map[string]string) (out map[string]string, truncated bool) {
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
 // oneLine is a message as it is kept, its escapes counted.
-func oneLine(s string) string { return short(event.SafeText(s, maxMessage), maxMessage) }
-
-// cut returns at most limit bytes, whole characters, without a mark: the node says that
-// its results are truncated.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
-}
-
-// short is a text in which a cut is marked.
-func short(s string, limit int) string {
-	s, _ = operation.CutText(s, limit)
-	return s
-}
+func oneLine(s string) string { return display.Bounded(s, maxMessage) }
 
 // word is a reason that the API takes: letters and digits, a letter first.
 func word(s, otherwise string) string {

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -89,7 +90,7 @@ func (rep *Report) action() string {
 			parts = append(parts, rec.Operation+said[rec.State])
 		}
 	}
-	return short(strings.Join(parts, ", "), 256)
+	return display.Cut(strings.Join(parts, ", "), 256)
 }
 
 // results are the nodes' in the order of their ids, at most so many bytes of JSON
@@ -152,7 +153,7 @@ func valuesOf(rec *Record) (values map[string]string, truncated bool) {
 			continue
 		}
 		if most := left - len(key); len(value) > most {
-			value, truncated = cut(value, most), true
+			value, truncated = display.Prefix(value, most), true
 		}
 		values[key] = value
 		left -= len(key) + len(value)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
@@ -117,5 +117,5 @@ func refused(c *resolve.Config, name string) string {
 // shown is a name of others in a message.
 func shown(name string) string {
 	const longest = 80
-	return event.SafeText(name, longest)
+	return display.Safe(name, longest)
 }

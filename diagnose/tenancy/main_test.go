@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 const (
@@ -35,7 +35,7 @@ func read(t *testing.T, text string, builtins []operation.Builtin) (resolve.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := m.Parse(yamldoc.File{Name: "set.yaml", Data: []byte(text)})
+	s, err := m.Parse(document.File{Name: "set.yaml", Data: []byte(text)})
 	if err != nil {
 		t.Fatal(err)
 	}

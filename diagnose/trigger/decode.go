@@ -11,7 +11,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Bounds of what is taken from a sender of alerts.
@@ -179,7 +179,7 @@ func (a *Alert) bound() error {
 			case len(n) > maxLabelName:
 				return fmt.Errorf("%s: a name has %d bytes, at most %d", l.field, len(n), maxLabelName)
 			case len(v) > l.most:
-				return fmt.Errorf("%s.%s: %d bytes, at most %d", l.field, event.SafeText(n, maxLabelName), len(v), l.most)
+				return fmt.Errorf("%s.%s: %d bytes, at most %d", l.field, display.Safe(n, maxLabelName), len(v), l.most)
 			}
 		}
 	}
@@ -200,7 +200,7 @@ func strictly(data []byte, into any) error {
 		err = strict[0]
 	}
 	if err != nil {
-		return errors.New(event.SafeText(strings.TrimPrefix(err.Error(), "json: "), 256))
+		return errors.New(display.Safe(strings.TrimPrefix(err.Error(), "json: "), 256))
 	}
 	return nil
 }

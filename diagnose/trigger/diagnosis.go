@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
@@ -43,8 +43,8 @@ func (e *Engine) diagnosis(o *occurrence) (dx *v1alpha1.Diagnosis, why string) {
 			Namespace: e.cfg.Namespace,
 			Labels:    map[string]string{v1alpha1.LabelTrigger: m.name, LabelSource: string(m.source)},
 			Annotations: map[string]string{
-				AnnotationTriggeredBy: event.SafeText(o.cause, maxText),
-				AnnotationSubject:     event.SafeText(o.about, maxText),
+				AnnotationTriggeredBy: display.Safe(o.cause, maxText),
+				AnnotationSubject:     display.Safe(o.about, maxText),
 				AnnotationEpisode:     o.episode.Format(time.RFC3339Nano),
 			},
 		},

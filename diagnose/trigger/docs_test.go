@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/trigger"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 // What people are shown is read, and can be used.
@@ -20,7 +20,7 @@ func TestExamplesOfTheDocs(t *testing.T) {
 	for _, page := range []string{"triggers.md", "api.md", "convert.md"} {
 		text := readPage(t, page)
 		for _, block := range regexp.MustCompile("(?s)```yaml\n(apiVersion: kernosis.io/.*?)```").FindAllStringSubmatch(text, -1) {
-			set, err := r.Parse(yamldoc.File{Name: page, Data: []byte(block[1])})
+			set, err := r.Parse(document.File{Name: page, Data: []byte(block[1])})
 			if err != nil {
 				t.Error(err)
 				continue

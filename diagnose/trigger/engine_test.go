@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/trigger"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
@@ -102,7 +102,7 @@ func acceptable(tb testing.TB, dx *v1alpha1.Diagnosis) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	set, err := r.Parse(yamldoc.File{Name: "dx.yaml", Data: text})
+	set, err := r.Parse(document.File{Name: "dx.yaml", Data: text})
 	if err != nil {
 		tb.Fatalf("%s\n%s", err, text)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -51,7 +52,7 @@ type parameters struct {
 // text sets words for people: cut and escaped as needed.
 func (p *parameters) text(name, value string) {
 	if value != "" {
-		p.values[name] = event.SafeText(value, maxText)
+		p.values[name] = display.Safe(value, maxText)
 	}
 }
 
@@ -60,7 +61,7 @@ func (p *parameters) text(name, value string) {
 func (p *parameters) exact(name, value string) {
 	switch {
 	case value == "":
-	case utf8.RuneCountInString(value) > maxParameter || event.SafeText(value, len(value)) != value:
+	case utf8.RuneCountInString(value) > maxParameter || display.Safe(value, len(value)) != value:
 		p.omit(name)
 	default:
 		p.values[name] = value

@@ -104,8 +104,8 @@ func (e *entry) key() Key { return Key{e.name(), e.Diagnosis.UID} }
 // open reports whether something is still to be done or told.
 func (e *entry) open() bool { return !e.Gone && (e.End == nil || !e.Told) }
 
-// made reports whether the store has it.
-func (e *entry) made() bool { return e.Diagnosis.UID != "" && !e.Local }
+// isStored reports whether the store has it.
+func (e *entry) isStored() bool { return e.Diagnosis.UID != "" && !e.Local }
 
 // changed notes that there is something to tell.
 func (e *entry) changed(urgent bool) {

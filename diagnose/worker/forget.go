@@ -98,8 +98,8 @@ func (w *Worker) discard(e *entry) {
 	}
 }
 
-// tellEnded tells of those that have ended, once the ledger says so.
-func (w *Worker) tellEnded() {
+// reportEnded tells of those that have ended, once the ledger says so.
+func (w *Worker) reportEnded() {
 	for _, e := range w.all() {
 		w.mu.Lock()
 		if e.Shown || e.End == nil || e.Gone || e.active || e.unsaved && !time.Now().Before(e.saveAt) {
@@ -114,6 +114,9 @@ func (w *Worker) tellEnded() {
 		}
 		w.counts.ended[e.End.Phase]++
 		w.mu.Unlock()
+		if out.After > 0 {
+			w.latency.Observe(out.After.Seconds())
+		}
 		now.apply(out.Status)
 		for i := range now.artifacts {
 			out.Files = append(out.Files, now.artifacts[i].Path(Artifacts(w.c.Dir), e.ID))

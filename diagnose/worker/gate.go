@@ -67,7 +67,7 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 // mayNotRepair says why no repair of a Diagnosis can be made now, whatever was decided.
 // The lock is held.
 func (w *Worker) mayNotRepair(e *entry) *runner.Decision {
-	if !e.made() || e.latest == nil {
+	if !e.isStored() || e.latest == nil {
 		return &runner.Decision{Verb: runner.Wait, Reason: reasonAway, Message: "the API server does not have the Diagnosis yet"}
 	}
 	if w.hold().another(&e.latest.Status) {

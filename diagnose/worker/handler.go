@@ -35,7 +35,7 @@ func (h handler) Diagnosis(d *v1alpha1.Diagnosis) {
 	}
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	h.w.known(d)
+	h.w.upsert(d)
 	h.w.wakeBoth()
 }
 
@@ -44,7 +44,7 @@ func (h handler) Gone(k Key) {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	if e := h.w.byName(k.NamespacedName); e != nil && e.Diagnosis.UID == k.UID {
-		h.w.gone(e)
+		h.w.markDeleted(e)
 	}
 	if o := h.w.outside[k.NamespacedName]; o != nil && o.diagnosis.UID == k.UID {
 		delete(h.w.outside, k.NamespacedName)
@@ -60,8 +60,8 @@ func (w *Worker) byName(name types.NamespacedName) *entry {
 	return w.entries[id]
 }
 
-// known takes a Diagnosis that the store has. The lock is held.
-func (w *Worker) known(d *v1alpha1.Diagnosis) {
+// upsert takes a Diagnosis that the store has. The lock is held.
+func (w *Worker) upsert(d *v1alpha1.Diagnosis) {
 	name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	e := w.byName(name)
 	switch {
@@ -75,10 +75,10 @@ func (w *Worker) known(d *v1alpha1.Diagnosis) {
 	case e != nil && e.Diagnosis.UID == d.UID:
 		return // it was deleted meanwhile
 	case e != nil && e.Own && e.Diagnosis.UID == "" && !e.Gone && !e.Local:
-		w.made(e, d) // by an earlier try whose answer was lost
+		w.markStored(e, d) // by an earlier try whose answer was lost
 		return
 	case e != nil:
-		w.gone(e) // and made anew under its name
+		w.markDeleted(e) // and made anew under its name
 	}
 	if complete(&d.Status) {
 		delete(w.outside, name)
@@ -93,8 +93,8 @@ func (w *Worker) ofNewer(d *v1alpha1.Diagnosis) bool {
 	return w.ledger.newer[string(d.UID)] || d.Namespace == w.c.Namespace && w.ledger.newer[d.Name]
 }
 
-// made notes that the store has a Diagnosis of ours. The lock is held.
-func (w *Worker) made(e *entry, d *v1alpha1.Diagnosis) {
+// markStored notes that the store has a Diagnosis of ours. The lock is held.
+func (w *Worker) markStored(e *entry, d *v1alpha1.Diagnosis) {
 	w.counts.made++
 	e.take(d)
 	e.changed(true)
@@ -116,9 +116,9 @@ func (w *Worker) endedElsewhere(e *entry, d *v1alpha1.Diagnosis) {
 	wake(w.moved)
 }
 
-// gone notes that a Diagnosis was deleted: one that runs is ended and forgotten. The lock is
+// markDeleted notes that a Diagnosis was deleted: one that runs is ended and forgotten. The lock is
 // held.
-func (w *Worker) gone(e *entry) {
+func (w *Worker) markDeleted(e *entry) {
 	if e.Gone {
 		return
 	}

@@ -44,7 +44,7 @@ func (w *Worker) manage(ctx context.Context) {
 			w.advance(e)
 		}
 		w.persist()
-		w.tellEnded()
+		w.reportEnded()
 		w.forget()
 		timer.Reset(time.Until(w.nextLook()))
 	}

@@ -89,18 +89,18 @@ func (w *Worker) catchUp() {
 
 // decide has the triggers decide about a problem. The lock is held.
 func (w *Worker) decide(p *problem.Problem, at time.Time) {
-	w.lasts(p)
+	w.updateProblem(p)
 	var pod *trigger.Pod
 	if ofPod(p) {
 		pod = w.c.Pod(p.Pod)
 	}
 	for _, d := range w.engine.Problem(p, pod, at) {
-		w.want(d, p, at)
+		w.addOfTrigger(d, p, at)
 	}
 }
 
-// want takes a Diagnosis of a trigger. The lock is held.
-func (w *Worker) want(d *v1alpha1.Diagnosis, p *problem.Problem, at time.Time) {
+// addOfTrigger takes a Diagnosis of a trigger. The lock is held.
+func (w *Worker) addOfTrigger(d *v1alpha1.Diagnosis, p *problem.Problem, at time.Time) {
 	e := &saved{
 		ID: d.Name, Own: true, Diagnosis: d, Taken: at,
 		Problem: &problemRef{Rule: p.Rule, Group: p.Group, State: v1alpha1.ProblemLasts, Since: p.FirstSeen},
@@ -122,8 +122,8 @@ func (w *Worker) want(d *v1alpha1.Diagnosis, p *problem.Problem, at time.Time) {
 	}
 }
 
-// lasts notes how the problem is in the Diagnoses that were made for it. The lock is held.
-func (w *Worker) lasts(p *problem.Problem) {
+// updateProblem notes how the problem is in the Diagnoses that were made for it. The lock is held.
+func (w *Worker) updateProblem(p *problem.Problem) {
 	state, since := v1alpha1.ProblemLasts, p.FirstSeen
 	switch p.State {
 	case problem.Firing:

@@ -76,9 +76,9 @@ type outside struct {
 	retryAt   time.Time // of telling why
 }
 
-// told reports whether the store knows that it waits. Whoever wrote something else into the
+// isReported reports whether the store knows that it waits. Whoever wrote something else into the
 // condition, as the controller does while an agent is silent, is told again.
-func (o *outside) told() bool {
+func (o *outside) isReported() bool {
 	c := meta.FindStatusCondition(o.diagnosis.Status.Conditions, v1alpha1.ConditionComplete)
 	return c != nil && c.Reason == v1alpha1.ReasonQueueFull
 }
@@ -148,9 +148,9 @@ func (p *places) before(a, b *v1alpha1.Diagnosis) bool {
 	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 }
 
-// tellOutside tells the store of one Diagnosis that it waits for a place, and reports
+// reportOutside tells the store of one Diagnosis that it waits for a place, and reports
 // whether there was one. It comes after all that is told of those that have a place.
-func (w *Worker) tellOutside(ctx context.Context) bool {
+func (w *Worker) reportOutside(ctx context.Context) bool {
 	w.mu.Lock()
 	now := time.Now()
 	var o *outside
@@ -159,7 +159,7 @@ func (w *Worker) tellOutside(ctx context.Context) bool {
 		return false
 	}
 	for _, one := range w.outside {
-		if !one.told() && !now.Before(one.retryAt) {
+		if !one.isReported() && !now.Before(one.retryAt) {
 			o = one
 			break
 		}

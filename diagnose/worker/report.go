@@ -25,12 +25,12 @@ func (w *Worker) report(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		e, due := w.nextToTell()
+		e, due := w.nextToWrite()
 		if now := time.Now(); e != nil && !due.After(now) {
-			w.tell(ctx, e)
+			w.writeOne(ctx, e)
 			continue
 		}
-		if w.tellOutside(ctx) {
+		if w.reportOutside(ctx) {
 			continue
 		}
 		timer.Reset(time.Until(due))
@@ -42,8 +42,8 @@ func (w *Worker) report(ctx context.Context) {
 	}
 }
 
-// nextToTell returns what is to be told first, and when.
-func (w *Worker) nextToTell() (first *entry, due time.Time) {
+// nextToWrite returns what is to be told first, and when.
+func (w *Worker) nextToWrite() (first *entry, due time.Time) {
 	due = time.Now().Add(time.Minute)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +75,7 @@ func (e *entry) due() (at time.Time, ok bool) {
 	case e.Gone || e.Local:
 		return at, false
 	case e.Told:
-		if !e.tellsProblem() {
+		if !e.reportsProblem() {
 			return at, false
 		}
 		later(e.lastWrite.Add(writeEvery))
@@ -90,14 +90,14 @@ func (e *entry) due() (at time.Time, ok bool) {
 	}
 }
 
-// tellsProblem reports whether the store is to know of the problem behind the end: as
+// reportsProblem reports whether the store is to know of the problem behind the end: as
 // long as a repair is to be verified. The lock is held.
-func (e *entry) tellsProblem() bool {
+func (e *entry) reportsProblem() bool {
 	return e.Problem != nil && e.Problem.Told != e.Problem.State && e.Repaired && !e.verified()
 }
 
-// tell creates or writes a Diagnosis.
-func (w *Worker) tell(ctx context.Context, e *entry) {
+// writeOne creates or writes a Diagnosis.
+func (w *Worker) writeOne(ctx context.Context, e *entry) {
 	asking, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	w.mu.Lock()
@@ -141,10 +141,10 @@ func (w *Worker) tell(ctx context.Context, e *entry) {
 			e.Told, e.unsaved = true, true
 			wake(w.moved)
 		}
-		e.tellProblem(now.problem)
+		e.markProblem(now.problem)
 	case appliedProblem: // it is final
 		w.endedElsewhere(e, d)
-		e.tellProblem(now.problem)
+		e.markProblem(now.problem)
 	case appliedNothing: // another agent has it
 		w.counts.yielded++
 		e.retryAt = time.Now().Add(yieldFor)
@@ -155,8 +155,8 @@ func (w *Worker) tell(ctx context.Context, e *entry) {
 	}
 }
 
-// tellProblem notes that the store knows how the problem was. The lock is held.
-func (e *entry) tellProblem(was problemRef) {
+// markProblem notes that the store knows how the problem was. The lock is held.
+func (e *entry) markProblem(was problemRef) {
 	if e.Problem != nil && was.State != "" && e.Problem.Told != was.State {
 		e.Problem.Told, e.unsaved = was.State, true
 	}
@@ -171,7 +171,7 @@ func (w *Worker) created(e *entry, d *v1alpha1.Diagnosis, err error) {
 	case err == nil:
 		w.answers()
 		if e.Diagnosis.UID == "" { // else its Handler was told first
-			w.made(e, d)
+			w.markStored(e, d)
 		}
 	case errors.Is(err, ErrAway):
 		w.isAway(err)
@@ -205,7 +205,7 @@ func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
 	case errors.Is(err, ErrGone):
 		w.counts.writes[writeGone]++
 		w.answers()
-		w.gone(e)
+		w.markDeleted(e)
 	default:
 		w.counts.writes[writeFailed]++
 		if e.pause == 0 {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/runner"
@@ -149,7 +149,7 @@ func (n *snapshot) condition(s *v1alpha1.DiagnosisStatus, now time.Time) {
 	case n.report.Waiting != nil:
 		c.Reason, c.Message = reasonWaiting, "node "+strconv.Itoa(n.report.Waiting.ID)+": "+n.report.Waiting.Reason
 	}
-	c.Message = event.SafeText(c.Message, v1alpha1.MaxMessageBytes)
+	c.Message = display.Safe(c.Message, v1alpha1.MaxMessageBytes)
 	meta.SetStatusCondition(&s.Conditions, c)
 }
 
@@ -166,9 +166,9 @@ func subjectOf(d *v1alpha1.Diagnosis, node string) string {
 	default:
 		text = cmp.Or(p["device"], p["mountPoint"], p["cgroup"], node)
 	}
-	short := event.SafeText(text, maxSubject-1)
+	short := display.Safe(text, maxSubject-1)
 	if utf8.RuneCountInString(short) > maxSubject {
-		short = event.SafeText(text, maxSubject/4-1)
+		short = display.Safe(text, maxSubject/4-1)
 	}
 	return short
 }

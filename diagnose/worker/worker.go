@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,6 +25,8 @@ type Worker struct {
 	log    *slog.Logger
 	ledger ledger
 	gate   *gate
+
+	latency prometheus.Histogram // from a problem to the end of its diagnosis
 
 	moved chan struct{} // tells manage that there is something to do
 	told  chan struct{} // tells report that there is something to tell
@@ -64,7 +67,7 @@ func New(c Config) (*Worker, error) {
 		c: c, log: c.Log, engine: engine, ledger: ledger{dir: takenIn(c.Dir)},
 		moved: make(chan struct{}, 1), told: make(chan struct{}, 1),
 		entries: map[string]*entry{}, names: map[types.NamespacedName]string{}, problems: map[problemKey][]*entry{},
-		outside: map[types.NamespacedName]*outside{}, refused: map[string]string{}, counts: newCounts(),
+		outside: map[types.NamespacedName]*outside{}, refused: map[string]string{}, counts: newCounts(), latency: newLatency(),
 	}
 	w.gate = &gate{w}
 	all, damaged := w.ledger.load()

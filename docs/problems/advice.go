@@ -9,7 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 //go:embed *.md
@@ -115,9 +116,5 @@ func sentences(text string) string {
 	if len(text) <= maxLine {
 		return strings.TrimSuffix(text, ".")
 	}
-	cut := maxLine
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
+	return display.Cut(text, maxLine)
 }

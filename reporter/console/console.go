@@ -1,10 +1,10 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -17,48 +17,63 @@ type Writer interface {
 	Write(journal.Entry) error
 	// Diagnosis writes one that has ended.
 	Diagnosis(now time.Time, d *Diagnosis) error
+	// Flush hands on what was written since the last call.
+	Flush() error
 }
 
-// NewText returns a Writer of lines for people. Entries without
-// transitions write nothing.
-func NewText(w io.Writer) Writer { return &text{w: w} }
-
-// NewJSON returns a Writer of one JSON object an entry, the ones
-// without transitions included.
-func NewJSON(w io.Writer) Writer {
-	j := &jsonLines{w: w, enc: json.NewEncoder(w)}
-	j.enc.SetEscapeHTML(false) // as the journal
-	return j
-}
-
-type jsonLines struct {
+// lines are what is to be written.
+type lines struct {
 	w   io.Writer
-	enc *json.Encoder
+	buf bytes.Buffer
 }
 
-func (j *jsonLines) Write(s journal.Entry) (err error) {
-	if s.Line != nil {
-		_, err = j.w.Write(s.Line)
-	} else {
-		err = j.enc.Encode(s)
+func (l *lines) Flush() error {
+	if l.buf.Len() == 0 {
+		return nil
 	}
-	if err != nil {
+	defer l.buf.Reset() // also where it failed: half a line is no better the second time
+	if _, err := l.w.Write(l.buf.Bytes()); err != nil {
 		return fmt.Errorf("write line: %w", err)
 	}
 	return nil
 }
 
-type text struct {
-	w   io.Writer
-	buf strings.Builder
+// NewText returns a Writer of lines for people. Entries without
+// transitions write nothing.
+func NewText(w io.Writer) Writer { return &text{lines{w: w}} }
+
+// NewJSON returns a Writer of one JSON object an entry, the ones
+// without transitions included.
+func NewJSON(w io.Writer) Writer {
+	j := &jsonLines{lines: lines{w: w}}
+	j.enc = json.NewEncoder(&j.buf)
+	j.enc.SetEscapeHTML(false) // as the journal
+	return j
 }
+
+type jsonLines struct {
+	lines
+	enc *json.Encoder // into the buffer
+}
+
+func (j *jsonLines) Write(s journal.Entry) error {
+	if s.Line != nil {
+		j.buf.Write(s.Line)
+		return nil
+	}
+	if err := j.enc.Encode(s); err != nil {
+		return fmt.Errorf("write line: %w", err)
+	}
+	return nil
+}
+
+type text struct{ lines }
 
 // Column widths: the longest shipped reason is ProbeTargetAcceptQueueFull (26),
 // but most are shorter, and a longer one only shifts its own line.
 const reasonWidth = 20
 
 func (t *text) Write(s journal.Entry) error {
-	t.buf.Reset()
 	for _, tr := range s.Transitions {
 		switch {
 		case tr.Problem != nil && !tr.Problem.MutedUntil.IsZero():
@@ -70,12 +85,6 @@ func (t *text) Write(s journal.Entry) error {
 		case tr.Mute != nil:
 			t.mute(s, tr.Mute)
 		}
-	}
-	if t.buf.Len() == 0 {
-		return nil
-	}
-	if _, err := io.WriteString(t.w, t.buf.String()); err != nil {
-		return fmt.Errorf("write line: %w", err)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func TestText(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := NewText(&b).Write(tt.entry); err != nil {
+			if err := flushed(NewText(&b), tt.entry); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, b.String()); diff != "" {
@@ -74,7 +74,7 @@ func TestMuted(t *testing.T) {
 	m := problem.Mute{Rule: "oom-kill", Where: map[string]string{"cgroup.path": "/a\x1b"}, Until: e.Now.Add(time.Hour), Reason: "known"}
 	var b bytes.Buffer
 	for _, e := range []journal.Entry{e, {Now: e.Now, Transitions: []problem.Transition{{Mute: &problem.MuteChange{Mute: m}}, {Mute: &problem.MuteChange{Mute: m, Over: true}}}}} {
-		if err := NewText(&b).Write(e); err != nil {
+		if err := flushed(NewText(&b), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,9 +99,12 @@ func TestJSONIsOneEntryALine(t *testing.T) {
 			}
 			e = journal.Entry{Line: append(line, '\n')}
 		}
-		if err := w.Write(e); err != nil {
-			t.Fatal(err)
+		if err := w.Write(e); err != nil || b.Len() > 0 {
+			t.Fatalf("%q, %v", b.String(), err)
 		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	if len(lines) != len(want) {
@@ -118,6 +121,9 @@ func TestJSONIsOneEntryALine(t *testing.T) {
 	}
 }
 
+// flushed writes one entry.
+func flushed(w Writer, e journal.Entry) error { return errors.Join(w.Write(e), w.Flush()) }
+
 type broken struct{}
 
 var errBroken = errors.New("pipe is broken")
@@ -129,8 +135,11 @@ func TestWriteErrorsAreReturned(t *testing.T) {
 	lined.Line = []byte("{}\n")
 	for name, w := range map[string]Writer{"text": NewText(broken{}), "json": NewJSON(broken{})} {
 		for _, e := range []journal.Entry{kill(1), lined} {
-			if err := w.Write(e); !errors.Is(err, errBroken) {
+			if err := flushed(w, e); !errors.Is(err, errBroken) {
 				t.Errorf("%s: %v, want %v", name, err, errBroken)
+			}
+			if err := w.Flush(); err != nil {
+				t.Errorf("%s: lines are written again: %v", name, err)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package console
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -49,7 +48,6 @@ func (j *jsonLines) Diagnosis(now time.Time, d *Diagnosis) error {
 
 // Diagnosis implements Writer.
 func (t *text) Diagnosis(now time.Time, d *Diagnosis) error {
-	t.buf.Reset()
 	fmt.Fprintf(&t.buf, "%s %-8s %-*s ", now.Local().Format("15:04:05.000"), "cause", reasonWidth, d.word())
 	switch {
 	case d.Verdict != nil:
@@ -84,9 +82,6 @@ func (t *text) Diagnosis(now time.Time, d *Diagnosis) error {
 		fmt.Fprintf(&t.buf, " (%s)", latency(d.After))
 	}
 	t.buf.WriteByte('\n')
-	if _, err := io.WriteString(t.w, t.buf.String()); err != nil {
-		return fmt.Errorf("write line: %w", err)
-	}
 	return nil
 }
 

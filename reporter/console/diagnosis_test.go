@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -34,13 +35,15 @@ func TestDiagnosis(t *testing.T) {
 		var b strings.Builder
 		one := d
 		c.change(&one)
-		if err := console.NewText(&b).Diagnosis(now, &one); err != nil || b.String() != c.want {
+		w := console.NewText(&b)
+		if err := errors.Join(w.Diagnosis(now, &one), w.Flush()); err != nil || b.String() != c.want {
 			t.Errorf("%s: %v\n%swant\n%s", name, err, b.String(), c.want)
 		}
 	}
 	// As JSON it is a line that a reader of entries can tell from one.
 	var b strings.Builder
-	if err := console.NewJSON(&b).Diagnosis(now, &d); err != nil {
+	w := console.NewJSON(&b)
+	if err := errors.Join(w.Diagnosis(now, &d), w.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	var line struct {

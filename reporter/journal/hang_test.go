@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -44,11 +45,11 @@ func TestEntriesWaitForADiskThatHangs(t *testing.T) {
 		var line []byte
 		took(t, 0, func() {
 			for n := 3; n <= 100; n++ {
-				seq, l, err := j.AppendLine(oom(n))
-				if err != nil || seq != uint64(n) {
+				seq, l, err := j.Add(oom(n))
+				if err = errors.Join(err, j.Flush()); err != nil || seq != uint64(n) {
 					t.Fatalf("number %d, %v; want %d", seq, err, n)
 				}
-				line = l
+				line = bytes.Clone(l)
 			}
 		})
 		time.Sleep(9 * time.Second)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -47,27 +49,33 @@ func (o Options) withDefaults() Options {
 // Journal appends entries to a folder. It is safe for concurrent use.
 //
 // One goroutine, the writer, is alone with the disk: nobody waits for a disk that does not
-// answer longer than Patience.
+// answer longer than Patience. To wake it costs more than to write a line, so lines can be
+// handed to it together: [Journal.Add] several, then [Journal.Flush].
 type Journal struct {
 	dir  string
 	opts Options
 
-	appending sync.Mutex // one Append at a time; it guards the next three
+	appending sync.Mutex // one Add, Flush or Append at a time; it guards the next three
 	buf       bytes.Buffer
 	enc       *json.Encoder
 	timer     *time.Timer
 
-	wake     chan struct{} // tells the writer of work, and of the end
-	answered chan struct{} // tells Append that the writer has done something
+	wake     chan struct{} // work is wanted, or the end
+	answered chan struct{} // the writer has written something
 	ended    chan struct{} // closed when the writer has ended
 
 	mu      sync.Mutex // never held during I/O
 	seq     uint64     // the newest entry's
 	written uint64     // up to which nothing waits
 	queue   []*work
+	room    [8]*work  // for a short queue
+	spare   []*work   // for the next lines: one is filled while another is written
+	wanted  bool      // the writer is to work until the queue is empty
 	waiting int       // bytes of the queue
+	behind  bool      // somebody has waited in vain, and lines wait yet
 	busy    time.Time // when the writer began what it does now; zero: it does nothing
 	closed  bool
+	lost    error // of the first write that failed since the last Flush
 	err     error // of closing the file
 	stats   Stats
 
@@ -77,15 +85,20 @@ type Journal struct {
 	segments []segment
 }
 
-// work is what the writer has to do: to write a line, or to call a function.
+// batchBytes is how many bytes of lines are written at once, if none of them is long.
+const batchBytes = 32 << 10
+
+// work is what the writer has to do: to write lines, or to call a function.
 type work struct {
-	seq  uint64
-	line []byte
+	first, last uint64 // sequence numbers of the lines
+	count       int
+	lines       []byte
+	taken       bool // the writer has begun: no line is added any more
+	ended       bool
+	err         error
+
 	do   func() error
 	done chan error // of do, with room for it
-
-	ended bool // guarded by mu, as err is
-	err   error
 }
 
 // Stats counts what a journal has done since it was opened.
@@ -180,102 +193,158 @@ func (j *Journal) resume() error {
 	return nil
 }
 
-// Append gives the entry the next sequence number and has it written. When that fails the
-// entry is counted as lost and the next one is tried anew.
-//
-// An entry is in the files when Append returns, unless the disk does not answer: then it
-// waits in memory, with its number, and is written in its turn when the disk does. What
-// fails then is counted, and its number is missing.
+// Append is [Journal.Add] and [Journal.Flush] of one entry. Where the entry could not be
+// written, its number is 0.
 func (j *Journal) Append(e Entry) (seq uint64, err error) {
-	seq, _, err = j.AppendLine(e)
-	return seq, err
-}
-
-// AppendLine is [Journal.Append] and returns what it has written: the entry in JSON and a
-// newline, good until the next call of either.
-func (j *Journal) AppendLine(e Entry) (seq uint64, line []byte, err error) {
 	j.appending.Lock()
 	defer j.appending.Unlock()
-	began := time.Now()
-	j.mu.Lock()
-	e.Seq = j.seq + 1
-	j.mu.Unlock()
+	if seq, _, err = j.add(e); err != nil {
+		return 0, err
+	}
+	if err := j.flush(); err != nil && j.Seq() < seq {
+		return 0, err
+	}
+	return seq, nil
+}
+
+// Add gives the entry the next sequence number and has it written, with others, at the next
+// Flush or as soon as there are many. It returns the entry's line, which is the entry in JSON
+// and a newline, good until the next Add or Append.
+// With an error the entry is lost, and counted.
+func (j *Journal) Add(e Entry) (seq uint64, line []byte, err error) {
+	j.appending.Lock()
+	defer j.appending.Unlock()
+	return j.add(e)
+}
+
+func (j *Journal) add(e Entry) (seq uint64, line []byte, err error) {
+	e.Seq = j.Seq() + 1
 	j.buf.Reset()
-	if err := j.enc.Encode(&e); err != nil {
-		j.fail()
-		return 0, nil, fmt.Errorf("encode journal entry: %w", err)
-	}
-	w := &work{seq: e.Seq, line: j.buf.Bytes()}
-	wait, err := j.enqueue(w, began)
-	if err != nil {
-		return 0, nil, fmt.Errorf("append to journal: %w", err)
-	}
-	if !j.await(w, wait) {
-		j.buf = bytes.Buffer{} // this one is the writer's
-		return w.seq, w.line, nil
-	}
-	if w.err != nil {
-		return 0, nil, fmt.Errorf("append to journal: %w", w.err)
-	}
-	return w.seq, w.line, nil
-}
-
-func (j *Journal) fail() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.stats.Failed++
-}
-
-// enqueue hands a line to the writer, and returns how long to wait for it.
-func (j *Journal) enqueue(w *work, now time.Time) (wait time.Duration, err error) {
+	err = j.enc.Encode(&e)
+	line = j.buf.Bytes()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
+	case err != nil:
+		err = fmt.Errorf("encode journal entry: %w", err)
 	case j.closed:
-		j.stats.Failed++
-		return 0, os.ErrClosed
-	case j.waiting+len(w.line) > j.opts.MaxWaiting && j.waiting > 0:
-		j.stats.Failed++
-		return 0, fmt.Errorf("%d entries wait for a disk that has not answered for %s", j.stats.Waiting, j.late(now).Round(time.Second))
+		err = fmt.Errorf("append to journal: %w", os.ErrClosed)
+	case j.waiting+len(line) > j.opts.MaxWaiting && j.waiting > 0:
+		err = fmt.Errorf("append to journal: %d entries wait for a disk that has not answered for %s", j.stats.Waiting, j.late(time.Now()).Round(time.Second))
 	}
-	wait = j.opts.Patience - j.late(now)
-	if j.waiting > 0 {
-		wait = 0 // the disk does not keep up, and whoever comes next is not to wait either
+	if err != nil {
+		j.stats.Failed++
+		return 0, nil, err
 	}
-	j.seq = w.seq
-	j.queue = append(j.queue, w)
-	j.waiting += len(w.line)
+	w := j.batch(e.Seq)
+	w.lines = append(w.lines, line...)
+	w.last, j.seq = e.Seq, e.Seq
+	w.count++
+	j.waiting += len(line)
 	j.stats.Waiting++
-	j.kick()
-	return wait, nil
+	if len(w.lines) >= batchBytes {
+		j.kick()
+	}
+	return e.Seq, line, nil
 }
 
-// await reports whether the writer has done with a line within the time. Where it has and
-// the line could not be written, its number is free again.
-func (j *Journal) await(w *work, within time.Duration) bool {
-	ended := func() bool {
+// batch returns where the line of a sequence number goes. The lock is held.
+func (j *Journal) batch(seq uint64) *work {
+	if n := len(j.queue); n > 0 {
+		if w := j.queue[n-1]; w.do == nil && !w.taken && len(w.lines) < batchBytes {
+			return w
+		}
+	}
+	var w *work
+	if n := len(j.spare); n > 0 {
+		w, j.spare = j.spare[n-1], j.spare[:n-1]
+	} else {
+		w = &work{}
+	}
+	*w = work{first: seq, lines: w.lines[:0]}
+	j.queue = append(j.queue, w)
+	return w
+}
+
+// Flush returns when all entries that were added are in the files, unless the disk does not
+// answer for Patience: then they wait in memory, with their numbers, and are written in their
+// turn when the disk does. Until then nobody waits. The error is of entries that were lost
+// since the last call; they are counted, and their numbers are given again or missing.
+func (j *Journal) Flush() error {
+	j.appending.Lock()
+	defer j.appending.Unlock()
+	return j.flush()
+}
+
+func (j *Journal) flush() error {
+	w, wait := j.startWriting()
+	if w != nil && !j.await(w, wait) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		if w.ended && w.err != nil {
-			j.seq, j.written = w.seq-1, w.seq-1
-		}
-		return w.ended
+		j.behind = !w.ended
+		return nil
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if w != nil && w.err != nil {
+		j.seq, j.written = w.first-1, w.first-1
+	}
+	err := j.lost
+	if j.lost = nil; err != nil {
+		return fmt.Errorf("append to journal: %w", err)
+	}
+	return nil
+}
+
+// startWriting has the writer write what waits. It returns the last lines, and how long to wait for
+// them; nil: none wait.
+func (j *Journal) startWriting() (last *work, wait time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, w := range slices.Backward(j.queue) {
+		if w.do == nil {
+			last = w
+			break
+		}
+	}
+	if last == nil {
+		return nil, 0
+	}
+	j.kick()
+	if !j.behind { // else the disk does not keep up, and whoever comes next is not to wait either
+		wait = j.opts.Patience - j.late(time.Now())
+	}
+	return last, wait
+}
+
+// await reports whether the writer has written lines within the time.
+func (j *Journal) await(w *work, within time.Duration) bool {
 	if within <= 0 {
-		return ended()
+		return j.hasEnded(w)
+	}
+	// Most disks take lines at once: let the writer run before a timer is set.
+	runtime.Gosched()
+	if j.hasEnded(w) {
+		return true
 	}
 	j.timer.Reset(within)
 	defer j.timer.Stop()
 	for {
 		select {
 		case <-j.answered:
-			if ended() {
+			if j.hasEnded(w) {
 				return true
 			}
 		case <-j.timer.C:
-			return ended()
+			return j.hasEnded(w)
 		}
 	}
+}
+
+func (j *Journal) hasEnded(w *work) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return w.ended
 }
 
 // late returns how long the writer has been at what it does. The lock is held.
@@ -286,8 +355,9 @@ func (j *Journal) late(now time.Time) time.Duration {
 	return now.Sub(j.busy)
 }
 
-// kick wakes the writer.
+// kick wakes the writer. The lock is held.
 func (j *Journal) kick() {
+	j.wanted = true
 	select {
 	case j.wake <- struct{}{}:
 	default:

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,11 +79,14 @@ func TestLine(t *testing.T) {
 	j := mustOpen(t, dir, Options{})
 	var want bytes.Buffer
 	for n := range 3 {
-		seq, line, err := j.AppendLine(oom(n))
+		seq, line, err := j.Add(oom(n))
 		if err != nil || seq != uint64(n)+1 {
 			t.Fatalf("entry %d got number %d: %v", n, seq, err)
 		}
 		want.Write(line)
+	}
+	if err := j.Flush(); err != nil {
+		t.Fatal(err)
 	}
 	got, err := os.ReadFile(j.path(1))
 	if err != nil {
@@ -94,7 +98,7 @@ func TestLine(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, line, err := j.AppendLine(oom(3)); err == nil || line != nil {
+	if _, line, err := j.Add(oom(3)); err == nil || line != nil {
 		t.Errorf("a closed journal gave %q, %v", line, err)
 	}
 }
@@ -167,6 +171,102 @@ func TestDamagedLineIsSkippedAndCounted(t *testing.T) {
 	}
 }
 
+// Entries that are added wait for a Flush, or until they are many; a Flush, an Append and
+// what is done behind them find all of them in the files.
+func TestEntriesAreWrittenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		j := mustOpen(t, dir, Options{})
+		add := func(n int) {
+			t.Helper()
+			if seq, _, err := j.Add(oom(n)); err != nil || seq != uint64(n) {
+				t.Fatalf("entry %d got number %d: %v", n, seq, err)
+			}
+		}
+		want := func(when string, written int) {
+			t.Helper()
+			synctest.Wait()
+			if got := readAll(t, dir, 0); len(got) != written || j.Written() != uint64(written) {
+				t.Errorf("%s: the files have %d entries, written up to %d; want %d", when, len(got), j.Written(), written)
+			}
+		}
+		add(1)
+		add(2)
+		want("added", 0)
+		if s := j.Stats(); s.Waiting != 2 || s.Late != 0 {
+			t.Errorf("%+v", s)
+		}
+		if err := j.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		want("flushed", 2)
+		add(3)
+		mustAppend(t, j, oom(4))
+		want("appended", 4)
+		add(5)
+		if err := j.Do(t.Context(), func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		want("before what is done", 5)
+		n := 6
+		for size := 0; size < batchBytes; n++ {
+			add(n)
+			size += len(j.buf.Bytes())
+		}
+		want("many", n-1)
+		add(n)
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want("closed", n)
+	})
+}
+
+// Of lines that are written together and fail, each is counted, and what a full disk took of
+// them is cut off. Their numbers are given again.
+func TestLinesThatFailTogether(t *testing.T) {
+	dir := t.TempDir()
+	j := mustOpen(t, dir, Options{})
+	mustAppend(t, j, oom(1))
+	whole := j.file
+	broken, err := os.Open(os.DevNull) // which takes no write
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broken.Close()
+	swap := func(f *os.File) {
+		t.Helper()
+		if err := j.Do(t.Context(), func() error { j.file = f; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swap(broken)
+	for n := 2; n <= 4; n++ {
+		if seq, _, err := j.Add(oom(n)); err != nil || seq != uint64(n) {
+			t.Fatalf("number %d: %v", seq, err)
+		}
+	}
+	if err := j.Flush(); err == nil {
+		t.Error("nobody hears of lost entries")
+	}
+	if s := j.Stats(); s.Appended != 1 || s.Failed != 3 || s.Waiting != 0 || j.Seq() != 1 || j.Written() != 1 {
+		t.Errorf("%+v, newest %d, written up to %d", s, j.Seq(), j.Written())
+	}
+	if seq, err := j.Append(oom(2)); err == nil || seq != 0 {
+		t.Errorf("number %d, error %v", seq, err)
+	}
+	swap(whole)
+	if seq := mustAppend(t, j, oom(2)); seq != 2 {
+		t.Errorf("number %d", seq)
+	}
+	if err := j.Flush(); err != nil {
+		t.Errorf("an error is reported twice: %v", err)
+	}
+	if got := readAll(t, dir, 0); len(got) != 2 || got[1].Seq != 2 {
+		t.Errorf("the files have %+v", got)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("{\"seq\":1}\n{\"seq\":2"))
 	f.Add([]byte("\n\n\x00\xff{}\n"))
@@ -185,6 +285,27 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("entry %d appended after damaged content is not read back", seq)
 		}
 	})
+}
+
+// Entries that are handed over together, as from a ring or a log: the cost of one.
+func BenchmarkAdd(b *testing.B) {
+	j, err := Open(b.TempDir(), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer j.Close()
+	e := oom(1)
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		if _, _, err := j.Add(e); err != nil {
+			b.Fatal(err)
+		}
+		if n%64 == 63 {
+			if err := j.Flush(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
 }
 
 func BenchmarkAppend(b *testing.B) {

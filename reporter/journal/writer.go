@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -37,34 +38,30 @@ func (j *Journal) next() (w *work, end bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.queue) == 0 {
+		j.wanted, j.behind = j.closed, false
+	}
+	if len(j.queue) == 0 || !j.wanted {
 		j.busy = time.Time{}
 		return nil, j.closed
 	}
 	j.busy = time.Now()
+	j.queue[0].taken = true
 	return j.queue[0], false
 }
 
 // done takes the outcome of what was first in the queue.
 func (j *Journal) done(w *work, err error) {
+	isDo := w.do != nil // lines are used again as soon as the lock is free
 	j.mu.Lock()
 	j.queue[0] = nil
 	if j.queue = j.queue[1:]; len(j.queue) == 0 {
-		j.queue = nil // a long one is not kept
+		j.queue = j.room[:0] // a long one is not kept
 	}
-	w.ended, w.err = true, err
-	if w.do == nil {
-		j.waiting -= len(w.line)
-		j.stats.Waiting--
-		j.written = w.seq
-		if err == nil {
-			j.stats.Appended++
-		} else {
-			j.stats.Failed++
-		}
-		j.stats.Bytes = j.bytes()
+	if !isDo {
+		j.wrote(w, err)
 	}
 	j.mu.Unlock()
-	if w.do != nil {
+	if isDo {
 		w.done <- err
 		return
 	}
@@ -74,14 +71,32 @@ func (j *Journal) done(w *work, err error) {
 	}
 }
 
-// append writes a line.
+// wrote takes the outcome of lines. The lock is held.
+func (j *Journal) wrote(w *work, err error) {
+	w.ended, w.err = true, err
+	j.waiting -= len(w.lines)
+	j.stats.Waiting -= w.count
+	j.written = w.last
+	if err == nil {
+		j.stats.Appended += uint64(w.count)
+	} else {
+		j.stats.Failed += uint64(w.count)
+		j.lost = cmp.Or(j.lost, err)
+	}
+	j.stats.Bytes = j.bytes()
+	if len(j.spare) < 2 && cap(w.lines) <= 4*batchBytes {
+		j.spare = append(j.spare, w)
+	}
+}
+
+// append writes lines.
 func (j *Journal) append(w *work) error {
 	if j.size >= j.opts.SegmentBytes {
-		if err := j.rotate(w.seq); err != nil {
+		if err := j.rotate(w.first); err != nil {
 			return err
 		}
 	}
-	n, err := j.file.Write(w.line)
+	n, err := j.file.Write(w.lines)
 	if err != nil {
 		// A partial line (disk full) would make the next one unreadable.
 		if n > 0 {

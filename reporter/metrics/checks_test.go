@@ -37,15 +37,3 @@ kernosis_check_output_truncated_bytes_total{check="ntp"} 7
 		t.Error("registered twice without an error")
 	}
 }
-
-func TestStatsWithATakenName(t *testing.T) {
-	m := New("test", "")
-	free := prometheus.NewGauge(prometheus.GaugeOpts{Name: "cpu_load_1m", Help: "h"})
-	taken := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kernosis_events_total", Help: "h"})
-	if err := m.AddStats(free); err != nil {
-		t.Error(err)
-	}
-	if err := m.AddStats(taken); err == nil || !strings.Contains(err.Error(), "kernosis_events_total") {
-		t.Errorf("error %v", err)
-	}
-}

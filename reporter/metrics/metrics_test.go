@@ -9,21 +9,16 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/journal"
 )
 
 func TestMetrics(t *testing.T) {
 	m := New("v1", "")
-	m.Journal(func() journal.Stats { return journal.Stats{Appended: 7, Bytes: 99} })
 	m.Event(&event.Event{Kind: event.OOMKill}, time.Microsecond)
 	m.Event(&event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "diskio", Reason: "ring-full", Count: 5}}, 0)
 	m.Event(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "diskio"}}, 0)
 	m.Event(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "log"}}, 0) // no source
 	m.Event(&event.Event{Kind: event.Check, Check: &event.CheckData{Check: "ntp", Status: event.CheckUnknown}}, 0)
 	m.Event(&event.Event{Kind: event.Check, Check: &event.CheckData{Check: "dns", Status: event.CheckProblem}}, 0)
-	m.Logs(func() []LogStats {
-		return []LogStats{{Log: "kmsg", Lines: 10, Bytes: 100, Matched: 3, Skipped: 2, Cut: 1, Lost: []LogLoss{{Reason: "overrun", Times: 2, Lines: 9}}}}
-	})
 	m.Handled(time.Millisecond)
 	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", State: problem.Firing}})
 	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "KernelDeadlock", Status: problem.True}})
@@ -39,36 +34,6 @@ func TestMetrics(t *testing.T) {
 kernosis_condition{status="False",type="KernelDeadlock"} 1
 kernosis_condition{status="True",type="KernelDeadlock"} 0
 kernosis_condition{status="Unknown",type="KernelDeadlock"} 0
-# HELP kernosis_journal_bytes Size of the journal on disk.
-# TYPE kernosis_journal_bytes gauge
-kernosis_journal_bytes 99
-# HELP kernosis_journal_entries_total Entries written to the journal.
-# TYPE kernosis_journal_entries_total counter
-kernosis_journal_entries_total 7
-# HELP kernosis_log_bytes_total Bytes of text of the lines that were read.
-# TYPE kernosis_log_bytes_total counter
-kernosis_log_bytes_total{log="kmsg"} 100
-# HELP kernosis_log_lines_cut_total Lines so long that their end was not looked at.
-# TYPE kernosis_log_lines_cut_total counter
-kernosis_log_lines_cut_total{log="kmsg"} 1
-# HELP kernosis_log_lines_lost_total Lines that were lost, by reason, as far as it is known how many.
-# TYPE kernosis_log_lines_lost_total counter
-kernosis_log_lines_lost_total{log="kmsg",reason="overrun"} 9
-# HELP kernosis_log_lines_matched_total Lines that the pattern of a rule matched.
-# TYPE kernosis_log_lines_matched_total counter
-kernosis_log_lines_matched_total{log="kmsg"} 3
-# HELP kernosis_log_lines_skipped_total Lines of an earlier boot, or of the beginning of this one where that is not wanted.
-# TYPE kernosis_log_lines_skipped_total counter
-kernosis_log_lines_skipped_total{log="kmsg"} 2
-# HELP kernosis_log_lines_total Lines of a log that were read.
-# TYPE kernosis_log_lines_total counter
-kernosis_log_lines_total{log="kmsg"} 10
-# HELP kernosis_log_losses_total Times that lines of a log were or may have been lost, by reason.
-# TYPE kernosis_log_losses_total counter
-kernosis_log_losses_total{log="kmsg",reason="overrun"} 2
-# HELP kernosis_log_position_errors_total Times that the position in a log could not be saved.
-# TYPE kernosis_log_position_errors_total counter
-kernosis_log_position_errors_total{log="kmsg"} 0
 # HELP kernosis_output_errors_total Lines that could not be written to the standard output.
 # TYPE kernosis_output_errors_total counter
 kernosis_output_errors_total 1
@@ -97,11 +62,9 @@ kernosis_source_up{stem="check/ntp"} 0
 kernosis_source_up{stem="diskio"} 0
 `
 	names := []string{
-		"kernosis_condition", "kernosis_journal_bytes", "kernosis_journal_entries_total", "kernosis_output_errors_total",
+		"kernosis_condition", "kernosis_output_errors_total",
 		"kernosis_problem_transitions_total", "kernosis_problems", "kernosis_records_lost_total", "kernosis_rule_errors",
 		"kernosis_rule_events_limited", "kernosis_rule_groups_overflowed", "kernosis_source_up",
-		"kernosis_log_bytes_total", "kernosis_log_lines_cut_total", "kernosis_log_lines_lost_total", "kernosis_log_lines_matched_total",
-		"kernosis_log_lines_skipped_total", "kernosis_log_lines_total", "kernosis_log_losses_total", "kernosis_log_position_errors_total",
 	}
 	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)

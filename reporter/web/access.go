@@ -20,7 +20,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 const (
@@ -153,7 +153,7 @@ func (a *Access) guard(h http.Handler) http.Handler {
 		}
 		a.counts.refused(code)
 		a.tell.Do(func() {
-			a.log.Warn("a reader is turned away", "address", Address(r), "path", event.SafeText(r.URL.Path, 128), "code", code, "reason", why)
+			a.log.Warn("a reader is turned away", "address", Address(r), "path", display.Safe(r.URL.Path, 128), "code", code, "reason", why)
 		})
 		switch code {
 		case http.StatusUnauthorized:

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // What becomes of a token.
@@ -199,7 +199,7 @@ func (t *Tokens) review(ctx context.Context, token, path string) (Verdict, error
 	if err != nil {
 		return Verdict{}, fmt.Errorf("subject access review: %w", err)
 	}
-	user := event.SafeText(u.Username, 256)
+	user := display.Safe(u.Username, 256)
 	if !a.Status.Allowed || a.Status.Denied {
 		return Verdict{Outcome: OutcomeForbidden, User: user, Why: fmt.Sprintf("user %s may not %s to %s", user, t.cfg.Verb, path)}, nil
 	}

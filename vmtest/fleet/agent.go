@@ -214,8 +214,8 @@ func (a *agent) set() {
 	}
 }
 
-// tell is what the command does with a step of the engine.
-func (a *agent) tell(tr problem.Transition) {
+// report is what the command does with a step of the engine.
+func (a *agent) report(tr problem.Transition) {
 	e := journal.Entry{Now: time.Now(), Event: &event.Event{CPU: 1}, Transitions: []problem.Transition{tr}}
 	if a.worker != nil {
 		a.worker.Observe(e.Transitions, e.Now)
@@ -226,7 +226,8 @@ func (a *agent) tell(tr problem.Transition) {
 		return
 	}
 	e.Seq = seq
-	a.events.Entry(e)
+	a.events.Add(e)
+	a.events.Flush(e.Seq)
 	a.mu.Lock()
 	if p := tr.Problem; p != nil && p.State == problem.Firing {
 		a.sum++
@@ -253,7 +254,7 @@ func (a *agent) flip(to problem.Status, healthy *problem.Condition) {
 		c.Status, c.Reason, c.Message = to, reasonFault, "the file server does not answer"
 	}
 	c.LastTransition = time.Now()
-	a.tell(problem.Transition{Condition: &c})
+	a.report(problem.Transition{Condition: &c})
 }
 
 // burst is a number of problems, in turn about no pod and about the node's.
@@ -266,14 +267,14 @@ func (a *agent) burst(times int) {
 			p = &problem.Problem{Rule: "fleet-pod", Group: "pod", Pod: pod.UID, Reason: reasonPod, Message: "a problem of the pod"}
 		}
 		p.Severity, p.State, p.FirstSeen, p.LastSeen = problem.Warning, problem.Firing, now, now
-		a.tell(problem.Transition{Problem: p})
+		a.report(problem.Transition{Problem: p})
 	}
 }
 
 // repair is the problem that starts a Diagnosis, or its end.
 func (a *agent) repair(state problem.State) {
 	now := time.Now()
-	a.tell(problem.Transition{Problem: &problem.Problem{
+	a.report(problem.Transition{Problem: &problem.Problem{
 		Rule: ruleRepair, Group: "node", Reason: reasonRepair, Message: "a problem to be repaired", Severity: problem.Critical,
 		State: state, Subject: a.node, FirstSeen: now, LastSeen: now, Since: now, Count: 1,
 	}})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,9 +22,9 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
-	"github.com/kernosis/kernosis/reporter/kubetest"
-	"github.com/kernosis/kernosis/reporter/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
 // Accounts of the product. Each may do what the documentation says, and no more.
@@ -136,24 +137,53 @@ func people(tb testing.TB, server *kubetest.Server) client.Client {
 // leading is a controller's process.
 type leading struct {
 	*process.Process
-	command         []string
+	command, env    []string
 	log             string
-	metrics, health string // addresses
+	metrics, health string    // addresses
+	ended           time.Time // when it was seen to have ended; zero: it runs
+	killed          bool      // by this program, which starts it again
 }
 
 // start starts it, again where it has ended: its Deployment would.
 func (c *leading) start(tb testing.TB) {
 	tb.Helper()
-	p, err := process.Start(exec.Command(c.command[0], c.command[1:]...), "controller", c.log) //nolint:noctx // it is ended below
+	cmd := exec.Command(c.command[0], c.command[1:]...) //nolint:noctx // it is ended below
+	cmd.Env = append(os.Environ(), c.env...)
+	p, err := process.Start(cmd, "controller", c.log)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { p.Stop(syscall.SIGKILL, 0) })
-	c.Process = p
+	c.Process, c.ended, c.killed = p, time.Time{}, false
 }
 
-// startControllers starts two with the settings of the product.
-func startControllers(tb testing.TB, server *kubetest.Server, program, root, namespace, dir string) []*leading {
+// restartAfter is how long kubelet waits before it starts a container again that has ended.
+const restartAfter = 10 * time.Second
+
+// tend starts controllers again that have ended, as a Deployment would: a controller ends when
+// it could not renew its Lease.
+func (f *fleet) tend() {
+	f.Helper()
+	for _, c := range f.controllers {
+		switch {
+		case c.Running() || c.killed:
+		case c.ended.IsZero():
+			f.say("%v", c.Explain("has ended"))
+			c.ended = time.Now()
+		case time.Since(c.ended) > restartAfter:
+			c.start(f.TB)
+			f.restarts++
+			f.meter.set(programLeader)
+		}
+	}
+	if f.restarts > f.metered && leaderOf(f.TB, f.controllers) != nil {
+		f.metered = f.restarts
+		f.meterControllers()
+	}
+}
+
+// startControllers starts two with the settings of the product and its memory limit, in bytes.
+func startControllers(tb testing.TB, server *kubetest.Server, program, root, namespace, dir string, limit int64) []*leading {
 	tb.Helper()
 	server.ServiceAccount(tb, namespace, controllerAccount)
 	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: controllerAccount}
@@ -169,6 +199,8 @@ func startControllers(tb testing.TB, server *kubetest.Server, program, root, nam
 	for i := range 2 {
 		c := &leading{metrics: freeAddress(tb), health: freeAddress(tb), log: filepath.Join(dir, fmt.Sprintf("controller-%d.log", i+1))}
 		c.command = []string{program, "controller", "--kubeconfig", kubeconfig, "--namespace", namespace, "--metrics-listen", c.metrics, "--health-listen", c.health}
+		// As the controller does itself in a control group with that limit.
+		c.env = []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/5*4)}
 		c.start(tb)
 		all = append(all, c)
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 func TestKinds(t *testing.T) {
@@ -191,7 +191,7 @@ func TestExtrapolate(t *testing.T) {
 	}
 	for what, want := range map[string]string{
 		"idle: writes a second":                                   "100 → 1000",
-		"idle: memory of the leading controller":                  "60.0 MiB → 150.0 MiB",
+		"idle: memory of the leading controller":                  "60 MiB → 150 MiB",
 		"idle: CPUs of kube-apiserver":                            "0.10 → 1.00",
 		"of which comparisons with watches, CPU seconds":          "18 → 1800",
 		"a Diagnosis of each node: CPU seconds of kube-apiserver": "30 → 1920",

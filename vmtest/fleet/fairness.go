@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // fair gives the agents' user what a page of the documentation says, waits until it holds, and
@@ -27,8 +28,8 @@ func fair(tb testing.TB, server *kubetest.Server, page, namespace string, user *
 	_, text, _ := strings.Cut(string(doc), "```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
 	flow := server.Client().FlowcontrolV1()
-	var schema *flowcontrolv1.FlowSchema
-	var level string
+	var levels, schemas []string
+	last := "" // the UID of the last schema, which takes what no other one does
 	for text := range strings.SplitSeq(text, "---\n") {
 		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
 		if err != nil {
@@ -36,29 +37,49 @@ func fair(tb testing.TB, server *kubetest.Server, page, namespace string, user *
 		}
 		switch o := object.(type) {
 		case *flowcontrolv1.PriorityLevelConfiguration:
-			level = o.Name
+			levels = append(levels, o.Name)
 			_, err = flow.PriorityLevelConfigurations().Create(tb.Context(), o, metav1.CreateOptions{})
 		case *flowcontrolv1.FlowSchema:
-			account := o.Spec.Rules[0].Subjects[0].ServiceAccount
-			account.Namespace, account.Name = namespace, agentAccount
-			schema, err = flow.FlowSchemas().Create(tb.Context(), o, metav1.CreateOptions{})
+			schemas = append(schemas, o.Name)
+			rule := &o.Spec.Rules[0]
+			account := rule.Subjects[0].ServiceAccount
+			account.Namespace = namespace
+			switch account.Name {
+			case "kernosis-agent":
+				account.Name = agentAccount
+			case "kernosis-controller":
+				account.Name = controllerAccount
+			default:
+				tb.Fatalf("FlowSchema %s is for %s", o.Name, account.Name)
+			}
+			if in := rule.ResourceRules[0].Namespaces; !slices.Contains(in, flowcontrolv1.NamespaceEvery) {
+				rule.ResourceRules[0].Namespaces = []string{namespace}
+			}
+			var made *flowcontrolv1.FlowSchema
+			if made, err = flow.FlowSchemas().Create(tb.Context(), o, metav1.CreateOptions{}); err == nil {
+				last = string(made.UID)
+			}
 		}
 		if err != nil {
 			tb.Fatal(err)
 		}
 	}
-	if schema == nil {
+	if last == "" {
 		tb.Fatal("the documentation has no FlowSchema")
 	}
-	is := func() bool { return schemaOf(tb, user) == string(schema.UID) }
+	is := func() bool { return schemaOf(tb, user) == last }
 	await.Until(tb, "the agents' priority level", time.Minute, is)
 	return func() {
 		tb.Helper()
-		if err := flow.FlowSchemas().Delete(tb.Context(), schema.Name, metav1.DeleteOptions{}); err != nil {
-			tb.Fatal(err)
+		for _, name := range schemas {
+			if err := flow.FlowSchemas().Delete(tb.Context(), name, metav1.DeleteOptions{}); err != nil {
+				tb.Fatal(err)
+			}
 		}
-		if err := flow.PriorityLevelConfigurations().Delete(tb.Context(), level, metav1.DeleteOptions{}); err != nil {
-			tb.Fatal(err)
+		for _, name := range levels {
+			if err := flow.PriorityLevelConfigurations().Delete(tb.Context(), name, metav1.DeleteOptions{}); err != nil {
+				tb.Fatal(err)
+			}
 		}
 		await.Until(tb, "no priority level of the agents", time.Minute, func() bool { return !is() })
 	}

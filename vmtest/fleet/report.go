@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // String tells of a phase in a line.
@@ -42,18 +44,6 @@ func (c counts) rate(lasted time.Duration) string {
 	return fmt.Sprintf("%d (%.1f/s, max %d)", c.Writes, float64(c.Writes)/lasted.Seconds(), c.Peak)
 }
 
-// size shows bytes.
-func size(n float64) string {
-	switch {
-	case n >= 10<<30 || n <= -10<<30:
-		return fmt.Sprintf("%.0f GiB", n/(1<<30))
-	case n >= 1<<20 || n <= -1<<20:
-		return fmt.Sprintf("%.1f MiB", n/(1<<20))
-	default:
-		return fmt.Sprintf("%.0f KiB", n/(1<<10))
-	}
-}
-
 // table draws one in Markdown.
 func table(head []string, rows [][]string) string {
 	var b strings.Builder
@@ -84,11 +74,11 @@ func (f *fleet) markdown(where string) string {
 		}
 		writes = append(writes, cells)
 		cells = []string{
-			r.Phase, size(float64(r.Sent)), size(float64(r.bytes())), size(float64(r.EtcdGrowth)), strconv.FormatInt(r.Revisions, 10),
-			fmt.Sprintf("%.0f", r.Watches), fmt.Sprintf("%.0f (%s)", r.Shown, size(r.ShownSize)),
+			r.Phase, display.Bytes(r.Sent), display.Bytes(r.bytes()), display.Bytes(r.EtcdGrowth), strconv.FormatInt(r.Revisions, 10),
+			fmt.Sprintf("%.0f", r.Watches), fmt.Sprintf("%.0f (%s)", r.Shown, display.Bytes(int64(r.ShownSize))),
 		}
 		for _, p := range []program{programAPI, programEtcd, programLeader, programSpare, programAgents} {
-			cells = append(cells, fmt.Sprintf("%s, %.2f", size(float64(r.Used[p].RSS)), r.Used[p].CPU.Seconds()/r.Lasted.Seconds()))
+			cells = append(cells, fmt.Sprintf("%s, %.2f", display.Bytes(r.Used[p].RSS), r.Used[p].CPU.Seconds()/r.Lasted.Seconds()))
 		}
 		costs = append(costs, cells)
 	}
@@ -152,7 +142,7 @@ func (f *fleet) extrapolate(nodes int) (lines [][]string) {
 			fixed = 0 // the Nodes are in it already
 		}
 		measured := float64(r.Used[p].RSS)
-		lines = append(lines, []string{what, size(measured), size(fixed + (measured-fixed)*times)})
+		lines = append(lines, []string{what, display.Bytes(int64(measured)), display.Bytes(int64(fixed + (measured-fixed)*times))})
 	}
 	if r := f.row("idle"); r != nil {
 		add("idle: writes a second", "%.0f", float64(r.Written.Kinds[kindLease].Writes)/r.Lasted.Seconds(), times)

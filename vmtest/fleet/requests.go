@@ -18,8 +18,8 @@ type requests struct {
 // spell is what was asked in a phase.
 type spell struct {
 	Reads     int            // watches too
-	Writes    int            // Diagnoses refused for their version too
-	Conflicts int            // these
+	Writes    int            // conflicts too
+	Conflicts int            // writes that another one was before
 	Busy      int            // answers that were 429
 	Throttled map[string]int // these, by verb and the last part of the path that is no name
 	Failures  int            // for another reason
@@ -87,8 +87,9 @@ func (r *requests) note(request *http.Request, answer *http.Response, err error)
 		s.Busy++
 		s.throttle(request.Method+" "+resourceOf(request.URL.Path)+" "+answer.Header.Get("Retry-After"), 1)
 	case answer.StatusCode == http.StatusNotFound && read: // a Lease that is not there yet is looked for first
-	case answer.StatusCode == http.StatusConflict && strings.Contains(what, "/diagnoses/"):
-		s.Conflicts++ // the controller has written it meanwhile
+	case answer.StatusCode == http.StatusConflict && !read:
+		// The controller has written it meanwhile, or this agent has: the answer came too late.
+		s.Conflicts++
 	default:
 		why = answer.Status
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // kind is a kind of object that is written.
@@ -145,6 +145,8 @@ func (t *tally) note(c kubetest.Change, at time.Time) {
 		err = t.diagnosis(c, at)
 	case kindPolicy:
 		err = t.policy(c)
+	case kindEvent:
+		t.moved[k] = at
 	case kindOther:
 		t.now.Others[c.Key[:strings.LastIndexByte(c.Key, '/')+1]]++
 	}
@@ -303,7 +305,8 @@ func (t *tally) ended(known map[string]bool) (nodes []string) {
 	return nodes
 }
 
-// lastMoved returns when an object of a kind was last given another meaning.
+// lastMoved returns when an object of a kind was last given another meaning; an Event: was
+// last written.
 func (t *tally) lastMoved(k kind) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -60,7 +60,7 @@ const serverMemory = "2GiB"
 
 // findServer returns the folder of etcd and kube-apiserver, and builds them where need be.
 func (w workshop) findServer(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "run", "./reporter/kubetest/kubetools")
+	cmd := exec.CommandContext(ctx, "go", "run", "./vmtest/kubetest/kubetools")
 	cmd.Dir, cmd.Stderr = w.root, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

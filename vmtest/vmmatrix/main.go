@@ -222,7 +222,7 @@ func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kern
 			}
 			outcomes[i], err = w.do(ctx, j)
 			if err == nil {
-				outcomes[i].tell()
+				outcomes[i].print()
 			}
 			return err
 		})
@@ -273,8 +273,8 @@ func (c command) plan(kernels []kernel.Kernel) []job {
 	return jobs
 }
 
-// tell prints how a job ended.
-func (o outcome) tell() {
+// print prints how a job ended.
+func (o outcome) print() {
 	var bad []string
 	for _, k := range o.order {
 		if c := o.cells[k]; c.state == failed {

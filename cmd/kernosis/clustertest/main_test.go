@@ -19,15 +19,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/sets"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 var cluster = kubetest.Shared{Own: true} // the controller works on all nodes
@@ -107,7 +107,7 @@ func (a *agent) shipped(name string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	all, err := r.Parse(yamldoc.File{Name: name + ".yaml", Data: text})
+	all, err := r.Parse(document.File{Name: name + ".yaml", Data: text})
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/rights"
+	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
@@ -39,7 +39,7 @@ func capSet(t testing.TB, path, name string) hostfs.Caps {
 func needless(t testing.TB) []string {
 	t.Helper()
 	own := capSet(t, "/proc/self/status", "CapEff")
-	all := slices.DeleteFunc(rights.Needless(), func(name string) bool { return len(own.Missing(name)) > 0 })
+	all := slices.DeleteFunc(selfcheck.Needless(), func(name string) bool { return len(own.Missing(name)) > 0 })
 	if len(all) == 0 {
 		t.Skip("this root has none of the capabilities that are given up")
 	}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
 // within is how long a diagnosis may take from the moment at which its fault is told.

@@ -10,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
-	"github.com/kernosis/kernosis/reporter/kubetest"
-	"github.com/kernosis/kernosis/reporter/kubetest/node"
-	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
 // Restarts come fast, so that a loop needs no minutes.

@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/kubetest/node"
-	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
 // A container of whose processes a child is killed goes on: kubelet has nothing to tell,

@@ -23,10 +23,10 @@ import (
 
 	"github.com/kernosis/kernosis/deploy/chart"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/reporter/kubetest"
-	"github.com/kernosis/kernosis/reporter/kubetest/node"
-	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 

@@ -15,12 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/agenttest"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/reporter/kubetest"
-	"github.com/kernosis/kernosis/reporter/kubetest/node"
-	"github.com/kernosis/kernosis/reporter/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -83,10 +83,10 @@ func failures() []*failing {
 
 		{mode: fault.Refused, verdict: event.VerdictRefused, reason: "ProbeTargetRefused", says: "container listens on :8081"},
 		{mode: fault.QueueFull, verdict: event.VerdictAcceptQueueFull, reason: "ProbeTargetAcceptQueueFull", says: "accept queue full 2/1 on :8080"},
-		{mode: fault.NotAccepted, verdict: event.VerdictNotAccepted, reason: "ProbeTargetNotAccepted", says: "not accepted in 1 s"},
-		{mode: fault.Silent, verdict: event.VerdictSilent, reason: "ProbeTargetSilent", says: "no byte back in 1 s"},
+		{mode: fault.NotAccepted, verdict: event.VerdictNotAccepted, reason: "ProbeTargetNotAccepted", says: "not accepted in 1s"},
+		{mode: fault.Silent, verdict: event.VerdictSilent, reason: "ProbeTargetSilent", says: "no byte back in 1s"},
 		{mode: fault.Reset, verdict: event.VerdictReset, reason: "ProbeTargetReset", says: "reset"},
-		{mode: fault.Slow, waits: true, verdict: event.VerdictSlow, reason: "ProbeTargetSlow", says: "not complete in 1 s"},
+		{mode: fault.Slow, waits: true, verdict: event.VerdictSlow, reason: "ProbeTargetSlow", says: "not complete in 1s"},
 		// A stopped process leaves what comes in the accept queue.
 		{mode: fault.Stopped, verdict: event.VerdictNotAccepted, reason: "ProbeTargetNotAccepted", says: "stopped: probepod"},
 		// What it gets to before its quota is used up is for the scheduler to say.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 )
@@ -21,7 +21,7 @@ func parseEntry(b []byte) (journal.Entry, error) {
 	var e journal.Entry
 	if err := json.Unmarshal(b, &e); err != nil {
 		// The error may quote the line as it is.
-		return e, errors.New("not a journal entry: " + event.SafeText(err.Error(), 300))
+		return e, errors.New("not a journal entry: " + display.Safe(err.Error(), 300))
 	}
 	if e.Seq == 0 || !sane(e.Now) || e.BootTime <= 0 {
 		return e, errEntry

@@ -235,8 +235,8 @@ func (r *Replay) detect(head []byte) (Format, error) {
 	return best, nil
 }
 
-// tellViews notes which monitors had nothing, or not all, to read.
-func (r *Replay) tellViews() {
+// printViews notes which monitors had nothing, or not all, to read.
+func (r *Replay) printViews() {
 	if r.cfg.Note == nil || r.sum.Format == Journal || r.sum.Format == "" {
 		return
 	}

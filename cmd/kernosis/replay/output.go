@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -46,7 +47,7 @@ func (t *text) Step(s *Step) error {
 	}
 	if t.verbose && s.Event != nil && len(s.Transitions) == 0 {
 		fmt.Fprintf(&b, "%s %s:%d: %s of %s: nothing follows\n", at, s.File, s.Line,
-			event.SafeText(string(s.Event.Kind), 64), event.SafeText(subject(s.Event), 200))
+			display.Safe(string(s.Event.Kind), 64), display.Safe(subject(s.Event), 200))
 	}
 	for _, tr := range s.Transitions {
 		switch {
@@ -55,7 +56,7 @@ func (t *text) Step(s *Step) error {
 		case tr.Condition != nil:
 			fmt.Fprintf(&b, "%s %-8s %s=%s %s: %s\n", at, "node", tr.Condition.Type, tr.Condition.Status, tr.Condition.Reason, tr.Condition.Message)
 		case tr.Mute != nil:
-			fmt.Fprintf(&b, "%s %-8s %s\n", at, "node", event.SafeText(muteText(tr.Mute), 4096)) // as it was recorded
+			fmt.Fprintf(&b, "%s %-8s %s\n", at, "node", display.Safe(muteText(tr.Mute), 4096)) // as it was recorded
 		}
 	}
 	for _, d := range s.Differs {
@@ -63,7 +64,7 @@ func (t *text) Step(s *Step) error {
 		if s.File != "" {
 			where = fmt.Sprintf("%s:%d", s.File, s.Line)
 		}
-		fmt.Fprintf(&b, "%s %s: %s\n", at, where, event.SafeText(d, 4096))
+		fmt.Fprintf(&b, "%s %s: %s\n", at, where, display.Safe(d, 4096))
 	}
 	_, err := io.WriteString(t.w, b.String())
 	return err

@@ -323,7 +323,7 @@ func (r *Replay) End() (Summary, error) {
 		r.sum.To = end.Wall
 	}
 	r.countErrors()
-	r.tellViews()
+	r.printViews()
 	r.sum.SinceBoot = r.sum.Format.sinceBoot() && r.cfg.Boot.IsZero()
 	r.sum.Problems = []problem.Problem{}
 	for _, p := range r.engine.Problems() {

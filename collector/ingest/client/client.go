@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-
-	"github.com/kernosis/kernosis/collector/ingest/report"
 )
 
 // Pauses between attempts: an agent that restarts is back within seconds, one that
@@ -101,8 +99,8 @@ func (c *Client) SetCondition(cond Condition) error {
 	}
 	i := slices.IndexFunc(c.conditions, func(o Condition) bool { return o.Type == cond.Type })
 	if i < 0 {
-		if len(c.conditions) == report.MaxConditions {
-			return fmt.Errorf("condition %s: there are %d already", cond.Type, report.MaxConditions)
+		if len(c.conditions) == MaxConditions {
+			return fmt.Errorf("condition %s: there are %d already", cond.Type, MaxConditions)
 		}
 		i = len(c.conditions)
 		c.conditions = append(c.conditions, Condition{})
@@ -145,10 +143,10 @@ func (c *Client) Event(e Event) error {
 
 // bounded cuts a message where the agent would, but for what it escapes.
 func bounded(message string) string {
-	if len(message) <= report.MaxMessage {
+	if len(message) <= MaxMessage {
 		return message
 	}
-	return strings.ToValidUTF8(message[:report.MaxMessage-len("…")], "") + "…"
+	return strings.ToValidUTF8(message[:MaxMessage-len("…")], "") + "…"
 }
 
 // Stats returns the counts so far.

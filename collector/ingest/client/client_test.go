@@ -18,7 +18,6 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/collector/ingest/client"
-	"github.com/kernosis/kernosis/collector/ingest/report"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
@@ -194,7 +193,7 @@ func TestAgentIsAway(t *testing.T) {
 			dropped++
 		}
 	}
-	for _, status := range []report.ConditionStatus{client.True, client.False, client.True} {
+	for _, status := range []client.ConditionStatus{client.True, client.False, client.True} {
 		if err := c.SetCondition(client.Condition{Type: "DiskHot", Status: status, Reason: "Hot"}); err != nil {
 			t.Fatal(err)
 		}

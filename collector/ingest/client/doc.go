@@ -15,4 +15,10 @@
 // arrive, with growing pauses. Events that there is no room for, that the agent
 // refuses or that are not to be sent again are dropped and counted. An event that is
 // sent twice, because its answer was lost, counts once with the agent.
+//
+// # Reports
+//
+// [Status] is the form of a report that a problem daemon sends to the agent:
+// node-problem-detector's Status, with its names in JSON, and for how long it
+// counts.
 package client

@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/kernosis/kernosis/collector/ingest/report"
 )
 
 // Run sends until ctx ends or Close is called, and returns nil. It may be called
@@ -142,10 +140,10 @@ func (c *Client) sendOne(ctx context.Context) (more bool, err error) {
 // fitting returns how many of the first events a report takes, whatever is in their
 // messages: a byte that can't be shown has six in JSON.
 func fitting(events []Event) int {
-	room := report.MaxBody - report.MaxConditions*6*(report.MaxMessage+2*report.MaxReason)
+	room := MaxBody - MaxConditions*6*(MaxMessage+2*MaxReason)
 	for i := range events {
 		room -= 6*(len(events[i].Message)+len(events[i].Reason)) + 100
-		if i == report.MaxEvents || room < 0 {
+		if i == MaxEvents || room < 0 {
 			return max(i, 1)
 		}
 	}
@@ -207,20 +205,20 @@ const maxAnswer = 64 << 10
 
 // post makes one attempt.
 func (c *Client) post(ctx context.Context, key string, conditions []Condition, events []Event) error {
-	body, err := json.Marshal(report.Status{
+	body, err := json.Marshal(Status{
 		Source: c.source.Name, ValidFor: c.source.ValidFor.String(), Events: events, Conditions: conditions,
 	})
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	// The host is for HTTP's sake: the socket is the address.
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://kernosis"+report.Path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://kernosis"+Path, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if key != "" {
-		req.Header.Set(report.KeyHeader, key)
+		req.Header.Set(KeyHeader, key)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

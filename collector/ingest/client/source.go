@@ -6,23 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/kernosis/kernosis/collector/ingest/report"
-)
-
-// What a report is made of.
-type (
-	Condition = report.Condition
-	Event     = report.Event
-)
-
-// Statuses of conditions and severities of events.
-const (
-	True    = report.True
-	False   = report.False
-	Unknown = report.Unknown
-	Info    = report.Info
-	Warn    = report.Warn
 )
 
 // What a Source has where it doesn't say.
@@ -69,10 +52,10 @@ func (s Source) normal() (Source, error) {
 		s.Heartbeat = DefaultHeartbeat
 	}
 	if s.ValidFor == 0 {
-		s.ValidFor = min(max(3*s.Heartbeat, report.MinValid), report.MaxValid)
+		s.ValidFor = min(max(3*s.Heartbeat, MinValid), MaxValid)
 	}
-	if s.ValidFor < report.MinValid || s.ValidFor > report.MaxValid {
-		errs = append(errs, fmt.Errorf("validFor %v: want %v to %v", s.ValidFor, report.MinValid, report.MaxValid))
+	if s.ValidFor < MinValid || s.ValidFor > MaxValid {
+		errs = append(errs, fmt.Errorf("validFor %v: want %v to %v", s.ValidFor, MinValid, MaxValid))
 	}
 	if s.ValidFor <= s.Heartbeat {
 		errs = append(errs, fmt.Errorf("validFor %v: want more than the heartbeat %v", s.ValidFor, s.Heartbeat))
@@ -83,8 +66,8 @@ func (s Source) normal() (Source, error) {
 	if s.Buffer == 0 {
 		s.Buffer = DefaultBuffer
 	}
-	if len(s.Conditions) > report.MaxConditions {
-		errs = append(errs, fmt.Errorf("%d conditions: at most %d", len(s.Conditions), report.MaxConditions))
+	if len(s.Conditions) > MaxConditions {
+		errs = append(errs, fmt.Errorf("%d conditions: at most %d", len(s.Conditions), MaxConditions))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return s, fmt.Errorf("source %q: %w", s.Name, err)
@@ -95,7 +78,7 @@ func (s Source) normal() (Source, error) {
 // RefusedError is the agent's answer to a report that it has not taken.
 type RefusedError struct {
 	Status     int           // of HTTP: 400, 403, 409, 413, 429, 503
-	Answer     report.Answer // what is wrong with which field
+	Answer     Answer        // what is wrong with which field
 	RetryAfter time.Duration // of 429
 }
 

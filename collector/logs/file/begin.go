@@ -46,7 +46,7 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 	t, all := s.find(pos, path)
 	if t == nil && !pos.Fresh {
 		if pathErr != nil {
-			s.tell(pathErr) // what the path leads to may tell where the rest is
+			s.reportState(pathErr) // what the path leads to may tell where the rest is
 			return nil
 		}
 		// Rotated away and deleted, or compressed in a way that is not read.
@@ -135,7 +135,7 @@ func (s *follower) find(pos position, path found) (same *tail, all []listed) {
 func (s *follower) beginNow(path found, pathErr error) error {
 	all, missing := listHeads(s.name), errors.Is(pathErr, fs.ErrNotExist)
 	if pathErr != nil && !missing {
-		s.tell(pathErr)
+		s.reportState(pathErr)
 		return nil
 	}
 	s.begun = true
@@ -157,7 +157,7 @@ func (s *follower) beginNow(path found, pathErr error) error {
 	if err != nil {
 		s.begun = false
 		closeFile(path.f)
-		s.tell(err)
+		s.reportState(err)
 		return nil
 	}
 	t.offset = offset

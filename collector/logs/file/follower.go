@@ -99,7 +99,7 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 		if errors.Is(s.failed, io.ErrUnexpectedEOF) {
 			return false, nil // it is being compressed
 		}
-		s.tell(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: s.failed})
+		s.reportState(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: s.failed})
 		if errors.Is(s.failed, unix.ESTALE) {
 			// The file server has another file there by now.
 			s.start, s.begun = s.r.Position(), false
@@ -113,12 +113,12 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 		switch {
 		case st.sameFile(s.cur.stat):
 			s.cutoff = time.Time{} // what comes now is new
-			s.tell(nil)
+			s.reportState(nil)
 			return false, s.partial()
 		case st.size == 0 && !s.abandoned() && !s.overtaken(st):
 			// The new file is there and its writer has yet to open it: until then it
 			// writes to the old one, which has to be read to its very end first.
-			s.tell(nil)
+			s.reportState(nil)
 			return false, s.partial()
 		}
 		return true, s.finish(ctx)
@@ -130,7 +130,7 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 		s.nowhere = time.Now()
 	}
 	if time.Since(s.nowhere) >= s.r.goneFor {
-		s.tell(statErr)
+		s.reportState(statErr)
 		if s.abandoned() {
 			return true, s.finish(ctx)
 		}
@@ -155,7 +155,7 @@ func (s *follower) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.tellCut(t); err != nil {
+	if err := s.reportCut(t); err != nil {
 		return err
 	}
 	s.r.cfg.Log.Debug("log file read to its end", "path", s.r.cfg.Path, "file", t.f.Name(), "inode", t.stat.ino, "offset", t.offset)
@@ -176,7 +176,7 @@ func (s *follower) next() bool {
 	if err != nil {
 		// What comes into being is new, all of it.
 		s.r.setFresh(s.known, s.lines)
-		s.tell(err)
+		s.reportState(err)
 		return false
 	}
 	if path.name != s.name {
@@ -185,7 +185,7 @@ func (s *follower) next() bool {
 		s.noteOlder(listHeads(s.name), path.f, path.head())
 	}
 	s.open(s.newTail(path))
-	s.tell(nil)
+	s.reportState(nil)
 	return true
 }
 
@@ -237,7 +237,7 @@ func (s *follower) read(ctx context.Context, final bool) error {
 			break
 		}
 	}
-	return s.tellMalformed()
+	return s.reportMalformed()
 }
 
 // partial hands over a last line whose end has not come for long, and a record of the
@@ -274,7 +274,7 @@ func (s *follower) rewritten(ctx context.Context) error {
 		if err := s.hand(time.Now(), true); err != nil {
 			return err
 		}
-		if err := s.tellCut(cut); err != nil {
+		if err := s.reportCut(cut); err != nil {
 			return err
 		}
 		if err := s.lose(logs.Truncated, 0, 0); err != nil {
@@ -287,8 +287,8 @@ func (s *follower) rewritten(ctx context.Context) error {
 	return nil
 }
 
-// tell tells whether the file can be read, when that changes.
-func (s *follower) tell(err error) {
+// reportState reports whether the file can be read, when that changes.
+func (s *follower) reportState(err error) {
 	status := ""
 	if err != nil {
 		status = err.Error()

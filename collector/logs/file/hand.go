@@ -48,7 +48,7 @@ func (s *follower) handLine(b []byte, now time.Time) error {
 		s.bad++
 		return nil
 	}
-	if err := s.tellMalformed(); err != nil {
+	if err := s.reportMalformed(); err != nil {
 		return err
 	}
 	if s.r.dec.kernel != nil {
@@ -59,9 +59,9 @@ func (s *follower) handLine(b []byte, now time.Time) error {
 	return s.handle(logs.Item{Line: &s.line})
 }
 
-// tellMalformed tells of the lines that could not be parsed, at once for those
+// reportMalformed tells of the lines that could not be parsed, at once for those
 // that follow each other: with a wrong format it is every line.
-func (s *follower) tellMalformed() error {
+func (s *follower) reportMalformed() error {
 	if s.bad == 0 {
 		return nil
 	}
@@ -70,8 +70,8 @@ func (s *follower) tellMalformed() error {
 	return s.lose(logs.Malformed, n, 0)
 }
 
-// tellCut tells of a line that is too long and whose end will not come.
-func (s *follower) tellCut(t *tail) error {
+// reportCut tells of a line that is too long and whose end will not come.
+func (s *follower) reportCut(t *tail) error {
 	if !t.lines.cutting {
 		return nil
 	}

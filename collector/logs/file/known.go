@@ -29,16 +29,16 @@ type knownList []known
 const maxKnown = 4 * maxSiblings
 
 func (l *knownList) add(k known) {
-	*l = slices.DeleteFunc(*l, func(o known) bool { return o.stat.sameFile(k.stat) && !o.gone(k) })
+	*l = slices.DeleteFunc(*l, func(o known) bool { return o.stat.sameFile(k.stat) && !o.replacedBy(k) })
 	if len(*l) >= maxKnown {
 		*l = slices.Delete(*l, 0, 1)
 	}
 	*l = append(*l, k)
 }
 
-// gone tells whether by, which has the same inode, is another file: this one may
+// replacedBy tells whether by, which has the same inode, is another file: this one may
 // still be about to come in compressed form.
-func (k known) gone(by known) bool {
+func (k known) replacedBy(by known) bool {
 	if len(k.head) == 0 {
 		return k.read > 0 && k.sum != by.sum
 	}

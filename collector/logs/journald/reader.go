@@ -132,7 +132,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 		if ended(ctx) {
 			return nil
 		}
-		s.tell(err)
+		s.reportState(err)
 		if s.entries > 0 || time.Since(began) > lastPause {
 			pause = r.pause
 		}

@@ -92,13 +92,13 @@ func (s *session) decode(c *child) error {
 	if err := c.out.SetReadDeadline(time.Now().Add(settled)); err != nil {
 		return err
 	}
-	d := NewDecoder(&patient{f: c.out, quiet: func() { s.tell(nil) }}, s.r.cfg.MaxText)
+	d := NewDecoder(&patient{f: c.out, quiet: func() { s.reportState(nil) }}, s.r.cfg.MaxText)
 	for {
 		if err := d.Next(&s.entry); err != nil {
 			return err
 		}
 		s.entries++
-		s.tell(nil)
+		s.reportState(nil)
 		if s.handleErr = s.take(); s.handleErr != nil {
 			return s.handleErr
 		}
@@ -225,8 +225,8 @@ func (s *session) name(b []byte) string {
 	return name
 }
 
-// tell tells whether the journal can be read, when that changes.
-func (s *session) tell(err error) {
+// reportState reports whether the journal can be read, when that changes.
+func (s *session) reportState(err error) {
 	status := ""
 	if err != nil {
 		status = err.Error()

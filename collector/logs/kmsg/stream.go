@@ -97,7 +97,7 @@ func (s *stream) record(b []byte) error {
 			return err
 		}
 	default:
-		s.tellOpen()
+		s.reportOpen()
 		s.fill()
 		if err := s.handle(logs.Item{Line: &s.line}); err != nil {
 			return err
@@ -146,7 +146,7 @@ func (s *stream) advance(next uint64) {
 // atEnd is called when everything was read: what comes now is new.
 func (s *stream) atEnd() error {
 	s.skip = false
-	defer s.tellOpen()
+	defer s.reportOpen()
 	if !s.saved || s.seen == 0 || s.seen >= s.next {
 		return nil
 	}
@@ -157,8 +157,8 @@ func (s *stream) atEnd() error {
 	return s.lose(logs.BadPosition, 0)
 }
 
-// tellOpen tells once that the log is being read.
-func (s *stream) tellOpen() {
+// reportOpen tells once that the log is being read.
+func (s *stream) reportOpen() {
 	if !s.told && s.r.cfg.Status != nil {
 		s.r.cfg.Status(nil)
 	}

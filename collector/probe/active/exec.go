@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kernosis/kernosis/collector/cri"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/process"
@@ -33,7 +34,7 @@ const (
 func (p *Prober) Command(ctx context.Context, container string, command []string, timeout time.Duration) (probe.Outcome, error) {
 	_, id, ok := strings.Cut(container, "://")
 	if !ok || id == "" {
-		return probe.Outcome{}, fmt.Errorf("container ID %q names no container", event.SafeText(container, 128))
+		return probe.Outcome{}, fmt.Errorf("container ID %q names no container", display.Safe(container, 128))
 	}
 	socket := cmp.Or(p.cfg.Socket, cri.Find(p.cfg.FS))
 	if socket == "" {
@@ -55,7 +56,7 @@ func (p *Prober) Command(ctx context.Context, container string, command []string
 	case s.Code() == codes.DeadlineExceeded:
 		e.late = true
 	default:
-		return probe.Outcome{}, fmt.Errorf("exec in container %s over %s: %s", id[:min(len(id), 12)], socket, event.SafeText(s.Message(), maxCause))
+		return probe.Outcome{}, fmt.Errorf("exec in container %s over %s: %s", id[:min(len(id), 12)], socket, display.Safe(s.Message(), maxCause))
 	}
 	return e.outcome(), nil
 }
@@ -102,19 +103,19 @@ type execution struct {
 }
 
 func (e *execution) outcome() probe.Outcome {
-	d := probe.Detail{Feed: event.ProbeActive, Duration: event.Duration(e.took), Phase: "answer", Said: event.SafeText(strings.TrimSpace(e.output), maxSaid)}
+	d := probe.Detail{Feed: event.ProbeActive, Duration: event.Duration(e.took), Phase: "answer", Said: display.Safe(strings.TrimSpace(e.output), maxSaid)}
 	switch {
 	case e.late:
 		d.Verdict = event.VerdictExecSlow
-		d.Cause = fmt.Sprintf("%s did not end within %s", e.what, short(e.timeout))
+		d.Cause = fmt.Sprintf("%s did not end within %s", e.what, display.Duration(e.timeout))
 		if e.stuck {
 			d.Cause += ", and can't be killed: it is in uninterruptible sleep"
 		}
 	case e.killed != "":
-		d.Verdict, d.Cause = event.VerdictExecFailed, fmt.Sprintf("%s failed after %s: %s", e.what, short(e.took), e.killed)
+		d.Verdict, d.Cause = event.VerdictExecFailed, fmt.Sprintf("%s failed after %s: %s", e.what, display.Duration(e.took), e.killed)
 	case e.code != 0:
 		d.Verdict, d.Status = event.VerdictExecFailed, fmt.Sprintf("exit %d", e.code)
-		d.Cause = fmt.Sprintf("%s ended with exit code %d after %s", e.what, e.code, short(e.took))
+		d.Cause = fmt.Sprintf("%s ended with exit code %d after %s", e.what, e.code, display.Duration(e.took))
 	default:
 		d.Phase = ""
 		return probe.Outcome{At: time.Now(), OK: true, Detail: d}
@@ -122,12 +123,12 @@ func (e *execution) outcome() probe.Outcome {
 	if said := firstLine(strings.TrimSpace(e.output)); said != "" {
 		d.Cause += ": " + said
 	}
-	d.Cause = event.SafeText(d.Cause, maxCause)
+	d.Cause = display.Safe(d.Cause, maxCause)
 	return probe.Outcome{At: time.Now(), Detail: d}
 }
 
 // commandText is a command line, bounded.
 func commandText(command []string) string {
 	const most = 80
-	return event.SafeText(strings.Join(command, " "), most)
+	return display.Safe(strings.Join(command, " "), most)
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/netlook"
@@ -166,7 +167,7 @@ func resolve(ctx context.Context, host string) (netip.Addr, string, error) {
 func unresolved(host string, err error, took time.Duration) probe.Outcome {
 	return probe.Outcome{At: time.Now(), Detail: probe.Detail{
 		Feed: event.ProbeActive, Verdict: event.VerdictName, Phase: netprobe.PhaseConnect, Duration: event.Duration(took),
-		Cause: event.SafeText(fmt.Sprintf("the name %s does not resolve: %v", host, err), maxCause),
+		Cause: display.Safe(fmt.Sprintf("the name %s does not resolve: %v", host, err), maxCause),
 	}}
 }
 
@@ -190,10 +191,10 @@ func detail(r *netprobe.Result) probe.Detail {
 	d := probe.Detail{
 		Feed: event.ProbeActive, Duration: event.Duration(r.Took), FirstByte: event.Duration(r.FirstByte),
 		RTT: event.Duration(r.Conn.RTT), Retransmits: r.Conn.Retransmits,
-		Said: event.SafeText(strings.TrimSpace(r.Body), maxSaid),
+		Said: display.Safe(strings.TrimSpace(r.Body), maxSaid),
 	}
 	if r.Status != "" {
-		d.Status, _, _ = strings.Cut(event.SafeText(r.Status, 64), " ")
+		d.Status, _, _ = strings.Cut(display.Safe(r.Status, 64), " ")
 	}
 	switch r.Phase {
 	case netprobe.PhaseRequest:

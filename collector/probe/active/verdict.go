@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/status"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/netprobe"
@@ -65,7 +66,7 @@ func (f *facts) judge(d *probe.Detail) {
 		f.judgeConnect(d)
 	case f.errIs(unix.ECONNRESET, unix.EPIPE):
 		d.Verdict = event.VerdictReset
-		d.Cause = fmt.Sprintf("the connection to %s was reset during the %s, %s after it stood; %s", f.to, f.part(), short(f.Took-f.Connect), f.traffic())
+		d.Cause = fmt.Sprintf("the connection to %s was reset during the %s, %s after it stood; %s", f.to, f.part(), display.Duration(f.Took-f.Connect), f.traffic())
 	case f.late():
 		f.judgeLate(d)
 	case f.Phase == netprobe.PhaseTLS:
@@ -79,7 +80,7 @@ func (f *facts) judge(d *probe.Detail) {
 		d.Cause = fmt.Sprintf("%s: %v", f.to, f.Err)
 	case f.Conn.Received == 0:
 		d.Verdict = event.VerdictSilent
-		d.Cause = fmt.Sprintf("%s took the connection and closed it without a byte, %s after it stood", f.to, short(f.Took-f.Connect))
+		d.Cause = fmt.Sprintf("%s took the connection and closed it without a byte, %s after it stood", f.to, display.Duration(f.Took-f.Connect))
 	case f.errIs(io.EOF, io.ErrUnexpectedEOF):
 		d.Verdict = event.VerdictStatus
 		d.Cause = fmt.Sprintf("%s closed the connection within its answer, behind %d bytes", f.to, f.Conn.Received)
@@ -94,7 +95,7 @@ func (f *facts) judge(d *probe.Detail) {
 	if f.listener.Present {
 		d.QueueLen, d.QueueMax = f.listener.Queue, f.listener.Max
 	}
-	d.Cause = event.SafeText(d.Cause, maxCause)
+	d.Cause = display.Safe(d.Cause, maxCause)
 }
 
 // judgeConnect: no connection stood.
@@ -105,9 +106,9 @@ func (f *facts) judgeConnect(d *probe.Detail) {
 		d.Cause = fmt.Sprintf("no local port is free to connect to %s: nothing was sent", f.to)
 	case f.errIs(unix.ECONNREFUSED):
 		d.Verdict = event.VerdictRefused
-		d.Cause = fmt.Sprintf("nothing listens at %s: the SYN was refused after %s", f.to, short(f.Took))
+		d.Cause = fmt.Sprintf("nothing listens at %s: the SYN was refused after %s", f.to, display.Duration(f.Took))
 		if f.listener.Present {
-			d.Cause = fmt.Sprintf("%s refused the SYN after %s, yet there is a listener: it began since, or a firewall answered", f.to, short(f.Took))
+			d.Cause = fmt.Sprintf("%s refused the SYN after %s, yet there is a listener: it began since, or a firewall answered", f.to, display.Duration(f.Took))
 		} else if f.listener.Known {
 			add(&d.Evidence, "no listener at "+f.to.String())
 		}
@@ -132,10 +133,10 @@ func (f *facts) judgeConnect(d *probe.Detail) {
 		d.Cause = fmt.Sprintf("no connection to %s: %v", f.to, f.Err)
 	case f.listener.Full():
 		d.Verdict = event.VerdictAcceptQueueFull
-		d.Cause = fmt.Sprintf("accept queue full %d/%d on :%d: its process does not call accept; no answer to the SYN in %s", f.listener.Queue, f.listener.Max, f.to.Port(), short(f.Took))
+		d.Cause = fmt.Sprintf("accept queue full %d/%d on :%d: its process does not call accept; no answer to the SYN in %s", f.listener.Queue, f.listener.Max, f.to.Port(), display.Duration(f.Took))
 	default:
 		d.Verdict = event.VerdictTimeout
-		d.Cause = fmt.Sprintf("no answer to the SYN to %s in %s", f.to, short(f.Took))
+		d.Cause = fmt.Sprintf("no answer to the SYN to %s in %s", f.to, display.Duration(f.Took))
 		if f.listener.Known && !f.listener.Present {
 			add(&d.Evidence, fmt.Sprintf("no listener at %s, and no reset either", f.to))
 		}
@@ -144,46 +145,46 @@ func (f *facts) judgeConnect(d *probe.Detail) {
 
 // judgeLate: a connection stood, and the probe's time was over.
 func (f *facts) judgeLate(d *probe.Detail) {
-	stood := fmt.Sprintf("SYN answered in %s", short(f.Connect))
+	stood := fmt.Sprintf("SYN answered in %s", display.Duration(f.Connect))
 	switch {
 	case f.Conn.Received == 0 && f.child == netlook.ChildWaiting:
 		d.Verdict = event.VerdictNotAccepted
-		d.Cause = fmt.Sprintf("%s, but the connection waits in the accept queue (%d/%d) of :%d and was not accepted in %s", stood, f.listener.Queue, f.listener.Max, f.to.Port(), short(f.Took))
+		d.Cause = fmt.Sprintf("%s, but the connection waits in the accept queue (%d/%d) of :%d and was not accepted in %s", stood, f.listener.Queue, f.listener.Max, f.to.Port(), display.Duration(f.Took))
 	case f.Conn.Received == 0 && f.Conn.Acked < f.Conn.Sent && f.listener.Full():
 		d.Verdict = event.VerdictAcceptQueueFull
 		d.Cause = fmt.Sprintf("accept queue full %d/%d on :%d: the end of the handshake and the request are ignored", f.listener.Queue, f.listener.Max, f.to.Port())
 	case f.Conn.Received == 0:
 		d.Verdict = event.VerdictSilent
-		d.Cause = fmt.Sprintf("%s, %s, no byte back in %s", stood, f.traffic(), short(f.timeout))
+		d.Cause = fmt.Sprintf("%s, %s, no byte back in %s", stood, f.traffic(), display.Duration(f.timeout))
 		if f.child == netlook.ChildAccepted {
 			add(&d.Excluded, "not accepted: a process has the connection")
 		}
 	case f.Phase == netprobe.PhaseTLS:
 		d.Verdict = event.VerdictTLS
-		d.Cause = fmt.Sprintf("%s, but the TLS handshake did not end in %s: %d bytes came", stood, short(f.timeout), f.Conn.Received)
+		d.Cause = fmt.Sprintf("%s, but the TLS handshake did not end in %s: %d bytes came", stood, display.Duration(f.timeout), f.Conn.Received)
 	case f.FirstByte == 0 && f.protocol != netprobe.GRPC:
 		d.Verdict = event.VerdictSilent
-		d.Cause = fmt.Sprintf("%s, %s, no byte of the answer in %s", stood, f.traffic(), short(f.timeout))
+		d.Cause = fmt.Sprintf("%s, %s, no byte of the answer in %s", stood, f.traffic(), display.Duration(f.timeout))
 	case f.FirstByte > 0:
 		d.Verdict = event.VerdictSlow
-		d.Cause = fmt.Sprintf("%s, first byte after %s, the answer was not complete in %s: %d bytes came", stood, short(f.FirstByte), short(f.timeout), f.Conn.Received)
+		d.Cause = fmt.Sprintf("%s, first byte after %s, the answer was not complete in %s: %d bytes came", stood, display.Duration(f.FirstByte), display.Duration(f.timeout), f.Conn.Received)
 	default: // the server speaks HTTP/2, and its health service says nothing
 		d.Verdict = event.VerdictSlow
-		d.Cause = fmt.Sprintf("%s, the gRPC connection stands (%d bytes came), no answer of the health service in %s", stood, f.Conn.Received, short(f.timeout))
+		d.Cause = fmt.Sprintf("%s, the gRPC connection stands (%d bytes came), no answer of the health service in %s", stood, f.Conn.Received, display.Duration(f.timeout))
 	}
 }
 
 // exclude lists what was looked at, or went well, and so is not the cause.
 func (f *facts) exclude(d *probe.Detail) {
 	if f.Connect > 0 {
-		fact := "network: TCP connect took " + short(f.Connect)
+		fact := "network: TCP connect took " + display.Duration(f.Connect)
 		if f.Conn.RTT > 0 {
-			fact += ", RTT " + short(f.Conn.RTT)
+			fact += ", RTT " + display.Duration(f.Conn.RTT)
 		}
 		add(&d.Excluded, fact)
 	}
 	if f.TLS > 0 {
-		add(&d.Excluded, "TLS: the handshake took "+short(f.TLS))
+		add(&d.Excluded, "TLS: the handshake took "+display.Duration(f.TLS))
 	}
 	if f.listener.Present && !f.listener.Full() && d.Verdict != event.VerdictNotAccepted && d.Verdict != event.VerdictRefused {
 		add(&d.Excluded, "listener present: "+f.listener.String())
@@ -226,12 +227,12 @@ func (f *facts) tlsText() string {
 
 // statusText is the answer that is a failure.
 func (f *facts) statusText() string {
-	text := fmt.Sprintf("HTTP status %s from %s after %s", f.Status, f.to, short(f.Took))
+	text := fmt.Sprintf("HTTP status %s from %s after %s", f.Status, f.to, display.Duration(f.Took))
 	if f.protocol == netprobe.GRPC {
-		text = fmt.Sprintf("gRPC health at %s: %s after %s", f.to, f.Status, short(f.Took))
+		text = fmt.Sprintf("gRPC health at %s: %s after %s", f.to, f.Status, display.Duration(f.Took))
 	}
 	if said := strings.TrimSpace(f.Body); said != "" {
-		text += ": " + event.SafeText(firstLine(said), maxFact)
+		text += ": " + display.Safe(firstLine(said), maxFact)
 	}
 	return text
 }
@@ -246,19 +247,6 @@ const maxEvidence = 8
 
 func add(to *[]string, fact string) {
 	if fact != "" && len(*to) < maxEvidence {
-		*to = append(*to, event.SafeText(fact, maxFact))
+		*to = append(*to, display.Safe(fact, maxFact))
 	}
-}
-
-// short is a duration with three digits that count.
-func short(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < 100*time.Millisecond:
-		return d.Round(100 * time.Microsecond).String()
-	case d < 10*time.Second:
-		return d.Round(10 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
 }

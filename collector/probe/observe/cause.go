@@ -7,22 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
 // portText is the port as people write it: ":8080".
 func portText(at netip.AddrPort) string { return ":" + strconv.Itoa(int(at.Port())) }
-
-// span writes a duration as in a sentence: "250 ms", "1 s", "2.5 s".
-func span(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return strconv.FormatInt(d.Microseconds(), 10) + " µs"
-	case d < 995*time.Millisecond:
-		return strconv.FormatInt(d.Round(time.Millisecond).Milliseconds(), 10) + " ms"
-	}
-	return strconv.FormatFloat(d.Round(100*time.Millisecond).Seconds(), 'f', -1, 64) + " s"
-}
 
 // causeOf is the verdict of a connection in words, with its figures.
 func causeOf(s *event.SockFailData, c *event.Conn, timeout time.Duration) string {
@@ -38,20 +28,20 @@ func causeOf(s *event.SockFailData, c *event.Conn, timeout time.Duration) string
 			return full
 		}
 		if s.Retransmits == 0 {
-			return "SYN unanswered for " + span(took)
+			return "SYN unanswered for " + display.Duration(took)
 		}
-		return fmt.Sprintf("SYN unanswered for %s, sent %d times", span(took), s.Retransmits+1)
+		return fmt.Sprintf("SYN unanswered for %s, sent %d times", display.Duration(took), s.Retransmits+1)
 	case event.VerdictAcceptQueueFull:
 		if s.QueueMax == 0 && s.QueueLen == 0 {
 			return "accept queue full on " + port
 		}
 		return fmt.Sprintf("accept queue full %d/%d on %s", s.QueueLen, s.QueueMax, port)
 	case event.VerdictNotAccepted:
-		return fmt.Sprintf("connected, but not accepted in %s: it waits in the accept queue of %s", span(took), port)
+		return fmt.Sprintf("connected, but not accepted in %s: it waits in the accept queue of %s", display.Duration(took), port)
 	case event.VerdictSilent:
-		return "SYN answered, request acked, no byte back in " + span(took)
+		return "SYN answered, request acked, no byte back in " + display.Duration(took)
 	case event.VerdictSlow:
-		return "the answer began to come, and was not complete in " + span(took)
+		return "the answer began to come, and was not complete in " + display.Duration(took)
 	case event.VerdictReset:
 		if s.Received > 0 {
 			return "connection to " + port + " reset in the middle of the answer"

@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/unhealthy"
 )
 
 const (
@@ -152,7 +152,7 @@ func (r *runner) ask(ctx context.Context, m *missed, now time.Time) []Unhealthy 
 	r.stats.Asked++
 	r.mu.Unlock()
 	if ctx.Err() == nil {
-		r.tell(PartEvents, err)
+		r.logState(PartEvents, err)
 	}
 	return said
 }
@@ -174,12 +174,12 @@ func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Ti
 	d.Evidence = append(d.Evidence, "kubelet's own count of failures")
 	watched, connected := r.connected(m, counts)
 	if w := latest(said, m); w != nil {
-		if msg, ok := unhealthy.Parse(m.spec.Handler, w.Message); ok {
+		if msg, ok := ReadMessage(m.spec.Handler, w.Message); ok {
 			d.Verdict, d.Phase, d.Errno, d.Status, d.Said = msg.Verdict, msg.Phase, msg.Errno, msg.Status, msg.Said
 			if msg.Cause != "" {
 				d.Cause = msg.Cause
 			} else if msg.Said != "" {
-				d.Cause = "kubelet says: " + event.SafeText(msg.Said, 200)
+				d.Cause = "kubelet says: " + display.Safe(msg.Said, 200)
 			}
 			d.Evidence = append(d.Evidence, "kubelet's Event says so")
 		}
@@ -188,7 +188,7 @@ func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Ti
 	case watched && !connected && d.Phase != "answer" && d.Phase != "tls":
 		d.Verdict = event.VerdictProberLate
 		d.Cause = "kubelet opened no connection to " + portText(m.at) + " for it"
-		d.Evidence = append(d.Evidence, "no connection from kubelet to "+m.at.String()+" began in the "+span(m.until.Sub(m.from))+" before")
+		d.Evidence = append(d.Evidence, "no connection from kubelet to "+m.at.String()+" began in the "+display.Duration(m.until.Sub(m.from))+" before")
 	case watched && connected && d.Verdict == event.VerdictOther && d.Said == "":
 		d.Cause = "kubelet counts a failure, and its connection was answered: a status that is none of success, or TLS"
 		d.Excluded = append(d.Excluded, "the connection: it was opened, and answered")
@@ -215,7 +215,7 @@ func (r *runner) kubeletFacts(d *probe.Detail, now time.Time) {
 }
 
 func pressureText(p *hostfs.Pressure) string {
-	return "tasks of the node waited for a CPU in " + span(time.Duration(p.Some.Avg10*float64(100*time.Millisecond))) + " of the last 10 s"
+	return "tasks of the node waited for a CPU in " + display.Duration(time.Duration(p.Some.Avg10*float64(100*time.Millisecond))) + " of the last 10 s"
 }
 
 // connected reports whether connections of a probe are watched, and one of them began

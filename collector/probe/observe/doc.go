@@ -11,4 +11,19 @@
 // Several probes may go to the same address and port. Which one a connection was of is told
 // by its timeout, by which one is due, and by kubelet's counts; an outcome that these leave
 // open is held for at most a second, then it is a guess, and its evidence says so.
+//
+// # Unhealthy Events
+//
+// [ReadMessage] reads what kubelet says of a failed probe in its Unhealthy Events:
+// which kind of probe it was, and what sockets don't show: a status, the output of a
+// program, what became of TLS.
+//
+// It is a pure function. The words are those of kubelet 1.31 to 1.36 and of the Go and gRPC
+// libraries in it; for others it returns false. Programs of containers write into some
+// of these words, so they are bounded, escaped, and never more than a hint at the cause.
+//
+// # Counts
+//
+// [KubeletMetrics] reads from kubelet itself how often each probe has failed and succeeded:
+// /metrics/probes, over HTTPS, on this node. The right to it is "get nodes/metrics".
 package observe

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -89,7 +89,7 @@ func (k *kubelets) find() ([]process, error) {
 		}
 		netns, err := k.fs.NetNS(pid)
 		if err != nil {
-			return nil, fmt.Errorf("network namespace of %s: %w", event.SafeText(st.Comm, 64), err)
+			return nil, fmt.Errorf("network namespace of %s: %w", display.Safe(st.Comm, 64), err)
 		}
 		found = append(found, process{pid, st.StartTime, netns})
 		if len(found) == maxKubelets {

@@ -70,7 +70,7 @@ func (r *runner) follow(ctx context.Context) {
 			timer.Stop()
 			nextLook = now
 			if r.state[PartSockets] != "" {
-				r.tell(PartSockets, nil)
+				r.logState(PartSockets, nil)
 			}
 			continue
 		}
@@ -130,8 +130,8 @@ func (r *runner) next(look time.Time) time.Time {
 	return next
 }
 
-// tell tells a part's state when it has changed.
-func (r *runner) tell(part string, err error) {
+// logState tells a part's state when it has changed.
+func (r *runner) logState(part string, err error) {
 	text := "up"
 	if err != nil {
 		text = err.Error()
@@ -145,7 +145,7 @@ func (r *runner) tell(part string, err error) {
 // see tells whether kubelet's connections are seen.
 func (r *runner) see(err error) {
 	if err != nil || !r.stale {
-		r.tell(PartSockets, err)
+		r.logState(PartSockets, err)
 	}
 }
 
@@ -183,7 +183,7 @@ func (r *runner) watch() {
 	}
 	if err := r.cfg.Sockets.Set(targets); err != nil {
 		r.stale = true
-		r.tell(PartSockets, err)
+		r.logState(PartSockets, err)
 		return
 	}
 	r.stale = false
@@ -241,7 +241,7 @@ func (r *runner) poll(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.tell(PartResults, err)
+	r.logState(PartResults, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.polling = err == nil; err != nil {

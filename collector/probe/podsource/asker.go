@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Asker asks kubelet for its pages. It is safe for concurrent use; kubelet gets one question at
@@ -63,7 +63,7 @@ func (a *Asker) Get(ctx context.Context, page string) (*http.Response, error) {
 	if resp.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(resp.Body, maxSaid)) //nolint:errcheck // of what there is
 		_ = resp.Body.Close()
-		err := fmt.Errorf("ask kubelet %s: %s: %s", at, event.SafeText(resp.Status, 100), event.SafeText(string(said), maxSaid))
+		err := fmt.Errorf("ask kubelet %s: %s: %s", at, display.Safe(resp.Status, 100), display.Safe(string(said), maxSaid))
 		if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
 			return nil, &refusal{err}
 		}

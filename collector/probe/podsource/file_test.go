@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,11 @@ items:
 	}
 }
 
+// withoutColumns leaves file and line of the places in an error.
+func withoutColumns(err error) string {
+	return regexp.MustCompile(`(?m)^(\S+:\d+):\d+: `).ReplaceAllString(err.Error(), "$1: ")
+}
+
 func TestMistakesInAFile(t *testing.T) {
 	pod := func(from, to string) string { return strings.Replace(onePod, from, to, 1) }
 	for _, tc := range []struct{ text, want string }{
@@ -85,20 +91,20 @@ func TestMistakesInAFile(t *testing.T) {
 		{pod("10.0.0.7", "10.0.0.700"), `p.yaml:10: pod shop/web-0: status.podIPs: "10.0.0.700" is no address`},
 		{pod("name: web-0", "name: Web_0"), `p.yaml:3: pod shop/Web_0: metadata.name: "Web_0": a lowercase RFC 1123 subdomain`},
 		{pod("{port: http}", "[1]"), "p.yaml:1: "},
-		{pod("kind: Pod", "kind: Job"), `p.yaml:1: want a v1 Pod or PodList, have apiVersion "v1", kind "Job"`},
+		{pod("kind: Pod", "kind: Job"), `p.yaml:2: want a v1 Pod or PodList, have apiVersion "v1", kind "Job"`},
 		{pod("shop}", "shop, annotations: {kernosis.io/probes: on}}"), `p.yaml:3: `},
 		{pod("shop}", "shop, annotations: {kernosis.io/probes: never}}"), `p.yaml:3: kernosis.io/probes: "never" is neither active nor observe`},
 		{pod("shop}", "shop, name: twice}"), "p.yaml:3: "},
 		{onePod + "---\n" + onePod, "p.yaml:12: pod shop/web-0 is there already, on line 1"},
-		{"apiVersion: v1\nkind: PodList\nitmes: []\n", `p.yaml:3: unknown field "itmes"`},
-		{"apiVersion: v1\nkind: PodList\n", "p.yaml:1: items: want a list of pods"},
-		{"- a\n", "p.yaml:1: want a Pod"},
-		{"a: &x 1\nb: *x\n", "p.yaml:1: anchors and aliases are not supported"},
+		{"apiVersion: v1\nkind: PodList\nitmes: []\n", "p.yaml:1: items: want a list of pods"},
+		{"apiVersion: v1\nkind: PodList\nitems: a\n", "p.yaml:3: items: want a list of pods"},
+		{"- a\n", "p.yaml:1: want an object"},
+		{"a: &x 1\nb: *x\n", "p.yaml:1: a: anchors and aliases are not supported"},
 		{"a: [\n", "p.yaml:"},
 		{onePod + "---\na: \"\x1b[2J", "p.yaml:"},
 	} {
 		pods, err := podsource.Parse("p.yaml", []byte(tc.text), false)
-		if err == nil || !strings.Contains(err.Error(), tc.want) || pods != nil || strings.ContainsRune(err.Error(), '\x1b') {
+		if err == nil || !strings.Contains(withoutColumns(err), tc.want) || pods != nil || strings.ContainsRune(err.Error(), '\x1b') {
 			t.Errorf("%s\nwant %s\nhave %v", tc.text, tc.want, err)
 		}
 	}

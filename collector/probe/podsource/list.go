@@ -12,10 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/podspec"
-	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
 // Bounds of kubelet's answer. A pod has 5 to 20 KiB there.
@@ -148,7 +147,7 @@ func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]stri
 		case !again:
 			seen[pod.UID] = place{len(pods), &object.ObjectMeta}
 			pods = append(pods, pod)
-		case staticpod.Precedes(&object.ObjectMeta, before.of, pod.UID):
+		case podspec.Precedes(&object.ObjectMeta, before.of, pod.UID):
 			seen[pod.UID] = place{before.at, &object.ObjectMeta}
 			pods[before.at] = pod
 		}
@@ -198,7 +197,7 @@ func readList(dec *json.Decoder, each func(dec *json.Decoder, i int) error) erro
 		return err
 	}
 	if kind != "PodList" || !items {
-		return fmt.Errorf("the answer is no PodList (kind %q)", event.SafeText(kind, 50))
+		return fmt.Errorf("the answer is no PodList (kind %q)", display.Safe(kind, 50))
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/collector/staticpod"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
 // ErrNoPod is returned for a pod that kubelet does not have: it is gone, or on another node.
@@ -51,7 +51,7 @@ func (r *Reader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 
 // succeeds reports whether a pod has the name rather than another one.
 func succeeds(p, other *corev1.Pod) bool {
-	if static := staticpod.Is(&p.ObjectMeta); static != staticpod.Is(&other.ObjectMeta) {
+	if static := podspec.Is(&p.ObjectMeta); static != podspec.Is(&other.ObjectMeta) {
 		return !static
 	}
 	return other.CreationTimestamp.Before(&p.CreationTimestamp)

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
@@ -76,7 +76,7 @@ func container(p *corev1.Pod, c *corev1.Container, at place, all bool) (*probe.C
 	}
 	var errs []error
 	if st != nil {
-		if len(st.ContainerID) > maxID || event.SafeText(st.ContainerID, maxID) != st.ContainerID {
+		if len(st.ContainerID) > maxID || display.Safe(st.ContainerID, maxID) != st.ContainerID {
 			return nil, at.wrong("", "%s is no container ID", quoted(st.ContainerID))
 		}
 		observe(out, st)

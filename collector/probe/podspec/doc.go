@@ -9,4 +9,10 @@
 //	container.go  containers and sidecars, their state, whether they are restarted
 //	probe.go      one probe: handler, port, path, times, thresholds
 //	error.go      where in the pod something is wrong
+//
+// # Static pods
+//
+// [Hash] and [Precedes] say by which UIDs kubelet names pods: those that it runs from files, static
+// pods, go by the hash of their manifest, and not by the UID of the object that mirrors them in
+// the API.
 package podspec

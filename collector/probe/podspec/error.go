@@ -3,7 +3,7 @@ package podspec
 import (
 	"fmt"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // maxShown bounds what an error quotes of a pod.
@@ -22,9 +22,9 @@ type Error struct {
 
 // Error returns "pod shop/web-0: container web: liveness probe: httpGet.port: …".
 func (e *Error) Error() string {
-	text := "pod " + event.SafeText(e.Namespace+"/"+e.Name, maxShown)
+	text := "pod " + display.Safe(e.Namespace+"/"+e.Name, maxShown)
 	if e.Container != "" {
-		text += ": container " + event.SafeText(e.Container, maxShown)
+		text += ": container " + display.Safe(e.Container, maxShown)
 	}
 	if e.Probe != "" {
 		text += ": " + e.Probe + " probe"
@@ -56,4 +56,4 @@ func (p place) wrong(field, format string, args ...any) *Error {
 }
 
 // quoted returns a text of a pod as an error shows it.
-func quoted(s string) string { return `"` + event.SafeText(s, maxShown) + `"` }
+func quoted(s string) string { return `"` + display.Safe(s, maxShown) + `"` }

@@ -8,9 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/staticpod"
 )
 
 // Bounds of one pod.
@@ -29,7 +28,7 @@ func Pod(p *corev1.Pod) (*probe.Pod, error) {
 		return nil, err
 	}
 	pod := &probe.Pod{
-		UID:         staticpod.UID(&p.ObjectMeta),
+		UID:         UID(&p.ObjectMeta),
 		Namespace:   p.Namespace,
 		Name:        p.Name,
 		Labels:      p.Labels,
@@ -48,11 +47,11 @@ func Pod(p *corev1.Pod) (*probe.Pod, error) {
 }
 
 func names(p *corev1.Pod, at place) error {
-	id := staticpod.UID(&p.ObjectMeta)
+	id := UID(&p.ObjectMeta)
 	switch {
 	case id == "":
 		return at.wrong("metadata.uid", "missing")
-	case len(id) > maxUID || event.SafeText(id, maxUID) != id:
+	case len(id) > maxUID || display.Safe(id, maxUID) != id:
 		return at.wrong("metadata.uid", "%s is no UID", quoted(id))
 	}
 	if why := validation.IsDNS1123Label(p.Namespace); len(why) > 0 {

@@ -16,7 +16,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/kernosis/kernosis/collector/dnsask"
+	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/collector/netprobe"
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
@@ -29,22 +30,11 @@ const (
 	maxWait = 4 * time.Minute
 )
 
-// FieldError is a mistake in one field of a service.
-type FieldError struct {
-	Field string
-	Err   error
-}
-
-func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
-func (e *FieldError) Unwrap() error { return e.Err }
-
-// Check returns all that is wrong with a service that has its defaults, as *FieldErrors.
-// What the condition may be called is not looked at.
-func (s *Service) Check() []error {
-	var errs []error
-	wrong := func(field, format string, args ...any) {
-		errs = append(errs, &FieldError{Field: field, Err: fmt.Errorf(format, args...)})
-	}
+// Check returns all that is wrong with a service that has its defaults, with fields
+// of the service. What the condition may be called is not looked at.
+func (s *Service) Check() document.Errors {
+	var errs document.Errors
+	wrong := errs.Add
 	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`).MatchString(s.Name) {
 		wrong("name", "%q is not lower case with dashes, at most 40 characters", s.Name)
 	}
@@ -106,10 +96,10 @@ func (s *Service) checkHandler(wrong func(field, format string, args ...any)) {
 		}
 	case DNS:
 		if _, err := s.server(); err != nil {
-			wrong("address", "%w", err)
+			wrong("address", "%v", err)
 		}
-		if _, err := dnsask.Name(s.Query, dnsmessage.TypeA); err != nil {
-			wrong("query", "%w", err)
+		if _, err := netprobe.Name(s.Query, dnsmessage.TypeA); err != nil {
+			wrong("query", "%v", err)
 		}
 	default:
 		s.checkAddress(wrong)

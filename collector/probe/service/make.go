@@ -23,9 +23,10 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kernosis/kernosis/collector/cri"
-	"github.com/kernosis/kernosis/collector/dnsask"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netprobe"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
 	"github.com/kernosis/kernosis/collector/process"
@@ -93,7 +94,7 @@ func failure(began time.Time, verdict, phase, format string, args ...any) probe.
 	const most = 300
 	return probe.Outcome{At: time.Now(), Detail: probe.Detail{
 		Feed: event.ProbeActive, Verdict: verdict, Phase: phase, Duration: event.Duration(time.Since(began)),
-		Cause: event.SafeText(fmt.Sprintf(format, args...), most),
+		Cause: display.Safe(fmt.Sprintf(format, args...), most),
 	}}
 }
 
@@ -176,16 +177,16 @@ func (m *maker) names(ctx context.Context, s *Service) (probe.Outcome, error) {
 	}
 	servers := []netip.AddrPort{given}
 	if !given.IsValid() {
-		b, err := os.ReadFile(m.fs.Path(dnsask.ResolvConf))
+		b, err := os.ReadFile(m.fs.Path(netprobe.ResolvConf))
 		if err != nil {
 			return probe.Outcome{}, fmt.Errorf("name servers of the node: %w", err)
 		}
 		servers = servers[:0]
-		for _, a := range dnsask.NameServers(string(b[:min(len(b), maxResolvConf)])) {
+		for _, a := range netprobe.NameServers(string(b[:min(len(b), maxResolvConf)])) {
 			servers = append(servers, netip.AddrPortFrom(a, 53))
 		}
 	}
-	name, err := dnsask.Name(s.Query, dnsmessage.TypeA)
+	name, err := netprobe.Name(s.Query, dnsmessage.TypeA)
 	if err != nil {
 		return probe.Outcome{}, err
 	}
@@ -221,11 +222,11 @@ func (m *maker) names(ctx context.Context, s *Service) (probe.Outcome, error) {
 }
 
 // ask asks a name server once, by UDP, and by TCP where the answer does not fit.
-func ask(ctx context.Context, dial dnsask.Dial, server netip.AddrPort, q dnsmessage.Question, timeout time.Duration) probe.Outcome {
+func ask(ctx context.Context, dial netprobe.Dial, server netip.AddrPort, q dnsmessage.Question, timeout time.Duration) probe.Outcome {
 	began := time.Now()
-	_, h, err := dnsask.Exchange(ctx, dial, "udp", server, q, timeout)
+	_, h, err := netprobe.Exchange(ctx, dial, "udp", server, q, timeout)
 	if err == nil && h.Truncated {
-		_, h, err = dnsask.Exchange(ctx, dial, "tcp", server, q, timeout)
+		_, h, err = netprobe.Exchange(ctx, dial, "tcp", server, q, timeout)
 	}
 	switch late := net.Error(nil); {
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -237,8 +238,8 @@ func ask(ctx context.Context, dial dnsask.Dial, server netip.AddrPort, q dnsmess
 	case err != nil:
 		return failure(began, event.VerdictOther, "answer", "name server %s: %v", server, err)
 	case h.RCode != dnsmessage.RCodeSuccess && h.RCode != dnsmessage.RCodeNameError:
-		o := failure(began, event.VerdictStatus, "answer", "name server %s answers %s to %s", server, dnsask.RCode(h.RCode), q.Name)
-		o.Detail.Status = dnsask.RCode(h.RCode)
+		o := failure(began, event.VerdictStatus, "answer", "name server %s answers %s to %s", server, netprobe.RCode(h.RCode), q.Name)
+		o.Detail.Status = netprobe.RCode(h.RCode)
 		return o
 	}
 	return success(event.Duration(time.Since(began)))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
@@ -73,7 +74,7 @@ func New(cfg Config) *Runner {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runner{cfg: cfg, maker: maker{fs: cfg.FS, prober: cfg.Prober}, all: map[string]*state{}, desc: describe()}
-	r.manager = probe.New(probe.Config{Tell: r.told, Prober: r, Log: cfg.Log, Start: cfg.Start})
+	r.manager = probe.New(probe.Config{Tell: r.handleEvent, Prober: r, Log: cfg.Log, Start: cfg.Start})
 	r.updates = r.manager.Results(probe.Readiness).Updates()
 	return r
 }
@@ -175,9 +176,9 @@ func (s *state) data(o event.ProbeOutcome) *event.ProbeData {
 	}
 }
 
-// told takes the Manager's events. That a service succeeds once is not its recovery yet:
+// handleEvent takes the Manager's events. That a service succeeds once is not its recovery yet:
 // see follow.
-func (r *Runner) told(ev *event.Event) {
+func (r *Runner) handleEvent(ev *event.Event) {
 	if ev.Kind != event.Probe {
 		return
 	}
@@ -248,7 +249,7 @@ func (r *Runner) sees(s *state, err error) {
 	why := ""
 	if err != nil {
 		const most = 200
-		why = event.SafeText("the probe can't be made: "+err.Error(), most)
+		why = display.Safe("the probe can't be made: "+err.Error(), most)
 	}
 	r.mu.Lock()
 	same := s.known && s.up == (err == nil) && s.why == why

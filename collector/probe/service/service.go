@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
@@ -159,7 +159,7 @@ func (s *Service) Endpoint() string {
 	case DNS:
 		text = s.Query + " at " + cmp.Or(s.Address, "the node's name servers")
 	}
-	return event.SafeText(text, most)
+	return display.Safe(text, most)
 }
 
 // hostPort splits an address.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -12,7 +12,7 @@ import (
 const maxComm = 64
 
 func taskName(t *hostfs.Stat) string {
-	return event.SafeText(t.Comm, maxComm) + "[" + strconv.Itoa(int(t.PID)) + "]"
+	return display.Safe(t.Comm, maxComm) + "[" + strconv.Itoa(int(t.PID)) + "]"
 }
 
 // containerTop returns the topmost group that is a container's, and the container: what

@@ -77,9 +77,9 @@ func TestLookV2(t *testing.T) {
 	if f.Throttled != 82 || f.ThrottledIn != 10*time.Second || f.Pressure != 61.5 || f.InSleep != 1 || f.Threads != 2 || len(f.Blocked) != 0 {
 		t.Errorf("%+v", f)
 	}
-	d := event.ProbeOutcome{Cause: "no byte back in 1 s"}
+	d := event.ProbeOutcome{Cause: "no byte back in 1s"}
 	f.Fill(&d, "container")
-	if d.Cause != "no byte back in 1 s; container CPU-throttled 82 % of the last 10 s" || d.Throttled != 82 || !slices.Contains(d.Evidence, "container CPU-throttled 82 % of the last 10 s (limit 200m)") {
+	if d.Cause != "no byte back in 1s; container CPU-throttled 82 % of the last 10 s" || d.Throttled != 82 || !slices.Contains(d.Evidence, "container CPU-throttled 82 % of the last 10 s (limit 200m)") {
 		t.Errorf("%+v", d)
 	}
 	// Fewer periods than the time that several CPUs waited: no more than was.

@@ -14,7 +14,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kernosis/kernosis/deploy/crds"
+	"github.com/kernosis/kernosis/diagnose/api/crds"
 )
 
 var update = flag.Bool("update", false, "write the fields into docs/api.md")

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 // What people are shown, and what kernosis convert gives them, is what the server takes.
@@ -47,9 +47,9 @@ func TestTheServerTakesTheExamples(t *testing.T) {
 }
 
 // examples returns the manifests in the docs, and what the tests of package convert give.
-func examples(t *testing.T) []yamldoc.File {
+func examples(t *testing.T) []document.File {
 	t.Helper()
-	var files []yamldoc.File
+	var files []document.File
 	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: kernosis.io/.*?)```")
 	for _, name := range []string{"../../../docs/api.md", "../../../docs/convert.md", "../../../docs/triggers.md"} {
 		text, err := os.ReadFile(name)
@@ -57,7 +57,7 @@ func examples(t *testing.T) []yamldoc.File {
 			t.Fatal(err)
 		}
 		for _, m := range block.FindAllSubmatch(text, -1) {
-			files = append(files, yamldoc.File{Name: filepath.Base(name), Data: m[1]})
+			files = append(files, document.File{Name: filepath.Base(name), Data: m[1]})
 		}
 	}
 	if len(files) < 5 {
@@ -74,7 +74,7 @@ func examples(t *testing.T) []yamldoc.File {
 		}
 		for _, f := range archive.Files {
 			if f.Name == "out.yaml" {
-				files = append(files, yamldoc.File{Name: filepath.Base(path), Data: f.Data})
+				files = append(files, document.File{Name: filepath.Base(path), Data: f.Data})
 			}
 		}
 	}

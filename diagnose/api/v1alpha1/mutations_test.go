@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -65,7 +65,7 @@ func TestManifestAgreesWithTheServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		set, ours := reader.Parse(yamldoc.File{Name: "f.json", Data: text})
+		set, ours := reader.Parse(document.File{Name: "f.json", Data: text})
 		obj := &unstructured.Unstructured{}
 		if err := json.Unmarshal(text, &obj.Object); err != nil {
 			t.Fatal(err)

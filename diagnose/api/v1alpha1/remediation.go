@@ -82,6 +82,12 @@ type Remediation struct {
 
 // RemediationOutcome is what came of a repair that the controller makes.
 type RemediationOutcome struct {
+	// holder is the controller that makes the repair. Another one takes it over before it
+	// goes on with it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Holder string `json:"holder,omitempty"`
+
 	// state is how far it is.
 	// +required
 	// +kubebuilder:validation:Enum=Running;Succeeded;Failed;Unknown

@@ -300,6 +300,12 @@ type Repair struct {
 	// +kubebuilder:validation:MaxLength=253
 	Operation string `json:"operation"`
 
+	// holder is the controller that holds the entry for the Diagnosis. Only it acts on the
+	// entry; another takes it over first.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Holder string `json:"holder,omitempty"`
+
 	// startTime is when the entry was taken.
 	// +required
 	StartTime metav1.Time `json:"startTime"`

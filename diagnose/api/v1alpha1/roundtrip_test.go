@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/diagnose/yamldoc"
 )
 
 // What the server stores of a manifest, defaults with it, is what package manifest reads;
@@ -33,7 +33,7 @@ func TestSpecsComeBack(t *testing.T) {
 			continue
 		}
 		t.Run(test.Name, func(t *testing.T) {
-			set, err := reader.Parse(yamldoc.File{Name: "f.yaml", Data: []byte(test.Text)})
+			set, err := reader.Parse(document.File{Name: "f.yaml", Data: []byte(test.Text)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,8 @@ func TestStatusesComeBack(t *testing.T) {
 		Remediations: []v1alpha1.Remediation{{
 			ID: 4, PlanDigest: digest, Verb: v1alpha1.RemediationRun, Reason: v1alpha1.ReasonAllowed, Message: "policy default: Enforce", Time: micro,
 			Outcome: &v1alpha1.RemediationOutcome{
-				State: v1alpha1.ResultSucceeded, Message: "node n7 is cordoned", StartTime: micro, CompletionTime: &micro, Values: map[string]string{"changed": "true"},
+				Holder: "c1",
+				State:  v1alpha1.ResultSucceeded, Message: "node n7 is cordoned", StartTime: micro, CompletionTime: &micro, Values: map[string]string{"changed": "true"},
 			},
 		}},
 		Targets: &v1alpha1.Targets{Matched: 4, Created: 3, Succeeded: 2, Failed: 1},
@@ -163,7 +164,7 @@ func TestStatusesComeBack(t *testing.T) {
 	trigger.Status = v1alpha1.TriggerStatus{Conditions: conditions, LastScheduleTime: &now}
 	policy.Status = v1alpha1.RemediationPolicyStatus{
 		Conditions: conditions,
-		Repairs:    []v1alpha1.Repair{{Node: "n7", Diagnosis: dx.UID, Operation: "cordon", StartTime: now, EndTime: &now}},
+		Repairs:    []v1alpha1.Repair{{Node: "n7", Diagnosis: dx.UID, Operation: "cordon", Holder: "kernosis-controller-0_1", StartTime: now, EndTime: &now}},
 		Budget:     &v1alpha1.BudgetUse{Nodes: 20, NotReady: 1, Limit: 2, Used: 1, By: []string{"n3: not ready"}},
 		Cooldowns:  []v1alpha1.Cooldown{{Node: "n8", EndTime: now}},
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
@@ -90,7 +91,7 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 	if len(waits) == 0 {
 		return Progress{State: v1alpha1.ResultSucceeded, Message: fmt.Sprintf("node %s is cordoned and drained; staying: %s", c.node(), left.stayed()), Values: values}, nil
 	}
-	message := fmt.Sprintf("%d of the pods of node %s are left: %s", len(waits), c.node(), list(waits))
+	message := fmt.Sprintf("%d of the pods of node %s are left: %s", len(waits), c.node(), display.List(waits, maxNames))
 	if _, refused := errors.AsType[*Refused](failed); refused {
 		return Progress{State: v1alpha1.ResultFailed, Message: message, Values: values}, nil
 	}
@@ -158,13 +159,13 @@ func (a *Actions) podsToEnd(ctx context.Context, c *Call, version string) (*pods
 	}
 	var wrong []string
 	if !c.Values.Bool("ignoreDaemonSets") && len(daemonSets) > 0 {
-		wrong = append(wrong, "of DaemonSets, and ignoreDaemonSets is false: "+list(daemonSets))
+		wrong = append(wrong, "of DaemonSets, and ignoreDaemonSets is false: "+display.List(daemonSets, maxNames))
 	}
 	if len(emptyDirs) > 0 {
-		wrong = append(wrong, "with an emptyDir, whose data would go (deleteEmptyDirData): "+list(emptyDirs))
+		wrong = append(wrong, "with an emptyDir, whose data would go (deleteEmptyDirData): "+display.List(emptyDirs, maxNames))
 	}
 	if len(bare) > 0 {
-		wrong = append(wrong, "that nobody would make anew (force): "+list(bare))
+		wrong = append(wrong, "that nobody would make anew (force): "+display.List(bare, maxNames))
 	}
 	if len(wrong) > 0 {
 		return nil, refuse("node %s has pods %s", c.node(), strings.Join(wrong, "; and pods "))
@@ -181,10 +182,3 @@ func hasEmptyDir(p *corev1.Pod) bool {
 
 // maxNames bounds how many a message has.
 const maxNames = 5
-
-func list(names []string) string {
-	if len(names) <= maxNames {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
-}

@@ -137,9 +137,9 @@ func (a *Actions) perform(ctx context.Context, c *Call, do policy.Act, done, alr
 	case lost:
 		return Progress{State: v1alpha1.ResultUnknown, Message: "the " + do.String() + " was being set, by a write of which nobody knows whether it was taken, and it is not set now; it may have been seen and taken away, and is not set again"}, nil
 	case !marked:
-		return made(false, "node %s %s, by somebody else, and stays so", n.Name, already), nil
+		return succeeded(false, "node %s %s, by somebody else, and stays so", n.Name, already), nil
 	default:
-		return made(changed || c.Before != nil, "node %s %s", n.Name, done), nil
+		return succeeded(changed || c.Before != nil, "node %s %s", n.Name, done), nil
 	}
 }
 
@@ -164,16 +164,16 @@ func (a *Actions) takeBack(ctx context.Context, c *Call, which func(policy.Act) 
 	case err != nil:
 		return Progress{}, err
 	case len(undone) > 0 || c.Before != nil:
-		return made(true, "node %s: %s taken back", n.Name, what), nil
+		return succeeded(true, "node %s: %s taken back", n.Name, what), nil
 	case others:
-		return made(false, "node %s: the %s stays, another Diagnosis asked for it", n.Name, what), nil
+		return succeeded(false, "node %s: the %s stays, another Diagnosis asked for it", n.Name, what), nil
 	default:
-		return made(false, "node %s has no %s of Kernosis to take back", n.Name, what), nil
+		return succeeded(false, "node %s has no %s of Kernosis to take back", n.Name, what), nil
 	}
 }
 
-// made is the end of a change of the node.
-func made(changed bool, format string, args ...any) Progress {
+// succeeded is the end of a change of the node.
+func succeeded(changed bool, format string, args ...any) Progress {
 	p := Progress{State: v1alpha1.ResultSucceeded, Message: fmt.Sprintf(format, args...), Values: map[string]string{"changed": "false"}}
 	if changed {
 		p.Values["changed"] = "true"

@@ -3,12 +3,14 @@ package repair
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -39,11 +41,15 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	if err != nil {
 		return err
 	}
-	n := v.node(l.d.Spec.NodeName)
+	n := v.cluster.Node(l.d.Spec.NodeName)
 	if n == nil {
 		n = &policy.Node{Name: l.d.Spec.NodeName}
 	}
-	unheld := l.budget.Verify(ctx, v.names, n, l.d.UID)
+	// From here on the API server refuses what another controller has prepared to write.
+	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) { remediation(s, id).Outcome.Holder = l.config.Holder }); err != nil {
+		return err
+	}
+	unheld := l.budget.Verify(ctx, v.names, n, l.d.UID, "")
 	if unheld != nil && !errors.Is(unheld, policy.ErrNotHeld) {
 		return unheld
 	}
@@ -93,12 +99,12 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 	first := o.Outcome.Message == ""
 	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
 		o := remediation(s, u.id).Outcome
-		o.Message, o.Values = safe(p.Message, v1alpha1.MaxMessageBytes), bounded(p.Values)
+		o.Message, o.Values = display.Bounded(p.Message, v1alpha1.MaxMessageBytes), bounded(p.Values)
 	}); err != nil {
 		return err
 	}
 	if first {
-		l.teller.tell(l.d, l.nodeOf(ctx), normal, "RepairBegun", u.operation, u.operation+": "+p.Message)
+		l.teller.record(l.d, l.nodeOf(ctx), normal, "RepairBegun", u.operation, u.operation+": "+p.Message)
 	}
 	return nil
 }
@@ -115,15 +121,18 @@ func (l *look) still(ctx context.Context, u *due) error {
 	if d.UID != l.d.UID || rem == nil || rem.PlanDigest != u.digest || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultRunning {
 		return errors.New("the repair has ended meanwhile")
 	}
+	if rem.Outcome.Holder != l.config.Holder {
+		return fmt.Errorf("controller %s has taken the repair over", rem.Outcome.Holder)
+	}
 	v, err := l.view(ctx)
 	if err != nil {
 		return err
 	}
-	n := v.node(d.Spec.NodeName)
+	n := v.cluster.Node(d.Spec.NodeName)
 	if n == nil {
 		n = &policy.Node{Name: d.Spec.NodeName}
 	}
-	return l.budget.Verify(ctx, v.names, n, d.UID)
+	return l.budget.Verify(ctx, v.names, n, d.UID, "")
 }
 
 // end notes the outcome of a repair, and begins its verification.
@@ -131,21 +140,21 @@ func (l *look) end(ctx context.Context, u *due, p action.Progress) error {
 	now := metav1.NewMicroTime(l.config.Now())
 	err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
 		o := remediation(s, u.id).Outcome
-		o.State, o.Message, o.Values, o.CompletionTime = p.State, safe(p.Message, v1alpha1.MaxMessageBytes), bounded(p.Values), &now
+		o.State, o.Message, o.Values, o.CompletionTime = p.State, display.Bounded(p.Message, v1alpha1.MaxMessageBytes), bounded(p.Values), &now
 		l.verifying(s, u.operation+" has ended, and may help yet")
 	})
 	if err != nil {
 		return err
 	}
-	l.tellEnd(ctx, u.operation, u.kind.Done, p.State, p.Message)
+	l.reportEnd(ctx, u.operation, u.kind.Done, p.State, p.Message)
 	if err := l.verify(ctx); err != nil {
 		return err
 	}
 	return l.settle(ctx)
 }
 
-// tellEnd tells and counts the outcome of a repair.
-func (l *look) tellEnd(ctx context.Context, operation, done string, state v1alpha1.ResultState, message string) {
+// reportEnd tells and counts the outcome of a repair.
+func (l *look) reportEnd(ctx context.Context, operation, done string, state v1alpha1.ResultState, message string) {
 	l.counts.repairs.WithLabelValues(operation, string(state)).Inc()
 	kind, reason := normal, done
 	switch {
@@ -156,7 +165,7 @@ func (l *look) tellEnd(ctx context.Context, operation, done string, state v1alph
 	case reason == "":
 		reason = "Repaired"
 	}
-	l.teller.tell(l.d, l.nodeOf(ctx), kind, reason, operation, operation+": "+message)
+	l.teller.record(l.d, l.nodeOf(ctx), kind, reason, operation, operation+": "+message)
 	l.config.Log.Info("repair ended", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", operation, "state", string(state), "message", message)
 }
 
@@ -167,7 +176,7 @@ const maxValues = 16
 func bounded(values map[string]string) map[string]v1alpha1.ResultValue {
 	out := maps.Clone(values)
 	for key, value := range out {
-		out[key] = safe(value, v1alpha1.MaxResultBytes/maxValues)
+		out[key] = display.Bounded(value, v1alpha1.MaxResultBytes/maxValues)
 	}
 	return out
 }

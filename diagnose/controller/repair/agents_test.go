@@ -24,10 +24,8 @@ type agents struct {
 	known map[string]*v1alpha1.Operation    // by name; nil: there is none
 	sets  map[string]*v1alpha1.OperationSet // by name
 
-	mu sync.Mutex
-	// repair makes a repair of the node itself; nil: it succeeds.
-	repair func(d *v1alpha1.Diagnosis, operation string) v1alpha1.ResultState
-	made   []string // repairs of nodes themselves, as node:operation
+	mu   sync.Mutex
+	made []string // repairs of nodes themselves, as node:operation
 
 	skew atomic.Int64 // by how many nanoseconds the nodes' clocks are ahead
 
@@ -173,7 +171,7 @@ func (a *agents) byController(spec *v1alpha1.OperationSpec) bool {
 	return ok && b.ByController
 }
 
-// mend makes a repair of the node itself, once its intent is written.
+// mend makes a repair of the node itself, which succeeds, once its intent is written.
 func (a *agents) mend(ctx context.Context, d *v1alpha1.Diagnosis, res *v1alpha1.Result, name string) bool {
 	now := a.now()
 	d.Status.Checkpoint = &v1alpha1.Checkpoint{Holder: "agent", Time: now, Intent: &v1alpha1.Intent{ID: res.ID, Operation: name, Time: now}}
@@ -182,12 +180,7 @@ func (a *agents) mend(ctx context.Context, d *v1alpha1.Diagnosis, res *v1alpha1.
 	}
 	a.mu.Lock()
 	a.made = append(a.made, d.Spec.NodeName+":"+name)
-	do := a.repair
 	a.mu.Unlock()
-	state := v1alpha1.ResultSucceeded
-	if do != nil {
-		state = do(d.DeepCopy(), name)
-	}
 	// The controller may write meanwhile.
 	for ctx.Err() == nil {
 		fresh := &v1alpha1.Diagnosis{}
@@ -195,7 +188,7 @@ func (a *agents) mend(ctx context.Context, d *v1alpha1.Diagnosis, res *v1alpha1.
 			return false
 		}
 		res := result(fresh, int(res.ID))
-		res.State, res.StartTime, res.Duration = state, &now, &metav1.Duration{Duration: a.now().Sub(now.Time)}
+		res.State, res.StartTime, res.Duration = v1alpha1.ResultSucceeded, &now, &metav1.Duration{Duration: a.now().Sub(now.Time)}
 		fresh.Status.Checkpoint.Intent = nil
 		if a.b.client.Status().Update(ctx, fresh) == nil {
 			return false // it is written

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -26,6 +28,9 @@ type Config struct {
 	Namespace string // of the system; Diagnoses of others repair nothing
 	Pods      string // label selector of the agents' pods, besides [action.OwnPods]
 	Workers   int    // 0: [DefaultWorkers]
+	// Holder names this process in the slots that it holds. "": its host's name and a random
+	// suffix.
+	Holder string
 	// Every is how often slots and waiting repairs are looked at anew; 0: [DefaultEvery].
 	Every time.Duration
 	// Look is how soon pods that end are looked at again; 0: as package action has it.
@@ -51,6 +56,13 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Holder == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("host name: %w", err)
+		}
+		c.Holder = host + "_" + uuid.NewString()
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

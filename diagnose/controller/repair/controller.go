@@ -74,10 +74,11 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 		config: c, client: m.GetClient(), live: m.GetAPIReader(), api: api, actions: actions,
 		builtins: operation.All(operation.Host{}), counts: newCounts(),
 		teller:   &teller{recorder: m.GetEventRecorder(name)},
-		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{},
+		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, contests: map[types.UID]contest{},
 		reported: map[string]reported{}, ended: map[types.UID]time.Time{},
-		budget: &policy.Budget{Store: &policy.Objects{Reader: m.GetAPIReader(), Writer: m.GetClient().Status()}, Now: c.Now},
+		budget: &policy.Budget{Store: &policy.Objects{Reader: m.GetAPIReader(), Writer: m.GetClient().Status()}, Holder: c.Holder, Now: c.Now},
 	}
+	r.budget.TakenOver = r.takenOver
 	node := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
 	owner := func(o client.Object) []string {
 		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
@@ -119,12 +120,13 @@ func (r *reconciler) watch(m manager.Manager) error {
 	c := m.GetCache()
 	return errors.Join(
 		diagnoses.Watch(source.Kind(c, &v1alpha1.Diagnosis{}, r.onDiagnosis())),
-		diagnoses.Watch(source.Kind(c, &corev1.Node{}, onNode(r.concerned))),
-		diagnoses.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, onPolicy(r.waiting))),
+		diagnoses.Watch(source.Func(func(_ context.Context, q queue) error { r.queue = q; return nil })),
+		diagnoses.Watch(source.Kind(c, &corev1.Node{}, r.onNode(r.about, wakeAll()))),
+		diagnoses.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, r.onPolicy())),
 		diagnoses.Watch(source.Kind(c, &v1alpha1.OperationSet{}, onAny[*v1alpha1.OperationSet](r.waiting))),
 		diagnoses.Watch(source.Kind(c, &v1alpha1.Operation{}, onAny[*v1alpha1.Operation](r.waiting))),
 		policies.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, each[*v1alpha1.RemediationPolicy]())),
-		policies.Watch(source.Kind(c, &corev1.Node{}, onNode(r.allPolicies))),
+		policies.Watch(source.Kind(c, &corev1.Node{}, r.onNode(r.allPolicies))),
 		nodes.Watch(source.Kind(c, &corev1.Node{}, each[*corev1.Node]())),
 	)
 }
@@ -141,6 +143,8 @@ type reconciler struct {
 	teller   *teller
 	counts   *counts
 	running  atomic.Bool // it leads, and has seen what is watched
+	views    views
+	queue    queue // of Diagnoses
 	// reported is by policy, and of the one goroutine that reconciles policies.
 	reported map[string]reported
 
@@ -149,6 +153,8 @@ type reconciler struct {
 	// took are Diagnoses that were given a slot: whether a policy in the cache shows that
 	// already is not known.
 	took map[types.UID]bool
+	// contests are of slots that another controller has or had.
+	contests map[types.UID]contest
 	// ended is since when Diagnoses that hold a slot are seen to have ended, by our clock.
 	ended map[types.UID]time.Time
 }
@@ -157,6 +163,9 @@ type reconciler struct {
 type interest struct {
 	node  string // a change of it
 	waits bool   // any change: a repair of it waits
+	// full is the policy whose budget it waits for: until there is room, changes of other
+	// nodes, and of who has slots, do not matter.
+	full string
 }
 
 func (r *reconciler) note(key types.NamespacedName, i interest) {
@@ -169,21 +178,55 @@ func (r *reconciler) note(key types.NamespacedName, i interest) {
 	r.interest[key] = i
 }
 
-// concerned returns the Diagnoses to which a change of a node may matter.
-func (r *reconciler) concerned(_ context.Context, node string) []reconcile.Request {
+// about returns the Diagnoses to which a change of their node matters.
+func (r *reconciler) about(_ context.Context, node string) []reconcile.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []reconcile.Request
 	for key, i := range r.interest {
-		if i.waits || i.node == node {
+		if i.node == node {
 			out = append(out, reconcile.Request{NamespacedName: key})
 		}
 	}
 	return out
 }
 
-// waiting returns the Diagnoses whose repair waits.
-func (r *reconciler) waiting() []reconcile.Request { return r.concerned(context.Background(), "") }
+// wakeAfter is how long changes of nodes and slots gather before the Diagnoses that wait for
+// them are looked at.
+const wakeAfter = 100 * time.Millisecond
+
+// wakeAll is the request to look at the Diagnoses whose repair waits, but for those whose
+// budget is still used up.
+func wakeAll() reconcile.Request { return reconcile.Request{} }
+
+// wake asks for the Diagnoses of wakeAll.
+func (r *reconciler) wake(ctx context.Context) error {
+	v, err := r.view(ctx)
+	if err != nil {
+		return err
+	}
+	for _, request := range r.waitingFor(func(i interest) bool { return i.full == "" || !v.exhausted(i.full, i.node) }) {
+		r.queue.Add(request)
+	}
+	return nil
+}
+
+// waiting returns all Diagnoses whose repair waits.
+func (r *reconciler) waiting() []reconcile.Request {
+	return r.waitingFor(func(interest) bool { return true })
+}
+
+func (r *reconciler) waitingFor(what func(interest) bool) []reconcile.Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []reconcile.Request
+	for key, i := range r.interest {
+		if i.waits && what(i) {
+			out = append(out, reconcile.Request{NamespacedName: key})
+		}
+	}
+	return out
+}
 
 // allPolicies returns the policies: a node's change may matter to each. It waits until they
 // are listed, or ctx ends.

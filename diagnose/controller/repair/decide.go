@@ -9,8 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -26,6 +28,7 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 		return nil // it was made, and is never made again: the node's agent takes it over
 	}
 	l.interest = interest{node: l.d.Spec.NodeName, waits: true}
+	l.note(client.ObjectKeyFromObject(l.d), l.interest) // before the look: what changes from then on matters
 	u, err := l.due(ctx, l.d, int(res.ID))
 	if wrong, ok := errors.AsType[*unplanned](err); ok {
 		return l.unplanned(ctx, wrong)
@@ -44,7 +47,7 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	if err != nil {
 		return err
 	}
-	w, err := l.want(ctx, u, had)
+	w, err := l.wantedRepair(ctx, u, had)
 	if err != nil {
 		return err
 	}
@@ -71,6 +74,9 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	}
 	if decision.Verb == policy.Wait {
 		l.waits(w, decision.Again)
+		if decision.Reason == v1alpha1.ReasonBudgetExhausted {
+			l.interest.full = decision.Policy
+		}
 	}
 	return l.decided(ctx, u, had, v, decision)
 }
@@ -83,8 +89,8 @@ func (l *look) waits(w *policy.Want, again time.Time) {
 	}
 }
 
-// want is the repair as policies see it.
-func (l *look) want(ctx context.Context, u *due, had *v1alpha1.Remediation) (*policy.Want, error) {
+// wantedRepair is the repair as policies see it.
+func (l *look) wantedRepair(ctx context.Context, u *due, had *v1alpha1.Remediation) (*policy.Want, error) {
 	w := &policy.Want{
 		Diagnosis: l.d.UID, Node: l.d.Spec.NodeName, Operation: u.operation, Effect: v1alpha1.EffectRemediate,
 		Digest: u.digest, Approval: l.d.Spec.Approval, Due: l.now,
@@ -166,7 +172,7 @@ func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Dec
 	if again := policy.Decide(now, cluster, w, l.config.Now()); again.Verb != policy.Run {
 		return again, nil // decided gives the slots back
 	}
-	return d, l.budget.Verify(ctx, v.names, v.node(w.Node), w.Diagnosis)
+	return d, l.budget.Verify(ctx, v.names, v.cluster.Node(w.Node), w.Diagnosis, l.config.Holder)
 }
 
 func (l *look) took(yes bool) {
@@ -177,6 +183,33 @@ func (l *look) took(yes bool) {
 		return
 	}
 	delete(l.reconciler.took, l.d.UID)
+	delete(l.contests, l.d.UID)
+}
+
+// contest is of a slot that another controller has, or that was taken over from one.
+type contest struct {
+	ours  bool
+	since time.Time
+}
+
+// takenOver notes that a slot was taken over from another controller.
+func (r *reconciler) takenOver(diagnosis types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.contests[diagnosis] = contest{ours: true, since: r.config.Now()}
+}
+
+// contested returns since when another controller is seen to have the slot of a Diagnosis,
+// or it has not any more; zero: it never had.
+func (r *reconciler) contested(diagnosis types.UID, others bool) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, known := r.contests[diagnosis]
+	if others && (!known || c.ours) {
+		c = contest{since: r.config.Now()}
+		r.contests[diagnosis] = c
+	}
+	return c.since
 }
 
 func (l *look) tookOne() bool {
@@ -198,12 +231,12 @@ func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v
 	}
 	if step != "" {
 		l.counts.verifications.WithLabelValues(step, string(policy.NotHelped)).Inc()
-		l.teller.tell(l.d, v.nodes[l.d.Spec.NodeName], warning, "RepairDidNotHelp", step, step+" had its time; the next step is "+u.operation)
+		l.teller.record(l.d, l.nodeOf(ctx), warning, "RepairDidNotHelp", step, step+" had its time; the next step is "+u.operation)
 	}
 	if changed {
 		l.counts.decisions.WithLabelValues(decision.Policy, string(decision.Verb), decision.Reason).Inc()
 		if !begins && decision.Reason != v1alpha1.ReasonMadeBefore {
-			l.teller.decided(l.d, v.nodes[l.d.Spec.NodeName], u, decision)
+			l.teller.decided(l.d, l.nodeOf(ctx), u, decision)
 		}
 		l.config.Log.Info("decided on a repair", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", u.operation, "verb", string(decision.Verb), "reason", decision.Reason, "policy", decision.Policy)
 	}
@@ -221,7 +254,7 @@ func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v
 func overtaken(d *v1alpha1.Diagnosis, v *view) string {
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
 	started := begun(allowedRepairs(d))
-	n := v.node(d.Spec.NodeName)
+	n := v.cluster.Node(d.Spec.NodeName)
 	if c == nil || len(started) == 0 || n == nil {
 		return ""
 	}
@@ -240,20 +273,26 @@ func overtaken(d *v1alpha1.Diagnosis, v *view) string {
 // giveBack gives back slots that were taken for a repair that isn't made after all, where
 // the Diagnosis has made none.
 func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) error {
-	slots := held(v.objects, d)
-	if len(begun(allowedRepairs(d))) > 0 || !l.tookOne() && len(slots) == 0 {
+	if len(begun(allowedRepairs(d))) > 0 || !l.tookOne() && len(held(v.objects, d)) == 0 {
 		return nil
 	}
-	if !l.tookOne() {
-		// Another controller that believes to lead may be about to begin.
-		for _, p := range v.objects {
-			for _, r := range p.Status.Repairs {
-				if until := r.StartTime.Add(2 * passTimeout); slices.Contains(slots, p.Name) && r.Diagnosis == d.UID && l.now.Before(until) {
-					l.at(until)
-					return nil
-				}
-			}
-		}
+	ours, others, err := l.budget.Held(ctx, v.names, d.Spec.NodeName, d.UID)
+	if err != nil {
+		return err
+	}
+	if len(ours)+len(others) == 0 {
+		l.took(false)
+		return nil
+	}
+	// Another controller that believes to lead may be about to begin the repair, or will give
+	// the slot back itself.
+	if until := l.contested(d.UID, len(others) > 0).Add(2 * passTimeout); l.now.Before(until) {
+		l.at(until)
+		return nil
+	}
+	if len(others) > 0 {
+		l.at(l.now.Add(2 * passTimeout))
+		return l.budget.Claim(ctx, others, d.Spec.NodeName, d.UID)
 	}
 	// Or it has begun, which the cache does not show yet.
 	now := &v1alpha1.Diagnosis{}
@@ -264,7 +303,7 @@ func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) err
 		l.at(l.now.Add(afterConflict))
 		return nil
 	}
-	if err := l.budget.Release(ctx, v.names, d.Spec.NodeName, d.UID, policy.Remove); err != nil {
+	if err := l.budget.Release(ctx, ours, d.Spec.NodeName, d.UID, policy.Remove); err != nil {
 		return err
 	}
 	l.took(false)
@@ -277,13 +316,13 @@ func (l *look) put(s *v1alpha1.DiagnosisStatus, u *due, had *v1alpha1.Remediatio
 	s.Plan = &v1alpha1.Plan{Digest: u.digest, Steps: []v1alpha1.PlanStep{{ID: int32(u.id), Operation: u.operation, Target: u.target}}}
 	rem := v1alpha1.Remediation{
 		ID: int32(u.id), PlanDigest: u.digest, Verb: v1alpha1.RemediationVerb(decision.Verb), Reason: decision.Reason,
-		Message: safe(decision.Message, v1alpha1.MaxMessageBytes), Time: now,
+		Message: display.Bounded(decision.Message, v1alpha1.MaxMessageBytes), Time: now,
 	}
 	if had != nil && had.Verb == rem.Verb {
 		rem.Time = had.Time // since when it is so
 	}
 	if begins {
-		rem.Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: now}
+		rem.Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: now, Holder: l.config.Holder}
 	}
 	i := slices.IndexFunc(s.Remediations, func(r v1alpha1.Remediation) bool { return r.ID == rem.ID })
 	switch {
@@ -315,14 +354,14 @@ func (l *look) condition(s *v1alpha1.DiagnosisStatus, kind string, status metav1
 
 // unplanned tells why nothing can be decided.
 func (l *look) unplanned(ctx context.Context, why *unplanned) error {
-	message := safe(why.Error(), v1alpha1.MaxMessageBytes)
+	message := display.Bounded(why.Error(), v1alpha1.MaxMessageBytes)
 	had := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionRemediationAllowed)
 	told := had != nil && had.Reason == v1alpha1.ReasonInvalid && had.Message == message
 	err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
 		l.condition(s, v1alpha1.ConditionRemediationAllowed, metav1.ConditionFalse, v1alpha1.ReasonInvalid, message)
 	})
 	if err == nil && !told {
-		l.teller.tell(l.d, nil, warning, "RepairWithheld", "plan", message)
+		l.teller.record(l.d, nil, warning, "RepairWithheld", "plan", message)
 	}
 	return err
 }

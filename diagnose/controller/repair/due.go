@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -113,16 +113,10 @@ func (r *reconciler) fill(d *v1alpha1.Diagnosis, out *due, step *policy.Step) {
 		}
 	}
 	out.values, out.invalid = b.Fill(given.Parameters, step.Parameters, step.Results, about)
-	out.target = safe(out.kind.Target(d.Spec.NodeName, out.values), maxTarget)
+	out.target = display.Bounded(out.kind.Target(d.Spec.NodeName, out.values), maxTarget)
 }
 
 const maxTarget = 256 // of a plan's step
-
-// safe makes a text of others fit to be shown, and short enough.
-func safe(text string, most int) string {
-	text, _ = operation.CutText(event.SafeText(text, len(text)), most)
-	return text
-}
 
 // call returns the repair as package action makes it.
 func (u *due) call(d *v1alpha1.Diagnosis, o, before *v1alpha1.RemediationOutcome) *action.Call {

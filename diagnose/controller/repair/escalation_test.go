@@ -281,7 +281,7 @@ func TestTwoAttemptsOfAProblem(t *testing.T) {
 	b.escalating(restart, cordon, 2)
 	b.control(nil)
 	d := b.diagnose(node, b.set(restart, cordon), nil)
-	b.waitFor("it is tried twice", func() bool { return b.made() == 2 })
+	b.waitFor("it is tried twice", func() bool { return len(b.made()) == 2 })
 	b.waitDecision(d, 2, "Withheld EscalationOrder")
 	second := b.follows(d)
 	if len(second) != 1 || second[0].Annotations[v1alpha1.AnnotationFollows] != d.Name+"/1" || second[0].Spec.OperationSet != d.Spec.OperationSet {
@@ -313,14 +313,15 @@ func TestTheNextControllerTriesAgain(t *testing.T) {
 	<-first.ended
 	b.control(nil)
 	b.waitFor("it is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
-	if n := b.made(); n != 2 {
-		t.Errorf("%d repairs", n)
+	if made := b.made(); len(made) != 2 {
+		t.Errorf("%v", made)
 	}
 }
 
-// made counts the repairs that the agents of the test have made.
-func (b *bench) made() int {
+// made returns the repairs of nodes themselves that the agents of the test have made, as
+// node:operation.
+func (b *bench) made() []string {
 	b.agents.mu.Lock()
 	defer b.agents.mu.Unlock()
-	return len(b.agents.made)
+	return slices.Clone(b.agents.made)
 }

@@ -178,7 +178,7 @@ func passed(d *v1alpha1.Diagnosis, g *graph.Graph, id int) []int {
 
 // tryAgain has a repair that has not helped made once more, where an escalation lets it be.
 func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
-	n := v.node(l.d.Spec.NodeName)
+	n := v.cluster.Node(l.d.Spec.NodeName)
 	if n == nil || last.state == v1alpha1.ResultUnknown {
 		return nil // a person must look
 	}

@@ -81,8 +81,8 @@ func TestEscalation(t *testing.T) {
 	}
 	b.waitDecision(d, 2, "Run Allowed")
 	b.waitPhase(d, v1alpha1.PhaseSucceeded)
-	if !b.node(node).Spec.Unschedulable || len(b.agents.made) != 1 {
-		t.Errorf("%v", b.agents.made)
+	if made := b.made(); !b.node(node).Spec.Unschedulable || len(made) != 1 {
+		t.Errorf("%v", made)
 	}
 	b.problem(d, v1alpha1.ProblemGone)
 	b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")

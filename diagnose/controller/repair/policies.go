@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
@@ -68,9 +69,9 @@ func (r *reconciler) report(ctx context.Context, p *v1alpha1.RemediationPolicy) 
 	}
 	switch d := read.Paused(v.cluster, r.config.Now()); {
 	case read.Err() != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonInvalid, safe(read.Err().Error(), v1alpha1.MaxMessageBytes)
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonInvalid, display.Bounded(read.Err().Error(), v1alpha1.MaxMessageBytes)
 	case d.Verb != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, d.Reason, safe(d.Message, v1alpha1.MaxMessageBytes)
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, d.Reason, display.Bounded(d.Message, v1alpha1.MaxMessageBytes)
 	}
 	after := p.DeepCopy()
 	meta.SetStatusCondition(&after.Status.Conditions, c)
@@ -98,7 +99,7 @@ type reported struct {
 func budgetUse(u policy.Use) *v1alpha1.BudgetUse {
 	out := &v1alpha1.BudgetUse{Nodes: int32(u.Nodes), NotReady: int32(u.NotReady), Limit: int32(u.Limit), Used: int32(u.Used)}
 	for _, by := range u.By {
-		out.By = append(out.By, safe(by, maxUser))
+		out.By = append(out.By, display.Bounded(by, maxUser))
 	}
 	return out
 }

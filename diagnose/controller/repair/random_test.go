@@ -150,7 +150,7 @@ func (w *world) start(c *controlled, name string) {
 	c.cache = maps.Clone(w.store.objects)
 	p := &process{name: name, store: w.store, cache: c.cache}
 	c.process = *p
-	config := &Config{Namespace: "system", Log: slog.New(slog.DiscardHandler)}
+	config := &Config{Namespace: "system", Holder: name, Log: slog.New(slog.DiscardHandler)}
 	if err := config.setDefaults(); err != nil {
 		w.Fatal(err)
 	}
@@ -167,9 +167,10 @@ func (w *world) start(c *controlled, name string) {
 	c.r = &reconciler{
 		config: config, client: &memory{process: &c.process, cached: true}, live: live, api: api, actions: actions,
 		builtins: w.agents.built, counts: newCounts(), teller: &teller{recorder: silent{}},
-		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, ended: map[types.UID]time.Time{}, reported: map[string]reported{},
-		budget: &policy.Budget{Store: &policy.Objects{Reader: live, Writer: live.Status()}, Now: time.Now},
+		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, contests: map[types.UID]contest{}, ended: map[types.UID]time.Time{}, reported: map[string]reported{},
+		budget: &policy.Budget{Store: &policy.Objects{Reader: live, Writer: live.Status()}, Holder: name, Now: time.Now},
 	}
+	c.r.budget.TakenOver = c.r.takenOver
 }
 
 func (w *world) note(format string, args ...any) {
@@ -359,6 +360,7 @@ func (w *world) begin(c *controlled, i int, kind string, name types.NamespacedNa
 		}
 	}
 	t := &task{hand: hand{process: &c.process, waits: make(chan struct{}), turn: make(chan callFault)}, key: key, done: make(chan struct{})}
+	c.r.views.changes.Add(1) // in the product, the events of nodes and policies do that
 	do := map[string]reconcile.Func{"Diagnosis": c.r.Reconcile, "RemediationPolicy": c.r.reconcilePolicy, "Node": c.r.reconcileNode}[kind]
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), handKey{}, &t.hand))
 	t.end = cancel

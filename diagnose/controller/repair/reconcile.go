@@ -25,6 +25,9 @@ const passTimeout = 30 * time.Second
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
+	if request == wakeAll() {
+		return reconcile.Result{}, r.wake(ctx)
+	}
 	d := &v1alpha1.Diagnosis{}
 	if err := r.client.Get(ctx, request.NamespacedName, d); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
@@ -38,16 +39,16 @@ func (t *teller) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision
 	default:
 		kind = warning
 	}
-	t.tell(d, n, kind, reason, u.operation, fmt.Sprintf("%s of %s: %s: %s", u.operation, u.target, decision.Reason, decision.Message))
+	t.record(d, n, kind, reason, u.operation, fmt.Sprintf("%s of %s: %s: %s", u.operation, u.target, decision.Reason, decision.Message))
 }
 
-// tell makes the Events. A node that is gone has none.
-func (t *teller) tell(d *v1alpha1.Diagnosis, n *corev1.Node, kind, reason, action, message string) {
-	action, message = safe(action, maxAction), safe(message, v1alpha1.MaxMessageBytes)
+// record makes the Events. A node that is gone has none.
+func (t *teller) record(d *v1alpha1.Diagnosis, n *corev1.Node, kind, reason, action, message string) {
+	action, message = display.Bounded(action, maxAction), display.Bounded(message, v1alpha1.MaxMessageBytes)
 	var related runtime.Object
 	if n != nil {
 		related = n
-		t.recorder.Eventf(n, d, kind, reason, action, "%s", safe(message+" (diagnosis "+d.Name+")", v1alpha1.MaxMessageBytes))
+		t.recorder.Eventf(n, d, kind, reason, action, "%s", display.Bounded(message+" (diagnosis "+d.Name+")", v1alpha1.MaxMessageBytes))
 	}
 	t.recorder.Eventf(d, related, kind, reason, action, "%s", message)
 }

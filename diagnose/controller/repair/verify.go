@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -42,7 +43,7 @@ func (l *look) verify(ctx context.Context) error {
 	}
 	noted := l.noted(&last)
 	verification := l.verification(&last, p, noted, within(v, l.d.Spec.NodeName))
-	o, err := l.observe(ctx, v, p)
+	o, err := l.observe(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (l *look) verifying(s *v1alpha1.DiagnosisStatus, message string) {
 // within returns the longest time that a policy of the node gives a repair to help.
 func within(v *view, node string) time.Duration {
 	var longest time.Duration
-	n := v.node(node)
+	n := v.cluster.Node(node)
 	if n == nil {
 		n = &policy.Node{Name: node}
 	}
@@ -121,7 +122,7 @@ func within(v *view, node string) time.Duration {
 }
 
 // observe returns what is seen of the node and the problem.
-func (l *look) observe(ctx context.Context, v *view, p *v1alpha1.Problem) (*policy.Observation, error) {
+func (l *look) observe(ctx context.Context, p *v1alpha1.Problem) (*policy.Observation, error) {
 	o := &policy.Observation{Now: l.now}
 	if p != nil {
 		o.Problem, o.Seen = policy.ProblemState(p.State), seen(p)
@@ -129,8 +130,8 @@ func (l *look) observe(ctx context.Context, v *view, p *v1alpha1.Problem) (*poli
 	if o.Problem == policy.ProblemGone {
 		o.Gone = p.Since.Time
 	}
-	n, ok := v.nodes[l.d.Spec.NodeName]
-	if !ok {
+	n := l.nodeOf(ctx)
+	if n == nil {
 		_, err := l.api.CoreV1().Nodes().Get(ctx, l.d.Spec.NodeName, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("node %s: %w", l.d.Spec.NodeName, err)
@@ -145,7 +146,7 @@ func (l *look) observe(ctx context.Context, v *view, p *v1alpha1.Problem) (*poli
 // word writes what a verification says of a repair whose end is noted since some time. why
 // is what checks that run again have to do with it; pending: they go on.
 func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.Verification, why string, pending bool) error {
-	l.interest = interest{node: l.d.Spec.NodeName, waits: l.interest.waits}
+	l.interest.node = l.d.Spec.NodeName
 	status, reason, message := metav1.ConditionUnknown, v1alpha1.ReasonVerifying, fmt.Sprintf("%s ended %s, and has until %s to help", last.operation, stamp(noted), stamp(v.Deadline))
 	event, kind := "", normal
 	switch v.State {
@@ -170,7 +171,7 @@ func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.V
 		message += "; " + why
 	}
 	had := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionVerified)
-	message = safe(message, v1alpha1.MaxMessageBytes)
+	message = display.Bounded(message, v1alpha1.MaxMessageBytes)
 	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
 		if reason == v1alpha1.ReasonVerifying {
 			l.verifying(s, message)
@@ -181,11 +182,11 @@ func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.V
 		return err
 	}
 	if !last.here && had != nil && had.Reason == v1alpha1.ReasonRepairing {
-		l.tellEnd(ctx, last.operation, "", last.state, last.message)
+		l.reportEnd(ctx, last.operation, "", last.state, last.message)
 	}
 	if event != "" && (had == nil || had.Reason != reason) {
 		l.counts.verifications.WithLabelValues(last.operation, string(v.State)).Inc()
-		l.teller.tell(l.d, l.nodeOf(ctx), kind, event, last.operation, message)
+		l.teller.record(l.d, l.nodeOf(ctx), kind, event, last.operation, message)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,27 +17,52 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
-// view is the cluster as the cache has it.
+// view is the cluster as the cache has it. Nothing of it may be changed.
 type view struct {
 	policies []*policy.Policy // by name
 	names    []string
-	objects  []*v1alpha1.RemediationPolicy // not to be changed
+	objects  []*v1alpha1.RemediationPolicy
 	cluster  *policy.Cluster
-	nodes    map[string]*corev1.Node // not to be changed
 }
 
+// views keeps the last view for as long as nothing has changed that is in it: all repairs
+// that wait look at the same one, and listing thousands of nodes for each would cost far more
+// than its decision.
+type views struct {
+	changes atomic.Uint64 // of what is in a view
+
+	mu   sync.Mutex
+	last *view
+	at   uint64 // changes, before it was made
+}
+
+// view returns the cluster as it is now.
 func (r *reconciler) view(ctx context.Context) (*view, error) {
-	v := &view{cluster: &policy.Cluster{}, nodes: map[string]*corev1.Node{}}
-	var nodes corev1.NodeList
-	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+	r.views.mu.Lock()
+	defer r.views.mu.Unlock()
+	at := r.views.changes.Load()
+	if r.views.last != nil && r.views.at == at {
+		return r.views.last, nil
+	}
+	v, err := r.newView(ctx)
+	if err == nil {
+		r.views.last, r.views.at = v, at
+	}
+	return v, err
+}
+
+func (r *reconciler) newView(ctx context.Context) (*view, error) {
+	v := &view{}
+	var list corev1.NodeList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
 	}
-	v.cluster.Nodes = make([]policy.Node, len(nodes.Items))
-	for i := range nodes.Items {
-		v.cluster.Nodes[i] = policy.NodeOf(&nodes.Items[i])
-		v.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+	nodes := make([]policy.Node, len(list.Items))
+	for i := range list.Items {
+		nodes[i] = policy.NodeOf(&list.Items[i])
 	}
-	slices.SortFunc(v.cluster.Nodes, func(a, b policy.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(nodes, func(a, b policy.Node) int { return cmp.Compare(a.Name, b.Name) })
+	v.cluster = policy.NewCluster(nodes)
 	var err error
 	if v.objects, err = r.policies(ctx); err != nil {
 		return nil, err
@@ -60,14 +87,10 @@ func (r *reconciler) policies(ctx context.Context) ([]*v1alpha1.RemediationPolic
 	return out, nil
 }
 
-// node returns a node as policies see it; nil: there is none.
-func (v *view) node(name string) *policy.Node {
-	n, ok := v.nodes[name]
-	if !ok {
-		return nil
-	}
-	out := policy.NodeOf(n)
-	return &out
+// exhausted reports whether a policy's budget is used up by other nodes than one.
+func (v *view) exhausted(name, node string) bool {
+	i := slices.Index(v.names, name)
+	return i >= 0 && v.policies[i].Exhausts(v.cluster, node)
 }
 
 // held returns the names of those policies of which a Diagnosis holds a slot.
@@ -93,7 +116,7 @@ func (r *reconciler) cordoned(ctx context.Context, c *policy.Cluster) (*policy.C
 	for i := range now.Items {
 		n := &now.Items[i]
 		names.Insert(n.Name)
-		if !slices.ContainsFunc(c.Nodes, func(have policy.Node) bool { return have.Name == n.Name }) {
+		if c.Node(n.Name) == nil {
 			out.Nodes = append(out.Nodes, policy.NodeOf(n))
 		}
 	}

@@ -33,8 +33,9 @@ func each[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] {
 	}
 }
 
-// onDiagnosis asks for a Diagnosis, for the one whose repair it follows, and for those that
-// belong to it where its problem has changed.
+// onDiagnosis asks for a Diagnosis, for the one whose repair it follows, for those that belong
+// to it where its problem has changed, and for those of its node where it has ended: what
+// follows its repair waits for that.
 func (r *reconciler) onDiagnosis() handler.TypedEventHandler[*v1alpha1.Diagnosis, reconcile.Request] {
 	add := func(d *v1alpha1.Diagnosis, q queue) {
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
@@ -48,6 +49,11 @@ func (r *reconciler) onDiagnosis() handler.TypedEventHandler[*v1alpha1.Diagnosis
 			add(e.ObjectNew, q)
 			if !equality.Semantic.DeepEqual(e.ObjectOld.Status.Problem, e.ObjectNew.Status.Problem) {
 				r.below(ctx, e.ObjectNew, q)
+			}
+			if !e.ObjectOld.Status.Phase.Ended() && e.ObjectNew.Status.Phase.Ended() {
+				for _, request := range r.about(ctx, e.ObjectNew.Spec.NodeName) {
+					q.Add(request)
+				}
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.Diagnosis], q queue) { add(e.Object, q) },
@@ -80,32 +86,40 @@ func onAny[T client.Object](of func() []reconcile.Request) handler.TypedEventHan
 	}
 }
 
-// onPolicy asks for what of returns where a policy comes, goes, or changes in what decisions
-// go by: its spec, and the nodes that are under repair or in their cooldown.
-func onPolicy(of func() []reconcile.Request) handler.TypedEventHandler[*v1alpha1.RemediationPolicy, reconcile.Request] {
+// onPolicy asks for the Diagnoses whose repair waits where a policy comes, goes, or changes in
+// what decisions go by: its spec, and the nodes that are under repair or in their cooldown.
+func (r *reconciler) onPolicy() handler.TypedEventHandler[*v1alpha1.RemediationPolicy, reconcile.Request] {
 	add := func(q queue) {
-		for _, request := range of() {
+		r.views.changes.Add(1)
+		for _, request := range r.waiting() {
 			q.Add(request)
 		}
 	}
 	return handler.TypedFuncs[*v1alpha1.RemediationPolicy, reconcile.Request]{
 		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[*v1alpha1.RemediationPolicy], q queue) { add(q) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.RemediationPolicy], q queue) {
-			a, b := e.ObjectOld, e.ObjectNew
-			if a.Generation != b.Generation || !equality.Semantic.DeepEqual(a.Status.Repairs, b.Status.Repairs) || !equality.Semantic.DeepEqual(a.Status.Cooldowns, b.Status.Cooldowns) {
+			switch a, b := e.ObjectOld, e.ObjectNew; {
+			case a.Generation != b.Generation:
 				add(q)
+			case !equality.Semantic.DeepEqual(a.Status.Repairs, b.Status.Repairs) || !equality.Semantic.DeepEqual(a.Status.Cooldowns, b.Status.Cooldowns):
+				r.views.changes.Add(1)
+				q.AddAfter(wakeAll(), wakeAfter)
 			}
 		},
 		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[*v1alpha1.RemediationPolicy], q queue) { add(q) },
 	}
 }
 
-// onNode asks for what of returns where a node comes, goes, or changes in what decisions
-// and verifications go by. Nodes change often in what they do not.
-func onNode(of func(ctx context.Context, node string) []reconcile.Request) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+// onNode asks for what of returns, and soon for more, where a node comes, goes, or changes in
+// what decisions and verifications go by. Nodes change often in what they do not.
+func (r *reconciler) onNode(of func(ctx context.Context, node string) []reconcile.Request, soon ...reconcile.Request) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	add := func(ctx context.Context, n *corev1.Node, q queue) {
+		r.views.changes.Add(1)
 		for _, request := range of(ctx, n.Name) {
 			q.Add(request)
+		}
+		for _, request := range soon {
+			q.AddAfter(request, wakeAfter)
 		}
 	}
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{

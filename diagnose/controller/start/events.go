@@ -160,7 +160,7 @@ func (p *Part) hearAll(ctx context.Context) {
 			if ctx.Err() != nil {
 				return // the next leader lists it again
 			}
-			p.want("event", func(e *trigger.Engine) []*v1alpha1.Diagnosis {
+			p.enqueue("event", func(e *trigger.Engine) []*v1alpha1.Diagnosis {
 				p.mark.done(ev) // what is saved has both, or neither
 				return e.KubeEvent(ev, known, p.cfg.Now())
 			})
@@ -190,5 +190,5 @@ func (p *Part) podsOfEvent(ctx context.Context, ev *corev1.Event) trigger.Known 
 			}
 		}
 	}
-	return p.known(pods)
+	return p.lookups(pods)
 }

@@ -27,8 +27,8 @@ func (p *Part) pod(ctx context.Context, name trigger.PodName) (*trigger.Pod, err
 	return &trigger.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Node: pod.Spec.NodeName}, nil
 }
 
-// known is what was looked up, and the Nodes that the manager's cache has.
-func (p *Part) known(pods map[trigger.PodName]*trigger.Pod) trigger.Known {
+// lookups is what was looked up, and the Nodes that the manager's cache has.
+func (p *Part) lookups(pods map[trigger.PodName]*trigger.Pod) trigger.Known {
 	return trigger.Known{
 		Pod: func(namespace, name string) (*trigger.Pod, bool) {
 			pod, looked := pods[trigger.PodName{Namespace: namespace, Name: name}]

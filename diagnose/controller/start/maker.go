@@ -94,6 +94,6 @@ func (p *Part) tick(ctx context.Context) {
 		if !p.queue.room(ctx) {
 			return
 		}
-		p.want("cron", func(e *trigger.Engine) []*v1alpha1.Diagnosis { return e.Tick(p.known(nil), p.cfg.Now()) })
+		p.enqueue("cron", func(e *trigger.Engine) []*v1alpha1.Diagnosis { return e.Tick(p.lookups(nil), p.cfg.Now()) })
 	}
 }

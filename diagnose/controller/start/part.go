@@ -153,9 +153,9 @@ func (p *Part) Ready() error {
 	return nil
 }
 
-// want runs the engine, and takes what it wants into the queue. cause is by what those that
+// enqueue runs the engine, and takes what it wants into the queue. cause is by what those that
 // follow from the same can be found there.
-func (p *Part) want(cause string, decide func(*trigger.Engine) []*v1alpha1.Diagnosis) {
+func (p *Part) enqueue(cause string, decide func(*trigger.Engine) []*v1alpha1.Diagnosis) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Under the lock, so that no state is taken between the two.

@@ -13,9 +13,9 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// tellScheduled writes when schedules made their latest Diagnosis into the status of the
+// writeScheduled writes when schedules made their latest Diagnosis into the status of the
 // Triggers. What fails is tried again with the next change; the state has it too.
-func (s *store) tellScheduled(ctx context.Context, ran map[string]time.Time) {
+func (s *store) writeScheduled(ctx context.Context, ran map[string]time.Time) {
 	for name, at := range ran {
 		at = at.Truncate(time.Second).UTC()
 		if s.scheduled[name].Equal(at) {

@@ -186,7 +186,7 @@ func (s *store) save(ctx context.Context) {
 	s.part.counts.saves.WithLabelValues("saved").Inc()
 	s.part.counts.stateBytes.Set(float64(len(data)))
 	s.part.counts.stateSaved.Set(float64(s.part.cfg.Now().Unix()))
-	s.tellScheduled(ctx, ran)
+	s.writeScheduled(ctx, ran)
 }
 
 // write writes the object, if nobody else has taken it over.

@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
-	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -41,7 +41,7 @@ func TestTheStateIsNotWrittenForNothing(t *testing.T) {
 		}
 	}
 	r.all.Store(true) // and it is tried again
-	r.want("test", func(e *trigger.Engine) []*v1alpha1.Diagnosis {
+	r.enqueue("test", func(e *trigger.Engine) []*v1alpha1.Diagnosis {
 		e.Alert(alert(began.Add(time.Second), "node", node), trigger.Known{}, time.Now())
 		return nil
 	})

@@ -28,12 +28,12 @@ func (p *Part) Take(ctx context.Context, list []*trigger.Alert) error {
 		}
 		cause := "alert " + a.Fingerprint() + " " + a.StartsAt.Format(time.RFC3339Nano)
 		causes[cause] = true
-		p.want(cause, func(e *trigger.Engine) []*v1alpha1.Diagnosis { return e.Alert(a, known, p.cfg.Now()) })
+		p.enqueue(cause, func(e *trigger.Engine) []*v1alpha1.Diagnosis { return e.Alert(a, known, p.cfg.Now()) })
 	}
 	if left := p.queue.waitFor(ctx, causes); left > 0 {
 		return &alerts.Unavailable{Why: fmt.Sprintf("%d Diagnoses are not made yet", left), After: 5 * time.Second}
 	}
-	if err := p.tellProblems(ctx, list); err != nil {
+	if err := p.writeProblems(ctx, list); err != nil {
 		p.tell.problems.Do(func() {
 			p.cfg.Log.Error("whether alerts last can't be written to their Diagnoses, they are to be sent again", "error", err)
 		})
@@ -53,5 +53,5 @@ func (p *Part) podsOfAlert(ctx context.Context, a *trigger.Alert) (trigger.Known
 		}
 		pods[name] = pod
 	}
-	return p.known(pods), nil
+	return p.lookups(pods), nil
 }

@@ -26,14 +26,14 @@ const (
 	seenFor = 25 * time.Hour
 )
 
-// tellProblems writes what alerts tell into the Diagnoses that were made for them: that an
+// writeProblems writes what alerts tell into the Diagnoses that were made for them: that an
 // alert lasts while something depends on it, and that it is gone.
-func (p *Part) tellProblems(ctx context.Context, list []*trigger.Alert) error {
+func (p *Part) writeProblems(ctx context.Context, list []*trigger.Alert) error {
 	for _, a := range list {
 		var told []trigger.Told
 		p.look(func(e *trigger.Engine) { told = e.Told(a, p.cfg.Now()) })
 		for i := range told {
-			if err := p.tellProblem(ctx, &told[i]); err != nil {
+			if err := p.writeProblem(ctx, &told[i]); err != nil {
 				return fmt.Errorf("diagnosis %s: %w", told[i].Diagnosis, err)
 			}
 		}
@@ -41,7 +41,7 @@ func (p *Part) tellProblems(ctx context.Context, list []*trigger.Alert) error {
 	return nil
 }
 
-func (p *Part) tellProblem(ctx context.Context, t *trigger.Told) error {
+func (p *Part) writeProblem(ctx context.Context, t *trigger.Told) error {
 	key, d := client.ObjectKey{Namespace: p.cfg.Namespace, Name: t.Diagnosis}, &v1alpha1.Diagnosis{}
 	err := p.objects.Get(ctx, key, d)
 	if err == nil && problemOf(d, t, p.cfg.Now()) == nil {

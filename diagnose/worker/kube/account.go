@@ -155,7 +155,7 @@ func (a *account) defined(resource string, outcome Outcome) {
 	case outcome == KindMissing:
 		if len(a.missing) == 0 {
 			a.log.Warn("cluster does not know the kinds of kernosis.io, nothing is diagnosed for it",
-				"resource", resource, "remedy", "kubectl apply -f deploy/crds")
+				"resource", resource, "remedy", "kubectl apply -f diagnose/api/crds")
 		}
 		a.missing[resource] = true
 	case outcome == Done && a.missing[resource]:

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
@@ -119,7 +119,7 @@ type requestError struct {
 }
 
 func (e *requestError) Error() string {
-	text := event.SafeText(e.err.Error(), maxErrorBytes)
+	text := display.Safe(e.err.Error(), maxErrorBytes)
 	if e.away {
 		return worker.ErrAway.Error() + ": " + text
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // Two who make the same at the same time get the same, and there is one.
@@ -99,6 +99,9 @@ func TestCreateRefused(t *testing.T) {
 			}
 			if r.count(verbCreate, diagnoses, want.outcome) != 1 {
 				t.Errorf("requests %v", r.Stats().Requests)
+			}
+			if n := kubetest.Sum(t, kubetest.Registered(t, r.Store), "kernosis_diagnosis_api_requests_total", "verb", verbCreate, "outcome", string(want.outcome)); n != 1 {
+				t.Errorf("the metric has %v", n)
 			}
 		})
 	}

@@ -20,8 +20,8 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/reporter/kubetest"
 	testwait "github.com/kernosis/kernosis/vmtest/await" // the package has a function await
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -37,7 +37,7 @@ func TestAServersLife(t *testing.T) {
 
 	// Without the kinds.
 	waitFor(t, "the kinds are missed", func() bool { return r.count(verbList, operations, KindMissing) > 1 })
-	if n := r.logs.count("cluster does not know the kinds", "kubectl apply -f deploy/crds"); n != 1 {
+	if n := r.logs.count("cluster does not know the kinds", "kubectl apply -f diagnose/api/crds"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, r.logs)
 	}
 	if n := r.logs.count("API server does not answer"); n != 0 {

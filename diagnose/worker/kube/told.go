@@ -38,7 +38,7 @@ func (t *teller) feed() *feed[*v1alpha1.Diagnosis] {
 		gone: func(d *v1alpha1.Diagnosis) {
 			m.drop(d)
 			if last, ok := t.told[nameOf(d)]; ok && last.uid == d.UID {
-				t.gone(nameOf(d))
+				t.delete(nameOf(d))
 			}
 		},
 		replaced: func(list []*v1alpha1.Diagnosis, version string) {
@@ -60,7 +60,7 @@ func (t *teller) changed(d *v1alpha1.Diagnosis) {
 		return
 	}
 	if known && last.uid != d.UID {
-		t.gone(name)
+		t.delete(name)
 		known = false
 	}
 	if !known && !ended(d) {
@@ -70,7 +70,7 @@ func (t *teller) changed(d *v1alpha1.Diagnosis) {
 	t.h.Diagnosis(d)
 }
 
-func (t *teller) gone(name types.NamespacedName) {
+func (t *teller) delete(name types.NamespacedName) {
 	key := worker.Key{NamespacedName: name, UID: t.told[name].uid}
 	delete(t.told, name)
 	t.h.Gone(key)
@@ -84,7 +84,7 @@ func (t *teller) replaced(list []*v1alpha1.Diagnosis) {
 	}
 	for name, last := range t.told {
 		if there[name] != last.uid {
-			t.gone(name)
+			t.delete(name)
 		}
 	}
 	// The order in which they were made is the one in which they are run.

@@ -26,7 +26,7 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 		if try > 0 || !known || base.UID != key.UID || ended(base) {
 			var err error
 			if base, err = s.read(bounded, key); err != nil {
-				return nil, s.gone(ctx, what, err)
+				return nil, s.keepGone(ctx, what, err)
 			}
 		}
 		next := base.Status.DeepCopy()
@@ -73,8 +73,8 @@ func (s *Store) read(ctx context.Context, key worker.Key) (*v1alpha1.Diagnosis, 
 	return d, nil
 }
 
-// gone leaves ErrGone as it is, and explains the rest.
-func (s *Store) gone(ctx context.Context, what string, err error) error {
+// keepGone leaves ErrGone as it is, and explains the rest.
+func (s *Store) keepGone(ctx context.Context, what string, err error) error {
 	if err == worker.ErrGone { //nolint:errorlint // read returns it as it is
 		return fmt.Errorf("%s: %w", what, err)
 	}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -142,13 +142,5 @@ func plain(message string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(message, "\uFFFD"))
-	if len(clean) <= maxMessage {
-		return clean
-	}
-	const mark = "…"
-	cut := maxMessage - len(mark)
-	for cut > 0 && !utf8.RuneStart(clean[cut]) {
-		cut--
-	}
-	return clean[:cut] + mark
+	return display.Cut(clean, maxMessage)
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 func TestBadConditionsAreRefusedAndTheOthersWritten(t *testing.T) {
@@ -43,6 +44,9 @@ func TestBadConditionsAreRefusedAndTheOthersWritten(t *testing.T) {
 	}
 	if s := r.Stats(); s.Refused != 11 || s.Trimmed != 2 || s.Writes[Refused] != 0 {
 		t.Errorf("stats: %+v", s)
+	}
+	if n := kubetest.Sum(t, kubetest.Registered(t, r.Patcher), "kernosis_conditions_refused_total"); n != 11 {
+		t.Errorf("the metric has %v", n)
 	}
 }
 

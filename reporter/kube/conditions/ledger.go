@@ -64,8 +64,8 @@ func newLedger(manager string, allied, retired []string) *ledger {
 	return l
 }
 
-// want takes the detector's latest list.
-func (l *ledger) want(list []problem.Condition) {
+// set takes the detector's latest list.
+func (l *ledger) set(list []problem.Condition) {
 	l.listed = true
 	for name, e := range l.entries {
 		e.wanted = name == Contested && e.wanted

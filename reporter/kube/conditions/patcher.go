@@ -210,7 +210,7 @@ func (p *Patcher) take() {
 	p.ledger.retire(retired)
 	if set != p.taken {
 		p.taken = set
-		p.ledger.want(list)
+		p.ledger.set(list)
 	}
 }
 

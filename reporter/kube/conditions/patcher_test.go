@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // The states of one condition, for tests.

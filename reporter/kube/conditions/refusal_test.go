@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // A policy that is newer than a condition refuses its heartbeat: changes of others are

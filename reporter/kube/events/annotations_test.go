@@ -12,7 +12,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/facts"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -41,19 +40,20 @@ func (a *agent) tellOf(ev *event.Event, uid string) {
 		a.tb.Fatal(err)
 	}
 	e.Seq = seq
-	a.sink.Entry(e)
+	a.sink.Add(e)
+	a.sink.Flush(e.Seq)
 	if ev != nil {
 		*ev.OOMKill = event.OOMKillData{Scope: "overwritten"}
 	}
 }
 
-func (a *agent) factsOn(p *corev1.Pod) facts.Facts {
+func (a *agent) factsOn(p *corev1.Pod) event.Facts {
 	a.tb.Helper()
 	list := a.onPod(p)
 	if len(list) != 1 {
 		a.tb.Fatalf("%d Events", len(list))
 	}
-	return facts.FromAnnotations(list[0].Annotations)
+	return event.FactsOf(list[0].Annotations)
 }
 
 // An Event carries the evidence of its latest occurrence, and nothing of an earlier one; what
@@ -69,7 +69,7 @@ func TestEventsCarryTheirEvidence(t *testing.T) {
 		len(f.Evidence) < 2 || !strings.Contains(f.Evidence[0], "32 MiB") || len(f.Excluded) != 1 {
 		t.Errorf("%+v", f)
 	}
-	if onNode := a.onNode(); len(onNode) != 1 || onNode[0].Annotations[facts.AnnotationVerdict] != "memcg" {
+	if onNode := a.onNode(); len(onNode) != 1 || onNode[0].Annotations[event.AnnotationVerdict] != "memcg" {
 		t.Errorf("%+v", onNode)
 	}
 	e := a.onPod(p)[0]
@@ -143,10 +143,11 @@ func TestConditionsCarryTheirEvidence(t *testing.T) {
 	if e.Seq, err = a.journal.Append(e); err != nil {
 		t.Fatal(err)
 	}
-	a.sink.Entry(e)
+	a.sink.Add(e)
+	a.sink.Flush(e.Seq)
 	a.sent(1)
 	list := a.onNode()
-	if len(list) != 1 || list[0].Annotations[facts.AnnotationVerdict] != "memcg" || list[0].Annotations[facts.AnnotationDoc] != "problems/FrequentOOMKilling" {
+	if len(list) != 1 || list[0].Annotations[event.AnnotationVerdict] != "memcg" || list[0].Annotations[event.AnnotationDoc] != "problems/FrequentOOMKilling" {
 		t.Errorf("%+v", list)
 	}
 }

@@ -49,7 +49,8 @@ func BenchmarkFirstEvent(b *testing.B) {
 		if e.Seq, err = a.journal.Append(e); err != nil {
 			b.Fatal(err)
 		}
-		a.sink.Entry(e)
+		a.sink.Add(e)
+		a.sink.Flush(e.Seq)
 		sink = append(sink, (<-acked).Sub(fault))
 	}
 	slices.Sort(bare)

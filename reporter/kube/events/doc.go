@@ -13,4 +13,15 @@
 // The table follows from the journal's entries alone; what has been acknowledged is
 // only a hint. The package decides nothing about problems: what the engine doesn't
 // announce (pending, muted, hidden by its cause) it doesn't tell.
+//
+// # The journal
+//
+// The sender reads the journal's entries from a [Feed], which misses none and repeats none.
+//
+// The journal is the write-ahead log: an entry is in it before anybody is told of
+// it. A sender folds entries into a state of its own, and from time to time writes
+// that state with the sequence number up to which it has folded. After a kill -9
+// it reads the state and gets the entries behind that number again. So the state
+// must follow from the entries alone, and what is sent must bear to be sent again
+// (deterministic names, absolute counts).
 package events

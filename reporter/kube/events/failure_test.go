@@ -18,8 +18,8 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
-	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // A namespace that goes takes no new Events: what hit its pod is told on the Node.
@@ -91,6 +91,9 @@ func TestEventThatIsGone(t *testing.T) {
 	}
 	if st := a.sink.Stats(); st.Recreated != 1 {
 		t.Errorf("%+v", st)
+	}
+	if n := kubetest.Sum(t, kubetest.Registered(t, a.sink), "kernosis_events_told_total", "rule", "oom-kill"); n != 4 {
+		t.Errorf("the metric has %v", n)
 	}
 }
 

@@ -133,7 +133,8 @@ func child() int {
 			return fail(err)
 		}
 		k.reach(stageAppended)
-		sink.Entry(e)
+		sink.Add(e)
+		sink.Flush(e.Seq)
 		<-pace.C
 	}
 	for deadline := time.Now().Add(await.Within(30 * time.Second)); ; <-pace.C {

@@ -84,7 +84,8 @@ func (w *world) append(tr ...problem.Transition) {
 	e.Seq = seq
 	w.survive(func() {
 		w.sink.cfg.Fault("appended")
-		w.sink.Entry(e)
+		w.sink.Add(e)
+		w.sink.Flush(e.Seq)
 	})
 }
 

@@ -9,15 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/facts"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
@@ -89,13 +88,13 @@ func (s *series) text(find func(uid string) (pods.Pod, bool)) string {
 	if s.Untold > 0 {
 		note = " (" + strconv.FormatUint(s.Untold, 10) + " of " + strconv.FormatUint(s.Count, 10) + " not told on their pods)"
 	}
-	return cut(m, maxMessage-len(note)) + note
+	return display.Cut(m, maxMessage-len(note)) + note
 }
 
 // annotations are the facts of the latest occurrence.
 func (s *series) annotations() map[string]string {
-	f := facts.Of(s.Event)
-	f.Doc = event.SafeText(s.Doc, maxReason)
+	f := s.Event.Facts()
+	f.Doc = display.Safe(s.Doc, maxReason)
 	return f.Annotations()
 }
 
@@ -103,7 +102,7 @@ func (s *series) annotations() map[string]string {
 // occurrence go.
 func patch(e *corev1.Event) ([]byte, error) {
 	annotations := map[string]any{}
-	for _, key := range facts.Keys() {
+	for _, key := range event.AnnotationKeys() {
 		annotations[key] = nil
 		if value, ok := e.Annotations[key]; ok {
 			annotations[key] = value
@@ -120,20 +119,7 @@ func patch(e *corev1.Event) ([]byte, error) {
 }
 
 // bounded makes a message fit for an Event.
-func bounded(m string) string { return cut(event.SafeText(m, maxMessage), maxMessage) }
-
-// cut shortens text that is too long, between two characters.
-func cut(m string, limit int) string {
-	if len(m) <= limit {
-		return m
-	}
-	const mark = "…"
-	end := limit - len(mark)
-	for end > 0 && !utf8.RuneStart(m[end]) {
-		end--
-	}
-	return m[:end] + mark
-}
+func bounded(m string) string { return display.Bounded(m, maxMessage) }
 
 // reason makes a reason CamelCase, as Events and conditions want it: rules are
 // checked for that when they are read, what third parties report is not.

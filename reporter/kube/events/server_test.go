@@ -22,8 +22,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
-	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 var cluster = kubetest.Shared{Own: true} // one test stops it
@@ -138,7 +138,8 @@ func (a *agent) tell(tr ...problem.Transition) {
 		a.tb.Fatal(err)
 	}
 	e.Seq = seq
-	a.sink.Entry(e)
+	a.sink.Add(e)
+	a.sink.Flush(e.Seq)
 }
 
 // kill is an OOM kill in a pod.

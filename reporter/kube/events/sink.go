@@ -10,14 +10,13 @@ import (
 
 	"github.com/kernosis/kernosis/collector/statefile"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/reporter/kube/outbox"
 )
 
 // Sink tells the cluster. Entry and Stats are safe for concurrent use; Run is
 // called once.
 type Sink struct {
 	cfg  Config
-	feed *outbox.Feed
+	feed *Feed
 	file statefile.File
 	api  writer
 	poke chan struct{} // the sender has something to look at
@@ -67,7 +66,7 @@ func New(cfg Config) (*Sink, error) {
 	if found {
 		k.seq = min(st.Seq, cfg.JournalSeq)
 	}
-	k.feed = outbox.NewFeed(cfg.JournalDir, k.seq, cfg.JournalWritten)
+	k.feed = NewFeed(cfg.JournalDir, k.seq, cfg.JournalWritten)
 	if !found {
 		// A kill before the first save must not lose what comes from now on.
 		if err := k.save(time.Now()); err != nil {
@@ -78,10 +77,14 @@ func New(cfg Config) (*Sink, error) {
 	return k, nil
 }
 
-// Entry takes a journal entry, right after it was appended and in order. It does
-// not block, and keeps none of the entry's memory but the problems and conditions
-// that its transitions point to.
-func (k *Sink) Entry(e journal.Entry) { k.feed.Entry(e) }
+// Add takes an entry that the journal was given, in order, for the next Flush. It does not
+// block, and keeps none of the entry's memory but the problems and conditions that its
+// transitions point to.
+func (k *Sink) Add(e journal.Entry) { k.feed.Add(e) }
+
+// Flush sends what was added: the journal has it. Entries with numbers above seq are lost
+// from the journal.
+func (k *Sink) Flush(seq uint64) { k.feed.Flush(seq) }
 
 // Run sends until ctx ends; then it sends what is left, for a short time, and saves
 // its state.
@@ -122,7 +125,7 @@ func (k *Sink) Run(ctx context.Context) error {
 
 // drain folds what has come.
 func (k *Sink) drain() {
-	seq, lost, err := k.feed.Drain(func(it outbox.Item) {
+	seq, lost, err := k.feed.Drain(func(it Item) {
 		k.mu.Lock()
 		k.table.fold(&it)
 		k.change = true

@@ -6,7 +6,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/kube/outbox"
 )
 
 const (
@@ -56,7 +55,7 @@ func newTable(c *Config) *table {
 
 // telling is one occurrence as one Event tells it.
 type telling struct {
-	item        *outbox.Item
+	item        *Item
 	severity    problem.Severity
 	reason      string
 	message     string
@@ -70,7 +69,7 @@ type telling struct {
 }
 
 // fold takes an entry into account.
-func (t *table) fold(it *outbox.Item) {
+func (t *table) fold(it *Item) {
 	for i := range it.Transitions {
 		switch tr := &it.Transitions[i]; {
 		case tr.Problem != nil && announced(tr.Problem):
@@ -87,7 +86,7 @@ func announced(p *problem.Problem) bool {
 	return p.State == problem.Firing && p.MutedUntil.IsZero() && p.SuppressedBy == ""
 }
 
-func (t *table) problem(it *outbox.Item, p *problem.Problem, times uint64) {
+func (t *table) problem(it *Item, p *problem.Problem, times uint64) {
 	name, r := t.rule(p.Rule)
 	tell := telling{
 		item: it, severity: p.Severity, reason: p.Reason, message: p.Message,
@@ -102,7 +101,7 @@ func (t *table) problem(it *outbox.Item, p *problem.Problem, times uint64) {
 	if tell.about != "" {
 		tell.object = tell.about
 		r.OnPods += times
-		if s := t.tell(r, key{name, tell.about, ""}, &tell); s == nil {
+		if s := t.count(r, key{name, tell.about, ""}, &tell); s == nil {
 			tell.untold = true
 			count(&r.Untold, AstrayBudget, times)
 		} else if s.Astray != "" {
@@ -117,18 +116,18 @@ func (t *table) problem(it *outbox.Item, p *problem.Problem, times uint64) {
 	if tell.about == "" && p.Group != "" {
 		k.part = tell.object
 	}
-	if k.part != "" && t.tell(r, k, &tell) != nil {
+	if k.part != "" && t.count(r, k, &tell) != nil {
 		return
 	}
 	k.part = ""
-	if t.tell(r, k, &tell) == nil {
+	if t.count(r, k, &tell) == nil {
 		count(&r.Dropped, AstrayRoom, times)
 	}
 }
 
 // eventOf returns the entry's event where it is the problem's latest: other problems may
 // have changed in the same step because of their time.
-func eventOf(it *outbox.Item, p *problem.Problem) *event.Event {
+func eventOf(it *Item, p *problem.Problem) *event.Event {
 	if it.Event == nil || !p.LastSeen.Equal(it.Event.Time) && !p.LastSeen.Equal(it.Now) {
 		return nil
 	}
@@ -137,7 +136,7 @@ func eventOf(it *outbox.Item, p *problem.Problem) *event.Event {
 
 // saidByCondition reports whether an Event of the same entry says on the Node what
 // the problem's own would: that a condition is True now because of it.
-func (t *table) saidByCondition(it *outbox.Item, p *problem.Problem) bool {
+func (t *table) saidByCondition(it *Item, p *problem.Problem) bool {
 	if p.Condition == "" || t.conditions[p.Condition] == problem.True {
 		return false
 	}
@@ -153,7 +152,7 @@ func (t *table) saidByCondition(it *outbox.Item, p *problem.Problem) bool {
 // condition tells of a changed status. What a condition begins with is news only
 // when it is True: a node that joins the cluster has nothing to tell of health. The
 // moments of a start before its sources see are none at any time.
-func (t *table) condition(it *outbox.Item, c *problem.Condition) {
+func (t *table) condition(it *Item, c *problem.Condition) {
 	was, known := t.conditions[c.Type]
 	if was == c.Status || !known && len(t.conditions) == maxRules || c.Status == problem.Unknown && c.Reason == problem.ReasonSourceNotStarted {
 		return
@@ -178,7 +177,7 @@ func (t *table) condition(it *outbox.Item, c *problem.Condition) {
 			tell.doc, tell.event = p.Doc, eventOf(it, p)
 		}
 	}
-	if t.tell(r, key{rule: name, part: string(c.Status)}, &tell) == nil {
+	if t.count(r, key{rule: name, part: string(c.Status)}, &tell) == nil {
 		count(&r.Dropped, AstrayRoom, 1)
 	}
 }
@@ -199,9 +198,9 @@ func (t *table) rule(name string) (string, *rule) {
 	return name, r
 }
 
-// tell counts occurrences in their series, and begins that where there is none.
+// count counts occurrences in their series, and begins that where there is none.
 // nil: it may not begin.
-func (t *table) tell(r *rule, k key, o *telling) *series {
+func (t *table) count(r *rule, k key, o *telling) *series {
 	s := t.live[k]
 	if s == nil {
 		if s = t.begin(r, k, o); s == nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/kube/outbox"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
@@ -22,8 +21,8 @@ func at(sec float64) time.Time {
 }
 
 // kill is an entry of an OOM kill in a pod, at a time.
-func kill(pod string, sec float64) *outbox.Item {
-	return &outbox.Item{Now: at(sec), Kernel: true, Transitions: []problem.Transition{{Problem: &problem.Problem{
+func kill(pod string, sec float64) *Item {
+	return &Item{Now: at(sec), Kernel: true, Transitions: []problem.Transition{{Problem: &problem.Problem{
 		Rule: "oom-kill", Group: "container of " + pod, Pod: pod, Reason: "OOMKilling", Message: "killed in pod " + pod,
 		Severity: problem.Warning, State: problem.Firing, FirstSeen: at(0), LastSeen: at(sec),
 	}}}}
@@ -87,8 +86,8 @@ func TestBudgetComesBack(t *testing.T) {
 // What happens to pods is one series on the Node, what happens to devices one each.
 func TestSeriesOnTheNode(t *testing.T) {
 	tb := table1(t)
-	disk := func(group string) *outbox.Item {
-		return &outbox.Item{Now: at(1), Transitions: []problem.Transition{{Problem: &problem.Problem{
+	disk := func(group string) *Item {
+		return &Item{Now: at(1), Transitions: []problem.Transition{{Problem: &problem.Problem{
 			Rule: "disk", Group: group, Reason: "R", State: problem.Firing, LastSeen: at(1),
 		}}}}
 	}
@@ -125,8 +124,8 @@ func TestProblemOfTheNodeIsNotOnAPod(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	tb := table1(t)
-	turn := func(typ string, status problem.Status, sec float64) *outbox.Item {
-		return &outbox.Item{Now: at(sec), Transitions: []problem.Transition{{Condition: &problem.Condition{
+	turn := func(typ string, status problem.Status, sec float64) *Item {
+		return &Item{Now: at(sec), Transitions: []problem.Transition{{Condition: &problem.Condition{
 			Type: typ, Status: status, Reason: "Because", Message: "of that", LastTransition: at(sec),
 		}}}}
 	}
@@ -157,7 +156,7 @@ func TestProblemAndItsConditionAreToldOnce(t *testing.T) {
 		Severity: problem.Critical, State: problem.Firing, FirstSeen: at(0), LastSeen: at(30),
 	}
 	c := &problem.Condition{Type: "KernelDeadlock", Status: problem.True, Reason: "TaskHung", Message: "postgres[811] stays", LastTransition: at(31)}
-	tb.fold(&outbox.Item{Now: at(31), Transitions: []problem.Transition{{Problem: p}, {Condition: c}}})
+	tb.fold(&Item{Now: at(31), Transitions: []problem.Transition{{Problem: p}, {Condition: c}}})
 	if len(tb.list) != 2 || tb.find("kernel-deadlock", "u1", "") == nil || tb.find("condition/KernelDeadlock", "", "True") == nil {
 		t.Fatalf("%d series", len(tb.list))
 	}
@@ -169,7 +168,7 @@ func TestProblemAndItsConditionAreToldOnce(t *testing.T) {
 	second.Group, second.Message = "812", "other[812] stays"
 	more := *c
 	more.Message += " (and 1 more)"
-	tb.fold(&outbox.Item{Now: at(40), Transitions: []problem.Transition{{Problem: &second}, {Condition: &more}}})
+	tb.fold(&Item{Now: at(40), Transitions: []problem.Transition{{Problem: &second}, {Condition: &more}}})
 	if s := tb.find("kernel-deadlock", "", ""); s == nil || s.Count != 1 || tb.find("condition/KernelDeadlock", "", "True").Count != 1 {
 		t.Errorf("%d series", len(tb.list))
 	}
@@ -285,7 +284,7 @@ func FuzzText(f *testing.F) {
 func BenchmarkFold(b *testing.B) {
 	c := Config{}.withDefaults()
 	tb := newTable(&c)
-	items := make([]*outbox.Item, 300)
+	items := make([]*Item, 300)
 	for i := range items {
 		items[i] = kill(fmt.Sprint("pod-", i), 1)
 	}

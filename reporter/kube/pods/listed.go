@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/staticpod"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
 // Listed knows the pods of whole lists, where no API server is watched. It is safe for
@@ -34,7 +34,7 @@ func (l *Listed) Replace(pods []Pod, at time.Time) {
 		now[p.UID] = p
 	}
 	for _, p := range pods {
-		if dashed := staticpod.Dashed(p.UID); now[dashed].UID == "" {
+		if dashed := podspec.Dashed(p.UID); now[dashed].UID == "" {
 			now[dashed] = p
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kernosis/kernosis/collector/staticpod"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
 // Pod is what is known of a pod. Labels is shared and must not be changed.
@@ -150,7 +150,7 @@ func (w *Watch) Pod(uid string) (Pod, bool) {
 // owner returns the pod that a UID belongs to.
 func owner(found []any, uid string) (of *metav1.PartialObjectMetadata) {
 	for _, o := range found {
-		if m := metaOf(o); m != nil && (of == nil || staticpod.Precedes(&m.ObjectMeta, &of.ObjectMeta, uid)) {
+		if m := metaOf(o); m != nil && (of == nil || podspec.Precedes(&m.ObjectMeta, &of.ObjectMeta, uid)) {
 			of = m
 		}
 	}
@@ -193,12 +193,12 @@ func uidsOf(o any) ([]string, error) {
 	if m == nil {
 		return nil, fmt.Errorf("index pods: %T is no metadata", o)
 	}
-	return staticpod.UIDs(&m.ObjectMeta), nil
+	return podspec.UIDs(&m.ObjectMeta), nil
 }
 
 // podOf has the UID that kubelet puts its own Events on, and kubectl looks for (describe pod).
 func podOf(m *metav1.PartialObjectMetadata) Pod {
-	return Pod{UID: staticpod.UID(&m.ObjectMeta), Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}
+	return Pod{UID: podspec.UID(&m.ObjectMeta), Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}
 }
 
 // trim keeps what is looked at: most of a pod's metadata is who manages its fields.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/kernosis/kernosis/reporter/kube/pods"
-	"github.com/kernosis/kernosis/reporter/kubetest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 var cluster kubetest.Shared

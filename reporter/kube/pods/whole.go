@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kernosis/kernosis/collector/staticpod"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
 // Whole is for who has to know more of pods than their metadata. Each pod is handed over
@@ -92,7 +92,7 @@ func (w *Watch) removed(o any) {
 	switch {
 	case next == nil:
 		w.whole.Gone(k.trimmed)
-	case staticpod.Precedes(&k.ObjectMeta, &next.ObjectMeta, podOf(k.PartialObjectMetadata).UID):
+	case podspec.Precedes(&k.ObjectMeta, &next.ObjectMeta, podOf(k.PartialObjectMetadata).UID):
 		w.whole.Gone(k.trimmed)
 		if next.trimmed != nil {
 			w.whole.Changed(next.trimmed)
@@ -109,7 +109,7 @@ func (w *Watch) holder(of *kept) *kept {
 	}
 	var holder *kept
 	for _, o := range found {
-		if k, ok := o.(*kept); ok && (holder == nil || staticpod.Precedes(&k.ObjectMeta, &holder.ObjectMeta, uid)) {
+		if k, ok := o.(*kept); ok && (holder == nil || podspec.Precedes(&k.ObjectMeta, &holder.ObjectMeta, uid)) {
 			holder = k
 		}
 	}

@@ -1,0 +1,111 @@
+// Package display formats values for people: untrusted text made safe, cuts, lists, counts, sizes
+// and durations.
+package display
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const mark = "…"
+
+// Prefix returns the first bytes of s, at most limit, without a character that the limit
+// cuts in two.
+func Prefix(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	limit = max(limit, 0)
+	for end := limit; end >= 0 && end > limit-utf8.UTFMax; end-- {
+		if utf8.RuneStart(s[end]) {
+			return s[:end]
+		}
+	}
+	return s[:limit] // no UTF-8
+}
+
+// Cut returns s where it has at most limit bytes; else its beginning and "…", in limit bytes
+// together. Where there is no room for the mark it returns "".
+func Cut(s string, limit int) string {
+	switch {
+	case len(s) <= limit:
+		return s
+	case limit < len(mark):
+		return ""
+	}
+	return Prefix(s, limit-len(mark)) + mark
+}
+
+// List joins items with commas: the first ones, at most most, and how many more there are.
+func List(items []string, most int) string {
+	if len(items) <= most {
+		return strings.Join(items, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:most], ", "), len(items)-most)
+}
+
+// Count is a number with its noun: "1 task", "3 tasks", "2 processes".
+func Count[N int | int32 | int64 | uint32 | uint64](n N, noun string) string {
+	text := fmt.Sprintf("%d %s", n, noun)
+	switch {
+	case n == 1:
+		return text
+	case strings.HasSuffix(noun, "ss"):
+		return text + "es"
+	}
+	return text + "s"
+}
+
+// Bytes is a size in binary units with at most one decimal: 31 MiB, 1.5 GiB. (go-humanize
+// writes 1.0 MiB and 1024 KiB, and takes six times as long; messages of rules have several.)
+func Bytes[N int64 | uint64](n N) string {
+	if n < 0 {
+		return "-" + Bytes(uint64(-n))
+	}
+	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	bytes, unit, size := uint64(n), 0, uint64(1)
+	// The next unit begins where this one would round to 1024.
+	for unit < len(units)-1 && bytes >= size*1024-size/2 {
+		unit, size = unit+1, size*1024
+	}
+	// Below ten a decimal matters; above, it is noise to the reader.
+	if tenths := (bytes%size*10 + size/2) / size; bytes < 10*size && unit > 0 && tenths%10 != 0 {
+		return strconv.FormatUint(bytes/size, 10) + "." + strconv.FormatUint(tenths, 10) + " " + units[unit]
+	}
+	return strconv.FormatUint((bytes+size/2)/size, 10) + " " + units[unit]
+}
+
+// Duration is a duration, in nanoseconds, with the digits that a person reads: 2m5s, 1.3s,
+// 40ms, 1h.
+func Duration[D ~int64](of D) string {
+	d := time.Duration(of)
+	switch abs := d.Abs(); {
+	case abs >= 10*time.Second:
+		d = d.Round(time.Second)
+	case abs >= 995*time.Millisecond: // nothing has four digits
+		d = d.Round(100 * time.Millisecond)
+	case abs >= 10*time.Millisecond:
+		d = d.Round(time.Millisecond)
+	case abs >= time.Millisecond:
+		d = d.Round(100 * time.Microsecond)
+	case abs >= time.Microsecond:
+		d = d.Round(time.Microsecond)
+	}
+	return Exact(d)
+}
+
+// Exact is a duration with all its digits, but without parts that are zero at its end: 1h,
+// and not 1h0m0s.
+func Exact(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,83 @@
+package display
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 1: "1 B", 1000: "1000 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 4096: "4 KiB",
+		32 << 20: "32 MiB", 31<<20 + 5: "31 MiB", 1503238553: "1.4 GiB", 3 << 29: "1.5 GiB", 900000000: "858 MiB",
+		1<<20 - 1: "1 MiB", 2<<20 - 1: "2 MiB", 10<<30 - 1: "10 GiB", -5: "-5 B", math.MinInt64: "-8 EiB", math.MaxInt64: "8 EiB",
+	} {
+		if have := Bytes(n); have != want {
+			t.Errorf("Bytes(%d) = %q, want %q", n, have, want)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 40 * time.Millisecond: "40ms", 1234 * time.Millisecond: "1.2s", 119600 * time.Millisecond: "2m",
+		125 * time.Second: "2m5s", time.Hour: "1h", 3 * time.Microsecond: "3µs", 12345 * time.Nanosecond: "12µs", 1234 * time.Microsecond: "1.2ms", 999 * time.Millisecond: "1s", 994 * time.Millisecond: "994ms", -time.Minute: "-1m",
+	} {
+		if have := Duration(d); have != want {
+			t.Errorf("Duration(%v) = %q, want %q", d, have, want)
+		}
+	}
+}
+
+func TestExact(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", time.Minute: "1m", 2 * time.Hour: "2h", 90 * time.Minute: "1h30m", 61 * time.Second: "1m1s", time.Hour + time.Second: "1h0m1s",
+	} {
+		if have := Exact(d); have != want {
+			t.Errorf("Exact(%v) = %q, want %q", d, have, want)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	tests := []struct {
+		in           string
+		limit        int
+		prefix, want string
+	}{
+		{"abc", 3, "abc", "abc"},
+		{"abcdef", 5, "abcde", "ab…"},
+		{"aéé", 4, "aé", "a…"},
+		{"éé", 3, "é", "…"},
+		{"abc", 2, "ab", ""},
+		{"abc", 0, "", ""},
+		{"abc", -1, "", ""},
+		{"\x80\x80\x80\x80\x80\x80", 5, "\x80\x80\x80\x80\x80", "\x80\x80…"},
+	}
+	for _, tt := range tests {
+		if have := Prefix(tt.in, tt.limit); have != tt.prefix {
+			t.Errorf("Prefix(%q, %d) = %q, want %q", tt.in, tt.limit, have, tt.prefix)
+		}
+		if have := Cut(tt.in, tt.limit); have != tt.want {
+			t.Errorf("Cut(%q, %d) = %q, want %q", tt.in, tt.limit, have, tt.want)
+		}
+	}
+}
+
+func TestListAndCount(t *testing.T) {
+	items := []string{"a", "b", "c"}
+	if have := List(items, 3); have != "a, b, c" {
+		t.Error(have)
+	}
+	if have := List(items, 2); have != "a, b and 1 more" {
+		t.Error(have)
+	}
+	for n, want := range map[int]string{0: "0 processes", 1: "1 process", 2: "2 processes"} {
+		if have := Count(n, "process"); have != want {
+			t.Errorf("Count(%d) = %q, want %q", n, have, want)
+		}
+	}
+	if have := Count(3, "task"); have != "3 tasks" {
+		t.Error(have)
+	}
+}

@@ -1,0 +1,121 @@
+package display
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Safe makes an untrusted string (comm, cgroup name, path, script output)
+// fit to be shown: at most limit bytes of s are taken, control and other
+// unprintable characters and invalid UTF-8 become Go escapes (\x1b, \u202e),
+// and a cut is marked with "…". It returns s itself, without allocating, where
+// nothing has to change.
+func Safe(s string, limit int) string {
+	if len(s) <= limit && IsSafe(s) {
+		return s
+	}
+	cut := false
+	if len(s) > limit {
+		s, cut = s[:limit], true
+		for i := 0; i < utf8.UTFMax && len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]); i++ {
+			// A rune cut in half at the limit is dropped; bytes that were
+			// invalid before the cut are escaped below.
+			r, size := utf8.DecodeLastRuneInString(s)
+			if r != utf8.RuneError || size != 1 {
+				break
+			}
+			s = s[:len(s)-1]
+		}
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b.WriteString(`\x`)
+			if s[i] < 0x10 {
+				b.WriteByte('0')
+			}
+			b.WriteString(strconv.FormatUint(uint64(s[i]), 16))
+		case printable(r):
+			b.WriteString(s[i : i+size])
+		default:
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+		i += size
+	}
+	if cut {
+		b.WriteString(mark)
+	}
+	return b.String()
+}
+
+// SafeLines is [Safe] for a text of several lines, uncut: line breaks and tabs stay.
+func SafeLines(s string) string {
+	var b strings.Builder
+	for {
+		i := strings.IndexAny(s, "\n\t")
+		if i < 0 {
+			b.WriteString(Safe(s, len(s)))
+			return b.String()
+		}
+		b.WriteString(Safe(s[:i], i))
+		b.WriteByte(s[i])
+		s = s[i+1:]
+	}
+}
+
+// Bounded is [Safe] in at most limit bytes, escapes and mark included, for what refuses a
+// longer text as a whole. It does not cut in the middle of an escape.
+func Bounded(s string, limit int) string {
+	if len(s) <= limit && IsSafe(s) {
+		return s
+	}
+	most := limit - len(mark)
+	if most <= 0 {
+		return ""
+	}
+	if s = Safe(s, most); len(s) <= limit {
+		return s
+	}
+	const longestEscape = len(`\U0010ffff`)
+	s = Prefix(s, most)
+	from := max(0, len(s)-longestEscape)
+	if i := strings.LastIndexByte(s[from:], '\\'); i >= 0 {
+		s = s[:from+i]
+	}
+	return s + mark
+}
+
+// IsSafe reports whether [Safe] would change nothing of s.
+func IsSafe(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c == 0x7f {
+			return false
+		} else if c >= utf8.RuneSelf {
+			return isSafeUnicode(s)
+		}
+	}
+	return true
+}
+
+func isSafeUnicode(s string) bool {
+	for i, r := range s {
+		if !printable(r) {
+			return false
+		}
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// printable excludes controls, format characters (bidirectional overrides,
+// zero-width) and line separators.
+func printable(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) }

@@ -1,0 +1,104 @@
+package document
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
+)
+
+// Error is one mistake in a file.
+type Error struct {
+	File   string
+	Line   int    // from 1; 0 where the whole file is meant
+	Column int    // from 1, in characters
+	Field  string // path of the key, as rules[2].when; empty for a whole document
+	Msg    string
+}
+
+// maxShown bounds what an error says: some of it is of the file.
+const maxShown = 4096
+
+// Error returns "file:line:column: field: text" without the parts that are unknown. What
+// a terminal would obey is escaped: parsers quote the file as it is.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(display.Safe(e.File, maxShown))
+	if e.Line > 0 {
+		b.WriteByte(':')
+		b.WriteString(strconv.Itoa(e.Line))
+		if e.Column > 0 {
+			b.WriteByte(':')
+			b.WriteString(strconv.Itoa(e.Column))
+		}
+	}
+	if b.Len() > 0 {
+		b.WriteString(": ")
+	}
+	if e.Field != "" {
+		b.WriteString(display.Safe(e.Field, maxShown))
+		b.WriteString(": ")
+	}
+	b.WriteString(display.Safe(e.Msg, maxShown))
+	return b.String()
+}
+
+// Errors is every mistake found, in the order of files and lines.
+type Errors []*Error
+
+// Add adds a mistake in a field. Where that stands, whoever has read the file knows.
+func (es *Errors) Add(field, format string, args ...any) {
+	*es = append(*es, &Error{Field: field, Msg: fmt.Sprintf(format, args...)})
+}
+
+// maxErrors bounds what is told: nobody mends the 101st mistake first.
+const maxErrors = 100
+
+// Error returns a line for each mistake.
+func (es Errors) Error() string {
+	var b strings.Builder
+	for i, e := range es {
+		if i == maxErrors {
+			b.WriteString("\nand " + strconv.Itoa(len(es)-maxErrors) + " more")
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(e.Error())
+	}
+	return b.String()
+}
+
+// Unwrap lets errors.As find each mistake.
+func (es Errors) Unwrap() []error {
+	out := make([]error, len(es))
+	for i, e := range es {
+		out[i] = e
+	}
+	return out
+}
+
+// Sort orders the mistakes of each file by their places, and keeps the order of files.
+func (es Errors) Sort() {
+	order := make(map[string]int)
+	for _, e := range es {
+		if _, ok := order[e.File]; !ok {
+			order[e.File] = len(order)
+		}
+	}
+	slices.SortStableFunc(es, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}
+
+// Err returns the mistakes as an error, nil where there are none.
+func (es Errors) Err() error {
+	if len(es) == 0 {
+		return nil
+	}
+	return es
+}

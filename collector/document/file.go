@@ -1,0 +1,109 @@
+package document
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Bounds of what is read. An OperationSet of 256 nodes has some 20 KiB.
+const (
+	maxManifests = 4 << 20 // bytes
+	maxFiles     = 1000    // of a folder
+)
+
+// Stdin is the path that stands for the standard input.
+const Stdin = "-"
+
+// File is the content of one file.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// ReadFiles reads files, and of folders all files in them whose names end in .yaml, .yml
+// or .json, in the order of their names. [Stdin] stands for stdin.
+func ReadFiles(paths []string, stdin io.Reader) ([]File, error) {
+	var files []File
+	for _, path := range paths {
+		if path == Stdin {
+			data, err := readAll(stdin)
+			if err != nil {
+				return nil, fmt.Errorf("standard input: %w", err)
+			}
+			files = append(files, File{Name: "stdin", Data: data})
+			continue
+		}
+		names, err := filesOf(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			data, err := readFile(name)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, File{Name: name, Data: data})
+		}
+	}
+	return files, nil
+}
+
+// filesOf returns the path itself, or where it is a folder the manifests in it.
+func filesOf(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		// A link to a file counts: mounted ConfigMaps consist of them.
+		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			continue
+		}
+		names = append(names, filepath.Join(path, e.Name()))
+	}
+	switch {
+	case len(names) == 0:
+		return nil, fmt.Errorf("%s: no file there ends in .yaml, .yml or .json", path)
+	case len(names) > maxFiles:
+		return nil, fmt.Errorf("%s: %d files, at most %d are read", path, len(names), maxFiles)
+	}
+	slices.SortFunc(names, cmp.Compare[string])
+	return names, nil
+}
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := readAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return data, nil
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxManifests+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxManifests {
+		return nil, fmt.Errorf("more than %d bytes, which is the most that is read", maxManifests)
+	}
+	return data, nil
+}

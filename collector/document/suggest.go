@@ -1,0 +1,67 @@
+package document
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	mostNear = 3  // names that one mistake may have meant
+	longest  = 64 // longer names are near none: the distance costs length × length
+)
+
+// Suggest returns the names that a wrong one may mean, as `, did you mean "x" or "y"?`: those
+// that differ least from it, else those that it is a part of. Empty: there are none.
+func Suggest(wrong string, known []string) string {
+	if len(wrong) > longest {
+		return ""
+	}
+	var near, around []string
+	least := 1 + len(wrong)/3
+	for _, k := range known {
+		if len(k) > longest {
+			continue
+		}
+		switch d := distance(wrong, k); {
+		case d <= least && 2*d <= len(k):
+			if d < least {
+				near, least = nil, d
+			}
+			near = append(near, strconv.Quote(k))
+		case len(wrong) > 3 && strings.Contains(k, wrong):
+			around = append(around, strconv.Quote(k)) // who leaves a part out types the rest rightly: accept-queue
+		}
+	}
+	if len(near) == 0 {
+		near = around
+	}
+	if len(near) == 0 {
+		return ""
+	}
+	slices.Sort(near)
+	near = slices.Compact(near)
+	return ", did you mean " + strings.Join(near[:min(mostNear, len(near))], " or ") + "?"
+}
+
+// distance is how many characters must be changed, put in or taken out (Levenshtein), case
+// ignored: a wrong capital is the commonest slip.
+func distance(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, change)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,123 @@
+package document
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// scalarMistake says what is wrong with a scalar, nothing where it is the same value to
+// all readers.
+func scalarMistake(n *yaml.Node) string {
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && n.Style&yaml.TaggedStyle == 0 {
+		return ""
+	}
+	// YAML 1.1, which kubectl reads, has more words for booleans, and octal numbers.
+	if n.ShortTag() == "!!str" && slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(n.Value)) {
+		return n.Value + " is a boolean to some readers and text to others: write true or false, or put it in quotes"
+	}
+	if n.ShortTag() == "!!int" && !regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`).MatchString(n.Value) {
+		return n.Value + " is not the same number to all readers: write it in decimal, or put it in quotes"
+	}
+	if _, ok := scalar(n); !ok {
+		return n.Value + " is no value that JSON has"
+	}
+	return ""
+}
+
+// scalar returns the value of a scalar: nil, bool, int64, float64 or string.
+func scalar(n *yaml.Node) (any, bool) {
+	switch n.ShortTag() {
+	case "!!null":
+		return nil, true
+	case "!!str", "!!timestamp":
+		return n.Value, true
+	}
+	var v any
+	if err := n.Decode(&v); err != nil {
+		return nil, false
+	}
+	switch v := v.(type) {
+	case bool, int64, string:
+		return v, true
+	case int:
+		return int64(v), true
+	case float64:
+		return v, !math.IsNaN(v) && !math.IsInf(v, 0)
+	}
+	return nil, false
+}
+
+// Value returns what a node says, as JSON has it: map[string]any, []any, string, int64,
+// float64, bool, or nil.
+func Value(n *yaml.Node) any {
+	switch n.Kind {
+	case yaml.MappingNode:
+		m := make(map[string]any, len(n.Content)/2)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			m[n.Content[i].Value] = Value(n.Content[i+1])
+		}
+		return m
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, item := range n.Content {
+			list[i] = Value(item)
+		}
+		return list
+	case yaml.ScalarNode:
+		v, _ := scalar(n)
+		return v
+	}
+	return nil
+}
+
+// Find returns the node at a path as spec.processor.timeoutSeconds or
+// spec.adjacencyList[2].to, or the one next to it that is there.
+func (d *Object) Find(path string) *yaml.Node {
+	n := d.Root
+	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+		next := Child(n, part)
+		if n.Kind == yaml.SequenceNode {
+			if i, ok := index(part); ok && i < len(n.Content) {
+				next = n.Content[i]
+			}
+		}
+		if next == nil {
+			return n
+		}
+		n = next
+	}
+	return n
+}
+
+// FindKey returns the name of the key that a path ends in, where it is there, and
+// otherwise what Find does.
+func (d *Object) FindKey(path string) *yaml.Node {
+	parent, key := "", path
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		parent, key = path[:i], path[i+1:]
+	}
+	n := d.Find(parent)
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == key {
+				return n.Content[i]
+			}
+		}
+	}
+	return d.Find(path)
+}
+
+func index(part string) (int, bool) {
+	n := 0
+	for _, r := range part {
+		if r < '0' || r > '9' || n > maxManifests {
+			return 0, false
+		}
+		n = n*10 + int(r-'0')
+	}
+	return n, part != ""
+}

@@ -1,0 +1,104 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Annotations of an Event, about its latest occurrence. They are API.
+const (
+	annotationPrefix    = "kernosis.io/"
+	AnnotationKind      = annotationPrefix + "kind"
+	AnnotationVerdict   = annotationPrefix + "verdict"
+	AnnotationCause     = annotationPrefix + "cause"
+	AnnotationBecause   = annotationPrefix + "because"
+	AnnotationState     = annotationPrefix + "state"
+	AnnotationContainer = annotationPrefix + "container"
+	AnnotationEvidence  = annotationPrefix + "evidence" // a JSON list
+	AnnotationExcluded  = annotationPrefix + "excluded" // a JSON list
+	AnnotationDoc       = annotationPrefix + "doc"
+)
+
+// AnnotationKeys returns all annotations' names.
+func AnnotationKeys() []string {
+	return []string{
+		AnnotationKind, AnnotationVerdict, AnnotationCause, AnnotationBecause, AnnotationState, AnnotationContainer,
+		AnnotationEvidence, AnnotationExcluded, AnnotationDoc,
+	}
+}
+
+// MaxAnnotations bounds names and values of all annotations together, in bytes.
+const MaxAnnotations = 2 << 10
+
+// words are the facts that are one text each, the most telling first.
+func (f *Facts) words() []struct {
+	key string
+	at  *string
+} {
+	return []struct {
+		key string
+		at  *string
+	}{
+		{AnnotationDoc, &f.Doc}, {AnnotationVerdict, &f.Verdict}, {AnnotationState, &f.State}, {AnnotationCause, &f.Cause},
+		{AnnotationBecause, &f.Because}, {AnnotationContainer, &f.Container},
+	}
+}
+
+// Annotations returns the facts as annotations; nil: there are none. What is beyond the
+// bound is left out from the end, exclusions first: what is said is whole.
+func (f *Facts) Annotations() map[string]string {
+	out := map[string]string{}
+	left := MaxAnnotations
+	put := func(key, value string) bool {
+		if value == "" || len(key)+len(value) > left {
+			return false
+		}
+		out[key] = value
+		left -= len(key) + len(value)
+		return true
+	}
+	put(AnnotationKind, string(f.Kind))
+	for _, w := range f.words() {
+		put(w.key, *w.at)
+	}
+	for _, l := range []struct {
+		key  string
+		list []string
+	}{{AnnotationEvidence, f.Evidence}, {AnnotationExcluded, f.Excluded}} {
+		for n := len(l.list); n > 0; n-- {
+			if put(l.key, jsonList(l.list[:n])) {
+				break
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func jsonList(texts []string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(texts) != nil {
+		return "" // text always encodes
+	}
+	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
+
+// FactsOf returns the facts that an Event of the API carries in its annotations. Others may have written it: text
+// is escaped and bounded, and what is no list is left out.
+func FactsOf(a map[string]string) Facts {
+	f := Facts{Kind: Kind(a[AnnotationKind])}
+	for _, w := range f.words() {
+		*w.at = a[w.key]
+	}
+	for key, to := range map[string]*[]string{AnnotationEvidence: &f.Evidence, AnnotationExcluded: &f.Excluded} {
+		if text := a[key]; text != "" && len(text) <= MaxAnnotations && json.Unmarshal([]byte(text), to) != nil {
+			*to = nil
+		}
+	}
+	f.bound()
+	return f
+}

@@ -1,0 +1,62 @@
+package event
+
+import (
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
+)
+
+// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
+const (
+	// DiskIO: a block device completed a request or bio with an error.
+	DiskIO Kind = "diskio"
+)
+
+func diskIO() Family {
+	return Family{Stem: "diskio", Faults: "disk I/O errors", Kinds: []Kind{DiskIO}, fields: diskIOFields}
+}
+
+// DiskIOData is the payload of [DiskIO].
+type DiskIOData struct {
+	Op        string `json:"op"`     // read, write, flush, discard, write-zeroes, zone-append, other
+	Sector    uint64 `json:"sector"` // 512-byte units, from the start of the device that failed
+	Bytes     uint32 `json:"bytes"`
+	Error     string `json:"error"`               // errno name: EIO, ENOSPC, ETIMEDOUT …
+	Status    string `json:"status,omitempty"`    // blk_status name where the kernel has one: IOERR, MEDIUM, TIMEOUT …
+	ReadAhead bool   `json:"readAhead,omitempty"` // speculative: the real read follows
+	Bio       bool   `json:"bio,omitempty"`       // from a bio-based device (dm, md, NVMe with several paths, zram)
+	Lower     string `json:"lower,omitempty"`     // Bio: name of the device below whose error it is; empty: the volume's own
+}
+
+func (d *DiskIOData) clone(into *Event) {
+	c := *d
+	into.DiskIO = &c
+}
+
+func (d *DiskIOData) facts(ev *Event, f *Facts) {
+	f.Verdict = d.Error
+	f.add("%s of %s at sector %d: %s", d.Op, display.Bytes(uint64(d.Bytes)), d.Sector, strings.TrimSuffix(d.Error+" "+d.Status, " "))
+	if d.Lower != "" {
+		f.add("the error is that of %s below it", d.Lower)
+	}
+	if ev.Cgroup != nil && ev.Cgroup.Path != "" {
+		f.add("asked for by %s", ev.Cgroup.Path)
+	}
+	f.mounts(ev.Device)
+}
+
+func diskIOFields() []*Field {
+	of := func(e *Event) *DiskIOData { return e.DiskIO }
+	disk := func(name string, t FieldType, few bool, doc string, read func(*DiskIOData) Value) *Field {
+		return &Field{Name: "event." + name, Type: t, Kinds: kindsOf(DiskIO), Doc: doc, Few: few, Read: part(of, read)}
+	}
+	return []*Field{
+		disk("op", TypeString, true, "read, write, flush, discard, write-zeroes, zone-append, other", func(d *DiskIOData) Value { return text(d.Op) }),
+		disk("sector", TypeInt, false, "512-byte units from the start of the device", func(d *DiskIOData) Value { return number(d.Sector) }),
+		disk("bytes", TypeInt, false, "size of the request", func(d *DiskIOData) Value { return number(d.Bytes) }),
+		disk("error", TypeString, true, "errno name: EIO, ENOSPC, ETIMEDOUT …", func(d *DiskIOData) Value { return text(d.Error) }),
+		disk("readAhead", TypeBool, false, "speculative: the real read follows", func(d *DiskIOData) Value { return boolean(d.ReadAhead) }),
+		disk("bio", TypeBool, false, "from a bio-based device (dm, md, NVMe with several paths, zram)", func(d *DiskIOData) Value { return boolean(d.Bio) }),
+		disk("lower", TypeString, true, "of a volume (dm, md): the device below whose error it is; empty: its own", func(d *DiskIOData) Value { return text(d.Lower) }),
+	}
+}

@@ -1,0 +1,46 @@
+package event
+
+import (
+	"github.com/kernosis/kernosis/collector/display"
+)
+
+// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
+const (
+	// DiskStalled: a block device has I/O in flight and has completed none for at
+	// least the threshold. A level signal that ends with DiskResumed of the same
+	// device.
+	DiskStalled Kind = "diskstall"
+	// DiskResumed: a device reported by DiskStalled completes I/O again, has none
+	// in flight any more, or is gone.
+	DiskResumed Kind = "diskstall.resumed"
+)
+
+func diskStall() Family {
+	return Family{Stem: "diskstall", Faults: "stalled disks", Kinds: []Kind{DiskStalled, DiskResumed}, Begins: DiskStalled, Ends: DiskResumed, fields: diskStallFields}
+}
+
+// DiskStallData is the payload of [DiskStalled] and [DiskResumed].
+type DiskStallData struct {
+	InFlight   uint32   `json:"inFlight"`   // I/Os, as of the latest look
+	StalledFor Duration `json:"stalledFor"` // a lower bound: under-read by up to one interval of looks
+}
+
+func (d *DiskStallData) clone(into *Event) {
+	c := *d
+	into.DiskStall = &c
+}
+
+func (d *DiskStallData) facts(ev *Event, f *Facts) {
+	f.add("%d in flight, none completed for at least %s", d.InFlight, display.Duration(d.StalledFor))
+	f.mounts(ev.Device)
+}
+
+func diskStallFields() []*Field {
+	of := func(e *Event) *DiskStallData { return e.DiskStall }
+	return []*Field{
+		{Name: "event.inFlight", Type: TypeInt, Kinds: kindsOf(DiskStalled, DiskResumed), Doc: "I/Os in flight, those that wait for the device",
+			Read: part(of, func(d *DiskStallData) Value { return number(d.InFlight) })},
+		{Name: "event.stalledFor", Type: TypeDuration, Kinds: kindsOf(DiskStalled, DiskResumed), Doc: "how long it has completed nothing, a lower bound",
+			Read: part(of, func(d *DiskStallData) Value { return duration(d.StalledFor) })},
+	}
+}

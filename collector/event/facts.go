@@ -1,0 +1,101 @@
+package event
+
+import (
+	"fmt"
+
+	"github.com/kernosis/kernosis/collector/display"
+)
+
+const (
+	// maxList bounds each list, maxText a line of it in bytes.
+	maxList = 8
+	maxText = 240
+	// maxFrames of a stack are named: the innermost say what is waited for.
+	maxFrames = 4
+	// throttledMuch is the share of time, in percent, from which on being kept from the
+	// CPU is a reason for being late: below it a process still gets most of what it asks.
+	throttledMuch = 25
+)
+
+// Facts are what is known behind one occurrence of a problem. Text is escaped and bounded.
+type Facts struct {
+	Kind      Kind     `json:"kind,omitempty"`
+	Verdict   string   `json:"verdict,omitempty"`   // the event's own word: accept-queue-full, memcg, EIO
+	Cause     string   `json:"cause,omitempty"`     // the verdict in words with its figures; empty: the message says it
+	Because   string   `json:"because,omitempty"`   // what in turn explains it
+	State     string   `json:"state,omitempty"`     // how far it has come: "liveness 2 of 3 towards restart"
+	Container string   `json:"container,omitempty"` // name, or 12 digits of the id; empty: none, or not known
+	Evidence  []string `json:"evidence,omitempty"`
+	Excluded  []string `json:"excluded,omitempty"`
+	Doc       string   `json:"doc,omitempty"` // page: problems/OOMKilling
+}
+
+// Facts returns the facts of an event; of nil none. They decide nothing: a verdict is the
+// event's own.
+func (e *Event) Facts() Facts {
+	if e == nil {
+		return Facts{}
+	}
+	f := Facts{Kind: e.Kind}
+	if c := e.Container; c != nil {
+		f.Container = short(c.ID)
+	}
+	if p := e.payload(); p != nil {
+		p.facts(e, &f)
+	}
+	f.bound()
+	return f
+}
+
+func (f *Facts) add(format string, args ...any) {
+	f.Evidence = append(f.Evidence, fmt.Sprintf(format, args...))
+}
+
+func (f *Facts) not(format string, args ...any) {
+	f.Excluded = append(f.Excluded, fmt.Sprintf(format, args...))
+}
+
+// bound makes what others have said safe to show, and short.
+func (f *Facts) bound() {
+	for _, s := range []*string{&f.Verdict, &f.Cause, &f.Because, &f.State, &f.Container, &f.Doc} {
+		*s = display.Safe(*s, maxText)
+	}
+	f.Kind = Kind(display.Safe(string(f.Kind), 64))
+	for _, list := range []*[]string{&f.Evidence, &f.Excluded} {
+		*list = (*list)[:min(len(*list), maxList)]
+		for i, s := range *list {
+			(*list)[i] = display.Safe(s, maxText)
+		}
+	}
+}
+
+// mounts names where a device is mounted: that is what people know it by.
+func (f *Facts) mounts(d *Device) {
+	if d == nil {
+		return
+	}
+	for i, m := range d.Mounts {
+		if i == 2 {
+			f.add("%s: %d more mounts", d.Name, len(d.Mounts)-i)
+			return
+		}
+		f.add("%s is mounted at %s (%s)", d.Name, m.Path, m.FSType)
+	}
+}
+
+// Symptom reports whether the event is an effect that somebody noticed, a failed probe or
+// connection, not a fault of the kernel.
+func (f *Facts) Symptom() bool {
+	stem := f.Kind.Stem()
+	return stem == string(SockFail) || stem == string(Probe)
+}
+
+// Vague reports whether the verdict only says what did not come, so that what is in Because
+// is the cause, and it the effect.
+func (f *Facts) Vague() bool {
+	switch f.Verdict {
+	case VerdictSilent, VerdictSlow, VerdictExecSlow, VerdictOther:
+		return f.Because != ""
+	}
+	return false
+}

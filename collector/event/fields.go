@@ -1,0 +1,258 @@
+package event
+
+import (
+	"slices"
+	"strconv"
+)
+
+// Fields returns every field, sorted by name. The slice is new, the Fields are shared.
+func Fields() []*Field { return slices.Clone(fields) }
+
+// FieldByName returns a field; nil: there is none of that name.
+func FieldByName(name string) *Field { return fieldIndex[name] }
+
+// fields and fieldIndex are constant tables.
+//
+//nolint:gochecknoglobals // immutable, and read for every field of every event
+var (
+	fields     = sortedFields()
+	fieldIndex = func() map[string]*Field {
+		m := make(map[string]*Field, len(fields))
+		for _, f := range fields {
+			m[f.Name] = f
+		}
+		return m
+	}()
+)
+
+func sortedFields() []*Field {
+	all := slices.Concat(commonFields(), subjectFields(), connectionFields(), sharedFields())
+	for _, f := range Families() {
+		if f.fields != nil {
+			all = append(all, f.fields()...)
+		}
+	}
+	for _, f := range all {
+		slices.Sort(f.Kinds)
+	}
+	slices.SortFunc(all, func(a, b *Field) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+func kindsOf(k ...Kind) []Kind { return k }
+
+func commonFields() []*Field {
+	all := Kinds
+	return []*Field{
+		{Name: "event.kind", Type: TypeString, Kinds: all(), Few: true, Doc: "what happened",
+			Read: func(e *Event) Value { return Value{Text: string(e.Kind)} }},
+		{Name: "event.time", Type: TypeTimestamp, Kinds: all(), Doc: "wall clock time of the fault",
+			Read: func(e *Event) Value { return Value{Time: e.Time} }},
+		{Name: "event.source", Type: TypeString, Kinds: all(), Few: true, Doc: "program or reader that saw it",
+			Read: func(e *Event) Value { return text(e.Source) }},
+		{Name: "inOwner", Type: TypeString, Kinds: all(), Doc: "\" in \" and the owner, to follow a name in a message; empty where owner is",
+			Read: func(e *Event) Value { return text(e.OwnerAfter(" in ")) }},
+		{Name: "owner", Type: TypeString, Kinds: all(), Doc: "whom the task or I/O belongs to: pod, container, unit or cgroup; empty: nothing but the root cgroup is known",
+			Read: func(e *Event) Value { return text(e.Owner()) }},
+		{Name: "subject", Type: TypeString, Kinds: all(), Doc: "what it is about, most telling first: what is probed, pod or container, target, device, unit, cgroup, task, writer of a log, check, gauge",
+			Read: func(e *Event) Value { return text(e.Subject()) }},
+	}
+}
+
+func subjectFields() []*Field {
+	tasks := func() []Kind {
+		return kindsOf(HungTask, HungTaskResumed, OOMKill, DiskIO, FSError,
+			SockFail, SockFailRecovered)
+	}
+	devices := func() []Kind {
+		return kindsOf(DiskIO, DiskStalled, DiskResumed, FSError, MountReadOnly, MountWritable, Gauge)
+	}
+	conns := func() []Kind {
+		return kindsOf(SockFail, SockFailRecovered, Probe, ProbeRecovered)
+	}
+	task := func(name string, t FieldType, doc string, read func(*Task) Value) *Field {
+		return &Field{Name: "task." + name, Type: t, Kinds: tasks(), Doc: doc, Read: part(taskOf, read)}
+	}
+	cgroup := func(name string, t FieldType, doc string, read func(*Cgroup) Value) *Field {
+		return &Field{Name: "cgroup." + name, Type: t, Kinds: tasks(), Doc: doc,
+			Read: part(func(e *Event) *Cgroup { return e.Cgroup }, read)}
+	}
+	container := func(name string, few bool, doc string, read func(*Container) Value) *Field {
+		return &Field{Name: "container." + name, Type: TypeString, Kinds: append(tasks(), Probe, ProbeRecovered), Few: few, Doc: doc,
+			Read: part(func(e *Event) *Container { return e.Container }, read)}
+	}
+	pod := func(name, doc string, read func(*Container) Value) *Field {
+		f := container("", false, doc, read)
+		f.Name = "pod." + name
+		return f
+	}
+	device := func(name string, t FieldType, doc string, read func(*Device) Value) *Field {
+		return &Field{Name: "device." + name, Type: t, Kinds: devices(), Doc: doc,
+			Read: part(func(e *Event) *Device { return e.Device }, read)}
+	}
+	conn := func(name string, t FieldType, doc string, read func(*Conn) Value) *Field {
+		return &Field{Name: "conn." + name, Type: t, Kinds: conns(), Doc: doc,
+			Read: part(func(e *Event) *Conn { return e.Conn }, read)}
+	}
+	return []*Field{
+		task("id", TypeString, "thread and its start time, unique since boot",
+			func(t *Task) Value { return text(t.ID()) }),
+		task("pid", TypeInt, "thread id in the initial pid namespace", func(t *Task) Value { return number(t.PID) }),
+		task("tgid", TypeInt, "process id in the initial pid namespace", func(t *Task) Value { return number(t.TGID) }),
+		task("comm", TypeString, "the kernel's name of the thread, at most 15 bytes", func(t *Task) Value { return text(t.Comm) }),
+		task("uid", TypeInt, "user id", func(t *Task) Value { return number(t.UID) }),
+		cgroup("id", TypeInt, "64-bit kernfs id", func(c *Cgroup) Value { return number(c.ID) }),
+		cgroup("path", TypeString, "path from the hierarchy's root", func(c *Cgroup) Value { return text(c.Path) }),
+		{Name: "cgroup.outsidePods", Type: TypeString, Kinds: tasks(), Doc: "cgroup.path, and empty in a pod: there it is another one after each restart",
+			Read: func(e *Event) Value {
+				if e.Cgroup == nil || e.Container != nil && e.Container.PodUID != "" {
+					return Value{}
+				}
+				return text(e.Cgroup.Path)
+			}},
+		container("id", false, "full runtime id", func(c *Container) Value { return text(c.ID) }),
+		container("podUID", false, "UID of the pod", func(c *Container) Value { return text(c.PodUID) }),
+		container("name", false, "name in the pod, the same after a restart; empty where the runtime does not tell", func(c *Container) Value { return text(c.Name) }),
+		pod("name", "name of the pod; empty where neither the runtime's files nor the node's pods tell", func(c *Container) Value { return text(c.PodName) }),
+		pod("namespace", "namespace of the pod; empty where neither the runtime's files nor the node's pods tell", func(c *Container) Value { return text(c.PodNamespace) }),
+		podLabels(container("", false, "labels of the pod at the time of the event, the first 64 by name, of 4 KiB together; empty where the agent does not know the node's pods", nil)),
+		container("runtime", true, "containerd, cri-o, docker, podman", func(c *Container) Value { return text(c.Runtime) }),
+		{Name: "unit", Type: TypeString, Kinds: tasks(), Doc: "systemd unit, outside Kubernetes",
+			Read: func(e *Event) Value { return text(e.Unit) }},
+		device("name", TypeString, "kernel name, such as nvme0n1p2", func(d *Device) Value { return text(d.Name) }),
+		device("major", TypeInt, "major number", func(d *Device) Value { return number(d.Major) }),
+		device("minor", TypeInt, "minor number", func(d *Device) Value { return number(d.Minor) }),
+		device("parent", TypeString, "whole disk of a partition", func(d *Device) Value { return text(d.Parent) }),
+		device("mount", TypeString, "first mount point", func(d *Device) Value {
+			if len(d.Mounts) == 0 {
+				return Value{}
+			}
+			return text(d.Mounts[0].Path)
+		}),
+		conn("src", TypeString, "source address:port", func(c *Conn) Value { return Value{Text: c.Src.String()} }),
+		conn("dst", TypeString, "destination address:port", func(c *Conn) Value { return Value{Text: c.Dst.String()} }),
+		conn("netns", TypeInt, "inode of the opener's network namespace", func(c *Conn) Value { return number(c.NetNS) }),
+	}
+}
+
+func taskOf(e *Event) *Task { return e.Task }
+
+// part makes a reader of a payload or subject that may be absent.
+func part[T any](of func(*Event) *T, read func(*T) Value) func(*Event) Value {
+	return func(e *Event) Value {
+		if p := of(e); p != nil {
+			return read(p)
+		}
+		return Value{}
+	}
+}
+
+func taskText(t *Task) string {
+	if t == nil {
+		return ""
+	}
+	return t.String()
+}
+
+// address is the text of a kernel address: an identity, not a number to
+// reckon with. No address is the empty text.
+func address(a uint64) Value {
+	if a == 0 {
+		return Value{}
+	}
+	return Value{Text: "0x" + strconv.FormatUint(a, 16)}
+}
+
+// connectionFields are those of a failed connection, by itself or as a probe.
+func connectionFields() []*Field {
+	field := func(name string, t FieldType, few bool, doc string, sock func(*SockFailData) Value, probe func(*ProbeData) Value) *Field {
+		return &Field{
+			Name: "event." + name, Type: t, Kinds: kindsOf(SockFail, SockFailRecovered, Probe, ProbeRecovered),
+			Doc: doc, Few: few, Read: func(e *Event) Value {
+				switch {
+				case e.SockFail != nil:
+					return sock(e.SockFail)
+				case e.Probe != nil:
+					return probe(e.Probe)
+				}
+				return Value{}
+			},
+		}
+	}
+	list := func(l []string) Value { return Value{List: l[:min(len(l), MaxFieldList)]} }
+	return []*Field{
+		field("target", TypeString, false, `the target's configured name, else address:port; of a probe "namespace/pod container", or the service's name`,
+			func(s *SockFailData) Value { return text(s.Target) }, func(p *ProbeData) Value { return text(p.Name) }),
+		field("verdict", TypeString, true, "refused, syn-unanswered, accept-queue-full, reset, connected-silent, not-accepted, no-route, ports-exhausted, icmp-unreachable, local-drop, neighbor-failed, slow; of a probe also tls-failed, bad-status, exec-failed, exec-timeout, prober-late, name-unresolved, no-answer, unexplained",
+			func(s *SockFailData) Value { return text(s.Verdict) }, func(p *ProbeData) Value { return text(p.Verdict) }),
+		field("phase", TypeString, true, "connect or established; of a probe also tls, answer",
+			func(s *SockFailData) Value { return text(s.Phase) }, func(p *ProbeData) Value { return text(p.Phase) }),
+		field("errno", TypeString, true, "errno name seen by the socket",
+			func(s *SockFailData) Value { return text(s.Errno) }, func(p *ProbeData) Value { return text(p.Errno) }),
+		field("duration", TypeDuration, false, "from connect to the failure",
+			func(s *SockFailData) Value { return duration(s.Duration) }, func(p *ProbeData) Value { return duration(p.Duration) }),
+		field("retransmits", TypeInt, false, "segments sent again",
+			func(s *SockFailData) Value { return number(s.Retransmits) }, func(p *ProbeData) Value { return number(p.Retransmits) }),
+		field("queueLen", TypeInt, false, "accept queue of the listener, where it was read",
+			func(s *SockFailData) Value { return number(s.QueueLen) }, func(p *ProbeData) Value { return number(p.QueueLen) }),
+		field("queueMax", TypeInt, false, "limit of that queue",
+			func(s *SockFailData) Value { return number(s.QueueMax) }, func(p *ProbeData) Value { return number(p.QueueMax) }),
+		field("evidence", TypeStringList, false, "facts behind the verdict",
+			func(s *SockFailData) Value { return list(s.Evidence) }, func(p *ProbeData) Value { return list(p.Evidence) }),
+		field("excluded", TypeStringList, false, "causes ruled out, with why",
+			func(s *SockFailData) Value { return list(s.Excluded) }, func(p *ProbeData) Value { return list(p.Excluded) }),
+	}
+}
+
+// podLabels makes the field of the labels, carried by the kinds that the given one is.
+func podLabels(f *Field) *Field {
+	f.Name, f.Type = "pod.labels", TypeStringMap
+	f.Read = func(e *Event) Value { return Value{Labels: SafeLabels(e.PodLabels)} }
+	return f
+}
+
+// sharedFields are those that kinds of several families carry.
+func sharedFields() []*Field {
+	return []*Field{
+		{Name: "event.status", Type: TypeString, Kinds: kindsOf(Check, DiskIO, Probe, ProbeRecovered), Few: true,
+			Doc: "check: ok, problem, unknown; diskio: blk_status name where the kernel has one: IOERR, MEDIUM, TIMEOUT …; probe: what was answered: 503, NOT_SERVING, exit 1",
+			Read: func(e *Event) Value {
+				switch {
+				case e.Check != nil:
+					return text(e.Check.Status)
+				case e.DiskIO != nil:
+					return text(e.DiskIO.Status)
+				case e.Probe != nil:
+					return text(e.Probe.Status)
+				}
+				return Value{}
+			}},
+		{Name: "event.reason", Type: TypeString, Kinds: kindsOf(Lost, Source, Check), Few: true, Doc: "lost: ring-full, recursion, malformed, foreign-wire, of a log overrun, truncated, rotated, too-long, malformed, suppressed, bad-position; source: why it is down; check: the reason that a problem daemon gives",
+			Read: func(e *Event) Value {
+				switch {
+				case e.Lost != nil:
+					return text(e.Lost.Reason)
+				case e.SourceUp != nil:
+					return text(e.SourceUp.Reason)
+				case e.Check != nil:
+					return text(e.Check.Reason)
+				}
+				return Value{}
+			}},
+		{Name: "event.fsType", Type: TypeString, Kinds: kindsOf(FSError, MountReadOnly, MountWritable), Few: true,
+			Doc: "filesystem type: ext4, xfs …", Read: func(e *Event) Value {
+				switch {
+				case e.FSError != nil:
+					return text(e.FSError.FSType)
+				case e.Mount != nil:
+					return text(e.Mount.FSType)
+				}
+				return Value{}
+			}},
+	}
+}

@@ -1,0 +1,39 @@
+package event
+
+// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
+const (
+	// FSError: a filesystem found an inconsistency or failed I/O of its own.
+	FSError Kind = "fserror"
+)
+
+func fsError() Family {
+	return Family{Stem: "fserror", Faults: "filesystem errors", Kinds: []Kind{FSError}, fields: fsErrorFields}
+}
+
+// FSErrorData is the payload of [FSError].
+type FSErrorData struct {
+	FSType   string `json:"fsType"`
+	Function string `json:"function"` // kernel function that found it
+	Line     uint32 `json:"line"`
+}
+
+func (d *FSErrorData) clone(into *Event) {
+	c := *d
+	into.FSError = &c
+}
+
+func (d *FSErrorData) facts(ev *Event, f *Facts) {
+	f.Verdict = d.FSType
+	f.add("%s line %d found it", d.Function, d.Line)
+	f.mounts(ev.Device)
+}
+
+func fsErrorFields() []*Field {
+	of := func(e *Event) *FSErrorData { return e.FSError }
+	return []*Field{
+		{Name: "event.function", Type: TypeString, Kinds: kindsOf(FSError), Few: true, Doc: "kernel function that found the error",
+			Read: part(of, func(f *FSErrorData) Value { return text(f.Function) })},
+		{Name: "event.line", Type: TypeInt, Kinds: kindsOf(FSError), Doc: "line in the kernel source",
+			Read: part(of, func(f *FSErrorData) Value { return number(f.Line) })},
+	}
+}

@@ -1,0 +1,89 @@
+package event
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
+)
+
+// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
+const (
+	// HungTask: a task has been in uninterruptible sleep, without being
+	// switched in once, for at least the threshold. A level signal that ends
+	// with HungTaskResumed of the same task.
+	HungTask Kind = "hungtask"
+	// HungTaskResumed: a task reported by HungTask runs again or has exited.
+	HungTaskResumed Kind = "hungtask.resumed"
+)
+
+func hungTask() Family {
+	return Family{Stem: "hungtask", Faults: "hung tasks", Kinds: []Kind{HungTask, HungTaskResumed}, Begins: HungTask, Ends: HungTaskResumed, fields: hungTaskFields}
+}
+
+// HungTaskData is the payload of [HungTask] and [HungTaskResumed].
+type HungTaskData struct {
+	BlockedFor Duration `json:"blockedFor"`           // a lower bound: under-read by up to one check interval
+	Wait       string   `json:"wait"`                 // io, lock, command (discard, erase, SG_IO: may take long when all is well) or other
+	Lock       string   `json:"lock,omitempty"`       // mutex, semaphore, rwsem-read, rwsem-write; empty: not a recorded lock
+	LockAddr   uint64   `json:"lockAddr,omitempty"`   // identity of the lock, to tell that several tasks hang on one
+	Holder     *Task    `json:"holder,omitempty"`     // who holds the lock
+	HolderHint bool     `json:"holderHint,omitempty"` // the kernel keeps only a hint: "possibly"
+	Stack      []string `json:"stack,omitempty"`      // innermost first, "symbol+0x1f"
+	Detector   string   `json:"detector"`             // khungtaskd or poll
+	Exited     bool     `json:"exited,omitempty"`     // HungTaskResumed only: the task is gone
+}
+
+func (d *HungTaskData) clone(into *Event) {
+	c := *d
+	c.Holder = clone(d.Holder)
+	c.Stack = slices.Clone(d.Stack)
+	into.HungTask = &c
+}
+
+func (d *HungTaskData) facts(ev *Event, f *Facts) {
+	f.Verdict = d.Wait
+	waits := "waits for " + d.Wait
+	switch {
+	case d.Wait == "io":
+		waits = "waits for I/O"
+	case d.Lock != "":
+		waits = "waits for a " + d.Lock
+	case d.Wait == "other" || d.Wait == "":
+		waits = "what it waits for is not recorded"
+	}
+	f.add("not run for at least %s, %s", display.Duration(d.BlockedFor), waits)
+	if h := d.Holder; h != nil {
+		possibly := ""
+		if d.HolderHint {
+			possibly = "possibly "
+		}
+		f.add("lock held %sby %s", possibly, h)
+	}
+	if len(d.Stack) > 0 {
+		f.add("stack: %s", strings.Join(d.Stack[:min(len(d.Stack), maxFrames)], " ← "))
+	}
+}
+
+func hungTaskFields() []*Field {
+	of := func(e *Event) *HungTaskData { return e.HungTask }
+	field := func(name string, t FieldType, few bool, doc string, read func(*HungTaskData) Value) *Field {
+		return &Field{Name: "event." + name, Type: t, Kinds: kindsOf(HungTask, HungTaskResumed),
+			Doc: doc, Few: few, Read: part(of, read)}
+	}
+	return []*Field{
+		field("blockedFor", TypeDuration, false, "how long it has been blocked, a lower bound", func(h *HungTaskData) Value { return duration(h.BlockedFor) }),
+		field("wait", TypeString, true, "io, lock, command (discard, erase, SG_IO: may take long when all is well) or other", func(h *HungTaskData) Value { return text(h.Wait) }),
+		field("lock", TypeString, true, "mutex, semaphore, rwsem-read, rwsem-write; empty: not a recorded lock", func(h *HungTaskData) Value { return text(h.Lock) }),
+		field("lockAddr", TypeString, false, "identity of the lock; empty: none known", func(h *HungTaskData) Value { return address(h.LockAddr) }),
+		field("holder", TypeOptionalString, false, `who holds the lock, "comm[pid]", with "possibly " where the kernel keeps only a hint`, func(h *HungTaskData) Value {
+			s := taskText(h.Holder)
+			if s != "" && h.HolderHint {
+				s = "possibly " + s
+			}
+			return optional(s)
+		}),
+		field("detector", TypeString, true, "khungtaskd or poll", func(h *HungTaskData) Value { return text(h.Detector) }),
+		field("exited", TypeBool, false, "the task is gone (hungtask.resumed)", func(h *HungTaskData) Value { return boolean(h.Exited) }),
+	}
+}

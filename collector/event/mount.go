@@ -1,0 +1,44 @@
+package event
+
+// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
+const (
+	// MountReadOnly: a filesystem mounted for writing refuses writes (the
+	// kernel's reaction to an error, not an administrator's remount). A level
+	// signal that ends with MountWritable of the same device.
+	MountReadOnly Kind = "mount.readonly"
+	// MountWritable: a filesystem reported by MountReadOnly accepts writes
+	// again or is no longer mounted.
+	MountWritable Kind = "mount.writable"
+)
+
+func mount() Family {
+	return Family{Stem: "mount", Faults: "read-only filesystems", Kinds: []Kind{MountReadOnly, MountWritable}, Begins: MountReadOnly, Ends: MountWritable, fields: mountFields}
+}
+
+// MountData is the payload of [MountReadOnly] and [MountWritable].
+type MountData struct {
+	FSType string `json:"fsType"`
+	Path   string `json:"path"`   // first mount point
+	Reason string `json:"reason"` // what told: superblock-ro, emergency-ro, shutdown, error-policy; writable: remounted, unmounted
+}
+
+func (d *MountData) clone(into *Event) {
+	c := *d
+	into.Mount = &c
+}
+
+func (d *MountData) facts(_ *Event, f *Facts) {
+	f.Verdict = d.Reason
+	f.add("%s at %s, told by %s", d.FSType, d.Path, d.Reason)
+}
+
+func mountFields() []*Field {
+	of := func(e *Event) *MountData { return e.Mount }
+	return []*Field{
+		{Name: "event.path", Type: TypeString, Kinds: kindsOf(MountReadOnly, MountWritable), Doc: "first mount point",
+			Read: part(of, func(m *MountData) Value { return text(m.Path) })},
+		{Name: "event.roReason", Type: TypeString, Kinds: kindsOf(MountReadOnly, MountWritable), Few: true,
+			Doc:  "what told: superblock-ro, emergency-ro, shutdown, error-policy; remounted, unmounted",
+			Read: part(of, func(m *MountData) Value { return text(m.Reason) })},
+	}
+}

@@ -1,0 +1,85 @@
+package event
+
+// Kinds about the agent itself. Kinds are API: rules, journals and rule tests name them.
+const (
+	// Lost: records of one stem were lost, with the count and the reason.
+	Lost Kind = "lost"
+	// Source: a source began or ceased to see its faults.
+	Source Kind = "source"
+	// Canary: a test record that proves the path from kernel to engine.
+	Canary Kind = "canary"
+)
+
+func lost() Family {
+	return Family{Stem: "lost", Faults: "losses", Kinds: []Kind{Lost}, fields: sourceFields}
+}
+func source() Family { return Family{Stem: "source", Faults: "sources", Kinds: []Kind{Source}} }
+func canary() Family { return Family{Stem: "canary", Faults: "canaries", Kinds: []Kind{Canary}} }
+
+// LostData is the payload of [Lost].
+type LostData struct {
+	Stem   string `json:"stem"`
+	Count  uint64 `json:"count"`  // 0: nobody knows how many, and possibly none
+	Reason string `json:"reason"` // ring-full, recursion, malformed, foreign-wire; of a log, see logs.Reason, or rate-limit
+}
+
+func (d *LostData) clone(into *Event) {
+	c := *d
+	into.Lost = &c
+}
+
+func (d *LostData) facts(_ *Event, f *Facts) {
+	f.Verdict = d.Reason
+	f.add("%d records of %s", d.Count, d.Stem)
+}
+
+// SourceData is the payload of [Source].
+type SourceData struct {
+	Stem string `json:"stem"`
+	// Kernel: a log that has the kernel's lines, see KernelLogs.
+	Kernel bool   `json:"kernel,omitempty"`
+	Up     bool   `json:"up"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func (d *SourceData) clone(into *Event) {
+	c := *d
+	into.SourceUp = &c
+}
+
+func (d *SourceData) facts(*Event, *Facts) {}
+
+// CanaryData is the payload of [Canary].
+type CanaryData struct {
+	Stem  string `json:"stem"`
+	Nonce uint64 `json:"nonce"`
+}
+
+func (d *CanaryData) clone(into *Event) {
+	c := *d
+	into.CanaryRun = &c
+}
+
+func (d *CanaryData) facts(*Event, *Facts) {}
+
+// sourceFields are those of all three.
+func sourceFields() []*Field {
+	return []*Field{
+		{Name: "event.stem", Type: TypeString, Kinds: kindsOf(Lost, Source, Canary), Few: true, Doc: "family of kinds it is about, of one log or check with its name: log/kmsg",
+			Read: func(e *Event) Value {
+				switch {
+				case e.Lost != nil:
+					return text(e.Lost.Stem)
+				case e.SourceUp != nil:
+					return text(e.SourceUp.Stem)
+				case e.CanaryRun != nil:
+					return text(e.CanaryRun.Stem)
+				}
+				return Value{}
+			}},
+		{Name: "event.count", Type: TypeInt, Kinds: kindsOf(Lost), Doc: "records or lines lost; 0: nobody knows how many, and possibly none",
+			Read: part(func(e *Event) *LostData { return e.Lost }, func(l *LostData) Value { return number(l.Count) })},
+		{Name: "event.up", Type: TypeBool, Kinds: kindsOf(Source), Doc: "the source sees its faults",
+			Read: part(func(e *Event) *SourceData { return e.SourceUp }, func(s *SourceData) Value { return boolean(s.Up) })},
+	}
+}

@@ -1,0 +1,57 @@
+package ingest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestMetrics(t *testing.T) {
+	in, err := New(Config{Sources: []Source{{Name: "gpu-monitor"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.counts.add("", func(s *SourceStats) { s.Reports[Forbidden] = 2 })
+	in.counts.add("gpu-monitor", func(s *SourceStats) {
+		s.Reports[Accepted], s.Reports[RateLimit], s.Events, s.Changes, s.Expired, s.Warnings = 7, 1, 5, 4, 3, 2
+	})
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(in)
+	if err := testutil.GatherAndCompare(r, strings.NewReader(`
+# HELP kernosis_report_condition_changes_total Conditions in accepted reports whose status or reason had changed.
+# TYPE kernosis_report_condition_changes_total counter
+kernosis_report_condition_changes_total{source="gpu-monitor"} 4
+# HELP kernosis_report_conditions_expired_total Conditions that became Unknown because they were not reported again in time.
+# TYPE kernosis_report_conditions_expired_total counter
+kernosis_report_conditions_expired_total{source="gpu-monitor"} 3
+# HELP kernosis_report_events_total Events in accepted reports, those included that were sent twice and count once.
+# TYPE kernosis_report_events_total counter
+kernosis_report_events_total{source="gpu-monitor"} 5
+# HELP kernosis_report_fields_changed_total Fields of accepted reports that were cut or escaped.
+# TYPE kernosis_report_fields_changed_total counter
+kernosis_report_fields_changed_total{source="gpu-monitor"} 2
+# HELP kernosis_reports_total Reports of problem daemons, by outcome (accepted, or refused: invalid, forbidden, conflict, too-large, rate, unavailable); without a source those of none that is configured, or by a user who may not.
+# TYPE kernosis_reports_total counter
+kernosis_reports_total{outcome="accepted",source=""} 0
+kernosis_reports_total{outcome="conflict",source=""} 0
+kernosis_reports_total{outcome="forbidden",source=""} 2
+kernosis_reports_total{outcome="invalid",source=""} 0
+kernosis_reports_total{outcome="rate",source=""} 0
+kernosis_reports_total{outcome="too-large",source=""} 0
+kernosis_reports_total{outcome="unavailable",source=""} 0
+kernosis_reports_total{outcome="accepted",source="gpu-monitor"} 7
+kernosis_reports_total{outcome="conflict",source="gpu-monitor"} 0
+kernosis_reports_total{outcome="forbidden",source="gpu-monitor"} 0
+kernosis_reports_total{outcome="invalid",source="gpu-monitor"} 0
+kernosis_reports_total{outcome="rate",source="gpu-monitor"} 1
+kernosis_reports_total{outcome="too-large",source="gpu-monitor"} 0
+kernosis_reports_total{outcome="unavailable",source="gpu-monitor"} 0
+`)); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}

@@ -1,0 +1,103 @@
+package netprobe
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// ednsSize is what fits into a packet everywhere (DNS flag day 2020).
+const ednsSize = 1232
+
+// Dial connects. Who asks decides what may be connected to.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Exchange sends a question and returns a parser that is behind the questions of the
+// answer. What doesn't answer this question is left out.
+func Exchange(ctx context.Context, dial Dial, network string, server netip.AddrPort, q dnsmessage.Question, timeout time.Duration) (dnsmessage.Parser, dnsmessage.Header, error) {
+	var none dnsmessage.Parser
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := dial(ctx, network, server.String())
+	if err != nil {
+		return none, dnsmessage.Header{}, err
+	}
+	defer conn.Close()
+	// A deadline of ctx that comes with a cancellation ends a Read at once, too.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var id [2]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	query, err := pack(binary.BigEndian.Uint16(id[:]), q)
+	if err != nil {
+		return none, dnsmessage.Header{}, err
+	}
+	if network == "tcp" {
+		query = append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...)
+	}
+	if _, err := conn.Write(query); err != nil {
+		return none, dnsmessage.Header{}, err
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := read(conn, network, buf)
+		if err != nil {
+			return none, dnsmessage.Header{}, err
+		}
+		var p dnsmessage.Parser
+		h, err := p.Start(buf[:n])
+		if err == nil && h.Response && h.ID == binary.BigEndian.Uint16(id[:]) && Answers(&p, q) {
+			return p, h, nil
+		}
+		if network == "tcp" {
+			return none, h, errors.New("another answer than to the question")
+		}
+	}
+}
+
+func pack(id uint16, q dnsmessage.Question) ([]byte, error) {
+	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: id, RecursionDesired: true})
+	var opt dnsmessage.ResourceHeader
+	err := errors.Join(b.StartQuestions(), b.Question(q), b.StartAdditionals(), opt.SetEDNS0(ednsSize, dnsmessage.RCodeSuccess, false),
+		b.OPTResource(opt, dnsmessage.OPTResource{}))
+	if err != nil {
+		return nil, err
+	}
+	return b.Finish()
+}
+
+func read(conn net.Conn, network string, buf []byte) (int, error) {
+	if network != "tcp" {
+		return conn.Read(buf)
+	}
+	if _, err := io.ReadFull(conn, buf[:2]); err != nil {
+		return 0, err
+	}
+	return io.ReadFull(conn, buf[:binary.BigEndian.Uint16(buf)])
+}
+
+// Answers tells whether the questions of an answer are the one that was asked. A server
+// that can't read the question may leave it out.
+func Answers(p *dnsmessage.Parser, q dnsmessage.Question) bool {
+	all, err := p.AllQuestions()
+	return err == nil && (len(all) == 0 || len(all) == 1 && all[0].Type == q.Type && all[0].Class == q.Class &&
+		strings.EqualFold(all[0].Name.String(), q.Name.String()))
+}
+
+// RCode names a server's word on a question.
+func RCode(c dnsmessage.RCode) string {
+	names := []string{"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH", "NOTZONE"}
+	if int(c) < len(names) {
+		return names[c]
+	}
+	return "RCODE" + strconv.Itoa(int(c))
+}

@@ -1,0 +1,229 @@
+package observe
+
+import (
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/probe"
+)
+
+const (
+	// maxSaid bounds what is kept of kubelet's words, maxCause what of them goes into a sentence.
+	maxSaid  = 512
+	maxCause = 160
+)
+
+// Message is what kubelet said of one probe.
+type Message struct {
+	Kind probe.Kind
+	// Errored: the probe could not be made, after three tries; kubelet does not count it
+	// as a failure.
+	Errored bool
+	Verdict string // an event.Verdict constant; event.VerdictOther where the words are not known
+	Cause   string // the verdict in words, without figures that kubelet does not give
+	Phase   string // connect, tls, established, answer; empty: not told
+	Errno   string
+	Status  string // "503", "NOT_SERVING"
+	Said    string // what follows kubelet's own introduction
+}
+
+// Parse reads the text of an Unhealthy Event about a probe of the handler. It reports
+// false for a text that is none of a probe.
+func ReadMessage(handler probe.Handler, text string) (Message, bool) {
+	m := Message{Verdict: event.VerdictOther}
+	rest, ok := m.introduction(text)
+	if !ok {
+		return Message{}, false
+	}
+	m.Said = display.Safe(strings.TrimSpace(rest), maxSaid)
+	switch handler {
+	case probe.Exec:
+		m.exec(rest)
+	case probe.GRPC:
+		m.grpc(rest)
+	default:
+		m.network(rest)
+	}
+	return m, true
+}
+
+// introduction reads "Liveness probe failed: " and its like.
+func (m *Message) introduction(text string) (rest string, ok bool) {
+	word, rest, ok := strings.Cut(text, " probe ")
+	if !ok {
+		return "", false
+	}
+	switch word {
+	case "Liveness":
+		m.Kind = probe.Liveness
+	case "Readiness":
+		m.Kind = probe.Readiness
+	case "Startup":
+		m.Kind = probe.Startup
+	default:
+		return "", false
+	}
+	// An empty output leaves "failed: ", which a store may have trimmed.
+	if after, ok := strings.CutPrefix(rest, "failed:"); ok {
+		return strings.TrimPrefix(after, " "), true
+	}
+	if after, ok := strings.CutPrefix(rest, "errored"); ok {
+		m.Errored = true
+		// "errored: …", from 1.31 on "errored and resulted in unknown state: …".
+		_, after, _ = strings.Cut(after, ": ")
+		return after, true
+	}
+	return "", false
+}
+
+func (m *Message) exec(rest string) {
+	switch {
+	case strings.HasPrefix(rest, "command timed out"), // 1.31 and later
+		strings.HasPrefix(rest, `command "`) && strings.HasSuffix(rest, " timed out"):
+		m.Verdict, m.Phase = event.VerdictExecSlow, "answer"
+		m.Cause = "the program did not end in time"
+	case m.Errored:
+		m.Verdict = event.VerdictExecFailed
+		m.Cause = "the program could not be run: " + display.Safe(lastOf(rest), maxCause)
+		switch {
+		case strings.Contains(rest, "no such file or directory"), strings.Contains(rest, "executable file not found"):
+			m.Status = "not found"
+		case strings.Contains(rest, "permission denied"):
+			m.Status = "permission denied"
+		}
+	default:
+		m.Verdict, m.Phase = event.VerdictExecFailed, "answer"
+		m.Cause = "the program failed"
+		if said := strings.TrimSpace(rest); said != "" {
+			m.Cause += ": " + display.Safe(lineOf(said), maxCause)
+		}
+	}
+}
+
+func (m *Message) grpc(rest string) {
+	switch {
+	case strings.HasPrefix(rest, "service unhealthy (responded with "):
+		m.Status = between(rest, `responded with "`, `"`)
+		m.Verdict, m.Phase = event.VerdictStatus, "answer"
+		m.Cause = "gRPC health is " + display.Safe(m.Status, 64)
+	case strings.HasPrefix(rest, "error: this server does not implement the grpc health protocol"):
+		m.Status, m.Verdict, m.Phase = "UNIMPLEMENTED", event.VerdictStatus, "answer"
+		m.Cause = "the server has no gRPC health service"
+	case strings.HasPrefix(rest, "timeout: health rpc did not complete within "):
+		m.Verdict, m.Phase, m.Cause = event.VerdictSilent, "answer", "no answer to the gRPC health request in time"
+	case strings.HasPrefix(rest, "timeout: failed to connect service "):
+		// A connection that stood and did not speak HTTP/2 ends so too.
+		m.Verdict, m.Cause = event.VerdictTimeout, "no gRPC connection in time"
+	case strings.HasPrefix(rest, "error: health rpc probe failed: "):
+		m.Status = between(rest, "code = ", " ")
+		m.Verdict, m.Phase = event.VerdictStatus, "answer"
+		m.Cause = "gRPC health request failed: " + display.Safe(lastOf(rest), maxCause)
+		if m.connection(rest); m.Errno != "" {
+			m.Status = ""
+		}
+	default:
+		m.network(rest)
+	}
+	m.Status = display.Safe(m.Status, 64)
+}
+
+// network reads what a HTTP or TCP probe's error says.
+func (m *Message) network(rest string) {
+	switch {
+	case strings.HasPrefix(rest, "HTTP probe failed with statuscode: "):
+		code := strings.TrimPrefix(rest, "HTTP probe failed with statuscode: ")
+		if n := digits(code); n > 0 {
+			m.Status = code[:n]
+		}
+		m.Verdict, m.Phase = event.VerdictStatus, "answer"
+		m.Cause = "HTTP status " + m.Status
+	case strings.Contains(rest, "server gave HTTP response to HTTPS client"):
+		m.tls("the port speaks plain HTTP, and the probe HTTPS")
+	case strings.Contains(rest, "malformed HTTP response \"\\x15\\x03"), strings.Contains(rest, "malformed HTTP response \"\\x16\\x03"):
+		m.tls("the port speaks TLS, and the probe plain HTTP")
+	case strings.Contains(rest, "TLS handshake timeout"):
+		m.tls("the TLS handshake did not end in time")
+	case strings.Contains(rest, "tls: "), strings.Contains(rest, "x509: "):
+		m.tls("TLS: " + display.Safe(lastOf(rest), maxCause))
+	case m.connection(rest):
+	case strings.Contains(rest, "malformed HTTP "), strings.Contains(rest, "stopped after 10 redirects"):
+		m.Verdict, m.Phase = event.VerdictStatus, "answer"
+		m.Cause = display.Safe(lastOf(rest), maxCause)
+	}
+}
+
+func (m *Message) tls(cause string) {
+	m.Verdict, m.Phase, m.Cause = event.VerdictTLS, "tls", cause
+}
+
+// connection reads errors of a connection, which sockets tell better.
+func (m *Message) connection(rest string) bool {
+	set := func(verdict, phase, errno, cause string) bool {
+		m.Verdict, m.Phase, m.Errno, m.Cause = verdict, phase, errno, cause
+		return true
+	}
+	has := func(s string) bool { return strings.Contains(rest, s) }
+	switch {
+	case has("connection refused"):
+		return set(event.VerdictRefused, "connect", "ECONNREFUSED", "connection refused")
+	case has("connection reset by peer"):
+		return set(event.VerdictReset, "established", "ECONNRESET", "the connection was reset")
+	case has("broken pipe"):
+		return set(event.VerdictReset, "established", "EPIPE", "the connection was reset")
+	case has("cannot assign requested address"):
+		return set(event.VerdictPortsExhausted, "connect", "EADDRNOTAVAIL", "no free local port")
+	case has("no route to host"):
+		return set(event.VerdictNoRoute, "connect", "EHOSTUNREACH", "no route to host")
+	case has("network is unreachable"):
+		return set(event.VerdictNoRoute, "connect", "ENETUNREACH", "network is unreachable")
+	case has("no such host"):
+		return set(event.VerdictOther, "connect", "", "the probe's host has no address")
+	case has("too many open files"):
+		return set(event.VerdictProberLate, "connect", "EMFILE", "kubelet has too many open files")
+	case has("awaiting headers") && has("dial tcp"), has("waiting for connection"), has("i/o timeout") && has("dial tcp"):
+		return set(event.VerdictTimeout, "connect", "", "no connection in time")
+	case has("while reading body"):
+		return set(event.VerdictSlow, "answer", "", "the answer was not complete in time")
+	case has("awaiting headers"), has("context deadline exceeded"), has("i/o timeout"):
+		// kubelet says the same where the connection never stood.
+		return set(event.VerdictSilent, "", "", "no answer in time")
+	case strings.HasSuffix(rest, "EOF"):
+		return set(event.VerdictReset, "answer", "", "the connection was closed without an answer")
+	}
+	return false
+}
+
+// lastOf is what an error of several layers says at its end, where the reason is.
+func lastOf(s string) string {
+	s = lineOf(strings.TrimSpace(s))
+	for _, mark := range []string{" desc = ", "container process: ", "remote error: "} {
+		if i := strings.LastIndex(s, mark); i >= 0 && i+len(mark) < len(s) {
+			s = s[i+len(mark):]
+		}
+	}
+	return s
+}
+
+func lineOf(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return strings.TrimRight(line, "\r ")
+}
+
+func between(s, from, to string) string {
+	_, s, ok := strings.Cut(s, from)
+	if !ok {
+		return ""
+	}
+	s, _, _ = strings.Cut(s, to)
+	return s
+}
+
+// digits returns how many digits s begins with, at most three.
+func digits(s string) int {
+	n := 0
+	for n < len(s) && n < 3 && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}

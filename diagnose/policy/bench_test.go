@@ -1,0 +1,25 @@
+package policy_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kernosis/kernosis/diagnose/policy"
+)
+
+// A repair that waits for the budget, in a cluster that thousands of them are decided in.
+func BenchmarkDecide(b *testing.B) {
+	for _, n := range []int{100, 5000} {
+		b.Run(fmt.Sprintf("%d nodes", n), func(b *testing.B) {
+			p := enforce(1)
+			underRepair(p, "n01")
+			c, policies, w := policy.NewCluster(nodes(n).Nodes), []*policy.Policy{policy.New(p)}, want("n50")
+			b.ReportAllocs()
+			for b.Loop() {
+				if d := policy.Decide(policies, c, w, noon); d.Verb != policy.Wait {
+					b.Fatalf("%+v", d)
+				}
+			}
+		})
+	}
+}

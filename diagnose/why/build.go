@@ -1,0 +1,294 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// recovered is the verdict of a Diagnosis that found its target well again: no cause.
+const recovered = "ProbeRecovered"
+
+// builder makes one Answer.
+type builder struct {
+	in    *Input
+	names *strings.Replacer // UIDs and ids → names
+	list  []*candidate
+	// problems are those that count, without what is too old or of another container.
+	problems []*Problem
+	notes    []string // what diagnoses could not look at
+}
+
+// Build makes the answer of what is known.
+func Build(in Input) *Answer {
+	b := &builder{in: &in}
+	b.names = b.replacer()
+	b.choose()
+	b.fold()
+	b.diagnoses()
+	b.effects()
+	b.endings()
+	b.conditions()
+	b.statuses()
+	order(b.list)
+	return b.answer()
+}
+
+// replacer makes names of what texts call by id.
+func (b *builder) replacer() *strings.Replacer {
+	var pairs []string
+	for uid, name := range b.in.Pods {
+		if uid != "" && name != "" {
+			pairs = append(pairs, "pod "+uid, "pod "+name) // not within a path
+		}
+	}
+	for i := range b.in.Containers {
+		c := &b.in.Containers[i]
+		for _, id := range c.ids() {
+			pairs = append(pairs, "container "+id[:12], "container "+c.Name)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// ids are those of a container and of the ones before it that are known.
+func (c *Container) ids() []string {
+	var ids []string
+	for _, id := range []string{c.ID, c.Ended.id(), c.Before.id()} {
+		if len(id) >= 12 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (e *Ending) id() string {
+	if e == nil {
+		return ""
+	}
+	return e.ID
+}
+
+// text makes somebody's text fit to be shown.
+func (b *builder) text(s string) string {
+	return display.Safe(strings.TrimSpace(b.names.Replace(strings.ReplaceAll(s, "\n", " "))), maxText)
+}
+
+func (b *builder) texts(list []string) []string {
+	var out []string
+	for _, s := range list {
+		out = appendNew(out, b.text(s))
+	}
+	return out
+}
+
+func (b *builder) finding(f Finding) string {
+	return strings.TrimSuffix(b.text(f.Reason)+": "+b.text(f.Message), ": ")
+}
+
+// clock is a time of day, with the date where it is another day.
+func (b *builder) clock(t time.Time) string {
+	t = t.In(b.in.Now.Location())
+	if t.Format(time.DateOnly) == b.in.Now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
+
+// recent reports whether something is to be told of.
+func (b *builder) recent(at time.Time) bool { return b.in.Now.Sub(at) <= b.in.Since }
+
+// container returns the name of a container that is known by name or id; empty: it can't be
+// told whose it is.
+func (b *builder) container(nameOrID string) string {
+	for i := range b.in.Containers {
+		c := &b.in.Containers[i]
+		if nameOrID == c.Name || slices.ContainsFunc(c.ids(), func(id string) bool { return sameContainer(id, nameOrID) }) {
+			return c.Name
+		}
+	}
+	if len(b.in.Containers) > 0 && len(nameOrID) == 12 && strings.Trim(nameOrID, "0123456789abcdef") == "" {
+		return "" // the id of one that is gone
+	}
+	return nameOrID
+}
+
+// choose takes the problems that are to be told of, and makes candidates of them.
+func (b *builder) choose() {
+	for i := range b.in.Problems {
+		p := &b.in.Problems[i]
+		p.Container = b.container(p.Container)
+		if !p.Lasts && !b.recent(p.Last) || b.in.Subject.Container != "" && p.Container != "" && p.Container != b.in.Subject.Container {
+			continue
+		}
+		b.problems = append(b.problems, p)
+		b.list = append(b.list, b.ofProblem(p))
+	}
+	order(b.list)
+}
+
+// fold makes one candidate of those that tell of the same fault: rules that one event
+// matched, and what is hidden by its cause.
+func (b *builder) fold() {
+	b.merge(func(main, other *candidate) bool {
+		p, o := main.problem, other.problem
+		if p.Kind != o.Kind || p.Kind == "" || p.Last.Sub(o.Last).Abs() > sameMoment || p.Condition != "" && o.Condition == "" {
+			return false
+		}
+		return slices.Equal(p.Evidence, o.Evidence) && len(p.Evidence) > 0 || p.Verdict == o.Verdict && main.touches(other)
+	})
+	b.merge(func(main, other *candidate) bool {
+		return other.problem.SuppressedBy != "" && slices.Contains(main.rules, other.problem.SuppressedBy)
+	})
+}
+
+// merge has each candidate take the others that is says are its.
+func (b *builder) merge(is func(main, other *candidate) bool) {
+	for i := 0; i < len(b.list); i++ {
+		for j := 0; j < len(b.list); j++ {
+			if i != j && is(b.list[i], b.list[j]) {
+				b.list[i].takes(b, b.list[j])
+				b.list = slices.Delete(b.list, j, j+1)
+				if j < i {
+					i--
+				}
+				j--
+			}
+		}
+	}
+}
+
+// diagnoses puts what they found over the problems that they were made for.
+func (b *builder) diagnoses() {
+	all := make([]*Diagnosis, 0, len(b.in.Diagnoses))
+	for i := range b.in.Diagnoses {
+		all = append(all, &b.in.Diagnoses[i])
+	}
+	slices.SortStableFunc(all, func(x, y *Diagnosis) int { return y.Started.Compare(x.Started) })
+	for _, d := range all {
+		of := func(c *candidate) bool {
+			return slices.ContainsFunc(c.all, d.of)
+		}
+		if !b.recent(d.Started) && !slices.ContainsFunc(b.list, func(c *candidate) bool { return of(c) && c.Lasts }) {
+			continue
+		}
+		for _, f := range d.CouldNotLook {
+			b.notes = appendNew(b.notes, d.name()+" could not look: "+b.finding(f))
+		}
+		if d.Verdict == "" || d.Verdict == recovered {
+			for _, c := range b.list {
+				if of(c) {
+					for _, f := range d.Excluded {
+						c.not = appendNew(c.not, b.finding(f))
+					}
+				}
+			}
+			continue
+		}
+		if slices.ContainsFunc(b.list, func(c *candidate) bool { return c.rank == byDiagnosis && of(c) }) {
+			continue // a newer one has found the cause
+		}
+		c := b.ofDiagnosis(d)
+		b.list = slices.DeleteFunc(b.list, func(o *candidate) bool {
+			if !of(o) {
+				return false
+			}
+			c.takes(b, o)
+			return true
+		})
+		if c.problem == nil {
+			c.advise(b, d.Reason)
+		}
+		b.list = append(b.list, c)
+	}
+}
+
+// effects makes failed probes part of the fault that came just before.
+func (b *builder) effects() {
+	b.merge(func(main, other *candidate) bool {
+		if other.rank != bySymptom || main.rank >= bySymptom || main.problem != nil && main.problem.Symptom() || !main.touches(other) {
+			return false
+		}
+		return within(main.Last, other.Last, soon) || main.Lasts && within(main.First, other.Last, b.in.Since)
+	})
+}
+
+// answer is what is told of the candidates.
+func (b *builder) answer() *Answer {
+	in := b.in
+	a := &Answer{Subject: in.Subject, At: in.Now, Read: b.texts(in.Read), Unread: b.notes}
+	a.Subject.Message = b.text(a.Subject.Message)
+	most := maxCauses
+	if in.Subject.Kind == KindNode {
+		most = maxNodeCauses
+	}
+	told := b.list[:min(len(b.list), most)]
+	a.MoreCauses = len(b.list) - len(told)
+	for _, c := range told {
+		a.Causes = append(a.Causes, c.Cause)
+		a.Not = appendNew(a.Not, c.not...)
+		a.Do = appendNew(a.Do, c.do...)
+	}
+	a.Not, a.Do = a.Not[:min(len(a.Not), maxList)], a.Do[:min(len(a.Do), maxList)]
+	b.moments(a)
+	b.held(a)
+	a.State = b.state()
+	if in.Subject.Kind == KindPod {
+		for _, c := range in.Conditions {
+			if c.Status == problem.True && c.Type != ready {
+				a.Node = appendNew(a.Node, b.condition(&c))
+			}
+		}
+	}
+	b.blind(a)
+	return a
+}
+
+// blind says what could not be seen, and what the answer comes to.
+func (b *builder) blind(a *Answer) {
+	for _, s := range b.in.Blind {
+		text := b.text(s.Source) + ": " + b.text(s.Why)
+		if !s.Since.IsZero() {
+			text += " (since " + b.clock(s.Since) + ")"
+		}
+		a.Blind = appendNew(a.Blind, text)
+	}
+	for _, c := range b.in.Conditions {
+		if c.Status == problem.Unknown {
+			a.Blind = appendNew(a.Blind, b.condition(&c))
+		}
+	}
+	needed := false
+	for _, u := range b.in.Unread {
+		a.Unread = appendNew(a.Unread, b.text(u.What)+": "+b.text(u.Why))
+		needed = needed || u.Needed
+	}
+	switch {
+	case len(a.Causes) > 0:
+		a.Outcome = Found
+	case len(a.Blind) > 0 || needed || len(b.in.Read) == 0:
+		a.Outcome = Unsure
+	default:
+		a.Outcome = Healthy
+	}
+}
+
+// held tells of repairs that are due and were not made.
+func (b *builder) held(a *Answer) {
+	for i := range b.in.Diagnoses {
+		d := &b.in.Diagnoses[i]
+		if !b.recent(d.Started) && !d.Ended.IsZero() {
+			continue
+		}
+		for _, r := range d.Repairs {
+			if r.Held {
+				a.Held = appendNew(a.Held, strings.TrimSuffix(fmt.Sprintf("%s (%s, %s): %s", b.text(r.Operation), r.State, d.name(), b.text(r.Message)), ": "))
+			}
+		}
+	}
+	a.Held = a.Held[:min(len(a.Held), maxList)]
+}

@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/why"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+)
+
+// diagnoses takes those about the subject: of all namespaces where that is allowed, else of
+// those in which they are made.
+func (r *reader) diagnoses(ctx context.Context, node string) {
+	o := metav1.ListOptions{Limit: maxObjects}
+	if node != "" {
+		o.FieldSelector = "spec.nodeName=" + node
+	}
+	err := r.list(ctx, metav1.NamespaceAll, o)
+	if apierrors.IsForbidden(err) {
+		var refused []string
+		err = nil
+		for _, ns := range r.namespaces() {
+			if e := r.list(ctx, ns, o); apierrors.IsForbidden(e) {
+				refused = append(refused, ns)
+			} else if e != nil {
+				err = e
+			}
+		}
+		if len(refused) > 0 {
+			r.unread("Diagnoses in "+strings.Join(refused, ", "), plainError("forbidden to you"), false)
+		}
+	}
+	switch {
+	case err == nil:
+	case apierrors.IsNotFound(err):
+		// The kind is not installed: there are none.
+	default:
+		r.unread("Diagnoses", plainError(err.Error()), false)
+	}
+}
+
+func (r *reader) list(ctx context.Context, namespace string, o metav1.ListOptions) error {
+	var list v1alpha1.DiagnosisList
+	err := r.own.Get().NamespaceIfScoped(namespace, namespace != "").Resource("diagnoses").VersionedParams(&o, r.params).Do(ctx).Into(&list)
+	if err != nil {
+		return err
+	}
+	if list.Continue != "" {
+		r.unread("Diagnoses", plainError(fmt.Sprintf("more than %d: some are left out", maxObjects)), false)
+	}
+	for i := range list.Items {
+		if d := &list.Items[i]; r.about(d) {
+			r.in.Diagnoses = append(r.in.Diagnoses, Diagnosis(d))
+		}
+	}
+	return nil
+}
+
+// about reports whether a Diagnosis is about the subject.
+func (r *reader) about(d *v1alpha1.Diagnosis) bool {
+	s := &r.in.Subject
+	if s.Kind == why.KindNode {
+		return d.Spec.NodeName == s.Name
+	}
+	if uid := d.Spec.Parameters["podUID"]; uid != "" && s.UID != "" {
+		return r.in.Pods[uid] != "" // another pod of the name has another
+	}
+	ref := d.Spec.PodReference
+	if ref == nil {
+		return false
+	}
+	return cmp.Or(ref.Namespace, d.Namespace) == s.Namespace && ref.Name == s.Name && (s.Container == "" || ref.Container == "" || ref.Container == s.Container)
+}
+
+// Diagnosis is a Diagnosis as an answer needs it.
+func Diagnosis(d *v1alpha1.Diagnosis) why.Diagnosis {
+	p := d.Spec.Parameters
+	out := why.Diagnosis{
+		From: why.FromAPI, Namespace: d.Namespace, Name: d.Name, Set: d.Spec.OperationSet, Rule: p["rule"], Reason: p["reason"],
+		Subject: p["subject"], PodUID: p["podUID"], Phase: string(d.Status.Phase), Started: d.CreationTimestamp.Time,
+	}
+	if ref := d.Spec.PodReference; ref != nil {
+		out.Pod = cmp.Or(ref.Namespace, d.Namespace) + "/" + ref.Name
+	}
+	if t := d.Status.StartTime; t != nil {
+		out.Started = t.Time
+	}
+	if t := d.Status.CompletionTime; t != nil {
+		out.Ended = t.Time
+	}
+	if v := d.Status.Verdict; v != nil {
+		out.Verdict, out.Message = v.Reason, v.Message
+	}
+	Results(&out, d.Status.Results, d.Status.SucceededPath)
+	return out
+}
+
+// Results fills in what came of the operations.
+func Results(out *why.Diagnosis, results []v1alpha1.Result, path v1alpha1.Path) {
+	names := map[int32]string{}
+	for i := range results {
+		res := &results[i]
+		names[res.ID] = res.Operation
+		switch res.State {
+		case v1alpha1.ResultRefuted:
+			out.Excluded = append(out.Excluded, why.Finding{Reason: res.Reason, Message: res.Message})
+		case v1alpha1.ResultFailed:
+			if strings.HasPrefix(res.Operation, "check-") {
+				out.CouldNotLook = append(out.CouldNotLook, why.Finding{Reason: res.Operation, Message: res.Message})
+			}
+		case v1alpha1.ResultWouldRun, v1alpha1.ResultWithheld, v1alpha1.ResultAwaitingApproval:
+			out.Repairs = append(out.Repairs, why.Repair{Operation: res.Operation, State: string(res.State), Message: strings.TrimSuffix(res.Reason+": "+res.Message, ": "), Held: true})
+		case v1alpha1.ResultRunning, v1alpha1.ResultSucceeded, v1alpha1.ResultCancelled, v1alpha1.ResultUnknown:
+		}
+	}
+	for _, id := range path {
+		if name := names[id]; name != "" {
+			out.Path = append(out.Path, name)
+		}
+	}
+}
+
+// lease looks whether the node's agent lives.
+func (r *reader) lease(ctx context.Context, node string) {
+	var refused []string
+	source := "agent of node " + node
+	for _, ns := range r.c.Namespaces {
+		l, err := r.core.CoordinationV1().Leases(ns).Get(ctx, lease.Name(node), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case apierrors.IsForbidden(err):
+			refused = append(refused, ns)
+			continue
+		case err != nil:
+			r.unread("Lease of the agent", plainError(err.Error()), true)
+			return
+		}
+		if l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
+			r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "its Lease was never renewed"})
+			return
+		}
+		if since := lease.DrainingSince(l); !since.IsZero() {
+			r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "it has ended in order", Since: since})
+			return
+		}
+		valid := time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+		if silent := r.c.Now.Sub(l.Spec.RenewTime.Time); silent > valid {
+			r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "it is silent: its Lease has run out", Since: l.Spec.RenewTime.Time})
+		}
+		return
+	}
+	if len(refused) > 0 {
+		r.unread("Lease of the agent in "+strings.Join(refused, ", ")+" (whether it lives)", plainError("forbidden to you"), true)
+		return
+	}
+	r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "there is none: no Lease " + lease.Name(node) + " in " + strings.Join(r.c.Namespaces, ", ")})
+}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/why"
+)
+
+// component is what the agent's Events have as their source.
+const component = "kernosis"
+
+// isNow is in the message of an Event of a condition: "KernelDeadlock is now True: ".
+const isNow = " is now "
+
+// events takes the Events of an object: the agent's are problems, others what somebody saw.
+func (r *reader) events(ctx context.Context, namespace, by, of string) error {
+	list, err := r.core.CoreV1().Events(namespace).List(ctx, page(by))
+	if err != nil {
+		if !r.unread("Events of "+of, err, true) {
+			return err
+		}
+		return nil
+	}
+	if list.Continue != "" {
+		r.unread("Events of "+of, plainError(fmt.Sprintf("more than %d: some are left out", maxObjects)), false)
+	}
+	for i := range list.Items {
+		e := &list.Items[i]
+		if uid := string(e.InvolvedObject.UID); r.in.Subject.Kind == why.KindPod && r.in.Subject.UID != "" && r.in.Pods[uid] == "" {
+			continue // of a pod of that name before
+		} else if r.in.Subject.Kind == why.KindPod && r.in.Subject.UID == "" && e.Source.Component == component {
+			r.in.Subject.UID = uid // of one that is gone
+			r.in.Pods[uid] = r.in.Subject.Namespace + "/" + r.in.Subject.Name
+		}
+		if e.Source.Component == component {
+			r.ours(e)
+		} else {
+			r.others(e)
+		}
+	}
+	slices.SortStableFunc(r.in.Events, func(a, b why.Event) int { return b.Last.Compare(a.Last) })
+	return nil
+}
+
+// ours is a series of the agent's. That it wants to be told of a condition which is well
+// again is no problem.
+func (r *reader) ours(e *corev1.Event) {
+	f := event.FactsOf(e.Annotations)
+	p := why.Problem{
+		From: why.FromAPI, Reason: e.Reason, Message: e.Message, Severity: problem.Warning,
+		First: e.FirstTimestamp.Time, Last: e.LastTimestamp.Time, Count: uint64(max(e.Count, 0)), Facts: f, //nolint:gosec // not negative
+	}
+	if e.InvolvedObject.Kind == "Pod" {
+		p.Pod = string(e.InvolvedObject.UID)
+	}
+	if name, rest, ok := strings.Cut(e.Message, isNow); ok && !strings.Contains(name, " ") {
+		status, message, _ := strings.Cut(rest, ": ")
+		if problem.Status(status) != problem.True {
+			return // the Node's condition says so
+		}
+		p.Condition, p.Message = name, message
+		p.Lasts = slices.ContainsFunc(r.in.Conditions, func(c problem.Condition) bool { return c.Type == name && c.Status == problem.True })
+	}
+	if e.Type == corev1.EventTypeNormal {
+		p.Severity = problem.Info
+	}
+	r.in.Problems = append(r.in.Problems, p)
+}
+
+func (r *reader) others(e *corev1.Event) {
+	last := e.LastTimestamp.Time
+	n := int(e.Count)
+	if e.Series != nil {
+		last, n = e.Series.LastObservedTime.Time, int(e.Series.Count)
+	}
+	for _, t := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
+		if last.IsZero() {
+			last = t
+		}
+	}
+	r.in.Events = append(r.in.Events, why.Event{
+		Last: last, Count: n, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Message: e.Message,
+		By: cmp.Or(e.Source.Component, e.ReportingController, "somebody"), Container: container(&e.InvolvedObject),
+	})
+}
+
+// plainError is one of ours, not a missing answer.
+type plainError string
+
+func (e plainError) Error() string { return string(e) }
+
+func isPlain(err error) bool {
+	_, ok := errors.AsType[plainError](err)
+	return ok
+}

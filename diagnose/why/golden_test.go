@@ -1,0 +1,94 @@
+package why_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/diagnose/why"
+	"github.com/kernosis/kernosis/docs/problems"
+)
+
+var update = flag.Bool("update", false, "write the outputs of testdata anew")
+
+// TestGolden holds the answers to what they were when somebody read them. Each file of
+// testdata has an input and the answer to it, as text 100 cells wide and, where there is
+// such a part, as JSON.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, path := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := false
+			var in why.Input
+			for i := range archive.Files {
+				f := &archive.Files[i]
+				var got []byte
+				switch f.Name {
+				case "input.yaml":
+					in = input(t, f.Data)
+					continue
+				case "answer.txt":
+					got = text(t, why.Build(in), 100)
+				case "answer.json":
+					var b bytes.Buffer
+					if err := why.Build(in).WriteJSON(&b); err != nil {
+						t.Fatal(err)
+					}
+					got = b.Bytes()
+				default:
+					t.Fatalf("file %q", f.Name)
+				}
+				if bytes.Equal(got, f.Data) {
+					continue
+				}
+				if !*update {
+					t.Errorf("%s is\n%s\nwant\n%s", f.Name, got, f.Data)
+				}
+				f.Data, changed = got, true
+			}
+			if changed && *update {
+				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func input(t *testing.T, raw []byte) why.Input {
+	t.Helper()
+	var in why.Input
+	if err := yaml.UnmarshalStrict(raw, &in); err != nil {
+		t.Fatal(err)
+	}
+	in.Now = in.Now.In(time.UTC)
+	in.Since = time.Hour
+	in.Advice = problems.Advice
+	return in
+}
+
+// text is what a terminal of so many cells shows, with the outcome.
+func text(t *testing.T, a *why.Answer, cells int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := a.WriteText(&b, cells); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "# %s\n", a.Outcome)
+	return b.Bytes()
+}

@@ -1,0 +1,274 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/why"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// Config says what is read.
+type Config struct {
+	Dir string // of the journal
+	// Subject is a pod, by UID or by namespace and name, or the node.
+	Subject why.Subject
+	Now     time.Time
+	Since   time.Duration
+}
+
+// ErrUnknownPod says that the journal does not tell which UID the pod has.
+var ErrUnknownPod = errors.New("the journal does not say which UID that pod has") //nolint:gochecknoglobals // a constant
+
+// Read returns what the journal says. With ErrUnknownPod it also returns what it says of the
+// node's sources.
+func Read(c Config) (why.Input, error) {
+	r := reader{c: c, problems: map[string]*kept{}, sources: map[string]source{}, conditions: map[string]problem.Condition{}, names: map[string]string{}}
+	damaged, err := journal.Read(c.Dir, 0, func(e journal.Entry) error {
+		r.entry(&e)
+		return nil
+	})
+	if err == nil && r.entries == 0 {
+		err = fmt.Errorf("%s: the journal has no entries", c.Dir)
+	}
+	if err != nil {
+		return why.Input{}, err
+	}
+	return r.input(damaged)
+}
+
+// kept is a problem as of its latest transition.
+type kept struct {
+	problem.Problem
+	event *event.Event // the latest of its own; nil: none
+}
+
+// source is what a stem last said of itself.
+type source struct {
+	up     bool
+	reason string
+	at     time.Time
+	lost   time.Time // the latest loss; zero: none
+	losses string
+}
+
+type reader struct {
+	c          Config
+	entries    int
+	first      time.Time
+	boot       string
+	problems   map[string]*kept
+	sources    map[string]source
+	conditions map[string]problem.Condition
+	mutes      []problem.Mute
+	names      map[string]string // UID → namespace/name
+}
+
+// maxNames bounds the pods that are known by name, in case a journal invents some.
+const maxNames = 10_000
+
+func (r *reader) entry(e *journal.Entry) {
+	if r.entries++; r.entries == 1 {
+		r.first = e.Now
+	}
+	if e.Boot != "" {
+		r.started(e)
+	}
+	if e.Mutes != nil {
+		r.mutes = *e.Mutes
+	}
+	if e.Event != nil {
+		r.event(e.Event, e.Now)
+	}
+	for i := range e.Transitions {
+		tr := &e.Transitions[i]
+		switch {
+		case tr.Problem != nil:
+			r.problem(e, tr.Problem)
+		case tr.Condition != nil:
+			r.conditions[tr.Condition.Type] = *tr.Condition
+		}
+	}
+}
+
+// started is a start of the agent: what its sources said before is over, and after a boot of
+// the machine so are problems.
+func (r *reader) started(e *journal.Entry) {
+	clear(r.sources)
+	if r.boot != "" && r.boot != e.Boot {
+		for _, k := range r.problems {
+			k.State = problem.Resolved
+		}
+		clear(r.conditions)
+	}
+	r.boot = e.Boot
+}
+
+func (r *reader) event(ev *event.Event, now time.Time) {
+	switch {
+	case ev.SourceUp != nil:
+		s := r.sources[ev.SourceUp.Stem]
+		s.up, s.reason, s.at = ev.SourceUp.Up, ev.SourceUp.Reason, now
+		r.sources[ev.SourceUp.Stem] = s
+	case ev.Lost != nil:
+		s, known := r.sources[ev.Lost.Stem]
+		s.lost, s.losses = now, ev.Lost.Reason
+		s.up = s.up || !known
+		r.sources[ev.Lost.Stem] = s
+	case ev.Probe != nil && ev.Container != nil && ev.Container.PodUID != "" && ev.Probe.Pod != "" && len(r.names) < maxNames:
+		r.names[ev.Container.PodUID] = ev.Probe.Namespace + "/" + ev.Probe.Pod
+	}
+}
+
+func (r *reader) problem(e *journal.Entry, p *problem.Problem) {
+	key := p.Rule + "\x00" + p.Group
+	k := r.problems[key]
+	switch {
+	case k == nil:
+		k = &kept{}
+		r.problems[key] = k
+	case !k.FirstSeen.Equal(p.FirstSeen):
+		k.event = nil // another episode
+	}
+	k.Problem = *p
+	if e.Event != nil && p.State != problem.Resolved && (p.LastSeen.Equal(e.Event.Time) || p.LastSeen.Equal(e.Now)) {
+		k.event = e.Event
+	}
+	// What is over for long is told nobody.
+	if p.State == problem.Resolved && r.c.Now.Sub(p.LastSeen) > r.c.Since {
+		delete(r.problems, key)
+	}
+}
+
+// input is what is known at the end.
+func (r *reader) input(damaged int) (why.Input, error) {
+	in := why.Input{Subject: r.c.Subject, Now: r.c.Now, Since: r.c.Since, Pods: r.names}
+	in.Read = []string{fmt.Sprintf("journal in %s, %d entries since %s", r.c.Dir, r.entries, r.first.In(r.c.Now.Location()).Format(time.DateTime))}
+	if damaged > 0 {
+		in.Unread = append(in.Unread, why.Unread{What: "journal", Why: fmt.Sprintf("%d damaged lines", damaged)})
+	}
+	if r.first.After(r.c.Now.Add(-r.c.Since)) {
+		in.Read[0] += " (it begins there)"
+	}
+	r.blind(&in)
+	for _, c := range r.conditions {
+		in.Conditions = append(in.Conditions, c)
+	}
+	slices.SortFunc(in.Conditions, func(a, b problem.Condition) int { return strings.Compare(a.Type, b.Type) })
+	err := r.resolve(&in.Subject)
+	if err == nil {
+		r.about(&in)
+	}
+	return in, err
+}
+
+// blind tells of sources that don't see.
+func (r *reader) blind(in *why.Input) {
+	for stem, s := range r.sources {
+		switch {
+		case stem == event.LogStem || stem == event.CheckStem:
+			// It stands for those that nobody has configured.
+		case !s.up:
+			in.Blind = append(in.Blind, why.Blind{Source: stem, Why: "source is down: " + s.reason, Since: s.at})
+		case !s.lost.IsZero() && r.c.Now.Sub(s.lost) <= r.c.Since:
+			in.Blind = append(in.Blind, why.Blind{Source: stem, Why: "records were lost (" + s.losses + ")", Since: s.lost})
+		}
+	}
+	slices.SortFunc(in.Blind, func(a, b why.Blind) int { return strings.Compare(a.Source, b.Source) })
+}
+
+// resolve finds the UID of a pod that is asked for by name.
+func (r *reader) resolve(s *why.Subject) error {
+	if s.Kind != why.KindPod {
+		return nil
+	}
+	if s.UID == "" {
+		for uid, name := range r.names {
+			if name == s.Namespace+"/"+s.Name {
+				s.UID = uid
+			}
+		}
+	}
+	if s.UID == "" && s.Namespace == "" && r.names[s.Name] != "" {
+		s.UID = s.Name
+	}
+	if s.UID == "" {
+		for _, k := range r.problems {
+			if k.Pod == s.Name {
+				s.UID = s.Name
+			}
+		}
+	}
+	if s.UID == "" {
+		return ErrUnknownPod
+	}
+	if name := r.names[s.UID]; name != "" && s.Name == s.UID {
+		s.Namespace, s.Name, _ = strings.Cut(name, "/")
+	}
+	return nil
+}
+
+// about takes the problems of the subject.
+func (r *reader) about(in *why.Input) {
+	for _, k := range r.problems {
+		if k.State == problem.Pending || in.Subject.Kind == why.KindPod && !k.hits(in.Subject.UID) {
+			continue
+		}
+		p := why.Problem{
+			From: why.FromJournal, Rule: k.Rule, Fault: k.Fault, Reason: k.Reason, Message: k.Message, Condition: k.Condition, Severity: k.Severity,
+			Subject: k.Subject, Pod: k.Pod, Lasts: k.State == problem.Firing, First: k.FirstSeen, Last: k.LastSeen, Count: k.Count,
+			SuppressedBy: k.SuppressedBy, MutedUntil: k.MutedUntil, Facts: k.event.Facts(),
+		}
+		if in.Subject.Kind == why.KindPod {
+			p.Pod = in.Subject.UID // also of a volume's fault
+		}
+		p.Doc = k.Doc
+		if !k.MutedUntil.IsZero() {
+			p.MutedWhy = r.mutedWhy(k)
+		}
+		if d := probeOf(k.event); d != nil && p.Lasts && d.Period > 0 {
+			p.NextProbe = k.event.Time.Add(time.Duration(d.Period))
+		}
+		in.Problems = append(in.Problems, p)
+	}
+	slices.SortFunc(in.Problems, func(a, b why.Problem) int {
+		if d := b.Last.Compare(a.Last); d != 0 {
+			return d
+		}
+		return strings.Compare(a.Rule+a.Message, b.Rule+b.Message)
+	})
+}
+
+func probeOf(ev *event.Event) *event.ProbeData {
+	if ev == nil {
+		return nil
+	}
+	return ev.Probe
+}
+
+// hits reports whether the problem is about the pod, or about a device that the pod has a
+// volume on: kubelet mounts volumes below a folder of the pod's UID.
+func (k *kept) hits(uid string) bool {
+	if k.Pod == uid {
+		return true
+	}
+	if k.event == nil || k.event.Device == nil {
+		return false
+	}
+	return slices.ContainsFunc(k.event.Device.Mounts, func(m event.Mount) bool { return strings.Contains(m.Path, "/pods/"+uid+"/") })
+}
+
+// mutedWhy is the reason of the mute that keeps a problem quiet.
+func (r *reader) mutedWhy(k *kept) string {
+	for i := range r.mutes {
+		if m := &r.mutes[i]; m.Rule == k.Rule && m.Until.Equal(k.MutedUntil) {
+			return m.Reason
+		}
+	}
+	return ""
+}

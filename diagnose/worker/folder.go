@@ -1,0 +1,160 @@
+package worker
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// FolderConfig says where manifests are.
+type FolderConfig struct {
+	Shipped []document.File
+	// Dir has those that come over the shipped ones, by kind and name; empty: none.
+	Dir      string
+	Builtins []operation.Builtin
+	// Watch calls onChange once it watches a folder, and whenever something in it has changed,
+	// until ctx ends; nil: the folder is read once.
+	Watch func(ctx context.Context, dir string, onChange func()) error
+	Log   *slog.Logger // nil: takes nothing
+}
+
+// Folder is a [Store] without a cluster: manifests are the shipped ones with those of a folder
+// over them, and Diagnoses are known to this node only. Make one with [OpenFolder].
+type Folder struct {
+	c FolderConfig
+
+	mu      sync.Mutex
+	objects *Objects
+	reloads Reloads
+	last    []document.File // what was read last; of Run's goroutine
+}
+
+// Reloads counts how often the folder was read again.
+type Reloads struct{ Taken, Refused uint64 }
+
+// OpenFolder reads the manifests. Its error has all mistakes with file and line.
+func OpenFolder(c FolderConfig) (*Folder, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Folder{c: c}
+	files, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	s.last = files
+	if s.objects, err = LoadObjects(c.Shipped, files, c.Builtins); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Run implements worker.Store: it reads the folder again when it changes. Where anything in
+// it is wrong, what was in force stays.
+func (s *Folder) Run(ctx context.Context, h Handler) error {
+	h.ObjectsChanged()
+	if s.c.Dir == "" || s.c.Watch == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.c.Watch(ctx, s.c.Dir, func() { s.reload(h) })
+}
+
+func (s *Folder) reload(h Handler) {
+	files, err := s.read()
+	var known *Objects
+	if err == nil {
+		if slices.EqualFunc(files, s.last, func(a, b document.File) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }) {
+			return
+		}
+		s.last = files
+		known, err = LoadObjects(s.c.Shipped, files, s.c.Builtins)
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.reloads.Refused++
+		s.mu.Unlock()
+		s.c.Log.Error("diagnoses not reloaded, those in force stay", "error", err)
+		return
+	}
+	s.mu.Lock()
+	s.reloads.Taken++
+	s.objects = known
+	s.mu.Unlock()
+	s.c.Log.Info("diagnoses reloaded", "dir", s.c.Dir, "operation_sets", len(known.OperationSets), "triggers", len(known.Triggers))
+	h.ObjectsChanged()
+}
+
+// Objects implements worker.Store.
+func (s *Folder) Objects() *Objects {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects
+}
+
+// Reloads returns what was counted.
+func (s *Folder) Reloads() Reloads {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reloads
+}
+
+// Create implements worker.Store: it gives the Diagnosis a UID, and keeps nothing.
+func (s *Folder) Create(_ context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagnosis, error) {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // it does not fail
+	out := d.DeepCopy()
+	out.UID = types.UID("local-" + hex.EncodeToString(random[:]))
+	out.CreationTimestamp = metav1.Now()
+	out.Generation = cmp.Or(out.Generation, 1)
+	return out, nil
+}
+
+// Write implements worker.Store: it keeps nothing, and returns name and status alone. The
+// worker writes the whole of what there is to say each time, and nobody else does.
+func (s *Folder) Write(_ context.Context, k Key, change func(*v1alpha1.DiagnosisStatus)) (*v1alpha1.Diagnosis, error) {
+	if k.UID == "" {
+		return nil, errors.New("a Diagnosis without a UID was not made here")
+	}
+	d := &v1alpha1.Diagnosis{}
+	d.Namespace, d.Name, d.UID = k.Namespace, k.Name, k.UID
+	change(&d.Status)
+	return d, nil
+}
+
+// read reads the folder.
+func (s *Folder) read() ([]document.File, error) {
+	if s.c.Dir == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(s.c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("manifests of diagnoses: %w", err)
+	}
+	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name()))
+	}) {
+		return nil, nil // which a person who names it on a command line would hardly mean
+	}
+	files, err := document.ReadFiles([]string{s.c.Dir}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("manifests of diagnoses: %w", err)
+	}
+	return files, nil
+}

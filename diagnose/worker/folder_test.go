@@ -1,0 +1,176 @@
+package worker_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/vmtest/await"
+)
+
+const shipped = `apiVersion: kernosis.io/v1alpha1
+kind: OperationSet
+metadata: {name: hung-task}
+spec:
+  adjacencyList:
+  - {id: 0, to: [1]}
+  - {id: 1, operation: hung-task-log}
+---
+apiVersion: kernosis.io/v1alpha1
+kind: Operation
+metadata: {name: hung-task-log}
+spec: {processor: {builtin: {name: kmsg-tail}}}
+---
+apiVersion: kernosis.io/v1alpha1
+kind: Trigger
+metadata: {name: hung-task}
+spec:
+  operationSet: hung-task
+  sourceTemplate: {problemTemplate: {rules: [task-hung]}}
+`
+
+// told is a Handler that passes on changes of objects.
+type told chan struct{}
+
+func (c told) ObjectsChanged() {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+func (told) Diagnosis(*v1alpha1.Diagnosis) {}
+func (told) Gone(worker.Key)               {}
+
+func open(t *testing.T, dir string) (*worker.Folder, error) {
+	t.Helper()
+	return openWatched(dir, detector.Watch)
+}
+
+func openWatched(dir string, watch func(context.Context, string, func()) error) (*worker.Folder, error) {
+	return worker.OpenFolder(worker.FolderConfig{
+		Shipped: []document.File{{Name: "hung-task.yaml", Data: []byte(shipped)}}, Dir: dir,
+		Builtins: operation.All(operation.Host{}), Watch: watch,
+	})
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestManifestsOverTheShippedOnes(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "own.yaml", strings.Replace(shipped[strings.LastIndex(shipped, "---"):], "spec:\n", "spec:\n  cooldown: 1m\n", 1)+`---
+apiVersion: kernosis.io/v1alpha1
+kind: OperationSet
+metadata: {name: other}
+spec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: mounts}]}
+`)
+	s, err := open(t, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := s.Objects()
+	if len(known.OperationSets) != 2 || len(known.Triggers) != 1 || known.Triggers[0].Spec.Cooldown.Duration != time.Minute || len(known.Operations) != 1 {
+		t.Errorf("%+v", known)
+	}
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"policy":         {"apiVersion: kernosis.io/v1alpha1\nkind: RemediationPolicy\nmetadata: {name: a}\nspec: {}\n", []string{"own.yaml:2:", "a RemediationPolicy needs a cluster"}},
+		"diagnosis":      {"apiVersion: kernosis.io/v1alpha1\nkind: Diagnosis\nmetadata: {name: a, namespace: b}\nspec: {operationSet: hung-task, nodeName: n7}\n", []string{"own.yaml:2:", "kernosis diagnose run makes one"}},
+		"cron":           {"apiVersion: kernosis.io/v1alpha1\nkind: Trigger\nmetadata: {name: a}\nspec:\n  operationSet: hung-task\n  nodeName: n7\n  sourceTemplate: {cronTemplate: {schedule: \"0 2 * * *\"}}\n", []string{"own.yaml:7:", "needs a cluster"}},
+		"no such set":    {"apiVersion: kernosis.io/v1alpha1\nkind: Trigger\nmetadata: {name: a}\nspec:\n  operationSet: hung-tusk\n  sourceTemplate: {problemTemplate: {rules: [x]}}\n", []string{"own.yaml:5:", `did you mean "hung-task"`}},
+		"no such op":     {"apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: a}\nspec:\n  adjacencyList:\n  - {id: 0, to: [1]}\n  - {id: 1, operation: kmsg-tale}\n", []string{"own.yaml:7:", `did you mean "kmsg-tail"`}},
+		"breaks another": {"apiVersion: kernosis.io/v1alpha1\nkind: Operation\nmetadata: {name: hung-task-log}\nspec: {processor: {builtin: {name: kmsg-tail, parameters: {lines: many}}}}\n", []string{"own.yaml:4:", "lines"}},
+		"matches all":    {"apiVersion: kernosis.io/v1alpha1\nkind: Trigger\nmetadata: {name: a}\nspec:\n  operationSet: hung-task\n  sourceTemplate: {problemTemplate: {namespaces: [UPPER]}}\n", []string{"own.yaml:6:"}},
+		"unknown key":    {"apiVersion: kernosis.io/v1alpha1\nkind: Trigger\nmetadata: {name: a}\nspec: {operationSets: hung-task}\n", []string{"own.yaml:4:", "operationSets"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "own.yaml", c.text)
+			_, err := open(t, dir)
+			if err == nil {
+				t.Fatal("taken")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("no %q in\n%v", want, err)
+				}
+			}
+		})
+	}
+	if _, err := open(t, filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a folder that is not there is taken")
+	}
+}
+
+// A change is in force at once, also one from before the folder was watched; a bad one is
+// not, whole, and what was in force stays.
+func TestReload(t *testing.T) {
+	const other = "apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: other}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: mounts}]}\n"
+	dir := t.TempDir()
+	s, err := openWatched(dir, func(ctx context.Context, dir string, onChange func()) error {
+		write(t, dir, "other.yaml", other)
+		return detector.Watch(ctx, dir, onChange)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	changed, done := make(told, 1), make(chan error)
+	go func() { done <- s.Run(ctx, changed) }()
+	for deadline := time.After(await.Within(20 * time.Second)); len(s.Objects().OperationSets) != 2; {
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatal("the change is not in force")
+		}
+	}
+	write(t, dir, "bad.yaml", strings.Replace(other, "mounts", "mount", 1))
+	await.Until(t, "the bad file is refused", 20*time.Second, func() bool { return s.Reloads().Refused > 0 })
+	if n := len(s.Objects().OperationSets); n != 2 {
+		t.Errorf("%d sets", n)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// It keeps nothing of Diagnoses: what the worker writes is what comes back.
+func TestDiagnoses(t *testing.T) {
+	s, err := open(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &v1alpha1.Diagnosis{}
+	d.Namespace, d.Name, d.Spec.OperationSet = "kube-system", "a", "hung-task"
+	made, err := s.Create(t.Context(), d)
+	if err != nil || made.UID == "" || made.Spec.OperationSet != "hung-task" {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	k := worker.Key{UID: made.UID}
+	k.Namespace, k.Name = "kube-system", "a"
+	got, err := s.Write(t.Context(), k, func(st *v1alpha1.DiagnosisStatus) { st.Phase = v1alpha1.PhaseRunning })
+	if err != nil || got.Status.Phase != v1alpha1.PhaseRunning || got.UID != made.UID {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := s.Write(t.Context(), worker.Key{}, func(*v1alpha1.DiagnosisStatus) {}); err == nil {
+		t.Error("what was never made is written")
+	}
+}

@@ -1,0 +1,81 @@
+package worker
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// descs are the metrics of diagnoses.
+type descs struct {
+	wanted, withheld, refused, taken, made, dropped, ended, writes, unsaved, running, waiting, queueFull, untold *prometheus.Desc
+}
+
+func newDescs() descs {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return descs{
+		wanted:    desc("kernosis_trigger_diagnoses_total", "Diagnoses that triggers have asked for, by trigger.", "trigger"),
+		withheld:  desc("kernosis_trigger_withheld_total", "Diagnoses that a trigger would have asked for, but for its bounds, by trigger and reason.", "trigger", "reason"),
+		refused:   desc("kernosis_triggers_refused", "Triggers that are left aside because something is wrong with them."),
+		taken:     desc("kernosis_diagnoses_taken_total", "Diagnoses that this node was to run, of its own triggers and others."),
+		made:      desc("kernosis_diagnoses_made_total", "Diagnoses of own triggers that the API server has; without a cluster, that are known."),
+		dropped:   desc("kernosis_diagnoses_dropped_total", "Diagnoses that were not run or not made known, by reason.", "reason"),
+		ended:     desc("kernosis_diagnoses_ended_total", "Diagnoses that have ended, by phase.", "phase"),
+		writes:    desc("kernosis_diagnosis_writes_total", "Writes of a Diagnosis' status, by outcome (taken, away, gone, failed).", "outcome"),
+		unsaved:   desc("kernosis_diagnosis_unsaved_total", "Notes of what is to be run that could not be written to the disk."),
+		running:   desc("kernosis_diagnoses_running", "Diagnoses of which an operation runs now."),
+		waiting:   desc("kernosis_diagnoses_waiting", "Diagnoses that wait: for others, for the API server, or for a decision."),
+		queueFull: desc("kernosis_diagnoses_queue_full", "Diagnoses that the node has not taken yet, because too many of their namespace have not ended."),
+		untold:    desc("kernosis_diagnoses_untold", "Diagnoses that have ended, of which the API server does not know."),
+	}
+}
+
+func newLatency() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "kernosis_diagnosis_latency_seconds", Help: "Time from a problem's being told to the end of its diagnosis.",
+		// 10 ms is a look or two; minutes are operations that wait.
+		Buckets: []float64{.01, .03, .1, .3, 1, 2, 3, 5, 10, 30, 60, 300},
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (w *Worker) Describe(ch chan<- *prometheus.Desc) {
+	d := newDescs()
+	w.latency.Describe(ch)
+	for _, d := range []*prometheus.Desc{d.wanted, d.withheld, d.refused, d.taken, d.made, d.dropped, d.ended, d.writes, d.unsaved, d.running, d.waiting, d.queueFull, d.untold} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (w *Worker) Collect(ch chan<- prometheus.Metric) {
+	w.latency.Collect(ch)
+	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v int) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
+	}
+	d, s := newDescs(), w.Stats()
+	for name, t := range s.Triggers {
+		counter(d.wanted, t.Started, name)
+		for reason, n := range t.Withheld {
+			counter(d.withheld, n, name, reason)
+		}
+	}
+	for reason, n := range s.Dropped {
+		counter(d.dropped, n, reason)
+	}
+	for phase, n := range s.Ended {
+		counter(d.ended, n, string(phase))
+	}
+	for outcome, n := range s.Writes {
+		counter(d.writes, n, outcome)
+	}
+	gauge(d.refused, s.Refused)
+	counter(d.taken, s.Taken)
+	counter(d.made, s.Made)
+	counter(d.unsaved, s.Unsaved)
+	gauge(d.running, s.Running)
+	gauge(d.waiting, s.Waiting)
+	gauge(d.queueFull, s.QueueFull)
+	gauge(d.untold, s.Untold)
+}

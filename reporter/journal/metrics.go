@@ -1,0 +1,23 @@
+package journal
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics returns the journal's metrics. They are read at each scrape, without waiting for the
+// disk.
+func (j *Journal) Metrics() []prometheus.Collector {
+	counter := func(name, help string, value func(Stats) float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return value(j.Stats()) })
+	}
+	gauge := func(name, help string, value func(Stats) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(j.Stats()) })
+	}
+	return []prometheus.Collector{
+		counter("kernosis_journal_entries_total", "Entries written to the journal.", func(s Stats) float64 { return float64(s.Appended) }),
+		counter("kernosis_journal_failed_total", "Entries lost because the journal could not be written.", func(s Stats) float64 { return float64(s.Failed) }),
+		counter("kernosis_journal_dropped_segments_total", "Old segments removed to keep the journal's bound.", func(s Stats) float64 { return float64(s.DroppedSegments) }),
+		counter("kernosis_journal_torn_bytes_total", "Bytes of an unfinished last entry, cut off at start.", func(s Stats) float64 { return float64(s.TornBytes) }),
+		gauge("kernosis_journal_bytes", "Size of the journal on disk.", func(s Stats) float64 { return float64(s.Bytes) }),
+		gauge("kernosis_journal_waiting_entries", "Entries in memory that wait for the disk.", func(s Stats) float64 { return float64(s.Waiting) }),
+		gauge("kernosis_journal_late_seconds", "How long the disk has not answered; 0: it does.", func(s Stats) float64 { return s.Late.Seconds() }),
+	}
+}

@@ -1,0 +1,92 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/observe"
+)
+
+const (
+	// reason is that of kubelet's Events about failed probes.
+	reason = "Unhealthy"
+	// maxEvents of a pod are read: it has some probes, each with some texts.
+	maxEvents = 200
+)
+
+// Events reads those about probes. It is safe for concurrent use. It needs the right to list events.
+type Events struct{ client kubernetes.Interface }
+
+var _ observe.Words = (*Events)(nil)
+
+// NewEvents returns Events.
+func NewEvents(client kubernetes.Interface) (*Events, error) {
+	if client == nil {
+		return nil, errors.New("list events of probes: a client is needed")
+	}
+	return &Events{client}, nil
+}
+
+// Unhealthy returns what kubelet said of the pod's probes, the newest first.
+func (e *Events) Unhealthy(ctx context.Context, namespace, podUID string) ([]observe.Unhealthy, error) {
+	list, err := e.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.uid": podUID, "reason": reason}.String(),
+		// From the server's cache: etcd would read all Events of the namespace.
+		ResourceVersion: "0", Limit: maxEvents,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list events of pod %s in %s: %w", podUID, namespace, err)
+	}
+	out := make([]observe.Unhealthy, 0, len(list.Items))
+	for i := range list.Items {
+		if u, ok := read(&list.Items[i]); ok {
+			out = append(out, u)
+		}
+	}
+	slices.SortFunc(out, func(a, b observe.Unhealthy) int { return b.At.Compare(a.At) })
+	return out, nil
+}
+
+// read takes from an Event what it says of a probe.
+func read(e *corev1.Event) (observe.Unhealthy, bool) {
+	u := observe.Unhealthy{PodUID: string(e.InvolvedObject.UID), Message: e.Message, At: e.LastTimestamp.Time, Count: int(e.Count)}
+	if s := e.Series; s != nil { // events.k8s.io
+		u.At, u.Count = s.LastObservedTime.Time, int(s.Count)
+	}
+	if u.At.IsZero() {
+		u.At = e.EventTime.Time
+	}
+	if u.At.IsZero() {
+		u.At = e.CreationTimestamp.Time
+	}
+	u.Count = max(1, u.Count)
+	var ok bool
+	if u.Container, ok = containerOf(e.InvolvedObject.FieldPath); !ok {
+		return u, false
+	}
+	kind, _, ok := strings.Cut(e.Message, " probe ")
+	if u.Kind = probe.Kind(strings.ToLower(kind)); !ok || !slices.Contains(probe.Kinds(), u.Kind) {
+		return u, false
+	}
+	u.At = u.At.Round(0).In(time.UTC)
+	return u, true
+}
+
+// containerOf reads "spec.containers{app}" and "spec.initContainers{app}".
+func containerOf(path string) (string, bool) {
+	list, name, ok := strings.Cut(path, "{")
+	if !ok || list != "spec.containers" && list != "spec.initContainers" {
+		return "", false
+	}
+	return strings.CutSuffix(name, "}")
+}

@@ -1,0 +1,185 @@
+package kubetest_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+// childEnv makes the test's program one that starts a server, tells of it, waits
+// for a line, and ends as the variable says.
+const childEnv = "KUBETEST_CHILD"
+
+func child() {
+	s, err := kubetest.Start(context.Background(), kubetest.Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	_, _ = os.Stdout.Write(said{Dir: s.Dir(), Processes: s.Processes()}.line())
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	switch os.Getenv(childEnv) {
+	case "panic":
+		panic("as asked")
+	case "exit":
+		os.Exit(0) // without a Close
+	case "close":
+		if err := s.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// startChild starts this program anew as one of child's kinds.
+func startChild(t *testing.T, cmd *exec.Cmd, kind string) (told said, stdin io.WriteCloser) {
+	t.Helper()
+	cmd.Env = append(cmd.Environ(), childEnv+"="+kind)
+	cmd.Stderr = t.Output()
+	cmd.WaitDelay = time.Second
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	if err := json.NewDecoder(stdout).Decode(&told); err != nil {
+		t.Fatal(err)
+	}
+	return told, stdin
+}
+
+// gone waits until nothing is left of a server.
+func gone(t *testing.T, s said) {
+	t.Helper()
+	await.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
+		left := ""
+		for _, pid := range s.Processes {
+			if alive(pid) {
+				left = fmt.Sprintf("process %d", pid)
+			}
+		}
+		if _, err := os.Stat(s.Dir); !errors.Is(err, os.ErrNotExist) {
+			left = s.Dir
+		}
+		return left == "", left
+	})
+}
+
+// alive reports whether a process runs: an orphan that has ended stays as a zombie
+// until the first process reaps it.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	var state byte
+	var number int
+	var comm string
+	if _, err := fmt.Sscanf(string(stat), "%d %s %c", &number, &comm, &state); err != nil {
+		return true
+	}
+	return state != 'Z' && state != 'X'
+}
+
+func TestNothingStaysWhenTheProcessEnds(t *testing.T) {
+	testall.Only(t)
+	cluster.Server(t) // the programs are built
+	for _, kind := range []string{"close", "exit", "panic", "kill"} {
+		t.Run(kind, func(t *testing.T) {
+			cmd := exec.Command("/proc/self/exe")
+			told, stdin := startChild(t, cmd, kind)
+			for _, pid := range told.Processes {
+				if !alive(pid) {
+					t.Fatalf("process %d does not run", pid)
+				}
+			}
+			if kind == "kill" {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			} else if _, err := stdin.Write([]byte("\n")); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			gone(t, told)
+		})
+	}
+}
+
+func TestAnOrdinaryUserCanRunIt(t *testing.T) {
+	testall.Only(t)
+	if os.Getuid() != 0 {
+		t.Skip("not root: all tests run as an ordinary user already")
+	}
+	programs, err := kubetest.Programs(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Root's cache and go's folder of test programs are for root alone.
+	dir, err := os.MkdirTemp("", "kubetest-user-") //nolint:usetesting // the folder of a test is below one for root alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{
+		filepath.Join(programs, "etcd"):           "etcd",
+		filepath.Join(programs, "kube-apiserver"): "kube-apiserver",
+		"/proc/self/exe":                          "child",
+	} {
+		copyFile(t, from, filepath.Join(dir, to))
+	}
+	cmd := exec.Command(filepath.Join(dir, "child"))
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), kubetest.ProgramsEnv + "=" + dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	told, stdin := startChild(t, cmd, "close")
+	if _, err := stdin.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	gone(t, told)
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,80 @@
+package kubetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+)
+
+// startControllers starts kube-controller-manager and kube-scheduler, and returns when
+// pods can be made: a namespace has its service account, and the certificate that pods
+// know the API server by. Both outlive outages of the API server by themselves.
+func (s *Server) startControllers(ctx context.Context, programs string) error {
+	// Of the group that may do everything: RBAC for Kubernetes' own is not what is tested,
+	// and an account for each controller takes 5 s to make.
+	user, err := s.User("kubetest-controllers", "system:masters")
+	if err != nil {
+		return err
+	}
+	kubeconfig := s.path("controllers.kubeconfig")
+	if err := WriteKubeconfig(kubeconfig, user); err != nil {
+		return err
+	}
+	for _, p := range []struct {
+		name string
+		args []string
+	}{
+		{"kube-controller-manager", []string{
+			"--service-account-private-key-file=" + s.path("sa.key"), "--root-ca-file=" + s.path("ca.crt"),
+			// What waits for a change should not wait for the client's own limit.
+			"--kube-api-qps=200", "--kube-api-burst=400",
+		}},
+		{"kube-scheduler", nil},
+	} {
+		// Nobody asks them anything: they serve at no port.
+		args := append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0"}, p.args...)
+		//nolint:noctx // it outlives the call, and is ended by Close
+		c, err := process.Start(exec.Command(filepath.Join(programs, p.name), args...), p.name, s.path(p.name+".log"))
+		if err != nil {
+			return err
+		}
+		s.controllers = append(s.controllers, c)
+	}
+	return s.waitControllers(ctx)
+}
+
+func (s *Server) waitControllers(ctx context.Context) error {
+	within := await.Within(startFor)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no service account after %s", within))
+	defer cancel()
+	again := time.NewTicker(poll)
+	defer again.Stop()
+	core := s.client.CoreV1()
+	manager, scheduler := s.controllers[0], s.controllers[1]
+	for {
+		_, err := core.ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		if err == nil {
+			_, err = core.ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-manager.Done():
+			return manager.Explain("ended while it was starting")
+		case <-scheduler.Done():
+			return scheduler.Explain("ended while it was starting")
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), manager.Explain(err.Error()))
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package kubetest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+)
+
+// Metrics are those of one program, by name.
+type Metrics map[string]*dto.MetricFamily
+
+// Sum returns the sum of a metric over all label values but those given as pairs
+// of name and value. A histogram counts as its number of observations; what is not
+// there is zero, as counters are before they count.
+func (m Metrics) Sum(name string, labels ...string) float64 {
+	var sum float64
+	for _, metric := range m[name].GetMetric() {
+		if !has(metric, labels) {
+			continue
+		}
+		sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + metric.GetUntyped().GetValue() +
+			float64(metric.GetHistogram().GetSampleCount())
+	}
+	return sum
+}
+
+// Sum is [Metrics.Sum] of a metric of this process.
+func Sum(tb testing.TB, from prometheus.Gatherer, name string, labels ...string) (sum float64) {
+	tb.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			sum += Metrics{name: f}.Sum(name, labels...)
+		}
+	}
+	return sum
+}
+
+// AwaitSum waits until [Sum] is want, and fails where it is more or that takes too long: what
+// a counter counts can be seen before it is counted.
+func AwaitSum(tb testing.TB, from prometheus.Gatherer, want float64, name string, labels ...string) {
+	tb.Helper()
+	got := Sum(tb, from, name, labels...)
+	for until := time.Now().Add(await.Within(sumWithin)); got < want && time.Now().Before(until); got = Sum(tb, from, name, labels...) {
+		time.Sleep(10 * time.Millisecond) // between looks
+	}
+	if got != want {
+		tb.Errorf("%s%q is %v, want %v", name, labels, got, want)
+	}
+}
+
+// sumWithin is how long a counter may be behind.
+const sumWithin = 10 * time.Second
+
+func has(metric *dto.Metric, labels []string) bool {
+	for i := 0; i+1 < len(labels); i += 2 {
+		found := false
+		for _, l := range metric.GetLabel() {
+			found = found || l.GetName() == labels[i] && l.GetValue() == labels[i+1]
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// APIMetrics returns the API server's, such as apiserver_request_total.
+func (s *Server) APIMetrics(tb testing.TB) Metrics {
+	tb.Helper()
+	text, err := s.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return ParseMetrics(tb, text)
+}
+
+// EtcdMetrics returns etcd's.
+func (s *Server) EtcdMetrics(tb testing.TB) Metrics {
+	tb.Helper()
+	transport := s.etcdTransport()
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, "http://etcd/metrics", http.NoBody)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		tb.Fatalf("etcd's metrics: %s", answer.Status)
+	}
+	return ParseMetrics(tb, text)
+}
+
+// ParseMetrics reads what a program shows at /metrics.
+func ParseMetrics(tb testing.TB, text []byte) Metrics {
+	tb.Helper()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		tb.Fatal(fmt.Errorf("metrics: %w", err))
+	}
+	return families
+}
+
+// Writes are what etcd has taken since its start.
+type Writes struct {
+	Puts     int64 // objects written
+	PutBytes int64 // keys and values of these
+	Size     int64 // bytes of the database that are in use now
+}
+
+// EtcdWrites returns what etcd has taken so far.
+func (s *Server) EtcdWrites(tb testing.TB) Writes {
+	tb.Helper()
+	m := s.EtcdMetrics(tb)
+	return Writes{
+		Puts:     int64(m.Sum("etcd_mvcc_put_total")),
+		PutBytes: int64(m.Sum("etcd_debugging_mvcc_total_put_size_in_bytes")),
+		Size:     int64(m.Sum("etcd_mvcc_db_total_size_in_use_in_bytes")),
+	}
+}
+
+// Registered returns a registry of collectors, which fails the test where their metrics are not
+// as promtool wants them.
+func Registered(tb testing.TB, all ...prometheus.Collector) *prometheus.Registry {
+	tb.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(all...)
+	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
+		tb.Errorf("metrics: %v, %v", problems, err)
+	}
+	return r
+}

@@ -1,0 +1,163 @@
+package node_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+// childEnv makes the test's program one that starts a node with a pod, tells of it,
+// waits for a line, and ends without closing it.
+const childEnv = "NODETEST_CHILD"
+
+// said is what a child process tells.
+type said struct {
+	Dir    string
+	Groups []string
+	Inside []int // processes in the node's cgroup
+}
+
+func child() {
+	if err := startAndWait(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func startAndWait() error {
+	ctx := context.Background()
+	server, err := kubetest.Start(ctx, kubetest.Options{})
+	if err != nil {
+		return err
+	}
+	n, err := node.Start(ctx, server, node.Options{})
+	if err != nil {
+		return err
+	}
+	accounts := server.Client().CoreV1().ServiceAccounts("default")
+	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	pods := server.Client().CoreV1().Pods("default")
+	if _, err := pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "idle"}, Spec: corev1.PodSpec{
+		NodeName: n.Name, AutomountServiceAccountToken: new(bool),
+		Containers: []corev1.Container{{Name: "main", Image: node.PauseImage}},
+	}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	for {
+		pod, err := pods.Get(ctx, "idle", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if node.Ready(pod) {
+			break
+		}
+		time.Sleep(50 * time.Millisecond) // between questions; the test has the deadline
+	}
+	told := said{Dir: n.Dir(), Groups: n.Groups(), Inside: n.Inside()}
+	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+		return err
+	}
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	return nil
+}
+
+// What the machine has outside of the node is as before when the process with the node
+// was killed.
+func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
+	testall.Only(t)
+	machine.Node(t) // the programs are built; the kernel's modules are loaded
+	before := outside(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(cmd.Environ(), childEnv+"=1")
+	cmd.Stderr, cmd.WaitDelay = t.Output(), time.Second
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	late := time.AfterFunc(await.Within(5*time.Minute), func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	var told said
+	if err := json.NewDecoder(stdout).Decode(&told); err != nil {
+		t.Fatal(err)
+	}
+	// containerd, kubelet, a shim, the two processes of a pod.
+	if len(told.Inside) < 5 {
+		t.Errorf("processes in the node's cgroup: %v", told.Inside)
+	}
+	if now := outside(t); now != before {
+		t.Errorf("a node changes the machine:\n%s\nbefore:\n%s", now, before)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
+		left := slices.DeleteFunc(append([]string{told.Dir}, told.Groups...), func(dir string) bool {
+			_, err := os.Stat(dir)
+			return os.IsNotExist(err)
+		})
+		return len(left) == 0, fmt.Sprint(left)
+	})
+	for _, pid := range told.Inside {
+		if node.Alive(pid) {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+	if now := outside(t); now != before {
+		t.Errorf("the machine has changed:\n%s\nbefore:\n%s", now, before)
+	}
+}
+
+// outside is what of the machine a node could change.
+func outside(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, name := range []string{
+		"/proc/sys/vm/overcommit_memory", "/proc/sys/vm/panic_on_oom", "/proc/sys/kernel/panic", "/proc/sys/kernel/panic_on_oops",
+		"/proc/sys/kernel/keys/root_maxkeys", "/proc/sys/kernel/keys/root_maxbytes", "/proc/sys/net/ipv4/ip_forward",
+		"/proc/self/mountinfo", "/proc/net/route",
+	} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s: %s", name, text)
+	}
+	links, err := filepath.Glob("/sys/class/net/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"/var/lib/kubelet", "/var/log/pods", "/var/log/containers", "/var/lib/cni", "/run/containerd", "/run/netns"} {
+		if _, err := os.Stat(name); err == nil {
+			links = append(links, name)
+		}
+	}
+	fmt.Fprintln(&b, links)
+	return b.String()
+}

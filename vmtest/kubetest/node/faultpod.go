@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
+)
+
+// FaultPod returns a pod that a probe of a mode's failure can be made of: its container
+// "main" is probed every second, has a second to answer, and fails at the third failure
+// in a row. It is healthy until it is told the mode. grpc has it asked by gRPC where HTTP
+// would be.
+func FaultPod(namespace, name string, mode fault.Mode, grpc bool) *corev1.Pod {
+	main := corev1.Container{Name: "main", Image: fault.Image}
+	// The delay is for the start, so that no probe fails before it is to.
+	probe := &corev1.Probe{InitialDelaySeconds: 3, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 3, ProbeHandler: handler(mode, grpc)}
+	switch mode {
+	case fault.Throttled:
+		main.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+		// With this limit a start takes longer.
+		probe.InitialDelaySeconds = 5
+	case fault.ChildKilled:
+		main.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")}
+	}
+	main.LivenessProbe = probe
+	grace := int64(3) // it ends after one
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{main}, TerminationGracePeriodSeconds: &grace},
+	}
+}
+
+func handler(mode fault.Mode, grpc bool) corev1.ProbeHandler {
+	switch {
+	case mode == fault.ExecFails || mode == fault.ExecHangs:
+		return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: fault.ProbeCommand()}}
+	case mode == fault.TLSGarbage:
+		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(fault.PortTLS), Scheme: corev1.URISchemeHTTPS}}
+	case grpc:
+		return corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: fault.PortGRPC}}
+	}
+	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(fault.Port)}}
+}
+
+// Tell puts a pod of [FaultPod] into a mode and returns once it is in force.
+func (n *Node) Tell(ctx context.Context, pod *corev1.Pod, mode fault.Mode) error {
+	_, err := n.control(ctx, pod, "mode?to="+string(mode))
+	return err
+}
+
+// File has a pod of [FaultPod] read or write a page of a file, past all caches, and
+// returns the name of its error: EIO, EROFS; or ok.
+func (n *Node) File(ctx context.Context, pod *corev1.Pod, path string, page int, write bool) (string, error) {
+	do := "read"
+	if write {
+		do = "write"
+	}
+	text, err := n.control(ctx, pod, fmt.Sprintf("file?path=%s&page=%d&do=%s", url.QueryEscape(path), page, do))
+	return strings.TrimSpace(string(text)), err
+}
+
+// control asks a pod of [FaultPod] for something. A container that has just been started
+// may not listen yet: it is given some seconds.
+func (n *Node) control(ctx context.Context, pod *corev1.Pod, what string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, await.Within(20*time.Second))
+	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		text, err := n.Get(ctx, fmt.Sprintf("http://%s:%d/%s", pod.Status.PodIP, fault.PortControl, what), "")
+		if err == nil {
+			return text, nil
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) || ctx.Err() != nil {
+			return nil, fmt.Errorf("pod %s: %s: %w", pod.Name, what, err)
+		}
+		<-again.C
+	}
+}
+
+// Get asks something by HTTP from within the node, a pod for example. It believes any
+// certificate, and shows the token unless that is empty.
+func (n *Node) Get(ctx context.Context, url, token string) ([]byte, error) {
+	transport := &http.Transport{DialContext: n.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // of tests
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := (&http.Client{Transport: transport, Timeout: await.Within(20 * time.Second)}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %.200s", url, answer.Status, body)
+	}
+	return body, err
+}

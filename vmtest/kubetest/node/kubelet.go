@@ -1,0 +1,175 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+)
+
+// kubeletPort is the one that kubelet serves at.
+const kubeletPort = 10250
+
+// configureKubelet writes what kubelet reads.
+func (n *Node) configureKubelet(more map[string]any) error {
+	cert, key, err := n.server.KubeletCertificate(n.Name, net.ParseIP(address))
+	if err != nil {
+		return err
+	}
+	user, err := n.server.User("system:node:"+n.Name, "system:nodes")
+	if err != nil {
+		return err
+	}
+	config := map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"address": address, "port": kubeletPort, "healthzPort": 0,
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": true},
+			"x509": map[string]any{"clientCAFile": n.KubeletCA()},
+		},
+		"authorization": map[string]any{"mode": "Webhook"},
+		"tlsCertFile":   n.path("kubelet.crt"), "tlsPrivateKeyFile": n.path("kubelet.key"),
+		"clusterDNS": []string{"10.96.0.10"}, "clusterDomain": "cluster.local",
+		"containerRuntimeEndpoint": "unix://" + n.socket(),
+		"staticPodPath":            n.path("manifests"),
+		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + n.groups.name,
+		// Where the machine has cgroup v1 or swap, so be it.
+		"failCgroupV1": false, "failSwapOn": false,
+		"makeIPTablesUtilChains": false,
+		// The tests don't care how full the machine is.
+		"evictionHard": map[string]any{
+			"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%",
+		},
+		"imageGCHighThresholdPercent": 100,
+		"nodeStatusUpdateFrequency":   "4s", "nodeLeaseDurationSeconds": 20, "syncFrequency": "10s", "fileCheckFrequency": "2s",
+	}
+	maps.Copy(config, more)
+	text, err := json.Marshal(config) // which is YAML
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.Mkdir(n.path("manifests"), 0o755),
+		os.WriteFile(n.path("kubelet.yaml"), text, 0o600),
+		os.WriteFile(n.path("kubelet.crt"), cert, 0o600), os.WriteFile(n.path("kubelet.key"), key, 0o600),
+		os.WriteFile(n.KubeletCA(), n.server.Admin().CAData, 0o600),
+		kubetest.WriteKubeconfig(n.path("kubelet.kubeconfig"), user),
+	)
+}
+
+// startKubelet starts kubelet and returns when it answers.
+func (n *Node) startKubelet(ctx context.Context) (err error) {
+	//nolint:noctx // it outlives the call
+	cmd := exec.Command(filepath.Join(n.programs, "kubelet"), "--config", n.path("kubelet.yaml"), "--kubeconfig", n.path("kubelet.kubeconfig"),
+		"--hostname-override", n.Name, "--node-ip", address)
+	if n.kubelet, err = n.run(cmd, "kubelet"); err != nil {
+		return err
+	}
+	return n.until(ctx, "kubelet", func(ctx context.Context) error {
+		_, err := n.askKubelet(ctx, "/healthz")
+		return err
+	})
+}
+
+// ready waits until the API server has the node as Ready, as told after a moment.
+func (n *Node) ready(ctx context.Context, since time.Time) error {
+	return n.until(ctx, "kubelet", func(ctx context.Context) error {
+		node, err := n.server.Client().CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			// The stamp is in whole seconds.
+			if c.Type == corev1.NodeReady && !c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
+				if c.Status == corev1.ConditionTrue {
+					return nil
+				}
+				return fmt.Errorf("node is not ready: %s", c.Message)
+			}
+		}
+		return errors.New("kubelet has told nothing of the node")
+	})
+}
+
+// KubeletURL is where kubelet serves, to clients in the node's network.
+func (n *Node) KubeletURL() string {
+	return "https://" + net.JoinHostPort(address, strconv.Itoa(kubeletPort))
+}
+
+// KubeletCA is the path of the certificate, PEM, that kubelet's is signed by.
+func (n *Node) KubeletCA() string { return n.path("kubelet-ca.crt") }
+
+// Kubelet returns what kubelet answers at a path such as /pods or /metrics/probes to
+// somebody who may do everything.
+func (n *Node) Kubelet(tb testing.TB, path string) []byte {
+	tb.Helper()
+	body, err := n.askKubelet(tb.Context(), path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return body
+}
+
+func (n *Node) askKubelet(ctx context.Context, path string) ([]byte, error) {
+	c := n.server.Admin()
+	c.Host, c.Dial, c.Timeout = n.KubeletURL(), n.DialContext, 10*time.Second
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, err
+	}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.KubeletURL()+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("kubelet's %s: %s: %.200s", path, answer.Status, body)
+	}
+	return body, err
+}
+
+// RestartKubelet ends kubelet as an upgrade does and starts it again; pods go on. It
+// returns when the new one has told the API server that the node is ready. While kubelet
+// is away it calls what it is given.
+func (n *Node) RestartKubelet(tb testing.TB, meanwhile ...func()) {
+	tb.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.kubelet.Stop(syscall.SIGTERM, 10*time.Second)
+	for _, do := range meanwhile {
+		do()
+	}
+	ctx, cancel := context.WithTimeout(tb.Context(), await.Within(startFor))
+	defer cancel()
+	since := time.Now()
+	if err := n.startKubelet(ctx); err != nil {
+		tb.Fatal(err)
+	}
+	if err := n.ready(ctx, since); err != nil {
+		tb.Fatal(err)
+	}
+}

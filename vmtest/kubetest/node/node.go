@@ -1,0 +1,252 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+)
+
+// startFor is how long a start may take, with the programs built; alone on two cores it
+// is a few seconds.
+const startFor = 2 * time.Minute
+
+// Options are how a node differs from the default. The zero value is good.
+type Options struct {
+	// Kubelet are further settings of KubeletConfiguration, by their names in it.
+	Kubelet map[string]any
+	// Progress is told about the programs being built; nil is os.Stderr.
+	Progress io.Writer
+}
+
+// Node is a machine of a cluster. Its methods may be called by several goroutines.
+type Node struct {
+	Name string
+
+	server   *kubetest.Server
+	dir      string // state folder, for root alone
+	programs string // folder with kubelet
+	plugins  string // folder
+	space    *space
+	groups   *groups
+	within   *os.File // the cgroup of the programs
+	forwards []net.Listener
+	clean    func() error
+
+	containerd *process.Process
+
+	mu      sync.Mutex
+	kubelet *process.Process
+	images  map[string]bool // that were imported
+	built   map[string]string
+	closed  bool
+}
+
+// Start starts a node of a cluster and returns when it is Ready. The caller closes it
+// before the server.
+func Start(ctx context.Context, server *kubetest.Server, o Options) (_ *Node, err error) {
+	if o.Progress == nil {
+		o.Progress = os.Stderr
+	}
+	n := &Node{Name: "node-" + rand.String(6), server: server, images: map[string]bool{}, built: map[string]string{}}
+	if n.plugins, err = installed(); err != nil {
+		return nil, err
+	}
+	if n.programs, err = kubetest.NodePrograms(ctx, o.Progress); err != nil {
+		return nil, err
+	}
+	within := await.Within(startFor)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("node not ready after %s", within))
+	defer cancel()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	if err = n.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err = n.startContainerd(ctx); err != nil {
+		return nil, err
+	}
+	pause, err := n.program(ctx, "github.com/kernosis/kernosis/vmtest/kubetest/node/pause")
+	if err != nil {
+		return nil, err
+	}
+	if err = n.image(ctx, pauseImage, pause); err != nil {
+		return nil, err
+	}
+	if err = n.configureKubelet(o.Kubelet); err != nil {
+		return nil, err
+	}
+	since := time.Now()
+	if err = n.startKubelet(ctx); err != nil {
+		return nil, err
+	}
+	return n, n.ready(ctx, since)
+}
+
+// New starts a node for one test, which is ended with it.
+func New(tb testing.TB, server *kubetest.Server, o Options) *Node {
+	tb.Helper()
+	Need(tb)
+	n, err := Start(tb.Context(), server, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return n
+}
+
+// prepare makes the place that the programs run in.
+func (n *Node) prepare(ctx context.Context) (err error) {
+	// A short path: the one of a unix socket has at most 107 bytes.
+	if n.dir, err = os.MkdirTemp("", "kernosis-node-"); err != nil {
+		return err
+	}
+	if n.groups, err = findGroups(filepath.Base(n.dir)); err != nil {
+		return errors.Join(err, os.RemoveAll(n.dir))
+	}
+	if n.clean, err = process.After(cleanUp, append([]string{n.dir}, n.groups.all...)...); err != nil {
+		return errors.Join(err, os.RemoveAll(n.dir))
+	}
+	if err := n.groups.make(); err != nil {
+		return err
+	}
+	if n.within, err = os.Open(n.groups.programs()); err != nil {
+		return err
+	}
+	if n.space, err = newSpace(); err != nil {
+		return err
+	}
+	return n.In(func() error { return errors.Join(n.mount(), n.connect(ctx)) })
+}
+
+// Close ends it: all programs and containers are killed, and what they have written is
+// removed. It may be called again.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil
+	}
+	n.closed = true
+	var errs []error
+	for _, l := range n.forwards {
+		errs = append(errs, l.Close())
+	}
+	if n.kubelet != nil {
+		n.kubelet.Stop(syscall.SIGKILL, 0) // or it would start what is killed anew
+	}
+	if n.space != nil {
+		errs = append(errs, n.space.close())
+	}
+	if n.within != nil {
+		errs = append(errs, n.within.Close())
+	}
+	if n.clean != nil {
+		errs = append(errs, n.clean())
+	}
+	if n.containerd != nil {
+		<-n.containerd.Done()
+	}
+	return errors.Join(errs...)
+}
+
+// Server returns the API server that the node belongs to.
+func (n *Node) Server() *kubetest.Server { return n.server }
+
+// In calls fn on a thread that is in the node's network and mount namespaces, one call
+// at a time. A program that fn starts is in them too, and may ask for a signal at its
+// parent's death: the thread stays until the node ends.
+func (n *Node) In(fn func() error) error { return n.space.do(fn) }
+
+// Start starts a command in the node: in its namespaces, and in a cgroup that is killed
+// when the node ends.
+func (n *Node) Start(cmd *exec.Cmd) error {
+	n.place(cmd)
+	return n.In(cmd.Start)
+}
+
+func (n *Node) place(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(n.within.Fd())
+	cmd.Env = append(cmd.Environ(), "PATH="+searchPath())
+}
+
+// Command runs a program in the node and returns what it prints. The test fails where
+// the program does.
+func (n *Node) Command(tb testing.TB, name string, args ...string) string {
+	tb.Helper()
+	cmd := exec.CommandContext(tb.Context(), name, args...)
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	err := n.Start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		tb.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, said.String())
+	}
+	return said.String()
+}
+
+// DialContext connects from within the node, to pods for example.
+func (n *Node) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return n.space.dial(ctx, network, address)
+}
+
+// run starts one of the node's own programs; its log is in the state folder.
+func (n *Node) run(cmd *exec.Cmd, name string) (*process.Process, error) {
+	n.place(cmd)
+	return process.StartOn(n.In, cmd, name, n.path(name+".log"))
+}
+
+// until asks again and again until there is no error, or the program has ended.
+func (n *Node) until(ctx context.Context, name string, ask func(context.Context) error) error {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	p := n.containerd
+	if name == "kubelet" {
+		p = n.kubelet
+	}
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-p.Done():
+			return p.Explain("ended while it was starting")
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), p.Explain(err.Error()))
+		}
+	}
+}
+
+// path returns a path in the state folder.
+func (n *Node) path(parts ...string) string {
+	return filepath.Join(append([]string{n.dir}, parts...)...)
+}

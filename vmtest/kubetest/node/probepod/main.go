@@ -1,0 +1,116 @@
+// Command probepod is the program of pods whose probes fail in a way that a test
+// chooses ([fault.Mode]).
+//
+// As process 1 of a container it runs itself as "serve": process 1 can't be stopped
+// from within. "probe" is what an exec probe runs.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
+)
+
+func main() {
+	role := ""
+	if len(os.Args) > 1 {
+		role = os.Args[1]
+	}
+	if err := run(role); err != nil {
+		fmt.Fprintln(os.Stderr, "probepod:", err)
+		os.Exit(1)
+	}
+}
+
+func run(role string) error {
+	switch role {
+	case "":
+		return supervise()
+	case "serve":
+		return serve()
+	case "probe":
+		return probe()
+	case "burn":
+		for { //nolint:staticcheck // it is to spin
+		}
+	case "eat":
+		return eat()
+	}
+	return fmt.Errorf("no such role: %q", role)
+}
+
+// supervise ends when the server does, or when it is told to.
+func supervise() error {
+	path, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	server := exec.Command(path, "serve") //nolint:noctx // ended by a signal
+	server.Stdout, server.Stderr = os.Stdout, os.Stderr
+	if err := server.Start(); err != nil {
+		return err
+	}
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	select {
+	case <-told:
+		// As programs that end what they have begun: what is wrong can still be seen.
+		time.Sleep(time.Second)
+		return nil // the kernel ends what is left
+	case err := <-ended:
+		return errors.Join(errors.New("the server has ended"), err)
+	}
+}
+
+// modeFile has the mode, for exec probes.
+const modeFile = "/tmp/mode"
+
+func probe() error {
+	text, err := os.ReadFile(modeFile)
+	if err != nil {
+		return err
+	}
+	switch fault.Mode(text) {
+	case fault.ExecFails:
+		return errors.New("not well")
+	case fault.ExecHangs:
+		time.Sleep(time.Hour)
+	}
+	return nil
+}
+
+// child starts this program in another role; it ends with this one.
+func child(role string) (*exec.Cmd, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, role) //nolint:noctx // as long as this process
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd, cmd.Start()
+}
+
+// eat takes memory until it is killed for it, as the first in its cgroup.
+func eat() error {
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0o644); err != nil {
+		return err
+	}
+	var all [][]byte
+	for range 1 << 10 { // 1 GiB: where there is no limit, it ends by itself
+		part := make([]byte, 1<<20)
+		for i := 0; i < len(part); i += os.Getpagesize() {
+			part[i] = 1
+		}
+		all = append(all, part)
+	}
+	return fmt.Errorf("nobody killed it at %d MiB", len(all))
+}

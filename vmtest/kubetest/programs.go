@@ -1,0 +1,308 @@
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/lockfile"
+)
+
+// ProgramsEnv names the environment variable with a folder that has the programs
+// already; nothing is built then.
+const ProgramsEnv = "KERNOSIS_KUBE_PROGRAMS"
+
+// toolFolder has the modules that pin the programs, from the root of the checkout.
+const toolFolder = ".tools"
+
+// tool is a module that pins programs.
+type tool struct {
+	name      string // of its folder, and of the one of its sets in the cache
+	versioned string // the module whose version the programs tell
+	space     uint64 // what a build with a cold cache takes, in bytes
+
+	// flags returns the value of -ldflags.
+	flags func(version string) string
+}
+
+// program is one of a tool module.
+type program struct {
+	name    string // of its file
+	pkg     string // what it is built from
+	builtAs string // the name that go build gives it
+}
+
+// set is some programs of a tool module, which have a folder of their own: who needs
+// others need not build them.
+type set struct {
+	of  tool
+	all []program
+}
+
+// kubernetesTool takes 2.4 GiB (measured), the sources, the programs, and what is only there
+// meanwhile, with some to spare.
+func kubernetesTool() tool {
+	return tool{name: "kubernetes", versioned: "k8s.io/kubernetes", space: 6 << 30, flags: linkerFlags}
+}
+
+func kubernetesSet(names ...string) set {
+	s := set{of: kubernetesTool()}
+	for _, name := range names {
+		s.all = append(s.all, program{name: name, pkg: "k8s.io/kubernetes/cmd/" + name, builtAs: name})
+	}
+	return s
+}
+
+// serverPrograms are what a [Server] consists of.
+func serverPrograms() set {
+	s := kubernetesSet("kube-apiserver")
+	s.all = append([]program{{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", builtAs: "server"}}, s.all...)
+	return s
+}
+
+// nodePrograms are what a node needs besides, for which the machine has no package.
+func nodePrograms() set { return kubernetesSet("kubelet") }
+
+// controllerPrograms are what a server with [Options.Controllers] runs besides.
+func controllerPrograms() set { return kubernetesSet("kube-controller-manager", "kube-scheduler") }
+
+func kubectlProgram() set { return kubernetesSet("kubectl") }
+
+func helmProgram() set {
+	const module = "helm.sh/helm/v4"
+	return set{
+		of: tool{name: "helm", versioned: module, space: 2 << 30, flags: func(version string) string {
+			return "-s -w -X " + module + "/internal/version.version=" + version
+		}},
+		all: []program{{name: "helm", pkg: module + "/cmd/helm", builtAs: "helm"}},
+	}
+}
+
+// buildFlags are those of go build that do not depend on the version.
+func buildFlags() []string { return []string{"-mod=readonly", "-trimpath"} }
+
+// linkerFlags are those of Kubernetes' programs. Without the version the server calls
+// itself v0.0.0-master, which clients can't parse.
+func linkerFlags(version string) string {
+	const pkg = "k8s.io/component-base/version"
+	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s -X %[1]s.gitCommit=unknown -X %[1]s.gitTreeState=clean",
+		pkg, version, major, minor)
+}
+
+// Programs returns a folder with etcd and kube-apiserver. Where the cache has
+// none made of these sources by this Go, it builds them, which takes minutes and
+// some GiB the first time; what it does meanwhile goes to progress. It is called
+// from within the checkout. Several processes may call it at once: one builds, the
+// others wait.
+func Programs(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, serverPrograms())
+}
+
+// NodePrograms is [Programs] for kubelet, which has a folder of its own: who needs no
+// node need not build it.
+func NodePrograms(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, nodePrograms())
+}
+
+// ControllerPrograms is [Programs] for kube-controller-manager and kube-scheduler.
+func ControllerPrograms(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, controllerPrograms())
+}
+
+// KubectlProgram is [Programs] for kubectl.
+func KubectlProgram(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, kubectlProgram())
+}
+
+// HelmProgram is [Programs] for helm.
+func HelmProgram(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, helmProgram())
+}
+
+func programs(ctx context.Context, progress io.Writer, set set) (string, error) {
+	if dir := os.Getenv(ProgramsEnv); dir != "" {
+		if !complete(dir, set) {
+			return "", fmt.Errorf("%s: %s does not have %s", ProgramsEnv, dir, set)
+		}
+		return dir, nil
+	}
+	b, err := newBuild(ctx, progress, set)
+	if err != nil {
+		return "", err
+	}
+	return b.ensure(ctx)
+}
+
+// String returns the programs' names, for people.
+func (s set) String() string {
+	var all []string
+	for _, p := range s.all {
+		all = append(all, p.name)
+	}
+	return strings.Join(all, " and ")
+}
+
+// build is the making of one set of programs.
+type build struct {
+	set      set
+	module   string // folder of the tool module
+	cache    string // folder of all sets
+	dir      string // folder of this one
+	progress io.Writer
+
+	// make fills a folder with the programs.
+	make func(ctx context.Context, into string) error
+}
+
+func newBuild(ctx context.Context, progress io.Writer, set set) (*build, error) {
+	root, err := checkout()
+	if err != nil {
+		return nil, err
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("folder for the programs of tests: %w", err)
+	}
+	b := &build{
+		set: set, module: filepath.Join(root, toolFolder, set.of.name),
+		cache: filepath.Join(user, "kernosis", set.of.name), progress: progress,
+	}
+	key, err := b.key(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.dir = filepath.Join(b.cache, key)
+	b.make = b.compile
+	return b, nil
+}
+
+// checkout returns its root, which is this folder or one above.
+func checkout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, toolFolder, kubernetesTool().name, "go.mod")); err == nil {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("%s is in no folder above %s: set %s, or run in the checkout", toolFolder, dir, ProgramsEnv)
+		}
+	}
+}
+
+// key is the same for programs that would be built alike.
+func (b *build) key(ctx context.Context) (string, error) {
+	h := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(b.module, name))
+		if err != nil {
+			return "", err
+		}
+		_, _ = h.Write(text)
+	}
+	version, err := b.goCommand(ctx, "env", "GOVERSION")
+	if err != nil {
+		return "", err
+	}
+	_, _ = fmt.Fprintln(h, version, runtime.GOOS, runtime.GOARCH, buildFlags(), b.set.of.flags(""), b.set.all)
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+}
+
+// ensure returns the folder of the set, made where it was not there.
+func (b *build) ensure(ctx context.Context) (string, error) {
+	if b.use() {
+		return b.dir, nil
+	}
+	if err := os.MkdirAll(b.cache, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := lockfile.Lock(ctx, filepath.Join(b.cache, "lock"), func() {
+		b.say("waiting for another build of %s", b.set)
+	})
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if b.use() {
+		return b.dir, nil
+	}
+	b.sweep(time.Now())
+	tmp, err := os.MkdirTemp(b.cache, unfinished)
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	if err := b.make(ctx, tmp); err != nil {
+		return "", err
+	}
+	if !complete(tmp, b.set) {
+		return "", fmt.Errorf("go build in %s left programs out", b.module)
+	}
+	// Another user may run them: a folder of MkdirTemp is for its owner alone.
+	if err := errors.Join(os.Chmod(tmp, 0o755), os.RemoveAll(b.dir), os.Rename(tmp, b.dir)); err != nil {
+		return "", err
+	}
+	return b.dir, nil
+}
+
+// compile builds all programs by one command, so that one is linked while another
+// is still being compiled.
+func (b *build) compile(ctx context.Context, into string) error {
+	if err := b.checkSpace(ctx); err != nil {
+		return err
+	}
+	version, err := b.goCommand(ctx, "list", "-mod=readonly", "-m", "-f", "{{.Version}}", b.set.of.versioned)
+	if err != nil {
+		return err
+	}
+	b.say("building %s %s into %s; the first time this takes minutes", b.set, version, b.dir)
+	args := append([]string{"build"}, buildFlags()...)
+	args = append(args, "-ldflags", b.set.of.flags(version), "-o", into+string(filepath.Separator))
+	for _, p := range b.set.all {
+		args = append(args, p.pkg)
+	}
+	start := time.Now()
+	if _, err := b.goCommand(ctx, args...); err != nil {
+		return err
+	}
+	for _, p := range b.set.all {
+		if err := os.Rename(filepath.Join(into, p.builtAs), filepath.Join(into, p.name)); err != nil {
+			return err
+		}
+	}
+	b.say("built in %s", time.Since(start).Round(time.Second))
+	return nil
+}
+
+// goCommand runs the go command in the tool module, and returns what it prints.
+func (b *build) goCommand(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = b.module
+	// The programs run here, whatever the product is being built for.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("go %s in %s: %w\n%s", args[0], b.module, err, process.LastLines(stderr.Bytes(), 20))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+func (b *build) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(b.progress, "kubetest: "+format+"\n", args...)
+}

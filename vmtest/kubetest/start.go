@@ -1,0 +1,143 @@
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+)
+
+// poll is how often a starting server is asked whether it is ready.
+const poll = 25 * time.Millisecond
+
+// portTakenError says that somebody was faster.
+type portTakenError struct{ port int }
+
+func (e portTakenError) Error() string { return fmt.Sprintf("port %d is taken", e.port) }
+
+// startEtcd starts etcd on sockets in the state folder: they need no port, and no
+// other user of the machine can connect to them.
+func (s *Server) startEtcd() (err error) {
+	// For show: they have to be a host and port, and nobody asks for them.
+	const shown = "http://127.0.0.1:1"
+	s.etcd, err = s.run("etcd",
+		"--name=kubetest", "--data-dir="+s.path("etcd"), "--log-level=warn",
+		"--listen-client-urls="+s.etcdURL(), "--advertise-client-urls="+shown,
+		"--listen-peer-urls=unix://"+s.path("peer.sock"), "--initial-advertise-peer-urls="+shown, "--initial-cluster=kubetest="+shown,
+		// The data need not outlive the machine.
+		"--unsafe-no-fsync",
+	)
+	return err
+}
+
+// run starts one of the programs; its log is in the state folder.
+func (s *Server) run(name string, args ...string) (*process.Process, error) {
+	//nolint:noctx // it outlives the call, and is ended by Stop
+	return process.Start(exec.Command(filepath.Join(s.programs, name), args...), name, s.path(name+".log"))
+}
+
+func (s *Server) etcdURL() string { return "unix://" + s.path("etcd.sock") }
+
+// startFirst starts the API server on a port that is free.
+func (s *Server) startFirst(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		port, err := freePort(ctx)
+		if err != nil {
+			return err
+		}
+		s.port = port
+		if s.admin, err = s.User("kubetest-admin", "system:masters"); err != nil {
+			return err
+		}
+		if s.client, err = kubernetes.NewForConfig(s.admin); err != nil {
+			return err
+		}
+		err = s.startAPI(ctx)
+		if taken := (portTakenError{}); !errors.As(err, &taken) {
+			return err
+		}
+	}
+}
+
+// freePort returns one that nothing listens on. It is below those that the kernel
+// gives to connections, so that none takes it while the API server is stopped.
+func freePort(ctx context.Context) (int, error) {
+	var lc net.ListenConfig
+	for range 100 {
+		port := 20000 + rand.IntN(10000)
+		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("no free port from 20000 to 29999")
+}
+
+// startAPI starts the API server and waits until it is ready. The caller holds mu.
+func (s *Server) startAPI(ctx context.Context) error {
+	api, err := s.run("kube-apiserver", append([]string{
+		"--etcd-servers=" + s.etcdURL(),
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.port),
+		// For show: no endpoints are kept. Without it the server looks for a default
+		// route, and a loopback address it refuses.
+		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none",
+		"--tls-cert-file=" + s.path("apiserver.crt"), "--tls-private-key-file=" + s.path("apiserver.key"),
+		"--client-ca-file=" + s.path("ca.crt"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + s.path("sa.pub"), "--service-account-signing-key-file=" + s.path("sa.key"),
+		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--profiling=false", "--shutdown-delay-duration=0s",
+	}, s.flags...)...)
+	if err != nil {
+		return err
+	}
+	within := await.Within(startFor)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready after %s", within))
+	defer cancel()
+	if err := s.waitReady(ctx, api); err != nil {
+		api.Stop(syscall.SIGKILL, 0)
+		return err
+	}
+	s.api = api
+	return nil
+}
+
+func (s *Server) waitReady(ctx context.Context, api *process.Process) error {
+	again := time.NewTicker(poll)
+	defer again.Stop()
+	for {
+		answer, err := s.client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(5 * time.Second).DoRaw(ctx)
+		// Another server on this port has another certificate, so err says so.
+		if err == nil && string(answer) == "ok" && api.Running() {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-api.Done():
+			if text, err := os.ReadFile(api.Log()); err == nil && bytes.Contains(process.LastLines(text, 30), []byte("address already in use")) {
+				return portTakenError{s.port}
+			}
+			return api.Explain("ended while it was starting")
+		case <-s.etcd.Done():
+			return s.etcd.Explain("ended while the API server was starting")
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", api.Explain(context.Cause(ctx).Error()), ctx.Err())
+		}
+	}
+}
