@@ -14,8 +14,10 @@ import (
 type agents struct {
 	silent time.Duration
 
-	mu    sync.Mutex
-	heard map[string]*sign
+	mu     sync.Mutex
+	heard  map[string]*sign
+	crowd  lease.Crowd
+	looked time.Time // when all were looked at
 }
 
 // sign is what was seen of a Lease.
@@ -86,9 +88,26 @@ func (a *agents) of(node, holder string, now time.Time) agent {
 	if s == nil {
 		return agent{}
 	}
-	out := agent{known: true, alive: now.Sub(s.seen) < s.patience(a.silent), last: s.last, since: s.since, holder: s.holders.Heard(holder)}
-	out.runs = !out.holder.IsZero() && now.Sub(out.holder) < s.patience(a.silent)
+	a.look(now)
+	patience := time.Duration(a.crowd.Patience(now)) * s.patience(a.silent)
+	out := agent{known: true, alive: now.Sub(s.seen) < patience, last: s.last, since: s.since, holder: s.holders.Heard(holder)}
+	out.runs = !out.holder.IsZero() && now.Sub(out.holder) < patience
 	return out
+}
+
+// look sees whether many agents are late together, at most once a second. The lock is held.
+func (a *agents) look(now time.Time) {
+	if now.Sub(a.looked) < time.Second && !a.looked.IsZero() {
+		return
+	}
+	a.looked = now
+	late := 0
+	for _, s := range a.heard {
+		if lease.InCrowd(now.Sub(s.seen), s.patience(a.silent)) {
+			late++
+		}
+	}
+	a.crowd.See(len(a.heard), late, now, a.silent)
 }
 
 // forget is for a node that is gone.

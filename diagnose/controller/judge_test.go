@@ -127,6 +127,29 @@ func TestNothingLastsForEver(t *testing.T) {
 	}
 }
 
+// Many agents that miss renewals together have three times as long.
+func TestACrowdOfLateAgents(t *testing.T) {
+	for late, alive := range map[int]bool{10: false, 11: true} {
+		a := newAgents(50 * time.Second)
+		see := func(from, says int) {
+			for i := from; i < 111; i++ {
+				r := metav1.NewMicroTime(at(says))
+				a.see(fmt.Sprint("n", i), &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &r}}, at(says))
+			}
+		}
+		see(0, 0)
+		see(late, 30)
+		a.of("n0", "", at(40))
+		if have := a.of("n0", "", at(51)); have.alive != alive {
+			t.Errorf("of %d late agents: %+v", late, have)
+		}
+		see(1, 60)
+		if have := a.of("n0", "", at(150)); have.alive {
+			t.Errorf("for ever: %+v", have)
+		}
+	}
+}
+
 func TestAgents(t *testing.T) {
 	a := newAgents(50 * time.Second)
 	lease := func(says int) *coordinationv1.Lease {

@@ -84,6 +84,7 @@ type entry struct {
 	version   uint64 // of what there is to tell
 	written   uint64 // of what was told last
 	urgent    bool
+	stored    time.Time // when the store was first known to have it; zero: in an earlier process
 	lastWrite time.Time
 	retryAt   time.Time
 	pause     time.Duration

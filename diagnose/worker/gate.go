@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -46,7 +45,7 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 	}
 	decided := decisionOf(e.latest, a.ID, digest)
 	if decided == nil {
-		return runner.Decision{Verb: runner.Wait, Reason: reasonUndone, Message: "plan " + string(digest)}, nil
+		return undecided(), nil
 	}
 	out := runner.Decision{Reason: decided.Reason, Message: decided.Message}
 	switch {
@@ -62,6 +61,12 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 		out.Verb, out.Reason, out.Outcome = runner.Made, reasonRepairs, outcomeOf(decided.Outcome)
 	}
 	return out, nil
+}
+
+// undecided is a wait for the controller. It says the same from the moment that the repair is
+// due, so that the status is written once.
+func undecided() runner.Decision {
+	return runner.Decision{Verb: runner.Wait, Reason: reasonUndone, Message: "the controller has not decided about this repair yet"}
 }
 
 // mayNotRepair says why no repair of a Diagnosis can be made now, whatever was decided.
@@ -84,7 +89,8 @@ func (e *entry) digest(id int, operation string) (v1alpha1.Digest, *runner.Decis
 		if !slices.ContainsFunc(e.latest.Status.Results, func(r v1alpha1.Result) bool {
 			return int(r.ID) == dependence && r.State != v1alpha1.ResultRunning
 		}) {
-			return "", &runner.Decision{Verb: runner.Wait, Reason: reasonUndone, Message: fmt.Sprintf("the API server does not have the results of node %d yet", dependence)}
+			wait := undecided() // of results that the API server does not have yet
+			return "", &wait
 		}
 	}
 	r := e.repair[operation]

@@ -96,8 +96,12 @@ func (w *Worker) ofNewer(d *v1alpha1.Diagnosis) bool {
 // markStored notes that the store has a Diagnosis of ours. The lock is held.
 func (w *Worker) markStored(e *entry, d *v1alpha1.Diagnosis) {
 	w.counts.made++
+	e.stored = time.Now()
 	e.take(d)
-	e.changed(true)
+	if e.report != nil && e.report.Waiting != nil && e.report.Waiting.Reason == reasonAway {
+		e.again = true // it has what it waited for
+	}
+	e.changed(false)
 	w.endedElsewhere(e, d)
 }
 

@@ -101,9 +101,23 @@ func (a *api) Write(_ context.Context, k worker.Key, change func(*v1alpha1.Diagn
 	}
 	d = d.DeepCopy()
 	change(&d.Status)
+	d = asStored(d)
 	a.all[k.NamespacedName] = d
 	a.writes = append(a.writes, time.Now())
 	return d.DeepCopy(), nil
+}
+
+// asStored returns a Diagnosis as an API server stores it: times in whole microseconds.
+func asStored(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
+	raw, err := json.Marshal(d)
+	if err != nil {
+		panic(err)
+	}
+	out := &v1alpha1.Diagnosis{}
+	if err := json.Unmarshal(raw, out); err != nil {
+		panic(err)
+	}
+	return out
 }
 
 // written is how often a status was written.

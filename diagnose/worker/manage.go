@@ -212,7 +212,7 @@ func (w *Worker) changed(rep *runner.Report) {
 		return // it was only asked again
 	}
 	// Where the last one had a repair under way, its intent is to be taken back at once.
-	urgent := e.report == nil || rep.Waiting != nil || repairsRan(rep) != repairsRan(e.report)
+	urgent := e.report == nil && !e.Own || rep.Waiting != nil && rep.Waiting.Reason != reasonAway || repairsRan(rep) != repairsRan(e.report)
 	e.report = rep
 	e.changed(urgent)
 	wake(w.told)
@@ -225,6 +225,9 @@ func waitsAlike(a, b *runner.Report) bool {
 
 // repairsRan counts the repairs of which the outcome is known.
 func repairsRan(rep *runner.Report) int {
+	if rep == nil {
+		return 0
+	}
 	n := 0
 	for i := range rep.Records {
 		if r := &rep.Records[i]; r.Repairs && r.State != v1alpha1.ResultRunning && r.State != v1alpha1.ResultAwaitingApproval {

@@ -117,7 +117,6 @@ func (w *Worker) addOfTrigger(d *v1alpha1.Diagnosis, p *problem.Problem, at time
 		w.counts.taken++
 		added := w.add(e)
 		added.unsaved, added.never = true, true
-		added.changed(true)
 		w.wakeBoth()
 	}
 }
@@ -222,7 +221,6 @@ func (w *Worker) restore(raw json.RawMessage) error {
 		}
 		e := w.add(one)
 		e.unsaved, e.never = true, true
-		e.changed(true)
 	}
 	return err
 }

@@ -11,6 +11,9 @@ import (
 const (
 	// writeEvery is how often a Diagnosis is written, but for what is urgent.
 	writeEvery = 5 * time.Second
+	// firstWrite is how long after its creation a Diagnosis of this node's own triggers is
+	// first written, but for what is urgent: most runs end sooner, and are written once.
+	firstWrite = time.Second
 	// yieldFor is how long a Diagnosis is left to another agent before this one looks again
 	// whether that lives.
 	yieldFor = 10 * time.Second
@@ -80,7 +83,12 @@ func (e *entry) due() (at time.Time, ok bool) {
 		}
 		later(e.lastWrite.Add(writeEvery))
 		return at, true
-	case e.Own && e.Diagnosis.UID == "", e.End != nil, changed && e.urgent, !e.Claimed:
+	case e.Own && e.Diagnosis.UID == "", e.End != nil, changed && e.urgent:
+		return at, true
+	case !e.Claimed:
+		if e.Own {
+			later(e.stored.Add(firstWrite))
+		}
 		return at, true
 	case changed:
 		later(e.lastWrite.Add(writeEvery))

@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -475,6 +477,101 @@ func TestWriteRate(t *testing.T) {
 		n := r.api.written()
 		if n > 5 {
 			t.Errorf("%d writes", n)
+		}
+	})
+}
+
+// A run that ends soon after its Diagnosis was created is written once, a longer one says
+// within a second that it runs, and one that waits for a decision asks for it at once.
+func TestFirstWrite(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		takes    time.Duration
+		after    time.Duration
+		writes   int
+		complete bool
+	}{
+		{"a run that ends", 300 * time.Millisecond, 10 * time.Second, 1, true},
+		{"a long run", 30 * time.Second, 1500 * time.Millisecond, 1, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, objects(looks()))
+				r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
+					"look": func(ctx context.Context, _ *operation.Call) (operation.Output, error) {
+						select {
+						case <-time.After(c.takes):
+						case <-ctx.Done():
+						}
+						return operation.Output{}, ctx.Err()
+					},
+				}
+				r.make(nil)
+				r.start()
+				defer r.stop()
+				r.w.Observe(hung(began(), problem.Firing), time.Now())
+				time.Sleep(c.after)
+				d := r.api.only(t)
+				complete := apimeta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionComplete)
+				if n := r.api.written(); n != c.writes || complete != c.complete {
+					t.Errorf("%d writes, complete %v, status %+v", n, complete, d.Status)
+				}
+			})
+		})
+	}
+	t.Run("a decision is awaited", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, objects(mends("mend")))
+			r.make(nil)
+			r.start()
+			defer r.stop()
+			r.w.Observe(hung(began(), problem.Firing), time.Now())
+			synctest.Wait()
+			if d := r.api.only(t); r.api.written() != 1 || len(d.Status.Results) == 0 {
+				t.Errorf("%d writes, status %+v", r.api.written(), d.Status)
+			}
+		})
+	})
+}
+
+// A run that came to its repair before the API server had its Diagnosis asks for the decision
+// once it has, with one write.
+func TestFirstWriteOfALateDiagnosis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.setAway(true)
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		time.Sleep(1500 * time.Millisecond)
+		r.api.setAway(false)
+		time.Sleep(3 * time.Second)
+		if d := r.api.only(t); r.api.written() != 1 || len(d.Status.Results) != 3 || d.Status.Results[2].Reason != "AwaitingDecision" {
+			t.Errorf("%d writes, status %+v", r.api.written(), d.Status)
+		}
+	})
+}
+
+// What the API server says late, of a time before the agent claimed the Diagnosis, is no
+// reason to write a status that says the same as before.
+func TestNothingIsWrittenForLateNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		time.Sleep(time.Second + 123) // times have more digits than the API keeps
+		d := person("a", "mends")
+		r.api.add(d)
+		unclaimed := r.api.get("a")
+		time.Sleep(time.Minute)
+		want(t, r.api.get("a"), awaits)
+		was := asStored(r.api.get("a"))
+		r.api.h.Diagnosis(unclaimed)
+		time.Sleep(time.Minute)
+		if is := r.api.get("a"); !equality.Semantic.DeepEqual(was.Status, is.Status) {
+			t.Errorf("status was\n%+v\nand is\n%+v", was.Status.Checkpoint, is.Status.Checkpoint)
 		}
 	})
 }

@@ -18,6 +18,8 @@
 //     left alone: somebody else reports them. What was set so is removed again when
 //     an agent comes that does not list it, or when the pod is gone.
 //   - A Lease that says draining has a longer period: its agent is being replaced.
+//   - While many agents of a zone miss renewals together, each has three periods: the API
+//     server is short of CPU, or was away. See lease.Crowd.
 //   - When most agents of a zone are silent, writes in it are slowed. When all agents
 //     of all zones are, nothing is written, and each has a full period again after
 //     that: then it is more likely the controller, or the API, that was cut off.

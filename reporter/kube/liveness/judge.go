@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 // periods are how long is waited. All are more than zero.
@@ -11,6 +13,12 @@ type periods struct {
 	silent   time.Duration // without a renewal
 	draining time.Duration // without a renewal after one that said draining
 	startUp  time.Duration // of a pod without a Lease
+}
+
+// patient returns the periods beside a crowd of late agents.
+func (p periods) patient(times int) periods {
+	p.silent *= time.Duration(times)
+	return p
 }
 
 // observation is what was seen of one node. Times are of the controller's clock, but
@@ -47,11 +55,6 @@ const (
 	stateNever     state = "never"     // its pod is there for long, and no Lease ever was
 )
 
-// lateAfter is the part of its period after which an agent is late: two renewals.
-// Whether a zone is in an outage has to be known before its first agent is silent,
-// and not when most of them were written down.
-const lateAfter = 0.6
-
 // judge returns the state of an agent, and when that changes if nothing more is seen;
 // zero: it does not.
 func judge(o *observation, now time.Time, p periods) (state, time.Time) {
@@ -64,7 +67,9 @@ func judge(o *observation, now time.Time, p periods) (state, time.Time) {
 		switch {
 		case quiet >= period:
 			return stateSilent, time.Time{}
-		case float64(quiet) >= lateAfter*float64(period):
+		case lease.Late(quiet, period):
+			// Whether a zone is in an outage has to be known before its first agent is
+			// silent, and not when most of them were written down.
 			return stateLate, until
 		case o.draining:
 			return stateDraining, until

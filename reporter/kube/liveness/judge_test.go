@@ -175,6 +175,43 @@ func TestAfterAHaltAllHaveAFullPeriod(t *testing.T) {
 	}
 }
 
+// Where many agents miss renewals together they have longer to come back, until the last of
+// them had its time. A few that stopped are not many.
+func TestACrowdOfLateAgentsHasLonger(t *testing.T) {
+	after := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+	for _, c := range []struct {
+		late int
+		want state
+	}{{10, stateSilent}, {11, stateReporting}} {
+		tr := newTracker(usual, nil)
+		for i, o := range slices.Concat(some(c.late, 0), some(100, 0)) {
+			tr.nodes[strconv.Itoa(i)] = o
+		}
+		renew := func(from int, at time.Time) {
+			for i := from; i < c.late+100; i++ {
+				tr.nodes[strconv.Itoa(i)].renewed = at
+			}
+		}
+		renew(c.late, after(35))
+		tr.judge("0", after(40))
+		renew(c.late, after(45))
+		if j := tr.judge("0", after(50)); j.state != c.want || c.want == stateReporting && !j.until.Equal(after(150)) {
+			t.Fatalf("%d late: %s until %s", c.late, j.state, j.until)
+		}
+		if c.want == stateSilent {
+			continue
+		}
+		renew(1, after(60)) // all but one are back
+		if j := tr.judge("0", after(61)); j.state == stateSilent {
+			t.Error("the last one is not waited for")
+		}
+		renew(1, after(100))
+		if j := tr.judge("0", after(101)); j.state != stateSilent {
+			t.Errorf("it is %s a period after the others came back", j.state)
+		}
+	}
+}
+
 // It has not renewed its Lease yet.
 func TestAnAgentThatWritesItsConditionsIsBack(t *testing.T) {
 	node := func(uid types.UID, reason string) *corev1.Node {

@@ -65,16 +65,17 @@ type collector struct {
 	*counts
 	tracker *tracker
 
-	agents, zones, slowed, halted *prometheus.Desc
+	agents, zones, slowed, patience, halted *prometheus.Desc
 }
 
 func newCollector(c *counts, t *tracker) *collector {
 	return &collector{
 		counts: c, tracker: t,
-		agents: prometheus.NewDesc("kernosis_controller_nodes", "Nodes, by what is thought of their agents.", []string{"state"}, nil),
-		zones:  prometheus.NewDesc("kernosis_controller_zone_agents", "Agents that have a Lease; quiet: those of them that miss renewals.", []string{"zone", "quiet"}, nil),
-		slowed: prometheus.NewDesc("kernosis_controller_zone_slowed", "1 while most agents of the zone are quiet, so that writes are slowed.", []string{"zone"}, nil),
-		halted: prometheus.NewDesc("kernosis_controller_halted", "1 while all agents of all zones are quiet, so that nothing is written.", nil, nil),
+		agents:   prometheus.NewDesc("kernosis_controller_nodes", "Nodes, by what is thought of their agents.", []string{"state"}, nil),
+		zones:    prometheus.NewDesc("kernosis_controller_zone_agents", "Agents that have a Lease; quiet: those of them that miss renewals.", []string{"zone", "quiet"}, nil),
+		slowed:   prometheus.NewDesc("kernosis_controller_zone_slowed", "1 while most agents of the zone are quiet, so that writes are slowed.", []string{"zone"}, nil),
+		patience: prometheus.NewDesc("kernosis_controller_zone_patience", "Periods without a renewal after which an agent of the zone is silent: more than 1 while many miss renewals together.", []string{"zone"}, nil),
+		halted:   prometheus.NewDesc("kernosis_controller_halted", "1 while all agents of all zones are quiet, so that nothing is written.", nil, nil),
 	}
 }
 
@@ -83,7 +84,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, v := range []prometheus.Collector{c.writes, c.changes, c.waits} {
 		v.Describe(out)
 	}
-	for _, d := range []*prometheus.Desc{c.agents, c.zones, c.slowed, c.halted} {
+	for _, d := range []*prometheus.Desc{c.agents, c.zones, c.slowed, c.patience, c.halted} {
 		out <- d
 	}
 }
@@ -104,6 +105,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.zones, float64(z.agents-z.quiet), name, "false")
 		gauge(c.zones, float64(z.quiet), name, "true")
 		gauge(c.slowed, truth(z.slowed()), name)
+		gauge(c.patience, float64(z.patience), name)
 	}
 	gauge(c.halted, truth(v.halted))
 }

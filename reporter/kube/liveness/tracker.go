@@ -25,11 +25,12 @@ type tracker struct {
 	mu    sync.Mutex
 	nodes map[string]*observation
 	view  view
+	crowd map[string]*lease.Crowd // by zone
 }
 
 func newTracker(p periods, types []string) *tracker {
 	return &tracker{
-		periods: p, types: slices.Sorted(slices.Values(types)), nodes: map[string]*observation{},
+		periods: p, types: slices.Sorted(slices.Values(types)), nodes: map[string]*observation{}, crowd: map[string]*lease.Crowd{},
 		// Fine enough for the smallest period, and at most once a second: it looks at all.
 		stale: min(time.Second, p.silent/20),
 	}
@@ -209,7 +210,7 @@ func (t *tracker) judge(node string, now time.Time) judgement {
 	if len(t.types) == 0 {
 		j.common = t.view.common
 	}
-	j.state, j.until = judge(o, now, t.periods)
+	j.state, j.until = judge(o, now, t.periods.patient(max(j.zone.patience, 1)))
 	return j
 }
 
@@ -220,7 +221,7 @@ func (t *tracker) look(now time.Time) {
 		return
 	}
 	was := t.view.halted
-	t.view = assess(maps.Values(t.nodes), now, t.periods)
+	t.assess(now)
 	if !was || t.view.halted {
 		return
 	}
@@ -229,7 +230,20 @@ func (t *tracker) look(now time.Time) {
 			o.renewed = now
 		}
 	}
+	t.assess(now)
+}
+
+// assess makes the view. The lock is held.
+func (t *tracker) assess(now time.Time) {
 	t.view = assess(maps.Values(t.nodes), now, t.periods)
+	for name, z := range t.view.zones {
+		if t.crowd[name] == nil {
+			t.crowd[name] = &lease.Crowd{}
+		}
+		t.crowd[name].See(z.agents, z.crowd, now, t.periods.silent)
+		z.patience = t.crowd[name].Patience(now)
+		t.view.zones[name] = z
+	}
 }
 
 // all returns the view of all nodes; it is not to be changed.

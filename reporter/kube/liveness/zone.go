@@ -4,6 +4,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 const (
@@ -17,6 +19,9 @@ const (
 type zoneView struct {
 	agents int // that have a Lease
 	quiet  int // of these, late or silent
+	crowd  int // of these, not for long: see lease.InCrowd
+	// patience is after how many periods without a renewal an agent is silent.
+	patience int
 }
 
 func (z zoneView) slowed() bool {
@@ -49,6 +54,9 @@ func assess(all iter.Seq[*observation], now time.Time, p periods) view {
 		case stateLate, stateSilent:
 			z.agents, z.quiet = z.agents+1, z.quiet+1
 			agents, quiet = agents+1, quiet+1
+			if lease.InCrowd(now.Sub(o.renewed), o.period(p)) {
+				z.crowd++
+			}
 		case stateReporting, stateDraining:
 			z.agents++
 			agents, reporting = agents+1, reporting+1
