@@ -298,7 +298,7 @@ func TestEventsAndMetrics(t *testing.T) {
 	b.agent(name)
 	d := b.dx(v1alpha1.DiagnosisSpec{OperationSet: "hung-task", NodeName: name})
 	refused := b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"})
-	b.waitIs(d, "Pending")
+	b.waitIs(refused, "Failed True "+v1alpha1.ReasonNodeNotFound) // the controller watches
 	b.write(d, begin)
 	b.waitFor("the start is told", func() bool { return len(b.events(d)) == 1 })
 	b.write(d, func(s *v1alpha1.DiagnosisStatus) {

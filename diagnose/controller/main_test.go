@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -273,7 +274,7 @@ func is(d *v1alpha1.Diagnosis) string {
 	if d == nil {
 		return "gone"
 	}
-	out := string(d.Status.Phase)
+	out := string(cmp.Or(d.Status.Phase, v1alpha1.PhasePending)) // none: nobody has begun
 	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete); c != nil {
 		out += " " + string(c.Status) + " " + c.Reason
 	}

@@ -80,10 +80,8 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 		}
 		complete(d, metav1.ConditionFalse, s.reason, s.message, now)
 	default:
-		if st.Phase == "" {
-			st.Phase = v1alpha1.PhasePending
-		}
-		// What was waited for is there.
+		// What was waited for is there. The agent writes the phase within a second, so none is
+		// written here: a write costs the API server a comparison with each agent's watch.
 		c := apimeta.FindStatusCondition(st.Conditions, v1alpha1.ConditionComplete)
 		if c != nil && (c.Reason == v1alpha1.ReasonAgentSilent || c.Reason == v1alpha1.ReasonPodNotScheduled) {
 			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete)
