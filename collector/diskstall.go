@@ -180,7 +180,7 @@ func (d *diskStallSource) reportSource(err error, emit Emit) {
 	}
 	d.told, d.down = true, err != nil
 	if err != nil {
-		d.env.log.Error("stalled block devices can't be seen", "error", err)
+		d.env.log.Error("can't detect stalled block devices", "error", err)
 		for _, known := range d.disks {
 			known.again = known.told
 		}
@@ -236,7 +236,7 @@ func (d *diskStallSource) names() ([]string, error) {
 	if len(names) > maxDisks {
 		if !d.bounded {
 			d.bounded = true
-			d.env.log.Warn("some block devices are not looked at for stalls", "devices", len(names), "limit", maxDisks)
+			d.env.log.Warn("some block devices are not checked for stalls", "devices", len(names), "limit", maxDisks)
 		}
 		names = names[:maxDisks]
 	}

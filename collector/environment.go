@@ -65,7 +65,7 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 	env.oomCode = sync.OnceValue(func() oomCode {
 		code, err := findOOMCode(env.fs)
 		if err != nil {
-			log.Warn("code of OOM kills not found: a victim that was dying already may count as killed, and only the limits tell memcg from global", "error", err)
+			log.Warn("code of OOM kills not found: a victim that was dying already may count as killed, and only the limits distinguish memcg from global", "error", err)
 		}
 		return code
 	})

@@ -73,7 +73,7 @@ func newHungTask(env *environment, l *bpf.Loaded) (*hungtask, error) {
 	case !errors.Is(err, bpf.ErrChildPIDNamespace), !hangAttached(l):
 		return nil, err
 	default:
-		env.log.Warn("hung tasks are told as khungtaskd finds them, their end is not seen", "error", err)
+		env.log.Warn("hung tasks are reported when khungtaskd finds them; their end is not seen", "error", err)
 	}
 	return h, nil
 }

@@ -365,7 +365,7 @@ func (s *stem) reportLosses(emit Emit) {
 		s.reportLost("recursion", lost.Skipped, emit)
 	}
 	if err := s.loaded.ToldLosses(lost); err != nil {
-		s.log.Warn("losses may be told again", "error", err)
+		s.log.Warn("losses may be reported again", "error", err)
 	}
 }
 

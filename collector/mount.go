@@ -138,7 +138,7 @@ func (m *mountSource) reportSource(err error, emit Emit) {
 	}
 	m.told, m.down = true, err != nil
 	if err != nil {
-		m.env.log.Error("read-only filesystems can't be seen", "error", err)
+		m.env.log.Error("can't detect read-only filesystems", "error", err)
 	}
 	emit(m.env.sourceEvent(event.MountReadOnly.Stem(), err))
 }
@@ -155,7 +155,7 @@ func (m *mountSource) watch(ctx context.Context, changed chan<- struct{}) error 
 			}
 		})
 		if err != nil && ctx.Err() == nil {
-			m.env.log.Warn("changes of mounts are seen late", "error", err, "look_every", mountEvery)
+			m.env.log.Warn("changes to mounts are noticed late", "error", err, "look_every", mountEvery)
 		}
 		select {
 		case <-ctx.Done():

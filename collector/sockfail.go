@@ -220,7 +220,7 @@ func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)
 		return errors.Join(err, s.loaded.WatchTargets(watched))
 	}))
 	if n := s.prober.over; n != s.notLooked {
-		s.env.log.Warn("failed connections not looked into: too many at once", "count", n-s.notLooked)
+		s.env.log.Warn("failed connections not analyzed: too many at once", "count", n-s.notLooked)
 		s.notLooked = n
 	}
 	if s.targets.len() == 0 {

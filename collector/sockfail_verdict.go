@@ -165,7 +165,7 @@ func (j *judgement) unanswered(f *facts) {
 		default:
 			// One that came while the socket was busy, as it does when the
 			// answer comes from this node.
-			j.evidence.add("the socket was told " + hostfs.ErrnoName(int32(f.errnoSoft)) + ", and went on trying")
+			j.evidence.add("the socket received " + hostfs.ErrnoName(int32(f.errnoSoft)) + ", and went on trying")
 		}
 		j.evidence.add(f.dropText())
 	case f.listener.Full(), f.dropReason == "TCP_LISTEN_OVERFLOW", f.listener.Present && f.overflows > 0:

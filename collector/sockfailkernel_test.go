@@ -274,7 +274,7 @@ func TestSockFailVerdicts(t *testing.T) {
 				target.AddRoute("fd10::/64", netlab.Unreachable)
 				prober.AddRouteVia("fd10::/64", "fd97:31::2")
 			},
-			evidence: "the socket was told ENETUNREACH, and went on trying",
+			evidence: "the socket received ENETUNREACH, and went on trying",
 		},
 		{
 			name: "dropped on this node", to: "10.97.31.2:80", verdict: event.VerdictLocalDrop,

@@ -44,17 +44,17 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	}
 	if s.kernelErr != nil || s.kernel.blind() {
 		if missing := missingCapabilities(env); len(missing) > 0 {
-			log.Error("kernel faults can't be seen: capabilities are missing", "missing", missing)
+			log.Error("can't detect kernel faults: capabilities are missing", "missing", missing)
 		}
 		if env.fs.LockedDown() {
-			log.Error("kernel faults can't be seen: the kernel is locked down (lockdown=confidentiality forbids reading its memory)")
+			log.Error("can't detect kernel faults: the kernel is locked down (lockdown=confidentiality forbids reading its memory)")
 		}
 		if s.memlock != nil {
 			log.Warn("RLIMIT_MEMLOCK could not be raised; kernels before 5.11 need it", "error", s.memlock)
 		}
 	}
 	if s.kernelErr != nil {
-		log.Error("kernel faults can't be seen", "error", s.kernelErr)
+		log.Error("can't detect kernel faults", "error", s.kernelErr)
 	}
 	return s, nil
 }

@@ -185,7 +185,7 @@ func (d *targetDir) read() {
 	present := map[string]bool{}
 	entries, err := os.ReadDir(d.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.log.Error("read targets: those known stay in force", "dir", d.path, "error", err)
+		d.log.Error("can't read targets; the last known ones stay in force", "dir", d.path, "error", err)
 		return
 	}
 	var paths []string
@@ -205,7 +205,7 @@ func (d *targetDir) read() {
 	d.files = present
 	for _, path := range paths {
 		if err := d.readFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.log.Error("targets refused: what the file had before stays in force", "file", path, "error", err)
+			d.log.Error("targets refused; the file's previous targets stay in force", "file", path, "error", err)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func (e *Engine) checkRan(ev *event.Event) (changed *event.SourceData) {
 	}
 	d := &event.SourceData{Stem: event.NamedStem(event.CheckStem, ev.Check.Check), Up: ev.Check.Status != event.CheckUnknown}
 	if !d.Up {
-		d.Reason = cmp.Or(ev.Check.Message, "it can't tell")
+		d.Reason = cmp.Or(ev.Check.Message, "unknown")
 	}
 	if st := e.stems[d.Stem]; st != nil && st.known && st.up == d.Up && (d.Up || st.reason == reasonText(d.Reason)) {
 		return nil

@@ -102,7 +102,7 @@ func unreachable(what, errno string) sockWant {
 	return sockWant{
 		verdict: event.VerdictUnreachable, errno: []string{"", errno},
 		evidence: "ICMP " + what + " (came back|was sent on this node)|no reset, but an ICMP error: " + errno +
-			"|the socket was told " + errno + ", and went on trying",
+			"|the socket received " + errno + ", and went on trying",
 		excluded: "via probe0",
 	}
 }

@@ -408,17 +408,17 @@ func (a *agent) restore() error {
 	if found, err := file.Load(stateVersion, &st); err != nil && !found {
 		return fmt.Errorf("restore state: %w", err)
 	} else if err != nil {
-		a.log.Warn("saved state is unreadable; it is rebuilt from the journal", "error", err)
+		a.log.Warn("saved state is unreadable; rebuilding it from the journal", "error", err)
 		st = state{BootID: bootID()}
 	}
 	earlierBoot := st.BootID != "" && st.BootID != bootID()
 	if err := a.causes.Restore(st.Causes); err != nil {
-		a.log.Warn("saved state does not fit; what triggers remember begins anew", "error", err)
+		a.log.Warn("saved state does not match; triggers start without history", "error", err)
 		unread = true
 	}
 	if len(st.Engine) > 0 && !earlierBoot {
 		if err := a.engine.Resume(st.Engine, a.now()); err != nil {
-			a.log.Warn("saved state does not fit; it is rebuilt from the journal", "error", err)
+			a.log.Warn("saved state does not match; rebuilding it from the journal", "error", err)
 			st.Seq, unread = 0, true
 		}
 	}

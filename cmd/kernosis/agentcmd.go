@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
 )
@@ -16,9 +17,9 @@ func newAgentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Detect faults on a node, with node-problem-detector's configuration and interfaces",
-		Long: `Does what "kernosis run" does, and takes node-problem-detector's flags and
-files: its monitors' rules, checks and statistics, its metrics and its
-/conditions. See docs/npd.md and docs/configuration.md.`,
+		Long: `Run as "kernosis run" does, report to the API server, and accept
+node-problem-detector's flags and files: its monitors, checks, statistics,
+metrics and /conditions. See docs/npd.md and docs/configuration.md.`,
 		Args:    cobra.NoArgs,
 		Version: version, // node-problem-detector has --version
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -102,9 +103,9 @@ func npdFlags(fs *pflag.FlagSet) {
 }
 
 // check refuses what would silently not be done.
-func (s *npdSettings) check(from origins) error {
+func (s *npdSettings) check(from config.Origins) error {
 	if s.Stackdriver != "" {
-		return from.errorf("exporter.stackdriver", "metrics are not sent to Stackdriver: scrape /metrics, and leave the flag out")
+		return from.Errorf("exporter.stackdriver", "metrics are not sent to Stackdriver: scrape /metrics, and leave the flag out")
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ type npdConfig struct {
 	metrics string // host:port of /metrics; "": none
 }
 
-func loadNPD(cfg config) (*npdConfig, error) {
+func loadNPD(cfg agentConfig) (*npdConfig, error) {
 	c := &npdConfig{}
 	var errs []error
 	for _, k := range []struct {
@@ -132,7 +133,7 @@ func loadNPD(cfg config) (*npdConfig, error) {
 		for _, path := range k.paths {
 			f, err := npd.LoadFile(path, npd.Options{Kind: k.kind})
 			if err != nil {
-				errs = append(errs, cfg.origins.errorf(k.key, "%w", err))
+				errs = append(errs, cfg.origins.Errorf(k.key, "%w", err))
 				continue
 			}
 			c.files = append(c.files, f)
@@ -156,7 +157,7 @@ func loadNPD(cfg config) (*npdConfig, error) {
 // rules returns the rules in force, and what else the files ask for: the shipped
 // rules, those of the files over them, those of problem daemons and services, the operator's
 // over all.
-func (c *npdConfig) rules(cfg config) (*detector.RuleSet, *npd.Set, error) {
+func (c *npdConfig) rules(cfg agentConfig) (*detector.RuleSet, *npd.Set, error) {
 	shipped, err := shippedRules(cfg.ShippedRules)
 	if err != nil {
 		return nil, nil, err

@@ -62,7 +62,7 @@ func (c *cluster) nodeLabel() string {
 
 // openCluster makes what reports to the API server, where there is one. It does not
 // connect.
-func openCluster(cfg config, a *agent, known *podSource, causes *diagnoses, log *slog.Logger) (*clusterReporter, error) {
+func openCluster(cfg agentConfig, a *agent, known *podSource, causes *diagnoses, log *slog.Logger) (*clusterReporter, error) {
 	if cfg.kube == nil {
 		return nil, nil
 	}
@@ -95,7 +95,7 @@ func openCluster(cfg config, a *agent, known *podSource, causes *diagnoses, log 
 	return r, nil
 }
 
-func (r *clusterReporter) openLease(cfg config, causes *diagnoses) error {
+func (r *clusterReporter) openLease(cfg agentConfig, causes *diagnoses) error {
 	client, err := kubernetes.NewForConfig(unlimited(cfg.kube.rest))
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (r *clusterReporter) openLease(cfg config, causes *diagnoses) error {
 	return nil
 }
 
-func (r *clusterReporter) openEvents(cfg config, a *agent, known *podSource) error {
+func (r *clusterReporter) openEvents(cfg agentConfig, a *agent, known *podSource) error {
 	client, err := kubernetes.NewForConfig(cfg.kube.rest)
 	if err != nil {
 		return err

@@ -3,19 +3,22 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/collector"
 )
 
-// config is everything "kernosis run" and "kernosis agent" can be told, by flag, by
+// agentConfig is the configuration of "kernosis run" and "kernosis agent", by flag, by
 // environment (KERNOSIS_STATE_DIR for --state-dir) or by file; the first wins. See
 // docs/configuration.md.
-type config struct {
+type agentConfig struct {
 	StateDir      string          `mapstructure:"state-dir" yaml:"state-dir"`
 	Listen        string          `mapstructure:"listen" yaml:"listen"`
 	Metrics       metricsSettings `mapstructure:",squash" yaml:",inline"`
@@ -53,8 +56,8 @@ type config struct {
 	npd      *npdConfig // what the files say that NPD names
 	kube     *cluster   // nil: none
 	isAgent  bool
-	origins  origins  // of each key
-	warnings []string // what is odd, but no mistake
+	origins  config.Origins // of each key
+	warnings []string       // what is odd, but no mistake
 }
 
 func runFlags(fs *pflag.FlagSet) {
@@ -62,28 +65,39 @@ func runFlags(fs *pflag.FlagSet) {
 	fs.String("state-dir", "/var/lib/kernosis", "`folder` of the journal and of what survives a restart")
 	fs.String("listen", "127.0.0.1:20257", "`address` of /metrics, /healthz and /readyz; empty: none")
 	metricsFlags(fs)
-	fs.String("rules-dir", "", "`folder` of rule files, read again when they change; a rule replaces the shipped one of its name")
-	fs.StringSlice("shipped-rules", []string{"*"}, "which `files` of shipped rules are in force: names without .yaml, * stands for any text")
-	fs.String("mutes", "", "`file` of mutes, read again when it changes; empty: mutes.yaml in the state-dir")
+	fs.String("rules-dir", "", "`folder` of rule files, reloaded when they change; a rule replaces the shipped rule of its name")
+	fs.StringSlice("shipped-rules", []string{"*"}, "which `files` of shipped rules are in force: names without .yaml; * matches any text")
+	fs.String("mutes", "", "`file` of mutes, reloaded when it changes; empty: mutes.yaml in the state-dir")
 	fs.StringP("output", "o", "text", "what is printed: `text` or json")
 	fs.String("log-level", "info", "debug, info, warn or error")
-	fs.String("host-root", "/", "where the host's /proc and /sys are")
+	fs.String("host-root", "/", "`folder` of the host's /proc and /sys")
 	fs.String("pin-root", bpf.DefaultPinRoot, "`folder` on a BPF filesystem that keeps programs and records across restarts; empty: none")
-	fs.Bool("keep-attached", false, "leave the programs attached at exit, so that the next start reads what happened in between")
-	fs.Bool("drop-capabilities", true, "give up the capabilities that no part of the agent needs; programs that it starts (checks, services, scripts) keep them")
-	fs.Duration("hung-task-after", 0, "report a task blocked for `so long`; 0: the kernel's hung_task_timeout_secs, or 120s")
-	fs.StringSlice("target", nil, "probe target to watch, `address:port`; may be repeated")
-	fs.String("targets-dir", "/run/kernosis/targets.d", "`folder` of files with probe targets, read again when they change")
-	fs.StringSlice("log", nil, "log to read, `kmsg, journald, file:/path` or none, with \"name=\" before it if need be; may be repeated (default kmsg)")
+	fs.Bool("keep-attached", false, "leave the BPF programs attached at exit, so that the next start reads what happened in between")
+	fs.Bool("drop-capabilities", true, "drop capabilities that no part of the agent needs; programs it starts (checks, services, scripts) keep them")
+	fs.Duration("hung-task-after", 0, "report tasks blocked longer than this `duration`; 0: the kernel's hung_task_timeout_secs, or 120s")
+	fs.StringSlice("target", nil, "probe target to watch, `address:port` (repeatable)")
+	fs.String("targets-dir", "/run/kernosis/targets.d", "`folder` of files with probe targets, reloaded when they change")
+	fs.StringSlice("log", nil, "log `source`: [NAME=]kmsg, [NAME=]journald, [NAME=]file:PATH, or none (repeatable; default kmsg)")
 	fs.String("report-socket", "", "unix `socket` where problem daemons of the configuration (reports:) report; empty: none")
 	probeFlags(fs)
 	diagnoseFlags(fs)
 	fs.Int64("journal-mib", 64, "bound of the journal in `MiB`")
 }
 
-func (c *config) validate() error {
+// loadConfig reads the configuration and checks it.
+func loadConfig(cmd *cobra.Command) (agentConfig, error) {
+	c := agentConfig{isAgent: cmd.Flags().Lookup(flagKubeExporter) != nil}
+	var err error
+	if c.origins, c.warnings, err = config.Load(cmd.Flags(), &c); err != nil {
+		return c, err
+	}
+	c.defaultServices()
+	return c, c.validate()
+}
+
+func (c *agentConfig) validate() error {
 	var errs []error
-	wrong := func(key, format string, args ...any) { errs = append(errs, c.origins.errorf(key, format, args...)) }
+	wrong := func(key, format string, args ...any) { errs = append(errs, c.origins.Errorf(key, format, args...)) }
 	if c.Output != "text" && c.Output != "json" {
 		wrong("output", "%q is neither text nor json", c.Output)
 	}
@@ -115,7 +129,7 @@ func (c *config) validate() error {
 	return errors.Join(errs...)
 }
 
-func (c *config) targets() ([]collector.Target, error) {
+func (c *agentConfig) targets() ([]collector.Target, error) {
 	var targets []collector.Target
 	for _, t := range c.Targets {
 		ap, err := netip.ParseAddrPort(t)
@@ -128,10 +142,17 @@ func (c *config) targets() ([]collector.Target, error) {
 }
 
 // collector says how the sources run, and who will give them targets.
-func (c *config) collector(targetSources []string) collector.Config {
+func (c *agentConfig) collector(targetSources []string) collector.Config {
 	targets, _ := c.targets() // checked by validate
 	return collector.Config{
 		HostRoot: c.HostRoot, PinRoot: c.PinRoot, HungTaskAfter: c.HungTaskAfter,
 		Targets: targets, TargetsDir: c.TargetsDir, TargetSources: targetSources,
+	}
+}
+
+// logConfigWarnings logs what is odd in a configuration.
+func logConfigWarnings(log *slog.Logger, warnings []string) {
+	for _, w := range warnings {
+		log.Warn("configuration", "warning", w)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 )
 
 // printed runs "config print" with a file, where there is one, and returns output
@@ -74,7 +76,7 @@ func TestConfigPrint(t *testing.T) {
 
 	// What is printed reads as the same configuration.
 	for _, e := range os.Environ() {
-		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, envPrefix) {
+		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, config.EnvPrefix) {
 			t.Setenv(name, "")
 		}
 	}
@@ -117,8 +119,8 @@ func TestMistakenConfig(t *testing.T) {
 		"value of flag":    {args: []string{"--log-level", "loud"}, want: []string{`--log-level: "loud" is none of`}},
 		"type of flag":     {args: []string{"--journal-mib", "x"}, want: []string{`"x" for "--journal-mib" flag`}},
 		"value of env":     {env: [2]string{"KERNOSIS_OUTPUT", "xml"}, want: []string{`KERNOSIS_OUTPUT: "xml" is neither`}},
-		"type of env":      {env: [2]string{"KERNOSIS_KEEP_ATTACHED", "maybe"}, want: []string{`KERNOSIS_KEEP_ATTACHED: "maybe" is no bool`}},
-		"port of env":      {env: [2]string{"KERNOSIS_PORT", "99999"}, want: []string{`KERNOSIS_PORT: "99999" is no uint16`}},
+		"type of env":      {env: [2]string{"KERNOSIS_KEEP_ATTACHED", "maybe"}, want: []string{`KERNOSIS_KEEP_ATTACHED: "maybe", want true or false`}},
+		"port of env":      {env: [2]string{"KERNOSIS_PORT", "99999"}, want: []string{`KERNOSIS_PORT: "99999", want a whole number up to 65535`}},
 		"target":           {args: []string{"--target", "x"}, want: []string{`--target: "x" is no address:port`}},
 		"no state":         {args: []string{"--state-dir", ""}, want: []string{"--state-dir: must not be empty"}},
 		"no file":          {args: []string{"--config", "/does/not/exist"}, want: []string{"/does/not/exist"}},
@@ -190,7 +192,7 @@ func TestConditionOfRuleAndDaemon(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cfg := config{RulesDir: dir, ShippedRules: []string{"*"}, origins: origins{"reports[0]": "kernosis.yaml:7"}, Reports: []reportConfig{{
+		cfg := agentConfig{RulesDir: dir, ShippedRules: []string{"*"}, origins: config.Origins{"reports[0]": "kernosis.yaml:7"}, Reports: []reportConfig{{
 			Name:       "gpu-monitor",
 			Conditions: []reportCondition{{Type: conditionType, HealthyReason: "GPUIsHealthy", HealthyMessage: "all GPUs answer"}},
 		}}}

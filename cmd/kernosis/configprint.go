@@ -9,17 +9,19 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 )
 
 func newConfig() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration"}
+	cmd := &cobra.Command{Use: "config", Short: "Show the configuration"}
 	var of string
 	show := &cobra.Command{
 		Use:   "print",
-		Short: "Print the configuration in force, and where each value is from",
-		Long: `Prints what "kernosis agent", or with --for run "kernosis run", would run with
-under the same flags, environment and file, as a configuration file; behind each
-value stands where it is from.`,
+		Short: "Print the effective configuration and where each value comes from",
+		Long: `Print the configuration that "kernosis agent" (or "kernosis run", with --for run)
+gets from the same flags, environment and file. The output is a valid configuration
+file; a comment names the source of each value.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch of {
@@ -67,7 +69,7 @@ func onlyOfRun(cmd *cobra.Command) error {
 }
 
 // printConfig writes a configuration that reads as this one.
-func printConfig(w io.Writer, c *config) error {
+func printConfig(w io.Writer, c *agentConfig) error {
 	doc := &yaml.Node{Kind: yaml.MappingNode}
 	if err := c.nodes(reflect.ValueOf(c).Elem(), doc); err != nil {
 		return err
@@ -86,7 +88,7 @@ func printConfig(w io.Writer, c *config) error {
 }
 
 // nodes adds the keys of a struct with their values and origins.
-func (c *config) nodes(v reflect.Value, doc *yaml.Node) error {
+func (c *agentConfig) nodes(v reflect.Value, doc *yaml.Node) error {
 	for field, value := range v.Fields() {
 		name, inline, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 		if inline == "inline" {
@@ -123,10 +125,10 @@ func (c *config) nodes(v reflect.Value, doc *yaml.Node) error {
 }
 
 // originOf is where a value is from, and what stands for an empty one.
-func (c *config) originOf(key string) string {
+func (c *agentConfig) originOf(key string) string {
 	origin := c.origins[key]
 	if origin == "" {
-		origin = originDefault
+		origin = config.Default
 	}
 	if key != flagNodeName || c.Kube.NodeName != "" || !c.Kube.Exporter {
 		return origin

@@ -27,11 +27,11 @@ import (
 func newController() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
-		Short: "Speak for silent agents, look after Diagnoses: one or two a cluster",
-		Long: `Sets the node conditions of an agent that no longer renews its Lease to Unknown,
-so that nobody trusts what it said last. Where the kinds of diagnoses are installed, it
-checks OperationSets, Triggers and RemediationPolicies, looks after Diagnoses that no
-agent runs or that have ended, and decides on repairs. See docs/controller.md.`,
+		Short: "Set conditions of silent agents to Unknown, manage Diagnoses, decide on repairs",
+		Long: `Set the node conditions of agents that stopped renewing their Lease to Unknown. With the
+CustomResourceDefinitions installed, the controller also validates OperationSets, Triggers
+and RemediationPolicies, creates Diagnoses from alerts, Events and schedules, deletes old
+ones, and decides on repairs. Run one or two replicas. See docs/controller.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadController(cmd)
@@ -55,6 +55,7 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	logConfigWarnings(log, cfg.warnings)
 	// What the libraries say on their own goes the same way.
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	klog.SetSlogLogger(log)
@@ -130,7 +131,7 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 	served := controller.Served()
 	served.Log = log
 	served.Missing = func(kinds []string) {
-		log.Warn("nothing is done for diagnoses until their kinds are installed: kubectl apply -f diagnose/api/crds", "missing", strings.Join(kinds, ","))
+		log.Warn("diagnoses are disabled until the CRDs are installed: kubectl apply -f diagnose/api/crds", "missing", strings.Join(kinds, ","))
 	}
 	installed := make(chan struct{})
 	remove, err = leader.WhenServed(m, served,

@@ -1,31 +1,28 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
-	"go.yaml.in/yaml/v4"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
 
-// controllerConfig is everything "kernosis controller" can be told, by flag, by
-// environment (KERNOSIS_SILENT_AFTER for --silent-after) or by file; the first wins.
+// controllerConfig is the configuration of "kernosis controller", by flag, by environment
+// (KERNOSIS_SILENT_AFTER for --silent-after) or by file; the first wins.
 type controllerConfig struct {
 	Kubeconfig     string          `mapstructure:"kubeconfig" yaml:"kubeconfig"`
 	QPS            float32         `mapstructure:"kube-api-qps" yaml:"kube-api-qps"`
@@ -51,29 +48,32 @@ type controllerConfig struct {
 	Metrics        metricsSettings `mapstructure:",squash" yaml:",inline"`
 	LogLevel       string          `mapstructure:"log-level" yaml:"log-level"`
 	Alerts         alertsConfig    `mapstructure:",squash" yaml:",inline"`
+
+	origins  config.Origins // of each key
+	warnings []string       // what is odd, but no mistake
 }
 
 func controllerFlags(fs *pflag.FlagSet) {
 	fs.String("config", "", "`file` with these settings as YAML (silent-after: …)")
-	fs.String("kubeconfig", "", "`file` that says how to reach the API server; empty: as a pod of the cluster")
+	fs.String("kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	fs.Float32("kube-api-qps", 50, "requests a second to the API server")
 	fs.Int("kube-api-burst", 100, "requests to the API server at once")
 	fs.String("namespace", "", "`namespace` of the agents, their Leases and the election; empty: $POD_NAMESPACE, or kube-system")
 	fs.String("agent-pods", liveness.DefaultPods, "`label selector` of the agents' pods")
-	fs.StringSlice("condition-types", nil, "condition `types` of agents that have never reported; empty: those that most agents list")
-	fs.Duration("silent-after", liveness.DefaultSilent, "how long after its last renewal an agent is spoken for")
-	fs.Duration("draining-grace", liveness.DefaultDraining, "the same, for one that said it ends")
+	fs.StringSlice("condition-types", nil, "condition `types` to set for agents that never reported; empty: those that most agents list")
+	fs.Duration("silent-after", liveness.DefaultSilent, "how long after its last Lease renewal an agent counts as silent and its conditions become Unknown")
+	fs.Duration("draining-grace", liveness.DefaultDraining, "the same for an agent that is shutting down")
 	fs.Duration("start-up-grace", liveness.DefaultStartUp, "how long a new pod of the agent may take to report")
-	fs.Duration("pod-wait", controller.DefaultPodWait, "how long a Diagnosis waits for its pod to be on a node")
-	fs.Duration("pending-silent", controller.DefaultPendingSilent, "how long a Diagnosis that has not begun waits for an agent that is silent")
-	fs.Duration("running-silent", controller.DefaultRunningSilent, "the same, for one that runs; and how long one may wait for an agent that reports")
-	fs.Int("max-ended-diagnoses", controller.DefaultMaxEnded, "ended Diagnoses that the namespace keeps; those that ended first are deleted")
-	fs.Int("workers", liveness.DefaultWorkers, "nodes that are written at once, and Diagnoses that are looked at")
-	fs.Float64("slow-writes", liveness.DefaultSlowRate, "nodes written a second in a zone most of whose agents are silent")
-	fs.Bool("leader-elect", true, "be one of several, of which one works")
-	fs.Duration("leader-elect-lease-duration", 15*time.Second, "how long after a leader's last renewal another may lead")
-	fs.Duration("leader-elect-renew-deadline", 10*time.Second, "after how long without a renewal a leader ends")
-	fs.Duration("leader-elect-retry-period", 2*time.Second, "how often a renewal is tried")
+	fs.Duration("pod-wait", controller.DefaultPodWait, "how long a Diagnosis waits for its pod to be scheduled")
+	fs.Duration("pending-silent", controller.DefaultPendingSilent, "how long a Diagnosis that has not started waits for a silent agent")
+	fs.Duration("running-silent", controller.DefaultRunningSilent, "the same for a running Diagnosis, and the limit for an agent that reports but does not run it")
+	fs.Int("max-ended-diagnoses", controller.DefaultMaxEnded, "completed Diagnoses to keep in the namespace; the oldest are deleted")
+	fs.Int("workers", liveness.DefaultWorkers, "Nodes written, and Diagnoses reconciled, in parallel")
+	fs.Float64("slow-writes", liveness.DefaultSlowRate, "Node writes per second in a zone most of whose agents are silent")
+	fs.Bool("leader-elect", true, "use leader election, so that several replicas may run")
+	fs.Duration("leader-elect-lease-duration", 15*time.Second, "how long after the leader's last renewal another replica takes over")
+	fs.Duration("leader-elect-renew-deadline", 10*time.Second, "how long the leader retries a renewal before it exits")
+	fs.Duration("leader-elect-retry-period", 2*time.Second, "interval between renewal attempts")
 	fs.String("metrics-listen", "127.0.0.1:20258", "`address` of /metrics; empty: none")
 	metricsFlags(fs)
 	fs.String("health-listen", "127.0.0.1:20259", "`address` of /healthz and /readyz; empty: none")
@@ -81,34 +81,12 @@ func controllerFlags(fs *pflag.FlagSet) {
 	alertsFlags(fs)
 }
 
-// loadController merges flags, environment and file, and checks the result.
+// loadController reads the configuration and checks it.
 func loadController(cmd *cobra.Command) (controllerConfig, error) {
 	var c controllerConfig
-	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
-	v.SetEnvPrefix("KERNOSIS")
-	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
-	v.AutomaticEnv()
-	if err := v.BindPFlags(cmd.Flags()); err != nil {
+	var err error
+	if c.origins, c.warnings, err = config.Load(cmd.Flags(), &c); err != nil {
 		return c, err
-	}
-	if path := v.GetString("config"); path != "" {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return c, fmt.Errorf("configuration: %w", err)
-		}
-		// Strictly, with lines in its errors: viper knows neither.
-		dec := yaml.NewDecoder(bytes.NewReader(raw))
-		dec.KnownFields(true)
-		if err := dec.Decode(&controllerConfig{}); err != nil {
-			return c, fmt.Errorf("configuration %s: %w", path, err)
-		}
-		v.SetConfigType("yaml")
-		if err := v.ReadConfig(bytes.NewReader(raw)); err != nil {
-			return c, fmt.Errorf("configuration %s: %w", path, err)
-		}
-	}
-	if err := v.Unmarshal(&c); err != nil {
-		return c, fmt.Errorf("configuration: %w", err)
 	}
 	c.Namespace = cmp.Or(c.Namespace, os.Getenv("POD_NAMESPACE"), "kube-system")
 	return c, c.validate()
@@ -116,18 +94,18 @@ func loadController(cmd *cobra.Command) (controllerConfig, error) {
 
 func (c *controllerConfig) validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	wrong := func(key, format string, args ...any) { errs = append(errs, c.origins.Errorf(key, format, args...)) }
 	if why := validation.IsDNS1123Label(c.Namespace); len(why) > 0 {
-		wrong("namespace: %q: %s", c.Namespace, why[0])
+		wrong("namespace", "%q: %s", c.Namespace, why[0])
 	}
 	if s, err := labels.Parse(c.AgentPods); err != nil {
-		wrong("agent-pods: %w", err)
+		wrong("agent-pods", "%w", err)
 	} else if s.Empty() {
-		wrong("agent-pods: must select the agents among the pods of the namespace")
+		wrong("agent-pods", "must select the agents among the pods of the namespace")
 	}
 	for _, t := range c.ConditionTypes {
 		if err := conditions.CheckType(t); err != nil {
-			wrong("condition-types: %w", err)
+			wrong("condition-types", "%w", err)
 		}
 	}
 	for _, d := range []struct {
@@ -136,33 +114,33 @@ func (c *controllerConfig) validate() error {
 	}{{"silent-after", c.SilentAfter}, {"draining-grace", c.DrainingGrace}, {"start-up-grace", c.StartUpGrace},
 		{"pod-wait", c.PodWait}, {"pending-silent", c.PendingSilent}, {"running-silent", c.RunningSilent}, {"leader-elect-retry-period", c.RetryPeriod}} {
 		if d.value < 100*time.Millisecond {
-			wrong("%s: %s, want at least 100ms", d.name, d.value)
+			wrong(d.name, "%s, want at least 100ms", d.value)
 		}
 	}
 	// As the election itself demands, whose tries are up to 1.2 periods apart.
 	if c.LeaseDuration <= c.RenewDeadline {
-		wrong("leader-elect-lease-duration: %s, want more than leader-elect-renew-deadline %s", c.LeaseDuration, c.RenewDeadline)
+		wrong("leader-elect-lease-duration", "%s, want more than leader-elect-renew-deadline %s", c.LeaseDuration, c.RenewDeadline)
 	}
 	if float64(c.RenewDeadline) <= 1.2*float64(c.RetryPeriod) {
-		wrong("leader-elect-renew-deadline: %s, want more than 1.2 times leader-elect-retry-period %s", c.RenewDeadline, c.RetryPeriod)
+		wrong("leader-elect-renew-deadline", "%s, want more than 1.2 times leader-elect-retry-period %s", c.RenewDeadline, c.RetryPeriod)
 	}
 	if c.MaxEnded < 1 {
-		wrong("max-ended-diagnoses: %d, want at least 1", c.MaxEnded)
+		wrong("max-ended-diagnoses", "%d, want at least 1", c.MaxEnded)
 	}
 	if c.Workers < 1 {
-		wrong("workers: %d, want at least 1", c.Workers)
+		wrong("workers", "%d, want at least 1", c.Workers)
 	}
 	if !(c.SlowWrites > 0) || math.IsInf(c.SlowWrites, 0) {
-		wrong("slow-writes: %v, want more than 0", c.SlowWrites)
+		wrong("slow-writes", "%v, want more than 0", c.SlowWrites)
 	}
 	if !(c.QPS > 0) || math.IsInf(float64(c.QPS), 0) {
-		wrong("kube-api-qps: %v, want more than 0", c.QPS)
+		wrong("kube-api-qps", "%v, want more than 0", c.QPS)
 	}
 	if c.Burst < 1 {
-		wrong("kube-api-burst: %d, want at least 1", c.Burst)
+		wrong("kube-api-burst", "%d, want at least 1", c.Burst)
 	}
 	if _, err := parseLevel(c.LogLevel); err != nil {
-		errs = append(errs, err)
+		wrong("log-level", "%w", err)
 	}
 	errs = append(errs, c.Alerts.check(), c.Metrics.access().Check())
 	return errors.Join(errs...)

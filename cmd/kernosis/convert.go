@@ -14,17 +14,17 @@ func newConvert() *cobra.Command {
 	var strict bool
 	cmd := &cobra.Command{
 		Use:   "convert FILE|DIR|-…",
-		Short: "Turn KubeDiag's manifests into Kernosis'",
-		Long: `Turn KubeDiag's Operations, OperationSets, Triggers and Diagnoses
-(diagnosis.kubediag.org/v1) into those of kernosis.io/v1alpha1.
+		Short: "Convert KubeDiag manifests",
+		Long: `Convert KubeDiag's Operations, OperationSets, Triggers and Diagnoses
+(diagnosis.kubediag.org/v1) to kernosis.io/v1alpha1.
 
-Files are YAML or JSON with any number of objects; of a folder its .yaml, .yml and
-.json files are read, and - is the standard input. What they become goes to the
-standard output. The standard error has a line for each thing that is lost, and for
-each that is kept and means something else (note).
+Input files are YAML or JSON with any number of objects. Of a folder, the .yaml, .yml
+and .json files are read; - is the standard input. The result goes to the standard
+output. The standard error has a line for each field that is lost, and a note for each
+that changes its meaning.
 
-Exit code: 0 converted, 1 with --strict something is lost (nothing is written then),
-2 a file that can't be read or is not what KubeDiag accepts (nothing is written).`,
+Exit code: 0 converted; 1 with --strict, something would be lost (nothing is written);
+2 a file can't be read, or KubeDiag would not accept it (nothing is written).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := document.ReadFiles(args, cmd.InOrStdin())
@@ -43,12 +43,12 @@ Exit code: 0 converted, 1 with --strict something is lost (nothing is written th
 				fmt.Fprintln(cmd.ErrOrStderr(), &r.Findings[i])
 			}
 			if strict && r.Lost() {
-				return failed(errors.New("convert: something is lost, so nothing is written (--strict)"))
+				return failed(errors.New("convert: something would be lost, so nothing is written (--strict)"))
 			}
 			_, err = cmd.OutOrStdout().Write(r.YAML)
 			return failed(err)
 		},
 	}
-	cmd.Flags().BoolVar(&strict, "strict", false, "write nothing and exit with 1 where something is lost")
+	cmd.Flags().BoolVar(&strict, "strict", false, "write nothing and exit with 1 if something would be lost")
 	return cmd
 }

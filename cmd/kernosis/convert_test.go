@@ -54,7 +54,7 @@ spec:
 		}
 	}
 	out, told, code := runConvert(t, kubediagOperations, "--strict", "-")
-	if out != "" || code != exitFailed || !strings.Contains(told, "something is lost") {
+	if out != "" || code != exitFailed || !strings.Contains(told, "something would be lost") {
 		t.Errorf("strict: exit %d\n%s%s", code, out, told)
 	}
 	first, _, _ := strings.Cut(kubediagOperations, "---")

@@ -24,8 +24,8 @@ func newDiagnose() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diagnose",
 		Short: "Find the cause of a fault on this machine; no cluster needed",
-		Long: `Find the cause of a fault on this machine: run the graph of an OperationSet, and look
-at what runs have found. See docs/diagnose.md.`,
+		Long: `Find the cause of a fault on this machine: run the graph of an OperationSet, and show
+the results of earlier runs. See docs/diagnose.md.`,
 	}
 	cmd.AddCommand(newDiagnoseRun(), newDiagnoseShow(), newDiagnoseSets(), newDiagnoseOperations())
 	return cmd
@@ -38,7 +38,7 @@ type setSource struct {
 }
 
 func (s *setSource) flags(f *pflag.FlagSet) {
-	f.StringArrayVarP(&s.files, "file", "f", nil, "manifest, or folder of manifests; - is the standard input; may be given more than once")
+	f.StringArrayVarP(&s.files, "file", "f", nil, "manifest or folder of manifests; - is the standard input (repeatable)")
 	f.StringVar(&s.shipped, "shipped", "", "`name` of an OperationSet that is part of Kernosis: "+strings.Join(shippedSets(), ", "))
 }
 
@@ -132,10 +132,10 @@ func newDiagnoseSets() *cobra.Command {
 	return &cobra.Command{
 		Use:   "sets [NAME]",
 		Short: "List the shipped OperationSets, or print one",
-		Long: `List the OperationSets that are part of Kernosis, or print the manifests of one: to
-read, to change and run with -f, or to apply to a cluster.
+		Long: `List the shipped OperationSets, or print the manifests of one to read, change and run
+with -f, or apply to a cluster.
 
-Exit code: 0, 2 there is none of that name.`,
+Exit code: 0; 2 there is no set of that name.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {

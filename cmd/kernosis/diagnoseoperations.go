@@ -15,11 +15,11 @@ import (
 func newDiagnoseOperations() *cobra.Command {
 	return &cobra.Command{
 		Use:   "operations [NAME]",
-		Short: "List built-in operations, or tell of one: parameters and results",
-		Long: `List the operations that are built in, with what they may change; or tell of one: what
-it takes and gives. docs/operations.md has the same.
+		Short: "List built-in operations, or describe one: parameters and results",
+		Long: `List the built-in operations and what they may change, or describe one: its parameters and
+results. docs/operations.md has the same.
 
-Exit code: 0, 2 there is none of that name.`,
+Exit code: 0; 2 there is no operation of that name.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all := operation.All(operation.Host{})

@@ -42,31 +42,31 @@ func newDiagnoseRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run {-f FILE [OPERATIONSET] | --shipped NAME} [-p KEY=VALUE]…",
 		Short: "Run the graph of an OperationSet on this machine",
-		Long: `Run the graph of an OperationSet on this machine with the real operations, and tell each
-as it ends, then the verdict, the causes that are excluded with their evidence, and the
+		Long: `Run the graph of an OperationSet on this machine with the real operations. Each operation
+is printed when it ends, then the verdict, the excluded causes with their evidence, and the
 files that were kept. Most operations need root.
 
-Nothing is changed on the machine: an operation that repairs is told as one that would
-run. With --allow-repairs those of the graph DO RUN, HERE AND AT ONCE, with nobody asked
-again: units are restarted, web servers called, scripts run. There is no policy, budget
-or cooldown without a cluster. A graph with an operation that changes objects of the API,
-as cordon does, is refused then: the controller of a cluster makes those.
+Nothing on the machine is changed: repairs are listed as ones that would run. With
+--allow-repairs the repairs of the graph DO RUN, HERE AND AT ONCE, without asking again:
+units are restarted, web servers called, scripts run. There is no policy, budget or
+cooldown without a cluster. A graph with an operation that changes API objects, such as
+cordon, is refused then: only the controller of a cluster runs those.
 
-Ctrl-C interrupts a run: what has ended is kept, and the same command with --id goes on
-from there. A run that has ended is only told again.
+Ctrl-C interrupts a run; the same command with --id resumes it. A run that has ended is
+only printed again.
 
-Exit code: 0 a path came to its end (there is a cause), 1 none did, 2 bad input, 3 the
-run was interrupted, or whether a repair was made is not known.`,
+Exit code: 0 a path succeeded (there is a cause); 1 none did; 2 bad input; 3 the run was
+interrupted, or it is not known whether a repair was made.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}
 	f := cmd.Flags()
 	c.source.flags(f)
-	f.StringArrayVarP(&c.parameters, "parameter", "p", nil, "`key=value` that operations are given; may be given more than once")
+	f.StringArrayVarP(&c.parameters, "parameter", "p", nil, "parameter of the operations, `key=value` (repeatable)")
 	f.StringVar(&c.node, "node", "", "name of this node; empty: the host's")
-	f.StringVar(&c.id, "id", "", "name of the run: one that was interrupted goes on; empty: a new one")
+	f.StringVar(&c.id, "id", "", "name of the run; an interrupted run is resumed (default: a new run)")
 	f.StringVarP(&c.output, "output", "o", "text", "text, json")
-	f.IntVar(&c.keep, "keep", 100, "how many runs that have ended are kept, the newest; their artifacts have a budget besides")
+	f.IntVar(&c.keep, "keep", 100, "how many completed runs to keep, the newest; artifacts also have a budget")
 	f.BoolVar(&c.allowRepairs, "allow-repairs", false, "let operations that repair run on this machine")
 	f.BoolVar(&c.allowScripts, "allow-scripts", false, "let operations that are scripts run, as nobody, within bounds (docs/operations.md)")
 	stateDirFlag(f, &c.stateDir)
@@ -103,7 +103,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	}
 	if c.allowRepairs && len(plan.ByController) > 0 {
 		id := plan.ByController[0]
-		return fmt.Errorf("run: node %d (%s) changes objects of the API: the controller of a cluster makes it, no command does; without --allow-repairs the run tells where it would", id, plan.Graph.Node(id).Operation)
+		return fmt.Errorf("run: node %d (%s) changes objects of the API: the controller of a cluster makes it, no command does; without --allow-repairs the run shows where it would", id, plan.Graph.Node(id).Operation)
 	}
 	dirs, unlock, err := lockDiagnoses(c.stateDir, c.id)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
@@ -49,20 +50,20 @@ func diagnoseFlags(fs *pflag.FlagSet) {
 	fs.Bool("diagnose-scripts", false, "let operations that are scripts run, as nobody, within bounds (docs/operations.md)")
 }
 
-func (s *diagnoseSettings) check(from origins, stateDir string) error {
+func (s *diagnoseSettings) check(from config.Origins, stateDir string) error {
 	var errs []error
 	if s.Keep < 1 {
-		errs = append(errs, from.errorf("diagnose-keep", "%d, want at least 1", s.Keep))
+		errs = append(errs, from.Errorf("diagnose-keep", "%d, want at least 1", s.Keep))
 	}
 	if s.ArtifactsMiB < 1 {
-		errs = append(errs, from.errorf("diagnose-artifacts-mib", "%d, want at least 1", s.ArtifactsMiB))
+		errs = append(errs, from.Errorf("diagnose-artifacts-mib", "%d, want at least 1", s.ArtifactsMiB))
 	}
 	switch dir := s.StorageDir; {
 	case dir == "":
 	case !filepath.IsAbs(dir):
-		errs = append(errs, from.errorf("diagnose-storage-dir", "%q, want an absolute path", dir))
+		errs = append(errs, from.Errorf("diagnose-storage-dir", "%q, want an absolute path", dir))
 	case artifact.OfSystem(dir) || within(stateDir, dir) || within(dir, stateDir):
-		errs = append(errs, from.errorf("diagnose-storage-dir", "%q, want a folder of its own: neither of the system, nor in or above the state folder", dir))
+		errs = append(errs, from.Errorf("diagnose-storage-dir", "%q, want a folder of its own: neither of the system, nor in or above the state folder", dir))
 	}
 	return errors.Join(errs...)
 }
@@ -85,7 +86,7 @@ type diagnoses struct {
 
 // openDiagnoses makes what finds causes; known are the node's pods, in a cluster never nil.
 // What is wrong with manifests is told here.
-func openDiagnoses(cfg config, a *agent, known *podSource, log *slog.Logger) (*diagnoses, error) {
+func openDiagnoses(cfg agentConfig, a *agent, known *podSource, log *slog.Logger) (*diagnoses, error) {
 	if !cfg.Diagnose.On {
 		return nil, nil
 	}
@@ -106,7 +107,7 @@ func openDiagnoses(cfg config, a *agent, known *podSource, log *slog.Logger) (*d
 		return nil, err
 	}
 	if c.Scripts, err = operation.OpenScripts(operation.ScriptConfig{Enabled: cfg.Diagnose.Scripts}, log); err != nil {
-		return nil, cfg.origins.errorf("diagnose-scripts", "%w", err)
+		return nil, cfg.origins.Errorf("diagnose-scripts", "%w", err)
 	}
 	d.scripts = c.Scripts
 	if d.worker, err = worker.New(c); err != nil {
@@ -118,13 +119,13 @@ func openDiagnoses(cfg config, a *agent, known *podSource, log *slog.Logger) (*d
 }
 
 // hostOf is the machine that is looked at; pods are its, nil where nobody knows of any.
-func hostOf(cfg config, pods operation.Pods) operation.Host {
+func hostOf(cfg agentConfig, pods operation.Pods) operation.Host {
 	root := hostfs.New(cfg.HostRoot)
 	return operation.Host{FS: root, Symbols: hostfs.NewSymbols(root), Pods: pods}
 }
 
 // alone is without a cluster: manifests are files, and nobody decides on repairs.
-func (d *diagnoses) alone(c *worker.Config, cfg config, known *podSource) (err error) {
+func (d *diagnoses) alone(c *worker.Config, cfg agentConfig, known *podSource) (err error) {
 	if c.Node, _, err = cfg.Kube.nodeName(cfg.origins); err != nil {
 		// It only names what nobody else sees.
 		c.Log.Warn("diagnoses call this node localhost", "error", err)
@@ -141,7 +142,7 @@ func (d *diagnoses) alone(c *worker.Config, cfg config, known *podSource) (err e
 }
 
 // inCluster has manifests and Diagnoses from the API server.
-func (d *diagnoses) inCluster(c *worker.Config, cfg config, known *podSource) (err error) {
+func (d *diagnoses) inCluster(c *worker.Config, cfg agentConfig, known *podSource) (err error) {
 	if cfg.Diagnose.Dir != "" {
 		c.Log.Warn("manifests of the folder are not read, in a cluster the API server has them", "diagnose_dir", cfg.Diagnose.Dir)
 	}
@@ -216,7 +217,7 @@ func (d *diagnoses) api() *kube.Store {
 }
 
 // openFolder reads the shipped manifests and the operator's over them.
-func openFolder(cfg config, builtins []operation.Builtin, log *slog.Logger) (*worker.Folder, error) {
+func openFolder(cfg agentConfig, builtins []operation.Builtin, log *slog.Logger) (*worker.Folder, error) {
 	var shipped []document.File
 	for _, name := range shippedSets() {
 		f, err := shippedFile(name)

@@ -25,11 +25,10 @@ func newDiagnoseShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [RUN]",
 		Short: "List past runs, or show one: what ran, what failed, verdict, files",
-		Long: `List the runs that the state folder has, the newest last; or show one: what ran and what
-came of it, the verdict, the causes that are excluded, the files, and the graph with the
-path that was taken.
+		Long: `List the runs in the state folder, the newest last; or show one: each operation and its
+result, the verdict, excluded causes, files, and the graph with the path taken.
 
-Exit code: 0 shown, 2 there is no such run.`,
+Exit code: 0 shown; 2 there is no such run.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			outputs := append([]string{"json"}, graphOutputs()...)

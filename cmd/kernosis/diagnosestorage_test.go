@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 )
 
 // The agent writes what operations want kept below this folder, so it is none that others use.
@@ -20,7 +22,7 @@ func TestDiagnoseStorageDir(t *testing.T) {
 		"/srv/../etc":                 "want a folder of its own",
 	} {
 		s := diagnoseSettings{Keep: 1, ArtifactsMiB: 1, StorageDir: dir}
-		err := s.check(origins{}, "/var/lib/kernosis")
+		err := s.check(config.Origins{}, "/var/lib/kernosis")
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "diagnose-storage-dir")) {
 			t.Errorf("%q: %v, want %q", dir, err, want)
 		}

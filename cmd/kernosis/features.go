@@ -18,11 +18,10 @@ func newFeatures() *cobra.Command {
 	var output, hostRoot string
 	cmd := &cobra.Command{
 		Use:   "features",
-		Short: "Show which programs attach on this kernel, and why the better ones do not",
-		Long: `Load and attach every program for a moment, beside an agent that may be
-running, and show for each stem and hook which variant works here and why the
-better ones do not. Below that, what an agent with the rights and paths of
-this process would lack.`,
+		Short: "List which BPF programs attach on this kernel, which fall back, and why",
+		Long: `Load and attach every BPF program for a moment (an agent may keep running) and
+list for each hook which variant works on this kernel, and why a better one does
+not. Then list what an agent with this process's permissions and paths would lack.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
@@ -58,7 +57,7 @@ type features struct {
 
 // featureLacks looks for what an agent of the default settings would lack.
 func featureLacks(hostRoot string, sources *collector.Sources) []selfcheck.Lack {
-	cfg := config{HostRoot: hostRoot}
+	cfg := agentConfig{HostRoot: hostRoot}
 	c := selfCheckConfig(cfg, sources)
 	c.Logs, c.Diagnose = selfCheckLogs(cfg, nil), true
 	if err := bpf.CheckPinRoot(bpf.DefaultPinRoot); err != nil {

@@ -25,12 +25,12 @@ func newGraph() *cobra.Command {
 		Short: "Check and draw the graph of an OperationSet",
 		Long: `Check and draw the graph of an OperationSet, without a cluster.
 
-Files are manifests (YAML or JSON) with an OperationSet; where they have several, name
-one. Operations in the same files, and built-in ones, tell what their nodes may change.
-See docs/diagnose.md for how a graph is run. What names in it stand for nothing is told
-beside the drawing; kernosis lint tells more of the files.
+Input files are manifests (YAML or JSON) with an OperationSet; if they have several, name
+one. Operations in the same files and built-in operations define what each node may
+change. Unknown operations are listed beside the drawing; "kernosis lint" checks the
+files further. See docs/diagnose.md for how a graph runs.
 
-Exit code: 0 drawn, 2 a file or graph that is not valid: each mistake with file and line.`,
+Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and line.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(graphOutputs(), output) {

@@ -20,7 +20,7 @@ func newInject() *cobra.Command {
 	var pinRoot string
 	cmd := &cobra.Command{
 		Use:   "inject FAULT",
-		Short: "Provoke a real, bounded, self-cleaning fault for a drill",
+		Short: "Cause a real, bounded fault that cleans up after itself, for a drill",
 		Long:  "Provoke a real kernel fault in a place of its own (control group, network\nnamespace, loop file), heal it and remove every trace.\n\n" + faultList(),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

@@ -20,7 +20,7 @@ const partingLook = 3 * time.Second
 // next agent, which reads what happened in between. Of a DaemonSet's pod they stay while
 // the DaemonSet does. Where that can't be known, as while the API server is away, they
 // stay too: an upgrade is more likely than a removal.
-func (c *config) keepsAttached(log *slog.Logger) bool {
+func (c *agentConfig) keepsAttached(log *slog.Logger) bool {
 	if !c.KeepAttached || c.kube == nil || c.Kube.DaemonSet == "" {
 		return c.KeepAttached
 	}
@@ -37,7 +37,7 @@ func (c *config) keepsAttached(log *slog.Logger) bool {
 	return !going
 }
 
-func isGoing(ctx context.Context, c *config, namespace string) (bool, error) {
+func isGoing(ctx context.Context, c *agentConfig, namespace string) (bool, error) {
 	client, err := kubernetes.NewForConfig(unlimited(c.kube.rest))
 	if err != nil {
 		return false, err

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 )
 
 const (
@@ -47,8 +49,8 @@ type kubeSettings struct {
 }
 
 func kubeFlags(fs *pflag.FlagSet) {
-	fs.Bool(flagKubeExporter, true, "tell the API server: conditions, events and a Lease")
-	fs.String("kubeconfig", "", "`file` that says how to reach the API server; empty: as a pod of the cluster")
+	fs.Bool(flagKubeExporter, true, "report to the API server: conditions, Events and a Lease")
+	fs.String("kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	fs.String("apiserver-override", "", "`URL` of the API server, as node-problem-detector has it: https://host:port?inClusterConfig=false&auth=kubeconfig")
 	fs.String(flagNodeName, "", "`name` of this node's object (also --hostname-override); empty: $NODE_NAME, or the host's name")
 	// Of an idle node four requests a minute; of a storm some a second.
@@ -67,9 +69,9 @@ func kubeFlags(fs *pflag.FlagSet) {
 // minHeartbeat: each is a write of the whole node, of some 10 KiB in etcd.
 const minHeartbeat = 10 * time.Second
 
-func (k *kubeSettings) check(from origins) error {
+func (k *kubeSettings) check(from config.Origins) error {
 	var errs []error
-	wrong := func(key, format string, args ...any) { errs = append(errs, from.errorf(key, format, args...)) }
+	wrong := func(key, format string, args ...any) { errs = append(errs, from.Errorf(key, format, args...)) }
 	name := func(key, value, what string, mistakes func(string) []string) {
 		if why := mistakes(value); value != "" && len(why) > 0 {
 			wrong(key, "%q is no name of a %s: %s", value, what, why[0])
@@ -106,7 +108,7 @@ func (k *kubeSettings) check(from origins) error {
 }
 
 // nodeName returns the name of the node's object, and where it is from.
-func (k *kubeSettings) nodeName(from origins) (name, origin string, err error) {
+func (k *kubeSettings) nodeName(from config.Origins) (name, origin string, err error) {
 	if k.NodeName != "" {
 		return k.NodeName, from[flagNodeName], nil
 	}
@@ -249,14 +251,14 @@ type cluster struct {
 
 // connect returns the cluster, or nil with a warning for the log: who is not asked
 // to use a certain cluster does without one.
-func (k *kubeSettings) connect(from origins) (*cluster, string, error) {
+func (k *kubeSettings) connect(from config.Origins) (*cluster, string, error) {
 	if !k.Exporter {
 		return nil, "", nil
 	}
 	c, err := restConfig(k)
 	if err != nil {
 		if k.Kubeconfig == "" && k.Override == "" {
-			return nil, "the API server is told nothing: " + err.Error(), nil
+			return nil, "nothing is reported to the API server: " + err.Error(), nil
 		}
 		return nil, "", err
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 )
 
 const kubeconfigFile = `apiVersion: v1
@@ -77,7 +79,7 @@ func TestRestConfig(t *testing.T) {
 func TestConnect(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("NODE_NAME", "n7")
-	if c, warning, err := (&kubeSettings{Exporter: true}).connect(nil); c != nil || err != nil || !strings.Contains(warning, "the API server is told nothing") {
+	if c, warning, err := (&kubeSettings{Exporter: true}).connect(nil); c != nil || err != nil || !strings.Contains(warning, "nothing is reported to the API server") {
 		t.Errorf("%+v, %q, %v", c, warning, err)
 	}
 	if c, warning, err := (&kubeSettings{}).connect(nil); c != nil || err != nil || warning != "" {
@@ -117,7 +119,7 @@ func TestNodeName(t *testing.T) {
 	if name, from, err := (&kubeSettings{}).nodeName(nil); err != nil || name != "n7.example" || from != "env NODE_NAME" {
 		t.Errorf("%q from %s, %v", name, from, err)
 	}
-	if name, from, err := (&kubeSettings{NodeName: "n1"}).nodeName(origins{flagNodeName: "flag --node-name"}); err != nil || name != "n1" || from != "flag --node-name" {
+	if name, from, err := (&kubeSettings{NodeName: "n1"}).nodeName(config.Origins{flagNodeName: "flag --node-name"}); err != nil || name != "n1" || from != "flag --node-name" {
 		t.Errorf("%q from %s, %v", name, from, err)
 	}
 	t.Setenv("NODE_NAME", "N_7")

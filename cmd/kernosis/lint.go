@@ -23,17 +23,16 @@ func newLint() *cobra.Command {
 	var kernels, output, formats string
 	cmd := &cobra.Command{
 		Use:   "lint [FILE|DIR]…",
-		Short: "Find what can't work in patterns, alerts and manifests",
-		Long: `Find patterns that match no line of today's kernels, and say what those write; and
-what can't be run, or is hardly meant, in manifests of kernosis.io.
+		Short: "Find mistakes in log patterns, alerts and manifests",
+		Long: `Find log patterns that match no line of current kernels and show what those kernels
+print instead; and find mistakes in manifests of kernosis.io.
 
-Files are node-problem-detector's configurations (*.json), rule files (*.yaml) and
-manifests (either); of a folder all files in it and below it are read. Alerts are
-Prometheus rule files, whose names of conditions and reasons are looked for in the
-files and the shipped rules, as are those that Triggers name.
+Input files are node-problem-detector configurations (*.json), rule files (*.yaml) and
+manifests (either). Folders are read with all folders below them. Condition and reason
+names in Prometheus rule files (--alerts) and Triggers are checked against these files and
+the shipped rules.
 
-Exit code: 0 nothing found (what is marked info is no finding), 1 findings,
-2 a file that can't be read.`,
+Exit code: 0 no findings (info does not count); 1 findings; 2 a file can't be read.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args)+len(alerts) == 0 {
 				return errors.New("lint: want files, folders or --alerts")
@@ -52,9 +51,9 @@ Exit code: 0 nothing found (what is marked info is no finding), 1 findings,
 			return printFindings(cmd.OutOrStdout(), found, output)
 		},
 	}
-	cmd.Flags().StringArrayVar(&alerts, "alerts", nil, "Prometheus rule file whose names are checked; may be given more than once")
-	cmd.Flags().StringVar(&kernels, "kernels", strings.ReplaceAll(lint.DefaultKernels().String(), " to ", "-"), "kernels whose lines count: a version or FROM-TO")
-	cmd.Flags().StringVar(&formats, "formats", "", "format strings of a kernel that patterns are compared with: /sys/kernel/debug/printk/index, or a file of strings")
+	cmd.Flags().StringArrayVar(&alerts, "alerts", nil, "Prometheus rule file whose condition and reason names are checked (repeatable)")
+	cmd.Flags().StringVar(&kernels, "kernels", strings.ReplaceAll(lint.DefaultKernels().String(), " to ", "-"), "kernels to check for: a version or FROM-TO")
+	cmd.Flags().StringVar(&formats, "formats", "", "format strings of a kernel to compare patterns with: /sys/kernel/debug/printk/index, or a file of strings")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json (one object a finding)")
 	return cmd
 }

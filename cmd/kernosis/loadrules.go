@@ -58,14 +58,14 @@ func shippedRules(patterns []string) (fs.FS, error) {
 
 // watchRules reloads rule files when they change. If one is invalid it logs the error, and the
 // running rules stay in force.
-func watchRules(ctx context.Context, a *agent, cfg config, log *slog.Logger, mutes *muteFile, changed func() bool) error {
+func watchRules(ctx context.Context, a *agent, cfg agentConfig, log *slog.Logger, mutes *muteFile, changed func() bool) error {
 	dir := cfg.RulesDir
 	return detector.Watch(ctx, dir, func() {
 		if !changed() {
 			return
 		}
 		if err := reloadRules(a, cfg, mutes); err != nil {
-			log.Error("rules not reloaded, the running ones stay", "error", err)
+			log.Error("rules not reloaded; the previous ones stay in force", "error", err)
 			return
 		}
 		log.Info("rules reloaded", "dir", dir)
@@ -85,7 +85,7 @@ func changes(dir string) func() bool {
 }
 
 // reloadRules puts the rules in force as they are now.
-func reloadRules(a *agent, cfg config, mutes *muteFile) error {
+func reloadRules(a *agent, cfg agentConfig, mutes *muteFile) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
 	next, _, err := cfg.npd.rules(cfg)

@@ -63,7 +63,7 @@ func defaultLogName(plugin, path string) string {
 
 // logs returns the logs to read: those of the file and of --log, or else the
 // kernel's. The error joins every mistake.
-func (c *config) logs() ([]logsource.Config, error) {
+func (c *agentConfig) logs() ([]logsource.Config, error) {
 	var out []logsource.Config
 	var errs []error
 	seen := map[string]string{}
@@ -79,8 +79,8 @@ func (c *config) logs() ([]logsource.Config, error) {
 	}
 	for i := range c.Logs {
 		at := fmt.Sprintf("logs[%d]", i)
-		add(c.Logs[i].source(), c.origins.of(at), func(field, format string, args ...any) error {
-			return c.origins.errorf(at+"."+field, format, args...)
+		add(c.Logs[i].source(), c.origins.Of(at), func(field, format string, args ...any) error {
+			return c.origins.Errorf(at+"."+field, format, args...)
 		})
 	}
 	none := false
@@ -115,7 +115,7 @@ func parseLog(text string) logsource.Config {
 
 // openLogs returns the sources of the configured logs; their positions are kept in
 // the state directory.
-func openLogs(cfg config, monitors *npd.Set, rules *detector.RuleSet, log *slog.Logger) (*logsource.Sources, error) {
+func openLogs(cfg agentConfig, monitors *npd.Set, rules *detector.RuleSet, log *slog.Logger) (*logsource.Sources, error) {
 	configs, err := cfg.logs()
 	if err != nil {
 		return nil, err

@@ -32,10 +32,9 @@ func newMute() *cobra.Command {
 	var f muteFlags
 	cmd := &cobra.Command{
 		Use:   "mute [RULE]",
-		Short: "Keep problems of a rule from being announced for a while; list what is muted",
-		Long: `Write a mute into the file that a running agent reads, or end one. Without a RULE
-the mutes of the file are listed. Problems that are muted go on, and their condition
-says Muted.`,
+		Short: "Mute a rule for a while, or list what is muted",
+		Long: `Write a mute to the file that a running agent reads, or end one. Without RULE, list the
+mutes of the file. Muted problems stay open; their condition says Muted.`,
 		Example: "  kernosis mute disk-io-error --where device.name=sdb --for 48h --reason 'replaced on Friday'\n  kernosis mute disk-io-error --where device.name=sdb --end",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,13 +42,13 @@ says Muted.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&f.stateDir, "state-dir", "/var/lib/kernosis", "`folder` of the agent's state, where its mutes.yaml is")
-	fs.StringVar(&f.file, "mutes", "", "`file` of mutes, where the agent was given one")
+	fs.StringVar(&f.stateDir, "state-dir", "/var/lib/kernosis", "state `folder` of the agent, with its mutes.yaml")
+	fs.StringVar(&f.file, "mutes", "", "`file` of mutes, if the agent runs with --mutes")
 	fs.StringVar(&f.rules, "rules-dir", "", "`folder` of rule files over the shipped ones")
-	fs.StringToStringVar(&f.where, "where", nil, "`field=value` of the rule's groupBy, in texts with * for any characters; may be repeated. Without it all problems of the rule")
-	fs.DurationVar(&f.lasts, "for", 0, "how `long`")
-	fs.StringVar(&f.until, "until", "", "until `when` (RFC 3339)")
-	fs.StringVar(&f.reason, "reason", "", "`why`")
+	fs.StringToStringVar(&f.where, "where", nil, "mute only problems with this `field=value` of the rule's groupBy; * matches any text (repeatable; default: all problems of the rule)")
+	fs.DurationVar(&f.lasts, "for", 0, "how long the mute lasts, a `duration`")
+	fs.StringVar(&f.until, "until", "", "when the mute ends, a `time` (RFC 3339)")
+	fs.StringVar(&f.reason, "reason", "", "why, a `text` for whoever lists the mutes")
 	fs.BoolVar(&f.end, "end", false, "end the mute of this rule and these fields")
 	cmd.MarkFlagsMutuallyExclusive("for", "until", "end")
 	return cmd

@@ -18,7 +18,7 @@ import (
 // mutesName is the file of mutes in the state directory.
 const mutesName = "mutes.yaml"
 
-func (c *config) mutesPath() string {
+func (c *agentConfig) mutesPath() string {
 	if c.Mutes != "" {
 		return c.Mutes
 	}
@@ -45,7 +45,7 @@ func newMuteFile(path string, a *agent, rules *detector.RuleSet) *muteFile {
 // not there is told: then only a restart sees the file.
 func (f *muteFile) watch(ctx context.Context) error {
 	if err := detector.Watch(ctx, filepath.Dir(f.path), f.read); err != nil {
-		f.a.log.Warn("mutes are not read again when they change", "error", err)
+		f.a.log.Warn("mutes are not reloaded when the file changes", "error", err)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (f *muteFile) read() {
 		list, err = detector.ParseMutes(f.path, data, f.rules)
 	}
 	if err != nil {
-		f.a.log.Error("mutes not read, those in force stay", "error", err)
+		f.a.log.Error("mutes not reloaded; the ones in force stay", "error", err)
 		return
 	}
 	f.last = data

@@ -28,7 +28,7 @@ import (
 
 // parts are what a running agent is made of.
 type parts struct {
-	cfg      config // the state folder and remembered services are filled in by parts
+	cfg      agentConfig // the state folder and remembered services are filled in by parts
 	log      *slog.Logger
 	stdout   io.Writer
 	stateDir string // as configured

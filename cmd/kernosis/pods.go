@@ -36,11 +36,11 @@ type podSource struct {
 }
 
 // openPods makes what knows the node's pods. nil: nobody does, or nobody needs them.
-func openPods(cfg config, a *agent, seen *probes, log *slog.Logger) (*podSource, error) {
+func openPods(cfg agentConfig, a *agent, seen *probes, log *slog.Logger) (*podSource, error) {
 	asks, why := cfg.Probes.asksKubelet()
 	switch {
 	case cfg.Probes.PodsFrom == podsFromKubelet && !asks:
-		return nil, cfg.origins.errorf("pods-from", "kubelet is not asked: %s", why)
+		return nil, cfg.origins.Errorf("pods-from", "kubelet is not asked: %s", why)
 	case cfg.Probes.PodsFrom == podsFromKubelet, cfg.kube == nil && seen.wantsPods() && asks:
 		return podsOfKubelet(cfg, a, seen, log)
 	case cfg.kube != nil && (cfg.Kube.WriteEvents || cfg.Diagnose.On || seen.wantsPods()):
@@ -52,7 +52,7 @@ func openPods(cfg config, a *agent, seen *probes, log *slog.Logger) (*podSource,
 }
 
 // podsOfServer watches the API server.
-func podsOfServer(cfg config, seen *probes) (*podSource, error) {
+func podsOfServer(cfg agentConfig, seen *probes) (*podSource, error) {
 	client, err := kubernetes.NewForConfig(cfg.kube.rest)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func podsOfServer(cfg config, seen *probes) (*podSource, error) {
 
 // podsOfKubelet asks kubelet again and again, and sooner where somebody asks for a pod that is
 // not known: then it is a new one.
-func podsOfKubelet(cfg config, a *agent, seen *probes, log *slog.Logger) (*podSource, error) {
+func podsOfKubelet(cfg agentConfig, a *agent, seen *probes, log *slog.Logger) (*podSource, error) {
 	c := cfg.Probes.source(cfg.HostRoot)
 	whole, err := podsource.NewReader(c)
 	if err != nil {

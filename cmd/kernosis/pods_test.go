@@ -56,7 +56,7 @@ func podText(namespace, name, uid, source string) string {
 
 func openTestPods(t *testing.T, s probeSettings) (*podSource, error) {
 	t.Helper()
-	return openPods(config{Probes: s, HostRoot: "/"}, &agent{metrics: metrics.New("test", "n7")}, nil, slog.New(slog.DiscardHandler))
+	return openPods(agentConfig{Probes: s, HostRoot: "/"}, &agent{metrics: metrics.New("test", "n7")}, nil, slog.New(slog.DiscardHandler))
 }
 
 // A pod that the list does not have yet is asked for, and known a moment later.

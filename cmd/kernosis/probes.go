@@ -26,7 +26,7 @@ import (
 
 // probes is what observes kubelet's probes. A nil one is switched off.
 type probes struct {
-	cfg      config
+	cfg      agentConfig
 	log      *slog.Logger
 	agent    *agent
 	manager  *probe.Manager
@@ -39,7 +39,7 @@ type probes struct {
 }
 
 // newProbes makes what keeps the books of probes; what sees them comes with open.
-func newProbes(cfg config, a *agent, log *slog.Logger) (*probes, error) {
+func newProbes(cfg agentConfig, a *agent, log *slog.Logger) (*probes, error) {
 	if cfg.Probes.Mode == probesOff {
 		return nil, nil
 	}
@@ -147,7 +147,7 @@ func (p *probes) open(sources *collector.Sources) error {
 		}
 		c.Kubelet = &observe.KubeletMetrics{Pages: pages}
 	} else {
-		p.log.Info("kubelet's counts of probes are not read: failures that no socket shows are not seen", "reason", why)
+		p.log.Info("kubelet's probe counters are not read: failures without a socket error are missed", "reason", why)
 	}
 	if p.api != nil && p.cfg.Probes.KubeletEvents {
 		words, err := pods.NewEvents(p.api)
@@ -205,7 +205,7 @@ func (p *probes) start(ctx context.Context, g *errgroup.Group) {
 // state tells that a part began or ceased to see.
 func (p *probes) state(part string, err error) {
 	if err != nil {
-		p.log.Warn("kubelet's probes are seen in part only", "part", part, "error", err)
+		p.log.Warn("kubelet's probes are only partly observed", "part", part, "error", err)
 	}
 	p.reportState("probe/"+part, err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
 )
 
@@ -51,7 +52,7 @@ type probeSettings struct {
 }
 
 func probeFlags(fs *pflag.FlagSet) {
-	fs.String("probes", probesObserve, "kubelet's probes: `observe` tells why they fail, where the node's pods are known; off")
+	fs.String("probes", probesObserve, "kubelet's probes: `observe` reports why they fail, where the node's pods are known; off")
 	fs.String("pods-from", podsFromAPI, "who says which pods the node has: `api`, the API server, or where there is none kubelet; kubelet alone")
 	fs.String("pods-file", "", "`file` with the node's pods, where neither the API server nor kubelet is asked; read again when it changes")
 	fs.Bool("kubelet-events", true, "read kubelet's Events on pods whose probes fail, where there is an API server: status, TLS, output of a program")
@@ -64,30 +65,30 @@ func probeFlags(fs *pflag.FlagSet) {
 	fs.StringSlice("prober-process", []string{"kubelet", "k3s-server", "k3s-agent", "k3s", "kubelite"}, "`names` that kubelet's process may have")
 }
 
-func (s *probeSettings) check(from origins) error {
+func (s *probeSettings) check(from config.Origins) error {
 	var errs []error
 	if s.Mode != probesOff && s.Mode != probesObserve {
-		errs = append(errs, from.errorf("probes", "%q is neither %s nor %s", s.Mode, probesObserve, probesOff))
+		errs = append(errs, from.Errorf("probes", "%q is neither %s nor %s", s.Mode, probesObserve, probesOff))
 	}
 	switch {
 	case s.PodsFrom != podsFromAPI && s.PodsFrom != podsFromKubelet:
-		errs = append(errs, from.errorf("pods-from", "%q is neither %s nor %s", s.PodsFrom, podsFromAPI, podsFromKubelet))
+		errs = append(errs, from.Errorf("pods-from", "%q is neither %s nor %s", s.PodsFrom, podsFromAPI, podsFromKubelet))
 	case s.PodsFrom == podsFromKubelet && s.PodsFile != "":
-		errs = append(errs, from.errorf("pods-from", "%s and pods-file exclude each other", podsFromKubelet))
+		errs = append(errs, from.Errorf("pods-from", "%s and pods-file exclude each other", podsFromKubelet))
 	case s.PodsFrom == podsFromKubelet && s.KubeletURL == none:
-		errs = append(errs, from.errorf("pods-from", "%s, and kubelet-url is %s", podsFromKubelet, none))
+		errs = append(errs, from.Errorf("pods-from", "%s, and kubelet-url is %s", podsFromKubelet, none))
 	}
 	if n := len(s.Process); s.Mode == probesObserve && (n == 0 || n > 8) {
-		errs = append(errs, from.errorf("prober-process", "%d names, want 1 to 8", n))
+		errs = append(errs, from.Errorf("prober-process", "%d names, want 1 to 8", n))
 	}
 	for _, name := range s.Process {
 		if name == "" || len(name) > 15 {
-			errs = append(errs, from.errorf("prober-process", "%q: names of processes have 1 to 15 bytes", name))
+			errs = append(errs, from.Errorf("prober-process", "%q: names of processes have 1 to 15 bytes", name))
 		}
 	}
 	if s.KubeletURL != "" && s.KubeletURL != none {
 		if _, err := podsource.NewAsker(s.source("/")); err != nil {
-			errs = append(errs, from.errorf("kubelet-url", "%w", err))
+			errs = append(errs, from.Errorf("kubelet-url", "%w", err))
 		}
 	}
 	return errors.Join(errs...)

@@ -5,10 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 )
 
 func TestProbeSettings(t *testing.T) {
-	from := origins{"probes": "flag --probes"}
+	from := config.Origins{"probes": "flag --probes"}
 	good := probeSettings{Mode: probesObserve, PodsFrom: podsFromAPI, Process: []string{"kubelet"}}
 	for name, c := range map[string]struct {
 		change func(s *probeSettings)

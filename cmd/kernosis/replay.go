@@ -31,13 +31,13 @@ func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Run a recorded journal or a dump of the kernel's log through the rules",
-		Long: `Run a recorded journal (its folder, one of its segments, or what "run -o json"
-printed), a dump of the kernel's log (/dev/kmsg, dmesg with times), of a systemd
-journal (journalctl -o export or json) or a log file through the rules, and print what
-would have been reported. - is the standard input. --format plain reads any text file.
+		Long: `Run a recording through the rules and print what would have been reported. A recording
+is a journal of Kernosis (its folder, a segment, or the output of "run -o json"), a dump of
+the kernel's log (/dev/kmsg, or dmesg with times), of the systemd journal (journalctl -o
+export or json), or a log file (--format plain reads any text). - is the standard input.
 
-Time is that of the records. Lines that can't be read are told, with file and
-line, counted, and passed by.`,
+Time is taken from the records. Lines that can't be read are reported with file and line,
+counted and skipped.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -47,13 +47,13 @@ line, counted, and passed by.`,
 	fs.StringVar(&f.rules, "rules", "", "`folder` of rule files over the shipped ones")
 	fs.StringVar(&f.mutes, "mutes", "", "`file` of mutes, in place of recorded ones")
 	fs.StringVarP(&f.output, "output", "o", "text", "what is printed: `text` or json")
-	fs.StringVar(&f.format, "format", "", "one of "+formatNames()+"; empty: what the first lines are")
-	fs.StringVar(&f.log, "log", "", "`name` that rules have for the log (default: journald, syslog or kmsg, by the format; plain: the name of the file)")
-	fs.StringSliceVar(&f.npd, "npd", nil, "`files` of node-problem-detector's system log monitors, which are tried on the lines that they read")
+	fs.StringVar(&f.format, "format", "", "one of "+formatNames()+"; empty: detected from the first lines")
+	fs.StringVar(&f.log, "log", "", "`name` of the log in rules (default: journald, syslog or kmsg, by the format; plain: the name of the file)")
+	fs.StringSliceVar(&f.npd, "npd", nil, "node-problem-detector system log monitors (`files`) to try on the lines they would read")
 	fs.StringVar(&f.boot, "boot", "", "`time` of boot (RFC 3339), for dumps that count from it")
-	fs.StringVar(&f.until, "until", "", "stop at a `time` (RFC 3339), so long after the beginning (90s), or go on behind the end (+1h)")
-	fs.BoolVar(&f.compare, "compare", false, "tell where a journal recorded something else; the exit code is 1 then")
-	fs.BoolVarP(&f.verbose, "verbose", "v", false, "show also inputs of which nothing follows, muted problems and all conditions at the end")
+	fs.StringVar(&f.until, "until", "", "stop at a `time` (RFC 3339), after a duration (90s), or a duration after the last record (+1h)")
+	fs.BoolVar(&f.compare, "compare", false, "report where a journal recorded something else; the exit code is 1 then")
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "also print inputs that match no rule, muted problems, and all conditions at the end")
 	return cmd
 }
 

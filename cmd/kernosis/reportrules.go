@@ -60,12 +60,12 @@ func reportRuleName(source, what string) string {
 }
 
 // ownConditions refuses rules that set a condition which a daemon has.
-func (c *config) ownConditions(rules *detector.RuleSet) error {
+func (c *agentConfig) ownConditions(rules *detector.RuleSet) error {
 	var errs []error
 	for i, d := range c.Reports {
 		for j, cond := range d.Conditions {
 			if err := alreadySet(rules, cond.Type, reportRuleName(d.Name, cond.Type), ""); err != nil {
-				errs = append(errs, c.origins.errorf(fmt.Sprintf("reports[%d].conditions[%d]", i, j), "%w", err))
+				errs = append(errs, c.origins.Errorf(fmt.Sprintf("reports[%d].conditions[%d]", i, j), "%w", err))
 			}
 		}
 	}

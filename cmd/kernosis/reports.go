@@ -36,7 +36,7 @@ type reportCondition struct {
 }
 
 // ingest returns who may report what.
-func (c *config) ingest() ingest.Config {
+func (c *agentConfig) ingest() ingest.Config {
 	out := ingest.Config{FS: hostfs.New(c.HostRoot)}
 	for _, r := range c.Reports {
 		s := ingest.Source{Name: r.Name, UIDs: r.UID, Pods: r.Pods, Heartbeat: r.Heartbeat}
@@ -48,27 +48,27 @@ func (c *config) ingest() ingest.Config {
 	return out
 }
 
-func (c *config) checkReports() error {
+func (c *agentConfig) checkReports() error {
 	var errs []error
 	in := c.ingest()
 	for _, e := range in.Check() {
-		errs = append(errs, c.origins.errorf(strings.Replace(e.Field, "sources", "reports", 1), "%s", e.Msg))
+		errs = append(errs, c.origins.Errorf(strings.Replace(e.Field, "sources", "reports", 1), "%s", e.Msg))
 	}
 	for i, r := range c.Reports {
 		for j, cond := range r.Conditions {
 			field := fmt.Sprintf("reports[%d].conditions[%d]", i, j)
 			if cond.HealthyReason == "" || cond.HealthyMessage == "" {
-				errs = append(errs, c.origins.errorf(field, "healthyReason and healthyMessage: what it says while nothing is wrong"))
+				errs = append(errs, c.origins.Errorf(field, "healthyReason and healthyMessage: what it says while nothing is wrong"))
 			}
 			switch cond.Severity {
 			case "", "info", "warning", "critical":
 			default:
-				errs = append(errs, c.origins.errorf(field, "severity %q is not info, warning or critical", cond.Severity))
+				errs = append(errs, c.origins.Errorf(field, "severity %q is not info, warning or critical", cond.Severity))
 			}
 		}
 	}
 	if len(c.Reports) > 0 && c.ReportSocket == "" {
-		errs = append(errs, c.origins.errorf("reports", "there are daemons, but no report-socket for them"))
+		errs = append(errs, c.origins.Errorf("reports", "there are daemons, but no report-socket for them"))
 	}
 	return errors.Join(errs...)
 }
@@ -82,7 +82,7 @@ type reports struct {
 }
 
 // openReports makes the socket where there are daemons to report.
-func openReports(cfg config, a *agent, m *metrics.Metrics, log *slog.Logger) (*reports, error) {
+func openReports(cfg agentConfig, a *agent, m *metrics.Metrics, log *slog.Logger) (*reports, error) {
 	if len(cfg.Reports) == 0 {
 		return &reports{}, nil
 	}
@@ -101,7 +101,7 @@ func openReports(cfg config, a *agent, m *metrics.Metrics, log *slog.Logger) (*r
 		return nil, err
 	}
 	m.Own.MustRegister(in, server.Metrics())
-	log.Info("problem daemons may report", "socket", cfg.ReportSocket, "daemons", len(c.Sources))
+	log.Info("listening for problem daemons", "socket", cfg.ReportSocket, "daemons", len(c.Sources))
 	return &reports{intake: in, server: server}, nil
 }
 
@@ -132,11 +132,4 @@ func (a *agent) ruleOfCondition(conditionType string) string {
 		}
 	}
 	return ""
-}
-
-// logWarnings logs what is odd in the configuration.
-func (c *config) logWarnings(log *slog.Logger) {
-	for _, w := range c.warnings {
-		log.Warn("configuration", "warning", w)
-	}
 }

@@ -16,8 +16,8 @@ func newRules() *cobra.Command {
 func newRulesCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [DIR]",
-		Short: "Check the shipped rules, with those of a folder over them",
-		Long:  "Check the shipped rules, with those of a folder over them. All mistakes are\nreported together, as file:line:column; the exit code is 2 then.",
+		Short: "Check the shipped rules together with those of a folder",
+		Long:  "Check the shipped rules together with those of a folder. All mistakes are\nreported together, as file:line:column; the exit code is 2 then.",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := loadRules(firstOf(args))

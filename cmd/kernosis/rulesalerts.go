@@ -12,13 +12,13 @@ import (
 )
 
 func newRulesAlerts() *cobra.Command {
-	var cfg config
+	var cfg agentConfig
 	to := alerts.Config{Doc: alertDoc}
 	cmd := &cobra.Command{
 		Use:   "alerts",
 		Short: "Print Prometheus alerts for the rules in force, and on Kernosis itself",
-		Long: `Print a file of Prometheus rules: an alert for each condition and each temporary
-problem of the rules in force, by its severity, and alerts on Kernosis itself. Each has a
+		Long: `Print a Prometheus rule file with an alert for each condition and each temporary problem
+of the rules in force, and alerts on Kernosis itself. Each has a severity and a
 runbook_url. See docs/monitoring.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,7 +51,7 @@ runbook_url. See docs/monitoring.md.`,
 
 // alertRules returns the rules that agents have: with those of the services they know,
 // unless another rule has the condition.
-func alertRules(cfg config) (*detector.RuleSet, error) {
+func alertRules(cfg agentConfig) (*detector.RuleSet, error) {
 	files, err := loadNPD(cfg)
 	if err != nil {
 		return nil, err

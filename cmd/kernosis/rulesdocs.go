@@ -18,8 +18,8 @@ func newRulesDocs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "docs [RULE]",
 		Short: "Write a page of Markdown for each rule, and an index",
-		Long: `Write a page of Markdown for each rule and an index into a folder, or print the
-page of one rule. Pages of rules that are gone are not removed.`,
+		Long: `Write a Markdown page for each rule and an index to a folder, or print the page of one
+rule. Pages of rules that no longer exist are not removed.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := loadRules(rulesDir)
@@ -46,7 +46,7 @@ page of one rule. Pages of rules that are gone are not removed.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "`folder` to write to; made where it is missing")
+	cmd.Flags().StringVar(&dir, "dir", "", "`folder` to write to; created if it is missing")
 	cmd.Flags().StringVar(&rulesDir, "rules", "", "`folder` of rule files over the shipped ones")
 	cmd.Flags().StringVar(&base, "doc-base", "", "`URL` before a rule's doc, to link to its page")
 	return cmd

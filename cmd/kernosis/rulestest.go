@@ -22,13 +22,12 @@ func newRulesTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [FILE|DIR…]",
 		Short: "Run the unit tests (*_test.yaml) of the shipped rules, or those of files and folders",
-		Long: `Run the unit tests of rules: all *_test.yaml of a folder, or single files. The rules
-are those of the same folder over the shipped ones; without arguments the shipped
-ones and their tests. Rules of which no test shows that they fire, do not fire, clear
-and flap are named.
+		Long: `Run the unit tests of rules: all *_test.yaml files of a folder, or single files. Rules of
+the same folder are loaded over the shipped ones. Without arguments, the shipped rules and
+tests run. Rules without a test that they fire, do not fire, clear and flap are listed.
 
-The exit code is 1 when a test failed, or with --strict a rule is not shown in full,
-and 2 when a file has a mistake.`,
+Exit code: 0 all passed; 1 a test failed, or with --strict a rule is not fully tested;
+2 a file has a mistake.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write := map[string]func(*ruletest.Results, io.Writer) error{
 				"text": (*ruletest.Results).WriteText, "tap": (*ruletest.Results).WriteTAP, "junit": (*ruletest.Results).WriteJUnit,
@@ -51,7 +50,7 @@ and 2 when a file has a mistake.`,
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "what is printed: `text`, tap or junit")
-	cmd.Flags().BoolVar(&strict, "strict", false, "fail also for rules that are not shown in full")
+	cmd.Flags().BoolVar(&strict, "strict", false, "also fail for rules that are not fully tested")
 	return cmd
 }
 

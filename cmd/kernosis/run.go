@@ -21,8 +21,8 @@ func newRun() *cobra.Command {
 		Use:   "run",
 		Short: "Detect faults on this machine; no cluster needed",
 		Long: `Detect faults on this machine and print each with its subject, its cause and
-the rule that told it. Needs root; without it, or on a kernel that lacks
-something, run says what is missing and runs what can run.`,
+the rule that matched. Needs root. Without root, or on a kernel that lacks a
+feature, run reports what is missing and runs the rest.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(cmd)
@@ -44,14 +44,14 @@ func parseLevel(s string) (slog.Level, error) {
 	return l, nil
 }
 
-func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) {
+func run(ctx context.Context, cfg agentConfig, stdout, stderr io.Writer) (err error) {
 	level, err := parseLevel(cfg.LogLevel)
 	if err != nil {
 		return err
 	}
 	stdout, stderr = &patient{w: stdout}, &patient{w: stderr}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	cfg.logWarnings(log)
+	logConfigWarnings(log, cfg.warnings)
 	collectGarbage(startPercent)
 	p := &parts{cfg: cfg, log: log, stdout: stdout}
 	defer func() { err = errors.Join(err, p.close()) }()

@@ -41,7 +41,7 @@ type selfCheck struct {
 }
 
 // selfCheckConfig returns what is to be looked at, with what came of it at the start.
-func selfCheckConfig(cfg config, sources *collector.Sources) selfcheck.Config {
+func selfCheckConfig(cfg agentConfig, sources *collector.Sources) selfcheck.Config {
 	c := selfcheck.Config{
 		HostRoot: cfg.HostRoot, PinRoot: cfg.PinRoot, NoPins: sources.NoPins(), NoMemlock: sources.NoMemlock(),
 		ReportSocket: cfg.ReportSocket, Sockets: true, Diagnose: cfg.Diagnose.On, ScriptUser: cfg.Diagnose.Scripts,
@@ -58,7 +58,7 @@ func selfCheckConfig(cfg config, sources *collector.Sources) selfcheck.Config {
 }
 
 // selfCheckLogs returns the logs that are read.
-func selfCheckLogs(cfg config, monitors *npd.Set) []selfcheck.Log {
+func selfCheckLogs(cfg agentConfig, monitors *npd.Set) []selfcheck.Log {
 	configs, _ := cfg.logs() // checked before
 	if monitors != nil {
 		configs = npdLogs(configs, monitors, cfg.HostRoot)
@@ -150,14 +150,14 @@ func (s *selfCheck) notes() []string {
 
 // dropRights gives up what the agent never needs. Programs of the configuration may need
 // anything.
-func dropRights(cfg config, monitors *npd.Set, noState error, log *slog.Logger) {
+func dropRights(cfg agentConfig, monitors *npd.Set, noState error, log *slog.Logger) {
 	if !cfg.DropCaps {
 		return
 	}
 	// It takes a system call of each thread, and the Go runtime stops all others until then:
 	// the one that waits for the state disk would keep the agent from starting.
 	if errors.Is(noState, bounded.ErrLate) {
-		log.Warn("capabilities that are not needed are kept until the next start", "error", noState)
+		log.Warn("kept capabilities that are not needed until the next start", "error", noState)
 		return
 	}
 	programs := len(monitors.Checks) > 0 || cfg.Diagnose.Scripts ||
@@ -165,11 +165,11 @@ func dropRights(cfg config, monitors *npd.Set, noState error, log *slog.Logger) 
 	dropped, err := selfcheck.Drop(selfcheck.Needless(), !programs)
 	switch {
 	case errors.Is(err, selfcheck.ErrCgo), errors.Is(err, fs.ErrPermission):
-		log.Debug("capabilities that are not needed are kept", "reason", err)
+		log.Debug("kept capabilities that are not needed", "reason", err)
 	case err != nil:
-		log.Warn("capabilities that are not needed are kept", "error", err)
+		log.Warn("kept capabilities that are not needed", "error", err)
 	default:
-		log.Debug("capabilities that are not needed are given up", "capabilities", dropped, "of_programs_too", !programs)
+		log.Debug("dropped capabilities that are not needed", "capabilities", dropped, "of_programs_too", !programs)
 	}
 }
 
@@ -183,7 +183,7 @@ const stateWithin = 10 * time.Second
 // can't be written, or its disk does not answer, the agent has one that goes with it: what it
 // sees is told all the same.
 // lacking is why; remove is to be called at the end.
-func (c *config) openState() (lacking error, remove func() error, err error) { //nolint:revive // lacking is a fact, not the error of this
+func (c *agentConfig) openState() (lacking error, remove func() error, err error) { //nolint:revive // lacking is a fact, not the error of this
 	remove = func() error { return nil }
 	// One for the folder and one for each of the others, as all may be on one disk.
 	trials := bounded.Calls{Max: 3}

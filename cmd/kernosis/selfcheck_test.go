@@ -86,7 +86,7 @@ func TestStateFolderThatCanNotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := filepath.Join(file, "state") // below a file nobody makes a folder
-	c := config{StateDir: want, JournalMiB: 64}
+	c := agentConfig{StateDir: want, JournalMiB: 64}
 	lacking, remove, err := c.openState()
 	if err != nil || lacking == nil || c.StateDir == want || c.JournalMiB != maxVolatileJournal || c.Mutes != filepath.Join(want, mutesName) {
 		t.Fatalf("%v, %v, %+v", lacking, err, c)
@@ -101,7 +101,7 @@ func TestStateFolderThatCanNotBeWritten(t *testing.T) {
 		t.Error("the folder stays")
 	}
 	// One that can be written is taken as it is.
-	c = config{StateDir: filepath.Join(t.TempDir(), "state"), JournalMiB: 64}
+	c = agentConfig{StateDir: filepath.Join(t.TempDir(), "state"), JournalMiB: 64}
 	if lacking, _, err := c.openState(); err != nil || lacking != nil || c.JournalMiB != 64 {
 		t.Errorf("%v, %v, %+v", lacking, err, c)
 	}

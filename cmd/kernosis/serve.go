@@ -35,7 +35,7 @@ func (s *metricsSettings) access() *web.AccessConfig {
 }
 
 // access says who may read what the agent serves.
-func (c *config) access(m *metrics.Metrics, log *slog.Logger) (*web.AccessConfig, error) {
+func (c *agentConfig) access(m *metrics.Metrics, log *slog.Logger) (*web.AccessConfig, error) {
 	to := c.Metrics.access()
 	to.Counts, to.Log = web.NewCounts(), log
 	if err := m.Own.Register(to.Counts); err != nil {

@@ -59,7 +59,7 @@ func (s *serviceConfig) service() service.Service {
 
 // defaultServices fills in which known services are probed unless the file says it: in
 // the agent those that are there.
-func (c *config) defaultServices() {
+func (c *agentConfig) defaultServices() {
 	if c.Services.Known == nil && c.isAgent {
 		c.Services.Known, c.Services.filled = []string{serviceAuto}, true
 	}
@@ -67,7 +67,7 @@ func (c *config) defaultServices() {
 }
 
 // configuredServices returns the services that are named, those of mistaken names left out.
-func (c *config) configuredServices() (all []service.Service) {
+func (c *agentConfig) configuredServices() (all []service.Service) {
 	for _, k := range service.Known() {
 		own := slices.ContainsFunc(c.Services.Probes, func(p serviceConfig) bool { return p.Name == k.Name })
 		if slices.Contains(c.Services.Known, k.Name) && !own {
@@ -82,15 +82,15 @@ func (c *config) configuredServices() (all []service.Service) {
 
 // serviceError returns a mistake in a field of a service, or with -1 of all of them, with its
 // place.
-func (c *config) serviceError(i int, field, format string, args ...any) error {
+func (c *agentConfig) serviceError(i int, field, format string, args ...any) error {
 	at := "services."
 	if i >= 0 {
 		at = fmt.Sprintf("services.probes[%d].", i)
 	}
-	return c.origins.errorf(at+field, format, args...)
+	return c.origins.Errorf(at+field, format, args...)
 }
 
-func (c *config) checkServices() error {
+func (c *agentConfig) checkServices() error {
 	var errs []error
 	names := []string{serviceAuto}
 	for _, k := range service.Known() {
@@ -141,4 +141,4 @@ func (c *config) checkServices() error {
 }
 
 // knowsAPIServer tells whether the agent may be told by the cluster where its API server is.
-func (c *config) knowsAPIServer() bool { return c.isAgent && c.Kube.Exporter }
+func (c *agentConfig) knowsAPIServer() bool { return c.isAgent && c.Kube.Exporter }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe/service"
@@ -86,7 +87,7 @@ func TestMistakenServices(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := config{RulesDir: dir, ShippedRules: []string{"*"}, origins: origins{"services.known": "kernosis.yaml:2"}, Services: serviceSettings{Known: []string{service.Kubelet}}}
+	cfg := agentConfig{RulesDir: dir, ShippedRules: []string{"*"}, origins: config.Origins{"services.known": "kernosis.yaml:2"}, Services: serviceSettings{Known: []string{service.Kubelet}}}
 	cfg.defaultServices()
 	if _, _, err := cfg.npd.rules(cfg); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:2: services.known: condition KubeletUnhealthy of service kubelet is set by rule own (") {
 		t.Error(err)
@@ -95,7 +96,7 @@ func TestMistakenServices(t *testing.T) {
 
 // The rules of services: unknown, failed after as many failures as count, well again.
 func TestServiceRules(t *testing.T) {
-	cfg := config{ShippedRules: []string{"*"}, Services: serviceSettings{Known: []string{service.Kubelet, service.Resolver}}}
+	cfg := agentConfig{ShippedRules: []string{"*"}, Services: serviceSettings{Known: []string{service.Kubelet, service.Resolver}}}
 	cfg.defaultServices()
 	rules, _, err := cfg.npd.rules(cfg)
 	if err != nil {

@@ -31,7 +31,7 @@ func serviceLayer(all []service.Service) (fs.FS, error) {
 func serviceRuleName(name string) string { return "service-" + name }
 
 // ownServiceConditions refuses rules that set the condition of a service.
-func (c *config) ownServiceConditions(rules *detector.RuleSet) error {
+func (c *agentConfig) ownServiceConditions(rules *detector.RuleSet) error {
 	var errs []error
 	for _, s := range c.services.list() {
 		err := alreadySet(rules, s.Condition, serviceRuleName(s.Name), " of service "+s.Name)

@@ -65,7 +65,7 @@ type serviceProbes struct {
 	groups *process.Groups
 	prober *active.Prober
 	fs     hostfs.FS
-	cfg    config
+	cfg    agentConfig
 	agent  *agent
 	mutes  *muteFile
 	log    *slog.Logger
@@ -73,7 +73,7 @@ type serviceProbes struct {
 }
 
 // openServices makes the probes of services.
-func openServices(cfg config, a *agent, m *metrics.Metrics, mutes *muteFile, log *slog.Logger) (*serviceProbes, error) {
+func openServices(cfg agentConfig, a *agent, m *metrics.Metrics, mutes *muteFile, log *slog.Logger) (*serviceProbes, error) {
 	p := &serviceProbes{cfg: cfg, agent: a, mutes: mutes, log: log, fs: hostfs.New(cfg.HostRoot)}
 	all := cfg.services.list()
 	if len(all) == 0 && len(p.wanted()) == 0 {
@@ -119,7 +119,7 @@ func openServiceGroups(log *slog.Logger) *process.Groups {
 
 // reachAPIServer fills in where the API server is and which certificates it has, unless
 // the configuration says it.
-func (c *config) reachAPIServer(s *service.Service) error {
+func (c *agentConfig) reachAPIServer(s *service.Service) error {
 	if s.Address != "" {
 		return nil
 	}
@@ -214,17 +214,17 @@ type foundServices struct {
 	Found  []string `json:"found"`
 }
 
-func (c *config) foundServicesPath() string { return filepath.Join(c.StateDir, "services.json") }
+func (c *agentConfig) foundServicesPath() string { return filepath.Join(c.StateDir, "services.json") }
 
 // rememberServices puts services in force that were found earlier since the node has booted:
 // one that is down now is not to be forgotten by a restart of the agent.
-func (c *config) rememberServices(log *slog.Logger) {
+func (c *agentConfig) rememberServices(log *slog.Logger) {
 	if !slices.Contains(c.Services.Known, serviceAuto) {
 		return
 	}
 	var f foundServices
 	if _, err := (statefile.File{Path: c.foundServicesPath()}).Load(foundVersion, &f); err != nil {
-		log.Warn("services that were found earlier are not known", "error", err)
+		log.Warn("can't read services discovered earlier", "error", err)
 	}
 	if f.BootID != bootID() {
 		return
@@ -238,7 +238,7 @@ func (c *config) rememberServices(log *slog.Logger) {
 }
 
 // forgetServices takes those that were found out of force, and tells whether there were any.
-func (c *config) forgetServices() bool {
+func (c *agentConfig) forgetServices() bool {
 	if c.services == nil {
 		return false
 	}
@@ -258,6 +258,6 @@ func (p *serviceProbes) remember() {
 	p.cfg.services.mu.Unlock()
 	file := statefile.File{Path: p.cfg.foundServicesPath()}
 	if err := bounded.Err(&p.saving, time.Second, func() error { return file.Save(f) }); err != nil { // the disk may hang
-		p.log.Warn("services that were found are not remembered", "error", err)
+		p.log.Warn("discovered services not saved", "error", err)
 	}
 }

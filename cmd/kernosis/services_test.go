@@ -44,7 +44,7 @@ func TestFoundServices(t *testing.T) {
 	state := t.TempDir()
 	open := func(rulesDir string) (*serviceProbes, *agent, error) {
 		quiet := slog.New(slog.DiscardHandler)
-		cfg := config{isAgent: true, StateDir: state, RulesDir: rulesDir, ShippedRules: []string{"*"}, HostRoot: t.TempDir()}
+		cfg := agentConfig{isAgent: true, StateDir: state, RulesDir: rulesDir, ShippedRules: []string{"*"}, HostRoot: t.TempDir()}
 		cfg.defaultServices()
 		cfg.rememberServices(quiet)
 		set, _, err := cfg.npd.rules(cfg)
@@ -90,7 +90,7 @@ func TestFoundServices(t *testing.T) {
 		t.Error("both set the condition")
 	}
 	// What run does then.
-	cfg := config{isAgent: true, StateDir: state, RulesDir: dir, ShippedRules: []string{"*"}}
+	cfg := agentConfig{isAgent: true, StateDir: state, RulesDir: dir, ShippedRules: []string{"*"}}
 	cfg.defaultServices()
 	cfg.rememberServices(slog.New(slog.DiscardHandler))
 	if !cfg.forgetServices() || cfg.forgetServices() {
@@ -111,7 +111,7 @@ func TestFoundServices(t *testing.T) {
 // Where the API server is, and whom to trust there, is the cluster's to say.
 func TestReachAPIServer(t *testing.T) {
 	s := service.Service{Name: service.APIServer}.Filled()
-	cfg := config{}
+	cfg := agentConfig{}
 	if err := cfg.reachAPIServer(&s); err == nil {
 		t.Error("without a cluster")
 	}

@@ -25,12 +25,12 @@ func newUninstall() *cobra.Command {
 	c := install.Config{}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Stop agents and controller, and take out of the cluster what they have left",
-		Long: `Delete the agents' DaemonSet and the controller's Deployment, wait until their pods
-are gone, and then remove what they have written to objects of others: conditions, cordons
-and taints of nodes. Their Leases, and what Triggers remember, go too; the kinds, and with
-them all Diagnoses, only with --crds. It may be run again. Roles, service accounts and
-configuration are of those who have made them (helm uninstall, kubectl delete -k).`,
+		Short: "Stop agents and controller, and remove what they left in the cluster",
+		Long: `Delete the agents' DaemonSet and the controller's Deployment, wait until their pods are
+gone, then remove what they wrote to other objects: node conditions, cordons and taints.
+Leases and saved trigger state are deleted too; the CustomResourceDefinitions and all
+Diagnoses only with --crds. The command may be repeated. Roles, service accounts and
+configuration stay: remove them as you installed them (helm uninstall, kubectl delete -k).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Namespace = cmp.Or(kube.over.Context.Namespace, os.Getenv("POD_NAMESPACE"), install.DefaultNamespace)
@@ -50,15 +50,15 @@ configuration are of those who have made them (helm uninstall, kubectl delete -k
 	kube = newKubeFlagSet(cmd.Flags())
 	cmd.Flags().StringVar(&c.DaemonSet, "daemonset", install.DefaultDaemonSet, "`name` of the agents' DaemonSet")
 	cmd.Flags().StringVar(&c.Deployment, "deployment", install.DefaultDeployment, "`name` of the controller's Deployment")
-	cmd.Flags().BoolVar(&c.Kinds, "crds", false, "delete the kinds too, and with them all Diagnoses, OperationSets, Triggers, Operations and policies")
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long all of it may take")
+	cmd.Flags().BoolVar(&c.Kinds, "crds", false, "also delete the CustomResourceDefinitions and with them all Diagnoses, OperationSets, Triggers, Operations and policies")
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "time limit of the whole command")
 	return cmd
 }
 
 func newCRDs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crds",
-		Short: "Make the kinds of kernosis.io known to a cluster, or delete them",
+		Short: "Install or delete the CustomResourceDefinitions",
 	}
 	cmd.AddCommand(newCRDsApply(), newCRDsDelete())
 	return cmd
@@ -69,7 +69,7 @@ func newCRDsApply() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "apply",
-		Short: "Apply the definitions of this version, and wait until they are established",
+		Short: "Apply the CustomResourceDefinitions of this version and wait until they are established",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			to, err := kube.uninstaller(timeout)
@@ -82,7 +82,7 @@ func newCRDsApply() *cobra.Command {
 		},
 	}
 	kube = newKubeFlagSet(cmd.Flags())
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long it may take")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "time limit of the command")
 	return cmd
 }
 
@@ -92,7 +92,7 @@ func newCRDsDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete --yes",
-		Short: "Delete the definitions, and with them all objects of these kinds",
+		Short: "Delete the CustomResourceDefinitions and all their objects",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
@@ -108,8 +108,8 @@ func newCRDsDelete() *cobra.Command {
 		},
 	}
 	kube = newKubeFlagSet(cmd.Flags())
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long it may take")
-	cmd.Flags().BoolVar(&yes, "yes", false, "all objects of these kinds are to go")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "time limit of the command")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm that all objects of these kinds are deleted")
 	return cmd
 }
 

@@ -30,13 +30,13 @@ type whyFlags struct {
 func newWhy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why",
-		Short: "Say why a pod or a node is unwell: causes, evidence, what is excluded, what to do",
-		Long: `Say why a pod or a node is unwell, from this node's journal, from the API server with
-your own rights, or from both: causes and what explains them, what was seen when, what is
-excluded, what to do. docs/why.md explains the lines.
+		Short: "Explain why a pod or node is unhealthy: causes, evidence, what is excluded, what to do",
+		Long: `Explain why a pod or node is unhealthy, from this node's journal, from the API server with
+your own permissions, or from both: causes and their evidence, a timeline, what is excluded,
+and what to do. docs/why.md explains the output.
 
-Exit code: 0 a cause was found, 1 all is well, 2 bad usage, or nothing can be read,
-3 no cause is known, and not all that could tell was seen.`,
+Exit code: 0 a cause was found; 1 healthy; 2 bad usage, or nothing can be read; 3 no cause
+is known and some sources could not be read.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -48,10 +48,10 @@ func newWhyPod() *cobra.Command {
 	f := &whyFlags{}
 	cmd := &cobra.Command{
 		Use:   "pod [NAMESPACE/]NAME",
-		Short: "Say why a pod is unwell, restarts, or fails its probes",
-		Long: `Say why a pod is unwell, restarts, or fails its probes. Without a namespace it is that of
--n, else the kubeconfig's. A journal knows pods by UID, which may stand in place of the
-name; names it knows of pods whose probes failed.`,
+		Short: "Explain why a pod is unhealthy, restarts, or fails its probes",
+		Long: `Explain why a pod is unhealthy, restarts, or fails its probes. The default namespace is that of
+-n, then the kubeconfig's. A journal has pods by UID, which may be given instead of the
+name; it has the names of pods whose probes failed.`,
 		Example: `  kernosis why pod shop/web-1
   kubectl kernosis why pod -n shop web-1 -c app
   kernosis why pod 4a1f7c52-8f1e-4d0c-9a55-0d6f2f6b1c11 --journal /var/lib/kernosis`,
@@ -82,10 +82,10 @@ func newWhyNode() *cobra.Command {
 	f := &whyFlags{}
 	cmd := &cobra.Command{
 		Use:   "node [NAME]",
-		Short: "Say what a node suffers from, what is blind, and which repairs are held back",
-		Long: `Say what a node suffers from: conditions that are True or Unknown and their causes, the
-latest problems and diagnoses, what is blind, repairs that are held back. Without a name it
-is this node.`,
+		Short: "Explain what is wrong with a node, what is not monitored, and which repairs are held back",
+		Long: `Explain what is wrong with a node: conditions that are True or Unknown and their causes,
+recent problems and diagnoses, sources that are blind, and repairs that are held back. The
+default is this node.`,
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return f.completeNode(cmd.Context(), args)
@@ -107,8 +107,8 @@ func (f *whyFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.stateDir, "state-dir", "/var/lib/kernosis", "`folder` of this node's agent, with its journal and diagnoses")
 	fs.StringVar(&f.journal, "journal", "", "read this journal alone (its `folder`, or the state folder above it); with --kubeconfig or --context the API server too")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
-	fs.DurationVar(&f.since, "since", time.Hour, "how long ago what is over may have been")
-	fs.StringSliceVar(&f.agentNamespaces, "agent-namespace", []string{"kernosis-system", "kube-system"}, "`namespaces` in which agents have their Leases and Diagnoses")
+	fs.DurationVar(&f.since, "since", time.Hour, "how far back to include what is over")
+	fs.StringSliceVar(&f.agentNamespaces, "agent-namespace", []string{"kernosis-system", "kube-system"}, "`namespaces` of agents, with their Leases and Diagnoses")
 	f.kube = newKubeFlagSet(fs)
 }
 

@@ -59,7 +59,7 @@ func commonFields() []*Field {
 			Read: func(e *Event) Value { return text(e.OwnerAfter(" in ")) }},
 		{Name: "owner", Type: TypeString, Kinds: all(), Doc: "whom the task or I/O belongs to: pod, container, unit or cgroup; empty: nothing but the root cgroup is known",
 			Read: func(e *Event) Value { return text(e.Owner()) }},
-		{Name: "subject", Type: TypeString, Kinds: all(), Doc: "what it is about, most telling first: what is probed, pod or container, target, device, unit, cgroup, task, writer of a log, check, gauge",
+		{Name: "subject", Type: TypeString, Kinds: all(), Doc: "what it is about, the most specific first: what is probed, pod or container, target, device, unit, cgroup, task, writer of a log, check, gauge",
 			Read: func(e *Event) Value { return text(e.Subject()) }},
 	}
 }
@@ -117,9 +117,9 @@ func subjectFields() []*Field {
 			}},
 		container("id", false, "full runtime id", func(c *Container) Value { return text(c.ID) }),
 		container("podUID", false, "UID of the pod", func(c *Container) Value { return text(c.PodUID) }),
-		container("name", false, "name in the pod, the same after a restart; empty where the runtime does not tell", func(c *Container) Value { return text(c.Name) }),
-		pod("name", "name of the pod; empty where neither the runtime's files nor the node's pods tell", func(c *Container) Value { return text(c.PodName) }),
-		pod("namespace", "namespace of the pod; empty where neither the runtime's files nor the node's pods tell", func(c *Container) Value { return text(c.PodNamespace) }),
+		container("name", false, "name in the pod, the same after a restart; empty where the runtime does not say", func(c *Container) Value { return text(c.Name) }),
+		pod("name", "name of the pod; empty where neither the runtime's files nor the list of pods has it", func(c *Container) Value { return text(c.PodName) }),
+		pod("namespace", "namespace of the pod; empty where neither the runtime's files nor the list of pods has it", func(c *Container) Value { return text(c.PodNamespace) }),
 		podLabels(container("", false, "labels of the pod at the time of the event, the first 64 by name, of 4 KiB together; empty where the agent does not know the node's pods", nil)),
 		container("runtime", true, "containerd, cri-o, docker, podman", func(c *Container) Value { return text(c.Runtime) }),
 		{Name: "unit", Type: TypeString, Kinds: tasks(), Doc: "systemd unit, outside Kubernetes",

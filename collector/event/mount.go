@@ -19,7 +19,7 @@ func mount() Family {
 type MountData struct {
 	FSType string `json:"fsType"`
 	Path   string `json:"path"`   // first mount point
-	Reason string `json:"reason"` // what told: superblock-ro, emergency-ro, shutdown, error-policy; writable: remounted, unmounted
+	Reason string `json:"reason"` // how it was seen: superblock-ro, emergency-ro, shutdown, error-policy; writable: remounted, unmounted
 }
 
 func (d *MountData) clone(into *Event) {
@@ -29,7 +29,7 @@ func (d *MountData) clone(into *Event) {
 
 func (d *MountData) facts(_ *Event, f *Facts) {
 	f.Verdict = d.Reason
-	f.add("%s at %s, told by %s", d.FSType, d.Path, d.Reason)
+	f.add("%s at %s, seen by %s", d.FSType, d.Path, d.Reason)
 }
 
 func mountFields() []*Field {
@@ -38,7 +38,7 @@ func mountFields() []*Field {
 		{Name: "event.path", Type: TypeString, Kinds: kindsOf(MountReadOnly, MountWritable), Doc: "first mount point",
 			Read: part(of, func(m *MountData) Value { return text(m.Path) })},
 		{Name: "event.roReason", Type: TypeString, Kinds: kindsOf(MountReadOnly, MountWritable), Few: true,
-			Doc:  "what told: superblock-ro, emergency-ro, shutdown, error-policy; remounted, unmounted",
+			Doc:  "how it was seen: superblock-ro, emergency-ro, shutdown, error-policy; remounted, unmounted",
 			Read: part(of, func(m *MountData) Value { return text(m.Reason) })},
 	}
 }

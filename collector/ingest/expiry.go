@@ -72,7 +72,7 @@ func (in *Intake) expire(now time.Time) (next time.Time) {
 		}
 		if expired > 0 {
 			in.counts.add(s.Name, func(n *SourceStats) { n.Expired += uint64(expired) })
-			in.log.Warn("problem daemon does not report any more", "source", s.Name, "conditions", expired)
+			in.log.Warn("problem daemon stopped reporting", "source", s.Name, "conditions", expired)
 		}
 	}
 	return next

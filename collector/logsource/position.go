@@ -100,7 +100,7 @@ func (l *source) save() {
 	if err != nil {
 		l.stats.SaveErrors++
 		if !l.saved.failing {
-			l.o.Log.Error("position not saved: lines may be told again after a restart", "error", err)
+			l.o.Log.Error("position not saved: lines may be reported again after a restart", "error", err)
 		}
 		l.saved.failing = true
 		return

@@ -149,7 +149,7 @@ func (l *source) reportState(err error) {
 	}
 	l.save()
 	if err == nil {
-		l.o.Log.Info("log is read", "plugin", l.cfg.Plugin, "path", l.cfg.Path)
+		l.o.Log.Info("reading log", "plugin", l.cfg.Plugin, "path", l.cfg.Path)
 	} else {
 		l.o.Log.Warn("log can't be read", "plugin", l.cfg.Plugin, "error", err)
 	}

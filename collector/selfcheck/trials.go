@@ -85,7 +85,7 @@ func (c *Checker) processes(have func(...string) []string) *Lack {
 // the own one takes the same right.
 func (c *Checker) namespaces() *Lack {
 	if err := enterOwn(); err != nil {
-		return lack("namespaces", MissingRights, "CAP_SYS_ADMIN", err, "full accept queues and listeners of pods (told as unanswered)")
+		return lack("namespaces", MissingRights, "CAP_SYS_ADMIN", err, "full accept queues and listeners of pods (reported as unanswered)")
 	}
 	return nil
 }

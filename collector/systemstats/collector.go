@@ -59,7 +59,7 @@ func New(cfg Config, log *slog.Logger) (*Collector, error) {
 			Name: "kernosis_system_stats_errors_total", Help: "Times that figures of a component of the node could not be read.", ConstLabels: labels,
 		}, []string{"component"}),
 		leftOut: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_system_stats_left_out", Help: "Devices, mounts and interfaces beyond the number that is told.", ConstLabels: labels,
+			Name: "kernosis_system_stats_left_out", Help: "Devices, mounts and interfaces beyond the number that is reported.", ConstLabels: labels,
 		}, []string{"component"}),
 	}
 	if c.fs, err = procfs.NewFS(set.ProcPath); err != nil {

@@ -24,7 +24,7 @@ func knownModules(path string, log *slog.Logger) (map[string]bool, error) {
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		log.Warn("every module from outside the kernel's tree is told as unknown", "error", err)
+		log.Warn("every module from outside the kernel's tree is reported as unknown", "error", err)
 		return nil, nil
 	}
 	if err != nil {

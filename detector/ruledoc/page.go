@@ -41,7 +41,7 @@ func index(set *detector.RuleSet, rules []*detector.Rule) string {
 		fmt.Fprintf(&b, "\n## %s\n\nWhile nothing is wrong: `%s`, %s\n\n", c.Type, c.HealthyReason, plain(c.HealthyMessage))
 		list(&b, slices.DeleteFunc(slices.Clone(rules), func(r *detector.Rule) bool { return r.Condition != c.Type }))
 	}
-	b.WriteString("\n## Temporary problems\n\nEach occurrence is told; no condition follows.\n\n")
+	b.WriteString("\n## Temporary problems\n\nEach occurrence is reported; no condition follows.\n\n")
 	list(&b, slices.DeleteFunc(slices.Clone(rules), func(r *detector.Rule) bool { return !r.Temporary() }))
 	return b.String()
 }
@@ -63,7 +63,7 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, cfg C
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", r.Name)
 	if r.Temporary() {
-		b.WriteString("A temporary problem: each occurrence is told, and no condition follows.\n\n")
+		b.WriteString("A temporary problem: each occurrence is reported, and no condition follows.\n\n")
 	} else {
 		fmt.Fprintf(&b, "A permanent problem: it makes the node condition `%s` True.\n\n", r.Condition)
 	}

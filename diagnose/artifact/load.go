@@ -49,7 +49,7 @@ func (s *Store) loadDiagnosis(id string) error {
 	for _, folder := range append(slices.Clone(folders), "") {
 		at, err := s.placeOf(id, folder)
 		if err != nil {
-			s.log.Warn("artifacts of an operation's folder are not looked at, and not counted", "diagnosis", id, "folder", folder, "error", err)
+			s.log.Warn("artifacts in an operation's folder are ignored and do not count towards the budget", "diagnosis", id, "folder", folder, "error", err)
 			whole = false // another store may have it
 			continue
 		}
@@ -86,7 +86,7 @@ func (s *Store) loadPlace(id, folder string, at place, known map[string]Artifact
 				return false, err
 			}
 			s.stats.Partial++
-			s.log.Info("artifact was left half written, and is removed", "diagnosis", id, "file", name)
+			s.log.Info("removed an incomplete artifact", "diagnosis", id, "file", name)
 		case !e.Type().IsRegular() || checkName(name) != nil:
 			s.log.Warn("folder of artifacts has something else", "diagnosis", id, "name", name)
 			foreign = true

@@ -67,7 +67,7 @@ func (r *Run) End() {
 	r.ended, r.d.running = true, false
 	for name, f := range r.files {
 		r.s.stats.Discarded++
-		r.s.log.Warn("artifact was not closed, and is discarded", "diagnosis", r.id, "artifact", name)
+		r.s.log.Warn("discarded an artifact that was never closed", "diagnosis", r.id, "artifact", name)
 		f.discard()
 	}
 	if len(r.d.artifacts) == 0 {

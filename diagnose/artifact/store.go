@@ -235,7 +235,7 @@ func (s *Store) evict() bool {
 	}
 	s.stats.Evicted += uint64(n)
 	s.stats.EvictedBytes += uint64(size)
-	s.log.Info("artifacts were given up for others", "diagnosis", oldest, "artifacts", n, "bytes", size)
+	s.log.Info("evicted old artifacts to make room", "diagnosis", oldest, "artifacts", n, "bytes", size)
 	return true
 }
 

@@ -112,7 +112,7 @@ func TestAgentThatReportsAndDoesNothing(t *testing.T) {
 		s.Results = []v1alpha1.Result{{ID: 1, Operation: "restart", State: v1alpha1.ResultAwaitingApproval}}
 	})
 	contains(t, b.waitIs(left, "Failed True "+v1alpha1.ReasonNodeSilent), "has not begun within 3s")
-	contains(t, b.waitIs(stuck, "Failed True "+v1alpha1.ReasonNodeSilent), "has told nothing of the run for 3s")
+	contains(t, b.waitIs(stuck, "Failed True "+v1alpha1.ReasonNodeSilent), "has reported nothing of the run for 3s")
 	b.holds("they are left to it", 4*time.Second, func() bool { return is(b.get(waits)) == "Running" && is(b.get(runs)) == "Running" })
 }
 

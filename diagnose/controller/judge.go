@@ -85,7 +85,7 @@ func judgeRunning(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step
 	if !a.alive {
 		return judgeSilent(d, a, p, p.running, later(lastTold(d, now), a.last), now)
 	}
-	return judgeLeft(d, a, p, now, "has told nothing of the run for")
+	return judgeLeft(d, a, p, now, "has reported nothing of the run for")
 }
 
 // judgeLeft is for a Diagnosis whose node has an agent that reports. The one that runs it

@@ -30,9 +30,9 @@ func counterparts() map[string]counterpart {
 		"elasticsearchCollector":       {note: "call a server that searches the logs by httpServer"},
 		"dockerdGoroutineCollector":    {note: "use the built-in pprof with the address of dockerd's debug endpoint"},
 		"containerdGoroutineCollector": {note: "use the built-in pprof with the address of containerd's debug endpoint"},
-		"statefulsetDetailCollector":   {note: "the built-in pod-detail tells of one pod and its owner"},
+		"statefulsetDetailCollector":   {note: "the built-in pod-detail shows one pod and its owner"},
 		"statefulsetStuck":             {note: "the built-in delete-pod deletes a pod that a check before it has found"},
-		"subpathRemountDiagnoser":      {note: "the built-in mounts tells of a pod's mounts"},
+		"subpathRemountDiagnoser":      {note: "the built-in mounts shows a pod's mounts"},
 		"subpathRemountRecover":        {note: "the built-in delete-pod has the pod started anew, with fresh mounts"},
 		"sonobuoyResultDiagnoser":      {note: "results of Sonobuoy are not read"},
 	}

@@ -29,8 +29,8 @@ func BlockedStacks(h Host) Builtin {
 			"and what the stack says it waits for. stacks.txt has all of them.",
 		Effect: Collect,
 		Parameters: append(pidParameters(false, "task (thread or process) to look at; none: all that are blocked"),
-			Parameter{Name: "holderPID", Doc: "task that holds the lock, where the event tells it; its stack is added", Kind: Integer, Max: 1 << 22},
-			Parameter{Name: "minBlocked", Doc: "shorter sleeps are not told: a healthy disk makes tasks wait as well", Kind: Duration, Default: "1s"},
+			Parameter{Name: "holderPID", Doc: "task that holds the lock, where the event has it; its stack is added", Kind: Integer, Max: 1 << 22},
+			Parameter{Name: "minBlocked", Doc: "shorter sleeps are left out: a healthy disk makes tasks wait as well", Kind: Duration, Default: "1s"},
 			Parameter{Name: "max", Doc: "tasks to name at most", Kind: Integer, Default: strconv.Itoa(blockedDefaultMax), Max: blockedMostMax},
 		),
 		Results: append([]Result{
@@ -41,11 +41,11 @@ func BlockedStacks(h Host) Builtin {
 			{"comm", "its name"},
 			{"startTime", "when it started, since boot"},
 			{"state", "its state: D where it is blocked"},
-			{"blockedFor", "how long it has not run, a lower bound; missing: the kernel does not tell"},
+			{"blockedFor", "how long it has not run, a lower bound; missing: the kernel does not say"},
 			{"stackTop", "the function it called to wait, with offset"},
 			{"waitsFor", "disk, nfs, lock, frozen-filesystem, fuse, network-filesystem, jbd2, memory-reclaim or unknown"},
-			{"waitReason", "what that means, and the function that tells"},
-			{"waitFunction", "the kernel function that tells what it waits for"},
+			{"waitReason", "what that means, and the function that shows it"},
+			{"waitFunction", "the kernel function that shows what it waits for"},
 			{"holderPID", "task that holds the lock, as it was given"},
 			{"device", "block device of the file it works on, where its system call names one"},
 			{"deviceNumber", "MAJ:MIN of that file's filesystem"},
@@ -147,7 +147,7 @@ func (h Host) blockedTasks(ctx context.Context, atLeast time.Duration, f *findin
 		}
 	}
 	if brief > 0 {
-		f.note("%s blocked for less than %s not told", display.Count(brief, "task"), atLeast)
+		f.note("%s blocked for less than %s left out", display.Count(brief, "task"), atLeast)
 	}
 	slices.SortStableFunc(tasks, func(a, b *blockedTask) int {
 		return cmp.Or(cmp.Compare(b.blockedFor, a.blockedFor), cmp.Compare(a.pid, b.pid))

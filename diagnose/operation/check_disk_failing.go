@@ -163,7 +163,7 @@ func (d *failingDisk) judgeNVMe(health *hostfs.NVMeHealth) {
 func notFailing(fine []*failingDisk) error {
 	var text []string
 	if i := slices.IndexFunc(fine, func(d *failingDisk) bool { return len(d.clear) == 0 }); i >= 0 {
-		return fmt.Errorf("nothing tells of the health of %s: %s", fine[i].name, strings.Join(fine[i].unseen, ", "))
+		return fmt.Errorf("nothing reports the health of %s: %s", fine[i].name, strings.Join(fine[i].unseen, ", "))
 	}
 	for _, d := range fine[:min(len(fine), 3)] {
 		text = append(text, d.name+": "+strings.Join(append(slices.Clone(d.clear), d.unseen...), ", "))

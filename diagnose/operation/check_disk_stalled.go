@@ -23,7 +23,7 @@ func CheckDiskStalled(h Host) Builtin {
 		Effect: Check,
 		Parameters: []Parameter{
 			{Name: "device", Doc: "kernel name of a disk, partition or volume (nvme0n1p2); none: any disk", Kind: String},
-			{Name: "pid", Doc: "task that waits for that device, as blocked-stacks found it: how long is told", Kind: Integer, Max: 1 << 22},
+			{Name: "pid", Doc: "task that waits for that device, as blocked-stacks found it: the result says for how long", Kind: Integer, Max: 1 << 22},
 			{Name: "comm", Doc: "its name", Kind: String},
 			{Name: "waitsFor", Doc: "what it waits for: the verdict names the task only with disk and jbd2", Kind: String},
 			{Name: "holderPID", Doc: "who holds the lock that it waits for: no disk is to blame while that one is not in uninterruptible sleep itself", Kind: Integer, Max: 1 << 22},

@@ -13,7 +13,7 @@ func CheckFilesystemFrozen(h Host) Builtin {
 	return bounded(Builtin{
 		Name: "check-filesystem-frozen",
 		Doc: "Succeeds if tasks wait to write to a frozen filesystem, with verdict FilesystemFrozen. " +
-			"The kernel does not tell which filesystems are frozen, so one that nobody writes to is not seen.",
+			"The kernel does not show which filesystems are frozen, so one that nobody writes to is not seen.",
 		Effect:     Check,
 		Parameters: blockedParameters(),
 		Results: append([]Result{
@@ -32,7 +32,7 @@ func CheckFilesystemFrozen(h Host) Builtin {
 				return Output{}, refutedBy("NoFilesystemFrozen", "no task waits for a thaw; %s", others)
 			}
 			f.blockedBy(tasks)
-			what := "a filesystem (which, the tasks' system calls do not tell)"
+			what := "a filesystem (the tasks' system calls do not show which)"
 			for _, t := range tasks {
 				if m := t.file; m != nil {
 					f.text("mountPoint", m.mountPoint)

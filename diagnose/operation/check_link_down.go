@@ -18,7 +18,7 @@ func CheckLinkDown(h Host) Builtin {
 		Effect: Check,
 		Parameters: append([]Parameter{
 			netLinkParameter(),
-			{Name: "address", Doc: "IP address whose route tells the device", Kind: Address},
+			{Name: "address", Doc: "IP address whose route has the device", Kind: Address},
 		}, netPlaceParameters()...),
 		Results: netResults(
 			Result{"link", "the device that is down"},

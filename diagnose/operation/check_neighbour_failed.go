@@ -44,7 +44,7 @@ func CheckNeighbourFailed(h Host) Builtin {
 				case tried && waited >= window:
 					return r.output(verdictOf("NeighbourFailed", "%s: INCOMPLETE since more than %s, it does not answer on the link", what, window)), nil
 				case !n.Known && waited >= window:
-					return Output{}, refutedBy("NeighbourUnknown", "%s: the kernel does not tell its state", what)
+					return Output{}, refutedBy("NeighbourUnknown", "%s: the kernel does not report its state", what)
 				case n.State == "none":
 					return Output{}, refutedBy("NeighbourUnknown", "%s: no entry, so nothing was sent there of late", what)
 				case n.Known && !n.Trying && (n.State != "PROBE" && n.State != "DELAY" || waited >= window):

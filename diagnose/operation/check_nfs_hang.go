@@ -23,7 +23,7 @@ func CheckNFSHang(h Host) Builtin {
 		Parameters: append(blockedParameters(),
 			Parameter{Name: "window", Doc: "how long to look for answers", Kind: Duration, Default: "2s", Max: int64(time.Minute)}),
 		Results: append([]Result{
-			{"source", "server:/export; several where it can't be told which of them"},
+			{"source", "server:/export; several where it is not known which of them"},
 			{"mountPoint", "where it is mounted"},
 			{"fsType", "nfs or nfs4"},
 			{"sent", "requests sent within the window"},
@@ -80,7 +80,7 @@ func (h Host) checkNFSHang(ctx context.Context, patient patience, call *Call) (O
 	f.nfs(silent)
 	if named == "" {
 		if named = nfsNames(silent); named == "" {
-			named = "an NFS server (which, the tasks' system calls do not tell)"
+			named = "an NFS server (the tasks' system calls do not show which)"
 		}
 	} else {
 		f.text("source", named)

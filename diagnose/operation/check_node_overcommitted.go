@@ -50,7 +50,7 @@ func (h Host) checkNodeOvercommitted(ctx context.Context, call *Call) (Output, e
 	}
 	total, available := info["MemTotal"], info["MemAvailable"]
 	if total == 0 {
-		return Output{}, fmt.Errorf("%s tells no MemTotal", h.FS.Path("/proc/meminfo"))
+		return Output{}, fmt.Errorf("%s has no MemTotal", h.FS.Path("/proc/meminfo"))
 	}
 	f := newFinding()
 	f.uint("totalBytes", total)

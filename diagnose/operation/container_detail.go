@@ -36,7 +36,7 @@ func ContainerDetail(h Host) Builtin {
 			Result{"restarts", "how often it was started again"},
 			Result{"lastReason", "how it ended last: OOMKilled, Error, Completed …; missing: it never did"},
 			Result{"lastExitCode", "its exit code then"},
-			Result{"lastSignal", "signal that ended it, where the runtime tells"},
+			Result{"lastSignal", "signal that ended it, where the runtime reports it"},
 			Result{"lastMessage", "what it left as its termination message"},
 			Result{"lastStarted", "when it had started"},
 			Result{"lastFinished", "when it ended"},
@@ -63,7 +63,7 @@ func ContainerDetail(h Host) Builtin {
 			f.pod(p)
 			f.containerSpec(c)
 			if status == nil {
-				f.note("kubelet has told nothing of it yet")
+				f.note("kubelet has not reported it yet")
 			} else {
 				f.containerStatus(status)
 			}

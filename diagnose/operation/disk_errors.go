@@ -23,7 +23,7 @@ func DiskErrors(h Host) Builtin {
 		Results: []Result{
 			{"disk", "the disk with the most errors; those below are of it"},
 			{"disks", "all that were looked at"},
-			{"state", "its state, where the driver tells: running, live, offline, dead …"},
+			{"state", "its state, where the driver reports it: running, live, offline, dead …"},
 			{"logErrors", "failed requests in the kernel's log, a lower bound"},
 			{"logErrorKinds", "these by kind: I/O=3 critical medium=1"},
 			{"lastLogError", "the last of them"},

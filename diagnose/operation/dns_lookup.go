@@ -19,7 +19,7 @@ const resolvConf = netprobe.ResolvConf
 // DNSLookup asks the node's name servers, or another, for a name.
 func DNSLookup(h Host) Builtin {
 	return Builtin{
-		Name: "dns-lookup", Doc: "Asks each of the node's name servers, or another one, for a name, and tells what each of them answers.",
+		Name: "dns-lookup", Doc: "Asks each of the node's name servers, or another one, for a name, and reports what each of them answers.",
 		Effect: Collect,
 		Parameters: []Parameter{
 			{Name: "name", Kind: String, Required: true, Max: 254, Doc: "the whole name: search domains are not tried; an address with type `PTR`"},

@@ -20,7 +20,7 @@ func Mounts(h Host) Builtin {
 	return bounded(Builtin{
 		Name: "mounts",
 		Doc: "Tells the state of mounted filesystems: whether they refuse writes and why, how full they are in bytes and inodes, errors that ext4 and btrfs " +
-			"remember. A server that does not answer in time is told as such. mounts.txt has all.",
+			"remember. A server that does not answer in time is reported as such. mounts.txt has all.",
 		Effect: Collect,
 		Parameters: append(filesystemParameters("all on disks and from servers"),
 			Parameter{Name: "all", Doc: "also those that the kernel makes up (proc, tmpfs, overlay)", Kind: Boolean, Default: "false"},
@@ -78,7 +78,7 @@ func (h Host) mounts(ctx context.Context, patient patience, call *Call) (Output,
 			case errors.As(err, &late):
 				add("silent", fs, "")
 			case err != nil:
-				f.note("how full %s is can't be told: %v", fs.shownPath(), err)
+				f.note("how full %s is is not known: %v", fs.shownPath(), err)
 			}
 			var use *fsUsage
 			if err == nil {

@@ -38,7 +38,7 @@ func Neighbours(h Host) Builtin {
 			default:
 				n := p.view.Neighbor(&p.route)
 				if !n.Known {
-					r.note("the kernel does not tell the state of %s", p.route.Via)
+					r.note("the kernel does not report the state of %s", p.route.Via)
 				}
 				r.text("nextHopState", n.State)
 				r.text("linkAddress", n.Address)

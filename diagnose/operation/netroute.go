@@ -59,7 +59,7 @@ func (h Host) netPath(v Values, r *finding) (*netPath, error) {
 	}
 	if p.route = view.RouteFrom(source, p.to); !p.route.Known {
 		p.close()
-		return nil, fmt.Errorf("the kernel does not tell the route to %s in %s", p.to, &place)
+		return nil, fmt.Errorf("the kernel has no answer about the route to %s in %s", p.to, &place)
 	}
 	return p, nil
 }

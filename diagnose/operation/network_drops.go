@@ -18,9 +18,9 @@ import (
 func NetworkDrops(h Host) Builtin {
 	return Builtin{
 		Name: "network-drops",
-		Doc: "Watches the counters that tell of lost packets during the window: of IP, TCP and UDP, of devices and their " +
+		Doc: "Watches the counters of lost packets during the window: of IP, TCP and UDP, of devices and their " +
 			"qdiscs, of the table of tracked connections, and of the CPUs' receive queues, which are the whole node's. The " +
-			"artifact network-drops.txt has all counters that grew, and all that tell of losses.",
+			"artifact network-drops.txt has all counters that grew, and all of losses.",
 		Effect:     Collect,
 		Parameters: append(netPlaceParameters(), netWindowParameter("3s")),
 		Results: netResults(

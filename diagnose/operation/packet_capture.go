@@ -171,7 +171,7 @@ func (c *netCapture) run(ctx context.Context, call *Call, r *finding) (err error
 	defer s.close()
 	err = s.run(ctx, c.duration, func(p *netPacket) error { return c.take(w, p) })
 	if dropped, statErr := s.dropped(); statErr != nil {
-		r.note("the kernel does not tell what it dropped: %v", statErr)
+		r.note("the kernel does not report what it dropped: %v", statErr)
 	} else {
 		c.dropped = dropped
 	}
@@ -209,7 +209,7 @@ func (c *netCapture) report(r *finding) {
 	r.text("filter", c.filter.String())
 	r.uint("flowCount", uint64(len(c.sum.order)))
 	if c.sum.overFlows > 0 {
-		r.note("%d packets are of more conversations than the %d that are told apart", c.sum.overFlows, netMaxFlows)
+		r.note("%d packets belong to more conversations than the %d that are counted separately", c.sum.overFlows, netMaxFlows)
 	}
 	if c.sum.undecoded > 0 {
 		r.note("%d packets are of protocols that are not read", c.sum.undecoded)

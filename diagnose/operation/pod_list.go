@@ -18,7 +18,7 @@ import (
 func PodList(h Host) Builtin {
 	return Builtin{
 		Name: "pod-list",
-		Doc: "Names the pods of this node, or of these the ones whose UIDs are given, as disk-identity tells them, with their PersistentVolumeClaims. " +
+		Doc: "Names the pods of this node, or of these the ones whose UIDs are given, as disk-identity finds them, with their PersistentVolumeClaims. " +
 			"pods.txt has all of them. It fails where neither the API server nor kubelet is asked.",
 		Effect: Collect,
 		Parameters: []Parameter{

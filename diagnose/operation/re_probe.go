@@ -20,7 +20,7 @@ func ReProbe(h Host) Builtin {
 	return Builtin{
 		Name: "re-probe",
 		Doc: "Probes an address of a pod of this node again, from the node's network namespace and in kubelet's way: no proxy, " +
-			"certificates not verified, redirects followed on the same address only, SO_LINGER of 1 s. It tells how far the probe got " +
+			"certificates not verified, redirects followed on the same address only, SO_LINGER of 1 s. It reports how far the probe got " +
 			"and how long each phase took. There is no name to resolve: pods are probed by their address. A probe that " +
 			"fails is a result, not a failure of the operation. With podUID it probes that pod alone; a pod in a virtual machine, whose " +
 			"sockets are not in its network namespace, fails then.",

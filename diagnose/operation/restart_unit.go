@@ -34,7 +34,7 @@ func restartUnit(ctx context.Context, h Host, call *Call) (Output, error) {
 		return Output{}, fmt.Errorf("unit %s is %s, and is not restarted", name, before.load)
 	}
 	if int(before.mainPID) == os.Getpid() {
-		return Output{}, fmt.Errorf("unit %s is the agent's own: nobody would be left to tell what came of it", name)
+		return Output{}, fmt.Errorf("unit %s is the agent's own: nobody would be left to report the result", name)
 	}
 	done := make(chan string, 1)
 	if _, err := conn.RestartUnitContext(ctx, name, "replace", done); err != nil {

@@ -49,7 +49,7 @@ func Sockets(h Host) Builtin {
 			}
 			r := newNetReport(&p)
 			if shared := p.pod != "" && h.netShared(&p); shared {
-				r.note("the pod shares its network: what its listeners dropped can't be told from the others'")
+				r.note("the pod shares its network: what its listeners dropped can't be distinguished from the others'")
 			} else if n, err := h.netListenStats(ctx, &p, call.Parameters.Duration("window")); err != nil {
 				if ctx.Err() != nil {
 					return Output{}, err

@@ -95,7 +95,7 @@ func readUnit(ctx context.Context, conn *dbus.Conn, name string) (unit, error) {
 		memory: math.MaxUint64,
 	}
 	if u.load == "" || u.active == "" {
-		return unit{}, fmt.Errorf("unit %s: systemd tells no state", name)
+		return unit{}, fmt.Errorf("unit %s: systemd reports no state", name)
 	}
 	if u.load == "not-found" {
 		return unit{}, fmt.Errorf("unit %s is not known to systemd", name)

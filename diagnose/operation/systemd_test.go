@@ -171,7 +171,7 @@ func TestSystemdUnit(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"gone": "unit gone.service is not known to systemd", "silent": "unit silent.service: systemd tells no state",
+		"gone": "unit gone.service is not known to systemd", "silent": "unit silent.service: systemd reports no state",
 		"a b": `"a b" is no name of a unit`, "../x": `"../x" is no name of a unit`, "nosuch": "unit nosuch.service can't be read: ",
 	} {
 		if _, _, err := runBuiltin(t, SystemdUnit(h), map[string]string{"unit": name}); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -249,7 +249,7 @@ func TestRestartUnit(t *testing.T) {
 	}
 	calls := asked()
 	for unit, want := range map[string]string{
-		"agent": "unit agent.service is the agent's own: nobody would be left to tell what came of it", "gone": "unit gone.service is not known to systemd",
+		"agent": "unit agent.service is the agent's own: nobody would be left to report the result", "gone": "unit gone.service is not known to systemd",
 		"masked": "unit masked.service is masked, and is not restarted",
 	} {
 		if _, _, err := runBuiltin(t, RestartUnit(h), map[string]string{"unit": unit}); err == nil || err.Error() != want {

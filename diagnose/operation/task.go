@@ -111,7 +111,7 @@ func (o *owner) in() string {
 func ownerResults() []Result {
 	return []Result{
 		{"owner", "pod and container, systemd unit or cgroup it belongs to"},
-		{"podUID", "UID of its pod, as the cgroup tells it"},
+		{"podUID", "UID of its pod, by its cgroup"},
 		{"containerID", "runtime's id of its container"},
 		{"cgroup", "its cgroup, from the hierarchy's root"},
 	}

@@ -117,7 +117,7 @@ func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done b
 	case blind(w, now) && !approved(w) && now.Sub(w.Due) > maxBlindWait:
 		return Decision{
 			Verb: Withheld, Reason: v1alpha1.ReasonWaitedTooLong,
-			Message: fmt.Sprintf("due since %s, and after %s nothing tells whether the problem lasts", stamp(w.Due), maxBlindWait),
+			Message: fmt.Sprintf("due since %s, and after %s nothing shows whether the problem lasts", stamp(w.Due), maxBlindWait),
 		}, true
 	default:
 		return Decision{}, false

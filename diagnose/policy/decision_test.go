@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 		"problemGone":  {func(s *situation) { s.w.Problem = policy.ProblemGone }, "Withheld ProblemResolved: the problem is gone"},
 		"blindButSoon": {func(s *situation) { s.w.Problem, s.w.Due = policy.ProblemUnknown, noon.Add(-time.Hour) }, "Run Allowed: policy default: Enforce"},
 		"blindTooLong": {func(s *situation) { s.w.Problem, s.w.Due = policy.ProblemUnknown, noon.Add(-time.Hour-time.Second) },
-			"Withheld WaitedTooLong: due since 2026-11-21T10:59:59Z, and after 1h0m0s nothing tells whether the problem lasts"},
+			"Withheld WaitedTooLong: due since 2026-11-21T10:59:59Z, and after 1h0m0s nothing shows whether the problem lasts"},
 		"blindButApproved": {func(s *situation) {
 			s.w.Problem, s.w.Due, s.w.Approval = policy.ProblemUnknown, noon.Add(-time.Hour*9), &v1alpha1.Approval{PlanDigest: "aa"}
 		}, "Run Allowed: policy default: Enforce"},

@@ -109,7 +109,7 @@ func (p *Policy) unproven(own int, w *Want) Decision {
 	}
 	return Decision{
 		Verb: Wait, Reason: v1alpha1.ReasonProblemUnknown,
-		Message: fmt.Sprintf("%s, begun %s, may have helped: nothing tells whether the problem lasts since %s", last.Operation, stamp(last.Started), stamp(until)),
+		Message: fmt.Sprintf("%s, begun %s, may have helped: nothing shows whether the problem lasts since %s", last.Operation, stamp(last.Started), stamp(until)),
 	}
 }
 

@@ -73,7 +73,7 @@ func (v Verification) Observe(o *Observation) Verification {
 	case gone && !o.Ready.IsZero() && v.inTime(recovered, o.Now):
 		v.State, v.Message = Helped, fmt.Sprintf("the problem was gone and the node ready %s", stamp(recovered))
 	case o.Now.After(v.Deadline) && (o.Problem == ProblemUnknown || o.Problem == ProblemLasts && !o.Seen.IsZero() && o.Seen.Before(v.Deadline)):
-		v.State, v.Message = Unknown, fmt.Sprintf("nothing tells whether the problem was gone by %s", stamp(v.Deadline))
+		v.State, v.Message = Unknown, fmt.Sprintf("nothing shows whether the problem was gone by %s", stamp(v.Deadline))
 	case o.Now.After(v.Deadline):
 		v.State, v.Message = NotHelped, fmt.Sprintf("until %s %s", stamp(v.Deadline), v.lacking(o))
 	}

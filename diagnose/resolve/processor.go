@@ -24,7 +24,7 @@ func (r *resolver) builtin(op *v1alpha1.Operation, p *v1alpha1.Builtin, o *resol
 		return
 	}
 	if op.Spec.TenantSafe && !b.TenantSafe {
-		r.wrong(v1alpha1.ReasonInvalidParameter, op, "spec.tenantSafe", "the built-in %s tells of more than a pod: it is not safe for tenants", b.Name)
+		r.wrong(v1alpha1.ReasonInvalidParameter, op, "spec.tenantSafe", "the built-in %s shows more than a pod: it is not safe for tenants", b.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Parameters)) {
 		i := slices.IndexFunc(b.Parameters, func(have operation.Parameter) bool { return have.Name == name })

@@ -119,7 +119,7 @@ set.yaml:12:13: spec.adjacencyList[6].operation: node 6: no Operation and no bui
 set.yaml:18:25: spec.processor.builtin.name: no built-in is named "check-accept-queue", did you mean "check-accept-queue-full"?
 set.yaml:24:69: spec.processor.builtin.parameters.prot: check-accept-queue-full has no parameter "prot", did you mean "port"?
 set.yaml:24:81: spec.processor.builtin.parameters.window: "3d" is no duration as 1m30s
-set.yaml:25:3: spec.tenantSafe: the built-in check-accept-queue-full tells of more than a pod: it is not safe for tenants
+set.yaml:25:3: spec.tenantSafe: the built-in check-accept-queue-full shows more than a pod: it is not safe for tenants
 set.yaml:32:5: spec.processor.httpServer: address: 169.254.169.254 is link-local, as the metadata services of clouds are
 set.yaml:35:7: spec.processor.httpServer.caBundle: certificate authorities: no certificate in PEM
 set.yaml:36:7: spec.processor.httpServer.clientCertificateSecret: the Secret pager can't be had without a cluster

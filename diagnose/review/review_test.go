@@ -81,7 +81,7 @@ func TestManifests(t *testing.T) {
 				head + "Trigger\nmetadata: {name: checked}\nspec:\n  operationSet: checked\n  nodeName: n7\n  sourceTemplate: {cronTemplate: {schedule: \"@daily\"}}\n---\n" +
 				head + "Trigger\nmetadata: {name: alert}\nspec:\n  operationSet: s\n  nodeName: n7\n  sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: ^A$}}}\n",
 			[]string{
-				"warning unverified-repair f.yaml:15:3: spec.operationSet: no check comes before node 3 (cordon) of s, so nothing tells whether that repair has helped, and nothing escalates: Events and times have no end",
+				"warning unverified-repair f.yaml:15:3: spec.operationSet: no check comes before node 3 (cordon) of s, so nothing shows whether that repair has helped, and nothing escalates: Events and times have no end",
 			},
 		},
 		"a Secret is a cluster's": {

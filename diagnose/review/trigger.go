@@ -80,7 +80,7 @@ func (r *review) unverified(t *v1alpha1.Trigger, plan *resolve.Plan) {
 		}
 	}
 	if first < plan.Graph.Len() {
-		r.addFinding(Warning, Unverified, t, "spec.operationSet", "no check comes before node %d (%s) of %s, so nothing tells whether that repair has helped, and nothing escalates: Events and times have no end",
+		r.addFinding(Warning, Unverified, t, "spec.operationSet", "no check comes before node %d (%s) of %s, so nothing shows whether that repair has helped, and nothing escalates: Events and times have no end",
 			first, plan.Graph.Node(first).Operation, t.Spec.OperationSet)
 	}
 }

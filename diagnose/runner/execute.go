@@ -229,7 +229,7 @@ func ended(res graph.Result) (v1alpha1.Phase, string, string) {
 	switch res.End {
 	case graph.PathSucceeded:
 		if res.Withheld != 0 {
-			return v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, fmt.Sprintf("as far as it can be told: the repair of node %d was not made", res.Withheld)
+			return v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, fmt.Sprintf("as far as is known: the repair of node %d was not made", res.Withheld)
 		}
 		return v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, ""
 	case graph.StoppedAfterRepair:
@@ -264,7 +264,7 @@ func (e *execution) save() {
 	if err != nil {
 		e.r.count(func(s *Stats) { s.Unsaved++ })
 		if e.unsaved == nil {
-			e.log.Warn("checkpoint is not written: a restart will go on from an older one, repairs are withheld", "error", err)
+			e.log.Warn("checkpoint not written: a restart will resume from an older one, and repairs are withheld", "error", err)
 		}
 	}
 	e.unsaved = err

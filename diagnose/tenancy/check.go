@@ -104,7 +104,7 @@ func refused(c *resolve.Config, name string) string {
 	case b.Effect != operation.Collect:
 		return fmt.Sprintf("has the effect %s: only Collect is allowed", b.Effect)
 	case !b.TenantSafe:
-		return fmt.Sprintf("is %s, which tells of more than a pod", b.Name)
+		return fmt.Sprintf("is %s, which shows more than a pod", b.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(op.Spec.Processor.Builtin.Parameters)) {
 		if !free(name) {

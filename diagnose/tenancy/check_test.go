@@ -17,7 +17,7 @@ func TestWhichOperationsATenantMayRun(t *testing.T) {
 		"no Operation":        {set("cgroup-memory"), `operation cgroup-memory has no Operation with tenantSafe: true`},
 		"unknown":             {set("nothing"), `operation nothing has no Operation`},
 		"not by its object":   {set("memory") + op("memory", "{processor: {builtin: {name: cgroup-memory}}}"), "operation memory is not tenantSafe"},
-		"not by its built-in": {set("log") + op("log", "{tenantSafe: true, processor: {builtin: {name: kmsg-tail}}}"), "operation log is kmsg-tail, which tells of more than a pod"},
+		"not by its built-in": {set("log") + op("log", "{tenantSafe: true, processor: {builtin: {name: kmsg-tail}}}"), "operation log is kmsg-tail, which shows more than a pod"},
 		"a Check":             {set("leak") + op("leak", "{tenantSafe: true, processor: {builtin: {name: check-memory-leak}}}"), "operation leak has the effect Check"},
 		"a repair":            {set("fix") + op("fix", "{tenantSafe: true, processor: {builtin: {name: restart-unit, parameters: {unit: kubelet}}}}"), "operation fix has the effect Remediate"},
 		"a web server":        {set("hook") + op("hook", "{tenantSafe: true, effect: Collect, processor: {httpServer: {address: 10.0.0.1}}}"), "operation hook is a web server"},

@@ -51,7 +51,7 @@ func (w *Worker) forget() {
 	}
 	for _, e := range over {
 		if err := w.ledger.remove(e.ID); err != nil {
-			w.log.Warn("an old diagnosis is not forgotten", "diagnosis", e.ID, "error", err)
+			w.log.Warn("old diagnosis not removed", "diagnosis", e.ID, "error", err)
 		}
 		w.mu.Lock()
 		w.discard(e)
@@ -68,7 +68,7 @@ func (w *Worker) sweep(e *entry) {
 		return
 	}
 	if err := w.runner.Forget(e.ID); err != nil {
-		w.log.Warn("checkpoint of an old diagnosis is not removed", "diagnosis", e.ID, "error", err)
+		w.log.Warn("checkpoint of an old diagnosis not removed", "diagnosis", e.ID, "error", err)
 	}
 	if w.artifacts != nil {
 		if err := w.artifacts.Remove(e.ID); err != nil {

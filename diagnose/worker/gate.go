@@ -30,7 +30,7 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.c.Observe {
-		return runner.Decision{Verb: runner.WouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "without a cluster repairs are only told"}, nil
+		return runner.Decision{Verb: runner.WouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "without a cluster repairs are only reported"}, nil
 	}
 	e := w.entries[a.Diagnosis]
 	if e == nil || e.Gone || e.End != nil {

@@ -73,7 +73,7 @@ func (c *checker) at(o manifest.Object, field, format string, args ...any) {
 // kinds refuses what has no meaning on a node by itself.
 func (c *checker) kinds() {
 	for _, p := range c.above.RemediationPolicies {
-		c.at(p, "kind", "a RemediationPolicy needs a cluster: without one each repair is told as one that would run")
+		c.at(p, "kind", "a RemediationPolicy needs a cluster: without one each repair is reported as one that would run")
 	}
 	for _, d := range c.above.Diagnoses {
 		c.at(d, "kind", "a Diagnosis is no manifest of a node: kernosis diagnose run makes one")

@@ -111,7 +111,7 @@ func (w *Worker) persist() {
 			// A disk that is full or read-only is one to diagnose: the run goes on.
 			e.unsaved, e.saveAt = true, time.Now().Add(saveAgain)
 			if w.counts.unsaved++; w.counts.unsaved == 1 {
-				w.log.Warn("what was taken is not on the disk", "diagnosis", e.ID, "error", err)
+				w.log.Warn("queued diagnosis not saved to disk", "diagnosis", e.ID, "error", err)
 			}
 		}
 		w.mu.Unlock()

@@ -244,12 +244,12 @@ func (w *Worker) install(known *Objects) {
 	defer w.mu.Unlock()
 	for name, why := range wrong {
 		if w.refused[name] != why {
-			w.log.Warn("trigger is left aside", "trigger", name, "error", why)
+			w.log.Warn("trigger ignored", "trigger", name, "error", why)
 		}
 	}
 	w.refused = wrong
 	if err := w.engine.Install(matchers); err != nil {
-		w.log.Error("triggers are not put in force, those of before stay", "error", err)
+		w.log.Error("triggers not reloaded; the previous ones stay in force", "error", err)
 		return
 	}
 	w.installed = true

@@ -92,7 +92,7 @@ func (w *Worker) admit(d *v1alpha1.Diagnosis) {
 	}
 	if why := w.full(w.places(), d); why != "" {
 		if len(w.outside) == 0 {
-			w.log.Warn("diagnoses wait for a place", "diagnosis", name.String(), "reason", why)
+			w.log.Warn("diagnoses are queued", "diagnosis", name.String(), "reason", why)
 		}
 		w.outside[name] = &outside{diagnosis: d, why: why}
 		return
@@ -218,6 +218,6 @@ func (w *Worker) toldOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
 		}
 	default:
 		w.counts.writes[writeFailed]++
-		w.log.Warn("status of a diagnosis that waits for a place is not taken", "diagnosis", name.String(), "error", err)
+		w.log.Warn("status of a queued diagnosis not accepted", "diagnosis", name.String(), "error", err)
 	}
 }

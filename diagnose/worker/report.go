@@ -217,7 +217,7 @@ func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
 	default:
 		w.counts.writes[writeFailed]++
 		if e.pause == 0 {
-			w.log.Warn("status of a diagnosis is not taken", "diagnosis", e.ID, "error", err)
+			w.log.Warn("status of a diagnosis not accepted", "diagnosis", e.ID, "error", err)
 		}
 		e.pause = min(max(2*e.pause, firstPause), lastPause)
 		e.retryAt = time.Now().Add(e.pause)
@@ -228,7 +228,7 @@ func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
 // isAway waits for a store that does not answer. The lock is held.
 func (w *Worker) isAway(err error) {
 	if w.away == 0 {
-		w.log.Warn("diagnoses are told later", "error", err)
+		w.log.Warn("diagnoses are reported later", "error", err)
 	}
 	w.away = min(max(2*w.away, firstPause), lastPause)
 	w.awayUntil = time.Now().Add(w.away)
@@ -237,7 +237,7 @@ func (w *Worker) isAway(err error) {
 // answers notes that the store does. The lock is held.
 func (w *Worker) answers() {
 	if w.away > 0 {
-		w.log.Info("diagnoses are told again")
+		w.log.Info("diagnoses are reported again")
 	}
 	w.away, w.awayUntil = 0, time.Time{}
 }

@@ -73,7 +73,7 @@ func New(c Config) (*Worker, error) {
 	all, damaged := w.ledger.load()
 	for _, err := range damaged {
 		w.counts.damaged++
-		w.log.Warn("what was taken can't be read", "error", err)
+		w.log.Warn("can't read a queued diagnosis", "error", err)
 	}
 	for _, s := range all {
 		e := w.add(s)
@@ -154,7 +154,7 @@ func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
 		case err == nil:
 			return unlock, nil
 		case !locked:
-			w.log.Warn("diagnoses run without a lock of their folder", "error", err)
+			w.log.Warn("diagnoses run without a lock on their folder", "error", err)
 			return func() {}, nil
 		case !told:
 			told = true
@@ -172,7 +172,7 @@ func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
 func (w *Worker) begin() error {
 	holder, err := identity(w.c.Dir, w.c.Node)
 	if err != nil {
-		w.log.Warn("who runs diagnoses is not kept: after a restart it is another", "error", err)
+		w.log.Warn("can't save this agent's identity: a restarted agent takes a new one", "error", err)
 	}
 	bounds := w.c.Artifacts
 	bounds.Dir = Artifacts(w.c.Dir)
@@ -210,7 +210,7 @@ func (w *Worker) recall() {
 		}
 		kept, err := runner.ReadSaved(Checkpoints(w.c.Dir), e.ID)
 		if err != nil {
-			w.log.Warn("what a run has found is gone before it was told", "diagnosis", e.ID, "error", err)
+			w.log.Warn("results of a run were removed before they were reported", "diagnosis", e.ID, "error", err)
 			continue
 		}
 		e.report = kept.Report

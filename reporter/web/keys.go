@@ -57,7 +57,7 @@ func (k *Keys) current(now time.Time) *tls.Config {
 		k.looked = now
 		if err := k.load(); err != nil {
 			k.failed++
-			k.tell.Do(func() { k.log.Error("certificates can't be read again, the former stay in use", "error", err) })
+			k.tell.Do(func() { k.log.Error("certificates not reloaded; the previous ones stay in use", "error", err) })
 		}
 	}
 	return k.config
@@ -103,7 +103,7 @@ func (k *Keys) load() error {
 		config.ClientCAs, config.ClientAuth = pool, tls.VerifyClientCertIfGiven
 	}
 	if k.config != nil {
-		k.log.Info("certificates are read again", "expires", pair.Leaf.NotAfter)
+		k.log.Info("certificates reloaded", "expires", pair.Leaf.NotAfter)
 	}
 	k.read, k.config, k.expires = read, config, pair.Leaf.NotAfter
 	return nil

@@ -94,7 +94,7 @@ func lacksRight(log string) bool {
 	if i := strings.LastIndex(log, "conditions are written again"); i >= 0 {
 		log = refusedConditions.ReplaceAllString(log[:i], "") + log[i:]
 	}
-	return strings.Contains(log, "outcome=forbidden") || strings.Contains(log, "right is missing")
+	return strings.Contains(log, "outcome=forbidden") || strings.Contains(log, "permission is missing")
 }
 
 var refusedConditions = regexp.MustCompile(`(?m)^.*msg="conditions are not written".*outcome=forbidden.*$`)
@@ -104,7 +104,7 @@ func TestLacksRight(t *testing.T) {
 	again := `level=INFO msg="conditions are written again" node=a` + "\n"
 	for log, want := range map[string]bool{
 		refused: true, refused + again: false, again + refused: true, again: false,
-		`level=WARN msg="lease is not renewed" outcome=forbidden` + "\n" + again: true,
+		`level=WARN msg="lease not renewed" outcome=forbidden` + "\n" + again: true,
 	} {
 		if got := lacksRight(log); got != want {
 			t.Errorf("%v for\n%s", got, log)

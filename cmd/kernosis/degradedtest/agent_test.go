@@ -81,7 +81,7 @@ func TestHardened(t *testing.T) {
 }
 
 // hardenedLacks is what the hardened list does without.
-const hardenedLacks = "not seen without CAP_SYS_ADMIN: full accept queues and listeners of pods (told as unanswered), kernel stacks of blocked tasks in diagnoses; without CAP_NET_RAW: packets in diagnoses"
+const hardenedLacks = "not seen without CAP_SYS_ADMIN: full accept queues and listeners of pods (reported as unanswered), kernel stacks of blocked tasks in diagnoses; without CAP_NET_RAW: packets in diagnoses"
 
 func TestWithoutPaths(t *testing.T) {
 	testall.Only(t)

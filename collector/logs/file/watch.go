@@ -25,7 +25,7 @@ type watch struct {
 func newWatch(path string, log *slog.Logger) *watch {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		log.Warn("changes of a log file are seen late", "path", path, "error", err)
+		log.Warn("changes to a log file are noticed late", "path", path, "error", err)
 	}
 	return &watch{w: w, log: log, path: path}
 }
@@ -128,7 +128,7 @@ func (w *watch) wait(ctx context.Context, timeUp <-chan time.Time) bool {
 			return true
 		case err := <-w.errors():
 			// The queue has overflown: anything may have happened.
-			w.log.Debug("changes of a log file went unseen", "path", w.path, "error", err)
+			w.log.Debug("missed changes to a log file", "path", w.path, "error", err)
 			return true
 		}
 	}

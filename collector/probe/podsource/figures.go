@@ -88,7 +88,7 @@ func (f *figures) failure(err error) {
 	defer f.mu.Unlock()
 	f.counts.Failures++
 	if f.failed == nil || f.failed.Error() != err.Error() {
-		f.log.Error("pods can't be read: those known stay", "from", f.from, "error", err)
+		f.log.Error("can't read pods; the last known ones stay", "from", f.from, "error", err)
 	}
 	f.failed = err
 }

@@ -141,7 +141,7 @@ func TestAFileIsFollowed(t *testing.T) {
 	await.Until(t, "the file is read", soon, named("shop/web-0"))
 	write(t, path, []byte(strings.Replace(onePod, "livenessProbe", "livnessProbe", 1)))
 	await.Until(t, "report of the mistake", soon, told("livnessProbe"))
-	if got.names() != "shop/web-0" || !strings.Contains(log.String(), "those known stay") {
+	if got.names() != "shop/web-0" || !strings.Contains(log.String(), "the last known ones stay") {
 		t.Errorf("%s, %s", got.names(), log.String())
 	}
 	// Replaced by another, as editors and ConfigMaps do.

@@ -40,7 +40,7 @@ func (s *Service) Check() document.Errors {
 	}
 	s.checkHandler(wrong)
 	if s.Condition == "" {
-		wrong("condition", "is missing: the type of the node's condition that tells of the service")
+		wrong("condition", "is missing: want the type of the node condition that reports the service")
 	}
 	if s.Period < minPeriod {
 		wrong("period", "%v, want at least %v", s.Period, minPeriod)

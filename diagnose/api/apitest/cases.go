@@ -40,7 +40,7 @@ func Cases(tb testing.TB) []Case {
 		first, rest, _ := strings.Cut(string(f.Data), "\n")
 		want, marked := strings.CutPrefix(first, "# ")
 		if !ok || !marked {
-			tb.Fatalf("%s: want KIND/NAME and a first line that tells the field", f.Name)
+			tb.Fatalf("%s: want KIND/NAME and a first line that names the field", f.Name)
 		}
 		c := Case{Name: f.Name, Kind: kind}
 		if want != "accepted" {

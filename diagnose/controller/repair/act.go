@@ -55,7 +55,7 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	}
 	u, err := l.due(ctx, l.d, id)
 	if wrong, ok := errors.AsType[*unplanned](err); ok {
-		return l.end(ctx, &due{id: id, operation: "repair"}, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, and what it was to do can't be told any more: " + wrong.Error()})
+		return l.end(ctx, &due{id: id, operation: "repair"}, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, and what it was to do is not known any more: " + wrong.Error()})
 	}
 	if err != nil {
 		return err

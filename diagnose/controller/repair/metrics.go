@@ -26,7 +26,7 @@ func newCounts() *counts {
 			Name: "kernosis_remediation_repairs_total", Help: "Repairs that have ended, by outcome.",
 		}, []string{"operation", "outcome"}),
 		verifications: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_remediation_verifications_total", Help: "Repairs by whether they helped: Helped, NotHelped, Unknown while nothing tells, or Moot where nothing was proven.",
+			Name: "kernosis_remediation_verifications_total", Help: "Repairs by whether they helped: Helped, NotHelped, Unknown while nothing shows it, or Moot where nothing was proven.",
 		}, []string{"operation", "result"}),
 	}
 }

@@ -33,7 +33,7 @@ func newCounts() *counts {
 			Name: "kernosis_trigger_diagnoses_total", Help: "Diagnoses that were wanted, by what became of them. exists: it was made before, refused: by the API server, given_up: it could not be made for an hour.",
 		}, []string{"trigger", "outcome"}),
 		retries:        counter("kernosis_trigger_retries_total", "Times that a Diagnosis could not be made and was to be tried again."),
-		matched:        counter("kernosis_trigger_events_matched_total", "Events of the cluster that a Trigger is about, each time they were told."),
+		matched:        counter("kernosis_trigger_events_matched_total", "Events of the cluster that a Trigger is about, each time they were reported."),
 		dropped:        counter("kernosis_trigger_events_dropped_total", "Of these, those that were dropped because too many waited."),
 		damaged:        counter("kernosis_trigger_state_damaged_total", "Times that what triggers remember could not be read and was begun anew."),
 		forgotten:      counter("kernosis_trigger_state_left_out_total", "Memories of triggers that were not saved because there was no room."),

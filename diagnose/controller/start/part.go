@@ -115,7 +115,7 @@ func (p *Part) Start(ctx context.Context) error {
 		return nil
 	}
 	p.install(ctx)
-	p.cfg.Log.Info("alerts, Events and times start diagnoses", "triggers", p.inUse())
+	p.cfg.Log.Info("alerts, Events and schedules start diagnoses", "triggers", p.inUse())
 	p.notLed.Store(nil)
 	var parts sync.WaitGroup
 	for range makers {

@@ -65,7 +65,7 @@ func (s *store) open(ctx context.Context) bool {
 			return true
 		}
 		if !told && ctx.Err() == nil && !apierrors.IsConflict(err) {
-			s.log.Error("what triggers remember can't be read or taken over, nothing is diagnosed for alerts, Events and times", "error", err)
+			s.log.Error("can't read or take over the trigger state; alerts, Events and schedules start no diagnoses", "error", err)
 			told = true
 		}
 		select {
@@ -117,7 +117,7 @@ func (s *store) restore() {
 	}
 	if err != nil {
 		s.part.counts.damaged.Inc()
-		s.log.Error("what triggers remember can't be read and is begun anew: cooldowns and rate limits begin now", "error", err)
+		s.log.Error("can't read the saved trigger state: cooldowns and rate limits start over", "error", err)
 		if len(data) <= maxUnread {
 			s.object.BinaryData[unreadKey] = data // it is written with the next state
 		}
@@ -168,18 +168,18 @@ func (s *store) save(ctx context.Context) {
 	if err == nil {
 		if forgotten > 0 {
 			s.part.counts.forgotten.Add(float64(forgotten))
-			s.log.Error("what triggers remember does not fit, the oldest is left out", "left_out", forgotten, "most_bytes", maxState)
+			s.log.Error("the trigger state is too large; dropped the oldest entries", "left_out", forgotten, "most_bytes", maxState)
 		}
 		err = s.write(ctx, data, seen)
 	}
 	switch {
 	case s.superseded:
 		s.part.counts.saves.WithLabelValues("superseded").Inc()
-		s.log.Warn("another controller leads, what triggers remember is its own now")
+		s.log.Warn("another controller leads; it owns the saved trigger state now")
 		return
 	case err != nil:
 		s.part.counts.saves.WithLabelValues("failed").Inc()
-		s.log.Error("what triggers remember can't be saved, it is tried again", "error", err)
+		s.log.Error("can't save the trigger state; retrying", "error", err)
 		return
 	}
 	s.saved = changes

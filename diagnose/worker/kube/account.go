@@ -138,9 +138,9 @@ func (a *account) reach(outcome Outcome, err error) {
 	switch {
 	case away && a.since.IsZero():
 		a.since = time.Now()
-		a.log.Warn("API server does not answer, diagnoses go on with what is known", "outcome", string(outcome), "error", err)
+		a.log.Warn("API server is unreachable; diagnoses continue with the last known objects", "outcome", string(outcome), "error", err)
 	case !away && !a.since.IsZero():
-		a.log.Info("API server answers again", "away_for", time.Since(a.since).Round(time.Millisecond).String())
+		a.log.Info("API server is reachable again", "away_for", time.Since(a.since).Round(time.Millisecond).String())
 		a.since = time.Time{}
 	}
 	a.kept.Away = away
@@ -154,14 +154,14 @@ func (a *account) defined(resource string, outcome Outcome) {
 	switch {
 	case outcome == KindMissing:
 		if len(a.missing) == 0 {
-			a.log.Warn("cluster does not know the kinds of kernosis.io, nothing is diagnosed for it",
+			a.log.Warn("the CRDs of kernosis.io are not installed; no diagnoses run for the cluster",
 				"resource", resource, "remedy", "kubectl apply -f diagnose/api/crds")
 		}
 		a.missing[resource] = true
 	case outcome == Done && a.missing[resource]:
 		delete(a.missing, resource)
 		if len(a.missing) == 0 {
-			a.log.Info("cluster knows the kinds now", "group", v1alpha1.Group)
+			a.log.Info("the CRDs of kernosis.io are installed now", "group", v1alpha1.Group)
 		}
 	}
 }
@@ -172,10 +172,10 @@ func (a *account) permit(verb, resource string, outcome Outcome, err error) {
 	switch {
 	case outcome == Forbidden && !a.denied[right] && time.Since(a.doubt) >= a.settle:
 		a.denied[right] = true
-		a.log.Warn("right is missing", "verb", verb, "resource", resource, "api_group", v1alpha1.Group, "error", err)
+		a.log.Warn("permission is missing", "verb", verb, "resource", resource, "api_group", v1alpha1.Group, "error", err)
 	case outcome == Done && a.denied[right]:
 		delete(a.denied, right)
-		a.log.Info("right is there now", "verb", verb, "resource", resource, "api_group", v1alpha1.Group)
+		a.log.Info("permission was granted", "verb", verb, "resource", resource, "api_group", v1alpha1.Group)
 	}
 }
 
@@ -184,7 +184,7 @@ func (a *account) read(resource string, outcome Outcome, err error) {
 	switch {
 	case outcome == Unreadable && !a.garbled[resource]:
 		a.garbled[resource] = true
-		a.log.Warn("objects can't be read, the last known stay in force", "resource", resource, "api_group", v1alpha1.Group, "error", err)
+		a.log.Warn("can't read objects; the last known ones stay in force", "resource", resource, "api_group", v1alpha1.Group, "error", err)
 	case outcome == Done && a.garbled[resource]:
 		delete(a.garbled, resource)
 	}

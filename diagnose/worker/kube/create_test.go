@@ -113,7 +113,7 @@ func TestCreateRefused(t *testing.T) {
 				t.Fatalf("error %v", err)
 			}
 		}
-		if n := r.logs.count("right is missing", "verb=create", "resource=diagnoses"); n != 1 {
+		if n := r.logs.count("permission is missing", "verb=create", "resource=diagnoses"); n != 1 {
 			t.Errorf("told %d times:\n%s", n, r.logs)
 		}
 	})
@@ -128,14 +128,14 @@ func TestCreateRefused(t *testing.T) {
 		})
 		_, err = r.Create(t.Context(), diagnosisOf(ns, "started", "n1"))
 		is(t, err, worker.ErrAway)
-		if n := r.logs.count("right is missing"); n != 0 {
+		if n := r.logs.count("permission is missing"); n != 0 {
 			t.Errorf("told of rights:\n%s", r.logs)
 		}
 		waitFor(t, "it is believed", func() bool {
 			_, err := r.Create(t.Context(), diagnosisOf(ns, "started", "n1"))
 			return !errors.Is(err, worker.ErrAway)
 		})
-		if n := r.logs.count("right is missing"); n != 1 {
+		if n := r.logs.count("permission is missing"); n != 1 {
 			t.Errorf("told %d times:\n%s", n, r.logs)
 		}
 	})
@@ -189,7 +189,7 @@ func TestCreateWhileAway(t *testing.T) {
 			}
 			p.Do(nil)
 			waitFor(t, "it is made", func() bool { _, err := r.Create(t.Context(), d); return err == nil })
-			if r.logs.count("API server does not answer") != 1 || r.logs.count("API server answers again") != 1 {
+			if r.logs.count("API server does not answer") != 1 || r.logs.count("API server is reachable again") != 1 {
 				t.Errorf("logged:\n%s", r.logs)
 			}
 		})

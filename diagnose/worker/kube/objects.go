@@ -34,7 +34,7 @@ type saved struct {
 func (s *Store) load() {
 	var last saved
 	if found, err := s.file.Load(savedVersion, &last); err != nil {
-		s.config.Log.Warn("what was known last of diagnoses can't be read, nothing is diagnosed before the API server answers", "error", err)
+		s.config.Log.Warn("can't read the saved Operations, OperationSets and Triggers; no diagnoses run until the API server answers", "error", err)
 	} else if found {
 		preload(s.operations, last.Operations)
 		preload(s.sets, last.OperationSets)
@@ -83,7 +83,7 @@ func (s *Store) saveNow() {
 	err := s.file.Save(saved{Operations: o.Operations, OperationSets: o.OperationSets, Triggers: o.Triggers})
 	if err != nil {
 		s.account.notSaved()
-		s.config.Log.Warn("what diagnoses are made of is not kept for a start without the API server", "error", err)
+		s.config.Log.Warn("can't save Operations, OperationSets and Triggers for a start without the API server", "error", err)
 	}
 }
 

@@ -37,10 +37,10 @@ func TestAServersLife(t *testing.T) {
 
 	// Without the kinds.
 	waitFor(t, "the kinds are missed", func() bool { return r.count(verbList, operations, KindMissing) > 1 })
-	if n := r.logs.count("cluster does not know the kinds", "kubectl apply -f diagnose/api/crds"); n != 1 {
+	if n := r.logs.count("the CRDs of kernosis.io are not installed", "kubectl apply -f diagnose/api/crds"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, r.logs)
 	}
-	if n := r.logs.count("API server does not answer"); n != 0 {
+	if n := r.logs.count("API server is unreachable"); n != 0 {
 		t.Errorf("the server is there:\n%s", r.logs)
 	}
 	_, err := r.Create(t.Context(), diagnosisOf("default", "early", "n1"))
@@ -55,7 +55,7 @@ func TestAServersLife(t *testing.T) {
 	// With them.
 	server.CRDs(t)
 	r.synced()
-	waitFor(t, "it is told", func() bool { return r.logs.count("cluster knows the kinds now") == 1 })
+	waitFor(t, "it is told", func() bool { return r.logs.count("the CRDs of kernosis.io are installed now") == 1 })
 	c := people(t, server)
 	create(t, c, operationOf("o1"))
 	set := create(t, c, setOf("s1", "o1"))
@@ -139,7 +139,7 @@ func TestAServersLife(t *testing.T) {
 	}
 
 	// One that starts does not say that it has no such kinds.
-	if n := missed(); n != before || r.logs.count("cluster does not know the kinds") != 1 {
+	if n := missed(); n != before || r.logs.count("the CRDs of kernosis.io are not installed") != 1 {
 		t.Errorf("the kinds were missed %d times:\n%s", n-before, r.logs)
 	}
 

@@ -74,7 +74,7 @@ func TestRightsAsDocumented(t *testing.T) {
 	if _, err := r.Write(t.Context(), keyOf(theirs), running); err != nil {
 		t.Error(err)
 	}
-	if n := r.logs.count("right is missing"); n != 0 {
+	if n := r.logs.count("permission is missing"); n != 0 {
 		t.Errorf("rights are missing:\n%s", r.logs)
 	}
 
@@ -151,11 +151,11 @@ func TestRightsThatAreMissing(t *testing.T) {
 		t.Error("the worker waits for triggers that it can't know")
 	}
 	for _, verb := range []string{verbList, verbWatch} {
-		if n := r.logs.count("right is missing", "verb="+verb, "resource=triggers"); n != 1 {
+		if n := r.logs.count("permission is missing", "verb="+verb, "resource=triggers"); n != 1 {
 			t.Errorf("%s: told %d times:\n%s", verb, n, r.logs)
 		}
 	}
-	if n := r.logs.count("right is missing"); n != 2 {
+	if n := r.logs.count("permission is missing"); n != 2 {
 		t.Errorf("told of %d rights:\n%s", n, r.logs)
 	}
 	role, err := server.Client().RbacV1().ClusterRoles().Get(t.Context(), user, metav1.GetOptions{})
@@ -167,5 +167,5 @@ func TestRightsThatAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.synced()
-	waitFor(t, "it is told", func() bool { return r.logs.count("right is there now", "verb=watch", "resource=triggers") == 1 })
+	waitFor(t, "it is told", func() bool { return r.logs.count("permission was granted", "verb=watch", "resource=triggers") == 1 })
 }

@@ -35,7 +35,7 @@ func TestNamespaceThatGoes(t *testing.T) {
 	a.sent(2)
 	await.Until(t, "the Node's Event says so", time.Minute, func() bool {
 		on := a.onNode()
-		return len(on) == 1 && on[0].Count == 2 && strings.HasSuffix(on[0].Message, "(2 of 2 not told on their pods)")
+		return len(on) == 1 && on[0].Count == 2 && strings.HasSuffix(on[0].Message, "(2 of 2 not reported on their pods)")
 	})
 	if got := a.sink.Stats().Rules["oom-kill"].Untold; got[events.AstrayNamespace] != 2 || len(got) != 1 {
 		t.Error(got)
@@ -57,7 +57,7 @@ func TestPodThatStaysUnknown(t *testing.T) {
 	a.tell(kill("f00-ba4"))
 	await.Until(t, "it is told on the Node alone", time.Minute, func() bool {
 		on := a.onNode()
-		return len(on) == 1 && strings.Contains(on[0].Message, "pod f00-ba4") && strings.HasSuffix(on[0].Message, "(1 of 1 not told on their pods)")
+		return len(on) == 1 && strings.Contains(on[0].Message, "pod f00-ba4") && strings.HasSuffix(on[0].Message, "(1 of 1 not reported on their pods)")
 	})
 	if got := a.sink.Stats().Rules["oom-kill"].Untold; got[events.AstrayPod] != 1 {
 		t.Error(got)

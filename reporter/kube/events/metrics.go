@@ -13,7 +13,7 @@ func newDescs() descs {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return descs{
-		happened: desc("kernosis_events_told_total", "Occurrences to be told as Events on the node, by rule. Their sum is that of the Events' counts and what was dropped.", "rule"),
+		happened: desc("kernosis_events_told_total", "Occurrences to report as Events on the node, by rule. Their sum is that of the Events' counts and what was dropped.", "rule"),
 		dropped:  desc("kernosis_events_dropped_total", "Occurrences that no Event counts, by rule and reason.", "rule", "reason"),
 		untold:   desc("kernosis_events_not_on_pod_total", "Occurrences that the node's Event counts but none of the pod, by rule and reason.", "rule", "reason"),
 		lost:     desc("kernosis_events_lost_entries_total", "Journal entries that were gone before their Events could be made."),

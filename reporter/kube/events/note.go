@@ -12,7 +12,7 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	s.sending = false
 	if a != away {
 		if lasted, was := k.out.over(now); was {
-			k.cfg.Log.Info("API server takes Events again", "away", lasted.Round(time.Millisecond))
+			k.cfg.Log.Info("API server accepts Events again", "away", lasted.Round(time.Millisecond))
 		}
 	}
 	if a == done {
@@ -34,7 +34,7 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 		k.lost(s, AstrayInvalid, err)
 	case a == away:
 		if k.out.failed(now, wished(err)) {
-			k.cfg.Log.Warn("API server does not take Events; they are kept", "error", err)
+			k.cfg.Log.Warn("API server does not accept Events; keeping them", "error", err)
 		}
 	default:
 		s.tries++
@@ -85,6 +85,6 @@ func (k *Sink) lost(s *series, why string, err error) {
 	if why == AstrayInvalid {
 		k.cfg.Log.Error("Event will never be taken", "rule", s.Rule, "pod", s.Pod, "error", err)
 	} else {
-		k.cfg.Log.Info("Event told on the Node alone: its namespace goes", "rule", s.Rule, "pod", s.Pod)
+		k.cfg.Log.Info("Event reported on the Node alone: its namespace is terminating", "rule", s.Rule, "pod", s.Pod)
 	}
 }

@@ -86,7 +86,7 @@ func (s *series) text(find func(uid string) (pods.Pod, bool)) string {
 	}
 	note := ""
 	if s.Untold > 0 {
-		note = " (" + strconv.FormatUint(s.Untold, 10) + " of " + strconv.FormatUint(s.Count, 10) + " not told on their pods)"
+		note = " (" + strconv.FormatUint(s.Untold, 10) + " of " + strconv.FormatUint(s.Count, 10) + " not reported on their pods)"
 	}
 	return display.Cut(m, maxMessage-len(note)) + note
 }

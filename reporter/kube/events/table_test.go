@@ -213,14 +213,14 @@ func TestText(t *testing.T) {
 		{series{Message: "killed", About: "u1", Pod: "u1"}, "killed"},
 		{series{Message: "killed", About: "u2"}, "killed (pod u2)"},
 		{series{Message: "killed in pod u2", About: "u2"}, "killed in pod u2"},
-		{series{Message: "killed", Mixed: true, Count: 7, Untold: 2}, "(the latest of several) killed (2 of 7 not told on their pods)"},
+		{series{Message: "killed", Mixed: true, Count: 7, Untold: 2}, "(the latest of several) killed (2 of 7 not reported on their pods)"},
 	} {
 		if got := c.s.text(shop); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 	long := series{Message: bounded(strings.Repeat("ä\x1b\n", 1000)), Untold: 1, Count: 2}
-	if got := long.text(shop); len(got) > maxMessage || !strings.HasSuffix(got, "…"+" (1 of 2 not told on their pods)") || strings.ContainsAny(got, "\x1b\n") {
+	if got := long.text(shop); len(got) > maxMessage || !strings.HasSuffix(got, "…"+" (1 of 2 not reported on their pods)") || strings.ContainsAny(got, "\x1b\n") {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
 }

@@ -126,7 +126,7 @@ func (k *Keeper) note(err error) {
 	if failing := err != nil; failing != k.failing {
 		k.failing = failing
 		if failing {
-			k.config.Log.Warn("lease is not renewed", "lease", k.name, "error", err)
+			k.config.Log.Warn("lease not renewed", "lease", k.name, "error", err)
 		} else {
 			k.config.Log.Info("lease is renewed again", "lease", k.name)
 		}

@@ -66,7 +66,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	r.counts.wrote(outcome, changes)
 	if err == nil {
-		r.config.Log.Info("spoke for an agent", "node", node.Name, "state", string(j.state), "conditions", len(changes), "reason", changes[0].Reason)
+		r.config.Log.Info("set the conditions of a silent agent to Unknown", "node", node.Name, "state", string(j.state), "conditions", len(changes), "reason", changes[0].Reason)
 		return reconcile.Result{RequeueAfter: r.next(&j, now)}, nil
 	}
 	return r.failed(node.Name, outcome, err)
@@ -83,7 +83,7 @@ func (r *reconciler) failed(node string, outcome conditions.Outcome, err error) 
 		return reconcile.Result{RequeueAfter: afterConflict + rand.N(afterConflict)}, nil
 	}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		r.config.Log.Warn("the API asks to wait", "node", node, "outcome", string(outcome), "seconds", seconds)
+		r.config.Log.Warn("API server asked to wait", "node", node, "outcome", string(outcome), "seconds", seconds)
 		asked := time.Duration(seconds) * time.Second
 		r.mu.Lock()
 		if until := time.Now().Add(asked); until.After(r.pause) {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -13,18 +13,16 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// readFile checks the file strictly, with lines in its errors, before viper, which
-// knows neither, reads it. Logs, services and reports come from here: viper would fold the
-// case of their keys.
-func (c *config) readFile(v *viper.Viper, path string) error {
+// readFile decodes a file strictly, with lines in its errors, before viper, which has
+// neither, reads it.
+func readFile(v *viper.Viper, path string, into any, origins Origins) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
-	var f config
-	if err := dec.Decode(&f); err != nil {
+	if err := dec.Decode(into); err != nil {
 		return fileError(path, err)
 	}
 	v.SetConfigType("yaml")
@@ -36,15 +34,14 @@ func (c *config) readFile(v *viper.Viper, path string) error {
 		return fmt.Errorf("configuration %s: %w", path, err)
 	}
 	for at, line := range lines {
-		if c.origins[at] == "" {
-			c.origins[at] = fmt.Sprintf("%s:%d", path, line)
+		if origins[at] == "" {
+			origins[at] = fmt.Sprintf("%s:%d", path, line)
 		}
 	}
-	c.Logs, c.Services, c.Reports = f.Logs, f.Services, f.Reports
 	return nil
 }
 
-// fileError tells each mistake with file and line.
+// fileError names file and line of each mistake.
 func fileError(path string, err error) error {
 	list, ok := errors.AsType[*yaml.LoadErrors](err)
 	if !ok {

@@ -1,0 +1,128 @@
+package config_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
+)
+
+type settings struct {
+	Dir   string        `mapstructure:"state-dir" yaml:"state-dir"`
+	Every time.Duration `mapstructure:"every" yaml:"every"`
+	Names []string      `mapstructure:"name" yaml:"name"`
+	Rate  float64       `mapstructure:"rate" yaml:"rate"`
+	Part  part          `mapstructure:",squash" yaml:",inline"`
+
+	Labels map[string]string `mapstructure:"-" yaml:"labels"` // of the file alone
+	kept   string            // no key
+}
+
+type part struct {
+	Port uint16 `mapstructure:"port" yaml:"port"`
+	On   bool   `mapstructure:"on" yaml:"on"`
+}
+
+// load reads a command line, variables and a file, each where it is not empty.
+func load(t *testing.T, file string, env map[string]string, args ...string) (settings, config.Origins, []string, error) {
+	t.Helper()
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	fs.String("config", "", "")
+	fs.String("state-dir", "/var", "")
+	fs.Duration("every", time.Second, "")
+	fs.StringSlice("name", nil, "")
+	fs.Float64("rate", 1, "")
+	fs.Uint16("port", 1, "")
+	fs.Bool("on", true, "")
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "kernosis.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", path)
+	}
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range env {
+		t.Setenv(k, v)
+	}
+	s := settings{kept: "kept"}
+	origins, warnings, err := config.Load(fs, &s)
+	return s, origins, warnings, err
+}
+
+func TestTheFirstWins(t *testing.T) {
+	file := "state-dir: /file\nevery: 3s\nname: [file]\nport: 9\nlabels: {CamelCase: \"yes\"}\n"
+	s, origins, warnings, err := load(t, file, map[string]string{
+		"KERNOSIS_STATE_DIR": "/env", "KERNOSIS_NAME": "a,b", "KERNOSIS_EVERY": "2s", "KERNOSIS_LISTN": "x",
+		"KERNOSIS_PORT": "tcp://10.0.0.1:443", "KERNOSIS_SERVICE_HOST": "10.0.0.1", "KERNOSIS_ON": "", "KERNOSIS_LABELS": "a=b",
+	}, "--state-dir", "/flag")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Dir != "/flag" || s.Every != 2*time.Second || !slices.Equal(s.Names, []string{"a", "b"}) || s.Rate != 1 || s.Part != (part{Port: 9, On: true}) ||
+		!maps.Equal(s.Labels, map[string]string{"CamelCase": "yes"}) || s.kept != "kept" {
+		t.Errorf("%+v", s)
+	}
+	for key, want := range map[string]string{
+		"state-dir": "flag --state-dir", "every": "env KERNOSIS_EVERY", "name": "env KERNOSIS_NAME", "rate": "", "on": "",
+	} {
+		if origins[key] != want {
+			t.Errorf("%s comes from %q, want %q", key, origins[key], want)
+		}
+	}
+	if from := origins.Of("labels.CamelCase"); !strings.HasSuffix(from, "kernosis.yaml:5") {
+		t.Errorf("a label comes from %q", from)
+	}
+	if from := origins.Of("port[3].x"); !strings.HasSuffix(from, "kernosis.yaml:4") {
+		t.Errorf("a part of a value comes from %q", from)
+	}
+	if !slices.Equal(warnings, []string{"environment variable KERNOSIS_LISTN is not known"}) {
+		t.Errorf("warnings %q", warnings)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for name, c := range map[string]struct {
+		file string
+		env  map[string]string
+		want []string
+	}{
+		"unknown keys":      {"state-dir: /a\nstate-dri: /b\nlabels: {}\nprot: 9\n", nil, []string{"kernosis.yaml:2: unknown key state-dri", "kernosis.yaml:4: unknown key prot"}},
+		"a wrong type":      {"\nport: many\n", nil, []string{"kernosis.yaml:2: "}},
+		"no YAML":           {"state-dir: [\n", nil, []string{"kernosis.yaml"}},
+		"a variable":        {"", map[string]string{"KERNOSIS_EVERY": "soon"}, []string{`KERNOSIS_EVERY: "soon", want a duration such as 30s`}},
+		"a variable's bool": {"", map[string]string{"KERNOSIS_ON": "maybe"}, []string{`KERNOSIS_ON: "maybe", want true or false`}},
+		"a number":          {"", map[string]string{"KERNOSIS_RATE": "fast"}, []string{`KERNOSIS_RATE: "fast", want a number`}},
+		"a port":            {"", map[string]string{"KERNOSIS_PORT": "70000"}, []string{`KERNOSIS_PORT: "70000", want a whole number up to 65535`}},
+		"no such file":      {"", map[string]string{"KERNOSIS_CONFIG": "/no/such/file.yaml"}, []string{"configuration: open /no/such/file.yaml"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, _, err := load(t, c.file, c.env)
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestErrorf(t *testing.T) {
+	o := config.Origins{"a": "flag --a", "b": "env KERNOSIS_B", "c": "/etc/k.yaml:3", "d": config.Default}
+	for field, want := range map[string]string{
+		"a": "--a: no", "b": "KERNOSIS_B: no", "c[1].x": "/etc/k.yaml:3: c[1].x: no", "d": "d: no", "e": "e: no",
+	} {
+		if err := o.Errorf(field, "no"); err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+)
+
+// EnvPrefix begins the name of each variable.
+const EnvPrefix = "KERNOSIS_"
+
+// EnvName returns the variable of a key: KERNOSIS_STATE_DIR of state-dir.
+func EnvName(key string) string {
+	return EnvPrefix + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(key))
+}
+
+// bindEnv binds the variables that are set. It warns of those that nobody knows, but
+// doesn't refuse them: Kubernetes sets variables of the services of a namespace, and
+// a pod must not fail to start because somebody made a service of such a name.
+func bindEnv(v *viper.Viper, fs *pflag.FlagSet, all []string, origins Origins) (warnings []string, err error) {
+	known := map[string]string{}
+	for _, k := range all {
+		known[EnvName(k)] = k
+	}
+	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
+		name, value, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, EnvPrefix) || value == "" || serviceLink(name, value) {
+			continue
+		}
+		key, ok := known[name]
+		switch f := fs.Lookup(key); {
+		case !ok:
+			warnings = append(warnings, "environment variable "+name+" is not known")
+		case f == nil: // of another command, or of the file alone
+		default:
+			if err := checkText(f.Value.Type(), value); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			if err := v.BindEnv(key, name); err != nil {
+				return nil, err
+			}
+			origins[key] = "env " + name
+		}
+	}
+	return warnings, nil
+}
+
+var (
+	linkName = regexp.MustCompile(`_SERVICE_(HOST|PORT)(_[A-Z0-9_]+)?$|_PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$`)
+	linkURL  = regexp.MustCompile(`^(tcp|udp|sctp)://`)
+)
+
+// serviceLink reports whether kubelet has set the variable for a service of that
+// name, such as KERNOSIS_PORT=tcp://10.0.0.1:443 for a service "kernosis".
+func serviceLink(name, value string) bool {
+	return linkName.MatchString(name) || strings.HasSuffix(name, "_PORT") && linkURL.MatchString(value)
+}
+
+// checkText says what is wrong with a text as a value of a flag's type.
+func checkText(flagType, text string) (err error) {
+	want := ""
+	switch flagType {
+	case "bool":
+		want = "true or false"
+		_, err = strconv.ParseBool(text)
+	case "int", "int64":
+		want = "a whole number"
+		_, err = strconv.ParseInt(text, 0, 64)
+	case "uint16":
+		want = "a whole number up to 65535"
+		_, err = strconv.ParseUint(text, 0, 16)
+	case "float32", "float64":
+		want = "a number"
+		_, err = strconv.ParseFloat(text, 64)
+	case "duration":
+		want = "a duration such as 30s"
+		_, err = time.ParseDuration(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%q, want %s", text, want)
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+// Package config reads the settings of a command into a struct:
+//
+//	flags ────────┐
+//	environment ──┼─ viper ──► a struct whose fields name their keys
+//	file of YAML ─┘
+//
+// The first that has a key wins. Unknown keys of a file are errors, and each mistake names
+// the flag, the variable, or file and line that it comes from.
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+)
+
+// fileFlag is the flag that names the file.
+const fileFlag = "config"
+
+// Load sets the struct that into points to and returns where each value comes from, and
+// warnings. The tags mapstructure and yaml of a field have its key, which is the name of its
+// flag. A field whose mapstructure tag is "-" has no flag and no variable: it is set from
+// the file as YAML has it (viper folds the case of keys).
+func Load(fs *pflag.FlagSet, into any) (Origins, []string, error) {
+	v := viper.NewWithOptions(viper.KeyDelimiter("::")) // a dot is part of a flag's name
+	if err := v.BindPFlags(fs); err != nil {
+		return nil, nil, err
+	}
+	origins := Origins{}
+	target := reflect.ValueOf(into).Elem()
+	warnings, err := bindEnv(v, fs, append([]string{fileFlag}, keys(target.Type())...), origins)
+	if err != nil {
+		return nil, nil, err
+	}
+	var file reflect.Value
+	if path := v.GetString(fileFlag); path != "" {
+		file = reflect.New(target.Type())
+		if err := readFile(v, path, file.Interface(), origins); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := v.Unmarshal(into); err != nil {
+		return nil, nil, fmt.Errorf("configuration: %w", err)
+	}
+	for i := range target.NumField() {
+		if file.IsValid() && target.Type().Field(i).Tag.Get("mapstructure") == "-" {
+			target.Field(i).Set(file.Elem().Field(i))
+		}
+	}
+	fs.VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			origins[f.Name] = "flag --" + f.Name
+		}
+	})
+	return origins, warnings, nil
+}
+
+// keys returns the keys that a file may have, in the order of the struct's fields.
+func keys(t reflect.Type) (keysOf []string) {
+	for f := range t.Fields() {
+		switch name, inline, _ := strings.Cut(f.Tag.Get("yaml"), ","); {
+		case inline == "inline":
+			keysOf = append(keysOf, keys(f.Type)...)
+		case name != "":
+			keysOf = append(keysOf, name)
+		}
+	}
+	return keysOf
+}
