@@ -198,6 +198,9 @@ func TestACrowdOfLateAgentsHasLonger(t *testing.T) {
 		if j := tr.judge("0", after(50)); j.state != c.want || c.want == stateReporting && !j.until.Equal(after(150)) {
 			t.Fatalf("%d late: %s until %s", c.late, j.state, j.until)
 		}
+		if silent := tr.all(after(51)).states[stateSilent]; silent != map[state]int{stateSilent: c.late, stateReporting: 0}[c.want] {
+			t.Errorf("of %d late agents %d count as silent", c.late, silent)
+		}
 		if c.want == stateSilent {
 			continue
 		}

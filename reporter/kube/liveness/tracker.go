@@ -236,6 +236,7 @@ func (t *tracker) look(now time.Time) {
 // assess makes the view. The lock is held.
 func (t *tracker) assess(now time.Time) {
 	t.view = assess(maps.Values(t.nodes), now, t.periods)
+	crowded := false
 	for name, z := range t.view.zones {
 		if t.crowd[name] == nil {
 			t.crowd[name] = &lease.Crowd{}
@@ -243,6 +244,19 @@ func (t *tracker) assess(now time.Time) {
 		t.crowd[name].See(z.agents, z.crowd, now, t.periods.silent)
 		z.patience = t.crowd[name].Patience(now)
 		t.view.zones[name] = z
+		crowded = crowded || z.patience > 1
+	}
+	if !crowded {
+		return
+	}
+	for _, o := range t.nodes { // those that have longer are late, not silent
+		if s, _ := judge(o, now, t.periods); s != stateSilent {
+			continue
+		}
+		if s, _ := judge(o, now, t.periods.patient(t.view.zones[o.zone].patience)); s != stateSilent {
+			t.view.states[stateSilent]--
+			t.view.states[stateLate]++
+		}
 	}
 }
 
