@@ -47,7 +47,7 @@ func TestControllerConfiguration(t *testing.T) {
 		}},
 		"environment":    {env: "61s", args: []string{"--config", write("silent-after: 70s\n")}, check: func(c controllerConfig) bool { return c.SilentAfter == 61*time.Second }},
 		"flag":           {env: "61s", args: []string{"--silent-after", "62s"}, check: func(c controllerConfig) bool { return c.SilentAfter == 62*time.Second }},
-		"unknown key":    {args: []string{"--config", write("namespace: x\nsilent: 70s\n")}, mistake: "line 2"},
+		"unknown key":    {args: []string{"--config", write("namespace: x\nsilent: 70s\n")}, mistake: "c.yaml:2: unknown key silent"},
 		"kubelet's type": {args: []string{"--condition-types", "A,Ready"}, mistake: "condition-types: condition type Ready is Kubernetes' own"},
 		"selector":       {args: []string{"--agent-pods", "a in"}, mistake: "agent-pods: "},
 		"all pods":       {args: []string{"--agent-pods", ""}, mistake: "agent-pods: must select"},

@@ -96,7 +96,7 @@ func TestMistakes(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		"unknown keys":      {"state-dir: /a\nstate-dri: /b\nlabels: {}\nprot: 9\n", nil, []string{"kernosis.yaml:2: unknown key state-dri", "kernosis.yaml:4: unknown key prot"}},
+		"unknown keys":      {"state-dir: /a\nstate-dri: /b\nlabels: {}\nprot: 9\n", nil, []string{`kernosis.yaml:2: unknown key state-dri, did you mean "state-dir"?`, `kernosis.yaml:4: unknown key prot, did you mean "port"?`}},
 		"a wrong type":      {"\nport: many\n", nil, []string{"kernosis.yaml:2: "}},
 		"no YAML":           {"state-dir: [\n", nil, []string{"kernosis.yaml"}},
 		"a variable":        {"", map[string]string{"KERNOSIS_EVERY": "soon"}, []string{`KERNOSIS_EVERY: "soon", want a duration such as 30s`}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/viper"
@@ -23,7 +24,7 @@ func readFile(v *viper.Viper, path string, into any, origins Origins) error {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(into); err != nil {
-		return fileError(path, err)
+		return fileError(path, err, reflect.TypeOf(into).Elem())
 	}
 	v.SetConfigType("yaml")
 	if err := v.ReadConfig(bytes.NewReader(raw)); err != nil {
@@ -41,8 +42,9 @@ func readFile(v *viper.Viper, path string, into any, origins Origins) error {
 	return nil
 }
 
-// fileError names file and line of each mistake.
-func fileError(path string, err error) error {
+// fileError names file and line of each mistake, and the key that may have been meant where
+// the struct has none of that name.
+func fileError(path string, err error, t reflect.Type) error {
 	list, ok := errors.AsType[*yaml.LoadErrors](err)
 	if !ok {
 		return fmt.Errorf("configuration %s: %w", path, err)
@@ -51,8 +53,11 @@ func fileError(path string, err error) error {
 	for _, e := range list.Errors {
 		message := e.Message
 		if field, ok := strings.CutPrefix(message, "field "); ok {
-			if key, _, ok := strings.Cut(field, " not found in type"); ok {
+			if key, of, ok := strings.Cut(field, " not found in type "); ok {
 				message = "unknown key " + key
+				if of == t.String() {
+					message += document.Suggest(key, keys(t))
+				}
 			}
 		}
 		errs = append(errs, fmt.Errorf("%s:%d: %s", path, e.Mark.Line, message))
