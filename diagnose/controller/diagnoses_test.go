@@ -72,9 +72,6 @@ func TestSilentAgent(t *testing.T) {
 	stop := b.agent(name)
 	b.waitIs(d, "Pending")
 	b.write(d, begin)
-	done := b.dx(v1alpha1.DiagnosisSpec{NodeName: name})
-	b.waitIs(done, "Pending")
-
 	b.holds("it runs", 3*time.Second, func() bool { return is(b.get(d)) == "Running" })
 	repairs := b.dx(v1alpha1.DiagnosisSpec{NodeName: name})
 	b.write(repairs, func(s *v1alpha1.DiagnosisStatus) {
@@ -83,6 +80,8 @@ func TestSilentAgent(t *testing.T) {
 		s.Remediations = []v1alpha1.Remediation{{ID: 2, PlanDigest: v1alpha1.Digest(strings.Repeat("a", 64)), Verb: v1alpha1.RemediationRun, Time: metav1.NowMicro(),
 			Outcome: &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: metav1.NowMicro()}}}
 	})
+	done := b.dx(v1alpha1.DiagnosisSpec{NodeName: name}) // an agent that lives has 6 s to begin it
+	b.waitIs(done, "Pending")
 	stop()
 	quiet := time.Now()
 	contains(t, b.waitIs(done, "Failed True "+v1alpha1.ReasonNodeSilent), "has not reported since", "5s")
