@@ -197,7 +197,7 @@ func TestTargetDir(t *testing.T) {
 
 	write("a.yaml", "targets:\n- prot: 80\n")
 	wait("bad file told", func() bool { return strings.Contains(log.String(), "prot") })
-	if targets.len() != 3 || !strings.Contains(log.String(), "stays in force") {
+	if targets.len() != 3 || !strings.Contains(log.String(), "stay in force") {
 		t.Errorf("%d targets after a bad file, log %s", targets.len(), &log)
 	}
 	write("a.yaml", "targets:\n- port: 80\n")

@@ -189,7 +189,7 @@ func TestCreateWhileAway(t *testing.T) {
 			}
 			p.Do(nil)
 			waitFor(t, "it is made", func() bool { _, err := r.Create(t.Context(), d); return err == nil })
-			if r.logs.count("API server does not answer") != 1 || r.logs.count("API server is reachable again") != 1 {
+			if r.logs.count("API server is unreachable") != 1 || r.logs.count("API server is reachable again") != 1 {
 				t.Errorf("logged:\n%s", r.logs)
 			}
 		})

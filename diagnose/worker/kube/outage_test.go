@@ -167,7 +167,7 @@ func TestTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := start(t, server.Admin(), func(c *Config) { c.Dir, c.MaxSaved = dir, 20 })
-	if r.logs.count("can't be read") != 1 || len(names(r.Objects())) != 0 {
+	if r.logs.count("can't read the saved") != 1 || len(names(r.Objects())) != 0 {
 		t.Errorf("objects %v:\n%s", names(r.Objects()), r.logs)
 	}
 	r.synced()
@@ -175,6 +175,6 @@ func TestTheFile(t *testing.T) {
 		t.Error("the set is not known")
 	}
 	waitFor(t, "the bound is told", func() bool {
-		return r.Stats().Unsaved > 0 && r.logs.count("is not kept", "at most 20 are kept") > 0
+		return r.Stats().Unsaved > 0 && r.logs.count("can't save", "at most 20 are kept") > 0
 	})
 }
