@@ -78,7 +78,7 @@ func (h Host) mounts(ctx context.Context, patient patience, call *Call) (Output,
 			case errors.As(err, &late):
 				add("silent", fs, "")
 			case err != nil:
-				f.note("how full %s is is not known: %v", fs.shownPath(), err)
+				f.note("it is not known how full %s is: %v", fs.shownPath(), err)
 			}
 			var use *fsUsage
 			if err == nil {
