@@ -133,7 +133,7 @@ func (c *agentConfig) checkServices() error {
 			errs = append(errs, c.serviceError(i, "condition", "%w", err))
 		}
 		if of := taken[strings.ToLower(s.Condition)]; of != "" && of != s.Name {
-			errs = append(errs, c.serviceError(i, "condition", "condition %s is that of service %s already", s.Condition, of))
+			errs = append(errs, c.serviceError(i, "condition", "condition %s already belongs to service %s", s.Condition, of))
 		}
 		taken[strings.ToLower(s.Condition)] = s.Name
 	}

@@ -49,7 +49,7 @@ func newWhyPod() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pod [NAMESPACE/]NAME",
 		Short: "Explain why a pod is unhealthy, restarts, or fails its probes",
-		Long: `Explain why a pod is unhealthy, restarts, or fails its probes. The default namespace is that of
+		Long: `Explain why a pod is unhealthy, restarts, or fails its probes. The default namespace comes from
 -n, then the kubeconfig's. A journal has pods by UID, which may be given instead of the
 name; it has the names of pods whose probes failed.`,
 		Example: `  kernosis why pod shop/web-1

@@ -3,7 +3,7 @@ package event
 // The kinds of the family. Kinds are API: rules, journals and rule tests name them.
 const (
 	// Check: a check program has run, with what it found. Not only faults: every
-	// result is told, and what is a problem is decided by the rules.
+	// result is an event; rules decide which are problems.
 	Check Kind = "check"
 )
 

@@ -37,7 +37,7 @@ func (d *DiskIOData) facts(ev *Event, f *Facts) {
 	f.Verdict = d.Error
 	f.add("%s of %s at sector %d: %s", d.Op, display.Bytes(uint64(d.Bytes)), d.Sector, strings.TrimSuffix(d.Error+" "+d.Status, " "))
 	if d.Lower != "" {
-		f.add("the error is that of %s below it", d.Lower)
+		f.add("the error comes from %s below it", d.Lower)
 	}
 	if ev.Cgroup != nil && ev.Cgroup.Path != "" {
 		f.add("asked for by %s", ev.Cgroup.Path)

@@ -57,7 +57,7 @@ func TestFacts(t *testing.T) {
 		},
 		"disk": {
 			&event.Event{Kind: event.DiskIO, Device: &event.Device{Name: "dm-0", Mounts: []event.Mount{{Path: "/data", FSType: "ext4"}}}, DiskIO: &event.DiskIOData{Op: "write", Sector: 8, Bytes: 4096, Error: "EIO", Status: "MEDIUM", Lower: "sdb"}},
-			event.Facts{Kind: event.DiskIO, Verdict: "EIO", Evidence: []string{"write of 4 KiB at sector 8: EIO MEDIUM", "the error is that of sdb below it", "dm-0 is mounted at /data (ext4)"}},
+			event.Facts{Kind: event.DiskIO, Verdict: "EIO", Evidence: []string{"write of 4 KiB at sector 8: EIO MEDIUM", "the error comes from sdb below it", "dm-0 is mounted at /data (ext4)"}},
 		},
 		"connection": {
 			&event.Event{Kind: event.SockFail, SockFail: &event.SockFailData{Verdict: event.VerdictRefused, Errno: "ECONNREFUSED", Duration: second / 2000, QueueMax: 128, QueueLen: 129, Excluded: []string{"route"}}},

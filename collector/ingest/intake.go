@@ -177,7 +177,7 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 		}
 		if in.owner != nil {
 			if rule := in.owner(c.Type); rule != "" {
-				return refuse(Conflict, "the condition is that of a rule", client.Field{Field: field, Message: c.Type + " is set by rule " + rule})
+				return refuse(Conflict, "a rule already sets this condition", client.Field{Field: field, Message: c.Type + " is set by rule " + rule})
 			}
 		}
 		return refuse(Forbidden, "the condition is not configured",

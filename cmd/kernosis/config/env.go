@@ -16,8 +16,8 @@ import (
 // EnvPrefix begins the name of each variable.
 const EnvPrefix = "KERNOSIS_"
 
-// EnvName returns the variable of a key: KERNOSIS_STATE_DIR of state-dir.
-func EnvName(key string) string {
+// envName returns the variable of a key: KERNOSIS_STATE_DIR of state-dir.
+func envName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(key))
 }
 
@@ -27,7 +27,7 @@ func EnvName(key string) string {
 func bindEnv(v *viper.Viper, fs *pflag.FlagSet, all []string, origins Origins) (warnings []string, err error) {
 	known := map[string]string{}
 	for _, k := range all {
-		known[EnvName(k)] = k
+		known[envName(k)] = k
 	}
 	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
 		name, value, _ := strings.Cut(pair, "=")

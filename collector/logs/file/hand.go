@@ -59,7 +59,7 @@ func (s *follower) handLine(b []byte, now time.Time) error {
 	return s.handle(logs.Item{Line: &s.line})
 }
 
-// reportMalformed tells of the lines that could not be parsed, at once for those
+// reportMalformed reports lines that could not be parsed, at once for those
 // that follow each other: with a wrong format it is every line.
 func (s *follower) reportMalformed() error {
 	if s.bad == 0 {
@@ -70,7 +70,7 @@ func (s *follower) reportMalformed() error {
 	return s.lose(logs.Malformed, n, 0)
 }
 
-// reportCut tells of a line that is too long and whose end will not come.
+// reportCut reports a line that is too long and whose end will not come.
 func (s *follower) reportCut(t *tail) error {
 	if !t.lines.cutting {
 		return nil
