@@ -13,6 +13,7 @@ import (
 	httppprof "net/http/pprof"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // profiles serves those of this process.
@@ -71,6 +73,10 @@ func TestPprof(t *testing.T) {
 	for range 40 {
 		blocked.Go(func() { <-release })
 	}
+	await.Until(t, "the goroutines wait", 10*time.Second, func() bool {
+		stacks := make([]byte, 1<<20)
+		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("[chan receive")) >= 40
+	})
 	out, kept, err := runBuiltin(t, Pprof(Host{}), at(t, s))
 	close(release)
 	blocked.Wait()

@@ -5,12 +5,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // HoldRTNL has the kernel hold rtnl_lock, which all namespaces share: it takes it once to
-// delete bridges, and tens of milliseconds for each. The returned function reports whether
-// they are still being deleted. Without the program ip the test is skipped.
+// delete bridges, and tens of milliseconds for each. It returns once the kernel has begun;
+// the returned function reports whether they are still being deleted. Without the program
+// ip the test is skipped.
 func (n *Net) HoldRTNL(bridges int) (held func() bool) {
 	n.t.Helper()
 	ip, err := exec.LookPath("ip")
@@ -37,7 +44,7 @@ func (n *Net) HoldRTNL(bridges int) (held func() bool) {
 		defer close(ended)
 		failed = remove.Wait()
 	}()
-	return func() bool {
+	held = func() bool {
 		select {
 		case <-ended:
 			if failed != nil {
@@ -48,4 +55,12 @@ func (n *Net) HoldRTNL(bridges int) (held func() bool) {
 			return true
 		}
 	}
+	// ip's only request to the kernel by sendmsg deletes them.
+	asks := strconv.Itoa(unix.SYS_SENDMSG) + " "
+	call := fmt.Sprintf("/proc/%d/syscall", remove.Process.Pid)
+	await.Until(n.t, "the kernel deletes bridges", 10*time.Second, func() bool {
+		current, err := os.ReadFile(call)
+		return err == nil && strings.HasPrefix(string(current), asks) || !held()
+	})
+	return held
 }

@@ -17,7 +17,7 @@ import (
 const DefaultStateDir = "/run/kernosis/inject"
 
 // DefaultLimit ends a fault whose owner set no limit of its own.
-const DefaultLimit = time.Minute
+const DefaultLimit = 5 * time.Minute
 
 // record is the list of what one fault has made that would outlive the process,
 // on disk as JSON lines. A step is appended before it is done, so that after a
