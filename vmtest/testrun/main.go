@@ -82,7 +82,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	defer func() { err = errors.Join(err, aid.end()) }()
 	report := newReport(stdout)
 	var both errgroup.Group
-	for _, calls := range [][]call{o.calls(alone, 1), o.calls(together, o.parallel)} {
+	// While one that is alone has the kernel, the next is built; vmtest/kernellock keeps them apart.
+	for _, calls := range [][]call{o.calls(alone, 2), o.calls(together, o.parallel)} {
 		both.Go(func() error {
 			for _, call := range calls {
 				if err := goTest(ctx, report, call, aid.env(), stderr, o.slow > 0); err != nil {

@@ -1,15 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,18 +137,16 @@ func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nod
 	definition(`[{"op":"add","path":"/spec/versions/0/subresources","value":{"status":{}}}]`, true)
 }
 
-// memoryLimit is the memory limit of the chart's controller (controller.resources in values.yaml).
-const memoryLimit = 384 << 20
-
 // TestControllerMemory bounds the memory of the controller's process: with 10,000 Diagnoses that
 // have not ended, and with TEST_CASES=5 the chart's limit with 50,000. The program is built
 // without the race detector, which takes several times the memory.
 func TestControllerMemory(t *testing.T) {
 	testall.Only(t)
-	n, bound := testall.Cases(t, 10_000), uint64(200<<20)
+	n, bound := testall.Cases(t, 10_000), int64(200<<20)
+	var env []string
 	if n >= 50_000 {
-		bound = memoryLimit
-		t.Setenv("GOMEMLIMIT", strconv.Itoa(memoryLimit/5*4)) // as limitMemory does in a control group
+		bound = memoryLimit(t, "../../deploy/chart/kernosis/values.yaml")
+		env = []string{fmt.Sprintf("GOMEMLIMIT=%d", bound/5*4)} // as the controller does itself in a control group
 	}
 	server := kubetest.New(t, kubetest.Options{})
 	server.CRDs(t)
@@ -163,69 +161,37 @@ func TestControllerMemory(t *testing.T) {
 		nodes = append(nodes, node)
 		go func() { _ = k.Run(t.Context()) }()
 	}
-	measure := func(want int) hostfs.ProcStatus {
+	kubeconfig := server.Kubeconfig(t, server.Admin())
+	measure := func(want int, env ...string) (peak int64) {
 		t.Helper()
-		p := startProgram(t, agenttest.Program(t), server.Kubeconfig(t, server.Admin()), namespace, "--silent-after", "10m", "--alerts-listen", "")
-		waiting := func() bool {
-			_, body := getIfUp(t, "http://"+p.metrics+"/metrics")
-			have := 0
-			for line := range strings.Lines(body) {
-				if rest, ok := strings.CutPrefix(line, `kernosis_controller_diagnoses{phase="`); ok {
-					_, count, _ := strings.Cut(strings.TrimSpace(rest), " ")
-					f, _ := strconv.ParseFloat(count, 64)
-					have += int(f)
-				}
-			}
-			// All that was queued for what was listed is looked at.
-			return have == want && strings.Contains(body, `workqueue_depth{controller="diagnoses"`) && !queued(body)
+		c := &leading{metrics: freeAddress(t), env: env, log: filepath.Join(t.TempDir(), "controller.log")}
+		c.command = []string{
+			agenttest.Program(t), "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
+			"--metrics-listen", c.metrics, "--health-listen", freeAddress(t), "--silent-after", "10m", "--alerts-listen", "",
 		}
 		began := time.Now()
-		await.Until(t, fmt.Sprintf("the controller has looked at %d Diagnoses", want), 5*time.Minute, waiting)
-		s, err := hostfs.New("/").ProcStatus(p.Process.Pid)
+		c.start(t)
+		await.Until(t, fmt.Sprintf("the controller has looked at %d Diagnoses", want), 5*time.Minute, func() bool {
+			text, err := get(t.Context(), "http://"+c.metrics+"/metrics")
+			if err != nil {
+				return false // it does not listen yet
+			}
+			m := kubetest.ParseMetrics(t, text)
+			return m.Sum("kernosis_controller_diagnoses") == float64(want) && bytes.Contains(text, []byte(`workqueue_depth{controller="diagnoses"`)) && m.Sum("workqueue_depth") == 0
+		})
+		s, err := hostfs.New("/").ProcStatus(c.PID())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%d Diagnoses: %d MiB RSS, %d MiB at most, after %s", want, s.RSS>>20, s.PeakRSS>>20, time.Since(began).Round(time.Second))
-		if err := p.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
-		_ = p.Wait()
-		return s
+		c.Stop(syscall.SIGINT, await.Within(time.Minute))
+		return int64(s.PeakRSS)
 	}
 	measure(0)
 	makeUnfinished(t, server, namespace, nodes, n)
-	for _, stream := range []string{"true", "false"} {
-		t.Setenv("KUBE_FEATURE_WatchListClient", stream) // false: as with API servers that list in one answer
-		if s := measure(n); s.PeakRSS > bound {
-			t.Errorf("%d MiB with %d Diagnoses, streamed %s: want at most %d", s.PeakRSS>>20, n, stream, bound>>20)
-		}
-	}
-}
-
-// queued reports whether a work queue has anything in it.
-func queued(metrics string) bool {
-	for line := range strings.Lines(metrics) {
-		if strings.HasPrefix(line, "workqueue_depth{") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
-			return true
-		}
-	}
-	return false
-}
-
-func TestLimitMemory(t *testing.T) {
-	before := debug.SetMemoryLimit(-1)
-	defer debug.SetMemoryLimit(before)
-	file := filepath.Join(t.TempDir(), "memory.max")
-	for _, c := range []struct {
-		text string
-		want int64
-	}{{"max\n", before}, {"402653184\n", 322122544}} {
-		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		limitMemory(file)
-		if got := debug.SetMemoryLimit(-1); got != c.want {
-			t.Errorf("%q: %d, want %d", c.text, got, c.want)
+	for _, stream := range []string{"true", "false"} { // false: as with API servers that list in one answer
+		if peak := measure(n, append(env, "KUBE_FEATURE_WatchListClient="+stream)...); peak > bound {
+			t.Errorf("%d MiB with %d Diagnoses, streamed %s: want at most %d", peak>>20, n, stream, bound>>20)
 		}
 	}
 }
