@@ -29,13 +29,13 @@ func TestHowtos(t *testing.T) {
 		"operation": {
 			howto: "docs/howto/new-operation.md", most: 5,
 			files: map[string]string{
-				"sample_boot.go.txt": "diagnose/operation/sample_boot.go", "sample_boot_test.go.txt": "diagnose/operation/sample_boot_test.go",
+				"sample_boot.go.txt": "diagnose/operation/node/sample_boot.go", "sample_boot_test.go.txt": "diagnose/operation/node/sample_boot_test.go",
 				"sample-boot.yaml": "diagnose/sets/sample-boot.yaml",
 			},
-			lines: [][3]string{{"diagnose/operation/registry.go", "\t\tRoutes(h),\n", "\t\tSampleBoot(h),\n"}},
+			lines: [][3]string{{"diagnose/operation/catalog/catalog.go", "\t\tnetwork.Routes(h),\n", "\t\tnode.SampleBoot(h),\n"}},
 			steps: [][]string{
-				{"go", "test", "./diagnose/operation", "-run", "TestDocs", "-update"},
-				{"go", "test", "./diagnose/operation", "-run", "TestDocs|TestSampleBoot|TestBuiltinsAreDeclaredWell"},
+				{"go", "test", "./diagnose/operation/catalog", "-run", "TestDocs", "-update"},
+				{"go", "test", "./diagnose/operation/catalog", "./diagnose/operation/node", "-run", "TestDocs|TestSampleBoot|TestBuiltinsAreDeclaredWell"},
 				{"go", "build", "-o", "bin/kernosis", "./cmd/kernosis"},
 				{"bin/kernosis", "diagnose", "run", "--shipped", "sample-boot", "--state-dir", "state"},
 			},

@@ -20,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/controller/repair"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
@@ -67,7 +68,7 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 		Workers: cfg.Workers, SlowRate: cfg.SlowWrites, Metrics: ctrlmetrics.Registry, Log: log,
 	}
 	look := controller.Config{
-		Namespace: cfg.Namespace, Builtins: operation.All(operation.Host{}), Silent: cfg.SilentAfter, PodWait: cfg.PodWait,
+		Namespace: cfg.Namespace, Builtins: catalog.All(operation.Host{}), Silent: cfg.SilentAfter, PodWait: cfg.PodWait,
 		PendingSilent: cfg.PendingSilent, RunningSilent: cfg.RunningSilent, MaxEnded: cfg.MaxEnded,
 		Workers: cfg.Workers, Metrics: ctrlmetrics.Registry, Log: log,
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/remote"
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
@@ -253,7 +253,7 @@ spec:
 	if strings.Contains(out, "control groups of their own") {
 		t.Skip("no control groups for scripts can be made here")
 	}
-	if code != exitOK || !strings.Contains(out, fmt.Sprintf(`operation.x.output="hello world\n%d\n"`, operation.Nobody)) || errs != "" {
+	if code != exitOK || !strings.Contains(out, fmt.Sprintf(`operation.x.output="hello world\n%d\n"`, remote.Nobody)) || errs != "" {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, _, errs = diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", t.TempDir(), "--allow-scripts")

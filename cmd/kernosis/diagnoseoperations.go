@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 )
 
 func newDiagnoseOperations() *cobra.Command {
@@ -22,7 +23,7 @@ results. docs/operations.md has the same.
 Exit code: 0; 2 there is no operation of that name.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all := operation.All(operation.Host{})
+			all := catalog.All(operation.Host{})
 			if len(args) == 0 {
 				tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 				for i := range all {

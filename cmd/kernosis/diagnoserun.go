@@ -18,7 +18,8 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
-	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
+	"github.com/kernosis/kernosis/diagnose/operation/remote"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -85,12 +86,12 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	scripts, err := operation.OpenScripts(operation.ScriptConfig{Enabled: c.allowScripts}, log)
+	scripts, err := remote.OpenScripts(remote.ScriptConfig{Enabled: c.allowScripts}, log)
 	if err != nil {
 		return err
 	}
 	defer scripts.Close()
-	config := resolve.Of(m, operation.All(thisHost()))
+	config := resolve.Of(m, catalog.All(thisHost()))
 	config.Scripts = scripts
 	plan, err := resolve.Set(config, set)
 	if err != nil {

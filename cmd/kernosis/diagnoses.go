@@ -23,6 +23,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
+	"github.com/kernosis/kernosis/diagnose/operation/remote"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -77,7 +79,7 @@ func within(path, dir string) bool {
 // diagnoses makes and runs Diagnoses. A nil one is switched off.
 type diagnoses struct {
 	worker  *worker.Worker
-	scripts *operation.Scripts
+	scripts *remote.Scripts
 	agent   *agent
 	cluster *kube.Store // nil: there is none
 	// lease says which other agents of the node live; nil: nobody does, or not before start.
@@ -106,7 +108,7 @@ func openDiagnoses(cfg agentConfig, a *agent, known *podSource, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	if c.Scripts, err = operation.OpenScripts(operation.ScriptConfig{Enabled: cfg.Diagnose.Scripts}, log); err != nil {
+	if c.Scripts, err = remote.OpenScripts(remote.ScriptConfig{Enabled: cfg.Diagnose.Scripts}, log); err != nil {
 		return nil, cfg.origins.Errorf("diagnose-scripts", "%w", err)
 	}
 	d.scripts = c.Scripts
@@ -136,7 +138,7 @@ func (d *diagnoses) alone(c *worker.Config, cfg agentConfig, known *podSource) (
 	if known != nil {
 		whole = known.whole
 	}
-	c.Builtins = operation.All(hostOf(cfg, whole))
+	c.Builtins = catalog.All(hostOf(cfg, whole))
 	c.Store, err = openFolder(cfg, c.Builtins, c.Log)
 	return err
 }
@@ -151,7 +153,7 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg agentConfig, known *podSourc
 	if err != nil {
 		return err
 	}
-	c.Builtins = operation.All(hostOf(cfg, known.whole))
+	c.Builtins = catalog.All(hostOf(cfg, known.whole))
 	builtin := make(map[string]bool, len(c.Builtins))
 	for i := range c.Builtins {
 		builtin[c.Builtins[i].Name] = true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/sets"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -30,7 +31,7 @@ func TestShippedSets(t *testing.T) {
 			t.Errorf("%s: want one OperationSet of this name with a description", name)
 			continue
 		}
-		plan, err := resolve.Set(resolve.Of(m, operation.All(operation.Host{})), m.OperationSets[0])
+		plan, err := resolve.Set(resolve.Of(m, catalog.All(operation.Host{})), m.OperationSets[0])
 		if err != nil {
 			t.Error(resolve.In(m, err))
 			continue
@@ -64,7 +65,7 @@ func TestShippedSets(t *testing.T) {
 
 func TestDiagnoseOperations(t *testing.T) {
 	code, out, _ := diagnoseCommand(t.Context(), "operations")
-	if code != exitOK || strings.Count(out, "\n") != len(operation.All(operation.Host{})) || !strings.Contains(out, "check-disk-stalled         Check      Succeeds if a disk has I/O in flight and completes none of it for a time\n") {
+	if code != exitOK || strings.Count(out, "\n") != len(catalog.All(operation.Host{})) || !strings.Contains(out, "check-disk-stalled         Check      Succeeds if a disk has I/O in flight and completes none of it for a time\n") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	code, out, _ = diagnoseCommand(t.Context(), "operations", "systemd-unit")
@@ -92,7 +93,7 @@ func TestDiagnoseDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := resolve.Set(resolve.Of(m, operation.All(operation.Host{})), set); err != nil {
+	if _, err := resolve.Set(resolve.Of(m, catalog.All(operation.Host{})), set); err != nil {
 		t.Error(err)
 	}
 	for _, name := range shippedSets() {
@@ -112,7 +113,7 @@ func TestShippedTriggers(t *testing.T) {
 		}
 		files = append(files, f)
 	}
-	known, err := worker.LoadObjects(files, nil, operation.All(operation.Host{}))
+	known, err := worker.LoadObjects(files, nil, catalog.All(operation.Host{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
@@ -40,7 +41,7 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 			if err != nil {
 				return err
 			}
-			c := resolve.Of(m, operation.All(operation.Host{}))
+			c := resolve.Of(m, catalog.All(operation.Host{}))
 			g, err := resolve.Graph(c, set)
 			if err != nil {
 				return resolve.In(m, err)

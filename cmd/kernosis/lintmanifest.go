@@ -10,6 +10,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/review"
 	"github.com/kernosis/kernosis/diagnose/sets"
 )
@@ -65,7 +66,7 @@ func lintManifests(files []document.File, rules *detector.RuleSet, in *lint.Inpu
 
 // reviewed is what manifests may name without having it.
 func reviewed(r *manifest.Reader) (review.Known, error) {
-	known := review.Known{Builtins: operation.All(operation.Host{})}
+	known := review.Known{Builtins: catalog.All(operation.Host{})}
 	names, err := fs.Glob(sets.Files, "*.yaml")
 	if err != nil {
 		return known, err

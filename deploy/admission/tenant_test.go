@@ -18,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/deploy/kustomize"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
@@ -107,7 +108,7 @@ func (c *tenantCluster) run(t *testing.T, d *v1alpha1.Diagnosis) *v1alpha1.Diagn
 	if err := c.agent.List(t.Context(), &operations); err != nil {
 		t.Fatal(err)
 	}
-	config := resolve.Config{Builtins: operation.All(operation.Host{Pods: c.reader}), Operation: func(name string) *v1alpha1.Operation {
+	config := resolve.Config{Builtins: catalog.All(operation.Host{Pods: c.reader}), Operation: func(name string) *v1alpha1.Operation {
 		for i := range operations.Items {
 			if operations.Items[i].Name == name {
 				return &operations.Items[i]

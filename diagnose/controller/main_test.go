@@ -26,6 +26,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
@@ -102,7 +103,7 @@ func (b *bench) controlAs(h how) *running {
 	b.t.Helper()
 	r := &running{registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1)}
 	c := controller.Config{
-		Namespace: b.namespace, Builtins: operation.All(operation.Host{}), Metrics: r.registry,
+		Namespace: b.namespace, Builtins: catalog.All(operation.Host{}), Metrics: r.registry,
 		Log: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if h.change != nil {

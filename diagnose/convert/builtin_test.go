@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	builtins "github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 )
 
 // What KubeDiag's processors become is there, and so is what is advised instead.
 func TestCounterpartsAreBuiltins(t *testing.T) {
-	all := builtins.All(builtins.Host{})
+	all := catalog.All(builtins.Host{})
 	is := func(name string) bool { _, ok := builtins.Lookup(all, name); return ok }
 	names := counterparts()
 	for _, name := range slices.Sorted(maps.Keys(names)) {

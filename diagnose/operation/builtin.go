@@ -1,11 +1,15 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -97,4 +101,23 @@ type Host struct {
 	FS      hostfs.FS       // the node's /proc, /sys and files
 	Symbols *hostfs.Symbols // the kernel's
 	Pods    Pods            // the node's; nil: nobody knows of any
+}
+
+// Pods knows the pods of this node, as the API server or kubelet has them. Its methods may be called
+// by several goroutines at once; what they return is the caller's.
+type Pods interface {
+	// Pod returns a pod of this node. One that is not there, or on another node, is an
+	// error.
+	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	// All returns all pods of this node.
+	All(ctx context.Context) ([]corev1.Pod, error)
+}
+
+// Lookup returns the built-in of a name out of those of [catalog.All].
+func Lookup(all []Builtin, name string) (*Builtin, bool) {
+	i, ok := slices.BinarySearchFunc(all, name, func(b Builtin, name string) int { return cmp.Compare(b.Name, name) })
+	if !ok {
+		return nil, false
+	}
+	return &all[i], true
 }

@@ -14,85 +14,94 @@ import (
 )
 
 const (
-	// maxShown bounds the text of one result of the node's built-ins: all of one
+	// MaxShown bounds the text of one result of the node's built-ins: all of one
 	// operation together then stay below the 8 KiB a Diagnosis keeps of it.
-	maxShown = 512
-	// maxVerdict bounds a verdict's or refutation's message.
-	maxVerdict = 1024
+	MaxShown = 512
+	// MaxVerdict bounds a verdict's or refutation's message.
+	MaxVerdict = 1024
 	// maxNote bounds what is told of what was not looked at.
 	maxNote = 1024
+	// MaxLogLine is more than the kernel prints in a line (1 KiB), escapes apart.
+	MaxLogLine = 2 << 10
 )
 
-// noteResult is the result by which the node's built-ins say what they could not
+// NoteResult is the result by which the node's built-ins say what they could not
 // look at or keep.
-func noteResult() Result {
+func NoteResult() Result {
 	return Result{"note", "what could not be looked at or was left out, and why"}
 }
 
-// finding gathers the results of one run. Values that nobody knows are left out.
-type finding struct {
-	results map[string]string
-	notes   []string
-	shown   int // bytes of a text
+// Finding gathers the results of one run. Values that nobody knows are left out.
+type Finding struct {
+	Results map[string]string
+	Notes   []string // what could not be done: the result "note"
+	Shown   int      // most bytes of a text
 }
 
-func newFinding() *finding { return &finding{results: map[string]string{}, shown: maxShown} }
+// NewFinding returns one without results, whose texts have at most [MaxShown] bytes.
+func NewFinding() *Finding { return &Finding{Results: map[string]string{}, Shown: MaxShown} }
 
-// text sets a result, made fit to be shown; an empty one is left out.
-func (f *finding) text(name, value string) {
+// Text sets a result, made fit to be shown; an empty one is left out.
+func (f *Finding) Text(name, value string) {
 	if value != "" {
-		f.results[name] = display.Safe(value, f.shown)
+		f.Results[name] = display.Safe(value, f.Shown)
 	}
 }
 
-func (f *finding) int(name string, n int64)   { f.results[name] = strconv.FormatInt(n, 10) }
-func (f *finding) uint(name string, n uint64) { f.results[name] = strconv.FormatUint(n, 10) }
-func (f *finding) bool(name string, b bool)   { f.results[name] = strconv.FormatBool(b) }
+// Int sets a result.
+func (f *Finding) Int(name string, n int64) { f.Results[name] = strconv.FormatInt(n, 10) }
 
-// duration sets a result to the millisecond.
-func (f *finding) duration(name string, d time.Duration) {
-	f.results[name] = d.Round(time.Millisecond).String()
+// Uint sets a result.
+func (f *Finding) Uint(name string, n uint64) { f.Results[name] = strconv.FormatUint(n, 10) }
+
+// Bool sets a result.
+func (f *Finding) Bool(name string, b bool) { f.Results[name] = strconv.FormatBool(b) }
+
+// Duration sets a result to the millisecond.
+func (f *Finding) Duration(name string, d time.Duration) {
+	f.Results[name] = d.Round(time.Millisecond).String()
 }
 
-// note adds what could not be done; equal notes are told once.
-func (f *finding) note(format string, args ...any) {
-	s := display.Safe(fmt.Sprintf(format, args...), maxShown)
-	if !slices.Contains(f.notes, s) {
-		f.notes = append(f.notes, s)
+// Note adds what could not be done; equal notes are kept once.
+func (f *Finding) Note(format string, args ...any) {
+	s := display.Safe(fmt.Sprintf(format, args...), MaxShown)
+	if !slices.Contains(f.Notes, s) {
+		f.Notes = append(f.Notes, s)
 	}
 }
 
-// output ends the finding.
-func (f *finding) output(v *Verdict) Output {
-	if len(f.notes) > 0 {
-		f.results["note"] = display.Safe(strings.Join(f.notes, "; "), maxNote)
+// Output ends the finding.
+func (f *Finding) Output(v *Verdict) Output {
+	if len(f.Notes) > 0 {
+		f.Results["note"] = display.Safe(strings.Join(f.Notes, "; "), maxNote)
 	}
-	return Output{Results: f.results, Verdict: v}
+	return Output{Results: f.Results, Verdict: v}
 }
 
-// page is an artifact that is being written. What goes wrong is told at its end.
-type page struct{ io.Writer }
+// Page is an artifact that is being written. [Finding.Artifact] returns what goes wrong.
+type Page struct{ io.Writer }
 
-func (p *page) printf(format string, args ...any) {
+// Printf writes a formatted text.
+func (p *Page) Printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p, format, args...) // the writer keeps its first error
 }
 
-// artifact writes a file of the running node. One that does not fit the disk budget
-// is cut, and noted: what was found is worth telling without it.
-func (f *finding) artifact(call *Call, name string, write func(w *page)) error {
+// Artifact writes a file of the running node. One that does not fit the disk budget
+// is cut, and noted: the results are worth having without it.
+func (f *Finding) Artifact(call *Call, name string, write func(w *Page)) error {
 	if call.Artifacts == nil {
-		f.note("%s was not kept: no artifacts are taken here", name)
+		f.Note("%s was not kept: no artifacts are taken here", name)
 		return nil
 	}
 	file, err := call.Artifacts.Create(name)
 	if err == nil {
 		w := bufio.NewWriter(file)
-		write(&page{w})
+		write(&Page{w})
 		err = errors.Join(w.Flush(), file.Close())
 	}
 	switch {
 	case errors.Is(err, ErrArtifactBudget):
-		f.note("%s is cut: %v", name, ErrArtifactBudget)
+		f.Note("%s is cut: %v", name, ErrArtifactBudget)
 		return nil
 	case err != nil:
 		return fmt.Errorf("write artifact %s: %w", name, err)
@@ -100,16 +109,24 @@ func (f *finding) artifact(call *Call, name string, write func(w *page)) error {
 	return nil
 }
 
-// verdictOf makes one whose message is bounded.
-func verdictOf(reason, format string, args ...any) *Verdict {
+// VerdictOf returns a verdict whose message is made fit to be shown, and bounded.
+func VerdictOf(reason, format string, args ...any) *Verdict {
 	return &Verdict{Reason: reason, Message: boundMessage(format, args...)}
 }
 
-// refutedBy makes the answer no.
-func refutedBy(reason, format string, args ...any) *Refuted {
+// RefutedBy returns the answer no, its message bounded likewise.
+func RefutedBy(reason, format string, args ...any) *Refuted {
 	return &Refuted{Reason: reason, Message: boundMessage(format, args...)}
 }
 
 func boundMessage(format string, args ...any) string {
-	return display.Safe(fmt.Sprintf(format, args...), maxVerdict)
+	return display.Safe(fmt.Sprintf(format, args...), MaxVerdict)
+}
+
+// AddOnce appends s to a list that does not have it.
+func AddOnce(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
 }

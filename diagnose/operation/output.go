@@ -16,7 +16,7 @@ import (
 const (
 	MaxResult  = 2 << 10 // bytes of a value
 	MaxResults = 8 << 10 // bytes of all keys and values
-	maxKeys    = 64
+	MaxKeys    = 64
 	maxKey     = 128 // bytes of a key of a web server or script
 	// MaxMessage bounds the message of a verdict or refutation, in bytes.
 	MaxMessage = 1024
@@ -40,16 +40,16 @@ func (b *Builtin) Do(ctx context.Context, call *Call) (Output, error) {
 	}
 	for key := range out.Results {
 		if !slices.ContainsFunc(b.Results, func(r Result) bool { return r.Name == key }) {
-			return Output{}, fmt.Errorf("%s: result %s is not declared", b.Name, quoted(key))
+			return Output{}, fmt.Errorf("%s: result %s is not declared", b.Name, Quoted(key))
 		}
 	}
-	out.bound()
+	out.Bound()
 	return out, nil
 }
 
-// bound cuts what is too long. Keys are served in their order, so that equal results
+// Bound cuts what is too long. Keys are served in their order, so that equal results
 // are cut alike.
-func (o *Output) bound() {
+func (o *Output) Bound() {
 	left := MaxResults
 	for key := range o.Results {
 		left -= len(key)
@@ -68,19 +68,19 @@ func (o *Output) bound() {
 	}
 }
 
-// keyProblem returns why key can't be one of a result; "": it can.
-func keyProblem(key string) string {
+// KeyProblem returns why key can't be one of a result; "": it can.
+func KeyProblem(key string) string {
 	const others = "._-/"
 	switch {
 	case key == "":
 		return "a key is empty"
 	case len(key) > maxKey:
-		return fmt.Sprintf("key %s has %d bytes, at most %d", quoted(key), len(key), maxKey)
+		return fmt.Sprintf("key %s has %d bytes, at most %d", Quoted(key), len(key), maxKey)
 	}
 	for i := range len(key) {
 		c := key[i]
 		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && strings.IndexByte(others, c) < 0 {
-			return "key " + quoted(key) + " has other characters than letters, digits and " + others
+			return "key " + Quoted(key) + " has other characters than letters, digits and " + others
 		}
 	}
 	return ""

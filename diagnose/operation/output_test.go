@@ -49,12 +49,12 @@ func TestUndeclaredResult(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	for _, key := range []string{"a", "operation.x-1.output", "A/b_c", strings.Repeat("k", maxKey)} {
-		if p := keyProblem(key); p != "" {
+		if p := KeyProblem(key); p != "" {
 			t.Error(p)
 		}
 	}
 	for _, key := range []string{"", "a b", "a\n", "ä", "a:b", strings.Repeat("k", maxKey+1)} {
-		if keyProblem(key) == "" {
+		if KeyProblem(key) == "" {
 			t.Errorf("%q is taken for a key", key)
 		}
 	}

@@ -30,11 +30,11 @@ const (
 )
 
 const (
-	// maxText bounds the text of a parameter: more than any name or command line
+	// MaxText bounds the text of a parameter: more than any name or command line
 	// that an operation takes.
-	maxText = 4096
-	// maxQuoted bounds what an error repeats of a text.
-	maxQuoted = 80
+	MaxText = 4096
+	// MaxQuoted bounds what an error repeats of a text.
+	MaxQuoted = 80
 	// maxQuantity bounds the text of a quantity: all digits of 64 bits, a point, a unit.
 	maxQuantity = 32
 )
@@ -95,8 +95,8 @@ func (p *Parameter) Check(text string) error {
 	if text == "" {
 		return nil
 	}
-	if len(text) > maxText {
-		return fmt.Errorf("%d bytes, at most %d", len(text), maxText)
+	if len(text) > MaxText {
+		return fmt.Errorf("%d bytes, at most %d", len(text), MaxText)
 	}
 	switch p.Kind {
 	case Integer:
@@ -105,7 +105,7 @@ func (p *Parameter) Check(text string) error {
 	case Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			err = fmt.Errorf("%s is no duration as 1m30s", quoted(text))
+			err = fmt.Errorf("%s is no duration as 1m30s", Quoted(text))
 		}
 		return p.ranged(int64(d), err, func(n int64) string { return time.Duration(n).String() })
 	case Bytes:
@@ -113,18 +113,18 @@ func (p *Parameter) Check(text string) error {
 		return p.ranged(n, err, byteText)
 	case Boolean:
 		if text != "true" && text != "false" {
-			return fmt.Errorf("%s is neither true nor false", quoted(text))
+			return fmt.Errorf("%s is neither true nor false", Quoted(text))
 		}
 	case Address:
 		_, err := parseAddress(text)
 		return err
 	case Enum:
 		if !slices.Contains(p.Values, text) {
-			return fmt.Errorf("%s is none of %s", quoted(text), strings.Join(p.Values, ", "))
+			return fmt.Errorf("%s is none of %s", Quoted(text), strings.Join(p.Values, ", "))
 		}
 	default:
 		if display.Safe(text, len(text)) != text {
-			return fmt.Errorf("%s has characters that can't be shown", quoted(text))
+			return fmt.Errorf("%s has characters that can't be shown", Quoted(text))
 		}
 		return p.ranged(int64(len(text)), nil, func(n int64) string { return decimal(n) + " bytes" })
 	}
@@ -146,7 +146,7 @@ func (p *Parameter) ranged(n int64, err error, text func(int64) string) error {
 	return nil
 }
 
-func quoted(text string) string { return `"` + display.Safe(text, maxQuoted) + `"` }
+func Quoted(text string) string { return `"` + display.Safe(text, MaxQuoted) + `"` }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
@@ -158,9 +158,9 @@ func parseInteger(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("%s is out of range", quoted(text))
+		return 0, fmt.Errorf("%s is out of range", Quoted(text))
 	case err != nil || text[0] == '+':
-		return 0, fmt.Errorf("%s is no whole number", quoted(text))
+		return 0, fmt.Errorf("%s is no whole number", Quoted(text))
 	}
 	return n, nil
 }
@@ -168,7 +168,7 @@ func parseInteger(text string) (int64, error) {
 // parseBytes reads a quantity. Exponents are no part of it: what 1e999999999 costs to
 // compare is not for an operation to find out.
 func parseBytes(text string) (int64, error) {
-	no := fmt.Errorf("%s is no number of bytes as 512Ki", quoted(text))
+	no := fmt.Errorf("%s is no number of bytes as 512Ki", Quoted(text))
 	unit := strings.TrimLeft(text, "-.0123456789")
 	if len(text) > maxQuantity || len(unit) == len(text) || !slices.Contains([]string{"", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}, unit) {
 		return 0, no
@@ -180,12 +180,12 @@ func parseBytes(text string) (int64, error) {
 	n := q.Value()
 	switch {
 	case q.Sign() < 0:
-		return -1, fmt.Errorf("%s is negative", quoted(text))
+		return -1, fmt.Errorf("%s is negative", Quoted(text))
 	// A quantity is capped at what 64 bits hold.
 	case q.CmpInt64(math.MaxInt64) >= 0:
-		return 0, fmt.Errorf("%s is out of range", quoted(text))
+		return 0, fmt.Errorf("%s is out of range", Quoted(text))
 	case q.CmpInt64(n) != 0:
-		return 0, fmt.Errorf("%s is no whole number of bytes", quoted(text))
+		return 0, fmt.Errorf("%s is no whole number of bytes", Quoted(text))
 	}
 	return n, nil
 }
@@ -195,7 +195,7 @@ func parseAddress(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	const longest = 15 // IFNAMSIZ less the NUL
 	if err != nil || len(a.Zone()) > longest || strings.ContainsAny(a.Zone(), "/: ") || display.Safe(text, len(text)) != text {
-		return netip.Addr{}, fmt.Errorf("%s is no IP address", quoted(text))
+		return netip.Addr{}, fmt.Errorf("%s is no IP address", Quoted(text))
 	}
 	return a, nil
 }

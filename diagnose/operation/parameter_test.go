@@ -46,8 +46,8 @@ func TestCheckParameter(t *testing.T) {
 		{address, "fe80::1%\n", `"fe80::1%\n" is no IP address`}, {address, "fe80::1%abcdefghijklmnop", `"fe80::1%abcdefghijklmnop" is no IP address`},
 		{enum, "tcp", ""}, {enum, "sctp", `"sctp" is none of tcp, udp`}, {enum, "tcp ", `"tcp " is none of tcp, udp`},
 		{text, "a b ä", ""}, {text, "a\nb", `"a\nb" has characters that can't be shown`}, {text, "\xff", `"\xff" has characters that can't be shown`},
-		{text, "a\u202eb", `"a\u202eb" has characters that can't be shown`}, {text, strings.Repeat("x", maxText), ""},
-		{text, strings.Repeat("x", maxText+1), "4097 bytes, at most 4096"},
+		{text, "a\u202eb", `"a\u202eb" has characters that can't be shown`}, {text, strings.Repeat("x", MaxText), ""},
+		{text, strings.Repeat("x", MaxText+1), "4097 bytes, at most 4096"},
 		{short, "a", "1 bytes is less than 2 bytes"}, {short, "abcd", ""}, {short, "abcde", "5 bytes is more than 4 bytes"},
 		{Parameter{Kind: Enum, Values: []string{"a"}}, strings.Repeat("y", 300), `"` + strings.Repeat("y", 80) + `…" is none of a`},
 	} {

@@ -10,26 +10,27 @@ import (
 	"time"
 )
 
-// patience runs looks that the kernel may hold up for ever: a question to a dead
+// Patience runs looks that the kernel may hold up for ever: a question to a dead
 // file server, the command line of a process whose memory lock is held. Nothing can
 // end such a look; it is left behind, and only so many may be. It is safe for
 // concurrent use.
-type patience struct{ slots chan struct{} }
+type Patience struct{ slots chan struct{} }
 
 // hangingLooks is how many looks of one built-in may be left behind: each is a
 // thread that waits.
 const hangingLooks = 4
 
-// lookLimit is how long one look at a process may take: a command line takes the lock
+// LookLimit is how long one look at a process may take: a command line takes the lock
 // of the process' memory, a stack that of exec, cgroups a lock of the whole node, and
 // what hangs may hold any of them for ever.
-const lookLimit = 2 * time.Second
+const LookLimit = 2 * time.Second
 
-func newPatience() patience { return patience{make(chan struct{}, hangingLooks)} }
+// NewPatience returns one that nothing was left behind of.
+func NewPatience() Patience { return Patience{make(chan struct{}, hangingLooks)} }
 
-// look runs fn for at most limit; 0: until ctx ends. Where fn panics, look does, so that
+// Look runs fn for at most limit; 0: until ctx ends. Where fn panics, look does, so that
 // who runs operations can contain it; a look that was left behind is over by it.
-func look[T any](ctx context.Context, p patience, limit time.Duration, fn func() (T, error)) (T, error) {
+func Look[T any](ctx context.Context, p Patience, limit time.Duration, fn func() (T, error)) (T, error) {
 	type answer struct {
 		value    T
 		err      error
@@ -55,7 +56,7 @@ func look[T any](ctx context.Context, p patience, limit time.Duration, fn func()
 	}()
 	if limit > 0 {
 		var cancel func()
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, &noAnswerError{limit})
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, &NoAnswerError{limit})
 		defer cancel()
 	}
 	select {
@@ -69,19 +70,19 @@ func look[T any](ctx context.Context, p patience, limit time.Duration, fn func()
 	}
 }
 
-// noAnswerError tells that the kernel did not answer in time.
-type noAnswerError struct{ limit time.Duration }
+// NoAnswerError tells that the kernel did not answer in time.
+type NoAnswerError struct{ limit time.Duration }
 
-func (e *noAnswerError) Error() string { return fmt.Sprintf("no answer within %s", e.limit) }
+func (e *NoAnswerError) Error() string { return fmt.Sprintf("no answer within %s", e.limit) }
 
 // runsAtOnce bounds the runs of one built-in, those left behind among them.
 const runsAtOnce = 64
 
-// bounded has a built-in's Run return when its context ends, whatever the kernel holds
+// Bounded has a built-in's Run return when its context ends, whatever the kernel holds
 // it up with: files of /proc and /sys take locks that what hangs may hold. A run that
 // is left behind writes no more artifacts.
-func bounded(b Builtin) Builtin {
-	run, patient := b.Run, patience{make(chan struct{}, runsAtOnce)}
+func Bounded(b Builtin) Builtin {
+	run, patient := b.Run, Patience{make(chan struct{}, runsAtOnce)}
 	b.Run = func(ctx context.Context, call *Call) (Output, error) {
 		inner := *call
 		if call.Artifacts != nil {
@@ -89,7 +90,7 @@ func bounded(b Builtin) Builtin {
 			defer gate.shut()
 			inner.Artifacts = gate
 		}
-		return look(ctx, patient, 0, func() (Output, error) { return run(ctx, &inner) })
+		return Look(ctx, patient, 0, func() (Output, error) { return run(ctx, &inner) })
 	}
 	return b
 }
@@ -138,4 +139,16 @@ func (f *gatedFile) Write(b []byte) (int, error) {
 		return 0, errRunIsOver
 	}
 	return f.WriteCloser.Write(b)
+}
+
+// Pause pauses for d, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
 }

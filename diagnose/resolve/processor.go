@@ -12,6 +12,7 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/remote"
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
@@ -49,9 +50,9 @@ func parameterNames(b *operation.Builtin) []string {
 // server resolves an Operation that a web server does.
 func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *resolved) {
 	const field = "spec.processor.httpServer"
-	h := &operation.HTTPServer{
+	h := &remote.HTTPServer{
 		Scheme: p.Scheme, Address: cmp.Or(p.Address, "127.0.0.1"), Port: int(p.Port), Path: p.Path, AllowLinkLocal: r.c.AllowLinkLocal,
-		TLS: operation.TLS{CA: p.CABundle, ServerName: p.ServerName},
+		TLS: remote.TLS{CA: p.CABundle, ServerName: p.ServerName},
 	}
 	if _, err := h.URL(); err != nil {
 		r.wrong(v1alpha1.ReasonInvalidParameter, op, field, "%s", strings.TrimPrefix(err.Error(), "httpServer: "))
@@ -77,7 +78,7 @@ func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *res
 }
 
 // withSecret adds what a Secret of the type kubernetes.io/tls has.
-func withSecret(ctx context.Context, read func(context.Context, string) (map[string][]byte, error), name string, t *operation.TLS) error {
+func withSecret(ctx context.Context, read func(context.Context, string) (map[string][]byte, error), name string, t *remote.TLS) error {
 	data, err := read(ctx, name)
 	if err != nil {
 		return err
@@ -94,14 +95,14 @@ func withSecret(ctx context.Context, read func(context.Context, string) (map[str
 
 // script resolves an Operation that a script does.
 func (r *resolver) script(op *v1alpha1.Operation, p *v1alpha1.ScriptRunner, o *resolved) {
-	s := &operation.Script{Script: p.Script, ArgKeys: p.ArgKeys, ResultKey: p.OperationResultKey}
+	s := &remote.Script{Script: p.Script, ArgKeys: p.ArgKeys, ResultKey: p.OperationResultKey}
 	if err := s.Check(); err != nil {
 		r.wrong(v1alpha1.ReasonInvalidParameter, op, "spec.processor.scriptRunner", "%s", strings.TrimPrefix(err.Error(), "scriptRunner: "))
 	}
 	scripts := r.c.Scripts
 	run := func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 		if scripts == nil {
-			return operation.Output{}, operation.ErrScriptsOff
+			return operation.Output{}, remote.ErrScriptsOff
 		}
 		return scripts.Run(ctx, s, call)
 	}

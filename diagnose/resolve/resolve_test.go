@@ -19,10 +19,12 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
+	"github.com/kernosis/kernosis/diagnose/operation/remote"
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-func builtins() []operation.Builtin { return operation.All(operation.Host{}) }
+func builtins() []operation.Builtin { return catalog.All(operation.Host{}) }
 
 func read(t *testing.T, text string) *manifest.Set {
 	t.Helper()
@@ -235,7 +237,7 @@ func TestAServerAndAScriptRun(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"a": "1", "b": "3"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := p.Steps[2].Operation.Run(context.Background(), in); !errors.Is(err, operation.ErrScriptsOff) {
+	if _, err := p.Steps[2].Operation.Run(context.Background(), in); !errors.Is(err, remote.ErrScriptsOff) {
 		t.Error(err)
 	}
 }

@@ -14,18 +14,19 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/remote"
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
 // Config is what operations are made of besides their objects.
 type Config struct {
-	Builtins []operation.Builtin // of [operation.All]
+	Builtins []operation.Builtin // of [catalog.All]
 	// Operation returns the object of a name, nil where there is none; Names those that
 	// there are, for a name that is mistyped.
 	Operation func(name string) *v1alpha1.Operation
 	Names     []string
 	// Scripts runs scripts; nil: each fails, as scripts are off.
-	Scripts *operation.Scripts
+	Scripts *remote.Scripts
 	// Secret returns what a Secret of the system namespace has (tls.crt, tls.key, ca.crt).
 	// It is asked each time that an operation runs, so that what was renewed is taken; nil:
 	// there is no cluster.

@@ -47,7 +47,7 @@ type Finding struct {
 
 // Known is what there is besides the manifests.
 type Known struct {
-	Builtins []operation.Builtin // of [operation.All]
+	Builtins []operation.Builtin // of [catalog.All]
 	// Shipped are OperationSets and Operations that the manifests may name; nil: none.
 	Shipped *manifest.Set
 	// Rules, Conditions and Reasons are those of the detector's rules.

@@ -9,6 +9,7 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/review"
 )
 
@@ -37,7 +38,7 @@ func lines(found []review.Finding) []string {
 func known(t *testing.T) review.Known {
 	t.Helper()
 	return review.Known{
-		Builtins: operation.All(operation.Host{}),
+		Builtins: catalog.All(operation.Host{}),
 		Shipped: read(t, `apiVersion: kernosis.io/v1alpha1
 kind: OperationSet
 metadata: {name: shipped}

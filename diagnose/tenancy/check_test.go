@@ -7,6 +7,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
@@ -27,7 +28,7 @@ func TestWhichOperationsATenantMayRun(t *testing.T) {
 			"operation hook is a web server: none is called for a namespace's user; operation kmsg-tail has no Operation with tenantSafe: true"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, s := read(t, c.set, operation.All(operation.Host{}))
+			config, s := read(t, c.set, catalog.All(operation.Host{}))
 			_, _, resolved := tenancy.Resolve(config, s, diagnosis(nil), web())
 			for _, err := range []error{tenancy.Check(config, s, diagnosis(nil)), resolved} {
 				if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -40,7 +41,7 @@ func TestWhichOperationsATenantMayRun(t *testing.T) {
 
 func TestWhatATenantsDiagnosisMayBeAbout(t *testing.T) {
 	const memory = "{tenantSafe: true, processor: {builtin: {name: cgroup-memory}}}"
-	c, s := read(t, set("memory")+op("memory", memory), operation.All(operation.Host{}))
+	c, s := read(t, set("memory")+op("memory", memory), catalog.All(operation.Host{}))
 	for name, tc := range map[string]struct {
 		change func(*v1alpha1.Diagnosis)
 		want   string
@@ -76,7 +77,7 @@ func TestWhatATenantsDiagnosisMayBeAbout(t *testing.T) {
 
 // A run that goes on has the parameters that it began with, or none.
 func TestPlanWantsThePodsParameters(t *testing.T) {
-	c, s := read(t, set("memory")+op("memory", "{tenantSafe: true, processor: {builtin: {name: cgroup-memory}}}"), operation.All(operation.Host{}))
+	c, s := read(t, set("memory")+op("memory", "{tenantSafe: true, processor: {builtin: {name: cgroup-memory}}}"), catalog.All(operation.Host{}))
 	own, err := tenancy.Parameters(nil, web())
 	if err != nil {
 		t.Fatal(err)

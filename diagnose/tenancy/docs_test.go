@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
@@ -22,7 +23,7 @@ func TestDocs(t *testing.T) {
 	}
 	_, example, _ := strings.Cut(string(doc), "```yaml\n")
 	example, _, ok := strings.Cut(example, "```")
-	c, s := read(t, example, operation.All(operation.Host{}))
+	c, s := read(t, example, catalog.All(operation.Host{}))
 	if _, _, err := tenancy.Resolve(c, s, diagnosis(map[string]string{"window": "10s"}), web()); !ok || err != nil {
 		t.Errorf("the example: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
@@ -65,7 +66,7 @@ func TestWhatTenantsMayGiveToBuiltins(t *testing.T) {
 		"sockets":          {"port", "window"},
 	}
 	have := map[string][]string{}
-	for _, b := range operation.All(operation.Host{}) {
+	for _, b := range catalog.All(operation.Host{}) {
 		if !b.TenantSafe {
 			continue
 		}
@@ -88,7 +89,7 @@ func TestWhatTenantsMayGiveToBuiltins(t *testing.T) {
 // say, a built-in is told of the tenant's pod alone.
 func TestNothingLeadsToAnotherPod(t *testing.T) {
 	names := map[string]bool{}
-	for _, b := range operation.All(operation.Host{}) {
+	for _, b := range catalog.All(operation.Host{}) {
 		for i := range b.Parameters {
 			names[b.Parameters[i].Name] = true
 		}
@@ -144,7 +145,7 @@ const evil = "evil"
 // lead runs each built-in as the runner does, and checks what it is called with.
 func lead(t *testing.T, own, fixed, given, results map[string]string) {
 	t.Helper()
-	all := operation.All(operation.Host{})
+	all := catalog.All(operation.Host{})
 	var called operation.Values
 	for i := range all {
 		all[i].Parameters = slices.Clone(all[i].Parameters)

@@ -11,6 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/remote"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
@@ -35,9 +36,9 @@ type Config struct {
 	// Observe: nobody decides on repairs, for there is no cluster. Each would run.
 	Observe bool
 
-	Builtins []operation.Builtin // of [operation.All]
+	Builtins []operation.Builtin // of [catalog.All]
 	// Scripts, Secret and AllowLinkLocal are as in [resolve.Config].
-	Scripts        *operation.Scripts
+	Scripts        *remote.Scripts
 	Secret         func(ctx context.Context, name string) (map[string][]byte, error)
 	AllowLinkLocal bool
 

@@ -12,6 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -57,7 +58,7 @@ func open(t *testing.T, dir string) (*worker.Folder, error) {
 func openWatched(dir string, watch func(context.Context, string, func()) error) (*worker.Folder, error) {
 	return worker.OpenFolder(worker.FolderConfig{
 		Shipped: []document.File{{Name: "hung-task.yaml", Data: []byte(shipped)}}, Dir: dir,
-		Builtins: operation.All(operation.Host{}), Watch: watch,
+		Builtins: catalog.All(operation.Host{}), Watch: watch,
 	})
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 )
 
 // crewEnv makes this program one that runs agents. What it is to do comes by its input, one
@@ -122,7 +123,7 @@ func newCrewWork(of crewOf) (*crewWork, error) {
 	}
 	if of.Diagnose {
 		root := hostfs.New("/")
-		c.builtins = operation.All(operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)})
+		c.builtins = catalog.All(operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)})
 	}
 	return c, nil
 }

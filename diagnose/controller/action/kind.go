@@ -1,6 +1,9 @@
 package action
 
-import "github.com/kernosis/kernosis/diagnose/operation"
+import (
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/node"
+)
 
 // Kind is what people are told of an operation that the controller makes.
 type Kind struct {
@@ -56,7 +59,7 @@ func Gentle(builtin string, values map[string]string) bool {
 		return true
 	case "taint":
 		e := values["effect"]
-		return e == operation.TaintNoSchedule || e == operation.TaintPreferNoSchedule
+		return e == node.TaintNoSchedule || e == node.TaintPreferNoSchedule
 	default:
 		return false
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
@@ -72,7 +73,7 @@ func (b *bench) actionsOf(api kubernetes.Interface) {
 // call returns a repair of the bench's node by a Diagnosis of now.
 func (b *bench) call(builtin, uid string, given map[string]string) *Call {
 	b.Helper()
-	blueprint, ok := operation.Lookup(operation.All(operation.Host{}), builtin)
+	blueprint, ok := operation.Lookup(catalog.All(operation.Host{}), builtin)
 	if !ok || !blueprint.ByController {
 		b.Fatalf("%s is not the controller's", builtin)
 	}
@@ -96,7 +97,7 @@ func (b *bench) does(c *Call, state v1alpha1.ResultState, message string) Progre
 	if p.State != state || !strings.Contains(p.Message, message) {
 		b.Fatalf("%s: %+v, want %s: %s", c.Builtin, p, state, message)
 	}
-	blueprint, _ := operation.Lookup(operation.All(operation.Host{}), c.Builtin)
+	blueprint, _ := operation.Lookup(catalog.All(operation.Host{}), c.Builtin)
 	for key := range p.Values {
 		declared := false
 		for _, r := range blueprint.Results {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/node"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
@@ -146,7 +146,7 @@ func (a *Actions) perform(ctx context.Context, c *Call, do policy.Act, done, alr
 // takeBack undoes those of our acts that which names.
 func (a *Actions) takeBack(ctx context.Context, c *Call, which func(policy.Act) bool, what string) (Progress, error) {
 	mine := func(act policy.Act) bool {
-		return which(act) && (c.Values["of"] == operation.OwnersAll || act.Diagnosis == c.Diagnosis.UID)
+		return which(act) && (c.Values["of"] == node.OwnersAll || act.Diagnosis == c.Diagnosis.UID)
 	}
 	var undone []policy.Act
 	others := false

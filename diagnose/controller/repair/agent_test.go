@@ -16,6 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/vmtest/testall"
@@ -26,7 +27,7 @@ func (b *bench) agent(node string) {
 	b.Helper()
 	b.agents.stop()
 	root := hostfs.New("/")
-	all := operation.All(operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)})
+	all := catalog.All(operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)})
 	log := slog.New(slog.NewTextHandler(b.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	dir := b.TempDir()
 	store, err := kube.New(kube.Config{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
@@ -38,7 +39,7 @@ func (a *agents) now() metav1.MicroTime {
 }
 
 func newAgents(b *bench) *agents {
-	a := &agents{b: b, built: operation.All(operation.Host{}), known: map[string]*v1alpha1.Operation{}, sets: map[string]*v1alpha1.OperationSet{}}
+	a := &agents{b: b, built: catalog.All(operation.Host{}), known: map[string]*v1alpha1.Operation{}, sets: map[string]*v1alpha1.OperationSet{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() { a.run(ctx) })

@@ -22,6 +22,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
@@ -72,7 +73,7 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 	}
 	r := &reconciler{
 		config: c, client: m.GetClient(), live: m.GetAPIReader(), api: api, actions: actions,
-		builtins: operation.All(operation.Host{}), counts: newCounts(),
+		builtins: catalog.All(operation.Host{}), counts: newCounts(),
 		teller:   &teller{recorder: m.GetEventRecorder(name)},
 		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, contests: map[types.UID]contest{},
 		reported: map[string]reported{}, ended: map[types.UID]time.Time{},

@@ -13,6 +13,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -77,7 +78,7 @@ func TestExamplesOfThePage(t *testing.T) {
 // The page's table has the Events that there are, all of them and no others.
 func TestThePageHasAllEvents(t *testing.T) {
 	var used, told []string
-	for _, b := range operation.All(operation.Host{}) {
+	for _, b := range catalog.All(operation.Host{}) {
 		kind, ok := action.KindOf(b.Name)
 		if ok != b.ByController {
 			t.Errorf("%s: the controller makes it: %v, it is declared so: %v", b.Name, ok, b.ByController)

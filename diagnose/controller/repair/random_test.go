@@ -23,6 +23,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -106,7 +107,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.store.create(d)
 	}
 	persons := &process{store: w.store}
-	w.agents = &agents{b: &bench{T: t, client: &memory{process: persons}, system: "system"}, built: operation.All(operation.Host{}), known: map[string]*v1alpha1.Operation{}, sets: map[string]*v1alpha1.OperationSet{}}
+	w.agents = &agents{b: &bench{T: t, client: &memory{process: persons}, system: "system"}, built: catalog.All(operation.Host{}), known: map[string]*v1alpha1.Operation{}, sets: map[string]*v1alpha1.OperationSet{}}
 	w.store.seen = w.see
 	for i := range 2 {
 		c := &controlled{process: process{store: w.store}}

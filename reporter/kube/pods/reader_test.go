@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -97,7 +98,7 @@ func TestPodBuiltins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := operation.All(operation.Host{Pods: r})
+	all := catalog.All(operation.Host{Pods: r})
 	run := func(name string, parameters map[string]string) map[string]string {
 		t.Helper()
 		b, ok := operation.Lookup(all, name)

@@ -1,0 +1,216 @@
+package block
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
+)
+
+const (
+	// blockedDefaultMax tasks are named: a node on which more hang has one cause, and
+	// the first of them show it.
+	blockedDefaultMax = 64
+	blockedMostMax    = 512
+)
+
+// BlockedStacks returns the built-in blocked-stacks.
+func BlockedStacks(h operation.Host) operation.Builtin {
+	patient := operation.NewPatience()
+	return operation.Bounded(operation.Builtin{
+		Name: "blocked-stacks",
+		Doc: "Names the tasks in uninterruptible sleep, longest first, or one task: kernel stack, since when, whose it is, " +
+			"and what the stack says it waits for. stacks.txt has all of them.",
+		Effect: operation.Collect,
+		Parameters: append(process.PIDParameters(false, "task (thread or process) to look at; none: all that are blocked"),
+			operation.Parameter{Name: "holderPID", Doc: "task that holds the lock, where the event has it; its stack is added", Kind: operation.Integer, Max: 1 << 22},
+			operation.Parameter{Name: "minBlocked", Doc: "shorter sleeps are left out: a healthy disk makes tasks wait as well", Kind: operation.Duration, Default: "1s"},
+			operation.Parameter{Name: "max", Doc: "tasks to name at most", Kind: operation.Integer, Default: strconv.Itoa(blockedDefaultMax), Max: blockedMostMax},
+		),
+		Results: append([]operation.Result{
+			{Name: "blockedCount", Doc: "blocked tasks, also those not named"},
+			{Name: "kinds", Doc: "how many of those named wait for what: disk=3 lock=1"},
+			{Name: "pid", Doc: "the task, of several the one blocked longest; those below are of it"},
+			{Name: "tgid", Doc: "its process"},
+			{Name: "comm", Doc: "its name"},
+			{Name: "startTime", Doc: "when it started, since boot"},
+			{Name: "state", Doc: "its state: D where it is blocked"},
+			{Name: "blockedFor", Doc: "how long it has not run, a lower bound; missing: the kernel does not say"},
+			{Name: "stackTop", Doc: "the function it called to wait, with offset"},
+			{Name: "waitsFor", Doc: "disk, nfs, lock, frozen-filesystem, fuse, network-filesystem, jbd2, memory-reclaim or unknown"},
+			{Name: "waitReason", Doc: "what that means, and the function that shows it"},
+			{Name: "waitFunction", Doc: "the kernel function that shows what it waits for"},
+			{Name: "holderPID", Doc: "task that holds the lock, as it was given"},
+			{Name: "device", Doc: "block device of the file it works on, where its system call names one"},
+			{Name: "deviceNumber", Doc: "MAJ:MIN of that file's filesystem"},
+			{Name: "mountPoint", Doc: "where that filesystem is mounted"},
+			{Name: "fsType", Doc: "type of that filesystem"},
+			{Name: "source", Doc: "what is mounted there: a device, or an NFS server's export"},
+			operation.NoteResult(),
+		}, process.OwnerResults()...),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return blockedStacks(h, ctx, patient, call)
+		},
+	})
+}
+
+func blockedStacks(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
+	f := operation.NewFinding()
+	var tasks []*blockedTask
+	var count int
+	if call.Parameters["pid"] != "" {
+		stat, err := process.Task(h, call.Parameters)
+		if err != nil {
+			return operation.Output{}, err
+		}
+		t := lookAtBlockedTask(h, stat, newLastRan(h.FS))
+		if tasks = []*blockedTask{t}; t.state == 'D' {
+			count = 1
+		}
+	} else {
+		var err error
+		if tasks, count, err = blockedTasks(h, ctx, call.Parameters.Duration("minBlocked"), f); err != nil {
+			return operation.Output{}, err
+		}
+	}
+	most := int(call.Parameters.Int("max"))
+	if most == 0 {
+		most = blockedDefaultMax
+	}
+	if len(tasks) > most {
+		f.Note("%d more blocked tasks are not named", len(tasks)-most)
+		tasks = tasks[:most]
+	}
+	for _, t := range tasks {
+		if err := ctx.Err(); err != nil {
+			return operation.Output{}, context.Cause(ctx)
+		}
+		explain(h, ctx, patient, t, f)
+	}
+	f.Int("blockedCount", int64(count))
+	if call.Parameters["pid"] != "" {
+		tasks[0].heldBy(int(call.Parameters.Int("holderPID")))
+	}
+	holder := holderStack(h, ctx, patient, call.Parameters, f)
+	err := f.Artifact(call, "stacks.txt", func(w *operation.Page) {
+		if holder != nil {
+			w.Printf("# holds the lock\n")
+			holder.write(w)
+		}
+		for _, t := range tasks {
+			t.write(w)
+		}
+	})
+	if err != nil {
+		return operation.Output{}, err
+	}
+	if len(tasks) > 0 {
+		f.Text("kinds", waitKinds(tasks))
+		reportBlocked(f, tasks[0])
+	}
+	return f.Output(nil), nil
+}
+
+// blockedTasks finds the tasks in state D, the longest blocked first, then those of
+// which it is not known.
+func blockedTasks(h operation.Host, ctx context.Context, atLeast time.Duration, f *operation.Finding) (tasks []*blockedTask, count int, err error) {
+	pids, err := h.FS.PIDs()
+	if err != nil {
+		return nil, 0, fmt.Errorf("look for processes: %w", err)
+	}
+	ran := newLastRan(h.FS)
+	brief := 0
+	for _, pid := range pids {
+		if ctx.Err() != nil {
+			return nil, 0, context.Cause(ctx)
+		}
+		tids, err := h.FS.Threads(pid)
+		if err != nil {
+			continue // ended meanwhile
+		}
+		for _, tid := range tids {
+			stat, err := h.FS.Stat(tid)
+			if err != nil || stat.State != 'D' {
+				continue
+			}
+			t := lookAtBlockedTask(h, stat, ran)
+			t.tgid = pid
+			if t.known && t.blockedFor < atLeast {
+				brief++
+				continue
+			}
+			tasks = append(tasks, t)
+		}
+	}
+	if brief > 0 {
+		f.Note("%s blocked for less than %s left out", display.Count(brief, "task"), atLeast)
+	}
+	slices.SortStableFunc(tasks, func(a, b *blockedTask) int {
+		return cmp.Or(cmp.Compare(b.blockedFor, a.blockedFor), cmp.Compare(a.pid, b.pid))
+	})
+	return tasks, len(tasks), nil
+}
+
+// holderStack describes the task that holds the lock, where one was given.
+func holderStack(h operation.Host, ctx context.Context, patient operation.Patience, v operation.Values, f *operation.Finding) *blockedTask {
+	if v["holderPID"] == "" {
+		return nil
+	}
+	pid := int(v.Int("holderPID"))
+	f.Int("holderPID", int64(pid))
+	stat, err := h.FS.Stat(pid)
+	if err != nil {
+		f.Note("the holder %d can't be looked at: %v", pid, err)
+		return nil
+	}
+	t := lookAtBlockedTask(h, stat, newLastRan(h.FS))
+	explain(h, ctx, patient, t, f)
+	return t
+}
+
+// reportBlocked sets the results about one task.
+func reportBlocked(f *operation.Finding, t *blockedTask) {
+	f.Int("pid", int64(t.pid))
+	if t.tgid != 0 {
+		f.Int("tgid", int64(t.tgid))
+	}
+	f.Text("comm", t.comm)
+	f.Text("startTime", t.startTime.String())
+	f.Text("state", string(t.state))
+	if t.known {
+		f.Duration("blockedFor", t.blockedFor)
+	}
+	f.Text("stackTop", stackTop(t.stack))
+	f.Text("waitsFor", t.cause.kind)
+	f.Text("waitReason", t.cause.String())
+	f.Text("waitFunction", t.cause.function)
+	process.ReportOwner(f, &t.owner)
+	if m := t.file; m != nil {
+		f.Text("device", m.device)
+		f.Text("deviceNumber", m.number)
+		f.Text("mountPoint", m.mountPoint)
+		f.Text("fsType", m.fsType)
+		f.Text("source", m.source)
+	}
+}
+
+// waitKinds counts tasks by what they wait for.
+func waitKinds(tasks []*blockedTask) string {
+	counts := map[string]int{}
+	for _, t := range tasks {
+		counts[t.cause.kind]++
+	}
+	var out []string
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, kind+"="+strconv.Itoa(counts[kind]))
+	}
+	return strings.Join(out, " ")
+}

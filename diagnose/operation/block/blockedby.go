@@ -1,0 +1,107 @@
+package block
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
+)
+
+// blockedParameters are those of the checks that look for tasks blocked for one
+// cause.
+func blockedParameters() []operation.Parameter {
+	return append(process.PIDParameters(false, "task to look at; none: all that are blocked"),
+		operation.Parameter{Name: "minBlocked", Doc: "tasks blocked for less do not count", Kind: operation.Duration, Default: "1s"})
+}
+
+// runBlockedBy returns the tasks that wait for one thing, longest first, and says what
+// the others wait for. A task that is named counts however short its sleep. stacks.txt
+// has those found.
+func runBlockedBy(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call, kind string, f *operation.Finding) (tasks []*blockedTask, others string, err error) {
+	var all []*blockedTask
+	if call.Parameters["pid"] != "" {
+		stat, err := process.Task(h, call.Parameters)
+		switch {
+		case errors.Is(err, process.ErrTaskGone):
+			return nil, err.Error(), nil
+		case err != nil:
+			return nil, "", err
+		}
+		if stat.State == 'D' {
+			all = []*blockedTask{lookAtBlockedTask(h, stat, newLastRan(h.FS))}
+		}
+	} else if all, _, err = blockedTasks(h, ctx, call.Parameters.Duration("minBlocked"), f); err != nil {
+		return nil, "", err
+	}
+	if len(all) > blockedMostMax {
+		f.Note("%d more blocked tasks are not looked at", len(all)-blockedMostMax)
+		all = all[:blockedMostMax]
+	}
+	var unread error
+	for _, t := range all {
+		if ctx.Err() != nil {
+			return nil, "", context.Cause(ctx)
+		}
+		explain(h, ctx, patient, t, f)
+		switch {
+		case t.cause.kind == kind:
+			tasks = append(tasks, t)
+		case t.unread != nil:
+			unread = t.unread
+		}
+	}
+	if len(tasks) == 0 && unread != nil {
+		return nil, "", fmt.Errorf("kernel stacks of blocked tasks can't be read (needs CAP_SYS_ADMIN): %w", unread)
+	}
+	others = "no task is blocked"
+	if len(all) > 0 {
+		others = display.Count(len(all), "blocked task") + ": " + waitKinds(all)
+	}
+	if len(tasks) > 0 {
+		err = f.Artifact(call, "stacks.txt", func(w *operation.Page) {
+			for _, t := range tasks {
+				t.write(w)
+			}
+		})
+	}
+	return tasks, others, err
+}
+
+// since is " for 12s", or empty where it is not known or short.
+func (t *blockedTask) since() string {
+	if !t.known || t.blockedFor < 100*time.Millisecond {
+		return ""
+	}
+	return " for " + t.blockedFor.Truncate(100*time.Millisecond).String()
+}
+
+// blockedByResults are those that reportBlockedBy sets.
+func blockedByResults() []operation.Result {
+	return append([]operation.Result{
+		{Name: "blockedCount", Doc: "tasks that wait for it"},
+		{Name: "pid", Doc: "the one blocked longest"},
+		{Name: "comm", Doc: "its name"},
+		{Name: "blockedFor", Doc: "how long it has not run, a lower bound"},
+		{Name: "stackTop", Doc: "the kernel function it sleeps in"},
+		operation.NoteResult(),
+	}, process.OwnerResults()...)
+}
+
+func reportBlockedBy(f *operation.Finding, tasks []*blockedTask) {
+	f.Int("blockedCount", int64(len(tasks)))
+	if len(tasks) == 0 {
+		return
+	}
+	t := tasks[0]
+	f.Int("pid", int64(t.pid))
+	f.Text("comm", t.comm)
+	if t.known {
+		f.Duration("blockedFor", t.blockedFor)
+	}
+	f.Text("stackTop", stackTop(t.stack))
+	process.ReportOwner(f, &t.owner)
+}

@@ -1,0 +1,251 @@
+package block
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/disk"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
+)
+
+// blockedTask is a task that sleeps, and what is known of why.
+type blockedTask struct {
+	pid, tgid  int // tgid 0: not known
+	comm       string
+	state      byte
+	startTime  time.Duration
+	blockedFor time.Duration // a lower bound
+	known      bool          // blockedFor is
+	stack      []string      // innermost first; the wait channel alone where stacks may not be read
+	unread     error         // why the stack may not be read
+	cause      waitCause
+	owner      process.Owner
+	file       *taskFile // that it works on; nil: not known
+}
+
+// taskFile is where a file that a task works on lies.
+type taskFile struct {
+	path       string // as the task sees it
+	device     string // block device; empty: none, or another kind of filesystem
+	number     string
+	mountPoint string
+	fsType     string
+	source     string
+}
+
+func lookAtBlockedTask(h operation.Host, stat hostfs.Stat, ran *lastRan) *blockedTask {
+	t := &blockedTask{
+		pid: int(stat.PID), comm: display.Safe(stat.Comm, 64), state: stat.State, startTime: stat.StartTime,
+	}
+	if stat.State == 'D' || stat.State == 'S' {
+		t.blockedFor, t.known = ran.ago(t.pid, stat.CPU)
+	}
+	return t
+}
+
+// explain reads what tells why the task sleeps. Each look may hang, for the task may
+// hold what it needs. None touches the task's memory: no command line.
+func explain(h operation.Host, ctx context.Context, patient operation.Patience, t *blockedTask, f *operation.Finding) {
+	stack, err := operation.Look(ctx, patient, operation.LookLimit, func() (sleep, error) { return sleepOf(h, t.pid) })
+	if t.unread = err; err != nil {
+		f.Note("kernel stacks can't be read (needs CAP_SYS_ADMIN): %v; wait channels stand for them", err)
+	}
+	if t.stack = stack.frames; len(t.stack) == 0 {
+		// Without any lock, so it can't hang.
+		channel, err := h.FS.WaitChannel(t.pid)
+		if channel != "" {
+			t.stack = []string{channel}
+		} else if err != nil && !process.IsGone(err) {
+			f.Note("wait channels can't be read (needs CAP_SYS_PTRACE): %v", err)
+		}
+	}
+	t.cause = waitCauseOf(t.stack)
+	if task, err := h.FS.Task(t.pid); err == nil {
+		t.tgid = int(task.TGID)
+	}
+	t.owner, err = process.PatientOwner(h, ctx, patient, t.pid)
+	if err != nil && !process.IsGone(err) {
+		f.Note("the owner of %s is not known: %v", process.TaskName(t.comm, t.pid), err)
+	}
+	if t.waitsElsewhere() {
+		return
+	}
+	if t.file = fileOf(h, t.pid, stack.call); t.file == nil {
+		t.file = fileOfThread(h, t)
+	}
+}
+
+// waitsElsewhere tells that the task waits for something else than the file that its
+// system call is about: in a page fault of its own memory, which may be of another
+// file, or for memory.
+func (t *blockedTask) waitsElsewhere() bool {
+	return t.cause.kind == waitsForReclaim || slices.ContainsFunc(t.stack, func(frame string) bool {
+		return strings.HasPrefix(frameFunction(frame), "handle_mm_fault")
+	})
+}
+
+// sleep is where a task sleeps.
+type sleep struct {
+	frames []string        // innermost first
+	call   *hostfs.Syscall // that it is in; nil: none, or it may not be read
+}
+
+// sleepOf reads where a task sleeps. The error is why there are no frames; of a task
+// that has ended there is none.
+func sleepOf(h operation.Host, pid int) (s sleep, err error) {
+	if s.frames, err = h.FS.KernelStack(pid); process.IsGone(err) { // a kernel may have no such file, or the task has ended
+		if _, statErr := h.FS.Stat(pid); process.IsGone(statErr) {
+			return s, nil
+		}
+	}
+	if call, ok, callErr := h.FS.Syscall(pid); callErr == nil && ok {
+		s.call = &call
+	}
+	return s, err
+}
+
+// heldBy has the kernel's own record of a lock's holder decide what the stack does
+// not tell.
+func (t *blockedTask) heldBy(holder int) {
+	if holder > 0 && t.cause.kind == waitsForUnknown {
+		t.cause = waitCause{
+			kind: waitsForLock, function: t.cause.function,
+			reason: "a lock, of which the kernel has recorded " + strconv.Itoa(holder) + " as holder",
+		}
+	}
+}
+
+// String is the reason with the function that tells.
+func (c *waitCause) String() string {
+	if c.function == "" {
+		return c.reason
+	}
+	return c.reason + " (" + c.function + ")"
+}
+
+// fileOf returns the file that the task's system call works on; nil where it is in none
+// that takes one.
+func fileOf(h operation.Host, tid int, call *hostfs.Syscall) *taskFile {
+	if call == nil || !takesFile(call.Number) {
+		return nil
+	}
+	fd := int(int32(call.Args[0])) // the kernel takes the low half as well
+	file, err := h.FS.OpenFile(tid, fd)
+	if err != nil {
+		return nil
+	}
+	m, err := h.FS.FileMount(tid, fd)
+	if err != nil {
+		return nil
+	}
+	t := &taskFile{
+		path:   file.Shown(),
+		number: strconv.FormatUint(uint64(m.Major), 10) + ":" + strconv.FormatUint(uint64(m.Minor), 10),
+		fsType: display.Safe(m.FSType, 64),
+		source: display.Safe(m.Source, operation.MaxShown),
+	}
+	// The task's own view of the mount, unless the node has it too.
+	t.mountPoint = display.Safe(m.Path, operation.MaxShown)
+	if table, err := h.FS.MountTable(); err == nil {
+		if at := table.At(m.Major, m.Minor); len(at) > 0 {
+			t.mountPoint = at[0].Path
+		}
+	}
+	if m.Major != 0 {
+		t.device = h.FS.Device(m.Major, m.Minor).Name
+	}
+	return t
+}
+
+// fileOfThread returns the filesystem that a thread of the kernel works for, as far as
+// its name tells.
+func fileOfThread(h operation.Host, t *blockedTask) *taskFile {
+	status, err := h.FS.ProcStatus(t.pid)
+	if err != nil || !status.KernelThread { // a process can have any name
+		return nil
+	}
+	name, path := threadsDevice(h, t.comm)
+	major, minor, err := h.FS.DeviceNumber(name)
+	if err != nil {
+		return nil
+	}
+	f := &taskFile{path: path, device: name, source: "/dev/" + name, number: strconv.FormatUint(uint64(major), 10) + ":" + strconv.FormatUint(uint64(minor), 10)}
+	if table, err := h.FS.MountTable(); err == nil {
+		if at := table.At(major, minor); len(at) > 0 {
+			f.mountPoint, f.fsType = at[0].Path, at[0].FSType
+		}
+	}
+	return f
+}
+
+// threadsDevice reads the device from the name of a kernel's thread: jbd2/sda1-8,
+// xfsaild/sda1, kworker/u8:3+flush-8:0. One that does a loop device's I/O
+// (kworker/u8:0+loop1) works on the file behind it, whose path is returned too.
+func threadsDevice(h operation.Host, comm string) (name, path string) {
+	if rest, ok := strings.CutPrefix(comm, "jbd2/"); ok {
+		return rest[:max(0, strings.LastIndexByte(rest, '-'))], "" // before the journal's inode
+	}
+	if rest, ok := strings.CutPrefix(comm, "xfsaild/"); ok {
+		return rest, ""
+	}
+	if _, number, ok := strings.Cut(comm, "+flush-"); ok {
+		if major, minor, err := hostfs.ParseDeviceNumber(number); err == nil {
+			return h.FS.Device(major, minor).Name, ""
+		}
+	}
+	_, loop, _ := strings.Cut(comm, "+")
+	path, err := h.FS.LoopBackingFile(loop)
+	table, tableErr := h.FS.MountTable()
+	// A file without a name is on no path.
+	if err != nil || tableErr != nil || strings.HasPrefix(path, "/memfd:") || strings.HasSuffix(path, " (deleted)") {
+		return "", ""
+	}
+	if m := disk.MountOfPath(table.Mounts(), path); m != nil && m.Major != 0 {
+		return h.FS.Device(m.Major, m.Minor).Name, path
+	}
+	return "", ""
+}
+
+// takesFile tells the system calls whose first argument is the file they work on.
+func takesFile(number int) bool {
+	switch number {
+	case unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV,
+		unix.SYS_PREADV, unix.SYS_PWRITEV, unix.SYS_PREADV2, unix.SYS_PWRITEV2, unix.SYS_FSYNC, unix.SYS_FDATASYNC,
+		unix.SYS_SYNC_FILE_RANGE, unix.SYS_SYNCFS, unix.SYS_FALLOCATE, unix.SYS_FTRUNCATE, unix.SYS_FSTAT,
+		unix.SYS_FSTATFS, unix.SYS_GETDENTS64, unix.SYS_LSEEK, unix.SYS_IOCTL, unix.SYS_FLOCK, unix.SYS_FCHMOD,
+		unix.SYS_FCHOWN, unix.SYS_FADVISE64, unix.SYS_SENDFILE:
+		return true
+	}
+	return false
+}
+
+// write adds the task to stacks.txt.
+func (t *blockedTask) write(w *operation.Page) {
+	w.Printf("%s tgid %d state %c", process.TaskName(t.comm, t.pid), t.tgid, t.state)
+	if t.known {
+		w.Printf(" not run for %s", t.blockedFor.Round(time.Millisecond))
+	}
+	if owner := t.owner.String(); owner != "" {
+		w.Printf(" in %s", owner)
+	}
+	w.Printf("\n  waits for %s: %s\n", t.cause.kind, t.cause.String())
+	switch m := t.file; {
+	case m == nil:
+	case m.path == "":
+		w.Printf("  works for %s at %s (%s)\n", m.device, m.mountPoint, m.fsType)
+	default:
+		w.Printf("  file %s on %s (%s %s)\n", m.path, m.mountPoint, m.fsType, m.source)
+	}
+	for _, frame := range t.stack {
+		w.Printf("    %s\n", frame)
+	}
+	w.Printf("\n")
+}

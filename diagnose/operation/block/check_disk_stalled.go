@@ -1,0 +1,195 @@
+package block
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/disk"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
+)
+
+// CheckDiskStalled returns the built-in check-disk-stalled.
+func CheckDiskStalled(h operation.Host) operation.Builtin {
+	return operation.Bounded(operation.Builtin{
+		Name: "check-disk-stalled",
+		Doc: "Succeeds if a disk has I/O in flight and completes none of it for a time, with verdict DiskStalled. " +
+			"Of stacked devices (dm, md, partitions) the lowest that stalls is named.",
+		Effect: operation.Check,
+		Parameters: []operation.Parameter{
+			{Name: "device", Doc: "kernel name of a disk, partition or volume (nvme0n1p2); none: any disk", Kind: operation.String},
+			{Name: "pid", Doc: "task that waits for that device, as blocked-stacks found it: the result says for how long", Kind: operation.Integer, Max: 1 << 22},
+			{Name: "comm", Doc: "its name", Kind: operation.String},
+			{Name: "waitsFor", Doc: "what it waits for: the verdict names the task only with disk and jbd2", Kind: operation.String},
+			{Name: "holderPID", Doc: "who holds the lock that it waits for: no disk is to blame while that one is not in uninterruptible sleep itself", Kind: operation.Integer, Max: 1 << 22},
+			{Name: "blockedFor", Doc: "how long it has waited", Kind: operation.Duration},
+			{Name: "window", Doc: "how long to look", Kind: operation.Duration, Default: "2s", Max: int64(time.Minute)},
+		},
+		Results: append([]operation.Result{
+			{Name: "device", Doc: "the disk"},
+			{Name: "deviceNumber", Doc: "its MAJ:MIN"},
+			{Name: "inFlight", Doc: "I/Os in flight at the end"},
+			{Name: "window", Doc: "how long none was completed"},
+			{Name: "stalledDevices", Doc: "all that stall, those above it among them"},
+			operation.NoteResult(),
+		}, disk.UserResults()...),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return checkDiskStalled(h, ctx, call)
+		},
+	})
+}
+
+func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+	f := operation.NewFinding()
+	if err := blockedElsewhere(h, call.Parameters); err != nil {
+		return operation.Output{}, err
+	}
+	disks, err := disksToLookAt(h, call.Parameters["device"])
+	if err != nil {
+		return operation.Output{}, err
+	}
+	before := diskStats(h, disks, f)
+	if len(before) == 0 {
+		return operation.Output{}, fmt.Errorf("no counters of %s can be read: %s", strings.Join(disks, ", "), strings.Join(f.Notes, "; "))
+	}
+	began := time.Now()
+	if err := operation.Pause(ctx, call.Parameters.Duration("window")); err != nil {
+		return operation.Output{}, err
+	}
+	after := diskStats(h, disks, f)
+	window := time.Since(began)
+	var stalled []string
+	var busy []string
+	for _, name := range disks {
+		was, then := before[name]
+		is, now := after[name]
+		switch {
+		case !then || !now || is.InFlight == 0:
+		case was.InFlight > 0 && was.Done() == is.Done():
+			stalled = append(stalled, name)
+		default:
+			busy = append(busy, fmt.Sprintf("%s: %d in flight, %d done", name, is.InFlight, is.Done()-was.Done()))
+		}
+	}
+	if len(stalled) == 0 {
+		return operation.Output{}, notStalled(h, disks, busy, after, window)
+	}
+	slices.SortStableFunc(stalled, func(a, b string) int { return cmp.Compare(after[b].InFlight, after[a].InFlight) })
+	f.Text("stalledDevices", strings.Join(stalled, " "))
+	device := lowest(h, stalled)
+	f.Text("device", device)
+	if major, minor, err := h.FS.DeviceNumber(device); err == nil {
+		f.Text("deviceNumber", fmt.Sprintf("%d:%d", major, minor))
+	}
+	f.Uint("inFlight", uint64(after[device].InFlight))
+	f.Duration("window", window)
+	table, err := h.FS.MountTable()
+	if err != nil {
+		f.Note("the mounts on it are not known: %v", err)
+	}
+	users := disk.UsersOf(h, device, table)
+	disk.ReportUsers(f, &users)
+	return f.Output(operation.VerdictOf("DiskStalled", "%s: %d in flight, none done in %s%s%s",
+		device, after[device].InFlight, window.Truncate(100*time.Millisecond), waiterOf(call.Parameters), users.String())), nil
+}
+
+// blockedElsewhere refutes any disk as the cause where the task waits for a lock and its
+// holder waits for no disk.
+func blockedElsewhere(h operation.Host, v operation.Values) error {
+	if v["device"] != "" || v["waitsFor"] != waitsForLock || v["holderPID"] == "" {
+		return nil
+	}
+	holder, err := h.FS.Stat(int(v.Int("holderPID")))
+	if err != nil {
+		return nil //nolint:nilerr // it has ended, which refutes nothing
+	}
+	if holder.State == 'D' {
+		return nil // it may well wait for one
+	}
+	return operation.RefutedBy("NoDiskStalled", "%s waits for a lock, and its holder %s, in state %c, for no disk",
+		process.TaskName(v["comm"], int(v.Int("pid"))), process.TaskName(display.Safe(holder.Comm, 64), int(holder.PID)), holder.State)
+}
+
+// waiterOf is "; pg[811] has waited for 131s", of a task that is known to wait for the
+// device; else empty.
+func waiterOf(v operation.Values) string {
+	waited := v.Duration("blockedFor").Truncate(time.Second)
+	if v["device"] == "" || v["pid"] == "" || waited == 0 || v["waitsFor"] != waitsForDisk && v["waitsFor"] != waitsForJournal {
+		return ""
+	}
+	return fmt.Sprintf("; %s has waited for %s", process.TaskName(v["comm"], int(v.Int("pid"))), waited)
+}
+
+// disksToLookAt is a device with what it is made of, or all disks.
+func disksToLookAt(h operation.Host, device string) ([]string, error) {
+	if device == "" {
+		disks, err := h.FS.Disks()
+		if err != nil {
+			return nil, fmt.Errorf("look for disks: %w", err)
+		}
+		return disks, nil
+	}
+	below, err := h.FS.Below(device)
+	if err != nil {
+		return nil, fmt.Errorf("look for device %q: %w", device, err)
+	}
+	// A partition's I/O is counted for its disk as well.
+	disks := slices.DeleteFunc(below, func(name string) bool {
+		disk, err := h.FS.Disk(name)
+		return err != nil || disk != name
+	})
+	for _, d := range disks {
+		if h.FS.DiskValue(d, "queue/iostats") == "0" {
+			return nil, fmt.Errorf("device %s keeps no counters (queue/iostats is 0)", d)
+		}
+	}
+	return disks, nil
+}
+
+// diskStats reads the counters of disks; those that can't be read are noted, those
+// that are gone are not.
+func diskStats(h operation.Host, disks []string, f *operation.Finding) map[string]hostfs.DiskStat {
+	stats := make(map[string]hostfs.DiskStat, len(disks))
+	for _, name := range disks {
+		s, err := h.FS.DiskStat(name)
+		switch {
+		case err == nil:
+			stats[name] = s
+		case !errors.Is(err, fs.ErrNotExist):
+			f.Note("%s can't be looked at: %v", name, err)
+		}
+	}
+	return stats
+}
+
+// notStalled says what the disks did instead.
+func notStalled(h operation.Host, disks, busy []string, stats map[string]hostfs.DiskStat, window time.Duration) *operation.Refuted {
+	evidence := "no I/O in flight"
+	if len(busy) > 0 {
+		evidence = strings.Join(busy[:min(len(busy), 5)], "; ")
+	}
+	name := strings.Join(disks, ", ")
+	if len(disks) > 3 {
+		name = display.Count(len(stats), "disk")
+	}
+	return operation.RefutedBy("NoDiskStalled", "%s looked at for %s: %s", name, window.Truncate(100*time.Millisecond), evidence)
+}
+
+// lowest returns the first of the stalled devices under which none stalls.
+func lowest(h operation.Host, stalled []string) string {
+	for _, name := range stalled {
+		below, err := h.FS.Below(name)
+		if err != nil || !slices.ContainsFunc(below[1:], func(b string) bool { return slices.Contains(stalled, b) }) {
+			return name
+		}
+	}
+	return stalled[0]
+}

@@ -1,0 +1,121 @@
+package block
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/operationtest"
+)
+
+func TestCheckDiskStalledOfTheKernel(t *testing.T) {
+	d := loopdisk.NewExt4(t, 32<<20, "")
+	upper := d.Upper()
+	name := filepath.Base(upper)
+	b := CheckDiskStalled(operationtest.RealHost())
+	short := map[string]string{"device": name, "window": "200ms"}
+	if no := operationtest.Refuse(t, b, short); no.Reason != "NoDiskStalled" || !strings.Contains(no.Message, name) {
+		t.Errorf("idle: %+v", no)
+	}
+	thaw := d.Freeze()
+	writer := operationtest.Background(t, thaw, "dd", "if=/dev/zero", "of="+upper, "bs=4096", "count=1", "oflag=direct", "conv=notrunc", "status=none")
+	operationtest.Hangs(t, writer.Process.Pid)
+	out, _ := operationtest.Succeed(t, b, short)
+	t.Logf("%+v %v", *out.Verdict, out.Results)
+	if v := out.Verdict; v.Reason != "DiskStalled" || !strings.HasPrefix(v.Message, name+": 1 in flight, none done in 20") {
+		t.Errorf("%+v", v)
+	}
+	if out.Results["device"] != name || out.Results["inFlight"] != "1" {
+		t.Errorf("%v", out.Results)
+	}
+	out, _ = operationtest.Succeed(t, b, map[string]string{"window": "200ms"})
+	if !strings.Contains(out.Results["stalledDevices"], name) {
+		t.Errorf("any disk: %v", out.Results)
+	}
+
+	// A task that waits for a lock does so because of this disk only if the lock's holder may.
+	hang := &inject.HungTask{Limit: time.Minute}
+	tasks, err := hang.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hang.Close()
+	locked := map[string]string{
+		"window": "200ms", "waitsFor": waitsForLock, "pid": strconv.Itoa(tasks.Waiter.TID), "comm": tasks.Waiter.Comm,
+		"holderPID": strconv.Itoa(tasks.Holder.TID),
+	}
+	if no := operationtest.Refuse(t, b, locked); no.Reason != "NoDiskStalled" || !strings.Contains(no.Message, "its holder "+tasks.Holder.Comm) {
+		t.Errorf("its holder waits for no disk: %+v", no)
+	}
+	locked["holderPID"] = strconv.Itoa(writer.Process.Pid)
+	operationtest.Succeed(t, b, locked)
+
+	// What the writer's stack says agrees.
+	blocked, kept := operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
+	if blocked.Results["waitsFor"] != waitsForDisk {
+		t.Errorf("the writer: %v\n%s", blocked.Results, kept.Files["stacks.txt"])
+	}
+	thaw()
+	await.Until(t, "the disk goes on", 20*time.Second, func() bool {
+		_, _, err := operationtest.Perform(t, b, short)
+		return err != nil
+	})
+}
+
+// A node of files: LVM on a partition of a disk that completes nothing, and a pod's
+// volume on it.
+func TestCheckDiskStalledOfAStack(t *testing.T) {
+	const stalled = " 1 0 8 1 1 0 8 1 14 1 1 0 0 0 0 0 0\n"
+	const pod = "/var/lib/kubelet/pods/0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60/volumes/kubernetes.io~csi/pvc-1/mount"
+	files := map[string]string{
+		"/proc/1/mountinfo": "20 1 254:0 / / rw - ext4 /dev/dm-0 rw\n21 20 254:0 /d /data rw - ext4 /dev/dm-0 rw\n22 20 254:0 /v " + pod + " rw - ext4 /dev/dm-0 rw\n",
+		// Real paths of devices, and the links that sysfs has to them.
+		"/sys/devices/nvme1n1/dev": "259:1\n", "/sys/devices/nvme1n1/stat": stalled, "/sys/devices/nvme1n1/queue/iostats": "1\n",
+		"/sys/devices/nvme1n1/nvme1n1p1/dev": "259:2\n", "/sys/devices/nvme1n1/nvme1n1p1/partition": "1\n",
+		"/sys/devices/nvme1n1/nvme1n1p1/holders/dm-0": "-> ../../../dm-0",
+		"/sys/devices/dm-0/dev":                       "254:0\n", "/sys/devices/dm-0/stat": strings.Replace(stalled, "14", "15", 1),
+		"/sys/devices/dm-0/slaves/nvme1n1p1": "-> ../../nvme1n1/nvme1n1p1",
+		"/sys/devices/sdb/dev":               "8:16\n", "/sys/devices/sdb/stat": strings.Replace(stalled, "14", "0", 1),
+		"/sys/devices/sdc/dev": "8:32\n", "/sys/devices/sdc/stat": stalled, "/sys/devices/sdc/queue/iostats": "0\n",
+		"/sys/block/nvme1n1": "-> ../devices/nvme1n1", "/sys/block/dm-0": "-> ../devices/dm-0", "/sys/block/sdb": "-> ../devices/sdb",
+		"/sys/class/block/nvme1n1": "-> ../../devices/nvme1n1", "/sys/class/block/nvme1n1p1": "-> ../../devices/nvme1n1/nvme1n1p1",
+		"/sys/class/block/dm-0": "-> ../../devices/dm-0", "/sys/class/block/sdb": "-> ../../devices/sdb", "/sys/class/block/sdc": "-> ../../devices/sdc",
+		"/sys/dev/block/259:1": "-> ../../devices/nvme1n1", "/sys/dev/block/259:2": "-> ../../devices/nvme1n1/nvme1n1p1",
+		"/sys/dev/block/254:0": "-> ../../devices/dm-0", "/sys/dev/block/8:16": "-> ../../devices/sdb",
+	}
+	b := CheckDiskStalled(operationtest.HostOf(t, files))
+	for _, device := range []string{"", "dm-0", "nvme1n1p1", "nvme1n1"} {
+		parameters := map[string]string{"window": "1ms"}
+		if device != "" {
+			parameters["device"] = device
+		}
+		out, _ := operationtest.Succeed(t, b, parameters)
+		want := "nvme1n1: 14 in flight, none done in 0s; at / and 2 more mounts; pod 0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60; volume pvc-1"
+		if out.Verdict.Message != want || out.Results["deviceNumber"] != "259:1" || out.Results["affectedPods"] != "1" {
+			t.Errorf("%q: %+v %v", device, *out.Verdict, out.Results)
+		}
+	}
+	// What blocked-stacks knows of a waiter is told too, if it is of this device.
+	waiter := map[string]string{"window": "1ms", "device": "dm-0", "pid": "811", "comm": "pg", "waitsFor": "disk", "blockedFor": "2m11.4s"}
+	out, _ := operationtest.Succeed(t, b, waiter)
+	if !strings.HasPrefix(out.Verdict.Message, "nvme1n1: 14 in flight, none done in 0s; pg[811] has waited for 2m11s; at /") {
+		t.Errorf("%+v", *out.Verdict)
+	}
+	waiter["waitsFor"] = "lock"
+	if out, _ = operationtest.Succeed(t, b, waiter); strings.Contains(out.Verdict.Message, "pg[811]") {
+		t.Errorf("%+v", *out.Verdict)
+	}
+	if no := operationtest.Refuse(t, b, map[string]string{"window": "1ms", "device": "sdb"}); !strings.Contains(no.Message, "sdb") {
+		t.Errorf("%+v", no)
+	}
+	for device, want := range map[string]string{"sdz": "no such file", "../x": "no such file", "sdc": "iostats"} {
+		if _, _, err := operationtest.Perform(t, b, map[string]string{"window": "1ms", "device": device}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", device, err)
+		}
+	}
+}

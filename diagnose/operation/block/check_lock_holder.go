@@ -1,0 +1,137 @@
+package block
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
+)
+
+// CheckLockHolder returns the built-in check-lock-holder.
+func CheckLockHolder(h operation.Host) operation.Builtin {
+	patient := operation.NewPatience()
+	return operation.Bounded(operation.Builtin{
+		Name: "check-lock-holder",
+		Doc: "Succeeds if a blocked task still waits for a kernel lock whose holder is known, with verdict LockHeld, which names the " +
+			"holder, whose it is, and what it does itself. Refuted where no holder is known: kernels record one from 6.16 on, of mutexes, semaphores and rwsems.",
+		Effect: operation.Check,
+		Parameters: append(process.PIDParameters(false, "task that waits; none: only the holder is looked at"),
+			operation.Parameter{Name: "holderPID", Doc: "task that the kernel has recorded as the lock's holder", Kind: operation.Integer, Max: 1 << 22}),
+		Results: []operation.Result{
+			{Name: "holderPID", Doc: "the holder"},
+			{Name: "holderTGID", Doc: "its process"},
+			{Name: "holderComm", Doc: "its name"},
+			{Name: "holderState", Doc: "its state: R runs, D blocked itself, S sleeps"},
+			{Name: "holderStackTop", Doc: "the kernel function it sleeps in"},
+			{Name: "holderWaitsFor", Doc: "what it waits for itself, as blocked-stacks has it"},
+			{Name: "holderOwner", Doc: "pod and container, systemd unit or cgroup it belongs to"},
+			{Name: "holderPodUID", Doc: "UID of its pod"},
+			{Name: "holderContainerID", Doc: "runtime's id of its container"},
+			{Name: "holderCgroup", Doc: "its cgroup"},
+			operation.NoteResult(),
+		},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return checkLockHolder(h, ctx, patient, call)
+		},
+	})
+}
+
+func checkLockHolder(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
+	f := operation.NewFinding()
+	v := call.Parameters
+	if v["holderPID"] == "" {
+		return operation.Output{}, operation.RefutedBy("NoKnownLockHolder", "no holder of a lock was given: the task waits for none that the kernel records")
+	}
+	pid := int(v.Int("holderPID"))
+	waits, waiter, err := lockWaiter(h, ctx, patient, v, f)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	stat, err := h.FS.Stat(pid)
+	switch {
+	case process.IsGone(err):
+		return operation.Output{}, operation.RefutedBy("LockHolderGone", "the holder, process %d, has ended", pid)
+	case err != nil:
+		return operation.Output{}, fmt.Errorf("look at the holder %d: %w", pid, err)
+	case waiter != nil && waiter.known && stat.StartTime > hostfs.BootTime()-waiter.blockedFor:
+		return operation.Output{}, operation.RefutedBy("LockHolderGone", "the holder %d has ended: %s was started with its number after the wait began",
+			pid, process.TaskName(stat.Comm, pid))
+	}
+	holder := lookAtBlockedTask(h, stat, newLastRan(h.FS))
+	explain(h, ctx, patient, holder, f)
+	reportHolder(f, holder)
+	if err := f.Artifact(call, "holder.txt", func(w *operation.Page) {
+		holder.write(w)
+		if waiter != nil {
+			waiter.write(w)
+		}
+	}); err != nil {
+		return operation.Output{}, err
+	}
+	return f.Output(operation.VerdictOf("LockHeld", "%s held by %s%s, %s", waits, process.TaskName(holder.comm, pid), holder.owner.In(), holder.doing())), nil
+}
+
+// lockWaiter looks at the task that waits, where one is given, and says what it
+// waits for.
+func lockWaiter(h operation.Host, ctx context.Context, patient operation.Patience, v operation.Values, f *operation.Finding) (waits string, t *blockedTask, err error) {
+	if v["pid"] == "" {
+		return "a kernel lock is", nil, nil
+	}
+	stat, err := process.Task(h, v)
+	switch {
+	case errors.Is(err, process.ErrTaskGone):
+		return "", nil, operation.RefutedBy("TaskNotBlocked", "%v", err)
+	case err != nil:
+		return "", nil, err
+	}
+	t = lookAtBlockedTask(h, stat, newLastRan(h.FS))
+	name := process.TaskName(stat.Comm, int(stat.PID))
+	if stat.State != 'D' {
+		return "", nil, operation.RefutedBy("TaskNotBlocked", "%s is in state %c by now", name, stat.State)
+	}
+	explain(h, ctx, patient, t, f)
+	t.heldBy(int(v.Int("holderPID")))
+	if t.cause.kind != waitsForLock {
+		return "", nil, operation.RefutedBy("NoKnownLockHolder", "%s waits for %s: %s", name, t.cause.kind, t.cause.String())
+	}
+	return fmt.Sprintf("%s%s waits in %s for a lock", name, t.owner.In(), stackTop(t.stack)), t, nil
+}
+
+// doing says what a task is about.
+func (t *blockedTask) doing() string {
+	since := ""
+	if t.known && t.blockedFor >= time.Second {
+		since = " for " + t.blockedFor.Truncate(time.Second).String()
+	}
+	switch {
+	case t.state == 'R':
+		return "which runs"
+	case t.state == 'T' || t.state == 't':
+		return "which is stopped"
+	case len(t.stack) == 0:
+		return fmt.Sprintf("which is in state %c%s", t.state, since)
+	case t.cause.kind == waitsForUnknown:
+		return fmt.Sprintf("which is in state %c%s in %s", t.state, since, stackTop(t.stack))
+	}
+	return fmt.Sprintf("which is in state %c%s in %s and waits for %s", t.state, since, stackTop(t.stack), t.cause.kind)
+}
+
+// reportHolder sets the results about the task that holds a lock.
+func reportHolder(f *operation.Finding, t *blockedTask) {
+	f.Int("holderPID", int64(t.pid))
+	if t.tgid != 0 {
+		f.Int("holderTGID", int64(t.tgid))
+	}
+	f.Text("holderComm", t.comm)
+	f.Text("holderState", string(t.state))
+	f.Text("holderStackTop", stackTop(t.stack))
+	f.Text("holderWaitsFor", t.cause.kind)
+	f.Text("holderOwner", t.owner.String())
+	f.Text("holderPodUID", t.owner.Container.PodUID)
+	f.Text("holderContainerID", t.owner.Container.ID)
+	f.Text("holderCgroup", t.owner.Cgroup)
+}

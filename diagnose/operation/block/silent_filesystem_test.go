@@ -1,0 +1,49 @@
+package block
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/diagnose/operation/disk"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/operationtest"
+)
+
+// deadServer mounts a FUSE filesystem that nobody serves, until the test's end.
+func deadServer(t *testing.T) (dir string) {
+	t.Helper()
+	operationtest.NeedRoot(t)
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no FUSE here: %v", err)
+	}
+	dir = t.TempDir()
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)
+	if err := unix.Mount("dead", dir, "fuse.kernosis", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
+		unix.Close(fd)
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		unix.Close(fd) // ends all that wait
+		await.Until(t, "unmounted", 20*time.Second, func() bool { return unix.Unmount(dir, unix.MNT_DETACH) == nil })
+	})
+	return dir
+}
+
+func TestSilentFilesystem(t *testing.T) {
+	dir := deadServer(t)
+	began := time.Now()
+	out, kept := operationtest.Succeed(t, disk.Mounts(operationtest.RealHost()), map[string]string{"limit": "100ms"})
+	if took := time.Since(began); took > 10*time.Second || out.Results["silent"] != dir || !strings.Contains(kept.Files["mounts.txt"], "usage unknown: no answer within 100ms") {
+		t.Errorf("after %s: %v\n%s", took, out.Results, kept.Files["mounts.txt"])
+	}
+	// This process' own thread hangs there now.
+	await.Until(t, "a thread waits for FUSE", 20*time.Second, func() bool {
+		out, _ := operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"minBlocked": "10ms"})
+		return strings.Contains(out.Results["kinds"], waitsForFUSE+"=")
+	})
+}

@@ -1,0 +1,68 @@
+package block
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+var updateStacks = flag.Bool("update-stacks", false, "write what stacks mean anew")
+
+// Stacks of several kernels, each with what it means. Offsets mean nothing; of 5.10,
+// 5.14 and 6.1 the functions are from the sources, not from a recorded stack.
+func TestWaitCauses(t *testing.T) {
+	files, err := filepath.Glob("testdata/stacks/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	kinds := map[string]bool{}
+	for _, file := range files {
+		a, err := txtar.ParseFile(file)
+		if err != nil || len(a.Files) != 2 || a.Files[0].Name != "stack" || a.Files[1].Name != "want" {
+			t.Fatal(file, err)
+		}
+		stack := hostfs.ParseKernelStack(string(a.Files[0].Data))
+		c := waitCauseOf(stack)
+		got := fmt.Sprintf("%s\n%s\ntop: %s\n", c.kind, c.String(), stackTop(stack))
+		kinds[c.kind] = true
+		if *updateStacks {
+			a.Files[1].Data = []byte(got)
+			if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := string(a.Files[1].Data); got != want {
+			t.Errorf("%s: %swant: %s", file, got, want)
+		}
+	}
+	for _, kind := range []string{waitsForDisk, waitsForNFS, waitsForLock, waitsForThaw, waitsForFUSE, waitsForJournal, waitsForReclaim, waitsForUnknown} {
+		if !kinds[kind] {
+			t.Errorf("no stack means %s", kind)
+		}
+	}
+}
+
+func FuzzWaitCause(f *testing.F) {
+	f.Add("io_schedule+0x1\nnfs_wait+0x1 [nfs]\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		stack := strings.Split(s, "\n")
+		if c := waitCauseOf(stack); c.kind == "" || c.kind == waitsForPercpu || c.reason == "" {
+			t.Errorf("%q: %+v", stack, c)
+		}
+		stackTop(stack)
+	})
+}
+
+func BenchmarkWaitCause(b *testing.B) {
+	stack := hostfs.ParseKernelStack(strings.Repeat("[<0>] a_function_of_no_meaning+0x1/0x2\n", 20))
+	for b.Loop() {
+		waitCauseOf(stack)
+	}
+}

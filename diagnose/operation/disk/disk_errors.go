@@ -1,0 +1,218 @@
+package disk
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// DiskErrors returns the built-in disk-errors.
+func DiskErrors(h operation.Host) operation.Builtin {
+	return operation.Bounded(operation.Builtin{
+		Name: "disk-errors",
+		Doc: "Counts the errors of a device's hardware, or of all disks: those that the driver counts, those in the kernel's log, degraded arrays, and errors " +
+			"that filesystems on it remember. Results are of the disk with the most; disk-errors.txt has all.",
+		Effect: operation.Collect,
+		Parameters: append(diskParameters("all disks"),
+			operation.Parameter{Name: "maxAge", Doc: "older lines of the log do not count", Kind: operation.Duration, Default: "1h"}),
+		Results: []operation.Result{
+			{Name: "disk", Doc: "the disk with the most errors; those below are of it"},
+			{Name: "disks", Doc: "all that were looked at"},
+			{Name: "state", Doc: "its state, where the driver reports it: running, live, offline, dead …"},
+			{Name: "logErrors", Doc: "failed requests in the kernel's log, a lower bound"},
+			{Name: "logErrorKinds", Doc: "these by kind: I/O=3 critical medium=1"},
+			{Name: "lastLogError", Doc: "the last of them"},
+			{Name: "lastLogErrorAge", Doc: "how long ago that was"},
+			{Name: "ioErrors", Doc: "commands that ended with an error, since the disk is there (SCSI); not all of them are faults"},
+			{Name: "ioTimeouts", Doc: "commands that ended by time-out (SCSI)"},
+			{Name: "reads", Doc: "reads completed"},
+			{Name: "writes", Doc: "writes completed"},
+			{Name: "averageReadMillis", Doc: "milliseconds that a read took on average"},
+			{Name: "averageWriteMillis", Doc: "milliseconds that a write took on average"},
+			{Name: "inFlight", Doc: "I/Os in flight"},
+			{Name: "degradedArrays", Doc: "arrays on it that miss a disk, and how many"},
+			{Name: "filesystemErrors", Doc: "errors that filesystems on it remember"},
+			operation.NoteResult(),
+		},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return diskErrors(h, ctx, call)
+		},
+	})
+}
+
+// diskHealth is what is counted of a disk's errors.
+type diskHealth struct {
+	name       string
+	state      string
+	ioErrors   string // empty: not counted
+	timeouts   string
+	log        diskLog
+	stat       *hostfs.DiskStat
+	arrays     []string // degraded ones on it
+	filesystem []string // errors that they remember
+}
+
+func diskErrors(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+	f := operation.NewFinding()
+	disks, err := hardwareOf(h, call.Parameters)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	logs, err := diskLogs(h, ctx, call.Parameters.Duration("maxAge"), f)
+	if err != nil {
+		if ctx.Err() != nil {
+			return operation.Output{}, err
+		}
+		f.Note("%v", err)
+	}
+	table, err := h.FS.MountTable()
+	if err != nil {
+		f.Note("filesystems on it are not known: %v", err)
+	}
+	list := make([]*diskHealth, 0, len(disks))
+	for _, name := range disks {
+		list = append(list, readDiskHealth(h, name, logs, table))
+	}
+	slices.SortStableFunc(list, func(a, b *diskHealth) int { return cmp.Compare(b.weight(), a.weight()) })
+	f.Text("disks", strings.Join(disks, " "))
+	if len(list) > 0 {
+		reportDiskHealth(f, list[0], logs != nil)
+	} else {
+		f.Note("this node has no disk of its own")
+	}
+	err = f.Artifact(call, "disk-errors.txt", func(w *operation.Page) {
+		for _, d := range list {
+			d.write(w)
+		}
+	})
+	return f.Output(nil), err
+}
+
+// hardwareOf is the hardware below the device that the parameters name, or all disks.
+// A device that is made of none that the kernel knows (loop) stands for itself.
+func hardwareOf(h operation.Host, v operation.Values) ([]string, error) {
+	device, err := diskOf(h, v)
+	if err != nil {
+		return nil, err
+	}
+	if device == "" {
+		return allHardware(h)
+	}
+	return hardware(h, device)
+}
+
+func readDiskHealth(h operation.Host, name string, logs map[string]*diskLog, table *hostfs.MountTable) *diskHealth {
+	d := &diskHealth{
+		name:     name,
+		state:    h.FS.DiskValue(name, "device/state"),
+		ioErrors: hexCount(h.FS.DiskValue(name, "device/ioerr_cnt")),
+		timeouts: hexCount(h.FS.DiskValue(name, "device/iotmo_cnt")),
+	}
+	if log := logs[name]; log != nil {
+		d.log = *log
+	}
+	if stat, err := h.FS.DiskStat(name); err == nil {
+		d.stat = &stat
+	}
+	above, err := h.FS.Above(name)
+	if err != nil {
+		return d
+	}
+	mounted := map[[2]uint32]bool{}
+	for _, upper := range above {
+		if n := h.FS.DiskValue(upper, "md/degraded"); n != "" && n != "0" {
+			d.arrays = append(d.arrays, calledAs(h, upper)+" misses "+n)
+		}
+		major, minor, err := h.FS.DeviceNumber(upper)
+		if err != nil {
+			continue
+		}
+		for _, m := range table.Mounts() {
+			key := [2]uint32{m.Major, m.Minor}
+			if m.Major == major && m.Minor == minor && !mounted[key] {
+				mounted[key] = true
+				if fs := readFilesystem(h, m); fs.errors() > 0 {
+					d.filesystem = append(d.filesystem, fs.String()+": "+fs.errorText())
+				}
+			}
+		}
+	}
+	return d
+}
+
+// hexCount turns SCSI's counters ("0x1f") into decimal; empty stays so.
+func hexCount(s string) string {
+	n, err := strconv.ParseUint(s, 0, 64)
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// weight orders disks by how bad they look.
+func (d *diskHealth) weight() int {
+	w := d.log.bad() + 100*len(d.filesystem) + 100*len(d.arrays)
+	if d.dead() {
+		w += 1_000_000
+	}
+	return w
+}
+
+// dead tells that the driver has given the disk up.
+func (d *diskHealth) dead() bool {
+	switch d.state {
+	case "dead", "offline", "transport-offline", "deleting", "deleting (no IO)":
+		return true
+	}
+	return false
+}
+
+func reportDiskHealth(f *operation.Finding, d *diskHealth, logRead bool) {
+	f.Text("disk", d.name)
+	f.Text("state", d.state)
+	if logRead {
+		f.Int("logErrors", int64(d.log.bad()))
+		f.Text("logErrorKinds", d.log.String())
+	}
+	if d.log.last != "" {
+		f.Text("lastLogError", d.log.last)
+		f.Text("lastLogErrorAge", d.log.lastAge.Truncate(time.Second).String())
+	}
+	f.Text("ioErrors", d.ioErrors)
+	f.Text("ioTimeouts", d.timeouts)
+	f.Text("degradedArrays", strings.Join(d.arrays, ", "))
+	f.Text("filesystemErrors", strings.Join(d.filesystem, "; "))
+	if s := d.stat; s != nil {
+		f.Uint("reads", s.Reads)
+		f.Uint("writes", s.Writes)
+		f.Uint("inFlight", uint64(s.InFlight))
+		f.Text("averageReadMillis", average(s.ReadTime, s.Reads))
+		f.Text("averageWriteMillis", average(s.WriteTime, s.Writes))
+	}
+}
+
+func average(total time.Duration, n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(total.Milliseconds())/float64(n), 'f', 2, 64)
+}
+
+func (d *diskHealth) write(w *operation.Page) {
+	w.Printf("%s state=%q ioerr_cnt=%q iotmo_cnt=%q log=%q\n", d.name, d.state, d.ioErrors, d.timeouts, d.log.String())
+	if d.log.last != "" {
+		w.Printf("  last, %s ago: %s\n", d.log.lastAge.Truncate(time.Second), d.log.last)
+	}
+	if s := d.stat; s != nil {
+		w.Printf("  reads %d writes %d discards %d flushes %d in flight %d busy %s\n", s.Reads, s.Writes, s.Discards, s.Flushes, s.InFlight, s.Busy)
+	}
+	for _, s := range append(slices.Clone(d.arrays), d.filesystem...) {
+		w.Printf("  %s\n", s)
+	}
+}

@@ -1,0 +1,110 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// DiskIdentity returns the built-in disk-identity.
+func DiskIdentity(h operation.Host) operation.Builtin {
+	return operation.Bounded(operation.Builtin{
+		Name: "disk-identity",
+		Doc: "Tells which hardware is below a disk, partition or volume (through dm and md): model, serial number, firmware, size, kind, queue; and which " +
+			"mounts, pods and volumes are on it. disks.txt has every device of the stack.",
+		Effect:     operation.Collect,
+		Parameters: diskParameters("an error"),
+		Results: append([]operation.Result{
+			{Name: "device", Doc: "the device that was asked for"},
+			{Name: "deviceNumber", Doc: "its MAJ:MIN"},
+			{Name: "stack", Doc: "it and what it is made of, down to the hardware: dm-0 (vg-data) > nvme1n1p1 > nvme1n1"},
+			{Name: "disk", Doc: "the hardware below it, the first of several; those below are of it"},
+			{Name: "disks", Doc: "all hardware below it"},
+			{Name: "kind", Doc: "nvme, scsi, virtio, mmc, loop or the driver's name"},
+			{Name: "model", Doc: "model"},
+			{Name: "vendor", Doc: "vendor"},
+			{Name: "serial", Doc: "serial number"},
+			{Name: "firmware", Doc: "firmware's version"},
+			{Name: "wwid", Doc: "worldwide id"},
+			{Name: "sizeBytes", Doc: "size"},
+			{Name: "rotational", Doc: "whether it says that it rotates; virtual disks often say so"},
+			{Name: "removable", Doc: "whether its medium can be taken out"},
+			{Name: "readOnly", Doc: "whether it takes no writes"},
+			{Name: "scheduler", Doc: "I/O scheduler in force"},
+			{Name: "queueRequests", Doc: "requests that a queue can hold"},
+			{Name: "queueDepth", Doc: "commands that the disk takes at once (SCSI)"},
+			{Name: "writeCache", Doc: "write back or write through"},
+			{Name: "backingFile", Doc: "file behind a loop device"},
+			operation.NoteResult(),
+		}, UserResults()...),
+		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) { return diskIdentity(h, call) },
+	})
+}
+
+func diskIdentity(h operation.Host, call *operation.Call) (operation.Output, error) {
+	device, err := diskOf(h, call.Parameters)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	if device == "" {
+		return operation.Output{}, errors.New("parameter device, deviceNumber or mountPoint is required")
+	}
+	stack, err := h.FS.Below(device)
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("look for device %q: %w", device, err)
+	}
+	disks, err := hardware(h, device)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	f := operation.NewFinding()
+	f.Text("device", device)
+	if major, minor, err := h.FS.DeviceNumber(device); err == nil {
+		f.Text("deviceNumber", fmt.Sprintf("%d:%d", major, minor))
+	}
+	names := make([]string, len(stack))
+	for i, name := range stack {
+		names[i] = calledAs(h, name)
+	}
+	f.Text("stack", strings.Join(names, " > "))
+	f.Text("disks", strings.Join(disks, " "))
+	if len(disks) > 0 {
+		f.Text("disk", disks[0])
+		reportIdentity(f, identify(h, disks[0]))
+	}
+	table, err := h.FS.MountTable()
+	if err != nil {
+		f.Note("the mounts on it are not known: %v", err)
+	}
+	// Who else is on the same hardware fails with it.
+	users := diskUsers{}
+	for _, disk := range append([]string{device}, disks...) {
+		u := UsersOf(h, disk, table)
+		for _, m := range u.mounts {
+			users.addMount(m)
+		}
+		for i := range u.pods {
+			users.pods = operation.AddOnce(users.pods, u.pods[i])
+		}
+		for i := range u.volumes {
+			users.volumes = operation.AddOnce(users.volumes, u.volumes[i])
+		}
+	}
+	ReportUsers(f, &users)
+	err = f.Artifact(call, "disks.txt", func(w *operation.Page) {
+		for _, name := range stack {
+			w.Printf("%s", calledAs(h, name))
+			for _, fact := range identify(h, name) {
+				w.Printf(" %s=%q", fact.name, fact.value)
+			}
+			w.Printf("\n")
+		}
+		for _, m := range users.mounts {
+			w.Printf("mount %s\n", m)
+		}
+	})
+	return f.Output(nil), err
+}

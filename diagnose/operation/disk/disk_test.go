@@ -1,0 +1,237 @@
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/operationtest"
+)
+
+// diskNode is a node of files: LVM on two disks of different kinds, a RAID that misses
+// one, a virtual disk, and pods.
+func diskNode(t *testing.T) operation.Host {
+	t.Helper()
+	serial := string([]byte{0, 0x80, 0, 8}) + "Z1D4ABCD"
+	files := map[string]string{
+		"/proc/1/mountinfo": "20 1 254:0 / /data rw - ext4 /dev/dm-0 rw\n" +
+			"21 1 9:0 / /var/lib/kubelet/pods/0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60/volumes/kubernetes.io~csi/pvc-9/mount rw - ext4 /dev/md0 rw\n",
+		"nvme1n1/dev": "259:1", "nvme1n1/size": "1953525168", "nvme1n1/device/model": "ACME  SSD 9000   ", "nvme1n1/device/serial": "S1",
+		"nvme1n1/device/firmware_rev": "1.2", "nvme1n1/queue/rotational": "0", "nvme1n1/queue/scheduler": "[none] mq-deadline", "nvme1n1/device/state": "live",
+		"nvme1n1/stat": "10 0 80 50 4 0 32 2 1 9 9", "nvme1n1/ro": "0", "nvme1n1/removable": "0", "nvme1n1/queue/nr_requests": "1023",
+		"sda/dev": "8:0", "sda/size": "7814037168", "sda/device/model": "ST4000", "sda/device/vendor": "ATA", "sda/device/rev": "SN04",
+		"sda/device/vpd_pg80": serial, "sda/queue/rotational": "1", "sda/device/state": "offline", "sda/device/ioerr_cnt": "0x1f",
+		"sda/device/iotmo_cnt": "0x2", "sda/device/queue_depth": "32", "sda/device/subsystem": "-> ../../../bus/scsi", "sda/sda1/dev": "8:1", "sda/sda1/partition": "1",
+		"vda/dev": "252:0", "vda/size": "100", "vda/serial": "overlay", "vda/device/subsystem": "-> ../../../bus/virtio",
+		"dm-0/dev": "254:0", "dm-0/dm/name": "vg-data", "dm-0/slaves/nvme1n1": "-> ../../nvme1n1", "dm-0/slaves/sda1": "-> ../../sda/sda1", "dm-0/size": "5",
+		"md0/dev": "9:0", "md0/md/level": "raid1", "md0/md/degraded": "1", "md0/slaves/sda1": "-> ../../sda/sda1", "md0/size": "5",
+		"loop0/dev": "7:0", "loop0/size": "0",
+		"nvme1n1/holders/dm-0": "-> ../../dm-0", "sda/sda1/holders/dm-0": "-> ../../../dm-0", "sda/sda1/holders/md0": "-> ../../../md0",
+	}
+	tree := map[string]string{}
+	for p, content := range files {
+		if p[0] != '/' {
+			p = "/sys/devices/" + p
+		}
+		tree[p] = content
+	}
+	for name, number := range map[string]string{"nvme1n1": "259:1", "sda": "8:0", "vda": "252:0", "dm-0": "254:0", "md0": "9:0", "loop0": "7:0", "sda/sda1": "8:1"} {
+		base := name[strings.LastIndexByte(name, '/')+1:]
+		tree["/sys/class/block/"+base] = "-> ../../devices/" + name
+		tree["/sys/dev/block/"+number] = "-> ../../devices/" + name
+		if base == name {
+			tree["/sys/block/"+base] = "-> ../devices/" + name
+		}
+	}
+	return operationtest.HostOf(t, tree)
+}
+
+func TestDiskIdentity(t *testing.T) {
+	b := DiskIdentity(diskNode(t))
+	for _, parameters := range []map[string]string{{"device": "dm-0"}, {"mountPoint": "/data/x"}, {"deviceNumber": "254:0"}} {
+		out, kept := operationtest.Succeed(t, b, parameters)
+		for key, want := range map[string]string{
+			"device": "dm-0", "stack": "dm-0 (vg-data) > nvme1n1 > sda1 > sda", "disks": "nvme1n1 sda", "disk": "nvme1n1", "kind": "nvme", "model": "ACME SSD 9000",
+			"serial": "S1", "firmware": "1.2", "sizeBytes": "1000204886016", "rotational": "false", "scheduler": "none", "queueRequests": "1023",
+			"affectedPods": "1", "volumes": "pvc-9", "mountPoint": "/data",
+		} {
+			if out.Results[key] != want {
+				t.Errorf("%v: %s is %q, want %q", parameters, key, out.Results[key], want)
+			}
+		}
+		if text := kept.Files["disks.txt"]; !strings.Contains(text, `sda kind="scsi" model="ST4000" vendor="ATA" serial="Z1D4ABCD" firmware="SN04"`) {
+			t.Errorf("disks.txt: %s", text)
+		}
+	}
+	out, _ := operationtest.Succeed(t, b, map[string]string{"device": "vda"})
+	if r := out.Results; r["kind"] != "virtio" || r["serial"] != "overlay" || r["affectedPods"] != "0" {
+		t.Errorf("%v", r)
+	}
+	for _, parameters := range []map[string]string{{}, {"device": "sdz"}, {"deviceNumber": "1:1"}, {"deviceNumber": "x"}, {"mountPoint": "/elsewhere"}} {
+		if _, _, err := operationtest.Perform(t, b, parameters); err == nil {
+			t.Errorf("%v", parameters)
+		}
+	}
+}
+
+func TestDiskIdentityOfThisMachine(t *testing.T) {
+	d := loopdisk.NewExt4(t, 8<<20, "")
+	out, _ := operationtest.Succeed(t, DiskIdentity(operationtest.RealHost()), map[string]string{"mountPoint": d.Dir})
+	if r := out.Results; r["device"] != d.Name || r["kind"] != "loop" || r["sizeBytes"] != strconv.Itoa(8<<20) || r["mountPoint"] != d.Dir || r["backingFile"] == "" {
+		t.Errorf("%v", r)
+	}
+	disks, err := allHardware(operationtest.RealHost())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, disk := range disks {
+		out, _ := operationtest.Succeed(t, DiskIdentity(operationtest.RealHost()), map[string]string{"device": disk})
+		t.Log(out.Results)
+		out, _ = operationtest.Succeed(t, Smart(operationtest.RealHost()), map[string]string{"device": disk})
+		t.Log(out.Results)
+		if out.Results["readable"] == "false" && out.Results["reason"] == "" {
+			t.Errorf("%v", out.Results)
+		}
+	}
+}
+
+func TestDiskErrors(t *testing.T) {
+	h := diskNode(t)
+	out, kept := operationtest.Succeed(t, DiskErrors(h), nil)
+	t.Log(out.Results)
+	for key, want := range map[string]string{
+		"disk": "sda", "disks": "nvme1n1 sda vda", "state": "offline", "ioErrors": "31", "ioTimeouts": "2", "degradedArrays": "md0 (raid1) misses 1",
+	} {
+		if out.Results[key] != want {
+			t.Errorf("%s is %q, want %q", key, out.Results[key], want)
+		}
+	}
+	if _, told := out.Results["logErrors"]; told || !strings.Contains(out.Results["note"], "kernel's log") {
+		t.Errorf("without a log: %v", out.Results)
+	}
+	if text := kept.Files["disk-errors.txt"]; !strings.Contains(text, `nvme1n1 state="live"`) || !strings.Contains(text, "reads 10 writes 4") {
+		t.Errorf("disk-errors.txt: %s", text)
+	}
+	out, _ = operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "nvme1n1"})
+	if r := out.Results; r["averageReadMillis"] != "5.00" || r["averageWriteMillis"] != "0.50" || r["inFlight"] != "1" {
+		t.Errorf("%v", r)
+	}
+
+	b := CheckDiskFailing(h)
+	out, _ = operationtest.Succeed(t, b, nil)
+	t.Log(out.Verdict.Message)
+	want := "sda (ST4000 Z1D4ABCD): its driver has given it up (state offline); at /data and 1 more mount; pod 0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60; volume pvc-9"
+	if v := out.Verdict; v.Reason != "DiskFailing" || v.Message != want || out.Results["failingDisks"] != "sda" {
+		t.Errorf("%+v %v", v, out.Results)
+	}
+	no := operationtest.Refuse(t, b, map[string]string{"device": "nvme1n1"})
+	if no.Reason != "NoDiskFailing" || !strings.Contains(no.Message, "state live") || !strings.Contains(no.Message, "log could not be read") {
+		t.Errorf("%+v", no)
+	}
+	_, _, err := operationtest.Perform(t, b, map[string]string{"device": "vda"})
+	if no, ok := errors.AsType[*operation.Refuted](err); err == nil || ok || !strings.Contains(err.Error(), "kind virtio has no health log") {
+		t.Errorf("of which nothing tells: %+v, %v", no, err)
+	}
+}
+
+// Real failed requests, as the kernel logs them.
+func TestFailingDiskOfTheKernel(t *testing.T) {
+	operationtest.NeedRoot(t)
+	if _, err := os.Stat("/dev/kmsg"); err != nil {
+		t.Skip(err)
+	}
+	fault := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir(), Limit: time.Minute}
+	if err := fault.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := fault.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	name, dir := fault.Device()
+	parameters := map[string]string{"device": name, "maxAge": "10s"}
+	before, _ := operationtest.Succeed(t, DiskErrors(operationtest.RealHost()), parameters)
+	was := operationtest.Number(t, before, "logErrors")
+	for range 3 {
+		if _, _, err := fault.Fail(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out operation.Output
+	await.Until(t, "the failed requests are in the log", 20*time.Second, func() bool {
+		out, _ = operationtest.Succeed(t, DiskErrors(operationtest.RealHost()), parameters)
+		return operationtest.Number(t, out, "logErrors") >= was+3
+	})
+	t.Log(out.Results)
+	if r := out.Results; r["disk"] != name || !strings.Contains(r["logErrorKinds"], "I/O=") || !strings.Contains(r["lastLogError"], "dev "+name) {
+		t.Errorf("%v", r)
+	}
+	out, _ = operationtest.Succeed(t, CheckDiskFailing(operationtest.RealHost()), parameters)
+	t.Log(out.Verdict.Message)
+	if v := out.Verdict; v.Reason != "DiskFailing" || !strings.HasPrefix(v.Message, name+": ") || !strings.Contains(v.Message, "failed requests in the kernel's log within 10s (I/O=") || !strings.Contains(v.Message, "; at "+dir) {
+		t.Errorf("%+v", v)
+	}
+	parameters["minErrors"] = "100000"
+	if no := operationtest.Refuse(t, CheckDiskFailing(operationtest.RealHost()), parameters); no.Reason != "NoDiskFailing" {
+		t.Errorf("%+v", no)
+	}
+}
+
+func TestDiskErrorLines(t *testing.T) {
+	form := diskErrorLine()
+	for line, want := range map[string]string{
+		"I/O error, dev loop0, sector 56 op 0x0:(READ) flags 0x800 phys_seg 1 prio class 3":                                "I/O loop0",
+		"blk_update_request: I/O error, dev sda, sector 2048 op 0x1:(WRITE) flags 0x0":                                     "I/O sda",
+		"print_req_error: critical medium error, dev sdb, sector 1":                                                        "critical medium sdb",
+		"critical space allocation error, dev dm-3, sector 8":                                                              "critical space allocation dm-3",
+		"blk_update_request: I/O error, dev nvme0n1, sector 0":                                                             "I/O nvme0n1",
+		"timeout error, dev nvme0n1, sector 7 op 0x0:(READ)":                                                               "timeout nvme0n1",
+		"Buffer I/O error on dev loop0, logical block 0, lost async page write":                                            "",
+		"EXT4-fs error (device sda1): ext4_lookup:1855: inode #2: comm ls: deleted inode referenced: 12, I/O error, dev x": "",
+	} {
+		got := ""
+		if m := form.FindStringSubmatch(line); m != nil {
+			got = m[1] + " " + m[2]
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+	d := diskLog{kinds: map[string]int{"I/O": 2, "critical medium": 1, "critical space allocation": 5, "recoverable transport": 7, "timeout": 1}}
+	if d.bad() != 4 || d.String() != "I/O=2 critical medium=1 critical space allocation=5 recoverable transport=7 timeout=1" {
+		t.Errorf("%d %s", d.bad(), d.String())
+	}
+}
+
+func TestNVMeFindings(t *testing.T) {
+	page := make([]byte, 512)
+	page[0], page[3], page[4], page[5] = 1|4|8, 3, 10, 120
+	binary.LittleEndian.PutUint64(page[160:], 2)
+	binary.LittleEndian.PutUint64(page[120:], 1) // the upper half of a counter
+	health, err := hostfs.ParseNVMeHealth(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := operation.NewFinding()
+	reportNvme(f, &health)
+	if r := f.Results; r["warnings"] != "spare reliability read-only" || r["usedPercent"] != "120" || r["mediaErrors"] != "2" || !strings.HasPrefix(r["powerCycles"], "more than") {
+		t.Errorf("%v", r)
+	}
+	d := &failingDisk{diskHealth: &diskHealth{name: "nvme0n1"}}
+	d.judgeNVMe(&health)
+	want := "[spare blocks at 3 %, threshold 10 % its controller warns that it is no longer reliable its controller has made it read-only 2 media errors]"
+	if got := fmt.Sprint(d.signs); got != want {
+		t.Errorf("%s", got)
+	}
+}

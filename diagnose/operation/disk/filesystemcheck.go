@@ -1,0 +1,102 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+func checkedFilesystemResults() []operation.Result {
+	results := []operation.Result{{Name: "filesystems", Doc: "how many are so; those below are of the first"}}
+	for _, r := range filesystemResults() {
+		if r.Name != "mountPoint" {
+			results = append(results, r)
+		}
+	}
+	return append(append(results, UserResults()...), operation.NoteResult())
+}
+
+// checkFilesystem succeeds with the filesystems of which says tells something.
+func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call, yes, no string, says func(*filesystem) string) (operation.Output, error) {
+	list, err := filesystems(h, call.Parameters, false)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	if ctx.Err() != nil {
+		return operation.Output{}, context.Cause(ctx)
+	}
+	if len(list) == 1 && !list[0].remembers() && yes == filesystemErrors {
+		return operation.Output{}, fmt.Errorf("%s: such a filesystem remembers no errors", list[0])
+	}
+	f := operation.NewFinding()
+	var found []*filesystem
+	var text []string
+	for _, fs := range list {
+		if err := seeShutdown(h, ctx, patient, fs); err != nil {
+			if len(list) == 1 || ctx.Err() != nil {
+				return operation.Output{}, err
+			}
+			f.Note("%v", err)
+		}
+		if s := says(fs); s != "" {
+			found = append(found, fs)
+			text = append(text, s)
+		}
+	}
+	if len(found) == 0 {
+		evidence := display.Count(len(list), "filesystem") + " looked at"
+		if len(list) == 1 {
+			evidence = list[0].evidence()
+		}
+		return operation.Output{}, operation.RefutedBy(no, "%s", evidence)
+	}
+	first := found[0]
+	reportFilesystem(f, first, nil)
+	f.Int("filesystems", int64(len(found)))
+	users := diskUsers{}
+	if first.device != "" {
+		table, err := h.FS.MountTable()
+		if err != nil {
+			f.Note("the mounts on it are not known: %v", err)
+		}
+		users = UsersOf(h, first.device, table)
+	}
+	users.addMount(first.shownPath())
+	ReportUsers(f, &users)
+	const most = 3
+	if len(text) > most {
+		text = append(text[:most], fmt.Sprintf("and %d more", len(text)-most))
+	}
+	return f.Output(operation.VerdictOf(yes, "%s%s", strings.Join(text, "; "), podsOf(&users))), nil
+}
+
+// filesystemErrors is the verdict of check-filesystem-errors.
+const filesystemErrors = "FilesystemErrors"
+
+// remembers tells whether the filesystem is of a kind that keeps errors.
+func (f *filesystem) remembers() bool { return f.ext4 != nil || f.btrfs != nil }
+
+// evidence says why a filesystem is fine.
+func (f *filesystem) evidence() string {
+	text := f.String() + " is not marked as read-only"
+	if f.readOnly {
+		text = f.String() + " is mounted read-only"
+	}
+	switch {
+	case !f.remembers():
+		return text + "; such a filesystem remembers no errors"
+	case f.errors() == 0:
+		return text + " and remembers no error"
+	}
+	return text + "; " + f.errorText()
+}
+
+// podsOf is "; 3 pods", of the users of a device whose mount point is told already.
+func podsOf(u *diskUsers) string {
+	pods := *u
+	pods.mounts = nil
+	return pods.String()
+}

@@ -1,0 +1,81 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// diskLog is what the kernel's log has of one disk's errors. The kernel leaves lines
+// out when there are many, so counts are lower bounds.
+type diskLog struct {
+	kinds   map[string]int // "I/O", "critical medium" …
+	last    string
+	lastAge time.Duration
+}
+
+// diskErrorLine is the block layer's line for a failed request; older kernels begin
+// it with the function's name.
+func diskErrorLine() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[a-z_]+: )?([A-Za-z/ ]+) error, dev ([^ ,]+)(?:,|$)`)
+}
+
+// bad counts the kinds that speak of the disk itself: not of commands that it
+// does not know, a path to it, a reservation, or a thin pool without room.
+func (d *diskLog) bad() (n int) {
+	for kind, count := range d.kinds {
+		switch kind {
+		case "I/O", "critical medium", "critical target", "protection", "device offline", "timeout":
+			n += count
+		}
+	}
+	return n
+}
+
+// String is "I/O=3 critical medium=1".
+func (d *diskLog) String() string {
+	var out []string
+	for _, kind := range slices.Sorted(maps.Keys(d.kinds)) {
+		out = append(out, kind+"="+strconv.Itoa(d.kinds[kind]))
+	}
+	return strings.Join(out, " ")
+}
+
+// diskLogs reads the kernel's log for errors of disks, by the disk's name; older ones
+// than maxAge are left out.
+func diskLogs(h operation.Host, ctx context.Context, maxAge time.Duration, f *operation.Finding) (map[string]*diskLog, error) {
+	logs, form := map[string]*diskLog{}, diskErrorLine()
+	lost, err := h.FS.KernelLog(ctx, func(r *hostfs.KernelRecord) bool {
+		if r.Facility != 0 { // written by a process
+			return true
+		}
+		age := r.Age()
+		if m := form.FindSubmatch(r.Text); m != nil && age <= maxAge {
+			name := display.Safe(string(m[2]), 64)
+			d := logs[name]
+			if d == nil {
+				d = &diskLog{kinds: map[string]int{}}
+				logs[name] = d
+			}
+			d.kinds[display.Safe(string(m[1]), 64)]++
+			d.last, d.lastAge = display.Safe(string(r.Text), operation.MaxLogLine), age
+		}
+		return true
+	})
+	if lost {
+		f.Note("some lines of the kernel's log were written over or not readable")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel's log (may need CAP_SYSLOG): %w", err)
+	}
+	return logs, nil
+}

@@ -1,0 +1,177 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// fullPercent is from where on a filesystem is told as full: what is left is soon
+// taken, and ext4's reserve is root's.
+const fullPercent = 95
+
+// Mounts returns the built-in mounts.
+func Mounts(h operation.Host) operation.Builtin {
+	patient := operation.NewPatience()
+	return operation.Bounded(operation.Builtin{
+		Name: "mounts",
+		Doc: "Tells the state of mounted filesystems: whether they refuse writes and why, how full they are in bytes and inodes, errors that ext4 and btrfs " +
+			"remember. A server that does not answer in time is reported as such. mounts.txt has all.",
+		Effect: operation.Collect,
+		Parameters: append(filesystemParameters("all on disks and from servers"),
+			operation.Parameter{Name: "all", Doc: "also those that the kernel makes up (proc, tmpfs, overlay)", Kind: operation.Boolean, Default: "false"},
+			operation.Parameter{Name: "limit", Doc: "how long one filesystem may take to answer", Kind: operation.Duration, Default: "2s", Max: int64(time.Minute)}),
+		Results: append(append([]operation.Result{
+			{Name: "filesystems", Doc: "how many were looked at"},
+			{Name: "refusing", Doc: "which refuse writes, though not mounted so, and why"},
+			{Name: "readOnly", Doc: "which are read-only for whatever reason"},
+			{Name: "full", Doc: "which are used to 95 % or more of their bytes or inodes"},
+			{Name: "withErrors", Doc: "which remember errors"},
+			{Name: "silent", Doc: "which did not answer in time"},
+		}, filesystemResults()...), operation.NoteResult()),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return mounts(h, ctx, patient, call)
+		},
+	})
+}
+
+// filesystemResults are those about one filesystem.
+func filesystemResults() []operation.Result {
+	return []operation.Result{
+		{Name: "mountPoint", Doc: "where the filesystem is mounted; this and those below where one was asked for, or there is but one"},
+		{Name: "device", Doc: "its block device"},
+		{Name: "deviceNumber", Doc: "its MAJ:MIN"},
+		{Name: "fsType", Doc: "its type"},
+		{Name: "source", Doc: "what is mounted: a device, or a server's export"},
+		{Name: "options", Doc: "options of the filesystem"},
+		{Name: "refusesWrites", Doc: "why it takes no writes, though not mounted so: emergency-ro, shutdown, read-only after errors, its device is read-only"},
+		{Name: "mountedReadOnly", Doc: "whether it is read-only, for whatever reason"},
+		{Name: "sizeBytes", Doc: "its size"},
+		{Name: "availableBytes", Doc: "what others than root can still use"},
+		{Name: "usedPercent", Doc: "how full it is, as df has it"},
+		{Name: "inodes", Doc: "how many files it can have; missing: no fixed number"},
+		{Name: "inodesUsedPercent", Doc: "how many of them it has"},
+		{Name: "errors", Doc: "how many errors it remembers (ext4, btrfs)"},
+		{Name: "firstError", Doc: "the first of them: when, where, what (ext4)"},
+		{Name: "lastError", Doc: "the last of them"},
+	}
+}
+
+func mounts(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
+	list, err := filesystems(h, call.Parameters, call.Parameters.Bool("all"))
+	if err != nil {
+		return operation.Output{}, err
+	}
+	f := operation.NewFinding()
+	lists := map[string][]string{}
+	add := func(name string, fs *filesystem, what string) { lists[name] = append(lists[name], fs.shownPath()+what) }
+	err = f.Artifact(call, "mounts.txt", func(w *operation.Page) {
+		for _, fs := range list {
+			if err := seeShutdown(h, ctx, patient, fs); err != nil {
+				f.Note("%v", err)
+			}
+			usage, err := usage(h, ctx, patient, call.Parameters.Duration("limit"), fs)
+			var late *operation.NoAnswerError
+			switch {
+			case errors.As(err, &late):
+				add("silent", fs, "")
+			case err != nil:
+				f.Note("it is not known how full %s is: %v", fs.shownPath(), err)
+			}
+			var use *fsUsage
+			if err == nil {
+				use = &usage
+				if use.usedPercent() >= fullPercent && !neverEmpty(fs) {
+					add("full", fs, fmt.Sprintf(" %d%%", use.usedPercent()))
+				} else if use.inodesUsedPercent() >= fullPercent && !neverEmpty(fs) {
+					add("full", fs, fmt.Sprintf(" inodes %d%%", use.inodesUsedPercent()))
+				}
+			}
+			if fs.refusing != "" {
+				add("refusing", fs, " "+fs.refusing)
+			}
+			if fs.readOnly {
+				add("readOnly", fs, "")
+			}
+			if fs.errors() > 0 {
+				add("withErrors", fs, fmt.Sprintf(" %d", fs.errors()))
+			}
+			fs.write(w, use, err)
+			if len(list) == 1 {
+				reportFilesystem(f, fs, use)
+			}
+		}
+	})
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	f.Int("filesystems", int64(len(list)))
+	for name, items := range lists {
+		f.Text(name, strings.Join(items, ", "))
+	}
+	return f.Output(nil), err
+}
+
+// neverEmpty tells filesystems that are always full.
+func neverEmpty(f *filesystem) bool {
+	switch f.FSType {
+	case "squashfs", "iso9660", "erofs", "udf":
+		return true
+	}
+	return false
+}
+
+// reportFilesystem sets the results about one filesystem.
+func reportFilesystem(f *operation.Finding, fs *filesystem, use *fsUsage) {
+	f.Text("mountPoint", fs.Path)
+	f.Text("device", fs.device)
+	f.Text("deviceNumber", fmt.Sprintf("%d:%d", fs.Major, fs.Minor))
+	f.Text("fsType", fs.FSType)
+	f.Text("source", fs.Source)
+	f.Text("options", fs.SuperOptions)
+	f.Text("refusesWrites", fs.refusing)
+	f.Bool("mountedReadOnly", fs.readOnly)
+	if fs.ext4 != nil || fs.btrfs != nil {
+		f.Uint("errors", fs.errors())
+	}
+	if fs.ext4 != nil && fs.ext4.Count > 0 {
+		f.Text("firstError", strings.TrimSpace(ext4ErrorText(&fs.ext4.First)))
+		f.Text("lastError", strings.TrimSpace(ext4ErrorText(&fs.ext4.Last)))
+	} else if fs.btrfs != nil {
+		f.Text("lastError", fs.btrfs.String())
+	}
+	if use == nil {
+		return
+	}
+	f.Uint("sizeBytes", use.size)
+	f.Uint("availableBytes", use.available)
+	f.Uint("usedPercent", use.usedPercent())
+	if use.inodes > 0 {
+		f.Uint("inodes", use.inodes)
+		f.Uint("inodesUsedPercent", use.inodesUsedPercent())
+	}
+}
+
+// write adds a filesystem to mounts.txt.
+func (f *filesystem) write(w *operation.Page, use *fsUsage, err error) {
+	w.Printf("%s %d:%d source %s options %s", f.String(), f.Major, f.Minor,
+		display.Safe(f.Source, operation.MaxShown), display.Safe(f.SuperOptions, operation.MaxShown))
+	if use != nil {
+		w.Printf(" size %s used %d%% inodes used %d%%", display.Bytes(use.size), use.usedPercent(), use.inodesUsedPercent())
+	}
+	if err != nil {
+		w.Printf(" usage unknown: %s", display.Safe(err.Error(), operation.MaxShown))
+	}
+	if f.refusing != "" {
+		w.Printf(" refuses writes: %s", f.refusing)
+	}
+	if s := f.errorText(); s != "" {
+		w.Printf(" %s", s)
+	}
+	w.Printf("\n")
+}

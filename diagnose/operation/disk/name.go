@@ -1,0 +1,81 @@
+package disk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// diskParameters are how a disk is named.
+func diskParameters(doc string) []operation.Parameter {
+	return []operation.Parameter{
+		{Name: "device", Doc: "kernel name of a disk, partition or volume; none, and none of those below: " + doc, Kind: operation.String},
+		{Name: "deviceNumber", Doc: "MAJ:MIN of one", Kind: operation.String},
+		{Name: "mountPoint", Doc: "path on a filesystem on one", Kind: operation.String},
+	}
+}
+
+// diskOf returns the device that the parameters name; empty: none is named.
+func diskOf(h operation.Host, v operation.Values) (string, error) {
+	switch {
+	case v["device"] != "":
+		if _, _, err := h.FS.DeviceNumber(v["device"]); err != nil {
+			return "", fmt.Errorf("look for device %q: %w", v["device"], err)
+		}
+		return v["device"], nil
+	case v["deviceNumber"] != "":
+		major, minor, err := hostfs.ParseDeviceNumber(v["deviceNumber"])
+		if err != nil {
+			return "", fmt.Errorf("parameter deviceNumber: %w", err)
+		}
+		name := h.FS.Device(major, minor).Name
+		if name == v["deviceNumber"] {
+			return "", fmt.Errorf("no block device has number %s", name)
+		}
+		return name, nil
+	case v["mountPoint"] != "":
+		list, err := filesystems(h, v, true)
+		if err != nil {
+			return "", err
+		}
+		if _, _, err := h.FS.DeviceNumber(list[0].device); err != nil {
+			return "", fmt.Errorf("%s is on no block device", list[0])
+		}
+		return list[0].device, nil
+	}
+	return "", nil
+}
+
+// hardware returns the lowest devices that one is made of: those with nothing below. There
+// is one at least.
+func hardware(h operation.Host, device string) ([]string, error) {
+	below, err := h.FS.Below(device)
+	if err != nil {
+		return nil, fmt.Errorf("look for device %q: %w", device, err)
+	}
+	disks := slices.DeleteFunc(below, func(name string) bool {
+		lower, err := h.FS.Below(name)
+		return err != nil || len(lower) > 1
+	})
+	if len(disks) == 0 { // what has nothing below is itself
+		return nil, fmt.Errorf("look for device %q: it went meanwhile", device)
+	}
+	return disks, nil
+}
+
+// allHardware returns all disks that are no volumes of others, nor loop or RAM disks,
+// nor without a size.
+func allHardware(h operation.Host) ([]string, error) {
+	disks, err := h.FS.Disks()
+	if err != nil {
+		return nil, fmt.Errorf("look for disks: %w", err)
+	}
+	return slices.DeleteFunc(disks, func(name string) bool {
+		lower, err := h.FS.Below(name)
+		return err != nil || len(lower) > 1 || strings.HasPrefix(name, "loop") || strings.HasPrefix(name, "zram") ||
+			strings.HasPrefix(name, "dm-") || h.FS.DiskValue(name, "size") == "0"
+	}), nil
+}

@@ -1,0 +1,116 @@
+package disk
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// diskUsers are the mounts on a device and on what is made of it.
+type diskUsers struct {
+	mounts  []string // paths, fit to be shown
+	pods    []string // UIDs
+	volumes []string // as kubelet names them: a PersistentVolume's name
+}
+
+// podVolume is what kubelet's path of a mount tells.
+type podVolume struct {
+	podUID string
+	volume string
+}
+
+// podVolumes reads paths that kubelet mounts volumes at: <root>/pods/<uid>/volumes/
+// <plugin>/<volume>[/mount], and volume-subpaths/<volume>/….
+type podVolumes struct{ path *regexp.Regexp }
+
+func newPodVolumes() podVolumes {
+	return podVolumes{regexp.MustCompile(
+		`/pods/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})/(?:volumes/[^/]+|volume-subpaths)/([^/]+)(?:/|$)`)}
+}
+
+func (p podVolumes) of(path string) (podVolume, bool) {
+	m := p.path.FindStringSubmatch(path)
+	if m == nil {
+		return podVolume{}, false
+	}
+	return podVolume{podUID: m[1], volume: display.Safe(m[2], 253)}, true
+}
+
+// UsersOf finds who has a device mounted, or a volume that is made of it.
+func UsersOf(h operation.Host, device string, table *hostfs.MountTable) (u diskUsers) {
+	devices, err := h.FS.Above(device)
+	if err != nil {
+		devices = []string{device}
+	}
+	numbers := map[[2]uint32]bool{}
+	for _, d := range devices {
+		if major, minor, err := h.FS.DeviceNumber(d); err == nil {
+			numbers[[2]uint32{major, minor}] = true
+			for _, m := range table.At(major, minor) { // btrfs, whose own numbers are others
+				u.addMount(m.Path)
+			}
+		}
+	}
+	for _, m := range table.Mounts() {
+		if numbers[[2]uint32{m.Major, m.Minor}] {
+			u.addMount(display.Safe(m.Path, operation.MaxShown))
+		}
+	}
+	slices.SortStableFunc(u.mounts, func(a, b string) int { return len(a) - len(b) })
+	paths := newPodVolumes()
+	for _, m := range u.mounts {
+		if v, ok := paths.of(m); ok {
+			u.pods = operation.AddOnce(u.pods, v.podUID)
+			u.volumes = operation.AddOnce(u.volumes, v.volume)
+		}
+	}
+	return u
+}
+
+func (u *diskUsers) addMount(path string) { u.mounts = operation.AddOnce(u.mounts, path) }
+
+// UserResults are those that ReportUsers sets.
+func UserResults() []operation.Result {
+	return []operation.Result{
+		{Name: "mountPoint", Doc: "where it is mounted, the shortest path"},
+		{Name: "mountPoints", Doc: "all mount points, as far as they fit"},
+		{Name: "affectedPodUIDs", Doc: "pods that have a volume on it, by kubelet's mount paths, as far as they fit"},
+		{Name: "affectedPods", Doc: "how many these are"},
+		{Name: "volumes", Doc: "their volumes: of CSI the PersistentVolume's name"},
+	}
+}
+
+func ReportUsers(f *operation.Finding, u *diskUsers) {
+	if len(u.mounts) > 0 {
+		f.Text("mountPoint", u.mounts[0])
+		f.Text("mountPoints", strings.Join(u.mounts, " "))
+	}
+	f.Int("affectedPods", int64(len(u.pods)))
+	f.Text("affectedPodUIDs", strings.Join(u.pods, " "))
+	f.Text("volumes", strings.Join(u.volumes, " "))
+}
+
+// String is "; at /data and 2 more; 3 pods", for messages; empty: nobody uses it.
+func (u *diskUsers) String() string {
+	s := ""
+	if len(u.mounts) > 0 {
+		s = "; at " + u.mounts[0]
+		if n := len(u.mounts) - 1; n > 0 {
+			s += " and " + display.Count(n, "more mount")
+		}
+	}
+	switch {
+	case len(u.pods) == 1:
+		s += "; pod " + u.pods[0]
+	case len(u.pods) > 1:
+		s += "; " + display.Count(len(u.pods), "pod")
+	}
+	if len(u.volumes) == 1 {
+		s += "; volume " + u.volumes[0]
+	}
+	return s
+}

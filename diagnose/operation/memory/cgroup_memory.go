@@ -1,0 +1,176 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
+)
+
+// CgroupMemory returns the built-in cgroup-memory.
+func CgroupMemory(h operation.Host) operation.Builtin {
+	return operation.Bounded(operation.Builtin{
+		Name: "cgroup-memory",
+		Doc: "Tells what a memory cgroup (v1 or v2) uses, its limits, what happened at them, and what grew within a window, by kind and by process. " +
+			"Sizes are bytes and include the groups below it.",
+		Effect:     operation.Collect,
+		TenantSafe: true,
+		Parameters: append(memoryGroupParameters(),
+			operation.Parameter{Name: "window", Doc: "time between the two looks; 0s: one look, and no growth", Kind: operation.Duration, Default: "2s", Max: int64(time.Minute)}),
+		Results: append([]operation.Result{
+			{Name: "version", Doc: "v1 or v2"},
+			{Name: "usageBytes", Doc: "all memory charged to it"},
+			{Name: "workingSetBytes", Doc: "of it, without the page cache that goes first: what kubelet reports"},
+			{Name: "peakBytes", Doc: "the most usage was"},
+			{Name: "limitBytes", Doc: "its own limit; missing: none"},
+			{Name: "effectiveLimitBytes", Doc: "smallest limit of it and the groups above, with podUID those of the pod; missing: none"},
+			{Name: "limitCgroup", Doc: "whose limit that is"},
+			{Name: "highBytes", Doc: "v2: above it its tasks are slowed down; missing: none"},
+			{Name: "swapBytes", Doc: "its memory in swap"},
+			{Name: "swapLimitBytes", Doc: "v2: limit of that; v1: of memory and swap together; missing: none"},
+			{Name: "anonBytes", Doc: "anonymous memory"},
+			{Name: "fileBytes", Doc: "page cache, with tmpfs"},
+			{Name: "shmemBytes", Doc: "tmpfs and shared memory"},
+			{Name: "kernelBytes", Doc: "the kernel's, for it: stacks, page tables, slab, sockets"},
+			{Name: "slabBytes", Doc: "v2: part of that"},
+			{Name: "sockBytes", Doc: "part of that: socket buffers"},
+			{Name: "heldBytes", Doc: "what only a kill gives back: anonymous, shared and the kernel's memory"},
+			{Name: "limitHits", Doc: "times that usage was held at the limit"},
+			{Name: "oomEvents", Doc: "v2: times that nothing could be given back"},
+			{Name: "oomKills", Doc: "processes killed for memory"},
+			{Name: "pressureSome10", Doc: "v2: percent of 10 s in which tasks of it waited for memory"},
+			{Name: "pressureFull10", Doc: "v2: in which all of them did"},
+			{Name: "window", Doc: "time between the two looks"},
+			{Name: "grew", Doc: "what grew within it, the most first: anon=+2MiB file=+4KiB"},
+			{Name: "usageGrowthBytes", Doc: "by how much usage grew; negative: shrank"},
+			{Name: "anonGrowthBytes", Doc: "by how much anonymous memory with swap grew"},
+			{Name: "processes", Doc: "how many processes it has"},
+			{Name: "topProcesses", Doc: "the five with the most resident memory"},
+			{Name: "topPID", Doc: "the first of them"},
+			{Name: "topComm", Doc: "its name"},
+			{Name: "growingProcesses", Doc: "the five whose anonymous memory grew the most"},
+			{Name: "growingPID", Doc: "the first of them"},
+			{Name: "growingComm", Doc: "its name"},
+			operation.NoteResult(),
+		}, process.OwnerResults()...),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return cgroupMemory(h, ctx, call)
+		},
+	})
+}
+
+func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+	g, err := findMemoryGroup(h, call.Parameters)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	n, window := 2, call.Parameters.Duration("window")
+	if window == 0 {
+		n = 1
+	}
+	samples, err := sampleMemoryOver(h, ctx, &g, window, n)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	f := operation.NewFinding()
+	process.ReportOwner(f, &g.owner)
+	first, last := &samples[0], &samples[len(samples)-1]
+	reportGroupMemory(f, last)
+	// With a podUID of the pod's groups only: what is above them tells of the node.
+	if limit, group := effectiveLimit(h, ctx, &g, call.Parameters["podUID"]); limit > 0 {
+		f.Uint("effectiveLimitBytes", limit)
+		f.Text("limitCgroup", group)
+	}
+	groupPressure(h, &g, f)
+	if last.more {
+		f.Note("only %d of its processes were looked at", maxGroupProcs)
+	}
+	f.Int("processes", int64(len(last.procs)))
+	if top := last.biggest(); len(top) > 0 {
+		f.Text("topProcesses", topUses(top))
+		f.Int("topPID", int64(top[0].pid))
+		f.Text("topComm", top[0].comm)
+	}
+	if n > 1 {
+		reportMemoryGrowth(f, first, last)
+	}
+	return f.Output(nil), nil
+}
+
+// reportGroupMemory sets the sizes. What has no limit, or what the version does not tell,
+// is left out.
+func reportGroupMemory(f *operation.Finding, s *memorySample) {
+	m := &s.use
+	f.Text("version", "v2")
+	if m.V1 {
+		f.Text("version", "v1")
+	}
+	f.Uint("usageBytes", m.Usage)
+	f.Uint("workingSetBytes", m.WorkingSet())
+	f.Uint("swapBytes", m.Swap)
+	f.Uint("anonBytes", m.Anon)
+	f.Uint("fileBytes", m.File)
+	f.Uint("shmemBytes", m.Shmem)
+	f.Uint("sockBytes", m.Sock)
+	f.Uint("heldBytes", m.Held())
+	f.Uint("limitHits", m.LimitHits)
+	f.Uint("oomKills", m.OOMKills)
+	if m.KernelKnown {
+		f.Uint("kernelBytes", m.Kernel)
+	} else {
+		f.Note("the kernel's memory is not counted here")
+	}
+	if !m.V1 {
+		f.Uint("slabBytes", m.Slab)
+		f.Uint("oomEvents", m.OOMs)
+	}
+	for name, value := range map[string]uint64{
+		"peakBytes": m.Peak, "limitBytes": m.Limit, "highBytes": m.High, "swapLimitBytes": m.SwapLimit,
+	} {
+		if value > 0 {
+			f.Uint(name, value)
+		}
+	}
+}
+
+func groupPressure(h operation.Host, g *memoryGroup, f *operation.Finding) {
+	p, err := h.FS.CgroupPressure(g.layout, g.path)
+	switch {
+	case err == nil:
+		f.Text("pressureSome10", strconv.FormatFloat(p.Some.Avg10, 'f', 2, 64))
+		f.Text("pressureFull10", strconv.FormatFloat(p.Full.Avg10, 'f', 2, 64))
+	case errors.Is(err, fs.ErrNotExist): // v1, or a kernel without
+	default:
+		f.Note("memory pressure can't be read: %v", err)
+	}
+}
+
+// reportMemoryGrowth sets what grew from one sample to another.
+func reportMemoryGrowth(f *operation.Finding, from, to *memorySample) {
+	f.Duration("window", to.at.Sub(from.at))
+	f.Int("usageGrowthBytes", int64(to.use.Usage)-int64(from.use.Usage))
+	f.Int("anonGrowthBytes", anonGrowth(from, to))
+	var parts []string
+	for _, g := range growths(&from.use, &to.use) {
+		if g.by > 0 {
+			parts = append(parts, fmt.Sprintf("%s=+%s", g.name, signedSize(g.by)))
+		}
+	}
+	f.Text("grew", strings.Join(parts, " "))
+	if list := grown(from, to); len(list) > 0 {
+		f.Text("growingProcesses", topUses(list))
+		f.Int("growingPID", int64(list[0].pid))
+		f.Text("growingComm", list[0].comm)
+	}
+}
+
+// anonGrowth is by how much anonymous memory grew, what was swapped out among it.
+func anonGrowth(from, to *memorySample) int64 {
+	return int64(to.use.Anon+to.use.Swap) - int64(from.use.Anon+from.use.Swap)
+}

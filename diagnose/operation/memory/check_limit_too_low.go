@@ -1,0 +1,109 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
+)
+
+// CheckLimitTooLow returns the built-in check-limit-too-low.
+func CheckLimitTooLow(h operation.Host) operation.Builtin {
+	return operation.Bounded(operation.Builtin{
+		Name: "check-limit-too-low",
+		Doc: "Succeeds if a memory cgroup needs about all that its limit allows, and no more, with verdict LimitTooLow. That is so if what only a kill gives back " +
+			"(anonymous, shared and the kernel's memory) is at least nearPercent of the limit, or processes were killed and the peak was; it grows by at most " +
+			"steadyPercent of the limit within the window; and one process has at least mainPercent of the anonymous memory, so that it is no crowd of workers.",
+		Effect: operation.Check,
+		Parameters: append(memoryGroupParameters(),
+			operation.Parameter{Name: "window", Doc: "how long to look for growth", Kind: operation.Duration, Default: "5s", Max: int64(10 * time.Minute)},
+			operation.Parameter{Name: "nearPercent", Doc: "share of the limit that counts as near it", Kind: operation.Integer, Default: "90", Max: 100},
+			operation.Parameter{Name: "steadyPercent", Doc: "growth, as share of the limit, that counts as none", Kind: operation.Integer, Default: "2", Max: 100},
+			operation.Parameter{Name: "mainPercent", Doc: "share of the anonymous memory that the largest process must have", Kind: operation.Integer, Default: "50", Max: 100}),
+		Results: append([]operation.Result{
+			{Name: "limitBytes", Doc: "smallest limit of the cgroup and those above"},
+			{Name: "limitCgroup", Doc: "whose limit that is"},
+			{Name: "heldBytes", Doc: "what only a kill gives back: anonymous, shared and the kernel's memory"},
+			{Name: "heldPercent", Doc: "share of the limit that this is"},
+			{Name: "peakBytes", Doc: "the most usage was"},
+			{Name: "oomKills", Doc: "processes killed for memory"},
+			{Name: "growthBytes", Doc: "by how much anonymous memory with swap grew within the window"},
+			{Name: "mainPID", Doc: "the process with the most anonymous memory"},
+			{Name: "mainComm", Doc: "its name"},
+			{Name: "mainBytes", Doc: "its anonymous memory"},
+			operation.NoteResult(),
+		}, process.OwnerResults()...),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return checkLimitTooLow(h, ctx, call)
+		},
+	})
+}
+
+func checkLimitTooLow(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+	g, err := findMemoryGroup(h, call.Parameters)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	limit, limitGroup := effectiveLimit(h, ctx, &g, "")
+	if limit == 0 {
+		return operation.Output{}, operation.RefutedBy("NoMemoryLimit", "%s has no memory limit, nor has a group above it", g.path)
+	}
+	// The group that has the limit is the one whose memory counts.
+	g.path = limitGroup
+	samples, err := sampleMemoryOver(h, ctx, &g, call.Parameters.Duration("window"), 2)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	first, last := &samples[0], &samples[1]
+	m := &last.use
+	percent := func(n uint64) int64 { return int64(float64(n) / float64(limit) * 100) }
+	text := fmt.Sprintf("%s of the limit of %s of %s only a kill gives back (%d %%: anonymous %s, kernel %s), OOM kills %d",
+		display.Bytes(m.Held()), display.Bytes(limit), g.path, percent(m.Held()), display.Bytes(m.Anon), display.Bytes(m.Kernel), m.OOMKills)
+	if m.Peak > 0 {
+		text += ", peak " + display.Bytes(m.Peak)
+	}
+	near := call.Parameters.Int("nearPercent")
+	if percent(m.Held()) < near && (m.OOMKills == 0 || percent(m.Peak) < near) {
+		return operation.Output{}, operation.RefutedBy("LimitNotReached", "%s", text)
+	}
+	grew := anonGrowth(first, last)
+	if steady := float64(limit) * float64(call.Parameters.Int("steadyPercent")) / 100; float64(grew) > steady {
+		return operation.Output{}, operation.RefutedBy("MemoryGrows", "%s; it grew by %s in %s", text, display.Bytes(uint64(grew)), last.at.Sub(first.at).Truncate(100*time.Millisecond))
+	}
+	largest := largestAnon(last)
+	if largest == nil {
+		return operation.Output{}, operation.RefutedBy("NoMainProcess", "%s; it has no process", text)
+	}
+	share := float64(largest.bytes) / float64(max(1, m.Anon+m.Swap)) * 100
+	if share < float64(call.Parameters.Int("mainPercent")) {
+		return operation.Output{}, operation.RefutedBy("NoMainProcess", "%s; of %s the largest, %s, has %s", text,
+			display.Count(len(last.procs), "process"), process.TaskName(largest.comm, largest.pid), display.Bytes(uint64(largest.bytes)))
+	}
+	f := operation.NewFinding()
+	process.ReportOwner(f, &g.owner)
+	f.Uint("limitBytes", limit)
+	f.Text("limitCgroup", limitGroup)
+	f.Uint("heldBytes", m.Held())
+	f.Int("heldPercent", percent(m.Held()))
+	if m.Peak > 0 {
+		f.Uint("peakBytes", m.Peak)
+	}
+	f.Uint("oomKills", m.OOMKills)
+	f.Int("growthBytes", grew)
+	f.Int("mainPID", int64(largest.pid))
+	f.Text("mainComm", largest.comm)
+	f.Int("mainBytes", largest.bytes)
+	return f.Output(operation.VerdictOf("LimitTooLow", "%s; it does not grow, and %s has %s of it", text, process.TaskName(largest.comm, largest.pid), display.Bytes(uint64(largest.bytes)))), nil
+}
+
+// largestAnon is the process with the most anonymous memory; nil: there is none.
+func largestAnon(s *memorySample) *procUse {
+	list := grown(&memorySample{}, s) // from nothing
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0]
+}

@@ -1,0 +1,144 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
+)
+
+// CheckNodeOvercommitted returns the built-in check-node-overcommitted.
+func CheckNodeOvercommitted(h operation.Host) operation.Builtin {
+	return operation.Bounded(operation.Builtin{
+		Name: "check-node-overcommitted",
+		Doc: "Succeeds if the node itself is short of memory, with verdict NodeOvercommitted: the OOM kill was global, or available memory is below " +
+			"minAvailablePercent. The sum of the pods' memory limits and the largest pods are evidence, no condition: limits may add up to more than there is.",
+		Effect: operation.Check,
+		Parameters: []operation.Parameter{
+			{Name: "oomScope", Doc: "scope of the OOM kill that is looked into", Kind: operation.Enum, Default: "unknown", Values: []string{"unknown", "memcg", "global"}},
+			{Name: "limitCgroup", Doc: "cgroup whose limit an OOM kill was for: then it was none of the node", Kind: operation.String},
+			{Name: "minAvailablePercent", Doc: "share of the node's memory below which it is short", Kind: operation.Integer, Default: "5", Max: 100},
+		},
+		Results: []operation.Result{
+			{Name: "totalBytes", Doc: "the node's memory"},
+			{Name: "availableBytes", Doc: "what can be had without swapping, as the kernel estimates it"},
+			{Name: "swapTotalBytes", Doc: "swap"},
+			{Name: "swapFreeBytes", Doc: "free swap"},
+			{Name: "slabBytes", Doc: "the kernel's slab memory that can't be given back"},
+			{Name: "committedBytes", Doc: "what all processes were promised"},
+			{Name: "pressureSome10", Doc: "percent of 10 s in which tasks waited for memory"},
+			{Name: "pressureFull10", Doc: "in which all of them did"},
+			{Name: "pods", Doc: "pods that have a memory cgroup"},
+			{Name: "podLimitsBytes", Doc: "sum of the pods' memory limits"},
+			{Name: "podsWithoutLimit", Doc: "pods that have none"},
+			{Name: "podUsageBytes", Doc: "what all pods use, without page cache that goes first"},
+			{Name: "topPods", Doc: "the five with the largest such usage, by UID"},
+			operation.NoteResult(),
+		},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return checkNodeOvercommitted(h, ctx, call)
+		},
+	})
+}
+
+func checkNodeOvercommitted(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+	info, err := h.FS.MemInfo()
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("read the node's memory: %w", err)
+	}
+	total, available := info["MemTotal"], info["MemAvailable"]
+	if total == 0 {
+		return operation.Output{}, fmt.Errorf("%s has no MemTotal", h.FS.Path("/proc/meminfo"))
+	}
+	f := operation.NewFinding()
+	f.Uint("totalBytes", total)
+	f.Uint("availableBytes", available)
+	f.Uint("swapTotalBytes", info["SwapTotal"])
+	f.Uint("swapFreeBytes", info["SwapFree"])
+	f.Uint("slabBytes", info["SUnreclaim"])
+	f.Uint("committedBytes", info["Committed_AS"])
+	if p, err := h.FS.Pressure("memory"); err == nil {
+		f.Text("pressureSome10", strconv.FormatFloat(p.Some.Avg10, 'f', 2, 64))
+		f.Text("pressureFull10", strconv.FormatFloat(p.Full.Avg10, 'f', 2, 64))
+	}
+	pods, err := readPodMemory(h, ctx)
+	if err != nil {
+		f.Note("the pods' memory is not known: %v", err)
+	}
+	reportPodMemory(f, pods)
+	text := fmt.Sprintf("%s of %s available (%d %%)%s", display.Bytes(available), display.Bytes(total), available*100/total, podSummary(pods))
+	scope := call.Parameters["oomScope"]
+	if scope == "unknown" && call.Parameters["limitCgroup"] != "" {
+		scope = "memcg"
+	}
+	switch {
+	case scope == "global":
+		return f.Output(operation.VerdictOf("NodeOvercommitted", "the OOM kill was for the whole node; %s by now", text)), nil
+	case available*100 < total*uint64(call.Parameters.Int("minAvailablePercent")):
+		return f.Output(operation.VerdictOf("NodeOvercommitted", "%s", text)), nil
+	case scope == "memcg":
+		return operation.Output{}, operation.RefutedBy("NodeHasMemory", "the OOM kill was for a cgroup's limit; %s", text)
+	}
+	return operation.Output{}, operation.RefutedBy("NodeHasMemory", "%s", text)
+}
+
+// podUse is a pod's memory.
+type podUse struct {
+	uid   string
+	limit uint64 // 0: none
+	use   uint64
+}
+
+func readPodMemory(h operation.Host, ctx context.Context) (pods []podUse, err error) {
+	layout, err := h.FS.CgroupLayout()
+	if err != nil {
+		return nil, err
+	}
+	err = podGroups(h, layout, func(group string, o *process.Owner) bool {
+		m, err := h.FS.CgroupMemoryUse(layout, group)
+		if err == nil { // else the pod has ended
+			pods = append(pods, podUse{o.Container.PodUID, m.Limit, m.WorkingSet()})
+		}
+		return ctx.Err() == nil
+	})
+	slices.SortFunc(pods, func(a, b podUse) int { return cmp.Or(cmp.Compare(b.use, a.use), cmp.Compare(a.uid, b.uid)) })
+	return pods, err
+}
+
+func reportPodMemory(f *operation.Finding, pods []podUse) {
+	limits, use, unlimited := podSums(pods)
+	var top []string
+	for _, p := range pods[:min(len(pods), 5)] {
+		top = append(top, p.uid+"="+signedSize(int64(p.use)))
+	}
+	f.Int("pods", int64(len(pods)))
+	f.Uint("podLimitsBytes", limits)
+	f.Int("podsWithoutLimit", int64(unlimited))
+	f.Uint("podUsageBytes", use)
+	f.Text("topPods", strings.Join(top, " "))
+}
+
+// podSummary is "; memory of 12 pods: 3 GiB in use, limits 9 GiB, 2 without".
+func podSummary(pods []podUse) string {
+	if len(pods) == 0 {
+		return ""
+	}
+	limits, use, unlimited := podSums(pods)
+	return fmt.Sprintf("; memory of %s: %s in use, limits %s, %d without", display.Count(len(pods), "pod"), display.Bytes(use), display.Bytes(limits), unlimited)
+}
+
+func podSums(pods []podUse) (limits, use uint64, unlimited int) {
+	for _, p := range pods {
+		limits, use = limits+p.limit, use+p.use
+		if p.limit == 0 {
+			unlimited++
+		}
+	}
+	return limits, use, unlimited
+}

@@ -1,0 +1,163 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
+)
+
+// memoryGroup is a memory cgroup to be looked at.
+type memoryGroup struct {
+	layout hostfs.CgroupLayout
+	path   string
+	owner  process.Owner
+}
+
+// memoryGroupParameters are how a memory cgroup is named.
+func memoryGroupParameters() []operation.Parameter {
+	return append([]operation.Parameter{
+		{Name: "cgroup", Doc: "memory cgroup, from the hierarchy's root", Kind: operation.String},
+		{Name: "podUID", Doc: "UID of a pod: the cgroup, or that of pid, must be of it; alone, the pod's own cgroup is looked at", Kind: operation.String},
+		{Name: "containerID", Doc: "runtime's id of a container of that pod, whose cgroup is looked at", Kind: operation.String},
+	}, process.PIDParameters(false, "process whose memory cgroup is looked at, where none is given")...)
+}
+
+// findMemoryGroup finds the cgroup that the parameters name: cgroup, else that of pid,
+// else the pod's. With a podUID no other pod's is looked at, so who is bound to one
+// pod sees nothing else.
+func findMemoryGroup(h operation.Host, v operation.Values) (g memoryGroup, err error) {
+	if g.layout, err = h.FS.CgroupLayout(); err != nil {
+		return g, fmt.Errorf("find cgroup hierarchies: %w", err)
+	}
+	switch {
+	case v["cgroup"] != "":
+		if g.path, err = withMemory(h, g.layout, v["cgroup"]); err != nil && v["pid"] != "" {
+			// An event's path may be that of another hierarchy than memory's.
+			g.path, err = groupOfTask(h, g.layout, v)
+		}
+	case v["pid"] != "":
+		g.path, err = groupOfTask(h, g.layout, v)
+	case v["podUID"] != "":
+		g.path, err = groupOfPod(h, g.layout, v["podUID"], v["containerID"])
+	default:
+		err = errors.New("parameter cgroup, pid or podUID is required")
+	}
+	if err != nil {
+		return g, err
+	}
+	g.owner = process.OwnerOfCgroup(g.path)
+	if uid := v["podUID"]; uid != "" && g.owner.Container.PodUID != uid {
+		return g, fmt.Errorf("cgroup %s is not of pod %s", g.path, uid)
+	}
+	return g, nil
+}
+
+// withMemory checks that a cgroup is there.
+func withMemory(h operation.Host, l hostfs.CgroupLayout, group string) (string, error) {
+	_, err := h.FS.CgroupMemoryUse(l, group)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("memory cgroup %s is gone, or was never there", group)
+	}
+	return path.Clean("/" + group), err
+}
+
+func groupOfTask(h operation.Host, l hostfs.CgroupLayout, v operation.Values) (string, error) {
+	stat, err := process.Task(h, v)
+	if err != nil {
+		return "", err
+	}
+	group, err := h.FS.MemoryCgroup(l, int(stat.PID))
+	if err != nil {
+		return "", fmt.Errorf("find memory cgroup of process %d: %w", stat.PID, err)
+	}
+	return group, nil
+}
+
+// groupOfPod looks for a pod's cgroup, or a container's in it, where kubelet makes
+// them.
+func groupOfPod(h operation.Host, l hostfs.CgroupLayout, uid, container string) (string, error) {
+	var found string
+	err := podGroups(h, l, func(group string, c *process.Owner) bool {
+		if c.Container.PodUID != uid {
+			return true
+		}
+		if found = group; container == "" {
+			return false
+		}
+		found = ""
+		children, _ := h.FS.CgroupChildren(l, group)
+		for _, child := range children {
+			if process.OwnerOfCgroup(group+"/"+child).Container.ID == container {
+				found = group + "/" + child
+			}
+		}
+		return false
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case found == "" && container != "":
+		return "", fmt.Errorf("container %s of pod %s has no memory cgroup", container, uid)
+	case found == "":
+		return "", fmt.Errorf("pod %s has no memory cgroup", uid)
+	}
+	return found, nil
+}
+
+// podGroups calls fn for each pod's cgroup until it returns false. Kubelet's groups are
+// kubepods[.slice] with the QoS classes below, and may be below another (kind).
+func podGroups(h operation.Host, l hostfs.CgroupLayout, fn func(group string, o *process.Owner) bool) error {
+	const deepest, most = 5, 100_000
+	type level struct {
+		path  string
+		depth int
+	}
+	queue := []level{{"/", 0}}
+	for seen := 0; len(queue) > 0 && seen < most; seen++ {
+		at := queue[0]
+		queue = queue[1:]
+		children, err := h.FS.CgroupChildren(l, at.path)
+		if err != nil {
+			if at.depth == 0 {
+				return fmt.Errorf("look for pods' cgroups: %w", err)
+			}
+			continue // removed meanwhile
+		}
+		for _, name := range children {
+			group := path.Join(at.path, name)
+			o := process.OwnerOfCgroup(group)
+			switch {
+			case o.Container.PodUID != "" && o.Container.ID == "":
+				if !fn(group, &o) {
+					return nil
+				}
+			case o.Container.ID == "" && o.Unit == "" && at.depth < deepest:
+				queue = append(queue, level{group, at.depth + 1})
+			}
+		}
+	}
+	return nil
+}
+
+// effectiveLimit is the smallest limit of the group and those above it, of a pod as far as
+// they are the pod's, and whose it is; 0: there is none.
+func effectiveLimit(h operation.Host, ctx context.Context, g *memoryGroup, pod string) (limit uint64, group string) {
+	for p := g.path; ctx.Err() == nil; p = path.Dir(p) {
+		if pod != "" && process.OwnerOfCgroup(p).Container.PodUID != pod {
+			break
+		}
+		if m, err := h.FS.CgroupMemory(g.layout, p); err == nil && m.Limit > 0 && (limit == 0 || m.Limit < limit) {
+			limit, group = m.Limit, p
+		}
+		if p == "/" || p == "." {
+			break
+		}
+	}
+	return limit, group
+}

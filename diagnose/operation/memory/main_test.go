@@ -1,0 +1,18 @@
+package memory
+
+import (
+	"os"
+	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(growerEnv) != "" {
+		grow()
+		return
+	}
+	kernellock.Hold()
+	os.Exit(leakcheck.Run(m.Run))
+}

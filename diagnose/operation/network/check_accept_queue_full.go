@@ -1,0 +1,153 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// lookEvery is how often what changes by the moment is looked at: an application that
+// accepts at all empties its queue in less.
+const lookEvery = 50 * time.Millisecond
+
+// fullLooks is how often in a row a queue has to be found full for that to be told
+// before the window is over.
+const fullLooks = 5
+
+// CheckAcceptQueueFull checks whether a listener's accept queue is full.
+func CheckAcceptQueueFull(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "check-accept-queue-full",
+		Doc: "Checks whether the accept queue of a listener is full, or was at any look during the window, which ends early where it is at each: its process does " +
+			"not call accept often enough, and the kernel drops connections. The verdict AcceptQueueFull names the process.",
+		Effect:     operation.Check,
+		Parameters: portRequired(targetParameters(windowParameter("1s"))),
+		Results: results(
+			operation.Result{Name: "queue", Doc: "connections that waited to be accepted, at the fullest"},
+			operation.Result{Name: "queueMax", Doc: "how long the accept queue may be; the kernel lets one more in"},
+			operation.Result{Name: "ownerPID", Doc: "process that has the listener"},
+			operation.Result{Name: "ownerComm", Doc: "name of that process"},
+			operation.Result{Name: "overflows", Doc: "accept queues that were full when a connection came, in the whole namespace, during the window"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, err := findTarget(h, call.Parameters, false)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			w, err := watchQueue(h, ctx, &p, call.Parameters)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			r := newNetReport(&p)
+			text := w.report(r)
+			switch {
+			case w.looks == w.absent:
+				return operation.Output{}, operation.RefutedBy("AcceptQueueNotFull", "nothing listens at %s in %s", where(call.Parameters), &p)
+			case w.full > 0:
+				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s (full at %d of %d looks in %s)%s", text, w.full, w.looks, w.took, w.overflowText())), nil
+			case w.overflows.Overflows > 0 && w.listeners == 1:
+				// Between two looks: no other listener can have had them.
+				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s, never seen full at %d looks in %s%s", text, w.looks, w.took, w.overflowText())), nil
+			}
+			return operation.Output{}, operation.RefutedBy("AcceptQueueNotFull", "%s at most, at %d looks in %s%s", text, w.looks, w.took, w.overflowText())
+		},
+	}
+}
+
+// queueWatch is what was seen of a listener's queue in a time.
+type queueWatch struct {
+	where               string
+	fullest             netlook.Socket
+	owner               owner
+	looks, full, absent int
+	listeners           int // sockets that listen in the namespace
+	overflows           hostfs.ListenStats
+	overflowsErr        error
+	took                time.Duration
+}
+
+// watchQueue looks at the listener of an address and port again and again.
+func watchQueue(h operation.Host, ctx context.Context, p *place, v operation.Values) (*queueWatch, error) {
+	view, err := open(h, p)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	at := at(v)
+	began, window := time.Now(), v.Duration("window")
+	before, err := h.FS.ListenStats(p.pid)
+	w := &queueWatch{where: where(v), overflowsErr: err}
+	for {
+		present, full := false, false
+		if _, err := view.Sockets(1<<netlook.Listen, at.Port(), false, func(s *netlook.Socket) {
+			if at.Addr().IsValid() && !s.Takes(at) {
+				return
+			}
+			if !present && w.looks == w.absent || int64(s.RQueue)-int64(s.WQueue) > int64(w.fullest.RQueue)-int64(w.fullest.WQueue) {
+				w.fullest = *s
+			}
+			present, full = true, full || s.RQueue > s.WQueue
+		}); err != nil {
+			return nil, err
+		}
+		w.looks++
+		if !present {
+			w.absent++
+		}
+		if full {
+			w.full++
+		}
+		if time.Since(began) >= window || w.full == w.looks && w.full >= fullLooks {
+			break
+		}
+		if err := operation.Pause(ctx, lookEvery); err != nil {
+			return nil, err
+		}
+	}
+	w.took = time.Since(began).Round(time.Millisecond)
+	if after, err := h.FS.ListenStats(p.pid); err == nil && w.overflowsErr == nil {
+		w.overflows = hostfs.ListenStats{
+			Overflows: increase(before.Overflows, after.Overflows), Drops: increase(before.Drops, after.Drops),
+		}
+	} else if err != nil {
+		w.overflowsErr = err
+	}
+	if _, err := view.Sockets(1<<netlook.Listen, 0, false, func(*netlook.Socket) { w.listeners++ }); err != nil {
+		return nil, err
+	}
+	if w.looks > w.absent {
+		owners, _ := owners(h, ctx, p, map[uint32]bool{w.fullest.Inode: true}, nil)
+		w.owner = owners[w.fullest.Inode]
+	}
+	return w, nil
+}
+
+// report keeps the results, and returns the queue in words.
+func (w *queueWatch) report(r *operation.Finding) string {
+	if w.looks == w.absent {
+		return ""
+	}
+	r.Uint("queue", uint64(w.fullest.RQueue))
+	r.Uint("queueMax", uint64(w.fullest.WQueue))
+	if w.owner.pid != 0 {
+		r.Uint("ownerPID", uint64(w.owner.pid))
+		r.Text("ownerComm", w.owner.comm)
+	}
+	if w.overflowsErr != nil {
+		r.Note("no counters of the listeners: %v", w.overflowsErr)
+	} else {
+		r.Uint("overflows", w.overflows.Overflows)
+	}
+	return fmt.Sprintf("queue %d/%d on %s, owner %s", w.fullest.RQueue, w.fullest.WQueue, w.where, w.owner)
+}
+
+func (w *queueWatch) overflowText() string {
+	if w.overflowsErr != nil {
+		return "; how many connections met a full queue is not known"
+	}
+	return fmt.Sprintf("; %d connections met a full queue in that namespace", w.overflows.Overflows)
+}

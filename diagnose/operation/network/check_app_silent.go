@@ -1,0 +1,185 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/collector/netprobe"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// CheckAppSilent checks whether an application takes a probe's connection and says nothing.
+func CheckAppSilent(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "check-app-silent",
+		Doc: "Probes as re-probe does, and while the probe waits for its answer looks at the application's end of that very " +
+			"connection. The verdict is AppSilent where the application has accepted it and says nothing, AppNotAccepting " +
+			"where it has not accepted it: the network has delivered what it had to.",
+		Effect:     operation.Check,
+		Parameters: probeParameters(),
+		Results: results(
+			operation.Result{Name: "phase", Doc: "how far the probe got: connect, tls, request, answer or done"},
+			operation.Result{Name: "accepted", Doc: "true: the application has accepted the connection"},
+			operation.Result{Name: "unread", Doc: "bytes of the request that the application has not read"},
+			operation.Result{Name: "received", Doc: "bytes of the request that came to the application's host"},
+			operation.Result{Name: "ownerPID", Doc: "process that has the connection, or listens"},
+			operation.Result{Name: "ownerComm", Doc: "name of that process"},
+			operation.Result{Name: "ownerState", Doc: "its state: R, S, D, Z …"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, target, err := probeOf(h, call.Parameters)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			s, err := watchSilence(h, ctx, p, target, call.Parameters.Duration("timeout"))
+			if err != nil {
+				return operation.Output{}, err
+			}
+			r := newNetReport(target)
+			return s.judge(r, p)
+		},
+	}
+}
+
+// silence is a probe that was looked at from its other end, unless it ended before.
+type silence struct {
+	probed probeResult // of one that has ended
+	ended  bool
+	waited time.Duration
+	phase  string
+	child  *netlook.Socket // the application's end; nil: not found
+	queue  netlook.Listener
+	owner  owner
+	state  string
+}
+
+// watchSilence probes, and looks at the connection's other end when the time-out is over.
+func watchSilence(h operation.Host, ctx context.Context, p *netprobe.Probe, target *place, timeout time.Duration) (*silence, error) {
+	probing, cancel := context.WithCancel(ctx)
+	var mu sync.Mutex
+	var local netip.AddrPort
+	whose := p.Connected
+	p.Connected = func(to, at netip.AddrPort) error {
+		mu.Lock()
+		local = at
+		mu.Unlock()
+		if whose != nil {
+			return whose(to, at)
+		}
+		return nil
+	}
+	// A TCP probe has nothing to wait for: it keeps its connection until it is looked at.
+	p.Hold = timeout + search
+	s := &silence{waited: timeout}
+	var progress netprobe.Progress
+	var probed netprobe.Result
+	done := make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(done)
+		probed = p.Run(probing, &progress)
+	}()
+	defer func() { cancel(); <-done }()
+	t := time.NewTimer(timeout)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-done:
+		s.probed, s.ended, s.waited = probeResult{probed}, true, time.Since(began)
+		return s, nil
+	case <-t.C:
+	}
+	s.phase = progress.Phase()
+	mu.Lock()
+	remote := local
+	mu.Unlock()
+	if !remote.IsValid() {
+		return s, nil
+	}
+	view, err := open(h, target)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	inodes := map[uint32]bool{}
+	if _, err := view.Sockets(netlook.AllStates, p.To.Port(), true, func(c *netlook.Socket) {
+		switch {
+		case c.State != netlook.Listen && c.Local == p.To && c.Remote == remote:
+			kept := *c
+			s.child = &kept
+		case c.State == netlook.Listen && c.Takes(p.To):
+			inodes[c.Inode] = true
+		}
+	}); err != nil {
+		return nil, err
+	}
+	s.queue = view.Listener(p.To)
+	if s.child != nil && s.child.Inode != 0 {
+		inodes = map[uint32]bool{s.child.Inode: true}
+	}
+	owners, _ := owners(h, ctx, target, inodes, nil)
+	for _, o := range owners {
+		s.owner = o
+	}
+	if stat, err := h.FS.Stat(s.owner.pid); err == nil && s.owner.pid != 0 {
+		s.state = string(stat.State)
+	}
+	return s, nil
+}
+
+// judge says what it means.
+func (s *silence) judge(r *operation.Finding, p *netprobe.Probe) (operation.Output, error) {
+	what := fmt.Sprintf("%s probe of %s", p.Protocol, p.To)
+	if s.ended {
+		if s.probed.Err != nil && s.probed.Phase == netprobe.PhaseConnect {
+			return operation.Output{}, operation.RefutedBy("NotConnected", "%s %s", what, &s.probed)
+		}
+		if s.probed.Err != nil {
+			return operation.Output{}, operation.RefutedBy("AppAnswers", "%s: not silent, but it %s", what, &s.probed)
+		}
+		return operation.Output{}, operation.RefutedBy("AppAnswers", "%s: %s", what, &s.probed)
+	}
+	r.Text("phase", s.phase)
+	if s.phase == netprobe.PhaseConnect {
+		return operation.Output{}, operation.RefutedBy("NotConnected", "%s: no connection within %s", what, s.waited)
+	}
+	c := s.child
+	if c == nil {
+		return operation.Output{}, fmt.Errorf("%s waits since %s, but its other end is not in network namespace %s: its source address may be translated on the way",
+			what, s.waited, r.Results["targetNetNS"])
+	}
+	accepted := c.Inode != 0
+	r.Text("accepted", strconv.FormatBool(accepted))
+	r.Uint("unread", uint64(c.RQueue))
+	r.Uint("received", c.Info.Bytes_received)
+	r.Text("ownerComm", s.owner.comm)
+	r.Text("ownerState", s.state)
+	if s.owner.pid != 0 {
+		r.Uint("ownerPID", uint64(s.owner.pid))
+	}
+	owner := s.owner.String()
+	if s.state != "" {
+		owner += " in state " + s.state
+	}
+	switch {
+	case c.State == netlook.SynRecv:
+		return operation.Output{}, operation.RefutedBy("NotConnected", "%s: the listener ignores the end of the handshake, %s", what, &s.queue)
+	case !accepted && c.State == netlook.Established:
+		return r.Output(operation.VerdictOf("AppNotAccepting", "%s waits since %s in the accept queue (%s), %d bytes of it are there; %s does not accept it",
+			what, s.waited, &s.queue, c.RQueue, owner)), nil
+	case p.Protocol == netprobe.TCP:
+		return operation.Output{}, operation.RefutedBy("AppAnswers", "%s was accepted by %s; a TCP probe asks for no more", what, owner)
+	case c.Info.Bytes_received == 0 && c.RQueue == 0:
+		return operation.Output{}, operation.RefutedBy("RequestNotDelivered", "%s was accepted by %s, but nothing of the request has come in %s", what, owner, s.waited)
+	case c.RQueue > 0:
+		return r.Output(operation.VerdictOf("AppSilent", "%s was accepted by %s, which has not read %d bytes of it in %s", what, owner, c.RQueue, s.waited)), nil
+	}
+	return r.Output(operation.VerdictOf("AppSilent", "%s was accepted by %s, which has read all of it (%d bytes) and does not answer since %s (%s)",
+		what, owner, c.Info.Bytes_received, s.waited, netprobe.PhaseText(s.phase))), nil
+}

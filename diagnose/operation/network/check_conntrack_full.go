@@ -1,0 +1,79 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// CheckConntrackFull checks whether the table of tracked connections is full.
+func CheckConntrackFull(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "check-conntrack-full",
+		Doc: "Checks whether the table of tracked connections is full, of the namespace given or of the node's own, which packets " +
+			"of most pods pass: at least threshold percent of its size, or packets dropped for want of a place during the window. " +
+			"The verdict is ConntrackFull.",
+		Effect: operation.Check,
+		Parameters: append(placeParameters(), windowParameter("1s"),
+			operation.Parameter{Name: "threshold", Doc: "percent of the table's size", Kind: operation.Integer, Default: "95", Max: 100}),
+		Results: results(
+			operation.Result{Name: "conntrack", Doc: "tracked connections and how many there may be"},
+			operation.Result{Name: "conntrackDropped", Doc: "packets dropped because the table was full, during the window"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, err := findPlace(h, call.Parameters)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			places := []place{p}
+			if !p.node {
+				node, err := findNode(h)
+				if err != nil {
+					return operation.Output{}, err
+				}
+				places = append(places, node)
+			}
+			before := make([]conntrack, len(places))
+			for i := range places {
+				// A namespace without the table can't have it full; the node's must be known.
+				before[i], err = readConntrack(h, &places[i])
+				if err != nil && (!errors.Is(err, errNoConntrack) || places[i].node) {
+					return operation.Output{}, err
+				}
+			}
+			window := call.Parameters.Duration("window")
+			if err := operation.Pause(ctx, window); err != nil {
+				return operation.Output{}, err
+			}
+			var evidence []string
+			for i := range places {
+				after, err := readConntrack(h, &places[i])
+				if errors.Is(err, errNoConntrack) {
+					continue
+				}
+				if err != nil {
+					return operation.Output{}, err
+				}
+				dropped := increase(before[i].drop, after.drop)
+				text := fmt.Sprintf("%s: %s, %d packets dropped for want of a place in %s", &places[i], &after, dropped, window)
+				if after.full(uint64(call.Parameters.Int("threshold")), dropped) {
+					r := newNetReport(&places[i])
+					r.Text("conntrack", after.String())
+					r.Uint("conntrackDropped", dropped)
+					return r.Output(operation.VerdictOf("ConntrackFull", "%s", text)), nil
+				}
+				evidence = append(evidence, text)
+			}
+			return operation.Output{}, operation.RefutedBy("ConntrackNotFull", "%s", strings.Join(evidence, "; "))
+		},
+	}
+}
+
+// full tells whether the table is full by so many percent, or has turned packets away. A
+// limit of 0 is none.
+func (c *conntrack) full(threshold, dropped uint64) bool {
+	return dropped > 0 || c.limit > 0 && c.percent() >= threshold
+}

@@ -1,0 +1,215 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+const (
+	// maxCgroups bounds how many groups are watched: a pod has some containers, each
+	// a handful of levels deep.
+	maxCgroups = 64
+	// throttleWindow is twenty periods of the usual length.
+	throttleWindow = "2s"
+)
+
+// CheckCPUThrottled checks whether a CPU limit holds back a cgroup.
+func CheckCPUThrottled(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "check-cpu-throttled",
+		Doc: "Checks whether a CPU limit held back a cgroup, one above it, or those of a pod or process, in at least " +
+			"threshold percent of the limit's periods during the window. The verdict CPUThrottled names the group and the limit.",
+		Effect: operation.Check,
+		Parameters: []operation.Parameter{
+			{Name: "cgroup", Doc: "cgroup from the hierarchy's root; comes before podUID and pid", Kind: operation.String},
+			{Name: "podUID", Doc: "pod whose containers are watched", Kind: operation.String},
+			{Name: "pid", Doc: "process whose cgroup is watched", Kind: operation.Integer, Max: pidMax},
+			{Name: "startTime", Doc: "when that process started, since boot: refuses another that has its number by now", Kind: operation.Duration},
+			windowParameter(throttleWindow),
+			{Name: "threshold", Doc: "percent of the periods in which the group ran out of its quota", Kind: operation.Integer, Default: "25", Max: 100},
+		},
+		Results: []operation.Result{
+			{Name: "throttledCgroup", Doc: "group with the limit that held it back most"},
+			{Name: "quota", Doc: "CPU time it may use in a period"},
+			{Name: "period", Doc: "length of a period"},
+			{Name: "throttledPercent", Doc: "periods of the window in which it ran out of the quota, in percent"},
+			{Name: "throttledTime", Doc: "time it had to wait, on cgroup v1 added up over CPUs"},
+			{Name: "note", Doc: "what could not be looked at, or was left out"},
+		},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			v := call.Parameters
+			layout, err := h.FS.CgroupLayout()
+			if err != nil {
+				return operation.Output{}, fmt.Errorf("find cgroups: %w", err)
+			}
+			r := newNetReport(nil)
+			groups, err := cpuGroups(h, layout, v, r)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			worst, err := throttled(h, ctx, layout, groups, v.Duration("window"))
+			if err != nil {
+				return operation.Output{}, err
+			}
+			r.Text("throttledCgroup", worst.path)
+			r.Text("quota", worst.limit.Quota.String())
+			r.Text("period", worst.limit.Period.String())
+			r.Uint("throttledPercent", worst.percent())
+			r.Text("throttledTime", worst.waited.String())
+			if worst.periods == 0 || worst.percent() < uint64(v.Int("threshold")) {
+				return operation.Output{}, operation.RefutedBy("CPUNotThrottled", "%s; %d groups looked at", worst, len(groups))
+			}
+			return r.Output(operation.VerdictOf("CPUThrottled", "%s", worst)), nil
+		},
+	}
+}
+
+// throttle is how a limit acted on a group in a time.
+type throttle struct {
+	path               string
+	limit              hostfs.CgroupCPULimit
+	periods, throttled uint64
+	waited, window     time.Duration
+}
+
+func (t throttle) percent() uint64 {
+	if t.periods == 0 {
+		return 0
+	}
+	return t.throttled * 100 / t.periods
+}
+
+func (t throttle) String() string {
+	group := "cgroup " + display.Safe(t.path, maxName*2)
+	switch {
+	case t.path == "":
+		return "no group has a CPU limit"
+	case t.periods == 0:
+		return fmt.Sprintf("%s, limit %s, did not run in %s", group, cpuLimit(t.limit), t.window)
+	}
+	return fmt.Sprintf("%s ran out of its limit of %s in %d of %d periods (%d %%) in %s, and waited %s",
+		group, cpuLimit(t.limit), t.throttled, t.periods, t.percent(), t.window, t.waited.Round(time.Millisecond))
+}
+
+func cpuLimit(l hostfs.CgroupCPULimit) string {
+	if l.Quota == 0 || l.Period == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%dm (%s in each %s)", l.Quota*1000/l.Period, l.Quota, l.Period)
+}
+
+// cpuGroups returns the groups that the parameters name and all above them, each once.
+func cpuGroups(h operation.Host, layout hostfs.CgroupLayout, v operation.Values, r *operation.Finding) ([]string, error) {
+	var named []string
+	switch {
+	case v["cgroup"] != "":
+		named = []string{v["cgroup"]}
+	case v["podUID"] != "":
+		for pid, err := range processes(h, func(at string) bool {
+			a, _ := hostfs.ParseCgroupPath(at)
+			return a.Container.PodUID == v["podUID"]
+		}) {
+			if err != nil {
+				return nil, err
+			}
+			if group, err := cpuGroup(h, layout, pid); err == nil {
+				named = append(named, group)
+			}
+		}
+		if len(named) == 0 {
+			return nil, fmt.Errorf("no process of pod %s on this node", display.Safe(v["podUID"], maxName))
+		}
+	case v["pid"] != "":
+		pid := int(v.Int("pid"))
+		if err := processLives(h, pid, v); err != nil {
+			return nil, err
+		}
+		group, err := cpuGroup(h, layout, pid)
+		if err != nil {
+			return nil, err
+		}
+		named = []string{group}
+	default:
+		return nil, errors.New("cgroup, podUID or pid has to be given")
+	}
+	var groups []string
+	seen := map[string]bool{}
+	for _, g := range named {
+		for at := path.Clean("/" + g); at != "/" && !seen[at]; at = path.Dir(at) {
+			if len(groups) == maxCgroups {
+				r.Note("more than %d groups: the others were not looked at", maxCgroups)
+				return groups, nil
+			}
+			seen[at] = true
+			groups = append(groups, at)
+		}
+	}
+	return groups, nil
+}
+
+// cpuGroup returns the cgroup of a process on the hierarchy with the CPU controller.
+func cpuGroup(h operation.Host, layout hostfs.CgroupLayout, pid int) (string, error) {
+	groups, err := h.FS.ProcCgroups(pid)
+	if err != nil {
+		return "", fmt.Errorf("cgroups of process %d: %w", pid, err)
+	}
+	_, v1 := layout.Controllers["cpu"]
+	for _, g := range groups {
+		if !v1 && g.Hierarchy == 0 || v1 && hasController(g.Controllers, "cpu") {
+			return g.Path, nil
+		}
+	}
+	return "", errors.New("process " + strconv.Itoa(pid) + " has no cpu cgroup")
+}
+
+// throttled watches groups for a time, and returns the one that was held back most, or
+// any with a limit, or none.
+func throttled(h operation.Host, ctx context.Context, layout hostfs.CgroupLayout, groups []string, window time.Duration) (worst throttle, err error) {
+	before := map[string]hostfs.CgroupCPU{}
+	var readErr error
+	for _, g := range groups {
+		c, err := h.FS.CgroupCPU(layout, g)
+		if err != nil {
+			readErr = errors.Join(readErr, err)
+			continue
+		}
+		before[g] = c
+	}
+	if len(before) == 0 {
+		return worst, readErr
+	}
+	if err := operation.Pause(ctx, window); err != nil {
+		return worst, err
+	}
+	for _, g := range groups {
+		was, ok := before[g]
+		if !ok {
+			continue
+		}
+		limit, err := h.FS.CgroupCPULimit(layout, g)
+		if err != nil || limit.Quota == 0 {
+			continue
+		}
+		now, err := h.FS.CgroupCPU(layout, g)
+		if err != nil {
+			continue // it was removed
+		}
+		t := throttle{
+			path: g, limit: limit, window: window,
+			periods: increase(was.Periods, now.Periods), throttled: increase(was.Throttled, now.Throttled),
+			waited: max(0, now.ThrottledTime-was.ThrottledTime),
+		}
+		if worst.path == "" || t.percent() > worst.percent() || t.percent() == worst.percent() && t.periods > worst.periods {
+			worst = t
+		}
+	}
+	return worst, nil
+}

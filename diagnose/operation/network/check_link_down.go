@@ -1,0 +1,114 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// CheckLinkDown checks whether a network device is down.
+func CheckLinkDown(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "check-link-down",
+		Doc: "Checks whether a network device is down or has no carrier: the one named, else the one by which packets to the " +
+			"address leave, else any of the namespace that should carry packets. Members of a bond or bridge count with it. The verdict " +
+			"is LinkDown.",
+		Effect: operation.Check,
+		Parameters: append([]operation.Parameter{
+			linkParameter(),
+			{Name: "address", Doc: "IP address whose route has the device", Kind: operation.Address},
+		}, placeParameters()...),
+		Results: results(
+			operation.Result{Name: "link", Doc: "the device that is down"},
+			operation.Result{Name: "faults", Doc: "all that are down of those looked at, at most 8"},
+		),
+		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
+			v := call.Parameters
+			p, err := findPlace(h, v)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			view, err := open(h, &p)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			defer view.Close()
+			r := newNetReport(&p)
+			links, err := links(view, r)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			var looked []link
+			why := "that should carry packets"
+			name := v["link"]
+			if to := address(v, "address"); name == "" && to.IsValid() {
+				// Without a route the device that had it may be down: all are looked at.
+				if route := view.RouteTo(to); route.Known && route.Errno == 0 {
+					name = route.Dev
+				} else {
+					why = fmt.Sprintf("that should carry packets, as there is no route to %s", to)
+				}
+			}
+			if name != "" {
+				why = "that packets leave by"
+				looked = slices.DeleteFunc(slices.Clone(links), func(l link) bool { return l.name != name && !carries(links, &l, name) })
+				if len(looked) == 0 {
+					return operation.Output{}, fmt.Errorf("%s has no device %q", &p, name)
+				}
+			} else {
+				looked = slices.DeleteFunc(slices.Clone(links), func(l link) bool { return !l.shouldCarry() })
+			}
+			var down, fine []string
+			for i := range looked {
+				l := &looked[i]
+				if f := l.fault(); f != "" {
+					if len(down) == 0 {
+						r.Text("link", l.name)
+					}
+					down = append(down, l.name+" is "+f)
+				} else {
+					fine = append(fine, l.String())
+				}
+			}
+			const shown = 8
+			if len(fine) == 0 {
+				fine = []string{"none"}
+			}
+			if len(down) == 0 {
+				return operation.Output{}, operation.RefutedBy("LinksUp", "devices of %s %s: %s", &p, why, display.List(fine, shown))
+			}
+			r.Text("faults", display.List(down, shown))
+			return r.Output(operation.VerdictOf("LinkDown", "in %s %s; devices %s that are in order: %s", &p, display.List(down, shown), why, display.List(fine, shown))), nil
+		},
+	}
+}
+
+// carries tells whether packets of the device with a name go through l: a member of
+// that bond or bridge, or the device below it.
+func carries(links []link, l *link, name string) bool {
+	for i := range links {
+		if of := &links[i]; of.name == name {
+			// A veth's peer has an index of another namespace.
+			return l.bondSlave != "" && l.masterIndex == of.index || of.kind == "vlan" && of.parent == l.index
+		}
+	}
+	return false
+}
+
+// shouldCarry tells whether a device that is down is a fault: one that is administratively
+// up, or of a kind that nobody makes without using it.
+func (l *link) shouldCarry() bool {
+	if l.name == "lo" {
+		return false
+	}
+	switch l.kind {
+	case "device", "veth", "bond", "vlan", "macvlan", "ipvlan":
+		return true
+	case "bridge":
+		return false // without carrier while no member is up: as the node's docker0
+	}
+	return l.up
+}

@@ -1,0 +1,60 @@
+package network
+
+import (
+	"context"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// CheckNeighbourFailed checks whether the next hop does not answer on the link.
+func CheckNeighbourFailed(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "check-neighbour-failed",
+		Doc: "Checks whether the next hop to an address does not answer the kernel's question for its link address (ARP, NDP). " +
+			"A question that is under way is waited for during the window: the kernel asks three times, a second apart. It sends " +
+			"nothing itself. The verdict is NeighbourFailed.",
+		Effect:     operation.Check,
+		Parameters: pathParameters(windowParameter("3s")),
+		Results: routeResults(
+			operation.Result{Name: "nextHopState", Doc: "of its entry in the neighbour table"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			r := newNetReport(nil)
+			p, err := findPath(h, call.Parameters, r)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			defer p.close()
+			p.report(r)
+			if p.route.Errno != 0 || p.route.Local {
+				return operation.Output{}, operation.RefutedBy("NoNextHop", "%s in %s: %s", p.to, &p.place, p.route.String())
+			}
+			began, window := time.Now(), call.Parameters.Duration("window")
+			var n netlook.Neighbor
+			for tried := true; ; {
+				n = p.view.Neighbor(&p.route)
+				tried = tried && n.Trying
+				waited := time.Since(began)
+				r.Text("nextHopState", n.State)
+				what := "next hop " + p.route.Via.String() + " on " + p.route.Dev + " in " + p.place.String()
+				switch {
+				case n.Failed:
+					return r.Output(operation.VerdictOf("NeighbourFailed", "%s: FAILED, it does not answer on the link", what)), nil
+				case tried && waited >= window:
+					return r.Output(operation.VerdictOf("NeighbourFailed", "%s: INCOMPLETE since more than %s, it does not answer on the link", what, window)), nil
+				case !n.Known && waited >= window:
+					return operation.Output{}, operation.RefutedBy("NeighbourUnknown", "%s: the kernel does not report its state", what)
+				case n.State == "none":
+					return operation.Output{}, operation.RefutedBy("NeighbourUnknown", "%s: no entry, so nothing was sent there of late", what)
+				case n.Known && !n.Trying && (n.State != "PROBE" && n.State != "DELAY" || waited >= window):
+					return operation.Output{}, operation.RefutedBy("NeighbourPresent", "%s: %s, %s", what, n.State, n.Address)
+				}
+				if err := operation.Pause(ctx, lookEvery); err != nil {
+					return operation.Output{}, err
+				}
+			}
+		},
+	}
+}

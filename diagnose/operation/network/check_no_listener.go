@@ -1,0 +1,99 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// errNetManySockets is returned where a namespace has more sockets than can be listed, so
+// that none being found proves nothing.
+var errNetManySockets = errors.New("the namespace has more sockets than can be listed")
+
+// CheckNoListener checks whether nothing listens at an address and port.
+func CheckNoListener(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name:       "check-no-listener",
+		Doc:        "Checks whether nothing listens at an address and TCP port. The verdict NoListener names what listens there instead.",
+		Effect:     operation.Check,
+		Parameters: portRequired(targetParameters()),
+		Results: results(
+			operation.Result{Name: "listeners", Doc: "what listens in the namespace, those of the port first, at most 8"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, err := findTarget(h, call.Parameters, false)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			t, err := sockets(h, ctx, &p, call.Parameters, false)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			where := where(call.Parameters)
+			if l := t.listening; l != nil {
+				return operation.Output{}, operation.RefutedBy("ListenerPresent", "%s listens at %s, queue %d/%d", t.owners[l.Inode], l.Local, l.RQueue, l.WQueue)
+			}
+			if !t.whole {
+				return operation.Output{}, errNetManySockets
+			}
+			others, err := listeners(h, ctx, &p, at(call.Parameters).Port())
+			if err != nil {
+				return operation.Output{}, err
+			}
+			r := newNetReport(&p)
+			const shown = 8
+			list := display.List(others, shown)
+			r.Text("listeners", list)
+			if list == "" {
+				list = "nothing"
+			}
+			return r.Output(operation.VerdictOf("NoListener", "nothing listens at %s in %s; what listens there: %s", where, &p, list)), nil
+		},
+	}
+}
+
+// listeners tells what listens in a namespace, those of the port first.
+func listeners(h operation.Host, ctx context.Context, p *place, port uint16) ([]string, error) {
+	t, err := sockets(h, ctx, p, operation.Values{}, false)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(t.list, func(a, b netlook.Socket) int {
+		rank := func(s *netlook.Socket) int {
+			if s.Local.Port() == port {
+				return 0
+			}
+			return 1
+		}
+		return rank(&a) - rank(&b)
+	})
+	return t.listeners(), nil
+}
+
+// where names the address and port of a run.
+func where(v operation.Values) string {
+	at := at(v)
+	if at.Addr().IsValid() {
+		return at.String()
+	}
+	return fmt.Sprintf(":%d", at.Port())
+}
+
+// portRequired has the port be given.
+func portRequired(parameters []operation.Parameter) []operation.Parameter {
+	return require(parameters, "port")
+}
+
+func require(parameters []operation.Parameter, names ...string) []operation.Parameter {
+	for i := range parameters {
+		if slices.Contains(names, parameters[i].Name) {
+			parameters[i].Required = true
+		}
+	}
+	return parameters
+}

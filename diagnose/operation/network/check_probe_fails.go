@@ -1,0 +1,66 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/netprobe"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// CheckProbeFails checks whether a probe fails again, and says in which way.
+func CheckProbeFails(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "check-probe-fails",
+		Doc: "Probes as re-probe does, and where the probe fails says in which way: the verdict is ConnectionReset where the " +
+			"connection stood and was reset, SYNUnanswered where nothing answered to connect, ConnectionRefused, BadStatus where the " +
+			"answer is a failure, else ProbeFails. It comes after the checks that know a cause: how a probe fails is where to look on.",
+		Effect:     operation.Check,
+		Parameters: probeParameters(),
+		Results: results(
+			operation.Result{Name: "phase", Doc: "how far it got: connect, tls, request, answer or done"},
+			operation.Result{Name: "error", Doc: "why it failed"},
+			operation.Result{Name: "status", Doc: "of the answer: 503 Service Unavailable, NOT_SERVING"},
+			operation.Result{Name: "totalTime", Doc: "of the whole probe"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, target, err := probeOf(h, call.Parameters)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			probed, err := probeOnce(ctx, p, call.Parameters.Duration("timeout"))
+			if err != nil {
+				return operation.Output{}, err
+			}
+			what := display.Safe(fmt.Sprintf("%s probe of %s", p.Protocol, p.To), maxName)
+			if probed.Err == nil {
+				return operation.Output{}, operation.RefutedBy("ProbeSucceeds", "%s succeeded: %s", what, probed)
+			}
+			r := newNetReport(target)
+			r.Text("phase", probed.Phase)
+			r.Text("error", probed.Err.Error())
+			r.Text("status", probed.Status)
+			r.Text("totalTime", probed.Took.String())
+			return r.Output(operation.VerdictOf(probed.failure(call.Parameters.Duration("timeout")), "%s: %s", what, probed)), nil
+		},
+	}
+}
+
+// failure is the way in which a probe failed that might take so long.
+func (p *probeResult) failure(timeout time.Duration) string {
+	switch connected := p.Connect > 0; {
+	case errors.Is(p.Err, syscall.ECONNREFUSED):
+		return "ConnectionRefused"
+	case connected && (errors.Is(p.Err, syscall.ECONNRESET) || errors.Is(p.Err, syscall.EPIPE)):
+		return "ConnectionReset"
+	case !connected && p.Phase == netprobe.PhaseConnect && (p.Took >= timeout || errors.Is(p.Err, syscall.ETIMEDOUT)):
+		return "SYNUnanswered"
+	case p.Status != "":
+		return "BadStatus"
+	}
+	return "ProbeFails"
+}

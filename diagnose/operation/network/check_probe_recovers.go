@@ -1,0 +1,74 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// CheckProbeRecovers checks whether a probe works again.
+func CheckProbeRecovers(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "check-probe-recovers",
+		Doc: "Probes as re-probe does, again and again, and checks whether as many probes succeed in a row as are asked for, " +
+			"within a number of attempts. The verdict is ProbeRecovered.",
+		Effect: operation.Check,
+		Parameters: probeParameters(
+			operation.Parameter{Name: "successes", Doc: "probes in a row that have to succeed", Kind: operation.Integer, Default: "3", Max: 100},
+			operation.Parameter{Name: "attempts", Doc: "probes in all, at most", Kind: operation.Integer, Default: "6", Max: 1000},
+			operation.Parameter{Name: "period", Doc: "from the beginning of a probe to that of the next", Kind: operation.Duration, Default: "1s", Max: int64(time.Minute)}),
+		Results: results(
+			operation.Result{Name: "attempted", Doc: "probes made"},
+			operation.Result{Name: "failed", Doc: "of these, those that failed"},
+			operation.Result{Name: "lastError", Doc: "why the last of them failed"},
+			operation.Result{Name: "totalTime", Doc: "of the last probe"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			v := call.Parameters
+			p, target, err := probeOf(h, v)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			want, most := max(1, v.Int("successes")), max(1, v.Int("attempts"))
+			if most < want {
+				return operation.Output{}, fmt.Errorf("parameter attempts: %d attempts can't have %d successes", most, want)
+			}
+			var row, failed, made int64
+			var last *probeResult
+			lastFailure := "none failed"
+			for row < want && made < most {
+				began := time.Now()
+				if last, err = probeOnce(ctx, p, v.Duration("timeout")); err != nil {
+					return operation.Output{}, err
+				}
+				made++
+				if last.Err == nil {
+					row++
+				} else {
+					row, lastFailure = 0, last.String()
+					failed++
+				}
+				if row < want && made < most {
+					if err := operation.Pause(ctx, v.Duration("period")-time.Since(began)); err != nil {
+						return operation.Output{}, err
+					}
+				}
+			}
+			r := newNetReport(target)
+			r.Uint("attempted", uint64(made))
+			r.Uint("failed", uint64(failed))
+			r.Text("totalTime", last.Took.Round(time.Microsecond).String())
+			what := display.Safe(fmt.Sprintf("%s probe of %s", p.Protocol, p.To), maxName)
+			if row < want {
+				return operation.Output{}, operation.RefutedBy("ProbeStillFails", "%s: %d of %d failed, at most %d in a row had to succeed; the last failure: %s", what, failed, made, want, lastFailure)
+			}
+			if failed > 0 {
+				r.Text("lastError", lastFailure)
+			}
+			return r.Output(operation.VerdictOf("ProbeRecovered", "%s: the last %d of %d succeeded (%s); %s", what, want, made, last, lastFailure)), nil
+		},
+	}
+}

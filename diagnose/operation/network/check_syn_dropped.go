@@ -1,0 +1,87 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// counter is a counter of the kernel and what it counts.
+type counter struct{ name, text string }
+
+// listenerDrops are the counters by which listeners tell what they did not take.
+func listenerDrops() []counter {
+	return []counter{
+		{"TcpExt.ListenOverflows", "accept queue full"},
+		{"TcpExt.TCPReqQFullDrop", "queue of handshakes full"},
+		{"TcpExt.ListenDrops", "dropped by listeners for these and other reasons"},
+	}
+}
+
+// CheckSYNDropped checks whether listeners drop connection attempts now.
+func CheckSYNDropped(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "check-syn-dropped",
+		Doc: "Checks whether listeners of the target's network namespace dropped SYNs, or the ACKs that end handshakes, during " +
+			"the window, which ends with the first of them, by the kernel's counters, which are of the whole namespace. Something has to try to connect " +
+			"meanwhile: a client repeats a SYN after 1 s, 3 s and 7 s. The verdict is SYNDropped.",
+		Effect:     operation.Check,
+		Parameters: portRequired(targetParameters(windowParameter("3s"))),
+		Results: results(
+			operation.Result{Name: "drops", Doc: "SYNs and ACKs that listeners dropped during the window"},
+			operation.Result{Name: "overflows", Doc: "of these, because the accept queue was full"},
+			operation.Result{Name: "synQueueFull", Doc: "of these, because there were too many handshakes under way"},
+			operation.Result{Name: "synReceived", Doc: "handshakes of the port that are not complete"},
+			operation.Result{Name: "queue", Doc: "connections that wait to be accepted at the port"},
+			operation.Result{Name: "queueMax", Doc: "how long that queue may be"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, err := findTarget(h, call.Parameters, false)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			// The first that is dropped is enough.
+			grew, window, err := growth(h, ctx, &p, call.Parameters.Duration("window"), func(grew map[string]uint64) bool {
+				return slices.ContainsFunc(listenerDrops(), func(c counter) bool { return grew[c.name] > 0 })
+			})
+			if err != nil {
+				return operation.Output{}, fmt.Errorf("counters of %s: %w", &p, err)
+			}
+			t, err := sockets(h, ctx, &p, call.Parameters, false)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			r := newNetReport(&p)
+			r.Uint("drops", grew["TcpExt.ListenDrops"])
+			r.Uint("overflows", grew["TcpExt.ListenOverflows"])
+			r.Uint("synQueueFull", grew["TcpExt.TCPReqQFullDrop"])
+			half := uint64(0)
+			for i := range t.list {
+				if t.list[i].State == netlook.SynRecv {
+					half++
+				}
+			}
+			r.Uint("synReceived", half)
+			at := fmt.Sprintf("nothing listens at %s", where(call.Parameters))
+			if l := t.listening; l != nil {
+				r.Uint("queue", uint64(l.RQueue))
+				r.Uint("queueMax", uint64(l.WQueue))
+				at = fmt.Sprintf("listener at %s: queue %d/%d, %d handshakes under way, owner %s", l.Local, l.RQueue, l.WQueue, half, t.owners[l.Inode])
+			}
+			var dropped []string
+			for _, c := range listenerDrops() {
+				if n := grew[c.name]; n > 0 {
+					dropped = append(dropped, fmt.Sprintf("%d %s", n, c.text))
+				}
+			}
+			if len(dropped) == 0 {
+				return operation.Output{}, operation.RefutedBy("NoSYNDropped", "listeners of %s dropped nothing in %s; %s", &p, window, at)
+			}
+			return r.Output(operation.VerdictOf("SYNDropped", "in %s in %s: %s; %s", window, &p, strings.Join(dropped, ", "), at)), nil
+		},
+	}
+}

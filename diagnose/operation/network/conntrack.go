@@ -1,0 +1,77 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"github.com/prometheus/procfs"
+
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// errNoConntrack is returned where the kernel does not track connections.
+var errNoConntrack = errors.New("connections are not tracked here (no nf_conntrack)")
+
+// conntrack is the table of tracked connections of a namespace.
+type conntrack struct {
+	count, limit uint64
+	// Packets dropped because the table was full, and connections that found no place;
+	// since the namespace was made.
+	drop, insertFailed, earlyDrop uint64
+}
+
+func (c *conntrack) percent() uint64 {
+	if c.limit == 0 {
+		return 0
+	}
+	return c.count * 100 / c.limit
+}
+
+func (c *conntrack) String() string {
+	return fmt.Sprintf("%d of %d connections tracked (%d %%)", c.count, c.limit, c.percent())
+}
+
+// readConntrack reads it. The settings below /proc/sys/net are those of the reader's
+// namespace, so they are read inside.
+func readConntrack(h operation.Host, p *place) (c conntrack, err error) {
+	err = netlook.Within(h.FS, p.inode, p.pid, func() error {
+		for name, into := range map[string]*uint64{"nf_conntrack_count": &c.count, "nf_conntrack_max": &c.limit} {
+			text, err := h.FS.Sysctl("net/netfilter/" + name)
+			if errors.Is(err, fs.ErrNotExist) {
+				return errNoConntrack
+			}
+			if err != nil {
+				return err
+			}
+			if *into, err = strconv.ParseUint(text, 10, 64); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return c, err
+	}
+	proc, err := proc(h, p)
+	if err != nil {
+		return c, err
+	}
+	stats, err := proc.ConntrackStat()
+	if err != nil {
+		return c, fmt.Errorf("counters of tracked connections: %w", err)
+	}
+	for _, s := range stats { // one a CPU
+		c.drop += s.Drop
+		c.insertFailed += s.InsertFailed
+		c.earlyDrop += s.EarlyDrop
+	}
+	return c, nil
+}
+
+// proc reads the files below /proc/PID/net of a process in the place.
+func proc(h operation.Host, p *place) (procfs.FS, error) {
+	return procfs.NewFS(h.FS.Path("/proc/" + strconv.Itoa(p.pid)))
+}

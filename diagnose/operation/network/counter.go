@@ -1,0 +1,45 @@
+package network
+
+import (
+	"context"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// readEvery is how often counters are read while one is waited for.
+const readEvery = 200 * time.Millisecond
+
+// growth watches the counters of a namespace for the window, or until enough have
+// grown, and returns how much those grew that did, and how long that took.
+func growth(h operation.Host, ctx context.Context, p *place, window time.Duration, enough func(grew map[string]uint64) bool) (map[string]uint64, time.Duration, error) {
+	began := time.Now()
+	before, err := h.FS.NetCounters(p.pid)
+	if err != nil {
+		return nil, 0, err
+	}
+	for {
+		if err := operation.Pause(ctx, min(readEvery, window-time.Since(began))); err != nil {
+			return nil, 0, err
+		}
+		after, err := h.FS.NetCounters(p.pid)
+		if err != nil {
+			return nil, 0, err
+		}
+		grew := grew(before, after)
+		if took := time.Since(began); took >= window || enough(grew) {
+			return grew, took.Round(time.Millisecond), nil
+		}
+	}
+}
+
+// grew returns how much those counters grew that did.
+func grew(before, after map[string]uint64) map[string]uint64 {
+	grew := map[string]uint64{}
+	for name, n := range after {
+		if d := increase(before[name], n); d > 0 {
+			grew[name] = d
+		}
+	}
+	return grew
+}

@@ -1,0 +1,291 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/gopacket/layers"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxFlows bounds the memory of a summary.
+	maxFlows = 4096
+	// maxLines is how many packets are told one by one.
+	maxLines = 12
+)
+
+// flowKey is a conversation as seen on one device, whoever speaks.
+type flowKey struct {
+	link     int
+	protocol uint8
+	a, b     netip.AddrPort // a is the smaller
+}
+
+// flow is what was seen of a conversation. For TCP, from is who sent the SYN, else
+// who was seen first.
+type flow struct {
+	link                        string
+	protocol                    string
+	from, to                    netip.AddrPort
+	packets                     [2]int // from, and to it
+	syn, synAck, fin            int
+	rst                         [2]int
+	retransmitted               [2]int
+	known                       [2]bool
+	end                         [2]uint32 // the highest sequence number, plus one
+	firstSYN, synAckAt, opened  time.Time
+	synRepeated, synAckRepeated bool
+	payload                     [2]int
+	unreachable                 string // what an ICMP error said of it
+	unreachableCount            int
+	established, sawSYN         bool
+}
+
+// summary tells what packets are about.
+type summary struct {
+	flows               map[flowKey]*flow
+	order               []*flow
+	overFlows           int // packets of flows beyond maxFlows
+	lines               []string
+	packets, others     int
+	undecoded, icmpErrs int
+	began               time.Time
+	names               map[int]string
+}
+
+func newNetSummary(names map[int]string) *summary {
+	return &summary{flows: map[flowKey]*flow{}, names: names}
+}
+
+// decoded is what is used of a packet.
+type decoded struct {
+	from, to  netip.AddrPort
+	protocol  uint8
+	tcp       *layers.TCP
+	payload   int // bytes behind the TCP or UDP header, on the link
+	text      string
+	headers   int // bytes up to the payload, of those captured
+	icmpError string
+	quoted    *decoded
+}
+
+// add takes one packet, and returns how many of its captured bytes are headers.
+func (s *summary) add(p *packet) (headers int) {
+	s.packets++
+	if s.began.IsZero() {
+		s.began = p.at
+	}
+	d, ok := decode(p.protocol, p.data)
+	if !ok {
+		s.undecoded++
+	}
+	if len(s.lines) < maxLines {
+		way := "in"
+		if p.kind == unix.PACKET_OUTGOING {
+			way = "out"
+		}
+		s.lines = append(s.lines, fmt.Sprintf("+%s %s %s %s", p.at.Sub(s.began).Round(time.Microsecond), s.name(p.link), way, d.text))
+	}
+	switch {
+	case d.icmpError != "":
+		s.icmpErrs++
+		if d.quoted != nil {
+			if f := s.flow(p.link, d.quoted); f != nil {
+				f.unreachable = d.icmpError + " from " + d.from.Addr().String()
+				f.unreachableCount++
+			}
+		}
+	case d.from.IsValid():
+		if f := s.flow(p.link, &d); f != nil {
+			f.take(&d, p.at)
+		} else {
+			s.overFlows++
+		}
+	default:
+		s.others++
+	}
+	return d.headers
+}
+
+func (s *summary) name(link int) string {
+	if n := s.names[link]; n != "" {
+		return n
+	}
+	return fmt.Sprintf("device %d", link)
+}
+
+// flow returns that of a packet, made if there is none; nil: there are too many.
+func (s *summary) flow(link int, d *decoded) *flow {
+	k := flowKey{link: link, protocol: d.protocol, a: d.from, b: d.to}
+	if d.to.Compare(d.from) < 0 {
+		k.a, k.b = d.to, d.from
+	}
+	f := s.flows[k]
+	if f == nil && len(s.flows) < maxFlows {
+		f = &flow{link: s.name(link), protocol: protocolName(d.protocol), from: d.from, to: d.to}
+		s.flows[k], s.order = f, append(s.order, f)
+	}
+	return f
+}
+
+// take counts a packet of the flow.
+func (f *flow) take(d *decoded, at time.Time) {
+	if t := d.tcp; t != nil && t.SYN && !t.ACK && !f.sawSYN && f.from != d.from {
+		f.turn() // the other one had been seen first
+	}
+	side := 0
+	if d.from != f.from {
+		side = 1
+	}
+	f.packets[side]++
+	f.payload[side] += d.payload
+	t := d.tcp
+	if t == nil {
+		return
+	}
+	again := f.sequence(side, t, d.payload)
+	if again {
+		f.retransmitted[side]++
+	}
+	switch {
+	case t.SYN && !t.ACK:
+		f.syn++
+		f.sawSYN = true
+		if again && f.synAckAt.IsZero() {
+			f.synRepeated = true
+		} else if !again {
+			f.firstSYN, f.synAckAt, f.opened, f.established, f.synRepeated, f.synAckRepeated = at, time.Time{}, time.Time{}, false, false, false
+		}
+	case t.SYN:
+		f.synAck++
+		if f.synAckAt.IsZero() {
+			f.synAckAt = at
+		} else {
+			f.synAckRepeated = true
+		}
+	case t.ACK && side == 0 && !f.synAckAt.IsZero() && !f.established:
+		f.opened, f.established = at, true
+	}
+	if t.RST {
+		f.rst[side]++
+	}
+	if t.FIN {
+		f.fin++
+	}
+}
+
+// turn exchanges the ends.
+func (f *flow) turn() {
+	f.from, f.to = f.to, f.from
+	swap := func(p *[2]int) { p[0], p[1] = p[1], p[0] }
+	swap(&f.packets)
+	swap(&f.rst)
+	swap(&f.retransmitted)
+	swap(&f.payload)
+	f.known[0], f.known[1] = f.known[1], f.known[0]
+	f.end[0], f.end[1] = f.end[1], f.end[0]
+}
+
+// sequence notes what a segment takes of the sequence numbers, and tells whether all of
+// that was sent before.
+func (f *flow) sequence(side int, t *layers.TCP, payload int) (again bool) {
+	size := uint32(payload)
+	if t.SYN {
+		size++
+	}
+	if t.FIN {
+		size++
+	}
+	if size == 0 {
+		return false
+	}
+	end := t.Seq + size
+	if t.SYN && f.known[side] && f.end[side] != end {
+		f.known[side] = false // another connection between the same ports
+	}
+	if f.known[side] && int32(end-f.end[side]) <= 0 {
+		return true
+	}
+	f.known[side], f.end[side] = true, end
+	return false
+}
+
+// handshake is how long it took; 0: it was not seen, or a repeated SYN makes it unclear.
+func (f *flow) handshake() time.Duration {
+	if !f.established || f.synRepeated || f.synAckRepeated || f.firstSYN.IsZero() {
+		return 0
+	}
+	return f.opened.Sub(f.firstSYN)
+}
+
+// unanswered tells whether SYNs got neither SYN-ACK nor reset.
+func (f *flow) unanswered() bool { return f.syn > 0 && f.synAck == 0 && f.rst[1] == 0 }
+
+// trouble orders flows: the more, the earlier.
+func (f *flow) trouble() int {
+	n := f.rst[0] + f.rst[1] + f.retransmitted[0] + f.retransmitted[1] + f.unreachableCount
+	if f.unanswered() {
+		n++
+	}
+	return n
+}
+
+// String is the flow on a line.
+func (f *flow) String() string {
+	var b strings.Builder
+	from, to := f.from.String(), f.to.String()
+	if f.from.Port() == 0 && f.to.Port() == 0 {
+		from, to = f.from.Addr().String(), f.to.Addr().String()
+	}
+	fmt.Fprintf(&b, "%s %s > %s on %s: %d/%d packets, %d/%d bytes", f.protocol, from, to, f.link, f.packets[0], f.packets[1], f.payload[0], f.payload[1])
+	add := func(n int, text string) {
+		if n > 0 {
+			fmt.Fprintf(&b, ", %d %s", n, text)
+		}
+	}
+	if f.protocol == "tcp" {
+		add(f.syn, "SYN")
+		add(f.synAck, "SYN-ACK")
+		add(f.fin, "FIN")
+		add(f.rst[0], "RST sent")
+		add(f.rst[1], "RST received")
+		add(f.retransmitted[0], "sent again")
+		add(f.retransmitted[1], "received again")
+		if d := f.handshake(); d > 0 {
+			fmt.Fprintf(&b, ", handshake %s", d.Round(time.Microsecond))
+		}
+		if f.unanswered() {
+			b.WriteString(", SYN unanswered")
+		}
+	}
+	if f.unreachable != "" {
+		fmt.Fprintf(&b, ", %d× %s", f.unreachableCount, f.unreachable)
+	}
+	return b.String()
+}
+
+// sorted returns the flows, those with trouble first, then the busiest.
+func (s *summary) sorted() []*flow {
+	list := slices.Clone(s.order)
+	slices.SortStableFunc(list, func(a, b *flow) int {
+		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), cmp.Compare(b.packets[0]+b.packets[1], a.packets[0]+a.packets[1]))
+	})
+	return list
+}
+
+func protocolName(p uint8) string {
+	switch p {
+	case unix.IPPROTO_TCP:
+		return "tcp"
+	case unix.IPPROTO_UDP:
+		return "udp"
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		return "icmp"
+	}
+	return fmt.Sprintf("protocol %d", p)
+}

@@ -1,0 +1,102 @@
+package network
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/netlab"
+)
+
+// setLink sets the device of a pair up or down.
+func setLink(t *testing.T, n *netlab.Net, name string, up bool) {
+	t.Helper()
+	n.In(func() error {
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		if up {
+			return netlink.LinkSetUp(l)
+		}
+		return netlink.LinkSetDown(l)
+	})
+}
+
+func TestLinks(t *testing.T) {
+	prober, target := netlab.PairIn(t, 33)
+	target.In(func() error {
+		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}})
+	})
+	links, check := Links(host()), CheckLinkDown(host())
+	in := func(n *netlab.Net, more ...string) map[string]string {
+		p := map[string]string{"netns": inode(n)}
+		for i := 0; i < len(more); i += 2 {
+			p[more[i]] = more[i+1]
+		}
+		return p
+	}
+	target.DropTCP()
+	target.Listen("10.97.33.2:80", 1)
+	stop := keepProbing(prober, "10.97.33.2:80")
+	out, files := must(t, links, in(target, "window", "1s"))
+	stop()
+	wantResults(t, out, map[string]string{
+		"linkCount": "^[0-9]+$", "faults": "br0 bridge administratively down", "links": "probe0 veth up mtu 1500", "linkDrops": "probe0: .*[1-9][0-9]* dropped by the qdisc",
+	})
+	if text := files.read(t, "links.txt"); !matches(text, `(?m)^probe0 veth up mtu 1500 +[1-9]\d* `) || !matches(text, "during 1s: probe0: ") {
+		t.Errorf("artifact\n%s", text)
+	}
+	out, _ = must(t, links, in(target, "window", "0s", "link", "probe0"))
+	wantResults(t, out, map[string]string{"linkCount": "^1$", "faults": "^$"})
+	fail(t, links, in(target, "window", "0s", "link", "eth7"), `has no device "eth7"`)
+
+	refute(t, check, in(target), "LinksUp", "that should carry packets: probe0 veth up mtu 1500$")
+	refute(t, check, in(prober, "address", "10.97.33.2"), "LinksUp", "that packets leave by: probe0 veth up")
+	confirm(t, check, in(target, "link", "br0"), "LinkDown", "br0 is administratively down")
+	fail(t, check, in(target, "link", "eth7"), `has no device "eth7"`)
+
+	setLink(t, target, "probe0", false)
+	confirm(t, check, in(target), "LinkDown", "probe0 is administratively down")
+	confirm(t, check, in(target, "address", "10.97.33.1"), "LinkDown", "probe0 is administratively down; devices that should carry packets, as there is no route to 10.97.33.1")
+	var got operation.Output
+	await.Until(t, "the other end to lose its carrier", 10*time.Second, func() bool {
+		var err error
+		got, _, err = run(t, check, in(prober))
+		return err == nil
+	})
+	if !matches(got.Verdict.Message, `probe0 is up, but without carrier; `) {
+		t.Error(got.Verdict.Message)
+	}
+	wantResults(t, got, map[string]string{"link": "^probe0$"})
+}
+
+// What a bond sees of its members counts as the bond's.
+func TestLinkFaults(t *testing.T) {
+	links := []link{
+		{index: 1, name: "lo", kind: "device", up: true, carrier: true},
+		{index: 2, name: "bond0", kind: "bond", up: true, carrier: true},
+		{index: 3, name: "eth0", kind: "device", up: true, carrier: true, masterIndex: 2, master: "bond0", bondSlave: "BACKUP", mii: "DOWN"},
+		{index: 4, name: "eth1", kind: "device", up: true, carrier: true, oper: "lower-layer-down"},
+		{index: 5, name: "bond0.7", kind: "vlan", parent: 2, up: true, carrier: true},
+		{index: 6, name: "tunl0", kind: "ipip"},
+		{index: 7, name: "veth0", kind: "veth", parent: 3, up: true, carrier: true},
+	}
+	for i, want := range []string{"", "", "its bond bond0 sees its link as DOWN", "up, but its state is lower-layer-down", "", "administratively down", ""} {
+		if got := links[i].fault(); got != want {
+			t.Errorf("%s: %q, want %q", links[i].name, got, want)
+		}
+	}
+	if got := links[2].String(); got != "eth0 device its bond bond0 sees its link as DOWN mtu 0 of bond0 (BACKUP, link DOWN)" {
+		t.Error(got)
+	}
+	if !carries(links, &links[2], "bond0") || !carries(links, &links[1], "bond0.7") || carries(links, &links[3], "bond0") || carries(links, &links[2], "veth0") {
+		t.Error("what carries what")
+	}
+	if links[5].shouldCarry() || links[0].shouldCarry() || !links[3].shouldCarry() {
+		t.Error("which should carry packets")
+	}
+}

@@ -1,0 +1,66 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// Neighbours collects whether the next hop to an address is known on the link.
+func Neighbours(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "neighbours",
+		Doc: "Tells the state of the next hop to an address in the neighbour table (ARP, NDP), and how many entries the table " +
+			"has in which state. The artifact neighbours.txt has the entries.",
+		Effect:     operation.Collect,
+		Parameters: pathParameters(),
+		Results: routeResults(
+			operation.Result{Name: "nextHopState", Doc: "REACHABLE, STALE, FAILED …; none: there is no entry"},
+			operation.Result{Name: "linkAddress", Doc: "of the next hop"},
+			operation.Result{Name: "entries", Doc: "entries of the table of that family by state"},
+		),
+		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
+			r := newNetReport(nil)
+			p, err := findPath(h, call.Parameters, r)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			defer p.close()
+			p.report(r)
+			switch {
+			case p.route.Errno != 0:
+			case p.route.Local:
+				r.Note("%s is the namespace's own: there is no next hop", p.to)
+			default:
+				n := p.view.Neighbor(&p.route)
+				if !n.Known {
+					r.Note("the kernel does not report the state of %s", p.route.Via)
+				}
+				r.Text("nextHopState", n.State)
+				r.Text("linkAddress", n.Address)
+			}
+			list, err := netlook.Ask(p.view, func(h *netlink.Handle) ([]netlink.Neigh, error) { return h.NeighList(0, p.family()) })
+			if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+				r.Note("neighbour table: %v", err)
+			}
+			names, states := p.linkNames(), map[string]int{}
+			for i := range list {
+				states[netlook.NeighborState(list[i].State)]++
+			}
+			r.Text("entries", counts(states))
+			err = r.Artifact(call, "neighbours.txt", func(w *operation.Page) {
+				for i := range list {
+					n := &list[i]
+					ip, _ := netip.AddrFromSlice(n.IP)
+					printf(w, "%s dev %s lladdr %s %s\n", ip, names[n.LinkIndex], n.HardwareAddr, netlook.NeighborState(n.State))
+				}
+			})
+			return r.Output(nil), err
+		},
+	}
+}

@@ -1,0 +1,190 @@
+package network
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// NetworkDrops collects where packets are lost in a namespace.
+func NetworkDrops(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "network-drops",
+		Doc: "Watches the counters of lost packets during the window: of IP, TCP and UDP, of devices and their " +
+			"qdiscs, of the table of tracked connections, and of the CPUs' receive queues, which are the whole node's. The " +
+			"artifact network-drops.txt has all counters that grew, and all of losses.",
+		Effect:     operation.Collect,
+		Parameters: append(placeParameters(), windowParameter("3s")),
+		Results: results(
+			operation.Result{Name: "counters", Doc: "counters of losses, errors and retransmissions that grew, with how much; at most 12"},
+			operation.Result{Name: "linkDrops", Doc: "devices that dropped packets or saw errors, at most 8"},
+			operation.Result{Name: "softnetDropped", Doc: "packets that CPUs of the node dropped because a receive queue was full"},
+			operation.Result{Name: "softnetSqueezed", Doc: "times that a CPU of the node had no more time for packets that were there"},
+			operation.Result{Name: "conntrack", Doc: "tracked connections and how many there may be"},
+			operation.Result{Name: "conntrackDropped", Doc: "packets dropped because that table was full"},
+			operation.Result{Name: "conntrackInsertFailed", Doc: "connections that could not be put into it"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, err := findPlace(h, call.Parameters)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			r := newNetReport(&p)
+			window := call.Parameters.Duration("window")
+			before, err := takeSample(h, &p, r)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			if err := operation.Pause(ctx, window); err != nil {
+				return operation.Output{}, err
+			}
+			after, err := takeSample(h, &p, r)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			grew := after.since(before)
+			grew.report(r, &after)
+			err = r.Artifact(call, "network-drops.txt", func(w *operation.Page) { grew.write(w, &after, window) })
+			return r.Output(nil), err
+		},
+	}
+}
+
+// sample is what tells of lost packets, at one moment.
+type sample struct {
+	counters          map[string]uint64
+	links             []link
+	dropped, squeezed uint64 // of all CPUs
+	softnet           bool
+	conntrack         *conntrack
+}
+
+func takeSample(h operation.Host, p *place, r *operation.Finding) (s sample, err error) {
+	if s.counters, err = h.FS.NetCounters(p.pid); err != nil {
+		return s, fmt.Errorf("counters of %s: %w", p, err)
+	}
+	view, err := open(h, p)
+	if err != nil {
+		return s, err
+	}
+	defer view.Close()
+	if s.links, err = links(view, r); err != nil {
+		return s, err
+	}
+	if proc, err := proc(h, p); err != nil {
+		r.Note("no counters of receive queues: %v", err)
+	} else if cpus, err := proc.NetSoftnetStat(); err != nil {
+		r.Note("no counters of receive queues: %v", err)
+	} else {
+		s.softnet = true
+		for _, c := range cpus {
+			s.dropped += uint64(c.Dropped)
+			s.squeezed += uint64(c.TimeSqueezed)
+		}
+	}
+	c, err := readConntrack(h, p)
+	switch {
+	case errors.Is(err, errNoConntrack):
+		r.Note("%s", errNoConntrack)
+	case err != nil:
+		r.Note("tracked connections: %v", err)
+	default:
+		s.conntrack = &c
+	}
+	return s, nil
+}
+
+// losses is how much the counters grew between two samples.
+type losses struct {
+	counters          map[string]uint64
+	links             []linkGrowth
+	dropped, squeezed uint64
+	conntrack         conntrack
+}
+
+func (s *sample) since(before sample) losses {
+	l := losses{counters: grew(before.counters, s.counters), links: linksGrew(before.links, s.links)}
+	l.dropped, l.squeezed = increase(before.dropped, s.dropped), increase(before.squeezed, s.squeezed)
+	if was, now := before.conntrack, s.conntrack; was != nil && now != nil {
+		l.conntrack = conntrack{
+			drop: increase(was.drop, now.drop), insertFailed: increase(was.insertFailed, now.insertFailed),
+			earlyDrop: increase(was.earlyDrop, now.earlyDrop),
+		}
+	}
+	return l
+}
+
+func (l *losses) report(r *operation.Finding, now *sample) {
+	const shown, shownLinks = 12, 8
+	r.Text("counters", display.List(grown(l.counters, true), shown))
+	var links []string
+	for _, g := range l.links {
+		links = append(links, g.String())
+	}
+	r.Text("linkDrops", display.List(links, shownLinks))
+	if now.softnet {
+		r.Uint("softnetDropped", l.dropped)
+		r.Uint("softnetSqueezed", l.squeezed)
+	}
+	if now.conntrack != nil {
+		r.Text("conntrack", now.conntrack.String())
+		r.Uint("conntrackDropped", l.conntrack.drop)
+		r.Uint("conntrackInsertFailed", l.conntrack.insertFailed)
+	}
+}
+
+// grown lists counters with how much they grew, those that grew most first; losses:
+// only those that tell of losses.
+func grown(grew map[string]uint64, losses bool) []string {
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(grew)), func(name string) bool { return losses && !tellsLoss(name) })
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(grew[b], grew[a]), cmp.Compare(a, b)) })
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s +%d", name, grew[name])
+	}
+	return names
+}
+
+// tellsLoss tells by a counter's name whether it counts losses, errors or what is done
+// about them. The kernel has some three hundred, and adds to them.
+func tellsLoss(name string) bool {
+	_, name, _ = strings.Cut(name, ".")
+	for _, part := range []string{
+		"Drop", "Overflow", "Fail", "Err", "Discard", "NoRoute", "NoPorts", "Lost", "Abort", "Timeout", "Prune", "Retrans",
+		"Rsts", "UnknownProtos", "Truncated", "Full", "ZeroWindow", "OutOfWindow", "Rejected", "SyncookiesFailed",
+	} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// write writes all that grew, and where counters of losses stand.
+func (l *losses) write(w io.Writer, now *sample, window time.Duration) {
+	printf(w, "during %s\n", window)
+	for _, text := range grown(l.counters, false) {
+		printf(w, "  %s\n", text)
+	}
+	for _, g := range l.links {
+		printf(w, "  link %s\n", g)
+	}
+	printf(w, "  receive queues of the node: %d dropped, %d squeezed\n", l.dropped, l.squeezed)
+	if c := now.conntrack; c != nil {
+		printf(w, "  %s; %d dropped, %d not inserted, %d dropped early\n", c, l.conntrack.drop, l.conntrack.insertFailed, l.conntrack.earlyDrop)
+	}
+	printf(w, "\nsince the namespace was made\n")
+	for _, name := range slices.Sorted(maps.Keys(now.counters)) {
+		if n := now.counters[name]; n > 0 && tellsLoss(name) {
+			printf(w, "  %s %d\n", name, n)
+		}
+	}
+}

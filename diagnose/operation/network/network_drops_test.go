@@ -1,0 +1,74 @@
+package network
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/netlab"
+)
+
+func TestNetworkDrops(t *testing.T) {
+	prober, target := netlab.PairIn(t, 33)
+	target.Listen("10.97.33.2:80", 0)
+	prober.Dial("10.97.33.2:80")
+	stop := keepProbing(prober, "10.97.33.2:80")
+	out, files := must(t, NetworkDrops(host()), map[string]string{"netns": inode(target), "window": "2s"})
+	stop()
+	wantResults(t, out, map[string]string{"counters": `TcpExt.ListenDrops \+[1-9].*`, "softnetDropped": `^\d+$`, "softnetSqueezed": `^\d+$`})
+	if text := files.read(t, "network-drops.txt"); !matches(text, `(?m)^  TcpExt.ListenOverflows \+[1-9]`) ||
+		!matches(text, `(?m)^  Tcp.InSegs \+[1-9]`) || !matches(text, `(?m)^  TcpExt.ListenDrops [1-9]`) {
+		t.Errorf("artifact\n%s", text)
+	}
+	if _, err := readConntrack(host(), &place{inode: target.Inode, pid: holder(target)}); err == nil {
+		wantResults(t, out, map[string]string{"conntrack": `^\d+ of [1-9]\d* connections tracked`, "conntrackDropped": "^0$"})
+	} else {
+		wantResults(t, out, map[string]string{"conntrack": "^$", "note": "not tracked here"})
+	}
+	// Without losses.
+	out, _ = must(t, NetworkDrops(host()), map[string]string{"netns": inode(prober), "window": "0s"})
+	wantResults(t, out, map[string]string{"counters": "^$", "linkDrops": "^$"})
+}
+
+func TestCheckConntrackFull(t *testing.T) {
+	node, pod := netlab.PairIn(t, 33)
+	h := labHost(t, node, pod)
+	p, err := findNode(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := CheckConntrackFull(h)
+	in := map[string]string{"netns": inode(pod), "window": "0s"}
+	if _, err := readConntrack(h, &p); errors.Is(err, errNoConntrack) {
+		fail(t, check, in, "not tracked here")
+		t.Skip("this kernel does not track connections")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	refute(t, check, in, "ConntrackNotFull", `network namespace `+inode(pod)+` .*: 0 of [1-9]\d* connections tracked \(0 %\), 0 packets dropped .*; network namespace `+inode(node))
+	// The threshold that every table reaches.
+	in["threshold"] = "0"
+	out := confirm(t, check, in, "ConntrackFull", `network namespace `+inode(pod))
+	wantResults(t, out, map[string]string{"conntrack": "connections tracked", "conntrackDropped": "^0$"})
+}
+
+func TestNetConntrackFull(t *testing.T) {
+	for _, c := range []struct {
+		count, limit, dropped uint64
+		full                  bool
+	}{{95, 100, 0, true}, {94, 100, 0, false}, {1, 100, 3, true}, {5, 0, 0, false}, {100, 100, 0, true}} {
+		if got := (&conntrack{count: c.count, limit: c.limit}).full(95, c.dropped); got != c.full {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+func TestNetTellsLoss(t *testing.T) {
+	for name, want := range map[string]bool{
+		"TcpExt.ListenDrops": true, "TcpExt.TCPTimeouts": true, "Tcp.RetransSegs": true, "Ip.OutNoRoutes": true, "Udp.RcvbufErrors": true,
+		"Ip6.InDiscards": true, "TcpExt.PruneCalled": true, "Tcp.InSegs": false, "Ip.InReceives": false, "TcpExt.TCPPureAcks": false,
+	} {
+		if tellsLoss(name) != want {
+			t.Error(name)
+		}
+	}
+}

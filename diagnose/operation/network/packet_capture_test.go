@@ -1,0 +1,290 @@
+package network
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/vmtest/netlab"
+)
+
+// captured is a packet as the file has it.
+type captured struct {
+	gopacket.Packet
+	info gopacket.CaptureInfo
+	link string
+}
+
+// readCapture reads the file back.
+func readCapture(t *testing.T, files artifacts) (packets []captured) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(files.dir, "capture.pcapng"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		data, info, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return packets
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, err := r.Interface(info.InterfaceIndex)
+		if err != nil || i.LinkType != layers.LinkTypeLinuxSLL {
+			t.Fatal(i, err)
+		}
+		packets = append(packets, captured{gopacket.NewPacket(data, layers.LayerTypeLinuxSLL, gopacket.Default), info, i.Name})
+	}
+}
+
+// captureWhile captures in a namespace while fn makes traffic again and again, which
+// begins when the capture does.
+func captureWhile(t *testing.T, in *netlab.Net, params map[string]string, fn func()) (operation.Output, artifacts) {
+	t.Helper()
+	sockets := fmt.Sprintf("/proc/%d/net/packet", holder(in))
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for begun := false; ; {
+			select {
+			case <-end:
+				return
+			default:
+			}
+			if !begun {
+				list, _ := os.ReadFile(sockets)
+				begun = bytes.Count(list, []byte("\n")) > 1
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			fn()
+		}
+	}()
+	defer func() { close(end); <-done }()
+	return must(t, PacketCapture(host()), params)
+}
+
+func talkTo(n *netlab.Net, to, request string) func() {
+	return func() { _ = n.Probe(to, time.Second, request) }
+}
+
+// Traffic is captured on the target's end, and what the file has is what the results say.
+func TestPacketCapture(t *testing.T) {
+	prober, target := netlab.PairIn(t, 33)
+	target.Serve("10.97.33.2:80", netlab.Echo)
+	talk := talkTo(prober, "10.97.33.2:80", "a secret request")
+	out, files := captureWhile(t, target, map[string]string{
+		"netns": inode(prober), "address": "10.97.33.2", "port": "80", "protocol": "http", "packets": "20", "duration": "30s",
+	}, talk)
+	wantResults(t, out, map[string]string{
+		"packets": "^20$", "stoppedBy": "^packets$", "kernelDropped": "^0$", "filter": "^tcp host 10.97.33.2 port 80$", "targetNetNS": inode(target),
+		"flows": `tcp 10.97.33.1:\d+ > 10.97.33.2:80 on probe0: .*1 SYN, 1 SYN-ACK`, "syn": "^[1-9]", "synAck": "^[1-9]", "handshake": "s$",
+		// It begins and ends in the middle of what is said.
+		"firstPackets":  `\+\S+ probe0 in tcp 10.97.33.1:\d+ > 10.97.33.2:80 SYN seq \d+ length 0; \+\S+ probe0 out tcp 10.97.33.2:80 > 10.97.33.1:\d+ SYN,ACK`,
+		"unansweredSYN": "^[01]$", "icmpErrors": "^0$",
+	})
+	packets := readCapture(t, files)
+	if len(packets) != 20 {
+		t.Fatalf("%d packets in the file", len(packets))
+	}
+	if strings.Contains(files.read(t, "capture.pcapng"), "secret") {
+		t.Error("the file has what was said")
+	}
+	syns := 0
+	for i, p := range packets {
+		tcp, ok := p.TransportLayer().(*layers.TCP)
+		if !ok || p.link != "probe0" || tcp.SrcPort != 80 && tcp.DstPort != 80 || time.Since(p.info.Timestamp) > time.Minute || p.info.Length < p.info.CaptureLength {
+			t.Fatalf("packet %d on %s: %s, %+v", i, p.link, p, p.info)
+		}
+		// What is sent is stamped later than what comes in.
+		if i > 0 && packets[i-1].info.Timestamp.Sub(p.info.Timestamp) > time.Second {
+			t.Errorf("packet %d is before the one before", i)
+		}
+		if tcp.SYN && !tcp.ACK {
+			syns++
+		}
+		if sll, ok := p.Layer(layers.LayerTypeLinuxSLL).(*layers.LinuxSLL); !ok || (sll.PacketType == layers.LinuxSLLPacketTypeOutgoing) != (tcp.SrcPort == 80) {
+			t.Errorf("packet %d: direction %+v", i, sll)
+		}
+	}
+	if out.Results["syn"] != string(rune('0'+syns)) && syns < 10 {
+		t.Errorf("%d SYNs in the file, %s told", syns, out.Results["syn"])
+	}
+
+	_, files = captureWhile(t, target, map[string]string{"address": "10.97.33.2", "port": "80", "payload": "true", "packets": "20", "duration": "30s"}, talk)
+	if !strings.Contains(files.read(t, "capture.pcapng"), "secret") {
+		t.Error("the file has not what was said, which was asked for")
+	}
+}
+
+// What goes wrong shows in the summary.
+func TestPacketCaptureFaults(t *testing.T) {
+	prober, target := netlab.PairIn(t, 33)
+	prober.AddGhost("10.97.33.50")
+	target.Serve("[fd97:33::2]:80", netlab.Echo)
+	for name, c := range map[string]struct {
+		address, to string
+		want        map[string]string
+	}{
+		"refused":    {"10.97.33.2", "10.97.33.2:81", map[string]string{"rst": "^[1-9]", "flows": `1 SYN, 1 RST received`, "unansweredSYN": "^0$"}},
+		"unanswered": {"10.97.33.50", "10.97.33.50:80", map[string]string{"unansweredSYN": "^[1-9]", "flows": `SYN unanswered`, "synAck": "^0$"}},
+		"IPv6":       {"fd97:33::2", "[fd97:33::2]:80", map[string]string{"flows": `tcp \[fd97:33::1\]:\d+ > \[fd97:33::2\]:80`, "rst": "."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, files := captureWhile(t, prober, map[string]string{
+				"netns": inode(prober), "where": "given", "address": c.address, "duration": "30s", "packets": "30",
+			}, func() { _ = prober.Probe(c.to, 20*time.Millisecond, "") })
+			c.want["stoppedBy"], c.want["targetNetNS"] = "^packets$", inode(prober)
+			wantResults(t, out, c.want)
+			if len(readCapture(t, files)) == 0 {
+				t.Error("nothing in the file")
+			}
+		})
+	}
+}
+
+// An ICMP error comes from elsewhere than from the address, and is about it.
+func TestPacketCaptureICMP(t *testing.T) {
+	prober, target := netlab.PairIn(t, 33)
+	target.AddRoute("10.10.0.0/24", netlab.Unreachable)
+	prober.AddRouteVia("10.10.0.0/24", "10.97.33.2")
+	// Kernels limit how many such errors they send, all network namespaces together on older
+	// ones: one of several is enough.
+	out, _ := captureWhile(t, prober, map[string]string{
+		"netns": inode(prober), "where": "given", "address": "10.10.0.1", "port": "80", "protocol": "tcp", "duration": "30s", "packets": "12",
+	}, func() { _ = prober.Probe("10.10.0.1:80", 100*time.Millisecond, "") })
+	wantResults(t, out, map[string]string{"icmpErrors": "^[1-9]", "flows": `tcp 10.97.33.1:\d+ > 10.10.0.1:80 on probe0: [^;]*\d× ICMP DestinationUnreachable\(Host\) from 10.97.33.2`})
+}
+
+// A segment that is sent again is told apart from one that is new.
+func TestPacketCaptureRetransmit(t *testing.T) {
+	prober, target := netlab.PairIn(t, 33)
+	target.Serve("10.97.33.2:80", silent)
+	c := prober.Dial("10.97.33.2:80")
+	target.DropTCP()
+	if _, err := c.Write([]byte("lost")); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := must(t, PacketCapture(host()), map[string]string{
+		"netns": inode(prober), "where": "given", "port": "80", "duration": "30s", "packets": "2",
+	})
+	wantResults(t, out, map[string]string{"retransmitted": "^[12]$", "flows": "sent again"})
+}
+
+// A packet over the loopback device is there once.
+func TestPacketCaptureLoopback(t *testing.T) {
+	n := netlab.New(t)
+	out, files := captureWhile(t, n, map[string]string{"netns": inode(n), "address": "127.0.0.1", "protocol": "udp", "duration": "30s", "packets": "10"}, func() {
+		_ = n.Do(func() error {
+			c, err := net.Dial("udp", "127.0.0.1:9")
+			if err == nil {
+				_, err = c.Write([]byte("x"))
+				err = errors.Join(err, c.Close())
+			}
+			return err
+		})
+	})
+	wantResults(t, out, map[string]string{"flows": `udp 127.0.0.1:\d+ > 127.0.0.1:9 on lo: 1/0 packets, 1/0 bytes`})
+	for _, p := range readCapture(t, files) {
+		if p.link != "lo" {
+			t.Errorf("on %s", p.link)
+		}
+	}
+}
+
+func TestPacketCaptureLimits(t *testing.T) {
+	prober, target := netlab.PairIn(t, 33)
+	target.Serve("10.97.33.2:80", netlab.Echo)
+	talk := talkTo(prober, "10.97.33.2:80", "ping")
+	const size = 4096
+	out, files := captureWhile(t, target, map[string]string{"netns": inode(target), "bytes": "4Ki", "duration": "30s"}, talk)
+	wantResults(t, out, map[string]string{"stoppedBy": "^bytes$"})
+	if n := len(files.read(t, "capture.pcapng")); n > size || n < size/2 {
+		t.Errorf("the file has %d bytes", n)
+	}
+
+	out, _ = must(t, PacketCapture(host()), map[string]string{"netns": inode(target), "port": "9", "duration": "20ms"})
+	wantResults(t, out, map[string]string{"packets": "^0$", "stoppedBy": "^duration$", "flows": "^$", "flowCount": "^0$"})
+
+	for params, message := range map[[2]string]string{
+		{"snaplen", "20"}: "snaplen: less than 60", {"duration", "2m"}: "duration", {"link", "eth7"}: `no device "eth7"`, {"protocol", "x"}: "protocol",
+	} {
+		fail(t, PacketCapture(host()), map[string]string{"netns": inode(target), params[0]: params[1]}, message)
+	}
+
+	// Out of disk: what was captured is told.
+	b := PacketCapture(host())
+	v, err := b.Fill(map[string]string{"netns": inode(target), "duration": "30s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := keepProbing(prober, "10.97.33.2:80")
+	out, err = b.Run(t.Context(), &operation.Call{Parameters: v, Artifacts: artifacts{dir: t.TempDir(), limit: 8 << 10}})
+	stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantResults(t, out, map[string]string{"stoppedBy": "^budget$", "note": "is cut", "packets": "^[1-9]"})
+
+	// The end of a run is that of the capture.
+	ctx, cancel := timeout(t, 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	v["port"] = "9"
+	if _, err := b.Run(ctx, &operation.Call{Parameters: v}); err == nil || time.Since(began) > 10*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+}
+
+// An address of elsewhere is captured where the parameters say.
+func TestPacketCaptureElsewhere(t *testing.T) {
+	n, _ := netlab.PairIn(t, 33)
+	n.AddGhost("10.97.33.50")
+	out, _ := captureWhile(t, n, map[string]string{"netns": inode(n), "address": "10.97.33.50", "duration": "30s", "packets": "2", "link": "probe0"},
+		func() { _ = n.Probe("10.97.33.50:80", 20*time.Millisecond, "") })
+	wantResults(t, out, map[string]string{"targetNetNS": inode(n), "syn": "^2$"})
+}
+
+// The filter is in force before the first packet: nothing else gets in.
+func TestPacketCaptureTakesNothingElse(t *testing.T) {
+	prober, target := netlab.PairIn(t, 33)
+	target.Serve("10.97.33.2:80", netlab.Echo)
+	p, err := findPlace(host(), operation.Values{"netns": inode(target)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := keepProbing(prober, "10.97.33.2:80")
+	defer stop()
+	for range 20 {
+		s, err := openCapture(host(), &p, filter{port: 9, protocol: unix.IPPROTO_UDP}, 0, 128)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.run(t.Context(), 5*time.Millisecond, func(p *packet) error {
+			t.Errorf("%x", p.data)
+			return nil
+		}); !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		s.close()
+	}
+}

@@ -1,0 +1,264 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+const (
+	// answer bounds one answer of the kernel about a namespace: a namespace with
+	// 100,000 sockets takes 100 ms to list.
+	answer = 2 * time.Second
+	// search bounds the search of all namespaces for an address.
+	search = 5 * time.Second
+	// pidMax is PID_MAX_LIMIT.
+	pidMax = 1 << 22
+)
+
+// errNetElsewhere is returned for an address that is on no device of this node.
+var errNetElsewhere = errors.New("no network namespace of this node has")
+
+// placeParameters name a network namespace: see findPlace.
+func placeParameters() []operation.Parameter {
+	return []operation.Parameter{
+		{Name: "podUID", Doc: "pod whose network namespace is looked into; comes before the others", Kind: operation.String},
+		{Name: "netns", Doc: "inode of the network namespace; comes before pid and cgroup", Kind: operation.Integer, Max: 1<<32 - 1},
+		{Name: "pid", Doc: "process whose network namespace is looked into", Kind: operation.Integer, Max: pidMax},
+		{Name: "startTime", Doc: "when that process started, since boot (73.12s): refuses another that has its number by now", Kind: operation.Duration},
+		{Name: "cgroup", Doc: "cgroup with the process, from the hierarchy's root; without any of these it is the node's own namespace", Kind: operation.String},
+	}
+}
+
+// targetParameters name what is connected to: an address and port, and the namespace
+// where the look begins.
+func targetParameters(more ...operation.Parameter) []operation.Parameter {
+	p := []operation.Parameter{
+		{Name: "address", Doc: "IP address that is connected to; searched in all namespaces of the node where the one given has not got it", Kind: operation.Address},
+		{Name: "port", Doc: "TCP port that is connected to", Kind: operation.Integer, Max: 1<<16 - 1},
+	}
+	return slices.Concat(p, placeParameters(), more)
+}
+
+// place is a network namespace that a run looks into.
+type place struct {
+	inode uint32
+	pid   int    // a process in it
+	by    string // how it was found: "of process 811"
+	pod   string // UID, if the place is that of a pod
+	node  bool   // it is the node's own
+}
+
+func (p *place) String() string { return fmt.Sprintf("network namespace %d (%s)", p.inode, p.by) }
+
+// findPlace finds the namespace that the parameters name: that of a pod, of an inode, of
+// a process, of a cgroup's processes, or without any of them the node's own.
+func findPlace(h operation.Host, v operation.Values) (place, error) {
+	var p place
+	var err error
+	switch {
+	case v["podUID"] != "":
+		uid := v["podUID"]
+		p, err = placeOf(h, "of pod "+uid, func(path string) bool {
+			a, _ := hostfs.ParseCgroupPath(path)
+			return a.Container.PodUID == uid
+		})
+		p.pod = uid
+	case v["netns"] != "":
+		p.inode, p.by = uint32(v.Int("netns")), "by its inode"
+		if p.pid = netlook.NewNamespaces(h.FS, answer).Process(p.inode); p.pid == 0 {
+			err = fmt.Errorf("network namespace %d: no process is in it", p.inode)
+		}
+	case v["pid"] != "":
+		p, err = placeOfProcess(h, int(v.Int("pid")), v)
+		if err != nil && v["cgroup"] != "" {
+			if of, other := placeOfCgroup(h, v["cgroup"]); other == nil {
+				p, err = of, nil
+			}
+		}
+	case v["cgroup"] != "":
+		p, err = placeOfCgroup(h, v["cgroup"])
+	default:
+		p, err = findNode(h)
+	}
+	if err != nil {
+		return place{}, fmt.Errorf("find the network namespace: %w", err)
+	}
+	p.node = isNode(h, p.inode)
+	return p, nil
+}
+
+// findNode is the namespace of the node's init, or where that may not be looked at, that
+// of this process, as an agent on the host network has it.
+func findNode(h operation.Host) (place, error) {
+	inode, pid, err := netlook.NodeNamespace(h.FS)
+	if err != nil {
+		return place{}, err
+	}
+	by := "the node's own"
+	if pid != 1 {
+		by = "the agent's own: process 1 may not be looked at"
+	}
+	return place{inode: inode, pid: pid, by: by, node: true}, nil
+}
+
+func isNode(h operation.Host, inode uint32) bool {
+	node, err := findNode(h)
+	return err == nil && node.inode == inode
+}
+
+func placeOfCgroup(h operation.Host, path string) (place, error) {
+	return placeOf(h, "of cgroup "+display.Safe(path, maxName), func(at string) bool { return below(at, path) })
+}
+
+// below tells whether a cgroup is another or below it.
+func below(path, root string) bool {
+	root = strings.TrimSuffix(root, "/")
+	return path == root || strings.HasPrefix(path, root+"/")
+}
+
+// placeOf finds the namespace of the oldest process in a cgroup. In a pod that is the
+// one that holds the pod's namespace; what a container unshares has younger ones.
+func placeOf(h operation.Host, by string, in func(cgroup string) bool) (place, error) {
+	var oldest hostfs.Stat
+	p := place{by: by}
+	for pid, err := range processes(h, in) {
+		if err != nil {
+			return p, err
+		}
+		stat, err := h.FS.Stat(pid)
+		if err != nil || p.pid != 0 && stat.StartTime >= oldest.StartTime {
+			continue
+		}
+		// It may have ended since, or be a zombie, which has no namespace.
+		if inode, err := h.FS.NetNS(pid); err == nil {
+			p.inode, p.pid, oldest = inode, pid, stat
+		}
+	}
+	if p.pid == 0 {
+		return p, fmt.Errorf("no process %s on this node", by)
+	}
+	return p, nil
+}
+
+// processes goes over the processes that are in a cgroup, by their pid.
+func processes(h operation.Host, in func(cgroup string) bool) func(yield func(int, error) bool) {
+	return func(yield func(int, error) bool) {
+		pids, err := h.FS.PIDs()
+		if err != nil {
+			yield(0, fmt.Errorf("list processes: %w", err))
+			return
+		}
+		for _, pid := range pids {
+			groups, err := h.FS.ProcCgroups(pid)
+			if err != nil {
+				continue // it has ended
+			}
+			if slices.ContainsFunc(groups, func(g hostfs.ProcCgroup) bool { return in(g.Path) }) && !yield(pid, nil) {
+				return
+			}
+		}
+	}
+}
+
+// placeOfProcess checks that the process is still the one that was meant.
+func placeOfProcess(h operation.Host, pid int, v operation.Values) (place, error) {
+	if err := processLives(h, pid, v); err != nil {
+		return place{}, err
+	}
+	inode, err := h.FS.NetNS(pid)
+	if err != nil {
+		return place{}, fmt.Errorf("network namespace of process %d: %w", pid, err)
+	}
+	return place{inode: inode, pid: pid, by: fmt.Sprintf("of process %d", pid)}, nil
+}
+
+// processLives is an error where a process has ended, or its number is another's.
+func processLives(h operation.Host, pid int, v operation.Values) error {
+	stat, err := h.FS.Stat(pid)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH):
+		return fmt.Errorf("process %d is gone: it has ended", pid)
+	case err != nil:
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	// /proc tells it in steps of 10 ms, an event exactly; either may be rounded.
+	const step = 10 * time.Millisecond
+	if v["startTime"] != "" {
+		if d := stat.StartTime - v.Duration("startTime"); d > step || d < -step {
+			return fmt.Errorf("process %d is gone: its number was given again", pid)
+		}
+	}
+	return nil
+}
+
+// findTarget finds the namespace that has the address: the one that the parameters name,
+// else the only one of the node where it is local. Whoever confines a run to a pod gets
+// no other namespace than that pod's.
+func findTarget(h operation.Host, v operation.Values, confine bool) (place, error) {
+	p, err := findPlace(h, v)
+	if err != nil {
+		return p, err
+	}
+	address := address(v, "address")
+	if !address.IsValid() || address.IsLoopback() || address.IsUnspecified() {
+		return p, nil
+	}
+	spaces := netlook.NewNamespaces(h.FS, answer)
+	view, err := spaces.Open(p.inode, p.pid)
+	if err != nil {
+		return p, err
+	}
+	has, err := view.Has(address)
+	view.Close()
+	if err != nil || has {
+		return p, err
+	}
+	if confine && p.pod != "" {
+		return p, fmt.Errorf("%s is no address of pod %s", address, p.pod)
+	}
+	found := spaces.Home(address, time.Now().Add(search))
+	switch {
+	case found.Several:
+		return p, fmt.Errorf("%s is in several network namespaces of this node: give netns, podUID or pid", address)
+	case !found.Whole:
+		return p, fmt.Errorf("not all network namespaces could be searched for %s within %s", address, search)
+	case found.Inode == 0:
+		return p, fmt.Errorf("%w %s", errNetElsewhere, address)
+	}
+	p = place{inode: found.Inode, pid: spaces.Process(found.Inode), by: "has " + address.String(), node: isNode(h, found.Inode)}
+	if p.pid == 0 {
+		return p, fmt.Errorf("%s has no process any more", &p)
+	}
+	return p, nil
+}
+
+// address is an address as sockets and routes have it. A zone is left out: which device
+// it names depends on the namespace.
+func address(v operation.Values, name string) netip.Addr { return v.Addr(name).Unmap().WithZone("") }
+
+// at is the address and port that a run is about; the port 0 where none is given.
+func at(v operation.Values) netip.AddrPort {
+	return netip.AddrPortFrom(address(v, "address"), uint16(v.Int("port")))
+}
+
+// open opens a namespace that was found.
+func open(h operation.Host, p *place) (*netlook.View, error) {
+	return netlook.NewNamespaces(h.FS, answer).Open(p.inode, p.pid)
+}
+
+// hasController tells whether a list of v1 controllers ("cpu,cpuacct") has one.
+func hasController(list, name string) bool {
+	return slices.Contains(strings.Split(list, ","), name)
+}

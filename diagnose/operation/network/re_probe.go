@@ -1,0 +1,172 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/collector/netprobe"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// ReProbe probes a pod again, as kubelet does.
+func ReProbe(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "re-probe",
+		Doc: "Probes an address of a pod of this node again, from the node's network namespace and in kubelet's way: no proxy, " +
+			"certificates not verified, redirects followed on the same address only, SO_LINGER of 1 s. It reports how far the probe got " +
+			"and how long each phase took. There is no name to resolve: pods are probed by their address. A probe that " +
+			"fails is a result, not a failure of the operation. With podUID it probes that pod alone; a pod in a virtual machine, whose " +
+			"sockets are not in its network namespace, fails then.",
+		Effect:     operation.Collect,
+		TenantSafe: true,
+		Parameters: probeParameters(),
+		Results: results(
+			operation.Result{Name: "succeeded", Doc: "true: kubelet would count it as a success"},
+			operation.Result{Name: "phase", Doc: "how far it got: connect, tls, request, answer or done"},
+			operation.Result{Name: "error", Doc: "why it failed"},
+			operation.Result{Name: "probed", Doc: "address and port"},
+			operation.Result{Name: "status", Doc: "of the answer: 200 OK, SERVING"},
+			operation.Result{Name: "redirect", Doc: "where else the answer points to; kubelet takes that for a success"},
+			operation.Result{Name: "connectTime", Doc: "until the connection stood"},
+			operation.Result{Name: "tlsTime", Doc: "of the TLS handshake"},
+			operation.Result{Name: "firstByteTime", Doc: "from the request to the answer's first byte"},
+			operation.Result{Name: "totalTime", Doc: "of the whole probe"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, target, err := probeOf(h, call.Parameters)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			probed, err := probeOnce(ctx, p, call.Parameters.Duration("timeout"))
+			if err != nil {
+				return operation.Output{}, err
+			}
+			r := newNetReport(target)
+			probed.report(r, p)
+			return r.Output(nil), nil
+		},
+	}
+}
+
+// probeParameters say where and how to probe.
+func probeParameters(more ...operation.Parameter) []operation.Parameter {
+	parameters := targetParameters(
+		operation.Parameter{Name: "protocol", Doc: "how to probe", Kind: operation.Enum, Values: []string{"tcp", "http", "https", "grpc"}, Default: "tcp"},
+		operation.Parameter{Name: "path", Doc: "of HTTP, with a query", Kind: operation.String, Default: "/"},
+		operation.Parameter{Name: "host", Doc: "Host header of HTTP; default: the address and port", Kind: operation.String},
+		operation.Parameter{Name: "headers", Doc: "more headers of HTTP, as Name: value|Name: value", Kind: operation.String},
+		operation.Parameter{Name: "service", Doc: "name that the gRPC health service is asked for", Kind: operation.String},
+		operation.Parameter{Name: "timeout", Doc: "of one probe", Kind: operation.Duration, Default: "1s", Max: int64(time.Minute)})
+	for i := range parameters {
+		if parameters[i].Name == "address" {
+			parameters[i].Doc = "IP address to probe, of a pod of this node; default: the first of the namespace given"
+		}
+	}
+	return slices.Concat(portRequired(parameters), more)
+}
+
+// probeOf makes the probe that the parameters describe, and returns the namespace that
+// it goes to. It goes to an address of this node only.
+func probeOf(h operation.Host, v operation.Values) (*netprobe.Probe, *place, error) {
+	target, err := findTarget(h, v, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	from, err := findNode(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	if target.pod != "" && target.inode == from.inode {
+		return nil, nil, fmt.Errorf("pod %s uses the node's network: its addresses are the node's", display.Safe(target.pod, maxName))
+	}
+	if target.pod != "" && shared(h, &target) {
+		return nil, nil, fmt.Errorf("pod %s shares its network with processes outside of it: its addresses are theirs too", display.Safe(target.pod, maxName))
+	}
+	address := address(v, "address")
+	if !address.IsValid() {
+		if address, err = firstAddress(h, &target); err != nil {
+			return nil, nil, err
+		}
+	}
+	if target.inode != from.inode && (address.IsLoopback() || address.IsUnspecified() || address.IsLinkLocalUnicast()) {
+		return nil, nil, fmt.Errorf("%s can't be reached from the node's network namespace", address)
+	}
+	headers, err := headers(v["headers"])
+	if err != nil {
+		return nil, nil, err
+	}
+	path := v["path"]
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	if v["host"] != "" {
+		headers.Set("Host", v["host"])
+	}
+	p := &netprobe.Probe{
+		From: dialFrom(h, from), To: netip.AddrPortFrom(address, uint16(v.Int("port"))), Protocol: v["protocol"],
+		Path: path, Headers: headers, Service: v["service"],
+	}
+	if target.pod != "" {
+		p.Connected = func(to, local netip.AddrPort) error { return isTarget(h, &target, to, local) }
+	}
+	return p, &target, nil
+}
+
+// isTarget is an error where the other end of a connection is not in the namespace
+// that it was meant for. Who may set addresses in a pod can give it one that the node
+// finds elsewhere, and must not have that probed.
+func isTarget(h operation.Host, target *place, to, local netip.AddrPort) error {
+	view, err := open(h, target)
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	const patience = 200 * time.Millisecond // the other end may be the slower one
+	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
+		found := false
+		if _, err := view.Sockets(netlook.AllStates, to.Port(), false, func(s *netlook.Socket) {
+			found = found || s.State != netlook.Listen && s.Local == to && s.Remote == local
+		}); err != nil {
+			return err
+		}
+		if found {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("who answers at %s is not in the network namespace of pod %s", to, target.pod)
+		}
+	}
+}
+
+// firstAddress is the address of a pod that others use: of a device but lo, IPv4 first.
+func firstAddress(h operation.Host, p *place) (netip.Addr, error) {
+	view, err := open(h, p)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer view.Close()
+	list, err := netlook.Ask(view, func(h *netlink.Handle) ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("addresses of %s: %w", p, err)
+	}
+	var found netip.Addr
+	for _, a := range list {
+		ip, ok := netip.AddrFromSlice(a.IP)
+		ip = ip.Unmap()
+		if ok && ip.IsGlobalUnicast() && (!found.IsValid() || ip.Is4() && !found.Is4()) {
+			found = ip
+		}
+	}
+	if !found.IsValid() {
+		return found, fmt.Errorf("%s has no address", p)
+	}
+	return found, nil
+}

@@ -1,0 +1,86 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+const (
+	// maxResult bounds a result of the network's built-ins, maxName a name in it.
+	maxResult = 1024
+	maxName   = 128
+)
+
+// newNetReport begins what a network's built-in tells of a place; nil: it is not known yet.
+func newNetReport(p *place) *operation.Finding {
+	f := operation.NewFinding()
+	f.Shown = maxResult
+	if p != nil {
+		f.Uint("targetNetNS", uint64(p.inode))
+	}
+	return f
+}
+
+// results declares the given results and those that every report may have.
+func results(own ...operation.Result) []operation.Result {
+	return append(own,
+		operation.Result{Name: "targetNetNS", Doc: "inode of the network namespace that was looked into"},
+		operation.Result{Name: "note", Doc: "what could not be looked at, or was left out"})
+}
+
+// printf writes into what tells of an error at its Flush: a bufio.Writer, a
+// tabwriter.Writer.
+func printf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+
+// windowParameter is how long counters are watched.
+func windowParameter(preset string) operation.Parameter {
+	return operation.Parameter{
+		Name: "window", Doc: "how long counters are watched for their increase", Kind: operation.Duration,
+		Default: preset, Max: int64(time.Minute),
+	}
+}
+
+// increase is how much a counter grew; one that was reset starts from zero.
+func increase(before, after uint64) uint64 {
+	if after < before {
+		return after
+	}
+	return after - before
+}
+
+// counts is how often each of some names is there, the most frequent first.
+func counts(counts map[string]int) string {
+	names := slices.Collect(maps.Keys(counts))
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %d", name, counts[name])
+	}
+	const shown = 16
+	return display.List(names, shown)
+}
+
+// lines joins sentences, at most limit of them and no longer than a result may be, and
+// says how many are left out.
+func lines(texts []string, limit int) string {
+	size, n := 0, 0
+	const more = 32 // for what says how many
+	for n < min(limit, len(texts)) && size+len(texts[n])+len("; ") <= maxResult-more {
+		size += len(texts[n]) + len("; ")
+		n++
+	}
+	out := strings.Join(texts[:n], "; ")
+	if n < len(texts) {
+		out += fmt.Sprintf("; and %d more", len(texts)-n)
+	}
+	return out
+}

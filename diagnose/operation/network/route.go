@@ -1,0 +1,120 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// pathParameters name where packets come from and go to.
+func pathParameters(more ...operation.Parameter) []operation.Parameter {
+	p := []operation.Parameter{
+		{Name: "address", Doc: "IP address that packets go to", Kind: operation.Address, Required: true},
+		{Name: "source", Doc: "IP address that they come from; left aside where it is not one of the namespace's", Kind: operation.Address},
+	}
+	return slices.Concat(p, placeParameters(), more)
+}
+
+// routePath is the way of packets out of a namespace.
+type routePath struct {
+	place place
+	view  *netlook.View
+	to    netip.Addr
+	route netlook.Route
+}
+
+func (p *routePath) close() { p.view.Close() }
+
+// findPath opens the namespace that the parameters name, and asks for the route. The
+// caller must close it.
+func findPath(h operation.Host, v operation.Values, r *operation.Finding) (*routePath, error) {
+	place, err := findPlace(h, v)
+	if err != nil {
+		return nil, err
+	}
+	r.Text("targetNetNS", strconv.FormatUint(uint64(place.inode), 10))
+	view, err := open(h, &place)
+	if err != nil {
+		return nil, err
+	}
+	p := &routePath{place: place, view: view, to: address(v, "address")}
+	source := address(v, "source")
+	usable := source.IsValid() && source.Is4() == p.to.Is4()
+	if usable {
+		if usable, err = view.Has(source); err != nil {
+			p.close()
+			return nil, fmt.Errorf("source %s in %s: %w", source, &place, err)
+		}
+	}
+	if source.IsValid() && !usable {
+		r.Note("source %s is no address of the namespace that could be used: asked for packets from any", source)
+		source = netip.Addr{}
+	}
+	if p.route = view.RouteFrom(source, p.to); !p.route.Known {
+		p.close()
+		return nil, fmt.Errorf("the kernel has no answer about the route to %s in %s", p.to, &place)
+	}
+	return p, nil
+}
+
+// routeResults declares the given results, and those of routePath.report.
+func routeResults(own ...operation.Result) []operation.Result {
+	return results(append([]operation.Result{
+		{Name: "route", Doc: "the route in words, or why there is none"},
+		{Name: "routeError", Doc: "what connect() returns without one: ENETUNREACH"},
+		{Name: "link", Doc: "device that packets leave by"},
+		{Name: "nextHop", Doc: "address that they are handed to; the destination itself where it is on the link"},
+		{Name: "routeSource", Doc: "source address that the kernel chooses"},
+		{Name: "table", Doc: "routing table that has the route"},
+		{Name: "routeMTU", Doc: "of the route, set or learned; not set: the device's"},
+	}, own...)...)
+}
+
+// report keeps what the route is.
+func (p *routePath) report(r *operation.Finding) {
+	r.Text("route", p.route.String())
+	r.Text("routeError", hostfs.ErrnoName(int32(p.route.Errno)))
+	if p.route.Errno != 0 {
+		return
+	}
+	r.Text("link", p.route.Dev)
+	if !p.route.Local {
+		r.Text("nextHop", p.route.Via.String())
+	}
+	if p.route.Source.IsValid() {
+		r.Text("routeSource", p.route.Source.String())
+	}
+	r.Text("table", table(p.route.Table))
+	if p.route.MTU > 0 {
+		r.Uint("routeMTU", uint64(p.route.MTU))
+	}
+}
+
+func (p *routePath) family() int {
+	if p.to.Is4() {
+		return netlink.FAMILY_V4
+	}
+	return netlink.FAMILY_V6
+}
+
+func table(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case unix.RT_TABLE_MAIN:
+		return "main"
+	case unix.RT_TABLE_LOCAL:
+		return "local"
+	case unix.RT_TABLE_DEFAULT:
+		return "default"
+	}
+	return strconv.Itoa(n)
+}

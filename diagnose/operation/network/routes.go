@@ -1,0 +1,193 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// maxRoutes bounds the artifact: more than a node of a cluster with a route a node
+// has.
+const maxRoutes = 8192
+
+// Routes collects how packets to an address leave a network namespace.
+func Routes(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "routes",
+		Doc: "Asks the kernel for the route of packets to an address, and lists the rules and routes of that family. The " +
+			"artifact routes.txt has all tables.",
+		Effect:     operation.Collect,
+		Parameters: pathParameters(),
+		Results: routeResults(
+			operation.Result{Name: "linkMTU", Doc: "of the device"},
+			operation.Result{Name: "rules", Doc: "the rules that choose a table, at most 12"},
+			operation.Result{Name: "routes", Doc: "routes in all tables but the local one"},
+			operation.Result{Name: "defaultRoute", Doc: "true: there is one in the main table"},
+		),
+		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
+			r := newNetReport(nil)
+			p, err := findPath(h, call.Parameters, r)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			defer p.close()
+			p.report(r)
+			if p.route.Errno == 0 {
+				l, err := netlook.Ask(p.view, func(h *netlink.Handle) (netlink.Link, error) { return h.LinkByIndex(p.route.Index) })
+				if err == nil {
+					r.Uint("linkMTU", uint64(max(0, l.Attrs().MTU)))
+				}
+			}
+			rules, err := p.rules()
+			if err != nil {
+				r.Note("no rules: %v", err) // a kernel without policy routing
+			}
+			const shown = 12
+			r.Text("rules", display.List(rules, shown))
+			routes, err := p.routes()
+			if err != nil {
+				r.Note("routes: %v", err)
+			}
+			byDefault := false
+			for i := range routes {
+				byDefault = byDefault || routes[i].Table == unix.RT_TABLE_MAIN && isDefault(&routes[i])
+			}
+			r.Uint("routes", uint64(len(routes)))
+			r.Text("defaultRoute", strconv.FormatBool(byDefault))
+			names := p.linkNames()
+			err = r.Artifact(call, "routes.txt", func(w *operation.Page) {
+				printf(w, "to %s in %s: %s\n\nrules\n", p.to, &p.place, p.route.String())
+				for _, rule := range rules {
+					printf(w, "  %s\n", rule)
+				}
+				printf(w, "\nroutes\n")
+				for i := range routes {
+					if i == maxRoutes {
+						printf(w, "  … and %d more\n", len(routes)-i)
+						break
+					}
+					printf(w, "  %s\n", routeText(&routes[i], names))
+				}
+			})
+			return r.Output(nil), err
+		},
+	}
+}
+
+// rules are those of the address' family, in the order in which they are asked.
+func (p *routePath) rules() ([]string, error) {
+	rules, err := netlook.Ask(p.view, func(h *netlink.Handle) ([]netlink.Rule, error) { return h.RuleList(p.family()) })
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(rules))
+	for i, rule := range rules {
+		from, to, more := "all", "", ""
+		if rule.Src != nil {
+			from = rule.Src.String()
+		}
+		if rule.Dst != nil {
+			to = " to " + rule.Dst.String()
+		}
+		if rule.Mark != 0 {
+			more = fmt.Sprintf(" mark %#x", rule.Mark)
+		}
+		if rule.IifName != "" {
+			more += " iif " + rule.IifName
+		}
+		if rule.OifName != "" {
+			more += " oif " + rule.OifName
+		}
+		if rule.Invert {
+			more += " inverted"
+		}
+		out[i] = fmt.Sprintf("%d: from %s%s%s lookup %s", max(0, rule.Priority), from, to, more, table(rule.Table))
+	}
+	return out, nil
+}
+
+// routes are those of the address' family in all tables but the local one.
+func (p *routePath) routes() ([]netlink.Route, error) {
+	family := p.family()
+	out, err := netlook.Ask(p.view, func(h *netlink.Handle) (out []netlink.Route, err error) {
+		err = h.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+			if r.Table != unix.RT_TABLE_LOCAL {
+				out = append(out, r)
+			}
+			return true
+		})
+		return out, err
+	})
+	if errors.Is(err, netlink.ErrDumpInterrupted) {
+		err = errors.New("they changed meanwhile: some may be missing")
+	}
+	return out, err
+}
+
+func (p *routePath) linkNames() map[int]string {
+	names := map[int]string{}
+	links, _ := netlook.Ask(p.view, (*netlink.Handle).LinkList)
+	for _, l := range links {
+		names[l.Attrs().Index] = display.Safe(l.Attrs().Name, maxName)
+	}
+	return names
+}
+
+func isDefault(r *netlink.Route) bool {
+	if r.Dst == nil {
+		return true
+	}
+	ones, _ := r.Dst.Mask.Size()
+	return ones == 0
+}
+
+// routeText is a route on a line.
+func routeText(r *netlink.Route, links map[int]string) string {
+	var b strings.Builder
+	switch r.Type {
+	case unix.RTN_BLACKHOLE:
+		b.WriteString("blackhole ")
+	case unix.RTN_PROHIBIT:
+		b.WriteString("prohibit ")
+	case unix.RTN_UNREACHABLE:
+		b.WriteString("unreachable ")
+	}
+	if isDefault(r) {
+		b.WriteString("default")
+	} else {
+		b.WriteString(r.Dst.String())
+	}
+	hop := func(via fmt.Stringer, some bool, link int) {
+		if some {
+			fmt.Fprintf(&b, " via %s", via)
+		}
+		if name := links[link]; name != "" {
+			fmt.Fprintf(&b, " dev %s", name)
+		}
+	}
+	hop(r.Gw, r.Gw != nil, r.LinkIndex)
+	for _, m := range r.MultiPath {
+		b.WriteString(" nexthop")
+		hop(m.Gw, m.Gw != nil, m.LinkIndex)
+	}
+	if r.Src != nil {
+		fmt.Fprintf(&b, " src %s", r.Src)
+	}
+	if r.Priority != 0 {
+		fmt.Fprintf(&b, " metric %d", r.Priority)
+	}
+	if r.MTU != 0 {
+		fmt.Fprintf(&b, " mtu %d", r.MTU)
+	}
+	fmt.Fprintf(&b, " table %s", table(r.Table))
+	return b.String()
+}

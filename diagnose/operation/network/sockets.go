@@ -1,0 +1,248 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// Sockets collects the TCP sockets of a target in its network namespace.
+func Sockets(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "sockets",
+		Doc: "Lists the TCP sockets of an address and port, or of a whole network namespace: who listens, how full the " +
+			"accept queue is, connections by state, retransmissions, and what the listeners dropped meanwhile. With podUID " +
+			"it looks into that pod alone. The artifact sockets.txt has each socket.",
+		Effect:     operation.Collect,
+		TenantSafe: true,
+		Parameters: targetParameters(windowParameter("1s")),
+		Results: results(
+			operation.Result{Name: "listening", Doc: "true: a socket listens at the address and port; not set without a port"},
+			operation.Result{Name: "listener", Doc: "its own address and port"},
+			operation.Result{Name: "queue", Doc: "connections that wait to be accepted"},
+			operation.Result{Name: "queueMax", Doc: "how long the accept queue may be; the kernel lets one more in"},
+			operation.Result{Name: "ownerPID", Doc: "process that has the listener"},
+			operation.Result{Name: "ownerComm", Doc: "name of that process"},
+			operation.Result{Name: "listeners", Doc: "all listeners with their queue and process, at most 8"},
+			operation.Result{Name: "states", Doc: "sockets by state"},
+			operation.Result{Name: "synReceived", Doc: "handshakes that are not complete"},
+			operation.Result{Name: "retransmitting", Doc: "connections of which a segment was sent again and is not acknowledged yet"},
+			operation.Result{Name: "retransmits", Doc: "segments sent again by these connections in their life"},
+			operation.Result{Name: "unacked", Doc: "segments sent and not acknowledged, of all these connections"},
+			operation.Result{Name: "maxRTO", Doc: "the longest time-out of a retransmission among them"},
+			operation.Result{Name: "overflows", Doc: "accept queues that were full when a connection came, in the whole namespace, during the window"},
+			operation.Result{Name: "drops", Doc: "SYNs and ACKs that listeners dropped for any reason, likewise"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, err := findTarget(h, call.Parameters, true)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			r := newNetReport(&p)
+			if shared := p.pod != "" && shared(h, &p); shared {
+				r.Note("the pod shares its network: what its listeners dropped can't be distinguished from the others'")
+			} else if n, err := listenStats(h, ctx, &p, call.Parameters.Duration("window")); err != nil {
+				if ctx.Err() != nil {
+					return operation.Output{}, err
+				}
+				r.Note("no counters of the listeners: %v", err)
+			} else {
+				r.Uint("overflows", n.Overflows)
+				r.Uint("drops", n.Drops)
+			}
+			s, err := sockets(h, ctx, &p, call.Parameters, true)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			s.report(r)
+			err = r.Artifact(call, "sockets.txt", func(w *operation.Page) { s.write(w) })
+			return r.Output(nil), err
+		},
+	}
+}
+
+// socketTable is what a namespace, or a port of it, has of sockets.
+type socketTable struct {
+	port      uint16
+	list      []netlook.Socket
+	owners    map[uint32]owner
+	listening *netlook.Socket // the one of the address and port with the fullest queue
+	whole     bool            // nothing is left out
+	searched  bool            // all descriptors were searched for owners
+	hidden    int             // sockets that are not the pod's
+	pod       string
+}
+
+// sockets lists the sockets of a port, or of all, with the processes of listeners and
+// of accepted connections. Confined to a pod no process of others is named, and in a
+// namespace that the pod shares with others only sockets of the pod's are listed.
+func sockets(h operation.Host, ctx context.Context, p *place, v operation.Values, confine bool) (*socketTable, error) {
+	view, err := open(h, p)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	at := at(v)
+	t := &socketTable{port: at.Port()}
+	inodes := map[uint32]bool{}
+	t.whole, err = view.Sockets(netlook.AllStates, at.Port(), true, func(s *netlook.Socket) {
+		if at.Port() != 0 && s.State == netlook.Listen && at.Addr().IsValid() && !s.Takes(at) {
+			return
+		}
+		if at.Addr().IsValid() && s.State != netlook.Listen && s.Local.Addr() != at.Addr() {
+			return
+		}
+		t.list = append(t.list, *s)
+		if s.Inode != 0 {
+			inodes[s.Inode] = true
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var only func(int) bool
+	confine = confine && p.pod != ""
+	shared := confine && shared(h, p)
+	if confine {
+		only = inPod(h, p.pod) // a socket may have been handed to a process elsewhere
+	}
+	t.owners, t.searched = owners(h, ctx, p, inodes, only)
+	if shared {
+		all := len(t.list)
+		t.list = slices.DeleteFunc(t.list, func(s netlook.Socket) bool { return t.owners[s.Inode].pid == 0 })
+		t.hidden, t.pod = all-len(t.list), p.pod
+	}
+	if at.Port() != 0 {
+		for i := range t.list {
+			s := &t.list[i]
+			if s.State == netlook.Listen && (t.listening == nil ||
+				int64(s.RQueue)-int64(s.WQueue) > int64(t.listening.RQueue)-int64(t.listening.WQueue)) {
+				t.listening = s
+			}
+		}
+	}
+	return t, nil
+}
+
+func (t *socketTable) report(r *operation.Finding) {
+	if t.port != 0 {
+		r.Text("listening", strconv.FormatBool(t.listening != nil))
+	}
+	if l := t.listening; l != nil {
+		r.Text("listener", l.Local.String())
+		r.Uint("queue", uint64(l.RQueue))
+		r.Uint("queueMax", uint64(l.WQueue))
+		if o, ok := t.owners[l.Inode]; ok {
+			r.Uint("ownerPID", uint64(o.pid))
+			r.Text("ownerComm", o.comm)
+		}
+	}
+	const shown = 8
+	r.Text("listeners", display.List(t.listeners(), shown))
+	states := map[netlook.State]uint64{}
+	var unacked, retransmits, retransmitting uint64
+	var rto time.Duration
+	for i := range t.list {
+		s := &t.list[i]
+		states[s.State]++
+		if s.State == netlook.Listen || !s.HasInfo {
+			continue
+		}
+		unacked += uint64(s.Info.Unacked)
+		retransmits += uint64(s.Info.Total_retrans)
+		if s.Retransmits > 0 {
+			retransmitting++
+		}
+		rto = max(rto, time.Duration(s.Info.Rto)*time.Microsecond)
+	}
+	r.Text("states", stateText(states))
+	r.Uint("synReceived", states[netlook.SynRecv])
+	r.Uint("retransmitting", retransmitting)
+	r.Uint("retransmits", retransmits)
+	r.Uint("unacked", unacked)
+	if rto > 0 {
+		r.Text("maxRTO", rto.String())
+	}
+	if !t.whole {
+		r.Note("there are more sockets than are listed")
+	}
+	if !t.searched {
+		r.Note("not all descriptors were searched for the sockets' processes")
+	}
+	if t.hidden > 0 {
+		r.Note("%d sockets of the namespace, which others share, are not those of processes of pod %s, and left out", t.hidden, t.pod)
+	}
+}
+
+// listeners are those of the table in words, each once.
+func (t *socketTable) listeners() []string {
+	var out []string
+	for i := range t.list {
+		if s := &t.list[i]; s.State == netlook.Listen {
+			text := fmt.Sprintf("%s %d/%d %s", s.Local, s.RQueue, s.WQueue, t.owners[s.Inode])
+			if !slices.Contains(out, text) {
+				out = append(out, text)
+			}
+		}
+	}
+	return out
+}
+
+func stateText(states map[netlook.State]uint64) string {
+	var out []string
+	for state := range netlook.State(32) {
+		if n := states[state]; n > 0 {
+			out = append(out, fmt.Sprintf("%s %d", state, n))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// write writes the table, a socket a line.
+func (t *socketTable) write(w io.Writer) {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	printf(tab, "STATE\tRECV-Q\tSEND-Q\tLOCAL\tPEER\tPROCESS\tRETRANS\tUNACKED\tRTO\tRTT\n")
+	for i := range t.list {
+		s := &t.list[i]
+		owner := "-"
+		if o, ok := t.owners[s.Inode]; ok {
+			owner = o.String()
+		}
+		info := "-\t-\t-\t-"
+		if s.HasInfo && s.State != netlook.Listen {
+			info = fmt.Sprintf("%d/%d\t%d\t%s\t%s", s.Retransmits, s.Info.Total_retrans, s.Info.Unacked,
+				time.Duration(s.Info.Rto)*time.Microsecond, time.Duration(s.Info.Rtt)*time.Microsecond)
+		}
+		printf(tab, "%s\t%d\t%d\t%s\t%s\t%s\t%s\n", s.State, s.RQueue, s.WQueue, s.Local, s.Remote, owner, info)
+	}
+	_ = tab.Flush() // w keeps the error
+}
+
+// listenStats reads the counters twice, with the window between.
+func listenStats(h operation.Host, ctx context.Context, p *place, window time.Duration) (hostfs.ListenStats, error) {
+	before, err := h.FS.ListenStats(p.pid)
+	if err != nil {
+		return before, err
+	}
+	if err := operation.Pause(ctx, window); err != nil {
+		return before, err
+	}
+	after, err := h.FS.ListenStats(p.pid)
+	// The process may have ended, and its number be that of one elsewhere.
+	if inode, gone := h.FS.NetNS(p.pid); err == nil && (gone != nil || inode != p.inode) {
+		return before, fmt.Errorf("process %d has left the network namespace", p.pid)
+	}
+	return hostfs.ListenStats{
+		Overflows: increase(before.Overflows, after.Overflows), Drops: increase(before.Drops, after.Drops),
+	}, err
+}

@@ -1,0 +1,140 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kernosis/kernosis/collector/cri"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// runtimeHealth is what a container runtime says of itself.
+type runtimeHealth struct {
+	cri.Health
+	socket string
+	// unreachable is why there is no answer; silent: it took too long.
+	unreachable error
+	silent      bool
+}
+
+// errNoRuntime is returned where no runtime's socket is known.
+var errNoRuntime = errors.New("no container runtime found")
+
+// askRuntime asks for version and status. Only where the runtime can't be looked for is
+// there an error.
+func askRuntime(ctx context.Context, h operation.Host, call *operation.Call) (runtimeHealth, error) {
+	r := runtimeHealth{socket: call.Parameters["socket"]}
+	if r.socket == "" {
+		if r.socket = cri.Find(h.FS); r.socket == "" {
+			return r, fmt.Errorf("%w: none of %s is a socket", errNoRuntime, strings.Join(cri.Sockets(), ", "))
+		}
+	} else if !path.IsAbs(r.socket) {
+		return r, fmt.Errorf("socket %s is no absolute path", operation.Quoted(r.socket))
+	}
+	within, cancel := context.WithTimeout(ctx, call.Parameters.Duration("timeout"))
+	defer cancel()
+	var err error
+	r.Health, err = cri.Ask(within, h.FS.Path(r.socket))
+	if status.Code(err) == codes.DeadlineExceeded {
+		<-within.Done() // the runtime knows the deadline, and may be a moment ahead of it
+	}
+	if ctx.Err() != nil {
+		return r, fmt.Errorf("container runtime at %s: %w", r.socket, ctx.Err())
+	}
+	if err != nil {
+		if s := status.Convert(err); s.Code() == codes.Unimplemented {
+			return r, fmt.Errorf("container runtime at %s speaks no CRI v1: %s", r.socket, operation.Quoted(s.Message()))
+		}
+		r.unreachable, r.silent = err, within.Err() != nil
+	}
+	return r, nil
+}
+
+// condition returns a condition that the runtime has told.
+func (r *runtimeHealth) condition(name string) (c cri.Condition, ok bool) {
+	for _, c := range r.Conditions {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return cri.Condition{}, false
+}
+
+// verdict says what is wrong; nil: nothing. The first is the cause of those after it.
+func (r *runtimeHealth) verdict(slow time.Duration) *operation.Verdict {
+	at := cmp.Or(strings.TrimSpace(r.Name+" "+r.Version), "container runtime") + " at " + r.socket
+	switch {
+	case r.silent:
+		return &operation.Verdict{Reason: "RuntimeSilent", Message: at + " doesn't answer"}
+	case r.unreachable != nil:
+		return &operation.Verdict{Reason: "RuntimeUnreachable", Message: at + ": " + display.Safe(status.Convert(r.unreachable).Message(), 512)}
+	}
+	for _, known := range []struct{ condition, reason string }{{criapi.RuntimeReady, "RuntimeNotReady"}, {criapi.NetworkReady, "RuntimeNetworkNotReady"}} {
+		if c, told := r.condition(known.condition); told && !c.OK {
+			return &operation.Verdict{Reason: known.reason, Message: fmt.Sprintf("%s: %s is false: %s", at, c.Name, strings.TrimPrefix(c.Reason+": "+c.Message, ": "))}
+		}
+	}
+	if r.Latency > slow {
+		return &operation.Verdict{Reason: "RuntimeSlow", Message: fmt.Sprintf("%s takes %s to answer", at, r.Latency.Round(time.Millisecond))}
+	}
+	return nil
+}
+
+func runtimeParameters() []operation.Parameter {
+	return []operation.Parameter{
+		{Name: "socket", Kind: operation.String, Doc: "the runtime's CRI socket; without it the first that is there of " + strings.Join(cri.Sockets(), ", ")},
+		{Name: "timeout", Kind: operation.Duration, Default: "5s", Min: int64(10 * time.Millisecond), Max: int64(2 * time.Minute), Doc: "how long it may take to answer"},
+	}
+}
+
+func runtimeResults() []operation.Result {
+	return []operation.Result{
+		{Name: "socket", Doc: "where it was asked"},
+		{Name: "reachable", Doc: "`true`: it has answered"},
+		{Name: "runtimeName", Doc: "`containerd`, `cri-o` …"},
+		{Name: "runtimeVersion", Doc: "its version"},
+		{Name: "apiVersion", Doc: "of the CRI"},
+		{Name: "runtimeReady", Doc: "its condition RuntimeReady; missing where the runtime does not report it"},
+		{Name: "networkReady", Doc: "its condition NetworkReady; missing where the runtime does not report it"},
+		{Name: "conditions", Doc: "all conditions that are false, with reason and message"},
+		{Name: "latency", Doc: "of the slower of the calls Version and Status"},
+		{Name: "error", Doc: "why there is no answer"},
+	}
+}
+
+func (r *runtimeHealth) results() map[string]string {
+	out := map[string]string{"socket": r.socket, "reachable": strconv.FormatBool(r.unreachable == nil)}
+	if r.Name != "" {
+		out["runtimeName"], out["runtimeVersion"], out["apiVersion"] = r.Name, r.Version, r.APIVersion
+	}
+	if r.unreachable != nil {
+		out["error"] = display.Safe(status.Convert(r.unreachable).Message(), 512)
+		return out
+	}
+	out["latency"] = r.Latency.Round(10 * time.Microsecond).String()
+	if c, told := r.condition(criapi.RuntimeReady); told {
+		out["runtimeReady"] = strconv.FormatBool(c.OK)
+	}
+	if c, told := r.condition(criapi.NetworkReady); told {
+		out["networkReady"] = strconv.FormatBool(c.OK)
+	}
+	var wrong []string
+	for _, c := range r.Conditions {
+		if !c.OK {
+			wrong = append(wrong, fmt.Sprintf("%s: %s: %s", c.Name, c.Reason, c.Message))
+		}
+	}
+	out["conditions"] = strings.Join(wrong, "; ")
+	return out
+}

@@ -1,0 +1,202 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// KernelFacts returns the built-in kernel-facts.
+func KernelFacts(h operation.Host) operation.Builtin {
+	return operation.Bounded(operation.Builtin{
+		Name: "kernel-facts",
+		Doc: "Tells about the kernel: release, command line, why it is tainted, modules that taint it, uptime, load, pressure, lockdown, and tables that are " +
+			"nearly full. kernel.txt has settings and modules.",
+		Effect: operation.Collect,
+		Results: []operation.Result{
+			{Name: "release", Doc: "release"},
+			{Name: "version", Doc: "build"},
+			{Name: "commandLine", Doc: "what it was started with, as far as it fits"},
+			{Name: "uptime", Doc: "time since boot, suspends included"},
+			{Name: "tainted", Doc: "its taint mask; 0: not tainted"},
+			{Name: "taint", Doc: "that decoded: P proprietary module, W warning …"},
+			{Name: "modules", Doc: "how many modules are loaded"},
+			{Name: "taintingModules", Doc: "those that taint it, with the letters"},
+			{Name: "load1", Doc: "load of the last minute: tasks that run, want to, or sleep uninterruptibly"},
+			{Name: "load5", Doc: "of the last 5 minutes"},
+			{Name: "load15", Doc: "of the last 15 minutes"},
+			{Name: "tasks", Doc: "threads there are"},
+			{Name: "cpuPressure10", Doc: "percent of 10 s in which tasks waited for a CPU"},
+			{Name: "memoryPressure10", Doc: "for memory"},
+			{Name: "ioPressure10", Doc: "for I/O"},
+			{Name: "ioPressureFull10", Doc: "percent of 10 s in which all tasks waited for I/O"},
+			{Name: "lockdown", Doc: "whether it is locked down to confidentiality, which forbids to trace it"},
+			{Name: "cgroups", Doc: "v1, v2, hybrid or none"},
+			{Name: "settings", Doc: "settings that decide how faults are met, as far as they fit"},
+			{Name: "nearlyFull", Doc: "tables that are used to 90 % or more: pids, files, connections"},
+			operation.NoteResult(),
+		},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return kernelFacts(h, ctx, call)
+		},
+	})
+}
+
+// kernelSettings are the sysctls that matter in a diagnosis; the first ones are those
+// of the results.
+func kernelSettings() []string {
+	return []string{
+		"kernel.hung_task_timeout_secs", "kernel.hung_task_panic", "kernel.panic", "kernel.panic_on_oops", "kernel.softlockup_panic",
+		"vm.overcommit_memory", "vm.panic_on_oom", "vm.oom_kill_allocating_task", "vm.swappiness", "vm.min_free_kbytes",
+		"kernel.hung_task_warnings", "kernel.hung_task_check_interval_secs", "kernel.watchdog_thresh", "kernel.kptr_restrict", "kernel.dmesg_restrict",
+		"kernel.unprivileged_bpf_disabled", "kernel.printk", "vm.dirty_ratio", "vm.dirty_background_ratio", "vm.max_map_count",
+		"net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ip_forward",
+		"fs.inotify.max_user_instances", "fs.inotify.max_user_watches", "fs.nr_open", "user.max_user_namespaces",
+	}
+}
+
+// firstSettings of them are results.
+const firstSettings = 10
+
+func kernelFacts(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+	f := operation.NewFinding()
+	release, err := h.FS.Sysctl("kernel.osrelease")
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("read the kernel's release: %w", err)
+	}
+	f.Text("release", release)
+	set := func(name, sysctl string) {
+		if s, err := h.FS.Sysctl(sysctl); err == nil {
+			f.Text(name, s)
+		}
+	}
+	set("version", "kernel.version")
+	line, err := h.FS.KernelCommandLine()
+	if err != nil {
+		f.Note("the command line can't be read: %v", err)
+	}
+	f.Text("commandLine", line)
+	f.Text("uptime", hostfs.BootTime().Truncate(time.Second).String())
+	modules := taints(h, f)
+	load(h, f)
+	f.Bool("lockdown", h.FS.LockedDown())
+	if layout, err := h.FS.CgroupLayout(); err == nil {
+		f.Text("cgroups", string(layout.Mode))
+	}
+	f.Text("nearlyFull", strings.Join(fullTables(h), ", "))
+	var settings, first []string
+	for i, name := range kernelSettings() {
+		value, err := h.FS.Sysctl(name)
+		if err != nil {
+			continue // not every kernel has all of them
+		}
+		s := name + "=" + strings.Join(strings.Fields(value), ",")
+		settings = append(settings, s)
+		if i < firstSettings {
+			first = append(first, s)
+		}
+	}
+	f.Text("settings", strings.Join(first, " "))
+	if ctx.Err() != nil {
+		return operation.Output{}, context.Cause(ctx)
+	}
+	err = f.Artifact(call, "kernel.txt", func(w *operation.Page) {
+		w.Printf("release %s\ncommand line %s\n", release, line)
+		for _, s := range settings {
+			w.Printf("%s\n", s)
+		}
+		for i := range modules {
+			w.Printf("module %s %s %s\n", modules[i].Name, display.Bytes(modules[i].Size), modules[i].Taint)
+		}
+	})
+	return f.Output(nil), err
+}
+
+// taints sets why the kernel is tainted and by which modules.
+func taints(h operation.Host, f *operation.Finding) []hostfs.Module {
+	if s, err := h.FS.Sysctl("kernel.tainted"); err != nil {
+		f.Note("whether it is tainted can't be read: %v", err)
+	} else if mask, err := strconv.ParseUint(s, 10, 64); err == nil {
+		f.Uint("tainted", mask)
+		var why []string
+		for _, t := range hostfs.Taints(mask) {
+			why = append(why, string(t.Letter)+" "+t.Reason)
+		}
+		f.Text("taint", strings.Join(why, ", "))
+	}
+	modules, err := h.FS.Modules()
+	if err != nil {
+		f.Note("modules can't be listed: %v", err)
+		return nil
+	}
+	f.Int("modules", int64(len(modules)))
+	var tainting []string
+	for i := range modules {
+		if modules[i].Taint != "" {
+			tainting = append(tainting, modules[i].Name+"("+modules[i].Taint+")")
+		}
+	}
+	f.Text("taintingModules", strings.Join(tainting, " "))
+	return modules
+}
+
+// load sets load and pressure; a kernel without pressure leaves it out.
+func load(h operation.Host, f *operation.Finding) {
+	if l, err := h.FS.LoadAverage(); err != nil {
+		f.Note("the load can't be read: %v", err)
+	} else {
+		f.Text("load1", strconv.FormatFloat(l.One, 'f', 2, 64))
+		f.Text("load5", strconv.FormatFloat(l.Five, 'f', 2, 64))
+		f.Text("load15", strconv.FormatFloat(l.Fifteen, 'f', 2, 64))
+		f.Uint("tasks", l.Tasks)
+	}
+	for _, resource := range []string{"cpu", "memory", "io"} {
+		p, err := h.FS.Pressure(resource)
+		if err != nil {
+			continue
+		}
+		f.Text(resource+"Pressure10", strconv.FormatFloat(p.Some.Avg10, 'f', 2, 64))
+		if resource == "io" {
+			f.Text("ioPressureFull10", strconv.FormatFloat(p.Full.Avg10, 'f', 2, 64))
+		}
+	}
+}
+
+// fullTables names the kernel's tables that are nearly full.
+func fullTables(h operation.Host) []string {
+	const nearly = 90
+	number := func(sysctl string, field int) (uint64, bool) {
+		s, err := h.FS.Sysctl(sysctl)
+		fields := strings.Fields(s)
+		if err != nil || field >= len(fields) {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(fields[field], 10, 64)
+		return n, err == nil
+	}
+	var out []string
+	add := func(name string, used, limit uint64, ok1, ok2 bool) {
+		if ok1 && ok2 && limit > 0 && float64(used) >= float64(limit)*nearly/100 {
+			out = append(out, fmt.Sprintf("%s %d of %d", name, used, limit))
+		}
+	}
+	if l, err := h.FS.LoadAverage(); err == nil {
+		for _, sysctl := range []string{"kernel.pid_max", "kernel.threads-max"} {
+			limit, ok := number(sysctl, 0)
+			add(sysctl, l.Tasks, limit, true, ok)
+		}
+	}
+	used, ok1 := number("fs.file-nr", 0)
+	limit, ok2 := number("fs.file-nr", 2)
+	add("fs.file-max", used, limit, ok1, ok2)
+	used, ok1 = number("net.netfilter.nf_conntrack_count", 0)
+	limit, ok2 = number("net.netfilter.nf_conntrack_max", 0)
+	add("net.netfilter.nf_conntrack_max", used, limit, ok1, ok2)
+	return out
+}

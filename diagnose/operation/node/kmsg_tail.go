@@ -1,0 +1,154 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// KmsgTail returns the built-in kmsg-tail.
+func KmsgTail(h operation.Host) operation.Builtin {
+	return operation.Bounded(operation.Builtin{
+		Name: "kmsg-tail",
+		Doc: "Copies the last lines of the kernel's log to kmsg.txt, with time and level, and counts them. Lines that processes have written to /dev/kmsg " +
+			"are left out unless asked for: anybody with the right to could make them look like the kernel's.",
+		Effect: operation.Collect,
+		Parameters: []operation.Parameter{
+			{Name: "lines", Doc: "lines to copy at most: the last ones", Kind: operation.Integer, Default: "200", Max: 20_000},
+			{Name: "contains", Doc: "only lines that have this text, capital or not", Kind: operation.String},
+			{Name: "level", Doc: "only lines of this level or a worse one", Kind: operation.Enum, Default: "debug", Values: levelNames()},
+			{Name: "maxAge", Doc: "only lines that are not older; 0s: all there are", Kind: operation.Duration, Default: "0s"},
+			{Name: "userLines", Doc: "also lines that processes have written", Kind: operation.Boolean, Default: "false"},
+		},
+		Results: []operation.Result{
+			{Name: "matching", Doc: "lines that match"},
+			{Name: "copied", Doc: "how many of them are in kmsg.txt"},
+			{Name: "levels", Doc: "how many match by level: err=3 warning=10"},
+			{Name: "lastLine", Doc: "the last of them"},
+			{Name: "lastAge", Doc: "how long ago it was written"},
+			{Name: "worstLine", Doc: "the last one of the worst level"},
+			{Name: "worstLevel", Doc: "that level"},
+			operation.NoteResult(),
+		},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return kmsgTail(h, ctx, call)
+		},
+	})
+}
+
+// levelNames are syslog's, by number.
+func levelNames() []string {
+	return []string{"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"}
+}
+
+// logLine is a line of the kernel's log.
+type logLine struct {
+	seq   uint64
+	at    time.Duration // by the scheduler's clock, as dmesg shows it
+	age   time.Duration
+	level int
+	user  bool
+	text  string
+}
+
+func kmsgTail(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+	f := operation.NewFinding()
+	v := call.Parameters
+	most := max(1, int(v.Int("lines")))
+	wanted, worst := strings.ToLower(v["contains"]), levelNumber(v["level"])
+	maxAge := v.Duration("maxAge")
+	var tail []logLine // a ring, once it is full
+	var matching int
+	var counts [8]int
+	var worstLine *logLine
+	lost, err := h.FS.KernelLog(ctx, func(r *hostfs.KernelRecord) bool {
+		switch {
+		case r.Facility != 0 && !v.Bool("userLines"), r.Level > worst:
+			return true
+		case maxAge > 0 && r.Age() > maxAge:
+			return true
+		case wanted != "" && !strings.Contains(strings.ToLower(string(r.Text)), wanted):
+			return true
+		}
+		line := newLogLine(r)
+		if matching++; len(tail) < most {
+			tail = append(tail, line)
+		} else {
+			tail[(matching-1)%most] = line
+		}
+		counts[line.level]++
+		if worstLine == nil || line.level <= worstLine.level {
+			worstLine = &line
+		}
+		return true
+	})
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("read the kernel's log (may need CAP_SYSLOG): %w", err)
+	}
+	if lost {
+		f.Note("some lines were written over while they were read, or not readable")
+	}
+	if start := matching % most; matching > most {
+		tail = append(tail[start:len(tail):len(tail)], tail[:start]...)
+		f.Note("the first %d of %d matching lines are not copied", matching-most, matching)
+	}
+	f.Int("matching", int64(matching))
+	f.Int("copied", int64(len(tail)))
+	f.Text("levels", levelCounts(counts))
+	if len(tail) > 0 {
+		last := &tail[len(tail)-1]
+		f.Text("lastLine", last.text)
+		f.Text("lastAge", last.age.Truncate(time.Millisecond).String())
+		f.Text("worstLine", worstLine.text)
+		f.Text("worstLevel", levelNames()[worstLine.level])
+	}
+	err = f.Artifact(call, "kmsg.txt", func(w *operation.Page) {
+		for i := range tail {
+			tail[i].write(w)
+		}
+	})
+	return f.Output(nil), err
+}
+
+func newLogLine(r *hostfs.KernelRecord) logLine {
+	return logLine{
+		seq: r.Seq, at: r.Time, age: r.Age(), level: r.Level & 7, user: r.Facility != 0,
+		text: display.Safe(string(r.Text), operation.MaxLogLine),
+	}
+}
+
+// levelNumber is 7 for a name that is none: all lines.
+func levelNumber(name string) int {
+	for i, n := range levelNames() {
+		if n == name {
+			return i
+		}
+	}
+	return 7
+}
+
+func levelCounts(counts [8]int) string {
+	var out []string
+	for level, n := range counts {
+		if n > 0 {
+			out = append(out, levelNames()[level]+"="+strconv.Itoa(n))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// write adds the line to kmsg.txt, with the time as dmesg has it.
+func (l *logLine) write(w *operation.Page) {
+	user := ""
+	if l.user {
+		user = " (written by a process)"
+	}
+	us := l.at.Microseconds()
+	w.Printf("[%5d.%06d] %s%s: %s\n", us/1e6, us%1e6, levelNames()[l.level], user, l.text)
+}

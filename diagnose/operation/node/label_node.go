@@ -1,0 +1,24 @@
+package node
+
+import (
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// LabelNode sets a label of the node.
+func LabelNode(operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "label-node", Doc: "Sets a label of the Diagnosis' node. Another value is replaced. unlabel-node takes it back and restores that.",
+		Effect: operation.Remediate, ByController: true, Results: nodeResults(),
+		Parameters: []operation.Parameter{
+			labelKeyParameter(),
+			{Name: "value", Kind: operation.String, Max: 63, Doc: "its value"},
+		},
+	}
+}
+
+func labelKeyParameter() operation.Parameter {
+	return operation.Parameter{
+		Name: "key", Kind: operation.String, Required: true, Max: 317,
+		Doc: "name of the label; none of the domains kubernetes.io, k8s.io and kernosis.io but `node.kubernetes.io/exclude-from-external-load-balancers`",
+	}
+}

@@ -1,0 +1,64 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/remote"
+)
+
+// RestartUnit restarts a unit of the node's systemd and waits until it runs.
+func RestartUnit(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "restart-unit", Doc: "Restarts a systemd unit, waits for it, and fails if it doesn't run then.",
+		Effect: operation.Remediate, Parameters: []operation.Parameter{unitParameter()}, Results: unitResults(),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return restartUnit(ctx, h, call)
+		},
+	}
+}
+
+func restartUnit(ctx context.Context, h operation.Host, call *operation.Call) (operation.Output, error) {
+	name, err := unitName(call.Parameters["unit"])
+	if err != nil {
+		return operation.Output{}, err
+	}
+	conn, err := systemd(ctx, h.FS)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	defer conn.Close()
+	// What isn't known must not be started by its name.
+	before, err := readUnit(ctx, conn, name)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	if before.load != "loaded" {
+		return operation.Output{}, fmt.Errorf("unit %s is %s, and is not restarted", name, before.load)
+	}
+	if int(before.mainPID) == os.Getpid() {
+		return operation.Output{}, fmt.Errorf("unit %s is the agent's own: nobody would be left to report the result", name)
+	}
+	done := make(chan string, 1)
+	if _, err := conn.RestartUnitContext(ctx, name, "replace", done); err != nil {
+		return operation.Output{}, fmt.Errorf("restart %s: %w", name, remote.WhyEnded(ctx, err))
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return operation.Output{}, fmt.Errorf("restart %s: the job ended as %s", name, operation.Quoted(result))
+		}
+	case <-ctx.Done():
+		return operation.Output{}, fmt.Errorf("restart %s: it was asked for, but is not done: %w", name, ctx.Err())
+	}
+	after, err := readUnit(ctx, conn, name)
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("it was restarted, but %w", err)
+	}
+	if after.failed() {
+		return operation.Output{}, fmt.Errorf("it was restarted, but %s", after.String())
+	}
+	return operation.Output{Results: after.results()}, nil
+}

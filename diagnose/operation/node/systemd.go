@@ -1,0 +1,202 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/remote"
+)
+
+// systemBus is where the node's message bus listens; it starts systemd's interface too.
+const systemBus = "/run/dbus/system_bus_socket"
+
+// systemd connects to the node's systemd. The connection ends with ctx.
+func systemd(ctx context.Context, fs hostfs.FS) (*dbus.Conn, error) {
+	path := fs.Path(systemBus)
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("systemd can't be asked: no message bus: %w", err)
+	}
+	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) {
+		c, err := godbus.Dial("unix:path="+godbus.EscapeBusAddressValue(path), godbus.WithContext(ctx))
+		if err != nil {
+			return nil, err
+		}
+		// EXTERNAL by number: the node's users are not this container's.
+		if err = c.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err == nil {
+			err = c.Hello()
+		}
+		if err != nil {
+			_ = c.Close()
+			return nil, err
+		}
+		return c, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("systemd can't be asked: %w", remote.WhyEnded(ctx, err))
+	}
+	return conn, nil
+}
+
+// unitParameter is the unit that an operation is about.
+func unitParameter() operation.Parameter {
+	return operation.Parameter{
+		Name: "unit", Kind: operation.String, Required: true, Max: 255,
+		Doc: "the unit: `kubelet.service`; without its type a service",
+	}
+}
+
+// unitName returns the whole name of a unit.
+func unitName(name string) (string, error) {
+	const others = ":-_.\\@"
+	for i := range len(name) {
+		c := name[i]
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && strings.IndexByte(others, c) < 0 {
+			return "", fmt.Errorf("%s is no name of a unit", operation.Quoted(name))
+		}
+	}
+	for _, kind := range []string{"service", "socket", "mount", "timer", "target", "slice", "scope", "path", "swap", "device", "automount"} {
+		if strings.HasSuffix(name, "."+kind) {
+			return name, nil
+		}
+	}
+	return name + ".service", nil
+}
+
+// unit is what systemd says of one.
+type unit struct {
+	name, load, active, sub, result, description string
+	since                                        time.Time // of the state
+	restarts, mainPID                            uint32
+	exitCode, exitStatus                         int32
+	memory                                       uint64 // bytes; unknown: MaxUint64
+}
+
+// readUnit asks for a unit. One that systemd doesn't know is an error.
+func readUnit(ctx context.Context, conn *dbus.Conn, name string) (unit, error) {
+	p, err := conn.GetAllPropertiesContext(ctx, name)
+	if err != nil {
+		return unit{}, fmt.Errorf("unit %s can't be read: %w", name, remote.WhyEnded(ctx, err))
+	}
+	text := func(key string) string { s, _ := p[key].(string); return display.Safe(s, 256) }
+	u := unit{
+		name: name, load: text("LoadState"), active: text("ActiveState"), sub: text("SubState"), result: text("Result"), description: text("Description"),
+		memory: math.MaxUint64,
+	}
+	if u.load == "" || u.active == "" {
+		return unit{}, fmt.Errorf("unit %s: systemd reports no state", name)
+	}
+	if u.load == "not-found" {
+		return unit{}, fmt.Errorf("unit %s is not known to systemd", name)
+	}
+	if µs, ok := p["StateChangeTimestamp"].(uint64); ok && µs > 0 && µs < math.MaxInt64 {
+		u.since = time.UnixMicro(int64(µs)).UTC()
+	}
+	u.restarts, _ = p["NRestarts"].(uint32)
+	u.mainPID, _ = p["MainPID"].(uint32)
+	u.exitCode, _ = p["ExecMainCode"].(int32)
+	u.exitStatus, _ = p["ExecMainStatus"].(int32)
+	if m, ok := p["MemoryCurrent"].(uint64); ok {
+		u.memory = m
+	}
+	return u, nil
+}
+
+// failed tells whether the unit has failed, or is between two tries.
+func (u *unit) failed() bool {
+	return u.active == "failed" || strings.HasPrefix(u.sub, "auto-restart") || u.load == "error" || u.load == "bad-setting"
+}
+
+// ending says how the main process ended last; "": it did not, or nobody knows.
+func (u *unit) ending() string {
+	switch u.exitCode { // CLD_ of waitid(2)
+	case 1:
+		return fmt.Sprintf("exit code %d", u.exitStatus)
+	case 2, 3:
+		return cmp.Or(unix.SignalName(syscall.Signal(u.exitStatus)), fmt.Sprintf("signal %d", u.exitStatus))
+	}
+	return ""
+}
+
+func (u *unit) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is %s (%s)", u.name, u.active, u.sub)
+	if u.load != "loaded" {
+		fmt.Fprintf(&b, ", %s", u.load)
+	}
+	if !u.since.IsZero() {
+		fmt.Fprintf(&b, " since %s", u.since.Format(time.RFC3339))
+	}
+	if u.result != "" && u.result != "success" {
+		fmt.Fprintf(&b, ", result %s", u.result)
+	}
+	if e := u.ending(); e != "" && u.failed() {
+		fmt.Fprintf(&b, ", %s", e)
+	}
+	if u.restarts > 0 {
+		fmt.Fprintf(&b, ", restarted %d times", u.restarts)
+	}
+	return b.String()
+}
+
+// unitResults are the results of operations about a unit.
+func unitResults() []operation.Result {
+	return []operation.Result{
+		{Name: "unit", Doc: "its whole name"},
+		{Name: "loadState", Doc: "`loaded`, `masked`, `error` …"},
+		{Name: "state", Doc: "`active`, `failed`, `activating`, `inactive` …"},
+		{Name: "subState", Doc: "`running`, `dead`, `auto-restart` …"},
+		{Name: "result", Doc: "how it ended last: `success`, `exit-code`, `signal`, `oom-kill`, `timeout` …"},
+		{Name: "ending", Doc: "how its main process ended last: `exit code 1`, `SIGKILL`; missing while it runs"},
+		{Name: "restarts", Doc: "how often systemd has started it again by itself"},
+		{Name: "since", Doc: "when its state began"},
+		{Name: "mainPID", Doc: "its main process; missing where there is none"},
+		{Name: "memory", Doc: "bytes of its control group; missing where systemd doesn't account them"},
+	}
+}
+
+func (u *unit) results() map[string]string {
+	r := map[string]string{
+		"unit": u.name, "loadState": u.load, "state": u.active, "subState": u.sub, "result": u.result, "restarts": strconv.FormatUint(uint64(u.restarts), 10),
+	}
+	if e := u.ending(); e != "" {
+		r["ending"] = e
+	}
+	if !u.since.IsZero() {
+		r["since"] = u.since.Format(time.RFC3339)
+	}
+	if u.mainPID > 0 {
+		r["mainPID"] = strconv.FormatUint(uint64(u.mainPID), 10)
+	}
+	if u.memory != math.MaxUint64 {
+		r["memory"] = strconv.FormatUint(u.memory, 10)
+	}
+	return r
+}
+
+// unitOf connects and reads the unit of a call.
+func unitOf(ctx context.Context, h operation.Host, call *operation.Call) (unit, error) {
+	name, err := unitName(call.Parameters["unit"])
+	if err != nil {
+		return unit{}, err
+	}
+	conn, err := systemd(ctx, h.FS)
+	if err != nil {
+		return unit{}, err
+	}
+	defer conn.Close()
+	return readUnit(ctx, conn, name)
+}

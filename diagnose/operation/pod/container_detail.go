@@ -1,0 +1,214 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// ContainerDetail returns the built-in container-detail.
+func ContainerDetail(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "container-detail",
+		Doc: "Tells what the API server or kubelet has of a container of a pod of this node: image, state, how it ended last, limits and requests, probes as they are " +
+			"configured, and the names of its environment variables, without their values. It fails where neither is asked.",
+		Effect:     operation.Collect,
+		TenantSafe: true,
+		Parameters: append(podParameters(),
+			operation.Parameter{Name: "container", Doc: "name of the container; none: that of containerID, else the first of the pod", Kind: operation.String, Max: 63},
+			operation.Parameter{Name: "containerID", Doc: "runtime's id of the container", Kind: operation.String, Max: 128}),
+		Results: append(podResults(),
+			operation.Result{Name: "container", Doc: "name of the container"},
+			operation.Result{Name: "containerID", Doc: "runtime's id of it"},
+			operation.Result{Name: "image", Doc: "image as it is configured"},
+			operation.Result{Name: "imageID", Doc: "image that runs"},
+			operation.Result{Name: "state", Doc: "running, waiting or terminated, and why"},
+			operation.Result{Name: "stateMessage", Doc: "what the runtime says of that"},
+			operation.Result{Name: "since", Doc: "when that state began"},
+			operation.Result{Name: "ready", Doc: "whether it passes its readiness probe"},
+			operation.Result{Name: "started", Doc: "whether it has passed its startup probe"},
+			operation.Result{Name: "restarts", Doc: "how often it was started again"},
+			operation.Result{Name: "lastReason", Doc: "how it ended last: OOMKilled, Error, Completed …; missing: it never did"},
+			operation.Result{Name: "lastExitCode", Doc: "its exit code then"},
+			operation.Result{Name: "lastSignal", Doc: "signal that ended it, where the runtime reports it"},
+			operation.Result{Name: "lastMessage", Doc: "what it left as its termination message"},
+			operation.Result{Name: "lastStarted", Doc: "when it had started"},
+			operation.Result{Name: "lastFinished", Doc: "when it ended"},
+			operation.Result{Name: "oomKilled", Doc: "true: it ended last for want of memory"},
+			operation.Result{Name: "limits", Doc: "limits of resources: cpu=500m memory=128Mi"},
+			operation.Result{Name: "requests", Doc: "requests of resources"},
+			operation.Result{Name: "memoryLimitBytes", Doc: "limit of memory; missing: none"},
+			operation.Result{Name: "livenessProbe", Doc: "as it is configured: http-get :8080/healthz delay=0s timeout=1s period=10s successes=1 failures=3"},
+			operation.Result{Name: "readinessProbe", Doc: "likewise"},
+			operation.Result{Name: "startupProbe", Doc: "likewise"},
+			operation.Result{Name: "envNames", Doc: "names of its environment variables"},
+			operation.NoteResult(),
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, err := findPod(h, ctx, call.Parameters)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			c, status, err := containerOf(p, call.Parameters["container"], call.Parameters["containerID"])
+			if err != nil {
+				return operation.Output{}, err
+			}
+			f := operation.NewFinding()
+			reportPod(f, p)
+			reportContainerSpec(f, c)
+			if status == nil {
+				f.Note("kubelet has not reported it yet")
+			} else {
+				reportContainerStatus(f, status)
+			}
+			return f.Output(nil), nil
+		},
+	}
+}
+
+// containerOf finds a container by its name, else by its id, else the first. status is nil
+// where there is none yet.
+func containerOf(p *corev1.Pod, name, id string) (c *corev1.Container, status *corev1.ContainerStatus, err error) {
+	all := slices.Concat(p.Spec.Containers, p.Spec.InitContainers)
+	for i := range p.Spec.EphemeralContainers {
+		all = append(all, corev1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	statuses := containerStatuses(p)
+	if name == "" && id != "" {
+		i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return runtimeID(&s) == id || endedAs(&s) == id })
+		if i < 0 {
+			return nil, nil, fmt.Errorf("pod %s/%s has no container with the id %s", p.Namespace, p.Name, operation.Quoted(id))
+		}
+		name = statuses[i].Name
+	}
+	for i := range all {
+		if name == "" || all[i].Name == name {
+			c = &all[i]
+			break
+		}
+	}
+	if c == nil {
+		return nil, nil, fmt.Errorf("pod %s/%s has no container %s", p.Namespace, p.Name, operation.Quoted(name))
+	}
+	if i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name }); i >= 0 {
+		status = &statuses[i]
+	}
+	return c, status, nil
+}
+
+// runtimeID is the runtime's id of a container, without its scheme.
+func runtimeID(s *corev1.ContainerStatus) string { return bareID(s.ContainerID) }
+
+// endedAs is the id under which it ran before.
+func endedAs(s *corev1.ContainerStatus) string {
+	if t := s.LastTerminationState.Terminated; t != nil {
+		return bareID(t.ContainerID)
+	}
+	return ""
+}
+
+func bareID(id string) string {
+	_, bare, _ := strings.Cut(id, "://")
+	return bare
+}
+
+func reportContainerSpec(f *operation.Finding, c *corev1.Container) {
+	f.Text("container", c.Name)
+	f.Text("image", c.Image)
+	f.Text("limits", resources(c.Resources.Limits))
+	f.Text("requests", resources(c.Resources.Requests))
+	if m := c.Resources.Limits.Memory(); !m.IsZero() {
+		f.Int("memoryLimitBytes", m.Value())
+	}
+	f.Text("livenessProbe", probeText(c.LivenessProbe))
+	f.Text("readinessProbe", probeText(c.ReadinessProbe))
+	f.Text("startupProbe", probeText(c.StartupProbe))
+	var names []string
+	for i := range c.Env {
+		names = append(names, c.Env[i].Name)
+	}
+	f.Text("envNames", strings.Join(names, " "))
+	if len(c.EnvFrom) > 0 {
+		f.Note("variables of %s are not listed", display.Count(len(c.EnvFrom), "more ConfigMap or Secret"))
+	}
+}
+
+func reportContainerStatus(f *operation.Finding, s *corev1.ContainerStatus) {
+	f.Text("containerID", runtimeID(s))
+	f.Text("imageID", s.ImageID)
+	f.Text("state", stateText(&s.State))
+	f.Bool("ready", s.Ready)
+	if s.Started != nil {
+		f.Bool("started", *s.Started)
+	}
+	f.Int("restarts", int64(s.RestartCount))
+	last := s.LastTerminationState.Terminated
+	switch {
+	case s.State.Waiting != nil:
+		f.Text("stateMessage", s.State.Waiting.Message)
+	case s.State.Running != nil:
+		f.Text("since", s.State.Running.StartedAt.UTC().Format(time.RFC3339))
+	case s.State.Terminated != nil:
+		last = s.State.Terminated
+		f.Text("stateMessage", last.Message)
+		f.Text("since", last.FinishedAt.UTC().Format(time.RFC3339))
+	}
+	if last == nil {
+		return
+	}
+	f.Text("lastReason", last.Reason)
+	f.Int("lastExitCode", int64(last.ExitCode))
+	if last.Signal != 0 {
+		f.Int("lastSignal", int64(last.Signal))
+	}
+	f.Text("lastMessage", last.Message)
+	f.Text("lastStarted", last.StartedAt.UTC().Format(time.RFC3339))
+	f.Text("lastFinished", last.FinishedAt.UTC().Format(time.RFC3339))
+	f.Bool("oomKilled", last.Reason == "OOMKilled")
+}
+
+// resources is "cpu=500m memory=128Mi".
+func resources(list corev1.ResourceList) string {
+	var out []string
+	for name := range list {
+		q := list[name]
+		out = append(out, string(name)+"="+q.String())
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// probeText is a probe as kubectl describes it; headers are left out, for they may have
+// secrets, and so are commands.
+func probeText(p *corev1.Probe) string {
+	if p == nil {
+		return ""
+	}
+	how := "none"
+	switch {
+	case p.HTTPGet != nil:
+		how = strings.ToLower(string(p.HTTPGet.Scheme))
+		if how == "" {
+			how = "http"
+		}
+		how += "-get " + p.HTTPGet.Host + ":" + p.HTTPGet.Port.String() + p.HTTPGet.Path
+	case p.TCPSocket != nil:
+		how = "tcp-socket " + p.TCPSocket.Host + ":" + p.TCPSocket.Port.String()
+	case p.GRPC != nil:
+		how = fmt.Sprintf("grpc :%d", p.GRPC.Port)
+		if p.GRPC.Service != nil && *p.GRPC.Service != "" {
+			how += " " + *p.GRPC.Service
+		}
+	case p.Exec != nil:
+		how = "exec"
+	}
+	return fmt.Sprintf("%s delay=%ds timeout=%ds period=%ds successes=%d failures=%d",
+		how, p.InitialDelaySeconds, p.TimeoutSeconds, p.PeriodSeconds, p.SuccessThreshold, p.FailureThreshold)
+}

@@ -1,0 +1,106 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// PodDetail returns the built-in pod-detail.
+func PodDetail(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "pod-detail",
+		Doc: "Tells what the API server or kubelet has of a pod of this node: phase, conditions, owner, quality of service, containers and their restarts, labels. " +
+			"It fails where neither is asked.",
+		Effect:     operation.Collect,
+		TenantSafe: true,
+		Parameters: podParameters(),
+		Results: append(podResults(),
+			operation.Result{Name: "node", Doc: "where it runs"},
+			operation.Result{Name: "phase", Doc: "Pending, Running, Succeeded, Failed or Unknown"},
+			operation.Result{Name: "reason", Doc: "why it is so: Evicted, NodeLost …"},
+			operation.Result{Name: "message", Doc: "the same for people"},
+			operation.Result{Name: "conditions", Doc: "each with its status, and why it is not True"},
+			operation.Result{Name: "ready", Doc: "whether it takes traffic"},
+			operation.Result{Name: "owner", Doc: "what made it: ReplicaSet web-5d9c; missing: nothing did"},
+			operation.Result{Name: "qos", Doc: "Guaranteed, Burstable or BestEffort"},
+			operation.Result{Name: "priority", Doc: "its priority"},
+			operation.Result{Name: "hostNetwork", Doc: "whether it uses the node's network"},
+			operation.Result{Name: "hostPID", Doc: "whether it sees the node's processes"},
+			operation.Result{Name: "restarts", Doc: "of all its containers together"},
+			operation.Result{Name: "containers", Doc: "each with its state and restarts"},
+			operation.Result{Name: "addresses", Doc: "its IP addresses"},
+			operation.Result{Name: "claims", Doc: "PersistentVolumeClaims that it has"},
+			operation.Result{Name: "labels", Doc: "its labels, as far as they fit"},
+			operation.Result{Name: "created", Doc: "when it was made"},
+			operation.Result{Name: "deleted", Doc: "since when it is being deleted; missing: it is not"},
+		),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			p, err := findPod(h, ctx, call.Parameters)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			f := operation.NewFinding()
+			reportPodDetail(f, p)
+			return f.Output(nil), nil
+		},
+	}
+}
+
+func reportPodDetail(f *operation.Finding, p *corev1.Pod) {
+	reportPod(f, p)
+	f.Text("node", p.Spec.NodeName)
+	f.Text("phase", string(p.Status.Phase))
+	f.Text("reason", p.Status.Reason)
+	f.Text("message", p.Status.Message)
+	f.Text("conditions", podConditions(p))
+	f.Bool("ready", podReady(p))
+	f.Text("owner", podOwner(p))
+	f.Text("qos", string(p.Status.QOSClass))
+	if p.Spec.Priority != nil {
+		f.Int("priority", int64(*p.Spec.Priority))
+	}
+	f.Bool("hostNetwork", p.Spec.HostNetwork)
+	f.Bool("hostPID", p.Spec.HostPID)
+	f.Int("restarts", podRestarts(p))
+	var containers, addresses []string
+	for _, s := range containerStatuses(p) {
+		containers = append(containers, fmt.Sprintf("%s %s restarts=%d", s.Name, stateText(&s.State), s.RestartCount))
+	}
+	f.Text("containers", strings.Join(containers, "; "))
+	for _, a := range p.Status.PodIPs {
+		addresses = append(addresses, a.IP)
+	}
+	f.Text("addresses", strings.Join(addresses, " "))
+	f.Text("claims", strings.Join(claims(p), " "))
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
+		labels = append(labels, name+"="+p.Labels[name])
+	}
+	f.Text("labels", strings.Join(labels, " "))
+	f.Text("created", p.CreationTimestamp.UTC().Format(time.RFC3339))
+	if p.DeletionTimestamp != nil {
+		f.Text("deleted", p.DeletionTimestamp.UTC().Format(time.RFC3339))
+	}
+}
+
+// podConditions is "PodScheduled; Ready=False ContainersNotReady".
+func podConditions(p *corev1.Pod) string {
+	var out []string
+	for i := range p.Status.Conditions {
+		c := &p.Status.Conditions[i]
+		text := string(c.Type)
+		if c.Status != corev1.ConditionTrue {
+			text = strings.TrimSpace(fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,127 @@
+package pod
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// PodList returns the built-in pod-list.
+func PodList(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "pod-list",
+		Doc: "Names the pods of this node, or of these the ones whose UIDs are given, as disk-identity finds them, with their PersistentVolumeClaims. " +
+			"pods.txt has all of them. It fails where neither the API server nor kubelet is asked.",
+		Effect: operation.Collect,
+		Parameters: []operation.Parameter{
+			{Name: "affectedPodUIDs", Doc: "UIDs of pods with spaces between; none: all pods", Kind: operation.String},
+			{Name: "affectedPods", Doc: "how many these are; 0: no pod is listed", Kind: operation.Integer},
+		},
+		Results: []operation.Result{
+			{Name: "pods", Doc: "how many there are"},
+			{Name: "podNames", Doc: "namespace and name of each, those that are not ready first, as far as they fit"},
+			{Name: "claims", Doc: "their PersistentVolumeClaims, as far as they fit"},
+			{Name: "phases", Doc: "how many are in which phase: Pending=1 Running=12"},
+			{Name: "notReady", Doc: "pods that should take traffic and do not"},
+			operation.NoteResult(),
+		},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return runPodList(h, ctx, call)
+		},
+	}
+}
+
+func runPodList(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+	if h.Pods == nil {
+		return operation.Output{}, errNoPods
+	}
+	f := operation.NewFinding()
+	wanted := strings.Fields(call.Parameters["affectedPodUIDs"])
+	if len(wanted) == 0 && call.Parameters["affectedPods"] == "0" {
+		f.Int("pods", 0)
+		return f.Output(nil), nil
+	}
+	list, err := h.Pods.All(ctx)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	if len(wanted) > 0 {
+		left := wanted
+		list = slices.DeleteFunc(list, func(p corev1.Pod) bool {
+			uids := podspec.UIDs(&p.ObjectMeta)
+			left = slices.DeleteFunc(slices.Clone(left), func(uid string) bool { return slices.Contains(uids, uid) })
+			return !slices.ContainsFunc(wanted, func(uid string) bool { return slices.Contains(uids, uid) })
+		})
+		if len(left) > 0 {
+			f.Note("this node has no pod with the UID %s", strings.Join(left, " "))
+		}
+		if n := call.Parameters.Int("affectedPods"); n > int64(len(wanted)) {
+			f.Note("of %d UIDs only %d are known", n, len(wanted))
+		}
+	}
+	// Who suffers is named, though not all fit.
+	slices.SortStableFunc(list, func(a, b corev1.Pod) int {
+		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	reportPodList(f, list)
+	err = f.Artifact(call, "pods.txt", func(w *operation.Page) {
+		tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		rows := &operation.Page{Writer: tab}
+		rows.Printf("NAMESPACE\tNAME\tUID\tPHASE\tREADY\tRESTARTS\tOWNER\tCLAIMS\n")
+		for i := range list {
+			p := &list[i]
+			rows.Printf("%s\t%s\t%s\t%s\t%t\t%d\t%s\t%s\n", p.Namespace, p.Name, p.UID, p.Status.Phase, podReady(p), podRestarts(p),
+				display.Safe(podOwner(p), operation.MaxShown), strings.Join(claims(p), " "))
+		}
+		_ = tab.Flush() // the page keeps its error
+	})
+	return f.Output(nil), err
+}
+
+// rank puts pods that do not do what they are for first.
+func rank(p *corev1.Pod) int {
+	if suffers(p) {
+		return 0
+	}
+	return 1
+}
+
+func suffers(p *corev1.Pod) bool {
+	return p.Status.Phase != corev1.PodSucceeded && !podReady(p)
+}
+
+func reportPodList(f *operation.Finding, list []corev1.Pod) {
+	phases := map[corev1.PodPhase]int{}
+	var names, volumes []string
+	notReady := 0
+	for i := range list {
+		p := &list[i]
+		phases[p.Status.Phase]++
+		names = append(names, p.Namespace+"/"+p.Name)
+		for _, c := range claims(p) {
+			volumes = operation.AddOnce(volumes, c)
+		}
+		if suffers(p) {
+			notReady++
+		}
+	}
+	f.Int("pods", int64(len(list)))
+	f.Text("podNames", strings.Join(names, " "))
+	f.Text("claims", strings.Join(volumes, " "))
+	f.Int("notReady", int64(notReady))
+	var counts []string
+	for phase, n := range phases {
+		counts = append(counts, fmt.Sprintf("%s=%d", phase, n))
+	}
+	slices.Sort(counts)
+	f.Text("phases", strings.Join(counts, " "))
+}

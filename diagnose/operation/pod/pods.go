@@ -1,0 +1,137 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// errNoPods is returned where there is nobody to ask.
+var errNoPods = errors.New("nothing is known of pods: neither the API server nor kubelet is asked")
+
+// podParameters name a pod.
+func podParameters() []operation.Parameter {
+	return []operation.Parameter{
+		{Name: "podNamespace", Doc: "namespace of the pod", Kind: operation.String, Max: 63},
+		{Name: "podName", Doc: "name of the pod", Kind: operation.String, Max: 253},
+		{Name: "podUID", Doc: "UID of the pod: with a name another pod of that name is refused, alone the node's pods are searched for it", Kind: operation.String, Max: 64},
+	}
+}
+
+// podResults are those that reportPod sets.
+func podResults() []operation.Result {
+	return []operation.Result{
+		{Name: "podNamespace", Doc: "namespace of the pod"},
+		{Name: "podName", Doc: "name of the pod"},
+		{Name: "podUID", Doc: "UID of the pod"},
+	}
+}
+
+func reportPod(f *operation.Finding, p *corev1.Pod) {
+	f.Text("podNamespace", p.Namespace)
+	f.Text("podName", p.Name)
+	f.Text("podUID", string(p.UID))
+}
+
+// findPod returns the pod that the parameters name.
+func findPod(h operation.Host, ctx context.Context, v operation.Values) (*corev1.Pod, error) {
+	if h.Pods == nil {
+		return nil, errNoPods
+	}
+	namespace, name, uid := v["podNamespace"], v["podName"], v["podUID"]
+	if namespace != "" && name != "" {
+		p, err := h.Pods.Pod(ctx, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if uid != "" && !slices.Contains(podspec.UIDs(&p.ObjectMeta), uid) {
+			return nil, fmt.Errorf("pod %s/%s is gone: the one of that name now has the UID %s", operation.Quoted(namespace), operation.Quoted(name), p.UID)
+		}
+		return p, nil
+	}
+	if uid == "" {
+		return nil, errors.New("parameter podUID, or podNamespace and podName, is required")
+	}
+	all, err := h.Pods.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found *corev1.Pod
+	for i := range all {
+		m := &all[i].ObjectMeta
+		if slices.Contains(podspec.UIDs(m), uid) && (found == nil || podspec.Precedes(m, &found.ObjectMeta, uid)) {
+			found = &all[i]
+		}
+	}
+	if found != nil {
+		return found, nil
+	}
+	return nil, fmt.Errorf("this node has no pod with the UID %s", operation.Quoted(uid))
+}
+
+// claims are the PersistentVolumeClaims of a pod, with its namespace. An ephemeral
+// volume's claim has the pod's name before its own.
+func claims(p *corev1.Pod) []string {
+	var out []string
+	for i := range p.Spec.Volumes {
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			out = append(out, p.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			out = append(out, p.Namespace+"/"+p.Name+"-"+v.Name)
+		}
+	}
+	return out
+}
+
+// podOwner is the object that made a pod: "ReplicaSet web-5d9c"; empty: nothing did.
+func podOwner(p *corev1.Pod) string {
+	for i := range p.OwnerReferences {
+		if o := &p.OwnerReferences[i]; o.Controller != nil && *o.Controller {
+			return o.Kind + " " + o.Name
+		}
+	}
+	return ""
+}
+
+// podReady tells whether a pod takes traffic.
+func podReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// podRestarts counts those of all containers.
+func podRestarts(p *corev1.Pod) (n int64) {
+	for _, s := range containerStatuses(p) {
+		n += int64(s.RestartCount)
+	}
+	return n
+}
+
+// containerStatuses are those of all containers, the usual ones first.
+func containerStatuses(p *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses)
+}
+
+// stateText is a container's state on a line: "running", "waiting CrashLoopBackOff",
+// "terminated OOMKilled (exit code 137)".
+func stateText(s *corev1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "running"
+	case s.Terminated != nil:
+		return strings.TrimSpace("terminated "+s.Terminated.Reason) + " (exit code " + strconv.Itoa(int(s.Terminated.ExitCode)) + ")"
+	case s.Waiting != nil:
+		return strings.TrimSpace("waiting " + s.Waiting.Reason)
+	}
+	return "unknown"
+}

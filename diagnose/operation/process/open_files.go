@@ -1,0 +1,106 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// OpenFiles returns the built-in open-files.
+func OpenFiles(h operation.Host) operation.Builtin {
+	return operation.Bounded(operation.Builtin{
+		Name: "open-files",
+		Doc: "Lists the open files of a process in open-files.txt, and counts sockets, pipes and files that have been deleted. " +
+			"No filesystem is asked, so a dead file server can't hold it up.",
+		Effect: operation.Collect,
+		Parameters: append(PIDParameters(true, "process whose files are listed"),
+			operation.Parameter{Name: "max", Doc: "files to list at most; more are only counted", Kind: operation.Integer, Default: "10000", Max: 1 << 20}),
+		Results: []operation.Result{
+			{Name: "pid", Doc: "the process"},
+			{Name: "comm", Doc: "its name"},
+			{Name: "count", Doc: "how many files it has open"},
+			{Name: "limit", Doc: "how many it may have"},
+			{Name: "listed", Doc: "how many are listed and counted below"},
+			{Name: "files", Doc: "files and folders"},
+			{Name: "sockets", Doc: "sockets"},
+			{Name: "pipes", Doc: "pipes"},
+			{Name: "others", Doc: "epoll, timers, memfd and the like"},
+			{Name: "deleted", Doc: "files that have no name any more: their room is free once they are closed"},
+			{Name: "deletedFiles", Doc: "names that these had, as far as they fit"},
+			operation.NoteResult(),
+		},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return openFiles(h, ctx, call)
+		},
+	})
+}
+
+func openFiles(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+	stat, err := Task(h, call.Parameters)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	pid := int(stat.PID)
+	files, count, err := h.FS.OpenFiles(pid, int(call.Parameters.Int("max")))
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("list open files of process %d: %w", pid, err)
+	}
+	if ctx.Err() != nil {
+		return operation.Output{}, context.Cause(ctx)
+	}
+	f := operation.NewFinding()
+	f.Int("pid", int64(pid))
+	f.Text("comm", display.Safe(stat.Comm, 64))
+	f.Int("count", int64(count))
+	f.Int("listed", int64(len(files)))
+	if count > len(files) {
+		f.Note("%d of %d are not listed", count-len(files), count)
+	}
+	if limits, err := h.FS.ProcLimits(pid); err == nil {
+		for _, l := range limits {
+			if l.Name == "open files" {
+				f.Text("limit", l.Soft)
+			}
+		}
+	}
+	kinds := map[string]int64{}
+	var deleted []string
+	for i := range files {
+		o := &files[i]
+		kinds[fileKind(o.Target)]++
+		if o.Deleted && fileKind(o.Target) == "files" {
+			deleted = operation.AddOnce(deleted, o.Shown())
+			kinds["deleted"]++
+		}
+	}
+	for _, kind := range []string{"files", "sockets", "pipes", "others", "deleted"} {
+		f.Int(kind, kinds[kind])
+	}
+	f.Text("deletedFiles", strings.Join(deleted, " "))
+	err = f.Artifact(call, "open-files.txt", func(w *operation.Page) {
+		for i := range files {
+			w.Printf("%d %s", files[i].FD, files[i].Shown())
+			if files[i].Deleted {
+				w.Printf(" (deleted)")
+			}
+			w.Printf("\n")
+		}
+	})
+	return f.Output(nil), err
+}
+
+// fileKind is the result that counts a file.
+func fileKind(target string) string {
+	switch {
+	case strings.HasPrefix(target, "socket:["):
+		return "sockets"
+	case strings.HasPrefix(target, "pipe:["):
+		return "pipes"
+	case strings.HasPrefix(target, "/memfd:"), !strings.HasPrefix(target, "/"):
+		return "others"
+	}
+	return "files"
+}

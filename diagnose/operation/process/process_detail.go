@@ -1,0 +1,178 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// ProcessDetail returns the built-in process-detail.
+func ProcessDetail(h operation.Host) operation.Builtin {
+	patient := operation.NewPatience()
+	return operation.Bounded(operation.Builtin{
+		Name:       "process-detail",
+		Doc:        "Describes a process: state, command line, parent, whose it is, memory, threads, open files, limits, how the OOM killer rates it.",
+		Effect:     operation.Collect,
+		Parameters: PIDParameters(true, "process (or thread) to describe"),
+		Results: append([]operation.Result{
+			{Name: "pid", Doc: "the process"},
+			{Name: "tgid", Doc: "process of which it is a thread; of a process itself the same"},
+			{Name: "comm", Doc: "its name"},
+			{Name: "state", Doc: "R runs, S sleeps, D sleeps uninterruptibly, T is stopped, Z has ended and is not waited for"},
+			{Name: "cmdline", Doc: "its command line; empty for kernel threads"},
+			{Name: "exe", Doc: "its program, as it sees it"},
+			{Name: "ppid", Doc: "its parent"},
+			{Name: "parentComm", Doc: "its parent's name"},
+			{Name: "uid", Doc: "real user id"},
+			{Name: "startTime", Doc: "when it started, since boot"},
+			{Name: "age", Doc: "how long ago that is"},
+			{Name: "threads", Doc: "how many threads it has"},
+			{Name: "blockedThreads", Doc: "how many of them are in uninterruptible sleep"},
+			{Name: "kernelThread", Doc: "whether it is one"},
+			{Name: "rssBytes", Doc: "resident memory"},
+			{Name: "peakRSSBytes", Doc: "the most it was"},
+			{Name: "anonBytes", Doc: "anonymous part of it"},
+			{Name: "fileBytes", Doc: "part of it that is mapped from files"},
+			{Name: "shmemBytes", Doc: "shared part of it"},
+			{Name: "swapBytes", Doc: "its memory in swap"},
+			{Name: "vmBytes", Doc: "size of its address space"},
+			{Name: "openFiles", Doc: "how many files it has open"},
+			{Name: "openFilesLimit", Doc: "how many it may have"},
+			{Name: "oomScore", Doc: "how the OOM killer rates it, 0 to 2000"},
+			{Name: "oomScoreAdj", Doc: "adjustment of that, -1000 (never) to 1000"},
+			{Name: "netns", Doc: "inode of its network namespace"},
+			{Name: "limits", Doc: "its soft limits that are none by default: finite ones but nice and priorities"},
+			operation.NoteResult(),
+		}, OwnerResults()...),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return processDetail(h, ctx, patient, call)
+		},
+	})
+}
+
+func processDetail(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
+	stat, err := Task(h, call.Parameters)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	pid := int(stat.PID)
+	task, err := h.FS.Task(pid)
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	status, err := h.FS.ProcStatus(pid)
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	f := operation.NewFinding()
+	f.Int("pid", int64(pid))
+	f.Int("tgid", int64(task.TGID))
+	f.Text("comm", task.Comm)
+	f.Text("state", string(stat.State))
+	f.Int("ppid", int64(stat.PPID))
+	f.Uint("uid", uint64(status.UID))
+	f.Text("startTime", stat.StartTime.String())
+	f.Text("age", (hostfs.BootTime() - stat.StartTime).Truncate(time.Second).String())
+	f.Int("threads", int64(status.Threads))
+	f.Bool("kernelThread", status.KernelThread)
+	reportMemory(f, &status)
+	if parent, err := h.FS.Comm(int(stat.PPID)); err == nil {
+		f.Text("parentComm", parent)
+	}
+	cmdline, err := operation.Look(ctx, patient, operation.LookLimit, func() (string, error) { return h.FS.Cmdline(pid) })
+	if err != nil {
+		f.Note("the command line can't be read: %v", err)
+	}
+	f.Text("cmdline", cmdline)
+	processAccess(h, ctx, patient, pid, f)
+	f.Int("blockedThreads", int64(blockedThreads(h, int(task.TGID))))
+	if ctx.Err() != nil {
+		return operation.Output{}, context.Cause(ctx)
+	}
+	return f.Output(nil), nil
+}
+
+// reportMemory sets the sizes; a kernel thread has none.
+func reportMemory(f *operation.Finding, s *hostfs.ProcStatus) {
+	if s.KernelThread {
+		return
+	}
+	f.Uint("rssBytes", s.RSS)
+	f.Uint("peakRSSBytes", s.PeakRSS)
+	f.Uint("anonBytes", s.AnonRSS)
+	f.Uint("fileBytes", s.FileRSS)
+	f.Uint("shmemBytes", s.ShmemRSS)
+	f.Uint("swapBytes", s.Swap)
+	f.Uint("vmBytes", s.VMSize)
+}
+
+// processAccess sets what may need privileges; what may not be read is noted.
+func processAccess(h operation.Host, ctx context.Context, patient operation.Patience, pid int, f *operation.Finding) {
+	if exe, err := h.FS.Executable(pid); err != nil {
+		f.Note("the program's path can't be read: %v", err)
+	} else {
+		f.Text("exe", exe)
+	}
+	if o, err := PatientOwner(h, ctx, patient, pid); err != nil {
+		f.Note("%v", err)
+	} else {
+		ReportOwner(f, &o)
+	}
+	if _, count, err := h.FS.OpenFiles(pid, 0); err != nil {
+		f.Note("open files can't be counted: %v", err)
+	} else {
+		f.Int("openFiles", int64(count))
+	}
+	if score, adj, err := h.FS.OOMScore(pid); err != nil {
+		f.Note("the OOM score can't be read: %v", err)
+	} else {
+		f.Int("oomScore", int64(score))
+		f.Int("oomScoreAdj", int64(adj))
+	}
+	if inode, err := h.FS.NetNS(pid); err == nil {
+		f.Uint("netns", uint64(inode))
+	}
+	limits, err := h.FS.ProcLimits(pid)
+	if err != nil {
+		f.Note("limits can't be read: %v", err)
+	}
+	f.Text("limits", finiteLimits(limits))
+	for _, l := range limits {
+		if l.Name == "open files" {
+			f.Text("openFilesLimit", l.Soft)
+		}
+	}
+}
+
+// finiteLimits is "open files 1024, stack size 8388608 bytes".
+func finiteLimits(limits []hostfs.ProcLimit) string {
+	var out []string
+	for _, l := range limits {
+		switch {
+		case l.Soft == "unlimited", strings.HasSuffix(l.Name, "priority"):
+		case l.Unit == "" || strings.HasSuffix(l.Name, l.Unit):
+			out = append(out, l.Name+" "+l.Soft)
+		default:
+			out = append(out, l.Name+" "+l.Soft+" "+l.Unit)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// blockedThreads counts the threads of a process in uninterruptible sleep.
+func blockedThreads(h operation.Host, tgid int) (n int) {
+	tids, err := h.FS.Threads(tgid)
+	if err != nil {
+		return 0
+	}
+	for _, tid := range tids {
+		if stat, err := h.FS.Stat(tid); err == nil && stat.State == 'D' {
+			n++
+		}
+	}
+	return n
+}

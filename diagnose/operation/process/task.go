@@ -1,0 +1,131 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// ErrTaskGone is returned where a task has ended, or its number is another's by now.
+var ErrTaskGone = errors.New("is gone")
+
+// PIDParameters are how a task is named.
+func PIDParameters(required bool, doc string) []operation.Parameter {
+	return []operation.Parameter{
+		{Name: "pid", Doc: doc, Kind: operation.Integer, Required: required, Max: 1 << 22}, // PID_MAX_LIMIT
+		{Name: "startTime", Doc: "when that task started, since boot (73.12s): refuses another one that has its number by now", Kind: operation.Duration},
+	}
+}
+
+// Task returns what /proc says of the task that the parameters name.
+func Task(h operation.Host, v operation.Values) (hostfs.Stat, error) {
+	pid := int(v.Int("pid"))
+	stat, err := h.FS.Stat(pid)
+	switch {
+	case IsGone(err):
+		return stat, fmt.Errorf("process %d %w: it has ended", pid, ErrTaskGone)
+	case err != nil:
+		return stat, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	// /proc tells it in steps of 10 ms, the event exactly; either may be rounded.
+	const step = 10 * time.Millisecond
+	if v["startTime"] != "" {
+		if d := stat.StartTime - v.Duration("startTime"); d > step || d < -step {
+			return stat, fmt.Errorf("process %d %w: its number was given again (to %s, started at %s)",
+				pid, ErrTaskGone, display.Safe(stat.Comm, 64), stat.StartTime)
+		}
+	}
+	return stat, nil
+}
+
+// IsGone tells a task that has ended from one that can't be looked at.
+func IsGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
+}
+
+// Owner is whom a task or cgroup belongs to.
+type Owner struct {
+	Cgroup    string
+	Container event.Container
+	Unit      string
+}
+
+// owner tells whom a task belongs to: of its cgroups, on all hierarchies, the one
+// that names a container, else a unit, else the deepest.
+func OwnerOf(h operation.Host, pid int) (o Owner, err error) {
+	groups, err := h.FS.ProcCgroups(pid)
+	if err != nil {
+		return Owner{}, fmt.Errorf("read cgroups of process %d: %w", pid, err)
+	}
+	for _, g := range groups {
+		a, _ := hostfs.ParseCgroupPath(g.Path)
+		switch {
+		case a.Container.ID != "" && o.Container.ID == "",
+			a.Container.PodUID != "" && o.Container == (event.Container{}),
+			a.Unit != "" && o.Unit == "" && o.Container == (event.Container{}),
+			o.Container == (event.Container{}) && o.Unit == "" && len(g.Path) > len(o.Cgroup):
+			o = Owner{Cgroup: g.Path, Container: a.Container, Unit: a.Unit}
+		}
+	}
+	return o, nil
+}
+
+// PatientOwner is owner, for no longer than a look may take.
+func PatientOwner(h operation.Host, ctx context.Context, patient operation.Patience, pid int) (Owner, error) {
+	return operation.Look(ctx, patient, operation.LookLimit, func() (Owner, error) { return OwnerOf(h, pid) })
+}
+
+// OwnerOfCgroup tells whose a cgroup is.
+func OwnerOfCgroup(path string) Owner {
+	a, _ := hostfs.ParseCgroupPath(path)
+	return Owner{Cgroup: path, Container: a.Container, Unit: a.Unit}
+}
+
+// String names the owner as events do; empty: only the root group is known.
+func (o *Owner) String() string {
+	ev := event.Event{Unit: o.Unit, Cgroup: &event.Cgroup{Path: display.Safe(o.Cgroup, operation.MaxShown)}}
+	if o.Container != (event.Container{}) {
+		ev.Container = &o.Container
+	}
+	return ev.Owner()
+}
+
+// In is "" or " in pod …", for messages.
+func (o *Owner) In() string {
+	if s := o.String(); s != "" {
+		return " in " + s
+	}
+	return ""
+}
+
+// OwnerResults are those that ReportOwner sets.
+func OwnerResults() []operation.Result {
+	return []operation.Result{
+		{Name: "owner", Doc: "pod and container, systemd unit or cgroup it belongs to"},
+		{Name: "podUID", Doc: "UID of its pod, by its cgroup"},
+		{Name: "containerID", Doc: "runtime's id of its container"},
+		{Name: "cgroup", Doc: "its cgroup, from the hierarchy's root"},
+	}
+}
+
+func ReportOwner(f *operation.Finding, o *Owner) {
+	f.Text("owner", o.String())
+	f.Text("podUID", o.Container.PodUID)
+	f.Text("containerID", o.Container.ID)
+	f.Text("cgroup", o.Cgroup)
+}
+
+// TaskName is "comm[pid]".
+func TaskName(comm string, pid int) string {
+	return display.Safe(comm, 64) + "[" + strconv.Itoa(pid) + "]"
+}

@@ -1,0 +1,62 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// dialTimeout bounds one connection. Two SYNs of three are sent by then.
+const dialTimeout = 5 * time.Second
+
+// guardedDialer returns a dialer that refuses what no operation has to talk to. It
+// looks at the address that is connected to, so that no name leads around it.
+func guardedDialer(linkLocal bool) *net.Dialer {
+	d := &net.Dialer{Timeout: dialTimeout}
+	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		if why := refusedAddress(at.Addr(), linkLocal); why != "" {
+			return fmt.Errorf("refused: %s", why)
+		}
+		return nil
+	}
+	return d
+}
+
+// refusedAddress returns why a is not connected to; "": it may be. Clouds hand out
+// the credentials of the node at link-local addresses, and at some others.
+func refusedAddress(a netip.Addr, linkLocal bool) string {
+	a = a.Unmap().WithZone("")
+	if nat64 := a.As16(); a.Is6() && [12]byte(nat64[:12]) == [12]byte{0, 0x64, 0xff, 0x9b} {
+		a = netip.AddrFrom4([4]byte(nat64[12:])) // where a translator leads to (RFC 6052)
+	}
+	if !a.IsValid() || a.IsUnspecified() {
+		return a.String() + " is no address of a host"
+	}
+	if a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return a.String() + " is no address of one host"
+	}
+	if linkLocal {
+		return ""
+	}
+	if a.IsLinkLocalUnicast() {
+		return a.String() + " is link-local, as the metadata services of clouds are"
+	}
+	metadata := []netip.Addr{
+		netip.AddrFrom4([4]byte{100, 100, 100, 200}),                                       // Alibaba Cloud
+		netip.AddrFrom4([4]byte{192, 0, 0, 192}),                                           // Oracle Cloud
+		netip.AddrFrom4([4]byte{168, 63, 129, 16}),                                         // Azure's wire server
+		netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x00, 2: 0x0e, 3: 0xc2, 14: 0x02, 15: 0x54}), // Amazon EC2
+	}
+	if slices.Contains(metadata, a) {
+		return a.String() + " is a metadata service"
+	}
+	return ""
+}

@@ -1,0 +1,91 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/kernosis/kernosis/collector/netprobe"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+const resolvConf = netprobe.ResolvConf
+
+// DNSLookup asks the node's name servers, or another, for a name.
+func DNSLookup(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "dns-lookup", Doc: "Asks each of the node's name servers, or another one, for a name, and reports what each of them answers.",
+		Effect: operation.Collect,
+		Parameters: []operation.Parameter{
+			{Name: "name", Kind: operation.String, Required: true, Max: 254, Doc: "the whole name: search domains are not tried; an address with type `PTR`"},
+			{Name: "type", Kind: operation.Enum, Values: dnsTypes(), Default: "A", Doc: "type of the records"},
+			{Name: "server", Kind: operation.Address, Doc: "the name server; without it those of " + resolvConf},
+			{Name: "serverPort", Kind: operation.Integer, Default: "53", Min: 1, Max: 65535, Doc: "port of the name servers"},
+			{Name: "timeout", Kind: operation.Duration, Default: "2s", Min: int64(10 * time.Millisecond), Max: int64(30 * time.Second), Doc: "how long to wait for each answer"},
+			{Name: "tries", Kind: operation.Integer, Default: "2", Min: 1, Max: 5, Doc: "queries to a server that doesn't answer"},
+		},
+		Results: []operation.Result{
+			{Name: "server", Doc: "the first one that answered; the results below are of its answer"},
+			{Name: "rcode", Doc: "`NOERROR`, `NXDOMAIN`, `SERVFAIL`, `REFUSED` …"},
+			{Name: "authoritative", Doc: "`true`: the server has the zone itself"},
+			{Name: "answers", Doc: "the records, divided by `; `; empty: there are none of this type"},
+			{Name: "addresses", Doc: "addresses in them, divided by commas"},
+			{Name: "ttl", Doc: "seconds that the shortest-lived record may be kept"},
+			{Name: "latency", Doc: "from question to answer"},
+			{Name: "transport", Doc: "`udp`, or `tcp` where the answer was too long"},
+			{Name: "servers", Doc: "what each server answered, divided by `; `"},
+		},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return dnsLookup(ctx, h, call)
+		},
+	}
+}
+
+func dnsLookup(ctx context.Context, h operation.Host, call *operation.Call) (operation.Output, error) {
+	p := call.Parameters
+	kind := dnsType(p["type"])
+	name, err := netprobe.Name(p["name"], kind)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	servers := []netip.Addr{p.Addr("server")}
+	if p["server"] == "" {
+		b, err := readBounded(h.FS.Path(resolvConf), 64<<10)
+		if err != nil {
+			return operation.Output{}, fmt.Errorf("name servers of the node: %w", err)
+		}
+		servers = netprobe.NameServers(string(b))
+	}
+	q := dnsmessage.Question{Name: name, Type: kind, Class: dnsmessage.ClassINET}
+	var first *dnsAnswer
+	told := make([]string, 0, len(servers))
+	for _, s := range servers {
+		a := askDNS(ctx, netip.AddrPortFrom(s, uint16(p.Int("serverPort"))), q, p.Duration("timeout"), int(p.Int("tries")))
+		if ctx.Err() != nil {
+			return operation.Output{}, fmt.Errorf("lookup of %s: %s: %w", name, strings.Join(append(told, a.server.String()), "; "), ctx.Err())
+		}
+		told = append(told, a.String())
+		if a.err == nil && first == nil {
+			first = &a
+		}
+	}
+	all := strings.Join(told, "; ")
+	if first == nil {
+		return operation.Output{}, errors.New("no name server answers: " + all)
+	}
+	transport := "udp"
+	if first.tcp {
+		transport = "tcp"
+	}
+	return operation.Output{Results: map[string]string{
+		"server": first.server.String(), "rcode": first.rcode, "authoritative": strconv.FormatBool(first.authoritative),
+		"answers": strings.Join(first.records, "; "), "addresses": strings.Join(first.addresses, ","), "ttl": strconv.FormatUint(uint64(first.ttl), 10),
+		"latency": first.latency.Round(10 * time.Microsecond).String(), "transport": transport, "servers": all,
+	}}, nil
+}

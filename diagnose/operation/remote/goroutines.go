@@ -1,0 +1,95 @@
+package remote
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
+)
+
+// stackSummary counts goroutines in the text of their stacks (debug=2), as it comes: a
+// line "goroutine 7 [chan receive, 12 minutes]:" begins each.
+type stackSummary struct {
+	line    []byte // the beginning of the one that is not complete
+	count   int
+	states  map[string]int
+	longest int // minutes
+}
+
+const (
+	maxStackLine  = 512 // of a line, what is looked at
+	maxStates     = 32  // different ones that are counted
+	maxStatesTold = 8
+)
+
+// Write takes the next part of the text.
+func (s *stackSummary) Write(b []byte) (int, error) {
+	n := len(b)
+	for {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			s.line = append(s.line, b[:min(len(b), maxStackLine-len(s.line))]...)
+			return n, nil
+		}
+		s.line = append(s.line, b[:min(i, maxStackLine-len(s.line))]...)
+		s.take(string(s.line))
+		s.line, b = s.line[:0], b[i+1:]
+	}
+}
+
+func (s *stackSummary) take(line string) {
+	rest, ok := strings.CutPrefix(line, "goroutine ")
+	if !ok {
+		return
+	}
+	id, rest, ok := strings.Cut(rest, " ")
+	if _, err := strconv.ParseUint(id, 10, 64); err != nil || !ok {
+		return
+	}
+	// Between the number and the state a process may show more: gp=0x… m=nil.
+	_, rest, ok = strings.Cut(rest, "[")
+	if !ok {
+		return
+	}
+	inside, _, ok := strings.Cut(rest, "]:")
+	if !ok {
+		return
+	}
+	s.count++
+	state, more, _ := strings.Cut(inside, ", ")
+	for part := range strings.SplitSeq(more, ", ") {
+		if text, ok := strings.CutSuffix(part, " minutes"); ok {
+			if m, err := strconv.Atoi(text); err == nil {
+				s.longest = max(s.longest, m)
+			}
+		}
+	}
+	state = display.Safe(state, 64)
+	if _, known := s.states[state]; !known && len(s.states) >= maxStates {
+		state = "other"
+	}
+	s.states[state]++
+}
+
+// addTo adds to results.
+func (s *stackSummary) addTo(results map[string]string) {
+	results["goroutines"] = strconv.Itoa(s.count)
+	results["longestWait"] = strconv.Itoa(s.longest) + "m"
+	names := slices.SortedFunc(maps.Keys(s.states), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.states[b], s.states[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for i, name := range names {
+		if i == maxStatesTold {
+			parts = append(parts, fmt.Sprintf("and %d others", len(names)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s %d", name, s.states[name]))
+	}
+	results["states"] = strings.Join(parts, "; ")
+}

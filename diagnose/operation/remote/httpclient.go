@@ -1,0 +1,145 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+const (
+	// maxHeader bounds the header of an answer, in bytes.
+	maxHeader = 64 << 10
+	// maxStatusBody is how much of a body a message repeats.
+	maxStatusBody = 256
+	// maxPEM bounds the files of certificates: a bundle of all public roots has 250 KiB.
+	maxPEM = 4 << 20
+)
+
+// TLS is how a server is verified, and how the agent shows who it is. It can't be turned
+// off.
+type TLS struct {
+	CA         []byte // certificates (PEM) that servers are verified with; none: the system's
+	Cert, Key  []byte // the agent's own certificate (PEM); none: it shows none
+	ServerName string // name that the server's certificate must have; "": the address
+}
+
+// isZero tells whether nothing is set.
+func (t *TLS) isZero() bool {
+	return len(t.CA) == 0 && len(t.Cert) == 0 && len(t.Key) == 0 && t.ServerName == ""
+}
+
+// Check returns what is wrong with it, as far as can be told without a server.
+func (t *TLS) Check() error {
+	_, err := t.config()
+	return err
+}
+
+// config returns what crypto/tls takes. Errors repeat nothing of keys.
+func (t *TLS) config() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if len(t.CA) > 0 {
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(t.CA) {
+			return nil, errors.New("certificate authorities: no certificate in PEM")
+		}
+	}
+	switch {
+	case (len(t.Cert) == 0) != (len(t.Key) == 0):
+		return nil, errors.New("client certificate: certificate and key go together")
+	case len(t.Cert) > 0:
+		pair, err := tls.X509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("read %s: more than %d bytes", path, limit)
+	}
+	return b, err
+}
+
+// newHTTPClient returns a client for one request: it verifies, follows no redirect, asks
+// no proxy, and takes answers as they are sent, so that a small one can't become a huge
+// one. Close its idle connections when done.
+func newHTTPClient(t TLS, linkLocal bool) (*http.Client, error) {
+	config, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:            guardedDialer(linkLocal).DialContext,
+			TLSClientConfig:        config,
+			TLSHandshakeTimeout:    dialTimeout,
+			MaxResponseHeaderBytes: maxHeader,
+			DisableKeepAlives:      true,
+			DisableCompression:     true,
+			ExpectContinueTimeout:  time.Second,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// statusError says what an answer that is none has: its status, where it leads to, and
+// the start of its body.
+func statusError(resp *http.Response) error {
+	text := "status " + display.Safe(resp.Status, operation.MaxQuoted)
+	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
+		text += ", redirected to " + operation.Quoted(to) + ": redirects are not followed"
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatusBody+1)) // as far as it can be read
+	if s := strings.TrimSpace(string(body)); s != "" {
+		text += ": " + display.Safe(s, maxStatusBody)
+	}
+	return errors.New(text)
+}
+
+// readAnswer returns the body of an answer, at most limit bytes of it.
+func readAnswer(resp *http.Response, limit int64) ([]byte, error) {
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return nil, fmt.Errorf("answer is encoded as %s, which was not asked for", operation.Quoted(enc))
+	}
+	if resp.ContentLength > limit {
+		return nil, fmt.Errorf("answer of %d bytes, at most %d", resp.ContentLength, limit)
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read answer after %d bytes: %w", len(b), err)
+	case int64(len(b)) > limit:
+		return nil, fmt.Errorf("answer of more than %d bytes", limit)
+	}
+	return b, nil
+}
+
+// WhyEnded makes the end of ctx out of an error that came of it.
+func WhyEnded(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && err != nil {
+		if errors.Is(cause, context.DeadlineExceeded) {
+			return fmt.Errorf("no whole answer in time: %w", cause)
+		}
+		return cause
+	}
+	return err
+}

@@ -1,0 +1,217 @@
+package remote
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// maxAnswer bounds what a server answers, in bytes.
+const maxAnswer = 1 << 20
+
+// HTTPServer is an operation that a web server does. It gets a POST with a JSON object
+// of strings, what [Call.Parameters] has, and answers 200 with another, the results.
+// Any other status is a failure. It holds no state and may be run by several
+// goroutines at once.
+type HTTPServer struct {
+	Scheme  string // http or https; "": http, as in KubeDiag
+	Address string // IP address or DNS name
+	Port    int    // 0: 80 or 443, as the scheme has it
+	Path    string // with its query, if it has one; "": /
+	TLS     TLS
+	// AllowLinkLocal lets it talk to link-local addresses, where metadata services of
+	// clouds are.
+	AllowLinkLocal bool
+}
+
+// URL returns where the operation is asked for, or all that is wrong with it.
+func (h *HTTPServer) URL() (*url.URL, error) {
+	var wrong []string
+	scheme := cmp.Or(h.Scheme, "http")
+	if scheme != "http" && scheme != "https" {
+		wrong = append(wrong, "scheme "+operation.Quoted(h.Scheme)+" is neither http nor https")
+	}
+	if ip, err := netip.ParseAddr(h.Address); err == nil {
+		if why := refusedAddress(ip, h.AllowLinkLocal); why != "" {
+			wrong = append(wrong, "address: "+why)
+		}
+	} else if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(h.Address, ".")))) > 0 {
+		wrong = append(wrong, "address "+operation.Quoted(h.Address)+" is neither an IP address nor a DNS name")
+	}
+	port := h.Port
+	switch {
+	case port == 0 && scheme == "https":
+		port = 443
+	case port == 0:
+		port = 80
+	case port < 0 || port > 65535:
+		wrong = append(wrong, fmt.Sprintf("port %d is not from 1 to 65535", port))
+	}
+	if scheme != "https" && !h.TLS.isZero() {
+		wrong = append(wrong, "certificates and server name need the scheme https")
+	}
+	path := cmp.Or(h.Path, "/")
+	u, err := url.ParseRequestURI(path)
+	if err != nil || path[0] != '/' || strings.Contains(path, "#") || len(path) > operation.MaxText {
+		wrong = append(wrong, "path "+operation.Quoted(h.Path)+" is none as /a/b")
+	}
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("httpServer: %s", strings.Join(wrong, "; "))
+	}
+	u.Scheme, u.Host = scheme, net.JoinHostPort(h.Address, strconv.Itoa(port))
+	return u, nil
+}
+
+// Run asks the server once. An answer that is too long to be handed on is cut in the
+// results, and whole in the artifact answer.json.
+func (h *HTTPServer) Run(ctx context.Context, call *operation.Call) (operation.Output, error) {
+	u, err := h.URL()
+	if err != nil {
+		return operation.Output{}, err
+	}
+	answer, err := h.post(ctx, u, call.Parameters)
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("POST %s: %w", u.Redacted(), WhyEnded(ctx, err))
+	}
+	results, err := parseAnswer(answer)
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("POST %s: answer: %w", u.Redacted(), err)
+	}
+	out := operation.Output{Results: results}
+	if out.Bound(); out.Truncated {
+		if err := writeArtifact(call, "answer.json", answer); err != nil {
+			return operation.Output{}, err
+		}
+	}
+	return out, nil
+}
+
+func (h *HTTPServer) post(ctx context.Context, u *url.URL, parameters operation.Values) ([]byte, error) {
+	client, err := newHTTPClient(h.TLS, h.AllowLinkLocal)
+	if err != nil {
+		return nil, err
+	}
+	defer client.CloseIdleConnections()
+	body, err := json.Marshal(map[string]string(parameters))
+	if err != nil {
+		return nil, err
+	}
+	if parameters == nil {
+		body = []byte("{}")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "kernosis")
+	resp, err := client.Do(req)
+	if err != nil {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err // the method and address are told by the caller
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, statusError(resp)
+	}
+	return readAnswer(resp, maxAnswer)
+}
+
+// parseAnswer reads a JSON object of strings, in which no key stands twice.
+func parseAnswer(b []byte) (map[string]string, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, fmt.Errorf("no JSON object, but %s", operation.Quoted(string(b[:min(len(b), operation.MaxQuoted+1)])))
+	}
+	results := map[string]string{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, brokenJSON(err)
+		}
+		key := t.(string) // a decoder gives nothing else for a key
+		if problem := operation.KeyProblem(key); problem != "" {
+			return nil, errors.New(problem)
+		}
+		if _, twice := results[key]; twice {
+			return nil, fmt.Errorf("key %s stands twice", key)
+		}
+		if len(results) == operation.MaxKeys {
+			return nil, fmt.Errorf("more than %d keys", operation.MaxKeys)
+		}
+		value, err := d.Token()
+		if err != nil {
+			return nil, brokenJSON(err)
+		}
+		text, ok := value.(string)
+		if !ok {
+			return nil, fmt.Errorf("value of %s is %s, want a string", key, jsonKind(value))
+		}
+		results[key] = display.SafeLines(text)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, brokenJSON(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the JSON object")
+	}
+	return results, nil
+}
+
+func brokenJSON(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("JSON ends in the middle")
+	}
+	return fmt.Errorf("broken JSON: %w", err)
+}
+
+func jsonKind(t json.Token) string {
+	switch t {
+	case json.Delim('{'):
+		return "an object"
+	case json.Delim('['):
+		return "a list"
+	case nil:
+		return "null"
+	}
+	if _, ok := t.(bool); ok {
+		return "true or false"
+	}
+	return "a number"
+}
+
+// writeArtifact makes an artifact of what is there already. Without disk budget it is
+// left out, or what there is room for is kept: the results are worth more than it.
+func writeArtifact(c *operation.Call, name string, content []byte) error {
+	w, err := c.Artifacts.Create(name)
+	if err == nil {
+		_, err = w.Write(content)
+		err = errors.Join(err, w.Close())
+	}
+	if errors.Is(err, operation.ErrArtifactBudget) {
+		c.Log.Warn("artifact is not whole", "artifact", name, "bytes", len(content), "error", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("artifact %s: %w", name, err)
+	}
+	return nil
+}

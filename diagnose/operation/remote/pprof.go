@@ -1,0 +1,168 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// maxProfile bounds a profile, in bytes: the stacks of 30,000 goroutines, or 30 s of
+// trace of a busy process.
+const maxProfile = 32 << 20
+
+// Pprof takes a profile of a Go process that serves them.
+func Pprof(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "pprof", Doc: "Takes a profile of a Go process from its pprof endpoint: stacks of all goroutines, heap, CPU and others.",
+		Effect: operation.Collect,
+		Parameters: []operation.Parameter{
+			{Name: "address", Kind: operation.Address, Doc: "where the process serves, with `port`"},
+			{Name: "port", Kind: operation.Integer, Min: 1, Max: 65535, Doc: "its port"},
+			{Name: "socket", Kind: operation.String, Doc: "its unix socket, in place of address and port: `/run/containerd/debug.sock`"},
+			{Name: "path", Kind: operation.String, Default: "/debug/pprof", Max: 256, Doc: "where profiles are below"},
+			{
+				Name: "profile", Kind: operation.Enum, Values: []string{"goroutine", "heap", "allocs", "block", "mutex", "threadcreate", "cpu", "trace"},
+				Default: "goroutine", Doc: "which one",
+			},
+			{Name: "seconds", Kind: operation.Duration, Default: "5s", Min: int64(time.Second), Max: int64(30 * time.Second), Doc: "how long CPU and trace are recorded"},
+		},
+		Results: []operation.Result{
+			{Name: "profile", Doc: "which one it is"},
+			{Name: "artifact", Doc: "its name: `goroutine.txt`, `heap.pb.gz`, `trace.out` …"},
+			{Name: "bytes", Doc: "its size"},
+			{Name: "goroutines", Doc: "how many there are (goroutine)"},
+			{Name: "states", Doc: "what they wait for, and how many do: `chan receive 12; IO wait 3` (goroutine)"},
+			{Name: "longestWait", Doc: "for how long the one that waits longest has, in whole minutes (goroutine)"},
+		},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) { return pprof(ctx, h, call) },
+	}
+}
+
+// profileRequest is a profile's request and form.
+type profileRequest struct {
+	path, query, artifact string
+	begins                string // what such a profile begins with
+}
+
+func profileOf(kind string, seconds time.Duration) profileRequest {
+	const gzip = "\x1f\x8b"
+	whole := strconv.Itoa(int((seconds + time.Second - 1) / time.Second))
+	switch kind {
+	case "goroutine":
+		return profileRequest{"goroutine", "debug=2", "goroutine.txt", "goroutine "}
+	case "cpu":
+		return profileRequest{"profile", "seconds=" + whole, "cpu.pb.gz", gzip}
+	case "trace":
+		return profileRequest{"trace", "seconds=" + whole, "trace.out", "go 1."}
+	}
+	return profileRequest{kind, "", kind + ".pb.gz", gzip}
+}
+
+func pprof(ctx context.Context, h operation.Host, call *operation.Call) (operation.Output, error) {
+	p := call.Parameters
+	r := profileOf(p["profile"], p.Duration("seconds"))
+	if !path.IsAbs(p["path"]) {
+		return operation.Output{}, fmt.Errorf("path %s is none as /debug/pprof", operation.Quoted(p["path"]))
+	}
+	u := &url.URL{Scheme: "http", Path: path.Join(p["path"], r.path), RawQuery: r.query}
+	client, err := newHTTPClient(TLS{}, false)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	defer client.CloseIdleConnections()
+	switch byAddress, bySocket := p["address"] != "" && p["port"] != "", p["socket"] != ""; {
+	case bySocket:
+		if !path.IsAbs(p["socket"]) {
+			return operation.Output{}, fmt.Errorf("socket %s is no absolute path", operation.Quoted(p["socket"]))
+		}
+		u.Host = "localhost"
+		client.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", h.FS.Path(p["socket"]))
+		}
+	case byAddress:
+		u.Host = netip.AddrPortFrom(p.Addr("address"), uint16(p.Int("port"))).String()
+	default:
+		return operation.Output{}, errors.New("address and port, or socket, is required")
+	}
+	where := cmp.Or(p["socket"], u.Host) + u.Path
+	out, err := takeProfile(ctx, client, u, r, call)
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("profile of %s: %w", where, WhyEnded(ctx, err))
+	}
+	out.Results["profile"] = p["profile"]
+	return out, nil
+}
+
+func takeProfile(ctx context.Context, client *http.Client, u *url.URL, r profileRequest, call *operation.Call) (operation.Output, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err
+		}
+		return operation.Output{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return operation.Output{}, statusError(resp)
+	}
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" {
+		return operation.Output{}, fmt.Errorf("answer is encoded as %s, which was not asked for", operation.Quoted(enc))
+	}
+	// Whatever else answers here is not kept.
+	begin := make([]byte, len(r.begins))
+	n, err := io.ReadFull(resp.Body, begin)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return operation.Output{}, err
+	}
+	if string(begin[:n]) != r.begins {
+		return operation.Output{}, fmt.Errorf("the answer is no such profile: it begins with %s", operation.Quoted(string(begin[:n])))
+	}
+	w, err := call.Artifacts.Create(r.artifact)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	stacks := &stackSummary{states: map[string]int{}}
+	var to io.Writer = w
+	if r.path == "goroutine" {
+		to = io.MultiWriter(w, stacks)
+	}
+	_, err = to.Write(begin)
+	size := int64(n)
+	if err == nil {
+		var more int64
+		more, err = io.Copy(to, io.LimitReader(resp.Body, maxProfile-size))
+		size += more
+	}
+	err = errors.Join(err, w.Close())
+	out := operation.Output{Results: map[string]string{"artifact": r.artifact}}
+	switch {
+	case errors.Is(err, operation.ErrArtifactBudget):
+		out.Truncated = true
+	case err != nil:
+		return operation.Output{}, fmt.Errorf("after %d bytes: %w", size, err)
+	case size == maxProfile:
+		// Whether there is one more byte tells whether it was cut.
+		m, _ := io.ReadFull(resp.Body, begin[:1])
+		out.Truncated = m > 0
+	}
+	out.Results["bytes"] = strconv.FormatInt(size, 10)
+	if r.path == "goroutine" {
+		stacks.addTo(out.Results)
+	}
+	return out, nil
+}

@@ -1,0 +1,213 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+const (
+	maxScript = 256 << 10
+	maxArgs   = 64
+	// maxStderr is how much of the end of its standard error a message repeats.
+	maxStderr = 512
+)
+
+// Script is an operation that a shell script does. Its arguments are the values of
+// ArgKeys in [Call.Parameters]. Its results, unless ResultKey is empty, are
+// operation.<ResultKey>.output, what it wrote to both streams (in the order in which it
+// was read, which may differ from that of writing by a moment), and
+// operation.<ResultKey>.error, "" or why it failed.
+type Script struct {
+	Script    string
+	ArgKeys   []string
+	ResultKey string
+}
+
+// Check returns all that is wrong with a script, without running it.
+func (p *Script) Check() error {
+	var wrong []string
+	switch {
+	case strings.TrimSpace(p.Script) == "":
+		wrong = append(wrong, "script is empty")
+	case len(p.Script) > maxScript:
+		wrong = append(wrong, fmt.Sprintf("script has %d bytes, at most %d", len(p.Script), maxScript))
+	case strings.IndexByte(p.Script, 0) >= 0:
+		wrong = append(wrong, "script has a NUL")
+	}
+	if len(p.ArgKeys) > maxArgs {
+		wrong = append(wrong, fmt.Sprintf("%d argKeys, at most %d", len(p.ArgKeys), maxArgs))
+	}
+	if p.ResultKey != "" {
+		if problem := operation.KeyProblem(p.key("output")); problem != "" {
+			wrong = append(wrong, "operationResultKey: "+problem)
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("scriptRunner: %s", strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+func (p *Script) key(what string) string { return "operation." + p.ResultKey + "." + what }
+
+// args looks the arguments up.
+func (p *Script) args(values operation.Values) ([]string, error) {
+	args := make([]string, 0, len(p.ArgKeys))
+	var wrong []string
+	for _, key := range p.ArgKeys {
+		value, ok := values[key]
+		switch {
+		case !ok:
+			wrong = append(wrong, operation.Quoted(key)+" is neither a parameter nor a result of a dependence")
+		case strings.IndexByte(value, 0) >= 0:
+			wrong = append(wrong, operation.Quoted(key)+" has a NUL")
+		}
+		args = append(args, value)
+	}
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("scriptRunner: argument %s", strings.Join(wrong, "; "))
+	}
+	return args, nil
+}
+
+// Run runs a script until it or ctx ends; then nothing is left of it. One that fails is
+// an error, with its results all the same. Output that is too long to be handed on is
+// cut in the results, and is the artifact output.txt.
+func (s *Scripts) Run(ctx context.Context, p *Script, call *operation.Call) (operation.Output, error) {
+	if s.reason != nil {
+		return operation.Output{}, s.reason
+	}
+	if err := p.Check(); err != nil {
+		return operation.Output{}, err
+	}
+	args, err := p.args(call.Parameters)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	o, err := s.run(ctx, p.Script, args)
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("script: %w", err)
+	}
+	failure := scriptFailure(ctx, &o)
+	out := operation.Output{}
+	if p.ResultKey != "" {
+		out.Results = map[string]string{p.key("output"): display.SafeLines(string(o.Merged)), p.key("error"): ""}
+		if failure != nil {
+			out.Results[p.key("error")] = failure.Error()
+		}
+		out.Bound()
+	}
+	out.Truncated = out.Truncated || o.MergedDropped > 0
+	if out.Truncated {
+		if err := s.keepOutput(call, &o); err != nil {
+			return out, errors.Join(failure, err)
+		}
+	}
+	return out, failure
+}
+
+func (s *Scripts) keepOutput(call *operation.Call, o *process.Outcome) error {
+	content := o.Merged
+	if o.MergedDropped > 0 {
+		content = fmt.Appendf(bytes.Clone(content), "\n[kernosis: %d bytes more are left out]\n", o.MergedDropped)
+	}
+	return writeArtifact(call, "output.txt", content)
+}
+
+// run runs the shell. Limits that are of a process are set by a shell in its place,
+// before it runs the script: it is the only one who can.
+func (s *Scripts) run(ctx context.Context, text string, args []string) (process.Outcome, error) {
+	if _, err := os.Stat(s.cfg.Dir); err != nil {
+		return process.Outcome{}, err // a failed start would blame the shell
+	}
+	script, err := sealed(text)
+	if err != nil {
+		return process.Outcome{}, err
+	}
+	defer script.Close()
+	group, err := s.group()
+	if err != nil {
+		return process.Outcome{}, err
+	}
+	defer group.Close()
+	const limited = `ulimit -c 0 && ulimit -d "$1" && shift && exec "$0" "$@"`
+	program := process.Program{
+		Path:  s.cfg.Shell,
+		Args:  append([]string{"-c", limited, s.cfg.Shell, strconv.FormatInt(s.memory()>>10, 10), "/proc/self/fd/3"}, args...),
+		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"},
+		Dir:   s.cfg.Dir,
+		Files: []*os.File{script},
+		Keep:  1, KeepMerged: s.cfg.MaxOutput,
+		User: s.user, Confined: true, Group: group, Strict: true,
+	}
+	o := program.Run(ctx)
+	if o.Ended == nil {
+		return o, o.Err // it was not started
+	}
+	return o, nil
+}
+
+// memory returns the limit of each process, which can't be more than the agent's own.
+func (s *Scripts) memory() int64 {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_DATA, &own); err == nil && own.Max < uint64(s.cfg.MaxMemory) {
+		return int64(own.Max)
+	}
+	return s.cfg.MaxMemory
+}
+
+// scriptFailure says how a script failed; nil: it did not.
+func scriptFailure(ctx context.Context, o *process.Outcome) error {
+	var what string
+	switch {
+	case errors.Is(o.Err, process.ErrStuck):
+		what = "was killed, but has not ended: it is in uninterruptible sleep"
+	case errors.Is(o.Err, process.ErrProcesses):
+		what = "was killed: it has started too many processes"
+	case errors.Is(o.Err, context.DeadlineExceeded):
+		what = "was killed: its time is up"
+	case o.Err != nil && ctx.Err() != nil:
+		what = "was killed: it was cancelled"
+	case o.Err != nil:
+		return fmt.Errorf("script: %w", o.Err)
+	case o.State.Success():
+		return nil
+	default:
+		what = fmt.Sprintf("ended with exit code %d", o.State.ExitCode())
+		if w, ok := o.State.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+			what = "was ended by " + unix.SignalName(w.Signal())
+		}
+	}
+	if text := strings.TrimSpace(string(o.StderrEnd)); text != "" {
+		mark := ""
+		if len(text) > maxStderr {
+			text, mark = strings.ToValidUTF8(text[len(text)-maxStderr:], ""), "…"
+		}
+		what += ": " + mark + display.Safe(text, maxStderr)
+	}
+	if o.Err != nil {
+		return &scriptError{text: "script " + what, cause: o.Err}
+	}
+	return errors.New("script " + what)
+}
+
+// scriptError is why a script was ended, in words, and the error that it came of.
+type scriptError struct {
+	text  string
+	cause error
+}
+
+func (e *scriptError) Error() string { return e.text }
+func (e *scriptError) Unwrap() error { return e.cause }

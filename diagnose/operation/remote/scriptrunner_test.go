@@ -1,0 +1,369 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/operationtest"
+	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
+)
+
+// openScripts returns Scripts with a control group for this test.
+func openScripts(t *testing.T, cfg ScriptConfig) *Scripts {
+	t.Helper()
+	own, err := process.OwnCgroup()
+	if err != nil {
+		t.Skipf("no control group may be made here: %v", err)
+	}
+	cfg.Cgroup = filepath.Join(own, "kernosis-operation-test-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(cfg.Cgroup, 0o755); err != nil {
+		t.Skipf("no control group may be made here: %v", err)
+	}
+	t.Cleanup(func() {
+		await.Until(t, "end of the group", operationtest.Longest, func() bool { return os.Remove(cfg.Cgroup) == nil })
+	})
+	cfg.Enabled = true
+	s, err := OpenScripts(cfg, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// runScript runs a script with the result key x.
+func runScript(t *testing.T, s *Scripts, text string, limit time.Duration) (operation.Output, *operationtest.Artifacts, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	call, kept, _ := operationtest.NewCall(nil)
+	out, err := s.Run(ctx, &Script{Script: text, ResultKey: "x"}, call)
+	return out, kept, err
+}
+
+func TestScript(t *testing.T) {
+	s := openScripts(t, ScriptConfig{})
+	call, _, _ := operationtest.NewCall(operation.Values{"podName": "db-0", "operation.other.output": "two\nlines", "empty": "", "rest": "-x $HOME `id`"})
+	out, err := s.Run(t.Context(), &Script{
+		Script:    "#!/bin/false\nprintf '<%s>' \"$@\"\n",
+		ArgKeys:   []string{"podName", "operation.other.output", "empty", "rest", "podName"},
+		ResultKey: "look",
+	}, call)
+	want := map[string]string{"operation.look.output": "<db-0><two\nlines><><-x $HOME `id`><db-0>", "operation.look.error": ""}
+	if err != nil || out.Truncated || !maps.Equal(out.Results, want) {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if out, err := s.Run(t.Context(), &Script{Script: "echo nobody asks"}, call); err != nil || out.Results != nil {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+func TestScriptFails(t *testing.T) {
+	s := openScripts(t, ScriptConfig{})
+	for _, tt := range []struct{ name, text, want string }{
+		{"exit code", "echo out; echo why >&2; exit 3", "script ended with exit code 3: why"},
+		{"says nothing", "exit 1", "script ended with exit code 1"},
+		{"signal", "kill -SEGV $$", "script was ended by SIGSEGV"},
+		{"killed", "echo last words >&2; kill -KILL $$", "script was ended by SIGKILL: last words"},
+		{"command", "no-such-command --x", "script ended with exit code 127: /proc/self/fd/3: 1: no-such-command: not found"},
+		{"syntax", "if then fi (", "script ended with exit code 2: /proc/self/fd/3: 1: Syntax error: "},
+		{"control characters", `printf 'a\033[2J\000\377' >&2; exit 1`, `script ended with exit code 1: a\x1b[2J\x00\xff`},
+		{"long", `i=0; while [ $i -lt 1000 ]; do i=$((i+1)); echo line $i >&2; done; exit 9`, "script ended with exit code 9: …"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, _, err := runScript(t, s, tt.text, operationtest.Longest)
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || len(err.Error()) > 3*maxStderr {
+				t.Fatalf("%v, want %s", err, tt.want)
+			}
+			if out.Results["operation.x.error"] != err.Error() {
+				t.Errorf("%q", out.Results)
+			}
+			if tt.name == "long" && !strings.HasSuffix(err.Error(), `line 999\nline 1000`) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestScriptHasOnlyItsEnvironment(t *testing.T) {
+	t.Setenv("KERNOSIS_SECRET", "token")
+	s := openScripts(t, ScriptConfig{})
+	out, _, err := runScript(t, s, "env | sort; ls /proc/self/fd | tr '\\n' ' '; cat; pwd; ulimit -c; ulimit -d", operationtest.Longest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := out.Results["operation.x.output"]
+	for line := range strings.SplitSeq(text, "\n") {
+		name, _, isSet := strings.Cut(line, "=")
+		switch name {
+		case "PATH", "LANG", "PWD", "OLDPWD", "_", "SHLVL": // the last four are the shell's own
+		default:
+			if isSet {
+				t.Errorf("environment has %s", line)
+			}
+		}
+	}
+	if !strings.Contains(text, "PATH=/usr/local/sbin:") || !strings.Contains(text, "LANG=C.UTF-8\n") || !strings.Contains(text, "\n0 1 2 3 4 /\n") ||
+		!strings.HasSuffix(text, "/\n0\n524288\n") {
+		t.Errorf("%q", text)
+	}
+}
+
+func TestScriptUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs scripts as others")
+	}
+	const look = "id -u; id -g; id -G; grep -E '^(NoNewPrivs|CapEff):' /proc/self/status | tr -s ' \\t' ' '; " +
+		"{ echo x >/proc/self/fd/3; } 2>/dev/null && echo writable; cat /etc/shadow 2>/dev/null; true"
+	for user, want := range map[*ScriptUser]string{
+		nil:                    "65534\n65534\n65534\nCapEff: 0000000000000000\nNoNewPrivs: 1\n",
+		{UID: 12345, GID: 543}: "12345\n543\n543\nCapEff: 0000000000000000\nNoNewPrivs: 1\n",
+	} {
+		t.Run("", func(t *testing.T) {
+			s := openScripts(t, ScriptConfig{User: user})
+			if out, _, err := runScript(t, s, look, operationtest.Longest); err != nil || out.Results["operation.x.output"] != want {
+				t.Errorf("%q, %v", out.Results, err)
+			}
+		})
+	}
+	s := openScripts(t, ScriptConfig{User: &ScriptUser{}, Dir: t.TempDir()})
+	out, _, err := runScript(t, s, "id -u; pwd; { echo x >/proc/self/fd/3; } 2>/dev/null && echo writable; true", operationtest.Longest)
+	if err != nil || out.Results["operation.x.output"] != "0\n"+s.cfg.Dir+"\n" {
+		t.Errorf("%q, %v", out.Results, err)
+	}
+}
+
+// TestScriptIsEndedWithAllItStarted: also what has left its process group and session.
+func TestScriptIsEndedWithAllItStarted(t *testing.T) {
+	testall.Only(t)
+	s := openScripts(t, ScriptConfig{})
+	for name, text := range map[string]string{
+		"hangs":             "echo begun; sleep 314159",
+		"forks and hangs":   "echo begun; sleep 314159 & sleep 314159 & wait",
+		"ignores signals":   "trap '' TERM INT HUP; echo begun; while :; do sleep 314159; done",
+		"daemon":            "echo begun; setsid sh -c 'setsid sleep 314159 & sleep 314159' </dev/null >/dev/null 2>&1 & sleep 314159",
+		"daemon left alone": "echo begun; (setsid sh -c 'setsid sleep 314159 & sleep 314159' </dev/null >/dev/null 2>&1 &); exit 0",
+		"holds the output":  "echo begun; (setsid sleep 314159 &); exit 0",
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, _, err := runScript(t, s, text, 2*time.Second)
+			ends := strings.HasSuffix(text, "exit 0")
+			if ends && err != nil {
+				t.Error(err)
+			}
+			if !ends && (!errors.Is(err, context.DeadlineExceeded) || err.Error() != "script was killed: its time is up") {
+				t.Error(err)
+			}
+			if out.Results["operation.x.output"] != "begun\n" {
+				t.Errorf("%q", out.Results)
+			}
+			await.Until(t, "end of its processes", operationtest.Longest, func() bool { return running(t, "sleep\x00314159") == 0 })
+			if left, _ := filepath.Glob(s.cfg.Cgroup + "/kernosis-scripts/*/cgroup.procs"); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// running counts processes by their command line.
+func running(t *testing.T, cmdline string) int {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, p := range all {
+		if b, err := os.ReadFile(p); err == nil && strings.HasPrefix(string(b), cmdline) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestScriptBomb(t *testing.T) {
+	s := openScripts(t, ScriptConfig{MaxProcesses: 40})
+	_, _, err := runScript(t, s, "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); setsid sleep 314158 & done; wait", operationtest.Longest/2)
+	if err == nil {
+		t.Error("it succeeds")
+	}
+	await.Until(t, "end of its processes", operationtest.Longest, func() bool { return running(t, "sleep\x00314158") == 0 })
+}
+
+func TestScriptMemory(t *testing.T) {
+	s := openScripts(t, ScriptConfig{MaxMemory: 64 << 20})
+	_, _, err := runScript(t, s, "tail /dev/zero", operationtest.Longest/2)
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "memory exhausted") && !strings.Contains(err.Error(), "SIGKILL") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestScriptOutput(t *testing.T) {
+	s := openScripts(t, ScriptConfig{MaxOutput: 100_000})
+	out, kept, err := runScript(t, s, "head -c 300000 /dev/zero | tr '\\0' x; echo end >&2", operationtest.Longest)
+	whole := kept.Files["output.txt"]
+	if err != nil || !out.Truncated || len(out.Results["operation.x.output"]) != operation.MaxResult || !strings.HasSuffix(out.Results["operation.x.output"], "x…") {
+		t.Errorf("%d bytes, %v", len(out.Results["operation.x.output"]), err)
+	}
+	if !strings.HasPrefix(whole, strings.Repeat("x", 1000)) || !strings.HasSuffix(whole, "x\n[kernosis: 200004 bytes more are left out]\n") {
+		t.Errorf("%d bytes, ends with %q", len(whole), whole[max(0, len(whole)-60):])
+	}
+	out, kept, err = runScript(t, s, `printf '\000\001\377\033[0m\tä\r\n'`, operationtest.Longest)
+	if err != nil || out.Truncated || out.Results["operation.x.output"] != `\x00\x01\xff\x1b[0m`+"\tä\\r\n" || len(kept.Files) > 0 {
+		t.Errorf("%q, %v", out.Results, err)
+	}
+	// What it wrote is there when it fails, too.
+	_, kept, err = runScript(t, s, "head -c 5000 /dev/zero; exit 4", operationtest.Longest)
+	if err == nil || !bytes.Equal([]byte(kept.Files["output.txt"]), make([]byte, 5000)) {
+		t.Errorf("%d bytes, %v", len(kept.Files["output.txt"]), err)
+	}
+	// Endless output is read as fast as it comes, and not kept.
+	_, _, err = runScript(t, s, "cat /dev/zero", 500*time.Millisecond)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+func TestScriptIsRefused(t *testing.T) {
+	off, err := OpenScripts(ScriptConfig{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer off.Close()
+	if _, err := off.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); !errors.Is(err, ErrScriptsOff) || !strings.Contains(err.Error(), "diagnose-scripts") {
+		t.Error(err)
+	}
+	none, err := OpenScripts(ScriptConfig{Enabled: true, Cgroup: t.TempDir() + "/no"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := none.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err == nil || !strings.Contains(err.Error(), "they need control groups of their own: mkdir") {
+		t.Error(err)
+	}
+	if _, err := OpenScripts(ScriptConfig{Enabled: true, MaxMemory: -1}, nil); err == nil {
+		t.Error("a negative bound is taken")
+	}
+	s := openScripts(t, ScriptConfig{})
+	for _, tt := range []struct {
+		script Script
+		want   string
+	}{
+		{Script{Script: " \n"}, "scriptRunner: script is empty"},
+		{Script{Script: "a\x00b", ResultKey: "a b"}, `scriptRunner: script has a NUL; operationResultKey: key "operation.a b.output" has other characters than letters, digits and ._-/`},
+		{Script{Script: strings.Repeat("#", maxScript+1)}, "scriptRunner: script has 262145 bytes, at most 262144"},
+		{Script{Script: "true", ArgKeys: make([]string, 65)}, "scriptRunner: 65 argKeys, at most 64"},
+		{Script{Script: "true", ArgKeys: []string{"a", "no\n", "b", "nul"}}, `scriptRunner: argument "no\n" is neither a parameter nor a result of a dependence; "nul" has a NUL`},
+	} {
+		_, err := s.Run(t.Context(), &tt.script, &operation.Call{Parameters: operation.Values{"a": "", "b": "", "nul": "\x00"}})
+		if err == nil || err.Error() != tt.want {
+			t.Errorf("%v, want %s", err, tt.want)
+		}
+	}
+	s.cfg.Shell = "/no/sh"
+	if _, err := s.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err == nil || err.Error() != "script: fork/exec /no/sh: no such file or directory" {
+		t.Error(err)
+	}
+	s.cfg.Shell, s.cfg.Dir = "/bin/sh", "/no/dir"
+	if _, err := s.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err == nil || !strings.Contains(err.Error(), "/no/dir: no such file") {
+		t.Error(err)
+	}
+}
+
+func TestScriptIsCancelled(t *testing.T) {
+	s := openScripts(t, ScriptConfig{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Run(ctx, &Script{Script: "sleep 314157"}, &operation.Call{})
+		done <- err
+	}()
+	await.Until(t, "start", operationtest.Longest, func() bool { return running(t, "sleep\x00314157") == 1 })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || err.Error() != "script was killed: it was cancelled" {
+		t.Error(err)
+	}
+}
+
+func TestSealed(t *testing.T) {
+	f, err := sealed("text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("x"), 0); !errors.Is(err, unix.EPERM) {
+		t.Error(err)
+	}
+	if err := f.Truncate(0); !errors.Is(err, unix.EPERM) {
+		t.Error(err)
+	}
+	if b, err := exec.Command("cat", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())).Output(); err != nil || string(b) != "text" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+func TestScriptsOfOthersThanRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if _, err := OpenScripts(ScriptConfig{Enabled: true, User: &ScriptUser{}}, nil); err == nil {
+			t.Error("root's rights are promised")
+		}
+		return
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A copy, because the folder of the test's binary is only for its user.
+	dir := t.TempDir()
+	for d := dir; len(d) > len(os.TempDir()); d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "test")
+	testprogram.Write(t, path, string(b))
+	cmd := exec.Command(path, "-test.run", "^TestScriptsOfOthersThanRoot$")
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func BenchmarkScript(b *testing.B) {
+	own, err := process.OwnCgroup()
+	if err != nil {
+		b.Skip(err)
+	}
+	s, err := OpenScripts(ScriptConfig{Enabled: true, Cgroup: own}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	for b.Loop() {
+		if _, err := s.Run(b.Context(), &Script{Script: "echo x", ResultKey: "x"}, &operation.Call{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/process"
+)
+
+// ErrScriptsOff is the answer of an agent that runs no scripts.
+var ErrScriptsOff = errors.New("scripts are off on this node: diagnose-scripts in the configuration turns them on")
+
+// Nobody is the user and group that scripts have unless configured: nobody's.
+const Nobody = 65534
+
+// ScriptConfig is what the agent's configuration says of scripts. A zero value of a
+// setting is its default.
+type ScriptConfig struct {
+	Enabled bool
+	// User is whose rights scripts have; nil: nobody's, where the agent is root, else the
+	// agent's own.
+	User *ScriptUser
+	// Dir is their working directory; "": /.
+	Dir string
+	// Shell runs them; "": /bin/sh.
+	Shell string
+	// MaxMemory bounds the memory of each of its processes (RLIMIT_DATA), and of all
+	// together where the control group has the memory controller; 0: 512 MiB.
+	MaxMemory int64
+	// MaxProcesses bounds how many it has at a time, threads included; 0: 256.
+	MaxProcesses int
+	// MaxOutput bounds what is kept of what it writes, in bytes; 0: 1 MiB.
+	MaxOutput int
+	// Cgroup is the folder of a control group (v2) that is to hold those of scripts; "":
+	// that of the agent. No script is run without one, because nothing else ends what
+	// has left its session.
+	Cgroup string
+}
+
+// ScriptUser is a user by numbers. It has no other groups.
+type ScriptUser struct{ UID, GID uint32 }
+
+// Scripts runs the scripts of operations, several at a time. Make one with [OpenScripts].
+type Scripts struct {
+	cfg    ScriptConfig
+	user   *syscall.Credential
+	groups *process.Groups
+	reason error // why it runs none
+	serial atomic.Uint64
+}
+
+// OpenScripts makes ready to run scripts, and kills those that a killed agent left. Where
+// none can be run, [Scripts.Run] says why. A configuration that is wrong is an error. A
+// nil log takes nothing.
+func OpenScripts(cfg ScriptConfig, log *slog.Logger) (*Scripts, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if !cfg.Enabled {
+		return &Scripts{reason: ErrScriptsOff}, nil
+	}
+	if cfg.MaxMemory < 0 || cfg.MaxProcesses < 0 || cfg.MaxOutput < 0 {
+		return nil, fmt.Errorf("scripts: a negative bound: %+v", cfg)
+	}
+	for _, n := range []struct {
+		value *int
+		unset int
+	}{{&cfg.MaxProcesses, 256}, {&cfg.MaxOutput, 1 << 20}} {
+		if *n.value == 0 {
+			*n.value = n.unset
+		}
+	}
+	if cfg.MaxMemory == 0 {
+		cfg.MaxMemory = 512 << 20
+	}
+	if cfg.Shell == "" {
+		cfg.Shell = "/bin/sh"
+	}
+	if cfg.Dir == "" {
+		cfg.Dir = "/"
+	}
+	// What the agent was started with is not for scripts: files of its own are marked
+	// so by Go. Before Linux 5.11 there is no such call.
+	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	s := &Scripts{cfg: cfg}
+	if err := s.become(); err != nil {
+		return nil, err
+	}
+	parent, err := cfg.Cgroup, error(nil)
+	if parent == "" {
+		parent, err = process.OwnCgroup()
+	}
+	if err == nil {
+		s.groups, err = process.OpenGroups(filepath.Join(parent, "kernosis-scripts"), process.Limits{Processes: cfg.MaxProcesses, Memory: cfg.MaxMemory}, log)
+	}
+	if err != nil {
+		s.reason = fmt.Errorf("scripts can't be run on this node: they need control groups of their own: %w", err)
+		log.Warn("scripts of operations are not run", "error", err)
+	}
+	return s, nil
+}
+
+// become finds the credentials of scripts.
+func (s *Scripts) become() error {
+	user, root := s.cfg.User, os.Geteuid() == 0
+	switch {
+	case user == nil && root:
+		user = &ScriptUser{UID: Nobody, GID: Nobody}
+	case user == nil:
+		return nil
+	case !root && (int(user.UID) != os.Geteuid() || int(user.GID) != os.Getegid()):
+		return fmt.Errorf("scripts: only root can run them as user %d, group %d", user.UID, user.GID)
+	case !root:
+		return nil
+	}
+	s.user = &syscall.Credential{Uid: user.UID, Gid: user.GID}
+	return nil
+}
+
+// Close ends what is left of scripts. Run must not be called any more.
+func (s *Scripts) Close() {
+	if s.groups != nil {
+		s.groups.Close()
+	}
+}
+
+// group makes a control group for one script.
+func (s *Scripts) group() (*process.Group, error) {
+	return s.groups.Make(strconv.FormatUint(s.serial.Add(1), 10))
+}
+
+// sealed returns a file in memory with text, which nobody can change.
+func sealed(text string) (*os.File, error) {
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	// vm.memfd_noexec wants it to be told that nothing is to be executed; kernels
+	// before 6.3 don't know that.
+	fd, err := unix.MemfdCreate("kernosis-script", flags|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) {
+		fd, err = unix.MemfdCreate("kernosis-script", flags)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "script")
+	_, err = f.WriteString(text)
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("seal script: %w", err), f.Close())
+	}
+	return f, nil
+}

@@ -1,0 +1,107 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// Webhook tells a web server of a diagnosis.
+func Webhook(operation.Host) operation.Builtin {
+	facts := webhookFacts()
+	parameters := []operation.Parameter{
+		{Name: "url", Kind: operation.String, Required: true, Max: 2048, Doc: "where to: `https://…` or `http://…`"},
+		{Name: "caFile", Kind: operation.String, Doc: "certificates (PEM) that the server is verified with; without it the system's"},
+	}
+	for _, f := range facts {
+		f.Kind = operation.String
+		parameters = append(parameters, f)
+	}
+	return operation.Builtin{
+		Name: "webhook", Doc: "Sends a POST with a JSON object of what is known of the problem and its cause; an answer other than 2xx is a failure.",
+		Effect: operation.Remediate, Parameters: parameters,
+		Results: []operation.Result{{Name: "status", Doc: "of the answer: `200 OK`"}, {Name: "latency", Doc: "from the request to the answer"}},
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			body := map[string]string{}
+			for _, f := range facts {
+				if v := call.Parameters[f.Name]; v != "" {
+					body[f.Name] = v
+				}
+			}
+			return webhook(ctx, call.Parameters, body)
+		},
+	}
+}
+
+// webhookFacts are the parameters that are sent, by their names.
+func webhookFacts() []operation.Parameter {
+	return []operation.Parameter{
+		{Name: "verdictReason", Doc: "the cause in a word"},
+		{Name: "verdictMessage", Doc: "the cause in a sentence"},
+		{Name: "node", Doc: "the node"},
+		{Name: "rule", Doc: "the rule whose problem it is"},
+		{Name: "reason", Doc: "the problem in a word"},
+		{Name: "message", Doc: "the problem in a sentence"},
+		{Name: "subject", Doc: "who was hit"},
+		{Name: "condition", Doc: "the condition of the node"},
+		{Name: "severity", Doc: "how bad it is"},
+		{Name: "podNamespace", Doc: "namespace of the pod"},
+		{Name: "podName", Doc: "the pod"},
+		{Name: "podUID", Doc: "UID of the pod"},
+		{Name: "container", Doc: "the container"},
+		{Name: "device", Doc: "the disk"},
+		{Name: "mountPoint", Doc: "where it is mounted"},
+	}
+}
+
+func webhook(ctx context.Context, p operation.Values, facts map[string]string) (operation.Output, error) {
+	u, err := url.Parse(p["url"])
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return operation.Output{}, errors.New("url is none as https://host/path")
+	}
+	where := u.Scheme + "://" + u.Host // paths of webhooks are secrets
+	var verify TLS
+	if p["caFile"] != "" {
+		if verify.CA, err = readBounded(p["caFile"], maxPEM); err != nil {
+			return operation.Output{}, fmt.Errorf("certificate authorities: %w", err)
+		}
+	}
+	client, err := newHTTPClient(verify, false)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	defer client.CloseIdleConnections()
+	body, err := json.Marshal(facts)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return operation.Output{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "kernosis")
+	began := time.Now()
+	resp, err := client.Do(req)
+	if err != nil {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err
+		}
+		return operation.Output{}, fmt.Errorf("POST %s: %w", where, WhyEnded(ctx, err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return operation.Output{}, fmt.Errorf("POST %s: %w", where, statusError(resp))
+	}
+	return operation.Output{Results: map[string]string{
+		"status": strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode), "latency": time.Since(began).Round(10 * time.Microsecond).String(),
+	}}, nil
+}

@@ -1,0 +1,173 @@
+// Package operationtest runs operations as the runner does, on this machine or on a node made of
+// files. Only tests may import it.
+package operationtest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// Artifacts keeps what an operation writes.
+type Artifacts struct {
+	mu    sync.Mutex
+	Files map[string]string
+	Limit int   // bytes of one file; 0: none
+	Err   error // of each Create
+}
+
+type artifact struct {
+	bytes.Buffer
+	name string
+	of   *Artifacts
+}
+
+func (k *Artifacts) Create(name string) (io.WriteCloser, error) {
+	if k.Err != nil {
+		return nil, k.Err
+	}
+	return &artifact{name: name, of: k}, nil
+}
+
+func (f *artifact) Write(b []byte) (int, error) {
+	if f.of.Limit > 0 && f.Len()+len(b) > f.of.Limit {
+		return 0, operation.ErrArtifactBudget
+	}
+	return f.Buffer.Write(b)
+}
+
+func (f *artifact) Close() error {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	if f.of.Files == nil {
+		f.of.Files = map[string]string{}
+	}
+	f.of.Files[f.name] = f.String()
+	return nil
+}
+
+// Perform runs a built-in as the runner does, and checks what every one must keep to.
+func Perform(t *testing.T, b operation.Builtin, parameters map[string]string) (operation.Output, *Artifacts, error) {
+	t.Helper()
+	values, err := b.Fill(parameters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := &Artifacts{}
+	out, err := b.Run(t.Context(), &operation.Call{Parameters: values, Artifacts: kept, Log: slog.New(slog.DiscardHandler)})
+	checkOutput(t, &b, out)
+	if no, ok := errors.AsType[*operation.Refuted](err); ok {
+		if b.Effect != operation.Check || no.Reason == "" || no.Message == "" || len(no.Message) > 1100 || strings.Contains(no.Message, "\n") {
+			t.Errorf("%s is refuted: %+v", b.Name, no)
+		}
+	} else if err == nil && b.Effect == operation.Check && out.Verdict == nil {
+		t.Errorf("%s succeeded without a verdict", b.Name)
+	}
+	return out, kept, err
+}
+
+func checkOutput(t *testing.T, b *operation.Builtin, out operation.Output) {
+	t.Helper()
+	all := 0
+	for key, value := range out.Results {
+		if !slices.ContainsFunc(b.Results, func(r operation.Result) bool { return r.Name == key }) {
+			t.Errorf("%s: result %s is not declared", b.Name, key)
+		}
+		if all += len(key) + len(value); len(value) > 2<<10 || strings.ContainsAny(value, "\n\x1b") {
+			t.Errorf("%s: result %s: %q", b.Name, key, value)
+		}
+	}
+	if all > 8<<10 {
+		t.Errorf("%s: %d bytes of results", b.Name, all)
+	}
+	if v := out.Verdict; v != nil && (v.Reason == "" || v.Message == "" || len(v.Message) > 1100 || strings.Contains(v.Message, "\n")) {
+		t.Errorf("%s: verdict %+v", b.Name, v)
+	}
+}
+
+// Succeed is perform of one that must.
+func Succeed(t *testing.T, b operation.Builtin, parameters map[string]string) (operation.Output, *Artifacts) {
+	t.Helper()
+	out, kept, err := Perform(t, b, parameters)
+	if err != nil {
+		t.Fatalf("%s: %v", b.Name, err)
+	}
+	return out, kept
+}
+
+// Refuse is perform of a Check whose answer must be no.
+func Refuse(t *testing.T, b operation.Builtin, parameters map[string]string) *operation.Refuted {
+	t.Helper()
+	out, _, err := Perform(t, b, parameters)
+	var no *operation.Refuted
+	if !errors.As(err, &no) {
+		t.Fatalf("%s: %+v, %v; want a refutation", b.Name, out, err)
+	}
+	return no
+}
+
+// RealHost is this machine.
+func RealHost() operation.Host {
+	fs := hostfs.New("/")
+	return operation.Host{FS: fs, Symbols: hostfs.NewSymbols(fs)}
+}
+
+// HostOf makes a node of files: path to content; "-> target" makes a link.
+func HostOf(t *testing.T, files map[string]string) operation.Host {
+	t.Helper()
+	root := t.TempDir()
+	for p, content := range files {
+		p = filepath.Join(root, p)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if target, ok := strings.CutPrefix(content, "-> "); ok {
+			err = os.Symlink(target, p)
+		} else {
+			err = os.WriteFile(p, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs := hostfs.New(root)
+	return operation.Host{FS: fs, Symbols: hostfs.NewSymbols(fs)}
+}
+
+func NeedRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}
+
+func Mkfifo(t *testing.T, path string) {
+	t.Helper()
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Number returns a result that must be one.
+func Number(t *testing.T, out operation.Output, key string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(out.Results[key], 10, 64)
+	if err != nil {
+		t.Errorf("%s: %v in %v", key, err, out.Results)
+	}
+	return n
+}
