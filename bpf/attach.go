@@ -280,7 +280,7 @@ func (l *Loaded) Detach(hookName string) error {
 	return errors.Join(err, lk.Close())
 }
 
-// hopeless tells whether all variants of a hook have been tried, with a
+// hopeless reports whether all variants of a hook have been tried, with a
 // conclusive answer each.
 func (l *Loaded) hopeless(hookName string) bool {
 	l.reportsMu.Lock()

@@ -48,7 +48,7 @@ func typesWithout(t *testing.T, names ...string) *btf.Spec {
 
 func withoutMemcg() []string { return []string{"memory_cgrp_id", "mem_cgroup"} }
 
-// TestKernelsWithoutOptions: what a kernel was built without costs what it would tell, and
+// TestKernelsWithoutOptions: what a kernel was built without costs what it would report, and
 // not the program. No Debian kernel lacks these options.
 func TestKernelsWithoutOptions(t *testing.T) {
 	testall.Only(t)

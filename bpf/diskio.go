@@ -62,7 +62,7 @@ func requestErrorIsStatus(k *Kernel) (bool, error) {
 	return ok && t.Name == "blk_status_t", nil
 }
 
-// quietBit returns the bit that marks requests whose errors are not to be told.
+// quietBit returns the bit that marks requests whose errors are not to be reported.
 // The kernel's own block_rq_error leaves those out.
 func quietBit(k *Kernel) (uint32, error) {
 	if _, ok := k.TracepointArgs("block_rq_error"); !ok {

@@ -408,7 +408,7 @@ func TestDiskIOBioErrors(t *testing.T) {
 	}
 }
 
-// Requests are not told a second time by the bio hook.
+// Requests are not reported a second time by the bio hook.
 func TestDiskIORequestsAreToldOnce(t *testing.T) {
 	k := testKernel(t)
 	l := openStem(t, diskio(), k, nil)

@@ -23,7 +23,7 @@ func (l *Loaded) RunCanary(nonce uint64) error {
 // Elements of the map "lost".
 const (
 	lostRingFull uint32 = iota // counted by the programs
-	toldRingFull               // notes of the agent: how much of it is told
+	toldRingFull               // notes of the agent: how much of it is reported
 	toldSkipped
 	cutAt // since boot: what is younger than another build's last record here
 )
@@ -75,7 +75,7 @@ func (l *Loaded) Skipped() (sum uint64, err error) {
 	return sum, err
 }
 
-// harmless tells whether no record is lost where the kernel skips a program: what it
+// harmless reports whether no record is lost where the kernel skips a program: what it
 // serves only adds to other hooks.
 func (l *Loaded) harmless(program string) bool {
 	adds := false
@@ -116,7 +116,7 @@ func (l *Loaded) Losses() (Losses, error) {
 	return out, nil
 }
 
-// ToldLosses notes that these losses were told. An agent that is killed before
+// ToldLosses notes that these losses were reported. An agent that is killed before
 // tells them twice, not never.
 func (l *Loaded) ToldLosses(told Losses) error {
 	return errors.Join(l.noteLost(toldRingFull, told.ringFull), l.noteLost(toldSkipped, told.skipped))

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// TestHarmlessSkips: a skipped run is a lost record only where no other program tells of
+// TestHarmlessSkips: a skipped run is a lost record only where no other program reports
 // the same.
 func TestHarmlessSkips(t *testing.T) {
 	l, err := Open(sockfail(), testKernel(t), nil)

@@ -272,7 +272,7 @@ func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 		if s.Reported != 0 {
 			var still HungTaskSleep
 			if w.blocked.Lookup(&w.keys[i], &still) != nil {
-				continue // told already: the iteration came by twice
+				continue // reported already: the iteration came by twice
 			}
 			// First told, then forgotten: an agent killed in between tells it
 			// twice, not never.

@@ -248,7 +248,7 @@ func stackNames(t *testing.T, addrs []uint64) string {
 	return strings.Join(names, " ")
 }
 
-// 23 hangs at once: each is told once, with its lock and who holds it, and so
+// 23 hangs at once: each is reported once, with its lock and who holds it, and so
 // is the end of each.
 func TestHungTasksByPoll(t *testing.T) {
 	testKernel(t)
@@ -365,7 +365,7 @@ func TestHungTaskExits(t *testing.T) {
 }
 
 // khungtaskd finds the hang again and again, also with its warnings used up;
-// the walks find it as well. It is told once.
+// the walks find it as well. It is reported once.
 func TestHungTaskByKhungtaskd(t *testing.T) {
 	testall.Only(t)
 	testKernel(t)
@@ -410,7 +410,7 @@ func TestHungTaskByKhungtaskd(t *testing.T) {
 	t.Logf("hang_btf: %d runs, %s each", s.RunCount, s.Runtime/time.Duration(s.RunCount))
 }
 
-// What khungtaskd finds sooner than the agent is configured to tell waits.
+// What khungtaskd finds sooner than the agent is configured to report waits.
 func TestHungTaskThresholdHoldsForKhungtaskd(t *testing.T) {
 	testall.Only(t)
 	testKernel(t)
@@ -827,7 +827,7 @@ func TestFrozenTasksAreNotHung(t *testing.T) {
 		b, err := os.ReadFile(state)
 		return err == nil && strings.TrimSpace(string(b)) == "FROZEN"
 	})
-	// A hang that begins later is told, the frozen task is not.
+	// A hang that begins later is reported, the frozen task is not.
 	_, hang := startHang(t)
 	pid := uint32(hang.Waiter.TID)
 	r.until("hang told", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[pid]) > 0 })

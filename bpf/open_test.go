@@ -221,7 +221,7 @@ func TestRingFullIsCounted(t *testing.T) {
 	}
 }
 
-// Losses are told once, also by the agent that comes after the one that lost
+// Losses are reported once, also by the agent that comes after the one that lost
 // them or told of them.
 func TestLossesAreToldOnceAcrossRestarts(t *testing.T) {
 	k := testKernel(t)

@@ -55,7 +55,7 @@ func OpenPinRoot(path string) (*PinRoot, error) {
 }
 
 // CheckPinRoot says why [OpenPinRoot] could not be, without making anything; nil: as far
-// as can be told it could.
+// as can be reported it could.
 func CheckPinRoot(path string) error {
 	dir := filepath.Dir(path)
 	var st unix.Statfs_t

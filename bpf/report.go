@@ -35,7 +35,7 @@ type VariantReport struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// classify turns the error of an attempt into a state. othersWork tells that
+// classify turns the error of an attempt into a state. othersWork reports that
 // another program of this process has loaded: then a refusal is about this
 // program's type, not about missing privilege.
 func classify(err error, othersWork bool) State {
@@ -53,7 +53,7 @@ func classify(err error, othersWork bool) State {
 	return Failed
 }
 
-// errAbsent marks what BTF told before any attempt.
+// errAbsent marks what BTF reported before any attempt.
 var errAbsent = errors.New("not in this kernel")
 
 // errForbidden marks what this machine keeps from the agent, whatever the kernel has.

@@ -39,7 +39,7 @@ func sockfail() Stem {
 			{name: "reset", variants: []variant{
 				{program: SockfailProgResetRaw, attach: rawTracepoint("tcp_receive_reset")},
 			}},
-			// These see every packet dropped, or every connect(). What resend tells early is told
+			// These see every packet dropped, or every connect(). What resend tells early is reported
 			// at the connection's end as well, what return4 and 6 tell is found by
 			// the sweep.
 			{name: hookResend, optional: true, onDemand: true, adds: true, variants: []variant{
@@ -114,7 +114,7 @@ func kretprobe(function string) attacher {
 	return func(p *ebpf.Program) (link.Link, error) {
 		lk, err := link.Kretprobe(function, p, nil)
 		if err != nil {
-			// kprobe tells whether the kernel has any.
+			// kprobe reports whether the kernel has any.
 			if probe, entryErr := entry(p); entryErr == nil {
 				_ = probe.Close()
 			} else if errors.Is(entryErr, errAbsent) {
@@ -207,8 +207,8 @@ func pidMounts(pid string) ([]*mountinfo.Info, error) {
 	return mountinfo.GetMountsFromReader(f, mountinfo.FSTypeFilter("cgroup2"))
 }
 
-// isFault tells which drop reasons (without SKB_DROP_REASON_) are no part of a
-// healthy connection's life, and are not told better by its own end. Reasons of
+// isFault reports which drop reasons (without SKB_DROP_REASON_) are no part of a
+// healthy connection's life, and are not reported better by its own end. Reasons of
 // a later kernel count as faults, unless they are TCP's own.
 func isFault(reason string) bool {
 	switch reason {

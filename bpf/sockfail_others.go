@@ -84,7 +84,7 @@ func (l *Loaded) CheckFollowers() error {
 	return err
 }
 
-// serves tells whether a hook is attached to this program.
+// serves reports whether a hook is attached to this program.
 func (l *Loaded) serves(hookName, program string) bool {
 	l.reportsMu.Lock()
 	defer l.reportsMu.Unlock()

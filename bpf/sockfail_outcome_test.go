@@ -105,7 +105,7 @@ type slowConversation struct {
 	others bool // the target's time is for other processes alone
 	flags  uint8
 	bytes  uint64
-	none   bool // nothing is told
+	none   bool // nothing is reported
 }
 
 const slowLimit = 200 * time.Millisecond
@@ -207,7 +207,7 @@ func TestSockFailSlow(t *testing.T) {
 	}
 }
 
-// A thread that has a name of its own is told under that of its process.
+// A thread that has a name of its own is reported under that of its process.
 func TestSockFailOpenerIsTheProcess(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)

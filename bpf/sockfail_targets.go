@@ -334,7 +334,7 @@ func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockT
 	return stale, moved, nil
 }
 
-// WatchedBy tells whether the programs pinned under pinRoot watch connections
+// WatchedBy reports whether the programs pinned under pinRoot watch connections
 // from the given namespace to addr, be it through a wildcard. They are those of
 // the agent that runs, or of one that will find what they recorded when it is
 // started again. false without an error: nothing is pinned there, or no target

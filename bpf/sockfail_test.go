@@ -472,7 +472,7 @@ func TestSockFailNeverSent(t *testing.T) {
 	for to, err := range targets {
 		n.dial(t, netip.MustParseAddrPort(to), err)
 	}
-	// Of the same thread: the next connect() tells of the one before.
+	// Of the same thread: the next connect() reports the one before.
 	n.in(t, func() error {
 		for range 3 {
 			net.Dial("tcp", "10.77.1.1:80")
@@ -549,7 +549,7 @@ func TestSockFailPortsExhausted(t *testing.T) {
 		t.Fatalf("%d records, want 3 failures and 1 recovery: %+v", len(got), got)
 	}
 	for _, r := range got[:3] {
-		// Where no program follows the tracepoint, connect()'s return tells why.
+		// Where no program follows the tracepoint, connect()'s return reports why.
 		told := r.Flags == SockNotSent || r.Flags == SockNotSent|SockNoState && r.Err == uint32(syscall.EADDRNOTAVAIL)
 		if r.H.Kind != KindSockFail || !told || r.SrcPort != 0 {
 			t.Errorf("kind %d, flags %#x, error %d, port %d", r.H.Kind, r.Flags, r.Err, r.SrcPort)

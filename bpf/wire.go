@@ -17,7 +17,7 @@ const (
 	chainName   = 96
 )
 
-// RecordKind tells which record follows a [Header].
+// RecordKind reports which record follows a [Header].
 type RecordKind uint16
 
 // Record kinds (enum kn_kind).

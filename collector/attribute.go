@@ -34,7 +34,7 @@ func (a *attribution) chain(c *bpf.Chain, from int) *hostfs.Attributed {
 // subject sets the event's cgroup and owner from a task's two chains. The
 // default hierarchy's is preferred: with cgroup v2 the memory chain ends at the
 // last level that has the memory controller. With v1 only the memory chain may
-// tell of a container.
+// report a container.
 func (a *attribution) subject(ev *event.Event, memory, dfl *bpf.Chain) {
 	owner := a.chain(dfl, 0)
 	if owner == nil || owner.Container == nil {

@@ -65,7 +65,7 @@ func realKills(b *testing.B, n int) (*stem, [][]byte) {
 
 // One record's way, stage by stage; each but "attribution" includes those before
 // it. BenchmarkRing of package bpf has what is before these. The records are of
-// real OOM kills and told again and again as new ones, with the shipped rules.
+// real OOM kills and reported again and again as new ones, with the shipped rules.
 func BenchmarkRecord(b *testing.B) {
 	s, records := realKills(b, 23)
 	shipped, err := detector.Load(rules.FS)

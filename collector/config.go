@@ -25,7 +25,7 @@ type Config struct {
 	// TargetSources are those that will call SetTargets. What an earlier run watched is
 	// watched until each of them has.
 	TargetSources []string
-	// NamePod adds the names of a container's pod where the runtime's files do not tell them;
+	// NamePod adds the names of a container's pod where the runtime's files do not report them;
 	// nil: nobody knows better.
 	NamePod func(*event.Container)
 }

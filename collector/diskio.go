@@ -25,7 +25,7 @@ type diskIO struct {
 	last  map[bpf.DiskErrorKind]*lastDiskError // at most maxLast
 	head  diskHead
 	lower *lowerErrors
-	// bioErr is the failure to attach that was told already.
+	// bioErr is the failure to attach that was reported already.
 	bioErr string
 
 	// What the event points to, used again for the next one.
@@ -178,7 +178,7 @@ func (d *diskIO) name(r *bpf.DiskIO) event.Device {
 	return event.Device{Major: major, Minor: minor, Name: fmt.Sprintf("%d:%d", major, minor), Parent: name}
 }
 
-// isDisk tells whether the device is, or is a partition of, the disk by whose
+// isDisk reports whether the device is, or is a partition of, the disk by whose
 // name the kernel called it in the record.
 func isDisk(r *bpf.DiskIO, dev *event.Device) bool {
 	known := dev.Name

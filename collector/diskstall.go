@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// diskStallSource tells when a block device has I/O in flight and completes
+// diskStallSource reports when a block device has I/O in flight and completes
 // none of it, and when that is over. It reads the counters that iostat reads,
 // so it also sees where no program can be loaded.
 //
@@ -62,7 +62,7 @@ func newDiskStallSource(env *environment) *diskStallSource {
 // disk is a device looked at before.
 type disk struct {
 	diskState
-	device event.Device // as it was told
+	device event.Device // as it was reported
 	round  time.Time    // the look that has seen it last
 }
 
@@ -76,8 +76,8 @@ type diskSample struct {
 type diskState struct {
 	diskSample
 	since time.Time // since when I/O is in flight and nothing completes; zero: not so
-	told  bool      // DiskStalled was told
-	again bool      // and is to be told again: the source was away
+	told  bool      // DiskStalled was reported
+	again bool      // and is to be reported again: the source was away
 }
 
 // step takes the next sample, and returns what it tells: [event.DiskStalled],
@@ -173,7 +173,7 @@ func (d *diskStallSource) step(name string, known *disk, s diskSample, at time.T
 }
 
 // reportSource reports once whether devices can be looked at. What stalled before
-// they could not is told again after, if it lasts.
+// they could not is reported again after, if it lasts.
 func (d *diskStallSource) reportSource(err error, emit Emit) {
 	if d.told && d.down == (err != nil) {
 		return
@@ -275,7 +275,7 @@ func readSmall(path string, buf []byte) (int, error) {
 	return max(n, 0), errors.Join(err, unix.Close(fd))
 }
 
-// parseDiskStat reads what tells whether a device does anything.
+// parseDiskStat reads what reports whether a device does anything.
 func parseDiskStat(b []byte) (diskSample, bool) {
 	s, ok := hostfs.ParseDiskStat(b)
 	return diskSample{inFlight: s.InFlight, done: s.Done()}, ok

@@ -185,7 +185,7 @@ func TestDiskStallIsToldWithItsMounts(t *testing.T) {
 	}
 }
 
-// What lasts is told again after the source was away.
+// What lasts is reported again after the source was away.
 func TestDiskStallSourceAway(t *testing.T) {
 	n := newStallNode(t)
 	away := n.fs.Path("/sys/block.away")

@@ -142,7 +142,7 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 		if stalled.Kind != event.DiskStalled || stalled.DiskStall.InFlight == 0 || time.Duration(stalled.DiskStall.StalledFor) < source.after {
 			t.Errorf("%s %+v", stalled.Kind, *stalled.DiskStall)
 		}
-		// A write is seen by the next look, and told by the first after the
+		// A write is seen by the next look, and reported by the first after the
 		// threshold; the rest is for starting dd on a loaded machine.
 		if most := source.after + 2*source.every + 3*time.Second; lag < source.after || lag > most {
 			t.Errorf("told after %s, want %s to %s", lag, source.after, most)

@@ -31,7 +31,7 @@ type environment struct {
 	kernel *bpf.Kernel
 	// oomCode is found by a pass over kallsyms, begun at the start.
 	oomCode func() oomCode
-	// fsError is told the device and time of each filesystem error, and whether the
+	// fsError gets the device and time of each filesystem error, and whether the
 	// filesystem takes no writes from then on, whatever its options are.
 	fsError func(dev uint32, at time.Time, ends bool)
 }
@@ -101,7 +101,7 @@ func (env *environment) now(ev event.Event) *event.Event {
 	return &ev
 }
 
-// sourceEvent tells that a stem sees its faults, or why it does not.
+// sourceEvent reports that a stem sees its faults, or why it does not.
 func (env *environment) sourceEvent(stem string, err error) *event.Event {
 	d := event.SourceData{Stem: stem, Up: err == nil}
 	if err != nil {

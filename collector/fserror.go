@@ -59,7 +59,7 @@ func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 	return true, nil
 }
 
-// endsWriting tells of a filesystem that was shut down, and of an ext4 that has
+// endsWriting reports a filesystem that was shut down, and of an ext4 that has
 // found its journal aborted: ext4_abort comes from nowhere else but a remount
 // that asks for it.
 func endsWriting(what uint32, d *event.FSErrorData) bool {

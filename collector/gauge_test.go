@@ -136,7 +136,7 @@ func TestGaugeUnreadable(t *testing.T) {
 		`gauge/pids down: sysctl kernel.threads-max: strconv.ParseUint: parsing "": invalid syntax`,
 		"gauge/clock-error down: operation not permitted", "gauge/clock-offset down: operation not permitted",
 	)
-	n.want() // told once
+	n.want() // reported once
 	n.write("/proc/sys/fs/file-nr", "950\t0\t1000\n")
 	n.want("gauge/files up", "files 950 of 1000: files")
 }

@@ -39,7 +39,7 @@ type hungtask struct {
 	names
 	walk *bpf.TaskWalk // nil where this process can't see all tasks
 
-	// told are the hangs whose end is yet to be told: of a task that has
+	// told are the hangs whose end is yet to be reported: of a task that has
 	// exited the kernel side knows no groups.
 	told map[hungKey]hungTold
 
@@ -166,7 +166,7 @@ func (h *hungtask) stack(r *bpf.HungTask) []string {
 
 func (h *hungtask) resumed(r *bpf.HungTaskResumed, ev *event.Event) {
 	h.ended(&r.Task, ev, time.Duration(r.BlockedNS), r.Detector, r.Exited != 0)
-	if ev.Cgroup == nil { // told by an earlier run
+	if ev.Cgroup == nil { // reported by an earlier run
 		h.subject(ev, &r.Memory, &r.Default)
 	}
 }

@@ -44,7 +44,7 @@ func commandFunctions() []string {
 	}
 }
 
-// waitOf tells what a task waits for. A lock that the kernel has recorded is
+// waitOf reports what a task waits for. A lock that the kernel has recorded is
 // what it waits for at this moment, even for a device's sake; in_iowait is as
 // certain. Else the innermost frame that means one or the other decides: below
 // a lock stands whatever took it.

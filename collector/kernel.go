@@ -29,7 +29,7 @@ type Emit func(*event.Event)
 type decoder interface {
 	// decode fills ev, whose Time, BootTime and CPU are set, from a record of
 	// its stem. What ev points to may be reused by the next call. ok is false
-	// where the record tells nothing new.
+	// where the record reports nothing new.
 	decode(h *bpf.Header, raw []byte, ev *event.Event) (ok bool, err error)
 }
 
@@ -45,7 +45,7 @@ type waiter interface {
 	waits(now time.Time) bool
 }
 
-// ender is a decoder that has something left to tell when its stem ends.
+// ender is a decoder that has something left to report when its stem ends.
 type ender interface {
 	end(emit func(*event.Event)) error
 }
@@ -348,7 +348,7 @@ func (s *stem) handle(raw []byte, emit Emit) {
 	}
 }
 
-// reportLosses emits what was lost and is not told yet.
+// reportLosses emits what was lost and is not reported yet.
 func (s *stem) reportLosses(emit Emit) {
 	lost, err := s.loaded.Losses()
 	if err != nil {

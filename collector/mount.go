@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// mountSource tells when a filesystem mounted for writing refuses writes, and
+// mountSource reports when a filesystem mounted for writing refuses writes, and
 // when that is over. It also keeps the mount table that devices are named by.
 //
 // The kernel announces changes of mounts, but not an error that ends writing:
@@ -32,7 +32,7 @@ type mountSource struct {
 	last       []hostfs.Mount      // what the next table is compared with
 	held       map[fsKey]time.Time // since when what [mountSource.holdBack] keeps was seen
 	reported   map[fsKey]*refusing
-	told, down bool // what tellSource told last
+	told, down bool // what tellSource reported last
 }
 
 // refusing is a filesystem that was reported.
@@ -73,7 +73,7 @@ type suspect struct {
 	ends  bool      // one of them ends writing, whatever the policy is
 }
 
-// Notify tells that the filesystem on a device (the kernel's own dev_t) has met
+// Notify reports that the filesystem on a device (the kernel's own dev_t) has met
 // an error at a time, and whether it takes no writes from then on. It does not block,
 // and is safe for concurrent use.
 func (m *mountSource) Notify(dev uint32, at time.Time, ends bool) {
@@ -190,7 +190,7 @@ func (m *mountSource) renewed(emit Emit) {
 		if r.data.Reason != reasonErrorPolicy {
 			continue
 		}
-		// The error was at least suspectFor before it was told, so it is of an earlier
+		// The error was at least suspectFor before it was reported, so it is of an earlier
 		// second than what came after that.
 		mounted, err := m.env.fs.Ext4MountedAt(r.device.Name)
 		if err == nil && mounted.Unix() > r.told.Add(-suspectFor).Unix() {
@@ -295,7 +295,7 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 		var reason string
 		switch {
 		case fs.first().FSType == "xfs":
-			// Its only error that is told is a shutdown, which mountinfo does
+			// Its only error that is reported is a shutdown, which mountinfo does
 			// not show.
 			reason = reasonShutdown
 		case s.late && fs.visible() == "" && !fs.first().MountReadOnly && (s.ends || m.remountsReadOnly(fs.first())):
@@ -312,7 +312,7 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 	}
 }
 
-// mountedSince tells whether a filesystem was mounted after a time, in a later second.
+// mountedSince reports whether a filesystem was mounted after a time, in a later second.
 func (m *mountSource) mountedSince(mount *hostfs.Mount, at time.Time) bool {
 	if mount.FSType != "ext4" {
 		return false
@@ -321,7 +321,7 @@ func (m *mountSource) mountedSince(mount *hostfs.Mount, at time.Time) bool {
 	return err == nil && mounted.Unix() > at.Unix()
 }
 
-// remountsReadOnly tells whether an error ends writing.
+// remountsReadOnly reports whether an error ends writing.
 func (m *mountSource) remountsReadOnly(mount *hostfs.Mount) bool {
 	if mount.ErrorsPolicy != "" || mount.FSType != "ext4" {
 		return mount.ErrorsPolicy == "remount-ro"

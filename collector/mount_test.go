@@ -279,7 +279,7 @@ func TestMountErrorPolicy(t *testing.T) {
 	}
 }
 
-// What shows in time is told by what it shows.
+// What shows in time is reported by what it shows.
 func TestMountSuspectShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMountNode(t)

@@ -37,7 +37,7 @@ func (m *mounted) first() *hostfs.Mount { return m.mounts[0] }
 // diff returns what became of filesystems on devices from one mount table to
 // the next, in the order of the new table. old is nil at the start.
 //
-// The kernel turning a filesystem read-only is told from an administrator doing
+// The kernel turning a filesystem read-only is distinguished from an administrator doing
 // so by the mounts: "mount -o remount,ro" makes the filesystem and one mount of
 // it read-only, the kernel only the filesystem.
 func diff(old, now []hostfs.Mount) []change {
@@ -81,7 +81,7 @@ func (m *mounted) refusal(was *mounted) string {
 		return reason
 	}
 	if was == nil {
-		// Nothing tells what it was before. Others than these are read-only by
+		// Nothing reports what it was before. Others than these are read-only by
 		// nature; and whoever mounts one of these read-only has a mount that is.
 		if mayTurnReadOnly(m.first().FSType) && !m.first().MountReadOnly {
 			return reason

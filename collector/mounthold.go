@@ -14,7 +14,7 @@ import (
 // takes milliseconds, on a busy disk some seconds.
 const remountPatience = 5 * time.Second
 
-// holdBack returns those of the changes that can be told by now. The others may
+// holdBack returns those of the changes that can be reported by now. The others may
 // be half of an administrator's doing: held has them, with the time since when,
 // and again is when to look again.
 func (m *mountSource) holdBack(changes []change, now time.Time) (ready []change, held map[fsKey]time.Time, again time.Duration) {
@@ -35,7 +35,7 @@ func (m *mountSource) holdBack(changes []change, now time.Time) (ready []change,
 	return ready, held, again
 }
 
-// suspected tells whether an error of the filesystem was seen just now.
+// suspected reports whether an error of the filesystem was seen just now.
 func (m *mountSource) suspected(key fsKey) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,7 +18,7 @@ func TestMountAnewIsNoSuspect(t *testing.T) {
 			n.source.Notify(8<<20, time.Now(), false)
 			n.mounts()
 			n.look()
-			n.got = nil // an xfs may have been told
+			n.got = nil // an xfs may have been reported
 			n.mounts(mount)
 			n.look()
 			time.Sleep(2 * suspectFor)

@@ -125,7 +125,7 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 	return true, nil
 }
 
-// isKilled tells whether the victim is killed. The kernel also marks who is dying already
+// isKilled reports whether the victim is killed. The kernel also marks who is dying already
 // as a victim, to let it have the memory that it needs to end (task_will_free_mem in
 // out_of_memory and oom_kill_process): nobody is killed, and memory.events counts nothing.
 func (o *oomkill) isKilled(head *bpf.Header, r *bpf.OOMKill) bool {
@@ -143,14 +143,14 @@ func (o *oomkill) isKilled(head *bpf.Header, r *bpf.OOMKill) bool {
 	return true
 }
 
-// runs tells whether one of the functions is on a stack.
+// runs reports whether one of the functions is on a stack.
 func runs(stack []uint64, code []hostfs.Range) bool {
 	return slices.ContainsFunc(code, func(f hostfs.Range) bool {
 		return slices.ContainsFunc(stack, f.ContainsReturn)
 	})
 }
 
-// along tells whether another process was killed just before for the same want.
+// along reports whether another process was killed just before for the same want.
 func (o *oomkill) along(head *bpf.Header) bool {
 	if o.want.trigger == o.trigger && head.BootNS-o.want.bootNS < oomGroupWithin {
 		return true
@@ -180,7 +180,7 @@ func (o *oomkill) setLimit(head *bpf.Header, r *bpf.OOMKill) {
 	o.data.LimitCgroup = &o.limit
 }
 
-// below tells whether a group is in the chain.
+// below reports whether a group is in the chain.
 func below(c *bpf.Chain, id uint64) bool {
 	return slices.Contains(c.ID[:c.Levels()], id)
 }

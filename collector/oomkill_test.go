@@ -180,7 +180,7 @@ func TestOOMGroupKillHasOneLimit(t *testing.T) {
 	}
 }
 
-// isTold tells whether a record becomes an event.
+// isTold reports whether a record becomes an event.
 func isTold(t *testing.T, o *oomkill, r *bpf.OOMKill) bool {
 	t.Helper()
 	h, err := bpf.ParseHeader(rawRecord(r))

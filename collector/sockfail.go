@@ -17,7 +17,7 @@ import (
 
 const (
 	// pollTargets is how soon a changed set of targets is watched, and, beyond
-	// neverSentAfter, how late a connect() that found no route is told where its
+	// neverSentAfter, how late a connect() that found no route is reported where its
 	// return is not seen.
 	pollTargets = 250 * time.Millisecond
 	// pollIdle is the same while there is no target.
@@ -35,7 +35,7 @@ const (
 )
 
 // sockfail decodes failed connections, keeps the targets in the kernel, and
-// looks into what the records alone don't tell.
+// looks into what the records alone don't report.
 type sockfail struct {
 	env    *environment
 	loaded *bpf.Loaded

@@ -269,7 +269,7 @@ func (j *judgement) broken(f *facts) {
 	}
 }
 
-// network tells of the round trip that the connection itself has shown.
+// network reports the round trip that the connection itself has shown.
 func (j *judgement) network(f *facts) {
 	text := fmt.Sprintf("network RTT %.3g ms", float64(f.rtt)/float64(time.Millisecond))
 	switch {

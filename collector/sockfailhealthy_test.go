@@ -38,7 +38,7 @@ const (
 	healthyLimit = 4 * time.Minute
 )
 
-// Probes of healthy targets are told as nothing else, whatever else the machine and
+// Probes of healthy targets are reported as nothing else, whatever else the machine and
 // the network are busy with.
 func TestSockFailHealthy(t *testing.T) {
 	testall.Only(t)

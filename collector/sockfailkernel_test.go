@@ -168,7 +168,7 @@ type sockCase struct {
 
 const shortProbe = 150 * time.Millisecond
 
-// Each fault is made for real, and told by its name each time.
+// Each fault is made for real, and reported by its name each time.
 func TestSockFailVerdicts(t *testing.T) {
 	testall.Only(t)
 	for _, c := range []sockCase{

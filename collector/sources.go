@@ -25,7 +25,7 @@ type Sources struct {
 	env       *environment
 }
 
-// Open attaches what this machine allows. What it does not allow is told by
+// Open attaches what this machine allows. What it does not allow is reported by
 // name in the log, and as [event.Source] events when Run begins; the rest
 // runs. The only error is that another agent runs.
 func Open(cfg Config, log *slog.Logger) (*Sources, error) {
@@ -106,7 +106,7 @@ func (s *Sources) Reports() []bpf.VariantReport {
 }
 
 // AttachAll attaches also what is otherwise attached only while there is
-// something to see, so that Reports tells what this machine could do. Not for
+// something to see, so that Reports reports what this machine could do. Not for
 // Sources that Run.
 func (s *Sources) AttachAll() {
 	if s.kernel != nil {
@@ -177,7 +177,7 @@ type Skips struct {
 }
 
 // Skips returns them for all programs, since these were loaded. Those that are not
-// harmless are told as lost records too.
+// harmless are reported as lost records too.
 func (s *Sources) Skips() (all []Skips) {
 	if s.kernel == nil {
 		return nil

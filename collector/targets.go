@@ -213,7 +213,7 @@ func labelOf(t *Target) bpf.SockTargetLabel {
 	return l
 }
 
-// checkOpeners tells whether there is room for the names of all openers once a source
+// checkOpeners reports whether there is room for the names of all openers once a source
 // has these targets.
 func (t *Targets) checkOpeners(source string, targets []Target) error {
 	names := map[string]bool{}

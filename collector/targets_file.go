@@ -23,7 +23,7 @@ import (
 const maxTargetsFile = 4 << 20
 
 // retryDir is how long after a failure the folder is tried again: each one is
-// told in the log.
+// reported in the log.
 const retryDir = 30 * time.Second
 
 // targetFile is the form of a file of targets.
@@ -150,7 +150,7 @@ func (d *targetDir) look(ctx context.Context) error {
 			if !ok {
 				return nil
 			}
-			// An overflow of the queue: some change was not told.
+			// An overflow of the queue: some change was not reported.
 			d.log.Warn("watch targets", "dir", d.path, "error", err)
 			changed = true
 			continue
@@ -180,7 +180,7 @@ func (d *targetDir) watch(ctx context.Context) error {
 	return nil
 }
 
-// read puts all files in force; a bad one is told, and what it had before stays.
+// read puts all files in force; a bad one is reported, and what it had before stays.
 func (d *targetDir) read() {
 	present := map[string]bool{}
 	entries, err := os.ReadDir(d.path)

@@ -71,7 +71,7 @@ func TestParseTargetsErrors(t *testing.T) {
 	}
 }
 
-// watched returns what the kernel would be told.
+// watched returns what the kernel would be reported.
 func watched(t *testing.T, targets *Targets) map[bpf.SockTargetKey]uint32 {
 	t.Helper()
 	targets.changed = true

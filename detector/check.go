@@ -155,7 +155,7 @@ func (r *loadedRule) groupField(c *compiler, name string, errorf func(string, ..
 }
 
 // kindsKnown is false where the events are mistaken already: the fields they
-// carry can't be told then.
+// carry is not known then.
 func (r *loadedRule) kindsKnown() bool {
 	known := event.Kinds()
 	return len(r.Events) > 0 && !slices.ContainsFunc(r.Events, func(k event.Kind) bool { return !slices.Contains(known, k) })

@@ -38,7 +38,7 @@ func (c *conditionState) add(r *Rule) {
 	}
 }
 
-// refresh judges a condition and tells of a change.
+// refresh judges a condition and reports a change.
 func (e *Engine) refresh(c *conditionState, now time.Time) {
 	c.dirty = false
 	next := e.judge(c)

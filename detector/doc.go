@@ -11,7 +11,7 @@
 //   - An [Engine] is a pure state machine over (event, now): it starts no
 //     goroutine, reads no clock and does no I/O, so that a replay is exact, a
 //     snapshot small and a fuzzer at home. It is not safe for concurrent use.
-//   - [Watch] is the only part that touches the outside: it tells when a rule
+//   - [Watch] is the only part that touches the outside: it reports when a rule
 //     directory changed.
 //
 // Beside events and problems the package imports no other part of Kernosis.

@@ -245,7 +245,7 @@ func TestOneFaultFromTwoSources(t *testing.T) {
 	want(t, from(0, "bpf"), "by-probe  firing", "told-by-probe  firing", "Sick=True R")
 	want(t, from(time.Second, "log"))
 	want(t, from(2*time.Second, "bpf"), "told-by-probe  firing")
-	// Long after what the probe saw, the log tells of something it missed.
+	// Long after what the probe saw, the log reports something it missed.
 	want(t, from(time.Minute, "log"), "told-by-probe  firing")
 	if p := e.Problems(); len(p) != 2 {
 		t.Errorf("%d problems, want one permanent and one temporary", len(p))

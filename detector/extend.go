@@ -43,7 +43,7 @@ func (l *loader) extend(index int, f *document.Reader, rule *yaml.Node, path str
 	return true
 }
 
-// placed returns a copy of a node of another file whose mistakes are told at a line of this one.
+// placed returns a copy of a node of another file whose mistakes are reported at a line of this one.
 func placed(n *yaml.Node, line int) *yaml.Node {
 	c := *n
 	c.Line, c.Column = line, 0

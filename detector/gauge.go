@@ -81,7 +81,7 @@ func (r *loadedRule) nameGauges(c *compiler) {
 	r.lookAtGauges(names)
 }
 
-// lookAtGauges limits the rule to these gauges, and tests that groupBy tells them apart:
+// lookAtGauges limits the rule to these gauges, and tests that groupBy distinguishes them:
 // else one that is well would end another's problem.
 func (r *loadedRule) lookAtGauges(names []string) {
 	r.gauges = names

@@ -84,7 +84,7 @@ func (l *loader) equals() {
 	}
 }
 
-// faults makes sure that rules which tell of one fault can share a problem:
+// faults makes sure that rules which report one fault can share a problem:
 // their groups must have as many parts. A fallback never tells beside what it is one for.
 func (l *loader) faults() {
 	first := make(map[[2]string]*loadedRule)

@@ -110,7 +110,7 @@ func Contents(dir string) (sum [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// isRuleFile tells rule files from their tests, hidden files and others.
+// isRuleFile distinguishes rule files from their tests, hidden files and others.
 func isRuleFile(name string) bool {
 	ext := path.Ext(name)
 	return (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".") &&
@@ -118,7 +118,7 @@ func isRuleFile(name string) bool {
 }
 
 // readBounded reads at most one byte more than a file may have, so that the
-// parser can tell and a huge file costs nothing.
+// parser can report and a huge file costs nothing.
 func readBounded(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {

@@ -141,7 +141,7 @@ func TestLogsHaveTheirOwnPatterns(t *testing.T) {
 	}
 }
 
-// TestOneFaultFromProbeAndLog: an OOM kill seen by the BPF probe and told by the
+// TestOneFaultFromProbeAndLog: an OOM kill seen by the BPF probe and reported by the
 // kernel log is one problem, whichever comes first.
 func TestOneFaultFromProbeAndLog(t *testing.T) {
 	set := ruleSet(t, `

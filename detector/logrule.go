@@ -194,7 +194,7 @@ func (r *loadedRule) patternErrors(key string, p logpattern.Pattern, err error) 
 			}
 			r.file.ErrorAt(r.keys[key], offset, r.path+"."+key, "%s", msg)
 		case part == "logs" && key == "clearPattern":
-			// The same list, told for pattern.
+			// The same list, reported for pattern.
 		case r.keys[part] != nil && key == "pattern":
 			r.errorf(part, "%s", msg)
 		default:

@@ -20,7 +20,7 @@ const MaxMutes = 1000
 type mutes struct {
 	list []*mute       // in force, sorted
 	end  time.Duration // since boot, of the next to end; zero: there is none
-	// What one source tells of, another may have told of first, so a mute is about
+	// What one source reports, another may have reported first, so a mute is about
 	// the problems of all rules that share its rule's fault.
 	bySeries map[*series][]*mute
 }
@@ -76,7 +76,7 @@ func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Trans
 	return e.finish(now)
 }
 
-// loadMutes takes mutes into force without telling of it.
+// loadMutes takes mutes into force without reporting it.
 func (e *Engine) loadMutes(list []*mute) {
 	e.mutes.list = e.mutes.list[:0:0]
 	for _, m := range list[:min(len(list), MaxMutes)] {

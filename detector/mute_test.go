@@ -47,7 +47,7 @@ func TestMute(t *testing.T) {
 	if want := "rule sick is muted until 2026-01-01T00:10:00Z, its problem goes on: in /a"; c.Message != want {
 		t.Errorf("condition says %q, want %q", c.Message, want)
 	}
-	// It goes on: counted, told as muted, hiding what it causes.
+	// It goes on: counted, reported as muted, hiding what it causes.
 	want(t, e.Observe(oom(2, "/a"), at(2*time.Minute)), "told /a firing muted")
 	want(t, e.Observe(oom(3, "/z"), at(2*time.Minute)), "told /z firing", "sick 0, /z firing", "effect  firing by sick", "Ill=False SuppressedByCause", "Sick=True Bad")
 	if p := e.Problems()[1]; p.Rule != "sick" || p.Count != 2 {
@@ -67,7 +67,7 @@ func TestMute(t *testing.T) {
 }
 
 // TestMuteTakenBack: what is no longer in the file is over at once; another end
-// is told by the condition.
+// is reported by the condition.
 func TestMuteTakenBack(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, muteRules))
 	e.Observe(source("oomkill", true), at(0))
@@ -132,7 +132,7 @@ func TestMutesChangeNothingElse(t *testing.T) {
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		plain, muted := detector.NewEngine(set), detector.NewEngine(set)
-		var inForce []problem.Mute // by what was told
+		var inForce []problem.Mute // by what was reported
 		take := func(ts []problem.Transition, now event.Moment) {
 			for _, tr := range ts {
 				m := tr.Mute

@@ -10,7 +10,7 @@ import (
 )
 
 // named is what a rule looks at of sources that have names of their own: logs, checks
-// or gauges. It needs all of those that there are, for each tells of something else,
+// or gauges. It needs all of those that there are, for each reports something else,
 // while stems without names are different ways to see one thing, of which one is
 // enough.
 type named struct {
@@ -142,7 +142,7 @@ func (r *Rule) looksAt(stem string, st *stemState) bool {
 	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool { return n.has(stem, st.kernel) })
 }
 
-// checkRan notes whether a check program can tell: it is its own source.
+// checkRan notes whether a check program can report: it is its own source.
 func (e *Engine) checkRan(ev *event.Event) (changed *event.SourceData) {
 	if ev.Check == nil {
 		return nil

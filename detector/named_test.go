@@ -24,7 +24,7 @@ func down(stem, reason string) *event.Event {
 	return &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: stem, Reason: reason}}
 }
 
-// A condition claims health only while every log that could tell otherwise is read.
+// A condition claims health only while every log that could report otherwise is read.
 func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 	const (
 		waiting = "Unknown SourceNotStarted: waiting for "

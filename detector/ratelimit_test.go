@@ -247,7 +247,7 @@ func TestRateLimitOfAnAbsence(t *testing.T) {
 	}
 }
 
-// Of rules that tell of one fault each has the limit that is its own, whoever told of it first.
+// Of rules that report one fault each has the limit that is its own, whoever told of it first.
 func TestRateLimitOfASharedFault(t *testing.T) {
 	r := &recorder{e: detector.NewEngine(ruleSet(t, `
 - {name: first, fault: broken, events: [log], logs: [app], pattern: '^broken', reason: Broken, message: m}

@@ -9,7 +9,7 @@ import (
 // still the same in name, fault, condition and groupBy (times and texts may
 // have changed; the new ones hold from the next event); the firing problems
 // of other rules resolve. Conditions of types that are gone are no longer in
-// [Engine.Conditions]; no transition tells of them. The returned slice is
+// [Engine.Conditions]; no transition reports them. The returned slice is
 // valid until the next call of a method of the engine.
 func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition {
 	now = e.start(now)

@@ -37,7 +37,7 @@ func (in input) apply(e *detector.Engine) []problem.Transition {
 // TestRestartAnywhere kills the agent at any step, as kill -9 does, with a state
 // that was saved any number of steps before: what is restored from it and the
 // journal is, and does from then on, exactly what an engine does that was never
-// taken apart. So no firing problem is forgotten, and none told twice, mutes
+// taken apart. So no firing problem is forgotten, and none reported twice, mutes
 // included.
 func TestRestartAnywhere(t *testing.T) {
 	set := ruleSet(t, propertyRules)

@@ -71,7 +71,7 @@ func Load(layers ...fs.FS) (*RuleSet, error) {
 }
 
 // LoadDir is Load with a directory as the topmost layer above the given ones;
-// mistakes in it are told with its path.
+// mistakes in it are reported with its path.
 func LoadDir(path string, under ...fs.FS) (*RuleSet, error) {
 	ls := make([]layer, 0, len(under)+1)
 	for _, l := range under {

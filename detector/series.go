@@ -16,7 +16,7 @@ const (
 	// keepResolved is how long a resolved problem stays visible: a person who
 	// was called comes within a quarter of an hour.
 	keepResolved = 15 * time.Minute
-	// sameTelling is how far apart two sources tell of one fault. The kernel
+	// sameTelling is how far apart two sources report one fault. The kernel
 	// log comes within a second; a log file read by polling within some.
 	sameTelling = 10 * time.Second
 	// confirmWithin is the time in which a level signal that was restored, or
@@ -44,7 +44,7 @@ type ruleState struct {
 }
 
 // series is the problems of one fault and condition, by group: what two
-// sources tell of one fault meets here.
+// sources report one fault meets here.
 type series struct {
 	rules      []*Rule
 	entries    map[string]*entry
@@ -62,7 +62,7 @@ type entry struct {
 	teller    *ruleState // whose event was counted last
 	toldAt    time.Duration
 	bursts    []burst // of late, the oldest first
-	lasting   bool    // a level signal that has not ended is among what was told
+	lasting   bool    // a level signal that has not ended is among what was reported
 	window    window
 	lastSeen  time.Duration // of p.LastSeen
 	since     time.Duration // of p.Since

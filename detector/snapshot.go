@@ -49,7 +49,7 @@ type savedMute struct {
 // times, which are since boot.
 type savedProblem struct {
 	problem.Problem
-	GroupBy []string      `json:"groupBy,omitempty"` // the rule's, to tell whether it is still the same
+	GroupBy []string      `json:"groupBy,omitempty"` // the rule's, to report whether it is still the same
 	Window  []mark        `json:"window,omitempty"`
 	Seen    time.Duration `json:"seen"`    // of LastSeen
 	Entered time.Duration `json:"entered"` // of Since
@@ -120,7 +120,7 @@ func (e *Engine) Restore(data []byte, now event.Moment) error {
 
 // Resume brings back what [Engine.Snapshot] saved: the engine is where that one
 // was. Call it once, before the first Observe. Problems of rules that are gone or no
-// longer the same are dropped. No transition tells of restored problems: they were
+// longer the same are dropped. No transition reports restored problems: they were
 // told of before. On an error the engine is as before. now is the time of the
 // restart, in the same boot.
 //
@@ -182,9 +182,9 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 
 // Restarted tells the engine that nobody watched until now: its sources have
 // to say anew that they see, and the time before doesn't count as quiet. A
-// source of level signals (hungtask, mount.readonly) is to tell again what
-// still lasts when it starts; what isn't told again within 5 minutes after it
-// came up is over. A hang told again doesn't count again.
+// source of level signals (hungtask, mount.readonly) is to report again what
+// still lasts when it starts; what isn't reported again within 5 minutes after it
+// came up is over. A hang reported again doesn't count again.
 func (e *Engine) Restarted(now event.Moment) {
 	e.now = event.Moment{Wall: now.Wall.Round(0), Boot: max(now.Boot, e.now.Boot)}
 	clear(e.stems)

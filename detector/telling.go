@@ -8,7 +8,7 @@ import (
 )
 
 // burst is occurrences of a problem of which each is at most sameTelling after the one
-// before, and how many of them each rule has told of. Its times are since boot.
+// before, and how many of them each rule has reported. Its times are since boot.
 type burst struct {
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"`
@@ -23,9 +23,9 @@ type telling struct {
 
 // Bounds of what a problem remembers.
 const (
-	// maxTellings is of the rules that tell of one fault; honest ones are two or three.
+	// maxTellings is of the rules that report one fault; honest ones are two or three.
 	maxTellings = 16
-	// maxBursts: sources that were read late, as after a restart, tell of the same bursts
+	// maxBursts: sources that were read late, as after a restart, report the same bursts
 	// one after the other.
 	maxBursts = 16
 )
@@ -33,8 +33,8 @@ const (
 // distance is how far at is from the burst, zero within it.
 func (b *burst) distance(at time.Duration) time.Duration { return max(b.From-at, at-b.To, 0) }
 
-// add counts further occurrences that the rule tells of. n is how many it has told of, most
-// how many another one had told of.
+// add counts further occurrences that the rule reports. n is how many it has reported, most
+// how many another one had reported.
 func (b *burst) add(rule string, further uint64) (n, most uint64) {
 	own := -1
 	for i := range b.Told {
@@ -66,9 +66,9 @@ func (en *entry) burstAt(at time.Duration) *burst {
 	return nearest
 }
 
-// countOnce counts occurrences that a rule tells of, and returns how many of them no other rule
-// has told of: whoever has told of most of a burst has had them all counted, and what others
-// tell of up to that number is the same. first says that the rule tells of the burst for the
+// countOnce counts occurrences that a rule reports, and returns how many of them no other rule
+// has reported: whoever has reported most of a burst has had them all counted, and what others
+// report up to that number is the same. first says that the rule reports the burst for the
 // first time.
 func (en *entry) countOnce(r *ruleState, at time.Duration, times uint64) (fresh uint64, first bool) {
 	b := en.burstAt(at)
@@ -95,7 +95,7 @@ func (en *entry) counted(r *ruleState, at time.Duration, times uint64) {
 	en.bursts = append(en.bursts, b)
 }
 
-// enrich takes in an event that tells of what is counted already: another
+// enrich takes in an event that reports what is counted already: another
 // source's facts are evidence too. Of many one a second is kept, and each source's
 // first.
 func (en *entry) enrich(ev *event.Event, at event.Moment, first bool) {

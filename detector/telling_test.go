@@ -14,7 +14,7 @@ const twoSources = `
 `
 
 // What happened while the agent was away counts once, in whatever order the sources catch
-// up: one may tell of all of it before the other one begins.
+// up: one may report all of it before the other one begins.
 func TestSourcesCatchUp(t *testing.T) {
 	set := ruleSet(t, twoSources)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -25,7 +25,7 @@ func TestSourcesCatchUp(t *testing.T) {
 			last += time.Duration(random.Int64N(int64(20 * time.Second)))
 			faults = append(faults, last)
 		}
-		// Of an earlier fault both have told before the restart.
+		// Of an earlier fault both have reported before the restart.
 		first := time.Second
 		e := detector.NewEngine(set)
 		tell := func(log bool, n int, of, now time.Duration) {
@@ -69,7 +69,7 @@ func TestSourcesCatchUp(t *testing.T) {
 	}
 }
 
-// A fault so long ago that its problem would be over before the other source tells of it is
+// A fault so long ago that its problem would be over before the other source reports it is
 // one problem nevertheless.
 func TestSourcesCatchUpLate(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, twoSources))

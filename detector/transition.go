@@ -46,7 +46,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	}
 	en.saw(r, ev, at, fresh)
 	if r.Temporary() && now.Boot-at.Boot > sameTelling {
-		en.quietFrom = now.Boot // read late, as by the other sources that are to tell of it
+		en.quietFrom = now.Boot // read late, as by the other sources that are to report it
 	}
 	own := len(e.out) // what is emitted first is the problem's own
 	switch {
@@ -101,7 +101,7 @@ func (e *Engine) ripe(en *entry, ev *event.Event, at, now event.Moment) bool {
 	return true
 }
 
-// signalStart returns when a level signal began, where the event tells how
+// signalStart returns when a level signal began, where the event reports how
 // long it has lasted already.
 func signalStart(ev *event.Event, at time.Duration) time.Duration {
 	if ev.HungTask != nil && ev.HungTask.BlockedFor > 0 {

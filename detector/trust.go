@@ -9,7 +9,7 @@ import (
 // trust returns why the absence of problems proves nothing, or "".
 //
 // Of the stems without names one that is up is enough. A log or check that is
-// down leaves open what it alone would tell: the faults of the rules that look at
+// down leaves open what it alone would report: the faults of the rules that look at
 // it, unless another source sees the same fault.
 func (e *Engine) trust(c *conditionState) (reason, text string) {
 	if len(c.rules) == 0 {
@@ -60,7 +60,7 @@ func (w *witness) plain(e *Engine, c *conditionState) {
 	}
 	for _, s := range c.series {
 		if slices.ContainsFunc(s.rules, func(r *Rule) bool { return len(r.stems) > 0 }) && slices.ContainsFunc(s.rules, e.sees) {
-			return // a log tells of the same
+			return // a log reports the same
 		}
 	}
 	if w.down = down; len(down) == 0 {
@@ -68,7 +68,7 @@ func (w *witness) plain(e *Engine, c *conditionState) {
 	}
 }
 
-// named looks at the logs and checks that tell of one fault. While a source of it has
+// named looks at the logs and checks that report one fault. While a source of it has
 // not said anything yet, it may be the one that sees.
 func (w *witness) named(e *Engine, s *series) {
 	if slices.ContainsFunc(s.rules, e.sees) {

@@ -23,7 +23,7 @@ const (
 // Watch calls onChange after files in the rule directory changed, once for
 // changes that come together, also for the symbolic link swap of a mounted
 // ConfigMap, and once as soon as it watches: what changed after the caller's own
-// look at the directory and before that nobody else would tell ([Contents] says
+// look at the directory and before that nobody else would report ([Contents] says
 // whether anything did). It reads no rules itself: onChange calls [LoadDir] and, if
 // that finds no mistake, [Engine.Replace]; else the running rules stay. It blocks
 // until ctx ends, which is no error, and starts no goroutine that outlives it.
@@ -41,7 +41,7 @@ func Watch(ctx context.Context, dir string, onChange func()) error {
 	quiet, again := stopped(), stopped()
 	defer quiet.Stop()
 	defer again.Stop()
-	var first time.Time // of the changes not told yet
+	var first time.Time // of the changes not reported yet
 	onChange()
 	for {
 		select {

@@ -26,7 +26,7 @@ func diskLoads(t *testing.T) []*load {
 	buffered := openRequester(t, newFile(t, filepath.Join(fs.dir, "buffered"), 4<<20), 0)
 	direct := openRequester(t, newFile(t, filepath.Join(fs.dir, "direct"), 4<<20), unix.O_DIRECT)
 	ram := newNullDisk(t, "busy", 16, "memory_backed=1")
-	// Half as long as a stall must be to be told.
+	// Half as long as a stall must be to be reported.
 	slow := newNullDisk(t, "slow", 16, "irqmode=2", "completion_nsec=5000000000")
 	// null_blk gives up after 5 s too, so that a machine that stalls for a moment would
 	// turn a slow read into a failed one.

@@ -158,7 +158,7 @@ func (d dialogue) talk(to netip.AddrPort) error {
 	return errors.Join(tcp.SetDeadline(time.Now().Add(await.Within(sockLimit))), d.client(tcp), tcp.Close())
 }
 
-// breakOne connects to a target that is not there, and waits until that is told.
+// breakOne connects to a target that is not there, and waits until that is reported.
 func (n *busyNetwork) breakOne() {
 	n.t.Helper()
 	if err := n.prober.Probe(n.closed.String(), sockLimit, ""); err == nil {

@@ -24,7 +24,7 @@ const (
 	unifiedRoot  = "/sys/fs/cgroup/unified"
 )
 
-// bootedV1 tells whether the machine was booted with cgroup v1.
+// bootedV1 reports whether the machine was booted with cgroup v1.
 func bootedV1() bool {
 	_, err := os.Stat(memoryV1Root)
 	return err == nil

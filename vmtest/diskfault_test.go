@@ -85,7 +85,7 @@ func mediumFault(d blockDevice) *diskFault {
 }
 
 // mappedMedium is a volume over a disk with a medium error: one fault, which both
-// tell of.
+// report.
 func (l *diskLab) mappedMedium(t *testing.T) *diskFault {
 	t.Helper()
 	lower := fakeDisk(t, 1)

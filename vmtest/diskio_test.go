@@ -85,7 +85,7 @@ type diskLab struct {
 	owner string // cgroup that I/O is charged to
 	// turn is whose turn it is to make requests fail. From v7.0 on a program on
 	// a tracepoint can be preempted, and while one is, the kernel skips it for
-	// others on that CPU: a loss that is told, and TestFlood's matter.
+	// others on that CPU: a loss that is reported, and TestFlood's matter.
 	turn *sync.Mutex
 }
 

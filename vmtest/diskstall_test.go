@@ -91,7 +91,7 @@ func (s *stalledDisks) states(entries []journal.Entry, d blockDevice) []problem.
 	return agenttest.States(entries, "disk-stalled", func(p *problem.Problem) bool { return p.Group == d.name })
 }
 
-// check wants a stall told once, with what is in flight, and once its end.
+// check wants a stall reported once, with what is in flight, and once its end.
 func (s *stalledDisks) check(t *testing.T, entries []journal.Entry, i int, d blockDevice) {
 	t.Helper()
 	var told []event.Kind

@@ -30,7 +30,7 @@ type diskFault struct {
 
 const unhealthyRule = "disk-unhealthy"
 
-// rules are those that must tell of the fault, the temporary one first.
+// rules are those that must report the fault, the temporary one first.
 func (f *diskFault) rules() []string {
 	switch {
 	case f.below != nil:
@@ -81,7 +81,7 @@ func (f *diskFault) checkEvents(t *testing.T, entries []journal.Entry, sectors [
 	}
 }
 
-// checkProblems wants each error told by the rule, and their end.
+// checkProblems wants each error reported by the rule, and their end.
 func (f *diskFault) checkProblems(t *testing.T, entries []journal.Entry, rule string) {
 	t.Helper()
 	told := episodes(t, problems(entries, rule, f.isSubject))

@@ -6,7 +6,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// episodes wants a temporary problem told with each of its events, and over at the
+// episodes wants a temporary problem reported with each of its events, and over at the
 // end, and returns what it said each time. It counts from one again where the
 // machine took so long for the next event that the problem was over in between.
 func episodes(t *testing.T, all []problem.Problem) (told []problem.Problem) {

@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// TestFlood provokes more faults at once than can be told one by one: each is
+// TestFlood provokes more faults at once than can be reported one by one: each is
 // told, by itself or with others, or counted among those that were lost.
 func TestFlood(t *testing.T) {
 	const burst = 10_000

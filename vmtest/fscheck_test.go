@@ -73,7 +73,7 @@ func (f *fsFault) checkReadOnly(t *testing.T, entries []journal.Entry) {
 	}
 }
 
-// checkProblem wants each error told by the rule, and the end of them.
+// checkProblem wants each error reported by the rule, and the end of them.
 func (f *fsFault) checkProblem(t *testing.T, entries []journal.Entry) {
 	t.Helper()
 	firing, ended := 0, map[string]bool{}

@@ -42,7 +42,7 @@ func TestFSError(t *testing.T) {
 	})
 }
 
-// fsLab is an agent, and a filesystem that tells how much the agent knows.
+// fsLab is an agent, and a filesystem that reports how much the agent knows.
 type fsLab struct {
 	agent *agenttest.Agent
 	probe *filesystem
@@ -81,16 +81,16 @@ func (l *fsLab) awaitMounts(t *testing.T) {
 	})
 }
 
-// fsFault is what was provoked in a filesystem, and how it must be told.
+// fsFault is what was provoked in a filesystem, and how it must be reported.
 type fsFault struct {
 	fs       *filesystem
-	errors   int      // told by the filesystem
+	errors   int      // reported by the filesystem
 	readOnly int      // how often it began to refuse writes
 	function string   // that found the errors; of xfs, the end of a file's name; empty: any
-	reasons  []string // one of which tells why it refuses writes
+	reasons  []string // one of which reports why it refuses writes
 
 	places    []string // "function:line" of each error, where known before
-	placeless bool     // the kernel has no line to tell
+	placeless bool     // the kernel has no line to report
 }
 
 const (
@@ -117,7 +117,7 @@ func (f *fsFault) events(entries []journal.Entry, kind event.Kind) []*event.Even
 }
 
 // refuses waits until the filesystem is told to refuse writes, for the n-th time,
-// and releases it: that must be told too.
+// and releases it: that must be reported too.
 func (l *fsLab) refuses(t *testing.T, f *fsFault, release func()) {
 	t.Helper()
 	f.readOnly++
@@ -142,7 +142,7 @@ func (l *fsLab) refuses(t *testing.T, f *fsFault, release func()) {
 	}
 }
 
-// lastCondition is what was told last of a condition.
+// lastCondition is what was reported last of a condition.
 func lastCondition(entries []journal.Entry, conditionType string) (last problem.Condition) {
 	for _, e := range entries {
 		for _, tr := range e.Transitions {

@@ -94,7 +94,7 @@ func (fs *filesystem) logErrors() kernelLog {
 	return openKernelLog(fs.t)
 }
 
-// logged takes what must be told from the kernel's log, and returns it. An error
+// logged takes what must be distinguished from the kernel's log, and returns it. An error
 // is "EXT4-fs error (device dm-0): function:line: comm …"; one that says "in" was
 // led to by another, and passes no tracepoint.
 func (f *fsFault) logged(log kernelLog) []string {
@@ -207,7 +207,7 @@ func (fs *filesystem) refusesWrites(f *os.File) {
 	}
 }
 
-// kernelHas tells whether the kernel or a loaded module has a symbol.
+// kernelHas reports whether the kernel or a loaded module has a symbol.
 func kernelHas(t *testing.T, symbol string) bool {
 	t.Helper()
 	text, err := os.ReadFile("/proc/kallsyms")

@@ -60,9 +60,9 @@ func TestHealthy(t *testing.T) {
 		told := a.Entries()
 		quiet(t, told[:n], true)
 		quiet(t, told[n:], false)
-		// All the time it would have told a fault.
+		// All the time it would have reported a fault.
 		network.breakOne()
-		a.Stop() // and tells what it has not yet told of losses
+		a.Stop() // and reports what it has not yet told of losses
 		noLoss(t, a.Entries())
 	})
 }
@@ -114,7 +114,7 @@ func quiet(t *testing.T, entries []journal.Entry, start bool) {
 	}
 }
 
-// harmless tells whether an event is not of a fault.
+// harmless reports whether an event is not of a fault.
 func harmless(ev *event.Event) bool {
 	switch ev.Kind {
 	case event.Canary:

@@ -93,7 +93,7 @@ func TestHungTask(t *testing.T) {
 	})
 }
 
-// run waits until the hangs are told, heals them and waits until their end is
+// run waits until the hangs are reported, heals them and waits until their end is
 // told, and fails the test where something of it is wrong.
 func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 	t.Helper()
@@ -150,7 +150,7 @@ func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 	t.Logf("%s", problems(entries, "task-hung", func(p *problem.Problem) bool { return p.Subject == "cgroup "+h.group })[0].Message)
 }
 
-// events returns the events of a kind that tell of the hang's tasks.
+// events returns the events of a kind that report the hang's tasks.
 func (h *hang) events(entries []journal.Entry, kind event.Kind) (events []*event.Event) {
 	for _, task := range h.tasks {
 		events = append(events, task.events(entries, kind)...)

@@ -57,7 +57,7 @@ func inMachine() error {
 	}
 }
 
-// startAgent starts an agent with probes alone: the kernel's log tells of the same
+// startAgent starts an agent with probes alone: the kernel's log reports the same
 // faults.
 func startAgent(t *testing.T, args ...string) *agenttest.Agent {
 	t.Helper()
@@ -116,7 +116,7 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// kernelConfig tells whether an option is y or m in the running kernel.
+// kernelConfig reports whether an option is y or m in the running kernel.
 func kernelConfig(option string) (bool, error) {
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// oomKills is what a row's kills must be told as.
+// oomKills is what a row's kills must be reported as.
 type oomKills struct {
 	pids   []uint32 // in order
 	atOnce uint32   // the process for whose want all were killed, in any order; 0: each for its own
@@ -200,7 +200,7 @@ func globalKills(t *testing.T) *oomKills {
 	return want
 }
 
-// told waits until the kills are told and over, beside other tests from the
+// told waits until the kills are reported and over, beside other tests from the
 // first kill's report on, and fails the test where something of it is wrong.
 func told(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	t.Helper()

@@ -54,7 +54,7 @@ func quickRules(t *testing.T, stem, field, value string) string {
 }
 
 // conditionNow returns the status that a condition entered last, and with it
-// whether the entries tell of the condition at all.
+// whether the entries report the condition at all.
 func conditionNow(entries []journal.Entry, conditionType string) (status problem.Status, told bool) {
 	for _, e := range entries {
 		for _, tr := range e.Transitions {

@@ -58,7 +58,7 @@ func TestSockFail(t *testing.T) {
 	}
 }
 
-// sockFailEnd checks what only the end can tell: that nothing came late, or was
+// sockFailEnd checks what only the end can report: that nothing came late, or was
 // lost, or was left behind.
 func sockFailEnd(t *testing.T, a *agenttest.Agent) {
 	a.Stop()
@@ -209,8 +209,8 @@ func (l *sockLab) problems(rule string) []problem.Problem {
 	return problems(l.agent.Entries()[l.from:], rule, func(p *problem.Problem) bool { return p.Subject == l.name })
 }
 
-// cleared waits until the agent has told that the target is well, and checks
-// that nothing is left, and that nothing else was told.
+// cleared waits until the agent has reported that the target is well, and checks
+// that nothing is left, and that nothing else was reported.
 func (l *sockLab) cleared(want sockWant) {
 	l.t.Helper()
 	l.await("the target's recovery", func() bool { return len(l.events(event.SockFailRecovered)) > 0 })

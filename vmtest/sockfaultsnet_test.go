@@ -30,7 +30,7 @@ func routeFaults() []sockFault {
 		l.prober.ForgetNeighbour(l.absent)
 		l.settle()
 	}
-	// The SYN's retransmission, which tells of it, and the end of the resolution,
+	// The SYN's retransmission, which reports it, and the end of the resolution,
 	// which leaves the socket its error, come at the same time.
 	unresolved := func(l *sockLab) sockWant {
 		return sockWant{
@@ -110,7 +110,7 @@ func unreachable(what, errno string) sockWant {
 // firewallFaults are those of a policy, on either side.
 func firewallFaults() []sockFault {
 	heal := func(l *sockLab) { l.mend(); l.accept() }
-	// dropped is told where the kernel has the reason, else as what it looks like.
+	// dropped is reported where the kernel has the reason, else as what it looks like.
 	dropped := func(reason, at string) func(l *sockLab) sockWant {
 		return func(l *sockLab) sockWant {
 			w := sockWant{verdict: event.VerdictTimeout, evidence: "no answer to the SYN", excluded: "listener present: queue 0/2\nroute: via probe0"}

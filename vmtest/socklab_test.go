@@ -88,7 +88,7 @@ type sockLab struct {
 	sockFamily
 	t              *testing.T
 	agent          *agenttest.Agent
-	from           int // what the agent told before is not the row's
+	from           int // what the agent reported before is not the row's
 	prober, target *netlab.Net
 	name           string         // of the row, and of the target
 	at             netip.AddrPort // what is probed
@@ -119,7 +119,7 @@ func newSockLab(t *testing.T, a *agenttest.Agent, kernel *bpf.Kernel, family soc
 	return l
 }
 
-// gives tells whether the kernel has a reason to drop packets.
+// gives reports whether the kernel has a reason to drop packets.
 func (l *sockLab) gives(reason string) bool {
 	return slices.Contains(l.reasons, "SKB_DROP_REASON_"+reason)
 }

@@ -48,9 +48,9 @@ type agent struct {
 	armed    time.Duration // since boot: when run looks at the engine next
 	hung     bool          // the state disk, when run looked last; run's
 	roomless uint64        // events of sources without room, when run looked last; its own
-	// wake is told that the engine has a deadline before that.
+	// wake is reported that the engine has a deadline before that.
 	wake chan struct{}
-	// recheck is told that the state disk hangs, or does so no more.
+	// recheck is reported that the state disk hangs, or does so no more.
 	recheck chan struct{}
 	// unreported is how many entries that report something wait for flushEntries; soon settles
 	// those of logs. Guarded by mu.

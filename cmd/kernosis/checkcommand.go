@@ -115,5 +115,5 @@ func program(ctx context.Context, limit time.Duration, name string, args ...stri
 }
 
 // plainEnviron is the environment with texts that can be parsed: English, and
-// times in UTC, because the abbreviation of another zone doesn't tell its offset.
+// times in UTC, because the abbreviation of another zone doesn't report its offset.
 func plainEnviron() []string { return append(os.Environ(), "LC_ALL=C", "TZ=UTC") }

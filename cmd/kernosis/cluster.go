@@ -142,7 +142,7 @@ func unlimited(c *rest.Config) *rest.Config {
 	return c
 }
 
-// health says what the Lease tells of the agent. It comes before start.
+// health says what the Lease shows of the agent. It comes before start.
 func (r *clusterReporter) health(healthy func() error, degraded func() []string) {
 	if r != nil {
 		r.healthy, r.degraded = healthy, degraded

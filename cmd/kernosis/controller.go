@@ -146,7 +146,7 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 		return err
 	}
 	defer remove()
-	// Its door is open before: who knocks at an instance that does not lead is told so.
+	// Its door is open before: who knocks at an instance that does not lead is reported so.
 	removeStarts, err := addStarts(m, cfg, installed, log)
 	if err != nil {
 		return err

@@ -179,7 +179,7 @@ func (d *demoRun) start(ctx context.Context) error {
 	d.cmd = exec.CommandContext(ctx, self, "run", "-o", "json",
 		"--state-dir", filepath.Join(d.dir, "state"), "--rules-dir", filepath.Join(d.dir, "rules"), "--diagnose-dir", filepath.Join(d.dir, "diagnose-dir"),
 		"--targets-dir", filepath.Join(d.dir, "targets.d"), "--pin-root", d.pins,
-		// The kernel's log may tell of the machine's own faults, before the demo.
+		// The kernel's log may report the machine's own faults, before the demo.
 		"--log", "none",
 		"--listen", "", "--hung-task-after", "3s", "--log-level", "warn")
 	d.cmd.Stderr = d.errOut

@@ -137,7 +137,7 @@ func TestDiagnoseRunAndShow(t *testing.T) {
 	if diff := cmp.Diff(ranDemo, steady(out, state)); code != exitOK || diff != "" || errs != "" {
 		t.Errorf("exit code %d\n%s%s", code, diff, errs)
 	}
-	// It has ended: it is told again, and nothing runs.
+	// It has ended: it is reported again, and nothing runs.
 	code, out, _ = diagnoseCommand(t.Context(), run...)
 	if diff := cmp.Diff(ranDemo, steady(out, state)); code != exitOK || diff != "" || h.asked.Load() != 1 {
 		t.Errorf("exit code %d, asked %d times\n%s", code, h.asked.Load(), diff)
@@ -282,7 +282,7 @@ func TestOldRunsAreRemoved(t *testing.T) {
 	}
 }
 
-// Operations are told in the order in which they ran; what would come behind a repair that
+// Operations are reported in the order in which they ran; what would come behind a repair that
 // was not made is last.
 func TestProgressIsInTheOrderOfTheRun(t *testing.T) {
 	at := time.Unix(1000, 0)
@@ -308,7 +308,7 @@ func TestProgressIsInTheOrderOfTheRun(t *testing.T) {
 	}
 }
 
-// What changes objects of the API is told, and refused where it was to be made.
+// What changes objects of the API is reported, and refused where it was to be made.
 func TestDiagnoseRunMakesNothingOfTheController(t *testing.T) {
 	path := writeSet(t, "set.yaml", `apiVersion: kernosis.io/v1alpha1
 kind: OperationSet

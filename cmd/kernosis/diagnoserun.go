@@ -191,7 +191,7 @@ func newDiagnosisID(set string) string {
 	return set[:min(len(set), most)] + time.Now().Format("-20060102-150405-") + hex.EncodeToString(random[:])
 }
 
-// execute runs the diagnosis and tells of it.
+// execute runs the diagnosis and reports it.
 func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner.Diagnosis, gate personGate, log *slog.Logger) error {
 	dirs := view.Dirs
 	store, err := artifact.Open(artifact.Config{Dir: dirs.artifacts, Storage: worker.Storage(dirs.root)}, log)
@@ -268,7 +268,7 @@ func forgetOld(r *runner.Runner, store *artifact.Store, dirs diagnoseDirs, keep 
 	}
 	ended := slices.DeleteFunc(views, func(v *diagnosisView) bool { return v.Err != nil || !v.Report.Phase.Ended() })
 	var errs []error
-	// An agent's runs are its own to forget: it may not have told of them yet.
+	// An agent's runs are its own to forget: it may not have reported them yet.
 	ended = slices.DeleteFunc(ended, func(v *diagnosisView) bool { return worker.Taken(dirs.root, v.Report.ID) })
 	for _, v := range ended[:max(0, len(ended)-keep)] { // the oldest come first
 		errs = append(errs, r.Forget(v.Report.ID), store.Remove(v.Report.ID))

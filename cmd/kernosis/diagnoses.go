@@ -87,7 +87,7 @@ type diagnoses struct {
 }
 
 // openDiagnoses makes what finds causes; known are the node's pods, in a cluster never nil.
-// What is wrong with manifests is told here.
+// What is wrong with manifests is reported here.
 func openDiagnoses(cfg agentConfig, a *agent, known *podSource, log *slog.Logger) (*diagnoses, error) {
 	if !cfg.Diagnose.On {
 		return nil, nil
@@ -244,7 +244,7 @@ func (d *diagnoses) close() {
 	}
 }
 
-// ended tells of a Diagnosis that has ended.
+// ended reports a Diagnosis that has ended.
 func (d *diagnoses) ended(e *worker.Ended) {
 	a := d.agent
 	a.mu.Lock()

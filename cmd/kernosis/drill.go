@@ -95,7 +95,7 @@ type outcome struct {
 	cleared  bool
 }
 
-// detected notes the first transition that tells of the drill's fault.
+// detected notes the first transition that reports the drill's fault.
 func (o *outcome) detected(e journal.Entry, fsErrors map[string]time.Time) bool {
 	for _, t := range e.Transitions {
 		p := t.Problem

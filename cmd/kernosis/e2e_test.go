@@ -142,7 +142,7 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 			t.Errorf("lost: %+v", *e.Event.Lost)
 		}
 		for _, tr := range e.Transitions {
-			// By the group, for the kernel's log may tell first.
+			// By the group, for the kernel's log may report first.
 			if p := tr.Problem; p != nil && p.Fault == "oom" && p.State == problem.Firing && strings.HasSuffix(p.Group, filepath.Base(oom.Cgroup())) {
 				lines++
 				count = max(count, tr.Problem.Count)
@@ -363,7 +363,7 @@ func TestWithoutPrivilege(t *testing.T) {
 		}
 	}()
 	url := stderr.URL(t)
-	// It serves before its sources have told how they are.
+	// It serves before its sources have reported how they are.
 	await.UntilShown(t, "a blind source in the metrics", 20*time.Second, func() (bool, string) {
 		status, body := get(t, url+"/metrics")
 		return status == http.StatusOK && strings.Contains(body, `kernosis_source_up{stem="oomkill"} 0`), fmt.Sprintf("%d\n%s", status, body)
@@ -405,7 +405,7 @@ func TestHealthAndMetrics(t *testing.T) {
 			t.Errorf("metrics lack %s", want)
 		}
 	}
-	// Every condition is known: a source that does not tell that it sees would
+	// Every condition is known: a source that does not report that it sees would
 	// leave its own Unknown.
 	set, err := loadRules("")
 	if err != nil {

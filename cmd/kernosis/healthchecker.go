@@ -121,7 +121,7 @@ func (h *healthCheck) complete() error {
 	return nil
 }
 
-// check tells whether the component is healthy, and repairs it where it is not.
+// check reports whether the component is healthy, and repairs it where it is not.
 func (h *healthCheck) check(ctx context.Context) (healthy bool, err error) {
 	healthy = h.probe(ctx)
 	if healthy && len(h.patterns) > 0 {

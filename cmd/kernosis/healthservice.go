@@ -34,7 +34,7 @@ func (h *healthCheck) uptime(ctx context.Context) (time.Duration, error) {
 }
 
 // kill ends the service's main process, as best it can; systemd starts it again.
-// Not restart: in the journal a kill tells this from an administrator's restart.
+// Not restart: in the journal a kill distinguishes this from an administrator's restart.
 func (h *healthCheck) kill(ctx context.Context) {
 	if h.component == componentDocker {
 		// It writes its stacks to its log then.
@@ -47,7 +47,7 @@ func (h *healthCheck) kill(ctx context.Context) {
 	}
 }
 
-// logsAreHealthy tells whether every pattern is in fewer lines of the service's
+// logsAreHealthy reports whether every pattern is in fewer lines of the service's
 // journal, since its start or the loopback time, than its count.
 func (h *healthCheck) logsAreHealthy(ctx context.Context) (bool, error) {
 	since, err := h.uptime(ctx)

@@ -56,7 +56,7 @@ func (l *rotatedLog) rotate() {
 	l.add("")
 }
 
-// waitLog waits until the agent has told how a log is, in the entries from the
+// waitLog waits until the agent has reported how a log is, in the entries from the
 // n-th on.
 func waitLog(p *agenttest.Agent, n int, stem string, up bool) {
 	p.Wait(stem, 60*time.Second, func(entries []journal.Entry) bool {
@@ -91,7 +91,7 @@ func journaled(t *testing.T, p *agenttest.Agent) (entries []journal.Entry) {
 	return entries
 }
 
-// Each of 211 faults in a log is told once, and 211 equal lines are 211, although
+// Each of 211 faults in a log is reported once, and 211 equal lines are 211, although
 // the log is rotated and the agent is killed and started again amid them.
 func TestLogAcrossKillsAndRotations(t *testing.T) {
 	const faults = 211
@@ -222,8 +222,8 @@ rules:
 - {name: own-oom-kill-log, fault: own-oom, events: [log], logs: [LOG], pattern: 'Killed process (?P<pid>\d+) \((?P<comm>[^)]*)\)', groupBy: [match.pid], reason: OOMKilling, message: "log ${match.comm}"}
 `
 
-// An OOM kill that the probe and the log tell of is one problem, whichever comes
-// first, with the evidence of both; one that only one of them tells of is told too.
+// An OOM kill that the probe and the log report is one problem, whichever comes
+// first, with the evidence of both; one that only one of them reports is reported too.
 func TestOneProblemOfProbeAndLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kern.log")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -284,7 +284,7 @@ func TestOneProblemOfProbeAndLog(t *testing.T) {
 	}
 }
 
-// The same with real kills, told by the kernel's probe and by its log.
+// The same with real kills, reported by the kernel's probe and by its log.
 func TestOneProblemOfRealKills(t *testing.T) {
 	testall.Only(t)
 	needRoot(t)

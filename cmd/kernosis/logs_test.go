@@ -108,7 +108,7 @@ func TestDocumentedLogs(t *testing.T) {
 	}
 }
 
-// A mistake is told with file, line and key.
+// A mistake is reported with file, line and key.
 func TestMistakenLogs(t *testing.T) {
 	for _, tt := range []struct {
 		name, file string

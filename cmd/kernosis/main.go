@@ -1,5 +1,5 @@
 // Command kernosis detects faults of a node's kernel where the kernel decides
-// them, tells whether each is temporary or permanent, and says who was hit and
+// them, reports whether each is temporary or permanent, and says who was hit and
 // why.
 package main
 

@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// muteFlags is what the command can be told.
+// muteFlags is what the command can be reported.
 type muteFlags struct {
 	stateDir, file, rules, reason, until string
 	where                                map[string]string
@@ -221,7 +221,7 @@ func replaceFile(path string, text []byte) error {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		os.Remove(tmp.Name()) //nolint:errcheck // the other error is told
+		os.Remove(tmp.Name()) //nolint:errcheck // the other error is reported
 	}
 	return err
 }

@@ -122,7 +122,7 @@ func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfi
 		for _, component := range monitor.Metrics {
 			maps.Copy(chosen, component)
 		}
-		// A figure of two files is told once, as the first one has it.
+		// A figure of two files is reported once, as the first one has it.
 		maps.DeleteFunc(chosen, func(_, display string) bool { return told[display] })
 		for _, display := range chosen {
 			told[display] = true

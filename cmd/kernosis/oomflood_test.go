@@ -79,7 +79,7 @@ func (r *oomReports) write(t testing.TB, w *os.File, n int) {
 
 // TestOOMFlood: 4,500 reports of OOM kills, what a node once wrote in a minute, pass
 // through the reader of the kernel's log, all shipped rules, engine and journal. Each
-// of their lines is accounted for and each kill is told.
+// of their lines is accounted for and each kill is reported.
 func TestOOMFlood(t *testing.T) {
 	testall.Only(t)
 	const reports = 4500

@@ -35,7 +35,7 @@ type probes struct {
 	source   func(context.Context) error // of the pods of a file; nil: there is none
 	listed   *pods.Listed                // these; nil, too
 	api      kubernetes.Interface        // nil: there is none
-	failing  map[string]bool             // told by an earlier process, by pod and group
+	failing  map[string]bool             // reported by an earlier process, by pod and group
 }
 
 // newProbes makes what keeps the books of probes; what sees them comes with open.
@@ -166,7 +166,7 @@ func (p *probes) open(sources *collector.Sources) error {
 	return nil
 }
 
-// wasFailing reports whether a failure of the probe was told before the restart.
+// wasFailing reports whether a failure of the probe was reported before the restart.
 func (p *probes) wasFailing(k probe.Key) bool {
 	for group := range p.failing {
 		if strings.HasPrefix(group, k.PodUID+" ") && strings.HasSuffix(group, " "+k.Container+", "+string(k.Kind)) {
@@ -202,7 +202,7 @@ func (p *probes) start(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// state tells that a part began or ceased to see.
+// state reports that a part began or ceased to see.
 func (p *probes) state(part string, err error) {
 	if err != nil {
 		p.log.Warn("kubelet's probes are only partly observed", "part", part, "error", err)

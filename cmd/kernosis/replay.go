@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// replayFlags is what the command can be told.
+// replayFlags is what the command can be reported.
 type replayFlags struct {
 	rules, mutes, output, format, log, boot, until string
 	npd                                            []string

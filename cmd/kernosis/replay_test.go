@@ -104,7 +104,7 @@ func TestReplayTellsWhatTheAgentTold(t *testing.T) {
 	}
 }
 
-// waitMute waits until so many mutes were told, as begun or as over.
+// waitMute waits until so many mutes were reported, as begun or as over.
 func waitMute(t *testing.T, p *agenttest.Agent, n int, over bool) {
 	t.Helper()
 	p.WaitIn(t, fmt.Sprintf("mute %d, over: %v", n, over), 20*time.Second, func(entries []journal.Entry) bool {

@@ -29,7 +29,7 @@ import (
 // milliseconds.
 const selfCheckEvery = time.Minute
 
-// selfCheck tells what the agent lacks: in the log, as a condition, in metrics and at
+// selfCheck reports what the agent lacks: in the log, as a condition, in metrics and at
 // /readyz.
 type selfCheck struct {
 	checker *selfcheck.Checker
@@ -92,7 +92,7 @@ func (s *selfCheck) run(ctx context.Context) error {
 	}
 }
 
-// look tells what has changed; the first time, all.
+// look reports what has changed; the first time, all.
 func (s *selfCheck) look(first bool) {
 	now := s.checker.Look()
 	s.mu.Lock()
@@ -181,7 +181,7 @@ const stateWithin = 10 * time.Second
 
 // openState makes sure that there is a state folder. Where the one of the configuration
 // can't be written, or its disk does not answer, the agent has one that goes with it: what it
-// sees is told all the same.
+// sees is reported all the same.
 // lacking is why; remove is to be called at the end.
 func (c *agentConfig) openState() (lacking error, remove func() error, err error) { //nolint:revive // lacking is a fact, not the error of this
 	remove = func() error { return nil }

@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
-// What the agent lacks is told once, anew when it is another, and no more when it is there.
+// What the agent lacks is reported once, anew when it is another, and no more when it is there.
 func TestSelfCheckTellsChanges(t *testing.T) {
 	rules, err := loadRules("")
 	if err != nil {

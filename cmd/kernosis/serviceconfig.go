@@ -140,5 +140,5 @@ func (c *agentConfig) checkServices() error {
 	return errors.Join(errs...)
 }
 
-// knowsAPIServer tells whether the agent may be told by the cluster where its API server is.
+// knowsAPIServer reports whether the agent may be reported by the cluster where its API server is.
 func (c *agentConfig) knowsAPIServer() bool { return c.isAgent && c.Kube.Exporter }

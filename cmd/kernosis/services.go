@@ -237,7 +237,7 @@ func (c *agentConfig) rememberServices(log *slog.Logger) {
 	}
 }
 
-// forgetServices takes those that were found out of force, and tells whether there were any.
+// forgetServices takes those that were found out of force, and reports whether there were any.
 func (c *agentConfig) forgetServices() bool {
 	if c.services == nil {
 		return false

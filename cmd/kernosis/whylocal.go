@@ -130,7 +130,7 @@ func journalNode(state string) string {
 	return name
 }
 
-// alive tells where no agent writes the journal any more.
+// alive reports where no agent writes the journal any more.
 func alive(in *why.Input, state string, now time.Time) error {
 	info, err := os.Stat(filepath.Join(state, "engine.json"))
 	switch {
@@ -146,7 +146,7 @@ func alive(in *why.Input, state string, now time.Time) error {
 }
 
 // savedDiagnoses takes the runs of the state folder that are about the subject. What can't be
-// read is told.
+// read is reported.
 func savedDiagnoses(in *why.Input, state string) {
 	views, err := readDiagnoses(allDirs(state)...)
 	if err != nil {

@@ -54,7 +54,7 @@ func (es *Errors) Add(field, format string, args ...any) {
 	*es = append(*es, &Error{Field: field, Msg: fmt.Sprintf(format, args...)})
 }
 
-// maxErrors bounds what is told: nobody mends the 101st mistake first.
+// maxErrors bounds what is reported: nobody mends the 101st mistake first.
 const maxErrors = 100
 
 // Error returns a line for each mistake.

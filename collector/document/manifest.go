@@ -103,7 +103,7 @@ func (p *parser) document(d *Object) {
 	}
 }
 
-// plain tells what readers would take in different ways.
+// plain reports what readers would take in different ways.
 func (p *parser) plain(n *yaml.Node, field string, depth int) {
 	wrong := func(n *yaml.Node, format string, args ...any) {
 		p.errors = append(p.errors, &Error{File: p.file, Line: n.Line, Column: n.Column, Field: strings.TrimSuffix(field, "."), Msg: fmt.Sprintf(format, args...)})

@@ -9,7 +9,7 @@ import (
 
 // position finds where a character of a scalar's value stands in the file. It
 // walks the source text by the rules of the scalar's style, so that a mistake
-// inside an expression is told where the eye must look.
+// inside an expression is reported where the eye must look.
 func (r *Reader) position(n *yaml.Node, offset int) (line, column int) {
 	line, column = n.Line, n.Column
 	if line < 1 || line > len(r.lines) || column < 1 {

@@ -26,7 +26,7 @@ type HungTaskData struct {
 	BlockedFor Duration `json:"blockedFor"`           // a lower bound: under-read by up to one check interval
 	Wait       string   `json:"wait"`                 // io, lock, command (discard, erase, SG_IO: may take long when all is well) or other
 	Lock       string   `json:"lock,omitempty"`       // mutex, semaphore, rwsem-read, rwsem-write; empty: not a recorded lock
-	LockAddr   uint64   `json:"lockAddr,omitempty"`   // identity of the lock, to tell that several tasks hang on one
+	LockAddr   uint64   `json:"lockAddr,omitempty"`   // identity of the lock, to report that several tasks hang on one
 	Holder     *Task    `json:"holder,omitempty"`     // who holds the lock
 	HolderHint bool     `json:"holderHint,omitempty"` // the kernel keeps only a hint: "possibly"
 	Stack      []string `json:"stack,omitempty"`      // innermost first, "symbol+0x1f"

@@ -33,14 +33,14 @@ type Cgroup struct {
 	Path string `json:"path"` // from the hierarchy's root ("/kubepods/…"); starts with "…/" where the top is cut off
 }
 
-// Container is what the cgroup path tells of the container around a task.
+// Container is what the cgroup path reports the container around a task.
 type Container struct {
 	ID      string `json:"id"`                // full runtime id, 64 hex digits usually
 	Runtime string `json:"runtime,omitempty"` // containerd, cri-o, docker, podman; empty: unknown
 	PodUID  string `json:"podUID,omitempty"`  // with dashes, as in the API
 	QoS     string `json:"qos,omitempty"`     // guaranteed, burstable, besteffort
 
-	// Names are the runtime's; empty where it does not tell.
+	// Names are the runtime's; empty where it does not report.
 	Name         string `json:"name,omitempty"` // in the pod; the same after a restart, other than ID
 	PodName      string `json:"podName,omitempty"`
 	PodNamespace string `json:"podNamespace,omitempty"`

@@ -58,7 +58,7 @@ type Attributor struct {
 // NewAttributor returns an Attributor that remembers size cgroups, at about
 // 1 KiB each. find, which may be nil, gives the whole path of a cgroup that
 // still exists (see [CgroupFinder]); it is asked once, for a chain whose
-// captured part does not tell the owner. name, which may be nil, adds the names of a
+// captured part does not report the owner. name, which may be nil, adds the names of a
 // container ([FS.NameContainer]); it is called once for each.
 func NewAttributor(size int, find func(id uint64) (string, error), name func(*event.Container)) *Attributor {
 	cache, err := lru.New[attributionKey, *Attributed](max(size, 1))

@@ -52,7 +52,7 @@ func (f FS) KernelStack(tid int) ([]string, error) {
 }
 
 // WaitChannel returns the kernel function that a task sleeps in, empty where it
-// doesn't sleep or the kernel doesn't tell. It needs what ptrace does.
+// doesn't sleep or the kernel doesn't report. It needs what ptrace does.
 func (f FS) WaitChannel(tid int) (string, error) {
 	s, err := f.readValue(procPath(tid, "wchan"))
 	if err != nil || s == "0" {

@@ -20,11 +20,11 @@ const (
 	maxUnitName = 255
 )
 
-// Attribution is what the path of a cgroup tells of its owner: a container, or
+// Attribution is what the path of a cgroup reports its owner: a container, or
 // outside containers a systemd unit. Never both.
 type Attribution struct {
 	// Container is zero outside containers. ID alone is empty where the cgroup
-	// is that of a whole pod; Runtime is empty where the path does not tell;
+	// is that of a whole pod; Runtime is empty where the path does not report;
 	// QoS is empty where the level that tells it was cut off.
 	Container event.Container
 	// Unit is the innermost systemd service or scope, with systemd's escapes
@@ -32,7 +32,7 @@ type Attribution struct {
 	Unit string
 }
 
-// ParseCgroupPath tells who owns the cgroup at path, the names from the
+// ParseCgroupPath reports who owns the cgroup at path, the names from the
 // hierarchy's root to the cgroup ("/kubepods/…"), or "…/" and the lower names
 // where the top is unknown. Both cgroup drivers of kubelet, cgroup v1 and v2,
 // and the naming of containerd, CRI-O, Docker and Podman are known.
@@ -42,7 +42,7 @@ type Attribution struct {
 // makes below its own cgroup (systemd in a pod, crun's "container", Docker in a
 // pod) belongs to that container.
 //
-// False means that the path tells of neither a container nor a unit.
+// False means that the path reports neither a container nor a unit.
 func ParseCgroupPath(path string) (Attribution, bool) {
 	w := walk{parent: "", grand: ""}
 	if rest, ok := strings.CutPrefix(path, cutTop); ok {
@@ -227,7 +227,7 @@ func isHex(s string) bool {
 	return true
 }
 
-// isUnit tells whether a cgroup is one of a service or scope. init.scope holds
+// isUnit reports whether a cgroup is one of a service or scope. init.scope holds
 // only the manager itself, in whose unit (user@1000.service) it lies.
 func isUnit(name string) bool {
 	if len(name) > maxUnitName || name == "init.scope" {

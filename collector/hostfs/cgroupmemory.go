@@ -27,7 +27,7 @@ type CgroupMemoryUse struct {
 	Kernel       uint64 // stacks, page tables, slab, per-CPU, sockets; see [CgroupMemoryUse.KernelKnown]
 	KernelKnown  bool
 	Slab         uint64 // v2
-	Reclaimable  uint64 // part of Slab that can be given back; v1 does not tell it
+	Reclaimable  uint64 // part of Slab that can be given back; v1 does not report it
 	Sock         uint64
 	LimitHits    uint64 // times that usage was held at the limit
 	OOMs         uint64 // times that nothing could be given back; v1 does not count them
@@ -178,7 +178,7 @@ func (f FS) MemoryCgroup(l CgroupLayout, pid int) (string, error) {
 }
 
 // CgroupProcs returns the processes in a memory cgroup and those below it, at most
-// limit of them; more tells that there are others.
+// limit of them; more reports that there are others.
 func (f FS) CgroupProcs(l CgroupLayout, cgroup string, limit int) (pids []int, more bool, err error) {
 	dir, _, err := l.dir("memory", cgroup)
 	if err != nil {

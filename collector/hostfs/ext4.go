@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Ext4RemountsReadOnly tells whether the mounted ext4 on a device, by its kernel name,
+// Ext4RemountsReadOnly reports whether the mounted ext4 on a device, by its kernel name,
 // takes no writes after an error. mountinfo leaves that out where it is the
 // filesystem's default; ext4 tells all options elsewhere.
 func (f FS) Ext4RemountsReadOnly(device string) (bool, error) {

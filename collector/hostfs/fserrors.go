@@ -19,7 +19,7 @@ type Ext4Errors struct {
 	First, Last Ext4Error
 }
 
-// Ext4Error is one of them. Fields that a kernel does not tell are zero.
+// Ext4Error is one of them. Fields that a kernel does not report are zero.
 type Ext4Error struct {
 	Time     time.Time
 	Function string // the kernel function that found it

@@ -84,7 +84,7 @@ func (f FS) readUint(p string) (uint64, error) {
 	return n, nil
 }
 
-// exists tells whether the node has p, of whatever kind.
+// exists reports whether the node has p, of whatever kind.
 func (f FS) exists(p string) bool {
 	_, err := os.Lstat(f.Path(p))
 	return err == nil

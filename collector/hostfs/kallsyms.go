@@ -36,7 +36,7 @@ type symbolLine struct {
 	module []byte // without brackets; empty: the kernel image
 }
 
-// isText tells whether the symbol is code: t, T, or weak.
+// isText reports whether the symbol is code: t, T, or weak.
 func (s *symbolLine) isText() bool { return s.kind|0x20 == 't' || s.kind|0x20 == 'w' }
 
 // scanKallsyms calls fn for each line of r. Lines it can't read are skipped.

@@ -13,7 +13,7 @@ import (
 const maxKernelRecord = 8 << 10
 
 // KernelLog calls fn with each record that the kernel's log has by now, oldest first,
-// until fn returns false. It does not wait for more. lost tells that records were
+// until fn returns false. It does not wait for more. lost reports that records were
 // written over while it read, or could not be parsed. It needs CAP_SYSLOG where
 // dmesg_restrict is set.
 func (f FS) KernelLog(ctx context.Context, fn func(r *KernelRecord) bool) (lost bool, err error) {

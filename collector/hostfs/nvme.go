@@ -114,7 +114,7 @@ func (f FS) NVMeHealth(disk string) (NVMeHealth, error) {
 
 func nvmeLogPage(fd int) ([]byte, error) {
 	page := make([]byte, nvmeHealthSize)
-	var pinned runtime.Pinner // the kernel is told its address in a number
+	var pinned runtime.Pinner // the kernel gets its address in a number
 	pinned.Pin(&page[0])
 	defer pinned.Unpin()
 	const dwords = nvmeHealthSize/4 - 1 // counted from 0

@@ -99,7 +99,7 @@ func (s *Symbols) Err() error {
 }
 
 // DropIdle gives the table's memory back if it was not needed of late, and
-// tells whether it did. Its caller decides how often.
+// reports whether it did. Its caller decides how often.
 func (s *Symbols) DropIdle(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (s *Symbols) load() {
 	}
 }
 
-// modulesChanged tells whether other modules are there, or at other addresses, than when
+// modulesChanged reports whether other modules are there, or at other addresses, than when
 // the table was read; the caller holds mu.
 func (s *Symbols) modulesChanged() bool {
 	now := time.Now()
@@ -147,10 +147,10 @@ func (f FS) readKallsyms(loaded []module) (*symbolTable, error) {
 // Range is the code of one function.
 type Range struct{ Start, End uint64 } // End is the first address after it
 
-// Contains tells whether addr lies in the range.
+// Contains reports whether addr lies in the range.
 func (r Range) Contains(addr uint64) bool { return r.Start <= addr && addr < r.End }
 
-// ContainsReturn tells whether a return address was pushed by a call in the
+// ContainsReturn reports whether a return address was pushed by a call in the
 // range; it may be the address right after it.
 func (r Range) ContainsReturn(addr uint64) bool { return r.Contains(addr - 1) }
 
@@ -206,7 +206,7 @@ func (f FS) Ranges(names ...string) (map[string]Range, error) {
 	return found, nil
 }
 
-// isVariant tells whether symbol is name or the compiler's "name.suffix" of it.
+// isVariant reports whether symbol is name or the compiler's "name.suffix" of it.
 func isVariant(symbol []byte, name string) bool {
 	rest, ok := bytes.CutPrefix(symbol, []byte(name))
 	return ok && (len(rest) == 0 || rest[0] == '.')

@@ -23,7 +23,7 @@ func (f FS) Sysctl(name string) (string, error) {
 	return v, nil
 }
 
-// LockedDown tells whether the kernel is locked down to "confidentiality", which
+// LockedDown reports whether the kernel is locked down to "confidentiality", which
 // forbids tracing programs to read kernel memory.
 func (f FS) LockedDown() bool {
 	s, err := f.readValue("/sys/kernel/security/lockdown")

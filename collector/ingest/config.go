@@ -112,7 +112,7 @@ func (k *configCheck) source(i int, s *Source) {
 	}
 }
 
-// CheckType tells what is wrong with a condition type.
+// CheckType reports what is wrong with a condition type.
 func CheckType(t string) error {
 	switch {
 	case t == "":
@@ -125,10 +125,10 @@ func CheckType(t string) error {
 	return nil
 }
 
-// CheckName is the name under which a condition of a source is told as a check.
+// CheckName is the name under which a condition of a source is reported as a check.
 func CheckName(source, conditionType string) string { return source + "/" + conditionType }
 
-// EventsName is the name under which events of a source are told as a check.
+// EventsName is the name under which events of a source are reported as a check.
 func EventsName(source string, severity client.Severity) string {
 	return source + "/" + string(severity)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // wireStatus is a report as it comes: what has a form of its own is read later, so
-// that a mistake in it is told with its place.
+// that a mistake in it is reported with its place.
 type wireStatus struct {
 	Source     *string         `json:"source"`
 	ValidFor   *string         `json:"validFor"`

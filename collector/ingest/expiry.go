@@ -50,7 +50,7 @@ func (in *Intake) stop() {
 	in.emit = nil
 }
 
-// expire tells of what has not been reported in time, in the order of the
+// expire reports what has not been reported in time, in the order of the
 // configuration, and returns when to look next; zero: when something is reported.
 func (in *Intake) expire(now time.Time) (next time.Time) {
 	in.mu.Lock()
@@ -85,7 +85,7 @@ func (in *Intake) expired(s *source, conditionType string, st *condition, now ti
 	if wasUnknown {
 		return // as it says itself
 	}
-	// Whole facts: a time that goes on would be a write each time it is told.
+	// Whole facts: a time that goes on would be a write each time it is reported.
 	text := fmt.Sprintf("%s has not reported it since %s", s.Name, st.heard.UTC().Format(time.RFC3339))
 	if never {
 		text = fmt.Sprintf("%s has not reported it since the agent started at %s", s.Name, st.heard.UTC().Format(time.RFC3339))

@@ -46,7 +46,7 @@ func (l *told) emit(ev *event.Event) {
 	}
 }
 
-// take returns what was told since the last call, as "check status reason: message".
+// take returns what was reported since the last call, as "check status reason: message".
 func (l *told) take() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,7 +26,7 @@ type Intake struct {
 	types   map[string]*source // by condition type
 	emit    func(*event.Event) // nil: not running
 	serial  uint64             // of events without a key
-	nonce   string             // tells serials of one run from those of the last
+	nonce   string             // distinguishes serials of one run from those of the last
 	wake    chan struct{}      // the next expiry may have moved
 	fs      hostfs.FS
 }
@@ -242,7 +242,7 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 	}
 }
 
-// differs reports whether it has to be told. Reasons count where they show.
+// differs reports whether it has to be reported. Reasons count where they show.
 func (st *condition) differs(c *client.Condition) bool {
 	return st.said != c.Status || c.Status == client.True && st.reason != c.Reason
 }

@@ -160,7 +160,7 @@ func TestExpiry(t *testing.T) {
 			}
 		}
 		bad := client.Condition{Type: "GPUUnhealthy", Status: client.True, Reason: "XidError", Message: "Xid 79"}
-		// As after a restart: nothing is told before the time to report is over.
+		// As after a restart: nothing is reported before the time to report is over.
 		time.Sleep(59 * time.Second)
 		want("before the first report")
 		post(status("gpu-monitor", bad))

@@ -7,7 +7,7 @@ import (
 )
 
 // Rates of one source, and how much may come at once. They are those of a daemon
-// that has lost its mind, not of one that has much to tell: heartbeats come every
+// that has lost its mind, not of one that has much to report: heartbeats come every
 // some seconds at most.
 const (
 	reportsPerSecond = 2

@@ -17,7 +17,7 @@ type Refusal struct {
 	RetryAfter time.Duration // of RateLimit
 }
 
-// maxFields is how many mistakes are told: enough to correct one's code by.
+// maxFields is how many mistakes are reported: enough to correct one's code by.
 const maxFields = 20
 
 func refuse(o Outcome, message string, fields ...client.Field) *Refusal {

@@ -162,5 +162,5 @@ func (s *Server) elsewhere(w http.ResponseWriter, r *http.Request) {
 func write(w http.ResponseWriter, status int, a client.Answer) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(a) // nobody is left to tell where it fails
+	_ = json.NewEncoder(w).Encode(a) // nobody is left to report where it fails
 }

@@ -19,7 +19,7 @@
 // searched in each line by itself. One that spans N lines is searched in the last
 // N lines joined by newlines, ^ and $ standing for the start and end of a line,
 // and counts where some match of it ends in the latest line; so the same text is
-// not told again when a further line comes.
+// not reported again when a further line comes.
 //
 // # NPD's patterns
 //
@@ -37,7 +37,7 @@
 // Lines are others' text: [MaxLine] bytes of each are looked at, [maxWindow]
 // bytes of earlier ones are kept. Expressions are the operator's: the bounds on
 // them are such that a mistake is an error at start and not a node that stands
-// still. What was cut is told and counted.
+// still. What was cut is reported and counted.
 //
 // It reads no log, knows no rule, starts no goroutine.
 package logpattern

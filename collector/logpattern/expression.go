@@ -42,7 +42,7 @@ func compilePattern(p Pattern) (*compiled, error) {
 	if len(p.Expr) > MaxExpr {
 		return nil, fmt.Errorf("expression: longer than %d bytes", MaxExpr)
 	}
-	// The expression alone first: a mistake is told in it as it was written, and
+	// The expression alone first: a mistake is reported in it as it was written, and
 	// what is behind it can't mend it.
 	tree, err := syntax.Parse(p.Expr, syntax.Perl)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // MaxLine is how many bytes of a line are matched: /dev/kmsg gives no longer record
-// (CONSOLE_EXT_LOG_MAX, and later kernels less), and in other logs what tells of a
+// (CONSOLE_EXT_LOG_MAX, and later kernels less), and in other logs what reports a
 // fault stands near the start of its line.
 const MaxLine = 8 << 10
 
@@ -86,7 +86,7 @@ func (m *Matcher) Recent() []byte {
 }
 
 // Resume has the matcher know the lines that [Matcher.Recent] of another one has
-// returned, as if they came before the next line. What they match is not told or
+// returned, as if they came before the next line. What they match is not reported or
 // counted.
 func (m *Matcher) Resume(lines []byte) {
 	m.Reset()
@@ -102,7 +102,7 @@ func (m *Matcher) Resume(lines []byte) {
 func (m *Matcher) Stats() Stats { return m.stats }
 
 // Match looks at the next line, given without its newline, and reports whether
-// any pattern matches a text that ends in it; into tells which. A line in which
+// any pattern matches a text that ends in it; into reports which. A line in which
 // no pattern matches costs no allocation. The line is not changed, and not kept
 // after the call but by into.
 func (m *Matcher) Match(line []byte, into *Hits) bool {

@@ -27,7 +27,7 @@ const (
 	maxLogs = 64
 	// maxLogName bounds the name of a log.
 	maxLogName = 63
-	// maxCaptures is how many named groups are told.
+	// maxCaptures is how many named groups are reported.
 	maxCaptures = 16
 	// maxProgram is the most instructions of one compiled expression; NPD's have
 	// about 80. A run takes at worst their number times the length of the text:
@@ -41,7 +41,7 @@ const (
 
 // Pattern is one expression to look for. It is data; [Compile] checks it.
 type Pattern struct {
-	// Name tells patterns apart, also in mistakes; unique in a Set.
+	// Name distinguishes patterns, also in mistakes; unique in a Set.
 	Name string
 	// Expr is RE2. Named groups become captures.
 	Expr string
@@ -83,7 +83,7 @@ type Set struct {
 }
 
 // Compile checks and compiles patterns. The error joins an [*Error] for every
-// mistake of every pattern, or tells that all together are too many; there is then
+// mistake of every pattern, or reports that all together are too many; there is then
 // no Set. An empty list is a Set that matches nothing.
 func Compile(patterns []Pattern) (*Set, error) {
 	if len(patterns) > MaxPatterns {

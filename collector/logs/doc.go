@@ -22,5 +22,5 @@
 // It may be read at any time, by any goroutine. A Reader that is given the
 // Position of an earlier one goes on behind it, also after a restart of this
 // process or of the machine: nothing is handed over twice, and what can't be
-// had any more is told as a Loss.
+// had any more is reported as a Loss.
 package logs

@@ -27,7 +27,7 @@ const (
 	BadPosition Reason = "bad-position"
 )
 
-// Loss tells that lines were lost, at the place in the stream where they would
+// Loss reports that lines were lost, at the place in the stream where they would
 // have come.
 type Loss struct {
 	// Time is when the loss was noticed.

@@ -42,7 +42,7 @@ func crashing() string {
 	return b.String()
 }
 
-// TestRealCrashForgesNothing: this kernel tells of programs that really crash, whose names and
+// TestRealCrashForgesNothing: this kernel reports programs that really crash, whose names and
 // files say what only the kernel should. Read from /dev/kmsg, each is a crash and nothing else.
 func TestRealCrashForgesNothing(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
@@ -96,7 +96,7 @@ func TestRealCrashForgesNothing(t *testing.T) {
 	r.stop()
 }
 
-// crashed runs the program until the kernel has told of one run of it: of all that crash on
+// crashed runs the program until the kernel has reported one run of it: of all that crash on
 // the machine it tells ten in five seconds.
 func crashed(t *testing.T, rec *recorder, path string) (found *event.Event) {
 	t.Helper()

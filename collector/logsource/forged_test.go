@@ -268,7 +268,7 @@ func forgeries(lines []string) (out []forgery) {
 }
 
 // court judges events by the shipped rules: in an engine that knows of no problem, and in
-// one where each line of the rules' tests has been told.
+// one where each line of the rules' tests has been reported.
 type court struct {
 	set           *detector.RuleSet
 	lines         []string
@@ -362,7 +362,7 @@ func TestForgedLines(t *testing.T) {
 			if via.plugin != KMsg { // which give other lines as kmsg does
 				forged = slices.DeleteFunc(slices.Clone(all), func(f forgery) bool { return !strings.Contains(f.text, "\n") })
 			}
-			if via.plugin == File { // where nothing tells that a record continues an earlier one
+			if via.plugin == File { // where nothing reports that a record continues an earlier one
 				forged = slices.DeleteFunc(forged, func(f forgery) bool { return f.fragment })
 			}
 			c := newCourt(set, lines)

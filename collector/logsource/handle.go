@@ -26,7 +26,7 @@ func (l *source) handle(item logs.Item) error {
 	return nil
 }
 
-// line counts a line, and tells of it if a pattern matches.
+// line counts a line, and reports it if a pattern matches.
 func (l *source) line(line *logs.Line) {
 	l.stats.Lines++
 	l.stats.Bytes += uint64(len(line.Text))
@@ -96,7 +96,7 @@ func (l *source) lost(loss *logs.Loss) {
 	l.emitLosses(time.Now())
 }
 
-// emitLosses tells of what was lost since it last did, at most once in tickEvery.
+// emitLosses reports what was lost since it last did, at most once in tickEvery.
 func (l *source) emitLosses(now time.Time) {
 	if len(l.losses.untold) > 0 && now.Sub(l.losses.toldAt) >= tickEvery {
 		l.emitAllLosses(now)

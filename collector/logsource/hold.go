@@ -13,7 +13,7 @@ import (
 const holdFor = 500 * time.Millisecond
 
 // releaseEvery is the least time between two releases: in a storm of faults each line would
-// have one of its own, and to be woken costs more than to tell the line.
+// have one of its own, and to be woken costs more than to report the line.
 const releaseEvery = 100 * time.Millisecond
 
 // held is an event that waits for its time.
@@ -44,7 +44,7 @@ func (l *source) emitEvent(line *logs.Line) {
 	}
 }
 
-// released tells what has been held for long enough.
+// released reports what has been held for long enough.
 func (l *source) released() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *source) released() {
 	}
 }
 
-// emitHeld tells what was held, up to those whose time has not come.
+// emitHeld reports what was held, up to those whose time has not come.
 func (l *source) emitHeld(now time.Time) {
 	n := 0
 	for ; n < len(l.held) && !l.held[n].due.After(now); n++ {

@@ -154,8 +154,8 @@ func TestOneMessageOfThreeLogs(t *testing.T) {
 	equal(t, firing(t, slices.Concat(all[0], all[1], again)), []string{"workqueue-lockup 2"})
 }
 
-// TestKernLogIsFollowed: a message is told without waiting for the next one, and one that was
-// not told before a kill is told after it, once.
+// TestKernLogIsFollowed: a message is reported without waiting for the next one, and one that was
+// not reported before a kill is reported after it, once.
 func TestKernLogIsFollowed(t *testing.T) {
 	f := newFile(t, "kern.log")
 	state := t.TempDir()

@@ -36,7 +36,7 @@ func (l *source) statsNow() Stats {
 	return s
 }
 
-// losses collects what is lost until it is told.
+// losses collects what is lost until it is reported.
 type losses struct {
 	total  map[logs.Reason]Lost
 	untold map[logs.Reason]uint64
@@ -58,7 +58,7 @@ func (l *losses) add(reason logs.Reason, lines uint64) {
 	l.untold[reason] += lines
 }
 
-// take returns what is not told yet, by reason, which then counts as told.
+// take returns what is not reported yet, by reason, which then counts as told.
 func (l *losses) take() []lossOf {
 	out := make([]lossOf, 0, len(l.untold))
 	for _, reason := range slices.Sorted(maps.Keys(l.untold)) {

@@ -16,7 +16,7 @@ import (
 type saved struct {
 	at       time.Time // of the last save, or look
 	position logs.Position
-	failing  bool // the last attempt failed, which was told
+	failing  bool // the last attempt failed, which was reported
 }
 
 // positionFile is its content.
@@ -45,7 +45,7 @@ func (l *source) positionPath() string {
 }
 
 // load returns the position of an earlier run; "": there is none. One that can't
-// be read is told as a loss.
+// be read is reported as a loss.
 func (l *source) load() logs.Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,8 +75,8 @@ func (l *source) load() logs.Position {
 	return f.Position
 }
 
-// save writes the position, and what is not told yet before it: what is behind a
-// position that was saved is never told again.
+// save writes the position, and what is not reported yet before it: what is behind a
+// position that was saved is never reported again.
 func (l *source) save() {
 	now := time.Now()
 	l.emitAllHeld()

@@ -211,7 +211,7 @@ func TestUnwritableState(t *testing.T) {
 	}
 }
 
-// While the disk of the positions hangs, lines are told all the same, and counted.
+// While the disk of the positions hangs, lines are reported all the same, and counted.
 func TestStateThatHangs(t *testing.T) {
 	f := newFile(t, "kern.log")
 	sources := open(t, patterns(t, "oops"), Options{StateDir: t.TempDir()}, f.config("kern"))

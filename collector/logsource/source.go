@@ -21,9 +21,9 @@ const (
 	// again: at first and, doubled each time, at most.
 	firstPause = time.Second
 	lastPause  = time.Minute
-	// tickEvery is how often losses are told and positions looked at.
+	// tickEvery is how often losses are reported and positions looked at.
 	tickEvery = time.Second
-	// saveEvents is how many events a kill may have told again, by all logs a
+	// saveEvents is how many events a kill may have reported again, by all logs a
 	// fraction of what the engine remembers.
 	saveEvents = 64
 	// saveIdle is how often the position is saved while lines come that matter to
@@ -42,7 +42,7 @@ type source struct {
 	patterns  *atomic.Pointer[logpattern.Set]
 	emit      Emit
 	settle    func()
-	firstTold func() // called when it has told for the first time how it is
+	firstTold func() // called when it has reported for the first time how it is
 	clock     *hostfs.Clock
 	first     time.Duration // before the first reader; a test has none
 	pause     time.Duration // firstPause, or a test's
@@ -55,7 +55,7 @@ type source struct {
 	stats    Stats
 	losses   losses
 	saved    saved
-	told     bool   // it has told how it is
+	told     bool   // it has reported how it is
 	why      string // it is down; "": it is up
 	items    uint64 // lines and losses handled
 	lastTick uint64 // items at the last tick
@@ -66,7 +66,7 @@ type source struct {
 	ev   event.Event
 	data event.LogData
 
-	held    []held      // lines that are told in a moment, at most saveEvents
+	held    []held      // lines that are reported in a moment, at most saveEvents
 	release *time.Timer // of the first of them
 }
 

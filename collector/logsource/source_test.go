@@ -160,7 +160,7 @@ func TestReload(t *testing.T) {
 }
 
 // A reader that ends is started again, later each time, and the source is down
-// meanwhile; the same reason is told once.
+// meanwhile; the same reason is reported once.
 func TestReaderThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, patterns(t, "x"), Options{}, Config{Name: "k", Plugin: KMsg})
@@ -222,7 +222,7 @@ kernosis_log_losses_total{log="k",reason="too-long"} 1
 kernosis_log_losses_total{log="k",reason="truncated"} 1
 `
 
-// What is lost is told with its number, at once and then once a second, and at the
+// What is lost is reported with its number, at once and then once a second, and at the
 // latest at the end. Lines on its two sides are not neighbours.
 func TestLosses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestLosses(t *testing.T) {
 	})
 }
 
-// What was logged before this boot, or too early in it, is not told but counted.
+// What was logged before this boot, or too early in it, is not reported but counted.
 func TestBoots(t *testing.T) {
 	now := time.Now()
 	for _, tt := range []struct {

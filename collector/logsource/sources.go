@@ -34,7 +34,7 @@ type Emit func(*event.Event)
 type Sources struct {
 	logs     []*source
 	patterns atomic.Pointer[logpattern.Set]
-	untold   atomic.Int64 // logs that have not told yet how they are
+	untold   atomic.Int64 // logs that have not reported yet how they are
 }
 
 // New returns the sources of the logs, or what is wrong with them. It opens
@@ -105,7 +105,7 @@ func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 	return g.Wait()
 }
 
-// emitOthers tells of all logs that tell nothing themselves.
+// emitOthers reports all logs that tell nothing themselves.
 func emitOthers(emit Emit, reason string) {
 	emit(stamped(event.Event{Kind: event.Source, Source: "collector", SourceUp: &event.SourceData{Stem: event.LogStem, Reason: reason}}))
 }

@@ -11,7 +11,7 @@ type Conntrack struct {
 	Count, Max uint64
 }
 
-// Full tells whether new connections find no place, or did a moment ago: the kernel
+// Full reports whether new connections find no place, or did a moment ago: the kernel
 // throws out old entries and takes new ones all the time.
 func (c *Conntrack) Full() bool { return c.Known && c.Max > 0 && c.Count >= c.Max-c.Max/100 }
 

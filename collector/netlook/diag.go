@@ -72,7 +72,7 @@ func newDiagRequest(family uint8, states uint32, local, remote netip.AddrPort) *
 func (b *diagRequest) Len() int          { return len(b) }
 func (b *diagRequest) Serialize() []byte { return b[:] }
 
-// Socket is what the kernel tells of a TCP socket: struct inet_diag_msg, and the
+// Socket is what the kernel reports of a TCP socket: struct inet_diag_msg, and the
 // struct tcp_info behind it where that was asked for.
 type Socket struct {
 	Family, Timer uint8 // AF_*; which timer runs: 0 none, 1 retransmission, 2 keepalive, 3 TIME_WAIT, 4 zero window
@@ -127,7 +127,7 @@ func parseDiag(b []byte) (s Socket, ok bool) {
 }
 
 // Sockets calls fn for each TCP socket of the namespace in one of the states, with a
-// local port if one is given, and tells whether that were all: of more than
+// local port if one is given, and reports whether that were all: of more than
 // maxDiagAnswers the rest is left out. fn must not keep its argument.
 func (v *View) Sockets(states uint32, port uint16, info bool, fn func(*Socket)) (all bool, err error) {
 	all = true

@@ -57,7 +57,7 @@ func (v *View) Listener(at netip.AddrPort) (l Listener) {
 	return l
 }
 
-// Takes tells whether a listening socket takes connections to an address.
+// Takes reports whether a listening socket takes connections to an address.
 func (s *Socket) Takes(at netip.AddrPort) bool {
 	if s.Local.Port() != at.Port() {
 		return false

@@ -60,7 +60,7 @@ func view(t *testing.T, n *netlab.Net) *View {
 	return v
 }
 
-// What the kernel tells of real sockets, at both ends.
+// What the kernel reports real sockets, at both ends.
 func TestSockets(t *testing.T) {
 	prober, target := netlab.PairIn(t, 32)
 	target.Listen("[::]:80", 5)
@@ -106,7 +106,7 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// What listens where a connection is refused: once each, loopback told apart, bounded.
+// What listens where a connection is refused: once each, loopback distinguished, bounded.
 func TestListeningAt(t *testing.T) {
 	_, target := netlab.PairIn(t, 32)
 	at := netip.MustParseAddr("10.97.32.2")

@@ -91,7 +91,7 @@ func (r *Route) String() string {
 	return "route: via " + r.Dev + ", next hop " + r.Via.String()
 }
 
-// Has tells whether an address is one of the namespace's own. An error says that the kernel
+// Has reports whether an address is one of the namespace's own. An error says that the kernel
 // has not answered.
 func (v *View) Has(addr netip.Addr) (bool, error) {
 	routes, err := Ask(v, func(h *netlink.Handle) ([]netlink.Route, error) { return h.RouteGet(addr.AsSlice()) })

@@ -48,7 +48,7 @@ func within(fs hostfs.FS, inode uint32, pid int, fn func() error) error {
 	return inNetNS(ns, fn)
 }
 
-// own tells whether inode is the namespace of this process.
+// own reports whether inode is the namespace of this process.
 func own(inode uint32) bool {
 	var st unix.Stat_t
 	return unix.Stat("/proc/self/ns/net", &st) == nil && uint32(st.Ino) == inode

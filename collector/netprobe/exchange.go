@@ -85,7 +85,7 @@ func read(conn net.Conn, network string, buf []byte) (int, error) {
 	return io.ReadFull(conn, buf[:binary.BigEndian.Uint16(buf)])
 }
 
-// Answers tells whether the questions of an answer are the one that was asked. A server
+// Answers reports whether the questions of an answer are the one that was asked. A server
 // that can't read the question may leave it out.
 func Answers(p *dnsmessage.Parser, q dnsmessage.Question) bool {
 	all, err := p.AllQuestions()

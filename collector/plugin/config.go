@@ -43,7 +43,7 @@ type Config struct {
 	MaxOutputLength int
 	// Concurrency is how many of the checks may run at a time.
 	Concurrency int
-	// SkipInitialStatus says that conditions are not to be told before the first
+	// SkipInitialStatus says that conditions are not to be reported before the first
 	// result. It is for whoever makes conditions of results: the Runner tells
 	// nothing that no program has said.
 	SkipInitialStatus bool
@@ -61,7 +61,7 @@ type Config struct {
 
 // Check is one program and how to run it.
 type Check struct {
-	// Name is told in results. Unique in the set.
+	// Name is reported in results. Unique in the set.
 	Name string
 	// Path is the program: absolute, or from the agent's working directory. Its
 	// environment is the agent's.

@@ -20,7 +20,7 @@ const orphanGrace = 5 * time.Second
 // call serves the whole process, whoever has started them.
 //
 // It must not wait for a child that some other part of this process waits for.
-// Those are told by time: an orphan is a zombie that nobody has waited for during
+// Those are reported by time: an orphan is a zombie that nobody has waited for during
 // some seconds.
 func ReapOrphans(ctx context.Context, log *slog.Logger) error {
 	if os.Getpid() != 1 {
@@ -81,7 +81,7 @@ func (o *orphans) look() (reaped int) {
 	return reaped
 }
 
-// anyZombie tells whether there is a zombie child at all, which costs one call.
+// anyZombie reports whether there is a zombie child at all, which costs one call.
 func anyZombie() bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)

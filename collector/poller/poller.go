@@ -94,7 +94,7 @@ func (p *Poller) Wait(atMost time.Duration) error {
 	return nil
 }
 
-// look tells whether a descriptor can be read.
+// look reports whether a descriptor can be read.
 func (p *Poller) look(fd uintptr) bool {
 	if !p.armed {
 		if p.failed = watch(int(fd), unix.EPOLL_CTL_MOD, p.fds); p.failed != nil {

@@ -35,7 +35,7 @@
 //	course.go   the rules above: a state machine without clock and effects
 //	result.go   the results by container, and the channel of changes
 //	manager.go  pods and workers come and go
-//	worker.go   one worker: course, effects and what is told, in order
+//	worker.go   one worker: course, effects and what is reported, in order
 //	late.go     failures that are heard of after their container's end, or unsure
 //	active.go   the times of active probes
 //	status.go   what is known: workers, and containers started and ready

@@ -61,7 +61,7 @@ func (m *Manager) late(w *worker, o *Outcome) bool {
 	return true
 }
 
-// unsure tells of a failure that kubelet may not count; the turn is held.
+// unsure reports a failure that kubelet may not count; the turn is held.
 func (m *Manager) unsure(w *worker, o *Outcome) {
 	m.mu.Lock()
 	w.latest, w.erring, w.told = o.At, false, true

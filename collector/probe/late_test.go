@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// run is what was told, as "8a1f 2/3" or "8a1f over".
+// run is what was reported, as "8a1f 2/3" or "8a1f over".
 func (s *told) run() (out []string) {
 	for _, ev := range s.events {
 		if ev.Kind == event.Probe {
@@ -84,7 +84,7 @@ func TestALateFailureOfAContainerThatHasEnded(t *testing.T) {
 	}
 }
 
-// What kubelet may not count is told, and brings no threshold nearer.
+// What kubelet may not count is reported, and brings no threshold nearer.
 func TestAnUnsureFailure(t *testing.T) {
 	var said told
 	m := probe.New(probe.Config{Tell: said.take})

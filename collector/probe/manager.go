@@ -24,8 +24,8 @@ type Config struct {
 	// Start is when the agent's process began: as long as it is younger than a probe's
 	// period, the probe's first run comes after a random part of the period.
 	Start time.Time
-	// Failing reports whether a failure of the probe was told by an earlier process,
-	// and not its end, so that the end is told by this one. It is asked when a worker
+	// Failing reports whether a failure of the probe was reported by an earlier process,
+	// and not its end, so that the end is reported by this one. It is asked when a worker
 	// begins; nil: there is none.
 	Failing func(Key) bool
 }

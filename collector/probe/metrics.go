@@ -67,7 +67,7 @@ func (m *Manager) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// series is what tells series of results apart: pods of one name, the second made while
+// series is what distinguishes series of results: pods of one name, the second made while
 // the first one ends, share theirs.
 type series struct {
 	namespace, pod, container string

@@ -38,8 +38,8 @@ type verdict struct {
 	onHold     bool
 	takes      bool // an outcome that came next would count
 	failures   int
-	recoveries int // told so far, with those that are over
-	failed     int // told so far
+	recoveries int // reported so far, with those that are over
+	failed     int // reported so far
 }
 
 // after is the state behind the first n steps.
@@ -47,7 +47,7 @@ func (m *model) after(n int) verdict {
 	v := verdict{worker: true, known: true}
 	running, started, deleting, ended := true, false, false, false
 	var outcomes []step // that were counted, since the last hold
-	open := false       // a failure that was told
+	open := false       // a failure that was reported
 	v.result = initial(m.kind)
 	ungated := false // the startup probe is no longer made: nobody waits for it
 	for _, s := range m.history[:n] {

@@ -131,12 +131,12 @@ type Outcome struct {
 	// another one of it follows.
 	Container string
 	More      bool
-	// Detail is what is known of it besides, for the event that tells of it; the
+	// Detail is what is known of it besides, for the event that reports it; the
 	// worker fills in names and counts. It is not kept.
 	Detail Detail
 	// Conn is the probe's connection; nil: there was none, or it is not known.
 	Conn *event.Conn
-	// BootTime and CPU are those of the kernel's record that tells of the outcome: they
+	// BootTime and CPU are those of the kernel's record that reports the outcome: they
 	// are the event's identity after a restart. Without a record BootTime is 0.
 	BootTime event.Duration
 	CPU      uint32

@@ -65,7 +65,7 @@ func (r *Results) Get(containerID string) (Result, bool) {
 	return result, ok
 }
 
-// Set keeps a result, and tells of it where it has changed. It reports whether it has.
+// Set keeps a result, and reports it where it has changed. It reports whether it has.
 func (r *Results) Set(containerID string, result Result, podUID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

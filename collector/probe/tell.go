@@ -24,7 +24,7 @@ const (
 // source is Event.Source by the feed.
 const source = "probe/"
 
-// emitOutcome tells of one outcome; the worker's turn is held.
+// emitOutcome reports one outcome; the worker's turn is held.
 func (m *Manager) emitOutcome(w *worker, kind event.Kind, containerID string, o *Outcome, failures int) {
 	ev, data := m.event(w, kind, containerID, o.At)
 	data.ProbeOutcome = bounded(&o.Detail)
@@ -37,7 +37,7 @@ func (m *Manager) emitOutcome(w *worker, kind event.Kind, containerID string, o 
 	m.cfg.Tell(ev)
 }
 
-// emitEnd tells that the probe of a container is no longer made; the turn is held.
+// emitEnd reports that the probe of a container is no longer made; the turn is held.
 func (m *Manager) emitEnd(w *worker, containerID string, at time.Time) {
 	ev, data := m.event(w, event.ProbeRecovered, containerID, at)
 	data.Feed, data.Over = w.feed, true

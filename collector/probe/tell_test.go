@@ -57,7 +57,7 @@ func TestWhatIsToldOfAFailure(t *testing.T) {
 	if ev.Kind != event.ProbeRecovered || ev.Probe.Over || ev.CPU != event.NoCPU || ev.BootTime <= 0 || time.Since(ev.Time) > time.Minute || ev.Probe.Failures != 0 || ev.Probe.Verdict != "" {
 		t.Errorf("%+v %+v", ev, ev.Probe)
 	}
-	// A success that follows no failure is not told.
+	// A success that follows no failure is not reported.
 	m.Observe(liveness("u1"), probe.Outcome{OK: true})
 	if len(said.events) != 2 {
 		t.Errorf("%d events", len(said.events))
@@ -220,7 +220,7 @@ func TestNoProber(t *testing.T) {
 	}
 }
 
-// Everything at once: for the race detector, and for each failure to be told in order.
+// Everything at once: for the race detector, and for each failure to be reported in order.
 func TestConcurrentUse(t *testing.T) {
 	var mu sync.Mutex
 	last := map[string]uint32{}

@@ -20,11 +20,11 @@ type worker struct {
 
 	course
 	ended  bool
-	told   bool      // a failure was told, and no end of it
+	told   bool      // a failure was reported, and no end of it
 	latest time.Time // outcome
 	counts [3]uint64 // by Result
 	shown  bool      // has series of its own
-	erring bool      // the probe could not be made, as is told already
+	erring bool      // the probe could not be made, as is reported already
 	stop   context.CancelFunc
 	former former
 	// touched: the present container has had an outcome.
@@ -76,7 +76,7 @@ func (m *Manager) outcome(w *worker, o *Outcome, id string) bool {
 	return true
 }
 
-// count is the part of an outcome that changes the worker. It returns whether it is told.
+// count is the part of an outcome that changes the worker. It returns whether it is reported.
 func (m *Manager) count(w *worker, o *Outcome) (failures int, tell bool) {
 	result := Failure
 	if o.OK {
@@ -122,7 +122,7 @@ func (m *Manager) sight(w *worker, now time.Time, o *Outcome, id string) step {
 	return next
 }
 
-// advance is what of sight is done under mu. Over: a failure was told, and of that
+// advance is what of sight is done under mu. Over: a failure was reported, and of that
 // container nothing more is to be expected.
 func (m *Manager) advance(w *worker, now time.Time) (next step, over bool) {
 	if w.ended {

@@ -50,7 +50,7 @@ func OwnCgroup() (string, error) {
 	return "", errors.New("this process is in no cgroup v2")
 }
 
-// holds tells whether a control group has a process.
+// holds reports whether a control group has a process.
 func holds(dir string, pid int) bool {
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	return err == nil && bytes.Contains(append([]byte("\n"), b...), []byte("\n"+strconv.Itoa(pid)+"\n"))

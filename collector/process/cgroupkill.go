@@ -78,10 +78,10 @@ func killMember(dir string, pid int) {
 	}
 }
 
-// counts tells whether the processes in the group are to be counted.
+// counts reports whether the processes in the group are to be counted.
 func (g *Group) counts() bool { return g != nil && g.counted }
 
-// overfull tells whether the group has more processes than it may.
+// overfull reports whether the group has more processes than it may.
 func (g *Group) overfull() bool {
 	f, err := os.Open(filepath.Join(g.dir, "cgroup.procs"))
 	if err != nil {

@@ -284,13 +284,13 @@ func (r *process) kill() {
 	r.group.kill()
 }
 
-// exitsWithin tells whether the process ends within d.
+// exitsWithin reports whether the process ends within d.
 func (r *process) exitsWithin(d time.Duration) bool { return within(d, r.exited) }
 
 // drained waits at most d for the end of the output.
 func (r *process) drained(d time.Duration) { within(d, r.stdout.done, r.stderr.done) }
 
-// within tells whether all channels are closed within d.
+// within reports whether all channels are closed within d.
 func within(d time.Duration, all ...<-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

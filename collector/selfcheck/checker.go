@@ -119,7 +119,7 @@ func refused(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
-// Unwritable reports whether an error tells that a folder is not there or can't be
+// Unwritable reports whether an error means that a folder is not there or can't be
 // written, as opposed to a full disk or a mistake in what is in it.
 func Unwritable(err error) bool {
 	return refused(err) || errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
@@ -128,7 +128,7 @@ func Unwritable(err error) bool {
 // socketStem has programs of control groups and sockets besides tracing ones.
 const socketStem = "sockfail"
 
-// stems tells why kernel programs do not run.
+// stems reports why kernel programs do not run.
 func (c *Checker) stems(have func(...string) []string) []*Lack {
 	var out []*Lack
 	for _, s := range c.cfg.Stems {
@@ -157,7 +157,7 @@ func (c *Checker) stems(have func(...string) []string) []*Lack {
 	return out
 }
 
-// hasBTF reports whether the kernel tells of its types where they are looked for.
+// hasBTF reports whether the kernel reports its types where they are looked for.
 func hasBTF() bool {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	return err == nil

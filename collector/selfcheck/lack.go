@@ -19,7 +19,7 @@ const (
 	MissingRights     Reason = "MissingRights"
 )
 
-// Check is the name of the check that tells whether the agent is complete.
+// Check is the name of the check that reports whether the agent is complete.
 const Check = "kernosis/self"
 
 // Lack is what one part of the agent lacks.

@@ -239,7 +239,7 @@ func (c *Checker) reports() *Lack {
 	return lack("reports", MissingHostPath, filepath.Dir(c.cfg.ReportSocket)+" (to be written)", c.cfg.NoReports, "reports of other problem daemons")
 }
 
-// pods are those that kubelet tells of, to whom its authoriser lets ask. One that is away comes
+// pods are those that kubelet reports, to whom its authoriser lets ask. One that is away comes
 // back by itself.
 func (c *Checker) pods() *Lack {
 	if c.cfg.Pods == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/procfs/blockdevice"
 )
 
-// maxSubjects bounds the devices, mounts and interfaces that are told, each kind
+// maxSubjects bounds the devices, mounts and interfaces that are reported, each kind
 // for itself: a node has some hundred pods, each with an interface.
 const maxSubjects = 1000
 
@@ -134,7 +134,7 @@ func (c *Collector) logState(part string, err error) {
 	c.told[part] = text
 }
 
-// bounded returns how many of n subjects are told.
+// bounded returns how many of n subjects are reported.
 func (c *Collector) bounded(component string, n int) int {
 	c.leftOut.WithLabelValues(component).Set(float64(max(0, n-maxSubjects)))
 	return min(n, maxSubjects)
@@ -161,7 +161,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.leftOut.Collect(ch)
 }
 
-// any tells whether a metric is chosen whose id begins so.
+// any reports whether a metric is chosen whose id begins so.
 func (s *settings) any(prefixes []string) bool {
 	for id := range s.chosen {
 		for _, p := range prefixes {

@@ -13,14 +13,14 @@ import (
 // DefaultInvokeInterval is that of node-problem-detector.
 const DefaultInvokeInterval = time.Minute
 
-// Config says what to tell. A zero value of a setting is its default; without
-// Metrics nothing is told.
+// Config says what to report. A zero value of a setting is its default; without
+// Metrics nothing is reported.
 type Config struct {
 	// Name tells the Collector's own metrics, of errors and of what is left out, from
 	// another one's, by the label monitor; "": there is no other.
 	Name string
-	// Metrics names the metrics to be told: metricsConfigs of all components, from
-	// identifier to displayName. One with an empty name is not told. Signs
+	// Metrics names the metrics to be reported: metricsConfigs of all components, from
+	// identifier to displayName. One with an empty name is not reported. Signs
 	// that a Prometheus name can't have become "_".
 	Metrics map[string]string
 	// InvokeInterval is how often the figures are read.
@@ -31,13 +31,13 @@ type Config struct {
 	// ProcPath where it may be seen, else "/".
 	Root string
 
-	// IncludeRootBlk tells of all whole disks, IncludeAllAttachedBlk of all devices
-	// that are mounted. Without either the counters of all block devices are told.
+	// IncludeRootBlk reports all whole disks, IncludeAllAttachedBlk of all devices
+	// that are mounted. Without either the counters of all block devices are reported.
 	IncludeRootBlk, IncludeAllAttachedBlk bool
 	// ExcludeInterfaceRegexp leaves out network interfaces; "": none.
 	ExcludeInterfaceRegexp string
 	// KnownModulesConfigPath is a JSON file with modules from outside the kernel's
-	// tree that are not to be told as unknown; "": there are none.
+	// tree that are not to be reported as unknown; "": there are none.
 	KnownModulesConfigPath string
 }
 
@@ -48,7 +48,7 @@ type settings struct {
 	chosen  map[string]*chosen // by id
 }
 
-// chosen is a metric that is told.
+// chosen is a metric that is reported.
 type chosen struct {
 	metric
 	desc *prometheus.Desc

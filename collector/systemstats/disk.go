@@ -77,7 +77,7 @@ func (c *Collector) counters(s *sample, mounts []mount) error {
 	return err
 }
 
-// wanted returns the devices to tell of; nil: all.
+// wanted returns the devices to report; nil: all.
 func (c *Collector) wanted(mounts []mount) (map[string]bool, error) {
 	if !c.set.IncludeRootBlk && !c.set.IncludeAllAttachedBlk {
 		return nil, nil

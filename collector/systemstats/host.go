@@ -29,7 +29,7 @@ func (c *Collector) host(s *sample) error {
 	}
 	system, err := osVersion(c.root())
 	s.add("host/uptime", float64(int64(seconds)), display.Safe(strings.TrimSpace(string(kernel)), maxLabel), system)
-	return err // the uptime is told without the name, too
+	return err // the uptime is reported without the name, too
 }
 
 // root returns where the node's file systems are.

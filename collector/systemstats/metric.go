@@ -21,7 +21,7 @@ const (
 	labelStage     = "stage"
 )
 
-// metric is what can be told.
+// metric is what can be reported.
 type metric struct {
 	id      string // in the configuration; the part before "/" is not the component
 	counter bool   // else a gauge

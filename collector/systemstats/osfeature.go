@@ -12,10 +12,10 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// maxUnknown bounds the unknown modules that are told by name.
+// maxUnknown bounds the unknown modules that are reported by name.
 const maxUnknown = 32
 
-// knownModules reads the list of modules that are not told as unknown: a JSON list
+// knownModules reads the list of modules that are not reported as unknown: a JSON list
 // of objects with moduleName. A file that is not there is an empty list, as in
 // node-problem-detector, whose configuration names one that few nodes have.
 func knownModules(path string, log *slog.Logger) (map[string]bool, error) {

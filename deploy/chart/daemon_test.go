@@ -20,7 +20,7 @@ import (
 )
 
 // The example of a container beside the agent: with the settings and arguments of the
-// rendered pod, the example daemon's condition is told by the agent.
+// rendered pod, the example daemon's condition is reported by the agent.
 func TestAProblemDaemonBesideTheAgent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the example's daemon reports as root")

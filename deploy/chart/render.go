@@ -84,7 +84,7 @@ func split(text string) (all []Document) {
 	return all
 }
 
-// hasObject tells an object from comments alone.
+// hasObject distinguishes an object from comments alone.
 func hasObject(text string) bool {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {

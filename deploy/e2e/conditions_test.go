@@ -35,7 +35,7 @@ func (c *cluster) lease(t testing.TB) *coordinationv1.Lease {
 	return l
 }
 
-// ownTypes returns the condition types that the agent says are its; none where it has told
+// ownTypes returns the condition types that the agent says are its; none where it has reported
 // nothing yet.
 func (c *cluster) ownTypes(t testing.TB) []string {
 	t.Helper()

@@ -26,7 +26,7 @@ type profile struct {
 	queueWhy  string // verdict of its Diagnosis; "": none
 	diskWhy   string // verdict of a failed disk's; "": none
 
-	// over is what a condition is that the kernel's log tells of too, when nothing is wrong
+	// over is what a condition is that the kernel's log reports too, when nothing is wrong
 	// any more. It is Unknown where the log can't be read, from some seconds after the start.
 	over []corev1.ConditionStatus
 }
@@ -78,7 +78,7 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 	t.Run("nothing of a pod that is well", func(t *testing.T) {
 		t.Parallel()
 		pod := c.Run(t, node.FaultPod(c.pods, "well", fault.None, false))
-		// It is there while the others fail, and that is told.
+		// It is there while the others fail, and that is reported.
 		await.UntilShown(t, "failures of the others", 90*time.Second, func() (bool, string) {
 			m := c.metrics(t)
 			for _, rule := range []string{"probe-refused", "probe-connected-silent", "probe-slow"} {
@@ -188,7 +188,7 @@ func (c *cluster) over(t testing.TB, kind string, with profile) {
 	})
 }
 
-// childKilled: the container goes on, so only Kernosis tells of it.
+// childKilled: the container goes on, so only Kernosis reports it.
 func (c *cluster) childKilled(t *testing.T, with profile) {
 	t.Parallel()
 	pod := c.Run(t, node.FaultPod(c.pods, "leaks", fault.ChildKilled, false))

@@ -45,7 +45,7 @@ func withoutPrivileges() profile {
 	}
 }
 
-// hardened: with capabilities in place of privileges. What lacks then is told, and the rest
+// hardened: with capabilities in place of privileges. What lacks then is reported, and the rest
 // is seen as before.
 func (c *cluster) hardened(t *testing.T) {
 	page, err := os.ReadFile(root("docs", "install.md"))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Tags of one and the same program: an upgrade that can be told apart.
+// Tags of one and the same program: an upgrade that can be distinguished.
 const (
 	tagOne = "e2e-1"
 	tagTwo = "e2e-2"

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
-// kills are those of one pod's children, of which each is told once, whatever happens to
+// kills are those of one pod's children, of which each is reported once, whatever happens to
 // Kernosis meanwhile.
 type kills struct {
 	c    *cluster
@@ -59,7 +59,7 @@ func (c *cluster) restarted(t testing.TB, before *corev1.Pod) {
 	})
 }
 
-// agentKilled: what happens while there is no agent is told by the next.
+// agentKilled: what happens while there is no agent is reported by the next.
 func (c *cluster) agentKilled(t *testing.T) {
 	c.neverUnknown(t)
 	k := c.kills(t, "agent-killed")
@@ -107,7 +107,7 @@ func (c *cluster) kubeletRestarted(t *testing.T) {
 	k.told(t)
 }
 
-// serverRestarted: what happens while the API server is away is told when it is back.
+// serverRestarted: what happens while the API server is away is reported when it is back.
 func (c *cluster) serverRestarted(t *testing.T) {
 	c.neverUnknown(t)
 	k := c.kills(t, "server-restarted")

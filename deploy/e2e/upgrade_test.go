@@ -33,7 +33,7 @@ func (c *cluster) upgraded(t *testing.T) {
 	}
 	c.runs(t)
 	k.one(t)
-	k.told(t) // of the same series: what was told before is known
+	k.told(t) // of the same series: what was reported before is known
 	if events := c.series(t, k); events != 1 {
 		t.Errorf("the kills before and after are %d Events", events)
 	}
@@ -47,7 +47,7 @@ func (c *cluster) upgraded(t *testing.T) {
 	c.jobRan(t, "crds")
 }
 
-// series returns how many Events tell of the kills.
+// series returns how many Events report the kills.
 func (c *cluster) series(t testing.TB, k *kills) (n int) {
 	t.Helper()
 	for _, e := range c.Events(t, k.pod) {

@@ -105,7 +105,7 @@ func moduleURL(module, version string) string {
 func licensed(expression string) *cdx.Licenses { return &cdx.Licenses{{Expression: expression}} }
 
 // found are licences by their identifiers: whether all of them bind or one may be chosen
-// is not told by files.
+// is not reported by files.
 func found(ids []string) *cdx.Licenses {
 	all := cdx.Licenses{}
 	for _, id := range ids {

@@ -85,7 +85,7 @@ func (b *bench) say(line string) {
 	b.lines = append(b.lines, line)
 }
 
-// said returns what was told since it was asked last.
+// said returns what was reported since it was asked last.
 func (b *bench) said() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

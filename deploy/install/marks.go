@@ -18,7 +18,7 @@ func ours(manager string) bool {
 }
 
 // leftover returns which conditions of a Node are of Kernosis. l is the Lease of its
-// agent; nil: there is none. Who has a condition now is told by its heartbeat, which is in
+// agent; nil: there is none. Who has a condition now is reported by its heartbeat, which is in
 // each write of an agent: what else it says may be as somebody else has left it. The
 // controller's keep that of the agent, and are known by their reasons.
 //

@@ -24,7 +24,7 @@ const controllerPods = "app.kubernetes.io/name=kernosis,app.kubernetes.io/compon
 // workload is a DaemonSet or Deployment with its pods.
 type workload struct {
 	what string // "DaemonSet kernosis-agent"
-	pods string // label selector where the workload is not there to tell it
+	pods string // label selector where the workload is not there to report it
 	// get returns UID and selector.
 	get    func(context.Context) (types.UID, *metav1.LabelSelector, error)
 	delete func(context.Context, metav1.DeleteOptions) error

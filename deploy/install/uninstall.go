@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
-// Names that an installation has unless it is told otherwise.
+// Names that an installation has unless it is reported otherwise.
 const (
 	DefaultNamespace  = "kernosis"
 	DefaultDaemonSet  = "kernosis-agent"
@@ -49,7 +49,7 @@ type Config struct {
 // Uninstall stops agents and controller, and then takes back what they have written.
 //
 // Nothing is taken back while a pod of them runs on a Node that is ready: it would write
-// it anew. A pod whose Node is silent is told and not waited for. Nodes that can't be
+// it anew. A pod whose Node is silent is reported and not waited for. Nodes that can't be
 // written are in the error, each with why; their Leases stay, so that another Uninstall
 // knows of them. Bounded by ctx alone.
 func Uninstall(ctx context.Context, c Config) error {
@@ -91,7 +91,7 @@ type uninstall struct {
 	foreign map[string]int  // conditions that others write, likewise: "Type (manager)"
 }
 
-// clean takes back what is on Nodes, and then the Leases that tell of it.
+// clean takes back what is on Nodes, and then the Leases that report it.
 func (u *uninstall) clean(ctx context.Context) error {
 	for pass := range passes {
 		known, err := u.leases(ctx)

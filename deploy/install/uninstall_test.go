@@ -75,7 +75,7 @@ func TestUninstall(t *testing.T) {
 	b.writes("somebody", reported, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "Mine", Message: "taken over"})
 	b.writes(conditions.DefaultFieldManager, reported, corev1.NodeCondition{Type: conditions.Contested, Status: "True", Reason: "AnotherWriter"})
 
-	// One that the controller has spoken for, with no Lease to tell of it.
+	// One that the controller has spoken for, with no Lease to report it.
 	b.writes(lease.Controller, spoken, corev1.NodeCondition{Type: "DiskStalled", Status: "Unknown", Reason: lease.ReasonNeverUpdated})
 
 	// One that a repair has taken out of service, with a taint of a person beside.
@@ -245,7 +245,7 @@ func TestConditionsThatComeBack(t *testing.T) {
 	}
 }
 
-// Who lacks a right is told which.
+// Who lacks a right is reported which.
 func TestMissingRights(t *testing.T) {
 	b := newBench(t)
 	c := b.config()

@@ -36,7 +36,7 @@ func verbs() []string {
 	}
 }
 
-// unlisted are resources that are authorised and that discovery does not tell of: what
+// unlisted are resources that are authorised and that discovery does not report: what
 // kubelet asks about, and who may be impersonated.
 func unlisted() []metav1.APIResource {
 	return []metav1.APIResource{

@@ -16,7 +16,7 @@ type list struct {
 	everywhere, inNamespace []rbacv1.PolicyRule
 }
 
-// allows tells whether an act is on the list. resource has its subresource behind a slash.
+// allows reports whether an act is on the list. resource has its subresource behind a slash.
 func (l list) allows(a act, system string) bool {
 	rules := l.everywhere
 	if a.namespace == system {

@@ -96,7 +96,7 @@ func meaning(metric, label string) labelMeaning {
 	return nothing
 }
 
-// alerts tells of alerts that can't fire for the names they ask for.
+// alerts reports alerts that can't fire for the names they ask for.
 func (in *Input) alerts() []Finding {
 	var out []Finding
 	for _, a := range in.Alerts {

@@ -43,7 +43,7 @@ func Check(in Input, c *Corpus, k Kernels) []Finding {
 	return append(append(out, in.unset()...), in.alerts()...)
 }
 
-// unset tells of conditions that no rule sets: they stay Unknown.
+// unset reports conditions that no rule sets: they stay Unknown.
 func (in *Input) unset() []Finding {
 	var out []Finding
 	for _, c := range in.Conditions {
@@ -69,7 +69,7 @@ func (in *Input) judges(x *index) ([]*judge, []error) {
 // teller notes a finding of the rule that is looked at.
 type teller func(l Level, code string, suggest []string, format string, args ...any)
 
-// names tells of names that mean two things.
+// names reports names that mean two things.
 func (in *Input) names(r *Rule) []Finding {
 	finding := func(l Level, code, msg string) []Finding {
 		return []Finding{{File: r.File, Line: r.Line, Level: l, Code: code, Message: r.Reason + ": " + msg}}
@@ -98,7 +98,7 @@ func (in *Input) same(i int) *Rule {
 	return nil
 }
 
-// shape tells what is wrong with the expression itself, whatever the lines are. It
+// shape reports what is wrong with the expression itself, whatever the lines are. It
 // reports whether it can match at all.
 func shape(r *Rule, j *judge, tell teller) bool {
 	tree, err := syntax.Parse(r.Expr, syntax.Perl)

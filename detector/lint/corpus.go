@@ -14,15 +14,15 @@ import (
 //go:embed corpus.yaml
 var corpusYAML []byte
 
-// Corpus is lines of kernels by the fault they tell of.
+// Corpus is lines of kernels by the fault they report.
 type Corpus struct {
 	Faults  []Fault
 	Renamed []Rename
-	Healthy []string          // lines that tell of no fault
+	Healthy []string          // lines that report no fault
 	Values  map[string]string // what stands for {comm}, {dev} … where a pattern has no word of its own for it
 }
 
-// Fault is what one or the other form of a message tells of.
+// Fault is what one or the other form of a message reports.
 type Fault struct {
 	Name    string
 	Reasons []string // that rules for it usually have

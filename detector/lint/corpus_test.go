@@ -20,9 +20,9 @@ func shipped(t *testing.T) *lint.Corpus {
 }
 
 // TestEachKernelTellsOfEachFault: a version between two forms would let a dead
-// pattern pass as one of a fault that the kernel doesn't tell.
+// pattern pass as one of a fault that the kernel doesn't report.
 func TestEachKernelTellsOfEachFault(t *testing.T) {
-	newer := []string{"hung task's lock"} // not told before 6.16
+	newer := []string{"hung task's lock"} // not reported before 6.16
 	for _, f := range shipped(t).Faults {
 		if len(f.Forms) == 0 {
 			t.Errorf("%s has no forms", f.Name)

@@ -1,4 +1,4 @@
-// Package lint tells what is wrong with patterns for kernel lines and with alerts on
+// Package lint reports what is wrong with patterns for kernel lines and with alerts on
 // them, before a fault does.
 //
 // A corpus of lines (corpus.yaml: fault, kernels, wording) stands for the kernels: a

@@ -39,7 +39,7 @@ const (
 	AlertCombination = "alert-combination"   // the two exist, but not together
 )
 
-// Finding is one thing to be told.
+// Finding is one thing to be reported.
 type Finding struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`

@@ -135,7 +135,7 @@ func (f *Formats) Print(line string) bool {
 	return false
 }
 
-// OfKernel tells of patterns for which a kernel has no format string: those whose lines in the
+// OfKernel reports patterns for which a kernel has no format string: those whose lines in the
 // corpus none of its strings (see [ReadFormats]) prints. A line that a kernel puts together from
 // parts is printed by none either. An error is one of reading.
 func OfKernel(in Input, c *Corpus, kernel io.Reader) ([]Finding, error) {

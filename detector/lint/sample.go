@@ -173,7 +173,7 @@ func (c *Corpus) reasons(fault string) []string {
 func (j *judge) score(text string) float64 {
 	has, all, n := 0.0, 0.0, 0
 	for _, w := range j.words {
-		// A word that no form has is misspelt, or tells that the pattern is about
+		// A word that no form has is misspelt, or reports that the pattern is about
 		// something else.
 		weight := 0.4
 		if n := j.corpus.common(w); n > 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// wording tells which kernels' lines the pattern of rule i misses.
+// wording reports which kernels' lines the pattern of rule i misses.
 func (in *Input) wording(i int, judges []*judge, k Kernels, tell teller) {
 	r, j := &in.Rules[i], judges[i]
 	for _, line := range j.corpus.Healthy {
@@ -34,7 +34,7 @@ func (in *Input) wording(i int, judges []*judge, k Kernels, tell teller) {
 	}
 }
 
-// dead tells why a pattern matches no line of the kernels.
+// dead reports why a pattern matches no line of the kernels.
 func (j *judge) dead(r *Rule, k Kernels, tell teller) {
 	unbound := slices.DeleteFunc(slices.Clone(j.unbound), func(m match) bool { return !m.form.Of(k) })
 	only := ""
@@ -66,7 +66,7 @@ func (j *judge) dead(r *Rule, k Kernels, tell teller) {
 	}
 }
 
-// missing tells which forms of a fault neither the pattern nor another rule of the
+// missing reports which forms of a fault neither the pattern nor another rule of the
 // same name matches.
 func (in *Input) missing(i int, judges []*judge, fault string, now []match, k Kernels, tell teller) {
 	j := judges[i]

@@ -44,7 +44,7 @@ type RuleInfo struct {
 	Source    string // the monitor's
 	Condition string // empty: temporary
 	Reason    string
-	Metrics   bool // problem_counter and problem_gauge tell of it
+	Metrics   bool // problem_counter and problem_gauge report it
 }
 
 // Layer is the rules as files for [detector.Load], to lie over the shipped rules
@@ -71,8 +71,8 @@ const (
 
 // Convert merges files, those that are skipped left out. The layers under what
 // comes of them are under, nil for none: a rule whose condition and reason a rule
-// there has too tells of the same fault, and is its consequence (dependsOn), so
-// that one fault is told once. The files are not changed.
+// there has too reports the same fault, and is its consequence (dependsOn), so
+// that one fault is reported once. The files are not changed.
 func Convert(files []*File, under *detector.RuleSet) (*Set, error) {
 	c := &converter{
 		set: &Set{docs: make(map[string][]byte)}, names: make(names), logNames: make(names),
@@ -248,7 +248,7 @@ func (c *converter) source(s LogSource) string {
 	return s.Name
 }
 
-// unset tells of conditions that no rule sets.
+// unset reports conditions that no rule sets.
 func (c *converter) unset() {
 	for _, n := range c.set.conditions {
 		sets := func(condition string) bool { return condition == n.Type }

@@ -12,7 +12,7 @@ type CheckMonitor struct {
 	Metrics         bool          // metricsReporting
 	InvokeInterval  time.Duration // 30s unless given
 	Timeout         time.Duration // 5s unless given
-	MaxOutputLength int           // bytes of a program's output that are told, 80 unless given
+	MaxOutputLength int           // bytes of a program's output that are reported, 80 unless given
 	Concurrency     int           // programs that run at a time, 3 unless given
 	// MessageUpdates is enable_message_change_based_condition_update, and
 	// SkipInitialStatus is skip_initial_status.

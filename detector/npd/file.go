@@ -17,7 +17,7 @@ import (
 // Kind is what a file configures.
 type Kind string
 
-// Kinds of files. Those after SystemStats are told from the others and read no
+// Kinds of files. Those after SystemStats are distinguished from the others and read no
 // further.
 const (
 	SystemLog    Kind = "system-log-monitor"
@@ -68,7 +68,7 @@ const (
 type Options struct {
 	// Kind is what the file must be; empty: whatever it is.
 	Kind Kind
-	// Exists tells whether a check program is there; nil: os.Stat does.
+	// Exists reports whether a check program is there; nil: os.Stat does.
 	Exists func(path string) bool
 }
 

@@ -9,9 +9,9 @@ import (
 type StatsMonitor struct {
 	InvokeInterval time.Duration // 60s unless given
 	ProcPath       string        // /proc unless given
-	// Metrics are the display names of the metrics to be told, by component
+	// Metrics are the display names of the metrics to be reported, by component
 	// (cpu, disk, host, memory, osFeature, net) and id, such as cpu/load_1m. An
-	// id without a display name is not told.
+	// id without a display name is not reported.
 	Metrics                map[string]map[string]string
 	DiskIncludeRoot        bool
 	DiskIncludeAttached    bool

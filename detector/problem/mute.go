@@ -37,7 +37,7 @@ func (m *Mute) Subject() string {
 	return b.String()
 }
 
-// MuteChange tells that a mute began, or is over because its time has come or
+// MuteChange reports that a mute began, or is over because its time has come or
 // because somebody took it back.
 type MuteChange struct {
 	Mute

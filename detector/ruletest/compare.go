@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// compare tells how the engine differs from what a check expects.
+// compare reports how the engine differs from what a check expects.
 func (r *run) compare(c check) []Failure {
 	var out []Failure
 	failf := func(line int, format string, args ...any) {

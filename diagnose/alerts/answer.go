@@ -24,7 +24,7 @@ type body struct {
 	// Received is how many alerts were taken.
 	Received int `json:"received"`
 	// Refused are those that were left out, each with its place and the reason. Of many
-	// the first are told.
+	// the first are reported.
 	Refused []string `json:"refused,omitempty"`
 	// Omitted is how many Alertmanager itself has left out.
 	Omitted int `json:"omitted,omitempty"`

@@ -87,7 +87,7 @@ func (s *Server) Close() {
 	}
 }
 
-// connectionLog tells of connections that come to nothing, as one whose sender does not
+// connectionLog reports connections that come to nothing, as one whose sender does not
 // believe the certificate: now and then, for anybody can make such.
 type connectionLog Server
 

@@ -148,5 +148,5 @@ func (s *Store) evictOne() bool {
 	return s.evict()
 }
 
-// isFull tells whether the disk or a quota is full.
+// isFull reports whether the disk or a quota is full.
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

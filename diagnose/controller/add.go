@@ -73,7 +73,7 @@ func add(m manager.Manager, c *Config, counts *counts) error {
 // run adds a reconciler with what it watches. Nothing is looked at before all of that was
 // listed, and so it is added last.
 func run(m manager.Manager, name string, workers int, r reconcile.Reconciler, watched ...source.Source) error {
-	twice := true // controllers of a process are told apart by nobody but tests
+	twice := true // controllers of a process are distinguished by nobody but tests
 	options := controller.Options{
 		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &twice, CacheSyncTimeout: syncTimeout,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),

@@ -20,7 +20,7 @@ const (
 	// DefaultPendingSilent is longer than a node's reboot, or an upgrade of the agent.
 	DefaultPendingSilent = 10 * time.Minute
 	// DefaultRunningSilent gives a node that was cut off the time to come back, and its
-	// agent to tell what came of the run.
+	// agent to report what came of the run.
 	DefaultRunningSilent = time.Hour
 	// DefaultMaxEnded Diagnoses of some ten KiB are a small part of what etcd may have.
 	DefaultMaxEnded = 2000

@@ -91,7 +91,7 @@ func judgeRunning(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step
 // judgeLeft is for a Diagnosis whose node has an agent that reports. The one that runs it
 // writes nothing while nothing changes, for days where nobody approves of a repair: it is
 // left to it while its Lease says that it lives. Behind that another has its time to take
-// the Diagnosis over. After an outage of the API an agent has as long again to tell what it
+// the Diagnosis over. After an outage of the API an agent has as long again to report what it
 // did meanwhile.
 func judgeLeft(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time, what string) step {
 	if a.runs {
@@ -146,7 +146,7 @@ func queueFull(d *v1alpha1.Diagnosis) bool {
 }
 
 // again returns when to look again at what ends in some time: whether an agent has gone
-// silent, or is back, is not told by anything that happens.
+// silent, or is back, is not reported by anything that happens.
 func again(left, period time.Duration) time.Duration {
 	return min(left, max(period/20, 100*time.Millisecond))
 }

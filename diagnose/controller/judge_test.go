@@ -193,7 +193,7 @@ func TestAgents(t *testing.T) {
 	if !a.of("n1", "", at(599)).alive || a.of("n1", "", at(600)).alive {
 		t.Error("what a Lease says of its length does not count")
 	}
-	// Two agents of a node are told apart by their stamps, of which each counts by our clock.
+	// Two agents of a node are distinguished by their stamps, of which each counts by our clock.
 	two := func(says int, holders string) *coordinationv1.Lease {
 		l := lease(says)
 		l.Annotations = map[string]string{"kernosis.io/holders": holders}

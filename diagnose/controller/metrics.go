@@ -48,7 +48,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements [prometheus.Collector]. While the cache has not all Diagnoses, it
-// tells of none.
+// reports none.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.deleted.Collect(out)
 	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)

@@ -35,7 +35,7 @@ func (n *names) config(ctx context.Context) (resolve.Config, error) {
 	}
 	for i := range list.Items {
 		o := &list.Items[i]
-		o.TypeMeta = typeOf(v1alpha1.KindOperation) // mistakes are told with it
+		o.TypeMeta = typeOf(v1alpha1.KindOperation) // mistakes are reported with it
 		byName[o.Name] = o
 		c.Names = append(c.Names, o.Name)
 	}

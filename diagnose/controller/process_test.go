@@ -77,7 +77,7 @@ func (b *bench) grant(account string, allowed func(rbacv1.PolicyRule) bool) {
 	}
 }
 
-// Where the kinds of diagnoses are not installed, that is told once and the rest goes on;
+// Where the kinds of diagnoses are not installed, that is reported once and the rest goes on;
 // once they are, all works with the rights that the documentation names and no others.
 func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 	testall.Only(t)

@@ -26,7 +26,7 @@ type target struct {
 	pod  *v1alpha1.PodReference // nil: it is about the node
 }
 
-// key orders targets and tells them apart.
+// key orders targets and distinguishes them.
 func (t *target) key() string {
 	if t.pod != nil {
 		return "pod/" + t.pod.Namespace + "/" + t.pod.Name + "/" + t.pod.Container

@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// recorderName is who tells of Events.
+// recorderName is who reports Events.
 const recorderName = "kernosis-controller"
 
 // Reasons of Events on Diagnoses.
@@ -31,12 +31,12 @@ const eventAction = "Diagnose"
 const maxNote = 1024
 
 // teller makes Events of what becomes of Diagnoses. What had become of them before the
-// controller began to watch is not told.
+// controller began to watch is not reported.
 type teller struct {
 	recorder events.EventRecorder
 }
 
-// changed tells what has changed.
+// changed reports what has changed.
 func (t *teller) changed(was, is *v1alpha1.Diagnosis) {
 	if is.UID != was.UID {
 		return

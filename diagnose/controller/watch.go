@@ -33,7 +33,7 @@ func (r *diagnoses) sources(kinds cache.Cache) []source.Source {
 	}
 }
 
-// diagnosisHandler is for changes of Diagnoses. It tells of them too: here is known what
+// diagnosisHandler is for changes of Diagnoses. It reports them too: here is known what
 // has changed.
 func (r *diagnoses) diagnosisHandler() handler.TypedEventHandler[*v1alpha1.Diagnosis, reconcile.Request] {
 	add := func(q queue, d *v1alpha1.Diagnosis) { q.Add(request(d.Namespace, d.Name)) }

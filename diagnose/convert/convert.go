@@ -198,7 +198,7 @@ func (j *job) found(lost bool, field, format string, args ...any) {
 	})
 }
 
-// metadata returns what is kept of an object's own, and tells of the rest.
+// metadata returns what is kept of an object's own, and reports the rest.
 func (j *job) metadata(from *object) metav1.ObjectMeta {
 	m := &from.Metadata
 	const applied = "kubectl.kubernetes.io/last-applied-configuration" // of the old object

@@ -54,7 +54,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// convertText returns the output, and what is told, a line each.
+// convertText returns the output, and what is reported, a line each.
 func convertText(t *testing.T, text []byte) (out, told string) {
 	t.Helper()
 	c, err := convert.New()

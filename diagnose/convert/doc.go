@@ -1,5 +1,5 @@
 // Package convert turns KubeDiag's manifests (diagnosis.kubediag.org/v1) into those of
-// kernosis.io, and tells what it can't turn, and what means something else now.
+// kernosis.io, and reports what it can't turn, and what means something else now.
 //
 // What it writes is held against the schemas of kernosis.io; what they refuse is left out
 // and told. It knows KubeDiag's forms only, and no cluster.

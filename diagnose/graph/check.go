@@ -114,7 +114,7 @@ func (c *checker) cycles() {
 	}
 }
 
-// sources tells of nodes to which no edge leads, and of others that the start does not
+// sources reports nodes to which no edge leads, and of others that the start does not
 // come to.
 func (c *checker) sources() {
 	var in set

@@ -106,7 +106,7 @@ func Resume(g *Graph, repairs func(id int) bool, steps []Step) (*Run, error) {
 // Next returns the node to run; false: the run has ended.
 func (r *Run) Next() (id int, ok bool) { return r.next, r.result.End == "" }
 
-// Done tells what became of the node that Next names, and of no other.
+// Done reports what became of the node that Next names, and of no other.
 func (r *Run) Done(id int, o Outcome) error {
 	if r.result.End != "" {
 		return fmt.Errorf("node %d: the run has ended (%s)", id, r.result.End)

@@ -32,7 +32,7 @@ type Builtin struct {
 	Doc    string // a sentence: what it does
 	Effect Effect
 	// TenantSafe: a user of one namespace may have it run on a pod of that namespace. It
-	// tells of nothing but that pod.
+	// reports nothing but that pod.
 	TenantSafe bool
 	// ByController: it changes objects of the API, which the controller alone does. Run is
 	// nil, and a run on a node takes over what came of it there.

@@ -57,7 +57,7 @@ type Values map[string]string
 
 // Fill returns the values for a call: of each declared parameter, the first of the given
 // sources that has it, else its default. An empty text is as none: whoever fills in a
-// fact that isn't known need not leave it out. All that is wrong is told, each with its
+// fact that isn't known need not leave it out. All that is wrong is reported, each with its
 // name.
 func (b *Builtin) Fill(sources ...map[string]string) (Values, error) {
 	values := make(Values, len(b.Parameters))

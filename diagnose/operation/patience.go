@@ -70,7 +70,7 @@ func Look[T any](ctx context.Context, p Patience, limit time.Duration, fn func()
 	}
 }
 
-// NoAnswerError tells that the kernel did not answer in time.
+// NoAnswerError reports that the kernel did not answer in time.
 type NoAnswerError struct{ limit time.Duration }
 
 func (e *NoAnswerError) Error() string { return fmt.Sprintf("no answer within %s", e.limit) }

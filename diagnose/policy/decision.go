@@ -15,7 +15,7 @@ type Verb string
 // Verbs.
 const (
 	Run      Verb = "Run"      // it is made
-	WouldRun Verb = "WouldRun" // it is only told
+	WouldRun Verb = "WouldRun" // it is only reported
 	Withheld Verb = "Withheld" // it is not made, for good in this diagnosis
 	Wait     Verb = "Wait"     // it may be made later: ask again
 )
@@ -38,12 +38,12 @@ type ProblemState string
 
 // States of a problem.
 const (
-	ProblemUnknown ProblemState = ""      // nothing tells whether it lasts
+	ProblemUnknown ProblemState = ""      // nothing reports whether it lasts
 	ProblemLasts   ProblemState = "Lasts" // it is firing
 	ProblemGone    ProblemState = "Gone"
 )
 
-// maxBlindWait is for how long a repair may wait of which nothing tells whether its
+// maxBlindWait is for how long a repair may wait of which nothing reports whether its
 // problem lasts: what the diagnosis saw is then no reason to change a node.
 const maxBlindWait = time.Hour
 
@@ -124,7 +124,7 @@ func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done b
 	}
 }
 
-// blind reports whether nothing tells whether the problem lasts.
+// blind reports whether nothing reports whether the problem lasts.
 func blind(w *Want, now time.Time) bool {
 	return w.Problem == ProblemUnknown || w.Problem == ProblemLasts && !w.Seen.IsZero() && now.Sub(w.Seen) > maxBlindWait
 }

@@ -85,7 +85,7 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 	return p.unproven(own, w)
 }
 
-// unproven holds a step while nothing tells whether the attempt before it has helped: that
+// unproven holds a step while nothing reports whether the attempt before it has helped: that
 // its time is up does not say that the problem lasts. Whoever approves it has looked.
 func (p *Policy) unproven(own int, w *Want) Decision {
 	var last *Attempt

@@ -13,7 +13,7 @@ const (
 	Verifying VerifyState = "Verifying"
 	Helped    VerifyState = "Helped"    // the problem was gone, and the node ready, in time
 	NotHelped VerifyState = "NotHelped" // they were not
-	// Unknown: nothing tells whether the problem was gone in time. What comes later may.
+	// Unknown: nothing reports whether the problem was gone in time. What comes later may.
 	Unknown VerifyState = "Unknown"
 	// Moot: the problem had gone before the repair, or the node is gone. Nothing was
 	// proven; nothing comes after it.

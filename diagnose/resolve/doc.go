@@ -2,6 +2,6 @@
 // objects that its nodes name become a graph and a step for each node.
 //
 // A name is that of an Operation, else of a built-in, which then has no fixed parameters.
-// All mistakes are told at once, each with the object and field it is in. Nothing is run
+// All mistakes are reported at once, each with the object and field it is in. Nothing is run
 // and nothing is asked: whether a server is there shows when its operation runs.
 package resolve

@@ -138,7 +138,7 @@ set.yaml:42:15: spec.processor.scriptRunner: script is empty`
 	}
 }
 
-// A graph that is none is told with the names that stand for nothing.
+// A graph that is none is reported with the names that stand for nothing.
 func TestMistakesOfTheGraphAndOfNames(t *testing.T) {
 	m := read(t, strings.Replace(set("kmsg-tail", "linx"), "to: [2]", "to: [1]", 1))
 	_, err := Set(Of(m, builtins()), m.OperationSets[0])

@@ -161,7 +161,7 @@ type resolved struct {
 type resolver struct {
 	c      Config
 	set    *v1alpha1.OperationSet
-	done   map[string]resolved // by name: an Operation's mistakes are told once
+	done   map[string]resolved // by name: an Operation's mistakes are reported once
 	faults Faults
 }
 
@@ -182,7 +182,7 @@ func (r *resolver) operation(index int, name string) resolved {
 	} else {
 		r.wrong(v1alpha1.ReasonUnknownOperation, r.set, fmt.Sprintf("spec.adjacencyList[%d].operation", index),
 			"node %d: no Operation and no built-in is named %.80q%s", index, name, document.Suggest(name, slices.Concat(r.c.Names, r.builtinNames())))
-		return o // told at each node
+		return o // reported at each node
 	}
 	r.done[name] = o
 	return o

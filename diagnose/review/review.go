@@ -33,12 +33,12 @@ const (
 	UnknownSet    = "unknown-operationset"  // no file has it
 	UnknownRule   = "unknown-rule"          // neither a shipped nor a given rule has the name
 	NoEffect      = "no-effect"             // a setting that is taken and changes nothing
-	Unverified    = "unverified-repair"     // nothing ever tells whether it has helped
+	Unverified    = "unverified-repair"     // nothing ever reports whether it has helped
 	Untrusted     = "untrusted-text"        // what others than administrators may choose
 	NotTenantSafe = "not-tenant-safe"       // marked tenantSafe, and never run for a tenant
 )
 
-// Finding is one thing to be told.
+// Finding is one thing to be reported.
 type Finding struct {
 	Place *document.Error // with the message
 	Level Level
@@ -121,7 +121,7 @@ func (r *review) operation(name string) *v1alpha1.Operation {
 	return op
 }
 
-// faults tells what package resolve has found wrong.
+// faults reports what package resolve has found wrong.
 func (r *review) faults(level Level, err error) {
 	faults, ok := errors.AsType[resolve.Faults](err)
 	if !ok {

@@ -61,8 +61,8 @@ func (r *review) trigger(t *v1alpha1.Trigger) {
 	}
 }
 
-// unverified tells of the first repair of a set that has no check before it on some path. Of
-// an Event and a time nothing else tells whether it has helped.
+// unverified reports the first repair of a set that has no check before it on some path. Of
+// an Event and a time nothing else reports whether it has helped.
 func (r *review) unverified(t *v1alpha1.Trigger, plan *resolve.Plan) {
 	seen, next := map[int]bool{0: true}, []int{0}
 	first := plan.Graph.Len()
@@ -102,7 +102,7 @@ func (r *review) parameter(t *v1alpha1.Trigger, field string, plan *resolve.Plan
 	}
 }
 
-// required tells what the set's operations require and a Trigger's Diagnoses never have.
+// required reports what the set's operations require and a Trigger's Diagnoses never have.
 func (r *review) required(t *v1alpha1.Trigger, plan *resolve.Plan, given map[string]bool) {
 	for id := 1; id < plan.Graph.Len(); id++ {
 		for _, p := range plan.Inputs(id) {

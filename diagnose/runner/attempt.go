@@ -34,7 +34,7 @@ func (e *panicked) Error() string {
 	return "panic: " + what
 }
 
-// errHanging is told where too many operations were left behind.
+// errHanging is reported where too many operations were left behind.
 var errHanging = errors.New("operations of earlier runs hang, no other is begun")
 
 // attempt runs an operation, again where that is worth a try, and returns how often it

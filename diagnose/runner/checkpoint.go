@@ -90,7 +90,7 @@ type final struct {
 	At      time.Time      `json:"at"`
 }
 
-// Bad checkpoints are told as a CheckpointError. Where the diagnosis has a repair that
+// Bad checkpoints are reported as a CheckpointError. Where the diagnosis has a repair that
 // could have been begun, it is not run: its checkpoint stays until a person has looked
 // and [Runner.Forget] is called.
 type CheckpointError struct {

@@ -53,7 +53,7 @@ type Stage string
 // Stages, in the order of a node's run.
 const (
 	StageAllowed  Stage = "allowed"  // the gate has allowed a repair
-	StageIntended Stage = "intended" // its intent is told
+	StageIntended Stage = "intended" // its intent is reported
 	StageWritten  Stage = "written"  // a checkpoint is on the disk, beside the old one
 	StageSaved    Stage = "saved"    // it is in the old one's place
 	StageBegun    Stage = "begun"    // the checkpoint says that the operation begins

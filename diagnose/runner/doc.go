@@ -8,7 +8,7 @@
 //   - A checkpoint on the local disk says before an operation that it begins, and what
 //     came of those before. Collect and Check operations that were interrupted run again;
 //     a Remediate that was is Unknown, is never run again, and ends the run.
-//   - A Remediate runs only if the [Gate] says so, its intent was told, and the checkpoint
+//   - A Remediate runs only if the [Gate] says so, its intent was reported, and the checkpoint
 //     is on the disk. Without a gate none runs.
 //   - An operation is bounded in time, tries and output. One that panics has failed; one
 //     that does not end is left behind, and how many of these there may be is bounded.

@@ -90,7 +90,7 @@ func (e *execution) operate(ctx context.Context, rec *Record, artifacts operatio
 const storageField = "spec.storage.hostPath.path"
 
 // keep writes what came of a node into its operation's folder: the record, with all of its
-// results. The run does not depend on it: one that can't be written is told.
+// results. The run does not depend on it: one that can't be written is reported.
 func (e *execution) keep(rec *Record, out operation.Output, artifacts operation.Artifacts) {
 	whole := *rec
 	whole.Results, whole.Truncated = out.Results, out.Truncated
@@ -175,7 +175,7 @@ func (e *execution) note(rec *Record) {
 	e.r.c.Fault(StageNoted)
 }
 
-// gateTimeout bounds the question to the gate and the telling of the intent. The run
+// gateTimeout bounds the question to the gate and the reporting the intent. The run
 // holds a worker meanwhile, and waits without one when the time is up.
 const gateTimeout = 30 * time.Second
 

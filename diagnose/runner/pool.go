@@ -24,7 +24,7 @@ type PoolConfig struct {
 	Queue     int // that wait for a worker; 0: 100
 	// Execute runs one: [Runner.Execute].
 	Execute func(ctx context.Context, d *Diagnosis) (*Report, error)
-	// Done is told what Execute returned, by the worker; nil: nobody is.
+	// Done gets what Execute returned, by the worker; nil: nobody is.
 	Done func(d *Diagnosis, rep *Report, err error)
 }
 

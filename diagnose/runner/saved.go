@@ -20,7 +20,7 @@ type Saved struct {
 
 // ReadSaved reads the run of an id from a folder of checkpoints, and changes nothing. A
 // run that goes on, here or in another process, has a node that is Running, unless it was
-// interrupted; the checkpoint does not tell the two apart.
+// interrupted; the checkpoint does not distinguish the two.
 //
 // Errors: [fs.ErrNotExist] where there is none, and [*CheckpointError].
 func ReadSaved(dir, id string) (*Saved, error) {

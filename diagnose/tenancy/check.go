@@ -69,7 +69,7 @@ func (r *Refusals) operations(c *resolve.Config, set *v1alpha1.OperationSet) {
 	for i := range set.Spec.AdjacencyList {
 		name := set.Spec.AdjacencyList[i].Operation
 		if name == "" || told[name] {
-			continue // the start, or told already
+			continue // the start, or reported already
 		}
 		told[name] = true
 		if why := refused(c, name); why != "" {

@@ -120,7 +120,7 @@ const maxAhead = 5 * time.Minute
 
 // Alert returns what is wanted because of an alert. One that is sent again and again is
 // decided about once; from its labels and its beginning it is known to be the same. One
-// whose sender doesn't tell when it began, begins each time. known has the pods of
+// whose sender doesn't report when it began, begins each time. known has the pods of
 // [Engine.PodsOfAlert].
 func (e *Engine) Alert(a *Alert, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	if a.resolved(now) || len(a.Labels) == 0 {
@@ -179,14 +179,14 @@ func (e *Engine) PodsOfAlert(a *Alert, now time.Time) []PodName {
 	return asked
 }
 
-// Told is what an alert tells of the Diagnosis that was made for it.
+// Told is what an alert says of the Diagnosis that was made for it.
 type Told struct {
 	Diagnosis string // its name
 	Gone      bool   // the alert has ended; else it lasts
 	Since     time.Time
 }
 
-// Told returns what an alert tells of Diagnoses that were made for its episode, firing or
+// Told returns what an alert reports Diagnoses that were made for its episode, firing or
 // resolved. It changes nothing.
 func (e *Engine) Told(a *Alert, now time.Time) []Told {
 	if len(a.Labels) == 0 {
@@ -221,7 +221,7 @@ func (e *Engine) Told(a *Alert, now time.Time) []Told {
 	return out
 }
 
-// alertSubject is by what cooldown tells alerts apart.
+// alertSubject is by what cooldown distinguishes alerts.
 func alertSubject(identity string) string { return "alert " + identity }
 
 // ofAlert is what a Diagnosis of an alert is made of.

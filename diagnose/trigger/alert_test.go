@@ -138,7 +138,7 @@ func TestTargetsOfAlerts(t *testing.T) {
 			got := e.Alert(a, trigger.Known{}, start)
 			if test.why != "" {
 				none(t, got)
-				none(t, e.Alert(a, trigger.Known{}, start)) // told once
+				none(t, e.Alert(a, trigger.Known{}, start)) // reported once
 				counts(t, e, "t0", 0, map[string]uint64{test.why: 1})
 				return
 			}
@@ -208,7 +208,7 @@ func TestLabelsThatAreNoText(t *testing.T) {
 	}
 }
 
-// An alert tells of the Diagnosis of its episode that it lasts, or is gone, and of no other.
+// An alert reports the Diagnosis of its episode that it lasts, or is gone, and of no other.
 func TestWhatAnAlertTellsOfItsDiagnosis(t *testing.T) {
 	specs := []string{diskFull, `{operationSet: s, nodeName: n1, cooldown: 1h, sourceTemplate: {prometheusAlertTemplate: {regexp: {annotations: {summary: "less than 3%"}}}}}`}
 	e := engineWith(t, specs...)

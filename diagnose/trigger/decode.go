@@ -25,14 +25,14 @@ const (
 	maxLabelName = 256
 	maxLabelText = 4 << 10
 	maxNoteText  = 16 << 10 // of an annotation or URL
-	maxRefused   = 16       // mistakes that are told one by one
+	maxRefused   = 16       // mistakes that are reported one by one
 )
 
 // Alerts are what a request holds.
 type Alerts struct {
 	Alerts []*Alert
 	// Refused says what is wrong with those that can't be taken, each with its place. Of
-	// many the first are told, and how many there are more.
+	// many the first are reported, and how many there are more.
 	Refused []error
 	// RefusedCount is how many those are.
 	RefusedCount int

@@ -74,7 +74,7 @@ func TestAlertsThatAreRefused(t *testing.T) {
 			t.Errorf("%.80s: %+v %v, want %s", text, a, err, want)
 		}
 	}
-	// Of many the first are told.
+	// Of many the first are reported.
 	a, err := trigger.DecodeAlerts([]byte(`[` + strings.Repeat(`{},`, 100) + one + `]`))
 	if err != nil || len(a.Alerts) != 1 || len(a.Refused) != 17 || a.Refused[16].Error() != "and 84 more" {
 		t.Error(a, err)

@@ -45,7 +45,7 @@ func feed(e *trigger.Engine, d *detector.Engine, ev *event.Event, now time.Time)
 	return wanted
 }
 
-// A task that hangs is told again and again, becomes a deadlock after two minutes, and
+// A task that hangs is reported again and again, becomes a deadlock after two minutes, and
 // runs again: two triggers, a Diagnosis each.
 func TestTaskThatHangs(t *testing.T) {
 	d := shipped(t)

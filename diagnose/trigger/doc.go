@@ -10,7 +10,7 @@
 // it remembers is a plain [State].
 //
 // The name of a Diagnosis follows from its trigger, its subject and the beginning of the
-// episode. So whoever makes the same one again is told by the API server that it exists,
+// episode. So whoever makes the same one again learns from the API server that it exists,
 // and what an agent or a controller returns after a restart does no harm. Save the state
 // only when what was returned before is made or kept elsewhere: then a crash in between
 // makes the same Diagnoses wanted again, and none is forgotten.

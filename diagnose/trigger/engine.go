@@ -47,12 +47,12 @@ type Engine struct {
 	changes  uint64
 }
 
-// stream is one problem, alert or Event: what is told again and again.
+// stream is one problem, alert or Event: what is reported again and again.
 type stream struct {
 	ID      id        `json:"id"`
 	Episode time.Time `json:"episode"`          // the beginning of the latest one that was decided about
 	Rank    rank      `json:"rank,omitempty"`   // of a problem: the highest severity that was decided about
-	Hidden  bool      `json:"hidden,omitempty"` // of a problem: it was told while it was hidden
+	Hidden  bool      `json:"hidden,omitempty"` // of a problem: it was reported while it was hidden
 }
 
 // subject is what a trigger's Diagnoses are about.
@@ -132,7 +132,7 @@ func (e *Engine) Install(matchers []*Matcher) error {
 }
 
 // begins reports whether an episode of a stream is new, and takes it down. An older one
-// than the latest is not: it is told late, or by the second of two that tell of one thing.
+// than the latest is not: it is reported late, or by the second of two that report one thing.
 func (e *Engine) begins(key id, episode time.Time) bool {
 	s, known := e.streams.Get(key)
 	if known && !episode.After(s.Episode) {
@@ -146,14 +146,14 @@ func (e *Engine) begins(key id, episode time.Time) bool {
 // occurrence is what a trigger matches.
 type occurrence struct {
 	matcher    *Matcher
-	subject    string // by which cooldown tells them apart
+	subject    string // by which cooldown distinguishes them
 	hint       string // a name for people, which follows from the subject
 	about      string // the subject for people
 	cause      string // what happened, for people
 	episode    time.Time
 	target     target
 	podGone    bool // there is no pod as the source names it
-	elsewhere  bool // the pod is on another node than the agent that tells of it
+	elsewhere  bool // the pod is on another node than the agent that reports it
 	parameters v1alpha1.Parameters
 	omitted    []string
 	cooldown   bool

@@ -218,7 +218,7 @@ func TestClockThatIsSetBack(t *testing.T) {
 	only(t, e.Problem(firing("oom-kill", "a", after(2)), nil, after(2*time.Hour)))
 }
 
-// What is remembered is bounded, and what is forgotten too early is told.
+// What is remembered is bounded, and what is forgotten too early is reported.
 func TestMemoryIsBounded(t *testing.T) {
 	e, err := trigger.NewEngine(trigger.Config{Node: "n7", Namespace: "x", MaxStreams: 50, MaxSubjects: 20})
 	if err != nil {

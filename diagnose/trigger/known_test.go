@@ -92,7 +92,7 @@ func TestAnEventsPodIsLookedUp(t *testing.T) {
 	if diff := cmp.Diff([]trigger.PodName{{Namespace: "shop", Name: "db-0"}}, e.PodsOfEvent(ev, start)); diff != "" {
 		t.Error(diff)
 	}
-	// A pod that is gone can still be looked into, on the node that the Event tells of, where the
+	// A pod that is gone can still be looked into, on the node that the Event reports, where the
 	// Trigger says whose Events are believed.
 	if dx := only(t, e.KubeEvent(ev, podsOf(), start)); dx.Spec.NodeName != "n3" {
 		t.Error(dx.Spec.NodeName)

@@ -156,7 +156,7 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 		same := there != nil && (there.UID == "" || of.UID == "" || there.UID == pod.UID)
 		switch {
 		case same && there.Node != "":
-			// Whoever has a node's agent can tell of pods of other nodes, though as that node's
+			// Whoever has a node's agent can report pods of other nodes, though as that node's
 			// agent alone. Controllers are anywhere.
 			o.elsewhere = component(ev) == agentComponent && pod.Node != there.Node
 			pod.Node, pod.UID = there.Node, cmp.Or(pod.UID, there.UID)

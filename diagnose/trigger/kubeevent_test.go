@@ -148,7 +148,7 @@ func TestTargetsOfEvents(t *testing.T) {
 			got := e.KubeEvent(ev, trigger.Known{}, start)
 			if test.why != "" {
 				none(t, got)
-				none(t, e.KubeEvent(ev, trigger.Known{}, start)) // told once
+				none(t, e.KubeEvent(ev, trigger.Known{}, start)) // reported once
 				counts(t, e, "t0", 0, map[string]uint64{test.why: 1})
 				return
 			}

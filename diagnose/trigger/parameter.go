@@ -222,7 +222,7 @@ func (p *parameters) probe(ev *event.Event) {
 		delete(p.values, "podUID")
 	}
 	if c := ev.Conn; c == nil {
-		// The endpoint is as kubelet was told; a name is not looked up here.
+		// The endpoint is as kubelet has it; a name is not looked up here.
 		host, rest, _ := strings.Cut(d.Endpoint, "/")
 		if at, err := netip.ParseAddrPort(host); err == nil {
 			p.values["address"] = at.Addr().Unmap().WithZone("").String()

@@ -98,8 +98,8 @@ func podOf(p *problem.Problem) string {
 	return p.Pod
 }
 
-// subjectOf names what a problem is about: by that cooldown tells problems apart. It is
-// the pod, or else what the detector names; for what only a log or a check tells of, which
+// subjectOf names what a problem is about: by that cooldown distinguishes problems. It is
+// the pod, or else what the detector names; for what only a log or a check reports, which
 // name whoever has written, the problem itself.
 func subjectOf(p *problem.Problem, node string) string {
 	ev := principal(p)
@@ -146,7 +146,7 @@ func (e *Engine) Problem(p *problem.Problem, pod *Pod, now time.Time) []*v1alpha
 	s, known := e.streams.Get(key)
 	switch {
 	case known && p.FirstSeen.Before(s.Episode):
-		return nil // told before, and over since
+		return nil // reported before, and over since
 	case !known || p.FirstSeen.After(s.Episode):
 		s = stream{ID: key, Episode: p.FirstSeen.Round(0).UTC()}
 	}

@@ -68,7 +68,7 @@ func TestPodsThatAreNone(t *testing.T) {
 		t.Errorf("%+v", dx.Spec)
 	}
 	counts(t, e, "t0", 0, nil)
-	// Of a pod that nobody knows it can't be told.
+	// Of a pod that nobody knows it is not known.
 	dx = only(t, e.Problem(hit(start), nil, start))
 	if dx.Spec.PodReference != nil || dx.Spec.Parameters["podUID"] != db.UID {
 		t.Errorf("%+v", dx.Spec)
@@ -314,7 +314,7 @@ func TestManyProblemsOfASubject(t *testing.T) {
 	if started != 1 {
 		t.Error(started)
 	}
-	// What only logs tell of names who wrote: problems are apart.
+	// What only logs report names who wrote: problems are apart.
 	for _, group := range []string{"sda", "sdb"} {
 		p := firing("oom-kill", group, start)
 		p.Subject, p.Evidence = "kernel", []*event.Event{{Kind: event.Log, Log: &event.LogData{Origin: "kernel"}}}

@@ -58,7 +58,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 				e = fromDisk(t, disk, matchers)
 				i = saved
 				if rnd.IntN(2) == 0 {
-					i = max(0, saved-rnd.IntN(50)) // it is told again what it knows
+					i = max(0, saved-rnd.IntN(50)) // it is reported again what it knows
 				}
 			}
 		}
@@ -106,7 +106,7 @@ func randomMatchers(tb testing.TB, rnd *rand.Rand) []*trigger.Matcher {
 	return matchersOf(tb, specs...)
 }
 
-// randomInputs is what a node and a cluster may tell: problems with all their transitions,
+// randomInputs is what a node and a cluster may report: problems with all their transitions,
 // alerts and Events again and again, and time.
 func randomInputs(rnd *rand.Rand, n int) []input {
 	now := start

@@ -13,7 +13,7 @@ type Outcome string
 const (
 	Found   Outcome = "cause"   // at least one cause
 	Healthy Outcome = "healthy" // none, and all sources see
-	Unsure  Outcome = "blind"   // none, but not all that could tell was seen or read
+	Unsure  Outcome = "blind"   // none, but not all that could report was seen or read
 )
 
 // Answer is what Build makes. Its text is safe to be shown.

@@ -131,7 +131,7 @@ func (b *builder) choose() {
 	order(b.list)
 }
 
-// fold makes one candidate of those that tell of the same fault: rules that one event
+// fold makes one candidate of those that report the same fault: rules that one event
 // matched, and what is hidden by its cause.
 func (b *builder) fold() {
 	b.merge(func(main, other *candidate) bool {
@@ -277,7 +277,7 @@ func (b *builder) blind(a *Answer) {
 	}
 }
 
-// held tells of repairs that are due and were not made.
+// held reports repairs that are due and were not made.
 func (b *builder) held(a *Answer) {
 	for i := range b.in.Diagnoses {
 		d := &b.in.Diagnoses[i]

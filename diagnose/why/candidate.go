@@ -29,7 +29,7 @@ const (
 	endsWithin = 40 * time.Second
 )
 
-// candidate is a cause before it is known whether it is told.
+// candidate is a cause before it is known whether it is reported.
 type candidate struct {
 	Cause
 	rank      int

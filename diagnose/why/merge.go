@@ -53,7 +53,7 @@ func Merge(journal, api Input) Input {
 }
 
 // sameProblem reports whether a problem of the journal is the one that a series of the API
-// tells of. A series on the Node may be of several problems; all of them are there then.
+// reports. A series on the Node may be of several problems; all of them are there then.
 func sameProblem(journal, api *Problem) bool {
 	return journal.Reason == api.Reason && (api.Pod == "" || journal.Pod == api.Pod) && !journal.Last.Before(api.Last.Add(-sameMoment))
 }

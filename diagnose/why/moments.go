@@ -51,7 +51,7 @@ func (b *builder) moments(a *Answer) {
 	slices.SortStableFunc(all, func(x, y Moment) int { return x.At.Compare(y.At) })
 	for i := len(all) - 1; i > 0; i-- {
 		if slices.Equal(all[i].Details, all[i-1].Details) {
-			all[i].Details = nil // two rules tell of one event
+			all[i].Details = nil // two rules report one event
 		}
 	}
 	a.Earlier = max(len(all)-maxMoments, 0)

@@ -30,7 +30,7 @@ type saved struct {
 	Local      bool              `json:"local,omitempty"`   // the store has refused it, for good
 	End        *end              `json:"end,omitempty"`     // nil: it goes on
 	Told       bool              `json:"told,omitempty"`    // the store has the end
-	Shown      bool              `json:"shown,omitempty"`   // Ended was told
+	Shown      bool              `json:"shown,omitempty"`   // Ended was reported
 	Gone       bool              `json:"gone,omitempty"`    // it was deleted
 	// Repaired: a repair of it may have been made. Its verification goes on behind the end.
 	Repaired bool `json:"repaired,omitempty"`
@@ -81,8 +81,8 @@ type entry struct {
 	askAt     time.Time // when it is executed again though nothing has changed
 	swept     bool      // checkpoint and artifacts are removed
 
-	version   uint64 // of what there is to tell
-	written   uint64 // of what was told last
+	version   uint64 // of what there is to report
+	written   uint64 // of what was reported last
 	urgent    bool
 	stored    time.Time // when the store was first known to have it; zero: in an earlier process
 	lastWrite time.Time
@@ -108,7 +108,7 @@ func (e *entry) open() bool { return !e.Gone && (e.End == nil || !e.Told) }
 // isStored reports whether the store has it.
 func (e *entry) isStored() bool { return e.Diagnosis.UID != "" && !e.Local }
 
-// changed notes that there is something to tell.
+// changed notes that there is something to report.
 func (e *entry) changed(urgent bool) {
 	e.version++
 	e.urgent = e.urgent || urgent

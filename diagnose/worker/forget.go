@@ -98,7 +98,7 @@ func (w *Worker) discard(e *entry) {
 	}
 }
 
-// reportEnded tells of those that have ended, once the ledger says so.
+// reportEnded reports those that have ended, once the ledger says so.
 func (w *Worker) reportEnded() {
 	for _, e := range w.all() {
 		w.mu.Lock()

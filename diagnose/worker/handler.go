@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// handler is what the store tells of changes.
+// handler is what the store reports changes.
 type handler struct{ w *Worker }
 
 // ObjectsChanged implements Handler.
@@ -114,7 +114,7 @@ func (w *Worker) endedElsewhere(e *entry, d *v1alpha1.Diagnosis) {
 	if e.End == nil {
 		c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
 		e.finish(d.Status.Phase, c.Reason, c.Message)
-		e.Shown = true // whoever ended it has told
+		e.Shown = true // whoever ended it has reported
 		e.cancel = "it was ended elsewhere: " + c.Reason
 	}
 	wake(w.moved)

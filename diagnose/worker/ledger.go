@@ -37,7 +37,7 @@ func Taken(dir, id string) bool {
 }
 
 // load reads all. What can't be read is put aside, and told; what a newer version has left
-// stays where it is, and is told.
+// stays where it is, and is reported.
 func (l *ledger) load() (all []*saved, damaged []error) {
 	l.newer = map[string]bool{}
 	entries, err := os.ReadDir(l.dir)

@@ -96,7 +96,7 @@ func (c *checker) sets(builtins []operation.Builtin) {
 		}
 		for _, f := range faults {
 			if told[f.Error()] {
-				continue // an Operation's, told with the first set that uses it
+				continue // an Operation's, reported with the first set that uses it
 			}
 			told[f.Error()] = true
 			c.at(f.Object, f.Field, "%s", f.Message)

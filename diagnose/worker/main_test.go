@@ -134,7 +134,7 @@ func (a *api) known() (n, made int) {
 	return len(a.all), a.creates
 }
 
-// person changes a Diagnosis as another does, and the worker is told.
+// person changes a Diagnosis as another does, and the worker is reported.
 func (a *api) person(name types.NamespacedName, change func(*v1alpha1.Diagnosis)) {
 	a.mu.Lock()
 	d := a.all[name].DeepCopy()

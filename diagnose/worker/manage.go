@@ -19,7 +19,7 @@ const (
 	// askAgain is after how long a run that waits for a decision is executed again though
 	// nothing has changed: where the gate could not be asked, or the intent not told.
 	askAgain = 10 * time.Second
-	// askPatiently is the same where the controller is to decide: the store tells of that.
+	// askPatiently is the same where the controller is to decide: the store reports that.
 	askPatiently = time.Minute
 	// holdFor is for how long what a Diagnosis is made of may be unknown, where the store
 	// has not said yet what there is.
@@ -237,7 +237,7 @@ func repairsRan(rep *runner.Report) int {
 	return n
 }
 
-// ran is told how a run has ended, or why it goes on later.
+// ran gets how a run has ended, or why it goes on later.
 func (w *Worker) ran(d *runner.Diagnosis, rep *runner.Report, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -225,7 +225,7 @@ func (w *Worker) restore(raw json.RawMessage) error {
 	return err
 }
 
-// install puts triggers in force. Those that are wrong are told, once, and left aside.
+// install puts triggers in force. Those that are wrong are reported, once, and left aside.
 func (w *Worker) install(known *Objects) {
 	var matchers []*trigger.Matcher
 	wrong := map[string]string{}

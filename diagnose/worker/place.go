@@ -29,7 +29,7 @@ type places struct {
 	of      map[string]int // of a tenant
 }
 
-// places counts what has not ended, or whose end is not told. The lock is held.
+// places counts what has not ended, or whose end is not reported. The lock is held.
 func (w *Worker) places() *places {
 	p := &places{of: map[string]int{}}
 	for _, e := range w.entries {
@@ -77,7 +77,7 @@ type outside struct {
 }
 
 // isReported reports whether the store knows that it waits. Whoever wrote something else into the
-// condition, as the controller does while an agent is silent, is told again.
+// condition, as the controller does while an agent is silent, is reported again.
 func (o *outside) isReported() bool {
 	c := meta.FindStatusCondition(o.diagnosis.Status.Conditions, v1alpha1.ConditionComplete)
 	return c != nil && c.Reason == v1alpha1.ReasonQueueFull

@@ -219,7 +219,7 @@ func TestTheDiskWasLost(t *testing.T) {
 	}
 }
 
-// Without a cluster each repair is told as one that would run.
+// Without a cluster each repair is reported as one that would run.
 func TestObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))
@@ -236,7 +236,7 @@ func TestObserved(t *testing.T) {
 	})
 }
 
-// The state of the problem is told behind the end while a repair is to be verified, over a
+// The state of the problem is reported behind the end while a repair is to be verified, over a
 // restart too, and no longer.
 func TestTheProblemIsTold(t *testing.T) {
 	for name, restarted := range map[string]bool{"at once": false, "after a restart": true} {

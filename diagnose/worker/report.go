@@ -45,7 +45,7 @@ func (w *Worker) report(ctx context.Context) {
 	}
 }
 
-// nextToWrite returns what is to be told first, and when.
+// nextToWrite returns what is to be reported first, and when.
 func (w *Worker) nextToWrite() (first *entry, due time.Time) {
 	due = time.Now().Add(time.Minute)
 	w.mu.Lock()
@@ -65,7 +65,7 @@ func (w *Worker) nextToWrite() (first *entry, due time.Time) {
 	return first, due
 }
 
-// due returns when there is something to tell of a Diagnosis. The lock is held.
+// due returns when there is something to report a Diagnosis. The lock is held.
 func (e *entry) due() (at time.Time, ok bool) {
 	at = e.retryAt
 	later := func(t time.Time) {
@@ -178,7 +178,7 @@ func (w *Worker) created(e *entry, d *v1alpha1.Diagnosis, err error) {
 	switch {
 	case err == nil:
 		w.answers()
-		if e.Diagnosis.UID == "" { // else its Handler was told first
+		if e.Diagnosis.UID == "" { // else its Handler was reported first
 			w.markStored(e, d)
 		}
 	case errors.Is(err, ErrAway):

@@ -9,7 +9,7 @@ import (
 
 // Why a Diagnosis is dropped.
 const (
-	dropFull    = "full"    // too many of own triggers have not ended, or their end is not told
+	dropFull    = "full"    // too many of own triggers have not ended, or their end is not reported
 	dropStale   = "stale"   // it is of long ago, and nobody knows what was made then
 	dropRefused = "refused" // the store has refused it; its run is known to this node alone
 	dropUnknown = "unknown" // a transition, as triggers were not known for too long
@@ -55,7 +55,7 @@ func newCounts() counts {
 	return counts{dropped: map[string]uint64{}, ended: map[v1alpha1.Phase]uint64{}, writes: map[string]uint64{}}
 }
 
-// drop counts and tells what is not done. The lock is held.
+// drop counts and reports what is not done. The lock is held.
 func (w *Worker) drop(reason, what, name string) {
 	w.counts.dropped[reason]++
 	w.log.Warn("dropped", "what", what, "reason", reason, "name", name)

@@ -32,7 +32,7 @@ const (
 	reasonWaiting = "Waiting"
 )
 
-// snapshot is what there is to tell of a Diagnosis at a moment.
+// snapshot is what there is to report a Diagnosis at a moment.
 type snapshot struct {
 	diagnosis *v1alpha1.Diagnosis
 	report    *runner.Report
@@ -119,7 +119,7 @@ func (n *snapshot) applyProblem(s *v1alpha1.DiagnosisStatus) {
 	}
 }
 
-// checkpoint says who runs it. An intent stays until the outcome of its repair is told.
+// checkpoint says who runs it. An intent stays until the outcome of its repair is reported.
 func (n *snapshot) checkpoint(s *v1alpha1.DiagnosisStatus, now time.Time) {
 	c := &v1alpha1.Checkpoint{Holder: n.hold.holder, Time: metav1.NewMicroTime(now)}
 	if n.report != nil && n.report.Running > 0 {

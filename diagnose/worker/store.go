@@ -27,7 +27,7 @@ type Store interface {
 	Objects() *Objects
 	// Create makes a Diagnosis known and returns it as it is there: one of the same name
 	// that was there before counts as made, whatever became of it. An error that is
-	// [ErrAway] is told again later, any other never.
+	// [ErrAway] is reported again later, any other never.
 	Create(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagnosis, error)
 	// Write changes the status of a Diagnosis and returns it as it is then. change is
 	// called with the newest status known, and again where somebody else has written

@@ -61,7 +61,7 @@ func (r *rig) goesOn() {
 		want(t, r.api.get(name), awaits)
 		decide(t, r, name, "mend", v1alpha1.RemediationRun, nil)
 	}
-	// The problem that the earlier version has told of, and its end.
+	// The problem that the earlier version has reported, and its end.
 	at := time.Date(1999, 12, 31, 23, 59, 58, 0, time.UTC)
 	r.w.Observe(hung(at, problem.Firing), time.Now())
 	r.w.Observe(hung(at, problem.Resolved), time.Now())

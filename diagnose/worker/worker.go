@@ -29,7 +29,7 @@ type Worker struct {
 	latency prometheus.Histogram // from a problem to the end of its diagnosis
 
 	moved chan struct{} // tells manage that there is something to do
-	told  chan struct{} // tells report that there is something to tell
+	told  chan struct{} // tells report that there is something to report
 
 	mu        sync.Mutex
 	engine    *trigger.Engine
@@ -202,7 +202,7 @@ func (w *Worker) begin() error {
 	return nil
 }
 
-// recall reads the reports of runs whose end is not told. The lock is held.
+// recall reads the reports of runs whose end is not reported. The lock is held.
 func (w *Worker) recall() {
 	for _, e := range w.entries {
 		if e.End == nil || e.Told || !e.End.Ran {
@@ -217,11 +217,11 @@ func (w *Worker) recall() {
 	}
 }
 
-// wake tells of something to do or to tell.
+// wake reports something to do or to report.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it is told already
+	default: // it is reported already
 	}
 }
 

@@ -176,7 +176,7 @@ func TestLongAgo(t *testing.T) {
 }
 
 // An API server that is away stops no run of own triggers' Diagnoses, over a restart too.
-// It is told when it is back.
+// It is reported when it is back.
 func TestTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(looks()))
@@ -379,7 +379,7 @@ func TestTenants(t *testing.T) {
 	})
 }
 
-// Sets that nobody has told of yet are waited for, and not for ever.
+// Sets that nobody has reported yet are waited for, and not for ever.
 func TestObjectsComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

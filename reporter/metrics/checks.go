@@ -33,7 +33,7 @@ func NewChecks(r prometheus.Registerer) (*Checks, error) {
 	return c, errors.Join(r.Register(c.runs), r.Register(c.seconds), r.Register(c.truncated))
 }
 
-// Known tells of a check that will be run, so that its zeros are there. Checks are
+// Known reports a check that will be run, so that its zeros are there. Checks are
 // those of the configuration: their number is bounded by it.
 func (c *Checks) Known(check string, statuses ...string) {
 	for _, s := range statuses {

@@ -2,5 +2,5 @@
 //
 // Labels are bounded: kinds, stems, rules and condition types come from the
 // code or from rule files, never from a fault's subject. Problems are shown as
-// counts by rule; which pod or device it was is the journal's to tell.
+// counts by rule; which pod or device it was is the journal's to report.
 package metrics

@@ -41,7 +41,7 @@ func NewProblems(r prometheus.Registerer, kinds []ProblemKind) (*Problems, error
 	return p, errors.Join(r.Register(p.counter), r.Register(p.gauge))
 }
 
-// Known tells of kinds that there may be from now on. Their number is bounded by
+// Known reports kinds that there may be from now on. Their number is bounded by
 // the rules'.
 func (p *Problems) Known(kinds []ProblemKind) {
 	p.mu.Lock()

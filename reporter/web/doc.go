@@ -1,5 +1,5 @@
 // Package web serves what an agent knows over HTTP: metrics, liveness and
-// readiness. It is read-only and listens where it is told, on the local host
+// readiness. It is read-only and listens where it is reported, on the local host
 // by default.
 //
 // At addresses that others than this machine reach it serves with TLS, and metrics only to

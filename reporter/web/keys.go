@@ -19,7 +19,7 @@ const checkEvery = time.Second
 
 // Keys are the server's certificate and the authorities of its clients, as the files have
 // them. controller-runtime's certwatcher knows no authorities. A change that can't be used
-// is told, and what was there before stays in use: files are written one after the other.
+// is reported, and what was there before stays in use: files are written one after the other.
 type Keys struct {
 	cert, key, ca string
 	log           *slog.Logger

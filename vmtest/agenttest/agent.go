@@ -254,7 +254,7 @@ func (a *Agent) WaitDiagnosis(t testing.TB, what string, within time.Duration, o
 	return found
 }
 
-// WaitSources waits until every stem has told that it sees, in the entries from
+// WaitSources waits until every stem has reported that it sees, in the entries from
 // the n-th on.
 func (a *Agent) WaitSources(n int) {
 	a.t().Helper()

@@ -83,7 +83,7 @@ type agent struct {
 
 	mu      sync.Mutex
 	current []problem.Condition
-	told    map[string]int // how often each was told, as the Events are to say: "KIND REASON"
+	told    map[string]int // how often each was reported, as the Events are to say: "KIND REASON"
 	sum     uint64         // on the Node
 	errs    []string
 }
@@ -280,7 +280,7 @@ func (a *agent) repair(state problem.State) {
 	}})
 }
 
-// settled reports whether the API server has all that was told, but for Diagnoses.
+// settled reports whether the API server has all that was reported, but for Diagnoses.
 func (a *agent) settled() bool {
 	s, sum := a.events.Stats(), uint64(0)
 	for _, r := range s.Rules {

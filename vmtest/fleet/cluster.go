@@ -272,7 +272,7 @@ func checkNodes(ctx context.Context, server *kubetest.Server, want map[string]ma
 	return wrong, nil
 }
 
-// checkEvents compares what the Events of agents say with what was told.
+// checkEvents compares what the Events of agents say with what was reported.
 func checkEvents(ctx context.Context, server *kubetest.Server, component string, want map[string]int) (wrong []string, err error) {
 	got := map[string]int{}
 	o := metav1.ListOptions{Limit: 5000}
@@ -292,7 +292,7 @@ func checkEvents(ctx context.Context, server *kubetest.Server, component string,
 	}
 }
 
-// differences tells of what was lost and what came twice.
+// differences reports what was lost and what came twice.
 func differences(got, want map[string]int) (wrong []string) {
 	for what, n := range want {
 		switch {

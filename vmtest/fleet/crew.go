@@ -43,7 +43,7 @@ type crewOf struct {
 	Diagnose                    bool // with a worker each
 }
 
-// order is what agents are to do or to tell.
+// order is what agents are to do or to report.
 type order struct {
 	Do     string        // start, flip, burst, repair, resolve, look, expect, stop
 	Over   time.Duration // start: each at some moment within this
@@ -56,7 +56,7 @@ type order struct {
 
 // state answers an order.
 type state struct {
-	Settled  int            // agents that have nothing left to tell
+	Settled  int            // agents that have nothing left to report
 	Sent     int64          // bytes, all agents, since the start
 	Received int64          // likewise
 	Requests spell          // look: since it was asked last

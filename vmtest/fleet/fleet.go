@@ -389,7 +389,7 @@ func (f *fleet) sleep(d time.Duration) {
 	f.until("time to pass", d+time.Minute, func() (bool, string) { return time.Since(began) >= d, "" })
 }
 
-// settled waits until no agent has anything left to tell.
+// settled waits until no agent has anything left to report.
 func (f *fleet) settled() time.Duration {
 	f.Helper()
 	return f.until("all agents are settled", 10*time.Minute, func() (bool, string) {

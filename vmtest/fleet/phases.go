@@ -242,7 +242,7 @@ func (f *fleet) failover() {
 }
 
 // restart kills the API server, and starts it again after a while in which all agents have
-// something to tell.
+// something to report.
 func (f *fleet) restart() {
 	f.Helper()
 	f.measure("the API server is killed and started", true, func(r *row) {

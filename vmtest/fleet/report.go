@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// String tells of a phase in a line.
+// String reports a phase in a line.
 func (r *row) String() string {
 	var parts []string
 	for k, c := range r.Written.Kinds {

@@ -38,7 +38,7 @@ func (k kind) String() string {
 	return [kinds]string{"Nodes", "Events", "Leases", "Diagnoses", "policies", "servers' own", "other"}[k]
 }
 
-// kindOf tells of what kind an object is by its key in etcd.
+// kindOf reports what kind an object is by its key in etcd.
 func kindOf(key string) kind {
 	for prefix, k := range map[string]kind{
 		"/registry/minions/": kindNode, "/registry/events/": kindEvent, "/registry/peerserverleases/": kindServers, "/registry/masterleases/": kindServers,

@@ -117,7 +117,7 @@ func (e *commandError) Error() string {
 
 func (e *commandError) Unwrap() error { return e.err }
 
-// complains tells whether err is a program's that said so.
+// complains reports whether err is a program's that said so.
 func complains(err error, text string) bool {
 	ce, ok := errors.AsType[*commandError](err)
 	return ok && strings.Contains(ce.complaint, text)

@@ -2,7 +2,7 @@
 // without installing anything on the machine that it runs on.
 //
 // [ReadMatrix] reads kernels.txt, [Fetch] brings one of its rows up to date,
-// [Open] finds what was fetched, and [Image.Modules] tells which of its modules
+// [Open] finds what was fetched, and [Image.Modules] reports which of its modules
 // a machine needs.
 //
 // Debian's own programs do the work, on a private state below the cache folder:

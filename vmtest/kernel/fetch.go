@@ -28,7 +28,7 @@ type fetcher struct {
 
 // Fetch brings a kernel of the cache up to date with its suite: the image is
 // fetched where there is none, where the suite has another version and where the
-// one in the cache is corrupt. logf is told what takes time, a line a call.
+// one in the cache is corrupt. logf gets what takes time, a line a call.
 //
 // Where the mirror can't be reached, an image that is there is good enough. A
 // *SetupError says what this machine lacks. A fetch that is killed leaves nothing
@@ -140,7 +140,7 @@ func checkRelease(k Kernel, records []record) error {
 	}
 }
 
-// madeOf tells whether the image is made of these packages.
+// madeOf reports whether the image is made of these packages.
 func (m manifest) madeOf(records []record) bool {
 	return slices.EqualFunc(m.Packages, records, func(p manifestPackage, r record) bool {
 		return p.Name == r.name && p.Version == r.version && p.SHA256 == r.sha256

@@ -123,7 +123,7 @@ func Find(kernels []Kernel, name string) (Kernel, error) {
 // series is a label that says which kernel it is: 6.1, 7.2.13.
 var series = regexp.MustCompile(`^[0-9]+(\.[0-9]+)+$`)
 
-// matches tells whether a release is of the series that a label names: 6.1 is
+// matches reports whether a release is of the series that a label names: 6.1 is
 // 6.1.0-50-cloud-amd64 and not 6.12.1. A label without a number, such as newest,
 // is any.
 func matches(label, release string) bool {

@@ -27,7 +27,7 @@ type source struct {
 	signedBy   string
 }
 
-// debian tells whether the source is Debian's main archive, which is the only
+// debian reports whether the source is Debian's main archive, which is the only
 // one to hold all suites. Others use its suites' names as well, and some its
 // path, but not its key.
 func (s source) debian() bool {

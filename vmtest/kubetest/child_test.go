@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// childEnv makes the test's program one that starts a server, tells of it, waits
+// childEnv makes the test's program one that starts a server, reports it, waits
 // for a line, and ends as the variable says.
 const childEnv = "KUBETEST_CHILD"
 

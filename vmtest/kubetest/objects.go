@@ -91,7 +91,7 @@ func (s *Server) Pod(tb testing.TB, namespace, name, node string) *corev1.Pod {
 	return pod
 }
 
-// ProbedPod makes the pod web-1, bound to a node, as kubelet would tell of it: its container
+// ProbedPod makes the pod web-1, bound to a node, as kubelet would report it: its container
 // app, which has run for an hour and has port 80 by the name web, is probed every second.
 func (s *Server) ProbedPod(tb testing.TB, namespace, node, ip string, liveness corev1.ProbeHandler) *corev1.Pod {
 	tb.Helper()
@@ -131,7 +131,7 @@ func (s *Server) DeletePod(tb testing.TB, namespace, name string) {
 	}
 }
 
-// name returns one that tells of the test, and that no other object of the server
+// name returns one that names the test, and that no other object of the server
 // has.
 func name(tb testing.TB) string {
 	tb.Helper()

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy is between a client and the API server, and does harm as it is told.
+// Proxy is between a client and the API server, and does harm as it is reported.
 type Proxy struct {
 	*httptest.Server
 

@@ -38,7 +38,7 @@ type Options struct {
 	// made, bound to nodes and deleted as in any cluster. The API server then reaches
 	// kubelets ([Server.Egress]), so that kubectl logs and exec work.
 	Controllers bool
-	// Progress is told about the programs being built; nil is os.Stderr.
+	// Progress is reported about the programs being built; nil is os.Stderr.
 	Progress io.Writer
 }
 

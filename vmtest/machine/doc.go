@@ -1,4 +1,4 @@
-// Package machine boots a kernel in QEMU with one program in it, and tells how
+// Package machine boots a kernel in QEMU with one program in it, and reports how
 // the program ended: by itself, with the machine (a kernel panic), or not in
 // time. KVM is used where it works, emulation elsewhere.
 //

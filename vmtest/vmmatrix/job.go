@@ -96,7 +96,7 @@ func (w workshop) log(j job) string {
 	return filepath.Join(w.dir, j.kernel.Name, strings.ReplaceAll(j.suite.name, " ", "-")+".log")
 }
 
-// read returns the outcome that the job's log tells of; where it is of another kernel or of
+// read returns the outcome that the job's log reports; where it is of another kernel or of
 // other tests, or is not there, none.
 func (w workshop) read(ctx context.Context, j job) (outcome, error) {
 	out := outcome{job: j, log: w.log(j)}
@@ -129,7 +129,7 @@ func (w workshop) read(ctx context.Context, j job) (outcome, error) {
 	return out, nil
 }
 
-// whole tells whether there is an outcome, and nothing failed.
+// whole reports whether there is an outcome, and nothing failed.
 func (o outcome) whole() bool {
 	if o.results == nil {
 		return false

@@ -9,7 +9,7 @@
 // The last one breaks a program on purpose, a wrong field or a wrong argument,
 // and wants the table red.
 //
-// Exit codes: 1 a fault was not told as it must be, or a broken program was not
+// Exit codes: 1 a fault was not reported as it must be, or a broken program was not
 // noticed; 2 no machine could be had.
 package main
 

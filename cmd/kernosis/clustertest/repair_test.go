@@ -58,7 +58,7 @@ func (a *agent) allow(name string, id int, operation string) {
 	})
 }
 
-// A repair waits for its decision, is told before it begins, is made once, and is not made
+// A repair waits for its decision, is reported before it begins, is made once, and is not made
 // again where nobody knows what came of it.
 func TestARepairOfTheNode(t *testing.T) {
 	testall.Only(t)

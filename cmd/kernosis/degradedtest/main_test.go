@@ -168,7 +168,7 @@ func (a *agent) condition(conditionType string, status corev1.ConditionStatus, r
 	return message
 }
 
-// degraded checks that a part is told everywhere, and that the agent is ready all the same.
+// degraded checks that a part is reported everywhere, and that the agent is ready all the same.
 func (a *agent) degraded(part, reason, lacks string) {
 	a.Helper()
 	metric := fmt.Sprintf("kernosis_degraded{node=%q,part=%q,reason=%q} 1", a.node, part, reason)

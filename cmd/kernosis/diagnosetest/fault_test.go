@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// within is how long a diagnosis may take from the moment at which its fault is told.
+// within is how long a diagnosis may take from the moment at which its fault is reported.
 const within = 5 * time.Second
 
 // refusedHere skips where the machine lacks what a fault needs; any other error is one.

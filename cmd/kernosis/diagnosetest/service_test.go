@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// A service that stops to answer is told by its condition, over a restart of the agent
+// A service that stops to answer is reported by its condition, over a restart of the agent
 // too, and that it answers again.
 func TestServiceOfTheNode(t *testing.T) {
 	testall.Only(t)

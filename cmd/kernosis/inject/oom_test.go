@@ -62,7 +62,7 @@ func kernelKills(t *testing.T, cgroup string) int {
 	return 0
 }
 
-// A limit that the main process itself doesn't fit in is told, not taken for success.
+// A limit that the main process itself doesn't fit in is reported, not taken for success.
 func TestOOMLimitTooSmall(t *testing.T) {
 	o := &inject.OOM{StateDir: stateDir(t), Memory: 64 << 10}
 	err := o.Start(t.Context())

@@ -29,7 +29,7 @@ type targetRequest struct {
 	Behave string `json:"behave"`
 }
 
-// targetReply tells of the accept queue of an idle target.
+// targetReply reports the accept queue of an idle target.
 type targetReply struct {
 	Queued uint32 `json:"queued"`
 	Max    uint32 `json:"max"`

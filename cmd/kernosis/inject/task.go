@@ -24,7 +24,7 @@ type Task struct {
 func (t Task) String() string { return fmt.Sprintf("%s[%d]", t.Comm, t.PID) }
 
 // setComm names the calling process and locks the calling goroutine to its
-// thread, which gets the same name: a fault is told by the name of the thread
+// thread, which gets the same name: a fault is reported by the name of the thread
 // that suffers it. It returns the thread.
 func setComm(comm string) (Task, error) {
 	runtime.LockOSThread()
@@ -54,7 +54,7 @@ func (t Task) State() (byte, error) {
 }
 
 // WaitChannel returns the kernel function the task sleeps in, "" where the
-// kernel doesn't tell.
+// kernel doesn't report.
 func (t Task) WaitChannel() string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(t.PID) + "/task/" + strconv.Itoa(t.TID) + "/wchan")
 	if s := strings.TrimSpace(string(b)); err == nil && s != "0" {

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
-// A container of whose processes a child is killed goes on: kubelet has nothing to tell,
+// A container of whose processes a child is killed goes on: kubelet has nothing to report,
 // and the pod's Event says it. Where it happens again and again the node's condition does.
 func TestAKilledChildIsToldOnItsPod(t *testing.T) {
 	a := newAgent(t)
@@ -26,7 +26,7 @@ func TestAKilledChildIsToldOnItsPod(t *testing.T) {
 	pod := a.node.Run(t, node.FaultPod(a.namespace, "leaks", fault.ChildKilled, false))
 	spared := a.node.Run(t, node.FaultPod(a.namespace, "spared", fault.None, false))
 
-	// awaits returns the latest Event when that many kills are told.
+	// awaits returns the latest Event when that many kills are reported.
 	awaits := func(kills int) (last corev1.Event) {
 		t.Helper()
 		await.UntilShown(t, fmt.Sprintf("Event of kill %d", kills), 30*time.Second, func() (bool, string) {

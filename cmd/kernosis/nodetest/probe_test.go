@@ -62,12 +62,12 @@ func (f *failing) name() string {
 	return string(f.mode)
 }
 
-// isVerdict tells whether a verdict is a right one.
+// isVerdict reports whether a verdict is a right one.
 func (f *failing) isVerdict(v string) bool {
 	return v == f.verdict || f.queued && v == event.VerdictNotAccepted
 }
 
-// isReason tells whether the reason of an Event is a right one.
+// isReason reports whether the reason of an Event is a right one.
 func (f *failing) isReason(r string) bool {
 	return r == f.reason || f.queued && r == "ProbeTargetNotAccepted"
 }
@@ -94,9 +94,9 @@ func failures() []*failing {
 	}
 }
 
-// Each way in which a probe can fail is told with its cause on the pod, before kubelet
+// Each way in which a probe can fail is reported with its cause on the pod, before kubelet
 // restarts the container and with as many failures as kubelet counts; of pods that are
-// well nothing is told.
+// well nothing is reported.
 func TestAFailedProbeIsToldWithItsCause(t *testing.T) {
 	testall.Only(t)
 	n := machine.Node(t)
@@ -133,7 +133,7 @@ func TestAFailedProbeIsToldWithItsCause(t *testing.T) {
 	a.Stop()
 }
 
-// tellsNoMore checks that of answers that were cut off no failure is told that kubelet does
+// tellsNoMore checks that of answers that were cut off no failure is reported that kubelet does
 // not count.
 func (a *agent) tellsNoMore(t *testing.T, pod *corev1.Pod) {
 	await.UntilShown(t, "answers that kubelet does not count", 60*time.Second, func() (bool, string) {
@@ -251,7 +251,7 @@ func (a *agent) why(t *testing.T, pod *corev1.Pod) (c cause) {
 	return c
 }
 
-// probes returns what the agent has told of a pod's failed probes, in order.
+// probes returns what the agent has reported a pod's failed probes, in order.
 func probes(a *agent, pod *corev1.Pod) []*event.Event {
 	return slices.DeleteFunc(agenttest.Events(a.Entries(), event.Probe), func(e *event.Event) bool {
 		return e.Probe.Namespace != pod.Namespace || e.Probe.Pod != pod.Name

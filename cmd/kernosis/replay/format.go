@@ -90,7 +90,7 @@ func formatOf(line []byte) Format {
 	return ""
 }
 
-// is tells whether the line can be of the format.
+// is reports whether the line can be of the format.
 func (f Format) is(line []byte) bool {
 	switch f {
 	case Journal:

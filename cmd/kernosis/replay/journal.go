@@ -12,7 +12,7 @@ import (
 
 // tickSlack is how late the agent may have acted on a deadline: one that an entry
 // follows so soon is left to that entry, so that what follows from it has the time
-// that it had then. By other rules a deadline may be told so much too late.
+// that it had then. By other rules a deadline may be reported so much too late.
 const tickSlack = time.Second
 
 var errEntry = errors.New("not a journal entry: no seq, now or bootTime")

@@ -34,7 +34,7 @@ type Config struct {
 	// Mutes are in force from the start, in place of recorded ones; nil: those.
 	Mutes *[]problem.Mute
 	// Boot is the wall clock time of boot, for dumps that count from it; zero: they
-	// are told by their own count.
+	// are reported by their own count.
 	Boot time.Time
 	// Until ends the replay before the first record later than it, and lets time
 	// pass up to it behind the last one; nil: it ends with the last record.

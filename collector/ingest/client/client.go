@@ -120,7 +120,7 @@ func (c *Client) SetCondition(cond Condition) error {
 	return nil
 }
 
-// Event tells of an event; without a timestamp it is of now. It returns ErrFull
+// Event reports an event; without a timestamp it is of now. It returns ErrFull
 // where there is no room, and then the event is dropped and counted.
 func (c *Client) Event(e Event) error {
 	if e.Timestamp.IsZero() {

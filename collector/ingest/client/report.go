@@ -6,7 +6,7 @@ import "time"
 const Path = "/v1/status"
 
 // KeyHeader is the HTTP header with a key of the sender's choice for its report:
-// one that is sent again, with the same key, tells of the same events. At most 64
+// one that is sent again, with the same key, reports the same events. At most 64
 // printable ASCII characters.
 const KeyHeader = "Idempotency-Key"
 
@@ -35,7 +35,7 @@ const (
 	Warn Severity = "warn"
 )
 
-// Event is a problem that is over when it is told.
+// Event is a problem that is over when it is reported.
 type Event struct {
 	Severity  Severity  `json:"severity"`
 	Timestamp time.Time `json:"timestamp"` // zero: when it is received

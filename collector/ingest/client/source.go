@@ -96,7 +96,7 @@ func (e *RefusedError) temporary() bool {
 	return e.Status == http.StatusTooManyRequests || e.Status >= 500
 }
 
-// of tells whether it is about a field.
+// of reports whether it is about a field.
 func (e *RefusedError) of(field string) bool {
 	return len(e.Answer.Fields) > 0 && e.Answer.Fields[0].Field == field
 }

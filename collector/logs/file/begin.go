@@ -46,7 +46,7 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 	t, all := s.find(pos, path)
 	if t == nil && !pos.Fresh {
 		if pathErr != nil {
-			s.reportState(pathErr) // what the path leads to may tell where the rest is
+			s.reportState(pathErr) // what the path leads to may report where the rest is
 			return nil
 		}
 		// Rotated away and deleted, or compressed in a way that is not read.

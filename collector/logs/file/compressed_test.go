@@ -231,7 +231,7 @@ func TestWrittenAfterItWasCompressed(t *testing.T) {
 	}
 }
 
-// What is missing of a compressed file is told, in its place.
+// What is missing of a compressed file is reported, in its place.
 // A file that is compressed elsewhere, so that only the part that is done is
 // there, is waited for.
 // Of what an earlier reader has read nothing comes again because it was
@@ -303,7 +303,7 @@ func TestCannotBeOpened(t *testing.T) {
 	}
 }
 
-// Lookback reads compressed files, and does not tell of those it can't read.
+// Lookback reads compressed files, and does not report those it can't read.
 func TestLookbackInCompressed(t *testing.T) {
 	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	stamp := func(ago time.Duration) string { return time.Now().Add(-ago).Format(time.RFC3339) }

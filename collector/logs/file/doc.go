@@ -34,7 +34,7 @@
 // and the compressing, it is one as well.
 //
 // What is written to a deleted file after the reader has gone on to the next one
-// is in no file any more, and can't be told.
+// is in no file any more, and is not known.
 //
 // # Where to begin
 //
@@ -44,7 +44,7 @@
 // number after a boot). Reading goes on there, and then with the files that were
 // written later. Where it is not found, it was deleted or compressed in another
 // way: a Loss of unknown size, and the current file is read from its start. A Loss
-// is told as well where the file was compressed before a line of it was handed
+// is reported as well where the file was compressed before a line of it was handed
 // over, for nothing identifies it then; its lines come all the same.
 //
 // Without a position, Lookback decides by the times in the lines, in rotated

@@ -35,7 +35,7 @@ func TestRotationByRename(t *testing.T) {
 	log.write("1\n2\n")
 	c.want("1", "2")
 	log.rename("kern.log.1")
-	// logrotate makes the new file; the writer is told later and uses the old one
+	// logrotate makes the new file; the writer is reported later and uses the old one
 	// until then.
 	log.put("kern.log", "")
 	log.write("3\n")
@@ -226,7 +226,7 @@ func TestFolderThatDoesNotExistYet(t *testing.T) {
 	c.stop()
 }
 
-// Where inotify tells nothing, as on a network file system, looking does.
+// Where inotify reports nothing, as on a network file system, looking does.
 func TestWithoutInotify(t *testing.T) {
 	log := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	var limit unix.Rlimit

@@ -27,10 +27,10 @@ type follower struct {
 
 	lines  uint64    // number of the last line that was handed over
 	cutoff time.Time // lines of before are passed by; zero: none
-	bad    uint64    // malformed lines that were not told yet
+	bad    uint64    // malformed lines that were not reported yet
 
 	nowhere time.Time // since when the path leads nowhere; zero: it does not
-	told    bool      // a status was told
+	told    bool      // a status was reported
 	status  string    // the last one told; "": the file can be read
 
 	line   logs.Line
@@ -138,7 +138,7 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 	return false, s.partial()
 }
 
-// abandoned tells whether nothing will come of a file that has no name any more.
+// abandoned reports whether nothing will come of a file that has no name any more.
 // It is not kept open for ever: its blocks are in use as long.
 func (s *follower) abandoned() bool {
 	return s.cur.stat.links == 0 && time.Since(s.cur.grown) >= s.r.goneFor

@@ -231,7 +231,7 @@ func TestLookback(t *testing.T) {
 	start(t, cfg).want("now")
 }
 
-// A wrong format is told, and not once a line.
+// A wrong format is reported, and not once a line.
 func TestWrongFormat(t *testing.T) {
 	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	c := start(t, Config{Path: l.path, Format: Format{Timestamp: "^.{15}", TimestampFormat: "Jan _2 15:04:05"}}).up()

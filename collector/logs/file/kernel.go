@@ -55,7 +55,7 @@ func ofKernel(rest []byte) []byte {
 }
 
 // message returns what the kernel has printed; false: its time stamp is missing, so nobody
-// can tell whether the line begins a record.
+// can report whether the line begins a record.
 func (k *kernelLines) message(text []byte) ([]byte, bool) {
 	stamp, rest, ok := bracket(text)
 	if !ok {

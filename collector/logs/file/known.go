@@ -36,7 +36,7 @@ func (l *knownList) add(k known) {
 	*l = append(*l, k)
 }
 
-// replacedBy tells whether by, which has the same inode, is another file: this one may
+// replacedBy reports whether by, which has the same inode, is another file: this one may
 // still be about to come in compressed form.
 func (k known) replacedBy(by known) bool {
 	if len(k.head) == 0 {
@@ -66,8 +66,8 @@ func (l knownList) find(st fileStat, head []byte) (known, bool) {
 	return known{}, false
 }
 
-// copied tells whether a file is a copy of a known one, as somebody may make. Of
-// less than headSize bytes that can't be told: two files may well be the same.
+// copied reports whether a file is a copy of a known one, as somebody may make. Of
+// less than headSize bytes that is not known: two files may well be the same.
 func (l knownList) copied(st fileStat, head []byte) bool {
 	for _, k := range l {
 		if len(head) == headSize && st.size <= k.read && bytes.Equal(head, k.head) {
@@ -80,7 +80,7 @@ func (l knownList) copied(st fileStat, head []byte) bool {
 // origin returns which file c was made of, which holds size bytes, modulo 2^32,
 // and begins with head; -1: none that is known. A foreign one is known by its
 // time alone. Each file is the origin of one other, so that those with the same
-// content are told apart by their number. The one with just these bytes goes
+// content are distinguished by their number. The one with just these bytes goes
 // before others.
 func (l knownList) origin(c sibling, head []byte, size uint32) int {
 	best := -1
@@ -100,13 +100,13 @@ func (l knownList) origin(c sibling, head []byte, size uint32) int {
 	return best
 }
 
-// isIn tells whether k begins as a file that begins with head does.
+// isIn reports whether k begins as a file that begins with head does.
 func (k known) isIn(head []byte) bool {
 	n := min(k.read, headSize)
 	return int64(len(head)) >= n && checksum(head[:n]) == k.sum
 }
 
-// outgrew tells whether k is a deleted file that was written, and read, when one
+// outgrew reports whether k is a deleted file that was written, and read, when one
 // with size bytes, which begins with head, was made of it already.
 func (k known) outgrew(head []byte, size uint32) bool {
 	return k.stat.links == 0 && int64(size) < k.read && len(head) > 0 && bytes.HasPrefix(k.head, head)

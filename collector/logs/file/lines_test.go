@@ -23,7 +23,7 @@ func TestPartialLine(t *testing.T) {
 	if waited := time.Since(begun); waited < 20*time.Millisecond {
 		t.Errorf("handed over after %v", waited)
 	}
-	// What comes later is told as a line of its own, and nothing twice.
+	// What comes later is reported as a line of its own, and nothing twice.
 	log.write(", and goes on\n")
 	c.want("in one go", "the writer stopped here", ", and goes on")
 }

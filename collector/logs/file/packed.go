@@ -136,7 +136,7 @@ func (p *packed) failed(err error) error {
 	return err
 }
 
-// given tells whether a file whose end is missing, and which has this size, has
+// given reports whether a file whose end is missing, and which has this size, has
 // not grown for long: nobody is writing it any more.
 func (p *packed) given(size int64, long time.Duration) bool {
 	if p.since.IsZero() || p.size != size {
@@ -145,7 +145,7 @@ func (p *packed) given(size int64, long time.Duration) bool {
 	return time.Since(p.since) >= long
 }
 
-// packedDone tells whether nothing more can be read of the current file, which
+// packedDone reports whether nothing more can be read of the current file, which
 // is compressed: there is nothing more, it is damaged, or who was writing it has
 // given up.
 func (s *follower) packedDone() bool {

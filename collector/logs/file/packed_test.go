@@ -50,7 +50,7 @@ func TestDamaged(t *testing.T) {
 			if n < 0 || c.items[n] != "-rotated:0" || !slices.Equal(c.items[:sure], lines[:sure]) || tt.complete != (n == len(lines)) {
 				t.Errorf("%d lines, then %q", n, c.items[max(0, n):])
 			}
-			// It is told once.
+			// It is reported once.
 			again := start(t, Config{Path: l.path, Position: c.r.Position()}).up()
 			l.write("more\n")
 			again.want("more")

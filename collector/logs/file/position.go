@@ -49,7 +49,7 @@ type knownFile struct {
 	Time int64 `json:"time,omitempty"`
 }
 
-// isIn tells whether c is that file, which may have grown.
+// isIn reports whether c is that file, which may have grown.
 func (k knownFile) isIn(c listed) bool {
 	return k.Ino == c.stat.ino && 0 <= k.Size && k.Size <= c.stat.size && checksum(c.head[:min(int64(len(c.head)), k.Size)]) == k.Sum
 }
@@ -73,14 +73,14 @@ func parsePosition(text logs.Position) (position, error) {
 	return p, nil
 }
 
-// checksum is FNV-1a: it has to tell logs apart, not to resist anybody.
+// checksum is FNV-1a: it has to distinguish logs, not to resist anybody.
 func checksum(b []byte) string {
 	h := fnv.New64a()
 	_, _ = h.Write(b) // it never fails
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// isIn tells whether t is or holds what the position is in, and sets its head.
+// isIn reports whether t is or holds what the position is in, and sets its head.
 func (p position) isIn(t *tail) bool {
 	if p.Fresh {
 		return false

@@ -39,7 +39,7 @@ type Config struct {
 	PollEvery time.Duration
 	// Status is called with nil when the file can be read, and with the reason
 	// when it can't, at each change; reading goes on when it can again. It is
-	// called from Run's goroutine; nil: nobody is told.
+	// called from Run's goroutine; nil: nobody is reported.
 	Status func(error)
 	// Log takes what is worth a note; nil: nothing does.
 	Log *slog.Logger
@@ -57,7 +57,7 @@ const (
 	maxMaxLine = 1 << 20
 	// goneFor is how long a file without a path is kept open, should its writer
 	// go on, and how long a path may lead nowhere during a rotation before that
-	// is told.
+	// is reported.
 	goneFor = 10 * time.Second
 )
 

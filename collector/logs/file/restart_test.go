@@ -100,7 +100,7 @@ func TestRestart(t *testing.T) {
 				if len(tt.want) > 0 && next == at {
 					t.Error("the position stays")
 				}
-				// And a third run has nothing to tell.
+				// And a third run has nothing to report.
 				if tt.name == "gone" || tt.name == "renamed, not made anew yet" {
 					continue
 				}
@@ -228,7 +228,7 @@ func TestNumbers(t *testing.T) {
 	l.write("1\n2\n")
 	c.want("1", "2")
 	l.copyTruncate("app.log.1")
-	l.earlier("app.log.1") // the two files' times are too near to tell their order
+	l.earlier("app.log.1") // the two files' times are too near to report their order
 	l.write("3\n4\n")
 	c.want("1", "2", "3", "4")
 	l.rename("app.log.2")

@@ -101,7 +101,7 @@ func (s *follower) unreadPacked(c sibling, f *os.File, own []byte) *tail {
 	return nil
 }
 
-// ofCurrent tells whether a compressed file was made of the current one, which
+// ofCurrent reports whether a compressed file was made of the current one, which
 // is deleted then, and may still be written to.
 func (s *follower) ofCurrent(t *tail, p packing) bool {
 	if s.cur == nil || s.cur.packed != nil {
@@ -136,7 +136,7 @@ func (s *follower) done(t *tail) {
 	s.known.add(newKnown(t.stat, own, t.stat.size))
 }
 
-// overtaken tells whether there is a rotated file to be read behind the current
+// overtaken reports whether there is a rotated file to be read behind the current
 // one, so that this one's writer is done with it.
 func (s *follower) overtaken(path fileStat) bool {
 	t := s.between(found{stat: path})
@@ -146,7 +146,7 @@ func (s *follower) overtaken(path fileStat) bool {
 	return t != nil
 }
 
-// moved tells whether what came into the current file was copied and truncated
+// moved reports whether what came into the current file was copied and truncated
 // before any of it was read, so that it has to be read from the copy first: a
 // rotated file older than the current one that was not read.
 func (s *follower) moved() bool {
@@ -215,7 +215,7 @@ func (s *follower) openCopy(c sibling, t *tail) (copied *tail, ok bool) {
 	return copied, true
 }
 
-// sameStart tells whether one of them begins with the other.
+// sameStart reports whether one of them begins with the other.
 func sameStart(a, b []byte) bool {
 	n := min(len(a), len(b))
 	return n > 0 && bytes.Equal(a[:n], b[:n])

@@ -23,7 +23,7 @@ type sibling struct {
 	stat    fileStat
 }
 
-// writtenBefore tells whether it was not written since.
+// writtenBefore reports whether it was not written since.
 func (s sibling) writtenBefore(t time.Time) bool {
 	return time.Unix(s.stat.modified.Unix()).Before(t)
 }
@@ -214,7 +214,7 @@ func rotationDate(name string) string {
 	return ""
 }
 
-// isRotated tells whether name is what base is called after a rotation: with a
+// isRotated reports whether name is what base is called after a rotation: with a
 // number or a date behind it (kern.log.1, kern.log-20260102, 0.log.20260102-030405)
 // or before its extension (app-2026-01-02.log, app.1.log).
 func isRotated(name, base string) bool {
@@ -233,7 +233,7 @@ func isRotated(name, base string) bool {
 	return ok && isRotation(middle)
 }
 
-// isRotation tells whether s is a number or date with its separator. Letters are
+// isRotation reports whether s is a number or date with its separator. Letters are
 // of times as in 20260102T030405Z; those of .gz and its like are not among them.
 func isRotation(s string) bool {
 	if len(s) < 2 || strings.IndexByte(".-_", s[0]) < 0 || s[1] < '0' || s[1] > '9' {

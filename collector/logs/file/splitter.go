@@ -56,7 +56,7 @@ func (s *splitter) reset() { s.start, s.end, s.cutting, s.cut = 0, 0, false, 0 }
 
 // next returns what comes next, how many bytes of the file it takes, and the
 // line where it is one. At the end of a file the rest is a line as well: final.
-// After ending, cutOff tells how much was dropped.
+// After ending, cutOff reports how much was dropped.
 func (s *splitter) next(final bool) (line []byte, size int, p piece) {
 	b := s.buf[s.start:s.end]
 	if len(b) == 0 {

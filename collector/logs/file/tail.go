@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// headSize is how much of a file's beginning tells it from others: syslog lines
+// headSize is how much of a file's beginning distinguishes it from others: syslog lines
 // differ within the first one.
 const headSize = 1 << 10
 
@@ -44,7 +44,7 @@ func (t *tail) look() error {
 	return err
 }
 
-// unpackHead reads the first bytes of a compressed file, and tells whether it
+// unpackHead reads the first bytes of a compressed file, and reports whether it
 // could.
 func (t *tail) unpackHead() bool {
 	head, err := t.packed.head()
@@ -118,7 +118,7 @@ func readHead(f *os.File) ([]byte, error) {
 }
 
 // lastLine returns where the last, unfinished line of a file of this size
-// begins, or the size where it can't be told within limit.
+// begins, or the size where it is not known within limit.
 func lastLine(f *os.File, size int64, limit int) (int64, error) {
 	from := max(0, size-int64(limit))
 	b := make([]byte, size-from)

@@ -134,7 +134,7 @@ type fileStat struct {
 
 func (a fileStat) sameFile(b fileStat) bool { return a.dev == b.dev && a.ino == b.ino }
 
-// before tells that a was written last before b was.
+// before reports that a was written last before b was.
 func (a fileStat) before(b fileStat) bool {
 	return a.modified.Sec < b.modified.Sec || a.modified.Sec == b.modified.Sec && a.modified.Nsec < b.modified.Nsec
 }

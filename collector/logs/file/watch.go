@@ -11,8 +11,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watch tells when something happens in the folders of a file. Without inotify
-// (none left, a network file system) it tells nothing, and the slow look of the
+// watch reports when something happens in the folders of a file. Without inotify
+// (none left, a network file system) it reports nothing, and the slow look of the
 // reader is all there is.
 type watch struct {
 	w    *fsnotify.Watcher // nil: inotify is not to be had
@@ -30,7 +30,7 @@ func newWatch(path string, log *slog.Logger) *watch {
 	return &watch{w: w, log: log, path: path}
 }
 
-// follow watches the folders of these files. It tells whether one of them was
+// follow watches the folders of these files. It reports whether one of them was
 // not watched before.
 func (w *watch) follow(names []string) (more bool) {
 	if w.w == nil {
@@ -104,7 +104,7 @@ func (w *watch) errors() <-chan error {
 	return w.w.Errors
 }
 
-// matters tells whether an event may be of the file or of one that it was
+// matters reports whether an event may be of the file or of one that it was
 // rotated to. Other files of /var/log are written all the time.
 func (w *watch) matters(e fsnotify.Event) bool {
 	return strings.HasPrefix(filepath.Base(e.Name), w.stem)

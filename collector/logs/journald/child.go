@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoJournalctl is told where there is no journalctl, so that the journal
+// ErrNoJournalctl is reported where there is no journalctl, so that the journal
 // can't be read.
 var ErrNoJournalctl = errors.New("journalctl is not there")
 

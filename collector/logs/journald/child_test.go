@@ -84,7 +84,7 @@ esac`))
 	}
 }
 
-// What is not the export format ends the child, is told, and is no line.
+// What is not the export format ends the child, is reported, and is no line.
 func TestGarbage(t *testing.T) {
 	one, two := put(t, fakeEntry(1), []byte("-- no entries --\n\n")), put(t, fakeEntry(1), exported("MESSAGE", "no cursor"), fakeEntry(2))
 	c := start(t, Config{}, fake(t, `

@@ -89,7 +89,7 @@ func (d *Decoder) Next(e *Entry) error {
 	}
 }
 
-// line reads a line, and tells how much of it did not fit into the buffer.
+// line reads a line, and reports how much of it did not fit into the buffer.
 func (d *Decoder) line() (line []byte, cut uint64, err error) {
 	line, err = d.r.ReadSlice('\n')
 	if err == nil {
@@ -133,7 +133,7 @@ func (d *Decoder) keep(to *[]byte, value []byte, isMessage bool) {
 	*to = append((*to)[:0], value[:min(len(value), d.limit(isMessage))]...)
 }
 
-// binary reads a value with its size in front of it, and tells how much of it
+// binary reads a value with its size in front of it, and reports how much of it
 // was not kept.
 func (d *Decoder) binary(to *[]byte, isMessage bool) (cut uint64, err error) {
 	head, err := d.r.Peek(8)

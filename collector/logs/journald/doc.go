@@ -30,7 +30,7 @@
 // "--after-cursor": until the end of 2023 that one dropped an entry when the
 // cursor's was not among those that match (systemd#30288, #38912). The first entry is compared
 // with the cursor and dropped if it is that one; if it is not, that one is gone,
-// which is told as a Loss. "--merge", because "--follow" shows only the current
+// which is reported as a Loss. "--merge", because "--follow" shows only the current
 // boot since v250 (systemd#36102), also with "--boot=all" in v252; what other
 // machines have sent to this one is kept out by _MACHINE_ID.
 //
@@ -38,7 +38,7 @@
 //
 // journald tells in its own log when it drops messages of a unit that logs too
 // much (N_DROPPED), and when the kernel's log was written over before it was
-// read. Both are asked for beside the filter, and told as Suppressed.
+// read. Both are asked for beside the filter, and reported as Suppressed.
 //
 // # Who wrote it
 //

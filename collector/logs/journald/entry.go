@@ -102,7 +102,7 @@ func cursorPart(cursor []byte, name byte) []byte {
 	return nil
 }
 
-// sameEntry tells whether two cursors are of one entry. One that is copied to
+// sameEntry reports whether two cursors are of one entry. One that is copied to
 // another file, as from /run to /var, may get another sequence number there;
 // boot, times and hash stay.
 func sameEntry(a, b []byte) bool {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ErrNoFiles is told where there are no journal files that can be read: journalctl
+// ErrNoFiles is reported where there are no journal files that can be read: journalctl
 // says nothing of it. Who follows a journal waits for the first one; who reads it
 // once has looked at nothing.
 var ErrNoFiles = errors.New("no journal files")
@@ -35,7 +35,7 @@ func (r *Reader) look() error {
 	return fmt.Errorf("%w in %s", ErrNoFiles, strings.Join(folders, ", "))
 }
 
-// HasFiles tells whether a folder, or one in it (of a machine, by its id), has a
+// HasFiles reports whether a folder, or one in it (of a machine, by its id), has a
 // journal file.
 func HasFiles(folder string) bool {
 	entries, err := os.ReadDir(folder)

@@ -68,7 +68,7 @@ func (f Filter) level() int {
 	return -1
 }
 
-// isAll tells whether every entry is wanted.
+// isAll reports whether every entry is wanted.
 func (f Filter) isAll() bool {
 	return len(f.Identifiers)+len(f.Units)+len(f.Transports) == 0 && f.Priority == ""
 }
@@ -102,7 +102,7 @@ func (f Filter) matches(machine string) []string {
 	return args
 }
 
-// sum tells filters apart.
+// sum distinguishes filters.
 func (f Filter) sum() string {
 	h := fnv.New64a()
 	for _, arg := range f.matches("") {
@@ -111,7 +111,7 @@ func (f Filter) sum() string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// wants tells whether an entry matches, which need not be asked of others than
+// wants reports whether an entry matches, which need not be asked of others than
 // journald's own: journalctl has chosen them.
 func (f Filter) wants(e *Entry) bool {
 	in := func(list []string, v []byte) bool {

@@ -48,7 +48,7 @@ func parsePosition(text logs.Position) (position, error) {
 	return position{filter: filter, cursor: where}, nil
 }
 
-// isCursor tells whether journalctl can take it for a cursor: names of one
+// isCursor reports whether journalctl can take it for a cursor: names of one
 // letter with hexadecimal numbers.
 func isCursor(s string) bool {
 	if s == "" || len(s) > maxCursor {

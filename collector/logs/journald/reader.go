@@ -34,7 +34,7 @@ type Config struct {
 	MaxText int
 	// Status is called with nil when the journal is being read, and with the
 	// reason when it can't be, at each change; reading goes on when it can again.
-	// It is called from Run's goroutine; nil: nobody is told.
+	// It is called from Run's goroutine; nil: nobody is reported.
 	Status func(error)
 	// Log takes what is worth a note; nil: nothing does.
 	Log *slog.Logger
@@ -116,7 +116,7 @@ func (r *Reader) setCursor(cursor []byte) {
 
 // Run hands entries over until ctx ends, and then returns nil, or the error of
 // handle. handle is called from the calling goroutine; while it takes its time,
-// journalctl waits. A journalctl that is missing or ends is told and started
+// journalctl waits. A journalctl that is missing or ends is reported and started
 // again.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	s := &session{r: r, handle: handle, boot: readBootID(), names: map[string]string{}}

@@ -18,7 +18,7 @@
 // printed the record, and rules that care ask for [event.OriginKernel].
 //
 // It doesn't say that the kernel chose the text: names of processes, files and
-// devices stand in its messages. [logs.Line.Author] tells those apart that begin
+// devices stand in its messages. [logs.Line.Author] distinguishes those that begin
 // with them.
 //
 // # Text
@@ -31,7 +31,7 @@
 // # Time
 //
 // Time stamps are of the scheduler's clock (local_clock), which is not slewed by
-// NTP and stands still during suspend. A record that was waited for tells how far
+// NTP and stands still during suspend. A record that was waited for reports how far
 // it is from CLOCK_BOOTTIME by now; older records are as exact as that. Before the
 // first such record the difference is taken to be the time in suspend.
 package kmsg

@@ -101,7 +101,7 @@ func TestRealRing(t *testing.T) {
 		t.Error("nothing compared")
 	}
 
-	// The next run tells nothing of this again.
+	// The next run reports nothing of this again.
 	again := New(Config{Position: r.Position(), Lookback: everything})
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -25,7 +25,7 @@ type Config struct {
 	// Lookback is how far back to begin, at most to the boot; 0: new lines only.
 	Lookback time.Duration
 	// Status is called with nil once the log is open and what was to be passed by
-	// is: Position then says where reading goes on. nil: nobody is told. An error
+	// is: Position then says where reading goes on. nil: nobody is reported. An error
 	// that ends reading is Run's.
 	Status func(error)
 }
@@ -117,7 +117,7 @@ func (s *stream) run(ctx context.Context) error {
 		case errors.Is(err, unix.EINVAL):
 			handled, err = s.tooLong(), nil
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR):
-			// Overrun: the next record's number tells how many are gone.
+			// Overrun: the next record's number reports how many are gone.
 			err = nil
 		case err == nil:
 			err = io.ErrUnexpectedEOF // kmsg has no end

@@ -225,7 +225,7 @@ func TestRun(t *testing.T) {
 }
 
 // The error of whom the lines are for ends reading, and what was not handled is
-// told by the next run.
+// reported by the next run.
 func TestHandleFails(t *testing.T) {
 	full := errors.New("full")
 	boot := filepath.Join(t.TempDir(), "boot_id")

@@ -107,7 +107,7 @@ func (s *stream) record(b []byte) error {
 	return nil
 }
 
-// passBy tells whether the record is from before the time to begin at.
+// passBy reports whether the record is from before the time to begin at.
 func (s *stream) passBy() bool {
 	if s.skip && (s.cutoff >= 0 && s.rec.Time >= s.cutoff || !time.Now().Before(s.skipTo)) {
 		s.skip = false
@@ -151,7 +151,7 @@ func (s *stream) atEnd() error {
 		return nil
 	}
 	// The numbers of this boot end before the position: a machine that was set
-	// back to a snapshot. The log can't be told from what was handed over.
+	// back to a snapshot. The log can't be distinguished from what was handed over.
 	s.saved = false
 	s.advance(s.seen)
 	return s.lose(logs.BadPosition, 0)

@@ -103,7 +103,7 @@ func fails(t *testing.T, p *Prober, target Target, timeout time.Duration, verdic
 	return d
 }
 
-// Each class of failure is provoked, and told by its name.
+// Each class of failure is provoked, and reported by its name.
 func TestVerdicts(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
 	p := New(Config{FS: labHost(t, node, pod)})
@@ -243,7 +243,7 @@ func TestVerdictsOfTheWay(t *testing.T) {
 	fails(t, p, tcp, plenty, event.VerdictPortsExhausted, `^no local port is free to connect to 10.97.40.2:80`)
 }
 
-// What is well is never told as failed, and nothing is looked into for it.
+// What is well is never reported as failed, and nothing is looked into for it.
 func TestHealthyProbes(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
 	p := New(Config{FS: labHost(t, node, pod)})
@@ -278,7 +278,7 @@ func TestHealthyProbes(t *testing.T) {
 	t.Logf("%d probes in %s", n, time.Since(began))
 }
 
-// More failures than may be looked into are told without a look.
+// More failures than may be looked into are reported without a look.
 func TestLooksAreBounded(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
 	p := New(Config{FS: labHost(t, node, pod)})

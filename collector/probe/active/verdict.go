@@ -38,7 +38,7 @@ type facts struct {
 	seen
 }
 
-// late tells whether the probe's time was over.
+// late reports whether the probe's time was over.
 func (f *facts) late() bool {
 	_, ok := errors.AsType[*netprobe.TimeoutError](f.Err)
 	return ok || errors.Is(f.Err, unix.ETIMEDOUT)
@@ -54,7 +54,7 @@ func (f *facts) errIs(all ...error) bool {
 	return false
 }
 
-// open tells whether the error alone leaves the cause open: a look may tell.
+// open reports whether the error alone leaves the cause open: a look may report.
 func (f *facts) open() bool {
 	return f.Phase == netprobe.PhaseConnect || f.late() && f.Conn.Received == 0
 }

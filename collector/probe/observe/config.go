@@ -62,7 +62,7 @@ type Words interface {
 	Unhealthy(ctx context.Context, namespace, podUID string) ([]Unhealthy, error)
 }
 
-// The parts whose state is told.
+// The parts whose state is reported.
 const (
 	PartSockets = "sockets" // kubelet's connections
 	PartResults = "results" // kubelet's counts
@@ -79,7 +79,7 @@ type Config struct {
 	FS      hostfs.FS
 	// Comms are the names that kubelet's process may have.
 	Comms []string
-	// State is told when a part begins or ceases to see, from the goroutine of Run.
+	// State is reported when a part begins or ceases to see, from the goroutine of Run.
 	State func(part string, err error)
 	Log   *slog.Logger
 
@@ -96,7 +96,7 @@ type Stats struct {
 	Others     uint64 // connections that kubelet did not open
 	Repeated   uint64 // a second try of the same probe
 	Uncounted  uint64 // kubelet did not count it
-	Guessed    uint64 // of Taken, those of one of several probes that could not be told
+	Guessed    uint64 // of Taken, those of one of several probes that could not be reported
 	Held       uint64 // of Taken, those that waited for kubelet's counts
 	Unsure     uint64 // of Taken, failures that kubelet may not count: its counts can't be had
 	Overflowed uint64 // those for which there was no room to wait: guessed, or left to kubelet's counts

@@ -21,7 +21,7 @@ const (
 	wordsRate, wordsBurst = 0.25, 10
 	// wordsSlack: Events have whole seconds, and are from another clock reading.
 	wordsSlack = 2 * time.Second
-	// maxTold failures of one probe are told at a time: one a second for one interval.
+	// maxTold failures of one probe are reported at a time: one a second for one interval.
 	maxTold = 15
 )
 
@@ -33,7 +33,7 @@ type missed struct {
 	until time.Time // with from of the course: between these two polls
 }
 
-// confirmAt is when what kubelet counts more is told.
+// confirmAt is when what kubelet counts more is reported.
 func (c *course) confirmAt() time.Time {
 	if !c.at.IsValid() {
 		return c.missing.Add(confirmNone)
@@ -66,7 +66,7 @@ func (c *course) owner(at time.Time) string {
 	return c.container.ID
 }
 
-// confirm tells of failures that only kubelet's counts have.
+// confirm reports failures that only kubelet's counts have.
 func (r *runner) confirm(ctx context.Context, now time.Time) {
 	r.mu.Lock()
 	var list []missed
@@ -74,7 +74,7 @@ func (r *runner) confirm(ctx context.Context, now time.Time) {
 		if one.missing.IsZero() || now.Before(one.confirmAt()) {
 			continue
 		}
-		// What is held is told with the next counts.
+		// What is held is reported with the next counts.
 		if excess, held := one.excess(), r.waitingFor(one); excess > held {
 			list = append(list, missed{course: *one, one: one, n: excess - held, until: one.missing})
 		}

@@ -20,7 +20,7 @@ func (w *world) cut() *event.Event {
 func asked(w *world, c *Config, _ *probe.Pod) { c.Kubelet = w }
 
 // An answer that was cut off waits for kubelet's counts, also where they were read just
-// before; what kubelet does not count is not told.
+// before; what kubelet does not count is not reported.
 func TestACutAnswerWaitsForKubeletsCounts(t *testing.T) {
 	in(t, asked, func(w *world) {
 		time.Sleep(time.Second)
@@ -54,7 +54,7 @@ func TestACutAnswerThatKubeletCountsLate(t *testing.T) {
 	})
 }
 
-// Where kubelet's counts can't be had it is told, and counts for nothing.
+// Where kubelet's counts can't be had it is reported, and counts for nothing.
 func TestACutAnswerWithoutKubeletsCounts(t *testing.T) {
 	in(t, nil, func(w *world) {
 		for range 4 {
@@ -139,7 +139,7 @@ func (w *world) restarted(id string) {
 	})
 }
 
-// ids returns the containers of the failures told since.
+// ids returns the containers of the failures reported since.
 func (w *world) ids() (ids []string) {
 	for _, ev := range w.all() {
 		if ev.Kind == event.Probe {
@@ -279,7 +279,7 @@ func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 }
 
 // Answers that come too slowly wait for kubelet's counts, and the container may have ended
-// meanwhile, or be another one: each is told as what it was, and of the container that it
+// meanwhile, or be another one: each is reported as what it was, and of the container that it
 // was of, however kubelet, its restart and the questions to it fall together.
 func TestSlowAnswersUpToTheRestart(t *testing.T) {
 	const threshold = 3

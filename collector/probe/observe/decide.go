@@ -12,7 +12,7 @@ const (
 	// and a little less: kubelet's clock began earlier.
 	timeoutLess, timeoutMore = 60 * time.Millisecond, 250 * time.Millisecond
 	// phaseSlack is how far from a multiple of its period a probe begins: kubelet's worker
-	// keeps to a ticker. A busy node needs more, but then nothing can be told by it.
+	// keeps to a ticker. A busy node needs more, but then nothing can be reported by it.
 	phaseSlack = 100 * time.Millisecond
 )
 

@@ -8,7 +8,7 @@
 // does not count. kubelet's words for such a failure are in its Unhealthy Events, which
 // are asked for seldom, and pod by pod.
 //
-// Several probes may go to the same address and port. Which one a connection was of is told
+// Several probes may go to the same address and port. Which one a connection was of is reported
 // by its timeout, by which one is due, and by kubelet's counts; an outcome that these leave
 // open is held for at most a second, then it is a guess, and its evidence says so.
 //

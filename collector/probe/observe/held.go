@@ -17,7 +17,7 @@ const (
 	settle = 150 * time.Millisecond
 )
 
-// held is a connection whose probe could not be told, or of which it is not sure that
+// held is a connection whose probe could not be reported, or of which it is not sure that
 // kubelet counts it.
 type held struct {
 	ev    *event.Event

@@ -102,8 +102,8 @@ func (o *Observer) Stats() Stats {
 	return s
 }
 
-// Take takes an event that tells of a connection to where a pod is probed, and reports
-// whether it was one: it is told as a probe's then, or not at all where somebody else
+// Take takes an event that reports a connection to where a pod is probed, and reports
+// whether it was one: it is reported as a probe's then, or not at all where somebody else
 // than kubelet has opened it. Other events it leaves to the caller. It is called from the
 // goroutine of the source, and keeps nothing of the event.
 func (o *Observer) Take(ev *event.Event) bool {
@@ -262,7 +262,7 @@ func (c *course) note(ok bool, started, ended time.Time) {
 	c.kept = c.draft
 }
 
-// between tells of successes that nobody saw: of a probe that is made every ten seconds
+// between reports successes that nobody saw: of a probe that is made every ten seconds
 // and failed twice within thirty, one in between has succeeded, if its place counts one.
 func (o *Observer) between(one *course, started time.Time) {
 	if !one.failing || started.Sub(one.started) < one.spec.Period*3/2 {

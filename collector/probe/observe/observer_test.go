@@ -199,7 +199,7 @@ func (w *world) all() []*event.Event {
 
 func key(k probe.Kind) probe.Key { return probe.Key{PodUID: "u1", Container: "app", Kind: k} }
 
-// A failed connection is told as a probe's at once, and counted as kubelet does.
+// A failed connection is reported as a probe's at once, and counted as kubelet does.
 func TestOneProbe(t *testing.T) {
 	in(t, nil, func(w *world) {
 		if want := []Target{{Name: "shop/web-1:8080", Address: netip.MustParseAddr("10.0.0.7"), Port: 8080, NetNS: kubeletNS, SlowAfter: 980 * time.Millisecond}}; !slices.Equal(w.targets, want) {
@@ -231,7 +231,7 @@ func TestOneProbe(t *testing.T) {
 	})
 }
 
-// What is not kubelet's, or not of a probe, is not told as one.
+// What is not kubelet's, or not of a probe, is not reported as one.
 func TestOthersConnections(t *testing.T) {
 	in(t, nil, func(w *world) {
 		other := w.fail(event.VerdictRefused, 0)
@@ -338,7 +338,7 @@ func TestHeldForKubeletsCounts(t *testing.T) {
 	})
 }
 
-// Where kubelet can't be asked in time it is a guess, told at once and said to be one.
+// Where kubelet can't be asked in time it is a guess, reported at once and said to be one.
 func TestGuess(t *testing.T) {
 	in(t, func(w *world, c *Config, p *probe.Pod) {
 		bothProbes(time.Second)(w, c, p)
@@ -434,7 +434,7 @@ func TestSlowThatDoesNotCount(t *testing.T) {
 	})
 }
 
-// Successes that nothing tells of are found by the counts of connections.
+// Successes that nothing reports are found by the counts of connections.
 func TestSuccessInBetween(t *testing.T) {
 	in(t, nil, func(w *world) {
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
@@ -468,7 +468,7 @@ func TestStartup(t *testing.T) {
 	})
 }
 
-// That kubelet's counts may not be read is told once.
+// That kubelet's counts may not be read is reported once.
 func TestForbidden(t *testing.T) {
 	in(t, func(w *world, c *Config, _ *probe.Pod) { c.Kubelet, w.refused = w, errors.New("403") }, func(w *world) {
 		time.Sleep(time.Minute)

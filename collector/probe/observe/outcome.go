@@ -77,7 +77,7 @@ func (o *Observer) look(ev *event.Event, one *course, out *probe.Outcome) bool {
 	return one.kept.frozen
 }
 
-// ending says why a look came too late to tell what the failure was; empty: it did not,
+// ending says why a look came too late to report what the failure was; empty: it did not,
 // or there is no failure before in the run whose verdict could stand for it.
 func (c *course) ending(out *probe.Outcome, f *vitals.Facts) string {
 	d := &out.Detail

@@ -142,7 +142,7 @@ func (r *runner) logState(part string, err error) {
 	}
 }
 
-// see tells whether kubelet's connections are seen.
+// see reports whether kubelet's connections are seen.
 func (r *runner) see(err error) {
 	if err != nil || !r.stale {
 		r.logState(PartSockets, err)
@@ -202,7 +202,7 @@ func containers(x *index) []vitals.Container {
 	return out
 }
 
-// overdue tells of successes of failing probes that nothing has told of.
+// overdue reports successes of failing probes that nothing has reported.
 func (r *runner) overdue(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,7 +293,7 @@ func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
 				one.belong(now, o.polledBefore)
 			}
 		case one.accounted > counted && now.Sub(one.ended) > holdFor:
-			// What was told was no failure for kubelet.
+			// What was reported was no failure for kubelet.
 			o.stats.Uncounted += one.accounted - counted
 			one.accounted, one.missing = counted, time.Time{}
 		default:

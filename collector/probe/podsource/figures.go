@@ -64,7 +64,7 @@ func newFigures(source, from string, log *slog.Logger) *figures {
 	}}
 }
 
-// read counts a set. Faults are by pod what can't be used; each is told once.
+// read counts a set. Faults are by pod what can't be used; each is reported once.
 func (f *figures) read(pods int, faults map[string]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +82,7 @@ func (f *figures) read(pods int, faults map[string]string) {
 	f.faults = faults
 }
 
-// failure counts a set that could not be read; one that goes on is told once.
+// failure counts a set that could not be read; one that goes on is reported once.
 func (f *figures) failure(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -120,7 +120,7 @@ func (f *File) change(ctx context.Context, w *fsnotify.Watcher, dir string) erro
 			if !ok {
 				return nil
 			}
-			// An overflow of the queue: some change was not told.
+			// An overflow of the queue: some change was not reported.
 		case <-quiet:
 			return nil
 		case <-latest:

@@ -200,7 +200,7 @@ func TestPodsOfKubelet(t *testing.T) {
 	if f.Failures == 0 || f.Reads == 0 || f.Pods != 1 || f.At.IsZero() {
 		t.Errorf("%+v", f)
 	}
-	// What goes on is told once, however often kubelet was asked.
+	// What goes on is reported once, however often kubelet was asked.
 	if n := strings.Count(log.String(), "401 Unauthorized"); n != 1 || strings.Contains(log.String(), "\x1b") {
 		t.Errorf("told %d times: %s", n, log.String())
 	}

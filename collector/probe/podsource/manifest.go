@@ -138,7 +138,7 @@ func (p *manifest) add(o *document.Object, from *corev1.Pod) {
 	p.pods = append(p.pods, pod)
 }
 
-// reachable tells of probes that have nowhere to go.
+// reachable reports probes that have nowhere to go.
 func (p *manifest) reachable(o *document.Object, pod *probe.Pod) {
 	if len(pod.Addresses) > 0 || pod.Terminated {
 		return

@@ -138,7 +138,7 @@ func (m *maker) runtime(ctx context.Context, s *Service) (probe.Outcome, error) 
 	return success(event.Duration(time.Since(began))), nil
 }
 
-// connects tells whether a unix socket takes connections, and if not, why.
+// connects reports whether a unix socket takes connections, and if not, why.
 func (m *maker) connects(ctx context.Context, socket string) (probe.Outcome, bool) {
 	began := time.Now()
 	var d net.Dialer

@@ -134,7 +134,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	return err
 }
 
-// follow tells which services count as healthy again: those whose result has changed to
+// follow reports which services count as healthy again: those whose result has changed to
 // success, the first one after the start included, for what failed before is not known.
 func (r *Runner) follow(ctx context.Context) {
 	for {
@@ -243,7 +243,7 @@ func result(ok bool, err error) string {
 	return "failed"
 }
 
-// sees tells whether it is known how the service is: not before its first success or as
+// sees reports whether it is known how the service is: not before its first success or as
 // many failures as count, and not while the probe can't be made.
 func (r *Runner) sees(s *state, err error) {
 	why := ""

@@ -65,7 +65,7 @@ func ownNode(t *testing.T) hostfs.FS {
 	return node(t, netlab.Holder(t))
 }
 
-// tape keeps what is told.
+// tape keeps what is reported.
 type tape struct {
 	mu      sync.Mutex
 	told    []string
@@ -90,7 +90,7 @@ func (p *tape) tell(ev *event.Event) {
 	p.changed = make(chan struct{})
 }
 
-// wait returns what was told up to a text, and forgets it.
+// wait returns what was reported up to a text, and forgets it.
 func (p *tape) wait(t *testing.T, until string) []string {
 	t.Helper()
 	late := time.After(await.Within(plenty))
@@ -245,7 +245,7 @@ func makes(t *testing.T, fs hostfs.FS, s Service, verdict, cause string) probe.D
 	return o.Detail
 }
 
-// runtime is a container runtime as far as it tells how it is.
+// runtime is a container runtime as far as it reports how it is.
 type runtime struct {
 	criapi.UnimplementedRuntimeServiceServer
 	ready atomic.Bool

@@ -43,7 +43,7 @@ func (c *counters) oldest(now time.Time) (s sample, ok bool) {
 	return s, c.n > 0
 }
 
-// throttling tells of the limit that held a container back most.
+// throttling reports the limit that held a container back most.
 func (w *Watcher) throttling(layout hostfs.CgroupLayout, c *watched, now time.Time, f *Facts) {
 	for i, path := range c.groups.limits() {
 		if path == "" {

@@ -120,7 +120,7 @@ func (a *Actions) of(builtin string) (act, error) {
 }
 
 // Check returns a [*Refused] where the repair can't be made, and another error where that
-// can't be told now. It changes nothing.
+// is not known now. It changes nothing.
 func (a *Actions) Check(ctx context.Context, c *Call) error {
 	act, err := a.of(c.Builtin)
 	if err != nil {

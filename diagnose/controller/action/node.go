@@ -39,7 +39,7 @@ func (a *Actions) checkNode(ctx context.Context, c *Call) error {
 	return marks(n)
 }
 
-// marks refuses a node whose marks can't be read: nobody could tell whose its cordon is.
+// marks refuses a node whose marks can't be read: nobody could report whose its cordon is.
 func marks(n *corev1.Node) error {
 	if _, _, err := policy.Acts(n); err != nil {
 		return refuse("%s", err)

@@ -262,7 +262,7 @@ func TestAnAlertThatIsNeverHeardOfAgain(t *testing.T) {
 }
 
 // A step of two attempts, of an alert: the second one depends on what the alert's sender
-// tells of the first Diagnosis.
+// reports the first Diagnosis.
 func TestTwoAttemptsOfAnAlert(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)

@@ -99,7 +99,7 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 
 // watch makes the three reconcilers: of Diagnoses, of policies and of nodes' marks.
 func (r *reconciler) watch(m manager.Manager) error {
-	twice := true // controllers of a process are told apart by nobody but tests
+	twice := true // controllers of a process are distinguished by nobody but tests
 	options := func(do reconcile.Func, workers int) controller.Options {
 		return controller.Options{
 			Reconciler: do, MaxConcurrentReconciles: workers, SkipNameValidation: &twice,

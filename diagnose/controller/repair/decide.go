@@ -218,7 +218,7 @@ func (l *look) tookOne() bool {
 	return l.reconciler.took[l.d.UID]
 }
 
-// decided notes a decision, tells of it where it is new, and begins the repair.
+// decided notes a decision, reports it where it is new, and begins the repair.
 func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v *view, decision policy.Decision) error {
 	begins := decision.Verb == policy.Run && u.builtin != nil
 	changed := had == nil || !same(had, decision)
@@ -352,7 +352,7 @@ func (l *look) condition(s *v1alpha1.DiagnosisStatus, kind string, status metav1
 	})
 }
 
-// unplanned tells why nothing can be decided.
+// unplanned reports why nothing can be decided.
 func (l *look) unplanned(ctx context.Context, why *unplanned) error {
 	message := display.Bounded(why.Error(), v1alpha1.MaxMessageBytes)
 	had := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionRemediationAllowed)

@@ -29,13 +29,13 @@ type due struct {
 	invalid error // why the values are none
 }
 
-// unplanned says why nothing can be decided of a repair: what it is can't be told.
+// unplanned says why nothing can be decided of a repair: what it is is not known.
 type unplanned struct{ err error }
 
 func (u *unplanned) Error() string { return u.err.Error() }
 
 // due returns a repair of a node of the graph. An error is an [*unplanned], or says that
-// it can't be told now.
+// it is not known now.
 func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*due, error) {
 	set := &v1alpha1.OperationSet{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: d.Spec.OperationSet}, set); err != nil {

@@ -99,7 +99,7 @@ func (b *bench) escalating(repair, cordon string, attempts int32) string {
 	})
 }
 
-// by makes a Diagnosis of a Trigger's, of which nothing tells whether its problem lasts: of an
+// by makes a Diagnosis of a Trigger's, of which nothing reports whether its problem lasts: of an
 // Event or a time.
 func (b *bench) by(source trigger.Source, node, set string) *v1alpha1.Diagnosis {
 	b.Helper()
@@ -129,7 +129,7 @@ func (b *bench) follows(d *v1alpha1.Diagnosis) []v1alpha1.Diagnosis {
 	return out
 }
 
-// Nothing tells whether the problem of an Event or a time lasts, and the set has no check:
+// Nothing reports whether the problem of an Event or a time lasts, and the set has no check:
 // after the repair nothing escalates, and the condition says so.
 func TestNothingTellsWhetherARepairHelped(t *testing.T) {
 	for _, source := range []trigger.Source{trigger.SourceEvent, trigger.SourceCron, trigger.SourceAlert, ""} {

@@ -95,7 +95,7 @@ func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, err
 	return have, nil
 }
 
-// checkAgain has the checks before a repair run again, where nothing else tells whether it
+// checkAgain has the checks before a repair run again, where nothing else reports whether it
 // has helped, and puts their answer into o. why says what is waited for (pending), or why
 // there is no answer.
 func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o *policy.Observation) (why string, pending bool, err error) {

@@ -143,7 +143,7 @@ func TestAGrantIsTakenBack(t *testing.T) {
 	})
 	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.Pause = true })
 	b.holds("it stays allowed", 2*time.Second, func() bool { return b.decision(d, 1) == "Run Allowed" })
-	// The run is given up before its end is told: the node is in service.
+	// The run is given up before its end is reported: the node is in service.
 	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.VerifyWithin = metav1.Duration{Duration: time.Second} })
 	b.status(d, func(s *v1alpha1.DiagnosisStatus) { b.agents.end(s, v1alpha1.PhaseUnknown) })
 	b.waitIs("slots", "", func() string { return b.slots(p) })

@@ -22,7 +22,7 @@ type made struct {
 	operation string
 	allowed   time.Time // by the controller's clock
 	// begun and ended are by the clock of who makes it, which is the node's unless here.
-	begun     time.Time // zero: it has not begun, as far as anybody has told
+	begun     time.Time // zero: it has not begun, as far as anybody has reported
 	ended     time.Time // zero: it has not ended
 	nodeEnded time.Time // when it ended, by the node's clock; zero: the node has not said
 	state     v1alpha1.ResultState
@@ -63,7 +63,7 @@ func allowedRepairs(d *v1alpha1.Diagnosis) []made {
 	return out
 }
 
-// byNode fills in what the node's agent tells of a repair that it makes.
+// byNode fills in what the node's agent reports a repair that it makes.
 func (m *made) byNode(d *v1alpha1.Diagnosis, res *v1alpha1.Result) {
 	if c := d.Status.Checkpoint; c != nil && c.Intent != nil && int(c.Intent.ID) == m.id {
 		m.begun, m.state, m.operation = c.Intent.Time.Time, v1alpha1.ResultRunning, c.Intent.Operation

@@ -320,7 +320,7 @@ func (b *bench) holds(what string, lasts time.Duration, ok func() bool) {
 	}
 }
 
-// events returns the reasons of an object's Events, each with how often it was told.
+// events returns the reasons of an object's Events, each with how often it was reported.
 func (b *bench) events(uid types.UID) map[string]int {
 	b.Helper()
 	var list corev1.EventList
@@ -339,7 +339,7 @@ func (b *bench) events(uid types.UID) map[string]int {
 	return out
 }
 
-// waitEvents waits until the Events of an object are these, each told once.
+// waitEvents waits until the Events of an object are these, each reported once.
 func (b *bench) waitEvents(uid types.UID, reasons ...string) {
 	b.Helper()
 	want := map[string]int{}

@@ -98,7 +98,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 // policyGauges returns what is so of each policy, as the cache has it. A controller that is
-// not the leader has none to tell of.
+// not the leader has none to report.
 func (r *reconciler) policyGauges() []gauges {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

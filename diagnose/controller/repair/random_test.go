@@ -575,7 +575,7 @@ func (w *world) settles() {
 // behind, calls that fail or whose answer is lost, partitions, and deaths before and behind
 // any call; and persons and agents, who write the same objects. Never more than a budget
 // has, nothing twice, only Kernosis' own is taken back, and all comes to an end. A run is
-// told by its seed: -seed repeats it.
+// reported by its seed: -seed repeats it.
 func TestRandomRunsOfTwoControllers(t *testing.T) {
 	first, runs := 1+rand.Uint64N(1<<40), testall.Cases(t, 1000)
 	if testing.Short() || raceDetector { // all of them run without it

@@ -58,7 +58,7 @@ func (r *reconciler) sweep(ctx context.Context, name string, known *v1alpha1.Dia
 	return err
 }
 
-// facts looks at the node and the Diagnosis of a slot. What can't be told leaves it held.
+// facts looks at the node and the Diagnosis of a slot. What is not known leaves it held.
 func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1alpha1.Diagnosis) policy.Facts {
 	f := policy.Facts{Now: r.config.Now(), Node: &policy.Node{Name: slot.Node}, Holder: policy.HolderRuns}
 	// As it is now: a cordon that the cache does not have yet is no service.

@@ -21,10 +21,10 @@ const (
 // maxAction is how long the action of an Event may be.
 const maxAction = 128
 
-// teller tells of repairs by Events, each on the Diagnosis and on its node.
+// teller reports repairs by Events, each on the Diagnosis and on its node.
 type teller struct{ recorder events.EventRecorder }
 
-// decided tells of a decision that is new.
+// decided reports a decision that is new.
 func (t *teller) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision policy.Decision) {
 	kind, reason := normal, "RepairWithheld"
 	switch decision.Verb {

@@ -89,7 +89,7 @@ func (l *look) noted(last *made) time.Time {
 	return l.now
 }
 
-// verifies reports whether the condition Verified waits for what tells whether a repair that
+// verifies reports whether the condition Verified waits for what reports whether a repair that
 // has ended helped.
 func verifies(c *metav1.Condition) bool {
 	return c.Reason == v1alpha1.ReasonVerifying || c.Reason == v1alpha1.ReasonProblemUnknown
@@ -162,7 +162,7 @@ func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.V
 			reason, event, kind = v1alpha1.ReasonProblemUnknown, "RepairUnverified", warning
 		}
 	default:
-		l.at(v.Deadline.Add(time.Second)) // the problem's end may be told a little late
+		l.at(v.Deadline.Add(time.Second)) // the problem's end may be reported a little late
 	}
 	if event != "" {
 		message = last.operation + ": " + v.Message

@@ -207,7 +207,7 @@ func TestWhatTheAPIServerRefusesIsToldAndLeft(t *testing.T) {
 	}
 }
 
-// How long a sender waits for the answer that tells of a Diagnosis that is made.
+// How long a sender waits for the answer that reports a Diagnosis that is made.
 func BenchmarkAlert(b *testing.B) {
 	s := newBench(b)
 	node := s.server.Node(b)

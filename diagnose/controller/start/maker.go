@@ -30,7 +30,7 @@ func (p *Part) makeAll(ctx context.Context) {
 		name := it.dx.Labels[v1alpha1.LabelTrigger]
 		switch {
 		case outcome == "" && ctx.Err() != nil:
-			p.queue.again(it) // nobody is told that it is made
+			p.queue.again(it) // nobody is reported that it is made
 			continue
 		case outcome == "":
 			p.counts.retries.Inc()

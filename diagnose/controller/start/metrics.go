@@ -63,7 +63,7 @@ func (c *counts) all() []prometheus.Collector {
 	}
 }
 
-// installed tells what is in force. Of Triggers that are gone nothing is told any more.
+// installed reports what is in force. Of Triggers that are gone nothing is reported any more.
 func (c *counts) installed(all []*trigger.Matcher, refused, over int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ type item struct {
 	done  chan struct{} // closed when it is made, or is not to be
 }
 
-// queue has what is to be made, in the order in which it was wanted, and tells of what is
+// queue has what is to be made, in the order in which it was wanted, and reports what is
 // settled. What has failed comes again after a pause. Several goroutines may use it.
 type queue struct {
 	work workqueue.TypedRateLimitingInterface[string]

@@ -221,7 +221,7 @@ func TestAlertmanager(t *testing.T) {
 	if dx := b.only(); dx.Spec.NodeName != node || !strings.Contains(dx.Annotations[trigger.AnnotationTriggeredBy], "alert A with fingerprint") {
 		t.Errorf("%+v", dx)
 	}
-	// It tells that the alert lasts, and when it has ended.
+	// It reports that the alert lasts, and when it has ended.
 	await.Until(t, "it lasts", deadline, func() bool {
 		p := b.only().Status.Problem
 		return p != nil && p.State == v1alpha1.ProblemLasts && p.Seen != nil

@@ -105,7 +105,7 @@ func (s *store) fresh() *corev1.ConfigMap {
 	}}
 }
 
-// restore hands the engine what was read. What can't be read is told, and begun anew.
+// restore hands the engine what was read. What can't be read is reported, and begun anew.
 func (s *store) restore() {
 	data := s.object.BinaryData[stateKey]
 	if len(data) == 0 {

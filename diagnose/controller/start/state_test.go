@@ -94,7 +94,7 @@ func TestANamespaceThatEnds(t *testing.T) {
 	}
 }
 
-// Of a Trigger that is gone nothing is told any more.
+// Of a Trigger that is gone nothing is reported any more.
 func TestMetricsOfTriggersThatAreGone(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)

@@ -29,7 +29,7 @@ type compiled struct {
 	err        error
 }
 
-// watchTriggers returns a channel on which it is told that Triggers have changed. It waits
+// watchTriggers returns a channel on which it is reported that Triggers have changed. It waits
 // until they, and the Nodes, are listed; false: the context has ended.
 func (p *Part) watchTriggers(ctx context.Context) (changes <-chan struct{}, ok bool) {
 	told := false
@@ -70,7 +70,7 @@ func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
 	tell := func() {
 		select {
 		case changes <- struct{}{}:
-		default: // it is told already
+		default: // it is reported already
 		}
 	}
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -94,7 +94,7 @@ func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-// install puts the Triggers in force that can be. What is wrong with the others is told in
+// install puts the Triggers in force that can be. What is wrong with the others is reported in
 // their status, by another part.
 func (p *Part) install(ctx context.Context) {
 	var list v1alpha1.TriggerList

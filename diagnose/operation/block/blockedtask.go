@@ -51,7 +51,7 @@ func lookAtBlockedTask(h operation.Host, stat hostfs.Stat, ran *lastRan) *blocke
 	return t
 }
 
-// explain reads what tells why the task sleeps. Each look may hang, for the task may
+// explain reads what reports why the task sleeps. Each look may hang, for the task may
 // hold what it needs. None touches the task's memory: no command line.
 func explain(h operation.Host, ctx context.Context, patient operation.Patience, t *blockedTask, f *operation.Finding) {
 	stack, err := operation.Look(ctx, patient, operation.LookLimit, func() (sleep, error) { return sleepOf(h, t.pid) })
@@ -83,7 +83,7 @@ func explain(h operation.Host, ctx context.Context, patient operation.Patience, 
 	}
 }
 
-// waitsElsewhere tells that the task waits for something else than the file that its
+// waitsElsewhere reports that the task waits for something else than the file that its
 // system call is about: in a page fault of its own memory, which may be of another
 // file, or for memory.
 func (t *blockedTask) waitsElsewhere() bool {

@@ -100,7 +100,7 @@ func TestCheckDiskStalledOfAStack(t *testing.T) {
 			t.Errorf("%q: %+v %v", device, *out.Verdict, out.Results)
 		}
 	}
-	// What blocked-stacks knows of a waiter is told too, if it is of this device.
+	// What blocked-stacks knows of a waiter is reported too, if it is of this device.
 	waiter := map[string]string{"window": "1ms", "device": "dm-0", "pid": "811", "comm": "pg", "waitsFor": "disk", "blockedFor": "2m11.4s"}
 	out, _ := operationtest.Succeed(t, b, waiter)
 	if !strings.HasPrefix(out.Verdict.Message, "nvme1n1: 14 in flight, none done in 0s; pg[811] has waited for 2m11s; at /") {

@@ -9,20 +9,20 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// lastRan tells how long ago tasks were last on a CPU. The scheduler stamps a task
+// lastRan reports how long ago tasks were last on a CPU. The scheduler stamps a task
 // with the clock of its CPU, and these clocks differ: each leaves out what
 // interrupts and the hypervisor took from its CPU. So the same CPU's time is asked
 // for "now". Not safe for concurrent use.
 type lastRan struct {
 	fs  hostfs.FS
-	now map[int]time.Duration // by CPU; negative: can't be told
+	now map[int]time.Duration // by CPU; negative: not known
 }
 
 func newLastRan(fs hostfs.FS) *lastRan { return &lastRan{fs: fs, now: map[int]time.Duration{}} }
 
 // ago returns how long ago a task that sleeps was last on its CPU. It is a lower
 // bound: time that the CPU's clock leaves out is missing, and suspends. False where
-// the kernel doesn't tell (/proc/PID/sched).
+// the kernel doesn't report (/proc/PID/sched).
 func (l *lastRan) ago(tid, cpu int) (time.Duration, bool) {
 	then, err := l.fs.ExecStart(tid)
 	if err != nil || cpu < 0 || then == 0 { // 0: moved to that CPU, and has not run there yet

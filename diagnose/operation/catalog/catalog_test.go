@@ -88,7 +88,7 @@ func problems(b *operation.Builtin) []string {
 	return wrong
 }
 
-// sentence tells whether s begins with a capital and ends with a period, as what is
+// sentence reports whether s begins with a capital and ends with a period, as what is
 // shown in tables.
 func sentence(s string) bool {
 	return regexp.MustCompile(`^[A-Z].*[.]$`).MatchString(s)

@@ -64,7 +64,7 @@ func document(all []operation.Builtin) string {
 	return b.String()
 }
 
-// effect tells who makes a repair where it is not the node.
+// effect reports who makes a repair where it is not the node.
 func effect(o *operation.Builtin) string {
 	if o.ByController {
 		return string(o.Effect) + ", by the controller"

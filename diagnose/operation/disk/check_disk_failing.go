@@ -162,7 +162,7 @@ func (d *failingDisk) judgeNVMe(health *hostfs.NVMeHealth) {
 	}
 }
 
-// notFailing tells what speaks against it; an error where nothing could be looked at.
+// notFailing reports what speaks against it; an error where nothing could be looked at.
 func notFailing(fine []*failingDisk) error {
 	var text []string
 	if i := slices.IndexFunc(fine, func(d *failingDisk) bool { return len(d.clear) == 0 }); i >= 0 {

@@ -164,7 +164,7 @@ func (d *diskHealth) weight() int {
 	return w
 }
 
-// dead tells that the driver has given the disk up.
+// dead reports that the driver has given the disk up.
 func (d *diskHealth) dead() bool {
 	switch d.state {
 	case "dead", "offline", "transport-offline", "deleting", "deleting (no IO)":

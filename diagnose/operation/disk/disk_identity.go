@@ -13,7 +13,7 @@ import (
 func DiskIdentity(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "disk-identity",
-		Doc: "Tells which hardware is below a disk, partition or volume (through dm and md): model, serial number, firmware, size, kind, queue; and which " +
+		Doc: "Reports which hardware is below a disk, partition or volume (through dm and md): model, serial number, firmware, size, kind, queue; and which " +
 			"mounts, pods and volumes are on it. disks.txt has every device of the stack.",
 		Effect:     operation.Collect,
 		Parameters: diskParameters("an error"),

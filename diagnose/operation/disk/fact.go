@@ -23,8 +23,8 @@ func calledAs(h operation.Host, device string) string {
 // diskFact is one property of a device.
 type diskFact struct{ name, value string }
 
-// identify reads what sysfs tells of a device, in the order of the results. What it
-// does not tell is left out.
+// identify reads what sysfs has of a device, in the order of the results. What it
+// does not report is left out.
 func identify(h operation.Host, device string) []diskFact {
 	value := func(files ...string) string {
 		for _, file := range files {
@@ -65,7 +65,7 @@ func reportIdentity(f *operation.Finding, facts []diskFact) {
 	}
 }
 
-// diskKind tells how a disk is attached, from its name and its driver.
+// diskKind reports how a disk is attached, from its name and its driver.
 func diskKind(h operation.Host, device string) string {
 	for _, kind := range []string{"nvme", "loop", "zram", "mmc"} {
 		if strings.HasPrefix(device, kind) {

@@ -178,7 +178,7 @@ func refusesWrites(h operation.Host, f *filesystem) string {
 	return ""
 }
 
-// stoppedUnseen tells of an ext4 that takes no writes and does not show it: from
+// stoppedUnseen reports an ext4 that takes no writes and does not show it: from
 // d3476f3dad4a (v6.12, and back-ports to 6.1) until v6.15.
 func stoppedUnseen(h operation.Host, f *filesystem) bool {
 	if f.FSType != "ext4" || f.SuperReadOnly || f.MountReadOnly || f.ext4 == nil || f.ext4.Count == 0 {

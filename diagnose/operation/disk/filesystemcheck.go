@@ -76,7 +76,7 @@ func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Pa
 // filesystemErrors is the verdict of check-filesystem-errors.
 const filesystemErrors = "FilesystemErrors"
 
-// remembers tells whether the filesystem is of a kind that keeps errors.
+// remembers reports whether the filesystem is of a kind that keeps errors.
 func (f *filesystem) remembers() bool { return f.ext4 != nil || f.btrfs != nil }
 
 // evidence says why a filesystem is fine.
@@ -94,7 +94,7 @@ func (f *filesystem) evidence() string {
 	return text + "; " + f.errorText()
 }
 
-// podsOf is "; 3 pods", of the users of a device whose mount point is told already.
+// podsOf is "; 3 pods", of the users of a device whose mount point is reported already.
 func podsOf(u *diskUsers) string {
 	pods := *u
 	pods.mounts = nil

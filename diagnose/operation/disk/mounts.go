@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// fullPercent is from where on a filesystem is told as full: what is left is soon
+// fullPercent is from where on a filesystem is reported as full: what is left is soon
 // taken, and ext4's reserve is root's.
 const fullPercent = 95
 
@@ -20,7 +20,7 @@ func Mounts(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "mounts",
-		Doc: "Tells the state of mounted filesystems: whether they refuse writes and why, how full they are in bytes and inodes, errors that ext4 and btrfs " +
+		Doc: "Reports the state of mounted filesystems: whether they refuse writes and why, how full they are in bytes and inodes, errors that ext4 and btrfs " +
 			"remember. A server that does not answer in time is reported as such. mounts.txt has all.",
 		Effect: operation.Collect,
 		Parameters: append(filesystemParameters("all on disks and from servers"),

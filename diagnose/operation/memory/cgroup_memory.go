@@ -17,7 +17,7 @@ import (
 func CgroupMemory(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "cgroup-memory",
-		Doc: "Tells what a memory cgroup (v1 or v2) uses, its limits, what happened at them, and what grew within a window, by kind and by process. " +
+		Doc: "Reports what a memory cgroup (v1 or v2) uses, its limits, what happened at them, and what grew within a window, by kind and by process. " +
 			"Sizes are bytes and include the groups below it.",
 		Effect:     operation.Collect,
 		TenantSafe: true,
@@ -82,7 +82,7 @@ func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (
 	process.ReportOwner(f, &g.owner)
 	first, last := &samples[0], &samples[len(samples)-1]
 	reportGroupMemory(f, last)
-	// With a podUID of the pod's groups only: what is above them tells of the node.
+	// With a podUID of the pod's groups only: what is above them reports the node.
 	if limit, group := effectiveLimit(h, ctx, &g, call.Parameters["podUID"]); limit > 0 {
 		f.Uint("effectiveLimitBytes", limit)
 		f.Text("limitCgroup", group)
@@ -103,7 +103,7 @@ func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (
 	return f.Output(nil), nil
 }
 
-// reportGroupMemory sets the sizes. What has no limit, or what the version does not tell,
+// reportGroupMemory sets the sizes. What has no limit, or what the version does not report,
 // is left out.
 func reportGroupMemory(f *operation.Finding, s *memorySample) {
 	m := &s.use

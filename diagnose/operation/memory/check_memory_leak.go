@@ -44,7 +44,7 @@ func checkMemoryLeak(h operation.Host, ctx context.Context, call *operation.Call
 	if err != nil {
 		return operation.Output{}, err
 	}
-	const least = 3 // two looks can't tell steady growth from a step
+	const least = 3 // two looks can't distinguish steady growth from a step
 	samples, err := sampleMemoryOver(h, ctx, &g, call.Parameters.Duration("window"), max(least, int(call.Parameters.Int("samples"))))
 	if err != nil {
 		return operation.Output{}, err

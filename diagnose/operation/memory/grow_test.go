@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// growerEnv marks a process of this binary as one that takes memory as it is told.
+// growerEnv marks a process of this binary as one that takes memory as it is reported.
 const growerEnv = "KERNOSIS_OPERATION_GROWER"
 
 // grow reads lines: "take BYTES" has it take memory at once, "rate BYTES" take as much

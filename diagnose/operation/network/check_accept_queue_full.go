@@ -14,7 +14,7 @@ import (
 // accepts at all empties its queue in less.
 const lookEvery = 50 * time.Millisecond
 
-// fullLooks is how often in a row a queue has to be found full for that to be told
+// fullLooks is how often in a row a queue has to be found full for that to be reported
 // before the window is over.
 const fullLooks = 5
 

@@ -72,7 +72,7 @@ func CheckConntrackFull(h operation.Host) operation.Builtin {
 	}
 }
 
-// full tells whether the table is full by so many percent, or has turned packets away. A
+// full reports whether the table is full by so many percent, or has turned packets away. A
 // limit of 0 is none.
 func (c *conntrack) full(threshold, dropped uint64) bool {
 	return dropped > 0 || c.limit > 0 && c.percent() >= threshold

@@ -86,7 +86,7 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 	}
 }
 
-// carries tells whether packets of the device with a name go through l: a member of
+// carries reports whether packets of the device with a name go through l: a member of
 // that bond or bridge, or the device below it.
 func carries(links []link, l *link, name string) bool {
 	for i := range links {
@@ -98,7 +98,7 @@ func carries(links []link, l *link, name string) bool {
 	return false
 }
 
-// shouldCarry tells whether a device that is down is a fault: one that is administratively
+// shouldCarry reports whether a device that is down is a fault: one that is administratively
 // up, or of a kind that nobody makes without using it.
 func (l *link) shouldCarry() bool {
 	if l.name == "lo" {

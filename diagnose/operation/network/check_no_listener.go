@@ -57,7 +57,7 @@ func CheckNoListener(h operation.Host) operation.Builtin {
 	}
 }
 
-// listeners tells what listens in a namespace, those of the port first.
+// listeners reports what listens in a namespace, those of the port first.
 func listeners(h operation.Host, ctx context.Context, p *place, port uint16) ([]string, error) {
 	t, err := sockets(h, ctx, p, operation.Values{}, false)
 	if err != nil {

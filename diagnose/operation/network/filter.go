@@ -82,7 +82,7 @@ const (
 	icmpQuote                                           = 8 // where an ICMP error has the packet it is about
 )
 
-// program returns the program that tells how many bytes of a packet to keep: snaplen, or
+// program returns the program that reports how many bytes of a packet to keep: snaplen, or
 // none. A packet begins with its network header. Besides those packets that fit, it takes
 // ICMP errors about them. IPv6 extension headers, and options in the header that an ICMP
 // error quotes, are not looked behind.

@@ -15,7 +15,7 @@ import (
 const (
 	// maxFlows bounds the memory of a summary.
 	maxFlows = 4096
-	// maxLines is how many packets are told one by one.
+	// maxLines is how many packets are reported one by one.
 	maxLines = 12
 )
 
@@ -46,7 +46,7 @@ type flow struct {
 	established, sawSYN         bool
 }
 
-// summary tells what packets are about.
+// summary reports what packets are about.
 type summary struct {
 	flows               map[flowKey]*flow
 	order               []*flow
@@ -191,7 +191,7 @@ func (f *flow) turn() {
 	f.end[0], f.end[1] = f.end[1], f.end[0]
 }
 
-// sequence notes what a segment takes of the sequence numbers, and tells whether all of
+// sequence notes what a segment takes of the sequence numbers, and reports whether all of
 // that was sent before.
 func (f *flow) sequence(side int, t *layers.TCP, payload int) (again bool) {
 	size := uint32(payload)
@@ -223,7 +223,7 @@ func (f *flow) handshake() time.Duration {
 	return f.opened.Sub(f.firstSYN)
 }
 
-// unanswered tells whether SYNs got neither SYN-ACK nor reset.
+// unanswered reports whether SYNs got neither SYN-ACK nor reset.
 func (f *flow) unanswered() bool { return f.syn > 0 && f.synAck == 0 && f.rst[1] == 0 }
 
 // trouble orders flows: the more, the earlier.

@@ -15,7 +15,7 @@ import (
 func Neighbours(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "neighbours",
-		Doc: "Tells the state of the next hop to an address in the neighbour table (ARP, NDP), and how many entries the table " +
+		Doc: "Reports the state of the next hop to an address in the neighbour table (ARP, NDP), and how many entries the table " +
 			"has in which state. The artifact neighbours.txt has the entries.",
 		Effect:     operation.Collect,
 		Parameters: pathParameters(),

@@ -59,7 +59,7 @@ func NetworkDrops(h operation.Host) operation.Builtin {
 	}
 }
 
-// sample is what tells of lost packets, at one moment.
+// sample is what reports lost packets, at one moment.
 type sample struct {
 	counters          map[string]uint64
 	links             []link
@@ -143,7 +143,7 @@ func (l *losses) report(r *operation.Finding, now *sample) {
 }
 
 // grown lists counters with how much they grew, those that grew most first; losses:
-// only those that tell of losses.
+// only those that report losses.
 func grown(grew map[string]uint64, losses bool) []string {
 	names := slices.DeleteFunc(slices.Collect(maps.Keys(grew)), func(name string) bool { return losses && !tellsLoss(name) })
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(grew[b], grew[a]), cmp.Compare(a, b)) })

@@ -106,7 +106,7 @@ func socketInode(link string) (uint32, bool) {
 	return uint32(n), true
 }
 
-// inPod tells of a process whether it is one of a pod.
+// inPod reports a process whether it is one of a pod.
 func inPod(h operation.Host, uid string) func(pid int) bool {
 	return func(pid int) bool {
 		groups, err := h.FS.ProcCgroups(pid)
@@ -122,7 +122,7 @@ func inPod(h operation.Host, uid string) func(pid int) bool {
 	}
 }
 
-// shared tells whether the namespace of a pod is also that of others: the node's, or
+// shared reports whether the namespace of a pod is also that of others: the node's, or
 // one with processes outside the pod. Where that can't be told of a process, for it has
 // ended, the others tell.
 func shared(h operation.Host, p *place) bool {

@@ -175,7 +175,7 @@ func TestPacketCaptureICMP(t *testing.T) {
 	wantResults(t, out, map[string]string{"icmpErrors": "^[1-9]", "flows": `tcp 10.97.33.1:\d+ > 10.10.0.1:80 on probe0: [^;]*\d× ICMP DestinationUnreachable\(Host\) from 10.97.33.2`})
 }
 
-// A segment that is sent again is told apart from one that is new.
+// A segment that is sent again is distinguished from one that is new.
 func TestPacketCaptureRetransmit(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	target.Serve("10.97.33.2:80", silent)

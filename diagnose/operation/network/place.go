@@ -122,7 +122,7 @@ func placeOfCgroup(h operation.Host, path string) (place, error) {
 	return placeOf(h, "of cgroup "+display.Safe(path, maxName), func(at string) bool { return below(at, path) })
 }
 
-// below tells whether a cgroup is another or below it.
+// below reports whether a cgroup is another or below it.
 func below(path, root string) bool {
 	root = strings.TrimSuffix(root, "/")
 	return path == root || strings.HasPrefix(path, root+"/")
@@ -258,7 +258,7 @@ func open(h operation.Host, p *place) (*netlook.View, error) {
 	return netlook.NewNamespaces(h.FS, answer).Open(p.inode, p.pid)
 }
 
-// hasController tells whether a list of v1 controllers ("cpu,cpuacct") has one.
+// hasController reports whether a list of v1 controllers ("cpu,cpuacct") has one.
 func hasController(list, name string) bool {
 	return slices.Contains(strings.Split(list, ","), name)
 }

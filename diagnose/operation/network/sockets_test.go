@@ -50,7 +50,7 @@ func TestSockets(t *testing.T) {
 	fail(t, Sockets(host()), map[string]string{"podUID": uid, "address": "10.97.33.1", "port": "80"}, "is no address of pod "+uid)
 }
 
-// A retransmission is told while it goes on.
+// A retransmission is reported while it goes on.
 func TestSocketsRetransmit(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	target.Serve("10.97.33.2:81", silent)
@@ -68,7 +68,7 @@ func TestSocketsRetransmit(t *testing.T) {
 	wantResults(t, out, map[string]string{"unacked": "^1$", "retransmits": "^[1-9]", "maxRTO": "s$"})
 }
 
-// A handshake that is not complete is told, of a listener that has room.
+// A handshake that is not complete is reported, of a listener that has room.
 func TestSocketsHalfOpen(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	target.Listen("10.97.33.2:80", 5)

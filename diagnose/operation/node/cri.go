@@ -61,7 +61,7 @@ func askRuntime(ctx context.Context, h operation.Host, call *operation.Call) (ru
 	return r, nil
 }
 
-// condition returns a condition that the runtime has told.
+// condition returns a condition that the runtime has reported.
 func (r *runtimeHealth) condition(name string) (c cri.Condition, ok bool) {
 	for _, c := range r.Conditions {
 		if c.Name == name {

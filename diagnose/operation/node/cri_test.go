@@ -142,7 +142,7 @@ func TestCheckRuntimeUnhealthy(t *testing.T) {
 			t.Errorf("%+v, %v", out.Verdict, err)
 		}
 	}
-	// One that speaks something else can't be told from.
+	// One that speaks something else can't be distinguished.
 	other := serveCRI(t, "/run/crio/crio.sock", func(*grpc.Server) {})
 	if _, _, err := operationtest.RunBuiltin(t, CheckRuntimeUnhealthy(other), nil); err == nil || !strings.Contains(err.Error(), "speaks no CRI v1") {
 		t.Error(err)

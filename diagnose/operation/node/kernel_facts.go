@@ -16,7 +16,7 @@ import (
 func KernelFacts(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "kernel-facts",
-		Doc: "Tells about the kernel: release, command line, why it is tainted, modules that taint it, uptime, load, pressure, lockdown, and tables that are " +
+		Doc: "Reports about the kernel: release, command line, why it is tainted, modules that taint it, uptime, load, pressure, lockdown, and tables that are " +
 			"nearly full. kernel.txt has settings and modules.",
 		Effect: operation.Collect,
 		Results: []operation.Result{

@@ -6,7 +6,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// RuntimeHealth tells how the node's container runtime is. That it doesn't answer is an
+// RuntimeHealth reports how the node's container runtime is. That it doesn't answer is an
 // answer, too.
 func RuntimeHealth(h operation.Host) operation.Builtin {
 	return operation.Builtin{

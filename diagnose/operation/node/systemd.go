@@ -115,7 +115,7 @@ func readUnit(ctx context.Context, conn *dbus.Conn, name string) (unit, error) {
 	return u, nil
 }
 
-// failed tells whether the unit has failed, or is between two tries.
+// failed reports whether the unit has failed, or is between two tries.
 func (u *unit) failed() bool {
 	return u.active == "failed" || strings.HasPrefix(u.sub, "auto-restart") || u.load == "error" || u.load == "bad-setting"
 }

@@ -17,7 +17,7 @@ import (
 func ContainerDetail(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "container-detail",
-		Doc: "Tells what the API server or kubelet has of a container of a pod of this node: image, state, how it ended last, limits and requests, probes as they are " +
+		Doc: "Reports what the API server or kubelet has of a container of a pod of this node: image, state, how it ended last, limits and requests, probes as they are " +
 			"configured, and the names of its environment variables, without their values. It fails where neither is asked.",
 		Effect:     operation.Collect,
 		TenantSafe: true,

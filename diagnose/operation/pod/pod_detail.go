@@ -17,7 +17,7 @@ import (
 func PodDetail(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "pod-detail",
-		Doc: "Tells what the API server or kubelet has of a pod of this node: phase, conditions, owner, quality of service, containers and their restarts, labels. " +
+		Doc: "Reports what the API server or kubelet has of a pod of this node: phase, conditions, owner, quality of service, containers and their restarts, labels. " +
 			"It fails where neither is asked.",
 		Effect:     operation.Collect,
 		TenantSafe: true,

@@ -102,7 +102,7 @@ func podOwner(p *corev1.Pod) string {
 	return ""
 }
 
-// podReady tells whether a pod takes traffic.
+// podReady reports whether a pod takes traffic.
 func podReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

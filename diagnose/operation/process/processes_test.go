@@ -40,7 +40,7 @@ func TestProcessDetailOfThisProcess(t *testing.T) {
 	}
 }
 
-// A task that holds its memory's lock for ever: the rest is told without its command
+// A task that holds its memory's lock for ever: the rest is reported without its command
 // line. The fixture's FIFO stands for it, whose open waits.
 func TestProcessDetailWithoutCommandLine(t *testing.T) {
 	h := operationtest.HostOf(t, map[string]string{

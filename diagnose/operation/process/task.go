@@ -85,7 +85,7 @@ func PatientOwner(h operation.Host, ctx context.Context, patient operation.Patie
 	return operation.Look(ctx, patient, operation.LookLimit, func() (Owner, error) { return OwnerOf(h, pid) })
 }
 
-// OwnerOfCgroup tells whose a cgroup is.
+// OwnerOfCgroup reports whose a cgroup is.
 func OwnerOfCgroup(path string) Owner {
 	a, _ := hostfs.ParseCgroupPath(path)
 	return Owner{Cgroup: path, Container: a.Container, Unit: a.Unit}

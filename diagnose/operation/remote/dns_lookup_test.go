@@ -192,7 +192,7 @@ func TestDNSLookup(t *testing.T) {
 	}
 }
 
-// TestDNSLookupAsksEachServer: what each of the node's name servers says is told.
+// TestDNSLookupAsksEachServer: what each of the node's name servers says is reported.
 func TestDNSLookupAsksEachServer(t *testing.T) {
 	port := serveDNS(t, "127.0.0.3:0", someZone)
 	failing := func(_ string, q dnsmessage.Message) []dnsmessage.Message {

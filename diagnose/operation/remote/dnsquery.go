@@ -79,7 +79,7 @@ func askDNS(ctx context.Context, server netip.AddrPort, q dnsmessage.Question, t
 	return a
 }
 
-// maxRecords bounds the records of an answer that are told.
+// maxRecords bounds the records of an answer that are reported.
 const maxRecords = 64
 
 // read takes the records.

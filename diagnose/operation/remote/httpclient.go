@@ -33,12 +33,12 @@ type TLS struct {
 	ServerName string // name that the server's certificate must have; "": the address
 }
 
-// isZero tells whether nothing is set.
+// isZero reports whether nothing is set.
 func (t *TLS) isZero() bool {
 	return len(t.CA) == 0 && len(t.Cert) == 0 && len(t.Key) == 0 && t.ServerName == ""
 }
 
-// Check returns what is wrong with it, as far as can be told without a server.
+// Check returns what is wrong with it, as far as that can be checked without a server.
 func (t *TLS) Check() error {
 	_, err := t.config()
 	return err

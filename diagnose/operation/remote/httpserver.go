@@ -124,7 +124,7 @@ func (h *HTTPServer) post(ctx context.Context, u *url.URL, parameters operation.
 	resp, err := client.Do(req)
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err // the method and address are told by the caller
+			err = wrapped.Err // the method and address are reported by the caller
 		}
 		return nil, err
 	}

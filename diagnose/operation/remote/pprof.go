@@ -156,7 +156,7 @@ func takeProfile(ctx context.Context, client *http.Client, u *url.URL, r profile
 	case err != nil:
 		return operation.Output{}, fmt.Errorf("after %d bytes: %w", size, err)
 	case size == maxProfile:
-		// Whether there is one more byte tells whether it was cut.
+		// Whether there is one more byte reports whether it was cut.
 		m, _ := io.ReadFull(resp.Body, begin[:1])
 		out.Truncated = m > 0
 	}

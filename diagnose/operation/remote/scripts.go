@@ -141,7 +141,7 @@ func (s *Scripts) group() (*process.Group, error) {
 // sealed returns a file in memory with text, which nobody can change.
 func sealed(text string) (*os.File, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	// vm.memfd_noexec wants it to be told that nothing is to be executed; kernels
+	// vm.memfd_noexec wants it to be reported that nothing is to be executed; kernels
 	// before 6.3 don't know that.
 	fd, err := unix.MemfdCreate("kernosis-script", flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) {

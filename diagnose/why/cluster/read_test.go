@@ -94,7 +94,7 @@ func (s *scene) lease(renewed time.Time) {
 	}
 }
 
-// kill has the real sink tell of an OOM kill in the pod.
+// kill has the real sink report an OOM kill in the pod.
 func (s *scene) kill() {
 	s.t.Helper()
 	dir := s.t.TempDir()

@@ -22,7 +22,7 @@ type Config struct {
 	Since   time.Duration
 }
 
-// ErrUnknownPod says that the journal does not tell which UID the pod has.
+// ErrUnknownPod says that the journal does not report which UID the pod has.
 var ErrUnknownPod = errors.New("the journal does not say which UID that pod has") //nolint:gochecknoglobals // a constant
 
 // Read returns what the journal says. With ErrUnknownPod it also returns what it says of the
@@ -139,7 +139,7 @@ func (r *reader) problem(e *journal.Entry, p *problem.Problem) {
 	if e.Event != nil && p.State != problem.Resolved && (p.LastSeen.Equal(e.Event.Time) || p.LastSeen.Equal(e.Now)) {
 		k.event = e.Event
 	}
-	// What is over for long is told nobody.
+	// What is over for long is reported nobody.
 	if p.State == problem.Resolved && r.c.Now.Sub(p.LastSeen) > r.c.Since {
 		delete(r.problems, key)
 	}
@@ -167,7 +167,7 @@ func (r *reader) input(damaged int) (why.Input, error) {
 	return in, err
 }
 
-// blind tells of sources that don't see.
+// blind reports sources that don't see.
 func (r *reader) blind(in *why.Input) {
 	for stem, s := range r.sources {
 		switch {

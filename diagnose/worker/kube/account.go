@@ -42,7 +42,7 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// account counts requests, and tells of a trouble when it begins and when it is over.
+// account counts requests, and reports a trouble when it begins and when it is over.
 type account struct {
 	log *slog.Logger
 	// settle is for how long after it was away an API server is not believed that a right
@@ -102,7 +102,7 @@ func (a *account) answered(ctx context.Context, verb, resource string, err error
 	case verb == verbCreate, verb == verbPatch:
 		a.kept.LastAcked = time.Now()
 	}
-	// client-go tells of a watch that was cut before it began as of one that was opened,
+	// client-go reports a watch that was cut before it began as of one that was opened,
 	// so that only the others say that the server is there.
 	if outcome != Done || verb != verbWatch {
 		a.reach(outcome, err)
@@ -129,7 +129,7 @@ func (a *account) final(o Outcome) bool {
 	return !o.away()
 }
 
-// reach tells whether anybody answers.
+// reach reports whether anybody answers.
 func (a *account) reach(outcome Outcome, err error) {
 	away := outcome.away() && outcome != KindMissing && outcome != TooOld
 	if away {
@@ -146,7 +146,7 @@ func (a *account) reach(outcome Outcome, err error) {
 	a.kept.Away = away
 }
 
-// defined tells whether the kinds are known there. It is one trouble for all of them.
+// defined reports whether the kinds are known there. It is one trouble for all of them.
 func (a *account) defined(resource string, outcome Outcome) {
 	if outcome == Done || outcome == Forbidden {
 		a.once.Do(func() { close(a.served) })
@@ -166,7 +166,7 @@ func (a *account) defined(resource string, outcome Outcome) {
 	}
 }
 
-// permit tells of each right that is missing.
+// permit reports each right that is missing.
 func (a *account) permit(verb, resource string, outcome Outcome, err error) {
 	right := [2]string{verb, resource}
 	switch {
@@ -179,7 +179,7 @@ func (a *account) permit(verb, resource string, outcome Outcome, err error) {
 	}
 }
 
-// read tells of answers that are not of the kind's form: definitions of another version.
+// read reports answers that are not of the kind's form: definitions of another version.
 func (a *account) read(resource string, outcome Outcome, err error) {
 	switch {
 	case outcome == Unreadable && !a.garbled[resource]:

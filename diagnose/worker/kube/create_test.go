@@ -72,7 +72,7 @@ func endedStatus() v1alpha1.DiagnosisStatus {
 	}
 }
 
-// What the API server refuses for good is told from what may be taken later.
+// What the API server refuses for good is distinguished from what may be taken later.
 func TestCreateRefused(t *testing.T) {
 	server, _ := served(t)
 	ns := server.Namespace(t)

@@ -72,7 +72,7 @@ func (f *feed[T]) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		t, ok := o.(T)
 		if !ok {
-			return o, nil // an end that was not seen; Delete tells of the type
+			return o, nil // an end that was not seen; Delete reports the type
 		}
 		f.trim(t)
 		return t, nil

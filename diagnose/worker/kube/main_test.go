@@ -134,7 +134,7 @@ func (r *rig) Gone(k worker.Key) {
 
 func (r *rig) changed() int { r.mu.Lock(); defer r.mu.Unlock(); return r.changes }
 
-// last returns a Diagnosis as it was told last; nil: it was not, or is gone.
+// last returns a Diagnosis as it was reported last; nil: it was not, or is gone.
 func (r *rig) last(name string) *v1alpha1.Diagnosis {
 	r.mu.Lock()
 	defer r.mu.Unlock()

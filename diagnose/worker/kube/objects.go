@@ -72,7 +72,7 @@ func (s *Store) save(done <-chan struct{}) {
 }
 
 // saveNow writes the file, where it is not as it should be. Where it can't, the one before
-// stays: it is told, and tried again with the next change.
+// stays: it is reported, and tried again with the next change.
 func (s *Store) saveNow() {
 	s.saving.Lock()
 	defer s.saving.Unlock()

@@ -158,7 +158,7 @@ func TestAServersLife(t *testing.T) {
 	}
 }
 
-// A file that can't be read or written is told, and is none.
+// A file that can't be read or written is reported, and is none.
 func TestTheFile(t *testing.T) {
 	server, c := served(t)
 	s := create(t, c, setOf(unique(t, "s"), "kernel-facts"))

@@ -19,7 +19,7 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 	if s.running.Swap(true) {
 		return errors.New("diagnoses by the API: the store runs already")
 	}
-	// What goes wrong is told by the account, once.
+	// What goes wrong is reported by the account, once.
 	ctx = klog.NewContext(ctx, logr.Discard())
 	handler := &oneAtATime{to: h}
 	news := func() { s.news(handler) }
@@ -89,7 +89,7 @@ func (s *Store) news(h worker.Handler) {
 	h.ObjectsChanged()
 }
 
-// oneAtATime is a Handler that is told by one goroutine at a time.
+// oneAtATime is a Handler that is reported by one goroutine at a time.
 type oneAtATime struct {
 	mu sync.Mutex
 	to worker.Handler

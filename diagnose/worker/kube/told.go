@@ -76,7 +76,7 @@ func (t *teller) delete(name types.NamespacedName) {
 	t.h.Gone(key)
 }
 
-// replaced tells what became of all while nobody watched.
+// replaced reports what became of all while nobody watched.
 func (t *teller) replaced(list []*v1alpha1.Diagnosis) {
 	there := make(map[types.NamespacedName]types.UID, len(list))
 	for _, d := range list {

@@ -193,7 +193,7 @@ func TestCutConnections(t *testing.T) {
 	}
 }
 
-// What the API server has forgotten is listed anew: a watch that is told "too old" goes on.
+// What the API server has forgotten is listed anew: a watch that is reported "too old" goes on.
 func TestTooOld(t *testing.T) {
 	server, c := served(t)
 	ns, node := server.Namespace(t), unique(t, "node")

@@ -193,7 +193,7 @@ func TestWriteToWhatIsGone(t *testing.T) {
 	}
 }
 
-// A status that is refused is told so, in a few words, and not as an outage.
+// A status that is refused is reported so, in a few words, and not as an outage.
 func TestWriteRefused(t *testing.T) {
 	server, c := served(t)
 	ns := server.Namespace(t)

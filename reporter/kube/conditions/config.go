@@ -94,7 +94,7 @@ type Config struct {
 	Log *slog.Logger // nil: none
 }
 
-// Ack tells of one write.
+// Ack reports one write.
 type Ack struct {
 	At        time.Time // when its answer was here
 	Heartbeat bool      // nothing but the heartbeat was due
@@ -103,7 +103,7 @@ type Ack struct {
 	Written []problem.Condition
 }
 
-// Contest tells that another client keeps writing over a condition of ours.
+// Contest reports that another client keeps writing over a condition of ours.
 type Contest struct {
 	Type    string
 	Manager string // of the last write, from the Node's managedFields; empty: not told

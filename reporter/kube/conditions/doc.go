@@ -8,7 +8,7 @@
 // a watch on the own Node tell what the API has.
 //
 //   - The first change is written at once, further ones a second later together.
-//   - A type that the detector has not told of is left as it is. One that it tells of
+//   - A type that the detector has not reported is left as it is. One that it reports
 //     no more, or that an earlier run wrote and this one does not know, is removed.
 //   - What another client writes over is written again. After three times in ten
 //     minutes the type is left to the other for an hour, and the condition

@@ -18,7 +18,7 @@ type entry struct {
 	want   problem.Condition
 	wanted bool // somebody sets it; else it is to be removed
 
-	known   bool // the API has told whether it has it
+	known   bool // the API has reported whether it has it
 	present bool // it has
 	api     corev1.NodeCondition
 	ours    bool              // it is as this run wrote it, or found it, in this Node object

@@ -46,7 +46,7 @@ type Patcher struct {
 	backoff  wait.Backoff
 	stored   []string      // types in the state file
 	storing  bounded.Calls // writes of it
-	// storeLate says that the last one has not answered, which was told.
+	// storeLate says that the last one has not answered, which was reported.
 	storeLate bool
 	yieldFor  time.Duration // shorter in tests
 }
@@ -69,7 +69,7 @@ func New(c Config) (*Patcher, error) {
 }
 
 // Set says how all conditions of this agent are now: the list is whole, and takes the
-// place of the one before. It does not block. The error tells of conditions that
+// place of the one before. It does not block. The error reports conditions that
 // can't be written, which are left out, and of texts that had to be changed; the
 // others are written all the same.
 func (p *Patcher) Set(list []problem.Condition) error {
@@ -186,7 +186,7 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 	}
 	if p.single && len(write)+len(remove) > 0 {
 		write, remove = first(write, remove)
-		beats = false // it has all types: first they are told apart
+		beats = false // it has all types: first they are distinguished
 	}
 	p.write(ctx, write, remove, beats, now)
 	return time.Now()

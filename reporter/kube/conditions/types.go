@@ -7,7 +7,7 @@ import "slices"
 func CheckType(conditionType string) error { return checkType(conditionType) }
 
 // Retire names types that an earlier agent of this node has, or may have, in the API,
-// such as those that its Lease lists. Those that the detector has not told of when it
+// such as those that its Lease lists. Those that the detector has not reported when it
 // next does are removed. What can't be ours is left out. It does not block.
 func (p *Patcher) Retire(types []string) {
 	types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return checkType(t) != nil })

@@ -107,7 +107,7 @@ func (p *Patcher) fail(err error, outcome Outcome, now time.Time) {
 	}
 	delay := p.backoff.Step()
 	if asked := askedDelay(err); asked > 0 {
-		// A quarter more at most, by chance: all that were refused were told the same.
+		// A quarter more at most, by chance: all that were refused got the same answer.
 		asked += rand.N(asked/4 + 1)
 		p.asked = now.Add(asked)
 		delay = max(delay, asked)

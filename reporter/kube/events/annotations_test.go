@@ -26,7 +26,7 @@ func oomEvent(limit uint64) *event.Event {
 	}
 }
 
-// tellOf tells of a problem that an event has made fire, and uses the event's memory again.
+// tellOf reports a problem that an event has made fire, and uses the event's memory again.
 func (a *agent) tellOf(ev *event.Event, uid string) {
 	a.tb.Helper()
 	tr := kill(uid)

@@ -42,7 +42,7 @@ const (
 	away               // nothing gets through for now
 )
 
-// read tells what an answer means.
+// read reports what an answer means.
 func read(err error) answer {
 	switch {
 	case err == nil:

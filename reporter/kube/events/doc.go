@@ -12,7 +12,7 @@
 //
 // The table follows from the journal's entries alone; what has been acknowledged is
 // only a hint. The package decides nothing about problems: what the engine doesn't
-// announce (pending, muted, hidden by its cause) it doesn't tell.
+// announce (pending, muted, hidden by its cause) it doesn't report.
 //
 // # The journal
 //

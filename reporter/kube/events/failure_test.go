@@ -70,7 +70,7 @@ func TestPodThatStaysUnknown(t *testing.T) {
 	await.Until(t, "it is told on its pod", time.Minute, func() bool { return total(a.onPod(p)) == 1 })
 }
 
-// An Event lives for an hour unless the server is told otherwise; a series may
+// An Event lives for an hour unless the server is reported otherwise; a series may
 // live longer.
 func TestEventThatIsGone(t *testing.T) {
 	a := newAgent(t, nil)
@@ -97,7 +97,7 @@ func TestEventThatIsGone(t *testing.T) {
 	}
 }
 
-// What happens while the API server is away is told when it is back, in order.
+// What happens while the API server is away is reported when it is back, in order.
 func TestOutage(t *testing.T) {
 	for _, how := range []string{"stopped", "paused"} {
 		t.Run(how, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestRightThatComesLater(t *testing.T) {
 }
 
 // The API server will never take what breaks its rules: it is counted, and what
-// comes after it is told.
+// comes after it is reported.
 func TestEventThatIsNeverTaken(t *testing.T) {
 	a := newAgent(t, nil)
 	a.pods.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.server.Namespace(t), Name: "x", UID: "bad", Labels: map[string]string{"no label!": "?"}}})

@@ -20,7 +20,7 @@ type Item struct {
 	// the kernel's.
 	Kernel      bool
 	Transitions []problem.Transition
-	// Event is the entry's, where one of the transitions tells of a problem that fires;
+	// Event is the entry's, where one of the transitions reports a problem that fires;
 	// nil: else, or there is none. It is shared and must not be changed.
 	Event *event.Event
 }
@@ -108,7 +108,7 @@ func (f *Feed) Flush(seq uint64) {
 	}
 }
 
-// Wake is told when there is something to drain.
+// Wake is reported when there is something to drain.
 func (f *Feed) Wake() <-chan struct{} { return f.wake }
 
 // Drain calls fold for each entry that has come, and returns the sequence number

@@ -13,7 +13,7 @@ import (
 )
 
 // A disk that hangs just when the state is saved without a series that is over does not hold
-// up what comes: the series goes on, and is told once, also by the next process.
+// up what comes: the series goes on, and is reported once, also by the next process.
 func TestTheDiskHangsWhenASeriesEnds(t *testing.T) {
 	hung, hang := make(chan struct{}), make(chan struct{})
 	tellHung, free := sync.OnceFunc(func() { close(hung) }), sync.OnceFunc(func() { close(hang) })

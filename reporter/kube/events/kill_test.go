@@ -29,7 +29,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// childEnv makes the test binary an agent that tells of childEntries kills and,
+// childEnv makes the test binary an agent that reports childEntries kills and,
 // unless the variable says "none", ends itself by SIGKILL at a stage: "stage n" the
 // nth time that it comes there.
 const (
@@ -156,7 +156,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// An agent that is killed in each stage, several times over, tells of each kill
+// An agent that is killed in each stage, several times over, reports each kill
 // once.
 func TestKilledInEachStage(t *testing.T) {
 	testall.Only(t)

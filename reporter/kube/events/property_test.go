@@ -206,7 +206,7 @@ func (w *world) settle() {
 	}
 }
 
-// A series ends with a save and not before: an occurrence after its end is told
+// A series ends with a save and not before: an occurrence after its end is reported
 // once, whether or not the process is killed before the next save.
 func TestSeriesEndsWithASave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

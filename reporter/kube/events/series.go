@@ -31,13 +31,13 @@ type series struct {
 	Reason   string           `json:"reason"`
 	Message  string           `json:"message"`         // of the latest occurrence
 	About    string           `json:"about,omitempty"` // UID of the pod that it hit
-	Object   string           `json:"object"`          // what it hit, to tell whether it is always the same
+	Object   string           `json:"object"`          // what it hit, to report whether it is always the same
 	Mixed    bool             `json:"mixed,omitempty"` // it is not
 	First    time.Time        `json:"first"`           // the fault's own times
 	Last     time.Time        `json:"last"`
 	Heard    time.Time        `json:"heard"` // of the latest entry
 	Count    uint64           `json:"count"`
-	Untold   uint64           `json:"untold,omitempty"` // of Count, not told on their pods
+	Untold   uint64           `json:"untold,omitempty"` // of Count, not reported on their pods
 	Doc      string           `json:"doc,omitempty"`    // page of the latest occurrence's rule
 	// Event is that of the latest occurrence, shared and not to be changed; nil: it has
 	// none, or the API server has what it says.
@@ -48,7 +48,7 @@ type series struct {
 	Acked       uint64    `json:"acked,omitempty"` // Count and Untold that the API server has
 	AckedUntold uint64    `json:"ackedUntold,omitempty"`
 	Where       *pods.Pod `json:"where,omitempty"`  // of Pod, once known
-	Astray      string    `json:"astray,omitempty"` // why it can't be told, see the Astray constants
+	Astray      string    `json:"astray,omitempty"` // why it is not known, see the Astray constants
 
 	due     time.Time     // not before; zero: at once
 	every   time.Duration // the time between writes now
@@ -58,7 +58,7 @@ type series struct {
 	kernel  time.Time // the kernel's time of its beginning, until acknowledged
 }
 
-// Why an Event can't be told where it belongs.
+// Why an Event is not known where it belongs.
 const (
 	AstrayBudget    = "budget"     // the rule has begun too many series
 	AstrayNamespace = "namespace"  // the pod's namespace is gone or going

@@ -32,7 +32,7 @@ type Sink struct {
 
 	// Of the goroutine that folds.
 	seq, saved uint64
-	damaged    bool // the journal could not be read, which was told
+	damaged    bool // the journal could not be read, which was reported
 }
 
 // New returns a Sink that goes on where the last one ended, however it ended.

@@ -39,8 +39,8 @@ type table struct {
 
 // rule is what is kept of a rule or a condition type.
 type rule struct {
-	Happened uint64            `json:"happened"`         // occurrences to be told on the Node
-	OnPods   uint64            `json:"onPods,omitempty"` // occurrences to be told on a pod
+	Happened uint64            `json:"happened"`         // occurrences to be reported on the Node
+	OnPods   uint64            `json:"onPods,omitempty"` // occurrences to be reported on a pod
 	Untold   map[string]uint64 `json:"untold,omitempty"` // of OnPods, those not told there, by reason
 	Dropped  map[string]uint64 `json:"dropped,omitempty"`
 	Free     time.Time         `json:"free,omitzero"` // when the whole budget will be there again
@@ -80,7 +80,7 @@ func (t *table) fold(it *Item) {
 	}
 }
 
-// announced reports whether a transition is to be told: the end of a problem shows
+// announced reports whether a transition is to be reported: the end of a problem shows
 // in its condition.
 func announced(p *problem.Problem) bool {
 	return p.State == problem.Firing && p.MutedUntil.IsZero() && p.SuppressedBy == ""
@@ -93,7 +93,7 @@ func (t *table) problem(it *Item, p *problem.Problem, times uint64) {
 		object: part(p.Group), first: p.FirstSeen, last: p.LastSeen, doc: p.Doc, event: eventOf(it, p), times: times,
 	}
 	if p.Condition == "" {
-		tell.first = p.LastSeen // each occurrence is told by itself
+		tell.first = p.LastSeen // each occurrence is reported by itself
 	}
 	if p.Group != "" { // else it is the whole node's problem, wherever it was seen last
 		tell.about = p.Pod
@@ -149,8 +149,8 @@ func (t *table) saidByCondition(it *Item, p *problem.Problem) bool {
 	return false
 }
 
-// condition tells of a changed status. What a condition begins with is news only
-// when it is True: a node that joins the cluster has nothing to tell of health. The
+// condition reports a changed status. What a condition begins with is news only
+// when it is True: a node that joins the cluster has nothing to report health. The
 // moments of a start before its sources see are none at any time.
 func (t *table) condition(it *Item, c *problem.Condition) {
 	was, known := t.conditions[c.Type]
@@ -275,7 +275,7 @@ func (r *rule) admit(now time.Time, burst int, refill time.Duration) bool {
 	return true
 }
 
-// lose gives a series up: what was not told yet, and what will still come.
+// lose gives a series up: what was not reported yet, and what will still come.
 func (t *table) lose(s *series, why string) {
 	s.Astray = why
 	t.astray(s, s.Count-s.Acked)
@@ -287,7 +287,7 @@ func (t *table) lose(s *series, why string) {
 	}
 }
 
-// astray counts n occurrences that a given up series would have told.
+// astray counts n occurrences that a given up series would have reported.
 func (t *table) astray(s *series, n uint64) {
 	r := t.rules[s.Rule]
 	if s.Pod != "" {

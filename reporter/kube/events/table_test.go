@@ -148,7 +148,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// The Node is told once that a condition is True because of a problem.
+// The Node is reported once that a condition is True because of a problem.
 func TestProblemAndItsConditionAreToldOnce(t *testing.T) {
 	tb := table1(t)
 	p := &problem.Problem{
@@ -163,7 +163,7 @@ func TestProblemAndItsConditionAreToldOnce(t *testing.T) {
 	if s := tb.find("kernel-deadlock", "u1", ""); !s.First.Equal(at(0)) || !s.Last.Equal(at(30)) {
 		t.Errorf("times of the fault: %s to %s", s.First, s.Last)
 	}
-	// A second one, while the condition is True already, is told by itself.
+	// A second one, while the condition is True already, is reported by itself.
 	second := *p
 	second.Group, second.Message = "812", "other[812] stays"
 	more := *c

@@ -26,7 +26,7 @@ type Served struct {
 	Group schema.GroupVersion
 	Kinds []string
 	Every time.Duration // between looks; 0: [DefaultServedEvery]
-	// Missing is told once which of them there are not. May be nil.
+	// Missing is reported once which of them there are not. May be nil.
 	Missing func(kinds []string)
 	Log     *slog.Logger // nil: none
 }
@@ -63,7 +63,7 @@ type served struct {
 	api     discovery.DiscoveryInterface
 	reader  client.Reader
 	parts   []Part
-	refused map[string]bool // kinds of which it was told that they can't be listed
+	refused map[string]bool // kinds of which it was reported that they can't be listed
 
 	mu      sync.Mutex
 	removed bool

@@ -30,7 +30,7 @@ type Keeper struct {
 
 	// What follows is for Run's goroutine.
 	last     *coordinationv1.Lease // as it was seen last; nil: not seen, or it is not there
-	read     bool                  // the API has told whether there is one
+	read     bool                  // the API has reported whether there is one
 	acquired metav1.MicroTime      // what our writes have as acquireTime
 	written  bool                  // one of them was taken
 	failing  bool
@@ -99,7 +99,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		delay := min(patience.Step(), k.config.Interval)
 		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
-			// A quarter more at most, by chance: all that were refused were told the same.
+			// A quarter more at most, by chance: all that were refused got the same answer.
 			d := time.Duration(asked) * time.Second
 			delay = max(delay, d+rand.N(d/4+1))
 		}

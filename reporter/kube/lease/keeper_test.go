@@ -71,7 +71,7 @@ func TestDegradedIsTold(t *testing.T) {
 }
 
 // The Lease of an agent that does nothing is not renewed, until it does; its start takes
-// what it takes, and its end is told all the same.
+// what it takes, and its end is reported all the same.
 func TestUnhealthyAgentDoesNotRenew(t *testing.T) {
 	var sick atomic.Bool
 	sick.Store(true)

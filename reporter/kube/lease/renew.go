@@ -163,7 +163,7 @@ func (k *Keeper) hasOurs() bool {
 }
 
 // superseded reports whether an agent that started after this one has the Lease. The
-// order of starts is not told by clocks: it is an agent that took the Lease from us.
+// clocks do not show the order of starts: it is an agent that took the Lease from us.
 // One that has drained is gone, and we are left.
 func (k *Keeper) superseded() bool {
 	return k.written && k.last != nil && !k.hasOurs() && DrainingSince(k.last).IsZero()

@@ -70,7 +70,7 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 		config: c, tracker: newTracker(c.periods(), c.Types), nodes: m.GetCache(), client: api,
 		counts: newCounts(), limiters: map[string]*rate.Limiter{},
 	}
-	twice := true // controllers of a process are told apart by nobody but tests
+	twice := true // controllers of a process are distinguished by nobody but tests
 	work, err := controller.New(name, m, controller.Options{
 		Reconciler: r, MaxConcurrentReconciles: c.Workers, SkipNameValidation: &twice,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),

@@ -60,7 +60,7 @@ func (c *counts) wrote(outcome conditions.Outcome, changes []change) {
 	}
 }
 
-// collector tells what is thought of the agents when it is asked.
+// collector reports what is thought of the agents when it is asked.
 type collector struct {
 	*counts
 	tracker *tracker

@@ -92,7 +92,7 @@ func (b *bench) fleet(n int, zone string, interval time.Duration) *fleet {
 	return f
 }
 
-// silence ends agents as a kill does: the end is not told, there is no time for it.
+// silence ends agents as a kill does: the end is not reported, there is no time for it.
 func (f *fleet) silence(nodes []string) {
 	for i, node := range f.nodes {
 		if slices.Contains(nodes, node) {

@@ -75,7 +75,7 @@ func (t *tracker) seeNode(n *corev1.Node, now time.Time) {
 	}
 }
 
-// takenBack tells whether somebody has written over a condition that the controller
+// takenBack reports whether somebody has written over a condition that the controller
 // has set.
 func takenBack(spokenFor []string, n *corev1.Node) bool {
 	return slices.ContainsFunc(spokenFor, func(t string) bool {
@@ -104,7 +104,7 @@ func (t *tracker) loseNode(name string) {
 }
 
 // seeLease takes a Lease as it is. It returns whether the Node is to be looked at: a
-// renewal alone is what is expected, and the clock tells when it has to be followed by
+// renewal alone is what is expected, and the clock reports when it has to be followed by
 // another.
 func (t *tracker) seeLease(node string, l *coordinationv1.Lease, now time.Time) bool {
 	t.mu.Lock()
@@ -125,7 +125,7 @@ func (t *tracker) seeLease(node string, l *coordinationv1.Lease, now time.Time) 
 	return changed || before != stateReporting && before != stateDraining
 }
 
-// maxLasts is the longest that an agent can be told; nobody is waited for longer.
+// maxLasts is the longest that an agent can be reported; nobody is waited for longer.
 const maxLasts = time.Hour
 
 // lastsOf returns how long a Lease says that it counts.

@@ -122,7 +122,7 @@ func (w *Watch) Run(ctx context.Context) error {
 }
 
 // Known reports whether all pods have been seen that the node had at a time. What came since
-// the first list is told within milliseconds.
+// the first list is reported within milliseconds.
 func (w *Watch) Known(time.Time) bool { return w.informer.HasSynced() }
 
 // Await waits until all pods of the node have been seen, or ctx ends.

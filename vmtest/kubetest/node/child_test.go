@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// childEnv makes the test's program one that starts a node with a pod, tells of it,
+// childEnv makes the test's program one that starts a node with a pod, reports it,
 // waits for a line, and ends without closing it.
 const childEnv = "NODETEST_CHILD"
 

@@ -23,7 +23,7 @@ import (
 
 // FaultPod returns a pod that a probe of a mode's failure can be made of: its container
 // "main" is probed every second, has a second to answer, and fails at the third failure
-// in a row. It is healthy until it is told the mode. grpc has it asked by gRPC where HTTP
+// in a row. It is healthy until it gets the mode. grpc has it asked by gRPC where HTTP
 // would be.
 func FaultPod(namespace, name string, mode fault.Mode, grpc bool) *corev1.Pod {
 	main := corev1.Container{Name: "main", Image: fault.Image}

@@ -153,7 +153,7 @@ func (n *Node) askKubelet(ctx context.Context, path string) ([]byte, error) {
 }
 
 // RestartKubelet ends kubelet as an upgrade does and starts it again; pods go on. It
-// returns when the new one has told the API server that the node is ready. While kubelet
+// returns when the new one has reported the API server that the node is ready. While kubelet
 // is away it calls what it is given.
 func (n *Node) RestartKubelet(tb testing.TB, meanwhile ...func()) {
 	tb.Helper()

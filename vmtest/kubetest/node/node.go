@@ -30,7 +30,7 @@ const startFor = 2 * time.Minute
 type Options struct {
 	// Kubelet are further settings of KubeletConfiguration, by their names in it.
 	Kubelet map[string]any
-	// Progress is told about the programs being built; nil is os.Stderr.
+	// Progress is reported about the programs being built; nil is os.Stderr.
 	Progress io.Writer
 }
 

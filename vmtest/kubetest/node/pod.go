@@ -61,7 +61,7 @@ func running(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodRunning && len(pod.Status.ContainerStatuses) == len(pod.Spec.Containers)
 }
 
-// Ready reports whether all containers of a pod are ready, as kubelet has told.
+// Ready reports whether all containers of a pod are ready, as kubelet has reported.
 func Ready(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		if !pod.Status.ContainerStatuses[i].Ready {

@@ -106,7 +106,7 @@ func (p *Process) Signal(s os.Signal) error {
 	return err
 }
 
-// Stopped reports whether all its threads have stopped for SIGSTOP. It is told once a stop.
+// Stopped reports whether all its threads have stopped for SIGSTOP. It is reported once a stop.
 func (p *Process) Stopped() (bool, error) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, &info, unix.WSTOPPED|unix.WNOHANG, nil)
