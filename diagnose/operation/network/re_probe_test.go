@@ -145,14 +145,14 @@ func TestCheckAppSilent(t *testing.T) {
 	httpProbe(t, pod, "10.97.34.2:84", false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	httpProbe(t, pod, "10.97.34.2:85", true, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 
-	out := confirm(t, check, at("81", "http"), "AppSilent", `accepted by operation.test\[\d+\] in state ., which has read all of it \(\d+ bytes\) and does not answer since 1s`)
+	out := confirm(t, check, at("81", "http"), "AppSilent", `accepted by network.test\[\d+\] in state ., which has read all of it \(\d+ bytes\) and does not answer since 1s`)
 	wantResults(t, out, map[string]string{"accepted": "^true$", "unread": "^0$", "received": "^[1-9]", "phase": "^answer$", "ownerState": "^[RSD]$"})
 	out = confirm(t, check, at("82", "http"), "AppSilent", `which has not read \d+ bytes of it in 1s`)
 	wantResults(t, out, map[string]string{"unread": "^[1-9]"})
 	confirm(t, check, at("81", "https"), "AppSilent", `TLS handshake`)
 	confirm(t, check, at("81", "grpc"), "AppSilent", `has read all of it`)
 	confirm(t, check, at("85", "https"), "AppSilent", `\(answer\)`)
-	confirm(t, check, at("83", "http"), "AppNotAccepting", `waits since 1s in the accept queue \(queue 1/5\), [1-9]\d* bytes of it are there; operation.test`)
+	confirm(t, check, at("83", "http"), "AppNotAccepting", `waits since 1s in the accept queue \(queue 1/5\), [1-9]\d* bytes of it are there; network.test`)
 	confirm(t, check, at("83", "tcp"), "AppNotAccepting", `0 bytes of it are there`)
 
 	refute(t, check, at("84", "http"), "AppAnswers", "not silent, but it failed at answer .* status 418")
