@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -73,7 +75,29 @@ func execute(ctx context.Context, args []string) int {
 	if isPlugin(os.Args) {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl kernosis"}
 	}
+	if err := unknownCommand(root, args); err != nil {
+		return exitCode(err, os.Stderr)
+	}
 	return exitCode(root.ExecuteContext(ctx), os.Stderr)
+}
+
+// unknownCommand returns an error where the arguments name no command of a command that only has
+// others, such as "rules". Cobra checks that of the root alone, and prints help for the rest.
+func unknownCommand(root *cobra.Command, args []string) error {
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd == root || cmd.Runnable() {
+		return nil //nolint:nilerr // cobra finds it too
+	}
+	i := slices.IndexFunc(rest, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+	if i < 0 {
+		return nil
+	}
+	hint := "see " + cmd.CommandPath() + " --help"
+	cmd.SuggestionsMinimumDistance = 2
+	if like := cmd.SuggestionsFor(rest[i]); len(like) > 0 {
+		hint = "did you mean " + strings.Join(like, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q: %s", rest[i], cmd.CommandPath(), hint)
 }
 
 func newRoot() *cobra.Command {
@@ -84,8 +108,24 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newRun(), newAgentCommand(), newController(), newConfig(), newFeatures(), newRules(), newMute(), newReplay(), newLint(), newGraph(), newDiagnose(), newWhy(), newInject(),
-		newConvert(), newDemo(), newVersion(), newHealthChecker(), newLogCounter(), newCRDs(), newUninstall())
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"detect", "Detect faults:", []*cobra.Command{newRun(), newAgentCommand(), newController(), newFeatures(), newConfig()}},
+		{"explain", "Explain and diagnose:", []*cobra.Command{newWhy(), newDiagnose(), newGraph()}},
+		{"rules", "Rules:", []*cobra.Command{newRules(), newLint(), newMute(), newReplay()}},
+		{"drills", "Drills:", []*cobra.Command{newDemo(), newInject()}},
+		{"install", "Install, migrate, remove:", []*cobra.Command{newCRDs(), newConvert(), newUninstall()}},
+		{"checks", "Check programs, as node-problem-detector has them:", []*cobra.Command{newHealthChecker(), newLogCounter()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(newVersion())
 	return root
 }
 
