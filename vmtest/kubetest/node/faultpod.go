@@ -28,12 +28,13 @@ import (
 func FaultPod(namespace, name string, mode fault.Mode, grpc bool) *corev1.Pod {
 	main := corev1.Container{Name: "main", Image: fault.Image}
 	// The delay is for the start, so that no probe fails before it is to.
-	probe := &corev1.Probe{InitialDelaySeconds: 3, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 3, ProbeHandler: handler(mode, grpc)}
+	delay := func(idle time.Duration) int32 { return int32(await.Within(idle) / time.Second) }
+	probe := &corev1.Probe{InitialDelaySeconds: delay(3 * time.Second), PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 3, ProbeHandler: handler(mode, grpc)}
 	switch mode {
 	case fault.Throttled:
 		main.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
 		// With this limit a start takes longer.
-		probe.InitialDelaySeconds = 5
+		probe.InitialDelaySeconds = delay(5 * time.Second)
 	case fault.ChildKilled:
 		main.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")}
 	}
