@@ -29,7 +29,7 @@ type due struct {
 	invalid error // why the values are none
 }
 
-// unplanned says why nothing can be decided of a repair: what it is is not known.
+// unplanned says why nothing can be decided of a repair: nobody knows what it is.
 type unplanned struct{ err error }
 
 func (u *unplanned) Error() string { return u.err.Error() }

@@ -101,7 +101,7 @@ func (o *observation) period(p periods) time.Duration {
 	return max(p.silent, own)
 }
 
-// reports reports whether an agent of this Node has ever renewed a Lease, as far as
+// reports says whether an agent of this Node has ever renewed a Lease, as far as
 // seen. The Lease of an earlier Node of that name does not count.
 func (o *observation) reports() bool {
 	return o.heard && (o.owner == "" || o.owner == o.nodeUID)
