@@ -207,7 +207,7 @@ func TestSockFailSlow(t *testing.T) {
 	}
 }
 
-// A thread that has a name of its own is reported under that of its process.
+// A thread with a name of its own is reported under the name of its process.
 func TestSockFailOpenerIsTheProcess(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)

@@ -20,7 +20,7 @@ const MaxMutes = 1000
 type mutes struct {
 	list []*mute       // in force, sorted
 	end  time.Duration // since boot, of the next to end; zero: there is none
-	// What one source reports, another may have reported first, so a mute is about
+	// What one source reports of, another may have reported first, so a mute is about
 	// the problems of all rules that share its rule's fault.
 	bySeries map[*series][]*mute
 }

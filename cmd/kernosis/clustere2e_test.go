@@ -201,7 +201,7 @@ func TestCluster(t *testing.T) {
 	a.awaitCondition("AppBroken", "False AppIsFine: the app is fine")
 	a.awaitEvents("AppHiccup", 3, 30*time.Second)
 	a.awaitEvents("AppFellOver", 1, 30*time.Second)
-	// Neither start has anything to report conditions that are as they were.
+	// Neither start has anything to report of conditions that are as they were.
 	var told []string
 	for _, e := range a.allEvents() {
 		told = append(told, fmt.Sprintf("%s: %s", e.Reason, e.Message))

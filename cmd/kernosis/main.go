@@ -82,7 +82,7 @@ func execute(ctx context.Context, args []string) int {
 }
 
 // unknownCommand returns an error where the arguments name no command of a command that only has
-// others, such as "rules". Cobra checks that of the root alone, and prints help for the rest.
+// others, such as "rules". Cobra checks only the root's, and prints the help of the others.
 func unknownCommand(root *cobra.Command, args []string) error {
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd == root || cmd.Runnable() {

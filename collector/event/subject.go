@@ -33,7 +33,7 @@ type Cgroup struct {
 	Path string `json:"path"` // from the hierarchy's root ("/kubepods/…"); starts with "…/" where the top is cut off
 }
 
-// Container is what the cgroup path reports the container around a task.
+// Container is what the cgroup path reports of the container around a task.
 type Container struct {
 	ID      string `json:"id"`                // full runtime id, 64 hex digits usually
 	Runtime string `json:"runtime,omitempty"` // containerd, cri-o, docker, podman; empty: unknown

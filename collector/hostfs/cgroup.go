@@ -20,7 +20,7 @@ const (
 	maxUnitName = 255
 )
 
-// Attribution is what the path of a cgroup reports its owner: a container, or
+// Attribution is what the path of a cgroup reports of its owner: a container, or
 // outside containers a systemd unit. Never both.
 type Attribution struct {
 	// Container is zero outside containers. ID alone is empty where the cgroup

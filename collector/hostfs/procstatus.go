@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// ProcStatus is what /proc/PID/status reports a process. Sizes are bytes; they are 0
+// ProcStatus is what /proc/PID/status reports of a process. Sizes are bytes; they are 0
 // of kernel threads and of processes that have ended but are not waited for.
 type ProcStatus struct {
 	Threads                    int

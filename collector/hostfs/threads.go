@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// ThreadStates returns what /proc reports a process' threads, at most limit of them, the
+// ThreadStates returns what /proc reports of a process' threads, at most limit of them, the
 // main thread first.
 func (f FS) ThreadStates(pid, limit int) ([]Stat, error) {
 	dir, err := os.Open(f.Path(procPath(pid, "task")))

@@ -8,7 +8,7 @@ import (
 )
 
 // MaxLine is how many bytes of a line are matched: /dev/kmsg gives no longer record
-// (CONSOLE_EXT_LOG_MAX, and later kernels less), and in other logs what reports a
+// (CONSOLE_EXT_LOG_MAX, and later kernels less), and in other logs what reports of a
 // fault stands near the start of its line.
 const MaxLine = 8 << 10
 

@@ -12,7 +12,7 @@
 // ends, down with the reason while it can't be read. A reader that ends is started
 // again where it was. What a log has lost is reported as [event.Lost] of that stem, at
 // most once a second for each reason. Once every log has reported how it is, the stem
-// "log" reports all others that they are not configured.
+// "log" reports of all others that they are not configured.
 //
 // # Positions
 //

@@ -60,7 +60,7 @@ func view(t *testing.T, n *netlab.Net) *View {
 	return v
 }
 
-// What the kernel reports real sockets, at both ends.
+// What the kernel reports of real sockets, at both ends.
 func TestSockets(t *testing.T) {
 	prober, target := netlab.PairIn(t, 32)
 	target.Listen("[::]:80", 5)

@@ -259,7 +259,7 @@ func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
 			Alerts: []alertTest{{"6m", a.Alert, []expected{}}},
 		},
 	}
-	if more == 0 { // the agent was started by what it reports
+	if more == 0 { // the agent was started by what it reports of
 		all = append(all, unitTest{
 			Name: a.Alert + " before the first look", Interval: "1m", InputSeries: []series{{counter, "_x4 1x100"}},
 			Alerts: []alertTest{

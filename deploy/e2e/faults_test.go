@@ -26,7 +26,7 @@ type profile struct {
 	queueWhy  string // verdict of its Diagnosis; "": none
 	diskWhy   string // verdict of a failed disk's; "": none
 
-	// over is what a condition is that the kernel's log reports too, when nothing is wrong
+	// over is what a condition is that the kernel's log reports of too, when nothing is wrong
 	// any more. It is Unknown where the log can't be read, from some seconds after the start.
 	over []corev1.ConditionStatus
 }

@@ -22,7 +22,7 @@ type Corpus struct {
 	Values  map[string]string // what stands for {comm}, {dev} … where a pattern has no word of its own for it
 }
 
-// Fault is what one or the other form of a message reports.
+// Fault is what one or the other form of a message reports of.
 type Fault struct {
 	Name    string
 	Reasons []string // that rules for it usually have

@@ -186,7 +186,7 @@ type Told struct {
 	Since     time.Time
 }
 
-// Told returns what an alert reports Diagnoses that were made for its episode, firing or
+// Told returns what an alert reports of Diagnoses that were made for its episode, firing or
 // resolved. It changes nothing.
 func (e *Engine) Told(a *Alert, now time.Time) []Told {
 	if len(a.Labels) == 0 {

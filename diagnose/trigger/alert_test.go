@@ -208,7 +208,7 @@ func TestLabelsThatAreNoText(t *testing.T) {
 	}
 }
 
-// An alert reports the Diagnosis of its episode that it lasts, or is gone, and of no other.
+// An alert reports of the Diagnosis of its episode that it lasts, or is gone, and of no other.
 func TestWhatAnAlertTellsOfItsDiagnosis(t *testing.T) {
 	specs := []string{diskFull, `{operationSet: s, nodeName: n1, cooldown: 1h, sourceTemplate: {prometheusAlertTemplate: {regexp: {annotations: {summary: "less than 3%"}}}}}`}
 	e := engineWith(t, specs...)

@@ -99,7 +99,7 @@ func podOf(p *problem.Problem) string {
 }
 
 // subjectOf names what a problem is about: by that cooldown distinguishes problems. It is
-// the pod, or else what the detector names; for what only a log or a check reports, which
+// the pod, or else what the detector names; for what only a log or a check reports of, which
 // name whoever has written, the problem itself.
 func subjectOf(p *problem.Problem, node string) string {
 	ev := principal(p)

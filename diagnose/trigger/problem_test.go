@@ -314,7 +314,7 @@ func TestManyProblemsOfASubject(t *testing.T) {
 	if started != 1 {
 		t.Error(started)
 	}
-	// What only logs report names who wrote: problems are apart.
+	// What only logs report of names who wrote: problems are apart.
 	for _, group := range []string{"sda", "sdb"} {
 		p := firing("oom-kill", group, start)
 		p.Subject, p.Evidence = "kernel", []*event.Event{{Kind: event.Log, Log: &event.LogData{Origin: "kernel"}}}

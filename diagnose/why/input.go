@@ -148,7 +148,7 @@ type Ending struct {
 	Message string
 }
 
-// Blind is a source that can't see, so that what it would report may be so.
+// Blind is a source that can't see, so that what it would report of may be so.
 type Blind struct {
 	Source, Why string
 	Since       time.Time // zero: not known

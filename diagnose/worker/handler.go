@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// handler is what the store reports changes.
+// handler is what the store reports of changes.
 type handler struct{ w *Worker }
 
 // ObjectsChanged implements Handler.

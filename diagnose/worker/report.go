@@ -65,7 +65,7 @@ func (w *Worker) nextToWrite() (first *entry, due time.Time) {
 	return first, due
 }
 
-// due returns when there is something to report a Diagnosis. The lock is held.
+// due returns when there is something to report of a Diagnosis. The lock is held.
 func (e *entry) due() (at time.Time, ok bool) {
 	at = e.retryAt
 	later := func(t time.Time) {

@@ -32,7 +32,7 @@ const (
 	reasonWaiting = "Waiting"
 )
 
-// snapshot is what there is to report a Diagnosis at a moment.
+// snapshot is what there is to report of a Diagnosis at a moment.
 type snapshot struct {
 	diagnosis *v1alpha1.Diagnosis
 	report    *runner.Report

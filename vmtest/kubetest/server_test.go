@@ -161,7 +161,7 @@ func TestOptionsReachTheServer(t *testing.T) {
 	}
 }
 
-// said is what a child process reports its server.
+// said is what a child process reports of its server.
 type said struct {
 	Dir       string
 	Processes []int

@@ -59,6 +59,18 @@ func (f *artifact) Close() error {
 	return nil
 }
 
+// Read returns a file that an operation has closed.
+func (k *Artifacts) Read(t *testing.T, name string) string {
+	t.Helper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	text, ok := k.Files[name]
+	if !ok {
+		t.Fatalf("no artifact %s", name)
+	}
+	return text
+}
+
 // Perform runs a built-in as the runner does, and checks what every one must keep to.
 func Perform(t *testing.T, b operation.Builtin, parameters map[string]string) (operation.Output, *Artifacts, error) {
 	t.Helper()

@@ -434,7 +434,7 @@ func TestSlowThatDoesNotCount(t *testing.T) {
 	})
 }
 
-// Successes that nothing reports are found by the counts of connections.
+// Successes that nothing reports of are found by the counts of connections.
 func TestSuccessInBetween(t *testing.T) {
 	in(t, nil, func(w *world) {
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))

@@ -20,7 +20,7 @@ import (
 const (
 	// family is the only one that is read; the others are histograms many times as long.
 	family = "prober_probe_total"
-	// maxBody is what kubelet would have to report some thousand pods.
+	// maxBody is what kubelet would have to report of some thousand pods.
 	maxBody = 64 << 20
 	maxLine = 64 << 10
 )

@@ -63,7 +63,7 @@ func allowedRepairs(d *v1alpha1.Diagnosis) []made {
 	return out
 }
 
-// byNode fills in what the node's agent reports a repair that it makes.
+// byNode fills in what the node's agent reports of a repair that it makes.
 func (m *made) byNode(d *v1alpha1.Diagnosis, res *v1alpha1.Result) {
 	if c := d.Status.Checkpoint; c != nil && c.Intent != nil && int(c.Intent.ID) == m.id {
 		m.begun, m.state, m.operation = c.Intent.Time.Time, v1alpha1.ResultRunning, c.Intent.Operation

@@ -117,7 +117,7 @@ func mounts(h operation.Host, ctx context.Context, patient operation.Patience, c
 	return f.Output(nil), err
 }
 
-// neverEmpty tells filesystems that are always full.
+// neverEmpty reports whether a filesystem is of a kind that is always full.
 func neverEmpty(f *filesystem) bool {
 	switch f.FSType {
 	case "squashfs", "iso9660", "erofs", "udf":

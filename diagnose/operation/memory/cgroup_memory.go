@@ -82,7 +82,7 @@ func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (
 	process.ReportOwner(f, &g.owner)
 	first, last := &samples[0], &samples[len(samples)-1]
 	reportGroupMemory(f, last)
-	// With a podUID of the pod's groups only: what is above them reports the node.
+	// With a podUID of the pod's groups only: what is above them reports of the node.
 	if limit, group := effectiveLimit(h, ctx, &g, call.Parameters["podUID"]); limit > 0 {
 		f.Uint("effectiveLimitBytes", limit)
 		f.Text("limitCgroup", group)

@@ -42,7 +42,7 @@ func CheckAcceptQueueFull(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			r := newNetReport(&p)
+			r := newReport(&p)
 			text := w.report(r)
 			switch {
 			case w.looks == w.absent:

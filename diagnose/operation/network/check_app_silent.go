@@ -40,7 +40,7 @@ func CheckAppSilent(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			r := newNetReport(target)
+			r := newReport(target)
 			return s.judge(r, p)
 		},
 	}

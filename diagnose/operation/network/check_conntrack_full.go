@@ -60,7 +60,7 @@ func CheckConntrackFull(h operation.Host) operation.Builtin {
 				dropped := increase(before[i].drop, after.drop)
 				text := fmt.Sprintf("%s: %s, %d packets dropped for want of a place in %s", &places[i], &after, dropped, window)
 				if after.full(uint64(call.Parameters.Int("threshold")), dropped) {
-					r := newNetReport(&places[i])
+					r := newReport(&places[i])
 					r.Text("conntrack", after.String())
 					r.Uint("conntrackDropped", dropped)
 					return r.Output(operation.VerdictOf("ConntrackFull", "%s", text)), nil

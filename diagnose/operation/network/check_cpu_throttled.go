@@ -50,7 +50,7 @@ func CheckCPUThrottled(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, fmt.Errorf("find cgroups: %w", err)
 			}
-			r := newNetReport(nil)
+			r := newReport(nil)
 			groups, err := cpuGroups(h, layout, v, r)
 			if err != nil {
 				return operation.Output{}, err

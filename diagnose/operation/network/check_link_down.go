@@ -36,7 +36,7 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 				return operation.Output{}, err
 			}
 			defer view.Close()
-			r := newNetReport(&p)
+			r := newReport(&p)
 			links, err := links(view, r)
 			if err != nil {
 				return operation.Output{}, err

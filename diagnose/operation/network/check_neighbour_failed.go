@@ -21,7 +21,7 @@ func CheckNeighbourFailed(h operation.Host) operation.Builtin {
 			operation.Result{Name: "nextHopState", Doc: "of its entry in the neighbour table"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			r := newNetReport(nil)
+			r := newReport(nil)
 			p, err := findPath(h, call.Parameters, r)
 			if err != nil {
 				return operation.Output{}, err

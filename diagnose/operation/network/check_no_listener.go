@@ -45,7 +45,7 @@ func CheckNoListener(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			r := newNetReport(&p)
+			r := newReport(&p)
 			const shown = 8
 			list := display.List(others, shown)
 			r.Text("listeners", list)

@@ -40,7 +40,7 @@ func CheckProbeFails(h operation.Host) operation.Builtin {
 			if probed.Err == nil {
 				return operation.Output{}, operation.RefutedBy("ProbeSucceeds", "%s succeeded: %s", what, probed)
 			}
-			r := newNetReport(target)
+			r := newReport(target)
 			r.Text("phase", probed.Phase)
 			r.Text("error", probed.Err.Error())
 			r.Text("status", probed.Status)

@@ -57,7 +57,7 @@ func CheckProbeRecovers(h operation.Host) operation.Builtin {
 					}
 				}
 			}
-			r := newNetReport(target)
+			r := newReport(target)
 			r.Uint("attempted", uint64(made))
 			r.Uint("failed", uint64(failed))
 			r.Text("totalTime", last.Took.Round(time.Microsecond).String())

@@ -77,7 +77,7 @@ func TestNetMessagesAreBounded(t *testing.T) {
 	if m := operation.VerdictOf("R", "%s", long).Message; len(m) > 4*operation.MaxVerdict || strings.Contains(m, "\x1b") {
 		t.Errorf("%d bytes", len(m))
 	}
-	r := newNetReport(nil)
+	r := newReport(nil)
 	r.Text("a", long)
 	for range 100 {
 		r.Note("%s", long)

@@ -55,7 +55,7 @@ func CheckSYNDropped(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			r := newNetReport(&p)
+			r := newReport(&p)
 			r.Uint("drops", grew["TcpExt.ListenDrops"])
 			r.Uint("overflows", grew["TcpExt.ListenOverflows"])
 			r.Uint("synQueueFull", grew["TcpExt.TCPReqQFullDrop"])

@@ -7,6 +7,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/operationtest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -20,7 +21,7 @@ func TestPacketCaptureWhileRTNLIsHeld(t *testing.T) {
 	const duration = 200 * time.Millisecond
 	params := map[string]string{"netns": inode(n), "where": "given", "port": "80", "packets": "1000000", "bytes": "64Mi", "duration": duration.String()}
 	var out operation.Output
-	var files artifacts
+	var files *operationtest.Artifacts
 	var held func() bool
 	var took time.Duration
 	for bridges := 600; held == nil || !held(); bridges *= 2 {

@@ -20,38 +20,15 @@ import (
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
-
-// artifacts keeps artifacts in a folder, at most limit bytes of each.
-type artifacts struct {
-	dir   string
-	limit int
-}
-
-func (a artifacts) Create(name string) (io.WriteCloser, error) {
-	f, err := os.Create(filepath.Join(a.dir, name))
-	return &artifactFile{File: f, left: a.limit}, err
-}
-
-type artifactFile struct {
-	*os.File
-	left int
-}
-
-func (f *artifactFile) Write(b []byte) (int, error) {
-	if len(b) > f.left {
-		return 0, operation.ErrArtifactBudget
-	}
-	f.left -= len(b)
-	return f.File.Write(b)
-}
 
 func host() operation.Host { return operation.Host{FS: hostfs.New("/")} }
 
 // run runs a built-in as a diagnosis does, and checks what holds for all.
-func run(t *testing.T, b operation.Builtin, params map[string]string) (operation.Output, artifacts, error) {
+func run(t *testing.T, b operation.Builtin, params map[string]string) (operation.Output, *operationtest.Artifacts, error) {
 	t.Helper()
-	files := artifacts{dir: t.TempDir(), limit: 1 << 20}
+	files := &operationtest.Artifacts{Limit: 1 << 20}
 	v, err := b.Fill(params)
 	if err != nil {
 		return operation.Output{}, files, err
@@ -75,7 +52,7 @@ func run(t *testing.T, b operation.Builtin, params map[string]string) (operation
 }
 
 // must is run of what must not fail.
-func must(t *testing.T, b operation.Builtin, params map[string]string) (operation.Output, artifacts) {
+func must(t *testing.T, b operation.Builtin, params map[string]string) (operation.Output, *operationtest.Artifacts) {
 	t.Helper()
 	out, files, err := run(t, b, params)
 	if err != nil {
@@ -127,15 +104,6 @@ func wantResults(t *testing.T, out operation.Output, want map[string]string) {
 			t.Errorf("%s is %q, want %s", k, got, pattern)
 		}
 	}
-}
-
-func (a artifacts) read(t *testing.T, name string) string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(a.dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 func inode(n *netlab.Net) string { return strconv.FormatUint(uint64(n.Inode), 10) }

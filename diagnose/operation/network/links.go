@@ -35,7 +35,7 @@ func Links(h operation.Host) operation.Builtin {
 				return operation.Output{}, err
 			}
 			defer view.Close()
-			r := newNetReport(&p)
+			r := newReport(&p)
 			before, err := links(view, r)
 			if err != nil {
 				return operation.Output{}, err

@@ -47,7 +47,7 @@ func TestLinks(t *testing.T) {
 	wantResults(t, out, map[string]string{
 		"linkCount": "^[0-9]+$", "faults": "br0 bridge administratively down", "links": "probe0 veth up mtu 1500", "linkDrops": "probe0: .*[1-9][0-9]* dropped by the qdisc",
 	})
-	if text := files.read(t, "links.txt"); !matches(text, `(?m)^probe0 veth up mtu 1500 +[1-9]\d* `) || !matches(text, "during 1s: probe0: ") {
+	if text := files.Read(t, "links.txt"); !matches(text, `(?m)^probe0 veth up mtu 1500 +[1-9]\d* `) || !matches(text, "during 1s: probe0: ") {
 		t.Errorf("artifact\n%s", text)
 	}
 	out, _ = must(t, links, in(target, "window", "0s", "link", "probe0"))

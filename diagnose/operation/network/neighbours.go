@@ -25,7 +25,7 @@ func Neighbours(h operation.Host) operation.Builtin {
 			operation.Result{Name: "entries", Doc: "entries of the table of that family by state"},
 		),
 		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
-			r := newNetReport(nil)
+			r := newReport(nil)
 			p, err := findPath(h, call.Parameters, r)
 			if err != nil {
 				return operation.Output{}, err

@@ -38,7 +38,7 @@ func NetworkDrops(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			r := newNetReport(&p)
+			r := newReport(&p)
 			window := call.Parameters.Duration("window")
 			before, err := takeSample(h, &p, r)
 			if err != nil {
@@ -59,7 +59,7 @@ func NetworkDrops(h operation.Host) operation.Builtin {
 	}
 }
 
-// sample is what reports lost packets, at one moment.
+// sample is what reports of lost packets, at one moment.
 type sample struct {
 	counters          map[string]uint64
 	links             []link

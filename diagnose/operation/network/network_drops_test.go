@@ -15,7 +15,7 @@ func TestNetworkDrops(t *testing.T) {
 	out, files := must(t, NetworkDrops(host()), map[string]string{"netns": inode(target), "window": "2s"})
 	stop()
 	wantResults(t, out, map[string]string{"counters": `TcpExt.ListenDrops \+[1-9].*`, "softnetDropped": `^\d+$`, "softnetSqueezed": `^\d+$`})
-	if text := files.read(t, "network-drops.txt"); !matches(text, `(?m)^  TcpExt.ListenOverflows \+[1-9]`) ||
+	if text := files.Read(t, "network-drops.txt"); !matches(text, `(?m)^  TcpExt.ListenOverflows \+[1-9]`) ||
 		!matches(text, `(?m)^  Tcp.InSegs \+[1-9]`) || !matches(text, `(?m)^  TcpExt.ListenDrops [1-9]`) {
 		t.Errorf("artifact\n%s", text)
 	}

@@ -106,7 +106,7 @@ func socketInode(link string) (uint32, bool) {
 	return uint32(n), true
 }
 
-// inPod reports a process whether it is one of a pod.
+// inPod reports of a process whether it is one of a pod.
 func inPod(h operation.Host, uid string) func(pid int) bool {
 	return func(pid int) bool {
 		groups, err := h.FS.ProcCgroups(pid)

@@ -57,7 +57,7 @@ func PacketCapture(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			r := newNetReport(&c.place)
+			r := newReport(&c.place)
 			if err := c.run(ctx, call, r); err != nil {
 				return operation.Output{}, err
 			}
@@ -146,7 +146,7 @@ func linksOf(h operation.Host, p *place) ([]link, error) {
 		return nil, err
 	}
 	defer view.Close()
-	return links(view, newNetReport(nil))
+	return links(view, newReport(nil))
 }
 
 // run captures into the artifact.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
 // captured is a packet as the file has it.
@@ -29,14 +29,9 @@ type captured struct {
 }
 
 // readCapture reads the file back.
-func readCapture(t *testing.T, files artifacts) (packets []captured) {
+func readCapture(t *testing.T, files *operationtest.Artifacts) (packets []captured) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(files.dir, "capture.pcapng"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+	r, err := pcapgo.NewNgReader(strings.NewReader(files.Read(t, "capture.pcapng")), pcapgo.DefaultNgReaderOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +53,7 @@ func readCapture(t *testing.T, files artifacts) (packets []captured) {
 
 // captureWhile captures in a namespace while fn makes traffic again and again, which
 // begins when the capture does.
-func captureWhile(t *testing.T, in *netlab.Net, params map[string]string, fn func()) (operation.Output, artifacts) {
+func captureWhile(t *testing.T, in *netlab.Net, params map[string]string, fn func()) (operation.Output, *operationtest.Artifacts) {
 	t.Helper()
 	sockets := fmt.Sprintf("/proc/%d/net/packet", holder(in))
 	end, done := make(chan struct{}), make(chan struct{})
@@ -106,7 +101,7 @@ func TestPacketCapture(t *testing.T) {
 	if len(packets) != 20 {
 		t.Fatalf("%d packets in the file", len(packets))
 	}
-	if strings.Contains(files.read(t, "capture.pcapng"), "secret") {
+	if strings.Contains(files.Read(t, "capture.pcapng"), "secret") {
 		t.Error("the file has what was said")
 	}
 	syns := 0
@@ -131,7 +126,7 @@ func TestPacketCapture(t *testing.T) {
 	}
 
 	_, files = captureWhile(t, target, map[string]string{"address": "10.97.33.2", "port": "80", "payload": "true", "packets": "20", "duration": "30s"}, talk)
-	if !strings.Contains(files.read(t, "capture.pcapng"), "secret") {
+	if !strings.Contains(files.Read(t, "capture.pcapng"), "secret") {
 		t.Error("the file has not what was said, which was asked for")
 	}
 }
@@ -218,7 +213,7 @@ func TestPacketCaptureLimits(t *testing.T) {
 	const size = 4096
 	out, files := captureWhile(t, target, map[string]string{"netns": inode(target), "bytes": "4Ki", "duration": "30s"}, talk)
 	wantResults(t, out, map[string]string{"stoppedBy": "^bytes$"})
-	if n := len(files.read(t, "capture.pcapng")); n > size || n < size/2 {
+	if n := len(files.Read(t, "capture.pcapng")); n > size || n < size/2 {
 		t.Errorf("the file has %d bytes", n)
 	}
 
@@ -238,7 +233,7 @@ func TestPacketCaptureLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := keepProbing(prober, "10.97.33.2:80")
-	out, err = b.Run(t.Context(), &operation.Call{Parameters: v, Artifacts: artifacts{dir: t.TempDir(), limit: 8 << 10}})
+	out, err = b.Run(t.Context(), &operation.Call{Parameters: v, Artifacts: &operationtest.Artifacts{Limit: 8 << 10}})
 	stop()
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func ReProbe(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			r := newNetReport(target)
+			r := newReport(target)
 			probed.report(r, p)
 			return r.Output(nil), nil
 		},

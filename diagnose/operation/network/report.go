@@ -19,8 +19,8 @@ const (
 	maxName   = 128
 )
 
-// newNetReport begins what a network's built-in reports a place; nil: it is not known yet.
-func newNetReport(p *place) *operation.Finding {
+// newReport begins what a network's built-in reports of a place; nil: it is not known yet.
+func newReport(p *place) *operation.Finding {
 	f := operation.NewFinding()
 	f.Shown = maxResult
 	if p != nil {
@@ -36,7 +36,7 @@ func results(own ...operation.Result) []operation.Result {
 		operation.Result{Name: "note", Doc: "what could not be looked at, or was left out"})
 }
 
-// printf writes into what reports an error at its Flush: a bufio.Writer, a
+// printf writes into what reports of an error at its Flush: a bufio.Writer, a
 // tabwriter.Writer.
 func printf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 

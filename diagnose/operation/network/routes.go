@@ -34,7 +34,7 @@ func Routes(h operation.Host) operation.Builtin {
 			operation.Result{Name: "defaultRoute", Doc: "true: there is one in the main table"},
 		),
 		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
-			r := newNetReport(nil)
+			r := newReport(nil)
 			p, err := findPath(h, call.Parameters, r)
 			if err != nil {
 				return operation.Output{}, err

@@ -40,7 +40,7 @@ func TestRoutes(t *testing.T) {
 		"route": "via probe0, next hop 10.97.33.2", "link": "^probe0$", "nextHop": "^10.97.33.2$", "routeSource": "^10.97.33.1$",
 		"table": "^main$", "linkMTU": "^1500$", "routeError": "^$", "rules": "99: from all to 10.98.2.0/24 lookup 77", "defaultRoute": "^false$", "routes": "^4$",
 	})
-	text := files.read(t, "routes.txt")
+	text := files.Read(t, "routes.txt")
 	for _, want := range []string{`prohibit 10.98.1.0/24`, `10.98.2.0/24 via 10.97.33.2 dev probe0 mtu 1400 table 77`, `10.97.33.0/24 dev probe0 src 10.97.33.1 table main`} {
 		if !matches(text, want) {
 			t.Errorf("no %s in\n%s", want, text)
@@ -83,7 +83,7 @@ func TestNeighbours(t *testing.T) {
 
 	out, files := must(t, neighbours, ask("10.97.33.2"))
 	wantResults(t, out, map[string]string{"nextHopState": "REACHABLE|STALE", "linkAddress": "^..:..:..:..:..:..$", "entries": "PERMANENT 1"})
-	if text := files.read(t, "neighbours.txt"); !matches(text, "10.97.33.50 dev probe0 lladdr 02:00:00:00:de:ad PERMANENT") {
+	if text := files.Read(t, "neighbours.txt"); !matches(text, "10.97.33.50 dev probe0 lladdr 02:00:00:00:de:ad PERMANENT") {
 		t.Errorf("artifact\n%s", text)
 	}
 	refute(t, check, ask("10.97.33.1"), "NoNextHop", "local to the opener's namespace")

@@ -48,7 +48,7 @@ func Sockets(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			r := newNetReport(&p)
+			r := newReport(&p)
 			if shared := p.pod != "" && shared(h, &p); shared {
 				r.Note("the pod shares its network: what its listeners dropped can't be distinguished from the others'")
 			} else if n, err := listenStats(h, ctx, &p, call.Parameters.Duration("window")); err != nil {

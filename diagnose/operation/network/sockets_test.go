@@ -37,7 +37,7 @@ func TestSockets(t *testing.T) {
 		"listeners": `^\[::\]:80 1/0 .*\[` + self + `\]$`, "states": "ESTABLISHED 1, LISTEN 1", "overflows": "^[1-9]", "drops": "^[1-9]",
 		"targetNetNS": inode(target), "note": "^$", "synReceived": "^0$",
 	})
-	if text := files.read(t, "sockets.txt"); strings.Count(text, "\n") != 3 || !matches(text, `(?m)^LISTEN +1 +0 +\[::\]:80 `) {
+	if text := files.Read(t, "sockets.txt"); strings.Count(text, "\n") != 3 || !matches(text, `(?m)^LISTEN +1 +0 +\[::\]:80 `) {
 		t.Errorf("artifact\n%s", text)
 	}
 

@@ -117,7 +117,7 @@ func TestATenantsSocketsAreThoseOfThePod(t *testing.T) {
 	} {
 		p["podUID"], p["window"] = uid, "0s"
 		out, files := must(t, b, p)
-		if all := fmt.Sprint(out.Results) + files.read(t, "sockets.txt"); strings.Contains(all, "7001") || !strings.Contains(all, ":81") {
+		if all := fmt.Sprint(out.Results) + files.Read(t, "sockets.txt"); strings.Contains(all, "7001") || !strings.Contains(all, ":81") {
 			t.Errorf("%s: %s", name, all)
 		}
 	}
@@ -125,7 +125,7 @@ func TestATenantsSocketsAreThoseOfThePod(t *testing.T) {
 
 	// The sockets are this process's, which is not in the pod: it is not named.
 	out, files := must(t, b, map[string]string{"podUID": uid, "port": "81", "window": "0s"})
-	if all := fmt.Sprint(out.Results) + files.read(t, "sockets.txt"); strings.Contains(all, "["+strconv.Itoa(os.Getpid())+"]") {
+	if all := fmt.Sprint(out.Results) + files.Read(t, "sockets.txt"); strings.Contains(all, "["+strconv.Itoa(os.Getpid())+"]") {
 		t.Errorf("a process that is not in the pod is named: %s", all)
 	}
 	wantResults(t, out, map[string]string{"listening": "^true$", "ownerPID": "^0$|^$"})
@@ -135,7 +135,7 @@ func TestATenantsSocketsAreThoseOfThePod(t *testing.T) {
 	intruder(t, target)
 	out, files = must(t, b, map[string]string{"podUID": uid, "window": "0s"})
 	wantResults(t, out, map[string]string{"listeners": "^$", "overflows": "^$", "drops": "^$", "note": "shares its network.*sockets of the namespace"})
-	if text := files.read(t, "sockets.txt"); strings.Contains(text, ":81") {
+	if text := files.Read(t, "sockets.txt"); strings.Contains(text, ":81") {
 		t.Errorf("%s", text)
 	}
 }

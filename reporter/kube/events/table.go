@@ -150,7 +150,7 @@ func (t *table) saidByCondition(it *Item, p *problem.Problem) bool {
 }
 
 // condition reports a changed status. What a condition begins with is news only
-// when it is True: a node that joins the cluster has nothing to report health. The
+// when it is True: a node that joins the cluster has nothing to report of health. The
 // moments of a start before its sources see are none at any time.
 func (t *table) condition(it *Item, c *problem.Condition) {
 	was, known := t.conditions[c.Type]

@@ -75,7 +75,7 @@ func TestReaderDoesNotWaitForLong(t *testing.T) {
 	}
 }
 
-// What the built-ins report a pod is what the API server has.
+// What the built-ins report of a pod is what the API server has.
 func TestPodBuiltins(t *testing.T) {
 	server := cluster.Server(t)
 	node, ns := server.Node(t), server.Namespace(t)
