@@ -52,7 +52,7 @@ demo: build demo-setup ## as root: inject real kernel faults, show each one dete
 # Lint vets the code. With the race detector tests take longer to build, and find more.
 TESTRUN = @[ "$$(id -u)" = 0 ] || echo "not root: the tests on the real kernel are skipped"; \
 	go run ./vmtest/testrun -packages "$(or $(PACKAGES),./...)" -slow $(SLOW)
-TESTFLAGS = -race -vet=off -timeout 45m
+TESTFLAGS = -race -vet=off -timeout 75m
 SLOW ?= 0
 
 .PHONY: test

@@ -91,7 +91,7 @@ func (s *stampedLines) copy(r io.ReadCloser, w io.WriteCloser) {
 // between. With "another CPU" neither the agent nor the reader can be woken on the
 // CPU where the kernel is busy with the kill.
 func BenchmarkDetectionLatency(b *testing.B) {
-	needRoot(b)
+	needKernel(b)
 	b.Run("any CPU", func(b *testing.B) { benchmarkLatency(b, false) })
 	b.Run("another CPU", func(b *testing.B) {
 		if runtime.NumCPU() < 2 {
@@ -172,7 +172,7 @@ const idleFor = 31 * time.Second
 
 // What the agent costs while nothing happens, and until it sees everything.
 func BenchmarkIdle(b *testing.B) {
-	needRoot(b)
+	needKernel(b)
 	var start, startCPU, idle, idleCPU time.Duration
 	var memory map[string]float64
 	var inKernel float64

@@ -124,7 +124,7 @@ func quietConsole(b *testing.B) {
 }
 
 func benchCluster(b *testing.B, writeConditions, writeEvents bool) {
-	needRoot(b)
+	needKernel(b)
 	const each = 40
 	server := kubetest.New(b, kubetest.Options{})
 	args := []string{"--rules-dir", benchRules(b, writeConditions, writeEvents), "--heartbeat", "0"}
@@ -277,7 +277,7 @@ func product(b *testing.B) string {
 // BenchmarkClusterIdle is what an agent of a node without faults costs the node and
 // the API server, and then its CPU time for one OOM kill of a storm.
 func BenchmarkClusterIdle(b *testing.B) {
-	needRoot(b)
+	needKernel(b)
 	quietConsole(b)
 	const idle, storm = time.Minute, 1000
 	server := kubetest.New(b, kubetest.Options{})

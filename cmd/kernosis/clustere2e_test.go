@@ -218,7 +218,7 @@ func TestCluster(t *testing.T) {
 // again: each kill is reported once.
 func TestClusterAwayInAStorm(t *testing.T) {
 	testall.Only(t)
-	needRoot(t)
+	needKernel(t)
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(5*time.Minute))
 	defer cancel()

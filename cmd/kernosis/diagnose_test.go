@@ -236,7 +236,7 @@ spec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: check-limit-too-low}
 }
 
 func TestAScriptRunsIfItIsAllowed(t *testing.T) {
-	needRoot(t)
+	needKernel(t)
 	path := writeSet(t, "set.yaml", `apiVersion: kernosis.io/v1alpha1
 kind: OperationSet
 metadata: {name: scripts}

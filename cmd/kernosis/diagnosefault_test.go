@@ -72,7 +72,7 @@ func refusedHere(t *testing.T, err error) {
 
 func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
 	testall.Only(t)
-	needRoot(t)
+	needKernel(t)
 	fault := &inject.FSFreeze{StateDir: t.TempDir()}
 	hang, err := fault.Start(t.Context())
 	if err != nil {
@@ -100,7 +100,7 @@ func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
 
 func TestDiskErrorSetOnAReadonlyFilesystem(t *testing.T) {
 	testall.Only(t)
-	needRoot(t)
+	needKernel(t)
 	fault := &inject.ReadonlyFS{StateDir: t.TempDir()}
 	if err := fault.Start(t.Context()); err != nil {
 		refusedHere(t, err)
@@ -113,7 +113,7 @@ func TestDiskErrorSetOnAReadonlyFilesystem(t *testing.T) {
 }
 
 func TestDiskErrorSetOnFailedWrites(t *testing.T) {
-	needRoot(t)
+	needKernel(t)
 	fault := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir()}
 	if err := fault.Start(t.Context()); err != nil {
 		refusedHere(t, err)

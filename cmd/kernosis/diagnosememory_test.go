@@ -41,7 +41,7 @@ func grow() {
 
 func TestOOMKillSetOnALeak(t *testing.T) {
 	testall.Only(t)
-	needRoot(t)
+	needKernel(t)
 	layout, err := thisHost().FS.CgroupLayout()
 	if err != nil {
 		t.Fatal(err)

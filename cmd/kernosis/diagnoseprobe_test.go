@@ -25,7 +25,7 @@ const ownNodeEnv = "KERNOSIS_TEST_OWN_NODE"
 // reports whether it is in there.
 func inOwnNode(t *testing.T) bool {
 	t.Helper()
-	needRoot(t)
+	needKernel(t)
 	if os.Getenv(ownNodeEnv) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v", "-test.timeout", "2m")
 		cmd.Env = append(os.Environ(), ownNodeEnv+"=1")

@@ -19,7 +19,6 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
-	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -228,7 +227,7 @@ func openFolder(cfg agentConfig, builtins []operation.Builtin, log *slog.Logger)
 		}
 		shipped = append(shipped, f)
 	}
-	return worker.OpenFolder(worker.FolderConfig{Shipped: shipped, Dir: cfg.Diagnose.Dir, Builtins: builtins, Watch: detector.Watch, Log: log})
+	return worker.OpenFolder(worker.FolderConfig{Shipped: shipped, Dir: cfg.Diagnose.Dir, Builtins: builtins, Watch: document.Watch, Log: log})
 }
 
 // start runs diagnoses until ctx ends.

@@ -50,7 +50,7 @@ type hangTest struct {
 func onDisksThatHang(t *testing.T, test func(*testing.T, *hangTest)) {
 	t.Helper()
 	testall.Only(t)
-	needRoot(t)
+	needKernel(t)
 	const size = 64 << 20
 	t.Run("fs-frozen", func(t *testing.T) {
 		d := loopdisk.NewExt4(t, size, "")

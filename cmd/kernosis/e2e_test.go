@@ -45,12 +45,12 @@ func TestMain(m *testing.M) {
 		grow()
 		return
 	}
-	kernellock.Hold()
 	os.Exit(apiServer.Run(m))
 }
 
 func newAgent(t testing.TB, args ...string) *agenttest.Agent {
 	t.Helper()
+	kernellock.HoldFor(t)
 	a := agenttest.New(t, os.Args[0], args...)
 	a.Env = []string{beKernosis + "=1"}
 	return a
@@ -70,11 +70,13 @@ func get(t *testing.T, url string) (status int, body string) {
 	return resp.StatusCode, string(raw)
 }
 
-func needRoot(t testing.TB) {
+// needKernel is for tests that load programs, or provoke real faults.
+func needKernel(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
+	kernellock.HoldFor(t)
 }
 
 // kills returns the pids of the victims in a cgroup, in order, as a list of
@@ -92,7 +94,7 @@ func kills(entries []journal.Entry, cgroup string) []uint32 {
 // 23 kills are 23 events, although the agent is killed after the seventh and
 // started again after the sixteenth.
 func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
-	needRoot(t)
+	needKernel(t)
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
 	defer cancel()
 	p := newAgent(t)
@@ -156,7 +158,7 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 
 // The child that was killed is named, not the container's main process.
 func TestOOMKillOfAChildNamesIt(t *testing.T) {
-	needRoot(t)
+	needKernel(t)
 	p := newAgent(t)
 	p.Start()
 	p.WaitSources(0)
@@ -204,7 +206,7 @@ func TestOOMKillOfAChildNamesIt(t *testing.T) {
 // A hang that lasts over a kill -9 of the agent is one problem, and clears.
 func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
 	testall.Only(t)
-	needRoot(t)
+	needKernel(t)
 	p := newAgent(t, "--hung-task-after", "2s")
 	p.Start()
 	p.WaitSources(0)
@@ -256,7 +258,7 @@ func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
 // running ones stay.
 func TestRulesAreReloaded(t *testing.T) {
 	testall.Only(t)
-	needRoot(t)
+	needKernel(t)
 	dir := t.TempDir()
 	rule := func(reason string) string {
 		return "apiVersion: rules.kernosis.io/v1\nrules:\n- name: oom-kill\n  events: [oomkill]\n  reason: " + reason + "\n  message: ${task.comm} of ${cgroup.path}\n"
@@ -302,7 +304,7 @@ func TestRulesAreReloaded(t *testing.T) {
 }
 
 func TestSIGTERMDetachesEverything(t *testing.T) {
-	needRoot(t)
+	needKernel(t)
 	p := newAgent(t)
 	p.Start()
 	p.WaitSources(0)
@@ -316,7 +318,7 @@ func TestSIGTERMDetachesEverything(t *testing.T) {
 }
 
 func TestSecondAgentIsRefused(t *testing.T) {
-	needRoot(t)
+	needKernel(t)
 	p := newAgent(t)
 	p.Start()
 	p.WaitSources(0)
@@ -330,7 +332,7 @@ func TestSecondAgentIsRefused(t *testing.T) {
 
 // Without privilege the agent says what is missing and serves what it can.
 func TestWithoutPrivilege(t *testing.T) {
-	needRoot(t) // to become nobody
+	needKernel(t) // to become nobody
 	//nolint:usetesting // nobody may not enter the folder that holds t.TempDir's
 	dir, err := os.MkdirTemp("", "kernosis-nobody-")
 	if err != nil {
@@ -378,7 +380,7 @@ func TestWithoutPrivilege(t *testing.T) {
 }
 
 func TestHealthAndMetrics(t *testing.T) {
-	needRoot(t)
+	needKernel(t)
 	p := newAgent(t, "--listen", "127.0.0.1:0")
 	p.Start()
 	p.WaitSources(0)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing/fstest"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/rules"
 )
@@ -60,7 +61,7 @@ func shippedRules(patterns []string) (fs.FS, error) {
 // running rules stay in force.
 func watchRules(ctx context.Context, a *agent, cfg agentConfig, log *slog.Logger, mutes *muteFile, changed func() bool) error {
 	dir := cfg.RulesDir
-	return detector.Watch(ctx, dir, func() {
+	return document.Watch(ctx, dir, func() {
 		if !changed() {
 			return
 		}

@@ -287,7 +287,7 @@ func TestOneProblemOfProbeAndLog(t *testing.T) {
 // The same with real kills, reported by the kernel's probe and by its log.
 func TestOneProblemOfRealKills(t *testing.T) {
 	testall.Only(t)
-	needRoot(t)
+	needKernel(t)
 	if f, err := os.Open("/dev/kmsg"); err != nil {
 		t.Skipf("the kernel's log can't be read here: %v", err)
 	} else if err := f.Close(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -44,7 +45,7 @@ func newMuteFile(path string, a *agent, rules *detector.RuleSet) *muteFile {
 // watch reads the file again when it changes, until ctx ends. A folder that is
 // not there is reported: then only a restart sees the file.
 func (f *muteFile) watch(ctx context.Context) error {
-	if err := detector.Watch(ctx, filepath.Dir(f.path), f.read); err != nil {
+	if err := document.Watch(ctx, filepath.Dir(f.path), f.read); err != nil {
 		f.a.log.Warn("mutes are not reloaded when the file changes", "error", err)
 	}
 	return nil

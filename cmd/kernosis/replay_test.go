@@ -36,10 +36,10 @@ func command(t *testing.T, args ...string) (code int, stdout string) {
 // (as root), a mute, kill -9 and a restart: each transition is as it was recorded.
 func TestReplayTellsWhatTheAgentTold(t *testing.T) {
 	testall.Only(t)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
-	defer cancel()
 	root := os.Geteuid() == 0
 	p := newAgent(t)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
+	defer cancel()
 	if !root {
 		p.Args = append(p.Args, "--pin-root", "")
 	}

@@ -47,7 +47,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	kernellock.Hold()
 	os.Exit(machine.Run(m))
 }
 
@@ -88,6 +87,7 @@ func TestEndToEnd(t *testing.T) {
 	testall.Only(t)
 	c := newCluster(t)
 	c.images(t)
+	kernellock.HoldFor(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.describe())

@@ -6,7 +6,6 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -16,6 +15,5 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) || agenttest.RunProber(os.Args) {
 		return
 	}
-	kernellock.Hold()
 	os.Exit(cluster.Run(m))
 }

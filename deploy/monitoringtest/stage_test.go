@@ -25,6 +25,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -104,6 +105,7 @@ func newStage(t *testing.T) *stage {
 	if s.people, err = client.New(server.Admin(), client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
+	kernellock.HoldFor(t)
 	s.startController()
 	return s
 }

@@ -82,7 +82,9 @@ func resources(t *testing.T, server *kubetest.Server) (all []metav1.APIResource)
 }
 
 // acts returns everything that can be asked for, in the system's namespace, another one,
-// and all of them; of any object, of those that the list names, and of another.
+// and all of them; of any object, of those that the list names, and of another. Who may do
+// something in all namespaces may do it in another one, and who may do it to any object may do it
+// to another: of those two, only what the list allows is asked for.
 func acts(t *testing.T, server *kubetest.Server, l list, system, other string) (all []act) {
 	t.Helper()
 	for _, r := range resources(t, server) {
@@ -94,7 +96,10 @@ func acts(t *testing.T, server *kubetest.Server, l list, system, other string) (
 		for _, verb := range verbs() {
 			for _, ns := range namespaces {
 				for _, name := range names {
-					all = append(all, act{r.Group, r.Name, verb, ns, name})
+					a := act{r.Group, r.Name, verb, ns, name}
+					if implied := name == "" || r.Namespaced && ns == ""; !implied || l.allows(a, system) {
+						all = append(all, a)
+					}
 				}
 			}
 		}

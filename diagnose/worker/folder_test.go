@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/document"
-	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
@@ -52,7 +51,7 @@ func (told) Gone(worker.Key)               {}
 
 func open(t *testing.T, dir string) (*worker.Folder, error) {
 	t.Helper()
-	return openWatched(dir, detector.Watch)
+	return openWatched(dir, document.Watch)
 }
 
 func openWatched(dir string, watch func(context.Context, string, func()) error) (*worker.Folder, error) {
@@ -127,7 +126,7 @@ func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openWatched(dir, func(ctx context.Context, dir string, onChange func()) error {
 		write(t, dir, "other.yaml", other)
-		return detector.Watch(ctx, dir, onChange)
+		return document.Watch(ctx, dir, onChange)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -2,11 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
+	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,8 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -73,68 +73,49 @@ func unfinished(i int, namespace, node string) *v1alpha1.Diagnosis {
 	return d
 }
 
-// makeUnfinished makes n of them, of these nodes, each with one request: meanwhile the status
-// is no subresource.
+// makeUnfinished creates n of them, of these nodes. The first of each node and shape are written
+// through the API server; the others are copies of them, put into etcd: holding many is
+// measured here, not creating them.
 func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nodes []string, n int) {
 	t.Helper()
-	to := server.Admin()
-	to.QPS, to.Burst = -1, 0
-	api, err := kubernetes.NewForConfig(to)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(server.Admin(), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	through := api.RESTClient()
-	path := "/apis/" + v1alpha1.GroupVersion().String() + "/namespaces/" + namespace + "/diagnoses"
-	definition := func(patch string, served bool) {
-		t.Helper()
-		kind := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/diagnoses." + v1alpha1.Group
-		if err := through.Patch(types.JSONPatchType).AbsPath(kind).Body([]byte(patch)).Do(t.Context()).Error(); err != nil {
+	var first []*v1alpha1.Diagnosis
+	for i := range 2 * len(nodes) {
+		d := unfinished(i, namespace, nodes[i%len(nodes)])
+		status := d.Status
+		if err := api.Create(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		await.Until(t, "the definition is in force", time.Minute, func() bool {
-			list, err := api.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion().String())
-			return err == nil && served == slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "diagnoses/status" })
-		})
-	}
-	create := func(ctx context.Context, i int) (*v1alpha1.Diagnosis, error) {
-		raw, err := json.Marshal(unfinished(i, namespace, nodes[i%len(nodes)]))
-		if err != nil {
-			return nil, err
-		}
-		if raw, err = through.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx).Raw(); err != nil {
-			return nil, err
-		}
-		d := &v1alpha1.Diagnosis{}
-		return d, json.Unmarshal(raw, d)
-	}
-	definition(`[{"op":"remove","path":"/spec/versions/0/subresources"}]`, false)
-	made := 0
-	await.Until(t, "a status is taken", time.Minute, func() bool {
-		made++
-		d, err := create(t.Context(), made-1)
-		if err != nil {
+		d.Status = status
+		if err := api.Status().Update(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		if d.Status.Phase == "" {
-			made--
-			if err := through.Delete().AbsPath(path + "/" + d.Name).Do(t.Context()).Error(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return d.Status.Phase != ""
-	})
+		first = append(first, d)
+	}
 	g, ctx := errgroup.WithContext(t.Context())
 	g.SetLimit(16)
-	for i := made; i < n; i++ {
+	for i := len(first); i < n; i++ {
 		g.Go(func() error {
-			_, err := create(ctx, i)
-			return err
+			d := first[i%len(first)].DeepCopy()
+			d.Name, d.UID, d.ResourceVersion = unfinished(i, namespace, d.Spec.NodeName).Name, uuid.NewUUID(), ""
+			d.APIVersion, d.Kind = v1alpha1.GroupVersion().String(), v1alpha1.KindDiagnosis
+			raw, err := json.Marshal(d)
+			if err != nil {
+				return err
+			}
+			return server.EtcdPut(ctx, path.Join("/registry", v1alpha1.Group, "diagnoses", d.Namespace, d.Name), raw)
 		})
 	}
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	definition(`[{"op":"add","path":"/spec/versions/0/subresources","value":{"status":{}}}]`, true)
 }
 
 // TestControllerMemory bounds the memory of the controller's process: with 10,000 Diagnoses that

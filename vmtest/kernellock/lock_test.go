@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
 		if path == "as TestMain" {
 			Hold()
-		} else if err := hold(path); err != nil {
+		} else if _, err := lock(path); err != nil {
 			panic(err)
 		}
 		os.Stdout.WriteString("held\n")
@@ -42,6 +42,40 @@ func TestHoldOfAChild(t *testing.T) {
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "held\n" {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// Two tests of a process share it, and it is free for others behind the second's end.
+func TestHoldFor(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: nobody else takes the lock")
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv(heldEnv, "") // restored at the end
+	os.Unsetenv(heldEnv)
+	others := func() error {
+		file, err := os.Open(filepath.Join(os.TempDir(), "kernosis-tests.lock"))
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	t.Run("first", func(t *testing.T) {
+		HoldFor(t)
+		t.Run("second", func(t *testing.T) { HoldFor(t) })
+		if err := others(); !errors.Is(err, unix.EWOULDBLOCK) {
+			t.Errorf("while the first test runs, others get %v", err)
+		}
+		if os.Getenv(heldEnv) == "" {
+			t.Error("its children would wait for it")
+		}
+	})
+	if err := others(); err != nil {
+		t.Errorf("behind both: %v", err)
+	}
+	if held, ok := os.LookupEnv(heldEnv); ok {
+		t.Errorf("%s is still %q", heldEnv, held)
 	}
 }
 

@@ -1,9 +1,11 @@
 package kubetest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -55,6 +57,34 @@ func (s *Server) EtcdChanges(tb testing.TB, each func(Change)) {
 	case <-time.After(await.Within(sumWithin)):
 		tb.Fatalf("etcd does not begin a watch: %s", answer.Status)
 	}
+}
+
+// EtcdPut writes an object into etcd as it is stored, past the API server, under a key such as
+// /registry/kernosis.io/diagnoses/NAMESPACE/NAME: for many objects that are only to be there.
+func (s *Server) EtcdPut(ctx context.Context, key string, value []byte) error {
+	body, err := json.Marshal(struct {
+		Key   []byte `json:"key"`
+		Value []byte `json:"value"`
+	}{[]byte(key), value})
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd/v3/kv/put", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	transport := s.etcdTransport()
+	defer transport.CloseIdleConnections()
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("etcd does not take %s: %s: %s", key, answer.Status, bytes.TrimSpace(text))
+	}
+	return err
 }
 
 // readChanges reads what etcd answers until that ends.

@@ -1,19 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// lockPackage is imported by the tests of packages that need the kernel to themselves.
+// lockPackage is imported by packages with tests that need the kernel to themselves.
 const lockPackage = "github.com/kernosis/kernosis/vmtest/kernellock"
 
 // raceFile is a test file of packages in which the race detector makes a difference, as to
@@ -27,32 +33,79 @@ const (
 
 // packages are some of a run.
 type packages struct {
-	all   []string
-	plain []string // of these, may have tests that run without the race detector only
+	race  []string // with goroutines
+	plain []string // without
+	both  []string // of race, may have tests that run without the race detector only
 }
 
-// list returns the packages that need the kernel to themselves, and the others.
-func list(ctx context.Context, patterns []string) (alone, together packages, err error) {
-	const format = `{{.ImportPath}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}{{range .IgnoredGoFiles}} {{.}}{{end}}`
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-f", format}, patterns...)...)
+// goPackage is what go list reports of a package.
+type goPackage struct {
+	ImportPath, Dir                                    string
+	GoFiles, TestGoFiles, XTestGoFiles, IgnoredGoFiles []string
+	TestImports, XTestImports                          []string
+}
+
+// list returns the packages with tests that need the kernel to themselves, and the others.
+func list(ctx context.Context, patterns []string) (kernel, others packages, err error) {
+	const fields = "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,IgnoredGoFiles,TestImports,XTestImports"
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", fields}, patterns...)...)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
 	if err != nil {
-		return alone, together, fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(complaints.String()))
+		return kernel, others, fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(complaints.String()))
 	}
-	for line := range strings.Lines(string(out)) {
-		words := strings.Fields(line)
-		some := &together
-		if slices.Contains(words[1:], lockPackage) {
-			some = &alone
+	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
+		var p goPackage
+		if err := dec.Decode(&p); err != nil {
+			return kernel, others, fmt.Errorf("go list: %w", err)
 		}
-		some.all = append(some.all, words[0])
-		if slices.Contains(words[1:], raceFile) {
-			some.plain = append(some.plain, words[0])
+		some := &others
+		if slices.Contains(p.TestImports, lockPackage) || slices.Contains(p.XTestImports, lockPackage) {
+			some = &kernel
+		}
+		concurrent, err := p.concurrent()
+		if err != nil {
+			return kernel, others, err
+		}
+		if !concurrent {
+			some.plain = append(some.plain, p.ImportPath)
+			continue
+		}
+		some.race = append(some.race, p.ImportPath)
+		if slices.Contains(p.IgnoredGoFiles, raceFile) {
+			some.both = append(some.both, p.ImportPath)
 		}
 	}
-	return alone, together, nil
+	return kernel, others, nil
+}
+
+// concurrent reports whether the package or its tests start goroutines, or import what is
+// for them. In others the race detector finds nothing, and takes ten times the time.
+func (p *goPackage) concurrent() (bool, error) {
+	for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return false, err
+		}
+		found := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
+			path := strings.Trim(i.Path.Value, `"`)
+			return path == "sync" || strings.HasPrefix(path, "sync/") || strings.HasPrefix(path, "net/http")
+		})
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				found = true
+			case *ast.SelectorExpr: // sync.WaitGroup, errgroup.Group, testing.T, testing.B
+				found = found || slices.Contains([]string{"Go", "Parallel", "RunParallel"}, n.Sel.Name)
+			}
+			return !found
+		})
+		if found {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // patience is how long test processes have to clean up after an interrupt.

@@ -3,10 +3,10 @@
 //
 //	testrun [-packages PATTERNS] [-parallel N] [-slow N] [-build PROGRAMS] [-- GO-TEST-FLAGS...]
 //
-// Packages that need the kernel to themselves (those whose tests import vmtest/kernellock)
-// run one after another; the others run beside them and each other. All borrow one API server.
-// With -race, tests of allocations, and others that skip themselves then, run without it too in
-// packages with a file race_test.go.
+// Packages with tests that need the kernel to themselves (those whose tests import
+// vmtest/kernellock) run beside the others, and all borrow one API server.
+// With -race, packages without goroutines run without it, and those with a file race_test.go
+// in both ways: tests of allocations, and others, skip themselves under it.
 package main
 
 import (
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if err != nil {
 		return 2, err
 	}
-	alone, together, err := list(ctx, o.packages)
+	kernel, others, err := list(ctx, o.packages)
 	if err != nil {
 		return 2, err
 	}
@@ -82,8 +82,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	defer func() { err = errors.Join(err, aid.end()) }()
 	report := newReport(stdout)
 	var both errgroup.Group
-	// While one that is alone has the kernel, the next is built; vmtest/kernellock keeps them apart.
-	for _, calls := range [][]call{o.calls(alone, 2), o.calls(together, o.parallel)} {
+	// Of those that need the kernel, one has it while others are built, or do what needs no kernel.
+	for _, calls := range [][]call{o.calls(kernel, 3), o.calls(others, o.parallel)} {
 		both.Go(func() error {
 			for _, call := range calls {
 				if err := goTest(ctx, report, call, aid.env(), stderr, o.slow > 0); err != nil {
@@ -108,15 +108,19 @@ type call []string
 
 // calls are those for some packages, one after the other: what they report of a package must
 // not mix.
-func (o options) calls(some packages, parallel int) []call {
-	first := append(call{fmt.Sprintf("-p=%d", parallel)}, o.flags...)
-	var calls []call
-	if len(some.all) > 0 {
-		calls = append(calls, append(first, some.all...))
+func (o options) calls(some packages, parallel int) (calls []call) {
+	add := func(flags, packages []string) {
+		if len(packages) > 0 {
+			calls = append(calls, slices.Concat(call{fmt.Sprintf("-p=%d", parallel)}, flags, packages))
+		}
 	}
-	if i := slices.Index(first, "-race"); i >= 0 && len(some.plain) > 0 {
-		plain := append(slices.Delete(slices.Clone(first), i, i+1), "-run="+plainTests)
-		calls = append(calls, append(plain, some.plain...))
+	plain := slices.DeleteFunc(slices.Clone(o.flags), func(flag string) bool { return flag == "-race" })
+	if len(plain) == len(o.flags) {
+		add(o.flags, slices.Concat(some.race, some.plain))
+		return calls
 	}
+	add(plain, some.plain)
+	add(o.flags, some.race)
+	add(append(plain, "-run="+plainTests), some.both)
 	return calls
 }

@@ -74,23 +74,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Packages with the lock have the kernel to themselves, and those with tests that the race
-// detector would falsify run without it too.
+// Packages with the lock have the kernel to themselves, those without goroutines run without
+// the race detector, and those with tests that it would falsify in both ways.
 func TestCalls(t *testing.T) {
-	alone, together, err := list(t.Context(), []string{lockPackage, "../../bpf", "../../detector"})
+	kernel, others, err := list(t.Context(), []string{module + "collector/logpattern", "../../bpf", "../../detector"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := options{parallel: 3, flags: []string{"-race", "-short"}}
-	if got, want := o.calls(alone, 1), []call{{"-p=1", "-race", "-short", module + "bpf"}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("alone: %q\nwant %q", got, want)
+	if got, want := o.calls(kernel, 1), []call{{"-p=1", "-race", "-short", module + "bpf"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("kernel: %q\nwant %q", got, want)
 	}
 	want := []call{
-		{"-p=3", "-race", "-short", lockPackage, module + "detector"},
-		{"-p=3", "-short", "-run=" + plainTests, module + "detector"},
+		{"-p=3", "-short", module + "detector"},
+		{"-p=3", "-race", "-short", module + "collector/logpattern"},
+		{"-p=3", "-short", "-run=" + plainTests, module + "collector/logpattern"},
 	}
-	if got := o.calls(together, o.parallel); !reflect.DeepEqual(got, want) {
-		t.Errorf("together: %q\nwant %q", got, want)
+	if got := o.calls(others, o.parallel); !reflect.DeepEqual(got, want) {
+		t.Errorf("others: %q\nwant %q", got, want)
 	}
 }
 

@@ -37,7 +37,6 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) || agenttest.RunProber(os.Args) {
 		return
 	}
-	kernellock.Hold()
 	os.Exit(cluster.Run(m))
 }
 
@@ -59,6 +58,7 @@ func newAgent(t testing.TB, server *kubetest.Server) *agent {
 	}
 	path := agenttest.Program(t)
 	server.CRDs(t)
+	kernellock.HoldFor(t)
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

@@ -15,18 +15,18 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
 		return
 	}
-	kernellock.Hold()
 	os.Exit(m.Run())
 }
 
-// program is kernosis, built once for the tests of the package.
 // newAgent returns an agent of the real program.
 func newAgent(t *testing.T, args ...string) *agenttest.Agent {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
-	return agenttest.New(t, agenttest.Program(t), args...)
+	program := agenttest.Program(t)
+	kernellock.HoldFor(t)
+	return agenttest.New(t, program, args...)
 }
 
 // kernosis runs a command of the real program to its end.

@@ -23,7 +23,6 @@ var machine = node.Shared{Options: node.Options{Kubelet: map[string]any{
 }}}
 
 func TestMain(m *testing.M) {
-	kernellock.Hold()
 	os.Exit(machine.Run(m))
 }
 
@@ -44,7 +43,9 @@ func newAgent(t testing.TB, args ...string) *agent {
 	server.CRDs(t)
 	n.Image(t, fault.Image, n.Program(t, fault.Program))
 	a := &agent{node: n, kubeconfig: server.Kubeconfig(t, server.Admin()), namespace: server.Namespace(t)}
-	a.Agent = agenttest.New(t, n.Program(t, "github.com/kernosis/kernosis/cmd/kernosis"), append([]string{
+	program := n.Program(t, "github.com/kernosis/kernosis/cmd/kernosis")
+	kernellock.HoldFor(t)
+	a.Agent = agenttest.New(t, program, append([]string{
 		"--kubeconfig", a.kubeconfig, "--node-name", n.Name, "--namespace", server.Namespace(t),
 		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", "127.0.0.1:0",
 	}, args...)...)

@@ -1,4 +1,4 @@
-package detector
+package document
 
 import (
 	"context"
@@ -20,14 +20,11 @@ const (
 	lookAgain = time.Second
 )
 
-// Watch calls onChange after files in the rule directory changed, once for
-// changes that come together, also for the symbolic link swap of a mounted
-// ConfigMap, and once as soon as it watches: what changed after the caller's own
-// look at the directory and before that nobody else would report ([Contents] says
-// whether anything did). It reads no rules itself: onChange calls [LoadDir] and, if
-// that finds no mistake, [Engine.Replace]; else the running rules stay. It blocks
-// until ctx ends, which is no error, and starts no goroutine that outlives it.
-// Changes behind a symbolic link to another directory are not noticed.
+// Watch calls onChange after files in a folder of documents changed, once for changes that
+// come together, also for the symbolic link swap of a mounted ConfigMap, and once as soon as it
+// watches, because of what changed between the caller's own look at the folder and then. It
+// blocks until ctx ends, which is no error, and starts no goroutine that outlives it. Changes
+// behind a symbolic link to another directory are not noticed.
 func Watch(ctx context.Context, dir string, onChange func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {

@@ -1,0 +1,106 @@
+package document_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
+)
+
+func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+
+// watch runs Watch until the test ends and returns a channel of its calls.
+func watch(t *testing.T, dir string) <-chan struct{} {
+	t.Helper()
+	changed := make(chan struct{}, 100)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	started := make(chan struct{})
+	go func() {
+		close(started)
+		done <- document.Watch(ctx, dir, func() { changed <- struct{}{} })
+	}()
+	<-started
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("watch: %v", err)
+		}
+	})
+	return changed
+}
+
+// wait waits for a call, which follows each change once the first call has said that the
+// watch stands.
+func wait(t *testing.T, changed <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-changed:
+	case <-time.After(await.Within(20 * time.Second)):
+		t.Fatal("the change was not noticed")
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchFile(t *testing.T) {
+	dir := t.TempDir()
+	changed := watch(t, dir)
+	wait(t, changed)
+	write(t, filepath.Join(dir, "a.yaml"), time.Now().String())
+	wait(t, changed)
+	write(t, filepath.Join(dir, "new"), "x")
+	if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "a.yaml")); err != nil {
+		t.Error(err)
+	}
+	wait(t, changed)
+}
+
+// TestWatchConfigMap swaps the data as kubelet does: a new directory, and one
+// rename of the symbolic link to it. The files read then are the new ones.
+func TestWatchConfigMap(t *testing.T) {
+	dir := t.TempDir()
+	n := 0
+	swap := func(text string) {
+		n++
+		data := filepath.Join(dir, "..2026_"+string(rune('a'+n)))
+		if err := os.Mkdir(data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(data, "r.yaml"), text)
+		tmp := filepath.Join(dir, "..data_tmp")
+		if err := os.Symlink(filepath.Base(data), tmp); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(tmp, filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swap("first")
+	if err := os.Symlink("..data/r.yaml", filepath.Join(dir, "r.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	changed := watch(t, dir)
+	wait(t, changed)
+	swap("second")
+	wait(t, changed)
+	if text, err := os.ReadFile(filepath.Join(dir, "r.yaml")); err != nil || string(text) != "second" {
+		t.Errorf("have %q, %v", text, err)
+	}
+}
+
+func TestWatchNoDirectory(t *testing.T) {
+	if err := document.Watch(context.Background(), filepath.Join(t.TempDir(), "absent"), func() {}); err == nil {
+		t.Error("no error for a directory that isn't there")
+	}
+}
