@@ -133,7 +133,7 @@ func BenchmarkRecord(b *testing.B) {
 		}
 	}
 	ignore := func(journal.Entry) {}
-	// What the engine costs where no rule tells anything.
+	// What the engine costs where no rule reports anything.
 	none, err := detector.Load()
 	if err != nil {
 		b.Fatal(err)

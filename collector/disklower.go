@@ -8,9 +8,9 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// lowerErrors tells, of an error of a volume (dm, md), which device below it the
-// volume has it from. The kernel reports both, the lower one first: it completes
-// the request there, and that ends the volume's. It is used by one goroutine.
+// lowerErrors finds the device below a volume (dm, md) that an error of the volume comes
+// from. The kernel reports both errors, the lower one first: it completes the request
+// there, and that ends the volume's. It is used by one goroutine.
 type lowerErrors struct {
 	fs     hostfs.FS
 	failed map[uint32]failedDevice // by the kernel's own dev_t, partition and disk

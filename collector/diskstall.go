@@ -23,8 +23,8 @@ import (
 // none of it, and when that is over. It reads the counters that iostat reads,
 // so it also sees where no program can be loaded.
 //
-// A stalled disk stalls the volumes above it (dm, md, loop), and each one is
-// told. A device that keeps no counters (queue/iostats is 0) is not seen.
+// A stalled disk stalls the volumes above it (dm, md, loop), and each one is reported. A
+// device that keeps no counters (queue/iostats is 0) is not seen.
 type diskStallSource struct {
 	env   *environment
 	every time.Duration
@@ -51,7 +51,7 @@ const (
 	// maxDisks bounds the devices looked at: a node with a thousand volumes by
 	// several paths each has as many.
 	maxDisks = 4096
-	// maxDiskMounts bounds the mounts told of a disk, as those of a device are.
+	// maxDiskMounts bounds the mounts reported for a disk, like those of a device.
 	maxDiskMounts = 8
 )
 
@@ -80,8 +80,8 @@ type diskState struct {
 	again bool      // and is to be reported again: the source was away
 }
 
-// step takes the next sample, and returns what it tells: [event.DiskStalled],
-// [event.DiskResumed] or nothing. Before the first sample the state is zero.
+// step takes the next sample, and returns the kind of event to report:
+// [event.DiskStalled], [event.DiskResumed] or none. Before the first sample the state is zero.
 func (s diskState) step(now diskSample, at time.Time, after time.Duration) (diskState, event.Kind) {
 	next := diskState{diskSample: now}
 	if now.inFlight > 0 && !s.since.IsZero() && now.done == s.done {

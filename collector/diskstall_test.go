@@ -127,7 +127,7 @@ func (n *stallNode) set(name string, inFlight, done int) {
 	n.write("/sys/block/"+name+"/stat", n.stat(inFlight, done))
 }
 
-// look returns what a look tells, so much later than the one before.
+// look returns the events of a look, so much later than the one before.
 func (n *stallNode) look(later time.Duration) []string {
 	n.t.Helper()
 	n.at = n.at.Add(later)

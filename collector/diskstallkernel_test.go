@@ -68,7 +68,7 @@ func (d *frozenDisk) write() (ended chan struct{}) {
 	return ended
 }
 
-// stallEvents keeps what is told of one device.
+// stallEvents receives the events of one device.
 type stallEvents chan *event.Event
 
 func (s stallEvents) next(t *testing.T) *event.Event {

@@ -1,4 +1,4 @@
-// Package collector turns what the machine tells into Events: one file a
+// Package collector turns what the machine reports into Events: one file per
 // source. The kernel's records (package bpf) are decoded, the subject they
 // captured is attributed to a pod, container or systemd unit, devices get
 // their names and mount points, stacks their symbols, and a failed connection

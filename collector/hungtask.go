@@ -39,8 +39,8 @@ type hungtask struct {
 	names
 	walk *bpf.TaskWalk // nil where this process can't see all tasks
 
-	// told are the hangs whose end is yet to be reported: of a task that has
-	// exited the kernel side knows no groups.
+	// told are the hangs whose end is yet to be reported: once a task has exited, the BPF
+	// program can't find its groups.
 	told map[hungKey]hungTold
 
 	// What the event points to, used again for the next one.

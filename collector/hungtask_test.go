@@ -148,7 +148,7 @@ func TestDecodeHungTaskEnd(t *testing.T) {
 		t.Errorf("%d hangs remembered after their end", len(h.told))
 	}
 
-	// A hang that an earlier run told.
+	// A hang that an earlier run reported.
 	ev = decodeHung(t, h, bpf.KindHungTaskResumed, resumedRecord(begin))
 	if ev.Subject() != beginning.Subject() || ev.HungTask.Wait != "other" || ev.HungTask.Exited {
 		t.Errorf("end after a restart: %q, %+v", ev.Subject(), ev.HungTask)

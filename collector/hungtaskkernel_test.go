@@ -183,7 +183,7 @@ func TestHungTaskExitOnKernel(t *testing.T) {
 	}
 }
 
-// A writer to a frozen filesystem waits for a lock, as only the stack tells.
+// A writer to a frozen filesystem waits for a lock, as only the stack shows.
 func TestHungTaskOnFrozenFilesystemOnKernel(t *testing.T) {
 	a := newHungAgent(t, time.Second)
 	fault := &inject.FSFreeze{StateDir: t.TempDir(), Limit: time.Minute}

@@ -168,8 +168,8 @@ func (k *kernelSource) reports() []bpf.VariantReport {
 	return all
 }
 
-// run reads all stems until ctx ends. It returns nil then. It tells first, for
-// each stem, whether it sees its faults.
+// run reads all stems until ctx ends, and then returns nil. First it reports, for each
+// stem, whether it sees its faults.
 func (k *kernelSource) run(ctx context.Context, emit Emit, settle func()) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range k.stems {

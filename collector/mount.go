@@ -68,7 +68,7 @@ func newMountSource(env *environment) *mountSource {
 
 // suspect is a filesystem that has met an error.
 type suspect struct {
-	since time.Time // when the first one was told of
+	since time.Time // when the first one was reported
 	last  time.Time // of the latest one, by the kernel's clock
 	ends  bool      // one of them ends writing, whatever the policy is
 }
@@ -98,7 +98,7 @@ func (m *mountSource) Notify(dev uint32, at time.Time, ends bool) {
 	}
 }
 
-// Run tells first what refuses writes already. It returns nil when ctx ends.
+// Run first reports the filesystems that already refuse writes. It returns nil when ctx ends.
 func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 	g, ctx := errgroup.WithContext(ctx)
 	changed := make(chan struct{}, 1)

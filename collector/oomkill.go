@@ -185,9 +185,9 @@ func below(c *bpf.Chain, id uint64) bool {
 	return slices.Contains(c.ID[:c.Levels()], id)
 }
 
-// scope tells a control group's limit from the whole machine's memory: by the
-// context program, else by the function on the stack that runs only for groups,
-// else by whether a full group was found.
+// scope distinguishes a kill at a control group's limit from one for lack of the machine's
+// memory: by the context program, else by the function on the stack that runs only for
+// groups, else by whether a full group was found.
 func (o *oomkill) scope(r *bpf.OOMKill) string {
 	switch r.Scope {
 	case bpf.OOMScopeMemcg:

@@ -47,7 +47,7 @@ type sockfail struct {
 	drops   dropReasons
 	// destinations has the text of addresses that no target names.
 	destinations map[netip.AddrPort]string
-	notLooked    uint64 // as last told
+	notLooked    uint64 // as last logged
 	canary       sockCanary
 	firstBy      time.Time // when records of the time without an agent wait no longer
 	waited       bool      // they were left in the ring just now

@@ -100,8 +100,8 @@ func (a *storageAgent) emit(ev *event.Event) {
 	}
 }
 
-// sees waits until the agent knows where a device is mounted: it is told of
-// mounts up to 200 ms late.
+// sees waits until the agent knows where a device is mounted: it learns of mounts up to
+// 200 ms late.
 func (a *storageAgent) sees(path, dir string) {
 	a.t.Helper()
 	var st unix.Stat_t

@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// collected is Sources that run, and what they told of targets.
+// collected is Sources that run, and what they reported of targets.
 type collected struct {
 	*Sources
 	mu   sync.Mutex

@@ -78,7 +78,7 @@ func cause(en *entry) string {
 }
 
 // causeChanged follows a problem that began or ceased to fire. Permanent problems that are
-// hidden or come to light because of it are told of.
+// hidden or come to light because of it are announced.
 func (e *Engine) causeChanged(changed *entry) {
 	s := changed.rule.series
 	for _, d := range s.dependents {

@@ -112,7 +112,7 @@ func celValue(v *event.Value, t event.FieldType) ref.Val {
 	return types.String(v.Text)
 }
 
-// sizes tells the cost estimator how long the fields can be.
+// sizes gives the cost estimator the maximum sizes of the fields.
 type sizes struct{}
 
 // EstimateSize implements checker.CostEstimator.

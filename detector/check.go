@@ -33,7 +33,7 @@ func checkConditionType(f *document.Reader, n *yaml.Node, name string) {
 	}
 }
 
-// check tests all that can be told of a rule by itself, and compiles it.
+// check validates all that a rule shows by itself, and compiles it.
 func (r *loadedRule) check(c *compiler) {
 	for _, key := range []string{"name", "events", "reason", "message"} {
 		if r.keys[key] == nil {

@@ -85,7 +85,7 @@ func (l *loader) equals() {
 }
 
 // faults makes sure that rules which report one fault can share a problem:
-// their groups must have as many parts. A fallback never tells beside what it is one for.
+// their groups must have as many parts. A fallback never reports beside what it is one for.
 func (l *loader) faults() {
 	first := make(map[[2]string]*loadedRule)
 	for _, name := range l.order {

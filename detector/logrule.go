@@ -171,7 +171,7 @@ func (r *loadedRule) checkPattern(key string, p logpattern.Pattern) (groups []st
 	return slices.DeleteFunc(groups, func(g string) bool { return g == "" }), ok
 }
 
-// patternErrors tells each mistake at the key it is in, one in the expression
+// patternErrors reports each mistake at the key it is in, one in the expression
 // where it stands.
 func (r *loadedRule) patternErrors(key string, p logpattern.Pattern, err error) {
 	list := []error{err}

@@ -16,7 +16,7 @@ import (
 // is a matter for the rules.
 const MaxMutes = 1000
 
-// mutes is what somebody doesn't want to be told of for a while.
+// mutes is the set of mutes in force.
 type mutes struct {
 	list []*mute       // in force, sorted
 	end  time.Duration // since boot, of the next to end; zero: there is none
@@ -43,7 +43,7 @@ func (e *Engine) Mutes() []problem.Mute {
 }
 
 // SetMutes puts these mutes in force, in place of those in force until now.
-// Transitions tell which began and which are over, and which permanent problems
+// Transitions show which began and which are over, and which permanent problems
 // are no longer announced or come to light. One whose time has come is none; one that is
 // in force already lasts as long as it did, whatever the wall clock says now.
 // The returned slice is valid until the next call of a method of the engine.
@@ -239,7 +239,7 @@ func (e *Engine) mutesEnd(now time.Duration) {
 }
 
 // muteAll has every problem follow the mutes in force. Permanent ones that are
-// silenced or come to light are told of, as with causes; of temporary ones the
+// silenced or come to light are announced, as with causes; of temporary ones the
 // next occurrence is.
 func (e *Engine) muteAll() {
 	for _, s := range e.series {

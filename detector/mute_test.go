@@ -53,7 +53,7 @@ func TestMute(t *testing.T) {
 	if p := e.Problems()[1]; p.Rule != "sick" || p.Count != 2 {
 		t.Errorf("have %s ×%d, want sick ×2", p.Rule, p.Count)
 	}
-	// It ends by itself. A temporary problem is told of again when it occurs again.
+	// It ends by itself. A temporary problem is announced again when it occurs again.
 	if d, ok := e.NextDeadline(); !ok || d != at(5*time.Minute) {
 		t.Errorf("next deadline is %v", d)
 	}
@@ -112,7 +112,7 @@ func TestMuteGroups(t *testing.T) {
 	}
 }
 
-// TestMuteOfAFault: a problem is muted whichever of its sources tells first.
+// TestMuteOfAFault: a problem is muted whichever of its sources reports first.
 func TestMuteOfAFault(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - {name: seen, fault: f, events: [oomkill], groupBy: [cgroup.path], condition: Sick, reason: R, message: m, clearAfter: 1h}

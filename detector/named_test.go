@@ -117,7 +117,7 @@ func checked(d time.Duration, name, status, message string) *event.Event {
 	}
 }
 
-// A check that can't tell makes the condition Unknown, of which it is the source.
+// A check without an answer makes the condition Unknown, of which it is the source.
 func TestChecks(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - name: ntp
@@ -213,7 +213,7 @@ func TestNumberedLines(t *testing.T) {
 }
 
 // Of one fault seen by a probe and by a log each occurrence counts once, in
-// whatever order they tell, and each one's first facts are evidence.
+// whatever order they report it, and each one's first facts are evidence.
 func TestTwoSourcesCountExactly(t *testing.T) {
 	set := ruleSet(t, `
 - {name: probe, fault: f, events: [oomkill], groupBy: [task.pid], reason: R, message: probe}

@@ -28,7 +28,7 @@ func appLine(n int, d time.Duration, text string) *event.Event {
 type recorder struct {
 	e        *detector.Engine
 	recorded []*event.Event
-	occurred uint64 // of the temporary rule told, as transitions say
+	occurred uint64 // of the temporary rule "told", as transitions say
 	lines    int
 }
 
@@ -247,7 +247,7 @@ func TestRateLimitOfAnAbsence(t *testing.T) {
 	}
 }
 
-// Of rules that report one fault each has the limit that is its own, whoever told of it first.
+// Of rules that report one fault each has its own limit, whichever reported it first.
 func TestRateLimitOfASharedFault(t *testing.T) {
 	r := &recorder{e: detector.NewEngine(ruleSet(t, `
 - {name: first, fault: broken, events: [log], logs: [app], pattern: '^broken', reason: Broken, message: m}

@@ -95,7 +95,7 @@ func (en *entry) become(s problem.State, at event.Moment) {
 	en.p.State, en.p.Since, en.since = s, at.Wall, at.Boot
 }
 
-// seen takes down that the problem was told of: it lasts.
+// seen notes that the problem was reported: it lasts.
 func (en *entry) seen(at event.Moment) {
 	if at.Boot > en.lastSeen {
 		en.lastSeen, en.p.LastSeen = at.Boot, at.Wall

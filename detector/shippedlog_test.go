@@ -106,8 +106,8 @@ func TestShippedFaultsAreNoRules(t *testing.T) {
 	}
 }
 
-// TestShippedLogRulesOnFaults: what is told of real faults of a 6.18 kernel, and
-// nothing of them where the kernel has not written the lines.
+// TestShippedLogRulesOnFaults: the rules report real faults of a 6.18 kernel, and nothing
+// where the kernel has not written the lines.
 func TestShippedLogRulesOnFaults(t *testing.T) {
 	want := []string{
 		"oom-kill-log , /kernosis-inject-18522-oom firing",

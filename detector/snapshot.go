@@ -121,7 +121,7 @@ func (e *Engine) Restore(data []byte, now event.Moment) error {
 // Resume brings back what [Engine.Snapshot] saved: the engine is where that one
 // was. Call it once, before the first Observe. Problems of rules that are gone or no
 // longer the same are dropped. No transition reports restored problems: they were
-// told of before. On an error the engine is as before. now is the time of the
+// reported before. On an error the engine is as before. now is the time of the
 // restart, in the same boot.
 //
 // A caller that keeps a journal then repeats what came after the snapshot, with
@@ -180,8 +180,8 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 	return nil
 }
 
-// Restarted tells the engine that nobody watched until now: its sources have
-// to say anew that they see, and the time before doesn't count as quiet. A
+// Restarted notifies the engine that nothing was watched until now: its sources have
+// to report anew that they are up, and the time before doesn't count as quiet. A
 // source of level signals (hungtask, mount.readonly) is to report again what
 // still lasts when it starts; what isn't reported again within 5 minutes after it
 // came up is over. A hang reported again doesn't count again.
@@ -198,7 +198,7 @@ func (e *Engine) Restarted(now event.Moment) {
 			case r.Temporary():
 				en.confirm = r.level // a repeated report doesn't count again
 			case en.p.State == problem.Pending && r.For > 0:
-				e.forget(en) // whether the signal lasted was not seen; its source tells anew
+				e.forget(en) // whether the signal lasted was not seen; its source reports it anew
 				continue
 			case en.p.State == problem.Firing:
 				en.p.SuppressedBy = cause(en)

@@ -16,8 +16,9 @@ import (
 // have been the fault, and a fault that lasts is seen again by then.
 const lossyFor = 5 * time.Minute
 
-// MaxStems bounds the sources kept, in case one invents names. What the others tell is
-// not known, so conditions that need all of their family are Unknown; it is counted ([Stats].Sources).
+// MaxStems bounds the sources kept, in case one invents names. The state of further ones is
+// not known, so conditions that need all of their family are Unknown. They are counted
+// ([Stats].Sources).
 const MaxStems = 256
 
 // stemState is what is known of the sources of one stem.
@@ -66,7 +67,7 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 // reasonText bounds why a source is down.
 func reasonText(reason string) string { return cmp.Or(display.Safe(reason, 200), "down") }
 
-// sourceOf tells an entry that one of its sources came or went.
+// sourceOf updates an entry after one of its sources came up or went down.
 func (e *Engine) sourceOf(en *entry, up bool, now time.Duration) {
 	r := en.rule
 	if r.Temporary() {

@@ -15,7 +15,7 @@ type burst struct {
 	Told []telling     `json:"told"`
 }
 
-// telling is how many occurrences of a burst a rule has told of.
+// telling is how many occurrences of a burst a rule has reported.
 type telling struct {
 	Rule string `json:"rule"`
 	N    uint64 `json:"n"`

@@ -25,7 +25,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	fresh := ev.Occurrences()
 	if live {
 		e.fold(en)
-		// While a level signal lasts it is one occurrence, however often others tell.
+		// While a level signal lasts it is one occurrence, however often others report it.
 		var first bool
 		if fresh, first = en.countOnce(r, at.Boot, fresh); fresh == 0 || en.lasting && !r.level {
 			en.lasting = en.lasting || r.level
@@ -110,8 +110,8 @@ func signalStart(ev *event.Event, at time.Duration) time.Duration {
 	return at
 }
 
-// retold reports whether a source that was away tells again of the very
-// signal it told of before: one that began before that telling.
+// retold reports whether a source that was down reports the same signal again that it
+// reported before: one that began before that report.
 func retold(en *entry, ev *event.Event, at time.Duration) bool {
 	start := signalStart(ev, at)
 	return start < at && start <= en.toldAt
@@ -126,7 +126,7 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 	if reason := reportedReason(ev); reason != "" {
 		en.p.Reason = reason
 	}
-	// A line of a log knows its writer only; who else told of the problem knows whom it is about.
+	// A line of a log knows its writer only; another source of the problem knows whom it is about.
 	if ev.Log == nil || !slices.ContainsFunc(en.p.Evidence, func(o *event.Event) bool { return o.Log == nil }) {
 		en.p.Subject, en.p.Pod = ev.Subject(), ""
 		if ev.Container != nil {

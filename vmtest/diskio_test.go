@@ -99,8 +99,7 @@ func (l *diskLab) end(t *testing.T) {
 	})
 }
 
-// run provokes a fault and fails the test where something of what the agent
-// tells is wrong.
+// run provokes a fault and fails the test where a report of the agent is wrong.
 func (l *diskLab) run(t *testing.T, f *diskFault) {
 	t.Helper()
 	sectors := l.provoke(t, f)

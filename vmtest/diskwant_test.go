@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// diskFault is a device whose requests fail in one way, and what must be told of
-// it.
+// diskFault is a device whose requests fail in one way, and what must be reported
+// of it.
 type diskFault struct {
 	device  string
 	succeed func() error                      // makes a request that doesn't fail

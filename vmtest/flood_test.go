@@ -23,7 +23,7 @@ import (
 )
 
 // TestFlood provokes more faults at once than can be reported one by one: each is
-// told, by itself or with others, or counted among those that were lost.
+// reported, by itself or with others, or counted as lost.
 func TestFlood(t *testing.T) {
 	const burst = 10_000
 	a := startAgent(t)

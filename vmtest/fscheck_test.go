@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// told waits, beside other rows, until the errors are over, and fails the test
-// where something of what the agent tells is wrong.
+// told waits, in parallel with other rows, until the errors are over, and fails the test
+// where a report of the agent is wrong.
 func (l *fsLab) told(t *testing.T, f *fsFault) {
 	t.Helper()
 	t.Parallel()
@@ -51,7 +51,7 @@ func (f *fsFault) checkErrors(t *testing.T, entries []journal.Entry) {
 	}
 }
 
-// checkReadOnly wants it told each time that writes are refused, and each end.
+// checkReadOnly requires one report each time that writes are refused, and one of each end.
 func (f *fsFault) checkReadOnly(t *testing.T, entries []journal.Entry) {
 	t.Helper()
 	began, ended := f.events(entries, event.MountReadOnly), f.events(entries, event.MountWritable)

@@ -116,8 +116,8 @@ func (f *fsFault) events(entries []journal.Entry, kind event.Kind) []*event.Even
 	})
 }
 
-// refuses waits until the filesystem is told to refuse writes, for the n-th time,
-// and releases it: that must be reported too.
+// refuses waits until the agent reports that the filesystem refuses writes, for the n-th
+// time, and releases it: that must be reported too.
 func (l *fsLab) refuses(t *testing.T, f *fsFault, release func()) {
 	t.Helper()
 	f.readOnly++

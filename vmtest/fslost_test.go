@@ -11,8 +11,8 @@ func onMapped(t *testing.T, fsType string, size int64) (*mapped, *filesystem) {
 	return volume, mountFS(t, fsType, path, "")
 }
 
-// ext4LosesDisk has all I/O of an ext4 fail, which ends its journal: once, it is
-// lost then. What it tells on the way is in the kernel's log.
+// ext4LosesDisk has all I/O of an ext4 fail, which aborts its journal: it turns
+// read-only once, and is lost then. The messages on the way are in the kernel's log.
 func (l *fsLab) ext4LosesDisk(t *testing.T) *fsFault {
 	t.Helper()
 	module(t, "CONFIG_EXT4_FS", "ext4")

@@ -17,7 +17,7 @@ import (
 // hangGroup begins the paths of hanging tasks' cgroups.
 const hangGroup = "/kn-hang-"
 
-// hang are tasks that hang at once, and what must be told of each.
+// hang are tasks that hang at once, and what must be reported of each.
 type hang struct {
 	tasks  []hungTask
 	began  time.Time // a moment before the first hung

@@ -62,7 +62,7 @@ func TestHealthy(t *testing.T) {
 		quiet(t, told[n:], false)
 		// All the time it would have reported a fault.
 		network.breakOne()
-		a.Stop() // and reports what it has not yet told of losses
+		a.Stop() // and reports the losses it has not reported yet
 		noLoss(t, a.Entries())
 	})
 }
@@ -95,7 +95,7 @@ func shippedConditions(t *testing.T) (types []string) {
 	return types
 }
 
-// quiet fails the test where entries tell anything but that all is well. While
+// quiet fails the test where entries report anything but that all is well. While
 // the agent starts, conditions are Unknown until their sources are there.
 func quiet(t *testing.T, entries []journal.Entry, start bool) {
 	t.Helper()

@@ -93,8 +93,8 @@ func TestHungTask(t *testing.T) {
 	})
 }
 
-// run waits until the hangs are reported, heals them and waits until their end is
-// told, and fails the test where something of it is wrong.
+// run waits until the hangs are reported, heals them, waits until their end is reported,
+// and fails the test where a report is wrong.
 func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 	t.Helper()
 	found := khungtaskdFinds(t)
@@ -162,7 +162,7 @@ func (task hungTask) events(entries []journal.Entry, kind event.Kind) []*event.E
 	return slices.DeleteFunc(agenttest.Events(entries, kind), func(ev *event.Event) bool { return ev.Task.PID != uint32(task.TID) })
 }
 
-// check fails the test where what is told of one task is wrong.
+// check fails the test where a report of one task is wrong.
 func (h *hang) check(t *testing.T, entries []journal.Entry, task hungTask) {
 	t.Helper()
 	begin, end := task.events(entries, event.HungTask), task.events(entries, event.HungTaskResumed)

@@ -150,7 +150,7 @@ func kernelTypes(t *testing.T) *bpf.Kernel {
 	return k
 }
 
-// probeRules are the files of shipped rules on what probes tell.
+// probeRules are the files of shipped rules on the events of probes.
 func probeRules() []string {
 	return []string{"diskio", "fserror", "hungtask", "oomkill", "sockfail", "source"}
 }

@@ -200,8 +200,8 @@ func globalKills(t *testing.T) *oomKills {
 	return want
 }
 
-// told waits until the kills are reported and over, beside other tests from the
-// first kill's report on, and fails the test where something of it is wrong.
+// told waits until the kills are reported and over, in parallel with other tests from the
+// first kill's report on, and fails the test where a report is wrong.
 func told(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	t.Helper()
 	subject := func(p *problem.Problem) bool { return p.Subject == "cgroup "+want.group }

@@ -35,7 +35,7 @@ type agent struct {
 	journal  *journal.Journal
 	out      console.Writer
 	canary   func(*event.CanaryData)
-	patterns func(*logpattern.Set) // tells the logs what to look for
+	patterns func(*logpattern.Set) // sets what the logs look for
 	cluster  *clusterReporter      // nil: there is none
 	causes   *worker.Worker        // nil: none are looked for
 	pods     nodePods              // nil: nobody says which pods the node has

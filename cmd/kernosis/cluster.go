@@ -33,7 +33,7 @@ const (
 	objectDiagnosis = "diagnosis"
 )
 
-// clusterReporter tells the API server what the agent concludes. A nil one, and a nil
+// clusterReporter reports to the API server what the agent concludes. A nil one, and a nil
 // part of one, is switched off.
 type clusterReporter struct {
 	log        *slog.Logger

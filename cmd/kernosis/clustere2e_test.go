@@ -40,8 +40,8 @@ func newClusterAgent(t testing.TB, server *kubetest.Server, args ...string) *clu
 	return &clusterAgent{Agent: p, t: t, server: server, node: node}
 }
 
-// await waits until the API server shows something; what it last showed is told
-// otherwise. An API server that is away shows nothing.
+// await waits until the API server shows something; on a timeout the test fails with what
+// it last showed. An API server that is down shows nothing.
 func (a *clusterAgent) await(what string, within time.Duration, ok func(ctx context.Context) (bool, string, error)) {
 	a.t.Helper()
 	within = await.Within(within)

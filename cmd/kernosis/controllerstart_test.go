@@ -60,7 +60,7 @@ func TestAlertsConfiguration(t *testing.T) {
 	}
 }
 
-// The process takes alerts where it is told to, and makes Diagnoses of them.
+// The process takes alerts at the configured address, and makes Diagnoses of them.
 func TestControllerTakesAlerts(t *testing.T) {
 	server := apiServer.Server(t)
 	server.CRDs(t)

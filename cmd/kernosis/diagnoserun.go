@@ -25,7 +25,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// diagnoseRun is what the command was told.
+// diagnoseRun holds the arguments and flags of the command.
 type diagnoseRun struct {
 	source       setSource
 	parameters   []string

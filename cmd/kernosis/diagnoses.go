@@ -32,7 +32,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// diagnoseSettings are what run and agent can be told of diagnoses.
+// diagnoseSettings configure the diagnoses of run and agent.
 type diagnoseSettings struct {
 	On           bool   `mapstructure:"diagnose" yaml:"diagnose"`
 	Dir          string `mapstructure:"diagnose-dir" yaml:"diagnose-dir"`

@@ -308,7 +308,7 @@ func (h *hangTest) threads() (alive []string, err error) {
 	return alive, err
 }
 
-// TestTheStateDiskHangsAtTheStart: an agent that starts meanwhile sees and tells.
+// TestTheStateDiskHangsAtTheStart: an agent that starts meanwhile detects and reports faults.
 func TestTheStateDiskHangsAtTheStart(t *testing.T) { onDisksThatHang(t, startsWhileItHangs) }
 
 func startsWhileItHangs(t *testing.T, h *hangTest) {

@@ -24,7 +24,7 @@ const (
 	// settled is when what only the start needed is behind: rules compiled, kernel
 	// types read, programs loaded, informers filled.
 	settled = 15 * time.Second
-	// forgetAgain is when what followed at leisure is behind: what is told of faults of before,
+	// forgetAgain is when the work that follows at leisure is done: reports of earlier faults,
 	// first writes to the API server.
 	forgetAgain = time.Minute
 	// forgetEvery is how often pages of the program are forgotten after that: those that a

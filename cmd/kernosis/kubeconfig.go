@@ -26,8 +26,8 @@ const (
 	flagHeartbeat    = "heartbeat"
 )
 
-// kubeSettings are what the agent is told of the cluster. Keys that
-// node-problem-detector has are called as there.
+// kubeSettings configure how the agent uses the cluster. Keys that
+// node-problem-detector has are named as there.
 type kubeSettings struct {
 	Exporter        bool    `mapstructure:"enable-k8s-exporter" yaml:"enable-k8s-exporter"`
 	Kubeconfig      string  `mapstructure:"kubeconfig" yaml:"kubeconfig"`
@@ -243,7 +243,7 @@ func (o *override) config(kubeconfig string) (*rest.Config, error) {
 	return c, nil
 }
 
-// cluster is the API server that the agent tells, and its own node there.
+// cluster is the API server that the agent reports to, and its own node there.
 type cluster struct {
 	rest *rest.Config
 	node string

@@ -178,7 +178,7 @@ func lintFormats(path string, in lint.Input, corpus *lint.Corpus) ([]lint.Findin
 	return found, nil
 }
 
-// lintWarnings are what reading a configuration told.
+// lintWarnings are the warnings of reading a configuration.
 func lintWarnings(f *npd.File) []lint.Finding {
 	var out []lint.Finding
 	for _, w := range f.Warnings {

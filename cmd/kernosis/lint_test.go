@@ -67,7 +67,7 @@ func TestLintNamesDeadPatterns(t *testing.T) {
 		}
 		n++
 	}
-	// What a shipped rule tells in its stead is not missed.
+	// What a shipped rule reports instead does not count as missing.
 	if n != 5 || code != exitFailed {
 		t.Errorf("%d findings, exit %d", n, code)
 	}

@@ -83,7 +83,7 @@ func reviewed(r *manifest.Reader) (review.Known, error) {
 	return known, err
 }
 
-// lintFindings are those of a review, as lint tells its own.
+// lintFindings are those of a review, in lint's own form.
 func lintFindings(found []review.Finding) []lint.Finding {
 	var out []lint.Finding
 	for _, f := range found {

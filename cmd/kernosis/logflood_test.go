@@ -199,8 +199,8 @@ func processTime(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkLogLines is one line's way: written in advance, read from a file,
-// matched, and of every tenth told, journaled and printed.
+// BenchmarkLogLines measures a line from the file to the end: it is read, matched, and every
+// tenth is reported, journaled and printed. Lines are written in advance.
 func BenchmarkLogLines(b *testing.B) {
 	for _, bb := range []struct{ name, rules string }{
 		{"no line is wanted", "rules:\n- {name: r, events: [log], pattern: 'EXT4-fs error', reason: R, message: m}\n"},

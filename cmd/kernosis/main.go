@@ -43,13 +43,13 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // the work was tried and did not succeed
 	exitInput  = 2 // bad usage, configuration, rules
-	exitOpen   = 3 // the work has no outcome: it was interrupted, waits, or can't tell
+	exitOpen   = 3 // the work has no outcome: it was interrupted, waits, or does not know
 )
 
 // exitError carries an exit code other than exitInput through cobra.
 type exitError struct {
 	code int
-	err  error // nil: already told
+	err  error // nil: already printed
 }
 
 func (e *exitError) Error() string {
@@ -129,7 +129,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// exitCode tells an error and returns the code of the process.
+// exitCode prints an error and returns the code of the process.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitOK

@@ -69,7 +69,7 @@ func (f *muteFile) read() {
 	case errors.Is(err, fs.ErrNotExist):
 		data, err = []byte{}, nil // no file, no mute
 	case err == nil && len(data) == 0:
-		data = []byte("\n") // which is no file of mutes, and told
+		data = []byte("\n") // which is no file of mutes, and is reported
 	}
 	if err == nil && f.last != nil && bytes.Equal(data, f.last) {
 		return
@@ -111,7 +111,7 @@ func (a *agent) setMutes(list []problem.Mute) {
 	a.poke()
 }
 
-// started tells the engine and the journal that nobody watched until now.
+// started notes in the engine and the journal that nothing was watched until now.
 func (a *agent) started() {
 	e := journal.NewEntry(a.now())
 	e.Boot = bootID()

@@ -37,7 +37,7 @@ const (
 	podsFromKubelet = "kubelet"
 )
 
-// probeSettings are what run and agent can be told of kubelet's probes.
+// probeSettings configure how run and agent treat kubelet's probes.
 type probeSettings struct {
 	Mode            string   `mapstructure:"probes" yaml:"probes"`
 	PodsFrom        string   `mapstructure:"pods-from" yaml:"pods-from"`

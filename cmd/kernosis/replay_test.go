@@ -93,7 +93,7 @@ func TestReplayTellsWhatTheAgentTold(t *testing.T) {
 	if code, again := command(t, "replay", "--compare", "-v", p.State); code != exitOK || again != out {
 		t.Errorf("twice is not the same")
 	}
-	// Other rules tell otherwise, and it shows.
+	// Other rules give other reports, and the comparison shows it.
 	dir := t.TempDir()
 	rule := "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: oom-kill, events: [oomkill], when: \"false\", reason: OOMKilling, message: m}\n"
 	if err := os.WriteFile(filepath.Join(dir, "r.yaml"), []byte(rule), 0o600); err != nil {

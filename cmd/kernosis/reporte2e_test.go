@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// told returns what was told of a condition, as "True Reason: message".
+// told returns what was reported of a condition, as "True Reason: message".
 func told(entries []journal.Entry, conditionType string) (lines []string) {
 	for _, e := range entries {
 		for _, tr := range e.Transitions {

@@ -72,8 +72,8 @@ func TestAlertsOfOtherRules(t *testing.T) {
 	}
 }
 
-// What runbooks tell to run is there: commands and flags of ours, and of kubectl those that
-// look.
+// What runbooks say to run is there: our own commands and flags, and of kubectl those that
+// only look.
 func TestRunbookCommands(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/runbooks/*.md")
 	if err != nil || len(pages) == 0 {
@@ -133,7 +133,7 @@ func TestRunbookCommands(t *testing.T) {
 	}
 }
 
-// What pages of problems tell to run of ours is there, too.
+// Our own commands on pages of problems are there, too.
 func TestProblemPagesCommands(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/problems/*.md")
 	if err != nil || len(pages) == 0 {

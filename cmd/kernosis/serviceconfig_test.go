@@ -47,7 +47,7 @@ func TestServicesOfTheConfiguration(t *testing.T) {
 	if err != nil || values(again) != values(out) {
 		t.Errorf("%v, read again\n%s", err, again)
 	}
-	// The agent looks for services unless told otherwise, run doesn't.
+	// The agent looks for services unless configured otherwise, run doesn't.
 	for args, want := range map[string]string{"": "known: [auto]\n", "--for=run": "known: []\n"} {
 		if out, _, err = printed(t, "", slices.DeleteFunc([]string{args}, func(s string) bool { return s == "" })...); err != nil || !strings.Contains(out, want) {
 			t.Errorf("%s: %v\n%s", args, err, out)

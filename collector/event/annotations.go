@@ -30,7 +30,7 @@ func AnnotationKeys() []string {
 // MaxAnnotations bounds names and values of all annotations together, in bytes.
 const MaxAnnotations = 2 << 10
 
-// words are the facts that are one text each, the most telling first.
+// words are the facts that are one text each, the most important first.
 func (f *Facts) words() []struct {
 	key string
 	at  *string

@@ -20,8 +20,8 @@ type CheckData struct {
 	// Reason, PascalCase, is that of a problem daemon's report, which stands in
 	// place of the rule's; programs give none.
 	Reason string `json:"reason,omitempty"`
-	// ID tells reports that are sent twice from those that are alike; empty: it is
-	// known by its time.
+	// ID distinguishes a report sent twice from two similar reports. If it is empty, the
+	// time identifies the report.
 	ID string `json:"id,omitempty"`
 }
 
@@ -29,8 +29,8 @@ type CheckData struct {
 const (
 	CheckOK      = "ok"
 	CheckProblem = "problem"
-	// CheckUnknown: the program can't tell, or could not be run. Until it tells
-	// again the check counts as a source that is down, for the reason in Message.
+	// CheckUnknown: the program reports that it does not know, or could not be run. Until its
+	// next result the check counts as a source that is down, for the reason in Message.
 	CheckUnknown = "unknown"
 )
 

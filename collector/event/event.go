@@ -140,7 +140,7 @@ func (e *Event) OwnerAfter(prefix string) string {
 }
 
 // Subject names what the event is about in the terms an operator uses, most
-// telling first: what is probed, pod or container, connection target, device, systemd unit,
+// specific first: what is probed, pod or container, connection target, device, systemd unit,
 // control group, task, writer of a log, check, gauge. Empty where the event has none of
 // them.
 func (e *Event) Subject() string {

@@ -68,8 +68,8 @@ func NewAttributor(size int, find func(id uint64) (string, error), name func(*ev
 	return &Attributor{seed: maphash.MakeSeed(), cache: cache, find: find, name: name}
 }
 
-// Resolve returns the owner of a chain of cgroups, leaf first; truncated tells
-// that there are levels above the last one. The levels' memory is not kept.
+// Resolve returns the owner of a chain of cgroups, leaf first; truncated says that there
+// are levels above the last one. The levels' memory is not kept.
 func (a *Attributor) Resolve(leafID uint64, levels []Level, truncated bool) *Attributed {
 	if len(levels) > maxLevels {
 		levels, truncated = levels[:maxLevels], true

@@ -87,7 +87,7 @@ const (
 	// deviceFresh is how long an answer is given without a look at sysfs, so that
 	// a flood of errors of one disk costs nothing. A loop device is reused for
 	// another file within milliseconds at the earliest; within a second an error
-	// may be told of the next user.
+	// may be attributed to the next user.
 	deviceFresh = time.Second
 )
 
@@ -191,7 +191,7 @@ func (d *Devices) Device(major, minor uint32) event.Device {
 // number is another disk's by now.
 func (d *Devices) Forget(major, minor uint32) { d.cache.Remove(devKey(major, minor)) }
 
-// diskSeq returns a number that no other disk has had since boot, 0: none told.
+// diskSeq returns the disk's sequence number, which is unique since boot; 0: it has none.
 func (f FS) diskSeq(disk string) uint64 {
 	if disk == "" {
 		return 0
@@ -204,7 +204,7 @@ func (f FS) diskSeq(disk string) uint64 {
 }
 
 // LoopBackingFile returns the file behind a loop device ("loop0"), as the kernel
-// tells it, escaped. It is an error for any other device.
+// shows it, escaped. It is an error for any other device.
 func (f FS) LoopBackingFile(name string) (string, error) {
 	if !strings.HasPrefix(name, "loop") || strings.ContainsAny(name, "/\x00") {
 		return "", fmt.Errorf("loop device %q: %w", name, ErrPath)

@@ -20,12 +20,12 @@ const (
 	maxUnitName = 255
 )
 
-// Attribution is what the path of a cgroup reports of its owner: a container, or
+// Attribution is the owner that the path of a cgroup names: a container, or
 // outside containers a systemd unit. Never both.
 type Attribution struct {
 	// Container is zero outside containers. ID alone is empty where the cgroup
-	// is that of a whole pod; Runtime is empty where the path does not report;
-	// QoS is empty where the level that tells it was cut off.
+	// is that of a whole pod; Runtime is empty where the path does not name it;
+	// QoS is empty where the level that names it was cut off.
 	Container event.Container
 	// Unit is the innermost systemd service or scope, with systemd's escapes
 	// (\x2d) undone for reading.

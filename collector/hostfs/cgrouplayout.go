@@ -23,8 +23,8 @@ type CgroupLayout struct {
 	Controllers map[string]string // v1 controller ("memory") to mount point
 }
 
-// isV1Controller tells a controller from the other options of a v1 hierarchy
-// (rw, xattr, name=systemd …).
+// isV1Controller reports whether an option of a v1 hierarchy is a controller, unlike rw,
+// xattr, name=systemd and others.
 func isV1Controller(option string) bool {
 	switch option {
 	case "blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc",

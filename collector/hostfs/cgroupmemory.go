@@ -15,7 +15,7 @@ import (
 type CgroupMemoryUse struct {
 	V1           bool
 	Usage        uint64
-	Peak         uint64 // the most it was; 0: not told (v2 before 5.19)
+	Peak         uint64 // the most it was; 0: unknown (v2 before 5.19)
 	Limit        uint64 // 0: none of its own
 	High         uint64 // v2: above it tasks are slowed down; 0: none
 	Swap         uint64

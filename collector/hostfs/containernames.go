@@ -23,10 +23,10 @@ func bundles() [][2]string {
 	}
 }
 
-// NameContainer adds the names of a container and its pod, as the runtime was given them by
-// kubelet. It leaves them empty where no runtime that we know tells: outside of Kubernetes,
-// or where the agent has no access to /run. A container that has ended may have no folder
-// any more.
+// NameContainer adds the names of a container and its pod, as kubelet gave them to the
+// runtime. It leaves them empty where no known runtime has them: outside of Kubernetes, or
+// where the agent has no access to /run. A container that has ended may have no folder any
+// more.
 func (f FS) NameContainer(c *event.Container) {
 	if c.ID == "" || c.PodUID == "" || filepath.Base(c.ID) != c.ID {
 		return

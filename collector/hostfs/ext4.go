@@ -11,8 +11,8 @@ import (
 )
 
 // Ext4RemountsReadOnly reports whether the mounted ext4 on a device, by its kernel name,
-// takes no writes after an error. mountinfo leaves that out where it is the
-// filesystem's default; ext4 tells all options elsewhere.
+// takes no writes after an error. mountinfo omits that where it is the filesystem's
+// default; /proc/fs/ext4 lists all options.
 func (f FS) Ext4RemountsReadOnly(device string) (bool, error) {
 	name, err := sysBlockName(device)
 	if err != nil {

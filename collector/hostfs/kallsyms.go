@@ -129,7 +129,7 @@ type symbolTable struct {
 	addrs []uint64
 	offs  []uint32
 	names string
-	etext uint64 // end of the kernel image's code; 0: not told
+	etext uint64 // end of the kernel image's code; 0: unknown
 }
 
 // parseKallsyms reads the text of /proc/kallsyms. Of symbols at one address the

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxDeviceMounts bounds the mount points told of one device: a node's disk
+	// maxDeviceMounts bounds the mount points listed for one device: a node's disk
 	// is bind-mounted into hundreds of pods.
 	maxDeviceMounts = 8
 	// maxMounts bounds the table; the kernel's own limit is fs.mount-max, 100,000.
@@ -40,7 +40,7 @@ type Mount struct {
 	SuperReadOnly bool   // the filesystem is read-only
 	EmergencyRO   bool   // ext4 stopped writing after an error, without the read-only flag (6.15)
 	Shutdown      bool   // the filesystem was shut down after an error or by request
-	ErrorsPolicy  string // errors= option (ext4, FAT): continue, remount-ro or panic; empty: not told
+	ErrorsPolicy  string // errors= option (ext4, FAT): continue, remount-ro or panic; empty: not shown
 	SuperOptions  string // all options of the filesystem
 }
 

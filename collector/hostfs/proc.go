@@ -26,14 +26,14 @@ const (
 // errSyntax is wrapped by every parser of /proc files with the file's name.
 var errSyntax = errors.New("unexpected format")
 
-// Stat is what /proc/PID/stat tells, as far as it is used here.
+// Stat is the part of /proc/PID/stat that is used here.
 type Stat struct {
 	PID       uint32
 	Comm      string // raw: may hold anything but NUL
 	State     byte   // R, S, D, Z …
 	PPID      uint32
 	StartTime time.Duration // since boot, in steps of 10 ms
-	CPU       int           // it runs or has last run on; -1: not told
+	CPU       int           // it runs or has last run on; -1: unknown
 }
 
 // ParseStat reads the text of /proc/PID/stat. A comm may hold spaces,

@@ -28,8 +28,8 @@ const (
 // Config is who may report what.
 type Config struct {
 	Sources []Source
-	// Owner names the rule that sets a condition type which no source has, for what
-	// is told to a daemon that reports it; "": none. nil: nobody knows.
+	// Owner names the rule that sets a condition type which no source has, for the
+	// answer to a daemon that reports that type; "": there is none. It may be nil.
 	Owner func(conditionType string) string
 	Log   *slog.Logger // nil: none
 	FS    hostfs.FS    // has the machine's /proc; zero: this process'

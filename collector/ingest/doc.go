@@ -12,8 +12,8 @@
 //   - A condition becomes an event of kind check, as a check program's result does,
 //     named "<source>/<Type>": status problem for True, ok for False, unknown for
 //     Unknown and where nothing was reported in time. It is reported when status or
-//     reason change, not at each heartbeat; a message alone that changes is not
-//     told, since each would be a write to the node's object.
+//     reason change, not at each heartbeat; a change of the message alone is not
+//     reported, since each would be a write to the node's object.
 //   - An event becomes an event of kind check with status problem, named
 //     "<source>/info" or "<source>/warn".
 //

@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// FuzzReport sends anything: it is refused with a text that says why, or what is
-// told of it keeps to its bounds.
+// FuzzReport sends anything: it is refused with a reason, or the events that follow
+// keep to their bounds.
 func FuzzReport(f *testing.F) {
 	for _, seed := range []string{
 		`{"source":"gpu-monitor","validFor":"30s","events":[{"severity":"info","timestamp":"2026-01-02T15:04:05.123Z","reason":"A","message":"a\u001b"}],"conditions":[{"type":"GPUHot","status":true,"transition":"2026-01-02T15:04:05Z","reason":"Hot","message":"92 °C"}]}`,

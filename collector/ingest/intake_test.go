@@ -41,8 +41,8 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestReports sends reports one after the other and looks at each answer and at
-// what is told of it.
+// TestReports sends reports one after the other and checks each answer and the
+// events that follow.
 func TestReports(t *testing.T) {
 	in, l := runIntake(t, Config{Sources: sources(), Owner: func(t string) string {
 		if t == "KernelDeadlock" {

@@ -32,8 +32,9 @@ type Server struct {
 }
 
 // Listen makes the socket, for root alone (0600); where users other than the
-// agent's may report it is open to all (0666), and the users that the kernel tells
-// decide. It fails where another process answers. What connects waits for Serve.
+// agent's may report it is open to all (0666), and the user ID that the kernel reports
+// for a connection decides. It fails where another process answers. Connections wait
+// for Serve.
 func Listen(path string, in *Intake) (*Server, error) {
 	who, err := newPeers(in.fs)
 	if err != nil {

@@ -32,7 +32,7 @@ type SourceStats struct {
 	Source   string
 	Reports  map[Outcome]uint64
 	Events   uint64 // of accepted reports, those sent twice included
-	Changes  uint64 // conditions told because status or reason changed
+	Changes  uint64 // conditions reported because status or reason changed
 	Expired  uint64 // conditions that were not reported again in time
 	Warnings uint64 // fields that were changed, such as messages that were cut
 }

@@ -19,7 +19,7 @@ type automaton struct {
 	class [256]uint8
 	width uint32
 	// next holds one row of columns a state: the offset of the next state's row.
-	// States at which texts end come last, so that one comparison tells them.
+	// States at which texts end come last, so that one comparison detects them.
 	next  []uint32
 	first uint32 // offset of the first row at which a text ends
 	found [][]uint32

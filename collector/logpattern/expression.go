@@ -67,7 +67,7 @@ func compilePattern(p Pattern) (*compiled, error) {
 func (c *compiled) setLines(tree *syntax.Regexp) error {
 	if c.AnchorEnd {
 		// One that needs more lines than bufferSize is dead in NPD too; its
-		// configurations load, and lint tells.
+		// configurations load, and lint reports it.
 		if c.Lines == 0 {
 			c.Lines = NPDLines
 		}

@@ -21,7 +21,7 @@ type Hit struct {
 	// Matcher keeps, 80 KiB.
 	Text, Context []byte
 	// Lines is how many of the lines given to Match it touches, at least 1. NPD
-	// tells the time of the first of them.
+	// reports the time of the first of them.
 	Lines int
 	// Captures are the named groups that took part in the match, in the order of
 	// the expression, at most 16. RE2 lets groups have the same name; then the name

@@ -29,7 +29,7 @@ func compile(t testing.TB, patterns ...logpattern.Pattern) *logpattern.Set {
 }
 
 // readLog returns the lines of testdata/name.log, recorded from /dev/kmsg of the
-// kernel that the name tells, escapes undone.
+// kernel in its name, with escapes undone.
 func readLog(t testing.TB, name string) [][]byte {
 	t.Helper()
 	data, err := os.ReadFile("testdata/" + name + ".log")

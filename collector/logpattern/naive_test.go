@@ -93,8 +93,8 @@ func (n *naive) anchored(p logpattern.Pattern, re *regexp.Regexp) string {
 	if at == nil {
 		return ""
 	}
-	// How many lines NPD tells: from the last one backwards, until what they
-	// and the newlines before them take reaches the match.
+	// How many lines NPD reports: from the last one backwards, until they and the
+	// newlines before them reach the match.
 	lines, size := 0, 0
 	for lines < min(p.Lines, len(n.records)) {
 		size += len(buffer[p.Lines-1-lines]) + 1

@@ -15,8 +15,8 @@
 //
 // Run blocks, hands items over one at a time in the order in which they were
 // logged, and returns nil when ctx ends, or the error of handle. What was lost
-// comes in the same stream, at its place: nothing is dropped without being
-// told. A Reader runs once.
+// comes in the same stream, at its place: nothing is dropped silently. A Reader
+// runs once.
 //
 // A [Position] says up to where items were handed over and handle returned nil.
 // It may be read at any time, by any goroutine. A Reader that is given the

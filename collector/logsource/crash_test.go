@@ -96,8 +96,8 @@ func TestRealCrashForgesNothing(t *testing.T) {
 	r.stop()
 }
 
-// crashed runs the program until the kernel has reported one run of it: of all that crash on
-// the machine it tells ten in five seconds.
+// crashed runs the program until the kernel has reported one run of it: the kernel logs
+// at most ten crashes of the whole machine in five seconds.
 func crashed(t *testing.T, rec *recorder, path string) (found *event.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(patience))

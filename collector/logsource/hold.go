@@ -8,8 +8,8 @@ import (
 )
 
 // holdFor is how long a line of the kernel is held back. The kernel often prints a
-// line a moment before it comes to the hook that a probe sees the same fault at,
-// and the probe knows more: who is told of the fault first should hear from it.
+// line a moment before it reaches the hook where a probe sees the same fault, and the
+// probe knows more: its report of the fault should come first.
 const holdFor = 500 * time.Millisecond
 
 // releaseEvery is the least time between two releases: in a storm of faults each line would
@@ -65,7 +65,7 @@ func (l *source) emitHeld(now time.Time) {
 	l.held = l.held[:copy(l.held, l.held[n:])]
 }
 
-// emitAllHeld tells everything that is held: a position behind it is saved, or the
+// emitAllHeld emits everything that is held: a position behind it is saved, or the
 // source ends.
 func (l *source) emitAllHeld() {
 	if len(l.held) == 0 {

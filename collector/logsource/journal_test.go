@@ -60,7 +60,7 @@ func (j *journalDir) write(unit, message string, ago time.Duration) {
 }
 
 // Units of a real journal have lines of their own; one of an earlier boot is not
-// told, and a restart tells none again.
+// reported, and a restart reports none again.
 func TestJournal(t *testing.T) {
 	j := newJournalDir(t)
 	j.write("kubelet", "oops of an earlier boot", 100_000*time.Hour)

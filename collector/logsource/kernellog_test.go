@@ -50,7 +50,7 @@ func eventsOf(t *testing.T, c Config, feed func(handle func(logs.Item) error)) (
 	s := open(t, set.PatternSet(), Options{}, c)
 	s.logs[0].emit = func(ev *event.Event) { out = append(out, ev.Clone()) }
 	feed(s.logs[0].handle)
-	s.logs[0].end() // what is held back is told
+	s.logs[0].end() // emits what is held back
 	return out
 }
 

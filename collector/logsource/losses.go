@@ -58,7 +58,7 @@ func (l *losses) add(reason logs.Reason, lines uint64) {
 	l.untold[reason] += lines
 }
 
-// take returns what is not reported yet, by reason, which then counts as told.
+// take returns the losses that are not reported yet, by reason, and marks them as reported.
 func (l *losses) take() []lossOf {
 	out := make([]lossOf, 0, len(l.untold))
 	for _, reason := range slices.Sorted(maps.Keys(l.untold)) {

@@ -31,7 +31,7 @@ const (
 	saveIdle = 10 * time.Second
 )
 
-// errEnded is told of a reader that ends without a reason.
+// errEnded is reported for a reader that ends without an error.
 var errEnded = errors.New("reading has ended")
 
 // source is one log. Its fields below mu are for whoever holds it.
@@ -162,7 +162,7 @@ func (l *source) reportState(err error) {
 	}
 }
 
-// tick tells losses and saves positions while no lines come.
+// tick reports losses and saves positions while no lines come.
 func (l *source) tick(ctx context.Context) {
 	ticker := time.NewTicker(hostfs.UntilBeat(tickEvery))
 	defer ticker.Stop()

@@ -105,7 +105,7 @@ func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 	return g.Wait()
 }
 
-// emitOthers reports all logs that tell nothing themselves.
+// emitOthers reports the state of all logs that do not report their own.
 func emitOthers(emit Emit, reason string) {
 	emit(stamped(event.Event{Kind: event.Source, Source: "collector", SourceUp: &event.SourceData{Stem: event.LogStem, Reason: reason}}))
 }

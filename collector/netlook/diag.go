@@ -31,8 +31,8 @@ const (
 	SynRecv     State = unix.BPF_TCP_SYN_RECV
 	CloseWait   State = unix.BPF_TCP_CLOSE_WAIT
 	Listen      State = unix.BPF_TCP_LISTEN
-	// NewSynRecv is a handshake of which a listener knows, but no socket is made. Dumps
-	// tell it as SynRecv; it is asked for as that, too.
+	// NewSynRecv is a handshake that a listener knows of before there is a socket. Dumps
+	// report it as SynRecv, and it is requested as SynRecv, too.
 	maxState State = unix.BPF_TCP_MAX_STATES
 )
 

@@ -72,8 +72,8 @@ func (n *Namespaces) Process(inode uint32) int {
 	return 0
 }
 
-// Look reads which namespaces there are, unless that was done just now, and tells
-// whether it did.
+// Look lists the network namespaces, unless it did so a moment ago, and reports whether it
+// did.
 func (n *Namespaces) Look() bool {
 	now := time.Now()
 	if now.Sub(n.at) < namespacesFor {

@@ -123,7 +123,7 @@ func (p *Probe) transport(at *Progress, host string) *http.Transport {
 	}
 }
 
-// trace has the probe's progress told.
+// trace returns a context that records the probe's progress.
 func (p *Progress) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		TLSHandshakeStart: func() {

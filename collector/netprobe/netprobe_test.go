@@ -185,7 +185,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A server that takes the request and says nothing: what the kernel knows tells so.
+// A server that takes the request and never answers: the kernel's connection state shows it.
 func TestSilence(t *testing.T) {
 	for _, protocol := range []string{HTTP, HTTPS, GRPC} {
 		at := serve(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })

@@ -272,7 +272,7 @@ func TestHandleIsCalledByOneAtATime(t *testing.T) {
 	for i := range 3 {
 		cfg.Checks = append(cfg.Checks, Check{Name: strconv.Itoa(i), Path: path})
 	}
-	n := 0 // the race detector tells
+	n := 0 // the race detector reports concurrent calls
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := New(cfg, nil, func(Result) {
 		if n++; n == 20 {

@@ -16,11 +16,11 @@ import (
 
 // Poller waits until any of several descriptors can be read.
 //
-// It does so by Go's own poller, which watches an epoll instance that watches them. A
-// thread that is blocked in a system call keeps its processor for 10 ms, and while it
-// does, the runtime's monitor (sysmon) looks after it, first every 20 µs: for the few
-// records of a quiet node that costs more than to handle them. For the same reason the
-// runtime is not told of system calls that never block, which would wake its monitor.
+// It uses Go's own poller, which watches an epoll instance that watches the descriptors. A
+// thread blocked in a system call keeps its processor for 10 ms, and meanwhile the
+// runtime's monitor (sysmon) checks it, first every 20 µs: for the few records of a quiet
+// node that costs more than handling them. For the same reason system calls that never
+// block bypass the runtime, so that they don't wake its monitor.
 //
 // Once a descriptor could be read nothing is heard of it until the next Wait: who lets
 // records gather is not woken for each.

@@ -102,7 +102,7 @@ func (m *Manager) once(ctx context.Context, w *worker) bool {
 	return true
 }
 
-// notMade counts a probe that could not be made, and tells the first of several.
+// notMade counts a probe that could not be made, and logs the first of several in a row.
 func (m *Manager) notMade(w *worker, err error) {
 	m.mu.Lock()
 	first := !w.erring

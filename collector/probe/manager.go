@@ -39,8 +39,8 @@ type Manager struct {
 	results map[Kind]*Results
 	desc    descriptions
 
-	// change is held while pods are added and removed, a worker's turn while an outcome
-	// is counted and told, mu for what all of them read and write; in this order.
+	// change is held while pods are added and removed, a worker's turn while an outcome is
+	// counted and reported, mu for what all of them read and write; in this order.
 	change  sync.Mutex
 	mu      sync.Mutex
 	pods    map[string]*entry
@@ -78,8 +78,8 @@ func New(cfg Config) *Manager {
 	return m
 }
 
-// Run makes the probes of the active pods until ctx ends; then all workers end. Nothing
-// is told of those that were failing: the next process goes on with them. Pods may be
+// Run makes the probes of the active pods until ctx ends; then all workers end. Nothing is
+// reported for those that were failing: the next process continues with them. Pods may be
 // added before. It may be called once.
 func (m *Manager) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)

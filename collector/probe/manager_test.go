@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// told collects what a Manager tells.
+// told collects the events of a Manager.
 type told struct {
 	mu     sync.Mutex
 	events []*event.Event

@@ -123,8 +123,8 @@ func Kinds() []Kind { return []Kind{Startup, Readiness, Liveness} }
 type Outcome struct {
 	At time.Time // when it ended; zero: now
 	OK bool
-	// Unsure of a failure: kubelet may not count it, and what it counts is not known. It is
-	// told and brings no threshold nearer.
+	// Unsure, of a failure: it is not known whether kubelet counts it. It is reported, and
+	// does not count towards a threshold.
 	Unsure bool
 	// Container is the ID of the one that was probed, as pods have it; empty: by At. A
 	// failure of one that has ended meanwhile is counted for that one. More says that

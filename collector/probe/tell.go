@@ -69,7 +69,7 @@ func (m *Manager) event(w *worker, kind event.Kind, containerID string, at time.
 	}, data
 }
 
-// bounded returns what is told of a detail: what comes from pods is escaped and cut.
+// bounded returns a detail as it is reported: text that comes from pods is escaped and cut.
 func bounded(d *Detail) Detail {
 	b := *d
 	b.Cause = display.Safe(d.Cause, maxCause)

@@ -64,7 +64,7 @@ func TestWhatIsToldOfAFailure(t *testing.T) {
 	}
 }
 
-// What a failure was told of is over with its container, its probe or its pod.
+// A reported failure ends with its container, its probe or its pod.
 func TestWhatIsToldOfTheEnd(t *testing.T) {
 	for name, end := range map[string]func(*probe.Manager, *probe.Pod){
 		"new ID":      func(m *probe.Manager, p *probe.Pod) { p.Containers[0].ID = "x://another"; m.AddPod(p) },
@@ -114,7 +114,7 @@ func TestAnEndedWorkerIsNotMadeAnew(t *testing.T) {
 	}
 }
 
-// What an earlier process told, and not its end, ends with the first success.
+// A failure that an earlier process reported, but not its end, ends with the first success.
 func TestFailuresOfAnEarlierProcess(t *testing.T) {
 	var said told
 	m := probe.New(probe.Config{Tell: said.take, Failing: func(k probe.Key) bool { return k.PodUID == "u1" }})

@@ -16,7 +16,7 @@ type worker struct {
 	feed    string
 	trigger chan struct{} // of an active one: probe at once
 
-	turn sync.Mutex // held while an outcome is counted and told, so that order is kept
+	turn sync.Mutex // held while an outcome is counted and reported, to keep the order
 
 	course
 	ended  bool
@@ -47,8 +47,8 @@ func (m *Manager) Observe(k Key, o Outcome) bool {
 	return taken
 }
 
-// outcome counts and tells one outcome, if a probe is due for the container; of an active
-// probe, id is the one that was probed.
+// outcome counts and reports one outcome, if a probe is due for the container; for an active
+// probe, id is the container that was probed.
 func (m *Manager) outcome(w *worker, o *Outcome, id string) bool {
 	w.turn.Lock()
 	defer w.turn.Unlock()

@@ -71,7 +71,7 @@ func (c *Checker) processes(have func(...string) []string) *Lack {
 	}
 	pids, err := c.fs.PIDs()
 	if err != nil {
-		return nil // namespaceOfPIDs tells it
+		return nil // namespaceOfPIDs reports it
 	}
 	for _, pid := range pids[:min(len(pids), lookedAt)] {
 		if _, err := c.fs.NetNS(pid); refused(err) {
@@ -187,7 +187,7 @@ func open(part, path string, err error, without []string, unseen string) *Lack {
 	case refused(err):
 		return lack(part, MissingRights, "the right to read "+path, err, unseen)
 	}
-	return nil // something else, which its source tells
+	return nil // something else, which its source reports
 }
 
 // journal is read by the host's journalctl.
@@ -264,7 +264,7 @@ func (c *Checker) runtime() *Lack {
 	return lack("runtime", MissingHostPath, c.fs.Path(c.cfg.Runtime[0]), fs.ErrNotExist, "the container runtime")
 }
 
-// stacks of tasks in the kernel tell what they wait for.
+// stacks of tasks in the kernel show what they wait for.
 func (c *Checker) stacks() *Lack {
 	file, err := os.Open("/proc/self/stack")
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 // for itself: a node has some hundred pods, each with an interface.
 const maxSubjects = 1000
 
-// Collector reads figures of the node and tells the latest to Prometheus. Make one
+// Collector reads figures of the node and exports the latest to Prometheus. Make one
 // with New. Its methods are safe for concurrent use.
 type Collector struct {
 	set   *settings

@@ -16,7 +16,7 @@ const DefaultInvokeInterval = time.Minute
 // Config says what to report. A zero value of a setting is its default; without
 // Metrics nothing is reported.
 type Config struct {
-	// Name tells the Collector's own metrics, of errors and of what is left out, from
+	// Name distinguishes the Collector's own metrics, which count errors and omissions, from
 	// another one's, by the label monitor; "": there is no other.
 	Name string
 	// Metrics names the metrics to be reported: metricsConfigs of all components, from

@@ -81,7 +81,7 @@ func annotations(summary, description, runbook string) map[string]string {
 	return a
 }
 
-// known is what rules tell under one name and severity.
+// known is what rules report under one name and severity.
 type known struct {
 	name     string // of the alert
 	severity problem.Severity

@@ -36,7 +36,7 @@ func (k *kills) one(t testing.TB) {
 	k.made++
 }
 
-// told waits until all are, and none twice.
+// told waits until every kill is reported, and none twice.
 func (k *kills) told(t testing.TB) {
 	t.Helper()
 	k.c.told(t, k.pod, "OOMKilling", k.made)

@@ -232,7 +232,7 @@ func TestContainerdTakesTheImage(t *testing.T) {
 		if err != nil || !strings.Contains(got, "--lookback") {
 			t.Errorf("%v: %s", err, got)
 		}
-		// Files that it makes tell as whom it runs.
+		// The owner of the files that it makes shows as which user it runs.
 		out := filepath.Join(t.TempDir(), "out")
 		if err := os.Mkdir(out, 0o700); err != nil {
 			t.Fatal(err)

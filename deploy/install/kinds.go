@@ -106,8 +106,8 @@ func definitions(c dynamic.Interface) dynamic.ResourceInterface {
 	return c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 }
 
-// ApplyKinds makes the definitions of this build known, over those of another one, and
-// waits until objects of all of them can be written. say is told of each.
+// ApplyKinds applies the definitions of this build, over those of another one, and waits
+// until objects of all of them can be written. It calls say for each.
 func ApplyKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 	client, err := dynamic.NewForConfig(to)
 	if err != nil {

@@ -52,7 +52,7 @@ func leftover(n *corev1.Node, l *leaseOf) (types, foreign []string) {
 type writer struct {
 	manager string
 	ours    bool
-	at      time.Time // of its last write of the Node, in whole seconds; zero: not told
+	at      time.Time // of its last write of the Node, in whole seconds; zero: unknown
 }
 
 // heartbeats returns who has written each condition last.

@@ -128,7 +128,7 @@ func (u *uninstall) writeAll(ctx context.Context, todo []task, strays []leaseOf)
 			return nil
 		})
 	}
-	_ = g.Wait() // the functions tell their errors by fail
+	_ = g.Wait() // the functions report their errors by fail
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }

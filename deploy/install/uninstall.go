@@ -43,7 +43,7 @@ type Config struct {
 	DaemonSet  string
 	Deployment string
 	Kinds      bool         // delete the kinds, and with them all their objects
-	Say        func(string) // is told of each step, a line; may be called by several goroutines
+	Say        func(string) // called with a line for each step, possibly by several goroutines
 }
 
 // Uninstall stops agents and controller, and then takes back what they have written.

@@ -62,7 +62,7 @@ func (s *stage) alertsFire(t *testing.T) {
 		"KernosisAlertSendersRefused warning": "alerts with a token that is none",
 		"ProbeTargetRefused warning":          "a liveness probe of a port where nothing listens",
 	}
-	// What must not: agent and controller are there, and tell.
+	// What must not fire: agent and controller are up and report.
 	never := []string{
 		"KernosisAgentsAbsent critical", "KernosisAgentDown warning", "KernosisControllerAbsent critical", "KernosisManyAgentsSilent critical",
 		"KernosisAPINotAcknowledged warning", "KernosisAPIForbidden warning", "KernosisJournalNotWritten warning",

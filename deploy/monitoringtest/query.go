@@ -14,7 +14,7 @@ type Use struct {
 }
 
 // Uses returns the selectors of a PromQL expression, and the labels by which it groups and
-// matches. It takes the expression for valid: promtool tells.
+// matches. It assumes that the expression is valid, which promtool checks.
 func Uses(expr string) (uses []Use, grouping []string) {
 	token := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\$[a-zA-Z_]+|\[[^]]*\]|[a-zA-Z_:][a-zA-Z0-9_:]*|[0-9][0-9a-zA-Z.]*|[^\s]`)
 	all := token.FindAllString(expr, -1)

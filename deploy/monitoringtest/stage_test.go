@@ -229,7 +229,7 @@ func (s *stage) process(path string, args ...string) {
 	})
 }
 
-// await waits until something holds; what was last seen is told otherwise.
+// await waits until something holds; on a timeout the test fails with what was last seen.
 func (s *stage) await(t testing.TB, what string, within time.Duration, ok func(ctx context.Context) (bool, string)) {
 	t.Helper()
 	within = await.Within(within)

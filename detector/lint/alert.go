@@ -194,7 +194,7 @@ func (m matcher) values(in *Input) []string {
 	}
 	re, err := regexp.Compile("^(?:" + m.value + ")$")
 	if err != nil {
-		return nil // Prometheus tells
+		return nil // Prometheus reports it
 	}
 	if slices.ContainsFunc(in.types(), re.MatchString) {
 		return nil

@@ -45,7 +45,7 @@ tx hang
 	}
 }
 
-// TestOfKernel: a pattern is told of whose lines the kernel has no format for.
+// TestOfKernel: a pattern is reported where the kernel has no format for its lines.
 func TestOfKernel(t *testing.T) {
 	in := lint.Input{Rules: []lint.Rule{
 		{File: "r.yaml", Line: 1, Reason: "TaskHung", Expr: `^INFO: task .* blocked for more than \d+ seconds`, Kernel: true},

@@ -3,8 +3,8 @@ package npd
 import "fmt"
 
 // checkMonitor makes rules of the results of check programs: events of kind
-// check, whose event.check names the program. Only what a program says is a
-// problem is one: one that could not tell (exit code 2, time-out) makes its
+// check, whose event.check names the program. Only what a program reports as a
+// problem is one: a program without an answer (exit code 2, timeout) makes its
 // conditions Unknown, by the event's source.
 func (c *converter) checkMonitor(in *CheckMonitor) {
 	c.register(in.Conditions)

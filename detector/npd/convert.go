@@ -189,7 +189,7 @@ func (c *converter) logMonitor(m *LogMonitor) {
 	}
 }
 
-// clearing says when what the rule tells is over.
+// clearing sets when a problem of the rule is over.
 func (c *converter) clearing(out *yamlRule, r *LogRule) {
 	after := time.Duration(0)
 	switch {

@@ -269,7 +269,7 @@ func TestCheckProgramsSetAndClearTheirCondition(t *testing.T) {
 	result(event.CheckOK, "")
 	n.condition("NTPProblem", problem.False)
 	equal(t, nil, n.firing("npd-"))
-	// A program that can't tell is no problem, and no health either.
+	// A program that does not know reports no problem, and no health either.
 	result(event.CheckUnknown, "timed out")
 	n.condition("NTPProblem", problem.Unknown)
 	equal(t, nil, n.firing("npd-"))

@@ -20,7 +20,7 @@ const (
 	MaxFile = 1 << 20
 	// MaxFileRules is the most rules of one file: half of what a rule set holds.
 	MaxFileRules = 500
-	// maxMessages bounds what is told of one file.
+	// maxMessages bounds the messages about one file.
 	maxMessages = 100
 	// maxText bounds each text: a pattern's bound.
 	maxText = 4096
@@ -28,7 +28,7 @@ const (
 	maxPeriod = 30 * 24 * time.Hour
 )
 
-// document collects what is to be told of a file.
+// document collects the mistakes and warnings of a file.
 type document struct {
 	name     string
 	data     []byte
@@ -115,7 +115,7 @@ func (r *reader) field(key string) string {
 	return r.path + "." + key
 }
 
-// errorf tells a mistake at a key, or at the object where the key is absent.
+// errorf adds a mistake at a key, or at the object where the key is absent.
 func (r *reader) errorf(key, format string, args ...any) {
 	offset := r.offset
 	if n := r.values[key]; n != nil {

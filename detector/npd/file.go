@@ -159,7 +159,7 @@ func looksLike(k Kind) string {
 	return " but of " + string(k)
 }
 
-// kindOf tells the kind by what stands in the file, "" where it says nothing.
+// kindOf returns the kind that the file's content shows, "" where it shows none.
 func kindOf(root *node) Kind {
 	if root.kind == list {
 		for _, item := range root.items {

@@ -55,7 +55,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// IsTestFile tells test files by their name: *_test.yaml, *_test.yml.
+// IsTestFile recognizes test files by their name: *_test.yaml, *_test.yml.
 func IsTestFile(name string) bool {
 	ext := path.Ext(name)
 	return (ext == ".yaml" || ext == ".yml") && strings.HasSuffix(strings.TrimSuffix(name, ext), "_test")
@@ -149,8 +149,8 @@ func (r *run) run() []Failure {
 	return failures
 }
 
-// sourcesUp tells the engine that every stem is watched, unless the test does; but for those
-// that rules which the test names are a fallback for.
+// sourcesUp reports to the engine that every stem is watched, unless the test does so itself;
+// but not those that the rules the test names are a fallback for.
 func (r *run) sourcesUp(at time.Duration) {
 	if !r.sources {
 		return

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// answer is what a sender is told.
+// answer is the response to a sender.
 type answer struct {
 	code    int
 	after   time.Duration // when to try again

@@ -90,7 +90,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// trickle gives a byte now and then, until it is told to end.
+// trickle gives a byte now and then, until end is closed.
 type trickle struct {
 	end  <-chan struct{}
 	tick *time.Ticker

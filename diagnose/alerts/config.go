@@ -48,7 +48,7 @@ type Unavailable struct {
 
 func (u *Unavailable) Error() string { return u.Why }
 
-// Config is what a server is told. Listen, Taker and API are required.
+// Config configures a server. Listen, Taker and API are required.
 type Config struct {
 	Listen string // host:port
 	Taker  Taker

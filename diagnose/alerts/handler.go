@@ -108,7 +108,7 @@ func (s *Server) slot(ctx context.Context) (free func(), err error) {
 	return func() { s.slots.Release(1) }, nil
 }
 
-// form refuses what is not told to be JSON, and what is compressed: senders of alerts do
+// form refuses what is not declared as JSON, and what is compressed: senders of alerts do
 // not compress, and of what is compressed nobody knows the size.
 func form(r *http.Request) *answer {
 	if e := r.Header.Values("Content-Encoding"); len(e) > 0 && (len(e) > 1 || e[0] != "" && e[0] != "identity") {

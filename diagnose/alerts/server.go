@@ -55,7 +55,7 @@ func newServer(c Config) (*Server, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{cfg: c, slots: semaphore.NewWeighted(maxRequests), body: readWithin}
-	// A sender that goes on doing wrong is told of now and then; the metrics count.
+	// A sender that goes on making mistakes is logged now and then; the metrics count.
 	for _, t := range []*rate.Sometimes{&s.tell.malformed, &s.tell.partial, &s.tell.unknown, &s.tell.connection} {
 		*t = rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	}

@@ -25,7 +25,7 @@ const (
 // partialName returns the name that an artifact has while it is written.
 func partialName(name string) string { return "." + name + partialSuffix }
 
-// load reads the folders. What isn't of this store is left as it is, and told.
+// load reads the folders. What isn't of this store is left as it is, and logged.
 func (s *Store) load() error {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 	DefaultWorkers = 8
 )
 
-// Config is what the controller is told. Namespace is required.
+// Config configures the controller. Namespace is required.
 type Config struct {
 	Namespace string // of the system
 	// Builtins are the operations that agents have.

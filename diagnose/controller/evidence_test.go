@@ -123,7 +123,7 @@ func TestEvidenceOutlivesTheObject(t *testing.T) {
 	check(4, 3)
 	run()
 	run()
-	// One more run of the node comes behind all deletions that it is told of.
+	// One more run of the node comes behind all deletions that it is notified of.
 	b.waitFor("the oldest run is forgotten", func() bool { runs, _ := evidence(t, dir); return len(runs) == 5 })
 	check(5, 3)
 	stop()

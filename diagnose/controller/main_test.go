@@ -84,7 +84,7 @@ type running struct {
 	cancel   context.CancelFunc
 	ended    chan error
 	mu       sync.Mutex
-	missing  []string // told
+	missing  []string // reported
 }
 
 // how is how a controller runs.

@@ -97,7 +97,7 @@ func checkSet(c resolve.Config, set *v1alpha1.OperationSet) (reason, message str
 	return v1alpha1.ReasonAccepted, "the graph can be run", true
 }
 
-// listed tells faults, as many as a message has room for. Those of the set itself need not
+// listed lists faults, as many as a message has room for. Those of the set itself need not
 // say whose they are.
 func listed(set *v1alpha1.OperationSet, faults resolve.Faults) string {
 	return listedLines(len(faults), func(i int) string {

@@ -67,7 +67,7 @@ func (t *triggers) check(ctx context.Context, object *v1alpha1.Trigger) (reason,
 }
 
 // setHandler is for changes of OperationSets: they matter to the Triggers that name them.
-// Of an Operation's change the set's own status tells.
+// A change of an Operation shows in the status of the set.
 func (t *triggers) setHandler() handler.TypedEventHandler[*v1alpha1.OperationSet, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, set *v1alpha1.OperationSet) []reconcile.Request {
 		var list v1alpha1.TriggerList

@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write what comes out into testdata")
 
 // Each archive has one file of KubeDiag's (in.yaml), what becomes of it (out.yaml), and
-// what is told of it (told).
+// the messages about it (told).
 func TestConvert(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {

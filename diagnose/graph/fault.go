@@ -29,7 +29,7 @@ const (
 // Fault is one thing that is wrong with an adjacency list.
 type Fault struct {
 	Reason Reason
-	Index  int    // of the node in the list that it is told of; -1: of the list itself
+	Index  int    // of the node in the list that it is reported for; -1: for the list itself
 	Field  string // of that node: "id", "to", "operation", "dependences"; empty: none
 	// Nodes are the ids that it is about, those of a cycle in order, the first again
 	// at the end; of a DependenceNotOnAPath the path.
@@ -39,7 +39,7 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Message }
 
-// maxFaults bounds what is told of one list. Whoever has so many made them by one mistake.
+// maxFaults bounds the faults reported of one list. So many come of a single mistake.
 const maxFaults = 50
 
 // Faults is all that is wrong with an adjacency list, a line each. It has at least one.

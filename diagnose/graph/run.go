@@ -91,7 +91,7 @@ func NewRun(g *Graph, repairs func(id int) bool) *Run {
 	return r
 }
 
-// Resume returns the run that has made these steps, which [Run.Steps] told. Steps that
+// Resume returns the run that has made these steps, as [Run.Steps] returned them. Steps that
 // a run of this graph would not have made are an error.
 func Resume(g *Graph, repairs func(id int) bool, steps []Step) (*Run, error) {
 	r := NewRun(g, repairs)

@@ -55,8 +55,8 @@ func TestManifestsAreRefusedAsTheServerDoes(t *testing.T) {
 
 var update = flag.Bool("update", false, "write what is told into testdata")
 
-// Each file of the archive is one to read; lines that begin with "# want " are what is
-// told of it, in order.
+// Each file of the archive is one to read; lines that begin with "# want " are the messages
+// about it, in order.
 func TestMistakesAreToldWithTheirPlaces(t *testing.T) {
 	const path = "testdata/mistakes.txtar"
 	archive, err := txtar.ParseFile(path)

@@ -19,7 +19,7 @@ const (
 	MaxShown = 512
 	// MaxVerdict bounds a verdict's or refutation's message.
 	MaxVerdict = 1024
-	// maxNote bounds what is told of what was not looked at.
+	// maxNote bounds the note on what was not looked at.
 	maxNote = 1024
 	// MaxLogLine is more than the kernel prints in a line (1 KiB), escapes apart.
 	MaxLogLine = 2 << 10

@@ -96,8 +96,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// FuzzCheckParameter: what is accepted has the value it says; what is not is told in a
-// bounded line.
+// FuzzCheckParameter: what is accepted has the value it says; what is not is refused with
+// a bounded line.
 func FuzzCheckParameter(f *testing.F) {
 	for _, s := range []string{"", "1", "-1", "1m30s", "512Ki", "1.5Gi", "0.1", "9223372036854775807", "8Ei", "fe80::1%eth0", "true", "a\u202e\xff", "1E9999999"} {
 		f.Add(s)

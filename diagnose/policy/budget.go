@@ -61,7 +61,7 @@ type Budget struct {
 // whose end nobody saw, and one for the diagnosis' next repair, are the same call. An error says that it could not
 // be decided; slots may be held then: ask again, or where the diagnosis has repaired
 // nothing yet, Release with Remove. Of several policies that refuse, the first by name is
-// told: ask [Decide] before.
+// reported: ask [Decide] before.
 func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Want) (Decision, error) {
 	now := b.Now()
 	d, done := decideWithoutPolicy(c, w, now)

@@ -134,7 +134,7 @@ func TestEscalationProperties(t *testing.T) {
 	}
 }
 
-// That a step's time is up does not make it the next one's turn: something must tell that
+// That a step's time is up does not make it the next one's turn: something must show that
 // the problem lasts.
 func TestEscalationNeedsToKnowThatTheProblemLasts(t *testing.T) {
 	p := policy.New(escalating())

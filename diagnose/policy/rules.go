@@ -178,7 +178,7 @@ func (p *Policy) use(c *Cluster) Use {
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(p.entries)) {
-		// A node that the caller doesn't know of: not known yet, or gone. [Settle] tells.
+		// A node that the caller doesn't know of: not known yet, or gone. [Settle] finds out.
 		if r := p.entries[node]; r.EndTime == nil && c.Node(node) == nil {
 			add(node, "", r)
 		}

@@ -52,8 +52,8 @@ type Observation struct {
 	Problem ProblemState
 	Gone    time.Time // since when it is gone, if it is
 	Seen    time.Time // until when it is known to last, if it does; zero: until Now
-	// Ready is since when the node is ready; zero: it is not. A node that is silent tells
-	// of no problem either.
+	// Ready is since when the node is ready; zero: it is not. A node that is silent
+	// reports no problem either.
 	Ready    time.Time
 	NodeGone bool
 }

@@ -36,7 +36,7 @@ func TestVerification(t *testing.T) {
 			t.Errorf("%s: %s: %s", name, v.State, v.Message)
 		}
 	}
-	// What comes later than the deadline tells.
+	// What comes later than the deadline decides.
 	silent := policy.Verify(noon, noon, noon, 5*time.Minute).Observe(&policy.Observation{Now: at(6), Ready: at(-60)})
 	if v := silent.Observe(&policy.Observation{Now: at(9), Problem: policy.ProblemGone, Gone: at(4), Ready: at(-60)}); v.State != policy.Helped {
 		t.Errorf("resolved late: %+v", v)

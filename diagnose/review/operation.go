@@ -58,7 +58,7 @@ func (r *review) names() []string {
 func (r *review) set(s *v1alpha1.OperationSet) {
 	plan, _ := r.plan(s.Name)
 	if plan == nil {
-		return // told
+		return // reported, or unknown
 	}
 	common := trigger.CommonParameters(trigger.SourceProblem)
 	for id := 1; id < plan.Graph.Len(); id++ {
@@ -93,7 +93,7 @@ func giver(p *resolve.Plan, id int, name string) int {
 }
 
 // triggered reports whether a Trigger of the manifests starts a set: then what it lacks is
-// told there.
+// reported there.
 func (r *review) triggered(set string) bool {
 	return slices.ContainsFunc(r.m.Triggers, func(t *v1alpha1.Trigger) bool { return t.Spec.OperationSet == set })
 }

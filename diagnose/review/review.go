@@ -54,7 +54,7 @@ type Known struct {
 	Rules, Conditions, Reasons []string
 }
 
-// Manifests returns what is to be told of manifests, in the order of files and lines.
+// Manifests returns the findings about manifests, in the order of files and lines.
 func Manifests(m *manifest.Set, k Known) []Finding {
 	if k.Shipped == nil {
 		k.Shipped = &manifest.Set{}

@@ -38,7 +38,7 @@ type Record struct {
 	Attempts  int               `json:"attempts,omitempty"`
 }
 
-// outcome is what the graph's state machine is told.
+// outcome returns the record's outcome for the graph's state machine.
 func (r *Record) outcome() graph.Outcome {
 	switch r.State {
 	case v1alpha1.ResultSucceeded:

@@ -19,9 +19,9 @@ type Config struct {
 	Dir string // of checkpoints, its own; made where it is missing
 	// Gate decides on repairs; nil: none runs, each would.
 	Gate Gate
-	// Intent is told of a repair that is allowed, before it begins: whoever can't note it
-	// returns an error, and the run waits. It may be called again for one that has not
-	// begun. nil: the checkpoint alone has it.
+	// Intent is called with a repair that is allowed, before it begins: if it can't note the
+	// repair it returns an error, and the run waits. It may be called again for one that has
+	// not begun. nil: the checkpoint alone has it.
 	Intent func(ctx context.Context, a *Action) error
 	// Artifacts is called when a diagnosis begins or goes on, and returns where its
 	// operations put files. Where it fails, and where it is nil, they can put none.

@@ -235,7 +235,7 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-// Whoever keeps the status is told of each node that runs, and of the end.
+// Changed is called for each node that runs, and for the end.
 func TestChanges(t *testing.T) {
 	var s script
 	var told []string

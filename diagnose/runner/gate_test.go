@@ -57,8 +57,8 @@ func (f gateFunc) Allow(ctx context.Context, a *runner.Action) (runner.Decision,
 	return f(ctx, a)
 }
 
-// A run that is cancelled or interrupted while the gate thinks, or while the intent is
-// told, makes no repair, whatever they say then.
+// A run that is cancelled or interrupted while the gate decides, or while the intent is
+// announced, makes no repair, whatever they return then.
 func TestEndedWhileTheGateThinks(t *testing.T) {
 	stop := errors.New("the agent ends")
 	for _, cause := range []error{stop, &runner.Cancelled{Reason: "deleted"}} {

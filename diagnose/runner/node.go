@@ -179,7 +179,7 @@ func (e *execution) note(rec *Record) {
 // holds a worker meanwhile, and waits without one when the time is up.
 const gateTimeout = 30 * time.Second
 
-// allowed asks the gate and tells the intent. Where the repair must not begin now it
+// allowed asks the gate and announces the intent. Where the repair must not begin now it
 // notes why, or waits, and returns false.
 func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 	if slices.Contains(e.cp.Plan.Intended, rec.ID) {

@@ -74,7 +74,8 @@ func NewPool(c PoolConfig) *Pool {
 	return &Pool{c: c, changed: make(chan struct{}), running: map[string]*job{}, tenants: map[string]int{}, turn: map[string]uint64{}}
 }
 
-// Submit takes a diagnosis to run. What it does not take is counted and told.
+// Submit queues a diagnosis to run. It returns why it does not take one, and counts those
+// that found the queue full.
 func (p *Pool) Submit(d *Diagnosis) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,7 +216,7 @@ func (p *Pool) leave(tenant string) {
 	}
 }
 
-// wake tells Run of a change. The lock is held.
+// wake notifies Run of a change. The lock is held.
 func (p *Pool) wake() {
 	close(p.changed)
 	p.changed = make(chan struct{})

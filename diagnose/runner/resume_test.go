@@ -172,7 +172,7 @@ func TestThePlanHasChanged(t *testing.T) {
 	r := newRunner(t, runner.Config{Dir: dir, Gate: allow()})
 	rep := execute(t, r, s.diagnosis(t, "a", other...))
 	want(t, rep, v1alpha1.PhaseFailed, v1alpha1.ReasonOperationSetChanged, "1 Succeeded, 2 Refuted, 3 Succeeded")
-	if record(rep, 3).Operation != "check-disk" { // it is told of as it was
+	if record(rep, 3).Operation != "check-disk" { // it is reported as it was
 		t.Errorf("%+v", rep.Records)
 	}
 	// What an operation may do, or a parameter, is part of the plan.

@@ -34,8 +34,8 @@ func Applies(d *v1alpha1.Diagnosis, systemNamespace string) bool {
 }
 
 // Check returns why a tenant's Diagnosis must not run, as [Refusals]; nil: it may. The
-// config is that of whoever resolves the set. What is wrong with the set in other ways is
-// not told here.
+// config is that of whoever resolves the set. Other mistakes of the set are not reported
+// here.
 func Check(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis) error {
 	var r Refusals
 	r.target(d)

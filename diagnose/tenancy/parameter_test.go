@@ -86,7 +86,7 @@ func TestWhatTenantsMayGiveToBuiltins(t *testing.T) {
 }
 
 // Whatever a Diagnosis, an Operation's fixed parameters and results of other operations
-// say, a built-in is told of the tenant's pod alone.
+// say, a built-in gets parameters of the tenant's pod alone.
 func TestNothingLeadsToAnotherPod(t *testing.T) {
 	names := map[string]bool{}
 	for _, b := range catalog.All(operation.Host{}) {

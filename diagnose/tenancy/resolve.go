@@ -51,7 +51,7 @@ func Plan(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, p
 func (r *Refusals) pod(d *v1alpha1.Diagnosis, pod *Pod) {
 	ref := d.Spec.PodReference
 	if ref == nil {
-		return // told
+		return // target has added the refusal
 	}
 	if pod.Namespace != d.Namespace || pod.Name != ref.Name || pod.UID == "" {
 		r.add("pod %s/%s is not the one that is asked for", shown(pod.Namespace), shown(pod.Name))

@@ -18,8 +18,8 @@ import (
 type Alert struct {
 	Labels       map[string]string
 	Annotations  map[string]string
-	StartsAt     time.Time // zero: not told
-	EndsAt       time.Time // zero: not told
+	StartsAt     time.Time // zero: not given
+	EndsAt       time.Time // zero: not given
 	GeneratorURL string
 	Over         bool // its sender says that it is resolved
 }

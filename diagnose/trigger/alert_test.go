@@ -174,7 +174,7 @@ func TestAlertThatGoesOn(t *testing.T) {
 	if second.Name == first.Name {
 		t.Error(first.Name)
 	}
-	// The one of a pair that noticed earlier, and tells later.
+	// The one of a pair that noticed earlier, and reports later.
 	anew.StartsAt = after(59 * time.Minute)
 	none(t, e.Alert(anew, trigger.Known{}, after(time.Hour)))
 	// A clock that is ahead must not hide what comes.

@@ -4,7 +4,7 @@
 //	Trigger ── Compile ──► Matcher ─┐
 //	problem, alert, Event, time ────┴─► Engine ──► Diagnoses to be made
 //
-// [Compile] tells everything that is wrong with a Trigger, each with its field. An
+// [Compile] reports everything that is wrong with a Trigger, each with its field. An
 // [Engine] takes what happens, with the time at which it does, and returns the Diagnoses
 // that are wanted. It is pure: it has no clock, no API client and no goroutine, and what
 // it remembers is a plain [State].

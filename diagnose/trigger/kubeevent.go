@@ -45,11 +45,11 @@ func (m *eventMatcher) believes(ev *corev1.Event) bool {
 	return m != nil && m.namespace != nil || ev.Namespace == corev1.NamespaceDefault || ev.Namespace == metav1.NamespaceSystem
 }
 
-// component returns who told the Event: those made by events.k8s.io have no source.
+// component returns who reported the Event: those made by events.k8s.io have no source.
 func component(ev *corev1.Event) string { return cmp.Or(ev.Source.Component, ev.ReportingController) }
 
-// agentComponent is the name by which agents tell Events; the chart's policies let each say so of
-// its own node alone.
+// agentComponent is the component of the Events of agents; the chart's policies let each agent
+// use it for its own node alone.
 const agentComponent = "kernosis"
 
 // maxEventAge is how long ago an Event may have happened: a controller lists those of the
@@ -161,7 +161,7 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 			o.elsewhere = component(ev) == agentComponent && pod.Node != there.Node
 			pod.Node, pod.UID = there.Node, cmp.Or(pod.UID, there.UID)
 		case m.event.believes(ev):
-			// What has ended on a node that is told of can still be looked into.
+			// What has ended on a node that the Event names can still be looked into.
 			o.podGone = gone && pod.Node == ""
 		default: // node and UID may be made up
 			o.podGone = gone || there != nil && !same

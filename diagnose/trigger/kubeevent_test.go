@@ -55,7 +55,7 @@ func TestWhichEventsAreChosen(t *testing.T) {
 	only(t, engineWith(t, failedMount).KubeEvent(ev, trigger.Known{}, start))
 }
 
-// An Event that is told of again is the same one; one that is made anew is another.
+// An Event that is reported again is the same one; one that is made anew is another.
 func TestEventThatGoesOn(t *testing.T) {
 	matchers := matchersOf(t, failedMount)
 	e := engineOf(t, matchers...)
@@ -164,8 +164,8 @@ func TestTargetsOfEvents(t *testing.T) {
 	}
 }
 
-// Whoever may create Events in a namespace can say anything in them: who tells, where, of which
-// pod. That starts nothing on a node of their choice, nor about another pod's UID.
+// Whoever may create Events in a namespace can say anything in them: who reports, where, about
+// which pod. That starts nothing on a node of their choice, nor about another pod's UID.
 func TestWhatAnEventOfATenantCanStart(t *testing.T) {
 	real := &trigger.Pod{Namespace: "shop", Name: "db-0", UID: db.UID, Node: "n4"}
 	const believed = `{operationSet: s, cooldown: 0s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, namespace: ^shop$}}}}`

@@ -41,7 +41,7 @@ const (
 	// maxDiagnosisName keeps a name short enough for the value of a label.
 	maxDiagnosisName = 63
 	maxHint          = 20
-	// nameDigits of a hash: 64 bits tell the Diagnoses of a trigger apart.
+	// nameDigits of a hash: 64 bits distinguish the Diagnoses of a trigger.
 	nameDigits = 16
 )
 

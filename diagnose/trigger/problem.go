@@ -112,7 +112,7 @@ func subjectOf(p *problem.Problem, node string) string {
 	return "node " + node + " " + p.Subject
 }
 
-// principal returns the event that tells most of a problem: the latest, and of those that
+// principal returns the event that says most about a problem: the latest, and of those that
 // are no line of a log and no check, if there are such.
 func principal(p *problem.Problem) *event.Event {
 	for _, ev := range slices.Backward(p.Evidence) {

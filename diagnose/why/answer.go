@@ -22,7 +22,7 @@ type Answer struct {
 	At      time.Time `json:"at"`
 	Outcome Outcome   `json:"outcome"`
 	State   string    `json:"state"` // how the subject is, in some words
-	// Causes are those found, the most telling first.
+	// Causes are those found, the most conclusive first.
 	Causes []Cause `json:"causes,omitempty"`
 	// MoreCauses is how many are left out.
 	MoreCauses int      `json:"moreCauses,omitempty"`

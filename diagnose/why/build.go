@@ -99,11 +99,11 @@ func (b *builder) clock(t time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-// recent reports whether something is to be told of.
+// recent reports whether something is recent enough to be reported.
 func (b *builder) recent(at time.Time) bool { return b.in.Now.Sub(at) <= b.in.Since }
 
-// container returns the name of a container that is known by name or id; empty: it can't be
-// told whose it is.
+// container returns the name of a container that is known by name or id; empty: it is not
+// known whose it is.
 func (b *builder) container(nameOrID string) string {
 	for i := range b.in.Containers {
 		c := &b.in.Containers[i]
@@ -117,7 +117,7 @@ func (b *builder) container(nameOrID string) string {
 	return nameOrID
 }
 
-// choose takes the problems that are to be told of, and makes candidates of them.
+// choose takes the problems that are to be reported, and makes candidates of them.
 func (b *builder) choose() {
 	for i := range b.in.Problems {
 		p := &b.in.Problems[i]
@@ -217,7 +217,7 @@ func (b *builder) effects() {
 	})
 }
 
-// answer is what is told of the candidates.
+// answer makes the answer of the candidates.
 func (b *builder) answer() *Answer {
 	in := b.in
 	a := &Answer{Subject: in.Subject, At: in.Now, Read: b.texts(in.Read), Unread: b.notes}

@@ -10,7 +10,7 @@ import (
 // throttled is the reason of a cause that a failed probe only points to.
 const throttled = "ContainerThrottled"
 
-// How telling a candidate is, the most telling first.
+// The ranks of candidates, the most conclusive first.
 const (
 	byDiagnosis = iota // somebody has looked for the cause
 	byProblem          // a fault of the kernel, at the subject
@@ -56,7 +56,7 @@ func sameContainer(a, b string) bool {
 	return a == b || len(a) >= 12 && len(b) >= 12 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a))
 }
 
-// order puts the most telling first: rank, then what lasts, then the latest.
+// order puts the most conclusive first: rank, then what lasts, then the latest.
 func order(list []*candidate) {
 	slices.SortStableFunc(list, func(a, b *candidate) int {
 		if d := cmp.Compare(a.rank, b.rank); d != 0 {

@@ -12,7 +12,7 @@ type Input struct {
 	Subject Subject
 	// Now is the time of the answer; times are shown in its location.
 	Now time.Time
-	// Since is how long ago what is over may have been to be told of still.
+	// Since is how long ago something may have ended and is still reported.
 	Since time.Duration
 
 	Read       []string // what was read, for people: "journal of /var/lib/kernosis"

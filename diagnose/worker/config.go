@@ -71,7 +71,7 @@ type Config struct {
 	// operations keep results that want it; empty: a folder in Dir.
 	Artifacts artifact.Config
 
-	// Ended is told of each Diagnosis that has ended, once, by one goroutine; nil: nobody is.
+	// Ended is called with each Diagnosis that has ended, once, by one goroutine. It may be nil.
 	Ended func(*Ended)
 	Log   *slog.Logger // nil: takes nothing
 }

@@ -102,7 +102,7 @@ func (e *entry) name() types.NamespacedName {
 
 func (e *entry) key() Key { return Key{e.name(), e.Diagnosis.UID} }
 
-// open reports whether something is still to be done or told.
+// open reports whether something is still to be done or reported.
 func (e *entry) open() bool { return !e.Gone && (e.End == nil || !e.Told) }
 
 // isStored reports whether the store has it.

@@ -129,8 +129,8 @@ func outcomeOf(o *v1alpha1.RemediationOutcome) *runner.Outcome {
 	return out
 }
 
-// intent tells the API server that a repair of this node begins: without its word none
-// does.
+// intent announces to the API server that a repair of this node begins: without its
+// consent none does.
 func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 	w := g.w
 	w.mu.Lock()

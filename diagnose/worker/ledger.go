@@ -36,8 +36,8 @@ func Taken(dir, id string) bool {
 	return err == nil
 }
 
-// load reads all. What can't be read is put aside, and told; what a newer version has left
-// stays where it is, and is reported.
+// load reads all. What can't be read is put aside; what a newer version has left stays
+// where it is. Both are reported.
 func (l *ledger) load() (all []*saved, damaged []error) {
 	l.newer = map[string]bool{}
 	entries, err := os.ReadDir(l.dir)

@@ -24,7 +24,7 @@ func (e *LockedError) Error() string {
 const Agent = "agent"
 
 // Lock makes sure that no other process runs diagnoses with a folder, which it makes where
-// it is missing. who is told to those who come later. Its error may be a [*LockedError].
+// it is missing. Those who come later get who in a [*LockedError].
 func Lock(dir, who string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

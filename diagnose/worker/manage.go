@@ -17,7 +17,7 @@ const (
 	// saveAgain is after how long a write of the ledger that has failed is tried again.
 	saveAgain = 10 * time.Second
 	// askAgain is after how long a run that waits for a decision is executed again though
-	// nothing has changed: where the gate could not be asked, or the intent not told.
+	// nothing has changed: where the gate could not be asked, or the intent not announced.
 	askAgain = 10 * time.Second
 	// askPatiently is the same where the controller is to decide: the store reports that.
 	askPatiently = time.Minute
@@ -200,7 +200,7 @@ func (w *Worker) submit(e *entry, d *runner.Diagnosis, cancel string) {
 	}
 }
 
-// changed is told of each state of a run, by the worker that executes it.
+// changed is called with each state of a run, by the worker that executes it.
 func (w *Worker) changed(rep *runner.Report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -73,7 +73,7 @@ func (w *Worker) full(p *places, d *v1alpha1.Diagnosis) string {
 type outside struct {
 	diagnosis *v1alpha1.Diagnosis
 	why       string
-	retryAt   time.Time // of telling why
+	retryAt   time.Time // when to try again to report why
 }
 
 // isReported reports whether the store knows that it waits. Whoever wrote something else into the
@@ -148,8 +148,8 @@ func (p *places) before(a, b *v1alpha1.Diagnosis) bool {
 	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 }
 
-// reportOutside tells the store of one Diagnosis that it waits for a place, and reports
-// whether there was one. It comes after all that is told of those that have a place.
+// reportOutside reports to the store that one Diagnosis waits for a place, and returns
+// whether there was one. It comes after all reports about those that have a place.
 func (w *Worker) reportOutside(ctx context.Context) bool {
 	w.mu.Lock()
 	now := time.Now()

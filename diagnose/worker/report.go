@@ -23,7 +23,7 @@ const (
 	firstPause, lastPause = time.Second, 30 * time.Second
 )
 
-// report tells the store of Diagnoses until ctx ends: one thing at a time.
+// report reports Diagnoses to the store until ctx ends: one thing at a time.
 func (w *Worker) report(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -20,7 +20,7 @@ import (
 // Store is where Diagnoses, and the objects that they are made of, are known. Its methods
 // may be called by several goroutines at once. What it returns must not be changed.
 type Store interface {
-	// Run keeps what the store knows up to date until ctx ends, and tells h of changes.
+	// Run keeps what the store knows up to date until ctx ends, and notifies h of changes.
 	Run(ctx context.Context, h Handler) error
 	// Objects returns what is in force. Before anything is known it is what the last run
 	// of the agent knew, or empty.
@@ -50,7 +50,7 @@ var (
 	ErrLater = errors.New("the pod is not known yet") // it may be later
 )
 
-// Handler is told of changes. It does not block for long.
+// Handler is notified of changes. It does not block for long.
 type Handler interface {
 	// ObjectsChanged: Objects returns others than before.
 	ObjectsChanged()

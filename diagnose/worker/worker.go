@@ -28,8 +28,8 @@ type Worker struct {
 
 	latency prometheus.Histogram // from a problem to the end of its diagnosis
 
-	moved chan struct{} // tells manage that there is something to do
-	told  chan struct{} // tells report that there is something to report
+	moved chan struct{} // wakes manage: there is something to do
+	told  chan struct{} // wakes report: there is something to report
 
 	mu        sync.Mutex
 	engine    *trigger.Engine
@@ -97,7 +97,7 @@ func (w *Worker) add(s *saved) *entry {
 	return e
 }
 
-// Run runs Diagnoses and tells the store of them until ctx ends.
+// Run runs Diagnoses and reports them to the store until ctx ends.
 func (w *Worker) Run(ctx context.Context) error {
 	unlock, err := w.lock(ctx)
 	if err != nil {

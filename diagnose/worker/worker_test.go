@@ -53,7 +53,7 @@ func TestAProblemIsDiagnosedOnce(t *testing.T) {
 		if saved, err := runner.ReadSaved(worker.Checkpoints(r.dir), d.Name); err != nil || saved.Parameters["node"] != "n7" || !worker.Taken(r.dir, d.Name) {
 			t.Errorf("%+v, %v", saved, err)
 		}
-		// Told again, and of another subject within the episode: nothing is made.
+		// Reported again, and of another subject within the episode: nothing is made.
 		r.w.Observe(hung(at, problem.Firing), time.Now())
 		synctest.Wait()
 		if _, made := r.api.known(); r.ops.count("look") != 1 || made != 1 {

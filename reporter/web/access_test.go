@@ -124,7 +124,7 @@ func (s *stand) client(from *netlab.Net, address string) *http.Client {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 0))
 	}
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as Prometheus is told to
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as Prometheus is configured to
 		DialContext: func(ctx context.Context, network, to string) (c net.Conn, err error) {
 			err = from.Do(func() error { c, err = d.DialContext(ctx, network, to); return err })
 			return c, err

@@ -1,5 +1,5 @@
 // Package guest is the inside of a test machine: its first process, which mounts
-// what a Linux system has, loads modules, runs one program and tells the host
+// what a Linux system has, loads modules, runs one program and reports to the host
 // how it ended. It knows nothing of what it runs.
 package guest
 
@@ -11,7 +11,7 @@ import (
 
 // Where things are in the machine.
 const (
-	InitPath = "/vmrun"       // the first process: its name tells tests where they are
+	InitPath = "/vmrun"       // the first process: its name shows tests where they run
 	PlanPath = "/vmrun.json"  // the Plan
 	Output   = "/dev/ttyS1"   // the program's standard output and error
 	Report   = "/dev/ttyS2"   // the Verdict, one line of JSON

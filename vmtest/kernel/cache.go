@@ -60,5 +60,5 @@ func noSpace(dir, more string, err error) error {
 	}
 }
 
-// mib tells a size for a person, rounded up.
+// mib formats a size for people, rounded up.
 func mib(bytes int64) string { return fmt.Sprintf("%d MiB", (bytes+1<<20-1)>>20) }

@@ -9,7 +9,7 @@
 // apt verifies the archive's signature, the indexes and with them the packages;
 // every package is compared with its index once more before it is unpacked,
 // because some lie in the cache for a while. The machine's own apt sources only
-// tell which mirror to use. They, and its package lists, stay untouched.
+// name the mirror to use. They, and its package lists, stay untouched.
 //
 // Concurrency: all that changes the cache holds its lock, across processes.
 // Reading needs no lock: an image appears, complete, by a rename.

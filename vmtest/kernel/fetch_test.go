@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
-// testFetcher is a fetcher from a repository, and what it told.
+// testFetcher is a fetcher from a repository, and what it logged.
 type testFetcher struct {
 	fetcher
 	mu  sync.Mutex

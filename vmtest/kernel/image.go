@@ -32,7 +32,7 @@ func CacheDir() (string, error) {
 // Image is a kernel in the cache.
 type Image struct {
 	Name       string // its row in kernels.txt
-	Release    string // as uname -r tells it
+	Release    string // as uname -r prints it
 	Vmlinuz    string // path of the kernel, for QEMU's -kernel
 	Config     string // path of the configuration it was built with
 	ModulesDir string // path of its lib/modules/RELEASE, with the indexes of depmod

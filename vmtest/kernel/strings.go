@@ -143,8 +143,8 @@ func printable(data []byte, out *bufio.Writer) {
 			n++
 		}
 		if n >= minString && bytes.ContainsAny(data[:n], " %") {
-			out.Write(data[:n]) //nolint:errcheck // Flush tells
-			out.WriteByte('\n') //nolint:errcheck // Flush tells
+			out.Write(data[:n]) //nolint:errcheck // Flush returns the error
+			out.WriteByte('\n') //nolint:errcheck // Flush returns the error
 		}
 		if n < len(data) && data[n] == 1 {
 			n++

@@ -29,7 +29,7 @@ const toolFolder = ".tools"
 // tool is a module that pins programs.
 type tool struct {
 	name      string // of its folder, and of the one of its sets in the cache
-	versioned string // the module whose version the programs tell
+	versioned string // the module whose version the programs print
 	space     uint64 // what a build with a cold cache takes, in bytes
 
 	// flags returns the value of -ldflags.

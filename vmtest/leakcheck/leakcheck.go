@@ -80,8 +80,8 @@ func openFiles() (files []string) {
 	return files
 }
 
-// isSplicePipe tells the pipes of internal/poll from others by their size: it makes
-// them of 1 MiB (maxSpliceSize), and the kernel's default is 64 KiB.
+// isSplicePipe reports whether a pipe is one of internal/poll, by its size: those are
+// 1 MiB (maxSpliceSize), and the kernel's default is 64 KiB.
 func isSplicePipe(name string) bool {
 	fd, err := strconv.Atoi(name)
 	if err != nil {

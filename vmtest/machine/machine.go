@@ -44,7 +44,7 @@ type Outcome struct {
 	Took    time.Duration
 }
 
-// Ending tells a program's end from the machine's.
+// Ending is how a run ended: with the program, at the time limit, or with the machine.
 type Ending int
 
 // The endings.

@@ -13,8 +13,8 @@ import (
 
 // Forbid has a program on a control group refuse every connect() to an address, as network
 // policies do, until the test's end or the call of what it returns. The program sees the
-// connections of all below the control group; of an IPv6 address the first four bytes tell
-// it from every other one of a lab.
+// connections of all below the control group; it compares only the first four bytes of an
+// IPv6 address, which are unique within a lab.
 func Forbid(t testing.TB, cgroup string, to netip.Addr) (undo func()) {
 	t.Helper()
 	const userIP4, userIP6 = 4, 8 // of struct bpf_sock_addr

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Listen returns a listener that accepts nothing until it is told to. Its accept
+// Listen returns a listener that accepts nothing before a call of its Accept. Its accept
 // queue takes backlog+1 connections.
 func (n *Net) Listen(at string, backlog int) net.Listener {
 	n.t.Helper()

@@ -89,8 +89,8 @@ func (n *Net) Do(fn func() error) error {
 	return <-done
 }
 
-// onOwnThread calls fn on a thread that ends with it. The main thread never ends, and is what
-// tells in which namespace the process is: it waits.
+// onOwnThread calls fn on a thread that ends with it. The main thread never ends, and its
+// namespace shows as that of the process: fn runs on another one, and it waits.
 func onOwnThread(fn func()) {
 	go func() {
 		runtime.LockOSThread() // and never unlocked: so the thread ends with the goroutine

@@ -156,7 +156,7 @@ func (r *reader) skipReason(test string) string {
 	return "without a reason"
 }
 
-// lastWords is the first error that a failed test told.
+// lastWords is the first error that a failed test printed.
 func (r *reader) lastWords(test string) string {
 	for _, line := range r.said[test] {
 		if m := skipReason.FindStringSubmatch(line); m != nil {

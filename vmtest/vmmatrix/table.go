@@ -159,7 +159,7 @@ const pageHead = `# Kernels
 
 Written by ` + "`make vmtest-report`" + `: what was seen on which kernel, in virtual machines
 with real faults. "ok" means: each fault was provoked (23 times, unless its name
-says otherwise), every one was told once, none was lost, subject and cause were
+says otherwise), every one was reported once, none was lost, subject and cause were
 right, and what it led to has cleared. "n/a" means that the kernel is built
 without the option that the note names. "–": not run there; the generic kernels
 are here for ext4 as a module alone.

@@ -127,7 +127,7 @@ func TestADiagnosisOfAPerson(t *testing.T) {
 	a.Stop()
 }
 
-// While the API server is away a fault is looked into, and told when it is back.
+// While the API server is down a fault is diagnosed, and reported when the server is back.
 func TestTheServerIsAwayDuringTheFault(t *testing.T) {
 	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{}) // its own: it is stopped

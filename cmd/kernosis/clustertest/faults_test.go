@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// told returns when the agent told of a rule's problem first.
+// told returns when the agent first reported a problem of a rule.
 func (a *agent) told(rule string) time.Time {
 	a.t.Helper()
 	for _, e := range a.Entries() {

@@ -159,7 +159,7 @@ func (a *agent) knows(trigger string) {
 	})
 }
 
-// await waits until something holds; what was last seen is told otherwise.
+// await waits until something holds; on a timeout the test fails with what was last seen.
 func (a *agent) await(what string, within time.Duration, ok func(ctx context.Context) (bool, string, error)) {
 	a.t.Helper()
 	within = await.Within(within)

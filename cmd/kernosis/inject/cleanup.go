@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cleanup removes what injectors that died have left behind, as their records
-// in stateDir ("" for [DefaultStateDir]) tell, and returns those records' names.
+// Cleanup removes what injectors that died have left behind, according to their records
+// in stateDir ("" for [DefaultStateDir]), and returns those records' names.
 // Records of running injectors are left alone. Every [Fault] calls it first.
 func Cleanup(stateDir string) (removed []string, err error) {
 	if stateDir == "" {

@@ -75,7 +75,7 @@ type run struct {
 	limit time.Duration // for everything; records are undone by their guard then
 }
 
-// say tells a person what happens.
+// say prints what happens, for a person.
 func (r *run) say(format string, args ...any) {
 	if r.env.Out != nil {
 		fmt.Fprintf(r.env.Out, "%s %s\n", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))

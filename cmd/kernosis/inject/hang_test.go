@@ -51,7 +51,7 @@ func TestHungTask(t *testing.T) {
 
 func TestHungTaskHealsByItself(t *testing.T) {
 	needRoot(t)
-	h := &inject.HungTask{Limit: 500 * time.Millisecond}
+	h := &inject.HungTask{Limit: await.Within(2 * time.Second)}
 	hang, err := h.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadonlyFS makes a filesystem turn read-only: an ext4 of its own, mounted
-// with errors=remount-ro, is told to find an error. Its fields are set before
-// Start. Not safe for concurrent use.
+// ReadonlyFS makes a filesystem turn read-only: it triggers an error in an ext4 of its
+// own, mounted with errors=remount-ro. Its fields are set before Start. Not safe for
+// concurrent use.
 type ReadonlyFS struct {
 	StateDir string
 	Limit    time.Duration // removed then, whatever happens; 0 for DefaultLimit

@@ -19,8 +19,8 @@ import (
 )
 
 // Probes of the other kinds: one for readiness restarts nothing, goes on failing, and is
-// well again; one for the start ends the container, and nothing is told of those that wait
-// for it.
+// well again; one for the start ends the container, and nothing is reported for those that
+// wait for it.
 func TestReadinessAndStart(t *testing.T) {
 	testall.Only(t)
 	n := machine.Node(t)
@@ -79,7 +79,7 @@ func TestReadinessAndStart(t *testing.T) {
 	a.Stop()
 }
 
-// says checks that there is an Event on a pod, from before a time that kubelet tells in
+// says checks that there is an Event on a pod, from before a time that kubelet gives in
 // whole seconds.
 func (a *agent) says(t *testing.T, pod *corev1.Pod, reason, words string, before time.Time) {
 	t.Helper()

@@ -40,7 +40,7 @@ func kubeletFlags(t testing.TB, n *node.Node) []string {
 	return []string{"--kubelet-url", n.KubeletURL(), "--kubelet-ca", n.KubeletCA(), "--kubelet-token-file", token}
 }
 
-// failing is a pod whose probe fails in one way, and what is to be told of it.
+// failing is a pod whose probe fails in one way, and what is to be reported of it.
 type failing struct {
 	mode    fault.Mode
 	grpc    bool
@@ -146,7 +146,7 @@ func (a *agent) tellsNoMore(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// tells checks what is told of a pod once kubelet has restarted its container.
+// tells checks what is reported of a pod once kubelet has restarted its container.
 func (a *agent) tells(t *testing.T, f *failing) {
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -194,7 +194,7 @@ func (a *agent) tells(t *testing.T, f *failing) {
 	if failed := a.counted(t, f.pod); failed != threshold {
 		t.Errorf("kubelet has counted %d failures, threshold %d", failed, threshold)
 	}
-	// A machine that is busy may bring about more: of these kubelet's counts tell a moment later.
+	// A busy machine may cause more failures: kubelet's counts show them a moment later.
 	await.UntilShown(t, "agreement with kubelet's counts", 30*time.Second, func() (bool, string) {
 		failed := a.metrics(t).Sum("kernosis_probe_results_total", "namespace", f.pod.Namespace, "pod", f.pod.Name, "probe_type", "liveness", "result", "failed")
 		told, counted := len(probes(a, f.pod)), a.counted(t, f.pod)

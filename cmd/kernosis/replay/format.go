@@ -47,7 +47,7 @@ var ErrFormat = errors.New("not recognised")
 // a ring buffer or a copy has cut.
 const sniffed = 100
 
-// Detect tells the format in which most of the first lines are.
+// Detect returns the format in which most of the first lines are.
 func Detect(data []byte) (Format, error) {
 	best, _ := detect(data, formatOf)
 	if best == "" {

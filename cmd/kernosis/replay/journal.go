@@ -39,7 +39,7 @@ func (r *Replay) entry(e *journal.Entry) {
 	if !rebooted {
 		r.advance(now.Add(-tickSlack))
 	} else {
-		// Of the time up to the reboot nothing but the wall clock tells.
+		// For the time up to the reboot there is only the wall clock.
 		r.advance(last.Add(now.Wall.Sub(last.Wall) - tickSlack))
 		r.to = now
 	}

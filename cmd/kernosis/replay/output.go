@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Writer writes what a replay tells. The times are UTC, so that the output is the
+// Writer writes the results of a replay. The times are UTC, so that the output is the
 // same everywhere.
 type Writer interface {
 	Step(*Step) error

@@ -50,7 +50,7 @@ type ConditionStatus string
 const (
 	True    ConditionStatus = "True"
 	False   ConditionStatus = "False"
-	Unknown ConditionStatus = "Unknown" // the daemon can't tell
+	Unknown ConditionStatus = "Unknown" // the daemon does not know
 )
 
 // Condition is a problem that lasts, or that there is none.

@@ -78,7 +78,7 @@ func (c *Client) sendAll(ctx context.Context) (next time.Duration, failed bool) 
 }
 
 // pause returns how long to wait after a failure. While the agent takes no events,
-// because there were too many, it is still told that the daemon is alive.
+// because there were too many, it still gets the conditions, as a sign of life.
 func (c *Client) pause(ctx context.Context, err error) time.Duration {
 	wait := min(c.pauses.NextBackOff(), c.source.Heartbeat)
 	refused, ok := errors.AsType[*RefusedError](err)

@@ -35,8 +35,8 @@ type Source struct {
 	// Discard has events dropped that could not be sent at the first time, in place
 	// of sending them again. Conditions are repeated anyway.
 	Discard bool
-	// OnError is told of each attempt that failed, from the goroutine that sends;
-	// an answer of the agent is a *RefusedError. nil: nobody.
+	// OnError is called with the error of each failed attempt, from the goroutine that
+	// sends; an answer of the agent is a *RefusedError. It may be nil.
 	OnError func(error)
 }
 

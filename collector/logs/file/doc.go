@@ -2,13 +2,12 @@
 //
 // # Which file
 //
-// What the path leads to is read as it grows. When that is another file than
-// before, the old one is read to its end first, and it is held to have an end
-// only when the new one has content: until its writer is told of the rotation it
-// writes to the old file. Files that were rotated in between two looks are read
-// in turn. They are found beside the file the path leads to, by names with a
-// number or date behind or before the extension ([isRotated]), in the order in
-// which they were written last.
+// The file that the path leads to is read as it grows. When that is another file than
+// before, the old one is read to its end first. It counts as ended only once the new
+// one has content: until its writer notices the rotation it writes to the old file.
+// Files that were rotated between two looks are read in turn. They are found beside
+// the file the path leads to, by names with a number or date behind or before the
+// extension ([isRotated]), in the order in which they were written last.
 //
 // A file that is truncated is read on in the copy that was made of it
 // (logrotate's copytruncate), which is the rotated file with the same first

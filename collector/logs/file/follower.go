@@ -31,7 +31,7 @@ type follower struct {
 
 	nowhere time.Time // since when the path leads nowhere; zero: it does not
 	told    bool      // a status was reported
-	status  string    // the last one told; "": the file can be read
+	status  string    // the last one reported; "": the file can be read
 
 	line   logs.Line
 	loss   logs.Loss

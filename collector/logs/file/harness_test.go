@@ -198,7 +198,7 @@ func newLog(t *testing.T, path string) *logFile {
 	return l
 }
 
-// reopen opens what is at the path, as a writer does when told to after a
+// reopen opens what is at the path, as a writer does that is signalled after a
 // rotation.
 func (l *logFile) reopen() {
 	l.t.Helper()
@@ -219,7 +219,7 @@ func (l *logFile) write(text string) {
 	}
 }
 
-// rename rotates as logrotate does by default, without telling the writer.
+// rename rotates as logrotate does by default, without notifying the writer.
 func (l *logFile) rename(to string) {
 	l.t.Helper()
 	if err := os.Rename(l.path, filepath.Join(filepath.Dir(l.path), to)); err != nil {

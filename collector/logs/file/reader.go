@@ -34,12 +34,12 @@ type Config struct {
 	// PartialAfter is how long a last line waits for its line end before it is
 	// handed over without, DefaultPartialAfter unless given.
 	PartialAfter time.Duration
-	// PollEvery is how often to look without having been told of a change,
+	// PollEvery is how often to look without a notification of a change,
 	// DefaultPollEvery unless given.
 	PollEvery time.Duration
 	// Status is called with nil when the file can be read, and with the reason
 	// when it can't, at each change; reading goes on when it can again. It is
-	// called from Run's goroutine; nil: nobody is reported.
+	// called from Run's goroutine. It may be nil.
 	Status func(error)
 	// Log takes what is worth a note; nil: nothing does.
 	Log *slog.Logger

@@ -104,7 +104,7 @@ func (c listed) unpackedHead() []byte {
 	return head[:n]
 }
 
-// listSiblings tells as well whether nothing changed while it was made.
+// listSiblings also reports whether the folder stayed unchanged while it was listed.
 func listSiblings(name string) (all []sibling, whole bool) {
 	dir, base := filepath.Split(name)
 	before, err := os.Stat(dir)

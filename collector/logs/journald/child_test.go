@@ -21,8 +21,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// helperDir tells the test binary that it is to read this journal until it is
-// killed.
+// helperDir is the environment variable that has the test binary read this journal
+// until it is killed.
 const helperDir = "KERNOSIS_TEST_JOURNAL"
 
 func TestMain(m *testing.M) {

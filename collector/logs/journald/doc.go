@@ -36,9 +36,9 @@
 //
 // # Losses
 //
-// journald tells in its own log when it drops messages of a unit that logs too
-// much (N_DROPPED), and when the kernel's log was written over before it was
-// read. Both are asked for beside the filter, and reported as Suppressed.
+// journald logs when it drops messages of a unit that logs too much (N_DROPPED), and
+// when the kernel's log was overwritten before it was read. Both are requested in
+// addition to the filter, and reported as Suppressed.
 //
 // # Who wrote it
 //

@@ -31,7 +31,7 @@ type session struct {
 	handleErr error
 
 	told   bool
-	status string // the last one told; "": the journal is being read
+	status string // the last one reported; "": the journal is being read
 
 	entry Entry
 	line  logs.Line

@@ -50,8 +50,8 @@ func openDevice(ctx context.Context, path string) (device, error) {
 	return d, nil
 }
 
-// read never blocks, so the runtime is not told of it (see [poller.Poller]). The errno is
-// not wrapped: most are no failures.
+// read never blocks, so it bypasses the runtime (see [poller.Poller]). The errno is not
+// wrapped: most are no failures.
 func (d *charDevice) read(b []byte) (int, error) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	if errno != 0 {

@@ -3,7 +3,7 @@
 // One record is one line ([Parse]). The ring has a fixed size: when the kernel
 // writes faster than we read, records are written over, the next read says EPIPE
 // and the one after gives the oldest record that is left. The sequence numbers
-// then tell exactly how many are gone, and reading goes on.
+// then show exactly how many are gone, and reading goes on.
 //
 // The Position is the boot id and the next sequence number. Of the same boot,
 // what was handed over is passed by, and what the ring lost meanwhile is

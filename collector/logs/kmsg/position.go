@@ -18,9 +18,9 @@ type position struct {
 	boot string // the kernel's random boot id
 	next uint64 // the first sequence number that was not
 
-	// offset is from the clock that stamps records to CLOCK_BOOTTIME, as was seen of records
-	// that came while they were waited for; 0: none did. The two drift apart, and of records
-	// that are old when they are read nothing else tells.
+	// offset is from the clock that stamps records to CLOCK_BOOTTIME, as measured on records
+	// that arrived while the reader waited for them; 0: none did. The two clocks drift apart,
+	// and records that are old when they are read show nothing of it.
 	offset time.Duration
 }
 

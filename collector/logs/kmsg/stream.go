@@ -157,7 +157,7 @@ func (s *stream) atEnd() error {
 	return s.lose(logs.BadPosition, 0)
 }
 
-// reportOpen tells once that the log is being read.
+// reportOpen reports once that the log is being read.
 func (s *stream) reportOpen() {
 	if !s.told && s.r.cfg.Status != nil {
 		s.r.cfg.Status(nil)
@@ -174,7 +174,7 @@ func (s *stream) tooLong() error {
 	return s.lose(logs.TooLong, 1)
 }
 
-// lose tells a loss, unless what is lost would have been passed by.
+// lose reports a loss, unless the lost lines would have been skipped.
 func (s *stream) lose(reason logs.Reason, lines uint64) error {
 	if s.skip {
 		return nil

@@ -104,7 +104,7 @@ func outOfStep(k *candidate, at time.Time) time.Duration {
 	return min(d, k.period-d)
 }
 
-// timedOut tells verdicts where the opener's patience ended the connection.
+// timedOut reports whether a verdict means that the client's timeout ended the connection.
 func timedOut(verdict string) bool {
 	switch verdict {
 	case event.VerdictTimeout, event.VerdictAcceptQueueFull, event.VerdictSilent, event.VerdictNotAccepted, event.VerdictSlow,

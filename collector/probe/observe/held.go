@@ -51,7 +51,7 @@ func (o *Observer) hold(ev *event.Event, of []*course, guess int, why string, c 
 	}
 	if len(o.held) >= maxHeld {
 		o.stats.Overflowed++
-		return maybe // if it counts, kubelet's counts tell
+		return maybe // if kubelet counts it, its counts show it
 	}
 	o.held = append(o.held, &held{ev.Clone(), of, guess, why, *c, ok, maybe, from, until})
 	o.stats.Held++
@@ -153,7 +153,7 @@ func (o *Observer) settle(h *held, counted bool) {
 	}
 	if counted && h.ok && h.maybe && !slices.ContainsFunc(h.of, func(c *course) bool { return c.succeededNow }) {
 		o.stats.Uncounted++
-		return // it was answered with a failure, or its success is counted later and told then
+		return // it was answered with a failure, or its success is counted later and reported then
 	}
 	if counted && h.ok && h.why == "" {
 		// Whose success it was matters only for those that failed.

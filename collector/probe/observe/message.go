@@ -22,7 +22,7 @@ type Message struct {
 	Errored bool
 	Verdict string // an event.Verdict constant; event.VerdictOther where the words are not known
 	Cause   string // the verdict in words, without figures that kubelet does not give
-	Phase   string // connect, tls, established, answer; empty: not told
+	Phase   string // connect, tls, established, answer; empty: unknown
 	Errno   string
 	Status  string // "503", "NOT_SERVING"
 	Said    string // what follows kubelet's own introduction
@@ -157,7 +157,7 @@ func (m *Message) tls(cause string) {
 	m.Verdict, m.Phase, m.Cause = event.VerdictTLS, "tls", cause
 }
 
-// connection reads errors of a connection, which sockets tell better.
+// connection parses errors of a connection; sockets report those in more detail.
 func (m *Message) connection(rest string) bool {
 	set := func(verdict, phase, errno, cause string) bool {
 		m.Verdict, m.Phase, m.Errno, m.Cause = verdict, phase, errno, cause

@@ -224,7 +224,7 @@ func (o *Observer) repeated(of []*course, c *connection) bool {
 	return false
 }
 
-// hand tells the Manager. It reports whether a worker took it.
+// hand passes an outcome to the Manager. It reports whether a worker took it.
 func (o *Observer) hand(one *course, out *probe.Outcome, started time.Time) bool {
 	if !out.OK {
 		o.between(one, started)
@@ -269,7 +269,7 @@ func (o *Observer) between(one *course, started time.Time) {
 		return
 	}
 	if o.polling && answers(one.spec.Handler) {
-		return // kubelet's counts tell, whatever the status was
+		return // kubelet's counts show them, whatever the status was
 	}
 	n := o.succeeded(one)
 	if n <= one.succeeded {

@@ -300,7 +300,7 @@ func TestTwoProbesThatBothFail(t *testing.T) {
 	})
 }
 
-// The timeout tells two probes of one port apart.
+// The timeout distinguishes two probes of one port.
 func TestTwoTimeouts(t *testing.T) {
 	in(t, bothProbes(3*time.Second), func(w *world) {
 		w.o.Take(w.fail(event.VerdictSilent, 3*time.Second))
@@ -313,7 +313,7 @@ func TestTwoTimeouts(t *testing.T) {
 	})
 }
 
-// kubelet's counts tell which of two probes failed; the outcome waits less than a second
+// kubelet's counts show which of two probes failed; the outcome waits less than a second
 // for them.
 func TestHeldForKubeletsCounts(t *testing.T) {
 	in(t, func(w *world, c *Config, p *probe.Pod) {

@@ -22,7 +22,7 @@ type kept struct {
 	frozen bool
 }
 
-// outcome makes what the Manager is told of a connection.
+// outcome makes the Outcome of a connection for the Manager.
 func (o *Observer) outcome(ev *event.Event, one *course, j judged) *probe.Outcome {
 	s := ev.SockFail
 	out := &probe.Outcome{At: ev.Time, OK: j.ok, Conn: ev.Conn, BootTime: ev.BootTime, CPU: ev.CPU}
@@ -103,8 +103,8 @@ func (c *course) ending(out *probe.Outcome, f *vitals.Facts) string {
 	return ""
 }
 
-// byLook tells verdicts that a look after the failure decides on: what came over the wire
-// is the same whatever has become of the container.
+// byLook reports whether a verdict depends on a look after the failure: what came over the
+// wire is the same whatever has become of the container.
 func byLook(verdict string) bool {
 	switch verdict {
 	case event.VerdictTimeout, event.VerdictAcceptQueueFull, event.VerdictSilent, event.VerdictNotAccepted:
@@ -113,7 +113,7 @@ func byLook(verdict string) bool {
 	return false
 }
 
-// connected tells verdicts of connections that stood for who opened them.
+// connected reports whether a verdict is of a connection that was established for its client.
 func connected(verdict string) bool {
 	return verdict == event.VerdictSilent || verdict == event.VerdictNotAccepted
 }

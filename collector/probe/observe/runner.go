@@ -130,7 +130,7 @@ func (r *runner) next(look time.Time) time.Time {
 	return next
 }
 
-// logState tells a part's state when it has changed.
+// logState reports a part's state when it has changed.
 func (r *runner) logState(part string, err error) {
 	text := "up"
 	if err != nil {

@@ -45,7 +45,7 @@ type figures struct {
 	mu     sync.Mutex
 	counts Figures
 	failed error             // the latest failure; nil: there was none since
-	faults map[string]string // by pod, as told
+	faults map[string]string // by pod, as last logged
 }
 
 func newFigures(source, from string, log *slog.Logger) *figures {

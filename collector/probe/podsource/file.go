@@ -60,8 +60,8 @@ func ReadFile(path string, active bool) ([]*probe.Pod, error) {
 	return Parse(path, data, active)
 }
 
-// Run reads the file, and again when it changes, until ctx ends. What can't be read is
-// counted and told; the pods known stay, also where the file is gone.
+// Run reads the file, and again when it changes, until ctx ends. Failures are counted and
+// logged; the known pods stay, even if the file is gone.
 func (f *File) Run(ctx context.Context) error {
 	for {
 		if err := f.follow(ctx); err != nil && ctx.Err() == nil {

@@ -70,7 +70,7 @@ func NewKubelet(cfg KubeletConfig) (*Kubelet, error) {
 	return &Kubelet{figures: newFigures("kubelet", cfg.URL, cfg.Log), cfg: cfg, kubelet: kubelet, ask: make(chan struct{}, 1)}, nil
 }
 
-// Run asks until ctx ends. What can't be read is counted and told; the pods known stay.
+// Run asks kubelet until ctx ends. Failures are counted and logged; the known pods stay.
 func (k *Kubelet) Run(ctx context.Context) error {
 	defer k.kubelet.Close()
 	tick := time.NewTicker(k.cfg.Every)

@@ -10,8 +10,8 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Look returns how a container is, or with "" the process of Set. It takes lookLimit at
-// most, and nothing where it is asked too often: then only what was sampled is told.
+// Look returns the state of a container or, with "", of the process given to Set. It takes at
+// most lookLimit. If it is called too often it reads nothing, and returns only what was sampled.
 func (w *Watcher) Look(id string, now time.Time) Facts {
 	w.find(now, findNow)
 	layout, err := w.layout()

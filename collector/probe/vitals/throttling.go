@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// every and samples make the ten seconds that throttling is told of: the usual period
-	// of a probe.
+	// every and samples make up the ten seconds for which throttling is reported: the usual
+	// period of a probe.
 	every   = 2 * time.Second
 	samples = 6
 	// levels are a container's own limit and its pod's. kubelet sets both to the same where

@@ -147,7 +147,7 @@ func testLookV2(t *testing.T) {
 	}
 }
 
-// Looks are bounded in rate; what was sampled is told all the same.
+// Looks are rate-limited; samples are returned regardless.
 func TestLookRate(t *testing.T) {
 	w := New(hostfs.New(t.TempDir()))
 	now := time.Unix(1000, 0)

@@ -2,44 +2,44 @@ package v1alpha1
 
 // Condition types.
 const (
-	// ConditionAccepted of an OperationSet, a Trigger or a RemediationPolicy: it is
+	// ConditionAccepted reports whether an OperationSet, a Trigger or a RemediationPolicy is
 	// valid and in use.
 	ConditionAccepted = "Accepted"
-	// ConditionComplete of a Diagnosis: it has ended, in which way says the reason.
+	// ConditionComplete reports whether a Diagnosis has ended; its reason says how.
 	ConditionComplete = "Complete"
-	// ConditionRemediationAllowed of a Diagnosis: its policy lets it repair.
+	// ConditionRemediationAllowed reports whether the policies allow a Diagnosis to repair.
 	ConditionRemediationAllowed = "RemediationAllowed"
-	// ConditionVerified of a Diagnosis that has repaired: the problem was gone in time.
+	// ConditionVerified reports whether a repair of a Diagnosis helped.
 	ConditionVerified = "Verified"
-	// ConditionPlaced of a Diagnosis: the controller has found the node of its pod, and has
-	// set spec.nodeName to it.
+	// ConditionPlaced reports that the controller has found the node of a Diagnosis' pod and
+	// sets spec.nodeName to it.
 	ConditionPlaced = "Placed"
-	// ConditionPaused of a RemediationPolicy: nothing is repaired at present.
+	// ConditionPaused reports whether a RemediationPolicy currently stops all repairs.
 	ConditionPaused = "Paused"
 )
 
 // Reasons of ConditionAccepted.
 const (
 	ReasonAccepted = "Accepted"
-	ReasonInvalid  = "Invalid" // what no other reason says; the message has it
+	ReasonInvalid  = "Invalid" // any other mistake; the message names it
 
-	// Of a graph.
-	ReasonEmpty                = "Empty"    // no node but the start
-	ReasonTooLarge             = "TooLarge" // more nodes or edges than are run
+	// Mistakes in a graph.
+	ReasonEmpty                = "Empty"    // only the start node
+	ReasonTooLarge             = "TooLarge" // too many nodes, edges or dependences
 	ReasonIDMismatch           = "IDMismatch"
 	ReasonStartOperation       = "StartOperation" // the start has an operation
 	ReasonNoOperation          = "NoOperation"    // another node has none
-	ReasonUnknownNode          = "UnknownNode"    // an edge to nowhere
+	ReasonUnknownNode          = "UnknownNode"    // an edge leads to a node that does not exist
 	ReasonDoubledEdge          = "DoubledEdge"
-	ReasonSecondSource         = "SecondSource" // a node, not the start, to which no edge leads
+	ReasonSecondSource         = "SecondSource" // no edge leads to a node other than the start
 	ReasonUnreachableNode      = "UnreachableNode"
 	ReasonCycle                = "Cycle"
-	ReasonUnknownDependence    = "UnknownDependence" // no node, or the start
+	ReasonUnknownDependence    = "UnknownDependence" // on a node that does not exist, the start or itself
 	ReasonDoubledDependence    = "DoubledDependence"
-	ReasonDependenceNotOnAPath = "DependenceNotOnAPath" // some path to the node passes it by
+	ReasonDependenceNotOnAPath = "DependenceNotOnAPath" // some path to the node bypasses it
 
-	// Of what it names.
-	ReasonUnknownOperation    = "UnknownOperation" // no Operation has the name
+	// Mistakes in names and values.
+	ReasonUnknownOperation    = "UnknownOperation" // no Operation or built-in has the name
 	ReasonUnknownBuiltin      = "UnknownBuiltin"
 	ReasonUnknownOperationSet = "UnknownOperationSet" // no OperationSet has the name
 	ReasonInvalidParameter    = "InvalidParameter"
@@ -47,7 +47,7 @@ const (
 	ReasonInvalidRegexp       = "InvalidRegexp"
 )
 
-// Reasons of ConditionComplete where it is True.
+// Reasons of ConditionComplete while it is True.
 const (
 	ReasonPathSucceeded         = "PathSucceeded"
 	ReasonNoPathSucceeded       = "NoPathSucceeded"
@@ -58,29 +58,30 @@ const (
 	ReasonNoTargets             = "NoTargets"
 	ReasonNodeNotFound          = "NodeNotFound"
 	ReasonPodNotFound           = "PodNotFound"
-	ReasonNodeSilent            = "NodeSilent"        // its agent does not answer
+	ReasonNodeSilent            = "NodeSilent"        // its agent does not report
 	ReasonNotAllowed            = "NotAllowed"        // outside the system namespace
-	ReasonOutcomeUnknown        = "OutcomeUnknown"    // of a Remediate operation, after a crash
-	ReasonRemediationIncomplete = "RemediationFailed" // one had repaired, a later one on its path failed
-	ReasonTargetsSucceeded      = "TargetsSucceeded"  // of those that targetSelector chose, one at least has
+	ReasonOutcomeUnknown        = "OutcomeUnknown"    // whether a repair was made is unknown
+	ReasonRemediationIncomplete = "RemediationFailed" // a repair was made, a later operation on its path failed
+	ReasonTargetsSucceeded      = "TargetsSucceeded"  // at least one target of targetSelector has succeeded
 	ReasonNoTargetSucceeded     = "NoTargetSucceeded"
 )
 
-// Reasons of ConditionComplete where it is False: what is waited for.
+// Reasons of ConditionComplete while it is False: what the Diagnosis waits for.
 const (
-	ReasonQueueFull       = "QueueFull"       // the node has too many others of its namespace
-	ReasonAgentSilent     = "AgentSilent"     // the node's agent
-	ReasonPodNotScheduled = "PodNotScheduled" // its pod is on no node yet
-	ReasonTargetsRun      = "TargetsRun"      // the Diagnoses that it owns
+	ReasonQueueFull       = "QueueFull"       // the node has too many other Diagnoses of its namespace
+	ReasonAgentSilent     = "AgentSilent"     // the node's agent does not report
+	ReasonPodNotScheduled = "PodNotScheduled" // its pod is not on a node yet
+	ReasonTargetsRun      = "TargetsRun"      // the Diagnoses that it owns run
 )
 
-// ReasonNodeOfPod is that of ConditionPlaced.
+// ReasonNodeOfPod is the reason of ConditionPlaced.
 const ReasonNodeOfPod = "NodeOfPod"
 
-// ReasonAllowed is that of ConditionRemediationAllowed where it is True.
+// ReasonAllowed is the reason of ConditionRemediationAllowed while it is True.
 const ReasonAllowed = "Allowed"
 
-// Reasons of ConditionRemediationAllowed where it is False; Invalid and NodeNotFound too.
+// Reasons of ConditionRemediationAllowed while it is False, besides Invalid, NodeNotFound and
+// NotAllowed.
 const (
 	ReasonObserveOnly         = "ObserveOnly"
 	ReasonAwaitingApproval    = "AwaitingApproval"
@@ -93,25 +94,25 @@ const (
 	ReasonNoPolicy            = "NoPolicy"
 	ReasonNodeUnderRepair     = "NodeUnderRepair"   // by another Diagnosis
 	ReasonEscalationOrder     = "EscalationOrder"   // another repair comes first
-	ReasonAttemptsExhausted   = "AttemptsExhausted" // it has not helped often enough
+	ReasonAttemptsExhausted   = "AttemptsExhausted" // it was made as often as its step allows
 	ReasonProblemResolved     = "ProblemResolved"   // before the repair
-	ReasonWaitedTooLong       = "WaitedTooLong"     // nothing tells whether the problem lasts
+	ReasonWaitedTooLong       = "WaitedTooLong"     // nothing shows whether the problem lasts
 	ReasonCooldownsFull       = "CooldownsFull"     // the policy has no room for another node
-	ReasonProblemUnknown      = "ProblemUnknown"    // nothing tells whether the repair before it helped; of ConditionVerified too
-	ReasonMadeBefore          = "MadeBefore"        // by an earlier Diagnosis; the run goes on behind it
-	ReasonRefused             = "Refused"           // it can't be made of the objects as they are
+	ReasonProblemUnknown      = "ProblemUnknown"    // nothing shows whether the previous repair helped; also of ConditionVerified
+	ReasonMadeBefore          = "MadeBefore"        // by an earlier Diagnosis; the run continues after it
+	ReasonRefused             = "Refused"           // impossible with the objects as they are
 )
 
-// Reasons of ConditionVerified, which is of the repair that was allowed last. It is Unknown
-// until its end, True where it has helped, and False where it has not. It stays Unknown
-// with ReasonProblemUnknown for as long as nothing tells which.
+// Reasons of ConditionVerified, which is about the repair that was allowed last. It is True if
+// the repair helped, False if it did not, and Unknown until that is known. It stays Unknown
+// with ReasonProblemUnknown while nothing shows whether the repair helped, and with ReasonMoot.
 const (
-	ReasonRepairing = "Repairing" // it is allowed, and has not ended
-	ReasonVerifying = "Verifying" // it has ended, and may help yet
+	ReasonRepairing = "Repairing" // allowed, and not ended yet
+	ReasonVerifying = "Verifying" // ended, and may still help
 	ReasonHelped    = "Helped"
 	ReasonNotHelped = "NotHelped"
-	ReasonMoot      = "Moot" // nothing was proven: the problem, or the node, was gone already
+	ReasonMoot      = "Moot" // nothing was proven: the problem or the node was already gone
 )
 
-// ReasonNotPaused is that of ConditionPaused where it is False.
+// ReasonNotPaused is the reason of ConditionPaused while it is False.
 const ReasonNotPaused = "NotPaused"

@@ -19,18 +19,18 @@ import (
 // +kubebuilder:printcolumn:name="OperationSet",type=string,JSONPath=`.spec.operationSet`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.verdict.message`,priority=1
 
-// Diagnosis is one run of an OperationSet, about a node or a pod.
+// Diagnosis is one run of an OperationSet, for a node or a pod.
 type Diagnosis struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the object's own.
+	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec says what runs and where.
+	// spec specifies what runs and where.
 	// +required
 	Spec DiagnosisSpec `json:"spec"`
 
-	// status is what came of it.
+	// status reports progress and results.
 	// +optional
 	Status DiagnosisStatus `json:"status,omitzero"`
 }
@@ -44,7 +44,7 @@ type DiagnosisList struct {
 	Items           []Diagnosis `json:"items"`
 }
 
-// DiagnosisSpec says what runs and where.
+// DiagnosisSpec specifies what runs and where.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodeName) || has(self.podReference) || has(self.targetSelector)",message="one of nodeName, podReference and targetSelector is needed"
 // +kubebuilder:validation:XValidation:rule="!has(self.targetSelector) || !(has(self.nodeName) || has(self.podReference))",fieldPath=".targetSelector",message="excludes nodeName and podReference"
@@ -55,36 +55,36 @@ type DiagnosisList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.targetSelector) == has(oldSelf.targetSelector) && (!has(self.targetSelector) || self.targetSelector == oldSelf.targetSelector)",fieldPath=".targetSelector",message="is immutable"
 // +kubebuilder:validation:XValidation:rule="!oldSelf.cancel || self.cancel",fieldPath=".cancel",message="can't be taken back"
 type DiagnosisSpec struct {
-	// operationSet is the name of the OperationSet that runs. Immutable.
+	// operationSet is the name of the OperationSet to run. Immutable.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	OperationSet string `json:"operationSet"`
 
-	// nodeName is the node on which it runs. Where only podReference is given, the
-	// controller sets it to the pod's. Immutable once it is set. Outside the system
-	// namespace only the controller sets it.
+	// nodeName is the node to run on. If only podReference is set, the controller sets it to
+	// the pod's node. Immutable once set. Outside the system namespace only the controller
+	// sets it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	NodeName string `json:"nodeName,omitempty"`
 
-	// podReference is the pod that it is about. Immutable.
+	// podReference is the pod to diagnose. Immutable. Required outside the system namespace.
 	// +optional
 	PodReference *PodReference `json:"podReference,omitempty"`
 
-	// targetSelector chooses nodes or pods: each gets a Diagnosis of its own, which this
-	// one owns. Immutable.
+	// targetSelector selects nodes or pods. Each gets its own Diagnosis, which this one owns.
+	// Immutable.
 	// +optional
 	TargetSelector *TargetSelector `json:"targetSelector,omitempty"`
 
-	// parameters are handed to the operations. Immutable.
+	// parameters are passed to the operations. Immutable.
 	// +optional
 	Parameters Parameters `json:"parameters,omitempty"`
 
-	// ttl is for how long the Diagnosis is kept once it has ended.
+	// ttl is how long the Diagnosis is kept after it has ended.
 	// +optional
 	// +default="240h"
 	// +kubebuilder:validation:Type=string
@@ -92,38 +92,38 @@ type DiagnosisSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="must be from 1m to 8760h"
 	TTL metav1.Duration `json:"ttl,omitzero"`
 
-	// cancel ends the run: no further operation starts. It can't be taken back.
+	// cancel ends the run: no further operation starts. It can't be undone.
 	// +optional
 	// +default=false
 	Cancel bool `json:"cancel,omitempty"`
 
-	// approval allows what status.plan says, where the policy asks for it. Who may set it
-	// is said by the verb approve.
+	// approval approves status.plan, if a policy requires it. Setting it requires the verb
+	// approve.
 	// +optional
 	Approval *Approval `json:"approval,omitempty"`
 }
 
-// DefaultTTL is for how long a Diagnosis that names no time is kept.
+// DefaultTTL is how long a Diagnosis without a ttl is kept after it has ended.
 const DefaultTTL = 240 * time.Hour
 
-// PodReference names a pod, and a container of it.
+// PodReference names a pod and optionally a container.
 type PodReference struct {
-	// namespace is the pod's; the Diagnosis' own where it is absent. Outside the system
-	// namespace it can be no other.
+	// namespace is the pod's namespace. Defaults to the Diagnosis' own, the only one allowed
+	// outside the system namespace.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is the pod's.
+	// name is the pod's name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// container is the name of one of the pod's containers.
+	// container is the name of a container of the pod.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -131,18 +131,18 @@ type PodReference struct {
 	Container string `json:"container,omitempty"`
 }
 
-// TargetSelector chooses nodes or pods; what any of its parts chooses is a target. Nodes
-// and pods exclude each other.
+// TargetSelector selects either nodes or pods. Everything that one of its fields selects is a
+// target.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) || has(self.nodeNames) || has(self.podSelector) || has(self.podReferences)",message="one of nodeSelector, nodeNames, podSelector and podReferences is needed"
 // +kubebuilder:validation:XValidation:rule="!((has(self.nodeSelector) || has(self.nodeNames)) && (has(self.podSelector) || has(self.podReferences)))",message="chooses either nodes or pods"
 // +kubebuilder:validation:XValidation:rule="!has(self.namespaces) || has(self.podSelector)",fieldPath=".namespaces",message="goes with podSelector"
 type TargetSelector struct {
-	// nodeSelector chooses nodes by their labels.
+	// nodeSelector selects nodes by label.
 	// +optional
 	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
 
-	// nodeNames names nodes.
+	// nodeNames lists nodes.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -151,12 +151,11 @@ type TargetSelector struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	NodeNames []string `json:"nodeNames,omitempty"`
 
-	// podSelector chooses pods by their labels.
+	// podSelector selects running pods by label.
 	// +optional
 	PodSelector *LabelSelector `json:"podSelector,omitempty"`
 
-	// namespaces are those that podSelector looks in; the Diagnosis' own where there are
-	// none.
+	// namespaces are the namespaces of podSelector's pods. Defaults to the Diagnosis' own.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -165,15 +164,15 @@ type TargetSelector struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Namespaces []string `json:"namespaces,omitempty"`
 
-	// podReferences names pods.
+	// podReferences lists pods.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=500
 	PodReferences []PodReference `json:"podReferences,omitempty"`
 
-	// maxTargets is how many targets get a Diagnosis. Of more, the first by name do, and
-	// status.targets tells of the rest.
+	// maxTargets limits how many targets get a Diagnosis: the first by name. status.targets
+	// counts all.
 	// +optional
 	// +default=50
 	// +kubebuilder:validation:Minimum=1
@@ -181,14 +180,14 @@ type TargetSelector struct {
 	MaxTargets int32 `json:"maxTargets,omitempty"`
 }
 
-// Approval allows a plan.
+// Approval approves a plan.
 type Approval struct {
-	// planDigest is that of the plan that is allowed. Any other plan is not.
+	// planDigest is the digest of the approved plan. No other plan is approved.
 	// +required
 	PlanDigest Digest `json:"planDigest"`
 }
 
-// Digest is a SHA-256, in hexadecimal.
+// Digest is a SHA-256 digest in hexadecimal.
 //
 // +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`

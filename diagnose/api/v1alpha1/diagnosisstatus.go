@@ -4,32 +4,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bounds of a Diagnosis' status that its writers keep to. Those of the schema are
-// wider: it counts characters, and each list by itself.
+// Limits of a Diagnosis' status that its writers observe. Those of the schema are wider: it
+// counts characters, and each list separately.
 const (
-	MaxStatusBytes  = 256 << 10 // the status as JSON
-	MaxResultBytes  = 2 << 10   // names and values of one result
-	MaxMessageBytes = 1 << 10   // a message
+	MaxStatusBytes  = 256 << 10 // of the status as JSON
+	MaxResultBytes  = 2 << 10   // of names and values of one result
+	MaxMessageBytes = 1 << 10   // of a message
 	MaxFailedPaths  = 32
 	MaxArtifacts    = 64
 )
 
-// Phase sums up a Diagnosis for people.
+// Phase summarizes the state of a Diagnosis for people.
 //
 // +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed;Cancelled;Unknown
 type Phase string
 
 // Phases.
 const (
-	PhasePending   Phase = "Pending"   // nobody has begun
+	PhasePending   Phase = "Pending"   // it has not begun
 	PhaseRunning   Phase = "Running"   // operations run
-	PhaseSucceeded Phase = "Succeeded" // a path came to its end
-	PhaseFailed    Phase = "Failed"    // none did
+	PhaseSucceeded Phase = "Succeeded" // a path succeeded
+	PhaseFailed    Phase = "Failed"    // no path succeeded
 	PhaseCancelled Phase = "Cancelled"
-	PhaseUnknown   Phase = "Unknown" // the outcome of a repair isn't known: a person must look
+	PhaseUnknown   Phase = "Unknown" // whether a repair was made is unknown: a person must look
 )
 
-// Ended reports whether nothing more will happen.
+// Ended reports whether the phase is final.
 func (p Phase) Ended() bool {
 	switch p {
 	case PhaseSucceeded, PhaseFailed, PhaseCancelled, PhaseUnknown:
@@ -39,32 +39,33 @@ func (p Phase) Ended() bool {
 	}
 }
 
-// DiagnosisStatus is what came of a Diagnosis.
+// DiagnosisStatus reports progress and results of a Diagnosis.
 type DiagnosisStatus struct {
-	// conditions are authoritative. Complete says whether it has ended and how, Placed
-	// that the controller has found the node of its pod, RemediationAllowed whether it may
-	// repair, Verified whether a repair helped.
+	// conditions are authoritative. Complete reports whether it has ended and how, Placed
+	// that the controller has found its pod's node, RemediationAllowed whether it may repair,
+	// Verified whether a repair helped.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// phase sums up the conditions.
+	// phase summarizes the conditions.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
-	// observedGeneration is that of the spec which the status is about.
+	// observedGeneration is the generation of the spec that the status reflects.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// subject is what it is about, for people: a pod as shop/db-0, a device, a node.
+	// subject names what is diagnosed, for people: a pod such as shop/db-0, a device or a
+	// node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Subject string `json:"subject,omitempty"`
 
-	// action is what was done or would have been, for people: cordon, cordon (would).
+	// action summarizes the repairs, for people: cordon, or cordon (would) for a dry run.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Action string `json:"action,omitempty"`
@@ -73,45 +74,45 @@ type DiagnosisStatus struct {
 	// +optional
 	StartTime *metav1.MicroTime `json:"startTime,omitempty"`
 
-	// completionTime is when it ended.
+	// completionTime is when the Diagnosis ended.
 	// +optional
 	CompletionTime *metav1.MicroTime `json:"completionTime,omitempty"`
 
-	// verdict is the cause: that of the last operation with one on the succeeded path.
+	// verdict is the cause, from the last operation on the succeeded path that has one.
 	// +optional
 	Verdict *Verdict `json:"verdict,omitempty"`
 
-	// succeededPath is the path that came to its end.
+	// succeededPath is the path that succeeded.
 	// +optional
 	SucceededPath Path `json:"succeededPath,omitempty"`
 
-	// failedPaths are the first paths that failed, each up to the node that did.
+	// failedPaths lists the first paths that failed, each up to the node that failed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	FailedPaths []Path `json:"failedPaths,omitempty"`
 
-	// failedPathCount is how many paths failed, in decimal.
+	// failedPathCount is the number of failed paths, in decimal.
 	// +optional
 	// +kubebuilder:validation:MaxLength=80
 	// +kubebuilder:validation:Pattern=`^[0-9]+$`
 	FailedPathCount string `json:"failedPathCount,omitempty"`
 
-	// results are those of the nodes of the graph that ran, by id.
+	// results lists the results of the graph nodes that ran, by id.
 	// +optional
 	// +listType=map
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=256
 	Results []Result `json:"results,omitempty"`
 
-	// artifacts are files that operations left on nodes.
+	// artifacts lists files that operations left on nodes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Artifacts []Artifact `json:"artifacts,omitempty"`
 
-	// problem says whether what the Diagnosis was made for lasts, as the node's agent sees
-	// it, or the sender of the alert reports it. Absent: nothing tells.
+	// problem reports whether the problem that led to the Diagnosis lasts, according to the
+	// node's agent or the alert's sender. Absent if nothing reports it.
 	// +optional
 	Problem *Problem `json:"problem,omitempty"`
 
@@ -119,26 +120,26 @@ type DiagnosisStatus struct {
 	// +optional
 	Plan *Plan `json:"plan,omitempty"`
 
-	// remediations say what the controller has decided of each repair that was due, and
-	// what it has done itself.
+	// remediations lists the controller's decisions on repairs that were due, and what it did
+	// itself.
 	// +optional
 	// +listType=map
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=32
 	Remediations []Remediation `json:"remediations,omitempty"`
 
-	// checkpoint is what a run goes on from after an interruption.
+	// checkpoint is the state from which an interrupted run resumes.
 	// +optional
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 
-	// targets counts what targetSelector chose.
+	// targets counts the selected targets.
 	// +optional
 	Targets *Targets `json:"targets,omitempty"`
 }
 
-// Targets counts the Diagnoses that a targetSelector led to.
+// Targets counts the targets of a targetSelector and their Diagnoses.
 type Targets struct {
-	// matched is how many targets it chose.
+	// matched is the number of selected targets.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Matched int32 `json:"matched"`
@@ -148,12 +149,12 @@ type Targets struct {
 	// +kubebuilder:validation:Minimum=0
 	Created int32 `json:"created"`
 
-	// succeeded is how many of these have succeeded.
+	// succeeded is how many of these succeeded.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Succeeded int32 `json:"succeeded"`
 
-	// failed is how many of these ended in another way.
+	// failed is how many of these ended otherwise or were deleted.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Failed int32 `json:"failed"`

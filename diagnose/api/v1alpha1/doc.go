@@ -1,11 +1,11 @@
-// Package v1alpha1 has the types of the API group kernosis.io: what a diagnosis runs
-// ([Operation], [OperationSet]), what starts one ([Trigger]), one run with its outcome
-// ([Diagnosis]), and what a repair is held to ([RemediationPolicy]).
+// Package v1alpha1 defines the types of the API group kernosis.io: what a diagnosis runs
+// ([Operation], [OperationSet]), what starts one ([Trigger]), one run and its outcome
+// ([Diagnosis]), and the limits of repairs ([RemediationPolicy]).
 //
-// The types are data. The CustomResourceDefinitions in diagnose/api/crds and the copies in
-// zz_generated.deepcopy.go are made from them by "make generate". What a schema can say
-// is said by the markers here, so that the API server refuses it; what it can't (cycles
-// of a graph, built-ins that there are) is told in a status condition.
+// The types hold only data. "make generate" generates the CustomResourceDefinitions in
+// diagnose/api/crds and the deep copies in zz_generated.deepcopy.go from them. The markers
+// express everything that a schema can validate, so that the API server refuses invalid
+// objects; a status condition reports the rest (cycles of a graph, unknown built-ins).
 //
 // Field names follow KubeDiag's where it has the field.
 //

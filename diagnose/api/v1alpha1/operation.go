@@ -12,15 +12,14 @@ import (
 // +kubebuilder:printcolumn:name="Tenant-Safe",type=boolean,JSONPath=`.spec.tenantSafe`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// Operation is a step that graphs of diagnoses are made of: something built in, a web
-// server that is called, or a script.
+// Operation is a step of a diagnosis: a built-in, a web server that is called, or a script.
 type Operation struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the object's own.
+	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec says what the operation does.
+	// spec specifies what the operation does.
 	// +required
 	Spec OperationSpec `json:"spec"`
 }
@@ -34,35 +33,35 @@ type OperationList struct {
 	Items           []Operation `json:"items"`
 }
 
-// OperationSpec says what an operation does.
+// OperationSpec specifies what an operation does.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.effect) || !has(self.processor.builtin)",fieldPath=".effect",message="a built-in has an effect of its own"
 // +kubebuilder:validation:XValidation:rule="!self.tenantSafe || has(self.processor.builtin) || (has(self.effect) && self.effect == 'Collect')",fieldPath=".tenantSafe",message="only an operation whose effect is Collect can be safe for tenants"
 type OperationSpec struct {
-	// processor is what runs.
+	// processor is what runs: exactly one of builtin, httpServer and scriptRunner.
 	// +required
 	Processor Processor `json:"processor"`
 
-	// effect is what the operation may change: Collect and Check change nothing, and a
-	// Check fails where its cause isn't so; Remediate is held to the RemediationPolicy. A
-	// built-in has its own; for a server and a script Remediate is assumed where nothing
-	// is said.
+	// effect is what the operation may change. Collect and Check change nothing; a Check
+	// fails if its cause does not apply. Remediate is subject to RemediationPolicies.
+	// Defaults to Remediate for web servers and scripts; must be unset for a built-in, which
+	// has its own.
 	// +optional
 	Effect Effect `json:"effect,omitempty"`
 
-	// tenantSafe allows Diagnoses outside the system namespace to run the operation, on a
-	// pod of their namespace. A built-in must be made for that as well.
+	// tenantSafe allows Diagnoses outside the system namespace to run the operation on a pod
+	// of their namespace. A built-in must be tenant-safe itself, too.
 	// +optional
 	// +default=false
 	TenantSafe bool `json:"tenantSafe,omitempty"`
 
-	// retry says how often the operation is tried again where it failed. One whose
-	// outcome isn't known, and a Check that answers no, are not tried again.
+	// retry specifies how often a failed operation is retried. A Check that excludes its
+	// cause, a Remediate and an unknown outcome are not retried.
 	// +optional
 	Retry *Retry `json:"retry,omitempty"`
 
-	// dependences are operations that must have run before in the same path, and whose
-	// results this one gets. A node of an OperationSet may name nodes instead.
+	// dependences lists operations that must run before this one on every path to it. Their
+	// results are passed to it. A node of an OperationSet may list nodes instead.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -70,8 +69,8 @@ type OperationSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Dependences []string `json:"dependences,omitempty"`
 
-	// storage is where the node keeps results and files, besides the Diagnosis' status. Without
-	// it they are in the agent's state folder.
+	// storage specifies where the node keeps results and files, besides the Diagnosis'
+	// status. Defaults to the agent's state folder.
 	// +optional
 	Storage *Storage `json:"storage,omitempty"`
 }
@@ -88,8 +87,8 @@ const (
 	EffectRemediate Effect = "Remediate"
 )
 
-// DeclaredEffect returns the effect of an operation that is no built-in: what is said,
-// and Remediate where nothing is. For a built-in it returns the empty one.
+// DeclaredEffect returns the effect of an operation that is not a built-in: the declared one,
+// or Remediate if there is none. For a built-in it returns the empty effect.
 func (s *OperationSpec) DeclaredEffect() Effect {
 	if s.Effect == "" && s.Processor.Builtin == nil {
 		return EffectRemediate
@@ -97,23 +96,23 @@ func (s *OperationSpec) DeclaredEffect() Effect {
 	return s.Effect
 }
 
-// Processor is what runs an operation. Exactly one of its ways is given.
+// Processor specifies what runs an operation. Exactly one of its members is required.
 //
 // +kubebuilder:validation:ExactlyOneOf=builtin;httpServer;scriptRunner
 type Processor struct {
-	// builtin names an operation that is part of Kernosis.
+	// builtin is an operation that is part of Kernosis.
 	// +optional
 	Builtin *Builtin `json:"builtin,omitempty"`
 
-	// httpServer is a web server that is called.
+	// httpServer is a web server to call.
 	// +optional
 	HTTPServer *HTTPServer `json:"httpServer,omitempty"`
 
-	// scriptRunner is a script that runs on the node, where that is enabled.
+	// scriptRunner is a script to run on the node, if scripts are enabled there.
 	// +optional
 	ScriptRunner *ScriptRunner `json:"scriptRunner,omitempty"`
 
-	// timeoutSeconds is after how many seconds one try is given up.
+	// timeoutSeconds limits the duration of each attempt, in seconds.
 	// +optional
 	// +default=30
 	// +kubebuilder:validation:Minimum=1
@@ -121,20 +120,20 @@ type Processor struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// DefaultTimeoutSeconds is the time-out of an operation that names none.
+// DefaultTimeoutSeconds is the timeout of an operation that specifies none.
 const DefaultTimeoutSeconds = 30
 
 // Builtin names an operation that is part of Kernosis.
 type Builtin struct {
-	// name is the built-in's.
+	// name is the built-in's name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// parameters are fixed for this operation: neither a Diagnosis nor an earlier
-	// operation's result can replace them.
+	// parameters are fixed for this operation. Neither a Diagnosis nor results of earlier
+	// operations override them.
 	// +optional
 	Parameters Parameters `json:"parameters,omitempty"`
 }
@@ -150,13 +149,13 @@ type Parameters map[string]ParameterValue
 // +kubebuilder:validation:MaxLength=4096
 type ParameterValue = string
 
-// HTTPServer is a web server that is called with a POST of a JSON object (parameters and
-// results of dependences) and answers 200 with a JSON object of strings.
+// HTTPServer is a web server. It receives a POST with a JSON object (parameters and results
+// of dependences) and answers 200 with a JSON object of strings.
 //
 // +kubebuilder:validation:XValidation:rule="self.scheme == 'https' || !(has(self.caBundle) || has(self.serverName) || has(self.clientCertificateSecret))",fieldPath=".scheme",message="caBundle, serverName and clientCertificateSecret need the scheme https"
 type HTTPServer struct {
-	// address is an IP address or a DNS name. By default the node itself: a server that
-	// a DaemonSet runs in the host's network.
+	// address is an IP address or DNS name. Defaults to the node itself, for a server that a
+	// DaemonSet runs in the host network.
 	// +optional
 	// +default="127.0.0.1"
 	// +kubebuilder:validation:MinLength=1
@@ -164,51 +163,49 @@ type HTTPServer struct {
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$`
 	Address string `json:"address,omitempty"`
 
-	// port is that of the server; 80 or 443, as the scheme has it, where none is given.
+	// port is the server's port. Defaults to 80 for http and 443 for https.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 
-	// path is that of the URL.
+	// path is the URL's path.
 	// +optional
 	// +default="/"
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^/[!-~]*$`
 	Path string `json:"path,omitempty"`
 
-	// scheme is http or https. The server's certificate is always checked.
+	// scheme is http or https. The server's certificate is always verified.
 	// +optional
 	// +default="http"
 	// +kubebuilder:validation:Enum=http;https
 	Scheme string `json:"scheme,omitempty"`
 
-	// caBundle has the certificates, as PEM, of the authorities that the server's
-	// certificate is checked with. Where it is absent: ca.crt of
-	// clientCertificateSecret, or the node's own.
+	// caBundle is a PEM bundle of CA certificates that verify the server. Defaults to ca.crt
+	// of clientCertificateSecret, else to the node's own CAs.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=131072
 	CABundle []byte `json:"caBundle,omitempty"`
 
-	// serverName is the name that the server's certificate must have; the address where
-	// it is absent.
+	// serverName is the name that the server's certificate must have. Defaults to address.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$`
 	ServerName string `json:"serverName,omitempty"`
 
-	// clientCertificateSecret is a Secret of the system namespace, of the type
-	// kubernetes.io/tls: its tls.crt and tls.key are shown to the server, and its ca.crt,
-	// if it has one, is what the server is checked with where caBundle is absent.
+	// clientCertificateSecret is a Secret of type kubernetes.io/tls in the system namespace.
+	// Its tls.crt and tls.key are the client certificate; its ca.crt, if any, verifies the
+	// server if caBundle is unset.
 	// +optional
 	ClientCertificateSecret *SecretReference `json:"clientCertificateSecret,omitempty"`
 }
 
-// SecretReference names a Secret of the system namespace.
+// SecretReference names a Secret in the system namespace.
 type SecretReference struct {
-	// name is the Secret's.
+	// name is the Secret's name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -224,8 +221,8 @@ type ScriptRunner struct {
 	// +kubebuilder:validation:MaxLength=65536
 	Script string `json:"script"`
 
-	// argKeys name what the script gets as arguments, in order: parameters, or results of
-	// operations that it depends on. None: it gets no argument.
+	// argKeys lists the script's arguments in order, as names of parameters or of results of
+	// dependences. If empty, the script gets no arguments.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -233,8 +230,8 @@ type ScriptRunner struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	ArgKeys []string `json:"argKeys,omitempty"`
 
-	// operationResultKey names the results: operation.KEY.output has what the script
-	// wrote, operation.KEY.error why it failed. None: there are no results.
+	// operationResultKey names the results: operation.KEY.output is what the script wrote,
+	// operation.KEY.error why it failed. If unset, there are no results.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -242,18 +239,18 @@ type ScriptRunner struct {
 	OperationResultKey string `json:"operationResultKey,omitempty"`
 }
 
-// Retry says how often an operation is tried again, and when.
+// Retry specifies how often an operation is retried, and when.
 //
 // +kubebuilder:validation:XValidation:rule="duration(self.maxBackoff) >= duration(self.backoff)",fieldPath=".maxBackoff",message="must not be less than backoff"
 type Retry struct {
-	// limit is how often it is tried again after the first failure.
+	// limit is the maximum number of retries after the first failure.
 	// +optional
 	// +default=2
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
 	Limit int32 `json:"limit"`
 
-	// backoff is the time before the first new try; it doubles from one to the next.
+	// backoff is the delay before the first retry. It doubles with each retry.
 	// +optional
 	// +default="1s"
 	// +kubebuilder:validation:Type=string
@@ -261,7 +258,7 @@ type Retry struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10ms') && duration(self) <= duration('10m')",message="must be from 10ms to 10m"
 	Backoff metav1.Duration `json:"backoff,omitzero"`
 
-	// maxBackoff is what the time does not grow beyond.
+	// maxBackoff limits the delay between retries.
 	// +optional
 	// +default="30s"
 	// +kubebuilder:validation:Type=string
@@ -270,19 +267,19 @@ type Retry struct {
 	MaxBackoff metav1.Duration `json:"maxBackoff,omitzero"`
 }
 
-// Storage is where results are kept on the node.
+// Storage specifies where results are kept on the node.
 type Storage struct {
-	// hostPath is a folder of the node.
+	// hostPath is a folder on the node.
 	// +optional
 	HostPath *HostPath `json:"hostPath,omitempty"`
 }
 
-// HostPath is a folder of the node.
+// HostPath is a folder on the node.
 type HostPath struct {
-	// path is that of the folder, below the agent's diagnose-storage-dir, which is
-	// diagnose/storage in its state folder if it is not set. An absolute path must be below it,
-	// too. Its parts have letters, digits, '.', '_' and '-', and none is a symbolic link. In it
-	// each Diagnosis has a folder with its UID (or its name, where the agent has made it).
+	// path is the folder's path below the agent's diagnose-storage-dir, which defaults to
+	// diagnose/storage in its state folder. An absolute path must be below it, too. Its parts
+	// have letters, digits, '.', '_' and '-', and none is a symbolic link. Each Diagnosis
+	// gets a subfolder named by its UID (or its name, if the agent created it).
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

@@ -12,18 +12,18 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// OperationSet is the graph that a diagnosis runs: directed, without cycles.
+// OperationSet is the directed acyclic graph that a diagnosis runs.
 type OperationSet struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the object's own.
+	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec has the graph.
+	// spec specifies the graph.
 	// +required
 	Spec OperationSetSpec `json:"spec"`
 
-	// status says whether the graph can be run.
+	// status reports whether the graph can run.
 	// +optional
 	Status OperationSetStatus `json:"status,omitzero"`
 }
@@ -37,11 +37,11 @@ type OperationSetList struct {
 	Items           []OperationSet `json:"items"`
 }
 
-// OperationSetSpec has the graph.
+// OperationSetSpec specifies the graph.
 type OperationSetSpec struct {
-	// adjacencyList has the nodes of the graph, each at the place that is its id. The
-	// first is the start and has no operation. Paths are tried in the order in which the
-	// nodes name their next ones.
+	// adjacencyList lists the nodes of the graph, each at the index that is its id. The first
+	// is the start and has no operation. Paths are tried in the order in which nodes list the
+	// next ones.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=2
@@ -53,19 +53,19 @@ type OperationSetSpec struct {
 	AdjacencyList []Node `json:"adjacencyList"`
 }
 
-// MaxNodes is how many nodes a graph may have, the start with them.
+// MaxNodes is the maximum number of nodes in a graph, including the start.
 const MaxNodes = 256
 
 // Node is a node of the graph.
 type Node struct {
-	// id is the node's place in the list, from 0.
+	// id is the node's index in the list, from 0.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	ID int32 `json:"id"`
 
-	// to are the nodes that come after this one, each beginning a path of its own, in the
-	// order in which they are tried.
+	// to lists the next nodes, in the order in which they are tried. Each begins its own
+	// path.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -73,14 +73,14 @@ type Node struct {
 	// +kubebuilder:validation:items:Maximum=255
 	To []int32 `json:"to,omitempty"`
 
-	// operation is the name of the Operation that runs here; the start has none.
+	// operation is the name of the Operation or built-in to run. The start has none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Operation string `json:"operation,omitempty"`
 
-	// dependences are nodes, on each path before this one, whose results this one gets.
+	// dependences lists nodes on each path to this one, whose results are passed to it.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -89,8 +89,7 @@ type Node struct {
 	Dependences []int32 `json:"dependences,omitempty"`
 }
 
-// Path is a way through the graph: ids of nodes from behind the start to one that none
-// comes after.
+// Path lists the ids of the nodes on a path, from the one after the start to the last.
 //
 // +listType=atomic
 // +kubebuilder:validation:MaxItems=256
@@ -98,32 +97,32 @@ type Node struct {
 // +kubebuilder:validation:items:Maximum=255
 type Path []int32
 
-// MaxPaths is how many paths a status lists.
+// MaxPaths is the maximum number of paths that a status lists.
 const MaxPaths = 100
 
-// OperationSetStatus says whether the graph can be run.
+// OperationSetStatus reports whether the graph can run.
 type OperationSetStatus struct {
-	// conditions are authoritative: Accepted says whether the graph can be run, and why
-	// not.
+	// conditions are authoritative. Accepted reports whether the graph can run, and if not,
+	// why.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// ready is whether Accepted is true of the spec as it is.
+	// ready reports whether Accepted is True for the current spec.
 	// +optional
 	// +default=false
 	Ready bool `json:"ready"`
 
-	// paths are the first 100, in the order in which they are tried.
+	// paths lists the first 100 paths, in the order in which they are tried.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Paths []Path `json:"paths,omitempty"`
 
-	// pathCount is how many there are, in decimal: a graph of 256 nodes can have more
-	// than any integer type holds.
+	// pathCount is the number of paths, in decimal: a graph of 256 nodes can have more than
+	// any integer type holds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=80
 	// +kubebuilder:validation:Pattern=`^[0-9]+$`

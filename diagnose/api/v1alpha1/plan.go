@@ -4,13 +4,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Plan is what would be repaired.
+// Plan is the repair that is due.
 type Plan struct {
-	// digest is that of the steps and of what they are about.
+	// digest is the SHA-256 digest of the Diagnosis, its node, the steps and their inputs.
 	// +required
 	Digest Digest `json:"digest"`
 
-	// steps are the repairs, in order.
+	// steps lists the repairs, in order.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -20,7 +20,7 @@ type Plan struct {
 
 // PlanStep is one repair.
 type PlanStep struct {
-	// id is that of the graph's node.
+	// id is the id of the graph node.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
@@ -32,40 +32,41 @@ type PlanStep struct {
 	// +kubebuilder:validation:MaxLength=253
 	Operation string `json:"operation"`
 
-	// target is what it changes, for people.
+	// target is what the repair changes, for people.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Target string `json:"target,omitempty"`
 }
 
-// Checkpoint is what a run goes on from. Which nodes have run is in results.
+// Checkpoint is the state from which an interrupted run resumes. Which nodes have run is in
+// results.
 type Checkpoint struct {
-	// holder is the agent that runs it: no other may while that one lives, which the
-	// Lease of its node says.
+	// holder is the agent that runs the Diagnosis. No other agent may while this one lives,
+	// according to its node's Lease.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Holder string `json:"holder"`
 
-	// time is when the holder last wrote, by the node's clock. It writes what has changed.
+	// time is when the holder last wrote, by the node's clock. It writes only changes.
 	// +required
 	Time metav1.MicroTime `json:"time"`
 
-	// running is the id of the graph's node that runs.
+	// running is the id of the graph node that runs.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	Running *int32 `json:"running,omitempty"`
 
-	// intent is written before a repair begins and taken away once its outcome is known.
-	// A run that finds one of its own does not repeat that repair.
+	// intent is written before a repair begins and removed once its outcome is known. A run
+	// that resumes with one does not repeat that repair.
 	// +optional
 	Intent *Intent `json:"intent,omitempty"`
 }
 
-// Intent says that a repair is about to begin.
+// Intent records that a repair is about to begin.
 type Intent struct {
-	// id is that of the graph's node.
+	// id is the id of the graph node.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
@@ -77,7 +78,7 @@ type Intent struct {
 	// +kubebuilder:validation:MaxLength=253
 	Operation string `json:"operation"`
 
-	// time is when it was written.
+	// time is when the intent was written.
 	// +required
 	Time metav1.MicroTime `json:"time"`
 }

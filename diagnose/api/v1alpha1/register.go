@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Group and Version name this API.
+// Group and Version identify this API.
 const (
 	Group   = "kernosis.io"
 	Version = "v1alpha1"
@@ -21,22 +21,22 @@ const (
 	KindRemediationPolicy = "RemediationPolicy"
 )
 
-// LabelTrigger is the label of a Diagnosis with the name of the Trigger that made it.
+// LabelTrigger is the label of a Diagnosis with the name of the Trigger that created it.
 const LabelTrigger = Group + "/trigger"
 
-// LabelParent is the label of a Diagnosis that a targetSelector led to, with the UID of the
-// Diagnosis that has it.
+// LabelParent is the label of a Diagnosis that another one owns, such as the one whose
+// targetSelector led to it, with the owner's UID.
 const LabelParent = Group + "/parent"
 
-// AnnotationFollows is that of a Diagnosis which runs the OperationSet of another one again
-// behind a repair, to see whether it helped, and to try it once more where the policy
-// allows that: NAME/ID, with the id of the repair's node of the graph.
+// AnnotationFollows is the annotation of a Diagnosis that runs the OperationSet of another
+// one again after a repair, to find out whether it helped and to retry it if the policy
+// allows. Its value is NAME/ID: the other Diagnosis, and the id of the repair's graph node.
 const AnnotationFollows = Group + "/follows"
 
-// GroupVersion returns the group and version of all kinds here.
+// GroupVersion returns the group and version of all kinds in this package.
 func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Group: Group, Version: Version} }
 
-// AddToScheme makes the kinds known to a scheme.
+// AddToScheme registers the kinds with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion(),
 		&Operation{}, &OperationList{},

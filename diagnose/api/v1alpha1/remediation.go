@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ProblemState says whether a problem lasts.
+// ProblemState reports whether a problem lasts.
 //
 // +kubebuilder:validation:Enum=Lasts;Gone
 type ProblemState string
@@ -15,23 +15,23 @@ const (
 	ProblemGone  ProblemState = "Gone"
 )
 
-// Problem is what a Diagnosis was made for, as it is now.
+// Problem is the current state of the problem that a Diagnosis was created for.
 type Problem struct {
-	// state says whether it lasts.
+	// state reports whether the problem lasts.
 	// +required
 	State ProblemState `json:"state"`
 
-	// since is when the state was entered.
+	// since is when the problem entered this state.
 	// +required
 	Since metav1.MicroTime `json:"since"`
 
-	// seen is when the source last reported that it lasts, where it does so again and again,
-	// as the sender of an alert. Absent: each change is reported.
+	// seen is when the source last reported that the problem lasts, if it does so repeatedly,
+	// as an alert's sender does. Absent if the source reports each change.
 	// +optional
 	Seen *metav1.MicroTime `json:"seen,omitempty"`
 }
 
-// RemediationVerb says what becomes of a repair.
+// RemediationVerb is the decision on a repair.
 //
 // +kubebuilder:validation:Enum=Run;WouldRun;Withheld;Wait
 type RemediationVerb string
@@ -39,20 +39,20 @@ type RemediationVerb string
 // Verbs.
 const (
 	RemediationRun      RemediationVerb = "Run"      // it is made
-	RemediationWouldRun RemediationVerb = "WouldRun" // it is only told
-	RemediationWithheld RemediationVerb = "Withheld" // it is not made, for good
+	RemediationWouldRun RemediationVerb = "WouldRun" // dry run: it is only reported
+	RemediationWithheld RemediationVerb = "Withheld" // it is not made; final
 	RemediationWait     RemediationVerb = "Wait"     // it may be made later
 )
 
-// Remediation is what was decided of one repair. The controller alone writes it.
+// Remediation is the decision on one repair. Only the controller writes it.
 type Remediation struct {
-	// id is that of the graph's node.
+	// id is the id of the graph node.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	ID int32 `json:"id"`
 
-	// planDigest is that of the plan that it was decided of. For any other it says nothing.
+	// planDigest is the digest of the decided plan. The decision applies to no other.
 	// +required
 	PlanDigest Digest `json:"planDigest"`
 
@@ -60,53 +60,53 @@ type Remediation struct {
 	// +required
 	Verb RemediationVerb `json:"verb"`
 
-	// reason is a word for it, as in the condition RemediationAllowed.
+	// reason is CamelCase, as in the condition RemediationAllowed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// message has the facts.
+	// message explains the decision.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// time is when it was decided.
+	// time is when the decision was made.
 	// +required
 	Time metav1.MicroTime `json:"time"`
 
-	// outcome is what came of a repair that the controller itself makes, since it changes
-	// objects of the API. Absent: it has not begun, or the node's agent makes it.
+	// outcome is the outcome of a repair that the controller itself makes, because it changes
+	// API objects. Absent if it has not begun, or if the node's agent makes it.
 	// +optional
 	Outcome *RemediationOutcome `json:"outcome,omitempty"`
 }
 
-// RemediationOutcome is what came of a repair that the controller makes.
+// RemediationOutcome is the outcome of a repair that the controller makes.
 type RemediationOutcome struct {
-	// holder is the controller that makes the repair. Another one takes it over before it
-	// goes on with it.
+	// holder is the controller that makes the repair. Another controller takes it over before
+	// it continues.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Holder string `json:"holder,omitempty"`
 
-	// state is how far it is.
+	// state is Running, Succeeded, Failed or Unknown.
 	// +required
 	// +kubebuilder:validation:Enum=Running;Succeeded;Failed;Unknown
 	State ResultState `json:"state"`
 
-	// message has what was done, or why it was not.
+	// message reports what was done, or why it was not.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// startTime is when it began.
+	// startTime is when the repair began.
 	// +required
 	StartTime metav1.MicroTime `json:"startTime"`
 
-	// completionTime is when it ended.
+	// completionTime is when the repair ended.
 	// +optional
 	CompletionTime *metav1.MicroTime `json:"completionTime,omitempty"`
 
-	// values are its results.
+	// values are the results of the repair.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	Values map[string]ResultValue `json:"values,omitempty"`

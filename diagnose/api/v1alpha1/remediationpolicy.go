@@ -19,20 +19,20 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// RemediationPolicy says what repairs are held to. Where several choose a node, each must
-// allow a repair. A node that none chooses is not repaired.
+// RemediationPolicy limits repairs. If several policies select a node, each must allow a
+// repair. A node that no policy selects is not repaired.
 type RemediationPolicy struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the object's own.
+	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec has the limits.
+	// spec specifies the limits.
 	// +optional
 	// +default={}
 	Spec RemediationPolicySpec `json:"spec,omitzero"`
 
-	// status has the repairs that use the budget up.
+	// status reports the repairs that use the budget.
 	// +optional
 	Status RemediationPolicyStatus `json:"status,omitzero"`
 }
@@ -46,48 +46,48 @@ type RemediationPolicyList struct {
 	Items           []RemediationPolicy `json:"items"`
 }
 
-// RemediationMode says what becomes of a repair.
+// RemediationMode specifies what happens to a repair.
 //
 // +kubebuilder:validation:Enum=Observe;Approve;Enforce
 type RemediationMode string
 
 // Modes.
 const (
-	ModeObserve RemediationMode = "Observe" // it is only told
-	ModeApprove RemediationMode = "Approve" // a person must allow each
-	ModeEnforce RemediationMode = "Enforce" // it is done, within the limits
+	ModeObserve RemediationMode = "Observe" // dry run: it is only reported
+	ModeApprove RemediationMode = "Approve" // a person must approve each
+	ModeEnforce RemediationMode = "Enforce" // it is made, within the limits
 )
 
-// RemediationPolicySpec has the limits of repairs.
+// RemediationPolicySpec specifies the limits of repairs.
 type RemediationPolicySpec struct {
-	// mode says what becomes of a repair: Observe tells what would have been done,
-	// Approve waits for a person, Enforce does it.
+	// mode specifies what happens to a repair: Observe only reports it, Approve waits for a
+	// person's approval, Enforce makes it.
 	// +optional
 	// +default="Observe"
 	Mode RemediationMode `json:"mode,omitempty"`
 
-	// nodeSelector chooses the nodes that the policy is for. An empty one chooses all.
+	// nodeSelector selects the nodes that the policy applies to. An empty one selects all.
 	// +optional
 	// +default={}
 	NodeSelector LabelSelector `json:"nodeSelector,omitzero"`
 
-	// includeControlPlane lets the policy repair nodes of the control plane as well.
+	// includeControlPlane allows repairs of control plane nodes, too.
 	// +optional
 	// +default=false
 	IncludeControlPlane bool `json:"includeControlPlane,omitempty"`
 
-	// pause stops all repairs of the policy, those that wait as well.
+	// pause stops all repairs of the policy that have not begun, including waiting ones.
 	// +optional
 	// +default=false
 	Pause bool `json:"pause,omitempty"`
 
-	// budget is how many nodes may be under repair at once.
+	// budget limits how many nodes may be under repair at once. The smaller limit applies.
 	// +optional
 	// +default={}
 	Budget Budget `json:"budget,omitzero"`
 
-	// cooldownPerNode is the time after a repair in which its node gets no other, but for
-	// the next one of an escalation.
+	// cooldownPerNode is how long after a repair its node gets no other, except the next one
+	// of an escalation.
 	// +optional
 	// +default="1h"
 	// +kubebuilder:validation:Type=string
@@ -95,17 +95,17 @@ type RemediationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be from 0s to 720h"
 	CooldownPerNode *metav1.Duration `json:"cooldownPerNode,omitempty"`
 
-	// pauseWhenUnhealthyPercent stops all repairs while at least so many of the chosen
-	// nodes are not ready: the fault is then not one of nodes. One node alone is never too
-	// many. 100: only when all are.
+	// pauseWhenUnhealthyPercent stops all repairs while at least this percentage of the
+	// policy's nodes, and at least two, are not ready: the cause is then not in the nodes.
+	// 100 means all nodes.
 	// +optional
 	// +default=30
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	PauseWhenUnhealthyPercent int32 `json:"pauseWhenUnhealthyPercent,omitempty"`
 
-	// verifyWithin is the time in which the problem must be gone after a repair, else the
-	// repair has failed.
+	// verifyWithin is the time after a repair in which the problem must be gone and the node
+	// ready. Otherwise it has not helped.
 	// +optional
 	// +default="5m"
 	// +kubebuilder:validation:Type=string
@@ -113,8 +113,8 @@ type RemediationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="must be from 1s to 24h"
 	VerifyWithin metav1.Duration `json:"verifyWithin,omitzero"`
 
-	// escalation puts repairs in order: one is done only where those of lower order have
-	// not helped. Operations that are not listed are not held to an order.
+	// escalation orders repairs: one is made only if those of lower order did not help.
+	// Operations that are not listed have no order.
 	// +optional
 	// +listType=map
 	// +listMapKey=operation
@@ -122,25 +122,25 @@ type RemediationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.order == b.order))",message="two steps have the same order"
 	Escalation []EscalationStep `json:"escalation,omitempty"`
 
-	// maintenanceWindows are the times in which repairs are done. None: always.
+	// maintenanceWindows are the times in which repairs may begin. If empty, always.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	MaintenanceWindows []MaintenanceWindow `json:"maintenanceWindows,omitempty"`
 }
 
-// Budget is how many nodes may be under repair at once; the smaller of its numbers
-// counts. Nodes that are cordoned or not ready for another reason use it up too.
+// Budget limits how many nodes may be under repair at once. The smaller of its limits
+// applies. Nodes that are cordoned or not ready for another reason count, too.
 type Budget struct {
-	// maxNodes is a number of nodes.
+	// maxNodes is the maximum number of nodes.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=256
 	MaxNodes *int32 `json:"maxNodes,omitempty"`
 
-	// maxPercent is a share of the chosen nodes, rounded down, but of more than 0 % at
-	// least one node.
+	// maxPercent is a percentage of the policy's nodes, rounded down, but at least one node
+	// unless it is 0.
 	// +optional
 	// +default=10
 	// +kubebuilder:validation:Minimum=0
@@ -148,7 +148,7 @@ type Budget struct {
 	MaxPercent *int32 `json:"maxPercent,omitempty"`
 }
 
-// EscalationStep is a repair with its place in the order.
+// EscalationStep is a repair and its place in the order.
 type EscalationStep struct {
 	// operation is the name of the Operation.
 	// +required
@@ -157,22 +157,21 @@ type EscalationStep struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Operation string `json:"operation"`
 
-	// order is the place: the lowest comes first.
+	// order is the place of the step. The lowest is first.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Order int32 `json:"order"`
 
-	// timeout is for how long the next step waits for this one to help; the policy's
-	// verifyWithin where it is absent.
+	// timeout is how long the next step waits for this one to help. Defaults to verifyWithin.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="must be from 1s to 24h"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// attempts is how often it is tried before the next step's turn comes. Each try after
-	// the first is made by another Diagnosis, which runs the OperationSet again.
+	// attempts is how often the repair is tried before the next step. Another Diagnosis makes
+	// each attempt after the first by running the OperationSet again.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=1
@@ -180,23 +179,23 @@ type EscalationStep struct {
 	Attempts int32 `json:"attempts,omitempty"`
 }
 
-// MaintenanceWindow is a time that comes again.
+// MaintenanceWindow is a recurring period of time.
 type MaintenanceWindow struct {
-	// schedule is when it begins, in five fields as cron has them.
+	// schedule is when the window begins, as a five-field cron expression.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z*/,?-]+( +[0-9A-Za-z*/,?-]+){4}$`
 	Schedule string `json:"schedule"`
 
-	// duration is how long it lasts.
+	// duration is how long the window lasts.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be from 1m to 168h"
 	Duration metav1.Duration `json:"duration"`
 
-	// timeZone is the schedule's, as in the IANA database.
+	// timeZone is the IANA time zone of the schedule.
 	// +optional
 	// +default="UTC"
 	// +kubebuilder:validation:MinLength=1
@@ -205,60 +204,59 @@ type MaintenanceWindow struct {
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// RemediationPolicyStatus has the repairs that use the budget up, and how much is used.
+// RemediationPolicyStatus reports the repairs that use the budget, and how much is used.
 type RemediationPolicyStatus struct {
-	// conditions are authoritative: Accepted says whether the policy is in use, Paused
-	// whether and why nothing is repaired.
+	// conditions are authoritative. Accepted reports whether the policy is in use, Paused
+	// whether it stops all repairs, and why.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// budget is how much of the budget is used. It is written every 5 s at most, and only
-	// where it has changed.
+	// budget reports how much of the budget is used. It is updated at most every 5 s, and
+	// only if it has changed.
 	// +optional
 	Budget *BudgetUse `json:"budget,omitempty"`
 
-	// repairs are those under way, and those whose cooldown lasts. An entry is taken by
-	// an update of this object, so that two can't take the same.
+	// repairs lists repairs under way and those in their cooldown. An entry is taken by an
+	// update of this object, so no two Diagnoses can take the same one.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
 	// +kubebuilder:validation:MaxItems=512
 	Repairs []Repair `json:"repairs,omitempty"`
 
-	// cooldowns are the oldest of those that have ended, where repairs has no room for
-	// them.
+	// cooldowns lists the repairs that ended first, if repairs has no room for them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3584
 	Cooldowns []Cooldown `json:"cooldowns,omitempty"`
 }
 
-// BudgetUse is how much of a policy's budget is used.
+// BudgetUse reports how much of a policy's budget is used.
 type BudgetUse struct {
-	// nodes is how many nodes the policy repairs: maxPercent is of these.
+	// nodes is how many nodes the policy may repair, the base of maxPercent.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Nodes int32 `json:"nodes"`
 
-	// notReady is how many of these are not ready.
+	// notReady is how many of these nodes are not ready.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	NotReady int32 `json:"notReady"`
 
-	// limit is how many may be under repair at once.
+	// limit is how many nodes may be under repair at once.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Limit int32 `json:"limit"`
 
-	// used is how many are under repair, or out of service for another reason.
+	// used is how many nodes are under repair, or out of service for another reason.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Used int32 `json:"used"`
 
-	// by names the first of those that use it, and why.
+	// by lists the first nodes that use the budget, and why.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -266,9 +264,9 @@ type BudgetUse struct {
 	By []string `json:"by,omitempty"`
 }
 
-// Cooldown is what is kept of a repair that has ended, where there are many.
+// Cooldown is the short record of a repair that has ended.
 type Cooldown struct {
-	// node is the node's name.
+	// node is the name of the node.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -279,15 +277,15 @@ type Cooldown struct {
 	EndTime metav1.Time `json:"endTime"`
 }
 
-// Repair is one of a node.
+// Repair is a repair of a node.
 type Repair struct {
-	// node is the node's name.
+	// node is the name of the node.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
 
-	// diagnosis is the UID of the Diagnosis that repairs.
+	// diagnosis is the UID of the Diagnosis that makes the repair.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
@@ -300,8 +298,8 @@ type Repair struct {
 	// +kubebuilder:validation:MaxLength=253
 	Operation string `json:"operation"`
 
-	// holder is the controller that holds the entry for the Diagnosis. Only it acts on the
-	// entry; another takes it over first.
+	// holder is the controller that holds the entry. Only it acts on the entry; another takes
+	// it over first.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Holder string `json:"holder,omitempty"`
@@ -310,8 +308,8 @@ type Repair struct {
 	// +required
 	StartTime metav1.Time `json:"startTime"`
 
-	// endTime is when the repair was seen to have helped, or was given up. Until then it
-	// uses the budget up.
+	// endTime is when the repair was found to have helped, or given up. Until then it uses
+	// the budget.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
 }

@@ -5,22 +5,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Verdict is a cause in a word and in a sentence.
+// Verdict is a cause, as a reason and a message.
 type Verdict struct {
-	// reason is stable, CamelCase.
+	// reason is a stable CamelCase name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9]*$`
 	Reason string `json:"reason"`
 
-	// message has the facts.
+	// message describes the cause.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 }
 
-// ResultState is how the run of a node ended.
+// ResultState is the state of a graph node's run.
 //
 // +kubebuilder:validation:Enum=Running;Succeeded;Failed;Refuted;WouldRun;Withheld;AwaitingApproval;Cancelled;Unknown
 type ResultState string
@@ -29,20 +29,20 @@ type ResultState string
 const (
 	ResultRunning          ResultState = "Running"
 	ResultSucceeded        ResultState = "Succeeded"
-	ResultFailed           ResultState = "Failed"           // it could not do or look
-	ResultRefuted          ResultState = "Refuted"          // a Check answered no
-	ResultWouldRun         ResultState = "WouldRun"         // the policy only observes
+	ResultFailed           ResultState = "Failed"           // it could not act or check
+	ResultRefuted          ResultState = "Refuted"          // a Check excludes its cause
+	ResultWouldRun         ResultState = "WouldRun"         // dry run: the policy only observes
 	ResultWithheld         ResultState = "Withheld"         // the policy does not allow it now
-	ResultAwaitingApproval ResultState = "AwaitingApproval" // a person must allow it
+	ResultAwaitingApproval ResultState = "AwaitingApproval" // a person must approve it
 	ResultCancelled        ResultState = "Cancelled"
-	ResultUnknown          ResultState = "Unknown" // interrupted, it may have changed something
+	ResultUnknown          ResultState = "Unknown" // interrupted; it may have changed something
 )
 
-// Result is what came of a node of the graph.
+// Result is the result of a graph node.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.values) || self.values.map(k, k.size() + self.values[k].size()).sum() <= 2048",fieldPath=".values",message="names and values have more than 2048 characters together"
 type Result struct {
-	// id is the node's.
+	// id is the id of the graph node.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
@@ -53,43 +53,43 @@ type Result struct {
 	// +kubebuilder:validation:MaxLength=253
 	Operation string `json:"operation,omitempty"`
 
-	// state is how it ended.
+	// state is the state of the operation.
 	// +required
 	State ResultState `json:"state"`
 
-	// reason is a word for it, CamelCase: that of a verdict, a refusal or a failure.
+	// reason is the CamelCase reason of a verdict, refusal or failure.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// message says more.
+	// message has details.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// startTime is when the first try began, by the node's clock; of a repair that the
-	// controller has made, duration before the node knew that it had ended.
+	// startTime is when the first attempt began, by the node's clock. For a repair by the
+	// controller it is duration before the node learned of its end.
 	// +optional
 	StartTime *metav1.MicroTime `json:"startTime,omitempty"`
 
-	// duration is how long it took, all tries together.
+	// duration is how long all attempts took together.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
-	// attempts is how often it was tried.
+	// attempts is the number of attempts.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// values are what it found, at most 2 KiB together.
+	// values are what the operation found, at most 2 KiB in total.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Values map[string]ResultValue `json:"values,omitempty"`
 
-	// truncated says that values were cut or left out to keep to the bounds. The whole is
-	// with the agent's own record of the run, and what is declared as such an artifact.
+	// truncated reports that values or the message were cut to stay within limits. The
+	// agent's own record keeps up to 8 KiB of values, artifacts keep longer output.
 	// +optional
 	Truncated bool `json:"truncated,omitempty"`
 }
@@ -101,34 +101,34 @@ type ResultValue = string
 
 // Artifact is a file that an operation left on a node.
 type Artifact struct {
-	// name is the file's.
+	// name is the file's name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Name string `json:"name"`
 
-	// id is that of the graph's node that made it.
+	// id is the id of the graph node that created it.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	ID int32 `json:"id"`
 
-	// node is where the file is.
+	// node is the node that has the file.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
 
-	// size is the file's, in bytes.
+	// size is the file's size in bytes.
 	// +required
 	Size resource.Quantity `json:"size"`
 
-	// sha256 is that of the file.
+	// sha256 is the file's digest.
 	// +required
 	SHA256 Digest `json:"sha256"`
 
-	// truncated says that the file was cut where the disk budget was used up.
+	// truncated reports that the file was cut by its size limit or the disk budget.
 	// +optional
 	Truncated bool `json:"truncated,omitempty"`
 }

@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// LabelSelector chooses objects by their labels, as Kubernetes' own does; it is bounded.
-// An empty one chooses all.
+// LabelSelector selects objects by label, as in Kubernetes, but with size limits. An empty
+// one selects all.
 type LabelSelector struct {
-	// matchLabels are labels that an object must have, with these values.
+	// matchLabels are required labels and their values.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
-	// matchExpressions must all be true.
+	// matchExpressions must all match.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -27,22 +27,22 @@ type LabelSelector struct {
 // +kubebuilder:validation:MaxLength=63
 type LabelValue = string
 
-// LabelRequirement is one expression of a [LabelSelector].
+// LabelRequirement is one requirement of a [LabelSelector].
 //
 // +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",fieldPath=".values",message="In and NotIn need values, Exists and DoesNotExist have none"
 type LabelRequirement struct {
-	// key is the label's.
+	// key is the label key.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
 
-	// operator relates the label to the values.
+	// operator relates the label to values.
 	// +required
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator metav1.LabelSelectorOperator `json:"operator"`
 
-	// values are those of In and NotIn.
+	// values are required for In and NotIn.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -50,7 +50,7 @@ type LabelRequirement struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// Selector returns what chooses as l says. A nil l chooses nothing.
+// Selector returns l as a selector of objects. A nil l selects nothing.
 func (l *LabelSelector) Selector() (labels.Selector, error) {
 	if l == nil {
 		return labels.Nothing(), nil

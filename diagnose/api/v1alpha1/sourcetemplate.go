@@ -1,32 +1,33 @@
 package v1alpha1
 
-// SourceTemplate is what starts a Diagnosis. Exactly one source is given.
+// SourceTemplate specifies what starts a Diagnosis. Exactly one source is required.
 //
 // +kubebuilder:validation:ExactlyOneOf=problemTemplate;prometheusAlertTemplate;kubernetesEventTemplate;cronTemplate
 type SourceTemplate struct {
-	// problemTemplate is a problem that the node's own detector finds.
+	// problemTemplate selects problems of the node's own detector. All given fields must
+	// match; of a list, one entry.
 	// +optional
 	ProblemTemplate *ProblemTemplate `json:"problemTemplate,omitempty"`
 
-	// prometheusAlertTemplate is an alert.
+	// prometheusAlertTemplate selects alerts.
 	// +optional
 	PrometheusAlertTemplate *PrometheusAlertTemplate `json:"prometheusAlertTemplate,omitempty"`
 
-	// kubernetesEventTemplate is an Event of the cluster.
+	// kubernetesEventTemplate selects Events of the cluster.
 	// +optional
 	KubernetesEventTemplate *KubernetesEventTemplate `json:"kubernetesEventTemplate,omitempty"`
 
-	// cronTemplate is a time.
+	// cronTemplate is a schedule.
 	// +optional
 	CronTemplate *CronTemplate `json:"cronTemplate,omitempty"`
 }
 
-// ProblemTemplate chooses problems of the node's own detector. All that is given must be
-// so; of a list, one. It starts a Diagnosis when such a problem begins to fire.
+// ProblemTemplate selects problems of the node's own detector. All given fields must match;
+// of a list, one entry. A Diagnosis starts when such a problem begins to fire.
 //
 // +kubebuilder:validation:MinProperties=1
 type ProblemTemplate struct {
-	// rules are names of rules.
+	// rules lists names of rules.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -34,7 +35,7 @@ type ProblemTemplate struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	Rules []string `json:"rules,omitempty"`
 
-	// conditions are types of node conditions.
+	// conditions lists types of node conditions.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -42,7 +43,7 @@ type ProblemTemplate struct {
 	// +kubebuilder:validation:items:MaxLength=316
 	Conditions []string `json:"conditions,omitempty"`
 
-	// reasons are those of problems.
+	// reasons lists reasons of problems.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -50,12 +51,12 @@ type ProblemTemplate struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	Reasons []string `json:"reasons,omitempty"`
 
-	// minSeverity is the lowest severity.
+	// minSeverity is the lowest severity that matches.
 	// +optional
 	MinSeverity Severity `json:"minSeverity,omitempty"`
 
-	// namespaces are those of the pod that was hit. A problem that is about no pod has
-	// none.
+	// namespaces lists namespaces of the affected pod. A problem that is about no pod does
+	// not match.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -63,13 +64,13 @@ type ProblemTemplate struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Namespaces []string `json:"namespaces,omitempty"`
 
-	// podSelector chooses by the labels of the pod that was hit. A problem that is about
-	// no pod is not chosen.
+	// podSelector selects by the labels of the affected pod. A problem that is about no pod
+	// does not match.
 	// +optional
 	PodSelector *LabelSelector `json:"podSelector,omitempty"`
 }
 
-// Severity is that of a problem.
+// Severity is the severity of a problem.
 //
 // +kubebuilder:validation:Enum=info;warning;critical
 type Severity string
@@ -81,12 +82,12 @@ const (
 	SeverityCritical Severity = "critical"
 )
 
-// PrometheusAlertTemplate chooses alerts, and says what a Diagnosis takes from one.
+// PrometheusAlertTemplate selects alerts, and specifies what a Diagnosis takes from them.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.podNameReferenceLabel) == has(self.podNamespaceReferenceLabel)",fieldPath=".podNamespaceReferenceLabel",message="podNameReferenceLabel and podNamespaceReferenceLabel go together"
 // +kubebuilder:validation:XValidation:rule="!has(self.containerReferenceLabel) || has(self.podNameReferenceLabel)",fieldPath=".containerReferenceLabel",message="goes with podNameReferenceLabel"
 type PrometheusAlertTemplate struct {
-	// regexp is what the alert must match.
+	// regexp is what the alert must match, in all given fields.
 	// +required
 	Regexp PrometheusAlertTemplateRegexp `json:"regexp"`
 
@@ -108,7 +109,7 @@ type PrometheusAlertTemplate struct {
 	// +optional
 	ContainerReferenceLabel LabelName `json:"containerReferenceLabel,omitempty"`
 
-	// parameterInjectionLabels are labels that become .spec.parameters, by their names.
+	// parameterInjectionLabels lists labels that become .spec.parameters of the same name.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -122,97 +123,99 @@ type PrometheusAlertTemplate struct {
 // +kubebuilder:validation:Pattern=`^[a-zA-Z_][a-zA-Z0-9_]*$`
 type LabelName string
 
-// Regexp is a regular expression of RE2 (https://golang.org/s/re2syntax).
+// Regexp is an RE2 regular expression (https://golang.org/s/re2syntax).
 //
 // +kubebuilder:validation:MaxLength=1024
 // +kubebuilder:validation:XValidation:rule="['a'.matches(self)].size() == 1",message="is no regular expression of RE2"
 type Regexp string
 
-// PrometheusAlertTemplateRegexp is what an alert must match, in all that is given.
+// PrometheusAlertTemplateRegexp specifies what an alert must match. All given fields must
+// match.
 //
 // +kubebuilder:validation:MinProperties=1
 type PrometheusAlertTemplateRegexp struct {
-	// alertName is for the alert's name.
+	// alertName matches the alert's name.
 	// +optional
 	AlertName Regexp `json:"alertName,omitempty"`
 
-	// labels are for the alert's labels: names are as they are, values are regular
+	// labels match the alert's labels: keys are exact label names, values are regular
 	// expressions.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
 	Labels map[string]Regexp `json:"labels,omitempty"`
 
-	// annotations are for the alert's annotations, as labels are.
+	// annotations match the alert's annotations, in the same way.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
 	Annotations map[string]Regexp `json:"annotations,omitempty"`
 
-	// startsAt is for when the alert began, as RFC 3339 text.
+	// startsAt matches when the alert began, in RFC 3339 format.
 	// +optional
 	StartsAt Regexp `json:"startsAt,omitempty"`
 
-	// endsAt is for when the alert ends, as RFC 3339 text.
+	// endsAt matches when the alert ends, in RFC 3339 format.
 	// +optional
 	EndsAt Regexp `json:"endsAt,omitempty"`
 
-	// generatorURL is for where the alert is from.
+	// generatorURL matches the URL of the alert's source.
 	// +optional
 	GeneratorURL Regexp `json:"generatorURL,omitempty"`
 }
 
-// KubernetesEventTemplate chooses Events of the cluster. The Diagnosis is about the node
-// or pod that the Event is about.
+// KubernetesEventTemplate selects Events of the cluster. The Diagnosis is about the node or
+// pod that the Event is about.
 type KubernetesEventTemplate struct {
-	// regexp is what the Event must match.
+	// regexp is what the Event must match, in all given fields.
 	// +required
 	Regexp KubernetesEventTemplateRegexp `json:"regexp"`
 }
 
-// KubernetesEventTemplateRegexp is what an Event must match, in all that is given.
+// KubernetesEventTemplateRegexp specifies what an Event must match. All given fields must
+// match.
 //
 // +kubebuilder:validation:MinProperties=1
 type KubernetesEventTemplateRegexp struct {
-	// name is for the Event's name.
+	// name matches the Event's name.
 	// +optional
 	Name Regexp `json:"name,omitempty"`
 
-	// namespace is for the Event's namespace.
+	// namespace matches the Event's namespace.
 	// +optional
 	Namespace Regexp `json:"namespace,omitempty"`
 
-	// reason is for the Event's reason.
+	// reason matches the Event's reason.
 	// +optional
 	Reason Regexp `json:"reason,omitempty"`
 
-	// message is for the Event's message.
+	// message matches the Event's message.
 	// +optional
 	Message Regexp `json:"message,omitempty"`
 
-	// source is for who told the Event.
+	// source matches the reporter of the Event.
 	// +optional
 	Source *EventSourceRegexp `json:"source,omitempty"`
 }
 
-// EventSourceRegexp is for who told an Event.
+// EventSourceRegexp matches the reporter of an Event.
 //
 // +kubebuilder:validation:MinProperties=1
 type EventSourceRegexp struct {
-	// component is for the component's name.
+	// component matches the component's name.
 	// +optional
 	Component Regexp `json:"component,omitempty"`
 
-	// host is for the node's name.
+	// host matches the node's name.
 	// +optional
 	Host Regexp `json:"host,omitempty"`
 }
 
-// CronTemplate starts Diagnoses at times.
+// CronTemplate starts Diagnoses on a schedule.
 type CronTemplate struct {
-	// schedule has five fields (minute, hour, day of the month, the month, day of the week),
-	// or is @hourly, @daily, @weekly, @monthly, @yearly or @every DURATION. CRON_TZ=ZONE
-	// before the fields says their time zone; else it is the controller's.
+	// schedule is a cron expression with five fields (minute, hour, day of the month, month,
+	// day of the week), or @hourly, @daily, @weekly, @monthly, @yearly or @every DURATION.
+	// CRON_TZ=ZONE before the fields sets their time zone; it defaults to the controller's.
 	// See https://en.wikipedia.org/wiki/Cron.
 	// +required
 	// +kubebuilder:validation:MinLength=1

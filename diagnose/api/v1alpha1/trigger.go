@@ -14,19 +14,18 @@ import (
 // +kubebuilder:printcolumn:name="Last",type=date,JSONPath=`.status.lastScheduleTime`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// Trigger says what starts a diagnosis. The Diagnoses it makes are in the system
-// namespace.
+// Trigger specifies what starts a diagnosis. It creates Diagnoses in the system namespace.
 type Trigger struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the object's own.
+	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec says what starts which diagnosis.
+	// spec specifies what starts which diagnosis.
 	// +required
 	Spec TriggerSpec `json:"spec"`
 
-	// status says whether the trigger is in use.
+	// status reports whether the trigger is in use.
 	// +optional
 	Status TriggerStatus `json:"status,omitzero"`
 }
@@ -40,7 +39,7 @@ type TriggerList struct {
 	Items           []Trigger `json:"items"`
 }
 
-// TriggerSpec says what starts which diagnosis.
+// TriggerSpec specifies what starts which diagnosis.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.nodeName) && has(self.targetSelector))",fieldPath=".targetSelector",message="nodeName and targetSelector exclude each other"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceTemplate.cronTemplate) || has(self.nodeName) || has(self.targetSelector)",fieldPath=".nodeName",message="a cronTemplate needs nodeName or targetSelector"
@@ -60,21 +59,21 @@ type TriggerSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	NodeName string `json:"nodeName,omitempty"`
 
-	// targetSelector chooses the nodes or pods of a Diagnosis whose source names none.
+	// targetSelector selects the nodes or pods of a Diagnosis whose source names none.
 	// +optional
 	TargetSelector *TargetSelector `json:"targetSelector,omitempty"`
 
-	// parameters are handed to each Diagnosis. Of a name that the source gives too, the
-	// source's value counts.
+	// parameters are passed to each Diagnosis. Values from the source override those of the
+	// same name.
 	// +optional
 	Parameters Parameters `json:"parameters,omitempty"`
 
-	// sourceTemplate is what starts a Diagnosis.
+	// sourceTemplate is what starts a Diagnosis: exactly one source.
 	// +required
 	SourceTemplate SourceTemplate `json:"sourceTemplate"`
 
-	// cooldown is the time after a Diagnosis in which the same subject gets no other from
-	// this trigger. 0s: none.
+	// cooldown is the minimum time between Diagnoses of this trigger for the same subject.
+	// Ignored for cronTemplate; 0s disables it.
 	// +optional
 	// +default="10m"
 	// +kubebuilder:validation:Type=string
@@ -82,22 +81,21 @@ type TriggerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be from 0s to 720h"
 	Cooldown *metav1.Duration `json:"cooldown,omitempty"`
 
-	// rateLimit bounds how many Diagnoses the trigger makes, whatever their subjects: on
-	// each node those of its problems, and in the cluster those of other sources.
+	// rateLimit limits the Diagnoses of all subjects together: per node for its problems, per
+	// cluster for other sources.
 	// +optional
 	// +default={}
 	RateLimit RateLimit `json:"rateLimit,omitzero"`
 
-	// ttl is the Diagnoses' own: for how long they are kept once they have ended.
+	// ttl is how long the Diagnoses are kept after they have ended. Defaults to 240h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="must be from 1m to 8760h"
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 
-	// historyLimit is how many ended Diagnoses of this trigger are kept in the cluster; the
-	// oldest of the node that has the most go first. What their runs have found stays on
-	// the nodes.
+	// historyLimit is how many ended Diagnoses of this trigger the cluster keeps. The oldest
+	// of the node that has the most are deleted first. The nodes keep what the runs found.
 	// +optional
 	// +default=100
 	// +kubebuilder:validation:Minimum=0
@@ -105,16 +103,16 @@ type TriggerSpec struct {
 	HistoryLimit *int32 `json:"historyLimit,omitempty"`
 }
 
-// RateLimit bounds how many within a time.
+// RateLimit limits how many Diagnoses are created within a period.
 type RateLimit struct {
-	// count is how many at most.
+	// count is the maximum number of Diagnoses.
 	// +optional
 	// +default=20
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Count int32 `json:"count,omitempty"`
 
-	// within is the time.
+	// within is the length of the period.
 	// +optional
 	// +default="1h"
 	// +kubebuilder:validation:Type=string
@@ -123,17 +121,17 @@ type RateLimit struct {
 	Within metav1.Duration `json:"within,omitzero"`
 }
 
-// TriggerStatus says whether a trigger is in use.
+// TriggerStatus reports whether a trigger is in use.
 type TriggerStatus struct {
-	// conditions are authoritative: Accepted says whether the trigger is in use, and why
-	// not.
+	// conditions are authoritative. Accepted reports whether the trigger is in use, and if
+	// not, why.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// lastScheduleTime is when a cronTemplate last made a Diagnosis.
+	// lastScheduleTime is when the last Diagnosis of a cronTemplate was due.
 	// +optional
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
 }

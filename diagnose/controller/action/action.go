@@ -26,7 +26,7 @@ const longest = 6
 // fieldManager is whose the changed fields are.
 const fieldManager = "kernosis-controller"
 
-// Config is what actions are told. Client and Namespace are required.
+// Config configures actions. Client and Namespace are required.
 type Config struct {
 	Client    kubernetes.Interface // asks the server, and no cache
 	Namespace string               // of the agents and the controller

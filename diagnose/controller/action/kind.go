@@ -5,7 +5,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/node"
 )
 
-// Kind is what people are told of an operation that the controller makes.
+// Kind says how an operation that the controller makes is reported to people.
 type Kind struct {
 	Done  string // reason of the Event where it was made: Cordoned
 	Would string // where it was only observed: WouldCordon

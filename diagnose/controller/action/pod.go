@@ -160,7 +160,7 @@ func (a *Actions) end(ctx context.Context, c *Call, p *corev1.Pod) (gone bool, b
 	case apierrors.IsNotFound(err):
 		return true, "", nil
 	case apierrors.IsConflict(err):
-		return false, "it has changed meanwhile", nil // another UID, perhaps: the next look tells
+		return false, "it has changed meanwhile", nil // another UID, perhaps: the next look shows it
 	case apierrors.IsTooManyRequests(err):
 		return false, refusal(err), nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

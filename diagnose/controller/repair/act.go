@@ -153,7 +153,7 @@ func (l *look) end(ctx context.Context, u *due, p action.Progress) error {
 	return l.settle(ctx)
 }
 
-// reportEnd tells and counts the outcome of a repair.
+// reportEnd reports and counts the outcome of a repair.
 func (l *look) reportEnd(ctx context.Context, operation, done string, state v1alpha1.ResultState, message string) {
 	l.counts.repairs.WithLabelValues(operation, string(state)).Inc()
 	kind, reason := normal, done

@@ -230,7 +230,7 @@ func TestAnAlertThatKeepsFiringEscalates(t *testing.T) {
 	starts := time.Now().Add(-time.Minute)
 	d := r.inForce(node, starts)
 	b.waitCondition(d, v1alpha1.ConditionVerified, "Unknown ProblemUnknown")
-	// What ended before is another episode, and what began later too: neither tells.
+	// What ended before is another episode, and what began later too: neither decides anything.
 	r.send(node, starts.Add(-time.Hour), starts.Add(-time.Minute))
 	r.send(node, starts.Add(time.Second), time.Time{})
 	b.holds("nothing escalates", time.Second, func() bool { return !b.node(node).Spec.Unschedulable })

@@ -19,11 +19,11 @@ const (
 	// DefaultWorkers is how many Diagnoses are looked at side by side. Few repairs are made
 	// at a time: budgets are small.
 	DefaultWorkers = 4
-	// DefaultEvery is how often slots are looked at though nothing was told to have changed.
+	// DefaultEvery is how often slots are looked at though no change was reported.
 	DefaultEvery = 30 * time.Second
 )
 
-// Config is what the controller is told. Namespace is required.
+// Config configures the controller. Namespace is required.
 type Config struct {
 	Namespace string // of the system; Diagnoses of others repair nothing
 	Pods      string // label selector of the agents' pods, besides [action.OwnPods]

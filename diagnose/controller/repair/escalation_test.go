@@ -162,8 +162,8 @@ func TestNothingTellsWhetherARepairHelped(t *testing.T) {
 	}
 }
 
-// What waits goes on where something tells later: an alert that is sent again, or one that
-// is resolved.
+// What waits goes on where something reports later: an alert that is sent again, or one
+// that is resolved.
 func TestWhatTellsLater(t *testing.T) {
 	b := newBench(t)
 	restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)
@@ -191,8 +191,8 @@ func TestWhatTellsLater(t *testing.T) {
 	}
 }
 
-// The checks of a set tell: they run again, by the agent's own worker, behind the repair of
-// an Event's or a time's Diagnosis.
+// The checks of a set decide: they run again, by the agent's own worker, behind the repair
+// of an Event's or a time's Diagnosis.
 func TestChecksRunAgain(t *testing.T) {
 	testall.Only(t)
 	for name, test := range map[string]struct {
@@ -272,8 +272,8 @@ func TestTwoAttempts(t *testing.T) {
 	}
 }
 
-// The attempts of a problem whose end the node's agent tells: the second one depends on what
-// is told of the first Diagnosis' problem.
+// The attempts of a problem whose end the node's agent reports: the second one depends on
+// what is reported of the first Diagnosis' problem.
 func TestTwoAttemptsOfAProblem(t *testing.T) {
 	b := newBench(t)
 	node := b.nodes(1)[0]

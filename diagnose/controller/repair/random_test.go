@@ -35,7 +35,7 @@ const randomLabel = "example.org/state"
 
 // world is one run: a store, two controllers that both believe to lead, agents, persons,
 // and whoever says whose turn it is. One goroutine runs at a time, and time passes only
-// where all wait, so that a seed tells the run.
+// where all wait, so that a seed determines the run.
 type world struct {
 	*testing.T
 	r      *rand.Rand

@@ -154,7 +154,7 @@ func (r *reconciler) diagnosis(ctx context.Context, slot *v1alpha1.Repair) (*v1a
 }
 
 // gentle reports whether an operation is, as far as its fixed parameters and those given
-// tell.
+// show.
 func (r *reconciler) gentle(ctx context.Context, name string, given map[string]string) bool {
 	op := &v1alpha1.Operation{}
 	var fixed map[string]string

@@ -116,7 +116,7 @@ func TestManyAlerts(t *testing.T) {
 	}
 }
 
-// While nothing can be made, senders are told to come again, and nothing is lost.
+// While nothing can be made, senders are asked to try again, and nothing is lost.
 func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)

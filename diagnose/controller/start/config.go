@@ -33,7 +33,7 @@ const (
 	longestNap = time.Minute
 )
 
-// Config is what the part is told. Namespace is required.
+// Config configures the part. Namespace is required.
 type Config struct {
 	Namespace string // the system namespace
 	// Installed is closed once the API server serves the kinds of diagnoses; nil: it does.

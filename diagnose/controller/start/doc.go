@@ -10,7 +10,7 @@
 // Which Diagnoses are wanted is the engine's to say. What it wants waits in a bounded queue
 // until the API server has taken it; one that is there already counts as made. While the
 // queue is full, alerts are to be sent again, and Events wait; when too many Events wait,
-// they are dropped, counted and told.
+// they are dropped, counted and logged.
 //
 // What the engine remembers is kept in a ConfigMap, so that another process that comes to
 // lead goes on with it. It is never ahead of what was made: whatever was lost with a process

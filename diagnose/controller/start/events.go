@@ -99,7 +99,7 @@ func (s *sieve) Replace(all []any, version string) error {
 // Resync implements [cache.ReflectorStore].
 func (s *sieve) Resync() error { return nil }
 
-// trimEvent keeps what Triggers match and Diagnoses tell.
+// trimEvent keeps what Triggers match and Diagnoses report.
 func trimEvent(object any) (any, error) {
 	ev, ok := object.(*corev1.Event)
 	if !ok {

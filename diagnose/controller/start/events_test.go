@@ -147,7 +147,7 @@ func TestTimes(t *testing.T) {
 	if !tr.Status.LastScheduleTime.Time.Equal(due) {
 		t.Errorf("%s, want %s", tr.Status.LastScheduleTime, due)
 	}
-	// With the state lost the status tells.
+	// The status has the time if the state is lost.
 	if err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), StateName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

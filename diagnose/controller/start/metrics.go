@@ -85,7 +85,7 @@ func (c *counts) installed(all []*trigger.Matcher, refused, over int) {
 	c.notInUse.WithLabelValues("too_many").Set(float64(over))
 }
 
-// collector tells the counters, and what the engine has counted when it is asked.
+// collector exports the counters, and what the engine has counted at the time of a scrape.
 type collector struct {
 	part                                                  *Part
 	wanted, withheld, queue, remembered, forgotten, ready *prometheus.Desc

@@ -36,7 +36,7 @@ type Part struct {
 	mu     sync.Mutex
 	engine *trigger.Engine
 
-	telling sync.Mutex // one write of what an alert tells at a time
+	telling sync.Mutex // one write of what an alert reports at a time
 
 	mark     *mark                              // of Events
 	matchers atomic.Pointer[[]*trigger.Matcher] // those about Events

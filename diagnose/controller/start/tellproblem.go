@@ -19,15 +19,15 @@ const (
 	// seenEvery is how often at most it is written that an alert lasts, where only other
 	// Diagnoses may depend on it: those of a targetSelector, and those that follow.
 	seenEvery = 30 * time.Second
-	// together is how close two notifications of an alert are where the second one tells
+	// together is how close two notifications of an alert are where the second one has
 	// nothing new: of two Alertmanagers, or of two Prometheus.
 	together = time.Second
 	// seenFor is for how long that goes on behind the end: verifyWithin has at most 24h.
 	seenFor = 25 * time.Hour
 )
 
-// writeProblems writes what alerts tell into the Diagnoses that were made for them: that an
-// alert lasts while something depends on it, and that it is gone.
+// writeProblems writes what alerts report into the Diagnoses that were made for them: that
+// an alert lasts while something depends on it, and that it is gone.
 func (p *Part) writeProblems(ctx context.Context, list []*trigger.Alert) error {
 	for _, a := range list {
 		var told []trigger.Told

@@ -114,7 +114,7 @@ func (d *Drawing) onPath(id int) bool {
 	return len(d.Path) > 0 && (id == 0 || slices.Contains(d.Path, id))
 }
 
-// look is how a state is shown, in words too: colour alone tells some people nothing.
+// look is how a state is shown, in words too, for people who can't distinguish colours.
 type look struct {
 	class, fill, stroke string
 	dashed              bool

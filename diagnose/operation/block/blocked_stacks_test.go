@@ -78,7 +78,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Where no room is left, what was found is told without the file.
+	// Where no room is left, what was found is reported without the file.
 	values, _ := b.Fill(map[string]string{"pid": pid})
 	full, err := b.Run(t.Context(), &operation.Call{Parameters: values, Artifacts: &operationtest.Artifacts{Limit: 1}})
 	if err != nil || full.Results["waitsFor"] != waitsForThaw || !strings.Contains(full.Results["note"], "budget") {

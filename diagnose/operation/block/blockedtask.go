@@ -113,7 +113,7 @@ func sleepOf(h operation.Host, pid int) (s sleep, err error) {
 }
 
 // heldBy has the kernel's own record of a lock's holder decide what the stack does
-// not tell.
+// not show.
 func (t *blockedTask) heldBy(holder int) {
 	if holder > 0 && t.cause.kind == waitsForUnknown {
 		t.cause = waitCause{
@@ -123,7 +123,7 @@ func (t *blockedTask) heldBy(holder int) {
 	}
 }
 
-// String is the reason with the function that tells.
+// String is the reason with the function that shows it.
 func (c *waitCause) String() string {
 	if c.function == "" {
 		return c.reason
@@ -166,7 +166,7 @@ func fileOf(h operation.Host, tid int, call *hostfs.Syscall) *taskFile {
 }
 
 // fileOfThread returns the filesystem that a thread of the kernel works for, as far as
-// its name tells.
+// its name shows it.
 func fileOfThread(h operation.Host, t *blockedTask) *taskFile {
 	status, err := h.FS.ProcStatus(t.pid)
 	if err != nil || !status.KernelThread { // a process can have any name
@@ -214,7 +214,7 @@ func threadsDevice(h operation.Host, comm string) (name, path string) {
 	return "", ""
 }
 
-// takesFile tells the system calls whose first argument is the file they work on.
+// takesFile selects the system calls whose first argument is the file they work on.
 func takesFile(number int) bool {
 	switch number {
 	case unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV,

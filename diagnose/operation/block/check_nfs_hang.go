@@ -97,8 +97,8 @@ type nfsChange struct {
 	sent uint64
 }
 
-// silentNFS tells the mounts that received nothing within the window from those that
-// did. Of one without figures neither is said.
+// silentNFS separates the mounts that received nothing within the window from those that
+// did. One without figures is in neither list.
 func silentNFS(before, after []hostfs.NFSMount) (silent, answering []nfsChange) {
 	for _, m := range after {
 		i := slices.IndexFunc(before, func(b hostfs.NFSMount) bool { return b.Path == m.Path && b.Source == m.Source })

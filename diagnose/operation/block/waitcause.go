@@ -219,7 +219,7 @@ const waitsForPercpu = "percpu-rwsem"
 // waitCause is what a stack means.
 type waitCause struct {
 	kind     string
-	function string // the one that tells
+	function string // the one that shows it
 	reason   string
 }
 

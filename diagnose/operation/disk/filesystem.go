@@ -77,8 +77,8 @@ func namedFilesystem(v operation.Values) string {
 	return "on a disk or from a server"
 }
 
-// wantedMounts returns what tells the mounts of the filesystem that the parameters
-// name.
+// wantedMounts returns a function that selects the mounts of the filesystem that the
+// parameters name.
 func wantedMounts(h operation.Host, v operation.Values, table *hostfs.MountTable, all bool) (func(*hostfs.Mount) bool, error) {
 	number := func(major, minor uint32) func(*hostfs.Mount) bool {
 		return func(m *hostfs.Mount) bool { return m.Major == major && m.Minor == minor }
@@ -122,7 +122,7 @@ func MountOfPath(mounts []hostfs.Mount, path string) (at *hostfs.Mount) {
 	return at
 }
 
-// holdsData tells filesystems on disks and servers from those the kernel makes up.
+// holdsData distinguishes filesystems on disks and servers from those the kernel makes up.
 func holdsData(m *hostfs.Mount) bool {
 	if m.Major != 0 {
 		return true
@@ -262,7 +262,7 @@ func (f *filesystem) String() string {
 
 func (f *filesystem) shownPath() string { return display.Safe(f.Path, operation.MaxShown) }
 
-// fsUsage is what statfs(2) tells.
+// fsUsage is the result of statfs(2).
 type fsUsage struct {
 	size, free, available uint64 // bytes; available: to others than root
 	inodes, inodesFree    uint64 // 0: it has no fixed number

@@ -19,7 +19,7 @@ func checkedFilesystemResults() []operation.Result {
 	return append(append(results, UserResults()...), operation.NoteResult())
 }
 
-// checkFilesystem succeeds with the filesystems of which says tells something.
+// checkFilesystem succeeds with the filesystems for which says returns a text.
 func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call, yes, no string, says func(*filesystem) string) (operation.Output, error) {
 	list, err := filesystems(h, call.Parameters, false)
 	if err != nil {

@@ -17,7 +17,7 @@ type diskUsers struct {
 	volumes []string // as kubelet names them: a PersistentVolume's name
 }
 
-// podVolume is what kubelet's path of a mount tells.
+// podVolume is what kubelet's path of a mount shows.
 type podVolume struct {
 	podUID string
 	volume string

@@ -13,7 +13,7 @@ import (
 // counter is a counter of the kernel and what it counts.
 type counter struct{ name, text string }
 
-// listenerDrops are the counters by which listeners tell what they did not take.
+// listenerDrops are the counters of what listeners did not take.
 func listenerDrops() []counter {
 	return []counter{
 		{"TcpExt.ListenOverflows", "accept queue full"},

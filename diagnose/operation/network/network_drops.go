@@ -153,8 +153,8 @@ func grown(grew map[string]uint64, losses bool) []string {
 	return names
 }
 
-// tellsLoss tells by a counter's name whether it counts losses, errors or what is done
-// about them. The kernel has some three hundred, and adds to them.
+// tellsLoss reports whether a counter counts losses, errors or what is done about them, by
+// its name. The kernel has some three hundred, and adds to them.
 func tellsLoss(name string) bool {
 	_, name, _ = strings.Cut(name, ".")
 	for _, part := range []string{

@@ -123,8 +123,8 @@ func inPod(h operation.Host, uid string) func(pid int) bool {
 }
 
 // shared reports whether the namespace of a pod is also that of others: the node's, or
-// one with processes outside the pod. Where that can't be told of a process, for it has
-// ended, the others tell.
+// one with processes outside the pod. A process that has ended can't be checked; then the
+// others decide.
 func shared(h operation.Host, p *place) bool {
 	if p.node {
 		return true

@@ -186,8 +186,8 @@ func (c *capture) run(ctx context.Context, call *operation.Call, r *operation.Fi
 	return c.budget(errors.Join(err, w.Flush()), r)
 }
 
-// budget makes an end of a capture that has no more disk to write to: what it has is
-// told.
+// budget ends a capture that has no more disk to write to; what was captured so far is
+// reported.
 func (c *capture) budget(err error, r *operation.Finding) error {
 	if errors.Is(err, operation.ErrArtifactBudget) {
 		c.stopped = "budget"

@@ -226,7 +226,7 @@ func TestPacketCaptureLimits(t *testing.T) {
 		fail(t, PacketCapture(host()), map[string]string{"netns": inode(target), params[0]: params[1]}, message)
 	}
 
-	// Out of disk: what was captured is told.
+	// Out of disk: what was captured is reported.
 	b := PacketCapture(host())
 	v, err := b.Fill(map[string]string{"netns": inode(target), "duration": "30s"})
 	if err != nil {

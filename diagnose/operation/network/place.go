@@ -193,7 +193,7 @@ func processLives(h operation.Host, pid int, v operation.Values) error {
 	case err != nil:
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
-	// /proc tells it in steps of 10 ms, an event exactly; either may be rounded.
+	// /proc has it in steps of 10 ms, an event exactly; either may be rounded.
 	const step = 10 * time.Millisecond
 	if v["startTime"] != "" {
 		if d := stat.StartTime - v.Duration("startTime"); d > step || d < -step {

@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
-// fakeRuntime is a container runtime that answers what it is told to.
+// fakeRuntime is a container runtime that gives the answers set here.
 type fakeRuntime struct {
 	cri.UnimplementedRuntimeServiceServer
 	conditions []*cri.RuntimeCondition

@@ -6,7 +6,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// SystemdUnit tells the state of a unit of the node's systemd.
+// SystemdUnit reports the state of a unit of the node's systemd.
 func SystemdUnit(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "systemd-unit", Doc: "Reports the state of a systemd unit: since when, how it ended last, restarts, main process, memory.",

@@ -37,7 +37,7 @@ func Task(h operation.Host, v operation.Values) (hostfs.Stat, error) {
 	case err != nil:
 		return stat, fmt.Errorf("look at process %d: %w", pid, err)
 	}
-	// /proc tells it in steps of 10 ms, the event exactly; either may be rounded.
+	// /proc has it in steps of 10 ms, the event exactly; either may be rounded.
 	const step = 10 * time.Millisecond
 	if v["startTime"] != "" {
 		if d := stat.StartTime - v.Duration("startTime"); d > step || d < -step {
@@ -48,7 +48,7 @@ func Task(h operation.Host, v operation.Values) (hostfs.Stat, error) {
 	return stat, nil
 }
 
-// IsGone tells a task that has ended from one that can't be looked at.
+// IsGone distinguishes a task that has ended from one that can't be looked at.
 func IsGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
@@ -60,7 +60,7 @@ type Owner struct {
 	Unit      string
 }
 
-// owner tells whom a task belongs to: of its cgroups, on all hierarchies, the one
+// OwnerOf returns whom a task belongs to: of its cgroups, on all hierarchies, the one
 // that names a container, else a unit, else the deepest.
 func OwnerOf(h operation.Host, pid int) (o Owner, err error) {
 	groups, err := h.FS.ProcCgroups(pid)

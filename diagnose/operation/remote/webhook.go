@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Webhook tells a web server of a diagnosis.
+// Webhook notifies a web server of a diagnosis.
 func Webhook(operation.Host) operation.Builtin {
 	facts := webhookFacts()
 	parameters := []operation.Parameter{

@@ -52,8 +52,8 @@ func (r *reader) events(ctx context.Context, namespace, by, of string) error {
 	return nil
 }
 
-// ours is a series of the agent's. That it wants to be told of a condition which is well
-// again is no problem.
+// ours adds a series of the agent's own Events. An Event that a condition is healthy again is
+// no problem.
 func (r *reader) ours(e *corev1.Event) {
 	f := event.FactsOf(e.Annotations)
 	p := why.Problem{

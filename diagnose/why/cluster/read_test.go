@@ -202,7 +202,7 @@ func TestPod(t *testing.T) {
 	s.wants(s.text(in), "node NODE: Ready, ", "CAUSE   LimitTooLow", "LED TO  worker[4122] in pod TENANT/web-1")
 }
 
-// Who may read the pod alone is answered by that, and told what is missing.
+// A user who may read only the pod gets the answer that it gives, and a list of what is missing.
 func TestForbidden(t *testing.T) {
 	s := newScene(t)
 	s.kill()
@@ -264,7 +264,7 @@ func TestWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// kubelet tells something of the pod's container.
+// kubelet creates an Event of kubelet's about the pod's container.
 func (s *scene) kubelet(reason, message string) {
 	s.t.Helper()
 	now := metav1.Now()

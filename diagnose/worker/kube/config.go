@@ -67,7 +67,7 @@ type Store struct {
 
 	saving  sync.Mutex
 	dirty   atomic.Bool   // objects are not as in the file
-	unsaved chan struct{} // told of that
+	unsaved chan struct{} // signals that
 
 	running atomic.Bool
 }

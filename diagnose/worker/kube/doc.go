@@ -12,6 +12,6 @@
 // process or of the one before it, by the file. An API server that says that there are
 // none is believed.
 //
-// Diagnoses are told of only once operations and sets are known: one that was made in the
-// same breath as its OperationSet must not fail for the want of it.
+// Diagnoses are reported only once operations and sets are known: one that was made
+// together with its OperationSet must not fail for the want of it.
 package kube

@@ -52,7 +52,7 @@ func people(t testing.TB, server *kubetest.Server) client.Client {
 	return c
 }
 
-// rig is a Store that runs, and what it told.
+// rig is a Store that runs, and what it reported.
 type rig struct {
 	*Store
 	t      testing.TB
@@ -141,7 +141,7 @@ func (r *rig) last(name string) *v1alpha1.Diagnosis {
 	return r.newest[name]
 }
 
-// of returns what was told of a Diagnosis, without repetitions.
+// of returns what was reported of a Diagnosis, without repetitions.
 func (r *rig) of(name string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

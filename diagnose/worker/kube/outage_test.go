@@ -89,7 +89,7 @@ func TestAServersLife(t *testing.T) {
 					c.back(t)
 				}
 			}()
-			// A process that is told to stop does so a moment later.
+			// A process that is asked to stop does so a moment later.
 			waitFor(t, "nobody answers", func() bool {
 				_, err := r.Write(t.Context(), keyOf(d), func(s *v1alpha1.DiagnosisStatus) { s.Subject = time.Now().String() })
 				return err != nil

@@ -69,9 +69,9 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 	return nil
 }
 
-// news takes that objects have changed. The worker is told of them once the API server has
-// answered for each kind: a trigger that it hears of a moment later would find its problem
-// gone by.
+// news handles changed objects. The worker is notified once the API server has answered
+// for each kind: if it learned of a trigger a moment later, the trigger would miss its
+// problem.
 func (s *Store) news(h worker.Handler) {
 	s.rebuild()
 	s.dirty.Store(true)
@@ -89,7 +89,7 @@ func (s *Store) news(h worker.Handler) {
 	h.ObjectsChanged()
 }
 
-// oneAtATime is a Handler that is reported by one goroutine at a time.
+// oneAtATime is a Handler that is called by one goroutine at a time.
 type oneAtATime struct {
 	mu sync.Mutex
 	to worker.Handler

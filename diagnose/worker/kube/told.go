@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// teller tells the worker of the node's Diagnoses, each state once.
+// teller notifies the worker of the node's Diagnoses, each state once.
 type teller struct {
 	known *mirror[*v1alpha1.Diagnosis]
 	h     worker.Handler

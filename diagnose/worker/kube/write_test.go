@@ -234,7 +234,7 @@ func TestWriteRefused(t *testing.T) {
 	}
 }
 
-// Who is written over again and again is told to come back.
+// A writer that is overwritten again and again gets an error, and has to come back.
 func TestWriteThatNeverWins(t *testing.T) {
 	server, c := served(t)
 	ns := server.Namespace(t)

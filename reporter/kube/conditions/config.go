@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	// readBackFor is how long the first write waits to learn what the API has. A
-	// Node that does not exist is never told of, so it can't be longer.
+	// readBackFor is how long the first write waits to learn what the API has. A watch
+	// delivers nothing for a Node that does not exist, so it can't be longer.
 	readBackFor = time.Second
 
 	// holdUnknown is for how long after a start Unknown does not replace what the API
@@ -106,7 +106,7 @@ type Ack struct {
 // Contest reports that another client keeps writing over a condition of ours.
 type Contest struct {
 	Type    string
-	Manager string // of the last write, from the Node's managedFields; empty: not told
+	Manager string // of the last write, from the Node's managedFields; empty: unknown
 	Flips   int    // within the last ten minutes
 	Until   time.Time
 }

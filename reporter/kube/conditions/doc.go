@@ -5,7 +5,7 @@
 // the API does not have yet, by a strategic-merge patch of nodes/status that names
 // nothing but this agent's own types. It is level-triggered: what was set during an
 // outage is forgotten for what was set last. There is no GET: the patch's answer and
-// a watch on the own Node tell what the API has.
+// a watch on the own Node show what the API has.
 //
 //   - The first change is written at once, further ones a second later together.
 //   - A type that the detector has not reported is left as it is. One that it reports

@@ -107,7 +107,7 @@ func (l *ledger) urgent() bool {
 }
 
 // held reports whether a type waits: Unknown does not replace what an earlier run
-// told of before the sources had time to say that they see.
+// reported before the sources have had time to come up.
 func (l *ledger) held(e *entry, now time.Time) bool {
 	return !e.ours && e.present && e.want.Status == problem.Unknown && e.api.Status != corev1.ConditionUnknown &&
 		now.Before(l.start.Add(holdUnknown))
@@ -221,7 +221,7 @@ func (l *ledger) observe(node *corev1.Node, mine []string, now time.Time) (flipp
 }
 
 // wasOurs reports whether a type's status was last written by us or an ally, as far
-// as the Node tells.
+// as the Node shows.
 func (l *ledger) wasOurs(name string) bool {
 	writer := writerOf(l.node, name, l.manager)
 	return writer == "" || writer == l.manager || slices.Contains(l.allied, writer)

@@ -37,7 +37,7 @@ func TestConditionsAreWrittenAndNothingElseIs(t *testing.T) {
 	if c := r.waitStatus(blind); c.Status != corev1.ConditionUnknown {
 		t.Errorf("a blind source's condition is %s", c.Status)
 	}
-	// What the answer tells is what was taken: the two have been one write.
+	// The answer confirms what was written: both conditions in one write.
 	r.waitAcked()
 	r.mu.Lock()
 	acks := r.acks
@@ -127,7 +127,7 @@ func TestARestartTakesOverWhatTheAPIHas(t *testing.T) {
 		 {"type":"DiskStalled","status":"True","reason":"Stalled","message":"x"}`)
 	r := start(t, server, func(c *Config) { c.Client, c.Node = clientOf(t, config), node })
 	// The detector knows of the first, is blind for the second so far, and has not
-	// told of the third.
+	// reported the third.
 	r.set(deadlocked(), cond("ReadonlyFilesystem", problem.Unknown, "SourceNotStarted"))
 	r.waitFor("the Node is seen", func() bool { return r.Stats().NodeExists })
 	r.waitAcked()

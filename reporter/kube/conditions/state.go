@@ -15,9 +15,9 @@ type written struct {
 	Types []string `json:"types"` // that we have, or may have, in the API
 }
 
-// readState returns the types that an earlier run on this node has written. A file
-// that can't be read is told of and taken for none: conditions of a node do not wait for
-// a person.
+// readState returns the types that an earlier run on this node has written. The caller
+// logs an error and continues without them: conditions of a node do not wait for a
+// person.
 func readState(path, node string) ([]string, error) {
 	if path == "" {
 		return nil, nil

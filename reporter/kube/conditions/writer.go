@@ -10,7 +10,7 @@ import (
 
 // writerOf returns the field manager that last wrote a condition's status, reason or
 // message; where several have a field of it, one that is not us. Empty: the Node does
-// not tell, as when the condition was removed.
+// not show it, for example after the condition was removed.
 func writerOf(node *corev1.Node, conditionType, us string) string {
 	key := "k:{\"type\":" + strconv.Quote(conditionType) + "}"
 	var writer string

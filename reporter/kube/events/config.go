@@ -21,7 +21,7 @@ type PodSource interface {
 	Known(at time.Time) bool
 }
 
-// Config says whom the sink tells, and what it may use up. Zero bounds take their
+// Config says where the sink sends Events, and how much it may use. Zero bounds take their
 // defaults.
 type Config struct {
 	Node string

@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// A namespace that goes takes no new Events: what hit its pod is told on the Node.
+// A terminating namespace takes no new Events: what hit its pod is reported on the Node.
 func TestNamespaceThatGoes(t *testing.T) {
 	a := newAgent(t, nil)
 	ns := a.server.Namespace(t)
@@ -206,8 +206,8 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 	}
 }
 
-// An agent that ends tells the counts that were not due yet; the next one goes on
-// with the same Events.
+// An agent that ends sends the counts that were not due yet; the next one continues with
+// the same Events.
 func TestRestart(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PatchEvery = time.Hour })
 	p := a.pod(a.server.Namespace(t), "web-1")

@@ -71,7 +71,7 @@ func TestFeedHandsOnEachEntryOnce(t *testing.T) {
 	if err != nil || lost != 0 || seq != 6 || !slices.Equal(c.counts, []uint64{3, 4, 5, 6}) {
 		t.Fatalf("seq %d, lost %d, error %v, entries %v", seq, lost, err, c.counts)
 	}
-	add(t, j, 7) // nobody told of it: seen by the gap
+	add(t, j, 7) // the feed was not given it: found by the gap
 	enter(f, add(t, j, 8))
 	if seq, lost, err = f.Drain(c.fold); err != nil || lost != 0 || seq != 8 || !slices.Equal(c.counts, []uint64{3, 4, 5, 6, 7, 8}) {
 		t.Fatalf("seq %d, lost %d, error %v, entries %v", seq, lost, err, c.counts)

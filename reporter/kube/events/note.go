@@ -22,7 +22,7 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	k.stats.Failed++
 	switch {
 	case a == exists:
-		s.Created = true // with a count of an earlier process: the next request tells the present one
+		s.Created = true // with a count of an earlier process: the next request sends the present one
 		s.contradicted(now)
 	case a == gone && w.patch:
 		s.Created = false // its time was over: it is made again, with the total
@@ -46,8 +46,8 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	return time.Time{}
 }
 
-// refusalsTold is the refusals in a row after which the log tells: one or two are a
-// conflict.
+// refusalsTold is the number of refusals in a row at which they are logged: one or two are
+// a conflict.
 const refusalsTold = 3
 
 // contradicted notes that the API server has the Event, or has it not, other than

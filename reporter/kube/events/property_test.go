@@ -248,8 +248,8 @@ func TestSeriesEndsWithASave(t *testing.T) {
 	})
 }
 
-// Whatever fails and whenever the process is killed: what happened is what the
-// Events tell and what is counted as not told, no more and no less.
+// Whatever fails and whenever the process is killed: what the Events count and what is
+// counted as not reported add up to exactly what happened.
 func TestSumsHold(t *testing.T) {
 	rounds := testall.Cases(t, 5)
 	kills, untold := 0, map[string]uint64{}

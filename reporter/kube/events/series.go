@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
-// key tells the series at a time apart.
+// key distinguishes the series that exist at a time.
 type key struct {
 	rule string
 	pod  string // UID of the pod whose Event it is; empty: the Node's

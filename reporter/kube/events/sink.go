@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// Sink tells the cluster. Entry and Stats are safe for concurrent use; Run is
-// called once.
+// Sink sends Events to the cluster. Add, Flush and Stats are safe for concurrent use;
+// Run is called once.
 type Sink struct {
 	cfg  Config
 	feed *Feed
@@ -56,7 +56,7 @@ func New(cfg Config) (*Sink, error) {
 		}
 	}
 	if err != nil {
-		// What was sent can't be known: telling the whole journal again would double it.
+		// It is unknown what was sent: sending the whole journal again would duplicate it.
 		k.cfg.Log.Error("what was remembered of Events can't be read; beginning anew", "error", err)
 		k.table, found = newTable(&k.cfg), false
 	}

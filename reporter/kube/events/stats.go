@@ -6,8 +6,8 @@ import "maps"
 // counting.
 type Stats struct {
 	Rules map[string]RuleStats // by rule, "condition/" and a condition type; at most 1001
-	// LostEntries is how many journal entries could not be read, so that nobody
-	// knows what they told.
+	// LostEntries is how many journal entries could not be read, so that their content is
+	// unknown.
 	LostEntries uint64
 	Series      int // at a time
 	Waiting     int // of them, with something the API server doesn't have yet

@@ -41,7 +41,7 @@ type table struct {
 type rule struct {
 	Happened uint64            `json:"happened"`         // occurrences to be reported on the Node
 	OnPods   uint64            `json:"onPods,omitempty"` // occurrences to be reported on a pod
-	Untold   map[string]uint64 `json:"untold,omitempty"` // of OnPods, those not told there, by reason
+	Untold   map[string]uint64 `json:"untold,omitempty"` // of OnPods, those not reported there, by reason
 	Dropped  map[string]uint64 `json:"dropped,omitempty"`
 	Free     time.Time         `json:"free,omitzero"` // when the whole budget will be there again
 }
@@ -53,7 +53,7 @@ func newTable(c *Config) *table {
 	}
 }
 
-// telling is one occurrence as one Event tells it.
+// telling is one occurrence as one Event reports it.
 type telling struct {
 	item        *Item
 	severity    problem.Severity

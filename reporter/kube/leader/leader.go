@@ -35,7 +35,7 @@ const ElectionName = "controller.kernosis.io"
 // stopWithin is how long writes that are under way may take at the end.
 const stopWithin = 10 * time.Second
 
-// Config is what a manager is told.
+// Config configures a manager.
 type Config struct {
 	Namespace string // of the Lease of the election
 	Election  Election

@@ -112,7 +112,7 @@ func (w *served) missing() ([]string, error) {
 	}), nil
 }
 
-// allowed reports whether all kinds can be listed, and tells once of each that can't.
+// allowed reports whether all kinds can be listed, and logs each that can't, once.
 func (w *served) allowed(ctx context.Context) bool {
 	all := true
 	for _, kind := range w.Kinds {

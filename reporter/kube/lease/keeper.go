@@ -113,7 +113,7 @@ func (k *Keeper) patience() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 16, Cap: k.config.Interval}
 }
 
-// note counts how a renewal ended, and tells changes.
+// note counts how a renewal ended, and logs changes.
 func (k *Keeper) note(err error) {
 	k.count(func(s *Stats) {
 		if err != nil {

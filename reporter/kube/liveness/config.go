@@ -31,7 +31,7 @@ const (
 	defaultTimeout = 10 * time.Second
 )
 
-// Config is what the controller is told. Namespace is required.
+// Config configures the controller. Namespace is required.
 type Config struct {
 	Namespace string // of the agents, and their Leases
 	Pods      string // label selector of the agents' pods; empty: [DefaultPods]

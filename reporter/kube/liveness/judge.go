@@ -78,7 +78,7 @@ func judge(o *observation, now time.Time, p periods) (state, time.Time) {
 	}
 	since, ok := o.podSince()
 	if !ok {
-		// The pod may be told of a moment after the Node.
+		// The watch may deliver the pod a moment after the Node.
 		if until := o.nodeSince.Add(p.silent); now.Before(until) {
 			return stateStarting, until
 		}

@@ -207,7 +207,7 @@ func (r *running) count(t testing.TB, name string, labels ...string) float64 {
 	return kubetest.Sum(t, r.registry, name, labels...)
 }
 
-// daemon is what an agent tells the API server, on a Node of its own.
+// daemon writes what an agent writes to the API server, for a Node of its own.
 type daemon struct {
 	*link
 	b       *bench

@@ -26,7 +26,7 @@ import (
 // waits for a line, and ends without closing it.
 const childEnv = "NODETEST_CHILD"
 
-// said is what a child process tells.
+// said is what a child process reports.
 type said struct {
 	Dir    string
 	Groups []string

@@ -89,7 +89,7 @@ func (n *Node) startKubelet(ctx context.Context) (err error) {
 	})
 }
 
-// ready waits until the API server has the node as Ready, as told after a moment.
+// ready waits until the API server has the node as Ready, by a heartbeat not before since.
 func (n *Node) ready(ctx context.Context, since time.Time) error {
 	return n.until(ctx, "kubelet", func(ctx context.Context) error {
 		node, err := n.server.Client().CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})

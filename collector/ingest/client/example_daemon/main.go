@@ -1,6 +1,6 @@
 // Command example_daemon is a problem daemon to start from: it reports a condition
-// while a filesystem has too little room, and an event each time that a file
-// appears there which somebody leaves to be told of.
+// while a filesystem has too little room, and an event with the text of each note
+// that somebody leaves there (a file tell-kernosis).
 //
 // The agent's configuration for it:
 //

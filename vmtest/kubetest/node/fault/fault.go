@@ -22,7 +22,7 @@ const (
 	TLSGarbage  Mode = "tls-garbage"  // answers what is no TLS at PortTLS
 	ExecFails   Mode = "exec-fails"   // the exec probe ends with 1
 	ExecHangs   Mode = "exec-hangs"   // the exec probe does not end
-	Stopped     Mode = "stopped"      // the server's process is stopped; it can't be told anything any more
+	Stopped     Mode = "stopped"      // the server's process is stopped; it takes no commands any more
 	Throttled   Mode = "throttled"    // many processes want the CPU that the container is limited to
 	ChildKilled Mode = "child-killed" // a child takes memory until it is killed; the server goes on. Not lasting
 )

@@ -1,5 +1,5 @@
-// Command pause is the process that holds a pod's namespaces: it does nothing until it
-// is told to end, and reaps what it inherits as process 1.
+// Command pause is the process that holds a pod's namespaces: it does nothing until a
+// signal ends it, and reaps what it inherits as process 1.
 package main
 
 import (

@@ -45,7 +45,7 @@ func run(role string) error {
 	return fmt.Errorf("no such role: %q", role)
 }
 
-// supervise ends when the server does, or when it is told to.
+// supervise ends when the server does, or on a signal.
 func supervise() error {
 	path, err := os.Executable()
 	if err != nil {
