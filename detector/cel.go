@@ -37,6 +37,12 @@ const (
 	maxRegexProgram = 1000
 )
 
+// Functions of our own.
+const (
+	bytesFunction    = "humanBytes"
+	durationFunction = "humanDuration"
+)
+
 // newEnv builds the one CEL environment of rules: the fields as flat, typed
 // variables, the standard library, optionals, strings, sets, regex and network
 // extensions, humanBytes and humanDuration.
@@ -50,9 +56,9 @@ func newEnv() (*cel.Env, error) {
 		cel.RegexProgramSizeLimit(maxRegexProgram),
 		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(),
 			cel.ValidateComprehensionNestingLimit(2)),
-		cel.Function("humanBytes", cel.Overload("human_bytes_int", []*cel.Type{cel.IntType}, cel.StringType,
+		cel.Function(bytesFunction, cel.Overload("human_bytes_int", []*cel.Type{cel.IntType}, cel.StringType,
 			cel.UnaryBinding(func(v ref.Val) ref.Val { return types.String(display.Bytes(int64(v.(types.Int)))) }))),
-		cel.Function("humanDuration", cel.Overload("human_duration_duration", []*cel.Type{cel.DurationType}, cel.StringType,
+		cel.Function(durationFunction, cel.Overload("human_duration_duration", []*cel.Type{cel.DurationType}, cel.StringType,
 			cel.UnaryBinding(func(v ref.Val) ref.Val {
 				return types.String(display.Duration(v.(types.Duration).Duration))
 			}))),
@@ -139,7 +145,7 @@ func (sizes) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 // EstimateCallCost implements checker.CostEstimator.
 func (sizes) EstimateCallCost(function, _ string, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 	switch function {
-	case "humanBytes", "humanDuration":
+	case bytesFunction, durationFunction:
 	case labelFunction:
 		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: 1}, ResultSize: &checker.SizeEstimate{Max: event.MaxLabelValue}}
 	case "string":

@@ -19,6 +19,7 @@ import (
 // expr is one compiled expression. It is immutable and safe for concurrent use.
 type expr struct {
 	program cel.Program
+	direct  direct
 	fields  []*event.Field // those it reads, in order of first use
 	bare    *event.Field   // set where the expression is just a field
 	out     *cel.Type
@@ -76,6 +77,7 @@ func (c *compiler) compile(source string) (*expr, []exprError) {
 	}
 	x := &expr{out: checked.OutputType()}
 	x.inspect(c, checked.NativeRep())
+	x.direct = newDirect(c, checked.NativeRep())
 	if slices.ContainsFunc(x.fields, isPodLabels) {
 		if checked, issues = c.labelsByName(checked); issues.Err() != nil {
 			return nil, []exprError{{0, issues.Err().Error()}}
@@ -286,6 +288,9 @@ var errNotBool = errors.New("expression gave no boolean")
 
 // test evaluates a boolean expression.
 func (x *expr) test(a *activation) (bool, error) {
+	if x.direct.truth != nil && a.ev != nil {
+		return x.direct.truth(a.ev), nil
+	}
 	v, _, err := x.program.Eval(a)
 	if err != nil {
 		return false, err

@@ -128,6 +128,8 @@ func (m *message) render(a *activation, buf []byte) (s string, scratch []byte, f
 		case p.x.bare != nil:
 			v := p.x.bare.Read(a.ev)
 			buf = v.Append(buf, p.x.bare.Type)
+		case p.x.direct.text != nil:
+			buf = p.x.direct.text(a.ev, buf)
 		default:
 			v, _, err := p.x.program.Eval(a)
 			if err != nil {

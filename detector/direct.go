@@ -1,0 +1,248 @@
+package detector
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// direct is an expression as Go functions, without CEL's interpreter. It exists for the forms
+// that most rules use: fields and literals; comparisons; in; &&, ||, ! and ?:; + of texts; contains,
+// startsWith and endsWith; humanBytes and humanDuration. None of these can fail, and each gives
+// what CEL gives (ADR 28). For other forms both functions are nil.
+type direct struct {
+	truth func(*event.Event) bool                 // of a boolean expression
+	text  func(e *event.Event, dst []byte) []byte // of a text: appends it
+}
+
+// newDirect returns the direct form of a checked expression.
+func newDirect(c *compiler, a *ast.AST) direct {
+	of := directCompiler{c}
+	if a.GetType(a.Expr().ID()).IsExactType(types.BoolType) {
+		return direct{truth: of.truth(a.Expr())}
+	}
+	return direct{text: of.append(a.Expr())}
+}
+
+// directCompiler compiles parts of an expression. Each method returns nil where the part has
+// another type or form.
+type directCompiler struct {
+	*compiler
+}
+
+// read returns a function that reads a field of a type.
+func (c directCompiler) read(e ast.Expr, t event.FieldType) func(*event.Event) event.Value {
+	if f := c.fieldOf(e); f != nil && f.Type == t {
+		return f.Read
+	}
+	return nil
+}
+
+// call returns the function and the arguments of a call, the one it is a method of first.
+func call(e ast.Expr) (function string, args []ast.Expr) {
+	if e.Kind() != ast.CallKind {
+		return "", nil
+	}
+	if args = e.AsCall().Args(); e.AsCall().IsMemberFunction() {
+		args = slices.Concat([]ast.Expr{e.AsCall().Target()}, args)
+	}
+	return e.AsCall().FunctionName(), args
+}
+
+func (c directCompiler) truth(e ast.Expr) func(*event.Event) bool {
+	if e.Kind() == ast.LiteralKind {
+		if v, ok := e.AsLiteral().(types.Bool); ok {
+			return func(*event.Event) bool { return bool(v) }
+		}
+		return nil
+	}
+	if read := c.read(e, event.TypeBool); read != nil {
+		return func(ev *event.Event) bool { return read(ev).Number != 0 }
+	}
+	function, args := call(e)
+	switch function {
+	case operators.LogicalNot:
+		if x := c.truth(args[0]); x != nil {
+			return func(ev *event.Event) bool { return !x(ev) }
+		}
+		return nil
+	case operators.LogicalAnd, operators.LogicalOr:
+		if len(args) != 2 {
+			return nil
+		}
+		x, y := c.truth(args[0]), c.truth(args[1])
+		switch {
+		case x == nil || y == nil:
+			return nil
+		case function == operators.LogicalAnd:
+			return func(ev *event.Event) bool { return x(ev) && y(ev) }
+		}
+		return func(ev *event.Event) bool { return x(ev) || y(ev) }
+	case operators.Conditional:
+		if x, y, z := c.truth(args[0]), c.truth(args[1]), c.truth(args[2]); x != nil && y != nil && z != nil {
+			return func(ev *event.Event) bool {
+				if x(ev) {
+					return y(ev)
+				}
+				return z(ev)
+			}
+		}
+		return nil
+	case operators.In:
+		return c.in(args)
+	}
+	return c.compare(function, args)
+}
+
+// in is whether a text is in a list of literals.
+func (c directCompiler) in(args []ast.Expr) func(*event.Event) bool {
+	x := c.word(args[0])
+	if x == nil || args[1].Kind() != ast.ListKind {
+		return nil
+	}
+	var list []string
+	for _, e := range args[1].AsList().Elements() {
+		v, ok := e.AsLiteral().(types.String)
+		if e.Kind() != ast.LiteralKind || !ok {
+			return nil
+		}
+		list = append(list, string(v))
+	}
+	return func(ev *event.Event) bool { return slices.Contains(list, x(ev)) }
+}
+
+func (c directCompiler) compare(function string, args []ast.Expr) func(*event.Event) bool {
+	if len(args) != 2 {
+		return nil
+	}
+	if x, y := c.word(args[0]), c.word(args[1]); x != nil && y != nil {
+		test := compareTexts(function)
+		if test == nil {
+			return nil
+		}
+		return func(ev *event.Event) bool { return test(x(ev), y(ev)) }
+	}
+	for _, t := range []event.FieldType{event.TypeInt, event.TypeDuration} {
+		if x, y := c.number(args[0], t), c.number(args[1], t); x != nil && y != nil {
+			test := compareNumbers(function)
+			if test == nil {
+				return nil
+			}
+			return func(ev *event.Event) bool { return test(x(ev), y(ev)) }
+		}
+	}
+	return nil
+}
+
+func compareTexts(function string) func(x, y string) bool {
+	switch function {
+	case operators.Equals:
+		return func(x, y string) bool { return x == y }
+	case operators.NotEquals:
+		return func(x, y string) bool { return x != y }
+	case overloads.Contains:
+		return strings.Contains
+	case overloads.StartsWith:
+		return strings.HasPrefix
+	case overloads.EndsWith:
+		return strings.HasSuffix
+	}
+	return nil
+}
+
+func compareNumbers(function string) func(x, y int64) bool {
+	switch function {
+	case operators.Equals:
+		return func(x, y int64) bool { return x == y }
+	case operators.NotEquals:
+		return func(x, y int64) bool { return x != y }
+	case operators.Less:
+		return func(x, y int64) bool { return x < y }
+	case operators.LessEquals:
+		return func(x, y int64) bool { return x <= y }
+	case operators.Greater:
+		return func(x, y int64) bool { return x > y }
+	case operators.GreaterEquals:
+		return func(x, y int64) bool { return x >= y }
+	}
+	return nil
+}
+
+// word is a text that needs no memory: of a field or a literal.
+func (c directCompiler) word(e ast.Expr) func(*event.Event) string {
+	if e.Kind() == ast.LiteralKind {
+		if v, ok := e.AsLiteral().(types.String); ok {
+			return func(*event.Event) string { return string(v) }
+		}
+		return nil
+	}
+	if read := c.read(e, event.TypeString); read != nil {
+		return func(ev *event.Event) string { return read(ev).Text }
+	}
+	return nil
+}
+
+// number is an integer, or a duration in nanoseconds, of a field or a literal.
+func (c directCompiler) number(e ast.Expr, t event.FieldType) func(*event.Event) int64 {
+	if read := c.read(e, t); read != nil {
+		return func(ev *event.Event) int64 { return read(ev).Number }
+	}
+	var n int64
+	if function, args := call(e); t == event.TypeDuration && function == overloads.TypeConvertDuration && args[0].Kind() == ast.LiteralKind {
+		text, ok := args[0].AsLiteral().(types.String)
+		if !ok {
+			return nil
+		}
+		d, err := time.ParseDuration(string(text))
+		if err != nil {
+			return nil // CEL reports it
+		}
+		n = int64(d)
+	} else if v, ok := e.AsLiteral().(types.Int); t == event.TypeInt && e.Kind() == ast.LiteralKind && ok {
+		n = int64(v)
+	} else {
+		return nil
+	}
+	return func(*event.Event) int64 { return n }
+}
+
+// append is a text of any form.
+func (c directCompiler) append(e ast.Expr) func(*event.Event, []byte) []byte {
+	if x := c.word(e); x != nil {
+		return func(ev *event.Event, dst []byte) []byte { return append(dst, x(ev)...) }
+	}
+	switch function, args := call(e); function {
+	case operators.Add:
+		if x, y := c.append(args[0]), c.append(args[1]); x != nil && y != nil {
+			return func(ev *event.Event, dst []byte) []byte { return y(ev, x(ev, dst)) }
+		}
+	case operators.Conditional:
+		if x, y, z := c.truth(args[0]), c.append(args[1]), c.append(args[2]); x != nil && y != nil && z != nil {
+			return func(ev *event.Event, dst []byte) []byte {
+				if x(ev) {
+					return y(ev, dst)
+				}
+				return z(ev, dst)
+			}
+		}
+	case bytesFunction:
+		if x := c.number(args[0], event.TypeInt); x != nil {
+			return func(ev *event.Event, dst []byte) []byte { return append(dst, display.Bytes(x(ev))...) }
+		}
+	case durationFunction:
+		if x := c.number(args[0], event.TypeDuration); x != nil {
+			return func(ev *event.Event, dst []byte) []byte {
+				return append(dst, display.Duration(time.Duration(x(ev)))...)
+			}
+		}
+	}
+	return nil
+}
