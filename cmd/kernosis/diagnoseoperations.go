@@ -18,7 +18,7 @@ func newDiagnoseOperations() *cobra.Command {
 		Use:   "operations [NAME]",
 		Short: "List built-in operations, or describe one: parameters and results",
 		Long: `List the built-in operations and what they may change, or describe one: its parameters and
-results. docs/operations.md has the same.
+results. See also docs/operations.md.
 
 Exit code: 0; 2 there is no operation of that name.`,
 		Args: cobra.MaximumNArgs(1),

@@ -1,82 +1,373 @@
 package catalog
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-var update = flag.Bool("update", false, "write the generated part of docs/operations.md anew")
+var update = flag.Bool("update", false, "update docs/operations.md and docs/operations/*.md")
 
-// TestDocs: what docs/operations.md says of the built-ins is what they declare.
+const (
+	indexPath  = "../../../docs/operations.md"
+	indexTable = "| operation | effect | purpose |\n|---|---|---|\n"
+)
+
+// TestDocs compares docs/operations.md and docs/operations/*.md with the declared built-ins.
+// Their descriptions are written by hand. -update writes the rest (operations, parameters
+// and results, types and effects) and takes the description of what is new from its Doc.
 func TestDocs(t *testing.T) {
-	const path, begin = "../../../docs/operations.md", "<!-- From here on made by: go test ./diagnose/operation/catalog -run TestDocs -update -->\n"
+	all := All(operation.Host{})
+	index := readDoc(t, indexPath)
+	files := map[string]string{indexPath: index}
+	common := parsePage(index)
+	bySubject := map[string][]*operation.Builtin{}
+	for i := range all {
+		s := subject(t, all[i].Name)
+		bySubject[s] = append(bySubject[s], &all[i])
+	}
+	var wrong []string
+	for s, ops := range bySubject {
+		path := pagePath(s)
+		files[path] = readDoc(t, path)
+		p := parsePage(files[path])
+		p.common = common
+		wrong = append(wrong, p.sync(ops)...)
+		checkFile(t, path, files[path], p.String())
+	}
+	pages, err := filepath.Glob(pagePath("*"))
+	if err != nil || len(pages) != len(bySubject) {
+		t.Errorf("%q are %d pages of %d subjects (%v)", pages, len(pages), len(bySubject), err)
+	}
+	checkFile(t, indexPath, index, syncIndex(t, index, all))
+	for _, w := range append(wrong, common.unused()...) {
+		t.Error(w)
+	}
+}
+
+func pagePath(subject string) string { return "../../../docs/operations/" + subject + ".md" }
+
+func readDoc(t *testing.T, path string) string {
+	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, have, ok := strings.Cut(string(b), begin)
-	if !ok {
-		t.Fatalf("%s has no line %q", path, begin)
-	}
-	want := document(All(operation.Host{}))
+	return string(b)
+}
+
+func checkFile(t *testing.T, path, have, want string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(head+begin+want), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if diff := cmp.Diff(want, have); diff != "" {
-		t.Errorf("(-want +have):\n%s", diff)
+	if diff := gocmp.Diff(want, have); diff != "" {
+		t.Errorf("%s: run with -update (-want +have):\n%s", path, diff)
 	}
 }
 
-// document writes a table of all built-ins and a chapter of each.
-func document(all []operation.Builtin) string {
-	var b strings.Builder
-	b.WriteString("\n| operation | effect | tenant-safe | |\n|---|---|---|---|\n")
-	for i := range all {
-		o := &all[i]
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", o.Name, o.Name, effect(o), yes(o.TenantSafe), cell(o.Doc))
+// subject returns the package that implements an operation.
+func subject(t *testing.T, name string) string {
+	t.Helper()
+	found, err := filepath.Glob("../*/" + strings.ReplaceAll(name, "-", "_") + ".go")
+	if err != nil || len(found) != 1 {
+		t.Fatalf("the source of %s: got %q, want one file (%v)", name, found, err)
 	}
+	return filepath.Base(filepath.Dir(found[0]))
+}
+
+// syncIndex returns the index with its table updated.
+func syncIndex(t *testing.T, index string, all []operation.Builtin) string {
+	t.Helper()
+	head, table, ok := strings.Cut(index, indexTable)
+	if !ok {
+		t.Fatalf("%s lacks the table %q", indexPath, indexTable)
+	}
+	purposes := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\| \[([^]]*)\].* \| ([^|]*[^|\s]) \|$`).FindAllStringSubmatch(table, -1) {
+		purposes[m[1]] = m[2]
+	}
+	var b strings.Builder
+	b.WriteString(head + indexTable)
 	for i := range all {
 		o := &all[i]
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n", o.Name, o.Doc)
-		if len(o.Parameters) > 0 {
-			b.WriteString("\n| parameter | | |\n|---|---|---|\n")
-			for _, p := range o.Parameters {
-				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.Name, cell(p.Form()), cell(p.Doc))
-			}
-		}
-		if len(o.Results) > 0 {
-			b.WriteString("\n| result | |\n|---|---|\n")
-			for _, r := range o.Results {
-				fmt.Fprintf(&b, "| `%s` | %s |\n", r.Name, cell(r.Doc))
-			}
-		}
+		first, _, _ := strings.Cut(strings.TrimSuffix(o.Doc, "."), ". ")
+		fmt.Fprintf(&b, "| [%s](operations/%s.md#%s) | %s | %s |\n", o.Name, subject(t, o.Name), o.Name, effect(o), cmp.Or(purposes[o.Name], cell(first)))
 	}
 	return b.String()
 }
 
-// effect reports who makes a repair where it is not the node.
-func effect(o *operation.Builtin) string {
-	if o.ByController {
-		return string(o.Effect) + ", by the controller"
-	}
-	return string(o.Effect)
+// A page consists of sections: one of each operation, and those that only have what
+// operations have in common.
+type page struct {
+	sections []*section
+	common   *page // the index
 }
 
-func yes(b bool) string {
-	if b {
-		return "yes"
+type section struct {
+	name                string
+	text                string // the heading and what precedes the tables
+	parameters, results []*row
+}
+
+// row describes one parameter or result. With a link it has the names of several, which
+// the section it links to describes.
+type row struct {
+	cell, form, doc string
+	names           []string
+	link            string
+	used            bool
+}
+
+func parsePage(text string) *page {
+	p := &page{}
+	var table *[]*row
+	s := &section{}
+	p.sections = append(p.sections, s)
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.HasPrefix(line, "## "), strings.HasPrefix(line, "### "):
+			s, table = &section{name: anchor(line), text: line}, nil
+			p.sections = append(p.sections, s)
+		case strings.HasPrefix(line, "| parameter |"):
+			table = &s.parameters
+		case strings.HasPrefix(line, "| result |"):
+			table = &s.results
+		case table != nil && strings.HasPrefix(line, "|---"):
+		case table != nil && strings.HasPrefix(line, "| "):
+			*table = append(*table, parseRow(line, table == &s.parameters))
+		case table == nil:
+			s.text += line
+		}
 	}
-	return ""
+	return p
+}
+
+func parseRow(line string, form bool) *row {
+	columns := strings.SplitN(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "|"), "| ", 4)[1:]
+	r := &row{cell: strings.TrimSpace(columns[0]), doc: strings.TrimSpace(strings.Join(columns[1:], "| "))}
+	if form && len(columns) == 3 {
+		r.form, r.doc = strings.TrimSpace(columns[1]), strings.TrimSpace(columns[2])
+	}
+	for _, m := range regexp.MustCompile("`([a-zA-Z0-9]+)`").FindAllStringSubmatch(r.cell, -1) {
+		r.names = append(r.names, m[1])
+	}
+	if m := regexp.MustCompile(`\]\(([^)]*)\)`).FindStringSubmatch(r.cell); m != nil {
+		r.link = m[1]
+	}
+	return r
+}
+
+// anchor is where GitHub links to a heading.
+func anchor(heading string) string {
+	heading = strings.ToLower(strings.TrimSpace(strings.TrimLeft(heading, "#")))
+	return strings.ReplaceAll(regexp.MustCompile("[^a-z0-9 -]").ReplaceAllString(heading, ""), " ", "-")
+}
+
+func (p *page) String() string {
+	var b strings.Builder
+	for _, s := range p.sections {
+		b.WriteString(strings.TrimRight(s.text, "\n") + "\n")
+		writeTable(&b, "| parameter | type | meaning |\n|---|---|---|\n", s.parameters, true)
+		writeTable(&b, "| result | meaning |\n|---|---|\n", s.results, false)
+		b.WriteString("\n")
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+func writeTable(b *strings.Builder, head string, rows []*row, form bool) {
+	if len(rows) == 0 {
+		return
+	}
+	b.WriteString("\n" + head)
+	for _, r := range rows {
+		columns := []string{r.cell, r.form, r.doc}
+		if !form {
+			columns = slices.Delete(columns, 1, 2)
+		}
+		line := "|"
+		for _, c := range columns {
+			line += strings.TrimRight(" "+c, " ") + " |"
+		}
+		b.WriteString(line + "\n")
+	}
+}
+
+func (p *page) section(name string) *section {
+	i := slices.IndexFunc(p.sections, func(s *section) bool { return s.name == name })
+	if i < 0 {
+		return nil
+	}
+	return p.sections[i]
+}
+
+// sync updates the sections of operations, and returns what it cannot update.
+func (p *page) sync(ops []*operation.Builtin) []string {
+	var wrong []string
+	declared := map[string]bool{}
+	for _, o := range ops {
+		declared[o.Name] = true
+	}
+	for _, o := range ops {
+		s := p.section(o.Name)
+		if s == nil {
+			s = &section{name: o.Name, text: "## " + o.Name + "\n\n" + o.Doc + "\n"}
+			at := slices.IndexFunc(p.sections, func(s *section) bool { return declared[s.name] && s.name > o.Name })
+			if at < 0 {
+				at = len(p.sections)
+			}
+			p.sections = slices.Insert(p.sections, at, s)
+		}
+		heading, text, _ := strings.Cut(s.text, "\n\n")
+		text = regexp.MustCompile(`^\*\*[^*]*\.\*\* `).ReplaceAllString(text, "")
+		s.text = heading + "\n\n**" + effect(o) + ".** " + cmp.Or(text, o.Doc+"\n")
+		for _, fact := range regexp.MustCompile(`\b[A-Z]\w*[a-z]\w*[A-Z]\w*|\b[\w-]+\.(txt|json|pcapng)\b`).FindAllString(o.Doc, -1) {
+			if !strings.Contains(text, fact) {
+				wrong = append(wrong, fmt.Sprintf("%s: the page does not mention %s", o.Name, fact))
+			}
+		}
+	}
+	var checks []func() []string // once the rows they compare with are up to date
+	for _, o := range ops {
+		s := p.section(o.Name)
+		var parameters, results []fact
+		for i := range o.Parameters {
+			parameters = append(parameters, fact{o.Parameters[i].Name, cell(o.Parameters[i].Form()), cell(o.Parameters[i].Doc)})
+		}
+		for _, r := range o.Results {
+			results = append(results, fact{name: r.Name, doc: cell(r.Doc)})
+		}
+		s.parameters = syncRows(s.parameters, parameters)
+		s.results = syncRows(s.results, results)
+		checks = append(checks,
+			func() []string {
+				return p.follow(s, s.parameters, parameters, func(s *section) []*row { return s.parameters }, declared)
+			},
+			func() []string {
+				return p.follow(s, s.results, results, func(s *section) []*row { return s.results }, declared)
+			})
+	}
+	for _, check := range checks {
+		wrong = append(wrong, check()...)
+	}
+	return append(wrong, p.unused(slices.Collect(maps.Keys(declared))...)...)
+}
+
+// fact is a declared parameter or result.
+type fact struct{ name, form, doc string }
+
+// syncRows updates the rows without a link, drops those of undeclared names, and adds
+// missing ones.
+func syncRows(rows []*row, facts []fact) []*row {
+	var kept []*row
+	named := map[string]bool{}
+	for _, r := range rows {
+		i := slices.IndexFunc(facts, func(f fact) bool { return slices.Equal(r.names, []string{f.name}) })
+		switch {
+		case r.link != "":
+		case i < 0 || named[facts[i].name]:
+			continue
+		default:
+			r.form, r.doc = facts[i].form, cmp.Or(r.doc, facts[i].doc)
+		}
+		kept = append(kept, r)
+		for _, n := range r.names {
+			named[n] = true
+		}
+	}
+	for _, f := range facts {
+		if !named[f.name] {
+			kept = append(kept, &row{cell: "`" + f.name + "`", form: f.form, doc: f.doc, names: []string{f.name}})
+		}
+	}
+	return kept
+}
+
+// follow checks the rows with links: each name is declared once, and has a row of the
+// declared type where the link leads.
+func (p *page) follow(s *section, rows []*row, facts []fact, table func(*section) []*row, operations map[string]bool) []string {
+	var wrong []string
+	seen := map[string]int{}
+	for _, r := range rows {
+		for _, name := range r.names {
+			seen[name]++
+			i := slices.IndexFunc(facts, func(f fact) bool { return f.name == name })
+			if i < 0 || seen[name] > 1 {
+				wrong = append(wrong, fmt.Sprintf("%s: %s is not declared, or has two rows", s.name, name))
+				continue
+			}
+			if r.link == "" {
+				continue
+			}
+			from, to, _ := strings.Cut(r.link, "#")
+			in := p
+			if from == "../operations.md" {
+				in = p.common
+			}
+			target := in.section(to)
+			var there *row
+			if target != nil {
+				for _, row := range table(target) {
+					if row.link == "" && slices.Contains(row.names, name) {
+						there = row
+					}
+				}
+			}
+			if there == nil || target == s {
+				wrong = append(wrong, fmt.Sprintf("%s: %s has no row in %s", s.name, name, r.link))
+				continue
+			}
+			if !operations[to] && !there.used {
+				there.form = facts[i].form
+			}
+			there.used = true
+			if there.form != facts[i].form {
+				wrong = append(wrong, fmt.Sprintf("%s: %s is %q, but %q in %s", s.name, name, facts[i].form, there.form, r.link))
+			}
+		}
+	}
+	return wrong
+}
+
+// unused returns the rows of common sections that no operation links to.
+func (p *page) unused(operations ...string) []string {
+	var wrong []string
+	for _, s := range p.sections {
+		if slices.Contains(operations, s.name) {
+			continue
+		}
+		for _, r := range slices.Concat(s.parameters, s.results) {
+			if !r.used {
+				wrong = append(wrong, fmt.Sprintf("%s: no operation links to %s", s.name, r.cell))
+			}
+		}
+	}
+	return wrong
+}
+
+// effect is what an operation may change, for whom, and who runs it if it is not the node.
+func effect(o *operation.Builtin) string {
+	switch {
+	case o.ByController:
+		return string(o.Effect) + ", by the controller"
+	case o.TenantSafe:
+		return string(o.Effect) + ", tenant-safe"
+	}
+	return string(o.Effect)
 }
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
