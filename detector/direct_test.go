@@ -37,8 +37,12 @@ func (p plain) truth(depth int) string {
 		return p.of(
 			func() string { return p.word() + p.one(" == ", " != ") + p.word() },
 			func() string { return p.number() + p.one(" == ", " != ", " < ", " <= ", " > ", " >= ") + p.number() },
-			func() string { return p.duration() + p.one(" == ", " != ", " < ", " <= ", " > ", " >= ") + p.duration() },
-			func() string { return fmt.Sprintf("%s.%s(%s)", p.word(), p.one("contains", "startsWith", "endsWith"), p.word()) },
+			func() string {
+				return p.duration() + p.one(" == ", " != ", " < ", " <= ", " > ", " >= ") + p.duration()
+			},
+			func() string {
+				return fmt.Sprintf("%s.%s(%s)", p.word(), p.one("contains", "startsWith", "endsWith"), p.word())
+			},
 			func() string { return p.word() + p.one(" in ['t', 'memcg']", " in ['']", " in []") },
 			func() string { return p.one("event.along", "event.approximate", "true", "false") },
 		)

@@ -85,58 +85,32 @@ func (r *Refused) Error() string { return r.Why }
 
 func refuse(format string, args ...any) error { return &Refused{fmt.Sprintf(format, args...)} }
 
-// act is how one built-in is made.
-type act struct {
-	// check returns a [*Refused] where it can't be made of the objects as they are.
-	check func(context.Context, *Call) error
-	do    func(context.Context, *Call) (Progress, error)
-}
-
-func (a *Actions) of(builtin string) (act, error) {
-	switch builtin {
-	case "cordon":
-		return act{a.checkNode, a.cordon}, nil
-	case "uncordon":
-		return act{a.checkNode, a.uncordon}, nil
-	case "taint":
-		return act{a.checkTaint, a.taint}, nil
-	case "untaint":
-		return act{a.checkTaint, a.untaint}, nil
-	case "evict-pod", "delete-pod":
-		return act{a.checkPod, a.endPod}, nil
-	case "drain":
-		return act{a.checkDrain, a.drain}, nil
-	case "label-node":
-		return act{a.checkLabel, a.label}, nil
-	case "unlabel-node":
-		return act{a.checkLabel, a.unlabel}, nil
-	case "annotate-node":
-		return act{a.checkAnnotation, a.annotate}, nil
-	case "unannotate-node":
-		return act{a.checkAnnotation, a.unannotate}, nil
-	default:
-		return act{}, refuse("the controller makes no operation %.80q", builtin)
+func (c *Call) kind() (Kind, error) {
+	k, ok := KindOf(c.Builtin)
+	if !ok {
+		return k, refuse("the controller makes no operation %.80q", c.Builtin)
 	}
+	return k, nil
 }
 
 // Check returns a [*Refused] where the repair can't be made, and another error where that
 // is not known now. It changes nothing.
 func (a *Actions) Check(ctx context.Context, c *Call) error {
-	act, err := a.of(c.Builtin)
+	kind, err := c.kind()
 	if err != nil {
 		return err
 	}
-	return act.check(ctx, c)
+	return kind.check(a, ctx, c)
 }
 
 // Do makes a pass. An error says that it could not be made to its end, and that another
 // may be tried: what has been done is done.
 func (a *Actions) Do(ctx context.Context, c *Call) (Progress, error) {
-	act, err := a.of(c.Builtin)
+	kind, err := c.kind()
 	if err != nil {
 		return ended(err)
 	}
-	p, err := act.do(ctx, c)
+	p, err := kind.do(a, ctx, c)
 	if err != nil {
 		return ended(err)
 	}

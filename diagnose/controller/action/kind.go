@@ -1,44 +1,42 @@
 package action
 
 import (
+	"context"
+
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/node"
 )
 
-// Kind says how an operation that the controller makes is reported to people.
+// Kind is an operation that the controller makes.
 type Kind struct {
 	Done  string // reason of the Event where it was made: Cordoned
 	Would string // where it was only observed: WouldCordon
 	pod   bool   // it changes a pod, not the node
+
+	// check returns a [*Refused] where it can't be made of the objects as they are.
+	check func(*Actions, context.Context, *Call) error
+	do    func(*Actions, context.Context, *Call) (Progress, error)
 }
 
 // KindOf returns the kind of a built-in, false where the controller does not make it.
 func KindOf(builtin string) (Kind, bool) {
-	switch builtin {
-	case "cordon":
-		return Kind{Done: "Cordoned", Would: "WouldCordon"}, true
-	case "uncordon":
-		return Kind{Done: "Uncordoned", Would: "WouldUncordon"}, true
-	case "taint":
-		return Kind{Done: "Tainted", Would: "WouldTaint"}, true
-	case "untaint":
-		return Kind{Done: "Untainted", Would: "WouldUntaint"}, true
-	case "evict-pod":
-		return Kind{Done: "PodEvicted", Would: "WouldEvictPod", pod: true}, true
-	case "delete-pod":
-		return Kind{Done: "PodDeleted", Would: "WouldDeletePod", pod: true}, true
-	case "drain":
-		return Kind{Done: "Drained", Would: "WouldDrain"}, true
-	case "label-node":
-		return Kind{Done: "NodeLabelled", Would: "WouldLabelNode"}, true
-	case "unlabel-node":
-		return Kind{Done: "NodeUnlabelled", Would: "WouldUnlabelNode"}, true
-	case "annotate-node":
-		return Kind{Done: "NodeAnnotated", Would: "WouldAnnotateNode"}, true
-	case "unannotate-node":
-		return Kind{Done: "NodeUnannotated", Would: "WouldUnannotateNode"}, true
-	default:
-		return Kind{}, false
+	k, ok := kinds()[builtin]
+	return k, ok
+}
+
+func kinds() map[string]Kind {
+	return map[string]Kind{
+		"cordon":          {Done: "Cordoned", Would: "WouldCordon", check: (*Actions).checkNode, do: (*Actions).cordon},
+		"uncordon":        {Done: "Uncordoned", Would: "WouldUncordon", check: (*Actions).checkNode, do: (*Actions).uncordon},
+		"taint":           {Done: "Tainted", Would: "WouldTaint", check: (*Actions).checkTaint, do: (*Actions).taint},
+		"untaint":         {Done: "Untainted", Would: "WouldUntaint", check: (*Actions).checkTaint, do: (*Actions).untaint},
+		"evict-pod":       {Done: "PodEvicted", Would: "WouldEvictPod", pod: true, check: (*Actions).checkPod, do: (*Actions).endPod},
+		"delete-pod":      {Done: "PodDeleted", Would: "WouldDeletePod", pod: true, check: (*Actions).checkPod, do: (*Actions).endPod},
+		"drain":           {Done: "Drained", Would: "WouldDrain", check: (*Actions).checkDrain, do: (*Actions).drain},
+		"label-node":      {Done: "NodeLabelled", Would: "WouldLabelNode", check: (*Actions).checkLabel, do: (*Actions).label},
+		"unlabel-node":    {Done: "NodeUnlabelled", Would: "WouldUnlabelNode", check: (*Actions).checkLabel, do: (*Actions).unlabel},
+		"annotate-node":   {Done: "NodeAnnotated", Would: "WouldAnnotateNode", check: (*Actions).checkAnnotation, do: (*Actions).annotate},
+		"unannotate-node": {Done: "NodeUnannotated", Would: "WouldUnannotateNode", check: (*Actions).checkAnnotation, do: (*Actions).unannotate},
 	}
 }
 
