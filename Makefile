@@ -138,11 +138,13 @@ release: image ## image, SBOM, programs, and the sums of all
 ##@ Quality
 
 .PHONY: lint
-lint: ## go vet, golangci-lint, formatting of Go and BPF C
+lint: ## go vet, golangci-lint, formatting of Go and BPF C, workflows
 	test -z "$$(gofmt -l $$(git ls-files '*.go'))"
 	go vet ./...
 	go -C .tools/lint build -o $(CURDIR)/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	bin/golangci-lint run ./...
+	go -C .tools/actionlint build -o $(CURDIR)/bin/actionlint github.com/rhysd/actionlint/cmd/actionlint
+	bin/actionlint .github/workflows/*.yml
 
 .PHONY: bench
 bench: ## benchmarks, with the kernel's own BPF statistics as root
