@@ -82,8 +82,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	defer func() { err = errors.Join(err, aid.end()) }()
 	report := newReport(stdout)
 	var both errgroup.Group
-	// Of those that need the kernel, one has it while others are built, or do what needs no kernel.
-	for _, calls := range [][]call{o.calls(kernel, 3), o.calls(others, o.parallel)} {
+	// Of those that need the kernel, one has it while another is built, or does what needs no kernel.
+	for _, calls := range [][]call{o.calls(kernel, 2), o.calls(others, o.parallel)} {
 		both.Go(func() error {
 			for _, call := range calls {
 				if err := goTest(ctx, report, call, aid.env(), stderr, o.slow > 0); err != nil {
