@@ -119,8 +119,8 @@ func (o options) calls(some packages, parallel int) (calls []call) {
 		add(o.flags, slices.Concat(some.race, some.plain))
 		return calls
 	}
-	add(plain, some.plain)
 	add(o.flags, some.race)
+	add(plain, some.plain)
 	add(append(plain, "-run="+plainTests), some.both)
 	return calls
 }

@@ -86,8 +86,8 @@ func TestCalls(t *testing.T) {
 		t.Errorf("kernel: %q\nwant %q", got, want)
 	}
 	want := []call{
-		{"-p=3", "-short", module + "detector"},
 		{"-p=3", "-race", "-short", module + "collector/logpattern"},
+		{"-p=3", "-short", module + "detector"},
 		{"-p=3", "-short", "-run=" + plainTests, module + "collector/logpattern"},
 	}
 	if got := o.calls(others, o.parallel); !reflect.DeepEqual(got, want) {

@@ -1,0 +1,92 @@
+package kernosis_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// pages returns the texts of all pages of the documentation, by path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		for name, text := range texts(t, pattern) {
+			all[name] = text
+		}
+	}
+	return all
+}
+
+var (
+	fence   = regexp.MustCompile("(?ms)^```.*?^```$")
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+)
+
+// anchors are the names of a page's headings in links, as GitHub makes them.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1])
+		for n, first := 1, name; all[name]; n++ {
+			name = fmt.Sprintf("%s-%d", first, n)
+		}
+		all[name] = true
+	}
+	return all
+}
+
+// Every link of the documentation leads to a file, and to a heading of it.
+func TestLinks(t *testing.T) {
+	all := pages(t)
+	links := 0
+	for name, text := range all {
+		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			links++
+			path, anchor, _ := strings.Cut(m[1], "#")
+			target := name
+			if path != "" {
+				target = filepath.Join(filepath.Dir(name), path)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %s: no such file", name, m[1])
+			} else if anchor != "" && strings.HasSuffix(target, ".md") && !anchors(read(t, target))[anchor] {
+				t.Errorf("%s: %s: no such heading", name, m[1])
+			}
+		}
+	}
+	if links < 500 {
+		t.Errorf("found %d links", links)
+	}
+}
+
+// The index of the documentation has each page once.
+func TestIndexOfDocs(t *testing.T) {
+	lists := map[string]int{}
+	for line := range strings.Lines(read(t, "docs/README.md")) {
+		if m := regexp.MustCompile(`^- \[[^]]+\]\(([^)#]+\.md)\)`).FindStringSubmatch(line); m != nil {
+			lists[filepath.Join("docs", m[1])]++
+		}
+	}
+	for name := range pages(t) {
+		if strings.HasPrefix(name, "docs/") && name != "docs/README.md" && lists[name] != 1 {
+			t.Errorf("docs/README.md lists %s %d times", name, lists[name])
+		}
+	}
+}
