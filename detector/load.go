@@ -19,6 +19,7 @@ import (
 type layer struct {
 	fsys fs.FS
 	dir  string // shown before file names
+	only string // the one file of it that is read; empty: all rule files
 }
 
 // maxFiles bounds the files of a layer; a rule file a stem is the custom.
@@ -49,7 +50,10 @@ type loader struct {
 }
 
 func (l *loader) layer(index int, ly layer) error {
-	names, err := ruleFiles(ly.fsys)
+	names, err := []string{ly.only}, error(nil)
+	if ly.only == "" {
+		names, err = ruleFiles(ly.fsys)
+	}
 	if err != nil {
 		if pe := (*fs.PathError)(nil); errors.As(err, &pe) && ly.dir != "" {
 			pe.Path = ly.dir // which it calls "."

@@ -248,7 +248,7 @@ mutes:
 `), set)
 	if diff := cmp.Diff(`m.yaml:3:10: mutes[0].rule: unknown rule "sik", did you mean "sick"?
 m.yaml:3:22: mutes[0].until: want a time with its zone such as 2026-03-01T18:00:00Z, have "tomorrow"
-m.yaml:3:40: mutes[0].reason: is empty: who reads of the mute wants to know why
+m.yaml:3:40: mutes[0].reason: is empty: want the reason of the mute, which is shown wherever it is
 m.yaml:4:16: mutes[1]: unknown key "wher", did you mean "where"?
 m.yaml:4:34: mutes[1].where.cgroup.pat: rule told has no such field in its groupBy (it has cgroup.path), did you mean "cgroup.path"?
 m.yaml:4:63: mutes[1].where.cgroup.path: want text, a number or a boolean

@@ -105,7 +105,7 @@ func (l *muteLoader) mute(n *yaml.Node, path string) {
 	if k := keys["reason"]; k != nil {
 		m.Reason = l.file.String(k, path+".reason")
 		if m.Reason = strings.TrimSpace(m.Reason); m.Reason == "" && k.ShortTag() == "!!str" {
-			l.file.Errorf(k, path+".reason", "is empty: who reads of the mute wants to know why")
+			l.file.Errorf(k, path+".reason", "is empty: want the reason of the mute, which is shown wherever it is")
 		} else if len(m.Reason) > maxMuteReason {
 			l.file.Errorf(k, path+".reason", "has %d bytes, at most %d are allowed", len(m.Reason), maxMuteReason)
 		}

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/kernosis/kernosis/collector/document"
@@ -73,9 +74,19 @@ func Load(layers ...fs.FS) (*RuleSet, error) {
 // LoadDir is Load with a directory as the topmost layer above the given ones;
 // mistakes in it are reported with its path.
 func LoadDir(path string, under ...fs.FS) (*RuleSet, error) {
+	return loadOver(layer{fsys: os.DirFS(path), dir: path}, under)
+}
+
+// LoadFile is LoadDir with a single file instead of a directory, whatever its name.
+func LoadFile(path string, under ...fs.FS) (*RuleSet, error) {
+	dir := filepath.Dir(path)
+	return loadOver(layer{fsys: os.DirFS(dir), dir: dir, only: filepath.Base(path)}, under)
+}
+
+func loadOver(top layer, under []fs.FS) (*RuleSet, error) {
 	ls := make([]layer, 0, len(under)+1)
 	for _, l := range under {
 		ls = append(ls, layer{fsys: l})
 	}
-	return load(append(ls, layer{fsys: os.DirFS(path), dir: path}))
+	return load(append(ls, top))
 }

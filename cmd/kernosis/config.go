@@ -134,7 +134,7 @@ func (c *agentConfig) targets() ([]collector.Target, error) {
 	for _, t := range c.Targets {
 		ap, err := netip.ParseAddrPort(t)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no address:port: %w", t, err)
+			return nil, fmt.Errorf("%q: want ADDRESS:PORT with an IP address, for example 10.0.0.7:8080", t)
 		}
 		targets = append(targets, collector.Target{Name: t, Address: ap.Addr(), Port: ap.Port()})
 	}

@@ -121,7 +121,7 @@ func TestMistakenConfig(t *testing.T) {
 		"value of env":     {env: [2]string{"KERNOSIS_OUTPUT", "xml"}, want: []string{`KERNOSIS_OUTPUT: "xml" is neither`}},
 		"type of env":      {env: [2]string{"KERNOSIS_KEEP_ATTACHED", "maybe"}, want: []string{`KERNOSIS_KEEP_ATTACHED: "maybe", want true or false`}},
 		"port of env":      {env: [2]string{"KERNOSIS_PORT", "99999"}, want: []string{`KERNOSIS_PORT: "99999", want a whole number up to 65535`}},
-		"target":           {args: []string{"--target", "x"}, want: []string{`--target: "x" is no address:port`}},
+		"target":           {args: []string{"--target", "x"}, want: []string{`--target: "x": want ADDRESS:PORT`}},
 		"no state":         {args: []string{"--state-dir", ""}, want: []string{"--state-dir: must not be empty"}},
 		"no file":          {args: []string{"--config", "/does/not/exist"}, want: []string{"/does/not/exist"}},
 		"node name":        {args: []string{"--hostname-override", "a b"}, want: []string{`--node-name: "a b" is no name of a node`}},

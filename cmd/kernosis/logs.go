@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/logs/file"
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/detector"
@@ -89,7 +92,16 @@ func (c *agentConfig) logs() ([]logsource.Config, error) {
 			none = true
 			continue
 		}
-		add(parseLog(text), "log "+text, func(field, format string, args ...any) error {
+		source := parseLog(text)
+		if plugins := []string{logsource.KMsg, logsource.Journald, logsource.File}; !slices.Contains(plugins, source.Plugin) {
+			hint := cmp.Or(document.Suggest(source.Plugin, plugins), ", want kmsg, journald or file:PATH")
+			if strings.HasPrefix(source.Plugin, "/") {
+				hint = ", did you mean file:" + source.Plugin + "?"
+			}
+			errs = append(errs, fmt.Errorf("log: unknown source %q%s", text, hint))
+			continue
+		}
+		add(source, "log "+text, func(field, format string, args ...any) error {
 			return fmt.Errorf("log %q: %s: %w", text, field, fmt.Errorf(format, args...))
 		})
 	}

@@ -12,8 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -81,25 +79,6 @@ func execute(ctx context.Context, args []string) int {
 	return exitCode(root.ExecuteContext(ctx), os.Stderr)
 }
 
-// unknownCommand returns an error where the arguments name no command of a command that only has
-// others, such as "rules". Cobra checks only the root's, and prints the help of the others.
-func unknownCommand(root *cobra.Command, args []string) error {
-	cmd, rest, err := root.Find(args)
-	if err != nil || cmd == root || cmd.Runnable() {
-		return nil //nolint:nilerr // cobra finds it too
-	}
-	i := slices.IndexFunc(rest, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
-	if i < 0 {
-		return nil
-	}
-	hint := "see " + cmd.CommandPath() + " --help"
-	cmd.SuggestionsMinimumDistance = 2
-	if like := cmd.SuggestionsFor(rest[i]); len(like) > 0 {
-		hint = "did you mean " + strings.Join(like, " or ") + "?"
-	}
-	return fmt.Errorf("unknown command %q for %q: %s", rest[i], cmd.CommandPath(), hint)
-}
-
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kernosis",
@@ -126,6 +105,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	root.AddCommand(newVersion())
+	explainUsage(root)
 	return root
 }
 

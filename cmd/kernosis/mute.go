@@ -124,13 +124,13 @@ func (f *muteFlags) mute(rule string, now time.Time) (problem.Mute, error) {
 	case f.lasts > 0:
 		m.Until = now.Add(f.lasts).UTC().Truncate(time.Second)
 	default:
-		return m, errors.New("for how long? give --for, --until or --end")
+		return m, errors.New("one of --for, --until and --end is required")
 	}
 	if !m.Until.After(now) {
 		return m, fmt.Errorf("until: %s is over", m.Until.Format(time.RFC3339))
 	}
 	if m.Reason == "" {
-		return m, errors.New("reason: who reads of the mute wants to know why")
+		return m, errors.New("--reason is required: it is shown wherever the mute is")
 	}
 	return m, nil
 }

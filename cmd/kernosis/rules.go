@@ -2,9 +2,13 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/rules"
 )
 
 func newRules() *cobra.Command {
@@ -15,12 +19,12 @@ func newRules() *cobra.Command {
 
 func newRulesCheck() *cobra.Command {
 	return &cobra.Command{
-		Use:   "check [DIR]",
-		Short: "Check the shipped rules together with those of a folder",
-		Long:  "Check the shipped rules together with those of a folder. All mistakes are\nreported together, as file:line:column; the exit code is 2 then.",
+		Use:   "check [FILE|DIR]",
+		Short: "Check the shipped rules together with those of a file or folder",
+		Long:  "Check the shipped rules together with those of a file or folder. All mistakes are\nreported together, as file:line:column; the exit code is 2 then.",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := loadRules(firstOf(args))
+			set, err := checkedRules(firstOf(args))
 			if err != nil {
 				return err
 			}
@@ -31,6 +35,14 @@ func newRulesCheck() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// checkedRules loads the shipped rules with those of a file or folder, "" for none, over them.
+func checkedRules(path string) (*detector.RuleSet, error) {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return detector.LoadFile(path, rules.FS)
+	}
+	return loadRules(path)
 }
 
 func firstOf(args []string) string {

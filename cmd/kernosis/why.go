@@ -108,7 +108,7 @@ func (f *whyFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.journal, "journal", "", "read this journal alone (its `folder`, or the state folder above it); with --kubeconfig or --context the API server too")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	fs.DurationVar(&f.since, "since", time.Hour, "how far back to include what is over")
-	fs.StringSliceVar(&f.agentNamespaces, "agent-namespace", []string{"kernosis-system", "kube-system"}, "`namespaces` of agents, with their Leases and Diagnoses")
+	fs.StringSliceVar(&f.agentNamespaces, "agent-namespace", []string{"kernosis", "kernosis-system", "kube-system"}, "`namespaces` of agents, with their Leases and Diagnoses")
 	f.kube = newKubeFlagSet(fs)
 }
 

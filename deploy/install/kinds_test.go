@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -87,7 +88,7 @@ func TestKinds(t *testing.T) {
 	})
 	enough()
 	err = <-ended
-	if err == nil || !strings.Contains(err.Error(), "diagnoses.kernosis.io: no time is left: finalizers of others hold "+b.namespace+"/others (backup.example.com/copy)") {
+	if err == nil || !strings.Contains(err.Error(), "diagnoses.kernosis.io: timed out: finalizers of others hold "+b.namespace+"/others (backup.example.com/copy)") {
 		t.Errorf("got %v", err)
 	}
 	left, err := diagnoses.List(t.Context(), metav1.ListOptions{})
@@ -124,5 +125,13 @@ func TestKindsNeverUsed(t *testing.T) {
 	for range 5 {
 		b.must(ApplyKinds(within(t, time.Minute), applier, b.say))
 		b.must(DeleteKinds(within(t, time.Minute), deleter, b.say))
+	}
+}
+
+// The error is that of the requests, not what is waited for after one.
+func TestKindsOfAServerThatIsAway(t *testing.T) {
+	err := ApplyKinds(within(t, 200*time.Millisecond), &rest.Config{Host: "https://127.0.0.1:1"}, func(string) {})
+	if err == nil || !strings.Contains(err.Error(), "timed out: ") || !strings.Contains(err.Error(), "127.0.0.1:1: connect: connection refused") {
+		t.Error(err)
 	}
 }

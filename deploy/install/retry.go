@@ -29,7 +29,7 @@ func retry(ctx context.Context, f func(context.Context) error) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("no time is left: %w", err)
+			return fmt.Errorf("timed out: %w", err)
 		}
 	}
 }
@@ -59,12 +59,16 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// every calls f at once and then each interval until it says that it is done, fails, or
-// ctx ends. why is asked then for what is waited for.
+// every calls f at once and then each interval until it reports that it is done, fails, or
+// ctx ends. Then the error is f's, or if f did not fail, why says what was waited for.
 func every(ctx context.Context, interval time.Duration, f func(context.Context) (bool, error), why func() string) error {
-	err := wait.PollUntilContextCancel(ctx, interval, true, f)
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("no time is left: %s", why())
+	var failure error
+	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (done bool, err error) {
+		done, failure = f(ctx)
+		return done, failure
+	})
+	if err != nil && ctx.Err() != nil && (failure == nil || errors.Is(failure, ctx.Err())) {
+		return fmt.Errorf("timed out: %s", why())
 	}
 	return err
 }

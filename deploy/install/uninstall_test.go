@@ -149,7 +149,7 @@ func TestPodsThatGoOn(t *testing.T) {
 	b.leaseOf(node, "KernelDeadlock")
 	agents := b.installed(node)
 	err := Uninstall(within(t, 3*time.Second), b.config())
-	if err == nil || !strings.Contains(err.Error(), "DaemonSet kernosis-agent: no time is left: 1 pods still run: "+agents[0]+" on "+node) {
+	if err == nil || !strings.Contains(err.Error(), "DaemonSet kernosis-agent: timed out: 1 pods still run: "+agents[0]+" on "+node) {
 		t.Errorf("got %v", err)
 	}
 	if got := b.conditions(node); len(got) != 1 || len(b.leases()) != 2 {

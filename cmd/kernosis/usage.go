@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kernosis/kernosis/collector/document"
+)
+
+// unknownCommand returns an error where the arguments name no command of a command that only has
+// others, such as "rules". Cobra checks only the root's, and prints the help of the others.
+func unknownCommand(root *cobra.Command, args []string) error {
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd == root || cmd.Runnable() {
+		return nil //nolint:nilerr // cobra finds it too
+	}
+	i := slices.IndexFunc(rest, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+	if i < 0 {
+		return nil
+	}
+	hint := "see " + cmd.CommandPath() + " --help"
+	cmd.SuggestionsMinimumDistance = 2
+	if like := cmd.SuggestionsFor(rest[i]); len(like) > 0 {
+		hint = "did you mean " + strings.Join(like, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q: %s", rest[i], cmd.CommandPath(), hint)
+}
+
+// explainUsage makes errors in flags and arguments of all commands say what to write instead.
+func explainUsage(root *cobra.Command) {
+	root.SetFlagErrorFunc(flagError)
+	for _, cmd := range root.Commands() {
+		explainUsage(cmd)
+		if check := cmd.Args; check != nil {
+			cmd.Args = func(cmd *cobra.Command, args []string) error { return argumentError(cmd, args, check(cmd, args)) }
+		}
+	}
+}
+
+func argumentError(cmd *cobra.Command, args []string, err error) error {
+	if err == nil || !strings.Contains(err.Error(), "arg(s)") {
+		return err // cobra's others name the argument
+	}
+	example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+	if example != "" {
+		example = "\nexample: " + example
+	}
+	return fmt.Errorf("%s: wrong number of arguments: %d\nusage: %s%s", cmd.CommandPath(), len(args), cmd.UseLine(), example)
+}
+
+func flagError(cmd *cobra.Command, err error) error {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		flag, want := invalid.GetFlag(), ""
+		switch flag.Value.Type() {
+		case "duration":
+			want = "want a duration such as 30s, 5m or 1h30m"
+		case "int", "int32", "int64", "uint", "uint16", "uint32", "uint64":
+			want = "want a whole number"
+		case "float64":
+			want = "want a number"
+		case "bool":
+			want = "want true or false"
+		default:
+			return fmt.Errorf("--%s: %q: %w", flag.Name, invalid.GetValue(), invalid.Unwrap())
+		}
+		return fmt.Errorf("--%s: %q: %s", flag.Name, invalid.GetValue(), want)
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				known = append(known, f.Name)
+			}
+		})
+		return fmt.Errorf("%w%s", err, document.Suggest(unknown.GetSpecifiedName(), known))
+	}
+	return err
+}
