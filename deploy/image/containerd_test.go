@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -149,8 +150,12 @@ func (c *containerd) ctr(t *testing.T, args ...string) string {
 // container runs the image as it says itself, but with a root file system that can't be
 // written to. A command takes the place of its entry point.
 func (c *containerd) container(ctx context.Context, id string, flags []string, command ...string) (string, error) {
-	all := append([]string{"run", "--rm", "--read-only", "--cgroup", "/" + c.group, "--fifo-dir", c.path("fifo")}, flags...)
-	return c.try(ctx, append(append(all, imageOf(), id), command...)...)
+	// Into a file: on a busy machine ctr does not open its pipes before the container has ended.
+	output := c.path(id + ".out")
+	all := append([]string{"run", "--rm", "--read-only", "--cgroup", "/" + c.group, "--log-uri", "file://" + output}, flags...)
+	said, err := c.try(ctx, append(append(all, imageOf(), id), command...)...)
+	text, readErr := os.ReadFile(output)
+	return string(text) + said, errors.Join(err, readErr)
 }
 
 // imageStatus asks for an image as kubelet does. containerd's part that answers learns of
