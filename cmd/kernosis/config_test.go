@@ -117,7 +117,7 @@ func TestMistakenConfig(t *testing.T) {
 		"type in file":     {file: "journal-mib: 1\nhung-task-after: soon\n", want: []string{"kernosis.yaml:2: "}},
 		"values in file":   {file: "output: xml\n\njournal-mib: 0\n", want: []string{`kernosis.yaml:1: output: "xml" is neither`, "kernosis.yaml:3: journal-mib: 0, want"}},
 		"value of flag":    {args: []string{"--log-level", "loud"}, want: []string{`--log-level: "loud" is none of`}},
-		"type of flag":     {args: []string{"--journal-mib", "x"}, want: []string{`"x" for "--journal-mib" flag`}},
+		"type of flag":     {args: []string{"--journal-mib", "x"}, want: []string{`--journal-mib: "x": want a whole number`}},
 		"value of env":     {env: [2]string{"KERNOSIS_OUTPUT", "xml"}, want: []string{`KERNOSIS_OUTPUT: "xml" is neither`}},
 		"type of env":      {env: [2]string{"KERNOSIS_KEEP_ATTACHED", "maybe"}, want: []string{`KERNOSIS_KEEP_ATTACHED: "maybe", want true or false`}},
 		"port of env":      {env: [2]string{"KERNOSIS_PORT", "99999"}, want: []string{`KERNOSIS_PORT: "99999", want a whole number up to 65535`}},

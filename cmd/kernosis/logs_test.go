@@ -124,7 +124,7 @@ func TestMistakenLogs(t *testing.T) {
 		{"expression", "logs:\n- plugin: file\n  path: /x\n  format:\n    timestamp: '('\n    timestampFormat: Jan\n", nil, []string{"kernosis.yaml:2: logs[0].plugin:", "timestamp: error parsing regexp"}},
 		{"flag", "", []string{"--log", "file"}, []string{`log "file": path: is missing`}},
 		{"flag twice", "", []string{"--log", "kmsg,kmsg"}, []string{`log "kmsg": name: "kmsg" is that of log kmsg already`}},
-		{"flag and none of the kind", "", []string{"--log", "dmesg"}, []string{`log: unknown source "dmesg", want kmsg, journald or file:PATH`}},
+		{"flag and none of the kind", "", []string{"--log", "dmesg"}, []string{`log: unknown source "dmesg", did you mean "kmsg"?`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			logs, err := configured(t, tt.file, tt.args...)

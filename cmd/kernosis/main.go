@@ -105,6 +105,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	root.AddCommand(newVersion())
+	root.SetFlagErrorFunc(flagError)
 	explainUsage(root)
 	return root
 }

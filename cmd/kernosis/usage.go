@@ -31,9 +31,8 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q: %s", rest[i], cmd.CommandPath(), hint)
 }
 
-// explainUsage makes errors in flags and arguments of all commands say what to write instead.
+// explainUsage makes errors in the arguments of all commands below one say what to write instead.
 func explainUsage(root *cobra.Command) {
-	root.SetFlagErrorFunc(flagError)
 	for _, cmd := range root.Commands() {
 		explainUsage(cmd)
 		if check := cmd.Args; check != nil {

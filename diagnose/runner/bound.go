@@ -46,10 +46,8 @@ func bound(results map[string]string) (out map[string]string, truncated bool) {
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// oneLine is a message as it is kept, its escapes counted. Joined errors are lines.
-func oneLine(s string) string {
-	return display.Bounded(strings.ReplaceAll(s, "\n", "; "), maxMessage)
-}
+// oneLine is a message as it is kept, its escapes counted.
+func oneLine(s string) string { return display.Bounded(s, maxMessage) }
 
 // word is a reason that the API takes: letters and digits, a letter first.
 func word(s, otherwise string) string {

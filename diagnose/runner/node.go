@@ -132,7 +132,8 @@ func judge(rec *Record, effect operation.Effect, out operation.Output, err error
 		rec.State, rec.Reason, rec.Message = v1alpha1.ResultRefuted, word(refuted.Reason, "Refuted"), oneLine(refuted.Message)
 		return
 	}
-	rec.State, rec.Message = v1alpha1.ResultFailed, oneLine(err.Error())
+	// Errors that were joined are lines.
+	rec.State, rec.Message = v1alpha1.ResultFailed, oneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
 	_, timeout := errors.AsType[*timedOut](err)
 	_, hangs := errors.AsType[*left](err)
 	switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -52,7 +53,7 @@ func (a *agent) leads(t *testing.T, verdict string, path []string, ofIt func(*v1
 	if !slices.Equal(way, path) {
 		t.Errorf("path %q, want %q", way, path)
 	}
-	if took > within {
+	if took > await.Within(within) {
 		t.Errorf("it is known %s after the problem was told", took)
 	}
 }
