@@ -2,6 +2,7 @@ package kernosis_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,9 +16,7 @@ func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		for name, text := range texts(t, pattern) {
-			all[name] = text
-		}
+		maps.Copy(all, texts(t, pattern))
 	}
 	return all
 }

@@ -54,7 +54,8 @@ func argumentError(cmd *cobra.Command, args []string, err error) error {
 
 func flagError(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		flag, want := invalid.GetFlag(), ""
+		flag := invalid.GetFlag()
+		var want string
 		switch flag.Value.Type() {
 		case "duration":
 			want = "want a duration such as 30s, 5m or 1h30m"

@@ -213,8 +213,8 @@ type EventSourceRegexp struct {
 
 // CronTemplate starts Diagnoses on a schedule.
 type CronTemplate struct {
-	// schedule is a cron expression with five fields (minute, hour, day of the month, month,
-	// day of the week), or @hourly, @daily, @weekly, @monthly, @yearly or @every DURATION.
+	// schedule is a cron expression with five fields (minute, hour, day, month, weekday), or
+	// @hourly, @daily, @weekly, @monthly, @yearly or @every DURATION.
 	// CRON_TZ=ZONE before the fields sets their time zone; it defaults to the controller's.
 	// See https://en.wikipedia.org/wiki/Cron.
 	// +required

@@ -199,11 +199,11 @@ func writeTable(b *strings.Builder, head string, rows []*row, form bool) {
 		if !form {
 			columns = slices.Delete(columns, 1, 2)
 		}
-		line := "|"
+		b.WriteString("|")
 		for _, c := range columns {
-			line += strings.TrimRight(" "+c, " ") + " |"
+			b.WriteString(strings.TrimRight(" "+c, " ") + " |")
 		}
-		b.WriteString(line + "\n")
+		b.WriteString("\n")
 	}
 }
 
