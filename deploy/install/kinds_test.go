@@ -130,7 +130,7 @@ func TestKindsNeverUsed(t *testing.T) {
 
 // The error is that of the requests, not what is waited for after one.
 func TestKindsOfAServerThatIsAway(t *testing.T) {
-	err := ApplyKinds(within(t, 200*time.Millisecond), &rest.Config{Host: "https://127.0.0.1:1"}, func(string) {})
+	err := ApplyKinds(within(t, 2*time.Second), &rest.Config{Host: "https://127.0.0.1:1"}, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "timed out: ") || !strings.Contains(err.Error(), "127.0.0.1:1: connect: connection refused") {
 		t.Error(err)
 	}
