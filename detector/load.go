@@ -50,10 +50,7 @@ type loader struct {
 }
 
 func (l *loader) layer(index int, ly layer) error {
-	names, err := []string{ly.only}, error(nil)
-	if ly.only == "" {
-		names, err = ruleFiles(ly.fsys)
-	}
+	names, err := ly.files()
 	if err != nil {
 		if pe := (*fs.PathError)(nil); errors.As(err, &pe) && ly.dir != "" {
 			pe.Path = ly.dir // which it calls "."
@@ -77,6 +74,14 @@ func (l *loader) layer(index int, ly layer) error {
 		l.file(index, shown, data)
 	}
 	return nil
+}
+
+// files returns the names of the layer's rule files.
+func (ly *layer) files() ([]string, error) {
+	if ly.only != "" {
+		return []string{ly.only}, nil
+	}
+	return ruleFiles(ly.fsys)
 }
 
 // ruleFiles returns the names of a directory's rule files, sorted.

@@ -93,7 +93,7 @@ func (c *agentConfig) logs() ([]logsource.Config, error) {
 			continue
 		}
 		source := parseLog(text)
-		if plugins := []string{logsource.KMsg, logsource.Journald, logsource.File}; !slices.Contains(plugins, source.Plugin) {
+		if plugins := logsource.Plugins(); !slices.Contains(plugins, source.Plugin) {
 			hint := cmp.Or(document.Suggest(source.Plugin, plugins), ", want kmsg, journald or file:PATH")
 			if strings.HasPrefix(source.Plugin, "/") {
 				hint = ", did you mean file:" + source.Plugin + "?"

@@ -23,9 +23,9 @@ const (
 // Attribution is the owner that the path of a cgroup names: a container, or
 // outside containers a systemd unit. Never both.
 type Attribution struct {
-	// Container is zero outside containers. ID alone is empty where the cgroup
-	// is that of a whole pod; Runtime is empty where the path does not name it;
-	// QoS is empty where the level that names it was cut off.
+	// Container is zero outside containers. Only ID is empty for the cgroup of a
+	// whole pod; Runtime is empty if the path does not name it; QoS is empty if the
+	// level that names it was cut off.
 	Container event.Container
 	// Unit is the innermost systemd service or scope, with systemd's escapes
 	// (\x2d) undone for reading.

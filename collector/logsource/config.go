@@ -19,6 +19,9 @@ const (
 	File     = "file"
 )
 
+// Plugins returns the names of all.
+func Plugins() []string { return []string{KMsg, Journald, File} }
+
 // Config says what log to read, and how.
 type Config struct {
 	// Name is what rules call the log; unique.

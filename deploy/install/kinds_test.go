@@ -128,7 +128,7 @@ func TestKindsNeverUsed(t *testing.T) {
 	}
 }
 
-// The error is that of the requests, not what is waited for after one.
+// ApplyKinds returns the error of the connection, not what it would wait for after a request.
 func TestKindsOfAServerThatIsAway(t *testing.T) {
 	err := ApplyKinds(within(t, 2*time.Second), &rest.Config{Host: "https://127.0.0.1:1"}, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "timed out: ") || !strings.Contains(err.Error(), "127.0.0.1:1: connect: connection refused") {

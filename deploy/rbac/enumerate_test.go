@@ -82,9 +82,9 @@ func resources(t *testing.T, server *kubetest.Server) (all []metav1.APIResource)
 }
 
 // acts returns everything that can be asked for, in the system's namespace, another one,
-// and all of them; of any object, of those that the list names, and of another. Who may do
-// something in all namespaces may do it in another one, and who may do it to any object may do it
-// to another: of those two, only what the list allows is asked for.
+// and all of them; of any object, of those that the list names, and of another. A right in
+// all namespaces includes the other namespace, and a right to any object includes another object. So
+// acts in all namespaces, or on any object, are asked for only if the list allows them.
 func acts(t *testing.T, server *kubetest.Server, l list, system, other string) (all []act) {
 	t.Helper()
 	for _, r := range resources(t, server) {

@@ -33,9 +33,8 @@ func Applies(d *v1alpha1.Diagnosis, systemNamespace string) bool {
 	return d.Namespace != systemNamespace
 }
 
-// Check returns why a tenant's Diagnosis must not run, as [Refusals]; nil: it may. The
-// config is that of whoever resolves the set. Other mistakes of the set are not reported
-// here.
+// Check returns why a tenant's Diagnosis must not run, as [Refusals]; nil: it may. Resolve the
+// set with the same config. Other mistakes of the set are not reported here.
 func Check(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis) error {
 	var r Refusals
 	r.target(d)

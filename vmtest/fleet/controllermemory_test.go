@@ -28,6 +28,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
+func unfinishedName(i int, node string) string { return fmt.Sprintf("hung-task-%s-%016x", node, i) }
+
 // unfinished returns a Diagnosis as agents have them: every second one waits for a worker,
 // the others are in the middle of a run with some 10 KiB of results.
 func unfinished(i int, namespace, node string) *v1alpha1.Diagnosis {
@@ -35,7 +37,7 @@ func unfinished(i int, namespace, node string) *v1alpha1.Diagnosis {
 	d := &v1alpha1.Diagnosis{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindDiagnosis},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprintf("hung-task-%s-%016x", node, i),
+			Namespace: namespace, Name: unfinishedName(i, node),
 			Labels:      map[string]string{"kernosis.io/trigger": "hung-task", "kernosis.io/source": "problem", "kernosis.io/operation-set": "hung-task", "kernosis.io/rule": "task-hung"},
 			Annotations: map[string]string{"kernosis.io/subject": fmt.Sprintf("postgres[%d] on %s", i, node), "kernosis.io/episode": now.Format(time.RFC3339Nano), "kernosis.io/cause": "postgres waits for a lock in jbd2_log_wait_commit"},
 		},
@@ -104,7 +106,7 @@ func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nod
 	for i := len(first); i < n; i++ {
 		g.Go(func() error {
 			d := first[i%len(first)].DeepCopy()
-			d.Name, d.UID, d.ResourceVersion = unfinished(i, namespace, d.Spec.NodeName).Name, uuid.NewUUID(), ""
+			d.Name, d.UID, d.ResourceVersion = unfinishedName(i, d.Spec.NodeName), uuid.NewUUID(), ""
 			d.APIVersion, d.Kind = v1alpha1.GroupVersion().String(), v1alpha1.KindDiagnosis
 			raw, err := json.Marshal(d)
 			if err != nil {

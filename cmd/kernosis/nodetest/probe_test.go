@@ -146,7 +146,7 @@ func (a *agent) tellsNoMore(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// tells checks what is reported of a pod once kubelet has restarted its container.
+// tells checks the reports about a pod after kubelet has restarted its container.
 func (a *agent) tells(t *testing.T, f *failing) {
 	t.Cleanup(func() {
 		if t.Failed() {
