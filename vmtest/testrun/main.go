@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -49,7 +50,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	packages := flags.String("packages", "./...", "package patterns, separated by spaces")
 	build := flags.String("build", "", "programs of Kubernetes to build meanwhile, separated by commas: server, node, controllers, clients")
 	var o options
-	flags.IntVar(&o.parallel, "parallel", 4, "how many packages run beside each other")
+	flags.IntVar(&o.parallel, "parallel", runtime.NumCPU()+1, "how many packages run beside each other and beside those that need the kernel; with too many of them tests meet their deadlines")
 	flags.IntVar(&o.slow, "slow", 0, "how many of the slowest tests to list")
 	if err := flags.Parse(args); err != nil {
 		return o, err

@@ -23,6 +23,7 @@ type entry struct {
 	api     corev1.NodeCondition
 	ours    bool              // it is as this run wrote it, or found it, in this Node object
 	sent    problem.Condition // by the last write, whether its answer came or not
+	sentAt  time.Time         // when sent was first tried; zero: its answer has come
 
 	blocked time.Time // the API refuses it: not tried again before
 
@@ -166,19 +167,27 @@ func (l *ledger) forget() {
 // types returns those that we have, or are about to have, in the API.
 func (l *ledger) types() []string { return slices.Sorted(maps.Keys(l.entries)) }
 
-// condition returns how a type is to be written.
-func (l *ledger) condition(name string, now time.Time) corev1.NodeCondition {
+// try notes that what is wanted of a type is sent now. A retry keeps the time of the first
+// try: if only its answer was lost, the API server finds nothing changed and writes nothing.
+func (l *ledger) try(name string, heartbeat bool, now time.Time) {
+	if e := l.entries[name]; heartbeat || e.sentAt.IsZero() || e.sent != e.want {
+		e.sent, e.sentAt = e.want, now
+	}
+}
+
+// condition returns how a type is to be written, after try.
+func (l *ledger) condition(name string) corev1.NodeCondition {
 	e := l.entries[name]
 	since := e.want.LastTransition
 	if e.present && string(e.api.Status) == string(e.want.Status) && !e.api.LastTransitionTime.IsZero() {
 		since = e.api.LastTransitionTime.Time // it has had this status since then
 	}
 	if since.IsZero() {
-		since = now
+		since = e.sentAt
 	}
 	return corev1.NodeCondition{
 		Type: corev1.NodeConditionType(name), Status: corev1.ConditionStatus(e.want.Status), Reason: e.want.Reason, Message: e.want.Message,
-		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(since),
+		LastHeartbeatTime: metav1.NewTime(e.sentAt), LastTransitionTime: metav1.NewTime(since),
 	}
 }
 
@@ -209,9 +218,10 @@ func (l *ledger) observe(node *corev1.Node, mine []string, now time.Time) (flipp
 		e.api, e.present, e.known = api, present, true
 		switch {
 		case slices.Contains(mine, name):
-			e.ours = e.wanted
+			e.ours, e.sentAt = e.wanted, time.Time{}
 		case present && (says(&api, &e.want) || says(&api, &e.sent)):
 			// A write of ours whose answer was lost, or of one who means the same.
+			e.sentAt = time.Time{}
 		case was && changed && l.flip(e, name, now):
 			flipped = append(flipped, name)
 		}

@@ -3,10 +3,13 @@ package conditions
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -102,6 +105,44 @@ func TestAnAnswerThatIsLost(t *testing.T) {
 	r.waitAcked()
 	if s := r.Stats(); s.Flips != 0 || s.Writes[Unreachable] != 1 || s.Writes[Written] > 1 {
 		t.Errorf("stats: %+v", s)
+	}
+}
+
+// Nor does the API server write it again where the retry comes before the watch is back.
+func TestRetriesOfALostAnswerChangeNothing(t *testing.T) {
+	server := cluster.Server(t)
+	p, config := newProxy(t, server)
+	var first atomic.Pointer[time.Time]
+	p.do(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch {
+			http.Error(w, "no server", http.StatusServiceUnavailable)
+			return true
+		}
+		now := time.Now()
+		first.CompareAndSwap(nil, &now)
+		// Times of conditions have seconds: one of them has passed when the last one is sent.
+		return now.Before(first.Load().Add(1100*time.Millisecond)) && p.LoseAnswer(r)
+	})
+	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
+	changes := watchNode(t, server.Client(), r.node)
+	r.set(deadlocked())
+	r.waitAcked()
+	if s := r.Stats(); s.Retries == 0 || s.Writes[Unreachable] == 0 {
+		t.Errorf("no answer was lost: %+v", s)
+	}
+	overwrite(t, server.Client(), r.node, "test", `{"type":"Last","status":"True"}`)
+	var written int
+	for n := range changes {
+		if has := func(name string) bool {
+			return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return string(c.Type) == name })
+		}; has("Last") {
+			break
+		} else if has("KernelDeadlock") {
+			written++
+		}
+	}
+	if written != 1 {
+		t.Errorf("the Node was written %d times", written)
 	}
 }
 

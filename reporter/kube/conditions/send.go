@@ -21,10 +21,10 @@ type removal struct {
 }
 
 // body returns a patch that names the given types and nothing else.
-func (l *ledger) body(write, remove []string, now time.Time) ([]byte, error) {
+func (l *ledger) body(write, remove []string) ([]byte, error) {
 	list := make([]any, 0, len(write)+len(remove))
 	for _, name := range write {
-		list = append(list, l.condition(name, now))
+		list = append(list, l.condition(name))
 	}
 	for _, name := range remove {
 		list = append(list, removal{Patch: "delete", Type: name})

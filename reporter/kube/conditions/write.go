@@ -19,15 +19,14 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	}
 	// Before the API has a type, the disk knows of it.
 	p.store()
-	body, err := p.ledger.body(write, remove, now)
+	for _, name := range write {
+		p.ledger.try(name, beats, now)
+	}
+	body, err := p.ledger.body(write, remove)
 	if err != nil {
 		p.config.Log.Error("conditions can't be encoded", "error", err)
 		p.fail(err, Refused, now)
 		return
-	}
-	for _, name := range write {
-		e := p.ledger.entries[name]
-		e.sent = e.want
 	}
 	p.last = now
 	retry := p.failing
