@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
@@ -188,10 +189,10 @@ func reportBlocked(f *operation.Finding, t *blockedTask) {
 	if t.known {
 		f.Duration("blockedFor", t.blockedFor)
 	}
-	f.Text("stackTop", stackTop(t.stack))
-	f.Text("waitsFor", t.cause.kind)
+	f.Text("stackTop", stack.Top(t.stack))
+	f.Text("waitsFor", t.cause.Kind)
 	f.Text("waitReason", t.cause.String())
-	f.Text("waitFunction", t.cause.function)
+	f.Text("waitFunction", t.cause.Function)
 	process.ReportOwner(f, &t.owner)
 	if m := t.file; m != nil {
 		f.Text("device", m.device)
@@ -206,7 +207,7 @@ func reportBlocked(f *operation.Finding, t *blockedTask) {
 func waitKinds(tasks []*blockedTask) string {
 	counts := map[string]int{}
 	for _, t := range tasks {
-		counts[t.cause.kind]++
+		counts[t.cause.Kind]++
 	}
 	var out []string
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {

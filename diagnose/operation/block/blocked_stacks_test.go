@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
@@ -44,7 +45,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 	t.Logf("%v\n%s", out.Results, kept.Files["stacks.txt"])
 	for key, want := range map[string]string{
 		"blockedCount": "1", "pid": pid, "tgid": strconv.Itoa(hang.Waiter.PID), "comm": hang.Waiter.Comm, "state": "D",
-		"waitsFor": waitsForThaw, "mountPoint": dir, "device": filepath.Base(device), "fsType": "ext4", "source": device,
+		"waitsFor": stack.FrozenFilesystem, "mountPoint": dir, "device": filepath.Base(device), "fsType": "ext4", "source": device,
 	} {
 		if out.Results[key] != want {
 			t.Errorf("%s is %q, want %q", key, out.Results[key], want)
@@ -64,7 +65,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 	// Among all, once its sleep has the length asked for, which proves the clock.
 	await.Until(t, "blocked for 1 s", 20*time.Second, func() bool {
 		out, _ := operationtest.Succeed(t, b, map[string]string{"minBlocked": "1s"})
-		return out.Results["blockedCount"] != "0" && strings.Contains(out.Results["kinds"], waitsForThaw)
+		return out.Results["blockedCount"] != "0" && strings.Contains(out.Results["kinds"], stack.FrozenFilesystem)
 	})
 	if real := time.Since(began); real < time.Second {
 		t.Errorf("told to be blocked for 1 s after %s", real)
@@ -81,7 +82,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 	// Where no room is left, what was found is reported without the file.
 	values, _ := b.Fill(map[string]string{"pid": pid})
 	full, err := b.Run(t.Context(), &operation.Call{Parameters: values, Artifacts: &operationtest.Artifacts{Limit: 1}})
-	if err != nil || full.Results["waitsFor"] != waitsForThaw || !strings.Contains(full.Results["note"], "budget") {
+	if err != nil || full.Results["waitsFor"] != stack.FrozenFilesystem || !strings.Contains(full.Results["note"], "budget") {
 		t.Errorf("%v, %v", full.Results, err)
 	}
 
@@ -106,7 +107,7 @@ func TestBlockedStacksOfALock(t *testing.T) {
 		"pid": strconv.Itoa(hang.Waiter.TID), "holderPID": strconv.Itoa(hang.Holder.TID),
 	})
 	t.Logf("%v\n%s", out.Results, kept.Files["stacks.txt"])
-	if r := out.Results; r["waitsFor"] != waitsForLock || !strings.Contains(r["stackTop"], "mutex") && !strings.Contains(r["stackTop"], "pipe_write") || r["holderPID"] != strconv.Itoa(hang.Holder.TID) {
+	if r := out.Results; r["waitsFor"] != stack.Lock || !strings.Contains(r["stackTop"], "mutex") && !strings.Contains(r["stackTop"], "pipe_write") || r["holderPID"] != strconv.Itoa(hang.Holder.TID) {
 		t.Errorf("%v", r)
 	}
 	if text := kept.Files["stacks.txt"]; !strings.Contains(text, "# holds the lock\n"+hang.Holder.Comm) || !strings.Contains(text, "handle_userfault") {
@@ -127,7 +128,7 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 	var kept *operationtest.Artifacts
 	await.Until(t, "the writer waits for the journal", 20*time.Second, func() bool {
 		out, kept = operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
-		return out.Results["waitsFor"] == waitsForJournal || out.Results["waitsFor"] == waitsForDisk
+		return out.Results["waitsFor"] == stack.Journal || out.Results["waitsFor"] == stack.Disk
 	})
 	t.Logf("%v\n%s", out.Results, kept.Files["stacks.txt"])
 	if r := out.Results; r["device"] != name || r["mountPoint"] != dir || r["fsType"] != "ext4" {
@@ -217,15 +218,15 @@ func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
 		"/proc/811/wchan":      "rpc_wait_bit_killable",
 		"/proc/811/task/811/x": "",
 	})
-	stack, cgroup := h.FS.Path("/proc/811/stack"), h.FS.Path("/proc/811/cgroup")
-	operationtest.Mkfifo(t, stack)
+	stackFile, cgroup := h.FS.Path("/proc/811/stack"), h.FS.Path("/proc/811/cgroup")
+	operationtest.Mkfifo(t, stackFile)
 	operationtest.Mkfifo(t, cgroup)
 	out, _ := operationtest.Succeed(t, BlockedStacks(h), nil)
 	r := out.Results
-	if r["waitsFor"] != waitsForNFS || !strings.Contains(r["note"], "no answer within 2s; wait channels stand for them") || !strings.Contains(r["note"], "the owner of pg[811] is not known: no answer") {
+	if r["waitsFor"] != stack.NFS || !strings.Contains(r["note"], "no answer within 2s; wait channels stand for them") || !strings.Contains(r["note"], "the owner of pg[811] is not known: no answer") {
 		t.Errorf("%v", r)
 	}
-	for _, fifo := range []string{stack, cgroup} { // lets the looks go
+	for _, fifo := range []string{stackFile, cgroup} { // lets the looks go
 		w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
@@ -48,7 +49,7 @@ func runBlockedBy(h operation.Host, ctx context.Context, patient operation.Patie
 		}
 		explain(h, ctx, patient, t, f)
 		switch {
-		case t.cause.kind == kind:
+		case t.cause.Kind == kind:
 			tasks = append(tasks, t)
 		case t.unread != nil:
 			unread = t.unread
@@ -102,6 +103,6 @@ func reportBlockedBy(f *operation.Finding, tasks []*blockedTask) {
 	if t.known {
 		f.Duration("blockedFor", t.blockedFor)
 	}
-	f.Text("stackTop", stackTop(t.stack))
+	f.Text("stackTop", stack.Top(t.stack))
 	process.ReportOwner(f, &t.owner)
 }

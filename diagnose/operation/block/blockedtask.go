@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/disk"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
@@ -26,7 +27,7 @@ type blockedTask struct {
 	known      bool          // blockedFor is
 	stack      []string      // innermost first; the wait channel alone where stacks may not be read
 	unread     error         // why the stack may not be read
-	cause      waitCause
+	cause      stack.Cause
 	owner      process.Owner
 	file       *taskFile // that it works on; nil: not known
 }
@@ -54,11 +55,11 @@ func lookAtBlockedTask(h operation.Host, stat hostfs.Stat, ran *lastRan) *blocke
 // explain reads what reports why the task sleeps. Each look may hang, for the task may
 // hold what it needs. None touches the task's memory: no command line.
 func explain(h operation.Host, ctx context.Context, patient operation.Patience, t *blockedTask, f *operation.Finding) {
-	stack, err := operation.Look(ctx, patient, operation.LookLimit, func() (sleep, error) { return sleepOf(h, t.pid) })
+	asleep, err := operation.Look(ctx, patient, operation.LookLimit, func() (sleep, error) { return sleepOf(h, t.pid) })
 	if t.unread = err; err != nil {
 		f.Note("kernel stacks can't be read (needs CAP_SYS_ADMIN): %v; wait channels stand for them", err)
 	}
-	if t.stack = stack.frames; len(t.stack) == 0 {
+	if t.stack = asleep.frames; len(t.stack) == 0 {
 		// Without any lock, so it can't hang.
 		channel, err := h.FS.WaitChannel(t.pid)
 		if channel != "" {
@@ -67,7 +68,7 @@ func explain(h operation.Host, ctx context.Context, patient operation.Patience, 
 			f.Note("wait channels can't be read (needs CAP_SYS_PTRACE): %v", err)
 		}
 	}
-	t.cause = waitCauseOf(t.stack)
+	t.cause = stack.CauseOf(t.stack)
 	if task, err := h.FS.Task(t.pid); err == nil {
 		t.tgid = int(task.TGID)
 	}
@@ -78,7 +79,7 @@ func explain(h operation.Host, ctx context.Context, patient operation.Patience, 
 	if t.waitsElsewhere() {
 		return
 	}
-	if t.file = fileOf(h, t.pid, stack.call); t.file == nil {
+	if t.file = fileOf(h, t.pid, asleep.call); t.file == nil {
 		t.file = fileOfThread(h, t)
 	}
 }
@@ -87,8 +88,8 @@ func explain(h operation.Host, ctx context.Context, patient operation.Patience, 
 // system call is about: in a page fault of its own memory, which may be of another
 // file, or for memory.
 func (t *blockedTask) waitsElsewhere() bool {
-	return t.cause.kind == waitsForReclaim || slices.ContainsFunc(t.stack, func(frame string) bool {
-		return strings.HasPrefix(frameFunction(frame), "handle_mm_fault")
+	return t.cause.Kind == stack.MemoryReclaim || slices.ContainsFunc(t.stack, func(frame string) bool {
+		return strings.HasPrefix(stack.Function(frame), "handle_mm_fault")
 	})
 }
 
@@ -115,20 +116,12 @@ func sleepOf(h operation.Host, pid int) (s sleep, err error) {
 // heldBy has the kernel's own record of a lock's holder decide what the stack does
 // not show.
 func (t *blockedTask) heldBy(holder int) {
-	if holder > 0 && t.cause.kind == waitsForUnknown {
-		t.cause = waitCause{
-			kind: waitsForLock, function: t.cause.function,
-			reason: "a lock, of which the kernel has recorded " + strconv.Itoa(holder) + " as holder",
+	if holder > 0 && t.cause.Kind == stack.Unknown {
+		t.cause = stack.Cause{
+			Kind: stack.Lock, Function: t.cause.Function,
+			Reason: "a lock, of which the kernel has recorded " + strconv.Itoa(holder) + " as holder",
 		}
 	}
-}
-
-// String is the reason with the function that shows it.
-func (c *waitCause) String() string {
-	if c.function == "" {
-		return c.reason
-	}
-	return c.reason + " (" + c.function + ")"
 }
 
 // fileOf returns the file that the task's system call works on; nil where it is in none
@@ -236,7 +229,7 @@ func (t *blockedTask) write(w *operation.Page) {
 	if owner := t.owner.String(); owner != "" {
 		w.Printf(" in %s", owner)
 	}
-	w.Printf("\n  waits for %s: %s\n", t.cause.kind, t.cause.String())
+	w.Printf("\n  waits for %s: %s\n", t.cause.Kind, t.cause.String())
 	switch m := t.file; {
 	case m == nil:
 	case m.path == "":

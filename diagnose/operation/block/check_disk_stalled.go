@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/disk"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
@@ -104,7 +105,7 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 // blockedElsewhere refutes any disk as the cause where the task waits for a lock and its
 // holder waits for no disk.
 func blockedElsewhere(h operation.Host, v operation.Values) error {
-	if v["device"] != "" || v["waitsFor"] != waitsForLock || v["holderPID"] == "" {
+	if v["device"] != "" || v["waitsFor"] != stack.Lock || v["holderPID"] == "" {
 		return nil
 	}
 	holder, err := h.FS.Stat(int(v.Int("holderPID")))
@@ -122,7 +123,7 @@ func blockedElsewhere(h operation.Host, v operation.Values) error {
 // device; else empty.
 func waiterOf(v operation.Values) string {
 	waited := v.Duration("blockedFor").Truncate(time.Second)
-	if v["device"] == "" || v["pid"] == "" || waited == 0 || v["waitsFor"] != waitsForDisk && v["waitsFor"] != waitsForJournal {
+	if v["device"] == "" || v["pid"] == "" || waited == 0 || v["waitsFor"] != stack.Disk && v["waitsFor"] != stack.Journal {
 		return ""
 	}
 	return fmt.Sprintf("; %s has waited for %s", process.TaskName(v["comm"], int(v.Int("pid"))), waited)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
@@ -46,7 +47,7 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 	}
 	defer hang.Close()
 	locked := map[string]string{
-		"window": "200ms", "waitsFor": waitsForLock, "pid": strconv.Itoa(tasks.Waiter.TID), "comm": tasks.Waiter.Comm,
+		"window": "200ms", "waitsFor": stack.Lock, "pid": strconv.Itoa(tasks.Waiter.TID), "comm": tasks.Waiter.Comm,
 		"holderPID": strconv.Itoa(tasks.Holder.TID),
 	}
 	if no := operationtest.Refuse(t, b, locked); no.Reason != "NoDiskStalled" || !strings.Contains(no.Message, "its holder "+tasks.Holder.Comm) {
@@ -57,7 +58,7 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 
 	// What the writer's stack says agrees.
 	blocked, kept := operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
-	if blocked.Results["waitsFor"] != waitsForDisk {
+	if blocked.Results["waitsFor"] != stack.Disk {
 		t.Errorf("the writer: %v\n%s", blocked.Results, kept.Files["stacks.txt"])
 	}
 	thaw()

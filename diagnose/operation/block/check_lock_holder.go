@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
@@ -95,10 +96,10 @@ func lockWaiter(h operation.Host, ctx context.Context, patient operation.Patienc
 	}
 	explain(h, ctx, patient, t, f)
 	t.heldBy(int(v.Int("holderPID")))
-	if t.cause.kind != waitsForLock {
-		return "", nil, operation.RefutedBy("NoKnownLockHolder", "%s waits for %s: %s", name, t.cause.kind, t.cause.String())
+	if t.cause.Kind != stack.Lock {
+		return "", nil, operation.RefutedBy("NoKnownLockHolder", "%s waits for %s: %s", name, t.cause.Kind, t.cause.String())
 	}
-	return fmt.Sprintf("%s%s waits in %s for a lock", name, t.owner.In(), stackTop(t.stack)), t, nil
+	return fmt.Sprintf("%s%s waits in %s for a lock", name, t.owner.In(), stack.Top(t.stack)), t, nil
 }
 
 // doing says what a task is about.
@@ -114,10 +115,10 @@ func (t *blockedTask) doing() string {
 		return "which is stopped"
 	case len(t.stack) == 0:
 		return fmt.Sprintf("which is in state %c%s", t.state, since)
-	case t.cause.kind == waitsForUnknown:
-		return fmt.Sprintf("which is in state %c%s in %s", t.state, since, stackTop(t.stack))
+	case t.cause.Kind == stack.Unknown:
+		return fmt.Sprintf("which is in state %c%s in %s", t.state, since, stack.Top(t.stack))
 	}
-	return fmt.Sprintf("which is in state %c%s in %s and waits for %s", t.state, since, stackTop(t.stack), t.cause.kind)
+	return fmt.Sprintf("which is in state %c%s in %s and waits for %s", t.state, since, stack.Top(t.stack), t.cause.Kind)
 }
 
 // reportHolder sets the results about the task that holds a lock.
@@ -128,8 +129,8 @@ func reportHolder(f *operation.Finding, t *blockedTask) {
 	}
 	f.Text("holderComm", t.comm)
 	f.Text("holderState", string(t.state))
-	f.Text("holderStackTop", stackTop(t.stack))
-	f.Text("holderWaitsFor", t.cause.kind)
+	f.Text("holderStackTop", stack.Top(t.stack))
+	f.Text("holderWaitsFor", t.cause.Kind)
 	f.Text("holderOwner", t.owner.String())
 	f.Text("holderPodUID", t.owner.Container.PodUID)
 	f.Text("holderContainerID", t.owner.Container.ID)

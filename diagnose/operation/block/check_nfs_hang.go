@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -51,7 +52,7 @@ func checkNFSHang(h operation.Host, ctx context.Context, patient operation.Patie
 		before, after = nil, nil
 	}
 	// After the window: who is blocked now was not answered within it.
-	tasks, others, err := runBlockedBy(h, ctx, patient, call, waitsForNFS, f)
+	tasks, others, err := runBlockedBy(h, ctx, patient, call, stack.NFS, f)
 	if err != nil {
 		return operation.Output{}, err
 	}

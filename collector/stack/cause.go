@@ -1,25 +1,25 @@
-package block
+package stack
 
 import (
 	"slices"
 	"strings"
 )
 
-// What a task in uninterruptible sleep waits for.
+// What a task in uninterruptible sleep waits for: the kinds of a [Cause].
 const (
-	waitsForDisk    = "disk"
-	waitsForNFS     = "nfs"
-	waitsForLock    = "lock"
-	waitsForThaw    = "frozen-filesystem"
-	waitsForFUSE    = "fuse"
-	waitsForNetFS   = "network-filesystem"
-	waitsForJournal = "jbd2"
-	waitsForReclaim = "memory-reclaim"
-	waitsForUnknown = "unknown"
+	Disk              = "disk"
+	NFS               = "nfs"
+	Lock              = "lock"
+	FrozenFilesystem  = "frozen-filesystem"
+	FUSE              = "fuse"
+	NetworkFilesystem = "network-filesystem"
+	Journal           = "jbd2"
+	MemoryReclaim     = "memory-reclaim"
+	Unknown           = "unknown"
 )
 
-// waitRule says what it means that a task sleeps in one of some kernel functions.
-type waitRule struct {
+// rule says what it means that a task sleeps in one of some kernel functions.
+type rule struct {
 	kind   string
 	reason string
 	// hint: the function is one of many purposes; what called it may say better.
@@ -38,7 +38,7 @@ type waitRule struct {
 	functions []string
 }
 
-// waitRules is the table, the first match of a function counts. Functions are those
+// rules is the table, the first match of a function counts. Functions are those
 // of Linux 5.10 to 7.3; one that a kernel does not have matches nothing there.
 //
 // A stack is read from where the task sleeps outwards. The first function that waits
@@ -50,17 +50,17 @@ type waitRule struct {
 // those of mutexes, semaphores, rwsems, bits and completions among them. So a lock
 // shows there only as whatever took it, and is unknown unless the kernel's own
 // report names it: that has the rules below for it.
-func waitRules() []waitRule {
+func rules() []rule {
 	return slices.Concat(lockWaits(), memoryWaits(), serverWaits(), diskWaits(), otherWaits())
 }
 
-func lockWaits() []waitRule {
-	return []waitRule{
+func lockWaits() []rule {
+	return []rule{
 		{
 			// sb_start_write and its kin take a percpu_rwsem that freeze_super holds for
 			// writing; from v5.11 (8a3c84b649b0) they are inlined in these callers.
-			kind: waitsForThaw, reason: "its filesystem is frozen: a write waits for the thaw",
-			over: []string{waitsForPercpu}, next: true,
+			kind: FrozenFilesystem, reason: "its filesystem is frozen: a write waits for the thaw",
+			over: []string{percpu}, next: true,
 			functions: []string{
 				"sb_start_", "mnt_want_write", "vfs_write", "vfs_iter_write", "vfs_fallocate", "vfs_copy_file_range",
 				"vfs_truncate", "do_sys_ftruncate", "do_ftruncate", "kiocb_start_write", "kiocb_modify", "file_start_write",
@@ -73,11 +73,11 @@ func lockWaits() []waitRule {
 			},
 		},
 		{
-			kind: waitsForPercpu, reason: "a per-CPU reader-writer semaphore that another task holds for writing",
+			kind: percpu, reason: "a per-CPU reader-writer semaphore that another task holds for writing",
 			hint: true, functions: []string{"percpu_rwsem_wait", "percpu_down_read"},
 		},
 		{
-			kind: waitsForLock, reason: "a mutex, semaphore or reader-writer lock that another task holds",
+			kind: Lock, reason: "a mutex, semaphore or reader-writer lock that another task holds",
 			functions: []string{
 				"mutex_", "ww_mutex_", "rt_mutex_", "rtlock_", "rwbase_", "rwsem_", "rt_spin_lock", "down$", "down_read",
 				"down_write", "down_killable", "down_interruptible", "down_timeout", "down_common", "percpu_down_write",
@@ -85,7 +85,7 @@ func lockWaits() []waitRule {
 		},
 		{
 			// Where these sleep uninterruptibly themselves, it is for the lock they take.
-			kind: waitsForLock, reason: "a lock that another task holds: the only thing that this function itself sleeps for",
+			kind: Lock, reason: "a lock that another task holds: the only thing that this function itself sleeps for",
 			top: true, functions: []string{
 				"fdget_pos", "lock_rename", "lock_two_", "fuse_lock_inode", "nfs_start_io_", "xfs_ilock", "pipe_lock", "pipe_double_lock",
 				"pipe_write", "pipe_read", "anon_pipe_", "exc_page_fault", "do_user_addr_fault", "do_page_fault", "lock_mm_and_find_vma",
@@ -96,90 +96,90 @@ func lockWaits() []waitRule {
 	}
 }
 
-func memoryWaits() []waitRule {
-	return []waitRule{
+func memoryWaits() []rule {
+	return []rule{
 		{
-			kind: waitsForReclaim, reason: "memory is short: the allocation waits until some is freed",
-			over: []string{waitsForDisk}, // until v5.15 it sleeps in io_schedule_timeout
+			kind: MemoryReclaim, reason: "memory is short: the allocation waits until some is freed",
+			over: []string{Disk}, // until v5.15 it sleeps in io_schedule_timeout
 			functions: []string{
 				"reclaim_throttle", "throttle_direct_reclaim", "congestion_wait", "wait_iff_congested",
 				"mem_cgroup_handle_over_high", "mem_cgroup_oom_synchronize", "mem_cgroup_wait_acct_move",
 			},
 		},
 		{
-			kind: waitsForReclaim, reason: "memory is short: the allocation waits for pages to be written back",
-			over:      []string{waitsForDisk},
+			kind: MemoryReclaim, reason: "memory is short: the allocation waits for pages to be written back",
+			over:      []string{Disk},
 			functions: []string{"shrink_", "try_to_free_", "do_try_to_free_"},
 		},
 	}
 }
 
-func serverWaits() []waitRule {
-	return []waitRule{
+func serverWaits() []rule {
+	return []rule{
 		{
-			kind: waitsForNFS, reason: "an NFS server has not answered",
-			over: []string{waitsForDisk},
+			kind: NFS, reason: "an NFS server has not answered",
+			over: []string{Disk},
 			functions: []string{
 				"rpc_wait_", "rpc_execute", "nfs_wait_", "nfs4_wait_", "nfs_direct_wait", "nfs_iocounter_wait", "nfs4_handle_exception",
 				"nfs4_call_sync", "nlmclnt_block", "nlmclnt_call", "xprt_destroy",
 			},
 		},
 		{
-			kind: waitsForNFS, reason: "pages of a file on NFS: its server has not answered",
-			over: []string{waitsForDisk}, refinesOnly: true,
+			kind: NFS, reason: "pages of a file on NFS: its server has not answered",
+			over: []string{Disk}, refinesOnly: true,
 			functions: []string{"nfs_", "nfs3_", "nfs4_", "nfs41_", "nfs42_"},
 		},
 		{
-			kind: waitsForFUSE, reason: "the process that serves a FUSE filesystem has not answered",
-			over:      []string{waitsForDisk},
+			kind: FUSE, reason: "the process that serves a FUSE filesystem has not answered",
+			over:      []string{Disk},
 			functions: []string{"request_wait_answer", "fuse_simple_request", "fuse_request_send", "fuse_get_req", "fuse_wait_", "fuse_set_nowrite", "fuse_sync_writes"},
 		},
 		{
-			kind: waitsForFUSE, reason: "pages of a file on FUSE: the process that serves it has not answered",
-			over: []string{waitsForDisk}, refinesOnly: true, functions: []string{"fuse_"},
+			kind: FUSE, reason: "pages of a file on FUSE: the process that serves it has not answered",
+			over: []string{Disk}, refinesOnly: true, functions: []string{"fuse_"},
 		},
 		{
-			kind: waitsForNetFS, reason: "the server of a network filesystem (SMB, Ceph, 9P, AFS) has not answered",
-			over: []string{waitsForDisk},
+			kind: NetworkFilesystem, reason: "the server of a network filesystem (SMB, Ceph, 9P, AFS) has not answered",
+			over: []string{Disk},
 			functions: []string{
 				"wait_for_response", "compound_send_recv", "cifs_wait_", "ceph_mdsc_wait", "ceph_mdsc_do_request", "ceph_wait_on_",
 				"wait_caps", "ceph_osdc_wait_", "p9_client_rpc", "p9_virtio_request", "netfs_wait_", "afs_wait_", "afs_make_call",
 			},
 		},
 		{
-			kind: waitsForNetFS, reason: "pages of a file on a network filesystem (SMB, Ceph, 9P, AFS): its server has not answered",
-			over: []string{waitsForDisk}, refinesOnly: true,
+			kind: NetworkFilesystem, reason: "pages of a file on a network filesystem (SMB, Ceph, 9P, AFS): its server has not answered",
+			over: []string{Disk}, refinesOnly: true,
 			functions: []string{"cifs_", "smb2_", "ceph_", "v9fs_", "netfs_", "afs_"},
 		},
 	}
 }
 
-func diskWaits() []waitRule {
-	return []waitRule{
+func diskWaits() []rule {
+	return []rule{
 		{
-			kind: waitsForJournal, reason: "an ext4 journal's commit: its thread, or a handle that another task keeps open",
+			kind: Journal, reason: "an ext4 journal's commit: its thread, or a handle that another task keeps open",
 			functions: []string{
 				"jbd2_log_wait_commit", "jbd2_complete_transaction", "jbd2_journal_commit_transaction", "jbd2_journal_lock_updates",
 				"wait_transaction_locked", "wait_transaction_switching", "start_this_handle", "add_transaction_credits",
 			},
 		},
 		{
-			kind: waitsForJournal, reason: "a buffer that an ext4 journal's commit is writing",
-			over: []string{waitsForDisk}, functions: []string{"do_get_write_access"},
+			kind: Journal, reason: "a buffer that an ext4 journal's commit is writing",
+			over: []string{Disk}, functions: []string{"do_get_write_access"},
 		},
 		{
-			kind: waitsForDisk, reason: "XFS or btrfs waits for its log, a buffer or a transaction",
+			kind: Disk, reason: "XFS or btrfs waits for its log, a buffer or a transaction",
 			functions: []string{
 				"xlog_", "xfs_log_", "xfs_buf_", "xfs_ail_", "xfsaild_", "btrfs_wait_", "btrfs_commit_transaction", "btrfs_sync_log",
 				"wait_current_trans", "wait_for_commit", "wait_log_commit", "btrfs_start_ordered",
 			},
 		},
 		{
-			kind: waitsForDisk, reason: "writers are slowed down: too much is written that the disk has yet to take",
+			kind: Disk, reason: "writers are slowed down: too much is written that the disk has yet to take",
 			hint: true, functions: []string{"balance_dirty_pages", "wbt_", "rq_qos_", "blk_throtl", "iocost_", "ioc_rqos_", "blk_iolatency"},
 		},
 		{
-			kind: waitsForDisk, reason: "a disk has not completed I/O",
+			kind: Disk, reason: "a disk has not completed I/O",
 			hint: true,
 			functions: []string{
 				"io_schedule", "bit_wait_io", "folio_wait_", "folio_lock", "folio_put_wait", "lock_page", "wait_on_page", "wait_on_buffer",
@@ -192,57 +192,65 @@ func diskWaits() []waitRule {
 	}
 }
 
-func otherWaits() []waitRule {
-	return []waitRule{
+func otherWaits() []rule {
+	return []rule{
 		{
-			kind: waitsForUnknown, reason: "frozen by the freezer of its cgroup or for a suspend: no fault",
+			kind: Unknown, reason: "frozen by the freezer of its cgroup or for a suspend: no fault",
 			functions: []string{"refrigerator", "cgroup_freeze", "do_freezer_trap"},
 		},
 		{
-			kind: waitsForUnknown, reason: "a parent in vfork waits for its child to exec or to end: no fault of the kernel",
+			kind: Unknown, reason: "a parent in vfork waits for its child to exec or to end: no fault of the kernel",
 			functions: []string{"wait_for_vfork_done"},
 		},
 		{
-			kind: waitsForUnknown, reason: "waits for the process that handles its page faults (userfaultfd)",
+			kind: Unknown, reason: "waits for the process that handles its page faults (userfaultfd)",
 			functions: []string{"handle_userfault"},
 		},
 		{
-			kind: waitsForUnknown, reason: "waits for the other threads of its process, which is dumping core",
+			kind: Unknown, reason: "waits for the other threads of its process, which is dumping core",
 			functions: []string{"coredump_wait", "exit_mm", "coredump_task_exit"},
 		},
 	}
 }
 
-// waitsForPercpu is a hint only: it ends as a lock unless a caller refines it.
-const waitsForPercpu = "percpu-rwsem"
+// percpu is a hint only: it ends as a lock unless a caller refines it.
+const percpu = "percpu-rwsem"
 
-// waitCause is what a stack means.
-type waitCause struct {
-	kind     string
-	function string // the one that shows it
-	reason   string
+// Cause is what a stack means.
+type Cause struct {
+	Kind     string // [Disk], [Lock] and so on
+	Function string // that shows it; empty: there is no stack
+	Reason   string // for a person
 }
 
-// waitCauseOf reads a stack, innermost frame first. A wait channel alone is a stack
+// String is the reason with the function that shows it.
+func (c *Cause) String() string {
+	if c.Function == "" {
+		return c.Reason
+	}
+	return c.Reason + " (" + c.Function + ")"
+}
+
+// CauseOf reads a stack, innermost frame first. A wait channel alone is a stack
 // of one frame.
-func waitCauseOf(stack []string) waitCause {
-	rules := waitRules()
-	var found waitCause
+func CauseOf(stack []string) Cause {
+	all := rules()
+	var found Cause
 	hintAt, top := -1, sleepsIn(stack)
 	for i, frame := range stack {
-		function := frameFunction(frame)
-		for r := range rules {
-			rule := &rules[r]
+		function := Function(frame)
+		for r := range all {
+			rule := &all[r]
 			if !rule.matches(function) {
 				continue
 			}
 			switch {
 			case hintAt < 0 && (rule.next || rule.refinesOnly), rule.next && i != hintAt+1, rule.top && i != top:
 				continue // means nothing by itself
-			case hintAt >= 0 && rule.hint && rule.kind == found.kind && i == hintAt+1:
+			case hintAt >= 0 && rule.hint && rule.kind == found.Kind && i == hintAt+1:
 				hintAt = i // still the same wait
-			case hintAt < 0, slices.Contains(rule.over, found.kind):
-				found = waitCause{rule.kind, function, rule.reason}
+			case hintAt < 0, slices.Contains(rule.over, found.Kind):
+				found = Cause{rule.kind, function, rule.reason}
 				if !rule.hint {
 					return found
 				}
@@ -251,26 +259,26 @@ func waitCauseOf(stack []string) waitCause {
 			break
 		}
 	}
-	switch found.kind {
+	switch found.Kind {
 	case "":
-		return unknownCause(stack)
-	case waitsForPercpu:
-		found.kind = waitsForLock
+		return unknown(stack)
+	case percpu:
+		found.Kind = Lock
 	}
 	return found
 }
 
-// unknownCause says what is known though no rule is.
-func unknownCause(stack []string) waitCause {
-	c := waitCause{kind: waitsForUnknown, reason: "it shows no kernel stack"}
-	if top := stackTop(stack); top != "" {
-		c.function = frameFunction(top)
-		c.reason = "a lock, or an event, in a function that is not known to wait for one certain thing"
+// unknown says what is known though no rule is.
+func unknown(stack []string) Cause {
+	c := Cause{Kind: Unknown, Reason: "it shows no kernel stack"}
+	if top := Top(stack); top != "" {
+		c.Function = Function(top)
+		c.Reason = "a lock, or an event, in a function that is not known to wait for one certain thing"
 	}
 	return c
 }
 
-func (r *waitRule) matches(function string) bool {
+func (r *rule) matches(function string) bool {
 	return slices.ContainsFunc(r.functions, func(f string) bool {
 		if whole, ok := strings.CutSuffix(f, "$"); ok {
 			return function == whole
@@ -279,16 +287,16 @@ func (r *waitRule) matches(function string) bool {
 	})
 }
 
-// frameFunction is the function of "__mutex_lock.constprop.0+0x1f [module]".
-func frameFunction(frame string) string {
+// Function returns the function of a frame, without leading underscores: mutex_lock of "__mutex_lock.constprop.0+0x1f [module]".
+func Function(frame string) string {
 	function, _, _ := strings.Cut(frame, " ")
 	function, _, _ = strings.Cut(function, "+")
 	function, _, _ = strings.Cut(function, ".")
 	return strings.TrimLeft(function, "_")
 }
 
-// stackTop is the innermost frame that is not the scheduler's: what the task called.
-func stackTop(stack []string) string {
+// Top returns the innermost frame that is not the scheduler's: what the task called.
+func Top(stack []string) string {
 	if i := sleepsIn(stack); i < len(stack) {
 		return stack[i]
 	}
@@ -298,7 +306,7 @@ func stackTop(stack []string) string {
 // sleepsIn is the index of that frame.
 func sleepsIn(stack []string) int {
 	for i, frame := range stack {
-		switch f := frameFunction(frame); {
+		switch f := Function(frame); {
 		case f == "schedule", f == "schedule_timeout", f == "schedule_preempt_disabled", f == "io_schedule",
 			f == "io_schedule_timeout", f == "schedule_hrtimeout_range", strings.HasPrefix(f, "context_switch"):
 		default:

@@ -1,4 +1,4 @@
-package block
+package stack
 
 import (
 	"flag"
@@ -28,10 +28,10 @@ func TestWaitCauses(t *testing.T) {
 		if err != nil || len(a.Files) != 2 || a.Files[0].Name != "stack" || a.Files[1].Name != "want" {
 			t.Fatal(file, err)
 		}
-		stack := hostfs.ParseKernelStack(string(a.Files[0].Data))
-		c := waitCauseOf(stack)
-		got := fmt.Sprintf("%s\n%s\ntop: %s\n", c.kind, c.String(), stackTop(stack))
-		kinds[c.kind] = true
+		frames := hostfs.ParseKernelStack(string(a.Files[0].Data))
+		c := CauseOf(frames)
+		got := fmt.Sprintf("%s\n%s\ntop: %s\n", c.Kind, c.String(), Top(frames))
+		kinds[c.Kind] = true
 		if *updateStacks {
 			a.Files[1].Data = []byte(got)
 			if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
@@ -42,7 +42,7 @@ func TestWaitCauses(t *testing.T) {
 			t.Errorf("%s: %swant: %s", file, got, want)
 		}
 	}
-	for _, kind := range []string{waitsForDisk, waitsForNFS, waitsForLock, waitsForThaw, waitsForFUSE, waitsForJournal, waitsForReclaim, waitsForUnknown} {
+	for _, kind := range []string{Disk, NFS, Lock, FrozenFilesystem, FUSE, Journal, MemoryReclaim, Unknown} {
 		if !kinds[kind] {
 			t.Errorf("no stack means %s", kind)
 		}
@@ -52,17 +52,17 @@ func TestWaitCauses(t *testing.T) {
 func FuzzWaitCause(f *testing.F) {
 	f.Add("io_schedule+0x1\nnfs_wait+0x1 [nfs]\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		stack := strings.Split(s, "\n")
-		if c := waitCauseOf(stack); c.kind == "" || c.kind == waitsForPercpu || c.reason == "" {
-			t.Errorf("%q: %+v", stack, c)
+		frames := strings.Split(s, "\n")
+		if c := CauseOf(frames); c.Kind == "" || c.Kind == percpu || c.Reason == "" {
+			t.Errorf("%q: %+v", frames, c)
 		}
-		stackTop(stack)
+		Top(frames)
 	})
 }
 
 func BenchmarkWaitCause(b *testing.B) {
-	stack := hostfs.ParseKernelStack(strings.Repeat("[<0>] a_function_of_no_meaning+0x1/0x2\n", 20))
+	frames := hostfs.ParseKernelStack(strings.Repeat("[<0>] a_function_of_no_meaning+0x1/0x2\n", 20))
 	for b.Loop() {
-		waitCauseOf(stack)
+		CauseOf(frames)
 	}
 }
