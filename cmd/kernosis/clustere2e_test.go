@@ -218,8 +218,8 @@ func TestCluster(t *testing.T) {
 // again: each kill is reported once.
 func TestClusterAwayInAStorm(t *testing.T) {
 	testall.Only(t)
+	t.Parallel() // first: a test that waits for its turn must not hold the kernel
 	needKernel(t)
-	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(5*time.Minute))
 	defer cancel()
 	path, add := appLog(t)

@@ -20,6 +20,7 @@ import (
 // is read in between is not journaled.
 func TestInodesRunOut(t *testing.T) {
 	testall.Only(t) // two beats of 30 s
+	t.Parallel()
 	disk := loopdisk.NewExt4(t, 16<<20, "", "-N", "256")
 	device := disk.Name
 	rules := t.TempDir()

@@ -55,6 +55,7 @@ func postReport(t *testing.T, socket, text string) (int, string) {
 // kill -9 in between.
 func TestProblemDaemon(t *testing.T) {
 	testall.Only(t)
+	t.Parallel()
 	dir, err := os.MkdirTemp("/tmp", "kernosis-reports-") //nolint:usetesting // t.TempDir's may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
