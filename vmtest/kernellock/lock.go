@@ -33,7 +33,8 @@ func Hold() {
 	}
 }
 
-// HoldFor is Hold until the end of a test. Tests of the same process share the kernel.
+// HoldFor is Hold until the end of a test. Tests of the same process share the kernel. A
+// parallel test calls it after t.Parallel, which may wait for all others of its package.
 func HoldFor(tb testing.TB) {
 	tb.Helper()
 	tests.Lock()
