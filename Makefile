@@ -243,6 +243,13 @@ chart: helm ## dist/kernosis-<version>.tgz, the chart, which asks for the image 
 	mkdir -p dist
 	bin/helm package $(CHART) --destination dist --app-version '$(VERSION)'
 
+##@ Documentation
+
+.PHONY: site
+site: ## build the documentation's site in dist/site; as root install mkdocs if missing
+	$(call install,mkdocs,mkdocs,the site can't be built)
+	mkdocs build --strict -f deploy/site/mkdocs.yml
+
 ##@ Housekeeping
 
 .PHONY: setup

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"sigs.k8s.io/yaml"
 )
 
 // pages returns the texts of all pages of the documentation, by path.
@@ -86,6 +88,68 @@ func TestIndexOfDocs(t *testing.T) {
 	for name := range pages(t) {
 		if strings.HasPrefix(name, "docs/") && name != "docs/README.md" && lists[name] != 1 {
 			t.Errorf("docs/README.md lists %s %d times", name, lists[name])
+		}
+	}
+}
+
+// The site's navigation has each page once, by its path or by a pattern for a folder.
+func TestSiteHasEveryPage(t *testing.T) {
+	var site struct {
+		Nav  []any  `json:"nav"`
+		Repo string `json:"repo_url"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "deploy/site/mkdocs.yml")), &site); err != nil {
+		t.Fatal(err)
+	}
+	if site.Repo != "https://"+module {
+		t.Errorf("links that leave docs/ lead to %s", site.Repo)
+	}
+	listed := map[string]int{}
+	for _, pattern := range navEntries(site.Nav) {
+		names, err := filepath.Glob(filepath.Join("docs", pattern))
+		if err != nil || len(names) == 0 {
+			t.Errorf("the navigation has %s: %d files, %v", pattern, len(names), err)
+		}
+		for _, name := range names {
+			listed[name]++
+		}
+	}
+	for name := range pages(t) {
+		if strings.HasPrefix(name, "docs/") && listed[name] != 1 {
+			t.Errorf("deploy/site/mkdocs.yml lists %s %d times", name, listed[name])
+		}
+	}
+}
+
+// navEntries returns the paths of a navigation: entries are paths, or titles with a path or
+// with entries below them.
+func navEntries(nav any) []string {
+	var all []string
+	switch entry := nav.(type) {
+	case string:
+		all = append(all, entry)
+	case []any:
+		for _, e := range entry {
+			all = append(all, navEntries(e)...)
+		}
+	case map[string]any:
+		for _, e := range entry {
+			all = append(all, navEntries(e)...)
+		}
+	}
+	return all
+}
+
+// MkDocs, which builds the site, shows an indented fence as text.
+func TestFencesAreNotIndented(t *testing.T) {
+	indented := regexp.MustCompile("^ +```")
+	for name, text := range pages(t) {
+		n := 0
+		for line := range strings.Lines(text) {
+			n++
+			if indented.MatchString(line) {
+				t.Errorf("%s:%d: move the code block out of the list", name, n)
+			}
 		}
 	}
 }
