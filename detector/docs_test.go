@@ -78,7 +78,10 @@ func fieldTable() string {
 	for _, f := range event.Fields() {
 		var kinds []string
 		for _, k := range f.Kinds {
-			kinds = append(kinds, "`"+string(k)+"`")
+			begins := func(b event.Kind) bool { return b != k && b.EndedBy() == k }
+			if !slices.ContainsFunc(f.Kinds, begins) { // a kind that ends another is left out
+				kinds = append(kinds, "`"+string(k)+"`")
+			}
 		}
 		by := strings.Join(kinds, " ")
 		if len(f.Kinds) == len(event.Kinds()) {
@@ -99,6 +102,11 @@ func TestFields(t *testing.T) {
 	for _, f := range fields {
 		if len(f.Kinds) == 0 || f.Doc == "" || !slices.IsSorted(f.Kinds) {
 			t.Errorf("field %s: kinds %v, doc %q", f.Name, f.Kinds, f.Doc)
+		}
+		for _, k := range f.Kinds {
+			if end := k.EndedBy(); end != "" && !slices.Contains(f.Kinds, end) {
+				t.Errorf("field %s: %s carries it and %s does not: the table lists them as one", f.Name, k, end)
+			}
 		}
 	}
 }
