@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -55,15 +56,16 @@ func TestConditionsAreWrittenAndNothingElseIs(t *testing.T) {
 }
 
 func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteLater(t *testing.T) {
-	r := start(t, cluster.Server(t), func(c *Config) { c.Coalesce = 2 * time.Second })
+	coalesce := await.Within(2 * time.Second)
+	r := start(t, cluster.Server(t), func(c *Config) { c.Coalesce = coalesce })
 	r.set(healthy())
 	r.waitStatus(healthy())
-	r.waitAcked()                                                              // the API has it before its answer arrives
-	<-time.After(time.Until(r.Stats().LastAcked.Add(2100 * time.Millisecond))) // what is measured
+	r.waitAcked()                                                                      // the API has it before its answer arrives
+	<-time.After(time.Until(r.Stats().LastAcked.Add(coalesce + 100*time.Millisecond))) // what is measured
 	began := time.Now()
 	r.set(deadlocked())
 	r.waitAcked()
-	if took := r.Stats().LastAcked.Sub(began); took > 1500*time.Millisecond {
+	if took := r.Stats().LastAcked.Sub(began); took > coalesce*3/4 {
 		t.Errorf("the first change took %s", took)
 	}
 	for i := range 1000 {
@@ -73,13 +75,14 @@ func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteLater(t *testing.T) {
 	}
 	last := healthy()
 	r.set(last)
+	most := 3 + int(time.Since(began)/coalesce) // a busy machine may need that long for the flood
 	r.waitStatus(last)
-	if took := time.Since(began); took < 2*time.Second {
+	if took := time.Since(began); took < coalesce {
 		t.Errorf("the flood was written after %s", took)
 	}
 	r.waitAcked()
-	if n := r.Stats().Writes[Written]; n != 3 {
-		t.Errorf("%d writes of 1,003 changes, want 3", n)
+	if n := int(r.Stats().Writes[Written]); n < 3 || n > most {
+		t.Errorf("%d writes of 1,003 changes, want 3 to %d", n, most)
 	}
 }
 
