@@ -56,7 +56,7 @@ func TestConditionsAreWrittenAndNothingElseIs(t *testing.T) {
 }
 
 func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteLater(t *testing.T) {
-	coalesce := await.Within(2 * time.Second)
+	coalesce := min(await.Within(2*time.Second), 6*time.Second)
 	r := start(t, cluster.Server(t), func(c *Config) { c.Coalesce = coalesce })
 	r.set(healthy())
 	r.waitStatus(healthy())
