@@ -325,12 +325,6 @@ func (a *agent) measure() {
 	a.mu.Lock()
 	problems, stats := a.engine.Problems(), a.engine.Stats()
 	a.mu.Unlock()
-	firing := map[string]int{}
-	for i := range problems {
-		if problems[i].State == problem.Firing && problems[i].MutedUntil.IsZero() {
-			firing[problems[i].Rule]++
-		}
-	}
 	if hangs := a.diskHangs(); hangs != a.hung {
 		a.hung = hangs
 		select {
@@ -338,7 +332,7 @@ func (a *agent) measure() {
 		default:
 		}
 	}
-	a.metrics.Firing(firing)
+	a.metrics.Firing(a.firing(problems))
 	a.metrics.Rules(stats.EvalErrors, stats.Overflow, stats.Limited)
 	a.metrics.Roomless(stats.Sources)
 	if stats.Sources > 0 && a.roomless == 0 {

@@ -21,6 +21,7 @@ type Metrics struct {
 	lost        *prometheus.CounterVec
 	problems    *prometheus.CounterVec
 	firing      *prometheus.GaugeVec
+	info        *prometheus.GaugeVec
 	condition   *prometheus.GaugeVec
 	sourceUp    *prometheus.GaugeVec
 	degraded    *prometheus.GaugeVec
@@ -55,6 +56,9 @@ func New(version, node string) *Metrics {
 		firing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_problems", Help: "Problems that are firing now, by rule.",
 		}, []string{"rule"}),
+		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kernosis_problem_info", Help: "1 for each problem that is firing now, with the pod, device or task that it affects; at most 100, the most severe first.",
+		}, []string{"rule", "reason", "severity", "subject"}),
 		condition: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_condition", Help: "1 for the status a node condition has now, 0 for the others.",
 		}, []string{"type", "status"}),
@@ -98,7 +102,7 @@ func New(version, node string) *Metrics {
 	}, []string{"version"})
 	build.WithLabelValues(version).Set(1)
 	m.Own.MustRegister(
-		m.events, m.lost, m.problems, m.firing, m.condition, m.sourceUp, m.degraded, m.latency, m.evaluation,
+		m.events, m.lost, m.problems, m.firing, m.info, m.condition, m.sourceUp, m.degraded, m.latency, m.evaluation,
 		m.ruleErrors, m.groupsOver, m.limited, m.roomless, m.outputError, build,
 	)
 	m.Registry.MustRegister(
@@ -165,14 +169,6 @@ func (m *Metrics) setCondition(c *problem.Condition) {
 	m.mu.Unlock()
 	for _, s := range []problem.Status{problem.True, problem.False, problem.Unknown} {
 		m.condition.WithLabelValues(c.Type, string(s)).Set(boolean(s == c.Status))
-	}
-}
-
-// Firing sets the number of firing problems by rule; rules not named have none.
-func (m *Metrics) Firing(byRule map[string]int) {
-	m.firing.Reset()
-	for rule, n := range byRule {
-		m.firing.WithLabelValues(rule).Set(float64(n))
 	}
 }
 

@@ -24,8 +24,8 @@ func TestMetrics(t *testing.T) {
 	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "KernelDeadlock", Status: problem.True}})
 	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "Gone", Status: problem.True}})
 	m.Conditions([]problem.Condition{{Type: "KernelDeadlock", Status: problem.False}}) // Gone's rules are gone
-	m.Firing(map[string]int{"a": 2})
-	m.Firing(map[string]int{"b": 1}) // a no longer fires
+	m.Firing([]FiringProblem{{Rule: "a", Reason: "A", Severity: problem.Info}, {Rule: "a", Reason: "A", Severity: problem.Info, Subject: "sda"}})
+	m.Firing([]FiringProblem{{Rule: "b", Reason: "B", Severity: problem.Critical, Subject: "pod shop/web-1"}}) // a no longer fires
 	m.Rules(map[string]uint64{"a": 3}, map[string]uint64{"b": 4}, map[string]uint64{"c": 5})
 	m.OutputError()
 	const want = `
@@ -37,6 +37,9 @@ kernosis_condition{status="Unknown",type="KernelDeadlock"} 0
 # HELP kernosis_output_errors_total Lines that could not be written to the standard output.
 # TYPE kernosis_output_errors_total counter
 kernosis_output_errors_total 1
+# HELP kernosis_problem_info 1 for each problem that is firing now, with the pod, device or task that it affects; at most 100, the most severe first.
+# TYPE kernosis_problem_info gauge
+kernosis_problem_info{reason="B",rule="b",severity="critical",subject="pod shop/web-1"} 1
 # HELP kernosis_problem_transitions_total State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.
 # TYPE kernosis_problem_transitions_total counter
 kernosis_problem_transitions_total{reason="OOMKilling",rule="oom-kill",state="firing"} 1
@@ -63,7 +66,7 @@ kernosis_source_up{stem="diskio"} 0
 `
 	names := []string{
 		"kernosis_condition", "kernosis_output_errors_total",
-		"kernosis_problem_transitions_total", "kernosis_problems", "kernosis_records_lost_total", "kernosis_rule_errors",
+		"kernosis_problem_info", "kernosis_problem_transitions_total", "kernosis_problems", "kernosis_records_lost_total", "kernosis_rule_errors",
 		"kernosis_rule_events_limited", "kernosis_rule_groups_overflowed", "kernosis_source_up",
 	}
 	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), names...); err != nil {
