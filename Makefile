@@ -235,7 +235,7 @@ generate-deploy: build helm ## dashboards and alerts from what makes them, the c
 	cp diagnose/sets/*.yaml $(CHART)/files/sets/
 	mkdir -p $(CHART)/files/dashboards
 	cp deploy/grafana/*.json $(CHART)/files/dashboards/
-	cp deploy/alerts/kernosis.rules.yaml $(CHART)/files/alerts.yaml
+	$(BIN) rules alerts --dashboard-base https://grafana.invalid >$(CHART)/files/alerts.yaml
 	go run ./deploy/chart/generate -helm bin/helm
 
 .PHONY: chart

@@ -115,6 +115,7 @@ func lintFiles(paths, alerts []string, k lint.Kernels, formats string) ([]lint.F
 		list, err := lintManifests(manifests, rules, &in)
 		errs, found = append(errs, err), append(found, list...)
 	}
+	addServices(&in)
 	for _, path := range alerts {
 		data, err := readFile(path)
 		if err != nil {

@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing/fstest"
 
+	"github.com/kernosis/kernosis/collector/probe/service"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/lint"
 	"github.com/kernosis/kernosis/detector/rules"
@@ -64,4 +66,16 @@ func addRules(in *lint.Input, files []lintFile) (*detector.RuleSet, error) {
 		}
 	}
 	return set, nil
+}
+
+// addServices adds the conditions of the services that agents probe, which no rule file has: an
+// alert may be on them. One that a file has stays.
+func addServices(in *lint.Input) {
+	for _, s := range service.Known() {
+		if slices.ContainsFunc(in.Conditions, func(c lint.Condition) bool { return c.Type == s.Condition }) {
+			continue
+		}
+		in.Conditions = append(in.Conditions, lint.Condition{Type: s.Condition, Healthy: s.HealthyReason})
+		in.Rules = append(in.Rules, lint.Rule{Reason: s.Condition, Condition: s.Condition, Healthy: s.HealthyReason, Context: true})
+	}
 }

@@ -18,8 +18,8 @@ func newRulesAlerts() *cobra.Command {
 		Use:   "alerts",
 		Short: "Print Prometheus alerts for the rules in force, and on Kernosis itself",
 		Long: `Print a Prometheus rule file with an alert for each condition and each temporary problem
-of the rules in force, and alerts on Kernosis itself. Each has a severity and a
-runbook_url. See docs/monitoring.md.`,
+of the rules in force, and alerts on Kernosis itself. Each has a severity, the command to run
+next, a runbook_url and, with --dashboard-base, a dashboard_url. See docs/monitoring.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set, err := alertRules(cfg)
@@ -44,6 +44,7 @@ runbook_url. See docs/monitoring.md.`,
 	fs.StringSliceVar(&cfg.NPD.SystemLog, flagSystemLog, nil, "`files` of node-problem-detector's system-log-monitor, as the agent's")
 	fs.StringSliceVar(&cfg.NPD.CustomPlugin, flagCustomPlugin, nil, "`files` of its custom-plugin-monitor")
 	fs.StringVar(&to.RunbookBase, "runbook-base", alerts.DefaultRunbookBase, "`URL` of the folder of pages, before a rule's doc; empty: no runbook_url")
+	fs.StringVar(&to.DashboardBase, "dashboard-base", "", "Grafana's `URL`, before /d/ and a dashboard; empty: no dashboard_url")
 	fs.StringVar(&to.AgentJob, "agent-job", alerts.DefaultAgentJob, "`regexp` of the label job of agents")
 	fs.StringVar(&to.ControllerJob, "controller-job", alerts.DefaultControllerJob, "`regexp` of the label job of the controller")
 	return cmd

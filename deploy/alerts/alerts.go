@@ -27,6 +27,8 @@ type Config struct {
 	// RunbookBase is put before a rule's doc, and before "runbooks/<Alert>" for alerts
 	// on Kernosis itself. Empty: there is no runbook_url.
 	RunbookBase string
+	// DashboardBase is Grafana's URL, before "/d/UID". Empty: there is no dashboard_url.
+	DashboardBase string
 	// AgentJob and ControllerJob match the label job of what is scraped.
 	AgentJob, ControllerJob string
 	// Doc returns the page of a rule; nil: what the rule says.
@@ -62,25 +64,6 @@ func level(s problem.Severity) int {
 	return slices.Index([]problem.Severity{problem.Info, problem.Warning, problem.Critical}, s)
 }
 
-// runbook returns the page of a rule's doc. One that is a URL already stays.
-func (c *Config) runbook(doc string) string {
-	switch {
-	case doc == "" || c.RunbookBase == "":
-		return ""
-	case strings.Contains(doc, "://"):
-		return doc
-	}
-	return strings.TrimSuffix(c.RunbookBase, "/") + "/" + doc + ".md"
-}
-
-func annotations(summary, description, runbook string) map[string]string {
-	a := map[string]string{"summary": summary, "description": description}
-	if runbook != "" {
-		a["runbook_url"] = runbook
-	}
-	return a
-}
-
 // known is what rules report under one name and severity.
 type known struct {
 	name     string // of the alert
@@ -90,7 +73,17 @@ type known struct {
 	doc      string
 }
 
-func (k *known) labels() map[string]string { return map[string]string{"severity": string(k.severity)} }
+func labels(s problem.Severity) map[string]string {
+	return map[string]string{AppLabel: App, SeverityLabel: string(s)}
+}
+
+// summary names the node, the condition, and its reason unless that is its only one and the same.
+func (k *known) summary() string {
+	if len(k.reasons) == 1 && k.reasons[0] == k.name && !k.others {
+		return "{{ $labels.node }}: " + k.name
+	}
+	return "{{ $labels.node }}: " + k.name + ", reason {{ $labels.reason }}"
+}
 
 // matcher is what selects the reasons of a condition.
 func (k *known) matcher(all []*known) string {
@@ -146,13 +139,13 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 	out := make([]Alert, 0, len(all))
 	for _, k := range all {
 		out = append(out, Alert{
-			Alert: k.name, For: alertAfter(k.severity), Labels: k.labels(),
+			Alert: k.name, For: alertAfter(k.severity), Labels: labels(k.severity),
 			// Without these an agent's next pod would be another alert.
 			Expr: fmt.Sprintf("max without (instance, pod, uid) (problem_gauge{type=%q%s}) == 1", k.name, k.matcher(all)),
-			Annotations: annotations(
-				"{{ $labels.node }}: "+k.name,
+			Annotations: cfg.ofNode(
+				k.summary(),
 				"The condition {{ $labels.type }} of node {{ $labels.node }} is True with reason {{ $labels.reason }}.",
-				cfg.runbook(k.doc)),
+				k.doc),
 		})
 	}
 	return out
@@ -178,12 +171,12 @@ func otherConditions(set *detector.RuleSet, cfg Config) Alert {
 		types = append(types, c.Type)
 	}
 	return Alert{
-		Alert: otherName, For: alertAfter(problem.Warning), Labels: map[string]string{"severity": string(problem.Warning)},
+		Alert: otherName, For: alertAfter(problem.Warning), Labels: labels(problem.Warning),
 		Expr: fmt.Sprintf("max without (instance, pod, uid) (problem_gauge{type!~%q}) == 1", strings.Join(types, "|")),
-		Annotations: annotations(
-			"{{ $labels.node }}: {{ $labels.type }}",
-			"The condition {{ $labels.type }} of node {{ $labels.node }}, which another problem daemon or a file of node-problem-detector has set, is True with reason {{ $labels.reason }}.",
-			cfg.runbook("runbooks/"+otherName)),
+		Annotations: cfg.ofNode(
+			"{{ $labels.node }}: {{ $labels.type }}, reason {{ $labels.reason }}",
+			"The condition {{ $labels.type }} of node {{ $labels.node }}, set by another problem daemon or a file of node-problem-detector, is True with reason {{ $labels.reason }}.",
+			"runbooks/"+otherName),
 	}
 }
 
@@ -230,11 +223,11 @@ func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
 			expr += fmt.Sprintf("\nor\nsum without (instance, pod, uid) (problem_counter{reason=%[1]q} unless problem_counter{reason=%[1]q} offset %[2]s) > 0", reason, within)
 		}
 		out = append(out, Alert{
-			Alert: k.name, Labels: k.labels(), Expr: expr,
-			Annotations: annotations(
+			Alert: k.name, Labels: labels(k.severity), Expr: expr,
+			Annotations: cfg.ofNode(
 				"{{ $labels.node }}: "+reason,
 				fmt.Sprintf("The problem {{ $labels.reason }} occurred {{ $value | humanize }} times within %s on node {{ $labels.node }}.", within),
-				cfg.runbook(k.doc)),
+				k.doc),
 		})
 	}
 	return out

@@ -54,20 +54,20 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("%s: twice", key)
 		}
 		seen[key] = true
-		if !slices.Contains([]string{"info", "warning", "critical"}, a.Labels["severity"]) || len(a.Labels) != 1 {
+		if !slices.Contains([]string{"info", "warning", "critical"}, a.Labels["severity"]) || a.Labels["app"] != "kernosis" || len(a.Labels) != 2 {
 			t.Errorf("%s: labels %v", a.Alert, a.Labels)
 		}
 		if !regexp.MustCompile(`^[A-Z][A-Za-z0-9]+$`).MatchString(a.Alert) || !strings.HasPrefix(group, "kernosis-") {
 			t.Errorf("group %s, alert %s", group, a.Alert)
 		}
 		labels := monitoringtest.CheckUses(t, catalog, a.Alert, a.Expr)
-		for _, name := range []string{"summary", "description"} {
+		for _, name := range []string{"summary", "description", "command"} {
 			text := a.Annotations[name]
-			if text == "" || strings.Contains(text, "\n") {
+			if text == "" || strings.Contains(text, "\n") || strings.Contains(text, "$pod") {
 				t.Errorf("%s: %s %q", a.Alert, name, text)
 			}
 			for _, l := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
-				if !slices.Contains(labels, l[1]) && !strings.Contains(text, "with $labels."+l[1]) {
+				if l[1] != "cluster" && !slices.Contains(labels, l[1]) && !strings.Contains(text, "with $labels."+l[1]) {
 					t.Errorf("%s: %s speaks of the label %s, which nothing in its expression has", a.Alert, name, l[1])
 				}
 			}
@@ -122,8 +122,51 @@ func TestConfig(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if bytes.Contains(text(alerts.Config{}), []byte("runbook_url")) {
-		t.Error("a runbook_url without a base")
+	if none := text(alerts.Config{}); bytes.Contains(none, []byte("runbook_url")) || bytes.Contains(none, []byte("dashboard_url")) {
+		t.Error("a link without a base")
+	}
+}
+
+// With Grafana's address each alert links to a dashboard that exists, with the values of its
+// variables.
+func TestDashboardLinks(t *testing.T) {
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := alerts.Of(set, alerts.Config{DashboardBase: "https://grafana.example/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := map[string][]string{}
+	for _, d := range monitoringtest.Dashboards(t) {
+		for _, v := range d.Templating.List {
+			variables[d.UID] = append(variables[d.UID], v.Name)
+		}
+	}
+	of := map[string]string{}
+	each(f, func(_ string, a *alerts.Alert) {
+		m := regexp.MustCompile(`^https://grafana\.example/d/([a-z-]+)(.*)$`).FindStringSubmatch(a.Annotations["dashboard_url"])
+		if m == nil || variables[m[1]] == nil {
+			t.Fatalf("%s: dashboard_url %q", a.Alert, a.Annotations["dashboard_url"])
+		}
+		of[a.Alert] = m[1]
+		for _, v := range regexp.MustCompile(`[?&]var-(\w+)=`).FindAllStringSubmatch(m[2], -1) {
+			if !slices.Contains(variables[m[1]], v[1]) {
+				t.Errorf("%s: %s has no variable %s", a.Alert, m[1], v[1])
+			}
+		}
+		if !strings.Contains(m[2], "var-cluster") || strings.Contains(m[2], "var-node") != (m[1] == "kernosis-node") {
+			t.Errorf("%s: %s", a.Alert, m[2])
+		}
+	})
+	for alert, want := range map[string]string{
+		"DiskUnhealthy": "kernosis-node", "OOMKilling": "kernosis-node", "KernosisSourceDown": "kernosis-node",
+		"KernosisControllerAbsent": "kernosis-self", "KernosisRepairFailed": "kernosis-diagnosis",
+	} {
+		if of[alert] != want {
+			t.Errorf("%s links to %q, want %q", alert, of[alert], want)
+		}
 	}
 }
 

@@ -196,9 +196,9 @@ func TestAlertsOfRulesFire(t *testing.T) {
 	run(t, tests)
 }
 
-// says is what an alert says for labels and a value.
-func says(a *alerts.Alert, labels map[string]string, value string) []expected {
-	all := map[string]string{"severity": a.Labels["severity"]}
+// says is what an alert says for labels and a value; affected is what it lists as affected.
+func says(a *alerts.Alert, labels map[string]string, value, affected string) []expected {
+	all := maps.Clone(a.Labels)
 	replace := []string{"{{ $value | humanize }}", value}
 	for name, v := range labels {
 		replace = append(replace, "{{ $labels."+name+" }}", v)
@@ -206,18 +206,26 @@ func says(a *alerts.Alert, labels map[string]string, value string) []expected {
 	}
 	to := map[string]string{}
 	for name, text := range a.Annotations {
+		if name == alerts.Description {
+			text, _, _ = strings.Cut(text, "{{ with printf")
+			text += affected
+		}
 		to[name] = strings.NewReplacer(replace...).Replace(text)
 	}
 	return []expected{{all, to}}
 }
 
 // conditionTest has a condition True for longer and for shorter than the alert waits, with
-// the agent's pod replaced meanwhile, and one that is so for another reason.
+// the agent's pod replaced meanwhile, and one that is so for another reason. It names what is
+// affected, once for two rules.
 func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
 	gauge := func(node, reason, pod string) string {
 		return fmt.Sprintf(`problem_gauge{node=%q, type=%q, reason=%q, pod=%q, instance="%s:20257"}`, node, condition, reason, pod, pod)
 	}
 	labels := map[string]string{"node": "n7", "type": condition, "reason": reason}
+	info := func(node, rule, subject string) series {
+		return series{fmt.Sprintf(`kernosis_problem_info{node=%q, reason=%q, rule=%q, subject=%q}`, node, reason, rule, subject), "0x4 1x60"}
+	}
 	other := "1x60"
 	if !strings.Contains(a.Expr, "reason=~") {
 		other = "0x60" // any reason is one of the alert's
@@ -227,10 +235,11 @@ func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
 		InputSeries: []series{
 			{gauge("n7", reason, "a"), "0x4 1x10 _x60"}, {gauge("n7", reason, "b"), "_x14 1x30 0x30"},
 			{gauge("n8", "Else", "c"), other},
+			info("n7", "a", "pod shop/web-1"), info("n7", "b", "pod shop/web-1"), info("n7", "a", "nvme0n1"), info("n8", "a", "sdb"), info("n7", "c", ""),
 		},
 		Alerts: []alertTest{
 			{"5m", a.Alert, []expected{}}, // not before it has lasted
-			{"25m", a.Alert, says(a, labels, "")},
+			{"25m", a.Alert, says(a, labels, "", " Affected: nvme0n1, pod shop/web-1.")},
 			{"50m", a.Alert, []expected{}},
 		},
 	}
@@ -250,7 +259,7 @@ func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
 			Name: a.Alert + " often", Interval: "1m", InputSeries: []series{{counter, "0x4 " + times + "x100"}},
 			Alerts: []alertTest{
 				{"4m", a.Alert, []expected{}},
-				{"6m", a.Alert, says(a, map[string]string{"node": "n7", "reason": reason}, times)},
+				{"6m", a.Alert, says(a, map[string]string{"node": "n7", "reason": reason}, times, "")},
 				{"90m", a.Alert, []expected{}},
 			},
 		},
@@ -263,7 +272,7 @@ func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
 		all = append(all, unitTest{
 			Name: a.Alert + " before the first look", Interval: "1m", InputSeries: []series{{counter, "_x4 1x100"}},
 			Alerts: []alertTest{
-				{"6m", a.Alert, says(a, map[string]string{"node": "n7", "reason": reason}, "1")},
+				{"6m", a.Alert, says(a, map[string]string{"node": "n7", "reason": reason}, "1", "")},
 				{"30m", a.Alert, []expected{}},
 			},
 		})

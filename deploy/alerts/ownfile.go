@@ -9,10 +9,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// ownYAML has the alerts on Kernosis itself; $agent and $controller stand for the jobs.
+// ownYAML has the alerts on Kernosis itself; $agent and $controller stand
+// for the jobs.
 //
 //go:embed own.yaml
 var ownYAML []byte
+
+// agentPod is a command that prints the agent's pod on the node of an alert; $pod stands for it.
+const agentPod = "$(kubectl -n kernosis get pods -l app.kubernetes.io/component=agent --field-selector spec.nodeName={{ $labels.node }} -o name)"
 
 // ownGroups returns them.
 func ownGroups(cfg Config) ([]Group, error) {
@@ -24,15 +28,27 @@ func ownGroups(cfg Config) ([]Group, error) {
 	}
 	jobs := strings.NewReplacer("$agent", quoted(cfg.AgentJob), "$controller", quoted(cfg.ControllerJob))
 	for i := range f.Groups {
-		for j := range f.Groups[i].Rules {
-			a := &f.Groups[i].Rules[j]
+		g := &f.Groups[i]
+		for j := range g.Rules {
+			a := &g.Rules[j]
 			a.Expr = jobs.Replace(strings.TrimSpace(a.Expr))
-			if page := cfg.runbook("runbooks/" + a.Alert); page != "" {
-				a.Annotations["runbook_url"] = page
-			}
+			a.Labels[AppLabel] = App
+			a.Annotations[Command] = strings.ReplaceAll(a.Annotations[Command], "$pod", agentPod)
+			cfg.linked(a.Annotations, cfg.runbook("runbooks/"+a.Alert), ownDashboard(g.Name, a))
 		}
 	}
 	return f.Groups, nil
+}
+
+// ownDashboard is the dashboard that shows what an alert on Kernosis itself is about.
+func ownDashboard(group string, a *Alert) string {
+	switch {
+	case strings.Contains(a.Annotations[Description], "$labels.node"):
+		return dashboardNode
+	case group == "kernosis-diagnosis", group == "kernosis-remediation":
+		return dashboardDiagnosis
+	}
+	return dashboardSelf
 }
 
 // quoted returns text as it stands between quotes.

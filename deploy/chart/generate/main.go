@@ -1,5 +1,5 @@
-// Command generate writes deploy/kustomize anew. It is run in the root of the checkout, by
-// "make generate-deploy".
+// Command generate writes what the chart makes or has from elsewhere: its templates of alerts,
+// and deploy/kustomize. It is run in the root of the checkout, by "make generate-deploy".
 package main
 
 import (
@@ -12,6 +12,8 @@ import (
 	"github.com/kernosis/kernosis/deploy/chart"
 )
 
+const folder = "deploy/chart/kernosis"
+
 func main() {
 	helm := flag.String("helm", "bin/helm", "path of Helm")
 	flag.Parse()
@@ -22,7 +24,18 @@ func main() {
 }
 
 func run(ctx context.Context, helm string) error {
-	files, err := chart.Kustomize(ctx, chart.Renderer{Helm: helm, Chart: "deploy/chart/kernosis"})
+	own, err := chart.OwnAlerts()
+	if err != nil {
+		return err
+	}
+	if err := write(filepath.Join(folder, "files/own-alerts.yaml"), own); err != nil {
+		return err
+	}
+	return kustomize(ctx, helm)
+}
+
+func kustomize(ctx context.Context, helm string) error {
+	files, err := chart.Kustomize(ctx, chart.Renderer{Helm: helm, Chart: folder})
 	if err != nil {
 		return err
 	}
@@ -42,9 +55,13 @@ func run(ctx context.Context, helm string) error {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(name, text, 0o644); err != nil { //nolint:gosec // manifests, for everybody
+		if err := write(name, text); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func write(path string, text []byte) error {
+	return os.WriteFile(path, text, 0o644) //nolint:gosec // manifests, for everybody
 }

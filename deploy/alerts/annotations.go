@@ -1,0 +1,74 @@
+package alerts
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Labels that each alert has: the product's, by which routes, inhibitions and dashboards select
+// them all, and the severity.
+const (
+	AppLabel      = "app"
+	App           = "kernosis"
+	SeverityLabel = "severity"
+)
+
+// Annotations of alerts. Those of links are there where their base is.
+const (
+	Summary      = "summary"
+	Description  = "description"
+	Command      = "command"
+	RunbookURL   = "runbook_url"
+	DashboardURL = "dashboard_url"
+)
+
+// Dashboards that alerts link to, by the UIDs of deploy/grafana.
+const (
+	dashboardNode      = "kernosis-node"
+	dashboardDiagnosis = "kernosis-diagnosis"
+	dashboardSelf      = "kernosis-self"
+)
+
+// whyNode is the command to run next for what is wrong with a node.
+const whyNode = "kubectl kernosis why node {{ $labels.node }}"
+
+// affected is a template that lists the pods, devices or tasks of the firing problems that an
+// alert is about. Metrics of the alert itself know the node and the reason alone.
+const affected = "{{ with printf `topk(10, max by (subject) (kernosis_problem_info{cluster=%q, node=%q, reason=%q, subject!=\"\"}))` $labels.cluster $labels.node $labels.reason | query }}" +
+	" Affected: {{ range $i, $s := sortByLabel \"subject\" . }}{{ if $i }}, {{ end }}{{ $s.Labels.subject }}{{ end }}.{{ end }}"
+
+// ofNode are the annotations of an alert on what rules find on a node.
+func (c *Config) ofNode(summary, description, doc string) map[string]string {
+	return c.linked(map[string]string{Summary: summary, Description: description + affected, Command: whyNode}, c.runbook(doc), dashboardNode)
+}
+
+// linked adds the links to an alert's annotations.
+func (c *Config) linked(a map[string]string, runbook, dashboard string) map[string]string {
+	if runbook != "" {
+		a[RunbookURL] = runbook
+	}
+	if c.DashboardBase != "" {
+		a[DashboardURL] = strings.TrimSuffix(c.DashboardBase, "/") + "/d/" + dashboard + query(dashboard)
+	}
+	return a
+}
+
+// query is the part of a dashboard's URL that sets its variables.
+func query(dashboard string) string {
+	cluster := "{{ with $labels.cluster }}%svar-cluster={{ . }}{{ end }}"
+	if dashboard == dashboardNode {
+		return "?var-node={{ $labels.node }}" + fmt.Sprintf(cluster, "&")
+	}
+	return fmt.Sprintf(cluster, "?")
+}
+
+// runbook returns the page of a rule's doc. One that is a URL already stays.
+func (c *Config) runbook(doc string) string {
+	switch {
+	case doc == "" || c.RunbookBase == "":
+		return ""
+	case strings.Contains(doc, "://"):
+		return doc
+	}
+	return strings.TrimSuffix(c.RunbookBase, "/") + "/" + doc + ".md"
+}

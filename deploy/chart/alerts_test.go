@@ -1,0 +1,220 @@
+package chart_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/deploy/alerts"
+	"github.com/kernosis/kernosis/deploy/chart"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/rules"
+)
+
+// alertsWith returns the committed alerts with other addresses; dashboards may be empty.
+func alertsWith(t *testing.T, runbooks, dashboards string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile("kernosis/files/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced := strings.NewReplacer(alerts.DefaultRunbookBase, runbooks, alerts.DashboardMark, dashboards).Replace(string(text))
+	var out map[string]any
+	if err := yaml.Unmarshal([]byte(replaced), &out); err != nil {
+		t.Fatal(err)
+	}
+	if dashboards == "" {
+		for _, a := range alertsOf(t, out) {
+			unstructured.RemoveNestedField(a, "annotations", alerts.DashboardURL)
+		}
+	}
+	return out
+}
+
+// alertsOf returns the alerts of a PrometheusRule's spec, which may be changed.
+func alertsOf(t *testing.T, spec any) []map[string]any {
+	t.Helper()
+	var out []map[string]any
+	groups, _ := spec.(map[string]any)["groups"].([]any)
+	for _, g := range groups {
+		list, _ := g.(map[string]any)["rules"].([]any)
+		for _, a := range list {
+			out = append(out, a.(map[string]any))
+		}
+	}
+	if len(out) == 0 {
+		t.Fatal("no alerts")
+	}
+	return out
+}
+
+// ruleOf returns the spec of the PrometheusRule that values make.
+func ruleOf(t *testing.T, values string) any {
+	t.Helper()
+	o := object(rendered(t, parse(t, values)), "PrometheusRule", "kernosis")
+	if o == nil {
+		t.Fatal("no PrometheusRule")
+	}
+	return o.Object["spec"]
+}
+
+func named(all []map[string]any, name string) (out []map[string]any) {
+	for _, a := range all {
+		if a["alert"] == name {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func text(a map[string]any, fields ...string) string {
+	s, _, _ := unstructured.NestedString(a, fields...)
+	return s
+}
+
+// What the chart has of alerts is what generates it.
+func TestTheChartsAlertsAreGenerated(t *testing.T) {
+	want, err := kernosis(t, "rules", "alerts", "--dashboard-base", alerts.DashboardMark).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := chart.OwnAlerts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]byte{"alerts.yaml": want, "own-alerts.yaml": own} {
+		if got, err := os.ReadFile(filepath.Join("kernosis/files", name)); err != nil || string(got) != string(want) {
+			t.Errorf("files/%s is old (make generate-deploy): %v", name, err)
+		}
+	}
+}
+
+// An alert can be removed, and its severity, time and labels changed; each link has the address
+// from the values, and commands the namespace of the release.
+func TestAlertsCanBeChanged(t *testing.T) {
+	r := renderer(t)
+	r.Namespace = "watch"
+	all := objectsOf(t, r, parse(t, `
+monitoring:
+  rules:
+    enabled: true
+    dashboardBaseURL: https://grafana.example.com/
+    alerts:
+      OOMKilling: {enabled: false}
+      FrequentOOMKilling: {enabled: true}
+      DiskStalled: {severity: warning, for: 7m, labels: {team: storage}}
+      KernosisAgentRestarts: {for: 2m}
+`))
+	got := alertsOf(t, object(all, "PrometheusRule", "kernosis").Object["spec"])
+	want := alertsOf(t, alertsWith(t, alerts.DefaultRunbookBase, "https://grafana.example.com"))
+	if len(got) != len(want)-1 || len(named(got, "OOMKilling")) != 0 || len(named(got, "FrequentOOMKilling")) != 2 {
+		t.Errorf("%d alerts of %d", len(got), len(want))
+	}
+	a := named(got, "DiskStalled")[0]
+	labels, _, _ := unstructured.NestedStringMap(a, "labels")
+	if a["for"] != "7m" || !maps.Equal(labels, map[string]string{"app": "kernosis", "severity": "warning", "team": "storage"}) {
+		t.Errorf("%v", a)
+	}
+	before := named(want, "DiskStalled")[0]
+	if a["expr"] != before["expr"] || !reflect.DeepEqual(a["annotations"], before["annotations"]) {
+		t.Errorf("more than was asked for has changed: %v", a)
+	}
+	if url := text(a, "annotations", alerts.DashboardURL); !strings.HasPrefix(url, "https://grafana.example.com/d/kernosis-node?var-node=") {
+		t.Errorf("dashboard_url %q", url)
+	}
+	restarts := named(got, "KernosisAgentRestarts")[0]
+	if command := text(restarts, "annotations", alerts.Command); restarts["for"] != "2m" || strings.Count(command, "kubectl -n watch ") != 2 {
+		t.Errorf("%v", restarts)
+	}
+}
+
+// ownRules are rules of each form that values may have.
+const ownRules = `apiVersion: rules.kernosis.io/v1
+conditions:
+  Broken: {healthyReason: Whole, healthyMessage: whole}
+rules:
+- {name: bent, events: [oomkill], condition: Broken, reason: Bent, message: m, latched: true, severity: critical, doc: "https://wiki.example/bent"}
+- {name: torn, events: [oomkill], condition: Broken, reason: Torn, message: m, latched: true, severity: critical}
+- {name: worn, events: [oomkill], condition: Broken, reason: Worn, message: m, latched: true}
+- {name: creaks, events: [oomkill], reason: Creaks, message: m, severity: info, doc: runbooks/Creaks}
+- {name: creaks-too, events: [diskio], reason: Creaks, message: m, severity: critical, doc: runbooks/Creaks}
+- {name: broken, events: [diskio], reason: Broken, message: m, severity: critical}
+- {name: disk-io-error, extends: disk-io-error, severity: critical}
+- {name: oom-kill-of-database, extends: oom-kill, reason: DatabaseKilled, when: 'task.comm == "postgres"'}
+`
+
+// Rules in the values have the alerts that "kernosis rules alerts" makes of them, and no other
+// alert reports their conditions.
+func TestOwnRulesHaveAlerts(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(ownRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := detector.Load(rules.FS, os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := alerts.Of(set, alerts.Config{RunbookBase: "https://wiki.example.com/k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := yaml.Marshal(map[string]any{
+		"rules":      map[string]any{"own.yaml": ownRules},
+		"monitoring": map[string]any{"rules": map[string]any{"enabled": true, "runbookBaseURL": "https://wiki.example.com/k/", "alerts": map[string]any{"DatabaseKilled": map[string]any{"for": "1m"}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := alertsOf(t, ruleOf(t, string(values)))
+	of := func(name, severity string) map[string]any {
+		for _, a := range named(got, name) {
+			if text(a, "labels", "severity") == severity {
+				return a
+			}
+		}
+		return nil
+	}
+	wanted := []string{"Broken critical", "Broken warning", "Creaks critical", "BrokenRepeated critical", "DatabaseKilled warning"}
+	for _, g := range file.Groups {
+		for i := range g.Rules {
+			want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&g.Rules[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, severity := g.Rules[i].Alert, g.Rules[i].Labels["severity"]
+			i := slices.Index(wanted, name+" "+severity)
+			if i < 0 {
+				continue
+			}
+			wanted = slices.Delete(wanted, i, i+1)
+			a := of(name, severity)
+			if a == nil {
+				t.Errorf("%s: no alert", name)
+				continue
+			}
+			if a["alert"] != name || a["expr"] != text(want, "Expr") || !reflect.DeepEqual(a["annotations"], want["Annotations"]) || !reflect.DeepEqual(a["labels"], want["Labels"]) {
+				t.Errorf("%s:\n%v\nwant\n%v", name, a, want)
+			}
+		}
+	}
+	if len(wanted) > 0 {
+		t.Errorf("alerts.Of does not make %v", wanted)
+	}
+	if a := named(got, "DatabaseKilled"); len(a) != 1 || a[0]["for"] != "1m" {
+		t.Errorf("DatabaseKilled: %v", a)
+	}
+	if a := named(got, "DiskIOError"); len(a) != 1 || len(named(got, "Creaks")) != 1 {
+		t.Errorf("DiskIOError: %v", a)
+	}
+	if a := named(got, "KernosisOtherCondition"); len(a) != 1 || !strings.Contains(text(a[0], "expr"), `type!~"Broken|APIServerUnreachable|`) {
+		t.Errorf("KernosisOtherCondition: %v", a)
+	}
+}
