@@ -10,9 +10,12 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kernosis/kernosis/deploy/alerts"
 )
 
-// Prometheus' operator gets the alerts that there are, and Grafana the dashboards.
+// Prometheus' operator gets the alerts that there are, and Grafana the dashboards, with the
+// address of the documentation.
 func TestMonitoring(t *testing.T) {
 	all := rendered(t, parse(t, `
 monitoring:
@@ -44,7 +47,8 @@ monitoring:
 			continue
 		}
 		data, _, _ := unstructured.NestedStringMap(o.Object, "data")
-		if got := data["kernosis-"+name+".json"]; got != string(text) || !json.Valid([]byte(got)) || o.GetNamespace() != "monitoring" || o.GetLabels()["grafana_dashboard"] != "1" {
+		want := strings.ReplaceAll(string(text), alerts.DefaultRunbookBase, "https://wiki.example.com/k/")
+		if got := data["kernosis-"+name+".json"]; got != want || !strings.Contains(got, "wiki.example.com") || !json.Valid([]byte(got)) || o.GetNamespace() != "monitoring" || o.GetLabels()["grafana_dashboard"] != "1" {
 			t.Errorf("%s is not the dashboard: %v", name, o.GetLabels())
 		}
 	}

@@ -47,8 +47,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Each dashboard has what Grafana needs, places that do not overlap, and links that lead to
-// another one.
+// Each dashboard has what Grafana needs, few panels in view, places that do not overlap, and
+// links that lead to another one.
 func TestDashboards(t *testing.T) {
 	all := monitoringtest.Dashboards(t)
 	if len(all) != 5 {
@@ -63,85 +63,205 @@ func TestDashboards(t *testing.T) {
 		if d.SchemaVersion < 39 {
 			t.Errorf("%s: schema %d is of a Grafana before 11", d.File, d.SchemaVersion)
 		}
-		if len(d.Links) != 1 || d.Links[0].Type != "dashboards" || !d.Links[0].KeepTime {
+		if len(d.Links) != 2 || d.Links[0].Type != "dashboards" || !d.Links[0].KeepTime {
 			t.Errorf("%s: no way to the others", d.File)
 		}
 	}
 	for _, d := range all {
-		ids, names := map[int]bool{}, map[string]bool{}
-		taken := map[[2]int]string{}
+		checkPlaces(t, d)
+		inView := map[string]int{}
 		for i := range d.Panels {
 			p := &d.Panels[i]
-			where := d.File + ": " + p.Title
-			if p.ID < 1 || ids[p.ID] {
-				t.Errorf("%s: id %d", where, p.ID)
-			}
-			ids[p.ID] = true
-			g := p.GridPos
-			if p.Title == "" || g.W < 1 || g.H < 1 || g.X < 0 || g.X+g.W > 24 {
-				t.Errorf("%s: place %+v", where, g)
-			}
-			for x := g.X; x < g.X+g.W; x++ {
-				for y := g.Y; y < g.Y+g.H; y++ {
-					if other := taken[[2]int{x, y}]; other != "" {
-						t.Fatalf("%s lies over %s", where, other)
-					}
-					taken[[2]int{x, y}] = p.Title
-				}
-			}
 			if p.Type == "row" {
-				names = map[string]bool{}
 				continue
 			}
-			if names[p.Title] {
-				t.Errorf("%s: twice in its row", where)
+			if p.Row == "" {
+				inView[p.Type]++
+				inView["all"]++
 			}
-			names[p.Title] = true
-			if p.Description == "" {
-				t.Errorf("%s does not say what is seen", where)
-			}
-			if !slices.Contains([]string{"stat", "timeseries", "table", "heatmap", "state-timeline"}, p.Type) {
-				t.Errorf("%s: type %s", where, p.Type)
-			}
-			if len(p.Targets) == 0 || p.Datasource.UID != "${datasource}" || p.Datasource.Type != "prometheus" {
-				t.Errorf("%s: asks for nothing, or a data source that is given", where)
-			}
-			refs := map[string]bool{}
-			for _, q := range p.Targets {
-				if refs[q.RefID] || q.Datasource.UID != "${datasource}" || q.Instant == q.Range {
-					t.Errorf("%s: %+v", where, q)
-				}
-				refs[q.RefID] = true
-				if wants := map[string]string{"table": "table", "heatmap": "heatmap"}[p.Type]; wants != "" && q.Format != wants {
-					t.Errorf("%s: format %s", where, q.Format)
-				}
-			}
+			checkPanel(t, d.File+": "+p.Title, p)
 			for _, m := range regexp.MustCompile(`/d/([a-z-]+)`).FindAllStringSubmatch(string(p.Raw), -1) {
 				if !uids[m[1]] {
-					t.Errorf("%s leads to %s, which is not there", where, m[1])
+					t.Errorf("%s: %s leads to %s, which is not there", d.File, p.Title, m[1])
+				}
+			}
+		}
+		if inView["all"] > 12 || inView["stat"] == 0 || inView["table"] == 0 {
+			t.Errorf("%s: panels in view: %v, want at most 12", d.File, inView)
+		}
+	}
+}
+
+// checkPlaces checks ids, places and titles. A collapsed row is a grid of its own.
+func checkPlaces(t *testing.T, d *monitoringtest.Dashboard) {
+	t.Helper()
+	ids, names := map[int]bool{}, map[string]bool{}
+	taken := map[string]string{}
+	for i := range d.Panels {
+		p := &d.Panels[i]
+		where := d.File + ": " + p.Title
+		if p.ID < 1 || ids[p.ID] {
+			t.Errorf("%s: id %d", where, p.ID)
+		}
+		ids[p.ID] = true
+		g := p.GridPos
+		if p.Title == "" || g.W < 1 || g.H < 1 || g.X < 0 || g.X+g.W > 24 {
+			t.Errorf("%s: place %+v", where, g)
+		}
+		for x := g.X; x < g.X+g.W; x++ {
+			for y := g.Y; y < g.Y+g.H; y++ {
+				at := fmt.Sprint(p.Row, x, " ", y)
+				if other := taken[at]; other != "" {
+					t.Fatalf("%s lies over %s", where, other)
+				}
+				taken[at] = p.Title
+			}
+		}
+		switch {
+		case p.Type == "row":
+			names = map[string]bool{}
+		case names[p.Title]:
+			t.Errorf("%s: twice in its row", where)
+		default:
+			names[p.Title] = true
+		}
+	}
+}
+
+// checkPanel checks what a panel says and asks for.
+func checkPanel(t *testing.T, where string, p *monitoringtest.Panel) {
+	t.Helper()
+	if p.Type == "text" {
+		if !strings.Contains(p.Options.Content, "kubectl ") {
+			t.Errorf("%s: no command: %q", where, p.Options.Content)
+		}
+		return
+	}
+	defaults := p.FieldConfig.Defaults
+	if p.Description == "" || !strings.HasSuffix(p.Description, ".") || defaults.Unit == "" || defaults.NoValue == "" {
+		t.Errorf("%s: description %q, unit %q, text without data %q", where, p.Description, defaults.Unit, defaults.NoValue)
+	}
+	if (defaults.Decimals != nil) != (defaults.Unit == "none") || defaults.Decimals != nil && *defaults.Decimals != 0 {
+		t.Errorf("%s: a number of things has no decimals, and no other unit", where)
+	}
+	if !slices.Contains([]string{"stat", "timeseries", "table", "heatmap", "state-timeline"}, p.Type) {
+		t.Errorf("%s: type %s", where, p.Type)
+	}
+	if len(p.Targets) == 0 || p.Datasource.UID != "${datasource}" || p.Datasource.Type != "prometheus" {
+		t.Errorf("%s: asks for nothing, or a data source that is given", where)
+	}
+	refs := map[string]bool{}
+	for _, q := range p.Targets {
+		if refs[q.RefID] || q.Datasource.UID != "${datasource}" || q.Instant == q.Range {
+			t.Errorf("%s: %+v", where, q)
+		}
+		refs[q.RefID] = true
+		if wants := map[string]string{"table": "table", "heatmap": "heatmap"}[p.Type]; wants != "" && q.Format != wants {
+			t.Errorf("%s: format %s", where, q.Format)
+		}
+		if p.Type == "timeseries" && q.LegendFormat == "" {
+			t.Errorf("%s: no legend", where)
+		}
+	}
+}
+
+// Links to the documentation lead to pages.
+func TestLinksToPages(t *testing.T) {
+	n := 0
+	for _, d := range monitoringtest.Dashboards(t) {
+		for i := range d.Panels {
+			for _, m := range regexp.MustCompile(`"https://github\.com/kernosis/kernosis/blob/main/docs/([A-Za-z/-]+\.md)"|\(https://github\.com/kernosis/kernosis/blob/main/docs/([a-z]+\.md)\)`).FindAllStringSubmatch(string(d.Panels[i].Raw), -1) {
+				n++
+				monitoringtest.Read(t, "docs/"+m[1]+m[2])
+			}
+		}
+	}
+	if n < 40 {
+		t.Errorf("%d links", n)
+	}
+}
+
+// The tables of alerts link each alert to the page that its annotation names.
+func TestTablesOfAlertsLinkToRunbooks(t *testing.T) {
+	var exprs []string
+	for _, d := range monitoringtest.Dashboards(t) {
+		before := len(exprs)
+		for i := range d.Panels {
+			p := &d.Panels[i]
+			if p.Title != "Firing alerts" {
+				continue
+			}
+			exprs = append(exprs, p.Targets[0].Expr)
+			if !strings.Contains(string(p.Raw), `/docs/${__data.fields.Folder}/${__data.fields.Runbook}.md"`) {
+				t.Errorf("%s: no link to runbooks", d.File)
+			}
+		}
+		if len(exprs) != before+1 || len(d.Annotations.List) != 1 || !strings.Contains(d.Annotations.List[0].Expr, `ALERTS{cluster=~"$cluster", app="kernosis"`) {
+			t.Errorf("%s: no table of alerts, or no annotation", d.File)
+		}
+	}
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string            `yaml:"alert"`
+				Annotations map[string]string `yaml:"annotations"`
+			} `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	if err := yaml.Unmarshal([]byte(monitoringtest.Read(t, "deploy/alerts/kernosis.rules.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	replacement := regexp.MustCompile(`"(folder|page)", "([^"]*)", "alertname", "([^"]*)"`)
+	for _, g := range file.Groups {
+		for _, a := range g.Rules {
+			for _, expr := range exprs {
+				labels := map[string]string{}
+				for _, m := range replacement.FindAllStringSubmatch(expr, -1) {
+					if re := regexp.MustCompile("^(?:" + m[3] + ")$"); re.MatchString(a.Alert) {
+						labels[m[1]] = re.ReplaceAllString(a.Alert, m[2])
+					}
+				}
+				if page := "/docs/" + labels["folder"] + "/" + labels["page"] + ".md"; !strings.HasSuffix(a.Annotations["runbook_url"], page) {
+					t.Errorf("%s: links to %s, its runbook is %s", a.Alert, page, a.Annotations["runbook_url"])
 				}
 			}
 		}
 	}
 }
 
-// Each query asks for metrics and labels that there are, by variables that are defined; its
-// legend names labels that its series have.
+// Each query asks for metrics and labels that there are, by variables that are defined, the
+// cluster among them; its legend names labels that its series have.
 func TestQueries(t *testing.T) {
 	catalog := monitoringtest.Catalog(t)
 	for _, d := range monitoringtest.Dashboards(t) {
 		known := []string{"datasource", "__rate_interval", "__range"}
 		used := map[string]bool{}
+		inCluster := func(where, expr string) {
+			uses, _ := monitoringtest.Uses(expr)
+			for _, u := range uses {
+				if !slices.Contains(u.Labels, "cluster") {
+					t.Errorf("%s: %s does not ask for the cluster", where, u.Metric)
+				}
+			}
+		}
+		for _, a := range d.Annotations.List {
+			monitoringtest.CheckUses(t, catalog, d.File+" annotation", a.Expr)
+			inCluster(d.File+" annotation", a.Expr)
+		}
 		for _, v := range d.Templating.List {
 			known = append(known, v.Name)
 			if v.Type == "datasource" {
 				continue
 			}
-			selector, label, ok := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(v.Definition, "label_values("), ")"), ", ")
-			if i := strings.LastIndex(selector, ", "); i >= 0 { // a comma of the selector
-				selector, label = v.Definition[len("label_values("):strings.LastIndex(v.Definition, ", ")], v.Definition[strings.LastIndex(v.Definition, ", ")+2:len(v.Definition)-1]
+			m := regexp.MustCompile(`^label_values\((.+), (\w+)\)$`).FindStringSubmatch(v.Definition)
+			if m == nil {
+				t.Fatalf("%s: variable %s: %s", d.File, v.Name, v.Definition)
 			}
-			if labels := monitoringtest.CheckUses(t, catalog, d.File+" $"+v.Name, selector); !ok || !slices.Contains(labels, label) {
+			selector, label := m[1], m[2]
+			if v.Name != "cluster" {
+				inCluster(d.File+" $"+v.Name, selector)
+			}
+			if labels := monitoringtest.CheckUses(t, catalog, d.File+" $"+v.Name, selector); !slices.Contains(labels, label) {
 				t.Errorf("%s: variable %s: %s", d.File, v.Name, v.Definition)
 			}
 		}
@@ -151,6 +271,7 @@ func TestQueries(t *testing.T) {
 			for _, q := range p.Targets {
 				where := fmt.Sprintf("%s: %s", d.File, p.Title)
 				labels := monitoringtest.CheckUses(t, catalog, where, q.Expr)
+				inCluster(where, q.Expr)
 				for _, m := range variable.FindAllStringSubmatch(q.Expr, -1) {
 					used[m[1]] = true
 					if !slices.Contains(known, m[1]) {
@@ -188,6 +309,9 @@ func TestPromtoolReadsTheQueries(t *testing.T) {
 				all = append(all, rule{fmt.Sprintf("q%d", len(all)), monitoringtest.Filled(q.Expr, nil, "5m", "1h")})
 			}
 		}
+		for _, a := range d.Annotations.List {
+			all = append(all, rule{fmt.Sprintf("q%d", len(all)), monitoringtest.Filled(a.Expr, nil, "5m", "1h")})
+		}
 	}
 	text, err := yaml.Marshal(map[string]any{"groups": []map[string]any{{"name": "queries", "rules": all}}})
 	if err != nil {
@@ -202,5 +326,43 @@ func TestPromtoolReadsTheQueries(t *testing.T) {
 	}
 	if len(all) < 80 {
 		t.Errorf("%d queries", len(all))
+	}
+}
+
+// The cluster variable selects the series of a cluster; with "All" it selects those without the
+// label too.
+func TestClusterVariable(t *testing.T) {
+	promtool := monitoringtest.Program(t, "promtool")
+	var expr string
+	for _, d := range monitoringtest.Dashboards(t) {
+		for i := range d.Panels {
+			if d.File == "fleet.json" && d.Panels[i].Title == "Agents" && d.Panels[i].Type == "stat" {
+				expr = d.Panels[i].Targets[0].Expr
+			}
+		}
+	}
+	type sample struct {
+		Labels string  `yaml:"labels"`
+		Value  float64 `yaml:"value"`
+	}
+	var cases []map[string]any
+	for cluster, agents := range map[string]float64{".*": 4, "east": 2, "(east|west)": 3} {
+		query := monitoringtest.Filled(expr, map[string]string{"cluster": cluster}, "5m", "1h")
+		cases = append(cases, map[string]any{"expr": query, "eval_time": "1m", "exp_samples": []sample{{"{}", agents}}})
+	}
+	series := []map[string]string{}
+	for _, labels := range []string{`node="a"`, `node="a", cluster="east"`, `node="b", cluster="east"`, `node="a", cluster="west"`} {
+		series = append(series, map[string]string{"series": "kernosis_build_info{" + labels + "}", "values": "1 1"})
+	}
+	text, err := yaml.Marshal(map[string]any{"tests": []map[string]any{{"interval": "1m", "input_series": series, "promql_expr_test": cases}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "test.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -44,10 +44,25 @@ type link struct {
 	URL         string   `json:"url"`
 }
 
-// dataLink is one of a value.
+// dataLink is one of a value, or of a panel.
 type dataLink struct {
-	Title string `json:"title"`
-	URL   string `json:"url"`
+	TargetBlank bool   `json:"targetBlank,omitempty"`
+	Title       string `json:"title"`
+	URL         string `json:"url"`
+}
+
+// annotation marks times in all panels that have a time axis.
+type annotation struct {
+	Datasource  *source `json:"datasource"`
+	Enable      bool    `json:"enable"`
+	Expr        string  `json:"expr"`
+	Hide        bool    `json:"hide"`
+	IconColor   string  `json:"iconColor"`
+	Name        string  `json:"name"`
+	Step        string  `json:"step"`
+	TagKeys     string  `json:"tagKeys"`
+	TextFormat  string  `json:"textFormat"`
+	TitleFormat string  `json:"titleFormat"`
 }
 
 type place struct {
@@ -69,6 +84,7 @@ type panel struct {
 	FieldConfig     *fieldConfig   `json:"fieldConfig,omitempty"`
 	GridPos         place          `json:"gridPos"`
 	ID              int            `json:"id"`
+	Links           []dataLink     `json:"links,omitempty"`
 	Options         map[string]any `json:"options,omitempty"`
 	Panels          *[]panel       `json:"panels,omitempty"` // of rows
 	Targets         []target       `json:"targets,omitempty"`

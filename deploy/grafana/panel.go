@@ -1,11 +1,13 @@
 package grafana
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 )
 
-// size is a panel's where it does not say.
+// size is a panel's size where it has none of its own.
 func (g *graph) size() (w, h int) {
 	w, h = g.w, g.h
 	if w == 0 {
@@ -25,16 +27,22 @@ func (g *graph) size() (w, h int) {
 
 func (g *graph) panel() panel {
 	w, h := g.size()
-	p := panel{
-		Type: string(g.kind), Title: g.title, Description: g.text, GridPos: place{W: w, H: h}, Datasource: prometheus(),
-		FieldConfig: &fieldConfig{Defaults: g.defaults(), Overrides: []override{}}, Options: g.options(),
+	p := panel{Type: string(g.kind), Title: g.title, GridPos: place{W: w, H: h}}
+	if g.kind == words {
+		p.Options = map[string]any{"mode": "markdown", "content": g.text}
+		return p
 	}
+	p.Description, p.Datasource, p.Options = g.text, prometheus(), g.options()
+	p.FieldConfig = &fieldConfig{Defaults: g.defaults(), Overrides: []override{}}
 	if g.kind == bars {
 		p.Type = string(lines)
 	}
+	if g.page != "" {
+		p.Links = []dataLink{{TargetBlank: true, Title: "Runbook", URL: docs + g.page + ".md"}}
+	}
 	for i, q := range g.queries {
 		t := target{
-			Datasource: prometheus(), EditorMode: "code", Expr: q.expr, LegendFormat: q.legend, Format: "time_series", Range: true,
+			Datasource: prometheus(), EditorMode: "code", Expr: inCluster(q.expr), LegendFormat: q.legend, Format: "time_series", Range: true,
 			RefID: string(rune('A' + i)),
 		}
 		switch g.kind {
@@ -51,7 +59,8 @@ func (g *graph) panel() panel {
 	return p
 }
 
-// columns names those of a table. Values of the node column lead to the node's dashboard.
+// columns names the columns of a table. Nodes, pods and alerts in it link to their dashboards and
+// pages.
 func (g *graph) columns(p *panel) {
 	exclude, rename := map[string]any{"Time": true}, map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(g.names)) {
@@ -66,35 +75,55 @@ func (g *graph) columns(p *panel) {
 	} else {
 		rename["Value"] = g.value
 	}
-	p.Transformations = []transform{{ID: "organize", Options: map[string]any{"excludeByName": exclude, "indexByName": map[string]any{}, "renameByName": rename}}}
-	for column, to := range map[string]dataLink{"node": nodeLink("${__value.text}"), "pod": podLink()} {
-		if name, ok := rename[column].(string); ok {
-			p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, override{
-				Matcher:    matcher{ID: "byName", Options: name},
-				Properties: []property{{ID: "links", Value: []dataLink{to}}},
-			})
+	p.Transformations = []transform{{ID: "organize", Options: map[string]any{"excludeByName": exclude, "indexByName": g.order(), "renameByName": rename}}}
+	set := func(column, id string, value any) {
+		p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, override{
+			Matcher: matcher{ID: "byName", Options: column}, Properties: []property{{ID: id, Value: value}},
+		})
+	}
+	for _, to := range []struct {
+		column string
+		link   dataLink
+	}{{"node", nodeLink("${__value.text}")}, {"page", runbookLink()}, {"pod", podLink()}} {
+		if name, ok := rename[to.column].(string); ok {
+			set(name, "links", []dataLink{to.link})
 		}
 	}
-	slices.SortFunc(p.FieldConfig.Overrides, func(a, b override) int {
-		if a.Matcher.Options < b.Matcher.Options {
-			return -1
+	for _, column := range g.hidden {
+		set(column, "custom.hidden", true)
+	}
+}
+
+// order is that of a table's columns, the most important first.
+func (g *graph) order() map[string]any {
+	out := map[string]any{}
+	for _, column := range []string{
+		"severity", "alertname", "cluster", "node", "namespace", "pod", "container", "probe_type", "service", "type", "part", "policy", "verb",
+		"operation", "outcome", "reason", "subject", "page", "folder",
+	} {
+		if g.names[column] != "" {
+			out[column] = len(out)
 		}
-		return 1
-	})
+	}
+	return out
 }
 
 func (g *graph) defaults() fieldDefaults {
 	zero := 0.0
 	d := fieldDefaults{
-		Color: map[string]any{"mode": "palette-classic"}, Links: g.links, Mappings: g.mappings, Unit: g.unit,
+		Color: map[string]any{"mode": "palette-classic"}, Links: g.links, Mappings: g.mappings, NoValue: cmp.Or(g.none, "No data"), Unit: g.unit,
 		Thresholds: thresholds{Mode: "absolute", Steps: g.steps()},
+	}
+	if g.unit == "" { // a number of things: increase() gives parts of them
+		whole := 0
+		d.Unit, d.Decimals = "none", &whole
 	}
 	if d.Mappings == nil {
 		d.Mappings = []any{}
 	}
 	switch g.kind {
 	case stat:
-		d.Color, d.NoValue = map[string]any{"mode": "thresholds"}, "none"
+		d.Color = map[string]any{"mode": "thresholds"}
 	case lines, bars:
 		d.Min = &zero
 		stacking := "none"
@@ -136,7 +165,7 @@ func (g *graph) steps() []step {
 }
 
 func (g *graph) options() map[string]any {
-	legend := map[string]any{"displayMode": "table", "placement": "bottom", "showLegend": true, "calcs": []string{"lastNotNull", "max"}}
+	legend := map[string]any{"displayMode": "table", "placement": "bottom", "showLegend": g.legend(), "calcs": []string{"lastNotNull", "max"}}
 	switch g.kind {
 	case stat:
 		return map[string]any{
@@ -163,6 +192,11 @@ func (g *graph) options() map[string]any {
 	return map[string]any{"legend": legend, "tooltip": map[string]any{"mode": "multi", "sort": "desc"}}
 }
 
+// legend reports whether a panel needs one: a single series is what the title says.
+func (g *graph) legend() bool {
+	return len(g.queries) > 1 || strings.Contains(g.queries[0].legend, "{{")
+}
+
 // mapped is a mapping of numbers to words.
 func mapped(words map[string][2]string) []any {
 	options := map[string]any{}
@@ -176,17 +210,16 @@ func mapped(words map[string][2]string) []any {
 
 // nodeLink leads to a node's dashboard.
 func nodeLink(node string) dataLink {
-	return dataLink{Title: "Node", URL: "/d/" + uidNode + "?${datasource:queryparam}&var-node=" + node + "&${__url_time_range}"}
+	return dataLink{Title: "Node", URL: "/d/" + uidNode + "?${datasource:queryparam}&${cluster:queryparam}&var-node=" + node + "&${__url_time_range}"}
 }
 
 // podLink leads from a pod in a table to its probes.
 func podLink() dataLink {
-	return dataLink{Title: "Probes", URL: "/d/" + uidProbes + "?${datasource:queryparam}&var-namespace=${__data.fields.Namespace}&var-pod=${__value.text}&${__url_time_range}"}
+	return dataLink{Title: "Probes", URL: "/d/" + uidProbes + "?${datasource:queryparam}&${cluster:queryparam}&var-namespace=${__data.fields.Namespace}&var-pod=${__value.text}&${__url_time_range}"}
 }
 
-// rise is how much counters have grown, those included that are not there before their first
-// count: increase() does not see that one. What an agent or controller has counted since its
-// start is the bound of what is missed by a restart.
+// rise is by how much counters have grown. Unlike increase() it includes the first count of a
+// counter that was absent before. It misses what was counted before a restart.
 func rise(counter, within string) string {
 	return "clamp_min(" + counter + " - (" + counter + " offset " + within + " or " + counter + " * 0), 0)"
 }

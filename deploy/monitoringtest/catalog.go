@@ -39,7 +39,7 @@ func Catalog(tb testing.TB) []Metric {
 // where there is no such metric. The series of histograms are known, and what is used of
 // others' metrics.
 func Labels(catalog []Metric, name string) []string {
-	target := []string{"job", "instance", "namespace", "pod", "container", "node"}
+	target := []string{"cluster", "job", "instance", "namespace", "pod", "container", "node"}
 	if own, ok := foreign()[name]; ok {
 		return append(target, own...)
 	}
@@ -64,6 +64,7 @@ func Labels(catalog []Metric, name string) []string {
 func foreign() map[string][]string {
 	return map[string][]string{
 		"up":                                        nil,
+		"ALERTS":                                    {"alertname", "alertstate", "severity", "app", "reason"},
 		"process_resident_memory_bytes":             nil,
 		"process_cpu_seconds_total":                 nil,
 		"process_start_time_seconds":                nil,

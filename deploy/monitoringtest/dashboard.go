@@ -16,8 +16,13 @@ type Dashboard struct {
 	Description   string   `json:"description"`
 	SchemaVersion int      `json:"schemaVersion"`
 	Tags          []string `json:"tags"`
-	Panels        []Panel  `json:"panels"`
-	Links         []struct {
+	Panels        []Panel  `json:"panels"` // those of collapsed rows too, behind their row
+	Annotations   struct {
+		List []struct {
+			Expr string `json:"expr"`
+		} `json:"list"`
+	} `json:"annotations"`
+	Links []struct {
 		Type     string `json:"type"`
 		KeepTime bool   `json:"keepTime"`
 	} `json:"links"`
@@ -36,6 +41,7 @@ type Variable struct {
 // Panel is one of its panels, or a row.
 type Panel struct {
 	Raw json.RawMessage `json:"-"` // all of it
+	Row string          `json:"-"` // title of the collapsed row that it is in; empty: it is shown at once
 
 	ID          int        `json:"id"`
 	Type        string     `json:"type"`
@@ -43,7 +49,18 @@ type Panel struct {
 	Description string     `json:"description"`
 	Datasource  Datasource `json:"datasource"`
 	Targets     []Target   `json:"targets"`
-	GridPos     struct {
+	Panels      []Panel    `json:"panels"` // of a collapsed row
+	FieldConfig struct {
+		Defaults struct {
+			Unit     string `json:"unit"`
+			Decimals *int   `json:"decimals"`
+			NoValue  string `json:"noValue"`
+		} `json:"defaults"`
+	} `json:"fieldConfig"`
+	Options struct {
+		Content string `json:"content"` // of a text
+	} `json:"options"`
+	GridPos struct {
 		X int `json:"x"`
 		Y int `json:"y"`
 		W int `json:"w"`
@@ -91,16 +108,32 @@ func Dashboards(tb testing.TB) []*Dashboard {
 		if err := json.Unmarshal([]byte(Read(tb, "deploy/grafana/"+d.File)), d); err != nil {
 			tb.Fatalf("%s: %v", path, err)
 		}
+		d.flatten()
 		all = append(all, d)
 	}
 	return all
+}
+
+// flatten puts the panels of collapsed rows behind their rows.
+func (d *Dashboard) flatten() {
+	var all []Panel
+	for _, p := range d.Panels {
+		below := p.Panels
+		p.Panels = nil
+		all = append(all, p)
+		for _, inner := range below {
+			inner.Row = p.Title
+			all = append(all, inner)
+		}
+	}
+	d.Panels = all
 }
 
 // Filled returns a query as Grafana sends it: with values in place of its variables; one that
 // is not given is all there are.
 func Filled(expr string, values map[string]string, rateInterval, within string) string {
 	replace := []string{"$__rate_interval", rateInterval, "$__range", within}
-	for _, name := range []string{"node", "namespace", "probe_type", "pod"} {
+	for _, name := range []string{"cluster", "node", "namespace", "probe_type", "pod"} {
 		value, ok := values[name]
 		if !ok {
 			value = ".*"
