@@ -22,6 +22,12 @@ func Helm(tb testing.TB) string {
 	return client(tb, "helm", HelmProgram)
 }
 
+// Helm3 returns the path of helm of the major version 3, likewise.
+func Helm3(tb testing.TB) string {
+	tb.Helper()
+	return client(tb, "helm3", Helm3Program)
+}
+
 func client(tb testing.TB, name string, programs func(context.Context, io.Writer) (string, error)) string {
 	tb.Helper()
 	testall.Only(tb) // it takes a minute to build

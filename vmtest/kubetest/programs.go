@@ -29,7 +29,7 @@ const toolFolder = ".tools"
 // tool is a module that pins programs.
 type tool struct {
 	name      string // of its folder, and of the one of its sets in the cache
-	versioned string // the module whose version the programs print
+	versioned string // the module whose version is built into the programs
 	space     uint64 // what a build with a cold cache takes, in bytes
 
 	// flags returns the value of -ldflags.
@@ -89,6 +89,20 @@ func helmProgram() set {
 	}
 }
 
+// helm3Program is the last major version of helm before. helm.sh/helm/v3 has its own version;
+// that of client-go says which version of Kubernetes "helm template" renders for.
+func helm3Program() set {
+	const module = "helm.sh/helm/v3"
+	return set{
+		of: tool{name: "helm3", versioned: "k8s.io/client-go", space: 2 << 30, flags: func(version string) string {
+			minor, _, _ := strings.Cut(strings.TrimPrefix(version, "v0."), ".")
+			return fmt.Sprintf("-s -w -X %[1]s/lint/rules.k8sVersionMajor=1 -X %[1]s/lint/rules.k8sVersionMinor=%[2]s -X %[1]s/chartutil.k8sVersionMajor=1 -X %[1]s/chartutil.k8sVersionMinor=%[2]s",
+				module+"/pkg", minor)
+		}},
+		all: []program{{name: "helm3", pkg: module + "/cmd/helm", builtAs: "helm"}},
+	}
+}
+
 // buildFlags are those of go build that do not depend on the version.
 func buildFlags() []string { return []string{"-mod=readonly", "-trimpath"} }
 
@@ -130,6 +144,11 @@ func KubectlProgram(ctx context.Context, progress io.Writer) (string, error) {
 // HelmProgram is [Programs] for helm.
 func HelmProgram(ctx context.Context, progress io.Writer) (string, error) {
 	return programs(ctx, progress, helmProgram())
+}
+
+// Helm3Program is [Programs] for helm of the major version 3, by the name helm3.
+func Helm3Program(ctx context.Context, progress io.Writer) (string, error) {
+	return programs(ctx, progress, helm3Program())
 }
 
 func programs(ctx context.Context, progress io.Writer, set set) (string, error) {
@@ -270,7 +289,7 @@ func (b *build) compile(ctx context.Context, into string) error {
 	if err != nil {
 		return err
 	}
-	b.say("building %s %s into %s; the first time this takes minutes", b.set, version, b.dir)
+	b.say("building %s (%s %s) into %s; the first time this takes minutes", b.set, b.set.of.versioned, version, b.dir)
 	args := append([]string{"build"}, buildFlags()...)
 	args = append(args, "-ldflags", b.set.of.flags(version), "-o", into+string(filepath.Separator))
 	for _, p := range b.set.all {

@@ -17,7 +17,7 @@ var programs = map[string][]func(context.Context, io.Writer) (string, error){ //
 	"server":      {kubetest.Programs},
 	"node":        {kubetest.NodePrograms},
 	"controllers": {kubetest.ControllerPrograms},
-	"clients":     {kubetest.KubectlProgram, kubetest.HelmProgram},
+	"clients":     {kubetest.KubectlProgram, kubetest.HelmProgram, kubetest.Helm3Program},
 }
 
 // aid is what all packages use: the API server that they borrow, and the programs that are

@@ -22,7 +22,7 @@ func main() {
 	more := func(name, what string, all ...programs) {
 		flag.BoolFunc(name, what, func(string) error { sets = append(sets, all...); return nil })
 	}
-	more("clients", "kubectl and helm too", kubetest.KubectlProgram, kubetest.HelmProgram)
+	more("clients", "kubectl and helm (4 and 3) too", kubetest.KubectlProgram, kubetest.HelmProgram, kubetest.Helm3Program)
 	more("node", "kubelet too", kubetest.NodePrograms)
 	more("controllers", "kube-controller-manager and kube-scheduler too", kubetest.ControllerPrograms)
 	flag.Parse()
