@@ -227,7 +227,7 @@ helm:
 # What the chart has of other folders, for Helm reads no file outside of it.
 CHART := deploy/chart/kernosis
 .PHONY: generate-deploy
-generate-deploy: build helm ## dashboards and alerts from what makes them, the chart's copies, and deploy/kustomize from the chart
+generate-deploy: build helm ## dashboards and alerts from what makes them, the chart's copies and README, and deploy/kustomize from the chart
 	go run ./deploy/grafana/gen deploy/grafana
 	$(BIN) rules alerts >deploy/alerts/kernosis.rules.yaml
 	rm -f $(CHART)/crds/*.yaml $(CHART)/files/sets/*.yaml $(CHART)/files/dashboards/*.json $(CHART)/files/alerts.yaml

@@ -79,6 +79,40 @@ monitoring:
 	}
 }
 
+// How often, by which labels, and what of it is kept.
+func TestScrapeOptions(t *testing.T) {
+	for value, c := range map[string]struct{ kind, list string }{"podMonitor": {"PodMonitor", "podMetricsEndpoints"}, "serviceMonitor": {"ServiceMonitor", "endpoints"}} {
+		all := rendered(t, parse(t, `
+monitoring:
+  `+value+`:
+    enabled: true
+    labels: {release: prometheus}
+    interval: 30s
+    scrapeTimeout: 10s
+    relabelings: [{targetLabel: cluster, replacement: prod}]
+    metricRelabelings: [{sourceLabels: [__name__], regex: go_.*, action: drop}]
+`))
+		for _, name := range []string{"kernosis-agent", "kernosis-controller"} {
+			monitor := object(all, c.kind, name)
+			endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", c.list)
+			e := endpoints[0].(map[string]any)
+			node := map[string]any{"sourceLabels": []any{"__meta_kubernetes_pod_node_name"}, "targetLabel": "node"}
+			for field, want := range map[string]any{
+				"interval": "30s", "scrapeTimeout": "10s", "honorLabels": true,
+				"relabelings":       []any{node, map[string]any{"targetLabel": "cluster", "replacement": "prod"}},
+				"metricRelabelings": []any{map[string]any{"sourceLabels": []any{"__name__"}, "regex": "go_.*", "action": "drop"}},
+			} {
+				if !reflect.DeepEqual(e[field], want) {
+					t.Errorf("%s %s: %s is %v, want %v", c.kind, name, field, e[field], want)
+				}
+			}
+			if monitor.GetLabels()["release"] != "prometheus" {
+				t.Errorf("%s %s: labels %v", c.kind, name, monitor.GetLabels())
+			}
+		}
+	}
+}
+
 // Prometheus reads by a token that is good for metrics alone, and over TLS; only who wants it
 // serves everybody.
 func TestWhoScrapes(t *testing.T) {

@@ -142,6 +142,7 @@ func TestImages(t *testing.T) {
 		"{}":                                    "kernosis/kernosis:" + appVersion(t),
 		"image: {tag: v2}":                      "kernosis/kernosis:v2",
 		"image: {registry: r.example.com:5000}": "r.example.com:5000/kernosis/kernosis:" + appVersion(t),
+		"{image: {registry: r.example.com}, global: {imageRegistry: mirror.example.com/hub/}}":             "mirror.example.com/hub/kernosis/kernosis:" + appVersion(t),
 		"image: {repository: mirror/kernosis, tag: v2, digest: 'sha256:" + strings.Repeat("ab", 32) + "'}": "mirror/kernosis:v2@sha256:" + strings.Repeat("ab", 32),
 	} {
 		pods := podsOf(t, rendered(t, parse(t, values)))

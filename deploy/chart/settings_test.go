@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,23 +26,17 @@ func parse(t *testing.T, text string) map[string]any {
 	return out
 }
 
-// ofTheChart are the settings that the chart gives by itself, or that mean nothing in a pod.
+// ofTheChart are the settings that the chart gives by itself: flags of the DaemonSet, what its
+// mounts and probes depend on, and what is of one pod alone.
 func ofTheChart() []string {
 	return []string{
-		// Flags of the DaemonSet, or defaults that its mounts fit.
-		"config", "host-root", "state-dir", "rules-dir", "targets-dir", "report-socket", "address", "port", "prometheus-address", "prometheus-port",
-		"metrics-cert-file", "metrics-key-file", "metrics-plain-http",
-		"config.system-log-monitor", "config.custom-plugin-monitor", "config.system-stats-monitor",
-		// By the pod's environment.
-		"node-name", "namespace", "daemonset", "kubeconfig",
-		// prometheus-address stands for it.
-		"listen",
-		// In a cluster the API server has manifests; there is no such exporter.
-		"diagnose-dir", "exporter.stackdriver",
+		"host-root", "state-dir", "report-socket", "address", "port", "prometheus-address", "prometheus-port", "metrics-plain-http",
+		"config.system-log-monitor", "config.custom-plugin-monitor", "config.system-stats-monitor", "node-name", "namespace", "daemonset",
 	}
 }
 
-// The schema has each setting of the agent, and no other.
+// The schema has each setting of the agent, and no other. The chart takes them, and refuses those
+// that it gives by itself.
 func TestAgentsSettings(t *testing.T) {
 	out, err := kernosis(t, "config", "print").Output()
 	if err != nil {
@@ -50,7 +45,7 @@ func TestAgentsSettings(t *testing.T) {
 	known := parse(t, string(out))
 	taken := readSchema(t).Properties["agent"].Properties["config"].Properties
 	for name := range known {
-		if _, ok := taken[name]; !ok && !slices.Contains(ofTheChart(), name) {
+		if _, ok := taken[name]; !ok {
 			t.Errorf("setting %s: is not in the schema of agent.config", name)
 		}
 	}
@@ -58,8 +53,26 @@ func TestAgentsSettings(t *testing.T) {
 		if _, ok := known[name]; !ok {
 			t.Errorf("agent.config.%s: the agent does not know it", name)
 		}
-		if slices.Contains(ofTheChart(), name) {
-			t.Errorf("agent.config.%s: is the chart's", name)
+	}
+
+	_, err = renderer(t).Render(t.Context(), agentsConfig(known))
+	if err == nil {
+		t.Fatal("settings that the chart gives by itself are taken")
+	}
+	for name := range known {
+		refused := strings.Contains(err.Error(), "agent.config."+name+": the chart sets it")
+		if refused != slices.Contains(ofTheChart(), name) {
+			t.Errorf("setting %s: is refused: %t\n%v", name, refused, err)
+		}
+	}
+	for _, name := range ofTheChart() {
+		delete(known, name)
+	}
+	config := typed[corev1.ConfigMap](t, rendered(t, agentsConfig(known)), "ConfigMap", "kernosis-agent").Data["config.yaml"]
+	got := parse(t, config)
+	for name := range known {
+		if !reflect.DeepEqual(got[name], known[name]) {
+			t.Errorf("setting %s is %v for the agent, want %v", name, got[name], known[name])
 		}
 	}
 }

@@ -4,23 +4,94 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 func TestLint(t *testing.T) {
-	helm := kubetest.Helm(t)
-	for name := range profiles(t) {
-		args := []string{"lint", "--strict", "--namespace", "kernosis", folderOfChart}
-		if name != "default" {
-			args = append(args, "--values", "kernosis/examples/"+name+".yaml")
+	for _, helm := range []string{kubetest.Helm(t), kubetest.Helm3(t)} {
+		for name := range profiles(t) {
+			args := []string{"lint", "--strict", "--namespace", "kernosis", folderOfChart}
+			if name != "default" {
+				args = append(args, "--values", "kernosis/examples/"+name+".yaml")
+			}
+			if out, err := exec.CommandContext(t.Context(), helm, args...).CombinedOutput(); err != nil {
+				t.Errorf("%s: %s: %v\n%s", filepath.Base(helm), name, err, out)
+			}
 		}
-		if out, err := exec.CommandContext(t.Context(), helm, args...).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, out)
+	}
+}
+
+// Helm 3 renders what Helm 4 does, and refuses what is wrong.
+func TestHelm3(t *testing.T) {
+	three := renderer(t)
+	three.Helm = kubetest.Helm3(t)
+	for name, values := range profiles(t) {
+		want, got := map[string]*unstructured.Unstructured{}, objectsOf(t, three, values)
+		for _, o := range rendered(t, values) {
+			want[o.GetKind()+" "+o.GetName()] = o
 		}
+		if len(got) != len(want) {
+			t.Errorf("%s: %d objects, want %d", name, len(got), len(want))
+		}
+		for _, o := range got {
+			if id := o.GetKind() + " " + o.GetName(); !reflect.DeepEqual(o, want[id]) {
+				t.Errorf("%s: %s is\n%v\nwant\n%v", name, id, o, want[id])
+			}
+		}
+	}
+	for values, want := range map[string]string{"agent: {profile: root}": "/agent/profile", "alerts: {enabled: true}": "alerts.certificateSecret"} {
+		if _, err := three.Render(t.Context(), parse(t, values)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", values, err, want)
+		}
+	}
+}
+
+// Helm 3 installs the chart, upgrades it with labels on all objects, and removes it. There is no
+// node to run the hooks' Jobs.
+func TestHelm3Installs(t *testing.T) {
+	server := cluster.Server(t)
+	namespace := server.Namespace(t)
+	config, home := server.Kubeconfig(t, server.Admin()), t.TempDir()
+	helm := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), kubetest.Helm3(t), append(args, "--kubeconfig", config, "--namespace", namespace, "--no-hooks")...)
+		cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("helm %v: %v\n%s", args, err, out)
+		}
+	}
+	labelled := func() int {
+		t.Helper()
+		list, err := server.Client().RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=three,team=nodes"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}
+	helm("install", "three", folderOfChart)
+	if n := labelled(); n != 0 {
+		t.Errorf("%d roles have a label that was not asked for", n)
+	}
+	helm("upgrade", "three", folderOfChart, "--set", "commonLabels.team=nodes")
+	agents, err := server.Client().AppsV1().DaemonSets(namespace).Get(t.Context(), "kernosis-agent", metav1.GetOptions{})
+	if err != nil || agents.Spec.Template.Labels["team"] != "nodes" || agents.Spec.Selector.MatchLabels["team"] != "" {
+		t.Errorf("labels %v, selector %v: %v", agents.Spec.Template.Labels, agents.Spec.Selector, err)
+	}
+	if n := labelled(); n < 5 {
+		t.Errorf("only %d roles have the label", n)
+	}
+	helm("uninstall", "three")
+	if n := labelled(); n != 0 {
+		t.Errorf("%d roles are left", n)
 	}
 }
 
@@ -52,7 +123,7 @@ func readSchema(t *testing.T) schema {
 
 // free are values whose content is Kubernetes' own, which the API server checks.
 func free(path string) bool {
-	return slices.ContainsFunc([]string{".affinity", "extraContainers[]", "extraVolumes[]", "extraVolumeMounts[]", "extraEnv[].valueFrom", "networkPolicy.egress[]", "global",
+	return slices.ContainsFunc([]string{".affinity", "extraContainers[]", "extraVolumes[]", "extraVolumeMounts[]", "extraEnv[].valueFrom", "extraObjects[]", "networkPolicy.egress[]", "global",
 		".podSelector", ".namespaceSelector", ".ipBlock"}, func(end string) bool { return strings.HasSuffix(path, end) })
 }
 
@@ -101,7 +172,7 @@ func TestTheSchemaKnowsEachValue(t *testing.T) {
 			}
 		}
 		for _, name := range sortedKeys(s.Properties) {
-			if _, ok := values[name]; !ok && strings.Count(path, ".") < 2 && !strings.HasSuffix(path, ".config.") && name != "global" {
+			if _, ok := values[name]; !ok && strings.Count(path, ".") < 2 && !strings.HasSuffix(path, ".config.") {
 				t.Errorf("%s%s: is in the schema, and values.yaml does not tell of it", path, name)
 			}
 		}
@@ -120,7 +191,10 @@ func TestWrongValues(t *testing.T) {
 		{"unknown value below", "agent: {profil: hardened}", []string{"/agent", "profil"}},
 		{"unknown profile", "agent: {profile: root}", []string{"/agent/profile", "privileged", "hardened"}},
 		{"unknown setting", "agent: {config: {lisen: ':1'}}", []string{"/agent/config", "lisen"}},
-		{"a setting of the chart", "agent: {config: {state-dir: /tmp}}", []string{"/agent/config", "state-dir"}},
+		{"settings of the chart", "agent: {config: {state-dir: /tmp, node-name: n7}}", []string{"agent.config.state-dir: the chart sets it by the value agent.statePath", "agent.config.node-name: the chart sets it"}},
+		{"two folders of rules", "{agent: {config: {rules-dir: /rules}}, rules: {mine.yaml: x}}", []string{"agent.config.rules-dir", "by the value rules"}},
+		{"two folders of targets", "{agent: {config: {targets-dir: /targets}}, targets: [{port: 1}]}", []string{"agent.config.targets-dir", "by the value targets"}},
+		{"two certificates", "{agent: {config: {metrics-cert-file: /tls.crt}}, metrics: {certificateSecret: a}}", []string{"agent.config.metrics-cert-file", "metrics.certificateSecret"}},
 		{"a setting's type", "agent: {config: {journal-mib: lots}}", []string{"/agent/config/journal-mib", "integer"}},
 		{"a duration", "agent: {config: {heartbeat: 5 minutes}}", []string{"/agent/config/heartbeat"}},
 		{"log of no plugin", "agent: {config: {logs: [{name: kern}]}}", []string{"/agent/config/logs/0", "plugin"}},
@@ -156,6 +230,16 @@ func TestWrongValues(t *testing.T) {
 		{"digest", "image: {digest: abc}", []string{"/image/digest"}},
 		{"registry with a path", "image: {registry: a.example.com/b}", []string{"/image/registry"}},
 		{"time of the removal", "uninstall: {timeout: soon}", []string{"/uninstall/timeout"}},
+		{"common label of a selector", "commonLabels: {app.kubernetes.io/name: mine}", []string{"commonLabels: app.kubernetes.io/name"}},
+		{"common label that is no text", "commonLabels: {team: 7}", []string{"/commonLabels/team", "string"}},
+		{"extra object", "extraObjects: [[]]", []string{"/extraObjects/0"}},
+		{"pull secret", "global: {imagePullSecrets: [{nam: a}]}", []string{"/global/imagePullSecrets/0", "nam"}},
+		{"one account for both", "{agent: {serviceAccount: {name: a}}, controller: {serviceAccount: {name: a}}}", []string{"agent.serviceAccount.name", "controller.serviceAccount.name", `"a"`}},
+		{"key of an account", "agent: {serviceAccount: {nam: a}}", []string{"/agent/serviceAccount", "nam"}},
+		{"key of the hooks", "hooks: {podLabel: {}}", []string{"/hooks", "podLabel"}},
+		{"strategy", "controller: {updateStrategy: {type: OnDelete}}", []string{"/controller/updateStrategy/type"}},
+		{"scrape timeout", "monitoring: {podMonitor: {scrapeTimeout: soon}}", []string{"/monitoring/podMonitor/scrapeTimeout"}},
+		{"relabeling", "monitoring: {serviceMonitor: {metricRelabelings: [{source: [a]}]}}", []string{"/monitoring/serviceMonitor/metricRelabelings/0", "source"}},
 		{"quota", "priorityClassQuota: {pods: many}", []string{"/priorityClassQuota/pods"}},
 	} {
 		_, err := r.Render(t.Context(), parse(t, c.values))

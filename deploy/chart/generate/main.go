@@ -1,9 +1,10 @@
-// Command generate writes what the chart makes or has from elsewhere: its templates of alerts,
-// and deploy/kustomize. It is run in the root of the checkout, by "make generate-deploy".
+// Command generate writes what the chart makes or has from elsewhere: its README, its templates of
+// alerts, and deploy/kustomize. It is run in the root of the checkout, by "make generate-deploy".
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,30 +13,51 @@ import (
 	"github.com/kernosis/kernosis/deploy/chart"
 )
 
-const folder = "deploy/chart/kernosis"
+const folderOfChart = "deploy/chart/kernosis"
 
 func main() {
 	helm := flag.String("helm", "bin/helm", "path of Helm")
+	onlyReadme := flag.Bool("readme", false, "write the chart's README alone, which needs no Helm")
 	flag.Parse()
-	if err := run(context.Background(), *helm); err != nil {
+	err := readme()
+	if err == nil && !*onlyReadme {
+		err = errors.Join(ownAlerts(), kustomize(context.Background(), *helm))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, helm string) error {
-	own, err := chart.OwnAlerts()
+// readme writes the values into the README.
+func readme() error {
+	name := filepath.Join(folderOfChart, "README.md")
+	old, err := os.ReadFile(name)
 	if err != nil {
 		return err
 	}
-	if err := write(filepath.Join(folder, "files/own-alerts.yaml"), own); err != nil {
+	values, err := os.ReadFile(filepath.Join(folderOfChart, "values.yaml"))
+	if err != nil {
 		return err
 	}
-	return kustomize(ctx, helm)
+	text, err := chart.Readme(old, values)
+	if err != nil {
+		return err
+	}
+	return write(name, text)
+}
+
+// ownAlerts writes the templates of alerts on users' rules.
+func ownAlerts() error {
+	text, err := chart.OwnAlerts()
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(folderOfChart, "files/own-alerts.yaml"), text)
 }
 
 func kustomize(ctx context.Context, helm string) error {
-	files, err := chart.Kustomize(ctx, chart.Renderer{Helm: helm, Chart: folder})
+	files, err := chart.Kustomize(ctx, chart.Renderer{Helm: helm, Chart: folderOfChart})
 	if err != nil {
 		return err
 	}
@@ -62,6 +84,6 @@ func kustomize(ctx context.Context, helm string) error {
 	return nil
 }
 
-func write(path string, text []byte) error {
-	return os.WriteFile(path, text, 0o644) //nolint:gosec // manifests, for everybody
+func write(name string, text []byte) error {
+	return os.WriteFile(name, text, 0o644) //nolint:gosec // manifests and documentation, for everybody
 }

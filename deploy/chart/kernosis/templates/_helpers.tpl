@@ -3,14 +3,33 @@ Names are the same in each installation: there is one Kernosis a cluster, as a n
 programs, conditions and Lease have one owner. Only the namespace is the release's.
 */}}
 
-{{/* Labels of everything. Takes a dict of root and component. */}}
+{{/*
+Labels of everything. Takes a dict of root and component and, for some objects, labels of their
+own, which come before commonLabels.
+*/}}
 {{- define "kernosis.labels" -}}
 {{ include "kernosis.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | trunc 63 | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- with mergeOverwrite (dict) (.root.Values.commonLabels | default dict) (.labels | default dict) }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
-{{/* Labels that select pods: they never change. */}}
+{{/*
+Labels and annotations of an object's metadata. Takes what kernosis.labels takes and, for some
+objects, annotations of their own, which come before commonAnnotations.
+*/}}
+{{- define "kernosis.meta" -}}
+labels:
+  {{- include "kernosis.labels" . | nindent 2 }}
+{{- with mergeOverwrite (dict) (.root.Values.commonAnnotations | default dict) (.annotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Labels that select pods: they never change, and have nothing of commonLabels. */}}
 {{- define "kernosis.selector" -}}
 app.kubernetes.io/name: kernosis
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -18,9 +37,26 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{- define "kernosis.image" -}}
+{{- $registry := (.Values.global | default dict).imageRegistry | default .Values.image.registry | trimSuffix "/" -}}
 {{- with .Values.image -}}
-{{ with .registry }}{{ . }}/{{ end }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ with .digest }}@{{ . }}{{ end }}
+{{ with $registry }}{{ . }}/{{ end }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ with .digest }}@{{ . }}{{ end }}
 {{- end }}
+{{- end }}
+
+{{/* The service account of a component: agent or controller. Takes a dict of root and component. */}}
+{{- define "kernosis.serviceAccountName" -}}
+{{- dig "serviceAccount" "name" "" (index .root.Values .component) | default (printf "kernosis-%s" .component) }}
+{{- end }}
+
+{{/* The name by which the API server calls that account. */}}
+{{- define "kernosis.username" -}}
+system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "kernosis.serviceAccountName" . }}
+{{- end }}
+
+{{/* The annotations of its ServiceAccount. */}}
+{{- define "kernosis.serviceAccountAnnotations" -}}
+{{- $of := index .root.Values .component }}
+{{- mergeOverwrite (dict) ($of.serviceAccountAnnotations | default dict) (dig "serviceAccount" "annotations" (dict) $of) | toYaml }}
 {{- end }}
 
 {{/* whole or parts: how much of the host's file system the agent has below /host. */}}
@@ -28,9 +64,13 @@ app.kubernetes.io/component: {{ .component }}
 {{- .Values.agent.hostRoot | default (ternary "parts" "whole" (eq .Values.agent.profile "hardened")) }}
 {{- end }}
 
-{{/* What a pod needs to come from the image. */}}
+{{/* Credentials for the image: those of imagePullSecrets, and of global.imagePullSecrets as names or objects. */}}
 {{- define "kernosis.pull" -}}
-{{- with .Values.imagePullSecrets }}
+{{- $secrets := list }}
+{{- range concat ((.Values.global | default dict).imagePullSecrets | default list) (.Values.imagePullSecrets | default list) }}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) }}
+{{- end }}
+{{- with $secrets | uniq }}
 imagePullSecrets:
 {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -93,4 +133,41 @@ authorization:
 {{- $paths = append $paths (ternary . (printf "%s/%s" (trimSuffix "/" $.mountPath) .) (hasPrefix "/" .)) -}}
 {{- end -}}
 {{- join "," $paths -}}
+{{- end }}
+
+{{/* Objects of a file, with commonLabels and commonAnnotations. Takes a dict of root and text. */}}
+{{- define "kernosis.withCommon" -}}
+{{- range $i, $text := splitList "\n---\n" .text }}
+{{- $object := fromYaml $text }}
+{{- range $field, $common := dict "labels" $.root.Values.commonLabels "annotations" $.root.Values.commonAnnotations }}
+{{- with mergeOverwrite (dict) ($common | default dict) (get $object.metadata $field | default dict) }}
+{{- $_ := set $object.metadata $field . }}
+{{- end }}
+{{- end }}
+{{- if $i }}
+---
+{{ end }}
+{{- toYaml $object }}
+{{- end }}
+{{- end }}
+
+{{/* Scrape settings of a monitor's endpoint. Takes a value of monitoring: podMonitor or serviceMonitor. */}}
+{{- define "kernosis.scrapeOptions" -}}
+# Results of probes have the namespace, pod and container that are probed.
+honorLabels: true
+relabelings:
+- {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}
+{{- with .relabelings }}
+{{ toYaml . }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with .interval }}
+interval: {{ . }}
+{{- end }}
+{{- with .scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
 {{- end }}

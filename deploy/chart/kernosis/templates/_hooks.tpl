@@ -4,24 +4,22 @@ runs. Takes a dict of root, name, hook, args, seconds, and the rules of a Cluste
 where there are any, of a Role.
 */}}
 {{- define "kernosis.hook" -}}
-{{- $labels := include "kernosis.labels" (dict "root" .root "component" .name) }}
-{{- $rights := include "kernosis.hookAnnotations" (dict "hook" .hook "weight" "-5") }}
+{{- $rights := include "kernosis.meta" (dict "root" .root "component" .name "annotations" (include "kernosis.hookAnnotations" (dict "hook" .hook "weight" "-5") | fromYaml)) }}
 {{- $name := printf "kernosis-%s" .name }}
+{{- $pod := .root.Values.hooks | default dict }}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: {{ $name }}
   namespace: {{ .root.Release.Namespace }}
-  labels: {{- $labels | nindent 4 }}
-  annotations: {{- $rights | nindent 4 }}
+  {{- $rights | nindent 2 }}
 automountServiceAccountToken: false
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
   name: {{ $name }}
-  labels: {{- $labels | nindent 4 }}
-  annotations: {{- $rights | nindent 4 }}
+  {{- $rights | nindent 2 }}
 rules:
 {{ .clusterRules }}
 ---
@@ -29,8 +27,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
   name: {{ $name }}
-  labels: {{- $labels | nindent 4 }}
-  annotations: {{- $rights | nindent 4 }}
+  {{- $rights | nindent 2 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $name }}}
 subjects:
 - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ .root.Release.Namespace }}}
@@ -41,8 +38,7 @@ kind: Role
 metadata:
   name: {{ $name }}
   namespace: {{ $.root.Release.Namespace }}
-  labels: {{- $labels | nindent 4 }}
-  annotations: {{- $rights | nindent 4 }}
+  {{- $rights | nindent 2 }}
 rules:
 {{ . }}
 ---
@@ -51,8 +47,7 @@ kind: RoleBinding
 metadata:
   name: {{ $name }}
   namespace: {{ $.root.Release.Namespace }}
-  labels: {{- $labels | nindent 4 }}
-  annotations: {{- $rights | nindent 4 }}
+  {{- $rights | nindent 2 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}}
 subjects:
 - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $.root.Release.Namespace }}}
@@ -63,24 +58,34 @@ kind: Job
 metadata:
   name: {{ $name }}
   namespace: {{ .root.Release.Namespace }}
-  labels: {{- $labels | nindent 4 }}
-  annotations: {{- include "kernosis.hookAnnotations" (dict "hook" .hook "weight" "0") | nindent 4 }}
+  {{- include "kernosis.meta" (dict "root" .root "component" .name "annotations" (include "kernosis.hookAnnotations" (dict "hook" .hook "weight" "0") | fromYaml)) | nindent 2 }}
 spec:
   backoffLimit: 2
   activeDeadlineSeconds: {{ .seconds }}
   template:
     metadata:
-      labels: {{- $labels | nindent 8 }}
+      labels: {{- include "kernosis.labels" (dict "root" .root "component" .name "labels" $pod.podLabels) | nindent 8 }}
+      {{- with $pod.podAnnotations }}
+      annotations: {{- toYaml . | nindent 8 }}
+      {{- end }}
     spec:
       serviceAccountName: {{ $name }}
       automountServiceAccountToken: true
       {{- include "kernosis.pull" .root | nindent 6 }}
       restartPolicy: Never
       enableServiceLinks: false
-      nodeSelector: {kubernetes.io/os: linux}
-      # Also on a node that is cordoned or tainted: there may be no other.
-      tolerations:
-      - operator: Exists
+      {{- with $pod.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with $pod.nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $pod.tolerations }}
+      tolerations: {{- toYaml . | nindent 6 }}
+      {{- end }}
+      {{- with $pod.affinity }}
+      affinity: {{- toYaml . | nindent 8 }}
+      {{- end }}
       securityContext: {{- include "kernosis.restrictedPod" . | nindent 8 }}
       containers:
       - name: {{ .name }}
@@ -90,9 +95,10 @@ spec:
         env:
         - name: POD_NAMESPACE
           valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
-        resources:
-          requests: {cpu: 10m, memory: 64Mi}
-          limits: {memory: 256Mi}
+        {{- with $pod.extraEnv }}{{ toYaml . | nindent 8 }}{{ end }}
+        {{- with $pod.resources }}
+        resources: {{- toYaml . | nindent 10 }}
+        {{- end }}
         securityContext: {{- include "kernosis.restricted" . | nindent 10 }}
 {{- end }}
 
