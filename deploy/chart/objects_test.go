@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -188,7 +189,7 @@ func TestWhatRestartsAgents(t *testing.T) {
 func TestCopies(t *testing.T) {
 	for from, to := range map[string]string{
 		"../../diagnose/api/crds/*.yaml": "kernosis/crds", "../../diagnose/sets/*.yaml": "kernosis/files/sets",
-		"../grafana/*.json": "kernosis/files/dashboards", "../alerts/kernosis.rules.yaml": "kernosis/files",
+		"../grafana/*.json": "kernosis/files/dashboards",
 	} {
 		files, err := filepath.Glob(from)
 		if err != nil {
@@ -197,9 +198,6 @@ func TestCopies(t *testing.T) {
 		var names []string
 		for _, file := range files {
 			name := filepath.Base(file)
-			if name == "kernosis.rules.yaml" {
-				name = "alerts.yaml"
-			}
 			names = append(names, name)
 			original, err := os.ReadFile(file)
 			if err != nil {
@@ -209,12 +207,22 @@ func TestCopies(t *testing.T) {
 				t.Errorf("%s/%s is not as %s (make generate-deploy): %v", to, name, file, err)
 			}
 		}
-		if to == "kernosis/files" {
-			continue
-		}
 		there, err := filepath.Glob(to + "/*")
 		if err != nil || len(there) != len(names) {
 			t.Errorf("%s: %d files, want %d", to, len(there), len(names))
 		}
+	}
+	// Its alerts link to dashboards, at an address that the template replaces.
+	link := regexp.MustCompile(`(?m)^ +dashboard_url: https://grafana\.invalid/.*\n`)
+	linked, err := os.ReadFile("kernosis/files/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := os.ReadFile("../alerts/kernosis.rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !link.Match(linked) || !bytes.Equal(link.ReplaceAll(linked, nil), plain) {
+		t.Error("kernosis/files/alerts.yaml is not ../alerts/kernosis.rules.yaml with links (make generate-deploy)")
 	}
 }
