@@ -13,7 +13,7 @@ import (
 )
 
 // TestDocPages makes sure that each shipped rule has a page, which names the
-// rule and its reason and has the four parts, and that no page is left over.
+// rule and its reason, and that no page is left over.
 func TestDocPages(t *testing.T) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {
@@ -28,7 +28,7 @@ func TestDocPages(t *testing.T) {
 			t.Errorf("rule %s: %v", r.Name, err)
 			continue
 		}
-		for _, part := range []string{"`" + r.Name + "`", r.Reason, "**What it means.**", "**Evidence.**", "**What to do.**", "**How it clears.**"} {
+		for _, part := range []string{"`" + r.Name + "`", r.Reason} {
 			if !strings.Contains(string(page), part) {
 				t.Errorf("%s: %q is missing", path, part)
 			}

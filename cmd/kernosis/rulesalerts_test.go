@@ -3,8 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -58,41 +56,6 @@ func TestAlertsOfOtherRules(t *testing.T) {
 	for _, args := range [][]string{{"--rules-dir", filepath.Join(dir, "none")}, {"--shipped-rules", "no-such"}, {"x"}} {
 		if code, out := command(t, append([]string{"rules", "alerts"}, args...)...); code != exitInput || out != "" {
 			t.Errorf("%v: exit code %d, %q", args, code, out)
-		}
-	}
-}
-
-// What runbooks say to run only looks. That it is there: TestCommandsOfDocs.
-func TestRunbookCommands(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(repository, "docs/runbooks/*.md"))
-	if err != nil || len(pages) == 0 {
-		t.Fatal(pages, err)
-	}
-	kubectl := []string{"get", "describe", "logs", "top", "exec", "auth", "rollout"}
-	for _, path := range pages {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, part := range []string{"**What it means.** ", "**Impact.** ", "**How to look.**\n\n```sh\n", "\n```\n\n**What to do.**"} {
-			if !strings.Contains(string(text), part) {
-				t.Errorf("%s: no %q", path, part)
-			}
-		}
-		for _, s := range readDocPage(t, "docs/runbooks/"+filepath.Base(path)).blocks[0].statements() {
-			words := strings.Fields(s.text)
-			if words[0] == "kubectl" && words[1] == "-n" {
-				words = words[2:]
-			}
-			if words[0] != "kernosis" && !slices.Contains(kubectl, words[1]) {
-				t.Errorf("%s:%d: %s", path, s.line, s.text)
-			}
-		}
-		for _, flag := range regexp.MustCompile("`--([a-z-]+)`").FindAllStringSubmatch(string(text), -1) {
-			agent, controller := newAgentCommand(), newController()
-			if agent.Flags().Lookup(flag[1]) == nil && controller.Flags().Lookup(flag[1]) == nil {
-				t.Errorf("%s: no program has the flag --%s", path, flag[1])
-			}
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package problems has the pages of this folder, one a problem, and what they advise.
 //
-// The pages are for people; of their form it knows the paragraph "What to do" alone.
-// What is said there is said nowhere else.
+// The pages are for people; of their form it knows the heading "What to do" alone. What is said
+// there is said nowhere else.
 package problems
 
 import (
@@ -44,11 +44,11 @@ func Advice(page string) []string {
 		if !ok {
 			return nil
 		}
-		_, text, ok = strings.Cut(text, "**What to do.**")
+		_, text, ok = strings.Cut(text, "\n## What to do\n")
 		if !ok {
 			return nil
 		}
-		text, _, _ = strings.Cut(text, "\n**")
+		text, _, _ = strings.Cut(text, "\n## ")
 		text = strings.TrimSpace(text)
 		other, sent := sentTo(text)
 		if !sent {

@@ -31,13 +31,13 @@ func TestEachShippedRuleHasAdvice(t *testing.T) {
 
 func TestAdvice(t *testing.T) {
 	for page, want := range map[string][]string{
-		"problems/ProbeTargetAcceptQueueFull": {"Find why accept() isn't called: CPU throttling (cpu.stat, nr_throttled), all workers busy with slow requests, a deadlock, a stopped process. A longer backlog only delays it"},
+		"problems/ProbeTargetAcceptQueueFull": {"Find why accept() isn't called: CPU throttling (cpu.stat, nr_throttled), all workers busy with slow requests, a deadlock, a stopped process. A longer backlog only delays it", "A short queue: raise somaxconn and the listen() backlog"},
 		// Sent to the page above.
 		"ProbeTargetNotAccepted": problems.Advice("ProbeTargetAcceptQueueFull"),
 		"OOMKilling": {
 			"Own limit: compare the anonymous memory with the limit. Much lower means that page cache, tmpfs or another process of the cgroup fills it",
-			"The pod's limit: a sidecar may be the one that grew. Look at cgroup memory.stat of each container",
-			"Node out of memory: look at what has no limit, and at kubelet's eviction thresholds and system reservation",
+			"The pod's limit: a sidecar may be the one that grew. Compare memory.stat of each container's cgroup",
+			"Node out of memory: find pods without limits, and check kubelet's eviction thresholds and system reservation",
 		},
 		"NoSuchPage":        nil,
 		"../problems/../x":  nil,
