@@ -10,12 +10,12 @@ import (
 // docNamespaces are those that commands of the documentation name: that of Kernosis, that of
 // node-problem-detector, and that of a pod in examples.
 func docNamespaces() []string {
-	return []string{"kernosis", "$NS", "kube-system", "shop"}
+	return []string{"kernosis", "$NS", "NAMESPACE", "kube-system", "shop"}
 }
 
 // Kinds of Kubernetes that commands of the documentation name.
 func docNamespacedKinds() []string {
-	return strings.Fields("configmap daemonset deployment events job lease leases pod podmonitors pods resourcequotas secrets")
+	return strings.Fields("configmap daemonset deployment events job lease leases pod podmonitors pods networkpolicies resourcequotas secrets")
 }
 
 func docClusterKinds() []string {
