@@ -40,7 +40,7 @@ func TestPagesHaveTheSameParts(t *testing.T) {
 		if !strings.Contains(sections["What it means"], "\n\n**Evidence.** ") {
 			t.Errorf("%s: no evidence", path)
 		}
-		if !strings.HasPrefix(sections["Check now"], "```\nkubectl ") {
+		if !strings.HasPrefix(sections["Check now"], "```sh\nkubectl ") {
 			t.Errorf("%s: what to check now begins with no command", path)
 		}
 		for _, part := range parts {
