@@ -53,6 +53,11 @@ func TestAProblemIsDiagnosedOnce(t *testing.T) {
 		if saved, err := runner.ReadSaved(worker.Checkpoints(r.dir), d.Name); err != nil || saved.Parameters["node"] != "n7" || !worker.Taken(r.dir, d.Name) {
 			t.Errorf("%+v, %v", saved, err)
 		}
+		listed := r.w.List()
+		if len(listed) != 1 || listed[0].ID != d.Name || listed[0].Trigger != "hung" || listed[0].Subject != "pg[811]" ||
+			listed[0].Phase != v1alpha1.PhaseSucceeded || listed[0].Ended.IsZero() || listed[0].OperationSet != "looks" {
+			t.Errorf("listed %+v", listed)
+		}
 		// Reported again, and of another subject within the episode: nothing is made.
 		r.w.Observe(hung(at, problem.Firing), time.Now())
 		synctest.Wait()

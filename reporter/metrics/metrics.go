@@ -131,6 +131,40 @@ func (m *Metrics) Event(ev *event.Event, evaluation time.Duration) {
 	}
 }
 
+// Loss is how many records or lines of one source were lost for one reason.
+type Loss struct {
+	Stem, Reason string
+	Count        uint64
+}
+
+// Losses returns what kernosis_records_lost_total has, sorted by stem and reason.
+func (m *Metrics) Losses() ([]Loss, error) {
+	alone := prometheus.NewRegistry()
+	if err := alone.Register(m.lost); err != nil {
+		return nil, err
+	}
+	families, err := alone.Gather()
+	if err != nil {
+		return nil, err
+	}
+	var out []Loss
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			l := Loss{Count: uint64(s.GetCounter().GetValue())}
+			for _, label := range s.GetLabel() {
+				switch label.GetName() {
+				case "stem":
+					l.Stem = label.GetValue()
+				case "reason":
+					l.Reason = label.GetValue()
+				}
+			}
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}
+
 // Handled observes how long a kernel record took from the kernel's stamp until
 // it was journaled and shown.
 func (m *Metrics) Handled(d time.Duration) { m.latency.Observe(d.Seconds()) }

@@ -28,6 +28,10 @@ func TestMetrics(t *testing.T) {
 	m.Firing([]FiringProblem{{Rule: "b", Reason: "B", Severity: problem.Critical, Subject: "pod shop/web-1"}}) // a no longer fires
 	m.Rules(map[string]uint64{"a": 3}, map[string]uint64{"b": 4}, map[string]uint64{"c": 5})
 	m.OutputError()
+	losses, err := m.Losses()
+	if err != nil || len(losses) != 1 || losses[0] != (Loss{"diskio", "ring-full", 5}) {
+		t.Errorf("losses %v, %v", losses, err)
+	}
 	const want = `
 # HELP kernosis_condition 1 for the status a node condition has now, 0 for the others.
 # TYPE kernosis_condition gauge

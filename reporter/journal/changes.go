@@ -1,0 +1,111 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// chunkBytes is how much of a segment [Changes] reads at once.
+const chunkBytes = 64 << 10
+
+// errEnough ends a read: what follows is not wanted.
+var errEnough = errors.New("enough") //nolint:gochecknoglobals // a constant
+
+// Changes calls f for the entries of the journal in dir that have transitions and a sequence
+// number greater than after, newest first, until f returns false. It reads at most limit bytes, from
+// the end, so its cost does not depend on the size of the journal. It may run beside a writer.
+// Lines that are no entries are skipped.
+func Changes(dir string, after uint64, limit int64, f func(Entry) bool) error {
+	segments, err := listSegments(dir)
+	if err != nil {
+		return fmt.Errorf("read journal: %w", err)
+	}
+	line := func(text []byte) error {
+		if seq, ok := seqOf(text); ok && seq <= after {
+			return errEnough
+		}
+		if !bytes.Contains(text, []byte(`"transitions":`)) {
+			return nil
+		}
+		if e, ok := decodeEntry(text); ok && len(e.Transitions) > 0 && !f(e) {
+			return errEnough
+		}
+		return nil
+	}
+	for _, s := range slices.Backward(segments) {
+		read, err := linesBackward(filepath.Join(dir, segmentName(s.first)), limit, line)
+		limit -= read
+		switch {
+		case errors.Is(err, errEnough):
+			return nil
+		case errors.Is(err, fs.ErrNotExist): // dropped by the writer meanwhile
+		case err != nil:
+			return fmt.Errorf("read journal: %w", err)
+		}
+		if limit <= 0 || s.first <= after+1 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// seqOf returns the sequence number of a line, without decoding the rest.
+func seqOf(line []byte) (seq uint64, ok bool) {
+	digits, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
+	end := bytes.IndexByte(digits, ',')
+	if !ok || end < 0 {
+		return 0, false
+	}
+	return seq, json.Unmarshal(digits[:end], &seq) == nil
+}
+
+// linesBackward calls f for each complete line of a file, the last one first. It returns how much it
+// read, at most limit bytes.
+func linesBackward(path string, limit int64, f func(line []byte) error) (read int64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	at, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	var rest []byte // the beginning of it is not read yet
+	torn := true    // behind the last newline is no complete line
+	for at > 0 && read < limit {
+		n := min(at, chunkBytes, limit-read)
+		at, read = at-n, read+n
+		chunk := make([]byte, n, int(n)+len(rest))
+		if _, err := file.ReadAt(chunk, at); err != nil {
+			return read, err
+		}
+		rest = append(chunk, rest...)
+		for {
+			i := bytes.LastIndexByte(rest, '\n')
+			if i < 0 {
+				break
+			}
+			line := rest[i+1:]
+			rest = rest[:i]
+			if torn {
+				torn = false
+				continue
+			}
+			if err := f(line); err != nil {
+				return read, err
+			}
+		}
+	}
+	if at == 0 && !torn {
+		err = f(rest)
+	}
+	return read, err
+}
