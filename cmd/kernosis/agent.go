@@ -23,6 +23,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
+	"github.com/kernosis/kernosis/reporter/page"
 )
 
 // agent is the path of one event: engine, journal, output. It serialises what
@@ -37,6 +38,7 @@ type agent struct {
 	canary   func(*event.CanaryData)
 	patterns func(*logpattern.Set) // sets what the logs look for
 	cluster  *clusterReporter      // nil: there is none
+	page     *page.Page            // nil: none is served
 	causes   *worker.Worker        // nil: none are looked for
 	pods     nodePods              // nil: nobody says which pods the node has
 
@@ -215,8 +217,12 @@ func (a *agent) record(e journal.Entry) {
 
 // flushEntries has what was recorded written, then reported and printed. The lock is held.
 func (a *agent) flushEntries() {
+	changed := a.unreported > 0
 	a.unreported = 0
 	a.noteLoss(a.journal.Flush())
+	if changed {
+		a.page.Changed()
+	}
 	a.cluster.flush(a.journal.Seq(), a.engine.Conditions)
 	if err := a.out.Flush(); err != nil {
 		a.metrics.OutputError()

@@ -252,6 +252,7 @@ func (d *diagnoses) ended(e *worker.Ended) {
 		a.metrics.OutputError()
 	}
 	a.flushEntries()
+	a.page.Changed()
 }
 
 // diagnosisLine is what is printed of it.

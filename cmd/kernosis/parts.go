@@ -270,8 +270,9 @@ func (p *parts) serve(ctx context.Context, g *errgroup.Group) error {
 	if err != nil {
 		return failed(err)
 	}
+	p.openPage(ctx)
 	figures := func(to *web.Access) http.Handler {
-		return web.Handler(p.metrics.Registry, p.check, p.ready, p.self.notes, to)
+		return web.Handler(p.metrics.Registry, p.check, p.ready, p.self.notes, p.agent.page.Routes(), to)
 	}
 	if err := serve(ctx, g, p.log, p.cfg.Listen, "/metrics", access, figures); err != nil {
 		return failed(err)

@@ -27,7 +27,7 @@ func ReadSaved(dir, id string) (*Saved, error) {
 	if !validID(id) {
 		return nil, fmt.Errorf("id %.140q is none of a diagnosis", id)
 	}
-	s := store{path: filepath.Join(dir, id+extension)}
+	s := store{path: SavedPath(dir, id)}
 	cp, err := s.load()
 	if err != nil {
 		return nil, err
@@ -61,6 +61,9 @@ func ReadSaved(dir, id string) (*Saved, error) {
 	}
 	return saved, nil
 }
+
+// SavedPath returns where the checkpoint of a run is.
+func SavedPath(dir, id string) string { return filepath.Join(dir, id+extension) }
 
 // SavedIDs returns the ids that have a checkpoint in a folder, sorted.
 func SavedIDs(dir string) ([]string, error) {

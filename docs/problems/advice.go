@@ -34,6 +34,9 @@ func Has(page string) bool {
 	return ok
 }
 
+// Text returns a page as it is, in Markdown. It takes names as Advice does.
+func Text(page string) (string, bool) { return read(page) }
+
 // Advice returns the first sentences of what a page says is to be done, a line each where
 // the page has a list; nil where there is no such page. page is a rule's doc
 // ("problems/OOMKilling") or its last part. A page that says "As for" another is answered

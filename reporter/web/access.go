@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -139,13 +140,64 @@ func (a *Access) Scheme() string {
 	return "https"
 }
 
+// shown is what a request shows to be let through, and for which path.
+type shown struct {
+	token string
+	given bool
+	path  string
+}
+
 // guard lets those through whose token may get the path.
 func (a *Access) guard(h http.Handler) http.Handler {
+	return a.guardBy(h, []string{bearerChallenge}, func(r *http.Request) shown {
+		token, given := Bearer(r)
+		return shown{token, given, r.URL.Path}
+	})
+}
+
+// What a request without a token is asked for. Browsers ask their user for a password.
+const (
+	bearerChallenge = `Bearer realm="kernosis"`
+	basicChallenge  = `Basic realm="kernosis: any user, a token as password", charset="UTF-8"`
+)
+
+// guardPage lets those through whose token may get /metrics. A browser sends no bearer tokens: it may
+// show one as the password of HTTP's basic authentication.
+func (a *Access) guardPage(h http.Handler) http.Handler {
+	if a == nil {
+		return localNames(h)
+	}
+	return a.guardBy(h, []string{bearerChallenge, basicChallenge}, func(r *http.Request) shown {
+		token, given := Bearer(r)
+		if _, password, basic := r.BasicAuth(); basic {
+			token, given = password, password != "" && len(password) <= MaxToken
+		}
+		return shown{token, given, "/metrics"}
+	})
+}
+
+// localNames refuses requests to names other than this machine's own: a site that has its name resolved
+// to a loopback address must not have the browser of somebody on this machine read the page for it.
+func localNames(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !Loopback(strings.Trim(host, "[]")) {
+			http.Error(w, "open this page as localhost or 127.0.0.1", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (a *Access) guardBy(h http.Handler, challenges []string, of func(*http.Request) shown) http.Handler {
 	if a == nil || a.tokens == nil {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		code, why := a.check(r)
+		code, why := a.check(r, of(r))
 		if code == http.StatusOK {
 			KeepConn(r.Context())
 			h.ServeHTTP(w, r)
@@ -157,7 +209,7 @@ func (a *Access) guard(h http.Handler) http.Handler {
 		})
 		switch code {
 		case http.StatusUnauthorized:
-			w.Header().Set("WWW-Authenticate", `Bearer realm="kernosis"`)
+			w.Header()["Www-Authenticate"] = challenges
 		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 			w.Header().Set("Retry-After", strconv.Itoa(int(RetrySoon/time.Second)))
 		}
@@ -166,12 +218,11 @@ func (a *Access) guard(h http.Handler) http.Handler {
 	})
 }
 
-func (a *Access) check(r *http.Request) (code int, why string) {
-	token, given := Bearer(r)
-	if !given {
+func (a *Access) check(r *http.Request, by shown) (code int, why string) {
+	if !by.given {
 		return http.StatusUnauthorized, "no bearer token"
 	}
-	v, _ := a.tokens.Verdict(r.Context(), token, r.URL.Path, Address(r))
+	v, _ := a.tokens.Verdict(r.Context(), by.token, by.path, Address(r))
 	switch v.Outcome {
 	case OutcomeAllowed:
 		return http.StatusOK, ""

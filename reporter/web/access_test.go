@@ -82,8 +82,9 @@ func newStand(t *testing.T, n uint8) *stand {
 	}
 	access := &AccessConfig{API: api, Counts: s.counts, Log: slog.New(slog.DiscardHandler)}
 	fine := func() error { return nil }
+	pages := map[string]http.Handler{"/{$}": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the page") })}
 	s.metrics = s.serve(access, fmt.Sprintf("10.97.%d.2:0", n), func(a *Access) http.Handler {
-		return Handler(s.registry, fine, fine, func() []string { return []string{"degraded: log/kmsg"} }, a)
+		return Handler(s.registry, fine, fine, func() []string { return []string{"degraded: log/kmsg"} }, pages, a)
 	})
 	status := func(a *Access) http.Handler {
 		return StatusHandler(fine, func() []problem.Condition { return []problem.Condition{{Type: "KernelDeadlock"}} }, a)
@@ -187,6 +188,12 @@ func TestWhoMayRead(t *testing.T) {
 		{"no right", pod, s.metrics + "/metrics", mayNot, 403, "may not get to /metrics"},
 		{"the right", pod, s.metrics + "/metrics", may, 200, "kernosis_http_requests_refused_total"},
 		{"another path", pod, s.metrics + "/debug/pprof/", may, 404, ""},
+		{"the page without a token", pod, s.metrics + "/", "", 401, "no bearer token"},
+		{"the page without the right to /metrics", pod, s.metrics + "/", mayNot, 403, "may not get to /metrics"},
+		{"the page", pod, s.metrics + "/", may, 200, "the page"},
+		{"the page from a browser", pod, strings.Replace(s.metrics, "://", "://anybody:"+may+"@", 1) + "/", "", 200, "the page"},
+		{"the page from a browser without the right", pod, strings.Replace(s.metrics, "://", "://anybody:"+mayNot+"@", 1) + "/", "", 403, ""},
+		{"metrics from a browser", pod, strings.Replace(s.metrics, "://", "://anybody:"+may+"@", 1) + "/metrics", "", 401, ""},
 		{"kubelet's", node, s.metrics + "/healthz", "", 200, "ok\n"},
 		{"kubelet's", node, s.metrics + "/readyz", "", 200, "ok\n"},
 		{"conditions without a token", pod, s.status + "/conditions", "", 401, ""},

@@ -30,8 +30,13 @@ const maxScrapes = 4
 //
 // With access, who gets /metrics needs a token that may. kubelet shows none: everybody learns
 // whether the agent is healthy and ready, and nothing else.
-func Handler(metrics prometheus.Gatherer, healthy, ready Check, notes func() []string, access *Access) http.Handler {
+//
+// pages are handlers for people by pattern, without a method. Whoever may get /metrics may get them.
+func Handler(metrics prometheus.Gatherer, healthy, ready Check, notes func() []string, pages map[string]http.Handler, access *Access) http.Handler {
 	mux := MetricsHandler(metrics, access)
+	for pattern, h := range pages {
+		mux.Handle(pattern, access.guardPage(h))
+	}
 	mux.Handle("GET /healthz", access.checkHandler(healthy, nil))
 	mux.Handle("GET /readyz", access.checkHandler(ready, notes))
 	return mux

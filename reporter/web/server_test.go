@@ -17,7 +17,7 @@ func TestHandler(t *testing.T) {
 	healthy, ready := error(nil), errors.New("sources are not attached yet")
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kernosis_test"}, func() float64 { return 7 }))
-	h := Handler(reg, func() error { return healthy }, func() error { return ready }, func() []string { return []string{"degraded: log/kmsg", "degraded: pins"} }, nil)
+	h := Handler(reg, func() error { return healthy }, func() error { return ready }, func() []string { return []string{"degraded: log/kmsg", "degraded: pins"} }, nil, nil)
 	get := func(method, path string) (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
@@ -40,6 +40,26 @@ func TestHandler(t *testing.T) {
 	healthy, ready = errors.New("oomkill: the canary of 9s ago did not reach the engine"), nil
 	check("GET", "/healthz", http.StatusServiceUnavailable, "canary")
 	check("GET", "/readyz", http.StatusOK, "ok\ndegraded: log/kmsg\ndegraded: pins")
+}
+
+// A page on loopback is for those who open it there, and not for sites whose name leads there.
+func TestPagesOnLoopback(t *testing.T) {
+	fine := func() error { return nil }
+	pages := map[string]http.Handler{"/{$}": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the page") })}
+	h := Handler(prometheus.NewRegistry(), fine, fine, nil, pages, nil)
+	for host, want := range map[string]int{
+		"localhost:20257": http.StatusOK, "127.0.0.1:20257": http.StatusOK, "[::1]:20257": http.StatusOK, "[::1]": http.StatusOK, "localhost": http.StatusOK,
+		"evil.example:20257": http.StatusMisdirectedRequest, "evil.example": http.StatusMisdirectedRequest,
+		"localhost.evil.example": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want || strings.Contains(w.Body.String(), "the page") != (want == http.StatusOK) {
+			t.Errorf("%q: %d %q, want %d", host, w.Code, w.Body, want)
+		}
+	}
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/page"
+)
+
+// openPage makes the web page of the node. Streams end with ctx.
+func (p *parts) openPage(ctx context.Context) {
+	cfg := page.Config{
+		Node: p.cfg.shownNode(), Version: version, Kernel: kernelRelease(), Started: time.Now(),
+		Journal: filepath.Join(p.cfg.StateDir, journalDir), Ended: ctx.Done(),
+		Problems: p.agent.problemsNow, Conditions: p.agent.conditions, Sources: p.agent.sourcesNow,
+		Degraded: p.self.notes, Losses: p.agent.losses, Cost: cost, Check: p.check,
+	}
+	if p.causes != nil {
+		d := &pageDiagnoses{stateDir: p.cfg.StateDir, worker: p.causes.worker}
+		cfg.Diagnoses, cfg.Drawing, cfg.Forget = d.list, d.drawing, d.forget
+	}
+	of := page.New(cfg)
+	p.agent.mu.Lock()
+	defer p.agent.mu.Unlock()
+	p.agent.page = of
+}
+
+// shownNode is what the page calls the node.
+func (c *agentConfig) shownNode() string {
+	if c.kube != nil {
+		return c.kube.node
+	}
+	node, _, err := c.Kube.nodeName(c.origins)
+	if err != nil {
+		return "localhost"
+	}
+	return node
+}
+
+// problemsNow returns the problems as they are now.
+func (a *agent) problemsNow() []problem.Problem {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.engine.Problems()
+}
+
+// sourcesNow returns the sources, and why they do not see everything.
+func (a *agent) sourcesNow() []page.Source {
+	a.mu.Lock()
+	known := a.engine.Sources()
+	a.mu.Unlock()
+	out := make([]page.Source, 0, len(known))
+	for _, s := range known {
+		why := s.Reason
+		if s.Up && s.Lost != "" {
+			why = "records were lost (" + s.Lost + ")"
+		}
+		out = append(out, page.Source{Name: s.Stem, Up: s.Up, Why: why})
+	}
+	return out
+}
+
+// losses returns what was lost since the agent started.
+func (a *agent) losses() []page.Loss {
+	var out []page.Loss
+	lost, err := a.metrics.Losses()
+	if err != nil {
+		a.log.Warn("losses can't be counted", "error", err)
+	}
+	for _, l := range lost {
+		out = append(out, page.Loss{What: "records of " + l.Stem, Why: l.Reason, Count: l.Count})
+	}
+	j := a.journal.Stats()
+	a.mu.Lock()
+	engine := a.engine.Stats()
+	a.mu.Unlock()
+	add := func(what, why string, count uint64) {
+		if count > 0 {
+			out = append(out, page.Loss{What: what, Why: why, Count: count})
+		}
+	}
+	add("journal entries", "not written", j.Failed)
+	add("journal segments", "dropped by the size limit", j.DroppedSegments)
+	add("states of sources", "more sources than the limit", engine.Sources)
+	for rule, n := range engine.Overflow {
+		add("subjects of rule "+rule, "counted together: more than the rule's limit", n)
+	}
+	for rule, n := range engine.EvalErrors {
+		add("evaluations of rule "+rule, "failed", n)
+	}
+	slices.SortStableFunc(out, func(a, b page.Loss) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
+	return out
+}
+
+// cost is what this process uses.
+func cost() (c page.Cost) {
+	var used unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
+		c.CPU = time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	}
+	// "size resident shared …", in pages.
+	if raw, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if fields := bytes.Fields(raw); len(fields) > 1 {
+			pages, _ := strconv.ParseUint(string(fields[1]), 10, 64) // 0: not known
+			c.RSS = pages * uint64(os.Getpagesize())
+		}
+	}
+	return c
+}

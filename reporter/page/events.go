@@ -1,0 +1,133 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxStreams is how many clients hear of changes. A browser opens one for each tab in view.
+	maxStreams = 16
+	// sendEvery is the shortest time between two messages to a client.
+	sendEvery = 300 * time.Millisecond
+	// beatEvery has clients fetch what changes without a transition, such as the agent's cost. A client
+	// that is gone is noticed then at the latest.
+	beatEvery = 10 * time.Second
+	// sendWithin is how long a client may take to receive a message.
+	sendWithin = 5 * time.Second
+	// streamFor is how long a stream lasts. Then the client connects again, and whether it may read
+	// is checked again.
+	streamFor = 5 * time.Minute
+	retryMs   = 1000
+)
+
+// hub wakes streams. The zero value is ready.
+type hub struct {
+	count   atomic.Int32
+	mu      sync.Mutex // never held while anything is written
+	streams map[chan struct{}]bool
+}
+
+// join adds a stream, unless there are too many.
+func (h *hub) join() (woken chan struct{}, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.streams) >= maxStreams {
+		return nil, false
+	}
+	if h.streams == nil {
+		h.streams = map[chan struct{}]bool{}
+	}
+	woken = make(chan struct{}, 1)
+	h.streams[woken] = true
+	h.count.Add(1)
+	return woken, true
+}
+
+func (h *hub) leave(woken chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.streams, woken)
+	h.count.Add(-1)
+}
+
+// wake wakes all streams.
+func (h *hub) wake() {
+	if h.count.Load() == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for woken := range h.streams {
+		select {
+		case woken <- struct{}{}:
+		default: // it has not come to the one before
+		}
+	}
+}
+
+// events is a stream of messages that something has changed.
+func (p *Page) events(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", "text/event-stream")
+		return
+	}
+	woken, ok := p.hub.join()
+	if !ok {
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, fmt.Sprintf("%d clients are connected, which is the limit", maxStreams), http.StatusServiceUnavailable)
+		return
+	}
+	defer p.hub.leave(woken)
+	s := stream{w: w, to: http.NewResponseController(w)}
+	// The server's own deadline is for a request. Whoever is gone is noticed when a write fails.
+	_ = s.to.SetReadDeadline(time.Time{})
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	if s.send(fmt.Sprintf("retry: %d\n", retryMs), p.version.Load()) != nil {
+		return
+	}
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	over := time.NewTimer(streamFor)
+	defer over.Stop()
+	pause := time.NewTimer(sendEvery)
+	defer pause.Stop()
+	for waits := (<-chan struct{})(nil); ; {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-p.cfg.Ended:
+			return
+		case <-over.C:
+			return
+		case <-pause.C:
+			waits = woken
+			continue
+		case <-beat.C:
+		case <-waits:
+		}
+		if s.send("", p.version.Load()) != nil {
+			return
+		}
+		waits = nil // until the pause is over
+		pause.Reset(sendEvery)
+	}
+}
+
+// stream is what is sent to one client.
+type stream struct {
+	w  http.ResponseWriter
+	to *http.ResponseController
+}
+
+func (s *stream) send(before string, version uint64) error {
+	_ = s.to.SetWriteDeadline(time.Now().Add(sendWithin)) // a recorder of tests has none
+	if _, err := fmt.Fprintf(s.w, "%sevent: changed\ndata: %d\n\n", before, version); err != nil {
+		return err
+	}
+	return s.to.Flush()
+}

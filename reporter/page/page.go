@@ -1,0 +1,246 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Config is where the page gets its data. The functions return copies, must not wait for a client, and
+// are called only while somebody looks.
+type Config struct {
+	Node, Version, Kernel string
+	Started               time.Time
+	// Journal is its folder.
+	Journal string
+	// Ended is closed when the agent ends: streams end then.
+	Ended <-chan struct{}
+
+	Problems   func() []problem.Problem
+	Conditions func() []problem.Condition
+	Sources    func() []Source
+	// Degraded returns what the agent lacks, a line each.
+	Degraded func() []string
+	Losses   func() []Loss
+	Cost     func() Cost
+	// Check returns why the agent does not do its work; nil: it does.
+	Check func() error
+
+	// Diagnoses returns the newest first, at most so many, and how many there are; a nil function:
+	// they are switched off.
+	Diagnoses func(most int) (list []Diagnosis, all int, err error)
+	// Drawing returns the graph of a run as SVG, or [fs.ErrNotExist].
+	Drawing func(id string) ([]byte, error)
+	// Forget is called when nobody has looked for a minute. It may be nil.
+	Forget func()
+}
+
+// Source is a source of events that does not see everything.
+type Source struct {
+	Name string
+	Up   bool
+	Why  string
+}
+
+// Loss is what was lost, counted since the agent started.
+type Loss struct {
+	What, Why string
+	Count     uint64
+}
+
+// Cost is what the agent uses.
+type Cost struct {
+	RSS uint64        // bytes; 0: not known
+	CPU time.Duration // since it started
+}
+
+// Page is the page of one node.
+type Page struct {
+	cfg     Config
+	version atomic.Uint64 // of what there is to show
+	hub     hub
+	parse   func() *template.Template
+
+	turn  chan struct{} // held while rendering; it guards the next four
+	last  *rendered
+	began time.Time // of the latest rendering
+	rows  timeline
+	idle  *time.Timer
+
+	reads, draws bounded.Calls
+	drawing      sync.Mutex
+}
+
+// New returns a page. It reads nothing yet.
+func New(cfg Config) *Page {
+	return &Page{
+		cfg: cfg, turn: make(chan struct{}, 1),
+		// Only a reader needs them.
+		parse: sync.OnceValue(func() *template.Template {
+			return template.Must(template.New("").ParseFS(assets, "assets/*.html"))
+		}),
+	}
+}
+
+// Changed notes that there is something new to show. It does not block, and may be called with locks
+// held. A nil page does nothing.
+func (p *Page) Changed() {
+	if p != nil {
+		p.version.Add(1)
+		p.hub.wake()
+	}
+}
+
+// Routes returns the handlers by path, as patterns of [http.ServeMux] without a method. All paths in the
+// page are relative.
+func (p *Page) Routes() map[string]http.Handler {
+	routes := map[string]http.HandlerFunc{
+		"/{$}":              p.whole,
+		"/state":            p.state,
+		"/events":           p.events,
+		"/page.css":         asset("page.css", "text/css; charset=utf-8"),
+		"/page.js":          asset("page.js", "text/javascript; charset=utf-8"),
+		"/icon.svg":         asset("icon.svg", "image/svg+xml"),
+		"/problems/{name}":  p.problem,
+		"/diagnoses/{name}": p.diagnosis,
+	}
+	out := make(map[string]http.Handler, len(routes))
+	for pattern, h := range routes {
+		out[pattern] = readOnly(h)
+	}
+	return out
+}
+
+// policy lets the page load its own style and script, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// readOnly refuses other methods than GET and HEAD, and sets the headers that all answers have.
+func readOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		head := w.Header()
+		head.Set("Content-Security-Policy", policy)
+		head.Set("X-Content-Type-Options", "nosniff")
+		head.Set("Referrer-Policy", "no-referrer")
+		head.Set("Cross-Origin-Opener-Policy", "same-origin")
+		head.Set("Cross-Origin-Resource-Policy", "same-origin")
+		head.Set("Cache-Control", "no-store")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			head.Set("Allow", "GET, HEAD")
+			http.Error(w, "read-only", http.StatusMethodNotAllowed)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func asset(name, kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		text, err := assets.ReadFile(path.Join("assets", name))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(text) // fails only where the client is gone
+	}
+}
+
+// whole serves the page with its state.
+func (p *Page) whole(w http.ResponseWriter, r *http.Request) {
+	now, err := p.current(r.Context())
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	var b bytes.Buffer
+	// Not as data: the state is HTML that html/template has made.
+	state := template.HTML(now.html) //nolint:gosec // as said
+	err = p.parse().ExecuteTemplate(&b, "page.html", map[string]any{"Node": safe(p.cfg.Node), "State": state})
+	p.write(w, r, b.Bytes(), err)
+}
+
+// state serves what changes.
+func (p *Page) state(w http.ResponseWriter, r *http.Request) {
+	now, err := p.current(r.Context())
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	w.Header().Set("ETag", now.tag)
+	if r.Header.Get("If-None-Match") == now.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	p.write(w, r, now.html, nil)
+}
+
+func (p *Page) write(w http.ResponseWriter, r *http.Request, html []byte, err error) {
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(html) // fails only where the client is gone
+}
+
+// fail answers with an error, if the client is still there.
+func (p *Page) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil {
+		http.Error(w, safe(err.Error()), http.StatusInternalServerError)
+	}
+}
+
+// drawWithin is how long a graph may take: its run is on the state disk, which may hang.
+const drawWithin = 2 * time.Second
+
+// diagnosis serves the graph of a run.
+func (p *Page) diagnosis(w http.ResponseWriter, r *http.Request) {
+	id, ok := strings.CutSuffix(r.PathValue("name"), ".svg")
+	if !ok || p.cfg.Drawing == nil {
+		http.NotFound(w, r)
+		return
+	}
+	// One at a time: the layout of a large graph takes CPU.
+	p.drawing.Lock()
+	defer p.drawing.Unlock()
+	if r.Context().Err() != nil {
+		return
+	}
+	svg, err := bounded.Do(&p.draws, drawWithin, func() ([]byte, error) { return p.cfg.Drawing(id) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		http.NotFound(w, r)
+	case err != nil:
+		p.fail(w, r, err)
+	default:
+		w.Header().Set("Content-Type", "image/svg+xml")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		_, _ = w.Write(svg) // fails only where the client is gone
+	}
+}
+
+// await waits until it is the caller's turn.
+func (p *Page) await(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,109 @@
+package page
+
+import (
+	"bytes"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/kernosis/kernosis/docs/problems"
+)
+
+// problem serves the page of a problem.
+func (p *Page) problem(w http.ResponseWriter, r *http.Request) {
+	of := r.PathValue("name")
+	text, ok := problems.Text(of)
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	var b bytes.Buffer
+	err := p.parse().ExecuteTemplate(&b, "problem.html", map[string]any{"Name": of, "Blocks": blocks(text)})
+	p.write(w, r, b.Bytes(), err)
+}
+
+// block is a paragraph, a list, a table or a title of a problem page.
+type block struct {
+	Kind  string   // title, lead, text, list, table
+	Lines [][]span // one of a title, lead or text
+	Rows  [][][]span
+}
+
+// span is a piece of a line.
+type span struct {
+	Kind string // empty, code, strong, link
+	Text string
+	Page string // that a link leads to
+}
+
+// blocks reads the Markdown that problem pages use: a title, paragraphs, lists and tables.
+func blocks(text string) []block {
+	var out []block
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		last := &block{}
+		if len(out) > 0 {
+			last = &out[len(out)-1]
+		}
+		item, isItem := strings.CutPrefix(line, "- ")
+		switch title, isTitle := strings.CutPrefix(line, "# "); {
+		case line == "":
+			out = append(out, block{})
+		case isTitle:
+			out = append(out, block{Kind: "title", Lines: [][]span{spans(title)}})
+		case isItem && last.Kind == "list":
+			last.Lines = append(last.Lines, spans(item))
+		case isItem:
+			out = append(out, block{Kind: "list", Lines: [][]span{spans(item)}})
+		case strings.HasPrefix(line, "|"):
+			if last.Kind != "table" {
+				out = append(out, block{Kind: "table"})
+				last = &out[len(out)-1]
+			}
+			if strings.Trim(line, "|-: ") != "" {
+				last.Rows = append(last.Rows, cells(line))
+			}
+		case len(line) > 1 && line[0] == '*' && line[1] != '*':
+			out = append(out, block{Kind: "lead", Lines: [][]span{spans(strings.Trim(line, "*"))}})
+		default:
+			out = append(out, block{Kind: "text", Lines: [][]span{spans(line)}})
+		}
+	}
+	return out
+}
+
+func cells(line string) (out [][]span) {
+	for cell := range strings.SplitSeq(strings.Trim(line, "|"), "|") {
+		out = append(out, spans(strings.TrimSpace(cell)))
+	}
+	return out
+}
+
+// spans finds code, bold text and links.
+func spans(line string) (out []span) {
+	for line != "" {
+		m := regexp.MustCompile("`([^`]+)`|\\*\\*([^*]+)\\*\\*|\\[([^\\]]*)\\]\\(([^)]*)\\)").FindStringSubmatchIndex(line)
+		if m == nil {
+			return append(out, span{Text: line})
+		}
+		if m[0] > 0 {
+			out = append(out, span{Text: line[:m[0]]})
+		}
+		group := func(n int) string { return line[m[2*n]:m[2*n+1]] }
+		switch {
+		case m[2] >= 0:
+			out = append(out, span{Kind: "code", Text: group(1)})
+		case m[4] >= 0:
+			out = append(out, span{Kind: "strong", Text: group(2)})
+		default:
+			// Other pages of the documentation are not served: their names stay as text.
+			s := span{Text: strings.TrimPrefix(group(3), "../")}
+			if page, ok := strings.CutSuffix(group(4), ".md"); ok && problems.Has(page) {
+				s.Kind, s.Page = "link", page
+			}
+			out = append(out, s)
+		}
+		line = line[m[1]:]
+	}
+	return out
+}

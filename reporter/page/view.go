@@ -1,0 +1,208 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/docs/problems"
+)
+
+const (
+	// maxText bounds a text that is shown.
+	maxText = 1024
+	// maxName bounds one that is not broken over lines.
+	maxName = 80
+	// maxProblems, maxConditions, maxSources and maxLosses bound the tables.
+	maxProblems   = 500
+	maxConditions = 200
+	maxSources    = 100
+	maxLosses     = 100
+	maxDiagnoses  = 50
+)
+
+// safe makes a text fit to be shown.
+func safe(s string) string { return display.Safe(s, maxText) }
+
+// name is safe for names, such as reasons.
+func name(s string) string { return display.Safe(s, maxName) }
+
+// moment is a time as the page shows it.
+type moment struct{ time.Time }
+
+// ISO is for the attribute datetime.
+func (m moment) ISO() string { return m.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Text is for people.
+func (m moment) Text() string { return m.UTC().Format(time.DateTime) }
+
+// view is what the template shows. All texts are safe.
+type view struct {
+	Node, Version, Kernel string
+	Started               moment
+	Memory, CPU           string // empty: not known
+	Broken                string // why the agent does not do its work
+	Summary               string
+	Worst                 string // severity; empty: nothing fires
+
+	Conditions []conditionView
+	Problems   []problemView
+	More       int // problems that are not shown
+	Sources    []Source
+	Degraded   []string
+	Up         int // sources that work
+	Losses     []Loss
+
+	Timeline      []rowView
+	MaxRows       int
+	TimelineError string
+
+	Off            bool // Diagnoses are switched off
+	Diagnoses      []diagnosisView
+	MoreDiagnoses  int
+	DiagnosesError string
+}
+
+type conditionView struct {
+	Type, Status, Word, Reason, Message string
+	Since                               moment
+}
+
+type problemView struct {
+	Key, Rule, Severity, Reason, Subject, Message string
+	Since                                         moment
+	Count                                         uint64
+	Page                                          string // of docs/problems; empty: there is none
+	Note                                          string
+}
+
+func (v *view) cost(c Cost, runs time.Duration) {
+	if c.RSS > 0 {
+		v.Memory = display.Bytes(c.RSS)
+	}
+	if c.CPU > 0 && runs > 0 {
+		v.CPU = strconv.FormatFloat(100*c.CPU.Seconds()/runs.Seconds(), 'f', 2, 64) + " %"
+	}
+}
+
+func (v *view) conditions(list []problem.Condition) {
+	for i := range list[:min(len(list), maxConditions)] {
+		c := &list[i]
+		word := map[problem.Status]string{problem.True: "bad", problem.False: "good", problem.Unknown: "unknown"}[c.Status]
+		v.Conditions = append(v.Conditions, conditionView{
+			Type: name(c.Type), Status: name(string(c.Status)), Word: cmp.Or(word, "unknown"), Reason: name(c.Reason), Message: safe(c.Message),
+			Since: moment{c.LastTransition},
+		})
+	}
+	order := map[string]int{"bad": 0, "unknown": 1, "good": 2}
+	slices.SortStableFunc(v.Conditions, func(a, b conditionView) int { return cmp.Compare(order[a.Word], order[b.Word]) })
+}
+
+// problems takes those that fire: the gravest first, of these the newest, muted ones last.
+func (v *view) problems(list []problem.Problem) {
+	firing := slices.DeleteFunc(slices.Clone(list), func(p problem.Problem) bool { return p.State != problem.Firing })
+	slices.SortStableFunc(firing, func(a, b problem.Problem) int {
+		return cmp.Or(cmp.Compare(muted(&a), muted(&b)), cmp.Compare(rank(b.Severity), rank(a.Severity)), b.Since.Compare(a.Since))
+	})
+	counts := map[string]int{}
+	quiet := 0
+	for i := range firing {
+		if muted(&firing[i]) > 0 {
+			quiet++
+		} else {
+			counts[severityWord(firing[i].Severity)]++
+		}
+	}
+	for i := range firing[:min(len(firing), maxProblems)] {
+		v.Problems = append(v.Problems, problemOf(&firing[i]))
+	}
+	v.More = len(firing) - len(v.Problems)
+	v.Summary = summary(counts, quiet)
+	for _, word := range []problem.Severity{problem.Info, problem.Warning, problem.Critical} {
+		if counts[string(word)] > 0 {
+			v.Worst = string(word)
+		}
+	}
+}
+
+func muted(p *problem.Problem) int {
+	if p.MutedUntil.IsZero() {
+		return 0
+	}
+	return 1
+}
+
+// summary is "3 problems firing: 1 critical, 2 warning; 1 muted".
+func summary(counts map[string]int, quiet int) string {
+	all := 0
+	var parts []string
+	for _, s := range []problem.Severity{problem.Critical, problem.Warning, problem.Info} {
+		if n := counts[string(s)]; n > 0 {
+			all += n
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	out := "No problems are firing"
+	if all > 0 {
+		out = display.Count(all, "problem") + " firing: " + strings.Join(parts, ", ")
+	}
+	if quiet > 0 {
+		out += fmt.Sprintf("; %d muted", quiet)
+	}
+	return out
+}
+
+func problemOf(p *problem.Problem) problemView {
+	v := problemView{
+		Key: key(p.Rule, p.Group), Rule: name(p.Rule), Severity: severityWord(p.Severity), Reason: name(p.Reason),
+		Subject: safe(p.Subject), Message: safe(p.Message), Since: moment{p.FirstSeen}, Count: p.Count,
+	}
+	if problems.Has(p.Doc) {
+		v.Page = strings.TrimPrefix(p.Doc, problems.Folder)
+	}
+	var notes []string
+	if p.SuppressedBy != "" {
+		notes = append(notes, "caused by "+safe(p.SuppressedBy))
+	}
+	if !p.MutedUntil.IsZero() {
+		notes = append(notes, "muted until "+moment{p.MutedUntil}.Text())
+	}
+	v.Note = strings.Join(notes, ", ")
+	return v
+}
+
+// key is an identity that fits into an attribute, whatever it is made of.
+func key(parts ...string) string {
+	h := fnv.New128a()
+	for _, part := range parts {
+		_, _ = h.Write([]byte(part + "\x00")) // to memory
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+func (v *view) sources(list []Source, degraded []string) {
+	for _, s := range list {
+		if s.Up && s.Why == "" {
+			v.Up++
+			continue
+		}
+		if len(v.Sources) < maxSources {
+			v.Sources = append(v.Sources, Source{Name: name(s.Name), Up: s.Up, Why: safe(s.Why)})
+		}
+	}
+	for _, line := range degraded[:min(len(degraded), maxSources)] {
+		v.Degraded = append(v.Degraded, safe(line))
+	}
+}
+
+func (v *view) losses(list []Loss) {
+	for _, l := range list[:min(len(list), maxLosses)] {
+		v.Losses = append(v.Losses, Loss{What: safe(l.What), Why: safe(l.Why), Count: l.Count})
+	}
+}
