@@ -97,7 +97,7 @@ func npdFlags(fs *pflag.FlagSet) {
 	fs.StringSlice(flagSystemStats, nil, "`files` of its system-stats-monitor")
 	fs.String("address", "127.0.0.1", "`address` of /healthz, /conditions and /debug/pprof")
 	fs.Uint16("port", 20256, "`port` of these; 0: none")
-	fs.String("prometheus-address", "127.0.0.1", "`address` of /metrics")
+	fs.String("prometheus-address", "127.0.0.1", "`address` of /metrics and the web page")
 	fs.Uint16("prometheus-port", 20257, "`port` of /metrics; 0: none")
 	fs.String("exporter.stackdriver", "", "refused: there is no such exporter")
 }

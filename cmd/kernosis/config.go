@@ -63,7 +63,7 @@ type agentConfig struct {
 func runFlags(fs *pflag.FlagSet) {
 	fs.String("config", "", "`file` with these settings as YAML (state-dir: …)")
 	fs.String("state-dir", "/var/lib/kernosis", "`folder` of the journal and of what survives a restart")
-	fs.String("listen", "127.0.0.1:20257", "`address` of /metrics, /healthz and /readyz; empty: none")
+	fs.String("listen", "127.0.0.1:20257", "`address` of the web page, /metrics, /healthz and /readyz; empty: none")
 	metricsFlags(fs)
 	fs.String("rules-dir", "", "`folder` of rule files, reloaded when they change; a rule replaces the shipped rule of its name")
 	fs.StringSlice("shipped-rules", []string{"*"}, "which `files` of shipped rules are in force: names without .yaml; * matches any text")

@@ -232,13 +232,13 @@ func TestLive(t *testing.T) {
 	}
 	b.until(`document.getElementById("summary").textContent`, "1 problem firing: 1 critical")
 	b.until(`document.querySelectorAll("#timeline-rows > tr[hidden]").length`, "1")
-	if got := b.eval(`document.activeElement.id + " " + filter.value + " " + (document.querySelector("details") === same) + " " + same.open`); got != "filter nothing has this true true" {
+	if got := b.eval(`document.activeElement.id + " " + filter.value + " " + (document.querySelector("details") === same ? "same" : "another") + " " + same.open`); got != "filter nothing has this same true" {
 		t.Errorf("after an update: %s", got)
 	}
 	b.until(`document.querySelector(".graph img").naturalWidth`, "2000")
 
 	// The server's deadlines, a second here, do not end the stream.
-	time.Sleep(1500 * time.Millisecond)
+	b.until(`performance.now() > 2000`, "true")
 	n.fire(firing(2, problem.Warning))
 	p.Changed()
 	b.until(problemRows, "2")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -78,7 +79,7 @@ func newNode(t *testing.T) *node {
 func firing(i int, s problem.Severity) problem.Problem {
 	at := time.Date(2026, 1, 2, 3, 4, i%60, 0, time.UTC)
 	return problem.Problem{
-		Rule: "oom-kill", Group: fmt.Sprint(i), Reason: "OOMKilling", Message: fmt.Sprintf("kill %d", i), Severity: s, Doc: "problems/OOMKilling",
+		Rule: "oom-kill", Group: strconv.Itoa(i), Reason: "OOMKilling", Message: fmt.Sprintf("kill %d", i), Severity: s, Doc: "problems/OOMKilling",
 		State: problem.Firing, Subject: fmt.Sprintf("pod shop/web-%d", i), FirstSeen: at, Since: at, Count: 3,
 	}
 }

@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"encoding/hex"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -104,11 +105,13 @@ func (v *view) conditions(list []problem.Condition) {
 	slices.SortStableFunc(v.Conditions, func(a, b conditionView) int { return cmp.Compare(order[a.Word], order[b.Word]) })
 }
 
-// problems takes those that fire: the gravest first, of these the newest, muted ones last.
+// problems takes those that fire: the gravest first, of these causes before what they explain, then the
+// newest; muted ones last.
 func (v *view) problems(list []problem.Problem) {
 	firing := slices.DeleteFunc(slices.Clone(list), func(p problem.Problem) bool { return p.State != problem.Firing })
 	slices.SortStableFunc(firing, func(a, b problem.Problem) int {
-		return cmp.Or(cmp.Compare(muted(&a), muted(&b)), cmp.Compare(rank(b.Severity), rank(a.Severity)), b.Since.Compare(a.Since))
+		return cmp.Or(cmp.Compare(muted(&a), muted(&b)), cmp.Compare(rank(b.Severity), rank(a.Severity)),
+			cmp.Compare(explained(&a), explained(&b)), b.Since.Compare(a.Since))
 	})
 	counts := map[string]int{}
 	quiet := 0
@@ -137,6 +140,8 @@ func muted(p *problem.Problem) int {
 	}
 	return 1
 }
+
+func explained(p *problem.Problem) int { return min(1, len(p.SuppressedBy)) }
 
 // summary is "3 problems firing: 1 critical, 2 warning; 1 muted".
 func summary(counts map[string]int, quiet int) string {
@@ -183,7 +188,7 @@ func key(parts ...string) string {
 	for _, part := range parts {
 		_, _ = h.Write([]byte(part + "\x00")) // to memory
 	}
-	return fmt.Sprintf("%x", h.Sum(nil))
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 func (v *view) sources(list []Source, degraded []string) {
