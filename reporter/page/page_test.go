@@ -408,10 +408,10 @@ func TestProblemPages(t *testing.T) {
 	for _, path := range pages {
 		name := strings.TrimSuffix(filepath.Base(path), ".md")
 		shown := text(t, p, "/problems/"+name)
-		if !strings.Contains(shown, "<h1>") || !strings.Contains(shown, "<strong>What to do.</strong>") {
+		if !strings.Contains(shown, "<h1>") || !strings.Contains(shown, "<h2>What to do</h2>") || !strings.Contains(shown, "<pre>kubectl ") {
 			t.Errorf("%s: %s", name, shown)
 		}
-		if m := regexp.MustCompile("\\*\\*|`|\\]\\(|\n\\|").FindString(shown); m != "" {
+		if m := regexp.MustCompile("\\*\\*|`|\\]\\(|\n\\||## ").FindString(shown); m != "" {
 			t.Errorf("%s shows %q", name, m)
 		}
 	}

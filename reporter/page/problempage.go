@@ -22,10 +22,10 @@ func (p *Page) problem(w http.ResponseWriter, r *http.Request) {
 	p.write(w, r, b.Bytes(), err)
 }
 
-// block is a paragraph, a list, a table or a title of a problem page.
+// block is a paragraph, a list, a table, a title or commands of a problem page.
 type block struct {
-	Kind  string   // title, lead, text, list, table
-	Lines [][]span // one of a title, lead or text
+	Kind  string   // title, section, lead, text, list, table, code
+	Lines [][]span // one of a title, section, lead or text
 	Rows  [][][]span
 }
 
@@ -36,21 +36,34 @@ type span struct {
 	Page string // that a link leads to
 }
 
-// blocks reads the Markdown that problem pages use: a title, paragraphs, lists and tables.
+// blocks reads the Markdown that problem pages use: titles, paragraphs, lists, tables and fences.
 func blocks(text string) []block {
 	var out []block
+	fenced := false
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "```") {
+			if fenced = !fenced; fenced {
+				out = append(out, block{Kind: "code"})
+			}
+			continue
+		}
 		last := &block{}
 		if len(out) > 0 {
 			last = &out[len(out)-1]
 		}
 		item, isItem := strings.CutPrefix(line, "- ")
-		switch title, isTitle := strings.CutPrefix(line, "# "); {
+		title, isTitle := strings.CutPrefix(line, "# ")
+		section, isSection := strings.CutPrefix(line, "## ")
+		switch {
+		case fenced:
+			last.Lines = append(last.Lines, []span{{Text: line}})
 		case line == "":
 			out = append(out, block{})
 		case isTitle:
 			out = append(out, block{Kind: "title", Lines: [][]span{spans(title)}})
+		case isSection:
+			out = append(out, block{Kind: "section", Lines: [][]span{spans(section)}})
 		case isItem && last.Kind == "list":
 			last.Lines = append(last.Lines, spans(item))
 		case isItem:
@@ -94,7 +107,7 @@ func spans(line string) (out []span) {
 		case m[2] >= 0:
 			out = append(out, span{Kind: "code", Text: group(1)})
 		case m[4] >= 0:
-			out = append(out, span{Kind: "strong", Text: group(2)})
+			out = append(out, span{Kind: "strong", Text: strings.ReplaceAll(group(2), "`", "")}) // code in it is bold as well
 		default:
 			// Other pages of the documentation are not served: their names stay as text.
 			s := span{Text: strings.TrimPrefix(group(3), "../")}
