@@ -31,9 +31,10 @@ type block struct {
 
 // span is a piece of a line.
 type span struct {
-	Kind string // empty, code, strong, link
-	Text string
-	Page string // that a link leads to
+	Kind   string // empty, code, link
+	Strong bool
+	Text   string
+	Page   string // that a link leads to
 }
 
 // blocks reads the Markdown that problem pages use: titles, paragraphs, lists, tables and fences.
@@ -107,7 +108,10 @@ func spans(line string) (out []span) {
 		case m[2] >= 0:
 			out = append(out, span{Kind: "code", Text: group(1)})
 		case m[4] >= 0:
-			out = append(out, span{Kind: "strong", Text: strings.ReplaceAll(group(2), "`", "")}) // code in it is bold as well
+			for _, inner := range spans(group(2)) {
+				inner.Strong = true
+				out = append(out, inner)
+			}
 		default:
 			// Other pages of the documentation are not served: their names stay as text.
 			s := span{Text: strings.TrimPrefix(group(3), "../")}
