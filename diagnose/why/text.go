@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 
-	"golang.org/x/text/width"
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // label is the column of what a line is about.
@@ -94,9 +93,9 @@ func (a *Answer) seen(p *page) {
 	}
 	for _, m := range a.Seen {
 		at := b.clock(m.At)
-		p.hanging(label, at+" "+m.Text, cellsOf(at)+1)
+		p.hanging(label, at+" "+m.Text, display.Cells(at)+1)
 		for _, d := range m.Details {
-			p.hanging("", strings.Repeat(" ", cellsOf(at)+1)+d, cellsOf(at)+3)
+			p.hanging("", strings.Repeat(" ", display.Cells(at)+1)+d, display.Cells(at)+3)
 		}
 		label = ""
 	}
@@ -131,12 +130,12 @@ func (p *page) hanging(name, text string, further int) {
 
 // wrap breaks a text between words where it is too long.
 func (p *page) wrap(start, text string, indent int) {
-	line, at := start, cellsOf(start)
+	line, at := start, display.Cells(start)
 	lead := text[:len(text)-len(strings.TrimLeft(text, " "))]
 	line, at = line+lead, at+len(lead)
 	empty := true
 	for word := range strings.FieldsSeq(text) {
-		n := cellsOf(word)
+		n := display.Cells(word)
 		if !empty && p.cells >= minWidth && at+1+n > p.cells {
 			p.b.WriteString(strings.TrimRight(line, " ") + "\n")
 			line, at, empty = strings.Repeat(" ", indent), indent, true
@@ -147,19 +146,4 @@ func (p *page) wrap(start, text string, indent int) {
 		line, at, empty = line+word, at+n, false
 	}
 	p.b.WriteString(strings.TrimRight(line, " ") + "\n")
-}
-
-// cellsOf is how many cells of a terminal a text takes.
-func cellsOf(s string) int {
-	n := 0
-	for _, r := range s {
-		switch k := width.LookupRune(r).Kind(); {
-		case unicode.In(r, unicode.Mn, unicode.Me):
-		case k == width.EastAsianWide || k == width.EastAsianFullwidth:
-			n += 2
-		default:
-			n++
-		}
-	}
-	return n
 }

@@ -1,0 +1,56 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
+)
+
+// gap is between two columns.
+const gap = 2
+
+// Rows is text in columns. Cells may be coloured ([Colours]).
+type Rows struct{ rows [][]string }
+
+// Add adds a row.
+func (r *Rows) Add(cells ...string) { r.rows = append(r.rows, cells) }
+
+// Len is how many rows there are.
+func (r *Rows) Len() int { return len(r.rows) }
+
+// String returns all rows, a line each, without spaces at their ends.
+func (r *Rows) String() string {
+	var widths []int
+	for _, row := range r.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			if i < len(row)-1 { // what nothing follows needs no room
+				widths[i] = max(widths[i], display.Cells(cell))
+			}
+		}
+	}
+	var b strings.Builder
+	for _, row := range r.rows {
+		line := ""
+		for i, cell := range row {
+			line += cell
+			if i < len(row)-1 {
+				line += strings.Repeat(" ", widths[i]-display.Cells(cell)+gap)
+			}
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}
+
+// Write writes all rows.
+func (r *Rows) Write(w io.Writer) error {
+	if _, err := io.WriteString(w, r.String()); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	return nil
+}
