@@ -2,7 +2,9 @@ package bpf
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -33,6 +35,27 @@ type VariantReport struct {
 	State    State  `json:"state"`
 	Pinned   bool   `json:"pinned,omitempty"`
 	Reason   string `json:"reason,omitempty"`
+}
+
+// Fallbacks describes the hooks that a program serves because a better one does not work:
+// "context by kp_oom_kill_process: fentry_oom_kill_process is absent (…)".
+func Fallbacks(reports []VariantReport) []string {
+	var out []string
+	for i, r := range reports {
+		if r.State != Attached && r.State != Adopted {
+			continue
+		}
+		var better []string
+		for _, b := range reports[:i] {
+			if b.Stem == r.Stem && b.Hook == r.Hook && (b.State == Absent || b.State == Forbidden || b.State == Failed) {
+				better = append(better, fmt.Sprintf("%s is %s (%s)", b.Program, b.State, b.Reason))
+			}
+		}
+		if len(better) > 0 {
+			out = append(out, r.Hook+" by "+r.Program+": "+strings.Join(better, ", "))
+		}
+	}
+	return out
 }
 
 // classify turns the error of an attempt into a state. othersWork reports that

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/poller"
@@ -196,7 +198,9 @@ func (s *stem) reportSource(emit Emit) {
 	if s.err != nil {
 		s.log.Error("stem can't see its faults", "error", s.err)
 	}
-	emit(s.env.sourceEvent(s.name, s.err))
+	ev := s.env.sourceEvent(s.name, s.err)
+	ev.SourceUp.Fallback = display.Safe(strings.Join(bpf.Fallbacks(s.loaded.Reports()), "; "), 500)
+	emit(ev)
 }
 
 // run reads one stem's ring until ctx ends.

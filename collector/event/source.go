@@ -40,6 +40,8 @@ type SourceData struct {
 	Kernel bool   `json:"kernel,omitempty"`
 	Up     bool   `json:"up"`
 	Reason string `json:"reason,omitempty"`
+	// Fallback is which parts of it are served by a second choice, and why; empty: none.
+	Fallback string `json:"fallback,omitempty"`
 }
 
 func (d *SourceData) clone(into *Event) {

@@ -15,9 +15,9 @@ const recovered = "ProbeRecovered"
 
 // builder makes one Answer.
 type builder struct {
-	in    *Input
-	names *strings.Replacer // UIDs and ids → names
-	list  []*candidate
+	in   *Input
+	text func(string) string // makes somebody's text fit to be shown
+	list []*candidate
 	// problems are those that count, without what is too old or of another container.
 	problems []*Problem
 	notes    []string // what diagnoses could not look at
@@ -26,7 +26,7 @@ type builder struct {
 // Build makes the answer of what is known.
 func Build(in Input) *Answer {
 	b := &builder{in: &in}
-	b.names = b.replacer()
+	b.text = in.Texts()
 	b.choose()
 	b.fold()
 	b.diagnoses()
@@ -38,21 +38,25 @@ func Build(in Input) *Answer {
 	return b.answer()
 }
 
-// replacer makes names of what texts call by id.
-func (b *builder) replacer() *strings.Replacer {
+// Texts returns a function that makes somebody's text fit to be shown: escaped, bounded, and
+// with the names of what it calls by id.
+func (in *Input) Texts() func(string) string {
 	var pairs []string
-	for uid, name := range b.in.Pods {
+	for uid, name := range in.Pods {
 		if uid != "" && name != "" {
 			pairs = append(pairs, "pod "+uid, "pod "+name) // not within a path
 		}
 	}
-	for i := range b.in.Containers {
-		c := &b.in.Containers[i]
+	for i := range in.Containers {
+		c := &in.Containers[i]
 		for _, id := range c.ids() {
 			pairs = append(pairs, "container "+id[:12], "container "+c.Name)
 		}
 	}
-	return strings.NewReplacer(pairs...)
+	names := strings.NewReplacer(pairs...)
+	return func(s string) string {
+		return display.Safe(strings.TrimSpace(names.Replace(strings.ReplaceAll(s, "\n", " "))), maxText)
+	}
 }
 
 // ids are those of a container and of the ones before it that are known.
@@ -71,11 +75,6 @@ func (e *Ending) id() string {
 		return ""
 	}
 	return e.ID
-}
-
-// text makes somebody's text fit to be shown.
-func (b *builder) text(s string) string {
-	return display.Safe(strings.TrimSpace(b.names.Replace(strings.ReplaceAll(s, "\n", " "))), maxText)
 }
 
 func (b *builder) texts(list []string) []string {

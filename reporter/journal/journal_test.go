@@ -73,6 +73,66 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// A follower gets each entry once, across segments and beside a writer.
+func TestFollow(t *testing.T) {
+	dir := t.TempDir()
+	j := mustOpen(t, dir, Options{MaxBytes: 64 << 10, SegmentBytes: 4 << 10})
+	follower := Follow(dir)
+	var got []uint64
+	read := func() {
+		t.Helper()
+		if damaged, err := follower.Read(func(e Entry) error { got = append(got, e.Seq); return nil }); err != nil || damaged != 0 {
+			t.Fatalf("read: %v, %d damaged lines", err, damaged)
+		}
+	}
+	read()
+	var want []uint64
+	for n := range 40 {
+		want = append(want, mustAppend(t, j, oom(n)))
+		if n%7 == 0 {
+			read()
+		}
+	}
+	read()
+	read()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("entries differ (-want +got):\n%s", diff)
+	}
+	if segments, err := listSegments(dir); err != nil || len(segments) < 3 {
+		t.Errorf("%d segments, %v", len(segments), err)
+	}
+}
+
+// The tail of a journal is its last complete lines.
+func TestTail(t *testing.T) {
+	dir := t.TempDir()
+	j := mustOpen(t, dir, Options{MaxBytes: 64 << 10, SegmentBytes: 2 << 10})
+	for n := range 20 {
+		mustAppend(t, j, oom(n))
+	}
+	var all []byte
+	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil || len(names) < 3 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text...)
+	}
+	for _, most := range []int64{0, 10, 700, 3000, 5000, 1 << 20} {
+		got, err := Tail(dir, most)
+		if err != nil || int64(len(got)) > most || !bytes.HasSuffix(all, got) || len(got) > 0 && got[0] != '{' {
+			t.Errorf("%d bytes: %d, %v: %.80s", most, len(got), err, got)
+		}
+		if longest := int64(600); min(most, int64(len(all)))-int64(len(got)) > longest {
+			t.Errorf("%d bytes: only %d", most, len(got))
+		}
+	}
+}
+
 // Who writes entries elsewhere too writes what the journal has.
 func TestLine(t *testing.T) {
 	dir := t.TempDir()

@@ -98,15 +98,33 @@ func readLines(r io.Reader, f func(line []byte) error) error {
 // beside a writer and then ends at the last complete entry. damaged counts
 // lines that are no entries; they are skipped.
 func Read(dir string, after uint64, f func(Entry) error) (damaged int, err error) {
-	segments, err := listSegments(dir)
+	follower := Follower{dir: dir, after: after}
+	return follower.Read(f)
+}
+
+// Follower reads a journal again and again, each time what is new.
+type Follower struct {
+	dir     string
+	after   uint64 // entries up to this number are left out
+	segment uint64 // the segment that was read last
+	offset  int64  // up to which byte
+}
+
+// Follow returns a Follower of the journal in dir that begins with its first entry.
+func Follow(dir string) *Follower { return &Follower{dir: dir} }
+
+// Read calls f, as [Read] does, for each entry that it has not been called for. After an error
+// of f the entries of the same segment may come again.
+func (r *Follower) Read(f func(Entry) error) (damaged int, err error) {
+	segments, err := listSegments(r.dir)
 	if err != nil {
 		return 0, fmt.Errorf("read journal: %w", err)
 	}
 	for i, s := range segments {
-		if i+1 < len(segments) && segments[i+1].first <= after+1 {
+		if s.first < r.segment || i+1 < len(segments) && segments[i+1].first <= r.after+1 {
 			continue
 		}
-		n, err := readSegment(filepath.Join(dir, segmentName(s.first)), after, f)
+		n, err := r.readSegment(s, f)
 		damaged += n
 		if os.IsNotExist(err) {
 			continue // dropped by the writer meanwhile
@@ -118,24 +136,85 @@ func Read(dir string, after uint64, f func(Entry) error) (damaged int, err error
 	return damaged, nil
 }
 
-func readSegment(path string, after uint64, f func(Entry) error) (damaged int, err error) {
-	file, err := os.Open(path)
+func (r *Follower) readSegment(s segment, f func(Entry) error) (damaged int, err error) {
+	from := int64(0)
+	if s.first == r.segment {
+		from = r.offset
+	}
+	if s.size <= from {
+		return 0, nil
+	}
+	file, err := os.Open(filepath.Join(r.dir, segmentName(s.first)))
 	if err != nil {
 		return 0, err
 	}
 	defer file.Close()
+	if _, err := file.Seek(from, io.SeekStart); err != nil {
+		return 0, err
+	}
 	err = readLines(file, func(line []byte) error {
+		from += int64(len(line))
 		e, ok := decodeEntry(line)
-		if !ok {
+		switch {
+		case !ok:
 			damaged++
 			return nil
-		}
-		if e.Seq <= after {
+		case e.Seq <= r.after:
 			return nil
 		}
 		return f(e)
 	})
+	if err == nil {
+		r.segment, r.offset = s.first, from
+	}
 	return damaged, err
+}
+
+// Tail returns the latest entries of the journal in dir as they are written, a line each, in so
+// many bytes at most.
+func Tail(dir string, most int64) ([]byte, error) {
+	segments, err := listSegments(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read journal: %w", err)
+	}
+	var out []byte
+	for _, s := range slices.Backward(segments) {
+		room := most - int64(len(out))
+		if room <= 0 {
+			break
+		}
+		part, err := tailOf(filepath.Join(dir, segmentName(s.first)), room)
+		if err != nil && !os.IsNotExist(err) {
+			return nil, fmt.Errorf("read journal: %w", err)
+		}
+		out = append(part, out...)
+		if int64(len(part)) < s.size {
+			break
+		}
+	}
+	return out, nil
+}
+
+// tailOf returns the last complete lines of a file, in so many bytes at most.
+func tailOf(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	from := max(info.Size()-most, 0)
+	part, err := io.ReadAll(io.NewSectionReader(file, from, most))
+	if err != nil {
+		return nil, err
+	}
+	if from > 0 {
+		_, part, _ = bytes.Cut(part, []byte("\n"))
+	}
+	return part[:bytes.LastIndexByte(part, '\n')+1], nil
 }
 
 // decodeEntry reports whether a line is an entry: a crash may have damaged it.

@@ -28,18 +28,42 @@ var ErrUnknownPod = errors.New("the journal does not say which UID that pod has"
 // Read returns what the journal says. With ErrUnknownPod it also returns what it says of the
 // node's sources.
 func Read(c Config) (why.Input, error) {
-	r := reader{c: c, problems: map[string]*kept{}, sources: map[string]source{}, conditions: map[string]problem.Condition{}, names: map[string]string{}}
-	damaged, err := journal.Read(c.Dir, 0, func(e journal.Entry) error {
+	st, err := Follow(c).Read(c.Now)
+	return st.Input, err
+}
+
+// Follower reads a journal again and again, each time what is new.
+type Follower struct {
+	reader  reader
+	journal *journal.Follower
+	damaged int
+}
+
+// Follow returns a Follower. The journal may be missing until Read.
+func Follow(c Config) *Follower {
+	return &Follower{journal: journal.Follow(c.Dir), reader: reader{
+		c: c, problems: map[string]*kept{}, sources: map[string]source{}, conditions: map[string]problem.Condition{}, names: map[string]string{},
+		losses: map[lossKey]*Loss{},
+	}}
+}
+
+// Read returns what the journal says at a time. With ErrUnknownPod it also returns what it
+// says of the node's sources.
+func (f *Follower) Read(now time.Time) (State, error) {
+	r := &f.reader
+	r.c.Now = now
+	damaged, err := f.journal.Read(func(e journal.Entry) error {
 		r.entry(&e)
 		return nil
 	})
+	f.damaged += damaged
 	if err == nil && r.entries == 0 {
-		err = fmt.Errorf("%s: the journal has no entries", c.Dir)
+		err = fmt.Errorf("%s: the journal has no entries", r.c.Dir)
 	}
 	if err != nil {
-		return why.Input{}, err
+		return State{}, err
 	}
-	return r.input(damaged)
+	return r.state(f.damaged)
 }
 
 // kept is a problem as of its latest transition.
@@ -50,17 +74,21 @@ type kept struct {
 
 // source is what a stem last said of itself.
 type source struct {
-	up     bool
-	reason string
-	at     time.Time
-	lost   time.Time // the latest loss; zero: none
-	losses string
+	up       bool
+	check    bool // it is a check, which says so with each of its results
+	reason   string
+	fallback string
+	at       time.Time
+	lost     time.Time // the latest loss; zero: none
+	losses   string
 }
 
 type reader struct {
 	c          Config
 	entries    int
 	first      time.Time
+	began      time.Time // of the agent's latest start; zero: it was before first
+	losses     map[lossKey]*Loss
 	boot       string
 	problems   map[string]*kept
 	sources    map[string]source
@@ -100,6 +128,8 @@ func (r *reader) entry(e *journal.Entry) {
 // the machine so are problems.
 func (r *reader) started(e *journal.Entry) {
 	clear(r.sources)
+	clear(r.losses)
+	r.began = e.Now
 	if r.boot != "" && r.boot != e.Boot {
 		for _, k := range r.problems {
 			k.State = problem.Resolved
@@ -113,9 +143,12 @@ func (r *reader) event(ev *event.Event, now time.Time) {
 	switch {
 	case ev.SourceUp != nil:
 		s := r.sources[ev.SourceUp.Stem]
-		s.up, s.reason, s.at = ev.SourceUp.Up, ev.SourceUp.Reason, now
+		s.up, s.reason, s.fallback, s.at = ev.SourceUp.Up, ev.SourceUp.Reason, ev.SourceUp.Fallback, now
 		r.sources[ev.SourceUp.Stem] = s
+	case ev.Check != nil:
+		r.check(ev.Check, now)
 	case ev.Lost != nil:
+		r.lost(ev.Lost, now)
 		s, known := r.sources[ev.Lost.Stem]
 		s.lost, s.losses = now, ev.Lost.Reason
 		s.up = s.up || !known
@@ -123,6 +156,34 @@ func (r *reader) event(ev *event.Event, now time.Time) {
 	case ev.Probe != nil && ev.Container != nil && ev.Container.PodUID != "" && ev.Probe.Pod != "" && len(r.names) < maxNames:
 		r.names[ev.Container.PodUID] = ev.Probe.Namespace + "/" + ev.Probe.Pod
 	}
+}
+
+// check notes whether a check knows what it looks for.
+func (r *reader) check(d *event.CheckData, now time.Time) {
+	stem := event.NamedStem(event.CheckStem, d.Check)
+	s, known := r.sources[stem]
+	if up := d.Status != event.CheckUnknown; !known || up != s.up {
+		s = source{up: up, check: true, at: now}
+		if !up {
+			s.reason = d.Message
+		}
+	}
+	r.sources[stem] = s
+}
+
+// lost counts a loss.
+func (r *reader) lost(d *event.LostData, now time.Time) {
+	key := lossKey{d.Stem, d.Reason}
+	l := r.losses[key]
+	if l == nil {
+		if len(r.losses) == maxLosses {
+			return
+		}
+		l = &Loss{Source: d.Stem, Reason: d.Reason}
+		r.losses[key] = l
+	}
+	l.Count += d.Count
+	l.Last = now
 }
 
 func (r *reader) problem(e *journal.Entry, p *problem.Problem) {
@@ -173,6 +234,8 @@ func (r *reader) blind(in *why.Input) {
 		switch {
 		case stem == event.LogStem || stem == event.CheckStem:
 			// It stands for those that nobody has configured.
+		case s.check:
+			// Its condition is Unknown, which says why.
 		case !s.up:
 			in.Blind = append(in.Blind, why.Blind{Source: stem, Why: "source is down: " + s.reason, Since: s.at})
 		case !s.lost.IsZero() && r.c.Now.Sub(s.lost) <= r.c.Since:

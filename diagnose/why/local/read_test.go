@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -189,6 +190,50 @@ func TestBlind(t *testing.T) {
 	n.after(0, source("oomkill", true))
 	if in, err = n.read(why.Subject{Kind: why.KindNode, Name: "n7"}); err != nil || len(in.Blind) != 0 {
 		t.Errorf("%+v, %v", in.Blind, err)
+	}
+}
+
+// A follower reads on, and says how the node is then.
+func TestFollow(t *testing.T) {
+	n := newNode(t)
+	follower := local.Follow(local.Config{Dir: n.dir, Subject: why.Subject{Kind: why.KindNode, Name: "n7"}, Since: time.Minute})
+	read := func() local.State {
+		t.Helper()
+		st, err := follower.Read(n.now.Wall)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	n.append(journal.Entry{Now: n.now.Wall, Boot: "b1"})
+	fallback := source("oomkill", true)
+	fallback.SourceUp.Fallback = "context by a kprobe"
+	n.after(time.Second, fallback)
+	n.after(0, source("sockfail", false))
+	n.after(0, &event.Event{Kind: event.Check, Check: &event.CheckData{Check: "ntp", Status: event.CheckUnknown, Message: "no chronyc"}})
+	lost := func(count uint64) {
+		n.after(0, &event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "diskio", Count: count, Reason: "ring-full"}})
+	}
+	lost(3)
+	st := read()
+	var sources []string
+	for _, s := range st.Sources {
+		sources = append(sources, fmt.Sprint(s.Name, " ", s.Up, " ", s.Reason, s.Fallback))
+	}
+	want := []string{"check/ntp false no chronyc", "diskio true ", "oomkill true context by a kprobe", "sockfail false operation not permitted"}
+	if !slices.Equal(sources, want) || len(st.Blind) != 2 || st.Started.IsZero() || slices.Contains(rulesOf(st.Input), "oom-kill") {
+		t.Errorf("%q\n%+v", sources, st)
+	}
+	lost(4)
+	n.after(time.Second, oom(uid))
+	if st = read(); len(st.Losses) != 1 || st.Losses[0].Count != 7 || !slices.Contains(rulesOf(st.Input), "oom-kill") {
+		t.Errorf("%+v", st)
+	}
+	// Another start counts anew.
+	n.after(10*time.Minute, nil)
+	n.append(journal.Entry{Now: n.now.Wall, Boot: "b1"})
+	if st = read(); len(st.Losses) != 0 || len(st.Sources) != 0 || slices.Contains(rulesOf(st.Input), "oom-kill") {
+		t.Errorf("%+v", st)
 	}
 }
 
