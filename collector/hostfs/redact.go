@@ -11,7 +11,7 @@ const Redacted = "[redacted]"
 var (
 	// secretName is of flags and variables whose values are secrets: a word anywhere, or a part
 	// between dashes.
-	secretName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|credential|api[-_.]?key|access[-_.]?key|private[-_.]?key|authorization)` +
+	secretName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|credential|api[-_.]?key|access[-_.]?key|private[-_.]?key|key[-_.]?data|authorization)` +
 		`|(?i)(^|[-_.])(pass|pwd|pw|token|auth|jwt|bearer|cookie)($|[-_.])`) //nolint:gochecknoglobals // a constant
 	// secretCamel is the same of names as accessToken.
 	secretCamel = regexp.MustCompile(`[a-z](Token|Pass|Pwd)$`) //nolint:gochecknoglobals // a constant
@@ -21,6 +21,12 @@ var (
 	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*):[^/\s@]+@`) //nolint:gochecknoglobals // a constant
 	// header is of HTTP, as of curl.
 	header = regexp.MustCompile(`(?i)^((?:proxy-)?authorization|x-[a-z-]*(?:token|key)|cookie):.*$`) //nolint:gochecknoglobals // a constant
+	// headerText is the same within a text, to the end of its line or of a quotation.
+	headerText = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization:|x-[a-z-]*(?:token|key):|cookie:)[ \t]*[^"'\n]+`) //nolint:gochecknoglobals // a constant
+	// pair is a name and its value.
+	pair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)["']?[ \t]*[:=][ \t]*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;}\]]+)`) //nolint:gochecknoglobals // a constant
+	// privateKey is one in PEM.
+	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(-----END [A-Z ]*PRIVATE KEY-----)?`) //nolint:gochecknoglobals // a constant
 	// jwt is a token of service accounts and others, wherever it stands.
 	jwt = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?`) //nolint:gochecknoglobals // a constant
 )
@@ -40,12 +46,20 @@ func Redact(args []string) []string {
 		case name == "user" && strings.Contains(a, ":"):
 			user, _, _ := strings.Cut(a, ":")
 			out[i] = user + ":" + Redacted
+		case name == "secret" && strings.HasPrefix(a, Redacted):
+			out[i] = a
+		case name == "secret" && scheme(a):
+			out[i], next = a, "secret"
 		case name == "secret" && !strings.HasPrefix(a, "-"):
 			out[i] = Redacted
 		case header.MatchString(a):
-			head, _, _ := strings.Cut(a, ":")
+			head, rest, _ := strings.Cut(a, ":")
+			if rest == "" { // it is a word of a text, and the next ones are its value
+				out[i], next = a, "secret"
+				continue
+			}
 			out[i] = head + ": " + Redacted
-		case given && !strings.ContainsAny(flag, " \t\n/:") && isSecret(bare) && value != "" && !strings.HasPrefix(value, "/"):
+		case given && !strings.ContainsAny(flag, " \t\n/:") && isSecret(bare) && value != "" && !strings.HasPrefix(value, "/") && !strings.HasPrefix(strings.TrimLeft(value, `"'`), Redacted):
 			out[i] = flag + "=" + Redacted
 		case strings.ContainsAny(a, " \t\n"):
 			// A shell's script, or a title that a process has given itself.
@@ -64,6 +78,49 @@ func Redact(args []string) []string {
 		}
 	}
 	return out
+}
+
+// RedactText is [Redact] for a text of lines, such as a log or a file of settings. It also takes
+// out what stands behind such a name and a colon, and private keys.
+func RedactText(text string) string {
+	text = privateKey.ReplaceAllString(text, Redacted)
+	var b strings.Builder
+	for line := range strings.SplitAfterSeq(text, "\n") {
+		line = headerText.ReplaceAllString(line, "$1 "+Redacted)
+		b.WriteString(redactWords(redactPairs(line)))
+	}
+	return b.String()
+}
+
+// RedactValue is [RedactText] for a value that has a name.
+func RedactValue(name, value string) string {
+	if value != "" && !strings.HasPrefix(value, "/") && isSecret(name) {
+		return Redacted
+	}
+	return RedactText(value)
+}
+
+// redactPairs takes out the values behind names of secrets: password: x, "token": "x".
+func redactPairs(line string) string {
+	var b strings.Builder
+	for {
+		m := pair.FindStringSubmatchIndex(line)
+		if m == nil {
+			return b.String() + line
+		}
+		name, value := line[m[2]:m[3]], strings.Trim(line[m[4]:m[5]], `"'`)
+		b.WriteString(line[:m[4]])
+		if value == "" || strings.HasPrefix(value, "/") || value == strings.TrimSuffix(Redacted, "]") || !isSecret(name) {
+			line = line[m[4]:] // it may have pairs in it
+			continue
+		}
+		quote := line[m[4] : m[4]+1]
+		if quote != `"` && quote != "'" {
+			quote = ""
+		}
+		b.WriteString(quote + Redacted + quote)
+		line = line[m[5]:]
+	}
 }
 
 // redactWords takes the words of a text for arguments, and leaves what is between them.

@@ -37,6 +37,31 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+func TestRedactText(t *testing.T) {
+	for text, want := range map[string]string{
+		"password: hunter2\nuser: web\n":                                              "password: [redacted]\nuser: web\n",
+		`{"token":"hunter2","name":"web"}`:                                            `{"token":"[redacted]","name":"web"}`,
+		`level=WARN msg=refused error="dial: Authorization: Bearer abc"`:              `level=WARN msg=refused error="dial: Authorization: [redacted]"`,
+		"curl: Authorization: hunter2 refused\nnext line":                             "curl: Authorization: [redacted]\nnext line",
+		"X-Vault-Token: hunter2":                                                      "X-Vault-Token: [redacted]",
+		"client-key-data: aHVudGVyMg==\nclient-certificate: /etc/x.crt\n":             "client-key-data: [redacted]\nclient-certificate: /etc/x.crt\n",
+		"exec mysql --password hunter2 -h db":                                         "exec mysql --password [redacted] -h db",
+		"command: [/bin/check, --password=hunter2, -v]":                               "command: [/bin/check, --password=[redacted], -v]",
+		`secret = "hunter2 and more"`:                                                 `secret = "[redacted]"`,
+		"GET https://web:hunter2@db/x?token=abc":                                      "GET https://web:[redacted]@db/x?token=[redacted]",
+		"-----BEGIN EC PRIVATE KEY-----\nMHcC\nAQ==\n-----END EC PRIVATE KEY-----\nx": "[redacted]\nx",
+		"  bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2ln ":                      "  bearer [redacted] ",
+		// What is no secret stays.
+		"token-file: /var/run/token\nsecretName: web\nkeep-attached: true\n": "token-file: /var/run/token\nsecretName: web\nkeep-attached: true\n",
+		"time=10:00:00 level=INFO msg=watching programs=21":                  "time=10:00:00 level=INFO msg=watching programs=21",
+		"": "",
+	} {
+		if got := RedactText(text); got != want {
+			t.Errorf("%s\n got %s\nwant %s", text, got, want)
+		}
+	}
+}
+
 // What is read of a real process has no secret of its command line.
 func TestCommandLinesHaveNoSecrets(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", "read x", "sh", "--password=hunter2", "--name=web")
