@@ -63,7 +63,11 @@ type agent struct {
 	written    uint64       // the journal's newest written entry, when noteLoss looked last
 }
 
-const journalDir = "journal"
+// What the state folder has: the journal, and the engine's state.
+const (
+	journalDir = "journal"
+	engineFile = "engine.json"
+)
 
 // now is the engine's and the wall clock's time. The lock is held.
 func (a *agent) now() event.Moment {
@@ -378,7 +382,7 @@ func (a *agent) check() error {
 	return nil
 }
 
-func (a *agent) statePath() string { return filepath.Join(a.stateDir, "engine.json") }
+func (a *agent) statePath() string { return filepath.Join(a.stateDir, engineFile) }
 
 // save has the state written behind the journal entries that it is of, and both survive a
 // power failure. It waits for that until ctx ends.

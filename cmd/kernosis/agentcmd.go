@@ -139,12 +139,6 @@ func loadNPD(cfg agentConfig) (*npdConfig, error) {
 			c.files = append(c.files, f)
 		}
 	}
-	address := func(host string, port uint16) string {
-		if port == 0 {
-			return ""
-		}
-		return net.JoinHostPort(host, strconv.Itoa(int(port)))
-	}
 	c.status = address(cfg.NPD.Address, cfg.NPD.Port)
 	c.metrics = address(cfg.NPD.PrometheusAddress, cfg.NPD.PrometheusPort)
 	if err := errors.Join(errs...); err != nil {
@@ -152,6 +146,14 @@ func loadNPD(cfg agentConfig) (*npdConfig, error) {
 	}
 	_, _, err := c.rules(cfg)
 	return c, err
+}
+
+// address is host:port; "" where there is no port.
+func address(host string, port uint16) string {
+	if port == 0 {
+		return ""
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
 // rules returns the rules in force, and what else the files ask for: the shipped

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,9 +87,14 @@ func runFlags(fs *pflag.FlagSet) {
 
 // loadConfig reads the configuration and checks it.
 func loadConfig(cmd *cobra.Command) (agentConfig, error) {
+	return loadConfigFrom(cmd, os.Environ())
+}
+
+// loadConfigFrom is loadConfig with the environment of another process.
+func loadConfigFrom(cmd *cobra.Command, environ []string) (agentConfig, error) {
 	c := agentConfig{isAgent: cmd.Flags().Lookup(flagKubeExporter) != nil}
 	var err error
-	if c.origins, c.warnings, err = config.Load(cmd.Flags(), &c); err != nil {
+	if c.origins, c.warnings, err = config.LoadFrom(cmd.Flags(), environ, &c); err != nil {
 		return c, err
 	}
 	c.defaultServices()

@@ -95,7 +95,7 @@ func (f *whyFlags) journalDirs() (state, dir string) {
 		return f.journal, below
 	}
 	if filepath.Base(f.journal) == journalDir {
-		if above := filepath.Dir(filepath.Clean(f.journal)); isFile(filepath.Join(above, "engine.json")) {
+		if above := filepath.Dir(filepath.Clean(f.journal)); isFile(filepath.Join(above, engineFile)) {
 			return above, f.journal
 		}
 	}
@@ -132,7 +132,7 @@ func journalNode(state string) string {
 
 // alive reports where no agent writes the journal any more.
 func alive(in *why.Input, state string, now time.Time) error {
-	info, err := os.Stat(filepath.Join(state, "engine.json"))
+	info, err := os.Stat(filepath.Join(state, engineFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // it has begun less than half a minute ago

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,15 +20,15 @@ func envName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(key))
 }
 
-// bindEnv binds the variables that are set. It warns of those that nobody knows, but
+// bindEnv takes the variables that are set, where no flag is. It warns of those that nobody knows, but
 // doesn't refuse them: Kubernetes sets variables of the services of a namespace, and
 // a pod must not fail to start because somebody made a service of such a name.
-func bindEnv(v *viper.Viper, fs *pflag.FlagSet, all []string, origins Origins) (warnings []string, err error) {
+func bindEnv(v *viper.Viper, fs *pflag.FlagSet, environ, all []string, origins Origins) (warnings []string, err error) {
 	known := map[string]string{}
 	for _, k := range all {
 		known[envName(k)] = k
 	}
-	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
+	for _, pair := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(pair, "=")
 		if !strings.HasPrefix(name, EnvPrefix) || value == "" || serviceLink(name, value) {
 			continue
@@ -43,8 +42,8 @@ func bindEnv(v *viper.Viper, fs *pflag.FlagSet, all []string, origins Origins) (
 			if err := checkText(f.Value.Type(), value); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			if err := v.BindEnv(key, name); err != nil {
-				return nil, err
+			if !f.Changed {
+				v.Set(key, value)
 			}
 			origins[key] = "env " + name
 		}

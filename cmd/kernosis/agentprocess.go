@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/reporter/web"
+)
+
+// agentProcess is an agent that runs on this machine.
+type agentProcess struct {
+	pid    int
+	config agentConfig
+	err    error // why config is not known
+}
+
+// findAgent returns the agent that runs here, nil where none does or none may be looked at. With
+// a state folder it is the one of that folder, of several the one of the default. It has to be in
+// this mount namespace, in which its paths are ours, and root's or this user's: others may call
+// themselves as they like.
+func findAgent(stateDir string) (*agentProcess, error) {
+	pids, err := hostfs.New("/").PIDs()
+	if err != nil {
+		return nil, err
+	}
+	var found []*agentProcess
+	for _, pid := range pids {
+		args := agentArgs(pid)
+		if args == nil {
+			continue
+		}
+		p := &agentProcess{pid: pid}
+		p.config, p.err = configOf(pid, args)
+		if stateDir == "" || p.err == nil && p.config.StateDir == filepath.Clean(stateDir) {
+			found = append(found, p)
+		}
+	}
+	byDefault := func(p *agentProcess) bool { return p.config.StateDir == defaultStateDir }
+	if i := slices.IndexFunc(found, byDefault); i >= 0 {
+		return found[i], nil
+	}
+	if len(found) > 1 {
+		var choices []string
+		for _, p := range found {
+			choices = append(choices, fmt.Sprintf("%s (pid %d)", p.config.StateDir, p.pid))
+		}
+		return nil, errors.New("several agents run: choose one by its --state-dir: " + strings.Join(choices, ", "))
+	}
+	if len(found) == 0 {
+		return nil, nil //nolint:nilnil // that none runs is no error
+	}
+	return found[0], nil
+}
+
+// maxCommandLine bounds what is read of one.
+const maxCommandLine = 64 << 10
+
+// agentArgs returns the arguments of an agent's process; nil: it is none that is believed.
+func agentArgs(pid int) []string {
+	if pid == os.Getpid() {
+		return nil
+	}
+	argv, err := procStrings(pid, "cmdline")
+	if err != nil || len(argv) == 0 || !strings.HasPrefix(filepath.Base(argv[0]), "kernosis") {
+		return nil
+	}
+	args := calledAs(argv)
+	if len(args) == 0 || args[0] != "agent" && args[0] != "run" || !trusted(pid) {
+		return nil
+	}
+	return args
+}
+
+// trusted reports whether a process is root's or this user's, in this mount namespace.
+func trusted(pid int) bool {
+	info, err := os.Stat(procFile(pid, ""))
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+		return false
+	}
+	its, err := os.Readlink(procFile(pid, "ns/mnt"))
+	ours, ownErr := os.Readlink("/proc/self/ns/mnt")
+	return err == nil && ownErr == nil && its == ours
+}
+
+func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
+
+// procStrings reads a file of strings that end with NUL.
+func procStrings(pid int, name string) ([]string, error) {
+	f, err := os.Open(procFile(pid, name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxCommandLine))
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) == 0 {
+		return nil, nil // a kernel thread
+	}
+	return strings.Split(string(bytes.TrimSuffix(raw, []byte{0})), "\x00"), nil // the last may be empty
+}
+
+// configOf reads the configuration of an agent's process, as it was started.
+func configOf(pid int, args []string) (agentConfig, error) {
+	var cmd *cobra.Command
+	if args[0] == "run" {
+		cmd = newRun()
+	} else {
+		cmd = newAgentCommand()
+	}
+	if err := cmd.ParseFlags(args[1:]); err != nil {
+		return agentConfig{}, err
+	}
+	environ, err := procStrings(pid, "environ")
+	if err != nil {
+		return agentConfig{}, err
+	}
+	environ = slices.DeleteFunc(environ, func(v string) bool { return !strings.HasPrefix(v, config.EnvPrefix) })
+	dir, err := os.Readlink(procFile(pid, "cwd"))
+	if err != nil {
+		return agentConfig{}, err
+	}
+	if f := cmd.Flags().Lookup("config"); f.Changed && !filepath.IsAbs(f.Value.String()) {
+		if err := f.Value.Set(filepath.Join(dir, f.Value.String())); err != nil {
+			return agentConfig{}, err
+		}
+	}
+	cfg, err := loadConfigFrom(cmd, environ)
+	for _, path := range []*string{&cfg.StateDir, &cfg.RulesDir} {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(dir, *path)
+		}
+	}
+	cfg.StateDir = filepath.Clean(cfg.StateDir)
+	return cfg, err
+}
+
+// endpoint is the URL at which an agent of this configuration serves /metrics, at a loopback
+// address if it does at one; empty: nowhere.
+func (c *agentConfig) endpoint() string {
+	listens := []string{c.Listen}
+	if c.isAgent {
+		listens = append(listens, address(c.NPD.PrometheusAddress, c.NPD.PrometheusPort))
+	}
+	best := ""
+	for _, listen := range listens {
+		host, port, err := net.SplitHostPort(listen)
+		if err != nil {
+			continue // there is none
+		}
+		scheme := "https"
+		if c.Metrics.Plain || web.Loopback(host) {
+			scheme = "http"
+		}
+		if host == "" || host == "0.0.0.0" || host == "::" {
+			host = "127.0.0.1" // one of all its addresses
+		}
+		if best == "" || scheme == "http" {
+			best = scheme + "://" + net.JoinHostPort(host, port)
+		}
+	}
+	return best
+}

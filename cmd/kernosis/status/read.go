@@ -1,0 +1,197 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/why"
+	"github.com/kernosis/kernosis/diagnose/why/local"
+)
+
+// Config says where an agent is.
+type Config struct {
+	Node string // name of this node; empty: not known
+	// Endpoint is asked; nil: none.
+	Endpoint *Endpoint
+	StateDir string
+	Journal  string // folder of the journal
+	// PID is the agent's process; 0: not known.
+	PID int
+	// StateFile is the file in StateDir that a running agent saves again and again, and
+	// DeadAfter how old it is at most.
+	StateFile string
+	DeadAfter time.Duration
+	// Unread is what was not found out before.
+	Unread []Unread
+}
+
+// Reader reads the state of an agent again and again.
+type Reader struct {
+	c       Config
+	journal *local.Follower
+	before  usage // of the read before
+}
+
+// NewReader returns a Reader.
+func NewReader(c Config) *Reader {
+	r := &Reader{c: c}
+	r.open()
+	return r
+}
+
+func (r *Reader) open() {
+	r.journal = local.Follow(local.Config{
+		Dir: r.c.Journal, Subject: why.Subject{Kind: why.KindNode, Name: r.c.Node}, Since: time.Minute,
+	})
+}
+
+// reading is what one read has got.
+type reading struct {
+	State
+	metrics families     // nil: they could not be read
+	local   *local.State // nil likewise
+}
+
+// Read returns the state now.
+func (r *Reader) Read(ctx context.Context) *State {
+	g := &reading{State: State{
+		At: time.Now(), Node: display.Safe(r.c.Node, maxWord), Kernel: kernel(),
+		Problems: []Problem{}, Conditions: []problem.Condition{}, Sources: []Source{}, Degraded: []string{}, Losses: []Loss{}, Unread: []Unread{},
+	}}
+	g.Agent.PID, g.Agent.Running = r.c.PID, r.c.PID != 0
+	for _, u := range r.c.Unread {
+		g.unread(u.What, errors.New(u.Why))
+	}
+	r.ask(ctx, g)
+	r.look(g)
+	g.build()
+	r.cost(g)
+	g.Agent.Running = g.Agent.Running || !g.Agent.Saved.IsZero() && g.At.Sub(g.Agent.Saved) <= r.c.DeadAfter
+	g.Outcome = g.outcome(g.metrics != nil || g.local != nil)
+	return &g.State
+}
+
+func (g *reading) unread(what string, err error) {
+	g.Unread = append(g.Unread, Unread{What: what, Why: display.Safe(err.Error(), maxWord)})
+}
+
+// ask asks the endpoint.
+func (r *Reader) ask(ctx context.Context, g *reading) {
+	e := r.c.Endpoint
+	if e == nil {
+		return
+	}
+	g.Agent.Endpoint = e.String()
+	var err error
+	if g.Agent.Health, err = e.health(ctx); err != nil {
+		g.unread("endpoint "+e.String(), err)
+		return
+	}
+	g.Agent.Running = true
+	if g.Degraded, err = e.degraded(ctx); err != nil {
+		g.unread("/readyz", err)
+	}
+	if g.metrics, err = e.metrics(ctx); err != nil {
+		g.unread("metrics", err)
+	}
+}
+
+// look reads the state folder and the journal.
+func (r *Reader) look(g *reading) {
+	if info, err := os.Stat(filepath.Join(r.c.StateDir, r.c.StateFile)); err == nil {
+		g.Agent.Saved = info.ModTime()
+	}
+	st, err := r.journal.Read(g.At)
+	stale := func(at time.Time) bool { return g.At.Sub(at) > r.c.DeadAfter }
+	switch {
+	case err == nil && g.Agent.Running && stale(g.Agent.Saved) && stale(st.Started):
+		g.unread("journal", fmt.Errorf("the agent does not write to %s: its disk hangs, or it keeps its state elsewhere (--state-dir)", r.c.StateDir))
+	case err == nil:
+		g.local = &st
+		g.Agent.Started = st.Started
+		g.Agent.Journal = st.Read[0]
+		for _, u := range st.Unread {
+			g.unread(u.What, errors.New(u.Why))
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		g.unread("journal", fmt.Errorf("there is none in %s (--state-dir)", r.c.Journal))
+	default:
+		g.unread("journal", err)
+	}
+	if err != nil {
+		r.open() // what was read of it is of no use
+	}
+}
+
+// usage is what a process has used at a time.
+type usage struct {
+	at  time.Time
+	cpu float64
+}
+
+// cost takes what the agent uses: of its process where that is known, else what it says.
+func (r *Reader) cost(g *reading) {
+	if r.c.PID != 0 {
+		if err := g.ofProcess(r.c.PID); err != nil {
+			g.unread("process", err)
+		}
+	}
+	if g.Cost.RSSBytes == 0 {
+		g.Cost = Cost{
+			RSSBytes: uint64(g.metrics.value("process_resident_memory_bytes")), CPUSeconds: g.metrics.value("process_cpu_seconds_total"),
+		}
+	}
+	if g.Cost.RSSBytes == 0 {
+		return
+	}
+	from := usage{at: g.Agent.Started}
+	if r.before.cpu > 0 && r.before.cpu <= g.Cost.CPUSeconds { // else it is another process
+		from = r.before
+	}
+	if over := g.At.Sub(from.at); !from.at.IsZero() && over > 0 {
+		g.Cost.Over, g.Cost.CPUPercent = over, (g.Cost.CPUSeconds-from.cpu)/over.Seconds()*100
+	}
+	r.before = usage{at: g.At, cpu: g.Cost.CPUSeconds}
+}
+
+func (g *reading) ofProcess(pid int) error {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return err
+	}
+	st, err := p.Stat()
+	if err != nil {
+		return err
+	}
+	g.Cost.RSSBytes, g.Cost.CPUSeconds = uint64(max(st.ResidentMemory(), 0)), st.CPUTime()
+	if at, err := st.StartTime(); err == nil {
+		g.Agent.Started = seconds(at)
+	}
+	return nil
+}
+
+// seconds is a time since 1970.
+func seconds(s float64) time.Time {
+	whole, part := math.Modf(s)
+	return time.Unix(int64(whole), int64(part*1e9))
+}
+
+// kernel is the release of the kernel that runs.
+func kernel() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	return display.Safe(unix.ByteSliceToString(u.Release[:]), maxWord)
+}

@@ -1,0 +1,380 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// View says how a state is written for people.
+type View struct {
+	Wide    bool // all that is known
+	Cells   int  // of a line; 0: as long as it is
+	Colours output.Colours
+}
+
+// label is the column of what a line is about.
+const label = 12
+
+// maxRows bounds the rows of a part, unless the view is wide.
+const maxRows = 10
+
+// page is a state as it is written.
+type page struct {
+	*State
+	View
+	b strings.Builder
+}
+
+// WriteText writes a state for people.
+func (s *State) WriteText(w io.Writer, v View) error {
+	p := &page{State: s, View: v}
+	p.head()
+	p.agent()
+	p.rows("PROBLEMS", p.problems())
+	p.rows("CONDITIONS", p.conditions())
+	p.rows("SOURCES", p.sources())
+	if p.Wide {
+		p.list("DEGRADED", p.Degraded)
+	}
+	p.list("LOSSES", p.losses())
+	p.list("API", p.api())
+	p.list("COST", p.cost())
+	var unread []string
+	for _, u := range p.Unread {
+		unread = append(unread, u.What+": "+u.Why)
+	}
+	p.list("UNREAD", unread)
+	if _, err := io.WriteString(w, p.b.String()); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}
+
+// line writes a text behind its label, broken between words where it is too long.
+func (p *page) line(name, text string) {
+	for text != "" || name != "" {
+		now, later := text, ""
+		if cells := p.Cells - label; cells > label {
+			now, later = split(text, cells)
+		}
+		p.b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", label, name, now), " ") + "\n")
+		name, text = "", later
+		if later != "" {
+			text = "  " + later
+		}
+	}
+}
+
+// split breaks a text where the last word ends that fits into so many cells.
+func split(text string, cells int) (fits, rest string) {
+	if display.Cells(text) <= cells {
+		return text, ""
+	}
+	end := 0
+	for at := 0; at < len(text); {
+		n := strings.IndexByte(text[at:], ' ')
+		if n < 0 || display.Cells(text[:at+n]) > cells {
+			break
+		}
+		at += n + 1
+		if strings.TrimSpace(text[:at]) != "" {
+			end = at
+		}
+	}
+	if end == 0 {
+		return text, "" // a word that is longer than the line
+	}
+	return text[:end], strings.TrimLeft(text[end:], " ")
+}
+
+func (p *page) list(name string, lines []string) {
+	for _, l := range lines {
+		p.line(name, l)
+		name = ""
+	}
+}
+
+func (p *page) rows(name string, r *output.Rows) {
+	for l := range strings.Lines(r.String()) {
+		p.line(name, strings.TrimSuffix(l, "\n"))
+		name = ""
+	}
+}
+
+// head says in one line how the node is.
+func (p *page) head() {
+	subject := "this machine"
+	if p.Node != "" {
+		subject = "node " + p.Node
+	}
+	verdict := p.summary()
+	switch p.Outcome {
+	case Problems:
+		verdict = p.Colours.Bad(verdict)
+	case Unknown:
+		verdict = p.Colours.Doubtful(verdict)
+	case Healthy:
+	}
+	fmt.Fprintf(&p.b, "%s: %s\n", subject, verdict)
+}
+
+func (p *page) summary() string {
+	switch {
+	case p.Outcome == Healthy:
+		return "healthy"
+	case !p.Agent.Running:
+		return "no agent runs"
+	case p.Outcome == Unknown:
+		return "not known: an agent runs, but what it found can't be read"
+	}
+	var parts []string
+	count := func(n int, noun, state string) {
+		if n > 0 {
+			parts = append(parts, display.Count(n, noun)+" "+state)
+		}
+	}
+	if h := p.Agent.Health; h != "" && h != healthy {
+		parts = append(parts, "the agent is not healthy")
+	}
+	firing, blind := 0, 0
+	for i := range p.State.Problems {
+		if p.State.Problems[i].counts() {
+			firing++
+		}
+	}
+	for _, s := range p.Sources {
+		if s.State == Blind {
+			blind++
+		}
+	}
+	status := map[problem.Status]int{}
+	for _, c := range p.Conditions {
+		status[c.Status]++
+	}
+	count(firing, "problem", "firing")
+	count(status[problem.True], "condition", "True")
+	count(status[problem.Unknown], "condition", "Unknown")
+	count(blind, "source", "blind")
+	return strings.Join(parts, ", ")
+}
+
+// agent says whether it runs, and how.
+func (p *page) agent() {
+	a := &p.Agent
+	p.line("VERSION", "kernosis "+cmp.Or(a.Version, "(version unknown)")+", Linux "+p.Kernel)
+	parts := []string{"does not run"}
+	if a.Running {
+		parts = []string{"runs"}
+		if a.PID != 0 {
+			parts = append(parts, fmt.Sprintf("pid %d", a.PID))
+		}
+		if !a.Started.IsZero() {
+			parts = append(parts, fmt.Sprintf("since %s (%s)", p.clock(a.Started), display.Duration(p.At.Sub(a.Started).Round(time.Second))))
+		}
+	}
+	if a.Health != "" {
+		parts = append(parts, a.Endpoint+" answers "+a.Health)
+	}
+	p.line("AGENT", strings.Join(parts, ", "))
+	var state []string
+	if a.Journal != "" {
+		state = append(state, a.Journal)
+	}
+	if !a.Saved.IsZero() {
+		state = append(state, "state saved "+p.ago(a.Saved))
+	}
+	p.line("", strings.Join(state, "; "))
+}
+
+// clock is a time of day, with the date where it is another day's.
+func (p *page) clock(t time.Time) string {
+	t = t.In(p.At.Location())
+	if t.Format(time.DateOnly) == p.At.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
+
+func (p *page) since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return "since " + p.clock(t)
+}
+
+func (p *page) ago(t time.Time) string {
+	return display.Duration(max(p.At.Sub(t).Round(time.Second), 0)) + " ago"
+}
+
+func (p *page) problems() *output.Rows {
+	rows := &output.Rows{}
+	hidden, more := 0, 0
+	for i := range p.State.Problems {
+		q := &p.State.Problems[i]
+		switch {
+		case p.Wide:
+		case q.HiddenBy != "":
+			hidden++
+			continue
+		case rows.Len() == maxRows:
+			more++
+			continue
+		}
+		severity := string(q.Severity)
+		if q.Severity == problem.Critical && q.counts() {
+			severity = p.Colours.Bad(severity)
+		}
+		times := ""
+		if q.Count > 1 {
+			times = fmt.Sprintf("×%d", q.Count)
+		}
+		rows.Add(severity, cmp.Or(q.Reason, q.Rule), q.Subject, p.since(q.Since), times, p.about(q))
+	}
+	if more > 0 {
+		rows.Add(fmt.Sprintf("and %d more (-o wide)", more))
+	}
+	if hidden > 0 {
+		rows.Add(display.Count(hidden, "problem") + " hidden by their cause (-o wide)")
+	}
+	if len(p.State.Problems) == 0 && p.Outcome != Unknown {
+		rows.Add("none")
+	}
+	return rows
+}
+
+// about is the message, and what keeps a problem from being reported.
+func (p *page) about(q *Problem) string {
+	text := q.Message
+	if !q.counts() {
+		text = fmt.Sprintf("muted until %s (%s): %s", p.clock(q.MutedUntil), q.MutedWhy, text)
+	}
+	if q.HiddenBy != "" {
+		text = "hidden by " + q.HiddenBy + ": " + text
+	}
+	if p.Wide {
+		text += " [" + q.Rule + "]"
+	}
+	return text
+}
+
+func (p *page) conditions() *output.Rows {
+	rows := &output.Rows{}
+	var well []string
+	for _, status := range []problem.Status{problem.True, problem.Unknown, problem.False} {
+		for _, c := range p.Conditions {
+			switch {
+			case c.Status != status:
+			case status == problem.False && !p.Wide:
+				well = append(well, c.Type)
+			default:
+				text := c.Message
+				if c.Reason != "" {
+					text = c.Reason + ": " + text
+				}
+				rows.Add(p.Colours.Status(string(status)), c.Type, p.since(c.LastTransition), text)
+			}
+		}
+	}
+	if len(well) > 0 {
+		rows.Add(string(problem.False), p.some(well))
+	}
+	return rows
+}
+
+// some joins names, as many as fit a line.
+func (p *page) some(names []string) string {
+	room := p.Cells - label - len("attached") - 2
+	n := len(names)
+	for room > 0 && n > 1 && display.Cells(display.List(names, n)) > room {
+		n--
+	}
+	return display.List(names, n)
+}
+
+func (p *page) sources() *output.Rows {
+	rows := &output.Rows{}
+	names := map[SourceState][]string{}
+	for _, s := range p.Sources {
+		switch {
+		case s.State == Blind:
+			why := s.Why
+			if since := p.since(s.Since); since != "" {
+				why += ", " + since
+			}
+			rows.Add(p.Colours.Doubtful(string(s.State)), s.Name+": "+why)
+		case s.State == Fallback, p.Wide:
+			rows.Add(string(s.State), strings.TrimSuffix(s.Name+": "+s.Why, ": "))
+		default:
+			names[s.State] = append(names[s.State], s.Name)
+		}
+	}
+	for _, state := range []SourceState{Attached, Up} {
+		if len(names[state]) > 0 {
+			rows.Add(string(state), p.some(names[state]))
+		}
+	}
+	return rows
+}
+
+func (p *page) losses() []string {
+	var out []string
+	for _, l := range p.State.Losses {
+		count := "perhaps some"
+		if l.Count > 0 {
+			count = fmt.Sprint(l.Count)
+		}
+		text := l.What + ": " + count
+		if l.Reason != "" {
+			text += " (" + l.Reason + ")"
+		}
+		out = append(out, text)
+	}
+	switch {
+	case len(out) > maxRows && !p.Wide:
+		return append(out[:maxRows:maxRows], fmt.Sprintf("and %d more (-o wide)", len(out)-maxRows))
+	case len(out) == 0 && p.Outcome != Unknown:
+		return []string{"none since the agent started"}
+	}
+	return out
+}
+
+func (p *page) api() []string {
+	a := &p.State.API
+	if !a.Known {
+		return nil
+	}
+	var parts []string
+	for _, w := range a.Writes {
+		parts = append(parts, w.Object+" "+p.ago(w.Last))
+	}
+	text := "not used: the agent reports to no API server"
+	switch {
+	case len(parts) > 0:
+		text = "last write accepted: " + strings.Join(parts, ", ")
+	case a.Used:
+		text = p.Colours.Doubtful("no write accepted yet")
+	}
+	if a.Pending {
+		text += "; " + p.Colours.Doubtful("it lacks the current conditions")
+	}
+	return []string{text}
+}
+
+func (p *page) cost() []string {
+	c := &p.State.Cost
+	if c.RSSBytes == 0 {
+		return nil
+	}
+	text := "RSS " + display.Bytes(c.RSSBytes)
+	if c.Over > 0 {
+		text += fmt.Sprintf(", CPU %.2f %% of one in %s", c.CPUPercent, display.Duration(c.Over.Round(time.Second)))
+	}
+	return []string{text + ", " + display.Duration(time.Duration(c.CPUSeconds*float64(time.Second))) + " of CPU time"}
+}

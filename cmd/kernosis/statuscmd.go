@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/cmd/kernosis/status"
+)
+
+// Where an agent has its state, and serves, by default.
+const (
+	defaultStateDir = "/var/lib/kernosis"
+	defaultEndpoint = "127.0.0.1:20257"
+)
+
+// agentAccess holds the flags that say how the agent of this machine is asked.
+type agentAccess struct{ stateDir, endpoint, tokenFile string }
+
+func (a *agentAccess) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&a.stateDir, "state-dir", "", "state `folder` of the agent (default: of the agent that runs here, else "+defaultStateDir+")")
+	fs.StringVar(&a.endpoint, "endpoint", "", "`address` or URL of the agent's /healthz and /metrics (default: of the agent that runs here, else "+defaultEndpoint+")")
+	fs.StringVar(&a.tokenFile, "token-file", "", "`file` with a bearer token for /metrics, which the agent requires at addresses other than loopback; its certificate is not verified")
+}
+
+// find looks for the agent; nil: none runs that may be looked at.
+func (a *agentAccess) find() (*agentProcess, status.Config, error) {
+	p, err := findAgent(a.stateDir)
+	if err != nil {
+		return nil, status.Config{}, err
+	}
+	c := status.Config{DeadAfter: deadAfter, StateFile: engineFile, StateDir: cmp.Or(a.stateDir, defaultStateDir)}
+	at := defaultEndpoint
+	if p != nil {
+		c.PID = p.pid
+		if p.err == nil {
+			c.StateDir, at = p.config.StateDir, p.config.endpoint()
+		} else {
+			c.Unread = append(c.Unread, status.Unread{What: "settings of the agent", Why: p.err.Error()})
+		}
+	}
+	c.Journal = filepath.Join(c.StateDir, journalDir)
+	c.Node = journalNode(c.StateDir)
+	if at = cmp.Or(a.endpoint, at); at != "" {
+		token, err := a.token()
+		if err != nil {
+			return nil, c, err
+		}
+		if c.Endpoint, err = status.NewEndpoint(at, token); err != nil {
+			return nil, c, fmt.Errorf("--endpoint: %w", err)
+		}
+	}
+	return p, c, nil
+}
+
+// maxToken bounds the file of a token.
+const maxToken = 64 << 10
+
+func (a *agentAccess) token() (string, error) {
+	if a.tokenFile == "" {
+		return "", nil
+	}
+	f, err := os.Open(a.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxToken))
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	return strings.TrimSpace(string(raw)), nil
+}
+
+func newStatus() *cobra.Command {
+	var access agentAccess
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how the agent of this machine does: problems, conditions, sources, losses, cost",
+		Long: `Show on one screen whether an agent runs on this machine, which problems are firing, the
+node's conditions, the state of each source, what was lost, the last writes to the API
+server, and what the agent costs. docs/status.md explains the output.
+
+Exit code: 0 healthy; 1 a problem is firing, a condition is True or Unknown, a source is
+blind, or the agent is not healthy; 2 no agent runs, or it could not be asked.`,
+		Example: `  sudo kernosis status
+  kubectl -n kernosis exec POD -- kernosis status     # POD of the agent on that node
+  kernosis status -o json | jq -r '.problems[].subject'`,
+		Args: cobra.NoArgs,
+	}
+	format := output.Add(cmd)
+	access.flags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		_, c, err := access.find()
+		if err != nil {
+			return fmt.Errorf("status: %w", err)
+		}
+		w := cmd.OutOrStdout()
+		state := status.NewReader(c).Read(cmd.Context())
+		err = format.Write(w, state, func() error {
+			return state.WriteText(w, status.View{Wide: format.Is(output.Wide), Cells: cells(w, format), Colours: output.ColoursOf(w)})
+		})
+		if err != nil {
+			return failed(err)
+		}
+		return statusExit(state)
+	}
+	return cmd
+}
+
+// cells is how wide lines may be; 0: as they are.
+func cells(w io.Writer, format *output.Format) int {
+	if format.Is(output.Wide) {
+		return 0
+	}
+	return terminalWidth(w)
+}
+
+// statusExit is the exit code of a state.
+func statusExit(s *status.State) error {
+	switch s.Outcome {
+	case status.Problems:
+		return &exitError{code: exitFailed}
+	case status.Unknown:
+		return &exitError{code: exitInput}
+	case status.Healthy:
+	}
+	return nil
+}
