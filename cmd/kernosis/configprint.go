@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"reflect"
@@ -11,17 +12,27 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 func newConfig() *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Show the configuration"}
+	cmd.AddCommand(newConfigPrint())
+	return cmd
+}
+
+func newConfigPrint() *cobra.Command {
 	var of string
-	show := &cobra.Command{
+	var format *output.Format
+	cmd := &cobra.Command{
 		Use:   "print",
 		Short: "Print the effective configuration and where each value comes from",
 		Long: `Print the configuration that "kernosis agent" (or "kernosis run", with --for run)
 gets from the same flags, environment and file. The output is a valid configuration
-file; a comment names the source of each value.`,
+file; a comment names the source of each value. --as table and --as json have the source
+of each value too; -o is a setting of the agent.`,
+		Example: `  kernosis config print --config /etc/kernosis/config.yaml
+  kernosis config print --for run --as table | grep -v default`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch of {
@@ -43,13 +54,47 @@ file; a comment names the source of each value.`,
 			for _, w := range cfg.warnings {
 				fmt.Fprintln(cmd.ErrOrStderr(), "kernosis: warning:", w)
 			}
-			return failed(printConfig(cmd.OutOrStdout(), &cfg))
+			return failed(cfg.print(cmd.OutOrStdout(), format))
 		},
 	}
-	agentFlags(show)
-	show.Flags().StringVar(&of, "for", "agent", "command whose defaults count: `agent` or run")
-	cmd.AddCommand(show)
+	agentFlags(cmd)
+	cmd.Flags().StringVar(&of, "for", "agent", "`command` whose defaults count: agent or run")
+	format = output.AddFlag(cmd, "as", output.YAML, output.Table, output.Wide, output.JSON)
 	return cmd
+}
+
+// print writes the configuration in a form.
+func (c *agentConfig) print(w io.Writer, format *output.Format) error {
+	if format.Is(output.YAML) {
+		return printConfig(w, c)
+	}
+	doc, err := c.document()
+	if err != nil {
+		return err
+	}
+	settings := []setting{}
+	rows := &output.Rows{}
+	rows.Add("KEY", "VALUE", "FROM")
+	for i := 0; i+1 < len(doc.Content); i += 2 {
+		s := setting{Key: doc.Content[i].Value, From: c.originOf(doc.Content[i].Value)}
+		if err := doc.Content[i+1].Decode(&s.Value); err != nil {
+			return fmt.Errorf("%s: %w", s.Key, err)
+		}
+		text, err := json.Marshal(s.Value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Key, err)
+		}
+		settings = append(settings, s)
+		rows.Add(s.Key, string(text), s.From)
+	}
+	return format.Write(w, settings, func() error { return rows.Write(w) })
+}
+
+// setting is one of a configuration.
+type setting struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+	From  string `json:"from"`
 }
 
 // onlyOfRun gives the flags that run has its defaults.
@@ -70,10 +115,20 @@ func onlyOfRun(cmd *cobra.Command) error {
 
 // printConfig writes a configuration that reads as this one.
 func printConfig(w io.Writer, c *agentConfig) error {
-	doc := &yaml.Node{Kind: yaml.MappingNode}
-	if err := c.nodes(reflect.ValueOf(c).Elem(), doc); err != nil {
+	doc, err := c.document()
+	if err != nil {
 		return err
 	}
+	return writeDocument(w, doc)
+}
+
+// document returns a configuration with the origin of each value as a comment.
+func (c *agentConfig) document() (*yaml.Node, error) {
+	doc := &yaml.Node{Kind: yaml.MappingNode}
+	return doc, c.nodes(reflect.ValueOf(c).Elem(), doc)
+}
+
+func writeDocument(w io.Writer, doc *yaml.Node) error {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)

@@ -1,17 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -129,7 +132,8 @@ func stateDirFlag(f *pflag.FlagSet, dir *string) {
 }
 
 func newDiagnoseSets() *cobra.Command {
-	return &cobra.Command{
+	var format *output.Format
+	cmd := &cobra.Command{
 		Use:   "sets [NAME]",
 		Short: "List the shipped OperationSets, or print one",
 		Long: `List the shipped OperationSets, or print the manifests of one to read, change and run
@@ -143,18 +147,49 @@ Exit code: 0; 2 there is no set of that name.`,
 				if err != nil {
 					return err
 				}
-				_, err = cmd.OutOrStdout().Write(file.Data)
-				return failed(err)
+				return failed(writeManifests(cmd.OutOrStdout(), file, format))
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+			list := []shippedName{}
+			rows := &output.Rows{}
 			for _, name := range shippedSets() {
 				m, err := shippedSet(name)
 				if err != nil {
 					return failed(err)
 				}
-				fmt.Fprintf(w, "%s\t%s\n", name, m.OperationSets[0].Annotations[sets.Description])
+				s := shippedName{name, m.OperationSets[0].Annotations[sets.Description]}
+				list = append(list, s)
+				rows.Add(s.Name, s.Description)
 			}
-			return failed(w.Flush())
+			w := cmd.OutOrStdout()
+			return failed(format.Write(w, list, func() error { return rows.Write(w) }))
 		},
+	}
+	format = output.Add(cmd)
+	return cmd
+}
+
+// shippedName is a shipped OperationSet in a list.
+type shippedName struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// writeManifests writes a file of manifests as it is, or as a list of JSON.
+func writeManifests(w io.Writer, file document.File, format *output.Format) error {
+	if !format.Is(output.JSON) {
+		_, err := w.Write(file.Data)
+		return err
+	}
+	var list []any
+	d := yaml.NewDecoder(bytes.NewReader(file.Data))
+	for {
+		var one any
+		switch err := d.Decode(&one); {
+		case errors.Is(err, io.EOF):
+			return format.Write(w, list, nil)
+		case err != nil:
+			return err
+		}
+		list = append(list, one)
 	}
 }

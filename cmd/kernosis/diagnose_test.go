@@ -189,7 +189,8 @@ func TestDiagnoseAsJSON(t *testing.T) {
 	if diff := cmp.Diff(d, shown); diff != "" {
 		t.Error(diff)
 	}
-	if _, out, _ = diagnoseCommand(t.Context(), "show", "--state-dir", state, "-o", "json"); read(out).ID != "d1" || strings.Count(out, "\n") != 1 {
+	var list []diagnosisDocument
+	if _, out, _ = diagnoseCommand(t.Context(), "show", "--state-dir", state, "-o", "json"); json.Unmarshal([]byte(out), &list) != nil || len(list) != 1 || list[0].ID != "d1" {
 		t.Errorf("%s", out)
 	}
 }

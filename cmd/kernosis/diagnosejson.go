@@ -1,13 +1,8 @@
 package main
 
-import (
-	"encoding/json"
-	"io"
+import "github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 
-	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-)
-
-// diagnosisDocument is a run as JSON.
+// diagnosisDocument is a run as JSON or YAML.
 type diagnosisDocument struct {
 	ID           string            `json:"id"`
 	OperationSet string            `json:"operationSet,omitempty"`
@@ -63,27 +58,15 @@ func (v *diagnosisView) document() *diagnosisDocument {
 	return d
 }
 
-func (v *diagnosisView) writeJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v.document())
-}
-
-// listAsJSON writes runs, a line each.
-func listAsJSON(w io.Writer, views []*diagnosisView) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
+// documents are runs of a list; of one that can't be read the error is known.
+func documents(views []*diagnosisView) []any {
+	list := []any{} // in JSON a list, if an empty one
 	for _, v := range views {
-		var err error
 		if v.Err != nil {
-			err = e.Encode(map[string]string{"id": v.Report.ID, "error": v.Err.Error()})
-		} else {
-			err = e.Encode(v.document())
+			list = append(list, map[string]string{"id": v.Report.ID, "error": v.Err.Error()})
+			continue
 		}
-		if err != nil {
-			return err
-		}
+		list = append(list, v.document())
 	}
-	return nil
+	return list
 }

@@ -4,44 +4,110 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 )
 
 func newDiagnoseOperations() *cobra.Command {
-	return &cobra.Command{
+	var format *output.Format
+	cmd := &cobra.Command{
 		Use:   "operations [NAME]",
 		Short: "List built-in operations, or describe one: parameters and results",
 		Long: `List the built-in operations and what they may change, or describe one: its parameters and
 results. See also docs/operations.md.
 
 Exit code: 0; 2 there is no operation of that name.`,
+		Example: `  kernosis diagnose operations
+  kernosis diagnose operations check-disk-stalled`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all := catalog.All(operation.Host{})
+			w := cmd.OutOrStdout()
 			if len(args) == 0 {
-				tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-				for i := range all {
-					fmt.Fprintf(tw, "%s\t%s\t%s\n", all[i].Name, all[i].Effect, firstSentence(all[i].Doc))
-				}
-				return failed(tw.Flush())
+				return failed(format.Write(w, describeAll(all), func() error { return listOperations(w, all, format.Is(output.Wide)) }))
 			}
 			b, ok := operation.Lookup(all, args[0])
 			if !ok {
-				var names []string
-				for i := range all {
-					names = append(names, all[i].Name)
-				}
-				return fmt.Errorf("operations: no built-in is named %.80q%s", args[0], document.Suggest(args[0], names))
+				return fmt.Errorf("operations: no built-in is named %.80q%s", args[0], document.Suggest(args[0], operationNames()))
 			}
-			return failed(describe(cmd.OutOrStdout(), b))
+			return failed(format.Write(w, documentOf(b), func() error { return describe(w, b) }))
 		},
 	}
+	format = output.Add(cmd)
+	return cmd
+}
+
+// operationNames are those of the built-in operations.
+func operationNames() []string {
+	all := catalog.All(operation.Host{})
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	return names
+}
+
+// listOperations writes a table; whole: with all that they say of themselves.
+func listOperations(w io.Writer, all []operation.Builtin, whole bool) error {
+	rows := &output.Rows{}
+	for i := range all {
+		doc := firstSentence(all[i].Doc)
+		if whole {
+			doc = strings.ReplaceAll(all[i].Doc, "\n", " ")
+		}
+		rows.Add(all[i].Name, string(all[i].Effect), doc)
+	}
+	return rows.Write(w)
+}
+
+// operationDocument is an operation as JSON or YAML.
+type operationDocument struct {
+	Name         string              `json:"name"`
+	Effect       operation.Effect    `json:"effect"`
+	TenantSafe   bool                `json:"tenantSafe,omitempty"`
+	ByController bool                `json:"byController,omitempty"`
+	Doc          string              `json:"doc"`
+	Parameters   []parameterDocument `json:"parameters,omitempty"`
+	Results      []resultDocument    `json:"results,omitempty"`
+}
+
+type parameterDocument struct {
+	Name     string         `json:"name"`
+	Kind     operation.Kind `json:"kind"`
+	Required bool           `json:"required,omitempty"`
+	Default  string         `json:"default,omitempty"`
+	Form     string         `json:"form"` // all of these in words, with bounds
+	Doc      string         `json:"doc"`
+}
+
+type resultDocument struct {
+	Name string `json:"name"`
+	Doc  string `json:"doc"`
+}
+
+func describeAll(all []operation.Builtin) []*operationDocument {
+	list := make([]*operationDocument, len(all))
+	for i := range all {
+		list[i] = documentOf(&all[i])
+	}
+	return list
+}
+
+func documentOf(b *operation.Builtin) *operationDocument {
+	d := &operationDocument{Name: b.Name, Effect: b.Effect, TenantSafe: b.TenantSafe, ByController: b.ByController, Doc: b.Doc}
+	for i := range b.Parameters {
+		p := &b.Parameters[i]
+		d.Parameters = append(d.Parameters, parameterDocument{p.Name, p.Kind, p.Required, p.Default, p.Form(), p.Doc})
+	}
+	for _, r := range b.Results {
+		d.Results = append(d.Results, resultDocument(r))
+	}
+	return d
 }
 
 // firstSentence is a doc that fits a list.
@@ -58,19 +124,21 @@ func describe(w io.Writer, b *operation.Builtin) error {
 		safe = ", safe for tenants"
 	}
 	fmt.Fprintf(w, "%s (%s%s)\n%s\n", b.Name, b.Effect, safe, b.Doc)
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	if len(b.Parameters) > 0 {
-		fmt.Fprintln(tw, "\nparameters")
+		rows := &output.Rows{}
+		for i := range b.Parameters {
+			p := &b.Parameters[i]
+			rows.Add("  "+p.Name, p.Form(), p.Doc)
+		}
+		fmt.Fprint(w, "\nparameters\n", rows)
 	}
-	for i := range b.Parameters {
-		p := &b.Parameters[i]
-		fmt.Fprintf(tw, "  %s\t%s\t%s\n", p.Name, p.Form(), p.Doc)
+	if len(b.Results) == 0 {
+		return nil
 	}
-	if len(b.Results) > 0 {
-		fmt.Fprintln(tw, "\nresults")
-	}
+	rows := &output.Rows{}
 	for _, r := range b.Results {
-		fmt.Fprintf(tw, "  %s\t%s\n", r.Name, r.Doc)
+		rows.Add("  "+r.Name, r.Doc)
 	}
-	return tw.Flush()
+	fmt.Fprintln(w, "\nresults")
+	return rows.Write(w)
 }

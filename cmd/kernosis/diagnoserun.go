@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
@@ -32,7 +33,7 @@ type diagnoseRun struct {
 	node         string
 	stateDir     string
 	id           string
-	output       string
+	format       *output.Format
 	keep         int
 	allowRepairs bool
 	allowScripts bool
@@ -66,7 +67,7 @@ interrupted, or it is not known whether a repair was made.`,
 	f.StringArrayVarP(&c.parameters, "parameter", "p", nil, "parameter of the operations, `key=value` (repeatable)")
 	f.StringVar(&c.node, "node", "", "name of this node; empty: the host's")
 	f.StringVar(&c.id, "id", "", "name of the run; an interrupted run is resumed (default: a new run)")
-	f.StringVarP(&c.output, "output", "o", "text", "text, json")
+	c.format = output.Add(cmd)
 	f.IntVar(&c.keep, "keep", 100, "how many completed runs to keep, the newest; artifacts also have a budget")
 	f.BoolVar(&c.allowRepairs, "allow-repairs", false, "let operations that repair run on this machine")
 	f.BoolVar(&c.allowScripts, "allow-scripts", false, "let operations that are scripts run, as nobody, within bounds (docs/operations.md)")
@@ -75,9 +76,6 @@ interrupted, or it is not known whether a repair was made.`,
 }
 
 func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
-	if !slices.Contains([]string{"text", "json"}, c.output) {
-		return fmt.Errorf("output %q: want text or json", c.output)
-	}
 	if c.keep < 1 {
 		return fmt.Errorf("keep %d: want 1 or more", c.keep)
 	}
@@ -201,7 +199,7 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 	defer store.Close()
 	tell := &progress{w: cmd.OutOrStdout(), told: map[int]bool{}, width: longestOperation(d.Graph)}
 	changed := tell.changed
-	if c.output == "json" {
+	if !c.format.ForPeople() {
 		changed = nil
 	}
 	r, err := runner.New(runner.Config{
@@ -211,7 +209,7 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 	if err != nil {
 		return failed(err)
 	}
-	if c.output == "text" {
+	if c.format.ForPeople() {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s on %s, run %s\n", view.Set, d.Node, d.ID)
 	}
 	rep, err := r.Execute(cmd.Context(), d)
@@ -222,7 +220,7 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 	if view.Artifacts, err = artifact.Read(dirs.artifacts, d.ID); err != nil {
 		log.Warn("artifacts can't be listed", "error", err)
 	}
-	if err := view.write(cmd.OutOrStdout(), c.output); err != nil {
+	if err := view.write(cmd.OutOrStdout(), c.format); err != nil {
 		return failed(err)
 	}
 	if err := forgetOld(r, store, dirs, c.keep); err != nil {

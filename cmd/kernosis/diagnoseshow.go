@@ -6,12 +6,13 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -21,7 +22,8 @@ import (
 )
 
 func newDiagnoseShow() *cobra.Command {
-	var stateDir, output string
+	var stateDir string
+	var format *output.Format
 	cmd := &cobra.Command{
 		Use:   "show [RUN]",
 		Short: "List past runs, or show one: what ran, what failed, verdict, files",
@@ -31,31 +33,25 @@ result, the verdict, excluded causes, files, and the graph with the path taken.
 Exit code: 0 shown; 2 there is no such run.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			outputs := append([]string{"json"}, graphOutputs()...)
-			if !slices.Contains(outputs, output) {
-				return fmt.Errorf("output %q: want one of %s", output, strings.Join(outputs, ", "))
-			}
 			if len(args) == 1 {
 				v, err := findDiagnosis(stateDir, args[0])
 				if err != nil {
 					return err
 				}
-				return failed(v.show(cmd.OutOrStdout(), output))
+				return failed(v.show(cmd.OutOrStdout(), format))
 			}
 			views, err := readDiagnoses(allDirs(stateDir)...)
 			if err != nil {
 				return err
 			}
-			switch output {
-			case "text":
-				return failed(listDiagnoses(cmd.OutOrStdout(), views))
-			case "json":
-				return failed(listAsJSON(cmd.OutOrStdout(), views))
+			if slices.Contains(graphOutputs(), format.String()) {
+				return fmt.Errorf("--output: %q: name a run", format)
 			}
-			return fmt.Errorf("output %q: name a run", output)
+			w := cmd.OutOrStdout()
+			return failed(format.Write(w, documents(views), func() error { return listDiagnoses(w, views, format.Is(output.Wide)) }))
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json; of one run also mermaid, dot, svg")
+	format = output.Add(cmd, graphOutputs()...)
 	stateDirFlag(cmd.Flags(), &stateDir)
 	return cmd
 }
@@ -108,16 +104,15 @@ func readDiagnoses(all ...diagnoseDirs) ([]*diagnosisView, error) {
 }
 
 // show writes one run.
-func (v *diagnosisView) show(w io.Writer, output string) error {
+func (v *diagnosisView) show(w io.Writer, format *output.Format) error {
 	var status v1alpha1.DiagnosisStatus
 	v.Report.Status(&status)
 	d := runner.Drawing(v.Report.ID, v.Graph, func(id int) string { return v.Effects[id] }, &status)
-	switch output {
-	case "text":
-	case "json":
-		return v.write(w, output)
-	default:
-		return writeGraph(w, d, output)
+	switch {
+	case slices.Contains(graphOutputs(), format.String()):
+		return writeGraph(w, d, format)
+	case !format.ForPeople():
+		return v.write(w, format)
 	}
 	rep := v.Report
 	took := "has not ended"
@@ -131,25 +126,34 @@ func (v *diagnosisView) show(w io.Writer, output string) error {
 	return err
 }
 
-func listDiagnoses(w io.Writer, views []*diagnosisView) error {
+// listDiagnoses writes a table of runs; all: also what they were run with.
+func listDiagnoses(w io.Writer, views []*diagnosisView, all bool) error {
 	if len(views) == 0 {
 		_, err := io.WriteString(w, "no runs; kernosis diagnose run begins one\n")
 		return err
 	}
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tw, "RUN\tBEGUN\tTOOK\tFILES\tRESULT")
+	rows := &output.Rows{}
+	head := []string{"RUN", "BEGUN", "TOOK", "FILES", "RESULT"}
+	if all {
+		head = append(head, "PARAMETERS")
+	}
+	rows.Add(head...)
 	for _, v := range views {
 		if v.Err != nil {
-			fmt.Fprintf(tw, "%s\t-\t-\t-\t%s\n", v.Report.ID, v.Err)
+			rows.Add(v.Report.ID, "-", "-", "-", v.Err.Error())
 			continue
 		}
 		took := "-"
 		if !v.Report.Ended.IsZero() {
 			took = display.Duration(v.Report.Ended.Sub(v.Report.Started))
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\n", v.Report.ID, v.Report.Started.Format(time.DateTime), took, len(v.Artifacts), v.result())
+		row := []string{v.Report.ID, v.Report.Started.Format(time.DateTime), took, strconv.Itoa(len(v.Artifacts)), v.result()}
+		if all {
+			row = append(row, parameterText(v.Parameters))
+		}
+		rows.Add(row...)
 	}
-	return tw.Flush()
+	return rows.Write(w)
 }
 
 // result is a run in a few words.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
@@ -126,12 +127,11 @@ func facts(results map[string]string) string {
 	return display.Cut(b.String(), maxFacts)
 }
 
-func (v *diagnosisView) write(w io.Writer, output string) error {
-	if output == "json" {
-		return v.writeJSON(w)
-	}
-	_, err := io.WriteString(w, "\n"+v.summary())
-	return err
+func (v *diagnosisView) write(w io.Writer, format *output.Format) error {
+	return format.Write(w, v.document(), func() error {
+		_, err := io.WriteString(w, "\n"+v.summary())
+		return err
+	})
 }
 
 // summary says what came of a run: a line for each fact, the label first.

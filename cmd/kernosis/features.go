@@ -1,50 +1,42 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"text/tabwriter"
+	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/collector/selfcheck"
 )
 
 func newFeatures() *cobra.Command {
-	var output, hostRoot string
+	var hostRoot string
+	var format *output.Format
 	cmd := &cobra.Command{
 		Use:   "features",
 		Short: "List which BPF programs attach on this kernel, which fall back, and why",
 		Long: `Load and attach every BPF program for a moment (an agent may keep running) and
 list for each hook which variant works on this kernel, and why a better one does
 not. Then list what an agent with this process's permissions and paths would lack.`,
+		Example: `  sudo kernosis features
+  kubectl -n kernosis exec POD -- kernosis features   # with the agent's permissions`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("output: %q is neither text nor json", output)
-			}
-			log := slog.New(slog.DiscardHandler)
-			sources, err := collector.Open(collector.Config{HostRoot: hostRoot}, log)
+			f, err := readFeatures(hostRoot)
 			if err != nil {
 				return failed(err)
 			}
-			defer func() { _ = sources.Close(true) }() // nothing is pinned: all goes with the process
-			f := features{Programs: sources.Reports(), Lacks: featureLacks(hostRoot, sources)}
-			if sources.Err() == nil {
-				sources.AttachAll()
-				f.Programs = sources.Reports()
-			}
-			if output == "json" {
-				return failed(json.NewEncoder(cmd.OutOrStdout()).Encode(f))
-			}
-			return failed(writeFeatures(cmd.OutOrStdout(), f))
+			w := cmd.OutOrStdout()
+			return failed(format.Write(w, f, func() error { return f.write(w, format.Is(output.Wide)) }))
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "`text` or json")
+	format = output.Add(cmd)
 	cmd.Flags().StringVar(&hostRoot, "host-root", "/", "where the host's /proc and /sys are")
 	return cmd
 }
@@ -53,6 +45,21 @@ not. Then list what an agent with this process's permissions and paths would lac
 type features struct {
 	Programs []bpf.VariantReport `json:"programs"`
 	Lacks    []selfcheck.Lack    `json:"lacks"`
+}
+
+// readFeatures loads and attaches all programs for a moment.
+func readFeatures(hostRoot string) (*features, error) {
+	sources, err := collector.Open(collector.Config{HostRoot: hostRoot}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sources.Close(true) }() // nothing is pinned: all goes with the process
+	f := &features{Programs: sources.Reports(), Lacks: featureLacks(hostRoot, sources)}
+	if sources.Err() == nil {
+		sources.AttachAll()
+		f.Programs = sources.Reports()
+	}
+	return f, nil
 }
 
 // featureLacks looks for what an agent of the default settings would lack.
@@ -70,9 +77,14 @@ func featureLacks(hostRoot string, sources *collector.Sources) []selfcheck.Lack 
 	return lacks
 }
 
-func writeFeatures(w io.Writer, f features) error {
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tw, "STEM\tHOOK\tPROGRAM\tSTATE\tWHY")
+// write writes tables; all: also which programs outlast the agent.
+func (f *features) write(w io.Writer, all bool) error {
+	programs := &output.Rows{}
+	head := []string{"STEM", "HOOK", "PROGRAM", "STATE", "WHY"}
+	if all {
+		head = slices.Insert(head, 4, "PINNED")
+	}
+	programs.Add(head...)
 	for _, r := range f.Programs {
 		why := r.Reason
 		if why == "" && r.State == bpf.Unused {
@@ -82,16 +94,20 @@ func writeFeatures(w io.Writer, f features) error {
 		if r.Optional {
 			hook += " (optional)"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", r.Stem, hook, r.Program, r.State, why)
+		row := []string{r.Stem, hook, r.Program, string(r.State), why}
+		if all {
+			row = slices.Insert(row, 4, strconv.FormatBool(r.Pinned))
+		}
+		programs.Add(row...)
 	}
-	if len(f.Lacks) > 0 {
-		fmt.Fprintln(tw, "\nPART\tREASON\tLACKS\tNOT SEEN\tWHY")
+	if err := programs.Write(w); err != nil || len(f.Lacks) == 0 {
+		return err
 	}
+	lacks := &output.Rows{}
+	lacks.Add("PART", "REASON", "LACKS", "NOT SEEN", "WHY")
 	for _, l := range f.Lacks {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", l.Part, l.Reason, l.Lacks, l.Unseen, l.Why)
+		lacks.Add(l.Part, string(l.Reason), l.Lacks, l.Unseen, l.Why)
 	}
-	if err := tw.Flush(); err != nil {
-		return fmt.Errorf("write features: %w", err)
-	}
-	return nil
+	fmt.Fprintln(w)
+	return lacks.Write(w)
 }

@@ -3,11 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -15,12 +14,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
-// graphOutputs are the forms of a drawing.
-func graphOutputs() []string { return []string{"text", "mermaid", "dot", "svg"} }
+// graphOutputs are the forms of a drawing other than text.
+func graphOutputs() []string { return []string{"mermaid", "dot", "svg"} }
 
 func newGraph() *cobra.Command {
 	var source setSource
-	var output string
+	var format *output.Format
 	cmd := &cobra.Command{
 		Use:   "graph -f FILE [OPERATIONSET] | --shipped NAME",
 		Short: "Check and draw the graph of an OperationSet",
@@ -34,9 +33,6 @@ files further. See docs/diagnose.md for how a graph runs.
 Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and line.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(graphOutputs(), output) {
-				return fmt.Errorf("output %q: want one of %s", output, strings.Join(graphOutputs(), ", "))
-			}
 			m, set, err := source.load(cmd, args)
 			if err != nil {
 				return err
@@ -50,11 +46,11 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 			if _, err := resolve.Set(c, set); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s\nit is drawn, and can't be run as it is here\n", resolve.In(m, err))
 			}
-			return failed(writeGraph(cmd.OutOrStdout(), drawing(&c, set.Name, g), output))
+			return failed(writeGraph(cmd.OutOrStdout(), drawing(&c, set.Name, g), format))
 		},
 	}
 	source.flags(cmd.Flags())
-	cmd.Flags().StringVarP(&output, "output", "o", "text", strings.Join(graphOutputs(), ", "))
+	format = output.AddNames(cmd, append([]string{output.Text}, graphOutputs()...)...)
 	return cmd
 }
 
@@ -66,9 +62,9 @@ func drawing(c *resolve.Config, name string, g *graph.Graph) *draw.Drawing {
 	return d
 }
 
-func writeGraph(w io.Writer, d *draw.Drawing, output string) error {
+func writeGraph(w io.Writer, d *draw.Drawing, format *output.Format) error {
 	var err error
-	switch output {
+	switch format.String() {
 	case "mermaid":
 		_, err = io.WriteString(w, draw.Mermaid(d))
 	case "dot":

@@ -117,7 +117,7 @@ func TestGraphTellsMistakesWithTheirPlace(t *testing.T) {
 		{[]string{"-f", two, "other"}, []string{`kernosis: graph: no OperationSet is named "other"; there are hung-task, broken`}},
 		{[]string{"-f", none}, []string{"kernosis: graph: the files have no OperationSet"}},
 		{[]string{"-f", misspelt}, []string{misspelt + ":8:44: spec.adjacencyList[2].dependencies: "}},
-		{[]string{"-f", broken, "-o", "png"}, []string{`kernosis: output "png": want one of text, mermaid, dot, svg`}},
+		{[]string{"-f", broken, "-o", "png"}, []string{`kernosis: --output: "png": want text, mermaid, dot or svg`}},
 		{nil, []string{"kernosis: graph: want a file (-f set.yaml), or --shipped with one of "}},
 		{[]string{"-f", filepath.Join(t.TempDir(), "missing.yaml")}, []string{"no such file"}},
 	} {

@@ -14,13 +14,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/detector/lint"
 	"github.com/kernosis/kernosis/detector/npd"
 )
 
 func newLint() *cobra.Command {
 	var alerts []string
-	var kernels, output, formats string
+	var kernels, formats string
+	var format *output.Format
 	cmd := &cobra.Command{
 		Use:   "lint [FILE|DIR]…",
 		Short: "Find mistakes in log patterns, alerts and manifests",
@@ -37,9 +39,6 @@ Exit code: 0 no findings (info does not count); 1 findings; 2 a file can't be re
 			if len(args)+len(alerts) == 0 {
 				return errors.New("lint: want files, folders or --alerts")
 			}
-			if output != "text" && output != "json" {
-				return fmt.Errorf("output %q: want text or json", output)
-			}
 			k, err := lint.ParseKernels(kernels)
 			if err != nil {
 				return err
@@ -48,24 +47,24 @@ Exit code: 0 no findings (info does not count); 1 findings; 2 a file can't be re
 			if err != nil {
 				return err
 			}
-			return printFindings(cmd.OutOrStdout(), found, output)
+			return printFindings(cmd.OutOrStdout(), found, format)
 		},
 	}
 	cmd.Flags().StringArrayVar(&alerts, "alerts", nil, "Prometheus rule file whose condition and reason names are checked (repeatable)")
 	cmd.Flags().StringVar(&kernels, "kernels", strings.ReplaceAll(lint.DefaultKernels().String(), " to ", "-"), "kernels to check for: a version or FROM-TO")
 	cmd.Flags().StringVar(&formats, "formats", "", "format strings of a kernel to compare patterns with: /sys/kernel/debug/printk/index, or a file of strings")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json (one object a finding)")
+	format = output.AddNames(cmd, output.Text, output.JSON)
 	return cmd
 }
 
 // printFindings writes findings; the error is the exit code where there are any.
-func printFindings(w io.Writer, found []lint.Finding, output string) error {
+func printFindings(w io.Writer, found []lint.Finding, format *output.Format) error {
 	n := 0
 	for _, f := range found {
 		if f.Level != lint.Info {
 			n++
 		}
-		if output == "text" {
+		if format.ForPeople() {
 			fmt.Fprintln(w, f)
 			continue
 		}

@@ -148,7 +148,7 @@ func TestLintOfBadInput(t *testing.T) {
 		{[]string{other}, "this is no configuration of node-problem-detector"},
 		{[]string{filepath.Join(dir, "none.json")}, "no such file"},
 		{[]string{dir, "--kernels", "six"}, `kernel "six"`},
-		{[]string{dir, "-o", "xml"}, `output "xml"`},
+		{[]string{dir, "-o", "xml"}, `want text or json`},
 		{[]string{other, "--alerts", bad}, "no groups"},
 		{[]string{"lint.go"}, "want a .json, .yaml or .yml file or a folder"},
 		{nil, "want files, folders or --alerts"},

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 // version and revision, the commit, are set by the linker.
@@ -126,14 +127,37 @@ func exitCode(err error, stderr io.Writer) int {
 	return code
 }
 
+// build says what this program was built from.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func thisBuild() build {
+	return build{version, cmp.Or(revision, "unknown"), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+}
+
+func (b build) String() string {
+	return fmt.Sprintf("kernosis %s\nrevision %s\ngo       %s\nplatform %s\n", b.Version, b.Revision, b.Go, b.Platform)
+}
+
 func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print version, commit, compiler and platform",
-		Args:  cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "kernosis %s\nrevision %s\ngo       %s\nplatform %s/%s\n",
-				version, cmp.Or(revision, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	var format *output.Format
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print version, commit, compiler and platform",
+		Example: "  kernosis version -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w, b := cmd.OutOrStdout(), thisBuild()
+			return failed(format.Write(w, b, func() error {
+				fmt.Fprint(w, b)
+				return nil
+			}))
 		},
 	}
+	format = output.Add(cmd)
+	return cmd
 }

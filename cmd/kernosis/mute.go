@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -26,6 +27,7 @@ type muteFlags struct {
 	where                                map[string]string
 	lasts                                time.Duration
 	end                                  bool
+	format                               *output.Format // of the list
 }
 
 func newMute() *cobra.Command {
@@ -42,7 +44,8 @@ mutes of the file. Muted problems stay open; their condition says Muted.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&f.stateDir, "state-dir", "/var/lib/kernosis", "state `folder` of the agent, with its mutes.yaml")
+	f.format = output.Add(cmd)
+	fs.StringVar(&f.stateDir, "state-dir", defaultStateDir, "state `folder` of the agent, with its mutes.yaml")
 	fs.StringVar(&f.file, "mutes", "", "`file` of mutes, if the agent runs with --mutes")
 	fs.StringVar(&f.rules, "rules-dir", "", "`folder` of rule files over the shipped ones")
 	fs.StringToStringVar(&f.where, "where", nil, "mute only problems with this `field=value` of the rule's groupBy; * matches any text (repeatable; default: all problems of the rule)")
@@ -81,8 +84,7 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 		}
 	}
 	if rule == "" {
-		listMutes(out, list, now)
-		return nil
+		return failed(listMutes(out, list, now, f.format))
 	}
 	m, err := f.mute(rule, now)
 	if err != nil {
@@ -135,14 +137,27 @@ func (f *muteFlags) mute(rule string, now time.Time) (problem.Mute, error) {
 	return m, nil
 }
 
-func listMutes(out io.Writer, list []problem.Mute, now time.Time) {
+// listedMute is a mute as JSON or YAML.
+type listedMute struct {
+	problem.Mute
+	Over bool `json:"over"`
+}
+
+func listMutes(out io.Writer, list []problem.Mute, now time.Time, format *output.Format) error {
+	listed := []listedMute{}
 	for _, m := range list {
-		state := "until " + m.Until.Format(time.RFC3339)
-		if !m.Until.After(now) {
-			state = "over since " + m.Until.Format(time.RFC3339)
-		}
-		fmt.Fprintf(out, "%s %s: %s\n", m.Subject(), state, m.Reason)
+		listed = append(listed, listedMute{m, !m.Until.After(now)})
 	}
+	return format.Write(out, listed, func() error {
+		for _, m := range listed {
+			state := "until "
+			if m.Over {
+				state = "over since "
+			}
+			fmt.Fprintf(out, "%s %s%s: %s\n", m.Subject(), state, m.Until.Format(time.RFC3339), m.Reason)
+		}
+		return nil
+	})
 }
 
 // mutesHead begins a new file.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/replay"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
@@ -21,9 +22,10 @@ import (
 
 // replayFlags is what the command can be reported.
 type replayFlags struct {
-	rules, mutes, output, format, log, boot, until string
-	npd                                            []string
-	compare, verbose                               bool
+	rules, mutes, format, log, boot, until string
+	output                                 *output.Format
+	npd                                    []string
+	compare, verbose                       bool
 }
 
 func newReplay() *cobra.Command {
@@ -46,7 +48,7 @@ counted and skipped.`,
 	fs := cmd.Flags()
 	fs.StringVar(&f.rules, "rules", "", "`folder` of rule files over the shipped ones")
 	fs.StringVar(&f.mutes, "mutes", "", "`file` of mutes, in place of recorded ones")
-	fs.StringVarP(&f.output, "output", "o", "text", "what is printed: `text` or json")
+	f.output = output.AddNames(cmd, output.Text, output.JSON)
 	fs.StringVar(&f.format, "format", "", "one of "+formatNames()+"; empty: detected from the first lines")
 	fs.StringVar(&f.log, "log", "", "`name` of the log in rules (default: journald, syslog or kmsg, by the format; plain: the name of the file)")
 	fs.StringSliceVar(&f.npd, "npd", nil, "node-problem-detector system log monitors (`files`) to try on the lines they would read")
@@ -60,9 +62,6 @@ counted and skipped.`,
 func (f *replayFlags) config() (replay.Config, error) {
 	var cfg replay.Config
 	var err error
-	if f.output != "text" && f.output != "json" {
-		return cfg, fmt.Errorf("output: %q is neither text nor json", f.output)
-	}
 	if cfg.Format = replay.Format(f.format); f.format != "" && !slices.Contains(replay.Formats(), cfg.Format) {
 		return cfg, fmt.Errorf("--format: %q: want one of %s", f.format, formatNames())
 	}
@@ -153,7 +152,7 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 	out := bufio.NewWriter(stdout)
 	var r *replay.Replay
 	w := replay.NewText(out, f.verbose, func() bool { return r.SinceBoot() })
-	if f.output == "json" {
+	if f.output.Is(output.JSON) {
 		w = replay.NewJSON(out, f.verbose)
 	}
 	cfg.Step = w.Step

@@ -12,8 +12,8 @@ import (
 )
 
 func newRules() *cobra.Command {
-	cmd := &cobra.Command{Use: "rules", Short: "Check, test and document rule files"}
-	cmd.AddCommand(newRulesCheck(), newRulesTest(), newRulesDocs(), newRulesSchema(), newRulesAlerts())
+	cmd := &cobra.Command{Use: "rules", Short: "Check, list, test and document rule files"}
+	cmd.AddCommand(newRulesCheck(), newRulesList(), newRulesTest(), newRulesDocs(), newRulesSchema(), newRulesAlerts())
 	return cmd
 }
 

@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/detector/ruletest"
 )
 
 func newRulesTest() *cobra.Command {
-	var output string
+	var format *output.Format
 	var strict bool
 	cmd := &cobra.Command{
 		Use:   "test [FILE|DIR…]",
@@ -31,10 +32,7 @@ Exit code: 0 all passed; 1 a test failed, or with --strict a rule is not fully t
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write := map[string]func(*ruletest.Results, io.Writer) error{
 				"text": (*ruletest.Results).WriteText, "tap": (*ruletest.Results).WriteTAP, "junit": (*ruletest.Results).WriteJUnit,
-			}[output]
-			if write == nil {
-				return fmt.Errorf("output: %q is none of text, tap, junit", output)
-			}
+			}[format.String()]
 			results, err := testRules(args)
 			if err != nil {
 				return err
@@ -49,7 +47,7 @@ Exit code: 0 all passed; 1 a test failed, or with --strict a rule is not fully t
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "what is printed: `text`, tap or junit")
+	format = output.AddNames(cmd, output.Text, "tap", "junit")
 	cmd.Flags().BoolVar(&strict, "strict", false, "also fail for rules that are not fully tested")
 	return cmd
 }

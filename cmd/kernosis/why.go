@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/diagnose/why"
 	whycluster "github.com/kernosis/kernosis/diagnose/why/cluster"
 	"github.com/kernosis/kernosis/diagnose/why/local"
@@ -21,10 +22,11 @@ import (
 
 // whyFlags are those of why pod and why node.
 type whyFlags struct {
-	stateDir, journal, container, output string
-	agentNamespaces                      []string
-	since                                time.Duration
-	kube                                 *kubeFlagSet
+	stateDir, journal, container string
+	format                       *output.Format
+	agentNamespaces              []string
+	since                        time.Duration
+	kube                         *kubeFlagSet
 }
 
 func newWhy() *cobra.Command {
@@ -106,16 +108,13 @@ func (f *whyFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.stateDir, "state-dir", "/var/lib/kernosis", "`folder` of this node's agent, with its journal and diagnoses")
 	fs.StringVar(&f.journal, "journal", "", "read this journal alone (its `folder`, or the state folder above it); with --kubeconfig or --context the API server too")
-	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
+	f.format = output.Add(cmd)
 	fs.DurationVar(&f.since, "since", time.Hour, "how far back to include what is over")
 	fs.StringSliceVar(&f.agentNamespaces, "agent-namespace", []string{"kernosis", "kernosis-system", "kube-system"}, "`namespaces` of agents, with their Leases and Diagnoses")
 	f.kube = newKubeFlagSet(fs)
 }
 
 func (f *whyFlags) check() error {
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("output %q: want text or json", f.output)
-	}
 	if f.since < time.Minute {
 		return fmt.Errorf("since %v: want at least 1m", f.since)
 	}
@@ -146,10 +145,7 @@ func (f *whyFlags) run(cmd *cobra.Command, s why.Subject) error {
 }
 
 func (f *whyFlags) write(w io.Writer, a *why.Answer) error {
-	if f.output == "json" {
-		return a.WriteJSON(w)
-	}
-	return a.WriteText(w, terminalWidth(w))
+	return f.format.Write(w, a, func() error { return a.WriteText(w, cells(w, f.format)) })
 }
 
 // terminalWidth is how wide lines may be; 0: as they are, w is no terminal.
