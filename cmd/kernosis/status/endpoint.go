@@ -152,7 +152,7 @@ func (e *Endpoint) metrics(ctx context.Context) (families, error) {
 	return all, nil
 }
 
-// each calls f for the series of a counter or gauge.
+// each calls f for the series of a metric with one value, which is of one of three types.
 func (m families) each(name string, f func(label func(string) string, value float64)) {
 	for _, metric := range m[name].GetMetric() {
 		label := func(name string) string {
@@ -163,7 +163,7 @@ func (m families) each(name string, f func(label func(string) string, value floa
 			}
 			return ""
 		}
-		f(label, metric.GetCounter().GetValue()+metric.GetGauge().GetValue()) // it has one of the two
+		f(label, metric.GetCounter().GetValue()+metric.GetGauge().GetValue()+metric.GetUntyped().GetValue())
 	}
 }
 

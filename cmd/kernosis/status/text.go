@@ -253,7 +253,11 @@ func (p *page) problems() *output.Rows {
 func (p *page) about(q *Problem) string {
 	text := q.Message
 	if !q.counts() {
-		text = fmt.Sprintf("muted until %s (%s): %s", p.clock(q.MutedUntil), q.MutedWhy, text)
+		muted := "muted until " + p.clock(q.MutedUntil)
+		if q.MutedWhy != "" {
+			muted += " (" + q.MutedWhy + ")"
+		}
+		text = muted + ": " + text
 	}
 	if q.HiddenBy != "" {
 		text = "hidden by " + q.HiddenBy + ": " + text

@@ -1,0 +1,328 @@
+package status
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+)
+
+// agent is one as far as a status sees it: a state folder and an endpoint.
+type agent struct {
+	t       *testing.T
+	state   string
+	journal *journal.Journal
+	pages   map[string]string // by path; without a text the answer is 401
+	server  *httptest.Server
+	token   string // that was shown last
+}
+
+func newAgent(t *testing.T) *agent {
+	t.Helper()
+	a := &agent{t: t, state: t.TempDir(), pages: map[string]string{"/healthz": "ok\n", "/readyz": "ok\n", "/metrics": "kernosis_build_info{version=\"v1\"} 1\n"}}
+	var err error
+	if a.journal, err = journal.Open(filepath.Join(a.state, "journal"), journal.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.journal.Close() })
+	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.token = r.Header.Get("Authorization")
+		text := a.pages[r.URL.Path]
+		switch {
+		case text == "":
+			http.Error(w, "no bearer token", http.StatusUnauthorized)
+		case strings.HasPrefix(text, "the engine"):
+			http.Error(w, text, http.StatusServiceUnavailable)
+		default:
+			fmt.Fprint(w, text)
+		}
+	}))
+	t.Cleanup(a.server.Close)
+	a.saved(0)
+	a.add(journal.Entry{Now: time.Now().Add(-time.Minute), Boot: "b1"})
+	a.add(journal.Entry{Now: time.Now(), Event: source("oomkill", true), Transitions: []problem.Transition{{Condition: &problem.Condition{
+		Type: "DiskUnhealthy", Status: problem.False, Reason: "DiskIsHealthy", Message: "no device has repeated I/O errors",
+	}}}})
+	return a
+}
+
+func source(stem string, up bool) *event.Event {
+	return &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: stem, Up: up, Reason: "operation not permitted"}}
+}
+
+func (a *agent) add(e journal.Entry) {
+	a.t.Helper()
+	if _, err := a.journal.Append(e); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// saved sets how long ago the state was saved.
+func (a *agent) saved(ago time.Duration) {
+	a.t.Helper()
+	path := filepath.Join(a.state, "engine.json")
+	at := time.Now().Add(-ago)
+	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := os.Chtimes(path, at, at); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *agent) fires(p problem.Problem) {
+	a.t.Helper()
+	p.State = problem.Firing
+	if p.FirstSeen.IsZero() {
+		p.FirstSeen = time.Now().Add(-time.Second)
+	}
+	p.LastSeen = p.FirstSeen
+	a.add(journal.Entry{Now: time.Now(), Transitions: []problem.Transition{{Problem: &p}}})
+}
+
+func (a *agent) config() Config {
+	a.t.Helper()
+	e, err := NewEndpoint(a.server.URL, "")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return Config{
+		Node: "n7", Endpoint: e, StateDir: a.state, Journal: filepath.Join(a.state, "journal"), StateFile: "engine.json", DeadAfter: 90 * time.Second,
+	}
+}
+
+func (a *agent) read() *State {
+	a.t.Helper()
+	return NewReader(a.config()).Read(a.t.Context())
+}
+
+func text(t *testing.T, s *State, v View) string {
+	t.Helper()
+	var b strings.Builder
+	if err := s.WriteText(&b, v); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func contains(t *testing.T, s *State, v View, all ...string) {
+	t.Helper()
+	got := text(t, s, v)
+	for _, want := range all {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+}
+
+func TestHealthy(t *testing.T) {
+	a := newAgent(t)
+	a.pages["/metrics"] += `kernosis_condition{type="DiskUnhealthy",status="False"} 1
+kernosis_source_up{stem="oomkill"} 1
+kernosis_source_up{stem="check/kernosis/self"} 1
+kernosis_api_writes_total{object="lease",outcome="renewed"} 3
+kernosis_api_last_acknowledged_timestamp_seconds{object="lease"} ` + fmt.Sprint(time.Now().Add(-7*time.Second).Unix()) + `
+process_resident_memory_bytes 4.3e+07
+process_cpu_seconds_total 6
+process_start_time_seconds ` + fmt.Sprint(time.Now().Add(-10*time.Minute).Unix()) + "\n"
+	s := a.read()
+	if s.Outcome != Healthy || !s.Agent.Running || len(s.Sources) != 1 || len(s.Unread) != 0 || s.Cost.RSSBytes != 43_000_000 {
+		t.Errorf("%+v", s)
+	}
+	if p := s.Cost.CPUPercent; p < 0.9 || p > 1.1 {
+		t.Errorf("6 s of 10 minutes are %f %%", p)
+	}
+	contains(t, s, View{}, "node n7: healthy\n", "VERSION     kernosis v1, Linux ", "AGENT       runs, since ", " answers ok\n", "PROBLEMS    none\n", "CONDITIONS  False  DiskUnhealthy\n",
+		"SOURCES     attached  oomkill\n", "LOSSES      none since the agent started\n", "API         last write accepted: lease ", "COST        RSS 41 MiB, CPU 1.0")
+	contains(t, s, View{Wide: true}, "DiskIsHealthy: no device has repeated I/O errors")
+}
+
+func TestProblems(t *testing.T) {
+	a := newAgent(t)
+	a.add(journal.Entry{Now: time.Now(), Event: source("sockfail", false)})
+	fallback := source("hungtask", true)
+	fallback.SourceUp.Fallback = "hang by a kprobe: hang_btf is absent"
+	a.add(journal.Entry{Now: time.Now(), Event: fallback})
+	a.add(journal.Entry{Now: time.Now(), Transitions: []problem.Transition{{Condition: &problem.Condition{
+		Type: "ProbeTargetUnreachable", Status: problem.Unknown, Reason: "SourceUnavailable", Message: "sockfail: operation not permitted",
+	}}}})
+	a.fires(problem.Problem{Rule: "oom-kill", Group: "a", Reason: "OOMKilling", Severity: problem.Warning, Subject: "cgroup \x1b[2J", Message: "killed\nnow", Count: 3})
+	a.fires(problem.Problem{Rule: "disk-unhealthy", Group: "b", Reason: "DiskIOErrors", Severity: problem.Critical, Subject: "sdb", Condition: "DiskUnhealthy"})
+	a.fires(problem.Problem{Rule: "effect", Group: "c", Reason: "Effect", Severity: problem.Critical, SuppressedBy: "disk-unhealthy"})
+	a.fires(problem.Problem{Rule: "quiet", Group: "d", Reason: "Quiet", Severity: problem.Critical, MutedUntil: time.Now().Add(time.Hour)})
+	a.pages["/metrics"] += `kernosis_problems{rule="oom-kill"} 1
+kernosis_problems{rule="disk-unhealthy"} 1
+kernosis_problems{rule="effect"} 1
+kernosis_problems{rule="older"} 2
+kernosis_condition{type="DiskUnhealthy",status="True"} 1
+kernosis_condition{type="ProbeTargetUnreachable",status="Unknown"} 1
+kernosis_records_lost_total{stem="diskio",reason="ring-full"} 4
+kernosis_records_lost_total{stem="log/kmsg",reason="overrun"} 0
+kernosis_events_dropped_total{rule="a",reason="Budget"} 2
+kernosis_events_dropped_total{rule="b",reason="Budget"} 3
+kernosis_journal_failed_total 0
+kernosis_api_writes_total{object="lease",outcome="failed"} 3
+`
+	s := a.read()
+	var order []string
+	for _, p := range s.Problems {
+		order = append(order, p.Rule)
+	}
+	if want := []string{"disk-unhealthy", "oom-kill", "older", "effect", "quiet"}; !slices.Equal(order, want) || s.Outcome != Problems {
+		t.Errorf("%s: %q, want %q", s.Outcome, order, want)
+	}
+	contains(t, s, View{}, "node n7: 4 problems firing, 1 condition True, 1 condition Unknown, 1 source blind\n",
+		`OOMKilling    cgroup \x1b[2J  since `, "×3  killed now\n", "older", "×2  the journal does not go back to it\n", "muted until ", "1 problem hidden by their cause (-o wide)\n",
+		"CONDITIONS  True     DiskUnhealthy", "Unknown  ProbeTargetUnreachable", "SourceUnavailable: sockfail: operation not permitted\n",
+		"blind     sockfail: operation not permitted, since ", "fallback  hungtask: hang by a kprobe: hang_btf is absent\n",
+		"LOSSES      diskio: 4 (ring-full)\n            log/kmsg: perhaps some (overrun)\n            Events: 5 (Budget)\n", "API         no write accepted yet\n")
+	contains(t, s, View{Wide: true}, "hidden by disk-unhealthy: ", "[oom-kill]\n")
+	if strings.Contains(text(t, s, View{}), "\x1b") {
+		t.Error("a text of others reaches the terminal")
+	}
+	// What is no longer so ends.
+	a.add(journal.Entry{Now: time.Now(), Transitions: []problem.Transition{{Problem: &problem.Problem{Rule: "oom-kill", Group: "a", State: problem.Resolved}}}})
+	if s = a.read(); len(s.Problems) != 5 || s.Problems[1].Message != "the journal does not go back to it" { // the metric is behind
+		t.Errorf("%+v", s.Problems)
+	}
+}
+
+// An agent that serves metrics to nobody, and one whose state folder can't be read.
+func TestPartOfIt(t *testing.T) {
+	a := newAgent(t)
+	a.pages["/metrics"] = ""
+	a.fires(problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", Severity: problem.Warning})
+	a.add(journal.Entry{Now: time.Now(), Event: &event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "diskio", Count: 3, Reason: "ring-full"}}})
+	s := a.read()
+	if s.Outcome != Problems || len(s.Problems) != 1 || s.API.Known {
+		t.Errorf("%+v", s)
+	}
+	contains(t, s, View{}, "OOMKilling", "LOSSES      diskio: 3 (ring-full)\n", "UNREAD      metrics: /metrics answers 401: no bearer token (--token-file)\n")
+
+	a.pages["/metrics"] = "kernosis_problems{rule=\"oom-kill\"} 1\nkernosis_condition{type=\"KernelDeadlock\",status=\"True\"} 1\nkernosis_source_up{stem=\"sockfail\"} 0\n"
+	a.state = t.TempDir()
+	s = a.read()
+	contains(t, s, View{}, "oom-kill", "could not be read", "True  KernelDeadlock\n", "blind  sockfail: the reason is not known\n", "API         not used: the agent reports to no API server\n",
+		"UNREAD      journal: there is none in "+a.state)
+	if s.Outcome != Problems {
+		t.Error(s.Outcome)
+	}
+}
+
+// Without an endpoint the state folder says that an agent runs, and without that nothing does.
+func TestWhetherItRuns(t *testing.T) {
+	a := newAgent(t)
+	a.server.Close()
+	if s := a.read(); s.Outcome != Healthy || !s.Agent.Running || s.Agent.Health != "" {
+		t.Errorf("%+v", s)
+	}
+	a.saved(2 * time.Minute)
+	s := a.read()
+	if s.Outcome != Unknown || s.Agent.Running {
+		t.Errorf("%+v", s)
+	}
+	contains(t, s, View{}, "node n7: no agent runs\n", "does not run", "UNREAD      endpoint http://127.0.0.1:", "connection refused\n")
+	a.state = t.TempDir()
+	if s := a.read(); s.Outcome != Unknown {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A journal that another agent left says nothing of the one that answers.
+func TestStaleJournal(t *testing.T) {
+	a := newAgent(t)
+	a.state = t.TempDir()
+	var err error
+	if a.journal, err = journal.Open(filepath.Join(a.state, "journal"), journal.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.journal.Close() })
+	a.saved(time.Hour)
+	a.add(journal.Entry{Now: time.Now().Add(-2 * time.Hour), Boot: "b1"})
+	a.fires(problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", FirstSeen: time.Now().Add(-time.Hour)})
+	s := a.read()
+	if s.Outcome != Healthy || len(s.Problems) != 0 || len(s.Unread) != 1 || !strings.Contains(s.Unread[0].Why, "does not write to "+a.state) {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestUnhealthy(t *testing.T) {
+	a := newAgent(t)
+	a.pages["/healthz"] = "the engine has not moved for 40s"
+	s := a.read()
+	if s.Outcome != Problems {
+		t.Error(s.Outcome)
+	}
+	contains(t, s, View{}, "node n7: the agent is not healthy\n", "answers the engine has not moved for 40s\n")
+	a.pages["/healthz"] = "<html>"
+	if s = a.read(); s.Agent.Health != "" || len(s.Unread) == 0 || !strings.Contains(s.Unread[0].Why, "it is no agent") {
+		t.Errorf("%+v", s)
+	}
+}
+
+// The second read shows what the agent used since the first.
+func TestCostBetweenReads(t *testing.T) {
+	a := newAgent(t)
+	used := func(cpu string) {
+		a.pages["/metrics"] = "process_resident_memory_bytes 4e+07\nprocess_cpu_seconds_total " + cpu + "\nprocess_start_time_seconds 1000\n"
+	}
+	used("100")
+	r := NewReader(a.config())
+	first := r.Read(t.Context())
+	used("100.5")
+	second := r.Read(t.Context())
+	over := second.At.Sub(first.At)
+	if want := 0.5 / over.Seconds() * 100; second.Cost.Over != over || second.Cost.CPUPercent < want*0.99 || second.Cost.CPUPercent > want*1.01 {
+		t.Errorf("%+v in %s, want %f %%", second.Cost, over, want)
+	}
+	used("1") // it was started again
+	if third := r.Read(t.Context()); third.Cost.CPUPercent > 1 {
+		t.Errorf("%+v", third.Cost)
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:20257": "http://127.0.0.1:20257", "localhost:1": "http://localhost:1", "[::1]:1": "http://[::1]:1", "10.0.0.7:20257": "https://10.0.0.7:20257",
+		"http://10.0.0.7:20257/": "http://10.0.0.7:20257", "foo": "", "ftp://a:1": "", "http://u:p@a:1": "", "http://a:1/metrics": "",
+	} {
+		e, err := NewEndpoint(address, "")
+		if want == "" {
+			if err == nil || !strings.Contains(err.Error(), "want HOST:PORT or a URL") {
+				t.Errorf("%s: %v", address, err)
+			}
+			continue
+		}
+		if err != nil || e.String() != want {
+			t.Errorf("%s: %v, %v", address, e, err)
+		}
+	}
+	a := newAgent(t)
+	e, err := NewEndpoint(a.server.URL, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := e.Get(t.Context(), "/metrics"); err != nil || a.token != "Bearer secret" {
+		t.Errorf("%q, %v", a.token, err)
+	}
+}
+
+// Long lines are broken between words, and only there.
+func TestWidth(t *testing.T) {
+	a := newAgent(t)
+	a.fires(problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", Severity: problem.Warning, Subject: "cgroup /a", Message: strings.Repeat("word ", 30) + strings.Repeat("x", 90)})
+	for i, line := range strings.Split(text(t, a.read(), View{Cells: 80}), "\n") {
+		if i > 1 && len(line) > 80 && !strings.Contains(line, "xxx") && !strings.Contains(line, "http") && !strings.Contains(line, "/journal") {
+			t.Errorf("%d: %s", len(line), line)
+		}
+	}
+}
