@@ -3,6 +3,7 @@ package monitoringtest_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -40,6 +41,7 @@ func TestRealFaultsShow(t *testing.T) {
 		s.log(t, "chatty")
 	}
 	t.Run("alerts fire", func(t *testing.T) { s.alertsFire(t) })
+	t.Run("alerts name what is affected", func(t *testing.T) { s.alertsName(t) })
 	t.Run("queries", func(t *testing.T) { s.queriesAnswer(t) })
 	t.Run("metrics", func(t *testing.T) { s.metricsAreKnown(t) })
 }
@@ -97,6 +99,33 @@ func (s *stage) alertsFire(t *testing.T) {
 		}
 	}
 	t.Logf("%d alerts fire: %v", len(firing), slices.Sorted(maps.Keys(firing)))
+}
+
+// alertsName waits until the description of an alert on a disk names it, and says what to run.
+func (s *stage) alertsName(t *testing.T) {
+	s.await(t, "description that names the device", time.Minute, func(ctx context.Context) (bool, string) {
+		text, err := s.get(ctx, "/api/v1/alerts")
+		if err != nil {
+			return false, err.Error()
+		}
+		var answer struct {
+			Data struct {
+				Alerts []struct {
+					Labels, Annotations map[string]string
+				}
+			}
+		}
+		if err := json.Unmarshal(text, &answer); err != nil {
+			return false, err.Error()
+		}
+		for _, a := range answer.Data.Alerts {
+			if a.Labels["alertname"] == "DiskUnhealthy" {
+				named := strings.Contains(a.Annotations["description"], " Affected: loop")
+				return named && a.Annotations["command"] == "kubectl kernosis why node "+s.node, fmt.Sprint(a.Annotations)
+			}
+		}
+		return false, fmt.Sprintf("%d alerts", len(answer.Data.Alerts))
+	})
 }
 
 // brief is what series have by their reason.
