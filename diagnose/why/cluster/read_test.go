@@ -178,6 +178,7 @@ func TestPod(t *testing.T) {
 	s.wants(text, "TENANT/web-1: runs since", "restarted 2 times", "CAUSE   container main ended with exit code 137 (SIGKILL), OOMKilled", "kubectl logs -n TENANT web-1 -c main --previous", "# cause")
 
 	s.kill()
+	s.status() // the container ends after the kill, however long that took
 	s.kubelet("Unhealthy", "Liveness probe failed: context deadline exceeded")
 	if in, err = s.read(s.server.Admin(), s.ofPod()); err != nil {
 		t.Fatal(err)
