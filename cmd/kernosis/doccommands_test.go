@@ -288,7 +288,7 @@ func TestWrongCommandsOfDocs(t *testing.T) {
 		"kernosis controller --namespace Kernosis":                       "namespace",
 		"kernosis why node a b":                                          "wrong number of arguments: 2",
 		"kernosis why pod shop/web-1 --container":                        "needs a value",
-		"kernosis why node -o yaml":                                      `no output "yaml"`,
+		"kernosis why node -o yml":                                       "want table, wide, json or yaml",
 		"kernosis inject oops --dry-run":                                 `no fault "oops"`,
 		"kernosis mute oops --for 1h --reason x":                         `no rule "oops"`,
 		"kernosis graph --shipped oops":                                  `no set "oops"`,
