@@ -93,7 +93,7 @@ func newRoot() *cobra.Command {
 		commands  []*cobra.Command
 	}{
 		{"detect", "Detect faults:", []*cobra.Command{newRun(), newAgentCommand(), newController(), newFeatures(), newConfig()}},
-		{"explain", "Explain and diagnose:", []*cobra.Command{newStatus(), newWhy(), newDiagnose(), newGraph()}},
+		{"explain", "Explain and diagnose:", []*cobra.Command{newStatus(), newWhy(), newBundle(), newDiagnose(), newGraph()}},
 		{"rules", "Rules:", []*cobra.Command{newRules(), newLint(), newMute(), newReplay()}},
 		{"drills", "Drills:", []*cobra.Command{newDemo(), newInject()}},
 		{"install", "Install, migrate, remove:", []*cobra.Command{newCRDs(), newConvert(), newUninstall()}},

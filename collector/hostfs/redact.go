@@ -2,6 +2,7 @@ package hostfs
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -86,10 +87,22 @@ func RedactText(text string) string {
 	text = privateKey.ReplaceAllString(text, Redacted)
 	var b strings.Builder
 	for line := range strings.SplitAfterSeq(text, "\n") {
+		if !mayHaveSecret(line) {
+			b.WriteString(line)
+			continue
+		}
 		line = headerText.ReplaceAllString(line, "$1 "+Redacted)
 		b.WriteString(redactWords(redactPairs(line)))
 	}
 	return b.String()
+}
+
+// mayHaveSecret is false for most lines, and quick.
+func mayHaveSecret(line string) bool {
+	line = strings.ToLower(line)
+	return slices.ContainsFunc([]string{
+		"pass", "pw", "secret", "credential", "key", "auth", "token", "jwt", "bearer", "cookie", "basic", "://", "eyj", "-u", "user",
+	}, func(part string) bool { return strings.Contains(line, part) })
 }
 
 // RedactValue is [RedactText] for a value that has a name.

@@ -62,6 +62,26 @@ func TestRedactText(t *testing.T) {
 	}
 }
 
+// Lines that are not looked at more closely have no secret by any rule.
+func TestMayHaveSecret(t *testing.T) {
+	for _, name := range []string{
+		"password", "PASSWD", "passphrase", "secret", "Credential", "api-key", "accesskey", "private.key", "key-data", "authorization",
+		"db-pass", "PWD", "my.pw", "token", "auth", "jwt", "bearer", "cookie", "accessToken", "dbPass", "dbPwd",
+	} {
+		if !isSecret(name) || !mayHaveSecret("x "+name+"=hunter2") {
+			t.Error(name)
+		}
+	}
+	for _, text := range []string{"x-vault-key: a", "Proxy-Authorization: a", "curl -u a:b", "a --user a:b", "Basic YTpi", "https://a:b@c", "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ"} {
+		if !mayHaveSecret(text) {
+			t.Error(text)
+		}
+	}
+	if mayHaveSecret("time=10:00:00 level=INFO msg=watching programs=21") {
+		t.Error("a line without one")
+	}
+}
+
 // What is read of a real process has no secret of its command line.
 func TestCommandLinesHaveNoSecrets(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", "read x", "sh", "--password=hunter2", "--name=web")

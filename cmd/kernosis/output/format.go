@@ -83,14 +83,15 @@ func (f *Format) ForPeople() bool { return f.Is(Table) || f.Is(Wide) || f.Is(Tex
 func (f *Format) Write(w io.Writer, value any, forPeople func() error) error {
 	switch f.name {
 	case JSON:
-		return writeJSON(w, value)
+		return WriteJSON(w, value)
 	case YAML:
 		return writeYAML(w, value)
 	}
 	return forPeople()
 }
 
-func writeJSON(w io.Writer, value any) error {
+// WriteJSON writes a value as JSON for people to read too.
+func WriteJSON(w io.Writer, value any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")

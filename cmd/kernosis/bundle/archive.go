@@ -1,0 +1,134 @@
+// Package bundle writes a support archive: files of bounded size without secrets, and a MANIFEST
+// that lists them and what could not be collected.
+package bundle
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// Bounds of an archive before it is compressed.
+const (
+	MaxFile  = 8 << 20
+	maxTotal = 64 << 20
+)
+
+// ManifestName is the name of the file that lists the others. It comes last.
+const ManifestName = "MANIFEST"
+
+// Archive is one that is being written.
+type Archive struct {
+	tar   *tar.Writer
+	gzip  *gzip.Writer
+	dir   string // that all files are in
+	now   time.Time
+	head  string
+	left  int
+	files output.Rows
+	lacks output.Rows
+}
+
+// New begins an archive whose files are in a folder. The MANIFEST begins with head.
+func New(w io.Writer, dir, head string, now time.Time) *Archive {
+	z := gzip.NewWriter(w)
+	a := &Archive{tar: tar.NewWriter(z), gzip: z, dir: dir, now: now, head: head, left: maxTotal}
+	a.files.Add("FILE", "BYTES", "WHAT")
+	return a
+}
+
+// Text adds a file of text, without what looks like a secret. Of a long one the end is kept:
+// the latest of a log. The only errors are of writing.
+func (a *Archive) Text(name, what, text string) error {
+	if len(text) > MaxFile { // what is left out need not be read
+		text, what = tail(text, MaxFile), what+cut
+	}
+	return a.add(name, what, display.SafeLines(hostfs.RedactText(strings.ToValidUTF8(text, "\ufffd"))))
+}
+
+// cut is said of a file whose beginning is missing.
+const cut = "; only its end: it is too long"
+
+// JSON adds a file of JSON, one value or one a line, without what looks like a secret.
+func (a *Archive) JSON(name, what string, text []byte) error {
+	clean, skipped, err := redactJSON(text)
+	if err != nil {
+		a.Lack(name, err)
+		return nil
+	}
+	if skipped > 0 {
+		what += fmt.Sprintf("; without %s that could not be read", display.Count(skipped, "line"))
+	}
+	return a.add(name, what, string(clean))
+}
+
+// Lack notes that a file is missing, and why.
+func (a *Archive) Lack(name string, why error) {
+	text := strings.ReplaceAll(strings.TrimSpace(hostfs.RedactText(why.Error())), "\n", "; ")
+	a.lacks.Add(name, display.Safe(text, 1000))
+}
+
+func (a *Archive) add(name, what, text string) error {
+	limit := min(MaxFile, a.left)
+	if len(text) > limit {
+		if limit < 1024 {
+			a.Lack(name, errors.New("the archive is full"))
+			return nil
+		}
+		what += cut
+		text = tail(text, limit)
+	}
+	a.files.Add(name, strconv.Itoa(len(text)), what)
+	a.left -= len(text)
+	return a.write(name, text)
+}
+
+// tail is the end of a text, from the beginning of a line on.
+func tail(text string, limit int) string {
+	text = text[len(text)-limit:]
+	if _, after, ok := strings.Cut(text, "\n"); ok {
+		return after
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+func (a *Archive) write(name, text string) error {
+	header := &tar.Header{Name: a.dir + "/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: a.now, Format: tar.FormatPAX}
+	if err := a.tar.WriteHeader(header); err != nil {
+		return fmt.Errorf("write archive: %w", err)
+	}
+	if _, err := io.WriteString(a.tar, text); err != nil {
+		return fmt.Errorf("write archive: %w", err)
+	}
+	return nil
+}
+
+// Close adds the MANIFEST and ends the archive.
+func (a *Archive) Close() error {
+	var b strings.Builder
+	b.WriteString(a.head + "\n")
+	b.WriteString(a.files.String())
+	if a.lacks.Len() > 0 {
+		b.WriteString("\nNot collected:\n" + a.lacks.String())
+	}
+	err := a.write(ManifestName, b.String())
+	if err := errors.Join(err, a.tar.Close(), a.gzip.Close()); err != nil {
+		return fmt.Errorf("write archive: %w", err)
+	}
+	return nil
+}
+
+// Files is how many files the archive has, and Lacks how many are missing.
+func (a *Archive) Files() int { return a.files.Len() - 1 }
+
+// Lacks is how many files are missing.
+func (a *Archive) Lacks() int { return a.lacks.Len() }
