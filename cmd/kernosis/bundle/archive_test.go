@@ -52,13 +52,13 @@ func TestArchive(t *testing.T) {
 		return errors.Join(
 			a.Text("agent.log", "log", "password: hunter2\n\x1b[2Jnext\xff\n"),
 			a.JSON("status.json", "state", []byte(`{"token":"hunter2","n":9007199254740993,"args":["mysql","--password","hunter2"],"text":"a --token=hunter2"}`)),
-			a.JSON("journal.jsonl", "journal", []byte("half\"}\n{\"a\":\"Cookie: hunter2\"}\n\n{\"b\":[1,{\"secret\":\"hunter2\"}]}\n{\"c\":")),
+			a.JSON("journal.jsonl", "journal", []byte("half\"}\n{\"a\":\"Cookie: hunter2\"}\n\n{\"b\":[1,{\"secret\":\"hunter2\"}],\"h\":{\"name\":\"X-Token\",\"value\":\"hunter2\"},\"auth\":[\"hunter2\"]}\n{\"c\":")),
 			a.JSON("bad.json", "none", []byte("x")))
 	})
 	for name, want := range map[string]string{
 		"agent.log":     "password: [redacted]\n\\x1b[2Jnext\ufffd\n",
 		"status.json":   "{\n  \"args\": [\n    \"mysql\",\n    \"--password\",\n    \"[redacted]\"\n  ],\n  \"n\": 9007199254740993,\n  \"text\": \"a --token=[redacted]\",\n  \"token\": \"[redacted]\"\n}\n",
-		"journal.jsonl": "{\"a\":\"Cookie: [redacted]\"}\n{\"b\":[1,{\"secret\":\"[redacted]\"}]}\n",
+		"journal.jsonl": "{\"a\":\"Cookie: [redacted]\"}\n{\"auth\":\"[redacted]\",\"b\":[1,{\"secret\":\"[redacted]\"}],\"h\":{\"name\":\"X-Token\",\"value\":\"[redacted]\"}}\n",
 	} {
 		if got[name] != want {
 			t.Errorf("%s:\n%q\nwant\n%q", name, got[name], want)
@@ -93,12 +93,12 @@ func TestBounds(t *testing.T) {
 
 func TestRedactYAML(t *testing.T) {
 	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte("services:\n- {name: web, command: [/bin/check, --password, hunter2, -v]}\npassword: hunter2\nurl: https://a:hunter2@b/ # flag\nkeep: 3\n"), &doc); err != nil {
+	if err := yaml.Unmarshal([]byte("services:\n- {name: web, command: [/bin/check, --password, hunter2, -v]}\npassword: hunter2\nheaders: [{name: X-Api-Key, value: hunter2}, {name: Host, value: web}]\nauth: {user: web, key: hunter2}\nurl: https://a:hunter2@b/ # flag\nkeep: 3\n"), &doc); err != nil {
 		t.Fatal(err)
 	}
 	RedactYAML(&doc)
 	out, err := yaml.Marshal(&doc)
-	if text := string(out); err != nil || strings.Contains(text, "hunter2") || strings.Count(text, "[redacted]") != 3 || !strings.Contains(text, "keep: 3\n") {
+	if text := string(out); err != nil || strings.Contains(text, "hunter2") || strings.Count(text, "[redacted]") != 5 || !strings.Contains(text, "value: web") || !strings.Contains(text, "keep: 3\n") {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

@@ -62,15 +62,28 @@ func redactValue(v any) any {
 	case []any:
 		redactArguments(v)
 	case map[string]any:
+		of, _ := v["name"].(string)
 		for key, value := range v {
+			name := nameOf(key, of)
 			if text, ok := value.(string); ok {
-				v[key] = hostfs.RedactValue(key, text)
+				v[key] = hostfs.RedactValue(name, text)
 				continue
 			}
-			v[key] = redactValue(value)
+			if v[key] = redactValue(value); hostfs.RedactValue(name, "x") != "x" {
+				v[key] = hostfs.Redacted
+			}
 		}
 	}
 	return v
+}
+
+// nameOf is the name of a value in an object: its key, or the name that the object has, as a
+// header does: {name: X-Token, value: …}.
+func nameOf(key, object string) string {
+	if key == "value" || key == "values" {
+		return object
+	}
+	return key
 }
 
 // redactArguments takes a list for arguments of a command where it has only texts.
@@ -97,19 +110,32 @@ func RedactYAML(n *yaml.Node) {
 	case yaml.ScalarNode:
 		n.Value = hostfs.RedactText(n.Value)
 	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key, value := n.Content[i], n.Content[i+1]
-			if value.Kind == yaml.ScalarNode {
-				value.Value = hostfs.RedactValue(key.Value, value.Value)
-				continue
-			}
-			RedactYAML(value)
-		}
+		redactMapping(n)
 	case yaml.SequenceNode:
 		redactSequence(n)
 	default:
 		for _, c := range n.Content {
 			RedactYAML(c)
+		}
+	}
+}
+
+func redactMapping(n *yaml.Node) {
+	of := ""
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == "name" {
+			of = n.Content[i+1].Value
+		}
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := nameOf(n.Content[i].Value, of), n.Content[i+1]
+		switch {
+		case value.Kind == yaml.ScalarNode:
+			value.Value = hostfs.RedactValue(name, value.Value)
+		case hostfs.RedactValue(name, "x") != "x":
+			n.Content[i+1] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: hostfs.Redacted}
+		default:
+			RedactYAML(value)
 		}
 	}
 }

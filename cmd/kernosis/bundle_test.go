@@ -1,0 +1,254 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
+)
+
+// fakeAgent is a process that looks as an agent, with a state folder of its own.
+type fakeAgent struct {
+	state, log string
+	pid        int
+}
+
+// startFakeAgent starts one: a shell that runs a file named "run".
+func startFakeAgent(t *testing.T, args []string, env ...string) *fakeAgent {
+	t.Helper()
+	dir := t.TempDir()
+	a := &fakeAgent{state: filepath.Join(dir, "state"), log: filepath.Join(dir, "agent.log")}
+	if err := errors.Join(os.Mkdir(a.state, 0o700), os.WriteFile(filepath.Join(dir, "run"), []byte("read x\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(a.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := &exec.Cmd{
+		Path: "/bin/sh", Args: append([]string{"/usr/bin/kernosis", "run", "--state-dir", "state", "--report-socket="}, args...),
+		Dir: dir, Env: append(env, "KERNOSIS_JOURNAL_MIB=7"), Stderr: log,
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	a.pid = cmd.Process.Pid
+	await.Until(t, "the process", 10*time.Second, func() bool { p, err := findAgent(a.state); return err == nil && p != nil })
+	return a
+}
+
+// An agent is found with its settings, wherever it was started; another process is none.
+func TestFindAgent(t *testing.T) {
+	a := startFakeAgent(t, []string{"--listen", "0.0.0.0:4711"})
+	p, err := findAgent(a.state)
+	if err != nil || p == nil || p.pid != a.pid || p.err != nil || p.config.JournalMiB != 7 || p.config.origins["journal-mib"] != "env KERNOSIS_JOURNAL_MIB" {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if p, err := findAgent(t.TempDir()); p != nil || err != nil {
+		t.Errorf("of another folder: %+v, %v", p, err)
+	}
+	if _, err := configOf(a.pid, []string{"run", "--config", "c.yaml"}); err == nil || !strings.Contains(err.Error(), filepath.Join(filepath.Dir(a.state), "c.yaml")) {
+		t.Errorf("of a file that is missing: %v", err)
+	}
+	if at := p.config.endpoint(); at != "https://127.0.0.1:4711" {
+		t.Error(at)
+	}
+}
+
+func TestAgentEndpoint(t *testing.T) {
+	for _, c := range []struct {
+		cfg  agentConfig
+		want string
+	}{
+		{agentConfig{}, ""},
+		{agentConfig{Listen: "127.0.0.1:1"}, "http://127.0.0.1:1"},
+		{agentConfig{Listen: ":1", Metrics: metricsSettings{Plain: true}}, "http://127.0.0.1:1"},
+		{agentConfig{isAgent: true, NPD: npdSettings{PrometheusAddress: "10.0.0.7", PrometheusPort: 2}}, "https://10.0.0.7:2"},
+		{agentConfig{isAgent: true, Listen: "localhost:1", NPD: npdSettings{PrometheusAddress: "10.0.0.7", PrometheusPort: 2}}, "http://localhost:1"},
+		{agentConfig{isAgent: true, Listen: "10.0.0.7:1", NPD: npdSettings{PrometheusAddress: "::1", PrometheusPort: 2}}, "http://[::1]:2"},
+	} {
+		if got := c.cfg.endpoint(); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+}
+
+// secret is planted wherever an archive takes something from.
+const secret = "hunter2"
+
+// No file of an archive has a secret, and each is there, or said to be missing.
+func TestBundleHasNoSecrets(t *testing.T) {
+	shown := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown = r.Header.Get("Authorization")
+		switch r.URL.Path {
+		case "/metrics":
+			fmt.Fprintf(w, "kernosis_build_info{version=\"v1\"} 1\nx{url=\"https://web:%[1]s@db\",token=%[1]q} 1\n", secret)
+		case "/healthz":
+			http.Error(w, "the API server refuses Authorization: Bearer "+secret, http.StatusServiceUnavailable)
+		default:
+			fmt.Fprintln(w, "ok\ndegraded: log/app: token="+secret)
+		}
+	}))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("rules/own.yaml", `apiVersion: rules.kernosis.io/v1
+rules: # password: hunter2
+- {name: own, events: [oomkill], reason: Own, message: "secret=hunter2"}
+`)
+	kubeconfig := write("kubeconfig", "users: [{name: a, user: {token: "+secret+"}}]\n")
+	config := write("c.yaml", `kubeconfig: `+kubeconfig+`
+services:
+  probes:
+  - {name: web, handler: exec, condition: WebUnhealthy, command: [/bin/check, --password, hunter2]}
+  - {name: api, handler: http, address: "127.0.0.1:80", condition: APIUnhealthy, headers: {X-Api-Key: hunter2, Cookie: "a=hunter2"}}
+`)
+	token := write("token", secret+"\n")
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(server.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := startFakeAgent(t, []string{"--config", config, "--rules-dir", filepath.Join(dir, "rules"), "--listen", "127.0.0.1:" + port, "DB_PASSWORD=" + secret}, "PGPASSWORD="+secret)
+	if err := os.WriteFile(a.log, []byte("level=WARN msg=refused error=\"Authorization: Bearer "+secret+"\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := command(t, "mute", "oom-kill", "--state-dir", a.state, "--for", "1h", "--reason", "token="+secret); code != exitOK {
+		t.Fatal(out)
+	}
+	set := filepath.Join(dir, "set.yaml")
+	write("set.yaml", "apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: facts}\nspec:\n  adjacencyList:\n  - {id: 0, to: [1]}\n  - {id: 1, operation: process-tree}\n")
+	if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", set, "--id", "d1", "--state-dir", a.state, "--node", "token="+secret); code != exitOK {
+		t.Log(out, errs)
+	}
+	j, err := journal.Open(filepath.Join(a.state, journalDir), journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"mysqld --password=" + secret + " started", `{"token":"` + secret + `"}`, "curl -u admin:" + secret} {
+		if _, err := j.Append(journal.Entry{Now: time.Now(), Event: &event.Event{Kind: event.Log, Log: &event.LogData{Log: "app", Text: text}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	path := filepath.Join(dir, "out.tar.gz")
+	args := []string{"bundle", "--state-dir", a.state, "--token-file", token, "--features=false", "-o", path}
+	code, out := command(t, args...)
+	if code != exitOK || !strings.Contains(out, "1 could not be collected, see MANIFEST") || shown != "Bearer "+secret {
+		t.Errorf("exit code %d: %s (shown %q)", code, out, shown)
+	}
+	files := bundleFiles(t, path)
+	for name, text := range files {
+		if i := strings.Index(text, secret); i >= 0 {
+			t.Errorf("%s has the secret: …%s…", name, text[max(0, i-80):min(len(text), i+20)])
+		}
+	}
+	for name, want := range map[string]string{
+		"version.txt": "kernosis ", "status.txt": "COST ", "status.json": `"outcome"`, "healthz.txt": "Authorization: [redacted]", "readyz.txt": "token=[redacted]",
+		"metrics.txt": "https://web:[redacted]@db", "config.yaml": "journal-mib: 7 # env KERNOSIS_JOURNAL_MIB", "rules.txt": "own  ", "rules/own.yaml": "# password: [redacted]",
+		"mutes.yaml": "[redacted]", "journal.jsonl": "mysqld --password=[redacted] started", "diagnoses.txt": "d1  ", "kernel.txt": "== /proc/version",
+		"process.txt": "DB_PASSWORD=[redacted]", "agent.log": "Authorization: [redacted]", "MANIFEST": "features.txt  --features=false",
+	} {
+		if !strings.Contains(files[name], want) {
+			t.Errorf("%s: %q is missing in\n%.2000s", name, want, files[name])
+		}
+		if name != "MANIFEST" && !strings.Contains(files["MANIFEST"], "\n"+name+" ") {
+			t.Errorf("the MANIFEST does not list %s", name)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if code, _ := command(t, args...); code != exitFailed {
+		t.Errorf("an archive was overwritten: exit code %d", code)
+	}
+}
+
+// Without an agent the archive has what there is, on the standard output too.
+func TestBundleWithoutAgent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.tar.gz")
+	code, out := command(t, "bundle", "--state-dir", t.TempDir(), "--endpoint", "127.0.0.1:1", "--features=false", "-o", "-")
+	if code != exitOK {
+		t.Fatal(code)
+	}
+	if err := os.WriteFile(path, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := bundleFiles(t, path)
+	for _, want := range []string{"agent.log      no agent runs", "metrics.txt    ", "journal.jsonl  read journal: ", "no agent runs: the settings that kernosis agent has by default"} {
+		if !strings.Contains(files["MANIFEST"], want) {
+			t.Errorf("%q is missing in\n%s", want, files["MANIFEST"])
+		}
+	}
+	if !strings.Contains(files["status.txt"], "no agent runs") || !strings.Contains(files["rules.txt"], "oom-kill") {
+		t.Error(files["status.txt"])
+	}
+}
+
+// bundleFiles reads an archive.
+func bundleFiles(t *testing.T, path string) map[string]string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, name, _ := strings.Cut(h.Name, "/")
+		files[name] = string(text)
+	}
+}
+
+func TestBundleName(t *testing.T) {
+	at := time.Date(2026, 2, 14, 10, 0, 5, 0, time.UTC)
+	got := []string{bundleName("worker-7.example.com", at), bundleName("", at), bundleName("../x/Y", at)}
+	if want := []string{"kernosis-worker-7.example.com-20260214-100005", "kernosis-node-20260214-100005", "kernosis-..x-20260214-100005"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
