@@ -133,6 +133,9 @@ func (b *docBlock) file() string {
 	return ""
 }
 
+// text returns what a file has that the block shows.
+func (b *docBlock) text() string { return strings.Join(b.lines, "\n") + "\n" }
+
 // statements returns the command lines of a block: all of sh, those behind a prompt of
 // console, and of text the synopses of kernosis.
 func (b *docBlock) statements() []docStatement {
