@@ -83,7 +83,7 @@ func TestDiagnoseDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, example, _ := strings.Cut(string(doc), "\n## Write one\n\n```yaml\n")
+	_, example, _ := strings.Cut(string(doc), "\n## Write one\n\n`set.yaml`:\n\n```yaml\n")
 	example, _, ok := strings.Cut(example, "```")
 	path := writeSet(t, "set.yaml", example)
 	if code, out, errs := graphCommand(t, "", "-f", path); !ok || code != exitOK || !strings.Contains(out, "Remediate") {
