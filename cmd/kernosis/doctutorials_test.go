@@ -85,11 +85,13 @@ func docCommandsLeft() []docLeft {
 		{page: "docs/diagnose.md", commands: []string{"kernosis diagnose run --shipped hung-task -p pid=811"}, why: "needs a database on a frozen filesystem"},
 		{page: "docs/reports.md", commands: []string{"curl "}, why: "TestDocumentedReports sends the report"},
 		{page: "docs/troubleshooting.md", commands: []string{"ls ", "df ", "cat ", "uname "}, why: "shows a node of a cluster"},
+		{page: "docs/problems/*.md", commands: []string{""}, why: "shows a node with the problem"},
+		{page: "docs/web.md", commands: []string{"kernosis run "}, why: "needs a browser, as the tests of reporter/page have"},
 	}
 }
 
 // maxDocLeft bounds docCommandsLeft.
-const maxDocLeft = 12
+const maxDocLeft = 14
 
 // What pages have their readers run on one machine works, and prints what they show.
 func TestTutorialsOfDocs(t *testing.T) {
