@@ -20,6 +20,8 @@ func newAgentCommand() *cobra.Command {
 		Long: `Run as "kernosis run" does, report to the API server, and accept
 node-problem-detector's flags and files: its monitors, checks, statistics,
 metrics and /conditions. See docs/npd.md and docs/configuration.md.`,
+		Example: `  kernosis agent --kubeconfig /etc/kernosis/kubeconfig --node-name worker-7
+  kernosis agent --config /etc/kernosis/config.yaml --config.system-log-monitor /config/kernel-monitor.json`,
 		Args:    cobra.NoArgs,
 		Version: version, // node-problem-detector has --version
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -60,6 +62,7 @@ func agentFlags(cmd *cobra.Command) {
 	}
 	fallback("listen", "") // node-problem-detector's two addresses stand for it
 	fallback("report-socket", "/run/kernosis/report.sock")
+	completeSettings(cmd)
 }
 
 // npdNames are node-problem-detector's names of flags that are called otherwise here.
@@ -99,7 +102,7 @@ func npdFlags(fs *pflag.FlagSet) {
 	fs.Uint16("port", 20256, "`port` of these; 0: none")
 	fs.String("prometheus-address", "127.0.0.1", "`address` of /metrics and the web page")
 	fs.Uint16("prometheus-port", 20257, "`port` of /metrics; 0: none")
-	fs.String("exporter.stackdriver", "", "refused: there is no such exporter")
+	fs.String("exporter.stackdriver", "", "`file` of a Stackdriver exporter: refused, there is none")
 }
 
 // check refuses what would silently not be done.

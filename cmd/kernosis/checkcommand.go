@@ -49,8 +49,8 @@ func calledAs(args []string) []string {
 
 // newCheckCommand makes a command that is a check program: what it has to say goes
 // to the standard output, as the message, also that it is called wrongly.
-func newCheckCommand(use, short, long string, run func(*cobra.Command) error) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Long: long}
+func newCheckCommand(use, short, long, example string, run func(*cobra.Command) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return answer(cmd, checkUnknown, fmt.Sprintf("unexpected argument %q", args[0]))

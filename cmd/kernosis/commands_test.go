@@ -17,7 +17,17 @@ func TestUnknownCommands(t *testing.T) {
 		"rules --help":          "",
 		"rules check":           "",
 		"why pod a/b":           "",
-		"rulse":                 "", // the root's own, which cobra reports
+		"rulse":                 `unknown command "rulse" for "kernosis": did you mean rules?`,
+		"frobnicate -v":         `unknown command "frobnicate" for "kernosis": see kernosis --help`,
+		"why nod worker-7":      `unknown command "nod" for "kernosis why": did you mean node or pod?`,
+		"help rulse":            `unknown command "rulse" for "kernosis": did you mean rules?`,
+		"help rules chekc":      `unknown command "chekc" for "kernosis rules": did you mean check?`,
+		"help rules check":      "",
+		"completion basch":      `unknown command "basch" for "kernosis completion": did you mean bash?`,
+		"completion bash":       "",
+		"__complete why ":       "",
+		"-v":                    "",
+		"":                      "",
 	} {
 		got := ""
 		if err := unknownCommand(newRoot(), strings.Fields(args)); err != nil {

@@ -59,6 +59,7 @@ of each value too; -o is a setting of the agent.`,
 	}
 	agentFlags(cmd)
 	cmd.Flags().StringVar(&of, "for", "agent", "`command` whose defaults count: agent or run")
+	completeFlag(cmd, "for", func() []string { return []string{"agent", "run"} })
 	format = output.AddFlag(cmd, "as", output.YAML, output.Table, output.Wide, output.JSON)
 	return cmd
 }

@@ -29,7 +29,7 @@ func alertsFlags(fs *pflag.FlagSet) {
 	fs.String("alerts-listen", "", "`address` at which Alertmanager and Prometheus send alerts, as :20260; empty: none")
 	fs.String("alerts-cert-file", "", "`file` with the certificate for that, in PEM; read again when it changes")
 	fs.String("alerts-key-file", "", "`file` with its key")
-	fs.String("alerts-audience", alerts.DefaultAudience, "audience of the tokens that senders show")
+	fs.String("alerts-audience", alerts.DefaultAudience, "`audience` of the tokens that senders show")
 	fs.String("alerts-client-ca-file", "", "`file` with the authorities of senders' certificates; empty: only tokens count")
 	fs.StringSlice("alerts-client-names", nil, "`names` of these certificates: common name, DNS name or URI")
 	fs.Bool("alerts-plain-http", false, "take alerts without TLS: on a loopback address only")

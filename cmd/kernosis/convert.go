@@ -25,6 +25,8 @@ that changes its meaning.
 
 Exit code: 0 converted; 1 with --strict, something would be lost (nothing is written);
 2 a file can't be read, or KubeDiag would not accept it (nothing is written).`,
+		Example: `  kernosis convert kubediag.yaml >kernosis.yaml
+  kubectl get operations,operationsets,triggers -o yaml | kernosis convert -`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := document.ReadFiles(args, cmd.InOrStdin())

@@ -32,9 +32,10 @@ import (
 
 func newDemo() *cobra.Command {
 	return &cobra.Command{
-		Use:   "demo",
-		Short: "Inject real faults and show each one detected, attributed, explained and cleared",
-		Args:  cobra.NoArgs,
+		Use:     "demo",
+		Short:   "Inject real faults and show each one detected, attributed, explained and cleared",
+		Example: "  sudo kernosis demo",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Minute)
 			defer cancel()

@@ -40,9 +40,11 @@ type setSource struct {
 	shipped string
 }
 
-func (s *setSource) flags(f *pflag.FlagSet) {
-	f.StringArrayVarP(&s.files, "file", "f", nil, "manifest or folder of manifests; - is the standard input (repeatable)")
+func (s *setSource) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVarP(&s.files, "file", "f", nil, "`file` or folder of manifests; - is the standard input (repeatable)")
 	f.StringVar(&s.shipped, "shipped", "", "`name` of an OperationSet that is part of Kernosis: "+strings.Join(shippedSets(), ", "))
+	completeFlag(cmd, "shipped", shippedSets)
 }
 
 // load reads the manifests and returns the set that is meant. command is named in
@@ -140,7 +142,10 @@ func newDiagnoseSets() *cobra.Command {
 with -f, or apply to a cluster.
 
 Exit code: 0; 2 there is no set of that name.`,
-		Args: cobra.MaximumNArgs(1),
+		Example: `  kernosis diagnose sets
+  kernosis diagnose sets oom-kill >set.yaml`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFirst(shippedSets),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				file, err := shippedFile(args[0])

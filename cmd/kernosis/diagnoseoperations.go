@@ -24,7 +24,8 @@ results. See also docs/operations.md.
 Exit code: 0; 2 there is no operation of that name.`,
 		Example: `  kernosis diagnose operations
   kernosis diagnose operations check-disk-stalled`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFirst(operationNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all := catalog.All(operation.Host{})
 			w := cmd.OutOrStdout()

@@ -59,19 +59,23 @@ only printed again.
 
 Exit code: 0 a path succeeded (there is a cause); 1 none did; 2 bad input; 3 the run was
 interrupted, or it is not known whether a repair was made.`,
+		Example: `  sudo kernosis diagnose run --shipped disk-error -p device=sdb
+  sudo kernosis diagnose run -f set.yaml -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}
 	f := cmd.Flags()
-	c.source.flags(f)
+	c.source.flags(cmd)
 	f.StringArrayVarP(&c.parameters, "parameter", "p", nil, "parameter of the operations, `key=value` (repeatable)")
-	f.StringVar(&c.node, "node", "", "name of this node; empty: the host's")
-	f.StringVar(&c.id, "id", "", "name of the run; an interrupted run is resumed (default: a new run)")
+	f.StringVar(&c.node, "node", "", "`name` of this node; empty: the host's")
+	f.StringVar(&c.id, "id", "", "`name` of the run; an interrupted run is resumed (default: a new run)")
 	c.format = output.Add(cmd)
-	f.IntVar(&c.keep, "keep", 100, "how many completed runs to keep, the newest; artifacts also have a budget")
+	f.IntVar(&c.keep, "keep", 100, "`number` of completed runs to keep, the newest; artifacts also have a budget")
 	f.BoolVar(&c.allowRepairs, "allow-repairs", false, "let operations that repair run on this machine")
 	f.BoolVar(&c.allowScripts, "allow-scripts", false, "let operations that are scripts run, as nobody, within bounds (docs/operations.md)")
 	stateDirFlag(f, &c.stateDir)
+	_ = cmd.RegisterFlagCompletionFunc("parameter", c.completeParameter) // the flag is there
+	completeFlag(cmd, "id", func() []string { return runNames(c.stateDir) })
 	return cmd
 }
 

@@ -45,7 +45,7 @@ type diagnoseSettings struct {
 func diagnoseFlags(fs *pflag.FlagSet) {
 	fs.Bool("diagnose", true, "find the cause of problems by the triggers in force")
 	fs.String("diagnose-dir", "", "`folder` of manifests (OperationSets, Operations, Triggers), read again when they change; they come over the shipped ones")
-	fs.Int("diagnose-keep", 100, "how many runs that have ended are kept, the newest")
+	fs.Int("diagnose-keep", 100, "`number` of completed runs to keep, the newest")
 	fs.Int64("diagnose-artifacts-mib", artifact.DefaultBudget>>20, "bound of what operations keep, in `MiB`")
 	fs.String("diagnose-storage-dir", "", "`folder` below which operations may have their results kept (storage.hostPath); empty: diagnose/storage in the state folder")
 	fs.Bool("diagnose-scripts", false, "let operations that are scripts run, as nobody, within bounds (docs/operations.md)")

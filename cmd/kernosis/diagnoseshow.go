@@ -31,7 +31,10 @@ func newDiagnoseShow() *cobra.Command {
 result, the verdict, excluded causes, files, and the graph with the path taken.
 
 Exit code: 0 shown; 2 there is no such run.`,
-		Args: cobra.MaximumNArgs(1),
+		Example: `  kernosis diagnose show
+  kernosis diagnose show disk-error-20260214-100005-4f1c2a -o svg`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFirst(func() []string { return runNames(stateDir) }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				v, err := findDiagnosis(stateDir, args[0])

@@ -37,7 +37,7 @@ not. Then list what an agent with this process's permissions and paths would lac
 		},
 	}
 	format = output.Add(cmd)
-	cmd.Flags().StringVar(&hostRoot, "host-root", "/", "where the host's /proc and /sys are")
+	cmd.Flags().StringVar(&hostRoot, "host-root", "/", "`folder` of the host's /proc and /sys")
 	return cmd
 }
 

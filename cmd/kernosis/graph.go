@@ -31,6 +31,8 @@ change. Unknown operations are listed beside the drawing; "kernosis lint" checks
 files further. See docs/diagnose.md for how a graph runs.
 
 Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and line.`,
+		Example: `  kernosis graph --shipped oom-kill
+  kernosis graph -f set.yaml -o svg >set.svg`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, set, err := source.load(cmd, args)
@@ -49,7 +51,7 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 			return failed(writeGraph(cmd.OutOrStdout(), drawing(&c, set.Name, g), format))
 		},
 	}
-	source.flags(cmd.Flags())
+	source.flags(cmd)
 	format = output.AddNames(cmd, append([]string{output.Text}, graphOutputs()...)...)
 	return cmd
 }

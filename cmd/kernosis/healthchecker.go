@@ -48,21 +48,23 @@ func newHealthChecker() *cobra.Command {
 Exit code 0: healthy; 1: not, and the message says so; 2: not known. With repair
 (the default, as there) the service of an unhealthy component is killed, for
 systemd to start it again, if it has been up for longer than the cooldown time.`,
+		"  kernosis health-checker --component cri --enable-repair=false",
 		h.run)
 	fs := cmd.Flags()
-	fs.StringVar(&h.component, "component", componentKubelet, "what to check: kubelet, docker, kube-proxy or cri")
-	fs.StringVar(&h.service, "service", "", "systemd service of the component (default that of its name, containerd of cri)")
+	fs.StringVar(&h.component, "component", componentKubelet, "`component` to check: kubelet, docker, kube-proxy or cri")
+	completeFlag(cmd, "component", func() []string { return []string{componentKubelet, componentDocker, componentKubeProxy, componentCRI} })
+	fs.StringVar(&h.service, "service", "", "systemd `service` of the component (default that of its name, containerd of cri)")
 	fs.StringVar(&h.service, "systemd-service", "", "")
 	fs.Lookup("systemd-service").Hidden = true
 	fs.BoolVar(&h.repair, "enable-repair", true, "kill the service of an unhealthy component")
-	fs.StringVar(&h.crictl, "crictl-path", "/usr/bin/crictl", "crictl, for component cri")
-	fs.StringVar(&h.criSocket, "cri-socket-path", "unix:///var/run/containerd/containerd.sock", "socket of the runtime, for component cri")
+	fs.StringVar(&h.crictl, "crictl-path", "/usr/bin/crictl", "`path` of crictl, for component cri")
+	fs.StringVar(&h.criSocket, "cri-socket-path", "unix:///var/run/containerd/containerd.sock", "`socket` of the runtime, for component cri")
 	fs.DurationVar(&h.criLimit, "cri-timeout", 2*time.Second, "how long crictl waits for the runtime")
 	fs.DurationVar(&h.cooldown, "cooldown-time", 2*time.Minute, "how long the service must have been up to be repaired")
 	fs.DurationVar(&h.loopback, "loopback-time", 0, "how far back to look for log patterns; 0: to the service's start")
 	fs.DurationVar(&h.limit, "health-check-timeout", 10*time.Second, "how long the check may take")
 	fs.Var(&h.patterns, "log-pattern", "COUNT:REGEX: unhealthy if so many lines of the service's journal match; may be given again")
-	fs.StringVar(&h.journalDir, "journal-dir", "", "folder of the journal's files (default those of journald)")
+	fs.StringVar(&h.journalDir, "journal-dir", "", "`folder` of the journal's files (default those of journald)")
 	return cmd
 }
 

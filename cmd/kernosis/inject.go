@@ -19,9 +19,10 @@ func newInject() *cobra.Command {
 	var env inject.Env
 	var pinRoot string
 	cmd := &cobra.Command{
-		Use:   "inject FAULT",
-		Short: "Cause a real, bounded fault that cleans up after itself, for a drill",
-		Long:  "Provoke a real kernel fault in a place of its own (control group, network\nnamespace, loop file), heal it and remove every trace.\n\n" + faultList(),
+		Use:     "inject FAULT",
+		Short:   "Cause a real, bounded fault that cleans up after itself, for a drill",
+		Long:    "Provoke a real kernel fault in a place of its own (control group, network\nnamespace, loop file), heal it and remove every trace.\n\n" + faultList(),
+		Example: "  sudo kernosis inject oom\n  sudo kernosis inject disk-error --dry-run",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("inject: name one fault of: %s", strings.Join(faultNames(), ", "))
@@ -42,8 +43,8 @@ func newInject() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.DurationVar(&env.Duration, "duration", 0, "how long a state lasts before it is healed; 0: the fault's own")
-	fs.IntVar(&env.Count, "count", 0, "how often an event happens; 0: the fault's own")
-	fs.Uint64Var(&env.Memory, "memory", 0, "bytes of the control group that runs out of memory; 0: 32 MiB")
+	fs.IntVar(&env.Count, "count", 0, "`number` of times that an event happens; 0: the fault's own")
+	fs.Uint64Var(&env.Memory, "memory", 0, "`bytes` of the control group that runs out of memory; 0: 32 MiB")
 	fs.StringVar(&env.TargetsDir, "targets-dir", inject.DefaultTargetsDir, "`folder` where a running kernosis looks for probe targets")
 	fs.StringVar(&env.StateDir, "state-dir", inject.DefaultStateDir, "`folder` of the records of what is to be removed")
 	fs.StringVar(&pinRoot, "pin-root", bpf.DefaultPinRoot, "`folder` of a running kernosis' pinned maps")

@@ -54,8 +54,8 @@ func kubeFlags(fs *pflag.FlagSet) {
 	fs.String("apiserver-override", "", "`URL` of the API server, as node-problem-detector has it: https://host:port?inClusterConfig=false&auth=kubeconfig")
 	fs.String(flagNodeName, "", "`name` of this node's object (also --hostname-override); empty: $NODE_NAME, or the host's name")
 	// Of an idle node four requests a minute; of a storm some a second.
-	fs.Float32("kube-api-qps", 20, "requests a second to the API server")
-	fs.Int("kube-api-burst", 40, "requests to the API server at once")
+	fs.Float32("kube-api-qps", 20, "`number` of requests a second to the API server")
+	fs.Int("kube-api-burst", 40, "`number` of requests to the API server at once")
 	fs.Bool("k8s-exporter-write-events", true, "write Events")
 	fs.Bool("k8s-exporter-update-node-conditions", true, "write conditions of the node")
 	fs.String("event-namespace", "", "`namespace` of Events on the node; empty: default. Those on pods are in their own")

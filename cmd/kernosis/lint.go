@@ -35,6 +35,8 @@ names in Prometheus rule files (--alerts) and Triggers are checked against these
 the shipped rules.
 
 Exit code: 0 no findings (info does not count); 1 findings; 2 a file can't be read.`,
+		Example: `  kernosis lint config/kernel-monitor.json
+  kernosis lint rules diagnose --alerts alerts.yaml -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args)+len(alerts) == 0 {
 				return errors.New("lint: want files, folders or --alerts")
@@ -50,9 +52,9 @@ Exit code: 0 no findings (info does not count); 1 findings; 2 a file can't be re
 			return printFindings(cmd.OutOrStdout(), found, format)
 		},
 	}
-	cmd.Flags().StringArrayVar(&alerts, "alerts", nil, "Prometheus rule file whose condition and reason names are checked (repeatable)")
-	cmd.Flags().StringVar(&kernels, "kernels", strings.ReplaceAll(lint.DefaultKernels().String(), " to ", "-"), "kernels to check for: a version or FROM-TO")
-	cmd.Flags().StringVar(&formats, "formats", "", "format strings of a kernel to compare patterns with: /sys/kernel/debug/printk/index, or a file of strings")
+	cmd.Flags().StringArrayVar(&alerts, "alerts", nil, "Prometheus rule `file` whose condition and reason names are checked (repeatable)")
+	cmd.Flags().StringVar(&kernels, "kernels", strings.ReplaceAll(lint.DefaultKernels().String(), " to ", "-"), "kernel `versions` to check for: one, or FROM-TO")
+	cmd.Flags().StringVar(&formats, "formats", "", "`path` of format strings of a kernel to compare patterns with: /sys/kernel/debug/printk/index, or a file of strings")
 	format = output.AddNames(cmd, output.Text, output.JSON)
 	return cmd
 }

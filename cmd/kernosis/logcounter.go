@@ -38,18 +38,19 @@ log (/dev/kmsg) or a file.
 
 Exit code 0: found less often than --count; 1: as often or more often, and the
 message says so; 2: the log can't be read, or a flag is wrong.`,
+		"  kernosis log-counter --journald-source kubelet --lookback 20m --count 5 --pattern 'Started kubelet'",
 		c.run)
 	fs := cmd.Flags()
-	fs.StringVar(&c.identifier, "journald-source", "", "SYSLOG_IDENTIFIER in the journal: kernel, kubelet, systemd …")
-	fs.StringVar(&c.path, "log-path", "", "folder of the journal, /dev/kmsg, or a file (default the journal of journald)")
+	fs.StringVar(&c.identifier, "journald-source", "", "`name` (SYSLOG_IDENTIFIER) in the journal: kernel, kubelet, systemd …")
+	fs.StringVar(&c.path, "log-path", "", "`path` of the journal's folder, /dev/kmsg, or a file (default the journal of journald)")
 	fs.DurationVar(&c.lookback, "lookback", 0, "how far back to count, at most to the boot")
 	fs.DurationVar(&c.delay, "delay", 0, "leave out what was logged so long after the boot")
-	fs.StringVar(&c.pattern, "pattern", "", "RE2 of the lines to count; it must match to the end of the line")
-	fs.StringVar(&c.revert, "revert-pattern", "", "RE2 of lines that each take one away from the count")
-	fs.IntVar(&c.count, "count", 1, "how often is too often")
-	fs.StringVar(&c.format.Timestamp, "timestamp", "", "a file: RE2 of the time in a line, the last group")
-	fs.StringVar(&c.format.TimestampFormat, "timestamp-format", "", "a file: layout of that time, as of Go's package time")
-	fs.StringVar(&c.format.Message, "message", "", "a file: RE2 of the text in a line, the last group")
+	fs.StringVar(&c.pattern, "pattern", "", "`regexp` (RE2) of the lines to count; it must match to the end of the line")
+	fs.StringVar(&c.revert, "revert-pattern", "", "`regexp` of lines that each take one away from the count")
+	fs.IntVar(&c.count, "count", 1, "`number` of lines that are too many")
+	fs.StringVar(&c.format.Timestamp, "timestamp", "", "of a file: `regexp` of the time in a line, the last group")
+	fs.StringVar(&c.format.TimestampFormat, "timestamp-format", "", "of a file: `layout` of that time, as of Go's package time")
+	fs.StringVar(&c.format.Message, "message", "", "of a file: `regexp` of the text in a line, the last group")
 	return cmd
 }
 

@@ -69,6 +69,7 @@ func failed(err error) error {
 }
 
 func execute(ctx context.Context, args []string) int {
+	cobra.EnableCommandSorting = false // the order of newRoot is the order of use
 	root := newRoot()
 	root.SetArgs(args)
 	if isPlugin(os.Args) {
@@ -92,9 +93,10 @@ func newRoot() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"detect", "Detect faults:", []*cobra.Command{newRun(), newAgentCommand(), newController(), newFeatures(), newConfig()}},
-		{"explain", "Explain and diagnose:", []*cobra.Command{newStatus(), newWhy(), newBundle(), newDiagnose(), newGraph()}},
-		{"rules", "Rules:", []*cobra.Command{newRules(), newLint(), newMute(), newReplay()}},
+		{"detect", "Detect faults:", []*cobra.Command{newRun(), newAgentCommand(), newController(), newConfig()}},
+		{"look", "See how it does:", []*cobra.Command{newStatus(), newWhy(), newFeatures(), newBundle()}},
+		{"explain", "Find causes:", []*cobra.Command{newDiagnose(), newGraph()}},
+		{"rules", "Rules:", []*cobra.Command{newRules(), newMute(), newLint(), newReplay()}},
 		{"drills", "Drills:", []*cobra.Command{newDemo(), newInject()}},
 		{"install", "Install, migrate, remove:", []*cobra.Command{newCRDs(), newConvert(), newUninstall()}},
 		{"checks", "Check programs, as node-problem-detector has them:", []*cobra.Command{newHealthChecker(), newLogCounter()}},
@@ -105,7 +107,14 @@ func newRoot() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(newVersion())
+	root.AddGroup(&cobra.Group{ID: "other", Title: "Other:"})
+	v := newVersion()
+	v.GroupID = "other"
+	root.AddCommand(v)
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	root.SetFlagErrorFunc(flagError)
 	explainUsage(root)
 	return root

@@ -37,8 +37,11 @@ func newMute() *cobra.Command {
 		Short: "Mute a rule for a while, or list what is muted",
 		Long: `Write a mute to the file that a running agent reads, or end one. Without RULE, list the
 mutes of the file. Muted problems stay open; their condition says Muted.`,
-		Example: "  kernosis mute disk-io-error --where device.name=sdb --for 48h --reason 'replaced on Friday'\n  kernosis mute disk-io-error --where device.name=sdb --end",
-		Args:    cobra.MaximumNArgs(1),
+		Example: `  kernosis mute disk-io-error --where device.name=sdb --for 48h --reason 'replaced on Friday'
+  kernosis mute                                                     # list mutes
+  kernosis mute disk-io-error --where device.name=sdb --end`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFirst(f.completeRule),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(firstOf(args), time.Now(), cmd.OutOrStdout())
 		},
@@ -49,19 +52,25 @@ mutes of the file. Muted problems stay open; their condition says Muted.`,
 	fs.StringVar(&f.file, "mutes", "", "`file` of mutes, if the agent runs with --mutes")
 	fs.StringVar(&f.rules, "rules-dir", "", "`folder` of rule files over the shipped ones")
 	fs.StringToStringVar(&f.where, "where", nil, "mute only problems with this `field=value` of the rule's groupBy; * matches any text (repeatable; default: all problems of the rule)")
-	fs.DurationVar(&f.lasts, "for", 0, "how long the mute lasts, a `duration`")
-	fs.StringVar(&f.until, "until", "", "when the mute ends, a `time` (RFC 3339)")
-	fs.StringVar(&f.reason, "reason", "", "why, a `text` for whoever lists the mutes")
+	fs.DurationVar(&f.lasts, "for", 0, "`duration` of the mute")
+	fs.StringVar(&f.until, "until", "", "`time` when the mute ends (RFC 3339)")
+	fs.StringVar(&f.reason, "reason", "", "`text` that says why, for whoever lists the mutes")
 	fs.BoolVar(&f.end, "end", false, "end the mute of this rule and these fields")
 	cmd.MarkFlagsMutuallyExclusive("for", "until", "end")
+	_ = cmd.RegisterFlagCompletionFunc("where", f.completeWhere) // the flag is there
 	return cmd
 }
 
-func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
-	path := f.file
-	if path == "" {
-		path = filepath.Join(f.stateDir, mutesName)
+// path is that of the file.
+func (f *muteFlags) path() string {
+	if f.file != "" {
+		return f.file
 	}
+	return filepath.Join(f.stateDir, mutesName)
+}
+
+func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
+	path := f.path()
 	// Who lists or ends mutes need not say where the rules are.
 	var set *detector.RuleSet
 	if rule != "" && !f.end {

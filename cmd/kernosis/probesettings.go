@@ -52,14 +52,14 @@ type probeSettings struct {
 }
 
 func probeFlags(fs *pflag.FlagSet) {
-	fs.String("probes", probesObserve, "kubelet's probes: `observe` reports why they fail, where the node's pods are known; off")
-	fs.String("pods-from", podsFromAPI, "who says which pods the node has: `api`, the API server, or where there is none kubelet; kubelet alone")
+	fs.String("probes", probesObserve, "what to do with kubelet's probes, a `mode`: observe reports why they fail, where the node's pods are known; off")
+	fs.String("pods-from", podsFromAPI, "`source` of the node's pods: api is the API server, or kubelet where there is none; kubelet is kubelet alone")
 	fs.String("pods-file", "", "`file` with the node's pods, where neither the API server nor kubelet is asked; read again when it changes")
 	fs.Bool("kubelet-events", true, "read kubelet's Events on pods whose probes fail, where there is an API server: status, TLS, output of a program")
 	fs.String("kubelet-url", "", "`address` of kubelet, https://host:port; empty: in a pod of the cluster port 10250 of $NODE_IP, or "+kubeletHere+"; none: it is not asked")
 	fs.String("kubelet-ca", "", "`file` of certificates that sign kubelet's")
 	fs.String("kubelet-cert", "", "`file` with kubelet's own certificate, where it signs itself")
-	fs.Bool("kubelet-insecure", false, "believe whoever answers at kubelet's address")
+	fs.Bool("kubelet-insecure", false, "skip verification of kubelet's certificate")
 	fs.String("kubelet-token-file", "", "`file` of the token for kubelet; empty: in a pod its own")
 	// A thread's name has 15 bytes.
 	fs.StringSlice("prober-process", []string{"kubelet", "k3s-server", "k3s-agent", "k3s", "kubelite"}, "`names` that kubelet's process may have")

@@ -40,6 +40,8 @@ export or json), or a log file (--format plain reads any text). - is the standar
 
 Time is taken from the records. Lines that can't be read are reported with file and line,
 counted and skipped.`,
+		Example: `  kernosis replay /var/lib/kernosis
+  dmesg | kernosis replay - --rules rules -v`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -49,7 +51,8 @@ counted and skipped.`,
 	fs.StringVar(&f.rules, "rules", "", "`folder` of rule files over the shipped ones")
 	fs.StringVar(&f.mutes, "mutes", "", "`file` of mutes, in place of recorded ones")
 	f.output = output.AddNames(cmd, output.Text, output.JSON)
-	fs.StringVar(&f.format, "format", "", "one of "+formatNames()+"; empty: detected from the first lines")
+	fs.StringVar(&f.format, "format", "", "`format` of the recording: "+formatNames()+"; empty: detected from the first lines")
+	completeFlag(cmd, "format", formats)
 	fs.StringVar(&f.log, "log", "", "`name` of the log in rules (default: journald, syslog or kmsg, by the format; plain: the name of the file)")
 	fs.StringSliceVar(&f.npd, "npd", nil, "node-problem-detector system log monitors (`files`) to try on the lines they would read")
 	fs.StringVar(&f.boot, "boot", "", "`time` of boot (RFC 3339), for dumps that count from it")
@@ -92,13 +95,7 @@ func (f *replayFlags) config() (replay.Config, error) {
 	return cfg, nil
 }
 
-func formatNames() string {
-	var names []string
-	for _, f := range replay.Formats() {
-		names = append(names, string(f))
-	}
-	return strings.Join(names, ", ")
-}
+func formatNames() string { return strings.Join(formats(), ", ") }
 
 // ruleSet returns the shipped rules, those of node-problem-detector's files over them, and
 // those of the folder over all, as the agent has them.

@@ -19,10 +19,11 @@ func newRules() *cobra.Command {
 
 func newRulesCheck() *cobra.Command {
 	return &cobra.Command{
-		Use:   "check [FILE|DIR]",
-		Short: "Check the shipped rules together with those of a file or folder",
-		Long:  "Check the shipped rules together with those of a file or folder. All mistakes are\nreported together, as file:line:column; the exit code is 2 then.",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "check [FILE|DIR]",
+		Short:   "Check the shipped rules together with those of a file or folder",
+		Long:    "Check the shipped rules together with those of a file or folder. All mistakes are\nreported together, as file:line:column; the exit code is 2 then.",
+		Example: "  kernosis rules check /etc/kernosis/rules\n  kernosis rules check own.yaml",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := checkedRules(firstOf(args))
 			if err != nil {

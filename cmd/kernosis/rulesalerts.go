@@ -20,6 +20,8 @@ func newRulesAlerts() *cobra.Command {
 		Long: `Print a Prometheus rule file with an alert for each condition and each temporary problem
 of the rules in force, and alerts on Kernosis itself. Each has a severity, the command to run
 next, a runbook_url and, with --dashboard-base, a dashboard_url. See docs/monitoring.md.`,
+		Example: `  kernosis rules alerts >kernosis.rules.yaml
+  kernosis rules alerts --rules-dir /etc/kernosis/rules`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set, err := alertRules(cfg)

@@ -20,7 +20,10 @@ func newRulesDocs() *cobra.Command {
 		Short: "Write a page of Markdown for each rule, and an index",
 		Long: `Write a Markdown page for each rule and an index to a folder, or print the page of one
 rule. Pages of rules that no longer exist are not removed.`,
-		Args: cobra.MaximumNArgs(1),
+		Example: `  kernosis rules docs oom-kill
+  kernosis rules docs --dir pages --rules /etc/kernosis/rules`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFirst(func() []string { return ruleNames(rulesDir) }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := loadRules(rulesDir)
 			if err != nil {
@@ -68,6 +71,7 @@ func newRulesSchema() *cobra.Command {
 	return &cobra.Command{
 		Use:       "schema [rules|tests|mutes]",
 		Short:     "Print the JSON Schema of rule files, of their tests or of mutes, for editors",
+		Example:   "  kernosis rules schema >rules.schema.json",
 		ValidArgs: []string{"rules", "tests", "mutes"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -29,6 +29,8 @@ tests run. Rules without a test that they fire, do not fire, clear and flap are 
 
 Exit code: 0 all passed; 1 a test failed, or with --strict a rule is not fully tested;
 2 a file has a mistake.`,
+		Example: `  kernosis rules test /etc/kernosis/rules
+  kernosis rules test --strict -o junit rules >rules.xml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write := map[string]func(*ruletest.Results, io.Writer) error{
 				"text": (*ruletest.Results).WriteText, "tap": (*ruletest.Results).WriteTAP, "junit": (*ruletest.Results).WriteJUnit,

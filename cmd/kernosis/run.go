@@ -23,6 +23,8 @@ func newRun() *cobra.Command {
 		Long: `Detect faults on this machine and print each with its subject, its cause and
 the rule that matched. Needs root. Without root, or on a kernel that lacks a
 feature, run reports what is missing and runs the rest.`,
+		Example: `  sudo kernosis run
+  sudo kernosis run -o json --rules-dir /etc/kernosis/rules --target 10.0.0.7:8080`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(cmd)
@@ -33,6 +35,7 @@ feature, run reports what is missing and runs the rest.`,
 		},
 	}
 	runFlags(cmd.Flags())
+	completeSettings(cmd)
 	return cmd
 }
 

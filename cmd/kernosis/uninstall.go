@@ -31,6 +31,8 @@ gone, then remove what they wrote to other objects: node conditions, cordons and
 Leases and saved trigger state are deleted too; the CustomResourceDefinitions and all
 Diagnoses only with --crds. The command may be repeated. Roles, service accounts and
 configuration stay: remove them as you installed them (helm uninstall, kubectl delete -k).`,
+		Example: `  kernosis uninstall -n kernosis
+  kernosis uninstall -n kernosis --crds`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Namespace = cmp.Or(kube.over.Context.Namespace, os.Getenv("POD_NAMESPACE"), install.DefaultNamespace)
@@ -68,9 +70,10 @@ func newCRDsApply() *cobra.Command {
 	var kube *kubeFlagSet
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "apply",
-		Short: "Apply the CustomResourceDefinitions of this version and wait until they are established",
-		Args:  cobra.NoArgs,
+		Use:     "apply",
+		Short:   "Apply the CustomResourceDefinitions of this version and wait until they are established",
+		Example: "  kernosis crds apply --context prod",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			to, err := kube.uninstaller(timeout)
 			if err != nil {
@@ -91,9 +94,10 @@ func newCRDsDelete() *cobra.Command {
 	var timeout time.Duration
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "delete --yes",
-		Short: "Delete the CustomResourceDefinitions and all their objects",
-		Args:  cobra.NoArgs,
+		Use:     "delete --yes",
+		Short:   "Delete the CustomResourceDefinitions and all their objects",
+		Example: "  kernosis crds delete --yes --context prod",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return errors.New("all Diagnoses, OperationSets, Triggers, Operations and policies of the cluster go with their definitions: say --yes")

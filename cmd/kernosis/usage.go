@@ -12,12 +12,21 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// unknownCommand returns an error where the arguments name no command of a command that only has
-// others, such as "rules". Cobra checks only the root's, and prints the help of the others.
+// unknownCommand returns an error where the arguments name no command: of the root, of one that
+// only has others, such as "rules", or to help. Cobra prints the help of most instead.
 func unknownCommand(root *cobra.Command, args []string) error {
+	if len(args) > 0 && args[0] == "help" {
+		args = args[1:]
+	}
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		return nil // a shell asks
+	}
 	cmd, rest, err := root.Find(args)
-	if err != nil || cmd == root || cmd.Runnable() {
-		return nil //nolint:nilerr // cobra finds it too
+	if err != nil {
+		cmd, rest = root, args
+	}
+	if !cmd.HasSubCommands() {
+		return nil
 	}
 	i := slices.IndexFunc(rest, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
 	if i < 0 {

@@ -88,6 +88,8 @@ func newWhyNode() *cobra.Command {
 		Long: `Explain what is wrong with a node: conditions that are True or Unknown and their causes,
 recent problems and diagnoses, sources that are blind, and repairs that are held back. The
 default is this node.`,
+		Example: `  kernosis why node
+  kubectl kernosis why node worker-7 --since 24h`,
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return f.completeNode(cmd.Context(), args)

@@ -29,6 +29,19 @@ func newKubeFlagSet(fs *pflag.FlagSet) *kubeFlagSet {
 	k := &kubeFlagSet{}
 	fs.StringVar(&k.path, clientcmd.RecommendedConfigPathFlag, "", "`file` that says how to reach the API server; empty: $KUBECONFIG, ~/.kube/config, or as a pod of the cluster")
 	clientcmd.BindOverrideFlags(&k.over, fs, clientcmd.RecommendedConfigOverrideFlags(""))
+	for name, usage := range map[string]string{
+		"as": "`user` to impersonate", "as-group": "`group` to impersonate (repeatable)", "as-uid": "`UID` to impersonate",
+		"certificate-authority": "`file` with the certificate authority of the API server", "client-certificate": "`file` with a client certificate", "client-key": "`file` with its key",
+		"cluster": "`name` of the cluster in the kubeconfig", "context": "`name` of the context in the kubeconfig", "user": "`name` of the user in the kubeconfig",
+		"namespace": "`namespace` of the request", "server": "`URL` of the API server", "proxy-url": "`URL` of a proxy", "tls-server-name": "`name` that the API server's certificate must have",
+		"token": "bearer `token` for the API server", "username": "`name` for basic authentication", "password": "`password` for basic authentication",
+		"request-timeout":          "`duration` after which a request is given up, such as 30s; 0: never",
+		"insecure-skip-tls-verify": "skip verification of the API server's certificate", "disable-compression": "ask the API server for answers that are not compressed",
+	} {
+		if f := fs.Lookup(name); f != nil {
+			f.Usage = usage
+		}
+	}
 	return k
 }
 

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/cmd/kernosis/replay"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
+	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/runner"
+)
+
+// completeFirst completes the first argument of a command, and no file names.
+func completeFirst(names func() []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names(), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFlag completes the value of a flag, and no file names.
+func completeFlag(cmd *cobra.Command, flag string, names func() []string) {
+	// It fails only for a flag that is not there.
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return names(), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// completeSettings completes settings that have a few values, where the command has them.
+func completeSettings(cmd *cobra.Command) {
+	for flag, values := range map[string][]string{
+		"log-level": {"debug", "info", "warn", "error"}, "probes": {probesObserve, probesOff}, "pods-from": {podsFromAPI, podsFromKubelet}, "output": {output.Text, output.JSON},
+	} {
+		if cmd.Flags().Lookup(flag) != nil {
+			completeFlag(cmd, flag, func() []string { return values })
+		}
+	}
+}
+
+// ruleNames are those of the shipped rules and of a folder over them.
+func ruleNames(dir string) []string {
+	set, err := loadRules(dir)
+	if err != nil {
+		return nil
+	}
+	return namesOfRules(set)
+}
+
+func namesOfRules(set *detector.RuleSet) []string {
+	var names []string
+	for _, r := range set.Rules() {
+		names = append(names, r.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// completeRule completes the rule of a mute: to end one, those that are muted.
+func (f *muteFlags) completeRule() []string {
+	if !f.end {
+		return ruleNames(f.rules)
+	}
+	text, err := readMutes(f.path())
+	if err != nil {
+		return nil
+	}
+	list, err := detector.ParseMutes(f.path(), text, nil)
+	if err != nil {
+		return nil
+	}
+	muted := map[string]bool{}
+	for _, m := range list {
+		muted[m.Rule] = true
+	}
+	return slices.Sorted(maps.Keys(muted))
+}
+
+// completeWhere completes the fields of a rule's groupBy.
+func (f *muteFlags) completeWhere(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	set, err := loadRules(f.rules)
+	if err != nil || len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var fields []string
+	if r, ok := set.Rule(args[0]); ok {
+		for _, field := range r.GroupBy {
+			fields = append(fields, field+"=")
+		}
+	}
+	return fields, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// runNames are the runs of a state folder.
+func runNames(stateDir string) []string {
+	var names []string
+	for _, dirs := range allDirs(stateDir) {
+		ids, err := runner.SavedIDs(dirs.checkpoints)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		names = append(names, ids...)
+	}
+	return names
+}
+
+// completeParameter completes the names of a set's parameters.
+func (c *diagnoseRun) completeParameter(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	m, set, err := c.source.load(cmd, args)
+	if err != nil || slices.Contains(c.source.files, "-") {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	plan, err := resolve.Set(resolve.Of(m, catalog.All(operation.Host{})), set)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, name := range plan.Parameters() {
+		names = append(names, name+"=")
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// formats are those of recordings.
+func formats() []string {
+	var names []string
+	for _, f := range replay.Formats() {
+		names = append(names, string(f))
+	}
+	return names
+}
