@@ -27,11 +27,10 @@ func TestFormat(t *testing.T) {
 			return f.Write(&out, value, func() error { out.WriteString("people"); return nil })
 		}
 		cmd.SetArgs(strings.Fields(args))
-		got := ""
-		if err := cmd.Execute(); err != nil {
+		err := cmd.Execute()
+		got := out.String()
+		if err != nil {
 			got = err.Error()
-		} else {
-			got = out.String()
 		}
 		if got != want {
 			t.Errorf("%q:\n%s\nwant\n%s", args, got, want)

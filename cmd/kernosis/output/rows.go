@@ -35,14 +35,14 @@ func (r *Rows) String() string {
 	}
 	var b strings.Builder
 	for _, row := range r.rows {
-		line := ""
+		var line strings.Builder
 		for i, cell := range row {
-			line += cell
+			line.WriteString(cell)
 			if i < len(row)-1 {
-				line += strings.Repeat(" ", widths[i]-display.Cells(cell)+gap)
+				line.WriteString(strings.Repeat(" ", widths[i]-display.Cells(cell)+gap))
 			}
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	return b.String()
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -130,10 +131,10 @@ func TestHealthy(t *testing.T) {
 kernosis_source_up{stem="oomkill"} 1
 kernosis_source_up{stem="check/kernosis/self"} 1
 kernosis_api_writes_total{object="lease",outcome="renewed"} 3
-kernosis_api_last_acknowledged_timestamp_seconds{object="lease"} ` + fmt.Sprint(time.Now().Add(-7*time.Second).Unix()) + `
+kernosis_api_last_acknowledged_timestamp_seconds{object="lease"} ` + strconv.FormatInt(time.Now().Add(-7*time.Second).Unix(), 10) + `
 process_resident_memory_bytes 4.3e+07
 process_cpu_seconds_total 6
-process_start_time_seconds ` + fmt.Sprint(time.Now().Add(-10*time.Minute).Unix()) + "\n"
+process_start_time_seconds ` + strconv.FormatInt(time.Now().Add(-10*time.Minute).Unix(), 10) + "\n"
 	s := a.read()
 	if s.Outcome != Healthy || !s.Agent.Running || len(s.Sources) != 1 || len(s.Unread) != 0 || s.Cost.RSSBytes != 43_000_000 {
 		t.Errorf("%+v", s)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -332,7 +333,7 @@ func (p *page) losses() []string {
 	for _, l := range p.State.Losses {
 		count := "perhaps some"
 		if l.Count > 0 {
-			count = fmt.Sprint(l.Count)
+			count = strconv.FormatUint(l.Count, 10)
 		}
 		text := l.What + ": " + count
 		if l.Reason != "" {
