@@ -27,7 +27,7 @@ type agentAccess struct{ stateDir, endpoint, tokenFile string }
 func (a *agentAccess) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&a.stateDir, "state-dir", "", "state `folder` of the agent (default: of the agent that runs here, else "+defaultStateDir+")")
 	fs.StringVar(&a.endpoint, "endpoint", "", "`address` or URL of the agent's /healthz and /metrics (default: of the agent that runs here, else "+defaultEndpoint+")")
-	fs.StringVar(&a.tokenFile, "token-file", "", "`file` with a bearer token for /metrics, which the agent requires at addresses other than loopback; its certificate is not verified")
+	fs.StringVar(&a.tokenFile, "token-file", "", "`file` with a bearer token for /metrics, which the agent requires at addresses other than loopback; sent to this machine only")
 }
 
 // find looks for the agent; nil: none runs that may be looked at.

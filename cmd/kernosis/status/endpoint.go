@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,12 +42,18 @@ type Endpoint struct {
 }
 
 // NewEndpoint returns the endpoint at a URL, or at an address host:port: without a scheme that is
-// http for a loopback address and https for others, as the agent serves. The token is shown
-// there; it may be empty. The certificate is not verified: by default it signs itself.
+// http for a loopback address and https for others, as the agent serves. The token may be empty.
+// The agent's certificate can't be verified, as by default it signs itself, so the token is sent to
+// addresses of this machine only.
 func NewEndpoint(address, token string) (*Endpoint, error) {
 	base, err := parseEndpoint(address)
 	if err != nil {
 		return nil, err
+	}
+	if token != "" {
+		if err := ofThisMachine(base.Hostname()); err != nil {
+			return nil, fmt.Errorf("%s: %w; the token is sent to this machine only", address, err)
+		}
 	}
 	return &Endpoint{base: base, token: token, client: &http.Client{
 		Timeout: askWithin,
@@ -55,6 +63,25 @@ func NewEndpoint(address, token string) (*Endpoint, error) {
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it proves nothing, see web.AccessConfig
 		},
 	}}, nil
+}
+
+// ofThisMachine returns an error unless a host is an address of this machine.
+func ofThisMachine(host string) error {
+	if web.Loopback(host) {
+		return nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("read the addresses of this machine: %w", err)
+	}
+	ip := net.ParseIP(host)
+	if ip == nil || !slices.ContainsFunc(all, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		return ok && n.IP.Equal(ip)
+	}) {
+		return errors.New("no address of this machine")
+	}
+	return nil
 }
 
 func parseEndpoint(address string) (*url.URL, error) {

@@ -327,3 +327,15 @@ func TestWidth(t *testing.T) {
 		}
 	}
 }
+
+// A token is for the agent of this machine: its certificate proves nothing.
+func TestTokensStayOnThisMachine(t *testing.T) {
+	for _, address := range []string{"192.0.2.7:20257", "https://agent.example:20257", "http://[2001:db8::1]:20257"} {
+		if _, err := NewEndpoint(address, "secret"); err == nil || !strings.Contains(err.Error(), "this machine only") {
+			t.Errorf("%s: %v", address, err)
+		}
+		if _, err := NewEndpoint(address, ""); err != nil {
+			t.Errorf("%s without a token: %v", address, err)
+		}
+	}
+}
