@@ -113,7 +113,7 @@ func documentOf(b *operation.Builtin) *operationDocument {
 
 // firstSentence is a doc that fits a list.
 func firstSentence(doc string) string {
-	for _, end := range []string{". ", ": ", ", with verdict"} {
+	for _, end := range []string{". ", ": "} {
 		doc, _, _ = strings.Cut(doc, end)
 	}
 	return strings.TrimSuffix(doc, ".")

@@ -65,11 +65,11 @@ func TestShippedSets(t *testing.T) {
 
 func TestDiagnoseOperations(t *testing.T) {
 	code, out, _ := diagnoseCommand(t.Context(), "operations")
-	if code != exitOK || strings.Count(out, "\n") != len(catalog.All(operation.Host{})) || !strings.Contains(out, "check-disk-stalled         Check      Succeeds if a disk has I/O in flight and completes none of it for a time\n") {
+	if code != exitOK || strings.Count(out, "\n") != len(catalog.All(operation.Host{})) || !strings.Contains(out, "check-disk-stalled         Check      Checks whether a disk completes no I/O\n") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	code, out, _ = diagnoseCommand(t.Context(), "operations", "systemd-unit")
-	for _, want := range []string{"systemd-unit (Collect)\n", "\nparameters\n  unit  string, at most 255 bytes; required  the unit", "\nresults\n  unit       its whole name\n"} {
+	for _, want := range []string{"systemd-unit (Collect)\n", "\nparameters\n  unit  string, at most 255 bytes; required  the unit", "\nresults\n  unit       its full name\n"} {
 		if code != exitOK || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
 		}

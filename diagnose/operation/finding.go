@@ -28,7 +28,7 @@ const (
 // NoteResult is the result by which the node's built-ins say what they could not
 // look at or keep.
 func NoteResult() Result {
-	return Result{"note", "what could not be looked at or was left out, and why"}
+	return Result{"note", "what could not be inspected or was left out, and why"}
 }
 
 // Finding gathers the results of one run. Values that nobody knows are left out.

@@ -15,8 +15,8 @@ import (
 // blockedParameters are those of the checks that look for tasks blocked for one
 // cause.
 func blockedParameters() []operation.Parameter {
-	return append(process.PIDParameters(false, "task to look at; none: all that are blocked"),
-		operation.Parameter{Name: "minBlocked", Doc: "tasks blocked for less do not count", Kind: operation.Duration, Default: "1s"})
+	return append(process.PIDParameters(false, "task to inspect; none: all blocked tasks"),
+		operation.Parameter{Name: "minBlocked", Doc: "ignore tasks blocked for less", Kind: operation.Duration, Default: "1s"})
 }
 
 // runBlockedBy returns the tasks that wait for one thing, longest first, and says what
@@ -84,10 +84,10 @@ func (t *blockedTask) since() string {
 func blockedByResults() []operation.Result {
 	return append([]operation.Result{
 		{Name: "blockedCount", Doc: "tasks that wait for it"},
-		{Name: "pid", Doc: "the one blocked longest"},
+		{Name: "pid", Doc: "task blocked longest"},
 		{Name: "comm", Doc: "its name"},
-		{Name: "blockedFor", Doc: "how long it has not run, a lower bound"},
-		{Name: "stackTop", Doc: "the kernel function it sleeps in"},
+		{Name: "blockedFor", Doc: "time since it last ran, a lower bound"},
+		{Name: "stackTop", Doc: "kernel function it sleeps in"},
 		operation.NoteResult(),
 	}, process.OwnerResults()...)
 }

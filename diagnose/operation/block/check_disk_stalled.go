@@ -22,24 +22,24 @@ import (
 func CheckDiskStalled(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-disk-stalled",
-		Doc: "Succeeds if a disk has I/O in flight and completes none of it for a time, with verdict DiskStalled. " +
-			"Of stacked devices (dm, md, partitions) the lowest that stalls is named.",
+		Doc: "Checks whether a disk completes no I/O. Verdict DiskStalled: it has I/O in flight and completes none of it during window. Of stacked " +
+			"devices (dm, md, partitions) the verdict names the lowest one that stalls.",
 		Effect: operation.Check,
 		Parameters: []operation.Parameter{
 			{Name: "device", Doc: "kernel name of a disk, partition or volume (nvme0n1p2); none: any disk", Kind: operation.String},
-			{Name: "pid", Doc: "task that waits for that device, as blocked-stacks found it: the result says for how long", Kind: operation.Integer, Max: 1 << 22},
+			{Name: "pid", Doc: "task that waits for that device, from blocked-stacks; the result reports for how long", Kind: operation.Integer, Max: 1 << 22},
 			{Name: "comm", Doc: "its name", Kind: operation.String},
-			{Name: "waitsFor", Doc: "what it waits for: the verdict names the task only with disk and jbd2", Kind: operation.String},
-			{Name: "holderPID", Doc: "who holds the lock that it waits for: no disk is to blame while that one is not in uninterruptible sleep itself", Kind: operation.Integer, Max: 1 << 22},
+			{Name: "waitsFor", Doc: "what it waits for; the verdict names the task only for disk and jbd2", Kind: operation.String},
+			{Name: "holderPID", Doc: "holder of the lock it waits for; the disk is not blamed unless the holder is in uninterruptible sleep too", Kind: operation.Integer, Max: 1 << 22},
 			{Name: "blockedFor", Doc: "how long it has waited", Kind: operation.Duration},
-			{Name: "window", Doc: "how long to look", Kind: operation.Duration, Default: "2s", Max: int64(time.Minute)},
+			{Name: "window", Doc: "observation time", Kind: operation.Duration, Default: "2s", Max: int64(time.Minute)},
 		},
 		Results: append([]operation.Result{
 			{Name: "device", Doc: "the disk"},
 			{Name: "deviceNumber", Doc: "its MAJ:MIN"},
 			{Name: "inFlight", Doc: "I/Os in flight at the end"},
-			{Name: "window", Doc: "how long none was completed"},
-			{Name: "stalledDevices", Doc: "all that stall, those above it among them"},
+			{Name: "window", Doc: "time without a completion"},
+			{Name: "stalledDevices", Doc: "all stalled devices, including those stacked above"},
 			operation.NoteResult(),
 		}, disk.UserResults()...),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {

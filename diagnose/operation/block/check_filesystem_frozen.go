@@ -15,12 +15,12 @@ func CheckFilesystemFrozen(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "check-filesystem-frozen",
-		Doc: "Succeeds if tasks wait to write to a frozen filesystem, with verdict FilesystemFrozen. " +
-			"The kernel does not show which filesystems are frozen, so one that nobody writes to is not seen.",
+		Doc: "Checks whether tasks wait to write to a frozen filesystem. Verdict FilesystemFrozen. The kernel does not expose which filesystems are " +
+			"frozen, so a frozen filesystem without writers is not detected.",
 		Effect:     operation.Check,
 		Parameters: blockedParameters(),
 		Results: append([]operation.Result{
-			{Name: "mountPoint", Doc: "where it is mounted; missing: the tasks' system calls name no file"},
+			{Name: "mountPoint", Doc: "its mount point; missing: the tasks' system calls name no file"},
 			{Name: "device", Doc: "its block device"},
 			{Name: "deviceNumber", Doc: "its MAJ:MIN"},
 			{Name: "fsType", Doc: "its type"},

@@ -17,21 +17,21 @@ func CheckLockHolder(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "check-lock-holder",
-		Doc: "Succeeds if a blocked task still waits for a kernel lock whose holder is known, with verdict LockHeld, which names the " +
-			"holder, whose it is, and what it does itself. Refuted where no holder is known: kernels record one from 6.16 on, of mutexes, semaphores and rwsems.",
+		Doc: "Checks whether a blocked task waits for a kernel lock with a known holder. Verdict LockHeld, which names the holder, its owner and what it " +
+			"does. Refuted without a known holder: kernels record holders since 6.16, for mutexes, semaphores and rwsems.",
 		Effect: operation.Check,
-		Parameters: append(process.PIDParameters(false, "task that waits; none: only the holder is looked at"),
-			operation.Parameter{Name: "holderPID", Doc: "task that the kernel has recorded as the lock's holder", Kind: operation.Integer, Max: 1 << 22}),
+		Parameters: append(process.PIDParameters(false, "waiting task; none: only the holder is inspected"),
+			operation.Parameter{Name: "holderPID", Doc: "lock holder recorded by the kernel", Kind: operation.Integer, Max: 1 << 22}),
 		Results: []operation.Result{
 			{Name: "holderPID", Doc: "the holder"},
 			{Name: "holderTGID", Doc: "its process"},
 			{Name: "holderComm", Doc: "its name"},
-			{Name: "holderState", Doc: "its state: R runs, D blocked itself, S sleeps"},
-			{Name: "holderStackTop", Doc: "the kernel function it sleeps in"},
-			{Name: "holderWaitsFor", Doc: "what it waits for itself, as blocked-stacks has it"},
-			{Name: "holderOwner", Doc: "pod and container, systemd unit or cgroup it belongs to"},
+			{Name: "holderState", Doc: "its state: R running, D blocked itself, S sleeping"},
+			{Name: "holderStackTop", Doc: "kernel function it sleeps in"},
+			{Name: "holderWaitsFor", Doc: "what it waits for itself, as in blocked-stacks"},
+			{Name: "holderOwner", Doc: "its pod and container, systemd unit or cgroup"},
 			{Name: "holderPodUID", Doc: "UID of its pod"},
-			{Name: "holderContainerID", Doc: "runtime's id of its container"},
+			{Name: "holderContainerID", Doc: "runtime's ID of its container"},
 			{Name: "holderCgroup", Doc: "its cgroup"},
 			operation.NoteResult(),
 		},

@@ -19,17 +19,17 @@ func CheckNFSHang(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "check-nfs-hang",
-		Doc: "Succeeds if an NFS server is silent, with verdict NFSServerSilent: tasks are blocked in the NFS client, or requests are sent, " +
-			"and no answer comes for a time, by /proc/1/mountstats.",
+		Doc: "Checks whether an NFS server does not answer. Verdict NFSServerSilent: tasks are blocked in the NFS client, or requests are sent, and no " +
+			"answer comes during window, according to /proc/1/mountstats.",
 		Effect: operation.Check,
 		Parameters: append(blockedParameters(),
-			operation.Parameter{Name: "window", Doc: "how long to look for answers", Kind: operation.Duration, Default: "2s", Max: int64(time.Minute)}),
+			operation.Parameter{Name: "window", Doc: "how long to watch for answers", Kind: operation.Duration, Default: "2s", Max: int64(time.Minute)}),
 		Results: append([]operation.Result{
-			{Name: "source", Doc: "server:/export; several where it is not known which of them"},
-			{Name: "mountPoint", Doc: "where it is mounted"},
+			{Name: "source", Doc: "server:/export; several if it is ambiguous"},
+			{Name: "mountPoint", Doc: "mount point"},
 			{Name: "fsType", Doc: "nfs or nfs4"},
-			{Name: "sent", Doc: "requests sent within the window"},
-			{Name: "timeouts", Doc: "requests that were not answered in time, since the mount"},
+			{Name: "sent", Doc: "requests sent during window"},
+			{Name: "timeouts", Doc: "requests that timed out since the mount"},
 		}, blockedByResults()...),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			return checkNFSHang(h, ctx, patient, call)

@@ -18,22 +18,23 @@ func CheckDiskFailing(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "check-disk-failing",
-		Doc: "Succeeds if a device's hardware, or any disk, gives signs of failing, with verdict DiskFailing and the evidence: the driver has given it up; its NVMe " +
-			"health log warns of spare blocks, reliability or being read-only, or has media errors; the kernel's log has a medium error, or at least minErrors failed requests.",
+		Doc: "Checks whether a disk shows signs of hardware failure. Verdict DiskFailing, with the evidence: the driver has given the device up; its NVMe " +
+			"health log warns about spare blocks, reliability or read-only mode, or counts media errors; or the kernel log has a medium error, or at " +
+			"least minErrors failed requests. Without a device all disks are checked.",
 		Effect: operation.Check,
 		Parameters: append(diskParameters("any disk"),
-			operation.Parameter{Name: "maxAge", Doc: "older lines of the log do not count", Kind: operation.Duration, Default: "1h"},
+			operation.Parameter{Name: "maxAge", Doc: "ignore older log lines", Kind: operation.Duration, Default: "1h"},
 			operation.Parameter{Name: "minErrors", Doc: "failed requests in the log that count without a medium error", Kind: operation.Integer, Default: "3", Max: 1_000_000}),
 		Results: append([]operation.Result{
-			{Name: "disk", Doc: "the failing disk, the worst of several"},
+			{Name: "disk", Doc: "the failing disk, or the worst one"},
 			{Name: "device", Doc: "the same"},
-			{Name: "failingDisks", Doc: "all that fail"},
-			{Name: "evidence", Doc: "what speaks for it"},
+			{Name: "failingDisks", Doc: "all failing disks"},
+			{Name: "evidence", Doc: "signs of failure"},
 			{Name: "model", Doc: "its model"},
 			{Name: "serial", Doc: "its serial number"},
-			{Name: "logErrors", Doc: "failed requests in the kernel's log, a lower bound"},
+			{Name: "logErrors", Doc: "failed requests in the kernel log, a lower bound"},
 			{Name: "logErrorKinds", Doc: "these by kind"},
-			{Name: "lastLogError", Doc: "the last of them"},
+			{Name: "lastLogError", Doc: "last of them"},
 			operation.NoteResult(),
 		}, UserResults()...),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {

@@ -13,11 +13,11 @@ func CheckFilesystemErrors(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "check-filesystem-errors",
-		Doc: "Succeeds if a filesystem remembers errors, with verdict FilesystemErrors. ext4 and btrfs remember them across mounts until they are checked " +
-			"or reset; other filesystems remember none.",
+		Doc: "Checks whether a filesystem has recorded errors. Verdict FilesystemErrors. ext4 and btrfs keep errors across mounts until they are checked " +
+			"or reset; other filesystems record none.",
 		Effect: operation.Check,
 		Parameters: append(filesystemParameters("any on a disk"),
-			operation.Parameter{Name: "maxAge", Doc: "errors of ext4 whose last is older do not count; 0s: all count", Kind: operation.Duration, Default: "0s"}),
+			operation.Parameter{Name: "maxAge", Doc: "ignore ext4 filesystems whose last error is older; 0s: all count", Kind: operation.Duration, Default: "0s"}),
 		Results: checkedFilesystemResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			maxAge := call.Parameters.Duration("maxAge")

@@ -12,8 +12,9 @@ func CheckFilesystemReadonly(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "check-filesystem-readonly",
-		Doc: "Succeeds if a filesystem that is to be written refuses writes, with verdict FilesystemReadOnly: it stopped after an error (emergency-ro, shutdown, or by its policy, which some kernels don't show), " +
-			"is read-only and remembers errors, or its device is read-only. One that is read-only without such a sign is taken to be mounted so.",
+		Doc: "Checks whether a filesystem that should be writable refuses writes. Verdict FilesystemReadOnly: it stopped after an error (emergency-ro, " +
+			"shutdown, or its error policy, which some kernels do not expose), is read-only with recorded errors, or its device is read-only. A " +
+			"read-only filesystem without such a sign counts as mounted read-only on purpose.",
 		Effect:     operation.Check,
 		Parameters: filesystemParameters("any on a disk"),
 		Results:    checkedFilesystemResults(),

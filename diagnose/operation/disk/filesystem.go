@@ -28,9 +28,9 @@ type filesystem struct {
 // filesystemParameters are how a filesystem is named.
 func filesystemParameters(doc string) []operation.Parameter {
 	return []operation.Parameter{
-		{Name: "mountPoint", Doc: "where it is mounted, or a path on it; none and no device: " + doc, Kind: operation.String},
+		{Name: "mountPoint", Doc: "mount point, or a path on the filesystem; none, and no device: " + doc, Kind: operation.String},
 		{Name: "device", Doc: "kernel name of its block device", Kind: operation.String},
-		{Name: "deviceNumber", Doc: "MAJ:MIN of that", Kind: operation.String},
+		{Name: "deviceNumber", Doc: "MAJ:MIN of that device", Kind: operation.String},
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 func checkedFilesystemResults() []operation.Result {
-	results := []operation.Result{{Name: "filesystems", Doc: "how many are so; those below are of the first"}}
+	results := []operation.Result{{Name: "filesystems", Doc: "number of such filesystems; the results below describe the first"}}
 	for _, r := range filesystemResults() {
 		if r.Name != "mountPoint" {
 			results = append(results, r)

@@ -20,19 +20,19 @@ func Mounts(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "mounts",
-		Doc: "Reports the state of mounted filesystems: whether they refuse writes and why, how full they are in bytes and inodes, errors that ext4 and btrfs " +
-			"remember. A server that does not answer in time is reported as such. mounts.txt has all.",
+		Doc: "Reports the state of mounted filesystems: whether and why they refuse writes, usage in bytes and inodes, errors recorded by ext4 and btrfs. " +
+			"A server that does not answer in time is reported as silent. Artifact mounts.txt has all.",
 		Effect: operation.Collect,
 		Parameters: append(filesystemParameters("all on disks and from servers"),
-			operation.Parameter{Name: "all", Doc: "also those that the kernel makes up (proc, tmpfs, overlay)", Kind: operation.Boolean, Default: "false"},
-			operation.Parameter{Name: "limit", Doc: "how long one filesystem may take to answer", Kind: operation.Duration, Default: "2s", Max: int64(time.Minute)}),
+			operation.Parameter{Name: "all", Doc: "also kernel-made filesystems (proc, tmpfs, overlay)", Kind: operation.Boolean, Default: "false"},
+			operation.Parameter{Name: "limit", Doc: "time limit for each filesystem to answer", Kind: operation.Duration, Default: "2s", Max: int64(time.Minute)}),
 		Results: append(append([]operation.Result{
-			{Name: "filesystems", Doc: "how many were looked at"},
-			{Name: "refusing", Doc: "which refuse writes, though not mounted so, and why"},
-			{Name: "readOnly", Doc: "which are read-only for whatever reason"},
-			{Name: "full", Doc: "which are used to 95 % or more of their bytes or inodes"},
-			{Name: "withErrors", Doc: "which remember errors"},
-			{Name: "silent", Doc: "which did not answer in time"},
+			{Name: "filesystems", Doc: "number of inspected filesystems"},
+			{Name: "refusing", Doc: "those that refuse writes although not mounted read-only, and why"},
+			{Name: "readOnly", Doc: "those that are read-only for any reason"},
+			{Name: "full", Doc: "those using 95 % or more of their bytes or inodes"},
+			{Name: "withErrors", Doc: "those with recorded errors"},
+			{Name: "silent", Doc: "those that did not answer in time"},
 		}, filesystemResults()...), operation.NoteResult()),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			return mounts(h, ctx, patient, call)
@@ -43,22 +43,22 @@ func Mounts(h operation.Host) operation.Builtin {
 // filesystemResults are those about one filesystem.
 func filesystemResults() []operation.Result {
 	return []operation.Result{
-		{Name: "mountPoint", Doc: "where the filesystem is mounted; this and those below where one was asked for, or there is but one"},
+		{Name: "mountPoint", Doc: "mount point; this and the results below are set if one filesystem was requested or only one exists"},
 		{Name: "device", Doc: "its block device"},
 		{Name: "deviceNumber", Doc: "its MAJ:MIN"},
 		{Name: "fsType", Doc: "its type"},
-		{Name: "source", Doc: "what is mounted: a device, or a server's export"},
-		{Name: "options", Doc: "options of the filesystem"},
-		{Name: "refusesWrites", Doc: "why it takes no writes, though not mounted so: emergency-ro, shutdown, read-only after errors, its device is read-only"},
-		{Name: "mountedReadOnly", Doc: "whether it is read-only, for whatever reason"},
+		{Name: "source", Doc: "what is mounted: device or server export"},
+		{Name: "options", Doc: "filesystem options"},
+		{Name: "refusesWrites", Doc: "why it refuses writes although not mounted read-only: emergency-ro, shutdown, read-only after errors, its device is read-only"},
+		{Name: "mountedReadOnly", Doc: "whether it is read-only, for any reason"},
 		{Name: "sizeBytes", Doc: "its size"},
-		{Name: "availableBytes", Doc: "what others than root can still use"},
-		{Name: "usedPercent", Doc: "how full it is, as df has it"},
-		{Name: "inodes", Doc: "how many files it can have; missing: no fixed number"},
-		{Name: "inodesUsedPercent", Doc: "how many of them it has"},
-		{Name: "errors", Doc: "how many errors it remembers (ext4, btrfs)"},
-		{Name: "firstError", Doc: "the first of them: when, where, what (ext4)"},
-		{Name: "lastError", Doc: "the last of them"},
+		{Name: "availableBytes", Doc: "space available to non-root users"},
+		{Name: "usedPercent", Doc: "usage, as in df"},
+		{Name: "inodes", Doc: "maximum number of inodes; missing: not fixed"},
+		{Name: "inodesUsedPercent", Doc: "inodes in use"},
+		{Name: "errors", Doc: "number of recorded errors (ext4, btrfs)"},
+		{Name: "firstError", Doc: "first of them: time, place, kind (ext4)"},
+		{Name: "lastError", Doc: "last of them"},
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 // diskParameters are how a disk is named.
 func diskParameters(doc string) []operation.Parameter {
 	return []operation.Parameter{
-		{Name: "device", Doc: "kernel name of a disk, partition or volume; none, and none of those below: " + doc, Kind: operation.String},
-		{Name: "deviceNumber", Doc: "MAJ:MIN of one", Kind: operation.String},
-		{Name: "mountPoint", Doc: "path on a filesystem on one", Kind: operation.String},
+		{Name: "device", Doc: "kernel name of a disk, partition or volume; none, and none of the following: " + doc, Kind: operation.String},
+		{Name: "deviceNumber", Doc: "its MAJ:MIN", Kind: operation.String},
+		{Name: "mountPoint", Doc: "path on a filesystem on it", Kind: operation.String},
 	}
 }
 

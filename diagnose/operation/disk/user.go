@@ -76,11 +76,11 @@ func (u *diskUsers) addMount(path string) { u.mounts = operation.AddOnce(u.mount
 // UserResults are those that ReportUsers sets.
 func UserResults() []operation.Result {
 	return []operation.Result{
-		{Name: "mountPoint", Doc: "where it is mounted, the shortest path"},
+		{Name: "mountPoint", Doc: "mount point of the device or filesystem, the shortest path"},
 		{Name: "mountPoints", Doc: "all mount points, as far as they fit"},
-		{Name: "affectedPodUIDs", Doc: "pods that have a volume on it, by kubelet's mount paths, as far as they fit"},
-		{Name: "affectedPods", Doc: "how many these are"},
-		{Name: "volumes", Doc: "their volumes: of CSI the PersistentVolume's name"},
+		{Name: "affectedPodUIDs", Doc: "pods with a volume on it, according to kubelet's mount paths, as far as they fit"},
+		{Name: "affectedPods", Doc: "number of these pods"},
+		{Name: "volumes", Doc: "their volumes; for CSI, the PersistentVolume's name"},
 	}
 }
 

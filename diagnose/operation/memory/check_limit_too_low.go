@@ -14,24 +14,25 @@ import (
 func CheckLimitTooLow(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-limit-too-low",
-		Doc: "Succeeds if a memory cgroup needs about all that its limit allows, and no more, with verdict LimitTooLow. That is so if what only a kill gives back " +
-			"(anonymous, shared and the kernel's memory) is at least nearPercent of the limit, or processes were killed and the peak was; it grows by at most " +
-			"steadyPercent of the limit within the window; and one process has at least mainPercent of the anonymous memory, so that it is no crowd of workers.",
+		Doc: "Checks whether a memory limit is too low for the workload. Verdict LimitTooLow, if all of these hold: unreclaimable memory (anonymous, " +
+			"shared and kernel) is at least nearPercent of the limit, or processes were killed and the peak usage reached that share; usage grows by at " +
+			"most steadyPercent of the limit during window; one process has at least mainPercent of the anonymous memory, which excludes a crowd of " +
+			"workers.",
 		Effect: operation.Check,
 		Parameters: append(memoryGroupParameters(),
-			operation.Parameter{Name: "window", Doc: "how long to look for growth", Kind: operation.Duration, Default: "5s", Max: int64(10 * time.Minute)},
+			operation.Parameter{Name: "window", Doc: "how long to watch for growth", Kind: operation.Duration, Default: "5s", Max: int64(10 * time.Minute)},
 			operation.Parameter{Name: "nearPercent", Doc: "share of the limit that counts as near it", Kind: operation.Integer, Default: "90", Max: 100},
 			operation.Parameter{Name: "steadyPercent", Doc: "growth, as share of the limit, that counts as none", Kind: operation.Integer, Default: "2", Max: 100},
-			operation.Parameter{Name: "mainPercent", Doc: "share of the anonymous memory that the largest process must have", Kind: operation.Integer, Default: "50", Max: 100}),
+			operation.Parameter{Name: "mainPercent", Doc: "minimum share of anonymous memory of the largest process", Kind: operation.Integer, Default: "50", Max: 100}),
 		Results: append([]operation.Result{
-			{Name: "limitBytes", Doc: "smallest limit of the cgroup and those above"},
-			{Name: "limitCgroup", Doc: "whose limit that is"},
-			{Name: "heldBytes", Doc: "what only a kill gives back: anonymous, shared and the kernel's memory"},
-			{Name: "heldPercent", Doc: "share of the limit that this is"},
-			{Name: "peakBytes", Doc: "the most usage was"},
+			{Name: "limitBytes", Doc: "smallest limit of the cgroup and its ancestors"},
+			{Name: "limitCgroup", Doc: "cgroup with that limit"},
+			{Name: "heldBytes", Doc: "unreclaimable memory: anonymous, shared and kernel"},
+			{Name: "heldPercent", Doc: "its share of the limit"},
+			{Name: "peakBytes", Doc: "peak usage"},
 			{Name: "oomKills", Doc: "processes killed for memory"},
-			{Name: "growthBytes", Doc: "by how much anonymous memory with swap grew within the window"},
-			{Name: "mainPID", Doc: "the process with the most anonymous memory"},
+			{Name: "growthBytes", Doc: "growth of anonymous memory with swap during window"},
+			{Name: "mainPID", Doc: "process with the most anonymous memory"},
 			{Name: "mainComm", Doc: "its name"},
 			{Name: "mainBytes", Doc: "its anonymous memory"},
 			operation.NoteResult(),

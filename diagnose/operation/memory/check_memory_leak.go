@@ -14,22 +14,22 @@ import (
 func CheckMemoryLeak(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-memory-leak",
-		Doc: "Succeeds if the anonymous memory (with swap) of a memory cgroup grows steadily, with verdict MemoryLeakSuspected: within the window it grows by " +
-			"at least minGrowth, and never falls by more than a tenth of that growth. Page cache does not count.",
+		Doc: "Checks whether the anonymous memory of a cgroup grows steadily. Verdict MemoryLeakSuspected: with swap it grows by at least minGrowth " +
+			"during window, and never falls by more than a tenth of that growth. Page cache does not count.",
 		Effect: operation.Check,
 		Parameters: append(memoryGroupParameters(),
-			operation.Parameter{Name: "window", Doc: "how long to look", Kind: operation.Duration, Default: "10s", Max: int64(10 * time.Minute)},
-			operation.Parameter{Name: "samples", Doc: "looks within it, 3 at least", Kind: operation.Integer, Default: "6", Max: 100},
+			operation.Parameter{Name: "window", Doc: "observation time", Kind: operation.Duration, Default: "10s", Max: int64(10 * time.Minute)},
+			operation.Parameter{Name: "samples", Doc: "samples during window, at least 3", Kind: operation.Integer, Default: "6", Max: 100},
 			operation.Parameter{Name: "minGrowth", Doc: "growth that counts", Kind: operation.Bytes, Default: "1Mi"}),
 		Results: append([]operation.Result{
-			{Name: "window", Doc: "how long was looked"},
+			{Name: "window", Doc: "observation time"},
 			{Name: "anonBytes", Doc: "anonymous memory with swap at the end"},
-			{Name: "anonGrowthBytes", Doc: "by how much it grew"},
-			{Name: "bytesPerSecond", Doc: "how fast"},
-			{Name: "limitBytes", Doc: "smallest limit of the cgroup and those above; missing: none"},
-			{Name: "untilLimit", Doc: "when usage reaches the limit at that rate"},
-			{Name: "growingProcesses", Doc: "the five processes whose anonymous memory grew the most"},
-			{Name: "growingPID", Doc: "the first of them"},
+			{Name: "anonGrowthBytes", Doc: "its growth"},
+			{Name: "bytesPerSecond", Doc: "growth rate"},
+			{Name: "limitBytes", Doc: "smallest limit of the cgroup and its ancestors; missing: none"},
+			{Name: "untilLimit", Doc: "time until usage reaches the limit at that rate"},
+			{Name: "growingProcesses", Doc: "five processes whose anonymous memory grew most"},
+			{Name: "growingPID", Doc: "first of them"},
 			{Name: "growingComm", Doc: "its name"},
 			operation.NoteResult(),
 		}, process.OwnerResults()...),

@@ -17,28 +17,28 @@ import (
 func CheckNodeOvercommitted(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-node-overcommitted",
-		Doc: "Succeeds if the node itself is short of memory, with verdict NodeOvercommitted: the OOM kill was global, or available memory is below " +
-			"minAvailablePercent. The sum of the pods' memory limits and the largest pods are evidence, no condition: limits may add up to more than there is.",
+		Doc: "Checks whether the node itself is short of memory. Verdict NodeOvercommitted: the OOM kill was global, or available memory is below " +
+			"minAvailablePercent. The sum of pod memory limits and the largest pods are evidence, not a condition: limits may exceed the node's memory.",
 		Effect: operation.Check,
 		Parameters: []operation.Parameter{
-			{Name: "oomScope", Doc: "scope of the OOM kill that is looked into", Kind: operation.Enum, Default: "unknown", Values: []string{"unknown", "memcg", "global"}},
-			{Name: "limitCgroup", Doc: "cgroup whose limit an OOM kill was for: then it was none of the node", Kind: operation.String},
+			{Name: "oomScope", Doc: "scope of the OOM kill under investigation", Kind: operation.Enum, Default: "unknown", Values: []string{"unknown", "memcg", "global"}},
+			{Name: "limitCgroup", Doc: "cgroup whose limit caused an OOM kill; such a kill does not count against the node", Kind: operation.String},
 			{Name: "minAvailablePercent", Doc: "share of the node's memory below which it is short", Kind: operation.Integer, Default: "5", Max: 100},
 		},
 		Results: []operation.Result{
 			{Name: "totalBytes", Doc: "the node's memory"},
-			{Name: "availableBytes", Doc: "what can be had without swapping, as the kernel estimates it"},
+			{Name: "availableBytes", Doc: "memory available without swapping, as estimated by the kernel"},
 			{Name: "swapTotalBytes", Doc: "swap"},
 			{Name: "swapFreeBytes", Doc: "free swap"},
-			{Name: "slabBytes", Doc: "the kernel's slab memory that can't be given back"},
-			{Name: "committedBytes", Doc: "what all processes were promised"},
-			{Name: "pressureSome10", Doc: "percent of 10 s in which tasks waited for memory"},
-			{Name: "pressureFull10", Doc: "in which all of them did"},
-			{Name: "pods", Doc: "pods that have a memory cgroup"},
+			{Name: "slabBytes", Doc: "unreclaimable slab memory"},
+			{Name: "committedBytes", Doc: "memory promised to all processes"},
+			{Name: "pressureSome10", Doc: "percent of 10 s in which some tasks waited for memory"},
+			{Name: "pressureFull10", Doc: "percent in which all of them did"},
+			{Name: "pods", Doc: "pods with a memory cgroup"},
 			{Name: "podLimitsBytes", Doc: "sum of the pods' memory limits"},
-			{Name: "podsWithoutLimit", Doc: "pods that have none"},
-			{Name: "podUsageBytes", Doc: "what all pods use, without page cache that goes first"},
-			{Name: "topPods", Doc: "the five with the largest such usage, by UID"},
+			{Name: "podsWithoutLimit", Doc: "pods without a limit"},
+			{Name: "podUsageBytes", Doc: "usage of all pods, without the page cache that is reclaimed first"},
+			{Name: "topPods", Doc: "five pods with the largest such usage, by UID"},
 			operation.NoteResult(),
 		},
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {

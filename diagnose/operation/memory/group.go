@@ -22,10 +22,10 @@ type memoryGroup struct {
 // memoryGroupParameters are how a memory cgroup is named.
 func memoryGroupParameters() []operation.Parameter {
 	return append([]operation.Parameter{
-		{Name: "cgroup", Doc: "memory cgroup, from the hierarchy's root", Kind: operation.String},
-		{Name: "podUID", Doc: "UID of a pod: the cgroup, or that of pid, must be of it; alone, the pod's own cgroup is looked at", Kind: operation.String},
-		{Name: "containerID", Doc: "runtime's id of a container of that pod, whose cgroup is looked at", Kind: operation.String},
-	}, process.PIDParameters(false, "process whose memory cgroup is looked at, where none is given")...)
+		{Name: "cgroup", Doc: "memory cgroup, relative to the hierarchy's root", Kind: operation.String},
+		{Name: "podUID", Doc: "pod UID: cgroup, or the cgroup of pid, must belong to this pod; alone: the pod's own cgroup", Kind: operation.String},
+		{Name: "containerID", Doc: "runtime's ID of a container of that pod; selects its cgroup", Kind: operation.String},
+	}, process.PIDParameters(false, "process whose memory cgroup is inspected if none is given")...)
 }
 
 // findMemoryGroup finds the cgroup that the parameters name: cgroup, else that of pid,

@@ -22,16 +22,17 @@ const fullLooks = 5
 func CheckAcceptQueueFull(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-accept-queue-full",
-		Doc: "Checks whether the accept queue of a listener is full, or was at any look during the window, which ends early where it is at each: its process does " +
-			"not call accept often enough, and the kernel drops connections. The verdict AcceptQueueFull names the process.",
+		Doc: "Checks whether the accept queue of a listener is full. Verdict AcceptQueueFull, which names the process: the queue is full, or was at any " +
+			"sample during window. The process does not call accept often enough, and the kernel drops connections. The window ends early if the queue " +
+			"is full at every sample.",
 		Effect:     operation.Check,
 		Parameters: portRequired(targetParameters(windowParameter("1s"))),
 		Results: results(
-			operation.Result{Name: "queue", Doc: "connections that waited to be accepted, at the fullest"},
-			operation.Result{Name: "queueMax", Doc: "how long the accept queue may be; the kernel lets one more in"},
-			operation.Result{Name: "ownerPID", Doc: "process that has the listener"},
-			operation.Result{Name: "ownerComm", Doc: "name of that process"},
-			operation.Result{Name: "overflows", Doc: "accept queues that were full when a connection came, in the whole namespace, during the window"},
+			operation.Result{Name: "queue", Doc: "connections that waited to be accepted, at the maximum"},
+			operation.Result{Name: "queueMax", Doc: "maximum length of the accept queue; the kernel admits one more"},
+			operation.Result{Name: "ownerPID", Doc: "process with the listener"},
+			operation.Result{Name: "ownerComm", Doc: "its name"},
+			operation.Result{Name: "overflows", Doc: "connections that met a full accept queue, in the whole namespace, during window"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			p, err := findTarget(h, call.Parameters, false)

@@ -17,18 +17,18 @@ import (
 func CheckAppSilent(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-app-silent",
-		Doc: "Probes as re-probe does, and while the probe waits for its answer looks at the application's end of that very " +
-			"connection. The verdict is AppSilent where the application has accepted it and says nothing, AppNotAccepting " +
-			"where it has not accepted it: the network has delivered what it had to.",
+		Doc: "Checks whether the application accepts and answers a probe. Probes like re-probe, and inspects the application's end of the same connection " +
+			"while the probe waits. Verdicts, in both cases after the network has delivered everything: AppSilent if the application accepted the " +
+			"connection and sends nothing, AppNotAccepting if it did not accept it.",
 		Effect:     operation.Check,
 		Parameters: probeParameters(),
 		Results: results(
-			operation.Result{Name: "phase", Doc: "how far the probe got: connect, tls, request, answer or done"},
-			operation.Result{Name: "accepted", Doc: "true: the application has accepted the connection"},
-			operation.Result{Name: "unread", Doc: "bytes of the request that the application has not read"},
-			operation.Result{Name: "received", Doc: "bytes of the request that came to the application's host"},
-			operation.Result{Name: "ownerPID", Doc: "process that has the connection, or listens"},
-			operation.Result{Name: "ownerComm", Doc: "name of that process"},
+			operation.Result{Name: "phase", Doc: "last phase of the probe: connect, tls, request, answer or done"},
+			operation.Result{Name: "accepted", Doc: "true: the application accepted the connection"},
+			operation.Result{Name: "unread", Doc: "request bytes not read by the application"},
+			operation.Result{Name: "received", Doc: "request bytes that reached the application's host"},
+			operation.Result{Name: "ownerPID", Doc: "process with the connection, or the listener"},
+			operation.Result{Name: "ownerComm", Doc: "its name"},
 			operation.Result{Name: "ownerState", Doc: "its state: R, S, D, Z …"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {

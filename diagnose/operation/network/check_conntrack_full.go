@@ -13,15 +13,14 @@ import (
 func CheckConntrackFull(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-conntrack-full",
-		Doc: "Checks whether the table of tracked connections is full, of the namespace given or of the node's own, which packets " +
-			"of most pods pass: at least threshold percent of its size, or packets dropped for want of a place during the window. " +
-			"The verdict is ConntrackFull.",
+		Doc: "Checks whether the connection tracking table is full. Verdict ConntrackFull: the table of the given namespace or of the node, which most " +
+			"pods' packets pass, is filled to at least threshold, or dropped packets for lack of space during window.",
 		Effect: operation.Check,
 		Parameters: append(placeParameters(), windowParameter("1s"),
 			operation.Parameter{Name: "threshold", Doc: "percent of the table's size", Kind: operation.Integer, Default: "95", Max: 100}),
 		Results: results(
-			operation.Result{Name: "conntrack", Doc: "tracked connections and how many there may be"},
-			operation.Result{Name: "conntrackDropped", Doc: "packets dropped because the table was full, during the window"},
+			operation.Result{Name: "conntrack", Doc: "tracked connections and their maximum"},
+			operation.Result{Name: "conntrackDropped", Doc: "packets dropped because the table was full, during window"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			p, err := findPlace(h, call.Parameters)

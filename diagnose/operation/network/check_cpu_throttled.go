@@ -25,24 +25,24 @@ const (
 func CheckCPUThrottled(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-cpu-throttled",
-		Doc: "Checks whether a CPU limit held back a cgroup, one above it, or those of a pod or process, in at least " +
-			"threshold percent of the limit's periods during the window. The verdict CPUThrottled names the group and the limit.",
+		Doc: "Checks whether a CPU limit throttles a cgroup, pod or process. Verdict CPUThrottled, which names the cgroup and limit: a limit throttled " +
+			"the cgroup, or one of its ancestors, in at least threshold percent of the limit's periods during window.",
 		Effect: operation.Check,
 		Parameters: []operation.Parameter{
-			{Name: "cgroup", Doc: "cgroup from the hierarchy's root; comes before podUID and pid", Kind: operation.String},
+			{Name: "cgroup", Doc: "cgroup, relative to the hierarchy's root; takes precedence over podUID and pid", Kind: operation.String},
 			{Name: "podUID", Doc: "pod whose containers are watched", Kind: operation.String},
 			{Name: "pid", Doc: "process whose cgroup is watched", Kind: operation.Integer, Max: pidMax},
-			{Name: "startTime", Doc: "when that process started, since boot: refuses another that has its number by now", Kind: operation.Duration},
+			{Name: "startTime", Doc: "start time of that process since boot; a process that reuses the PID is refused", Kind: operation.Duration},
 			windowParameter(throttleWindow),
-			{Name: "threshold", Doc: "percent of the periods in which the group ran out of its quota", Kind: operation.Integer, Default: "25", Max: 100},
+			{Name: "threshold", Doc: "percent of periods in which the cgroup exhausted its quota", Kind: operation.Integer, Default: "25", Max: 100},
 		},
 		Results: []operation.Result{
-			{Name: "throttledCgroup", Doc: "group with the limit that held it back most"},
-			{Name: "quota", Doc: "CPU time it may use in a period"},
+			{Name: "throttledCgroup", Doc: "cgroup with the limit that throttled most"},
+			{Name: "quota", Doc: "its CPU time per period"},
 			{Name: "period", Doc: "length of a period"},
-			{Name: "throttledPercent", Doc: "periods of the window in which it ran out of the quota, in percent"},
-			{Name: "throttledTime", Doc: "time it had to wait, on cgroup v1 added up over CPUs"},
-			{Name: "note", Doc: "what could not be looked at, or was left out"},
+			{Name: "throttledPercent", Doc: "percent of the periods during window in which it exhausted the quota"},
+			{Name: "throttledTime", Doc: "throttled time; on cgroup v1 summed over CPUs"},
+			{Name: "note", Doc: "what could not be inspected, or was left out"},
 		},
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			v := call.Parameters

@@ -13,9 +13,8 @@ import (
 func CheckLinkDown(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-link-down",
-		Doc: "Checks whether a network device is down or has no carrier: the one named, else the one by which packets to the " +
-			"address leave, else any of the namespace that should carry packets. Members of a bond or bridge count with it. The verdict " +
-			"is LinkDown.",
+		Doc: "Checks whether a network device is down or has no carrier. Verdict LinkDown. Checks the named device, else the outgoing device for the " +
+			"address, else every device of the namespace that should carry packets. Members of a bond or bridge count with it.",
 		Effect: operation.Check,
 		Parameters: append([]operation.Parameter{
 			linkParameter(),
@@ -23,7 +22,7 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 		}, placeParameters()...),
 		Results: results(
 			operation.Result{Name: "link", Doc: "the device that is down"},
-			operation.Result{Name: "faults", Doc: "all that are down of those looked at, at most 8"},
+			operation.Result{Name: "faults", Doc: "all checked devices that are down, at most 8"},
 		),
 		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
 			v := call.Parameters

@@ -12,13 +12,12 @@ import (
 func CheckNeighbourFailed(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-neighbour-failed",
-		Doc: "Checks whether the next hop to an address does not answer the kernel's question for its link address (ARP, NDP). " +
-			"A question that is under way is waited for during the window: the kernel asks three times, a second apart. It sends " +
-			"nothing itself. The verdict is NeighbourFailed.",
+		Doc: "Checks whether the next hop to an address does not answer ARP or NDP. Verdict NeighbourFailed. Sends nothing itself. If a resolution is in " +
+			"progress, waits for its result during window: the kernel asks three times, one second apart.",
 		Effect:     operation.Check,
 		Parameters: pathParameters(windowParameter("3s")),
 		Results: routeResults(
-			operation.Result{Name: "nextHopState", Doc: "of its entry in the neighbour table"},
+			operation.Result{Name: "nextHopState", Doc: "state of its entry in the neighbour table"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			r := newReport(nil)

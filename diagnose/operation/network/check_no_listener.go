@@ -19,11 +19,11 @@ var errNetManySockets = errors.New("the namespace has more sockets than can be l
 func CheckNoListener(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name:       "check-no-listener",
-		Doc:        "Checks whether nothing listens at an address and TCP port. The verdict NoListener names what listens there instead.",
+		Doc:        "Checks whether nothing listens at an address and TCP port. Verdict NoListener, which names what listens there instead.",
 		Effect:     operation.Check,
 		Parameters: portRequired(targetParameters()),
 		Results: results(
-			operation.Result{Name: "listeners", Doc: "what listens in the namespace, those of the port first, at most 8"},
+			operation.Result{Name: "listeners", Doc: "listeners of the namespace, those of the port first, at most 8"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			p, err := findTarget(h, call.Parameters, false)

@@ -10,8 +10,8 @@ import (
 func CheckNoRoute(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-no-route",
-		Doc: "Checks whether the kernel has no route to an address in a network namespace, or one that refuses: blackhole, " +
-			"prohibit, unreachable. The verdict is NoRoute.",
+		Doc: "Checks whether the kernel has no route to an address. Verdict NoRoute: the network namespace has none, or one that refuses: blackhole, " +
+			"prohibit, unreachable.",
 		Effect:     operation.Check,
 		Parameters: pathParameters(),
 		Results:    routeResults(),

@@ -16,16 +16,16 @@ import (
 func CheckProbeFails(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-probe-fails",
-		Doc: "Probes as re-probe does, and where the probe fails says in which way: the verdict is ConnectionReset where the " +
-			"connection stood and was reset, SYNUnanswered where nothing answered to connect, ConnectionRefused, BadStatus where the " +
-			"answer is a failure, else ProbeFails. It comes after the checks that know a cause: how a probe fails is where to look on.",
+		Doc: "Checks whether a probe fails, and classifies the failure. Probes like re-probe. Verdicts: ConnectionReset if the connection was " +
+			"established, then reset; SYNUnanswered if nothing answered the connection attempt; ConnectionRefused; BadStatus if the answer is a failure; " +
+			"ProbeFails otherwise. Put it behind the checks that know a cause: the kind of failure shows where to continue.",
 		Effect:     operation.Check,
 		Parameters: probeParameters(),
 		Results: results(
-			operation.Result{Name: "phase", Doc: "how far it got: connect, tls, request, answer or done"},
+			operation.Result{Name: "phase", Doc: "last phase of the probe: connect, tls, request, answer or done"},
 			operation.Result{Name: "error", Doc: "why it failed"},
-			operation.Result{Name: "status", Doc: "of the answer: 503 Service Unavailable, NOT_SERVING"},
-			operation.Result{Name: "totalTime", Doc: "of the whole probe"},
+			operation.Result{Name: "status", Doc: "status of the answer: 503 Service Unavailable, NOT_SERVING"},
+			operation.Result{Name: "totalTime", Doc: "duration of the probe"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			p, target, err := probeOf(h, call.Parameters)

@@ -13,18 +13,18 @@ import (
 func CheckProbeRecovers(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-probe-recovers",
-		Doc: "Probes as re-probe does, again and again, and checks whether as many probes succeed in a row as are asked for, " +
-			"within a number of attempts. The verdict is ProbeRecovered.",
+		Doc: "Checks whether a probe succeeds several times in a row. Verdict ProbeRecovered: of at most attempts probes like re-probe, successes in a " +
+			"row succeed.",
 		Effect: operation.Check,
 		Parameters: probeParameters(
-			operation.Parameter{Name: "successes", Doc: "probes in a row that have to succeed", Kind: operation.Integer, Default: "3", Max: 100},
-			operation.Parameter{Name: "attempts", Doc: "probes in all, at most", Kind: operation.Integer, Default: "6", Max: 1000},
-			operation.Parameter{Name: "period", Doc: "from the beginning of a probe to that of the next", Kind: operation.Duration, Default: "1s", Max: int64(time.Minute)}),
+			operation.Parameter{Name: "successes", Doc: "required consecutive successes", Kind: operation.Integer, Default: "3", Max: 100},
+			operation.Parameter{Name: "attempts", Doc: "maximum number of probes", Kind: operation.Integer, Default: "6", Max: 1000},
+			operation.Parameter{Name: "period", Doc: "time from the start of one probe to the next", Kind: operation.Duration, Default: "1s", Max: int64(time.Minute)}),
 		Results: results(
 			operation.Result{Name: "attempted", Doc: "probes made"},
-			operation.Result{Name: "failed", Doc: "of these, those that failed"},
-			operation.Result{Name: "lastError", Doc: "why the last of them failed"},
-			operation.Result{Name: "totalTime", Doc: "of the last probe"},
+			operation.Result{Name: "failed", Doc: "failed probes"},
+			operation.Result{Name: "lastError", Doc: "last failure"},
+			operation.Result{Name: "totalTime", Doc: "duration of the last probe"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			v := call.Parameters

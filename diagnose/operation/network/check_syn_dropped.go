@@ -26,18 +26,18 @@ func listenerDrops() []counter {
 func CheckSYNDropped(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-syn-dropped",
-		Doc: "Checks whether listeners of the target's network namespace dropped SYNs, or the ACKs that end handshakes, during " +
-			"the window, which ends with the first of them, by the kernel's counters, which are of the whole namespace. Something has to try to connect " +
-			"meanwhile: a client repeats a SYN after 1 s, 3 s and 7 s. The verdict is SYNDropped.",
+		Doc: "Checks whether listeners drop SYNs, or the ACKs that end handshakes. Verdict SYNDropped: the counters of the target's network namespace, " +
+			"which cover all its listeners, increase during window, which ends with the first drop. A client must try to connect meanwhile: it repeats a " +
+			"SYN after 1 s, 3 s and 7 s.",
 		Effect:     operation.Check,
 		Parameters: portRequired(targetParameters(windowParameter("3s"))),
 		Results: results(
-			operation.Result{Name: "drops", Doc: "SYNs and ACKs that listeners dropped during the window"},
-			operation.Result{Name: "overflows", Doc: "of these, because the accept queue was full"},
-			operation.Result{Name: "synQueueFull", Doc: "of these, because there were too many handshakes under way"},
-			operation.Result{Name: "synReceived", Doc: "handshakes of the port that are not complete"},
+			operation.Result{Name: "drops", Doc: "SYNs and ACKs dropped by listeners during window"},
+			operation.Result{Name: "overflows", Doc: "those dropped because the accept queue was full"},
+			operation.Result{Name: "synQueueFull", Doc: "those dropped because too many handshakes were in progress"},
+			operation.Result{Name: "synReceived", Doc: "incomplete handshakes of the port"},
 			operation.Result{Name: "queue", Doc: "connections that wait to be accepted at the port"},
-			operation.Result{Name: "queueMax", Doc: "how long that queue may be"},
+			operation.Result{Name: "queueMax", Doc: "maximum length of that queue"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			p, err := findTarget(h, call.Parameters, false)

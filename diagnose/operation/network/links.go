@@ -14,16 +14,15 @@ import (
 func Links(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "links",
-		Doc: "Lists the network devices of a namespace: whether they are up and have carrier, their MTU, of which bond or " +
-			"bridge they are, and what they dropped or received in error during the window. The artifact links.txt has all " +
-			"with their counters.",
+		Doc: "Lists the network devices of a namespace: state, carrier, MTU, bond or bridge membership, and drops and receive errors during window. " +
+			"Artifact links.txt has all devices with their counters.",
 		Effect:     operation.Collect,
 		Parameters: append(placeParameters(), windowParameter("1s"), linkParameter()),
 		Results: results(
-			operation.Result{Name: "links", Doc: "the devices, at most 8; those with a fault first"},
-			operation.Result{Name: "linkCount", Doc: "how many there are"},
-			operation.Result{Name: "faults", Doc: "devices, but lo, that are down or have no carrier, and why; at most 8"},
-			operation.Result{Name: "linkDrops", Doc: "devices that dropped packets or saw errors during the window, at most 8"},
+			operation.Result{Name: "links", Doc: "devices, faulty ones first, at most 8"},
+			operation.Result{Name: "linkCount", Doc: "number of devices"},
+			operation.Result{Name: "faults", Doc: "devices except lo that are down or have no carrier, and why; at most 8"},
+			operation.Result{Name: "linkDrops", Doc: "devices with drops or errors during window, at most 8"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			p, err := findPlace(h, call.Parameters)
@@ -89,5 +88,5 @@ func Links(h operation.Host) operation.Builtin {
 }
 
 func linkParameter() operation.Parameter {
-	return operation.Parameter{Name: "link", Doc: "name of one network device; default: all", Kind: operation.String}
+	return operation.Parameter{Name: "link", Doc: "name of one network device; none: all", Kind: operation.String}
 }

@@ -15,14 +15,14 @@ import (
 func Neighbours(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "neighbours",
-		Doc: "Reports the state of the next hop to an address in the neighbour table (ARP, NDP), and how many entries the table " +
-			"has in which state. The artifact neighbours.txt has the entries.",
+		Doc: "Reports the next hop to an address in the neighbour table (ARP, NDP), and the number of entries by state. Artifact neighbours.txt has the " +
+			"entries.",
 		Effect:     operation.Collect,
 		Parameters: pathParameters(),
 		Results: routeResults(
-			operation.Result{Name: "nextHopState", Doc: "REACHABLE, STALE, FAILED …; none: there is no entry"},
-			operation.Result{Name: "linkAddress", Doc: "of the next hop"},
-			operation.Result{Name: "entries", Doc: "entries of the table of that family by state"},
+			operation.Result{Name: "nextHopState", Doc: "REACHABLE, STALE, FAILED …; none: no entry"},
+			operation.Result{Name: "linkAddress", Doc: "link address of the next hop"},
+			operation.Result{Name: "entries", Doc: "entries of that address family by state"},
 		),
 		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
 			r := newReport(nil)

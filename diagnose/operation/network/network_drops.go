@@ -19,19 +19,18 @@ import (
 func NetworkDrops(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "network-drops",
-		Doc: "Watches the counters of lost packets during the window: of IP, TCP and UDP, of devices and their " +
-			"qdiscs, of the table of tracked connections, and of the CPUs' receive queues, which are the whole node's. The " +
-			"artifact network-drops.txt has all counters that grew, and all of losses.",
+		Doc: "Watches counters of lost packets during window: IP, TCP and UDP, devices and their qdiscs, the connection tracking table, and the CPUs' " +
+			"receive queues, which cover the whole node. Artifact network-drops.txt has all counters that grew, and all loss counters.",
 		Effect:     operation.Collect,
 		Parameters: append(placeParameters(), windowParameter("3s")),
 		Results: results(
-			operation.Result{Name: "counters", Doc: "counters of losses, errors and retransmissions that grew, with how much; at most 12"},
-			operation.Result{Name: "linkDrops", Doc: "devices that dropped packets or saw errors, at most 8"},
+			operation.Result{Name: "counters", Doc: "counters of losses, errors and retransmissions that grew, and by how much; at most 12"},
+			operation.Result{Name: "linkDrops", Doc: "devices with drops or errors, at most 8"},
 			operation.Result{Name: "softnetDropped", Doc: "packets that CPUs of the node dropped because a receive queue was full"},
-			operation.Result{Name: "softnetSqueezed", Doc: "times that a CPU of the node had no more time for packets that were there"},
-			operation.Result{Name: "conntrack", Doc: "tracked connections and how many there may be"},
+			operation.Result{Name: "softnetSqueezed", Doc: "times a CPU of the node ran out of time with packets left"},
+			operation.Result{Name: "conntrack", Doc: "tracked connections and their maximum"},
 			operation.Result{Name: "conntrackDropped", Doc: "packets dropped because that table was full"},
-			operation.Result{Name: "conntrackInsertFailed", Doc: "connections that could not be put into it"},
+			operation.Result{Name: "conntrackInsertFailed", Doc: "connections that could not be inserted"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			p, err := findPlace(h, call.Parameters)

@@ -17,40 +17,40 @@ import (
 func PacketCapture(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "packet-capture",
-		Doc: "Captures packets of an address, port and protocol on all devices of a network namespace, with the ICMP errors about " +
-			"them, until a limit is reached. By default only headers are kept. The artifact capture.pcapng has the packets; the results " +
-			"sum them up by conversation: handshakes, resets, what was sent again. Port and protocol are not seen behind IPv6 extension headers.",
+		Doc: "Captures packets of an address, port and protocol on all devices of a network namespace, and related ICMP errors, until a limit is reached. " +
+			"By default it keeps headers only. Artifact capture.pcapng has the packets; the results summarize them by conversation: handshakes, resets, " +
+			"retransmissions. It does not recognize port and protocol behind IPv6 extension headers.",
 		Effect: operation.Collect,
 		Parameters: slices.Concat([]operation.Parameter{
-			{Name: "address", Doc: "IP address of either end; default: any", Kind: operation.Address},
-			{Name: "port", Doc: "port of either end; default: any", Kind: operation.Integer, Max: 1<<16 - 1},
-			{Name: "protocol", Doc: "what is captured; those that run over TCP mean tcp", Kind: operation.Enum, Default: "any",
+			{Name: "address", Doc: "IP address of either end; none: any", Kind: operation.Address},
+			{Name: "port", Doc: "port of either end; none: any", Kind: operation.Integer, Max: 1<<16 - 1},
+			{Name: "protocol", Doc: "protocol; those over TCP mean tcp", Kind: operation.Enum, Default: "any",
 				Values: []string{"any", "tcp", "udp", "icmp", "http", "https", "grpc"}},
-			{Name: "where", Doc: "target: in the namespace of this node that has the address, if there is one; given: in the one that the parameters name",
+			{Name: "where", Doc: "target: the namespace of this node that has the address, if any; given: the namespace selected by the parameters",
 				Kind: operation.Enum, Values: []string{"target", "given"}, Default: "target"},
 		}, placeParameters(), []operation.Parameter{
 			linkParameter(),
-			{Name: "duration", Doc: "how long, at most", Kind: operation.Duration, Default: "5s", Max: int64(time.Minute)},
-			{Name: "packets", Doc: "how many, at most", Kind: operation.Integer, Default: "1000", Max: 1_000_000},
-			{Name: "bytes", Doc: "size of the file, at most", Kind: operation.Bytes, Default: "1Mi", Max: 64 << 20},
-			{Name: "snaplen", Doc: "bytes of a packet that are looked at, at most", Kind: operation.Integer, Default: "128", Max: 1<<16 - 1},
-			{Name: "payload", Doc: "true: keep also what is behind the TCP or UDP header", Kind: operation.Boolean, Default: "false"},
+			{Name: "duration", Doc: "maximum duration", Kind: operation.Duration, Default: "5s", Max: int64(time.Minute)},
+			{Name: "packets", Doc: "maximum number of packets", Kind: operation.Integer, Default: "1000", Max: 1_000_000},
+			{Name: "bytes", Doc: "maximum file size", Kind: operation.Bytes, Default: "1Mi", Max: 64 << 20},
+			{Name: "snaplen", Doc: "maximum bytes inspected per packet", Kind: operation.Integer, Default: "128", Max: 1<<16 - 1},
+			{Name: "payload", Doc: "true: also keep what follows the TCP or UDP header", Kind: operation.Boolean, Default: "false"},
 		}),
 		Results: results(
-			operation.Result{Name: "packets", Doc: "packets captured"},
-			operation.Result{Name: "kernelDropped", Doc: "packets that the kernel could not keep for the capture"},
+			operation.Result{Name: "packets", Doc: "captured packets"},
+			operation.Result{Name: "kernelDropped", Doc: "packets the kernel could not keep for the capture"},
 			operation.Result{Name: "stoppedBy", Doc: "duration, packets, bytes or budget"},
 			operation.Result{Name: "filter", Doc: "what was captured"},
 			operation.Result{Name: "flowCount", Doc: "conversations, each once per device"},
-			operation.Result{Name: "flows", Doc: "the conversations, those with resets, repetitions or without an answer first"},
-			operation.Result{Name: "firstPackets", Doc: "the first packets, one after another"},
+			operation.Result{Name: "flows", Doc: "conversations; those with resets, retransmissions or no answer first"},
+			operation.Result{Name: "firstPackets", Doc: "first packets in order"},
 			operation.Result{Name: "syn", Doc: "SYNs"},
 			operation.Result{Name: "synAck", Doc: "SYN-ACKs"},
 			operation.Result{Name: "unansweredSYN", Doc: "conversations whose SYNs got neither SYN-ACK nor RST"},
 			operation.Result{Name: "rst", Doc: "RSTs"},
-			operation.Result{Name: "retransmitted", Doc: "TCP segments that were sent again"},
+			operation.Result{Name: "retransmitted", Doc: "retransmitted TCP segments"},
 			operation.Result{Name: "icmpErrors", Doc: "ICMP errors"},
-			operation.Result{Name: "handshake", Doc: "the longest TCP handshake"},
+			operation.Result{Name: "handshake", Doc: "longest TCP handshake"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			c, err := captureOf(h, call.Parameters)

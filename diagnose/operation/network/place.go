@@ -33,11 +33,11 @@ var errNetElsewhere = errors.New("no network namespace of this node has")
 // placeParameters name a network namespace: see findPlace.
 func placeParameters() []operation.Parameter {
 	return []operation.Parameter{
-		{Name: "podUID", Doc: "pod whose network namespace is looked into; comes before the others", Kind: operation.String},
-		{Name: "netns", Doc: "inode of the network namespace; comes before pid and cgroup", Kind: operation.Integer, Max: 1<<32 - 1},
-		{Name: "pid", Doc: "process whose network namespace is looked into", Kind: operation.Integer, Max: pidMax},
-		{Name: "startTime", Doc: "when that process started, since boot (73.12s): refuses another that has its number by now", Kind: operation.Duration},
-		{Name: "cgroup", Doc: "cgroup with the process, from the hierarchy's root; without any of these it is the node's own namespace", Kind: operation.String},
+		{Name: "podUID", Doc: "pod in the namespace; takes precedence over all others", Kind: operation.String},
+		{Name: "netns", Doc: "inode of the namespace; takes precedence over pid and cgroup", Kind: operation.Integer, Max: 1<<32 - 1},
+		{Name: "pid", Doc: "process in the namespace", Kind: operation.Integer, Max: pidMax},
+		{Name: "startTime", Doc: "start time of that process since boot (73.12s); a process that reuses the PID is refused", Kind: operation.Duration},
+		{Name: "cgroup", Doc: "cgroup with such a process, relative to the hierarchy's root", Kind: operation.String},
 	}
 }
 
@@ -45,8 +45,8 @@ func placeParameters() []operation.Parameter {
 // where the look begins.
 func targetParameters(more ...operation.Parameter) []operation.Parameter {
 	p := []operation.Parameter{
-		{Name: "address", Doc: "IP address that is connected to; searched in all namespaces of the node where the one given has not got it", Kind: operation.Address},
-		{Name: "port", Doc: "TCP port that is connected to", Kind: operation.Integer, Max: 1<<16 - 1},
+		{Name: "address", Doc: "IP address clients connect to; if the given namespace lacks it, all namespaces of the node are searched", Kind: operation.Address},
+		{Name: "port", Doc: "TCP port that clients connect to", Kind: operation.Integer, Max: 1<<16 - 1},
 	}
 	return slices.Concat(p, placeParameters(), more)
 }

@@ -20,25 +20,24 @@ import (
 func ReProbe(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "re-probe",
-		Doc: "Probes an address of a pod of this node again, from the node's network namespace and in kubelet's way: no proxy, " +
-			"certificates not verified, redirects followed on the same address only, SO_LINGER of 1 s. It reports how far the probe got " +
-			"and how long each phase took. There is no name to resolve: pods are probed by their address. A probe that " +
-			"fails is a result, not a failure of the operation. With podUID it probes that pod alone; a pod in a virtual machine, whose " +
-			"sockets are not in its network namespace, fails then.",
+		Doc: "Repeats a probe of a pod of this node from the node's network namespace, like kubelet: no proxy, certificates not verified, redirects " +
+			"followed on the same address only, SO_LINGER of 1 s. Reports the last phase reached and the duration of each. Resolves no name: pods are " +
+			"probed by address. A failed probe is a result, not a failure of the operation. With podUID it probes only that pod; this fails for a pod in " +
+			"a virtual machine, whose sockets are not in its network namespace.",
 		Effect:     operation.Collect,
 		TenantSafe: true,
 		Parameters: probeParameters(),
 		Results: results(
 			operation.Result{Name: "succeeded", Doc: "true: kubelet would count it as a success"},
-			operation.Result{Name: "phase", Doc: "how far it got: connect, tls, request, answer or done"},
+			operation.Result{Name: "phase", Doc: "last phase of the probe: connect, tls, request, answer or done"},
 			operation.Result{Name: "error", Doc: "why it failed"},
 			operation.Result{Name: "probed", Doc: "address and port"},
-			operation.Result{Name: "status", Doc: "of the answer: 200 OK, SERVING"},
-			operation.Result{Name: "redirect", Doc: "where else the answer points to; kubelet takes that for a success"},
-			operation.Result{Name: "connectTime", Doc: "until the connection stood"},
-			operation.Result{Name: "tlsTime", Doc: "of the TLS handshake"},
-			operation.Result{Name: "firstByteTime", Doc: "from the request to the answer's first byte"},
-			operation.Result{Name: "totalTime", Doc: "of the whole probe"},
+			operation.Result{Name: "status", Doc: "status of the answer: 200 OK, SERVING"},
+			operation.Result{Name: "redirect", Doc: "external redirect target; kubelet counts it as a success"},
+			operation.Result{Name: "connectTime", Doc: "time until the connection was established"},
+			operation.Result{Name: "tlsTime", Doc: "duration of the TLS handshake"},
+			operation.Result{Name: "firstByteTime", Doc: "time from the request to the first byte of the answer"},
+			operation.Result{Name: "totalTime", Doc: "duration of the probe"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			p, target, err := probeOf(h, call.Parameters)
@@ -59,15 +58,15 @@ func ReProbe(h operation.Host) operation.Builtin {
 // probeParameters say where and how to probe.
 func probeParameters(more ...operation.Parameter) []operation.Parameter {
 	parameters := targetParameters(
-		operation.Parameter{Name: "protocol", Doc: "how to probe", Kind: operation.Enum, Values: []string{"tcp", "http", "https", "grpc"}, Default: "tcp"},
-		operation.Parameter{Name: "path", Doc: "of HTTP, with a query", Kind: operation.String, Default: "/"},
-		operation.Parameter{Name: "host", Doc: "Host header of HTTP; default: the address and port", Kind: operation.String},
-		operation.Parameter{Name: "headers", Doc: "more headers of HTTP, as Name: value|Name: value", Kind: operation.String},
-		operation.Parameter{Name: "service", Doc: "name that the gRPC health service is asked for", Kind: operation.String},
-		operation.Parameter{Name: "timeout", Doc: "of one probe", Kind: operation.Duration, Default: "1s", Max: int64(time.Minute)})
+		operation.Parameter{Name: "protocol", Doc: "probe protocol", Kind: operation.Enum, Values: []string{"tcp", "http", "https", "grpc"}, Default: "tcp"},
+		operation.Parameter{Name: "path", Doc: "HTTP path with query", Kind: operation.String, Default: "/"},
+		operation.Parameter{Name: "host", Doc: "HTTP Host header; none: address and port", Kind: operation.String},
+		operation.Parameter{Name: "headers", Doc: "additional HTTP headers: Name: value|Name: value", Kind: operation.String},
+		operation.Parameter{Name: "service", Doc: "service name for the gRPC health check", Kind: operation.String},
+		operation.Parameter{Name: "timeout", Doc: "time limit of one probe", Kind: operation.Duration, Default: "1s", Max: int64(time.Minute)})
 	for i := range parameters {
 		if parameters[i].Name == "address" {
-			parameters[i].Doc = "IP address to probe, of a pod of this node; default: the first of the namespace given"
+			parameters[i].Doc = "IP address of a pod of this node; none: first address of the given namespace"
 		}
 	}
 	return slices.Concat(portRequired(parameters), more)

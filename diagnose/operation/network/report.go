@@ -32,8 +32,8 @@ func newReport(p *place) *operation.Finding {
 // results declares the given results and those that every report may have.
 func results(own ...operation.Result) []operation.Result {
 	return append(own,
-		operation.Result{Name: "targetNetNS", Doc: "inode of the network namespace that was looked into"},
-		operation.Result{Name: "note", Doc: "what could not be looked at, or was left out"})
+		operation.Result{Name: "targetNetNS", Doc: "inode of the inspected network namespace"},
+		operation.Result{Name: "note", Doc: "what could not be inspected, or was left out"})
 }
 
 // printf writes into what reports of an error at its Flush: a bufio.Writer, a
@@ -43,7 +43,7 @@ func printf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, for
 // windowParameter is how long counters are watched.
 func windowParameter(preset string) operation.Parameter {
 	return operation.Parameter{
-		Name: "window", Doc: "how long counters are watched for their increase", Kind: operation.Duration,
+		Name: "window", Doc: "how long to watch the counters", Kind: operation.Duration,
 		Default: preset, Max: int64(time.Minute),
 	}
 }

@@ -17,8 +17,8 @@ import (
 // pathParameters name where packets come from and go to.
 func pathParameters(more ...operation.Parameter) []operation.Parameter {
 	p := []operation.Parameter{
-		{Name: "address", Doc: "IP address that packets go to", Kind: operation.Address, Required: true},
-		{Name: "source", Doc: "IP address that they come from; left aside where it is not one of the namespace's", Kind: operation.Address},
+		{Name: "address", Doc: "destination IP address", Kind: operation.Address, Required: true},
+		{Name: "source", Doc: "source IP address; ignored if it does not belong to the namespace", Kind: operation.Address},
 	}
 	return slices.Concat(p, placeParameters(), more)
 }
@@ -69,12 +69,12 @@ func findPath(h operation.Host, v operation.Values, r *operation.Finding) (*rout
 func routeResults(own ...operation.Result) []operation.Result {
 	return results(append([]operation.Result{
 		{Name: "route", Doc: "the route in words, or why there is none"},
-		{Name: "routeError", Doc: "what connect() returns without one: ENETUNREACH"},
-		{Name: "link", Doc: "device that packets leave by"},
-		{Name: "nextHop", Doc: "address that they are handed to; the destination itself where it is on the link"},
-		{Name: "routeSource", Doc: "source address that the kernel chooses"},
-		{Name: "table", Doc: "routing table that has the route"},
-		{Name: "routeMTU", Doc: "of the route, set or learned; not set: the device's"},
+		{Name: "routeError", Doc: "error of connect() without a route: ENETUNREACH"},
+		{Name: "link", Doc: "outgoing device"},
+		{Name: "nextHop", Doc: "next hop; the destination itself if it is on the link"},
+		{Name: "routeSource", Doc: "source address chosen by the kernel"},
+		{Name: "table", Doc: "routing table with the route"},
+		{Name: "routeMTU", Doc: "MTU of the route, set or learned; not set: the device's applies"},
 	}, own...)...)
 }
 

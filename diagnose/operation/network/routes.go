@@ -22,16 +22,15 @@ const maxRoutes = 8192
 // Routes collects how packets to an address leave a network namespace.
 func Routes(h operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "routes",
-		Doc: "Asks the kernel for the route of packets to an address, and lists the rules and routes of that family. The " +
-			"artifact routes.txt has all tables.",
+		Name:       "routes",
+		Doc:        "Queries the kernel's route to an address, and lists the rules and routes of that address family. Artifact routes.txt has all tables.",
 		Effect:     operation.Collect,
 		Parameters: pathParameters(),
 		Results: routeResults(
-			operation.Result{Name: "linkMTU", Doc: "of the device"},
-			operation.Result{Name: "rules", Doc: "the rules that choose a table, at most 12"},
-			operation.Result{Name: "routes", Doc: "routes in all tables but the local one"},
-			operation.Result{Name: "defaultRoute", Doc: "true: there is one in the main table"},
+			operation.Result{Name: "linkMTU", Doc: "MTU of the device"},
+			operation.Result{Name: "rules", Doc: "rules that select a table, at most 12"},
+			operation.Result{Name: "routes", Doc: "routes in all tables except the local one"},
+			operation.Result{Name: "defaultRoute", Doc: "true: the main table has a default route"},
 		),
 		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
 			r := newReport(nil)

@@ -20,28 +20,27 @@ import (
 func Sockets(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "sockets",
-		Doc: "Lists the TCP sockets of an address and port, or of a whole network namespace: who listens, how full the " +
-			"accept queue is, connections by state, retransmissions, and what the listeners dropped meanwhile. With podUID " +
-			"it looks into that pod alone. The artifact sockets.txt has each socket.",
+		Doc: "Lists the TCP sockets of an address and port, or of a whole network namespace: listeners, accept queue usage, connections by state, " +
+			"retransmissions, and drops by listeners during window. With podUID it inspects only that pod. Artifact sockets.txt has each socket.",
 		Effect:     operation.Collect,
 		TenantSafe: true,
 		Parameters: targetParameters(windowParameter("1s")),
 		Results: results(
 			operation.Result{Name: "listening", Doc: "true: a socket listens at the address and port; not set without a port"},
-			operation.Result{Name: "listener", Doc: "its own address and port"},
+			operation.Result{Name: "listener", Doc: "address and port of the listener"},
 			operation.Result{Name: "queue", Doc: "connections that wait to be accepted"},
-			operation.Result{Name: "queueMax", Doc: "how long the accept queue may be; the kernel lets one more in"},
-			operation.Result{Name: "ownerPID", Doc: "process that has the listener"},
-			operation.Result{Name: "ownerComm", Doc: "name of that process"},
-			operation.Result{Name: "listeners", Doc: "all listeners with their queue and process, at most 8"},
+			operation.Result{Name: "queueMax", Doc: "maximum length of the accept queue; the kernel admits one more"},
+			operation.Result{Name: "ownerPID", Doc: "process with the listener"},
+			operation.Result{Name: "ownerComm", Doc: "its name"},
+			operation.Result{Name: "listeners", Doc: "all listeners with queue and process, at most 8"},
 			operation.Result{Name: "states", Doc: "sockets by state"},
-			operation.Result{Name: "synReceived", Doc: "handshakes that are not complete"},
-			operation.Result{Name: "retransmitting", Doc: "connections of which a segment was sent again and is not acknowledged yet"},
-			operation.Result{Name: "retransmits", Doc: "segments sent again by these connections in their life"},
-			operation.Result{Name: "unacked", Doc: "segments sent and not acknowledged, of all these connections"},
-			operation.Result{Name: "maxRTO", Doc: "the longest time-out of a retransmission among them"},
-			operation.Result{Name: "overflows", Doc: "accept queues that were full when a connection came, in the whole namespace, during the window"},
-			operation.Result{Name: "drops", Doc: "SYNs and ACKs that listeners dropped for any reason, likewise"},
+			operation.Result{Name: "synReceived", Doc: "incomplete handshakes"},
+			operation.Result{Name: "retransmitting", Doc: "connections with a retransmitted segment that is not yet acknowledged"},
+			operation.Result{Name: "retransmits", Doc: "segments these connections retransmitted in their lifetime"},
+			operation.Result{Name: "unacked", Doc: "their unacknowledged segments"},
+			operation.Result{Name: "maxRTO", Doc: "longest retransmission timeout among them"},
+			operation.Result{Name: "overflows", Doc: "connections that met a full accept queue, in the whole namespace, during window"},
+			operation.Result{Name: "drops", Doc: "SYNs and ACKs dropped by listeners for any reason, likewise"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			p, err := findTarget(h, call.Parameters, true)

@@ -7,7 +7,8 @@ import (
 // AnnotateNode sets an annotation of the node.
 func AnnotateNode(operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "annotate-node", Doc: "Sets an annotation of the Diagnosis' node. Another value is replaced, unless it is longer than 4096 bytes. unannotate-node takes it back and restores that.",
+		Name: "annotate-node", Doc: "Sets an annotation on the Diagnosis' node. It replaces another value, unless that is longer than 4096 bytes. unannotate-node reverts it and " +
+			"restores that value.",
 		Effect: operation.Remediate, ByController: true, Results: nodeResults(),
 		Parameters: []operation.Parameter{
 			annotationKeyParameter(),
@@ -19,6 +20,6 @@ func AnnotateNode(operation.Host) operation.Builtin {
 func annotationKeyParameter() operation.Parameter {
 	return operation.Parameter{
 		Name: "key", Kind: operation.String, Required: true, Max: 317,
-		Doc: "name of the annotation; none of the domains kubernetes.io, k8s.io and kernosis.io but `cluster-autoscaler.kubernetes.io/scale-down-disabled`",
+		Doc: "name of the annotation; the domains kubernetes.io, k8s.io and kernosis.io are refused except cluster-autoscaler.kubernetes.io/scale-down-disabled",
 	}
 }

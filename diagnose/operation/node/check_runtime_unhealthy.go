@@ -12,10 +12,11 @@ import (
 // it isn't ready.
 func CheckRuntimeUnhealthy(h operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "check-runtime-unhealthy", Doc: "Succeeds if the container runtime can't be reached, doesn't answer, isn't ready, has no network, or is slow, with verdict RuntimeUnreachable, RuntimeSilent, RuntimeNotReady, RuntimeNetworkNotReady or RuntimeSlow.",
+		Name: "check-runtime-unhealthy", Doc: "Checks whether the container runtime is unreachable, not ready or slow. Verdict RuntimeUnreachable, RuntimeSilent, RuntimeNotReady, " +
+			"RuntimeNetworkNotReady, or RuntimeSlow if a call takes longer than maxLatency.",
 		Effect: operation.Check,
 		Parameters: append(runtimeParameters(), operation.Parameter{
-			Name: "maxLatency", Kind: operation.Duration, Default: "2s", Min: int64(time.Millisecond), Doc: "a call that takes longer is slow",
+			Name: "maxLatency", Kind: operation.Duration, Default: "2s", Min: int64(time.Millisecond), Doc: "a slower call counts as slow",
 		}),
 		Results: runtimeResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {

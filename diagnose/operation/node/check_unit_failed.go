@@ -9,7 +9,7 @@ import (
 // CheckUnitFailed succeeds if a unit has failed, or fails again and again.
 func CheckUnitFailed(h operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "check-unit-failed", Doc: "Succeeds if a systemd unit has failed, can't be loaded, or waits to be started again, with verdict UnitFailed.",
+		Name: "check-unit-failed", Doc: "Checks whether a systemd unit failed. Verdict UnitFailed: it failed, can't be loaded, or waits for its restart.",
 		Effect: operation.Check, Parameters: []operation.Parameter{unitParameter()}, Results: unitResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			u, err := unitOf(ctx, h, call)

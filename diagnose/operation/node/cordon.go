@@ -7,12 +7,12 @@ import (
 // Cordon keeps new pods off the node.
 func Cordon(operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "cordon", Doc: "Marks the Diagnosis' node as unschedulable. One that somebody else has cordoned is left as it is, and stays theirs.",
+		Name: "cordon", Doc: "Marks the Diagnosis' node unschedulable. If someone else cordoned it already, the cordon remains theirs.",
 		Effect: operation.Remediate, ByController: true, Results: nodeResults(),
 	}
 }
 
 // nodeResults are those of an operation that changes the Node object.
 func nodeResults() []operation.Result {
-	return []operation.Result{{Name: "changed", Doc: "whether the node was changed: `true`, or `false` where it was so already"}}
+	return []operation.Result{{Name: "changed", Doc: "true: the node was changed; false: it already was in that state"}}
 }

@@ -93,22 +93,22 @@ func (r *runtimeHealth) verdict(slow time.Duration) *operation.Verdict {
 
 func runtimeParameters() []operation.Parameter {
 	return []operation.Parameter{
-		{Name: "socket", Kind: operation.String, Doc: "the runtime's CRI socket; without it the first that is there of " + strings.Join(cri.Sockets(), ", ")},
-		{Name: "timeout", Kind: operation.Duration, Default: "5s", Min: int64(10 * time.Millisecond), Max: int64(2 * time.Minute), Doc: "how long it may take to answer"},
+		{Name: "socket", Kind: operation.String, Doc: "CRI socket of the runtime; none: the first existing of " + strings.Join(cri.Sockets(), ", ")},
+		{Name: "timeout", Kind: operation.Duration, Default: "5s", Min: int64(10 * time.Millisecond), Max: int64(2 * time.Minute), Doc: "time limit for an answer"},
 	}
 }
 
 func runtimeResults() []operation.Result {
 	return []operation.Result{
-		{Name: "socket", Doc: "where it was asked"},
-		{Name: "reachable", Doc: "`true`: it has answered"},
-		{Name: "runtimeName", Doc: "`containerd`, `cri-o` …"},
+		{Name: "socket", Doc: "queried socket"},
+		{Name: "reachable", Doc: "true: it answered"},
+		{Name: "runtimeName", Doc: "containerd, cri-o …"},
 		{Name: "runtimeVersion", Doc: "its version"},
-		{Name: "apiVersion", Doc: "of the CRI"},
-		{Name: "runtimeReady", Doc: "its condition RuntimeReady; missing where the runtime does not report it"},
-		{Name: "networkReady", Doc: "its condition NetworkReady; missing where the runtime does not report it"},
-		{Name: "conditions", Doc: "all conditions that are false, with reason and message"},
-		{Name: "latency", Doc: "of the slower of the calls Version and Status"},
+		{Name: "apiVersion", Doc: "version of the CRI"},
+		{Name: "runtimeReady", Doc: "its condition RuntimeReady; missing: not reported by the runtime"},
+		{Name: "networkReady", Doc: "its condition NetworkReady; missing: not reported by the runtime"},
+		{Name: "conditions", Doc: "all false conditions with reason and message"},
+		{Name: "latency", Doc: "latency of the slower call, Version or Status"},
 		{Name: "error", Doc: "why there is no answer"},
 	}
 }

@@ -16,23 +16,23 @@ import (
 func KmsgTail(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "kmsg-tail",
-		Doc: "Copies the last lines of the kernel's log to kmsg.txt, with time and level, and counts them. Lines that processes have written to /dev/kmsg " +
-			"are left out unless asked for: anybody with the right to could make them look like the kernel's.",
+		Doc: "Copies the last lines of the kernel log, with time and level, to artifact kmsg.txt, and counts them. By default it omits lines that " +
+			"processes wrote to /dev/kmsg: a process with that permission can imitate kernel lines.",
 		Effect: operation.Collect,
 		Parameters: []operation.Parameter{
-			{Name: "lines", Doc: "lines to copy at most: the last ones", Kind: operation.Integer, Default: "200", Max: 20_000},
-			{Name: "contains", Doc: "only lines that have this text, capital or not", Kind: operation.String},
-			{Name: "level", Doc: "only lines of this level or a worse one", Kind: operation.Enum, Default: "debug", Values: levelNames()},
-			{Name: "maxAge", Doc: "only lines that are not older; 0s: all there are", Kind: operation.Duration, Default: "0s"},
-			{Name: "userLines", Doc: "also lines that processes have written", Kind: operation.Boolean, Default: "false"},
+			{Name: "lines", Doc: "maximum number of lines, the last ones", Kind: operation.Integer, Default: "200", Max: 20_000},
+			{Name: "contains", Doc: "only lines with this text, case-insensitive", Kind: operation.String},
+			{Name: "level", Doc: "only lines of this level or worse", Kind: operation.Enum, Default: "debug", Values: levelNames()},
+			{Name: "maxAge", Doc: "only lines not older than this; 0s: all", Kind: operation.Duration, Default: "0s"},
+			{Name: "userLines", Doc: "include lines written by processes", Kind: operation.Boolean, Default: "false"},
 		},
 		Results: []operation.Result{
-			{Name: "matching", Doc: "lines that match"},
-			{Name: "copied", Doc: "how many of them are in kmsg.txt"},
-			{Name: "levels", Doc: "how many match by level: err=3 warning=10"},
-			{Name: "lastLine", Doc: "the last of them"},
-			{Name: "lastAge", Doc: "how long ago it was written"},
-			{Name: "worstLine", Doc: "the last one of the worst level"},
+			{Name: "matching", Doc: "matching lines"},
+			{Name: "copied", Doc: "lines in kmsg.txt"},
+			{Name: "levels", Doc: "matching lines by level: err=3 warning=10"},
+			{Name: "lastLine", Doc: "last of them"},
+			{Name: "lastAge", Doc: "its age"},
+			{Name: "worstLine", Doc: "last line of the worst level"},
 			{Name: "worstLevel", Doc: "that level"},
 			operation.NoteResult(),
 		},

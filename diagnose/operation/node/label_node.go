@@ -7,7 +7,7 @@ import (
 // LabelNode sets a label of the node.
 func LabelNode(operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "label-node", Doc: "Sets a label of the Diagnosis' node. Another value is replaced. unlabel-node takes it back and restores that.",
+		Name: "label-node", Doc: "Sets a label on the Diagnosis' node. It replaces another value. unlabel-node reverts it and restores that value.",
 		Effect: operation.Remediate, ByController: true, Results: nodeResults(),
 		Parameters: []operation.Parameter{
 			labelKeyParameter(),
@@ -19,6 +19,6 @@ func LabelNode(operation.Host) operation.Builtin {
 func labelKeyParameter() operation.Parameter {
 	return operation.Parameter{
 		Name: "key", Kind: operation.String, Required: true, Max: 317,
-		Doc: "name of the label; none of the domains kubernetes.io, k8s.io and kernosis.io but `node.kubernetes.io/exclude-from-external-load-balancers`",
+		Doc: "name of the label; the domains kubernetes.io, k8s.io and kernosis.io are refused except node.kubernetes.io/exclude-from-external-load-balancers",
 	}
 }

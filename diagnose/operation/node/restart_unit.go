@@ -12,7 +12,7 @@ import (
 // RestartUnit restarts a unit of the node's systemd and waits until it runs.
 func RestartUnit(h operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "restart-unit", Doc: "Restarts a systemd unit, waits for it, and fails if it doesn't run then.",
+		Name: "restart-unit", Doc: "Restarts a systemd unit and waits for it. Fails if the unit does not run afterwards.",
 		Effect: operation.Remediate, Parameters: []operation.Parameter{unitParameter()}, Results: unitResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			return restartUnit(ctx, h, call)

@@ -10,7 +10,7 @@ import (
 // answer, too.
 func RuntimeHealth(h operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "runtime-health", Doc: "Asks the container runtime for its version and status, and how long that takes.",
+		Name: "runtime-health", Doc: "Queries version and status of the container runtime, and measures the latency.",
 		Effect: operation.Collect, Parameters: runtimeParameters(), Results: runtimeResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			r, err := askRuntime(ctx, h, call)

@@ -55,7 +55,7 @@ func systemd(ctx context.Context, fs hostfs.FS) (*dbus.Conn, error) {
 func unitParameter() operation.Parameter {
 	return operation.Parameter{
 		Name: "unit", Kind: operation.String, Required: true, Max: 255,
-		Doc: "the unit: `kubelet.service`; without its type a service",
+		Doc: "the unit: kubelet.service; without a type: a service",
 	}
 }
 
@@ -155,16 +155,16 @@ func (u *unit) String() string {
 // unitResults are the results of operations about a unit.
 func unitResults() []operation.Result {
 	return []operation.Result{
-		{Name: "unit", Doc: "its whole name"},
-		{Name: "loadState", Doc: "`loaded`, `masked`, `error` …"},
-		{Name: "state", Doc: "`active`, `failed`, `activating`, `inactive` …"},
-		{Name: "subState", Doc: "`running`, `dead`, `auto-restart` …"},
-		{Name: "result", Doc: "how it ended last: `success`, `exit-code`, `signal`, `oom-kill`, `timeout` …"},
-		{Name: "ending", Doc: "how its main process ended last: `exit code 1`, `SIGKILL`; missing while it runs"},
-		{Name: "restarts", Doc: "how often systemd has started it again by itself"},
-		{Name: "since", Doc: "when its state began"},
-		{Name: "mainPID", Doc: "its main process; missing where there is none"},
-		{Name: "memory", Doc: "bytes of its control group; missing where systemd doesn't account them"},
+		{Name: "unit", Doc: "its full name"},
+		{Name: "loadState", Doc: "loaded, masked, error …"},
+		{Name: "state", Doc: "active, failed, activating, inactive …"},
+		{Name: "subState", Doc: "running, dead, auto-restart …"},
+		{Name: "result", Doc: "last result: success, exit-code, signal, oom-kill, timeout …"},
+		{Name: "ending", Doc: "last end of its main process: exit code 1, SIGKILL; missing: it runs"},
+		{Name: "restarts", Doc: "automatic restarts by systemd"},
+		{Name: "since", Doc: "start of its state"},
+		{Name: "mainPID", Doc: "its main process; missing: none"},
+		{Name: "memory", Doc: "bytes of its control group; missing: not accounted by systemd"},
 	}
 }
 

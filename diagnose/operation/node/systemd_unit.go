@@ -9,7 +9,7 @@ import (
 // SystemdUnit reports the state of a unit of the node's systemd.
 func SystemdUnit(h operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "systemd-unit", Doc: "Reports the state of a systemd unit: since when, how it ended last, restarts, main process, memory.",
+		Name: "systemd-unit", Doc: "Reports the state of a systemd unit: since when, last result, restarts, main process, memory.",
 		Effect: operation.Collect, Parameters: []operation.Parameter{unitParameter()}, Results: unitResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			u, err := unitOf(ctx, h, call)

@@ -17,11 +17,12 @@ const DefaultTaintKey = "kernosis.io/problem"
 // Taint adds a taint to the node.
 func Taint(operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "taint", Doc: "Adds a taint to the Diagnosis' node. One that is there already, by somebody else, stays theirs. NoExecute ends pods that don't tolerate it at once, whatever their PodDisruptionBudget says: prefer drain.",
+		Name: "taint", Doc: "Adds a taint to the Diagnosis' node. If someone else added it already, it remains theirs. NoExecute immediately ends pods that do not " +
+			"tolerate it, regardless of PodDisruptionBudgets: prefer drain.",
 		Effect: operation.Remediate, ByController: true, Results: nodeResults(),
 		Parameters: []operation.Parameter{
 			taintKeyParameter(),
-			{Name: "value", Kind: operation.String, Max: 63, Doc: "value of the taint; another one with the key and effect that is there already is a failure"},
+			{Name: "value", Kind: operation.String, Max: 63, Doc: "its value; fails if the key and effect exist with another value"},
 			taintEffectParameter(),
 		},
 	}
@@ -30,13 +31,13 @@ func Taint(operation.Host) operation.Builtin {
 func taintKeyParameter() operation.Parameter {
 	return operation.Parameter{
 		Name: "key", Kind: operation.String, Max: 317, Default: DefaultTaintKey,
-		Doc: "key of the taint; none of the domains kubernetes.io and k8s.io",
+		Doc: "key of the taint; the domains kubernetes.io and k8s.io are refused",
 	}
 }
 
 func taintEffectParameter() operation.Parameter {
 	return operation.Parameter{
 		Name: "effect", Kind: operation.Enum, Values: []string{TaintNoSchedule, TaintPreferNoSchedule, TaintNoExecute}, Default: TaintNoSchedule,
-		Doc: "what becomes of pods that don't tolerate it",
+		Doc: "effect on pods that do not tolerate it",
 	}
 }

@@ -7,7 +7,8 @@ import (
 // Uncordon takes cordons of Kernosis back.
 func Uncordon(operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "uncordon", Doc: "Takes back a cordon that Kernosis has made on the Diagnosis' node, once all Diagnoses that asked for it have. That of a person or another program stays.",
+		Name: "uncordon", Doc: "Reverts a cordon by Kernosis on the Diagnosis' node once all Diagnoses that requested it have reverted it. A cordon by a person or another " +
+			"program stays.",
 		Effect: operation.Remediate, ByController: true, Parameters: []operation.Parameter{ownersParameter()}, Results: nodeResults(),
 	}
 }
@@ -21,6 +22,6 @@ const (
 func ownersParameter() operation.Parameter {
 	return operation.Parameter{
 		Name: "of", Kind: operation.Enum, Values: []string{OwnersSelf, OwnersAll}, Default: OwnersSelf,
-		Doc: "`self`: what this Diagnosis has done; `all`: what any Diagnosis has, also one that is gone",
+		Doc: "self: undo what this Diagnosis did; all: what any Diagnosis did, including deleted ones",
 	}
 }

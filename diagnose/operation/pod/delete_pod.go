@@ -7,7 +7,7 @@ import (
 // DeletePod deletes the pod that a Diagnosis is about.
 func DeletePod(operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "delete-pod", Doc: "Deletes a pod of the Diagnosis' node, whatever its PodDisruptionBudgets say, and waits until it is gone: prefer evict-pod.",
+		Name: "delete-pod", Doc: "Deletes a pod of the Diagnosis' node regardless of PodDisruptionBudgets, and waits until it is gone. Prefer evict-pod.",
 		Effect: operation.Remediate, ByController: true, Parameters: endedPodParameters(), Results: endedPodResults(),
 	}
 }

@@ -9,7 +9,8 @@ import (
 // EvictPod evicts the pod that a Diagnosis is about.
 func EvictPod(operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "evict-pod", Doc: "Evicts a pod of the Diagnosis' node as its PodDisruptionBudgets allow, and waits until it is gone. One that does not allow it is asked again until the time is up.",
+		Name: "evict-pod", Doc: "Evicts a pod of the Diagnosis' node within its PodDisruptionBudgets, and waits until it is gone. While a budget refuses the eviction, it " +
+			"retries until timeout.",
 		Effect: operation.Remediate, ByController: true, Parameters: endedPodParameters(), Results: endedPodResults(),
 	}
 }
@@ -18,20 +19,20 @@ func EvictPod(operation.Host) operation.Builtin {
 func endedPodParameters() []operation.Parameter {
 	return []operation.Parameter{
 		{Name: "podNamespace", Kind: operation.String, Required: true, Max: 63, Doc: "namespace of the pod"},
-		{Name: "podName", Kind: operation.String, Required: true, Max: 253, Doc: "the pod; neither a static pod, nor one of Kernosis"},
-		{Name: "podUID", Kind: operation.String, Max: 64, Doc: "its UID; without one the pod must be older than the Diagnosis. One that was made anew under the name is left alone"},
+		{Name: "podName", Kind: operation.String, Required: true, Max: 253, Doc: "name of the pod; static pods and Kernosis pods are refused"},
+		{Name: "podUID", Kind: operation.String, Max: 64, Doc: "its UID; none: the pod must be older than the Diagnosis. A recreated pod of the same name is left alone"},
 		GracePeriodParameter(),
-		{Name: "timeout", Kind: operation.Duration, Default: "5m", Min: int64(time.Second), Max: int64(time.Hour), Doc: "for how long the pod is waited for"},
+		{Name: "timeout", Kind: operation.Duration, Default: "5m", Min: int64(time.Second), Max: int64(time.Hour), Doc: "how long to wait for the pod to end"},
 	}
 }
 
 func GracePeriodParameter() operation.Parameter {
 	return operation.Parameter{
 		Name: "gracePeriod", Kind: operation.Duration, Min: int64(time.Second), Max: int64(time.Hour),
-		Doc: "how long a pod has to end; without it what the pod says itself",
+		Doc: "termination grace period; none: the pod's own",
 	}
 }
 
 func endedPodResults() []operation.Result {
-	return []operation.Result{{Name: "pod", Doc: "the pod that was ended, as `namespace/name`"}}
+	return []operation.Result{{Name: "pod", Doc: "the ended pod, as namespace/name"}}
 }

@@ -19,19 +19,19 @@ import (
 func PodList(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "pod-list",
-		Doc: "Names the pods of this node, or of these the ones whose UIDs are given, as disk-identity finds them, with their PersistentVolumeClaims. " +
-			"pods.txt has all of them. It fails where neither the API server nor kubelet is asked.",
+		Doc: "Lists the pods of this node, or those of the given UIDs (from disk-identity), with their PersistentVolumeClaims. Artifact pods.txt has all " +
+			"of them. Fails without an API server or kubelet to ask.",
 		Effect: operation.Collect,
 		Parameters: []operation.Parameter{
-			{Name: "affectedPodUIDs", Doc: "UIDs of pods with spaces between; none: all pods", Kind: operation.String},
-			{Name: "affectedPods", Doc: "how many these are; 0: no pod is listed", Kind: operation.Integer},
+			{Name: "affectedPodUIDs", Doc: "pod UIDs, separated by spaces; none: all pods", Kind: operation.String},
+			{Name: "affectedPods", Doc: "their number; 0: list no pod", Kind: operation.Integer},
 		},
 		Results: []operation.Result{
-			{Name: "pods", Doc: "how many there are"},
-			{Name: "podNames", Doc: "namespace and name of each, those that are not ready first, as far as they fit"},
+			{Name: "pods", Doc: "number of devices"},
+			{Name: "podNames", Doc: "namespace and name of each, not ready ones first, as far as they fit"},
 			{Name: "claims", Doc: "their PersistentVolumeClaims, as far as they fit"},
-			{Name: "phases", Doc: "how many are in which phase: Pending=1 Running=12"},
-			{Name: "notReady", Doc: "pods that should take traffic and do not"},
+			{Name: "phases", Doc: "pods by phase: Pending=1 Running=12"},
+			{Name: "notReady", Doc: "pods that should receive traffic and do not"},
 			operation.NoteResult(),
 		},
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {

@@ -22,7 +22,7 @@ func podParameters() []operation.Parameter {
 	return []operation.Parameter{
 		{Name: "podNamespace", Doc: "namespace of the pod", Kind: operation.String, Max: 63},
 		{Name: "podName", Doc: "name of the pod", Kind: operation.String, Max: 253},
-		{Name: "podUID", Doc: "UID of the pod: with a name another pod of that name is refused, alone the node's pods are searched for it", Kind: operation.String, Max: 64},
+		{Name: "podUID", Doc: "UID of the pod; with a name: a pod with that name and another UID is refused; alone: selects the pod among those of the node", Kind: operation.String, Max: 64},
 	}
 }
 

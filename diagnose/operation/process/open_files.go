@@ -13,23 +13,23 @@ import (
 func OpenFiles(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "open-files",
-		Doc: "Lists the open files of a process in open-files.txt, and counts sockets, pipes and files that have been deleted. " +
-			"No filesystem is asked, so a dead file server can't hold it up.",
+		Doc: "Lists the open files of a process in artifact open-files.txt, and counts sockets, pipes and deleted files. Accesses no filesystem, so a " +
+			"dead file server can't block it.",
 		Effect: operation.Collect,
-		Parameters: append(PIDParameters(true, "process whose files are listed"),
-			operation.Parameter{Name: "max", Doc: "files to list at most; more are only counted", Kind: operation.Integer, Default: "10000", Max: 1 << 20}),
+		Parameters: append(PIDParameters(true, "process to inspect"),
+			operation.Parameter{Name: "max", Doc: "maximum number of files listed; others are only counted", Kind: operation.Integer, Default: "10000", Max: 1 << 20}),
 		Results: []operation.Result{
 			{Name: "pid", Doc: "the process"},
 			{Name: "comm", Doc: "its name"},
-			{Name: "count", Doc: "how many files it has open"},
-			{Name: "limit", Doc: "how many it may have"},
-			{Name: "listed", Doc: "how many are listed and counted below"},
-			{Name: "files", Doc: "files and folders"},
+			{Name: "count", Doc: "number of its open files"},
+			{Name: "limit", Doc: "its limit"},
+			{Name: "listed", Doc: "files listed, and counted below"},
+			{Name: "files", Doc: "files and directories"},
 			{Name: "sockets", Doc: "sockets"},
 			{Name: "pipes", Doc: "pipes"},
 			{Name: "others", Doc: "epoll, timers, memfd and the like"},
-			{Name: "deleted", Doc: "files that have no name any more: their room is free once they are closed"},
-			{Name: "deletedFiles", Doc: "names that these had, as far as they fit"},
+			{Name: "deleted", Doc: "deleted files; closing them frees their space"},
+			{Name: "deletedFiles", Doc: "their former names, as far as they fit"},
 			operation.NoteResult(),
 		},
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {

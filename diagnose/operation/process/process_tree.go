@@ -15,18 +15,18 @@ func ProcessTree(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name:   "process-tree",
-		Doc:    "Draws the processes of the node, or those below one, in tree.txt: name, number, state and owner; and counts them.",
+		Doc:    "Draws the processes of the node, or those below one process, in artifact tree.txt: name, PID, state and owner. Also counts them.",
 		Effect: operation.Collect,
-		Parameters: append(PIDParameters(false, "process to begin with; none: all, kernel threads too"),
-			operation.Parameter{Name: "max", Doc: "processes to draw at most; more are only counted", Kind: operation.Integer, Default: "10000", Max: 1 << 22}),
+		Parameters: append(PIDParameters(false, "root of the tree; none: all processes, including kernel threads"),
+			operation.Parameter{Name: "max", Doc: "maximum number of processes drawn; others are only counted", Kind: operation.Integer, Default: "10000", Max: 1 << 22}),
 		Results: []operation.Result{
 			{Name: "count", Doc: "processes"},
-			{Name: "drawn", Doc: "how many of them are in tree.txt"},
-			{Name: "blocked", Doc: "how many are in uninterruptible sleep"},
-			{Name: "blockedProcesses", Doc: "which, as far as they fit"},
-			{Name: "zombies", Doc: "how many have ended and are not waited for"},
-			{Name: "stopped", Doc: "how many are stopped"},
-			{Name: "ancestors", Doc: "from init to the process, where one was given"},
+			{Name: "drawn", Doc: "processes in tree.txt"},
+			{Name: "blocked", Doc: "processes in uninterruptible sleep"},
+			{Name: "blockedProcesses", Doc: "which ones, as far as they fit"},
+			{Name: "zombies", Doc: "processes that ended and are not waited for"},
+			{Name: "stopped", Doc: "stopped processes"},
+			{Name: "ancestors", Doc: "path from init to pid, if given"},
 			operation.NoteResult(),
 		},
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {

@@ -23,7 +23,7 @@ var ErrTaskGone = errors.New("is gone")
 func PIDParameters(required bool, doc string) []operation.Parameter {
 	return []operation.Parameter{
 		{Name: "pid", Doc: doc, Kind: operation.Integer, Required: required, Max: 1 << 22}, // PID_MAX_LIMIT
-		{Name: "startTime", Doc: "when that task started, since boot (73.12s): refuses another one that has its number by now", Kind: operation.Duration},
+		{Name: "startTime", Doc: "start time of that task since boot (73.12s); a task that reuses the PID is refused", Kind: operation.Duration},
 	}
 }
 
@@ -111,10 +111,10 @@ func (o *Owner) In() string {
 // OwnerResults are those that ReportOwner sets.
 func OwnerResults() []operation.Result {
 	return []operation.Result{
-		{Name: "owner", Doc: "pod and container, systemd unit or cgroup it belongs to"},
-		{Name: "podUID", Doc: "UID of its pod, by its cgroup"},
-		{Name: "containerID", Doc: "runtime's id of its container"},
-		{Name: "cgroup", Doc: "its cgroup, from the hierarchy's root"},
+		{Name: "owner", Doc: "its pod and container, systemd unit or cgroup"},
+		{Name: "podUID", Doc: "UID of its pod, derived from its cgroup"},
+		{Name: "containerID", Doc: "runtime's ID of its container"},
+		{Name: "cgroup", Doc: "its cgroup, relative to the hierarchy's root"},
 	}
 }
 

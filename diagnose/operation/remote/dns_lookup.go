@@ -20,26 +20,26 @@ const resolvConf = netprobe.ResolvConf
 // DNSLookup asks the node's name servers, or another, for a name.
 func DNSLookup(h operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "dns-lookup", Doc: "Asks each of the node's name servers, or another one, for a name, and reports what each of them answers.",
+		Name: "dns-lookup", Doc: "Queries each of the node's name servers, or a given one, for a name, and reports each answer.",
 		Effect: operation.Collect,
 		Parameters: []operation.Parameter{
-			{Name: "name", Kind: operation.String, Required: true, Max: 254, Doc: "the whole name: search domains are not tried; an address with type `PTR`"},
-			{Name: "type", Kind: operation.Enum, Values: dnsTypes(), Default: "A", Doc: "type of the records"},
+			{Name: "name", Kind: operation.String, Required: true, Max: 254, Doc: "full name, search domains are not tried; for type PTR, an address"},
+			{Name: "type", Kind: operation.Enum, Values: dnsTypes(), Default: "A", Doc: "record type"},
 			{Name: "server", Kind: operation.Address, Doc: "the name server; without it those of " + resolvConf},
 			{Name: "serverPort", Kind: operation.Integer, Default: "53", Min: 1, Max: 65535, Doc: "port of the name servers"},
 			{Name: "timeout", Kind: operation.Duration, Default: "2s", Min: int64(10 * time.Millisecond), Max: int64(30 * time.Second), Doc: "how long to wait for each answer"},
-			{Name: "tries", Kind: operation.Integer, Default: "2", Min: 1, Max: 5, Doc: "queries to a server that doesn't answer"},
+			{Name: "tries", Kind: operation.Integer, Default: "2", Min: 1, Max: 5, Doc: "queries to a server that does not answer"},
 		},
 		Results: []operation.Result{
-			{Name: "server", Doc: "the first one that answered; the results below are of its answer"},
-			{Name: "rcode", Doc: "`NOERROR`, `NXDOMAIN`, `SERVFAIL`, `REFUSED` …"},
-			{Name: "authoritative", Doc: "`true`: the server has the zone itself"},
-			{Name: "answers", Doc: "the records, divided by `; `; empty: there are none of this type"},
-			{Name: "addresses", Doc: "addresses in them, divided by commas"},
-			{Name: "ttl", Doc: "seconds that the shortest-lived record may be kept"},
-			{Name: "latency", Doc: "from question to answer"},
-			{Name: "transport", Doc: "`udp`, or `tcp` where the answer was too long"},
-			{Name: "servers", Doc: "what each server answered, divided by `; `"},
+			{Name: "server", Doc: "first server that answered; the results below are from its answer"},
+			{Name: "rcode", Doc: "NOERROR, NXDOMAIN, SERVFAIL, REFUSED …"},
+			{Name: "authoritative", Doc: "true: the server has the zone itself"},
+			{Name: "answers", Doc: "records, separated by ; ; empty: none of this type"},
+			{Name: "addresses", Doc: "their addresses, separated by commas"},
+			{Name: "ttl", Doc: "shortest TTL of the records in seconds"},
+			{Name: "latency", Doc: "time from query to answer"},
+			{Name: "transport", Doc: "udp, or tcp if the answer was too long"},
+			{Name: "servers", Doc: "answer of each server, separated by ;"},
 		},
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			return dnsLookup(ctx, h, call)

@@ -18,17 +18,17 @@ import (
 func Webhook(operation.Host) operation.Builtin {
 	facts := webhookFacts()
 	parameters := []operation.Parameter{
-		{Name: "url", Kind: operation.String, Required: true, Max: 2048, Doc: "where to: `https://…` or `http://…`"},
-		{Name: "caFile", Kind: operation.String, Doc: "certificates (PEM) that the server is verified with; without it the system's"},
+		{Name: "url", Kind: operation.String, Required: true, Max: 2048, Doc: "https://… or http://…"},
+		{Name: "caFile", Kind: operation.String, Doc: "CA certificates (PEM) to verify the server; none: the system's"},
 	}
 	for _, f := range facts {
 		f.Kind = operation.String
 		parameters = append(parameters, f)
 	}
 	return operation.Builtin{
-		Name: "webhook", Doc: "Sends a POST with a JSON object of what is known of the problem and its cause; an answer other than 2xx is a failure.",
+		Name: "webhook", Doc: "Sends a POST with a JSON object of the known facts on the problem and its cause. An answer other than 2xx is a failure.",
 		Effect: operation.Remediate, Parameters: parameters,
-		Results: []operation.Result{{Name: "status", Doc: "of the answer: `200 OK`"}, {Name: "latency", Doc: "from the request to the answer"}},
+		Results: []operation.Result{{Name: "status", Doc: "status of the answer: 200 OK"}, {Name: "latency", Doc: "time from request to answer"}},
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			body := map[string]string{}
 			for _, f := range facts {
@@ -47,18 +47,18 @@ func webhookFacts() []operation.Parameter {
 		{Name: "verdictReason", Doc: "the cause in a word"},
 		{Name: "verdictMessage", Doc: "the cause in a sentence"},
 		{Name: "node", Doc: "the node"},
-		{Name: "rule", Doc: "the rule whose problem it is"},
+		{Name: "rule", Doc: "rule of the problem"},
 		{Name: "reason", Doc: "the problem in a word"},
 		{Name: "message", Doc: "the problem in a sentence"},
-		{Name: "subject", Doc: "who was hit"},
-		{Name: "condition", Doc: "the condition of the node"},
-		{Name: "severity", Doc: "how bad it is"},
+		{Name: "subject", Doc: "what was affected"},
+		{Name: "condition", Doc: "condition of the node"},
+		{Name: "severity", Doc: "severity"},
 		{Name: "podNamespace", Doc: "namespace of the pod"},
 		{Name: "podName", Doc: "the pod"},
 		{Name: "podUID", Doc: "UID of the pod"},
 		{Name: "container", Doc: "the container"},
 		{Name: "device", Doc: "the disk"},
-		{Name: "mountPoint", Doc: "where it is mounted"},
+		{Name: "mountPoint", Doc: "mount point"},
 	}
 }
 
