@@ -94,7 +94,7 @@ func newRoot() *cobra.Command {
 		commands  []*cobra.Command
 	}{
 		{"detect", "Detect faults:", []*cobra.Command{newRun(), newAgentCommand(), newController(), newConfig()}},
-		{"look", "See how it does:", []*cobra.Command{newStatus(), newWhy(), newFeatures(), newBundle()}},
+		{"look", "See how it does:", []*cobra.Command{newStatus(), newTop(), newWhy(), newFeatures(), newBundle()}},
 		{"explain", "Find causes:", []*cobra.Command{newDiagnose(), newGraph()}},
 		{"rules", "Rules:", []*cobra.Command{newRules(), newMute(), newLint(), newReplay()}},
 		{"drills", "Drills:", []*cobra.Command{newDemo(), newInject()}},

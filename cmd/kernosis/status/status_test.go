@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -314,6 +315,23 @@ func TestEndpoint(t *testing.T) {
 	}
 	if _, _, err := e.Get(t.Context(), "/metrics"); err != nil || a.token != "Bearer secret" {
 		t.Errorf("%q, %v", a.token, err)
+	}
+}
+
+// What is well is left out, and a problem is one line.
+func TestTop(t *testing.T) {
+	a := newAgent(t)
+	a.fires(problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", Severity: problem.Critical, Message: strings.Repeat("日本 ", 60)})
+	a.add(journal.Entry{Now: time.Now(), Event: source("sockfail", false)})
+	a.pages["/metrics"] += "process_resident_memory_bytes 4.3e+07\nprocess_cpu_seconds_total 6\n"
+	var b strings.Builder
+	if err := a.read().WriteTop(&b, View{Cells: 100}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], "COST        RSS 41 MiB") || !strings.HasPrefix(lines[2], "PROBLEMS    critical  OOMKilling") ||
+		!strings.HasSuffix(lines[2], "…") || display.Cells(lines[2]) > 100 || !strings.HasPrefix(lines[3], "SOURCES     blind  sockfail: ") {
+		t.Errorf("%s", b.String())
 	}
 }
 

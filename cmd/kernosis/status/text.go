@@ -17,25 +17,24 @@ import (
 type View struct {
 	Wide    bool // all that is known
 	Cells   int  // of a line; 0: as long as it is
+	Rows    int  // of problems and losses at most, unless Wide; 0: 10
 	Colours output.Colours
 }
 
 // label is the column of what a line is about.
 const label = 12
 
-// maxRows bounds the rows of a part, unless the view is wide.
-const maxRows = 10
-
 // page is a state as it is written.
 type page struct {
 	*State
 	View
-	b strings.Builder
+	problemsOnly bool // conditions and sources that are well are left out
+	b            strings.Builder
 }
 
 // WriteText writes a state for people.
 func (s *State) WriteText(w io.Writer, v View) error {
-	p := &page{State: s, View: v}
+	p := newPage(s, v)
 	p.head()
 	p.agent()
 	p.rows("PROBLEMS", p.problems())
@@ -47,19 +46,54 @@ func (s *State) WriteText(w io.Writer, v View) error {
 	p.list("LOSSES", p.losses())
 	p.list("API", p.api())
 	p.list("COST", p.cost())
-	var unread []string
-	for _, u := range p.Unread {
-		unread = append(unread, u.What+": "+u.Why)
+	p.list("UNREAD", p.unread())
+	return p.write(w)
+}
+
+// WriteTop writes what changes: problems, what the agent costs, and whatever is not well.
+func (s *State) WriteTop(w io.Writer, v View) error {
+	p := newPage(s, v)
+	p.problemsOnly = true
+	p.head()
+	p.list("COST", p.cost())
+	p.rows("PROBLEMS", p.problems())
+	p.rows("CONDITIONS", p.conditions())
+	p.rows("SOURCES", p.sources())
+	if len(p.State.Losses) > 0 {
+		p.list("LOSSES", p.losses())
 	}
-	p.list("UNREAD", unread)
+	p.list("UNREAD", p.unread())
+	return p.write(w)
+}
+
+func newPage(s *State, v View) *page {
+	if v.Rows == 0 {
+		v.Rows = 10
+	}
+	return &page{State: s, View: v}
+}
+
+func (p *page) write(w io.Writer) error {
 	if _, err := io.WriteString(w, p.b.String()); err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
 	return nil
 }
 
-// line writes a text behind its label, broken between words where it is too long.
+func (p *page) unread() []string {
+	var out []string
+	for _, u := range p.Unread {
+		out = append(out, u.What+": "+u.Why)
+	}
+	return out
+}
+
+// line writes a text behind its label, broken between words where it is too long, or cut where
+// only problems are shown.
 func (p *page) line(name, text string) {
+	if cells := p.Cells - label; cells > label && p.problemsOnly {
+		text = cut(text, cells)
+	}
 	for text != "" || name != "" {
 		now, later := text, ""
 		if cells := p.Cells - label; cells > label {
@@ -71,6 +105,18 @@ func (p *page) line(name, text string) {
 			text = "  " + later
 		}
 	}
+}
+
+// cut shortens a text to so many cells. What is coloured stands at its beginning.
+func cut(text string, cells int) string {
+	if display.Cells(text) <= cells {
+		return text
+	}
+	runes := []rune(text)
+	for len(runes) > 0 && display.Cells(string(runes)) >= cells {
+		runes = runes[:len(runes)-1]
+	}
+	return string(runes) + "…"
 }
 
 // split breaks a text where the last word ends that fits into so many cells.
@@ -224,7 +270,7 @@ func (p *page) problems() *output.Rows {
 		case q.HiddenBy != "":
 			hidden++
 			continue
-		case rows.Len() == maxRows:
+		case rows.Len() == p.Rows:
 			more++
 			continue
 		}
@@ -287,7 +333,7 @@ func (p *page) conditions() *output.Rows {
 			}
 		}
 	}
-	if len(well) > 0 {
+	if len(well) > 0 && !p.problemsOnly {
 		rows.Add(string(problem.False), p.some(well))
 	}
 	return rows
@@ -314,14 +360,14 @@ func (p *page) sources() *output.Rows {
 				why += ", " + since
 			}
 			rows.Add(p.Colours.Doubtful(string(s.State)), s.Name+": "+why)
-		case s.State == Fallback, p.Wide:
+		case s.State == Fallback && !p.problemsOnly, p.Wide:
 			rows.Add(string(s.State), strings.TrimSuffix(s.Name+": "+s.Why, ": "))
 		default:
 			names[s.State] = append(names[s.State], s.Name)
 		}
 	}
 	for _, state := range []SourceState{Attached, Up} {
-		if len(names[state]) > 0 {
+		if len(names[state]) > 0 && !p.problemsOnly {
 			rows.Add(string(state), p.some(names[state]))
 		}
 	}
@@ -342,8 +388,8 @@ func (p *page) losses() []string {
 		out = append(out, text)
 	}
 	switch {
-	case len(out) > maxRows && !p.Wide:
-		return append(out[:maxRows:maxRows], fmt.Sprintf("and %d more (-o wide)", len(out)-maxRows))
+	case len(out) > p.Rows && !p.Wide:
+		return append(out[:p.Rows:p.Rows], fmt.Sprintf("and %d more (-o wide)", len(out)-p.Rows))
 	case len(out) == 0 && p.Outcome != Unknown:
 		return []string{"none since the agent started"}
 	}
