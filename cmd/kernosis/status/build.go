@@ -47,18 +47,34 @@ func (g *reading) problems() {
 		}
 	}
 	g.metrics.each("kernosis_problems", func(label func(string) string, n float64) {
-		rule := label("rule")
-		if more := int(n) - known[rule]; more > 0 {
-			message := "the journal does not go back to it"
-			if g.local == nil {
-				message = "the journal, which says more, could not be read"
-			}
-			g.Problems = append(g.Problems, Problem{Rule: rule, Count: uint64(more), Message: message})
+		if more := int(n) - known[label("rule")]; more > 0 {
+			g.otherProblems(label("rule"), more)
 		}
 	})
 	slices.SortStableFunc(g.Problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(rank(&b), rank(&a)), a.Since.Compare(b.Since), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Subject, b.Subject))
 	})
+}
+
+// otherProblems adds so many problems of a rule that the journal does not have, as the metrics name
+// them.
+func (g *reading) otherProblems(rule string, more int) {
+	message := "the journal does not go back to it"
+	if g.local == nil {
+		message = "the journal, which says more, could not be read"
+	}
+	seen := slices.Clone(g.Problems)
+	g.metrics.each("kernosis_problem_info", func(label func(string) string, is float64) {
+		p := Problem{Rule: rule, Reason: label("reason"), Severity: problem.Severity(label("severity")), Subject: label("subject"), Message: message}
+		known := slices.ContainsFunc(seen, func(o Problem) bool { return o.Rule == rule && o.Subject == p.Subject })
+		if is == 1 && more > 0 && label("rule") == rule && !known {
+			g.Problems = append(g.Problems, p)
+			more--
+		}
+	})
+	if more > 0 {
+		g.Problems = append(g.Problems, Problem{Rule: rule, Count: uint64(more), Message: message})
+	}
 }
 
 // rank orders problems: the severe ones first, those that are hidden or muted last.

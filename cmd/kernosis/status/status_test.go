@@ -210,10 +210,10 @@ func TestPartOfIt(t *testing.T) {
 	}
 	contains(t, s, View{}, "OOMKilling", "LOSSES      diskio: 3 (ring-full)\n", "UNREAD      metrics: /metrics answers 401: no bearer token (--token-file)\n")
 
-	a.pages["/metrics"] = "kernosis_problems{rule=\"oom-kill\"} 1\nkernosis_condition{type=\"KernelDeadlock\",status=\"True\"} 1\nkernosis_source_up{stem=\"sockfail\"} 0\n"
+	a.pages["/metrics"] = "kernosis_problems{rule=\"oom-kill\"} 2\nkernosis_problem_info{rule=\"oom-kill\",reason=\"OOMKilling\",severity=\"warning\",subject=\"pod shop/web-1\"} 1\nkernosis_condition{type=\"KernelDeadlock\",status=\"True\"} 1\nkernosis_source_up{stem=\"sockfail\"} 0\n"
 	a.state = t.TempDir()
 	s = a.read()
-	contains(t, s, View{}, "oom-kill", "could not be read", "True  KernelDeadlock\n", "blind  sockfail: the reason is not known\n", "API         not used: the agent reports to no API server\n",
+	contains(t, s, View{}, "warning  OOMKilling  pod shop/web-1", "oom-kill", "could not be read", "True  KernelDeadlock\n", "blind  sockfail: the reason is not known\n", "API         not used: the agent reports to no API server\n",
 		"UNREAD      journal: there is none in "+a.state)
 	if s.Outcome != Problems {
 		t.Error(s.Outcome)
