@@ -86,12 +86,13 @@ func docCommandsLeft() []docLeft {
 		{page: "docs/reports.md", commands: []string{"curl "}, why: "TestDocumentedReports sends the report"},
 		{page: "docs/troubleshooting.md", commands: []string{"ls ", "df ", "cat ", "uname "}, why: "shows a node of a cluster"},
 		{page: "docs/problems/*.md", commands: []string{""}, why: "shows a node with the problem"},
+		{page: "docs/status.md", commands: []string{"kernosis "}, why: "needs an agent; the tests of the commands have one"},
 		{page: "docs/web.md", commands: []string{"kernosis run "}, why: "needs a browser, as the tests of reporter/page have"},
 	}
 }
 
 // maxDocLeft bounds docCommandsLeft.
-const maxDocLeft = 14
+const maxDocLeft = 15
 
 // What pages have their readers run on one machine works, and prints what they show.
 func TestTutorialsOfDocs(t *testing.T) {

@@ -356,11 +356,13 @@ func TestRenderings(t *testing.T) {
 			t.Errorf("%d renderings for 250 requests in 5 moments", got)
 		}
 		time.Sleep(idleAfter + time.Second)
+		synctest.Wait()
 		if p.last != nil || p.rows.rows != nil || forgotten != 1 {
 			t.Errorf("kept %v, forgotten %d times", p.last != nil, forgotten)
 		}
 		get(t, p, "/state")
 		time.Sleep(idleAfter + time.Second)
+		synctest.Wait()
 		if forgotten != 2 {
 			t.Errorf("forgotten %d times", forgotten)
 		}
