@@ -79,7 +79,7 @@ func docCommandsLeft() []docLeft {
 		{commands: []string{"cosign ", "gh ", "trivy ", "grype ", "sha256sum ", "cat dist/"}, why: "needs a release"},
 		{commands: []string{"git ", "make ", "bin/vmrun "}, why: "takes minutes, or a network"},
 		{commands: []string{"go test "}, why: "is a test"},
-		{commands: []string{"ln "}, why: "changes folders of the system"},
+		{commands: []string{"ln ", "kernosis completion "}, why: "changes folders of the system"},
 		{commands: []string{"kernosis lint rules/ --formats ", "extract-vmlinux "}, why: "needs a kernel with its printk index, or its image"},
 		{page: "docs/logs.md", commands: []string{"kernosis run "}, why: "reads logs of the machine"},
 		{page: "docs/diagnose.md", commands: []string{"kernosis diagnose run --shipped hung-task -p pid=811"}, why: "needs a database on a frozen filesystem"},

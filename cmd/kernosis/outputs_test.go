@@ -58,6 +58,7 @@ func TestOutputs(t *testing.T) {
 func TestEachOutputIsAFormat(t *testing.T) {
 	others := map[string]string{
 		"kernosis run": "of the configuration", "kernosis agent": "of the configuration", "kernosis config print": "of the configuration",
+		"kernosis bundle": "a file",
 	}
 	forEachCommand(newRoot(), func(cmd *cobra.Command) {
 		f := cmd.Flags().Lookup("output")
