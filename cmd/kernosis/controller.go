@@ -33,8 +33,8 @@ func newController() *cobra.Command {
 CustomResourceDefinitions installed, the controller also validates OperationSets, Triggers
 and RemediationPolicies, creates Diagnoses from alerts, Events and schedules, deletes old
 ones, and decides on repairs. Run one or two replicas. See docs/controller.md.`,
-		Example: `  kernosis controller --namespace kernosis
-  kernosis controller --kubeconfig ~/.kube/config --leader-elect=false`,
+		Example: `  kernosis controller --kubeconfig ~/.kube/config --leader-elect=false
+  kernosis controller --namespace kernosis`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadController(cmd)

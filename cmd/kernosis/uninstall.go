@@ -31,8 +31,8 @@ gone, then remove what they wrote to other objects: node conditions, cordons and
 Leases and saved trigger state are deleted too; the CustomResourceDefinitions and all
 Diagnoses only with --crds. The command may be repeated. Roles, service accounts and
 configuration stay: remove them as you installed them (helm uninstall, kubectl delete -k).`,
-		Example: `  kernosis uninstall -n kernosis
-  kernosis uninstall -n kernosis --crds`,
+		Example: `  kernosis uninstall -n kernosis --crds
+  kernosis uninstall -n kernosis`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Namespace = cmp.Or(kube.over.Context.Namespace, os.Getenv("POD_NAMESPACE"), install.DefaultNamespace)
