@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// docNamespaces are those that commands of the documentation name: that of Kernosis, that of
-// node-problem-detector, and that of a pod in examples.
+// docNamespaces are the namespaces in commands of the documentation: of Kernosis, of
+// node-problem-detector, and of pods in examples.
 func docNamespaces() []string {
 	return []string{"kernosis", "$NS", "NAMESPACE", "kube-system", "shop"}
 }

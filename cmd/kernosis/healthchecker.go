@@ -53,7 +53,7 @@ systemd to start it again, if it has been up for longer than the cooldown time.`
 	fs := cmd.Flags()
 	fs.StringVar(&h.component, "component", componentKubelet, "`component` to check: kubelet, docker, kube-proxy or cri")
 	completeFlag(cmd, "component", func() []string { return []string{componentKubelet, componentDocker, componentKubeProxy, componentCRI} })
-	fs.StringVar(&h.service, "service", "", "systemd `service` of the component (default that of its name, containerd of cri)")
+	fs.StringVar(&h.service, "service", "", "systemd `service` of the component (default: the name of the component, containerd for cri)")
 	fs.StringVar(&h.service, "systemd-service", "", "")
 	fs.Lookup("systemd-service").Hidden = true
 	fs.BoolVar(&h.repair, "enable-repair", true, "kill the service of an unhealthy component")

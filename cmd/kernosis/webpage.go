@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/prometheus/procfs"
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/page"
@@ -101,18 +98,15 @@ func (a *agent) losses() []page.Loss {
 	return out
 }
 
-// cost is what this process uses.
-func cost() (c page.Cost) {
-	var used unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
-		c.CPU = time.Duration(used.Utime.Nano() + used.Stime.Nano())
+// cost is what this process uses; zero where /proc does not say.
+func cost() page.Cost {
+	self, err := procfs.Self()
+	if err != nil {
+		return page.Cost{}
 	}
-	// "size resident shared …", in pages.
-	if raw, err := os.ReadFile("/proc/self/statm"); err == nil {
-		if fields := bytes.Fields(raw); len(fields) > 1 {
-			pages, _ := strconv.ParseUint(string(fields[1]), 10, 64) // 0: not known
-			c.RSS = pages * uint64(os.Getpagesize())
-		}
+	stat, err := self.Stat()
+	if err != nil {
+		return page.Cost{}
 	}
-	return c
+	return page.Cost{RSS: uint64(stat.ResidentMemory()), CPU: time.Duration(stat.CPUTime() * float64(time.Second))}
 }
