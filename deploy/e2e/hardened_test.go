@@ -57,7 +57,12 @@ func (c *cluster) hardened(t *testing.T) {
 			t.Errorf("docs/install.md does not have: %s", row)
 		}
 	}
-	before := c.sources(t)
+	// A gauge sees from its first measurement on.
+	var before map[string]bool
+	await.UntilShown(t, "all sources of a privileged agent", time.Minute, func() (bool, string) {
+		before = c.sources(t)
+		return !slices.Contains(slices.Collect(maps.Values(before)), false), fmt.Sprint(before)
+	})
 	c.install(t, "upgrade", "--set", "agent.profile=hardened", "--set-json", "agent.hardened.capabilities="+capabilities(t))
 	c.runs(t)
 	is := c.condition(t, "KernosisDegraded", corev1.ConditionTrue, time.Minute)
@@ -67,7 +72,7 @@ func (c *cluster) hardened(t *testing.T) {
 	before["log/kmsg"] = false
 	await.UntilShown(t, "sources as before, but for the log", time.Minute, func() (bool, string) {
 		after := c.sources(t)
-		return maps.Equal(before, after), fmt.Sprint(after)
+		return maps.Equal(before, after), fmt.Sprintf("%v, not %v", after, before)
 	})
 	c.faultsWith(t, withoutPrivileges())
 }
