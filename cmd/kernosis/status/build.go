@@ -8,11 +8,9 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector/problem"
 )
-
-// selfCheck is the stem of the agent's check of itself: KernosisDegraded is its condition.
-const selfCheck = event.CheckStem + "/kernosis/self"
 
 // build puts together what the endpoint and the journal say.
 func (g *reading) build() {
@@ -138,7 +136,7 @@ func (g *reading) source(name string, up bool, fallback, why string, since time.
 	s := Source{Name: display.Safe(name, maxWord), Since: since}
 	ofKernel := slices.ContainsFunc(bpf.Stems(), func(b bpf.Stem) bool { return b.Name == name })
 	switch {
-	case name == selfCheck:
+	case name == event.NamedStem(event.CheckStem, selfcheck.Check): // its condition is KernosisDegraded
 		return
 	case !up:
 		s.State, s.Why = Blind, cmp.Or(why, "the reason is not known")

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,11 +225,13 @@ func TestPartOfIt(t *testing.T) {
 func TestWhetherItRuns(t *testing.T) {
 	a := newAgent(t)
 	a.server.Close()
-	if s := a.read(); s.Outcome != Healthy || !s.Agent.Running || s.Agent.Health != "" {
+	s := a.read()
+	if s.Outcome != Healthy || !s.Agent.Running || s.Agent.Health != "" {
 		t.Errorf("%+v", s)
 	}
+	contains(t, s, View{}, "AGENT       seems to run: it saved its state 0s ago, since ")
 	a.saved(2 * time.Minute)
-	s := a.read()
+	s = a.read()
 	if s.Outcome != Unknown || s.Agent.Running {
 		t.Errorf("%+v", s)
 	}
@@ -268,6 +271,27 @@ func TestUnhealthy(t *testing.T) {
 	a.pages["/healthz"] = "<html>"
 	if s = a.read(); s.Agent.Health != "" || len(s.Unread) == 0 || !strings.Contains(s.Unread[0].Why, "it is no agent") {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Every metric that is read is one that agents have.
+func TestMetricsAreDocumented(t *testing.T) {
+	source, err := os.ReadFile("build.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`"(kernosis_[a-z_]+)"`).FindAllSubmatch(source, -1)
+	for _, m := range names {
+		if !strings.Contains(string(page), "| `"+string(m[1])+"` | agent |") {
+			t.Errorf("docs/metrics.md does not have %s", m[1])
+		}
+	}
+	if len(names) < 10 {
+		t.Errorf("%d metrics", len(names))
 	}
 }
 

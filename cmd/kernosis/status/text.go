@@ -219,6 +219,9 @@ func (p *page) agent() {
 	parts := []string{"does not run"}
 	if a.Running {
 		parts = []string{"runs"}
+		if a.Health == "" && a.PID == 0 {
+			parts = []string{"seems to run: it saved its state " + p.ago(a.Saved)}
+		}
 		if a.PID != 0 {
 			parts = append(parts, fmt.Sprintf("pid %d", a.PID))
 		}
