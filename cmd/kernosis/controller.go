@@ -121,11 +121,12 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 	if err != nil {
 		return err
 	}
-	removeMetrics, err := addMetrics(m, cfg, log)
+	fleet := &fleetNodes{cache: m.GetCache(), namespace: cfg.Namespace}
+	removeServer, err := addServer(m, cfg, fleet, log)
 	if err != nil {
 		return err
 	}
-	defer removeMetrics()
+	defer removeServer()
 	remove, err := liveness.Add(m, speak)
 	if err != nil {
 		return err
@@ -143,7 +144,11 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 		func() (func(), error) {
 			return repair.Add(m, repair.Config{Namespace: cfg.Namespace, Pods: cfg.AgentPods, Metrics: ctrlmetrics.Registry, Log: log})
 		},
-		func() (func(), error) { close(installed); return func() {}, nil },
+		func() (func(), error) {
+			fleet.diagnoses.Store(true)
+			close(installed)
+			return func() {}, nil
+		},
 	)
 	if err != nil {
 		return err

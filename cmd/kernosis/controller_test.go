@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -214,8 +215,19 @@ func TestControllerProcesses(t *testing.T) {
 	waitFor("both are ready", func() bool {
 		return scrape(first, "readyz") == "ok" && scrape(second, "readyz") == "ok" && scrape(second, "healthz") == "ok"
 	})
+	// Both have the page of nodes; in this cluster no kind of diagnoses is installed.
+	shows := func(p *controllerProcess, want ...string) {
+		t.Helper()
+		await.UntilShown(t, fmt.Sprintf("a page with %q", want), time.Minute, func() (bool, string) {
+			_, body := getIfUp(t, "http://"+p.metrics+"/state")
+			return !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(body, w) }), body
+		})
+	}
+	shows(first, ">"+node+"<", ">reporting</span>", ">A True</span>", "Broken", "does not know Diagnoses")
+	shows(second, ">"+node+"<", ">reporting</span>", ">A True</span>", "Broken", "does not know Diagnoses")
 	stop()
 	waitFor("the first speaks", func() bool { return reason() == lease.ReasonUnknown })
+	shows(first, ">silent</span>", ">A Unknown</span>", lease.ReasonUnknown)
 	set()
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)

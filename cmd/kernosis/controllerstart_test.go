@@ -13,6 +13,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -131,8 +132,16 @@ func TestControllerTakesAlerts(t *testing.T) {
 	}
 	var list v1alpha1.DiagnosisList
 	if err := objects.List(t.Context(), &list, client.InNamespace(namespace)); err != nil || len(list.Items) != 1 || list.Items[0].Spec.NodeName != node {
-		t.Errorf("%+v, %v", list.Items, err)
+		t.Fatalf("%+v, %v", list.Items, err)
 	}
+	d := &list.Items[0]
+	if err := objects.Status().Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(`{"status":{"verdict":{"reason":"LockHeld"}}}`))); err != nil {
+		t.Error(err)
+	}
+	await.UntilShown(t, "the page of nodes has it", time.Minute, func() (bool, string) {
+		_, page := getIfUp(t, "http://"+p.metrics+"/state")
+		return strings.Contains(page, "1 running") && strings.Contains(page, "LockHeld") && strings.Contains(page, d.Name), page
+	})
 	if code, answer := post("kernosis"); code != http.StatusUnauthorized {
 		t.Errorf("%d %s", code, answer)
 	}

@@ -14,6 +14,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kernosis/kernosis/reporter/metrics"
+	"github.com/kernosis/kernosis/reporter/page"
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
@@ -52,15 +53,16 @@ func (c *agentConfig) access(m *metrics.Metrics, log *slog.Logger) (*web.AccessC
 	return to, nil
 }
 
-// controllerMetrics serves those of a controller, whether it leads or not.
-type controllerMetrics struct {
+// controllerServer serves metrics and the web page of a controller, whether it leads or not.
+type controllerServer struct {
 	address string
 	access  *web.AccessConfig
+	fleet   *fleetNodes
 	log     *slog.Logger
 }
 
-// addMetrics has the manager serve metrics.
-func addMetrics(m manager.Manager, cfg controllerConfig, log *slog.Logger) (remove func(), err error) {
+// addServer has the manager serve metrics and the page of its nodes.
+func addServer(m manager.Manager, cfg controllerConfig, fleet *fleetNodes, log *slog.Logger) (remove func(), err error) {
 	to := cfg.Metrics.access()
 	to.Counts, to.Log = web.NewControllerCounts(), log
 	if to.API, err = kubernetes.NewForConfig(m.GetConfig()); err != nil {
@@ -70,7 +72,7 @@ func addMetrics(m manager.Manager, cfg controllerConfig, log *slog.Logger) (remo
 		return nil, err
 	}
 	remove = func() { ctrlmetrics.Registry.Unregister(to.Counts) }
-	if err := m.Add(&controllerMetrics{cfg.MetricsListen, to, log}); err != nil {
+	if err := m.Add(&controllerServer{cfg.MetricsListen, to, fleet, log}); err != nil {
 		remove()
 		return nil, err
 	}
@@ -78,13 +80,14 @@ func addMetrics(m manager.Manager, cfg controllerConfig, log *slog.Logger) (remo
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*controllerMetrics) NeedLeaderElection() bool { return false }
+func (*controllerServer) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
-func (c *controllerMetrics) Start(ctx context.Context) error {
+func (c *controllerServer) Start(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	figures := func(a *web.Access) http.Handler { return web.MetricsHandler(ctrlmetrics.Registry, a) }
-	if err := serve(ctx, g, c.log, c.address, "/metrics", c.access, figures); err != nil {
+	pages := page.NewFleet(page.FleetConfig{Version: version, Ended: ctx.Done(), Nodes: c.fleet.read}).Routes()
+	handler := func(a *web.Access) http.Handler { return web.MetricsHandler(ctrlmetrics.Registry, pages, a) }
+	if err := serve(ctx, g, c.log, c.address, "/metrics", c.access, handler); err != nil {
 		return err
 	}
 	return g.Wait()

@@ -162,8 +162,17 @@ func (b *browser) show(url string, width int) {
 	b.until(`document.readyState + " " + (document.getElementById("live")?.textContent || "live")`, "complete live")
 }
 
-// serveAt serves a page at an address until stop is called.
+// serveAt serves the page of a node at an address until stop is called.
 func serveAt(t *testing.T, address string, cfg Config) (p *Page, at string, stop func()) {
+	t.Helper()
+	return servePage(t, address, func(ended <-chan struct{}) *Page {
+		cfg.Ended = ended
+		return New(cfg)
+	})
+}
+
+// servePage serves a page at an address until stop is called.
+func servePage(t *testing.T, address string, of func(ended <-chan struct{}) *Page) (p *Page, at string, stop func()) {
 	t.Helper()
 	var l net.Listener
 	// Where the one before has just ended, it may take a moment.
@@ -173,8 +182,7 @@ func serveAt(t *testing.T, address string, cfg Config) (p *Page, at string, stop
 		return err == nil
 	})
 	ended := make(chan struct{})
-	cfg.Ended = ended
-	p = New(cfg)
+	p = of(ended)
 	s := &http.Server{Handler: handler(p), ReadTimeout: time.Second, WriteTimeout: time.Second}
 	done := make(chan struct{})
 	go func() {

@@ -1,7 +1,7 @@
-// Package page serves one read-only web page about the node: conditions, problems, blind sources,
-// losses, the latest changes of the journal and Diagnoses.
+// Package page serves read-only web pages: an agent's of its node, with conditions, problems, blind
+// sources, losses, the latest changes of the journal and Diagnoses; and a controller's of all nodes.
 //
-// It is rendered on the server, from copies of what the agent holds. Browsers hear of changes through
+// They are rendered on the server, from copies of what the process holds. Browsers hear of changes through
 // server-sent events and fetch the new state. Renderings are shared by all clients and bounded in rate
 // and size; while nobody looks, nothing is read, rendered or kept.
 //

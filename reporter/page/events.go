@@ -90,7 +90,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	if s.send(fmt.Sprintf("retry: %d\n", retryMs), p.version.Load()) != nil {
 		return
 	}
-	beat := time.NewTicker(beatEvery)
+	beat := time.NewTicker(p.beat)
 	defer beat.Stop()
 	over := time.NewTimer(streamFor)
 	defer over.Stop()
@@ -100,7 +100,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-p.cfg.Ended:
+		case <-p.ended:
 			return
 		case <-over.C:
 			return

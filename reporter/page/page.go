@@ -4,17 +4,14 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"errors"
 	"html/template"
-	"io/fs"
+	"maps"
 	"net/http"
 	"path"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -69,27 +66,58 @@ type Cost struct {
 	CPU time.Duration // since it started
 }
 
-// Page is the page of one node.
+// Page is a page that updates itself. One request at a time renders it, for all clients.
 type Page struct {
-	cfg     Config
+	frame   frame
+	content content
+	ended   <-chan struct{}
+	beat    time.Duration // clients fetch the state at least this often
+
 	version atomic.Uint64 // of what there is to show
 	hub     hub
 	parse   func() *template.Template
 
-	turn  chan struct{} // held while rendering; it guards the next four
+	turn  chan struct{} // held while rendering; it guards the next three, and the content's view
 	last  *rendered
 	began time.Time // of the latest rendering
-	rows  timeline
 	idle  *time.Timer
-
-	reads, draws bounded.Calls
-	drawing      sync.Mutex
 }
 
-// New returns a page. It reads nothing yet.
+// frame is what a page has around its state, which does not change.
+type frame struct {
+	Title    string
+	Sections []section // the first one is what keyboards skip to
+	Command  string    // which explains what is shown
+	template string    // of the state
+}
+
+type section struct{ ID, Name string }
+
+// content is what a page shows.
+type content interface {
+	// view returns what the template of the state needs.
+	view() any
+	// forget releases what only clients need.
+	forget()
+	// routes returns the paths below the page.
+	routes() map[string]http.HandlerFunc
+}
+
+// New returns the page of a node. It reads nothing yet.
 func New(cfg Config) *Page {
+	return newPage(&nodeContent{cfg: cfg}, cfg.Ended, beatEvery, frame{
+		Title: safe(cfg.Node),
+		Sections: []section{
+			{"problems", "Problems"}, {"conditions", "Conditions"}, {"sources", "Sources"}, {"diagnoses", "Diagnoses"}, {"timeline", "Timeline"},
+		},
+		Command:  "kernosis why node",
+		template: "node.html",
+	})
+}
+
+func newPage(c content, ended <-chan struct{}, beat time.Duration, f frame) *Page {
 	return &Page{
-		cfg: cfg, turn: make(chan struct{}, 1),
+		frame: f, content: c, ended: ended, beat: beat, turn: make(chan struct{}, 1),
 		// Only a reader needs them.
 		parse: sync.OnceValue(func() *template.Template {
 			return template.Must(template.New("").ParseFS(assets, "assets/*.html"))
@@ -110,15 +138,15 @@ func (p *Page) Changed() {
 // page are relative.
 func (p *Page) Routes() map[string]http.Handler {
 	routes := map[string]http.HandlerFunc{
-		"/{$}":              p.whole,
-		"/state":            p.state,
-		"/events":           p.events,
-		"/page.css":         asset("page.css", "text/css; charset=utf-8"),
-		"/page.js":          asset("page.js", "text/javascript; charset=utf-8"),
-		"/icon.svg":         asset("icon.svg", "image/svg+xml"),
-		"/problems/{name}":  p.problem,
-		"/diagnoses/{name}": p.diagnosis,
+		"/{$}":             p.whole,
+		"/state":           p.state,
+		"/events":          p.events,
+		"/page.css":        asset("page.css", "text/css; charset=utf-8"),
+		"/page.js":         asset("page.js", "text/javascript; charset=utf-8"),
+		"/icon.svg":        asset("icon.svg", "image/svg+xml"),
+		"/problems/{name}": p.problem,
 	}
+	maps.Copy(routes, p.content.routes())
 	out := make(map[string]http.Handler, len(routes))
 	for pattern, h := range routes {
 		out[pattern] = readOnly(h)
@@ -165,21 +193,21 @@ func asset(name, kind string) http.HandlerFunc {
 func (p *Page) whole(w http.ResponseWriter, r *http.Request) {
 	now, err := p.current(r.Context())
 	if err != nil {
-		p.fail(w, r, err)
+		fail(w, r, err)
 		return
 	}
 	var b bytes.Buffer
 	// Not as data: the state is HTML that html/template has made.
 	state := template.HTML(now.html) //nolint:gosec // as said
-	err = p.parse().ExecuteTemplate(&b, "page.html", map[string]any{"Node": safe(p.cfg.Node), "State": state})
-	p.write(w, r, b.Bytes(), err)
+	err = p.parse().ExecuteTemplate(&b, "page.html", map[string]any{"Frame": &p.frame, "State": state})
+	write(w, r, b.Bytes(), err)
 }
 
 // state serves what changes.
 func (p *Page) state(w http.ResponseWriter, r *http.Request) {
 	now, err := p.current(r.Context())
 	if err != nil {
-		p.fail(w, r, err)
+		fail(w, r, err)
 		return
 	}
 	w.Header().Set("ETag", now.tag)
@@ -187,12 +215,12 @@ func (p *Page) state(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	p.write(w, r, now.html, nil)
+	write(w, r, now.html, nil)
 }
 
-func (p *Page) write(w http.ResponseWriter, r *http.Request, html []byte, err error) {
+func write(w http.ResponseWriter, r *http.Request, html []byte, err error) {
 	if err != nil {
-		p.fail(w, r, err)
+		fail(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -200,38 +228,9 @@ func (p *Page) write(w http.ResponseWriter, r *http.Request, html []byte, err er
 }
 
 // fail answers with an error, if the client is still there.
-func (p *Page) fail(w http.ResponseWriter, r *http.Request, err error) {
+func fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
 		http.Error(w, safe(err.Error()), http.StatusInternalServerError)
-	}
-}
-
-// drawWithin is how long a graph may take: its run is on the state disk, which may hang.
-const drawWithin = 2 * time.Second
-
-// diagnosis serves the graph of a run.
-func (p *Page) diagnosis(w http.ResponseWriter, r *http.Request) {
-	id, ok := strings.CutSuffix(r.PathValue("name"), ".svg")
-	if !ok || p.cfg.Drawing == nil {
-		http.NotFound(w, r)
-		return
-	}
-	// One at a time: the layout of a large graph takes CPU.
-	p.drawing.Lock()
-	defer p.drawing.Unlock()
-	if r.Context().Err() != nil {
-		return
-	}
-	svg, err := bounded.Do(&p.draws, drawWithin, func() ([]byte, error) { return p.cfg.Drawing(id) })
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		http.NotFound(w, r)
-	case err != nil:
-		p.fail(w, r, err)
-	default:
-		w.Header().Set("Content-Type", "image/svg+xml")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		_, _ = w.Write(svg) // fails only where the client is gone
 	}
 }
 

@@ -19,7 +19,7 @@ func (p *Page) problem(w http.ResponseWriter, r *http.Request) {
 	}
 	var b bytes.Buffer
 	err := p.parse().ExecuteTemplate(&b, "problem.html", map[string]any{"Name": of, "Blocks": blocks(text)})
-	p.write(w, r, b.Bytes(), err)
+	write(w, r, b.Bytes(), err)
 }
 
 // block is a paragraph, a list, a table, a title or commands of a problem page.

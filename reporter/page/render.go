@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"time"
-
-	"github.com/kernosis/kernosis/collector/bounded"
 )
 
 const (
@@ -54,7 +52,7 @@ func (p *Page) current(ctx context.Context) (*rendered, error) {
 	// What changes from here on is rendered next time.
 	next := &rendered{version: p.version.Load(), at: p.began}
 	var b bytes.Buffer
-	if err := p.parse().ExecuteTemplate(&b, "state.html", p.view()); err != nil {
+	if err := p.parse().ExecuteTemplate(&b, p.frame.template, p.content.view()); err != nil {
 		return nil, err
 	}
 	next.html = b.Bytes()
@@ -71,54 +69,6 @@ func (p *Page) forget() {
 		return // somebody asks now
 	}
 	defer func() { <-p.turn }()
-	p.last, p.rows = nil, timeline{}
-	if p.cfg.Forget != nil {
-		p.cfg.Forget()
-	}
-}
-
-// view collects what is shown. The turn is held.
-func (p *Page) view() *view {
-	v := &view{
-		Node: safe(p.cfg.Node), Version: safe(p.cfg.Version), Kernel: safe(p.cfg.Kernel), Started: moment{p.cfg.Started},
-		Off: p.cfg.Diagnoses == nil,
-	}
-	if err := p.cfg.Check(); err != nil {
-		v.Broken = safe(err.Error())
-	}
-	v.cost(p.cfg.Cost(), time.Since(p.cfg.Started))
-	v.conditions(p.cfg.Conditions())
-	v.problems(p.cfg.Problems())
-	v.sources(p.cfg.Sources(), p.cfg.Degraded())
-	v.losses(p.cfg.Losses())
-	type read struct {
-		rows           timeline
-		rowsErr        error
-		diagnoses      []Diagnosis
-		all            int
-		diagnosesError error
-	}
-	known := p.rows
-	r, err := bounded.Do(&p.reads, readWithin, func() (r read, _ error) {
-		r.rows, r.rowsErr = known.read(p.cfg.Journal)
-		if p.cfg.Diagnoses != nil {
-			r.diagnoses, r.all, r.diagnosesError = p.cfg.Diagnoses(maxDiagnoses)
-		}
-		return r, nil
-	})
-	if err != nil {
-		r.rows, r.rowsErr, r.diagnosesError = known, err, err
-	}
-	p.rows = r.rows
-	v.Timeline, v.MaxRows = r.rows.rows, maxRows
-	v.TimelineError, v.DiagnosesError = why(r.rowsErr), why(r.diagnosesError)
-	v.diagnoses(r.diagnoses, r.all)
-	return v
-}
-
-func why(err error) string {
-	if err == nil {
-		return ""
-	}
-	return safe(err.Error())
+	p.last = nil
+	p.content.forget()
 }

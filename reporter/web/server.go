@@ -33,18 +33,18 @@ const maxScrapes = 4
 //
 // pages are handlers for people by pattern, without a method. Whoever may get /metrics may get them.
 func Handler(metrics prometheus.Gatherer, healthy, ready Check, notes func() []string, pages map[string]http.Handler, access *Access) http.Handler {
-	mux := MetricsHandler(metrics, access)
-	for pattern, h := range pages {
-		mux.Handle(pattern, access.guardPage(h))
-	}
+	mux := MetricsHandler(metrics, pages, access)
 	mux.Handle("GET /healthz", access.checkHandler(healthy, nil))
 	mux.Handle("GET /readyz", access.checkHandler(ready, notes))
 	return mux
 }
 
-// MetricsHandler serves /metrics alone.
-func MetricsHandler(metrics prometheus.Gatherer, access *Access) *http.ServeMux {
+// MetricsHandler serves /metrics and pages, as [Handler] does.
+func MetricsHandler(metrics prometheus.Gatherer, pages map[string]http.Handler, access *Access) *http.ServeMux {
 	mux := http.NewServeMux()
+	for pattern, h := range pages {
+		mux.Handle(pattern, access.guardPage(h))
+	}
 	mux.Handle("GET /metrics", access.guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})))
 	return mux
 }

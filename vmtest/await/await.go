@@ -38,8 +38,8 @@ func UntilShown(tb testing.TB, what string, within time.Duration, ok func() (ok 
 			}
 			tb.Fatalf("waited %s for: %s%s", waited.Round(time.Millisecond), what, shown)
 		}
-		// A condition that takes much CPU time, such as one that runs kubectl, must
-		// not slow down what it waits for.
-		time.Sleep(min(max(now.Sub(look), 5*time.Millisecond), 100*time.Millisecond))
+		// Looks must not slow down what they wait for: one may ask an API server, or run
+		// kubectl. So they come less often the longer it takes.
+		time.Sleep(min(max(now.Sub(look), now.Sub(start)/10, 5*time.Millisecond), 200*time.Millisecond))
 	}
 }

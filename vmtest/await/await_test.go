@@ -80,7 +80,7 @@ func TestUntilFails(t *testing.T) {
 	})
 }
 
-// A condition that costs 50 ms takes half of a CPU, and not all of it.
+// A condition that costs 50 ms takes half of a CPU at most, and less of it the longer it takes.
 func TestUntilLeavesTheCPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
@@ -91,7 +91,7 @@ func TestUntilLeavesTheCPU(t *testing.T) {
 				return looks == 20
 			})
 		})
-		if said != "" || took != (20+19)*50*time.Millisecond {
+		if said != "" || took < (20+19)*50*time.Millisecond || took > 20*(50+200)*time.Millisecond {
 			t.Errorf("%q after %s", said, took)
 		}
 	})

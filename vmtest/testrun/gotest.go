@@ -80,15 +80,17 @@ func list(ctx context.Context, patterns []string) (kernel, others packages, err 
 	return kernel, others, nil
 }
 
-// concurrent reports whether the package or its tests start goroutines, or import what is
-// for them. In others the race detector finds nothing, and takes ten times the time.
+// concurrent reports whether the package or its tests start goroutines, or the package imports what
+// is for them. In others the race detector finds nothing, and takes ten times the time. An import in a
+// test alone, such as of net/http for a request, does not count.
 func (p *goPackage) concurrent() (bool, error) {
-	for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+	tests := slices.Concat(p.TestGoFiles, p.XTestGoFiles)
+	for _, name := range slices.Concat(p.GoFiles, tests) {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
 		if err != nil {
 			return false, err
 		}
-		found := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
+		found := !slices.Contains(tests, name) && slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
 			path := strings.Trim(i.Path.Value, `"`)
 			return path == "sync" || strings.HasPrefix(path, "sync/") || strings.HasPrefix(path, "net/http")
 		})

@@ -13,8 +13,8 @@ import (
 )
 
 // interval is how often processes are looked at. What lives for less is missed; its time
-// is in its parent's only once that has waited for it.
-const interval = 200 * time.Millisecond
+// is in its parent's only once that has waited for it. Five times a second took 6 % of a CPU.
+const interval = time.Second
 
 // userHz is what /proc counts CPU time in (USER_HZ, 100 on all architectures of Go).
 const userHz = 100

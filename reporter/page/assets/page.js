@@ -85,13 +85,13 @@ function applyFilter() {
 	const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
 	const least = Number(severity.value);
 	let all = 0, left = 0;
-	for (const row of document.getElementById("timeline-rows").children) {
+	for (const row of document.getElementById(filter.dataset.rows).children) {
 		const text = row.textContent.toLowerCase();
 		row.hidden = Number(row.dataset.severity) < least || !words.every(w => text.includes(w));
 		all++;
 		if (!row.hidden) left++;
 	}
-	const text = words.length || least ? left + " of " + all + " changes" : "";
+	const text = words.length || least ? left + " of " + all + " " + filter.dataset.noun : "";
 	if (shown.textContent !== text) shown.textContent = text;
 }
 
@@ -115,7 +115,7 @@ async function refresh() {
 			merge(html);
 		} while (again);
 	} catch {
-		// The stream reports when the agent is back.
+		// The stream reports when the server is back.
 	} finally {
 		fetching = false;
 	}
@@ -139,7 +139,7 @@ function connect() {
 	stream.onerror = () => {
 		show("off", "reconnecting");
 		if (stream.readyState !== EventSource.CLOSED) return; // the browser tries again
-		// Refused: the agent ends, or too many clients are connected.
+		// Refused: the server ends, or too many clients are connected.
 		clearTimeout(retry);
 		retry = setTimeout(() => {
 			refresh();
@@ -148,7 +148,7 @@ function connect() {
 	};
 }
 
-// Tabs out of view cost the agent nothing.
+// Tabs out of view cost the server nothing.
 document.addEventListener("visibilitychange", () => {
 	if (!document.hidden) {
 		connect();

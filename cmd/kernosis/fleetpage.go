@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/reporter/page"
+)
+
+// fleetWithin is how long reading the cache may take: one that has not filled yet blocks.
+const fleetWithin = 2 * time.Second
+
+// fleetNodes reads the nodes of the cluster for the web page, from the manager's cache. Both replicas have one.
+type fleetNodes struct {
+	cache     client.Reader
+	namespace string      // of the Leases
+	diagnoses atomic.Bool // their kinds are installed
+}
+
+// read returns all nodes.
+func (f *fleetNodes) read() (out page.Fleet, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), fleetWithin)
+	defer cancel()
+	var nodes corev1.NodeList
+	var leases coordinationv1.LeaseList
+	var diagnoses v1alpha1.DiagnosisList
+	// The lists share their objects with the cache: nothing here changes them.
+	if err := f.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return out, fmt.Errorf("list nodes: %w", err)
+	}
+	if err := f.cache.List(ctx, &leases, client.InNamespace(f.namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return out, fmt.Errorf("list leases: %w", err)
+	}
+	if !f.diagnoses.Load() {
+		out.Note = "This replica does not know Diagnoses: it does not lead, or their kinds are not installed."
+	} else if err := f.cache.List(ctx, &diagnoses, client.UnsafeDisableDeepCopy); err != nil {
+		return out, fmt.Errorf("list diagnoses: %w", err)
+	}
+	agents := make(map[string]*coordinationv1.Lease, len(leases.Items))
+	for i := range leases.Items {
+		if node, ok := lease.NodeOf(&leases.Items[i]); ok {
+			agents[node] = &leases.Items[i]
+		}
+	}
+	at := make(map[string]int, len(nodes.Items))
+	for i := range nodes.Items {
+		at[nodes.Items[i].Name] = i
+		out.Nodes = append(out.Nodes, fleetNode(&nodes.Items[i], agents[nodes.Items[i].Name]))
+	}
+	for i := range diagnoses.Items {
+		if n, ok := at[diagnoses.Items[i].Spec.NodeName]; ok {
+			addDiagnosis(&out.Nodes[n], &diagnoses.Items[i])
+		}
+	}
+	return out, nil
+}
+
+// fleetNode is a Node with the Lease of its agent, which may be nil.
+func fleetNode(n *corev1.Node, l *coordinationv1.Lease) page.FleetNode {
+	out := page.FleetNode{Name: n.Name, Cordoned: n.Spec.Unschedulable, Agent: page.AgentMissing}
+	var types []string
+	if l != nil {
+		types = lease.TypesOf(l)
+		out.Agent, out.Version = page.AgentReporting, l.Annotations[lease.AnnotationVersion]
+		if lacks := l.Annotations[lease.AnnotationDegraded]; lacks != "" {
+			out.Agent, out.Lacks = page.AgentDegraded, strings.Split(lacks, "\n")
+		}
+		if !lease.DrainingSince(l).IsZero() {
+			out.Agent = page.AgentStopped
+		}
+	}
+	for i := range n.Status.Conditions {
+		c := &n.Status.Conditions[i]
+		if c.Type == corev1.NodeReady {
+			out.Ready = c.Status == corev1.ConditionTrue
+		}
+		switch c.Reason {
+		case lease.ReasonUnknown: // the controller has found the agent silent
+			out.Agent = page.AgentSilent
+		case lease.ReasonNeverUpdated:
+		default:
+			if !slices.Contains(types, string(c.Type)) {
+				continue
+			}
+		}
+		out.Conditions = append(out.Conditions, problem.Condition{
+			Type: string(c.Type), Status: problem.Status(c.Status), Reason: c.Reason, LastTransition: c.LastTransitionTime.Time,
+		})
+	}
+	return out
+}
+
+// addDiagnosis counts a Diagnosis of the node.
+func addDiagnosis(n *page.FleetNode, d *v1alpha1.Diagnosis) {
+	if d.Status.CompletionTime == nil {
+		n.Running++
+		if slices.ContainsFunc(d.Status.Results, func(r v1alpha1.Result) bool { return r.State == v1alpha1.ResultAwaitingApproval }) {
+			n.Waiting++
+		}
+	}
+	v := d.Status.Verdict
+	if v == nil {
+		return
+	}
+	at := d.CreationTimestamp.Time
+	if d.Status.CompletionTime != nil {
+		at = d.Status.CompletionTime.Time
+	}
+	if at.After(n.CauseAt) || at.Equal(n.CauseAt) && d.Name > n.Diagnosis {
+		n.Cause, n.Diagnosis, n.CauseAt = string(v.Reason), d.Name, at
+	}
+}

@@ -1,0 +1,208 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/docs/problems"
+)
+
+const (
+	// maxNodes bounds the table of nodes.
+	maxNodes = 1000
+	// maxNodeConditions bounds the conditions shown of a node.
+	maxNodeConditions = 10
+	// fleetBeat is how often clients fetch the state: the controller does not report changes.
+	fleetBeat = 2 * time.Second
+)
+
+// AgentState says whether the agent of a node reports.
+type AgentState string
+
+// States of agents, the worst first.
+const (
+	AgentSilent    AgentState = "silent" // it has stopped renewing its Lease
+	AgentMissing   AgentState = "none"   // the node has never had one, or it was removed
+	AgentStopped   AgentState = "stopped"
+	AgentDegraded  AgentState = "degraded" // it works without some rights or sources
+	AgentReporting AgentState = "reporting"
+)
+
+// FleetConfig is where the page of a cluster gets its data.
+type FleetConfig struct {
+	Version string
+	// Ended is closed when the controller ends: streams end then.
+	Ended <-chan struct{}
+	// Nodes returns all nodes. It is called at most once a second, and only while somebody looks.
+	Nodes func() (Fleet, error)
+}
+
+// Fleet is the state of all nodes.
+type Fleet struct {
+	Nodes []FleetNode
+	Note  string // what this replica can't say
+}
+
+// FleetNode is a node of the cluster, as the API server has it.
+type FleetNode struct {
+	Name     string
+	Ready    bool
+	Cordoned bool
+	Agent    AgentState
+	Version  string   // of the agent
+	Lacks    []string // of the agent, while it is degraded
+	// Conditions are those that the agent reports.
+	Conditions []problem.Condition
+	Running    int // Diagnoses that have not completed
+	Waiting    int // Diagnoses with a repair that waits for approval
+	// Cause is the reason of the latest verdict; empty: there is none. Diagnosis is whose it is.
+	Cause, Diagnosis string
+	CauseAt          time.Time
+}
+
+// NewFleet returns the page of a cluster's nodes. It reads nothing yet.
+func NewFleet(cfg FleetConfig) *Page {
+	return newPage(&fleetContent{cfg}, cfg.Ended, fleetBeat, frame{
+		Title: "Nodes", Sections: []section{{"nodes", "Nodes"}}, Command: "kubectl kernosis why node NODE", template: "fleet.html",
+	})
+}
+
+// fleetContent is the content of a cluster's page.
+type fleetContent struct{ cfg FleetConfig }
+
+func (f *fleetContent) routes() map[string]http.HandlerFunc { return nil }
+func (f *fleetContent) forget()                             {}
+
+// fleetView is what the template shows. All texts are safe.
+type fleetView struct {
+	Version, Error, Note               string
+	Nodes, Reporting, Running, Waiting int
+	Summary, Worst                     string
+	Rows                               []fleetRow
+	More                               int
+}
+
+type fleetRow struct {
+	Name             string
+	Notes            []string
+	Severity         int // 3: a condition is True; 2: something else is wrong, or unknown; 0: nothing
+	Agent, AgentWord string
+	Version          string
+	Lacks            []string
+	Conditions       []fleetCondition // True and Unknown ones
+	Since            moment           // of the latest of them
+	Diagnoses        []string
+	Cause, CauseOf   string
+	CauseAt          moment
+}
+
+type fleetCondition struct{ Type, Status, Word, Reason, Page string }
+
+func (f *fleetContent) view() any {
+	v := &fleetView{Version: safe(f.cfg.Version)}
+	all, err := f.cfg.Nodes()
+	if err != nil {
+		v.Error, v.Worst, v.Summary = safe(err.Error()), "warning", "The state of the nodes is not known."
+		return v
+	}
+	nodes := all.Nodes
+	v.Nodes, v.Note = len(nodes), safe(all.Note)
+	firing, unclear := 0, 0
+	rows := make([]fleetRow, 0, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Agent == AgentReporting || n.Agent == AgentDegraded {
+			v.Reporting++
+		}
+		v.Running += n.Running
+		v.Waiting += n.Waiting
+		row := rowOfNode(n)
+		switch row.Severity {
+		case 3:
+			firing++
+		case 2:
+			unclear++
+		}
+		rows = append(rows, row)
+	}
+	slices.SortStableFunc(rows, func(a, b fleetRow) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), b.Since.Compare(a.Since.Time), strings.Compare(a.Name, b.Name))
+	})
+	v.Rows = rows[:min(len(rows), maxNodes)]
+	v.More = len(rows) - len(v.Rows)
+	switch {
+	case firing > 0:
+		v.Worst = "critical"
+		v.Summary = fmt.Sprintf("%s with a condition that is True", display.Count(firing, "node"))
+		if unclear > 0 {
+			v.Summary += fmt.Sprintf(", %d with something unknown", unclear)
+		}
+	case unclear > 0:
+		v.Worst, v.Summary = "warning", fmt.Sprintf("%s with something unknown", display.Count(unclear, "node"))
+	default:
+		v.Summary = "All conditions of all nodes are False."
+	}
+	v.Summary = strings.TrimSuffix(v.Summary, ".") + "."
+	return v
+}
+
+func rowOfNode(n *FleetNode) fleetRow {
+	row := fleetRow{Name: name(n.Name), Agent: string(n.Agent), Version: name(n.Version), Cause: name(n.Cause), CauseOf: name(n.Diagnosis), CauseAt: moment{n.CauseAt}}
+	if !n.Ready {
+		row.Notes = append(row.Notes, "not Ready")
+	}
+	if n.Cordoned {
+		row.Notes = append(row.Notes, "cordoned")
+	}
+	switch n.Agent {
+	case AgentReporting:
+		row.AgentWord = "good"
+	case AgentDegraded:
+		row.AgentWord, row.Severity = "warning", 2
+		row.Lacks = allSafe(n.Lacks)
+	default:
+		row.AgentWord, row.Severity = "unknown", 2
+	}
+	row.conditions(n.Conditions)
+	if n.Running > 0 {
+		row.Diagnoses = append(row.Diagnoses, fmt.Sprintf("%d running", n.Running))
+	}
+	if n.Waiting > 0 {
+		row.Diagnoses = append(row.Diagnoses, fmt.Sprintf("%d waiting for approval", n.Waiting))
+	}
+	return row
+}
+
+// conditions takes those that are not False, True ones first.
+func (r *fleetRow) conditions(list []problem.Condition) {
+	for _, status := range []problem.Status{problem.True, problem.Unknown} {
+		for i := range list {
+			c := &list[i]
+			if c.Status != status {
+				continue
+			}
+			severity, word := 2, "unknown"
+			if status == problem.True {
+				severity, word = 3, "bad"
+			}
+			r.Severity = max(r.Severity, severity)
+			if c.LastTransition.After(r.Since.Time) {
+				r.Since = moment{c.LastTransition}
+			}
+			if len(r.Conditions) == maxNodeConditions {
+				continue
+			}
+			of := fleetCondition{Type: name(c.Type), Status: string(status), Word: word, Reason: name(c.Reason)}
+			if _, ok := problems.Text(c.Type); ok {
+				of.Page = c.Type
+			}
+			r.Conditions = append(r.Conditions, of)
+		}
+	}
+}
