@@ -176,3 +176,11 @@ hungtask  mutex     n/a [2]  ok
 		}
 	}
 }
+
+func TestJoinedFaults(t *testing.T) {
+	got := joined([][]string{{"stem", "fault", "6.1"}, {"a", "x", "ok"}, {"a", "y", "–"}, {"a", "z", "ok"}, {"b", "x", "ok"}})
+	want := [][]string{{"stem", "fault", "6.1"}, {"a", "x; z", "ok"}, {"a", "y", "–"}, {"b", "x", "ok"}}
+	if !slices.EqualFunc(got, want, slices.Equal[[]string]) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
