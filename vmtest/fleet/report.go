@@ -49,7 +49,7 @@ func table(head []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
 	line(head)
-	line(slices.Repeat([]string{"---"}, len(head)))
+	b.WriteString("|" + strings.Repeat("---|", len(head)) + "\n")
 	for _, cells := range rows {
 		line(cells)
 	}
@@ -59,7 +59,7 @@ func table(head []string, rows [][]string) string {
 // markdown is what the documentation says of a run.
 func (f *fleet) markdown(where string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d agents on %s; Kubernetes %s. Writes are what etcd has taken: all, on average a second, and the most in a second.\n\n", f.Nodes, where, f.version)
+	fmt.Fprintf(&b, "%d agents on %s; Kubernetes %s. Writes to etcd: total, average per second, maximum in a second.\n\n", f.Nodes, where, f.version)
 	var writes, costs [][]string
 	for _, r := range f.rows {
 		done := "–"
@@ -83,8 +83,8 @@ func (f *fleet) markdown(where string) string {
 		costs = append(costs, cells)
 	}
 	b.WriteString(table([]string{"phase", "lasted", "all written after", "Nodes", "Events", "Leases", "Diagnoses", "policies", "other"}, writes))
-	b.WriteString("\nMemory is the most, CPUs are busy ones on average; *written* are keys and values, *grown* is what etcd's database has in use beyond before.\n\n")
-	b.WriteString(table([]string{"phase", "sent by agents", "written", "grown", "revisions", "watches", "shown to watches", "kube-apiserver", "etcd", "leading controller", "spare one", "all agents"}, costs))
+	b.WriteString("\nMemory: maximum. CPUs: average. *Written*: keys and values. *Grown*: etcd's database.\n\n")
+	b.WriteString(table([]string{"phase", "sent by agents", "written", "grown", "revisions", "watches", "sent to watches", "kube-apiserver", "etcd", "leading controller", "standby", "all agents"}, costs))
 	b.WriteString("\n")
 	for _, r := range f.rows {
 		if r.Note != "" {
@@ -92,12 +92,12 @@ func (f *fleet) markdown(where string) string {
 		}
 	}
 	if !f.done {
-		b.WriteString("\nThe run did not come to its end.\n")
+		b.WriteString("\nThe run did not complete.\n")
 	} else if len(f.wrong) == 0 {
-		b.WriteString("\nNothing was lost, nothing was doubled, and nothing was written without a change.\n")
+		b.WriteString("\nNothing was lost, duplicated, or written without a change.\n")
 	}
 	if len(f.wrong) > 0 {
-		fmt.Fprintf(&b, "\n%d things were not as they must be:\n\n", len(f.wrong))
+		fmt.Fprintf(&b, "\n%d rules did not hold:\n\n", len(f.wrong))
 		for _, text := range f.wrong {
 			fmt.Fprintf(&b, "- %s\n", text)
 		}
